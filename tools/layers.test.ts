@@ -1,0 +1,197 @@
+// Every rule is tested by planting an import that breaks it in a small tree that is otherwise sound.
+
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { after, describe, test } from 'node:test';
+import { checkLayers } from './layers.ts';
+
+const temporary = mkdtempSync(join(tmpdir(), 'hers-layers-'));
+after(() => rmSync(temporary, { recursive: true }));
+
+function manifest(name: string, dependencies: string[], exports: Record<string, unknown> = { '.': './src/index.ts' }) {
+  return JSON.stringify({
+    name,
+    exports,
+    dependencies: Object.fromEntries(dependencies.map((each) => [each, '1.0.0'])),
+  });
+}
+
+const sound: Record<string, string> = {
+  'package.json': JSON.stringify({ devDependencies: { 'fast-check': '4.0.0' } }),
+  'tools/parts.ts': '',
+  'packages/ring/package.json': manifest('@hers/ring', []),
+  'packages/ring/src/index.ts': "export { kernelBase64 } from '../build/kernel.ts';\n",
+  'packages/ring/build/kernel.ts': "import '@hers/cli'; // Generated, so not checked.\n",
+  'packages/ring/assembly/kernel.ts': "import { ntt } from '../../elsewhere';\n",
+  'packages/scheme/package.json': manifest('@hers/scheme', ['@hers/ring', '@noble/hashes'], {
+    '.': './src/index.ts',
+    './secret': './src/secret/index.ts',
+    './alias': { browser: './src/index.ts', default: './src/secret/index.ts' },
+  }),
+  'packages/scheme/src/index.ts': "import '@hers/ring';\nimport { sha256 } from '@noble/hashes/sha2.js';\n",
+  'packages/scheme/src/secret/index.ts': "import '../index.ts';\nimport './keys.ts';\n",
+  'packages/scheme/src/secret/keys.ts': '',
+  'packages/scheme/src/index.test.ts': "import './secret/keys.ts';\nimport 'node:fs';\nimport 'fast-check';\n",
+  'packages/scan/package.json': manifest('@hers/scan', ['@hers/scheme']),
+  'packages/scan/src/index.ts': "import '@hers/scheme';\nimport 'node:fs';\n",
+  'packages/scan/src/index.test.ts':
+    "import '@hers/scheme/secret';\nimport '../../../tools/parts.ts';\nimport '@hers/ring';\n",
+  'packages/service/package.json': manifest('@hers/service', ['@hers/scheme']),
+  'packages/service/src/index.ts': "import '@hers/scheme';\n",
+  'packages/store/package.json': manifest('@hers/store', ['@hers/service', '@hers/scan', '@hers/scheme']),
+  'packages/store/src/index.ts': "import '@hers/service';\nnew Worker(new URL('./worker.ts', import.meta.url));\n",
+  'packages/store/src/worker.ts': "import '@hers/scan';\nconst data = new URL('../../../data.bin', import.meta.url);\n",
+  'packages/server/package.json': manifest('@hers/server', ['@hers/service', '@hers/store']),
+  'packages/server/src/index.ts': "// import('@hers/scheme/secret')\nimport 'node:http';\nimport '@hers/store';\n",
+  'packages/compress/package.json': manifest('@hers/compress', [], {
+    '.': './src/index.ts',
+    './apply': './src/apply/index.ts',
+  }),
+  'packages/compress/src/index.ts': "import './apply/index.ts';\nimport 'node:worker_threads';\n",
+  'packages/compress/src/apply/index.ts': '',
+  'packages/client/package.json': manifest('@hers/client', [
+    '@hers/service',
+    '@hers/scheme',
+    '@hers/compress',
+    '@hers/store',
+  ]),
+  'packages/client/src/index.ts':
+    "import '@hers/scheme/secret';\nimport '@hers/compress/apply';\nawait import('./folder.node.ts');\n",
+  'packages/client/src/folder.node.ts': "import 'node:path';\nimport '@hers/store';\n",
+  'packages/client/src/folder.test.ts': "import './folder.node.ts';\nimport '@hers/server';\n",
+  'packages/lab/package.json': manifest('@hers/lab', ['@hers/scheme', '@hers/client']),
+  'packages/lab/src/start.ts': "import '@hers/scheme/secret';\nimport '@hers/client';\nimport 'node:os';\n",
+  'packages/web/package.json': manifest('@hers/web', ['@hers/client', 'svelte']),
+  'packages/web/src/Page.svelte': "<script lang=\"ts\">\nimport '@hers/client';\n</script>\n<p>it's</p>\n",
+};
+
+let trees = 0;
+
+/** The violations of the sound tree with these files put in place of its own. */
+function check(changes: Record<string, string>): string[] {
+  const root = join(temporary, String(trees++));
+  for (const [file, text] of Object.entries({ ...sound, ...changes })) {
+    const path = join(root, file);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, text);
+  }
+  return checkLayers(root).map(({ file, line, message }) => `${file}:${line}: ${message}`);
+}
+
+/** One planted import: where, the text, the line it must be reported on, and words of the report. */
+type Planted = [what: string, file: string, text: string, line: number, message: RegExp];
+
+const upward = /scan may not import store: it may import only scheme/;
+const secret = /may not import scheme\/secret: it never holds a key/;
+const unchecked = /cannot be checked/;
+const leaving = /leaves the package/;
+const undeclared = /is not a dependency in packages\//;
+const forBrowsers = /may not import .*: it runs in a browser/;
+
+const groups: Record<string, Planted[]> = {
+  'an upward import': [
+    ['static', 'scan/src/a.ts', "\nimport { open } from '@hers/store';\n", 2, upward],
+    ['over several lines', 'scan/src/a.ts', "import {\n  open,\n} from '@hers/store';\n", 3, upward],
+    ['for its effect', 'scan/src/a.ts', "import '@hers/store';\n", 1, upward],
+    ['of a type', 'scan/src/a.ts', "\n\nimport type { Store } from '@hers/store';\n", 3, upward],
+    ['of an inline type', 'scan/src/a.ts', "import { type Store } from '@hers/store';\n", 1, upward],
+    ['in a type alias', 'scan/src/a.ts', "\ntype Store = import('@hers/store').Store;\n", 2, upward],
+    ['in an annotation', 'scan/src/a.ts', "let a: import('@hers/store').Store;\n", 1, upward],
+    ['re-export', 'scan/src/a.ts', "export { open } from '@hers/store';\n", 1, upward],
+    ['re-export of all', 'scan/src/a.ts', "\nexport * from '@hers/store';\n", 2, upward],
+    ['re-export of a type', 'scan/src/a.ts', "export type { Store } from '@hers/store';\n", 1, upward],
+    ['dynamic', 'scan/src/a.ts', "\nconst store = await import('@hers/store');\n", 2, upward],
+    ['resolved', 'scan/src/a.ts', "const path = import.meta.resolve('@hers/store');\n", 1, upward],
+    ['in a JavaScript file', 'scan/src/a.js', "import '@hers/store';\n", 1, upward],
+    ['in a test', 'scan/src/a.test.ts', "import '@hers/store';\n", 1, /scan may not import store: it is not below/],
+    ['from the lab', 'lab/src/a.ts', "import '@hers/cli';\n", 1, /lab may not import cli: it is not below/],
+    ['of the wrong entry', 'client/src/a.ts', "import '@hers/compress';\n", 1, /client may not import compress/],
+    ['of the store, by a client file for browsers', 'client/src/a.ts', "import('@hers/store');\n", 1, /import store/],
+    ['in a component', 'web/src/A.svelte', "<p/>\n<script>\nimport '@hers/scheme';\n</script>\n", 3, /import scheme/],
+    ['in the markup of a component', 'web/src/A.svelte', "\n{#await import('@hers/scheme')}{/await}\n", 2, /scheme/],
+    ['of an unknown package', 'scan/src/a.ts', "import '@hers/utils';\n", 1, /not in the table/],
+  ],
+  'what cannot be checked': [
+    ['dynamic import of a variable', 'scan/src/a.ts', '\nawait import(name);\n', 2, unchecked],
+    ['dynamic import of a sum', 'scan/src/a.ts', "await import('./' + name);\n", 1, unchecked],
+    ['dynamic import of a template', 'scan/src/a.ts', 'await import(`./a.ts`);\n', 1, unchecked],
+    ['worker by a variable', 'scan/src/a.ts', '\nnew Worker(path);\n', 2, unchecked],
+    ['worker by a computed URL', 'scan/src/a.ts', 'new Worker(new URL(name, import.meta.url));\n', 1, unchecked],
+    ['URL by a variable', 'scan/src/a.ts', 'const url = new URL(name, import.meta.url);\n', 1, unchecked],
+    ['import of a data URL', 'scan/src/a.ts', "import 'data:text/javascript,0';\n", 1, unchecked],
+    ['import of an absolute path', 'scan/src/a.ts', "import '/tmp/a.ts';\n", 1, unchecked],
+    ['import by an internal name', 'scan/src/a.ts', "import '#secret';\n", 1, unchecked],
+  ],
+  'a path that leaves the package': [
+    ['import', 'scan/src/a.ts', "import '../../scheme/src/index.ts';\n", 1, leaving],
+    ['worker URL', 'scan/src/a.ts', "\nnew Worker(new URL('../../store/src/a.ts', import.meta.url));\n", 2, leaving],
+    ['URL of a source', 'scan/src/a.ts', "const a = new URL('../../store/src/a.ts', import.meta.url);\n", 1, leaving],
+    ['import in a test', 'scan/src/a.test.ts', "import '../../scheme/src/index.ts';\n", 1, leaving],
+    ['tools, in a shipped file', 'scan/src/a.ts', "import '../../../tools/parts.ts';\n", 1, leaving],
+  ],
+  'the wall around the keys': [
+    ['scan', 'scan/src/a.ts', "import '@hers/scheme/secret';\n", 1, secret],
+    ['store, type-only', 'store/src/a.ts', "\nimport type { Key } from '@hers/scheme/secret';\n", 2, secret],
+    ['server, dynamic', 'server/src/a.ts', "await import('@hers/scheme/secret');\n", 1, secret],
+    ['store, required', 'store/src/a.ts', "createRequire(import.meta.url)('@hers/scheme/secret');\n", 1, secret],
+    ['scan, by another name', 'scan/src/a.ts', "import '@hers/scheme/alias';\n", 1, secret],
+    ['scheme itself', 'scheme/src/a.ts', "\nexport * from './secret/index.ts';\n", 2, /only src\/secret may import/],
+    ['scheme itself, by name', 'scheme/src/a.ts', "import '@hers/scheme/secret';\n", 1, /only src\/secret may import/],
+    ['through a test', 'store/src/a.ts', "import './a.test.ts';\n", 1, /is not shipped/],
+  ],
+  'the wall around Node': [
+    ['ring', 'ring/src/a.ts', "import { readFileSync } from 'node:fs';\n", 1, forBrowsers],
+    ['scheme, by its bare name', 'scheme/src/a.ts', "\nimport fs from 'fs';\n", 2, forBrowsers],
+    ['the secret part of scheme', 'scheme/src/secret/a.ts', "import 'node:crypto';\n", 1, forBrowsers],
+    ['service, type-only', 'service/src/a.ts', "import type { Socket } from 'node:net';\n", 1, forBrowsers],
+    ['client, dynamic', 'client/src/a.ts', "await import('node:fs/promises');\n", 1, forBrowsers],
+    ['compress/apply', 'compress/src/apply/a.ts', "import 'node:fs';\n", 1, forBrowsers],
+    ['compress/apply, by a detour', 'compress/src/apply/a.ts', "import '../index.ts';\n", 1, /must stand alone/],
+    ['a file for Node, static', 'client/src/a.ts', "import './folder.node.ts';\n", 1, /by a dynamic import/],
+    [
+      'a file for Node, re-export',
+      'client/src/a.ts',
+      "\nexport * from './folder.node.ts';\n",
+      2,
+      /by a dynamic import/,
+    ],
+  ],
+  'an undeclared dependency': [
+    ['of a stranger', 'scan/src/a.ts', "import 'left-pad';\n", 1, undeclared],
+    ['of a scoped stranger', 'scan/src/a.ts', "import '@noble/hashes/sha2.js';\n", 1, undeclared],
+    ['of the root, in a shipped file', 'scan/src/a.ts', "import 'fast-check';\n", 1, undeclared],
+    ['of a stranger, in a test', 'scan/src/a.test.ts', "import 'left-pad';\n", 1, undeclared],
+    ['of a layer below', 'lab/src/a.ts', "import '@hers/ring';\n", 1, undeclared],
+    [
+      'of an entry that is not exported',
+      'scan/src/a.ts',
+      "import '@hers/scheme/wire';\n",
+      1,
+      /does not export \.\/wire/,
+    ],
+  ],
+};
+
+for (const [group, planted] of Object.entries(groups)) {
+  describe(`${group} is caught`, () => {
+    for (const [what, file, text, line, message] of planted) {
+      test(what, () => {
+        const [first, ...others] = check({ [`packages/${file}`]: text });
+        assert.deepEqual(others, []);
+        assert.ok(first?.startsWith(`packages/${file}:${line}: `), first ?? 'nothing was caught');
+        assert.match(first, message);
+      });
+    }
+  });
+}
+
+test('a package outside the table is caught', () => {
+  const found = check({ 'packages/utils/package.json': manifest('@hers/utils', []) });
+  assert.deepEqual(found, ['packages/utils/package.json:1: utils is not in the table of layers']);
+});
+
+test('a sound tree passes', () => assert.deepEqual(check({}), []));
+
+test('this repository passes', () => assert.deepEqual(checkLayers(resolve(import.meta.dirname, '..')), []));

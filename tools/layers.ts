@@ -1,0 +1,170 @@
+// The layer check: every import points downwards, and two walls hold. Code that may see a gallery never imports code that
+// holds keys; code that a browser runs never imports Node's modules. The table below is the rule.
+
+import { readFileSync } from 'node:fs';
+import { isBuiltin } from 'node:module';
+import { join, relative, resolve, sep } from 'node:path';
+import { type Import, importsOf } from './imports.ts';
+import { Workspace } from './workspace.ts';
+
+export interface Violation {
+  file: string;
+  line: number;
+  message: string;
+}
+
+/** What each package may import, top to bottom; `below` is every package further down, with all its entries. */
+const table: Record<string, readonly string[] | 'below'> = {
+  cli: 'below',
+  web: ['client'],
+  lab: 'below',
+  client: ['service', 'scheme', 'scheme/secret', 'compress/apply'],
+  server: ['service', 'store'],
+  store: ['service', 'scan', 'scheme'],
+  service: ['scheme'],
+  compress: [],
+  paper: [],
+  scan: ['scheme'],
+  scheme: ['ring'],
+  ring: [],
+};
+const order = Object.keys(table);
+
+/** Parts of a package that are layers of their own: a folder, or a single file of that name. */
+const entries: Record<string, string> = { 'scheme/secret': 'src/secret', 'compress/apply': 'src/apply' };
+
+/** What runs in a browser too. */
+const browserSafe = new Set(['ring', 'scheme', 'scheme/secret', 'service', 'client', 'compress/apply']);
+
+/** What files for Node alone may import besides: the client opens a folder without a server. */
+const extraForNode: Record<string, readonly string[]> = { client: ['store'] };
+
+const scope = '@hers/';
+const shipped = ['dependencies', 'peerDependencies', 'optionalDependencies'];
+
+/** A file of a package, and what the rules want to know about it. */
+interface Source {
+  package: string;
+  entry: string;
+  path: string;
+  /** Tests, and configuration on top of a package: not shipped, hence free of the walls. */
+  aside: boolean;
+  /** Exists for Node alone: `name.node.ts`. */
+  forNode: boolean;
+}
+
+function describe(name: string, path: string): Source {
+  const inside = (part: string) => path.startsWith(`${part}/`) || path === `${part}.ts`;
+  const entry = Object.keys(entries).find((key) => key.startsWith(`${name}/`) && inside(entries[key]!)) ?? name;
+  const aside = /\.test\.m?[jt]s$|^[^/]+\.config\.m?[jt]s$/.test(path);
+  return { package: name, entry, path, aside, forNode: /\.node\.m?ts$/.test(path) };
+}
+
+/** Why `from` may not load `target`, both files of the workspace; undefined when it may. */
+function objection(from: Source, target: Source, kind: Import['kind']): string | undefined {
+  if (target.aside && !from.aside) return `${target.path} is not shipped: only tests may import it`;
+  const needsNode = target.forNode && browserSafe.has(target.entry);
+  if (needsNode && kind !== 'dynamic' && browserSafe.has(from.entry) && !from.forNode && !from.aside) {
+    return `${target.path} is for Node alone: load it by a dynamic import`;
+  }
+  if (from.entry === target.entry) return;
+  if (from.package === target.package) {
+    if (from.aside) return;
+    if (target.entry === 'scheme/secret') return 'only src/secret may import from src/secret: it holds the keys';
+    if (from.entry === 'compress/apply') return 'compress/apply must stand alone, for it runs in a browser';
+    return;
+  }
+  const row = table[from.package]!;
+  if (row === 'below' || from.aside) {
+    const isBelow = order.indexOf(target.package) > order.indexOf(from.package);
+    return isBelow ? undefined : `${from.package} may not import ${target.package}: it is not below`;
+  }
+  if (row.includes(target.entry)) return;
+  if (from.forNode && extraForNode[from.package]?.includes(target.entry)) return;
+  if (target.entry === 'scheme/secret') return `${from.package} may not import scheme/secret: it never holds a key`;
+  const allowed = row.length > 0 ? `only ${row.join(', ')}` : 'no other package';
+  return `${from.package} may not import ${target.entry}: it may import ${allowed}`;
+}
+
+/** Why the import in `file` is forbidden; undefined when it is not. */
+function judge(workspace: Workspace, file: string, from: Source, { specifier, kind }: Import): string | undefined {
+  if (specifier === undefined) {
+    return from.aside ? undefined : 'the specifier is not a plain string, so what it loads cannot be checked';
+  }
+  const bare = specifier.replace(/[?#].*$/, '');
+  if (/^\.\.?(?:\/|$)/.test(bare)) {
+    const home = `packages/${from.package}/`;
+    const target = relative(workspace.root, resolve(workspace.root, file, '..', bare)).replaceAll(sep, '/');
+    if (target.startsWith(home)) return objection(from, describe(from.package, target.slice(home.length)), kind);
+    if (from.aside && target.startsWith('tools/')) return;
+    return `${specifier} leaves the package: import other packages by their name`;
+  }
+  if (isBuiltin(bare)) {
+    if (from.aside || from.forNode || !browserSafe.has(from.entry)) return;
+    return `${from.entry} may not import ${specifier}: it runs in a browser, and what needs Node goes into a .node.ts file`;
+  }
+  const name = /^(?:@[\w.-]+\/)?[a-z\d][\w.-]*(?=\/|$)/i.exec(bare)?.[0];
+  if (!name) return `${JSON.stringify(specifier)} is neither a package nor a relative path, so it cannot be checked`;
+  if (name.startsWith(scope)) {
+    const reason = objectionToPackage(workspace, from, name.slice(scope.length), `.${bare.slice(name.length)}`, kind);
+    if (reason || from.aside || name === scope + from.package) return reason;
+  }
+  const folder = `packages/${from.package}`;
+  if (workspace.declares(folder, shipped, name)) return;
+  const forTests = ['devDependencies'];
+  if (from.aside && (workspace.declares(folder, forTests, name) || workspace.declares('.', forTests, name))) return;
+  return `${name} is not a dependency in ${folder}/package.json`;
+}
+
+/** The same for an import by name: judged by the files that the name stands for, so that an alias opens no door. */
+function objectionToPackage(workspace: Workspace, from: Source, name: string, subpath: string, kind: Import['kind']) {
+  if (!Object.hasOwn(table, name)) return `${scope}${name} is not in the table of layers`;
+  const files = workspace.exported(name, subpath);
+  // An export that is missing is still judged by its name: the layer is the first thing to say about it.
+  const expected = subpath === '.' ? 'src/index.ts' : `src${subpath.slice(1)}.ts`;
+  for (const file of files.length > 0 ? files : [expected]) {
+    const reason = objection(from, describe(name, file), kind);
+    if (reason) return reason;
+  }
+  return files.length > 0 ? undefined : `${scope}${name} does not export ${subpath}`;
+}
+
+/** Reads every file of the packages under `root` and judges each import. */
+export function inspectLayers(root: string): { files: number; imports: number; violations: Violation[] } {
+  const workspace = new Workspace(root);
+  const violations: Violation[] = [];
+  for (const name of workspace.packages.filter((name) => !Object.hasOwn(table, name))) {
+    const message = `${name} is not in the table of layers`;
+    violations.push({ file: `packages/${name}/package.json`, line: 1, message });
+  }
+  const files = workspace.files().filter((file) => Object.hasOwn(table, file.split('/')[1]!));
+  let imports = 0;
+  for (const file of files) {
+    const [, name, ...path] = file.split('/');
+    const from = describe(name!, path.join('/'));
+    try {
+      for (const item of importsOf(readFileSync(join(root, file), 'utf8'), file)) {
+        imports++;
+        const message = judge(workspace, file, from, item);
+        if (message) violations.push({ file, line: item.line, message });
+      }
+    } catch (error) {
+      violations.push({ file, line: 1, message: `cannot be read: ${(error as Error).message}` });
+    }
+  }
+  return { files: files.length, imports, violations };
+}
+
+export function checkLayers(root: string): Violation[] {
+  return inspectLayers(root).violations;
+}
+
+/** Prints the violations, or one line that says there are none; returns whether there are none. */
+export function reportLayers(root: string): boolean {
+  const { files, imports, violations } = inspectLayers(root);
+  for (const { file, line, message } of violations) console.log(`${file}:${line}: ${message}`);
+  if (violations.length === 0) console.log(`layers: ${files} files, ${imports} imports, all point downwards`);
+  return violations.length === 0;
+}
+
+if (process.argv[1] === import.meta.filename && !reportLayers(resolve(import.meta.dirname, '..'))) process.exitCode = 1;

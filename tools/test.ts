@@ -1,0 +1,121 @@
+// npm test [-- options and filters]: types, format and lint, layers, then every test.
+//
+//   npm test                        all of it
+//   npm test -- packages/ring       only test files whose path contains this
+//   npm test -- --quick             the tests alone
+//   npm test -- --name=wrap         only tests whose name matches
+//
+// Every step runs even when one before it failed. The checks count as one test each, so that `0 failed` in the last line
+// means that all is well.
+
+import { spawnSync } from 'node:child_process';
+import { globSync } from 'node:fs';
+import { join, resolve, sep } from 'node:path';
+import { run } from 'node:test';
+import { spec } from 'node:test/reporters';
+import { parseArgs } from 'node:util';
+import { reportLayers } from './layers.ts';
+
+const root = resolve(import.meta.dirname, '..');
+const { quick, names, filters } = readArguments();
+
+const count = { passed: 0, failed: 0 };
+const skipped: string[] = [];
+
+function readArguments() {
+  try {
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
+      options: { quick: { type: 'boolean', default: false }, name: { type: 'string', multiple: true, default: [] } },
+    });
+    return { quick: values.quick, names: values.name.map((name) => new RegExp(name)), filters: positionals };
+  } catch (error) {
+    console.error((error as Error).message);
+    process.exit(2);
+  }
+}
+
+async function step(name: string, action: () => boolean | Promise<boolean>): Promise<void> {
+  console.log(`\n── ${name}`);
+  const start = performance.now();
+  const succeeded = await action();
+  const seconds = ((performance.now() - start) / 1000).toFixed(1);
+  console.log(`── ${name}: ${succeeded ? 'passed' : 'FAILED'} in ${seconds} s`);
+}
+
+async function check(name: string, action: () => boolean): Promise<void> {
+  await step(name, () => {
+    const succeeded = action();
+    count[succeeded ? 'passed' : 'failed']++;
+    return succeeded;
+  });
+}
+
+/** Runs the JavaScript launcher of an installed tool with the Node that runs this. */
+function tool(launcher: string, ...args: string[]): boolean {
+  const { status } = spawnSync(process.execPath, [join('node_modules', launcher), ...args], {
+    cwd: root,
+    stdio: 'inherit',
+  });
+  return status === 0;
+}
+
+type Mark = string | boolean | undefined;
+
+function isSet(mark: Mark): boolean {
+  return mark !== undefined && mark !== false;
+}
+
+/** Counts a test that did not decide anything, and keeps its reason for the end. */
+function setAside({ name, skip, todo }: { name: string; skip?: Mark; todo?: Mark }): void {
+  const reason = [skip, todo].find((mark) => typeof mark === 'string') ?? (isSet(todo) ? 'to do' : 'no reason given');
+  skipped.push(`skipped: ${name} - ${reason}`);
+}
+
+async function runTests(): Promise<boolean> {
+  const files = globSync(['packages/*/src/**/*.test.ts', 'tools/*.test.ts'], { cwd: root })
+    .map((file) => file.replaceAll(sep, '/'))
+    .filter((file) => filters.length === 0 || filters.some((filter) => file.includes(filter)))
+    .sort();
+  if (files.length === 0) {
+    console.log(`No test file matches ${filters.join(', ')}.`);
+    count.failed++;
+    return false;
+  }
+  const before = count.failed;
+  const stream = run({
+    files: files.map((file) => join(root, file)),
+    cwd: root,
+    // More at once would disturb the tests that measure time.
+    concurrency: 2,
+    ...(names.length > 0 ? { testNamePatterns: names } : {}),
+  });
+  stream.on('test:pass', (event) => {
+    if (isSet(event.skip) || isSet(event.todo)) setAside(event);
+    // A file passes as a whole when none of its tests was asked for: nothing to count.
+    else if (event.details.type !== 'suite' && event.name !== event.file) count.passed++;
+  });
+  stream.on('test:fail', (event) => {
+    if (isSet(event.todo)) setAside(event);
+    // A suite whose tests failed is not a failure of its own; one whose hook failed is.
+    else if ((event.details.error as { failureType?: string }).failureType !== 'subtestsFailed') count.failed++;
+  });
+  stream.on('test:summary', ({ file, success }) => {
+    if (file === undefined && !success && count.failed === before) count.failed++;
+  });
+  for await (const text of stream.compose(spec)) process.stdout.write(text);
+  return count.failed === before;
+}
+
+if (!quick) {
+  await check('types', () => tool('typescript/bin/tsc'));
+  const colours = process.stdout.isTTY ? 'force' : 'off';
+  await check('format and lint', () => tool('@biomejs/biome/bin/biome', 'ci', `--colors=${colours}`));
+  await check('layers', () => reportLayers(root));
+}
+await step('tests', runTests);
+
+console.log('');
+for (const line of skipped) console.log(line);
+console.log(`${count.passed} passed, ${count.failed} failed, ${skipped.length} skipped`);
+process.exitCode = count.failed > 0 ? 1 : 0;
