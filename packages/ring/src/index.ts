@@ -1,0 +1,4 @@
+export { checksum } from './checksum.ts';
+export { modInverse, modPow, nttPrimes, rootOfUnity } from './primes.ts';
+export { randomBytes, randomSeed } from './random.ts';
+export { Poly, Ring, type Source, Words } from './ring.ts';

@@ -1,0 +1,366 @@
+// R_Q = Z_Q[x]/(x^n + 1) with Q a product of one or two primes below 2^30: the arithmetic everything else is made of.
+//
+// A `Poly` and a `Words` live in the ring's WebAssembly memory; a ring hands out a fixed number of them, which callers reuse. All operations are
+// synchronous, so a function may use the scratch polynomials freely as long as it does not call another one that does.
+
+import { instantiate, type KernelExports } from './kernel.ts';
+import { isPrime, modInverse, rootOfUnity } from './primes.ts';
+
+const SCRATCH_POLYS = 8;
+const SCRATCH_WORDS = 6;
+
+interface Modulus {
+  readonly p: number;
+  readonly tables: number;
+  /** Barrett's constants: see mulBarrett in assembly/arithmetic.ts. */
+  readonly mu: number;
+  readonly shift: number;
+  /** n^−1, and n^−1 times the last twiddle of the inverse transform. */
+  readonly scale: number;
+  readonly last: number;
+  /** (Q/p)^−1 mod p and round(2^(31+b)/p): the share of this prime in a switch of modulus. */
+  readonly share: number;
+  readonly reciprocal: number;
+}
+
+/** A polynomial of R_Q: n residues for each prime, one prime after the other. */
+export class Poly {
+  readonly pointer: number;
+  readonly residues: Uint32Array;
+  constructor(buffer: ArrayBufferLike, pointer: number, length: number) {
+    this.pointer = pointer;
+    this.residues = new Uint32Array(buffer, pointer, length);
+  }
+}
+
+/** n signed words: small coefficients (secrets, errors, digits, encoded messages). */
+export class Words {
+  readonly pointer: number;
+  readonly values: Int32Array;
+  constructor(buffer: ArrayBufferLike, pointer: number, length: number) {
+    this.pointer = pointer;
+    this.values = new Int32Array(buffer, pointer, length);
+  }
+}
+
+/** Where a sampled polynomial comes from: a 32-byte key of the expandable generator, and two words that separate its uses. */
+export interface Source {
+  readonly key: Uint8Array;
+  readonly domain: number;
+  readonly index: number;
+}
+
+const rings = new Map<string, Ring>();
+
+export class Ring {
+  readonly n: number;
+  readonly primes: readonly number[];
+  /** Q, the product of the primes. */
+  readonly modulus: bigint;
+  /** Scratch polynomials and words; see the note at the top of this file. */
+  readonly polys: readonly Poly[];
+  readonly words: readonly Words[];
+
+  readonly #kernel: KernelExports;
+  readonly #moduli: readonly Modulus[];
+  readonly #inverse: number; // p0^−1 mod p1
+  readonly #bits: number; // the bit length of every prime
+  readonly #key: Uint8Array;
+  readonly #bytes: Uint8Array; // keystream, sums and packed bits
+  readonly #scratch: Uint8Array; // all of the above that can hold secrets
+
+  /** The ring for these parameters; one per process. */
+  static of(n: number, primes: readonly number[]): Ring {
+    const name = `${n}:${primes.join(',')}`;
+    let ring = rings.get(name);
+    if (!ring) rings.set(name, (ring = new Ring(n, primes)));
+    return ring;
+  }
+
+  constructor(n: number, primes: readonly number[]) {
+    if (!(n >= 16 && n <= 8192 && (n & (n - 1)) === 0))
+      throw new RangeError(`n must be a power of two from 16 to 8192, not ${n}`);
+    if (primes.length < 1 || primes.length > 2 || primes[0] === primes[1])
+      throw new RangeError('a ring has one or two distinct primes');
+    const bits = 32 - Math.clz32(primes[0]);
+    if (primes.some((p) => 32 - Math.clz32(p) !== bits) || bits > 30)
+      throw new RangeError('primes must share one bit length of at most 30');
+    for (const p of primes) if (!isPrime(p)) throw new RangeError(`${p} is not a prime`);
+    this.n = n;
+    this.primes = [...primes];
+    this.modulus = primes.reduce((q, p) => q * BigInt(p), 1n);
+    this.#bits = bits;
+
+    const row = 4 * n;
+    const tableBytes = 4 * row * primes.length;
+    const polyBytes = row * primes.length;
+    const work = 8 * n + 512; // 64-bit sums, or 6n bytes of keystream rounded up, or packed bits
+    const scratchBytes = SCRATCH_POLYS * polyBytes + SCRATCH_WORDS * row + work + 64;
+    const { kernel, base } = instantiate(tableBytes + scratchBytes);
+    this.#kernel = kernel;
+    const buffer = kernel.memory.buffer;
+    this.#moduli = primes.map((p, i) => this.#prepare(p, base + 4 * row * i));
+    this.#inverse = primes.length === 2 ? Number(modInverse(BigInt(primes[0]), BigInt(primes[1]))) : 0;
+
+    let at = base + tableBytes;
+    this.#scratch = new Uint8Array(buffer, at, scratchBytes);
+    const take = (bytes: number): number => {
+      at += bytes;
+      return at - bytes;
+    };
+    this.polys = Array.from({ length: SCRATCH_POLYS }, () => new Poly(buffer, take(polyBytes), n * primes.length));
+    this.words = Array.from({ length: SCRATCH_WORDS }, () => new Words(buffer, take(row), n));
+    this.#bytes = new Uint8Array(buffer, take(work), work);
+    this.#key = new Uint8Array(buffer, take(64), 32);
+  }
+
+  #prepare(p: number, tables: number): Modulus {
+    const { n } = this;
+    const prime = BigInt(p);
+    const root = rootOfUnity(p, n);
+    const inverseRoot = modInverse(root, prime);
+    const roots = new Uint32Array(this.#kernel.memory.buffer, tables, n);
+    const inverses = new Uint32Array(this.#kernel.memory.buffer, tables + 8 * n, n);
+    const log = 31 - Math.clz32(n);
+    let power = 1n;
+    let inversePower = 1n;
+    for (let i = 0; i < n; i++) {
+      let reversed = 0;
+      for (let bit = 0; bit < log; bit++) reversed |= ((i >> bit) & 1) << (log - 1 - bit);
+      roots[reversed] = Number(power);
+      inverses[reversed] = Number(inversePower);
+      power = (power * root) % prime;
+      inversePower = (inversePower * inverseRoot) % prime;
+    }
+    this.#kernel.companions(tables, n, p);
+    const scale = modInverse(BigInt(n), prime);
+    const others = this.modulus / prime;
+    const b = BigInt(this.#bits);
+    return {
+      p,
+      tables,
+      mu: Number((1n << (b + 30n)) / prime),
+      shift: this.#bits - 2,
+      scale: Number(scale),
+      last: Number((scale * BigInt(inverses[1])) % prime),
+      share: Number(others === 1n ? 1n : modInverse(others, prime)),
+      reciprocal: Number(((1n << (31n + b)) + prime / 2n) / prime),
+    };
+  }
+
+  #each(f: (m: Modulus, offset: number) => void): void {
+    for (let i = 0; i < this.#moduli.length; i++) f(this.#moduli[i], 4 * this.n * i);
+  }
+
+  /** Zeroes everything scratch, secrets included. */
+  wipe(): void {
+    this.#scratch.fill(0);
+  }
+
+  /** Bytes of WebAssembly memory, which never grow. */
+  get memoryBytes(): number {
+    return this.#kernel.memory.buffer.byteLength;
+  }
+
+  // — transforms and pointwise arithmetic; outputs may be inputs —
+
+  ntt(a: Poly): void {
+    this.#each((m, o) => this.#kernel.ntt(a.pointer + o, m.tables, this.n, m.p));
+  }
+
+  intt(a: Poly): void {
+    this.#each((m, o) => this.#kernel.intt(a.pointer + o, m.tables, this.n, m.p, m.scale, m.last));
+  }
+
+  add(out: Poly, a: Poly, b: Poly): void {
+    this.#each((m, o) => this.#kernel.add(out.pointer + o, a.pointer + o, b.pointer + o, this.n, m.p));
+  }
+
+  subtract(out: Poly, a: Poly, b: Poly): void {
+    this.#each((m, o) => this.#kernel.subtract(out.pointer + o, a.pointer + o, b.pointer + o, this.n, m.p));
+  }
+
+  multiply(out: Poly, a: Poly, b: Poly): void {
+    this.#each((m, o) =>
+      this.#kernel.multiply(out.pointer + o, a.pointer + o, b.pointer + o, this.n, m.p, m.mu, m.shift),
+    );
+  }
+
+  /** out += a·b */
+  multiplyAdd(out: Poly, a: Poly, b: Poly): void {
+    this.#each((m, o) =>
+      this.#kernel.multiplyAdd(out.pointer + o, a.pointer + o, b.pointer + o, this.n, m.p, m.mu, m.shift),
+    );
+  }
+
+  /** out −= a·b */
+  multiplySubtract(out: Poly, a: Poly, b: Poly): void {
+    this.#each((m, o) =>
+      this.#kernel.multiplySubtract(out.pointer + o, a.pointer + o, b.pointer + o, this.n, m.p, m.mu, m.shift),
+    );
+  }
+
+  /** out += scalar·a */
+  scaleAdd(out: Poly, a: Poly, scalar: bigint): void {
+    this.#each((m, o) => this.#kernel.scaleAdd(out.pointer + o, a.pointer + o, residue(scalar, m.p), this.n, m.p));
+  }
+
+  /** True when every word of one polynomial, laid out as in `residues`, is below its prime. */
+  isReduced(residues: Uint32Array): boolean {
+    const { n } = this;
+    const poly = this.polys[SCRATCH_POLYS - 1];
+    poly.residues.set(residues);
+    let ok = 1;
+    this.#each((m, o) => {
+      ok &= this.#kernel.isReduced(poly.pointer + o, n, m.p);
+    });
+    return ok === 1;
+  }
+
+  // — between signed words and residues —
+
+  /** out = scale·values + noise, in coefficient form. */
+  encode(out: Poly, values: Words, noise: Words, scale: bigint): void {
+    this.#each((m, o) =>
+      this.#kernel.encode(out.pointer + o, values.pointer, noise.pointer, residue(scale, m.p), this.n, m.p),
+    );
+  }
+
+  embed(out: Poly, values: Words): void {
+    this.#each((m, o) => this.#kernel.embed(out.pointer + o, values.pointer, this.n, m.p));
+  }
+
+  /** The centred coefficients, in (−Q/2, Q/2], of a polynomial in coefficient form; beyond 2^53 rounded to doubles. */
+  centred(a: Poly): Float64Array {
+    const { n } = this;
+    const [m, m1] = this.#moduli;
+    const out = new Float64Array(this.#bytes.buffer, this.#bytes.byteOffset, n);
+    if (m1) {
+      this.#kernel.centrePair(this.#bytes.byteOffset, a.pointer, a.pointer + 4 * n, n, m.p, m1.p, this.#inverse);
+      return out.slice();
+    }
+    this.#kernel.centre(this.#bytes.byteOffset, a.pointer, n, m.p);
+    return Float64Array.from(new Int32Array(this.#bytes.buffer, this.#bytes.byteOffset, n));
+  }
+
+  /** Balanced digits to base 2^bits of a polynomial in coefficient form, into consecutive scratch words from `first` on. */
+  digits(first: number, a: Poly, bits: number, count: number): void {
+    if (first + count > SCRATCH_WORDS) throw new RangeError('too many digits');
+    const out = this.words[first].pointer;
+    const { n } = this;
+    const [m, m1] = this.#moduli;
+    if (m1) this.#kernel.digitsPair(out, a.pointer, a.pointer + 4 * n, n, m.p, m1.p, this.#inverse, bits, count);
+    else this.#kernel.digits(out, a.pointer, n, m.p, bits, count);
+  }
+
+  // — sampling —
+
+  uniform(out: Poly, source: Source): void {
+    this.#key.set(source.key);
+    for (let i = 0; i < this.#moduli.length; i++) {
+      const at = out.pointer + 4 * this.n * i;
+      this.#kernel.uniform(
+        at,
+        this.n,
+        this.#moduli[i].p,
+        this.#bytes.byteOffset,
+        this.#key.byteOffset,
+        source.domain,
+        source.index,
+        i,
+      );
+    }
+  }
+
+  ternary(out: Words, source: Source): void {
+    this.#key.set(source.key);
+    this.#kernel.ternary(
+      out.pointer,
+      this.n,
+      this.#bytes.byteOffset,
+      this.#key.byteOffset,
+      source.domain,
+      source.index,
+    );
+  }
+
+  /** Centred binomial with η = 21, σ² = 10.5. */
+  error(out: Words, source: Source): void {
+    this.#key.set(source.key);
+    this.#kernel.centredBinomial(
+      out.pointer,
+      this.n,
+      this.#bytes.byteOffset,
+      this.#key.byteOffset,
+      source.domain,
+      source.index,
+    );
+  }
+
+  // — switching to a power of two and back —
+
+  /** Bytes of n values of `bits` bits. */
+  packedBytes(bits: number): number {
+    return (this.n * bits) / 8;
+  }
+
+  /** A polynomial in coefficient form, switched from Q to 2^bits with rounding and packed into `out`. */
+  switchAndPack(out: Uint8Array, a: Poly, bits: number): void {
+    const { n } = this;
+    const sums = this.#bytes.byteOffset;
+    const words = this.words[0].pointer;
+    this.#each((m, o) => this.#kernel.switchShare(sums, a.pointer + o, m.share, m.reciprocal, n, m.p, o === 0 ? 1 : 0));
+    this.#kernel.switchRound(words, sums, n, 31 + this.#bits, bits);
+    this.#kernel.packBits(sums, words, n, bits);
+    out.set(this.#bytes.subarray(0, this.packedBytes(bits)));
+  }
+
+  /**
+   * The phase c0·2^(bits1−bits0) + s·c1 modulo 2^bits1, centred, of a packed pair, into words[0]. `secret` is the
+   * transform of the ternary s modulo the first prime. Exact: c1 is cut into halves whose products with s stay below p/2.
+   */
+  phase(packed0: Uint8Array, bits0: number, packed1: Uint8Array, bits1: number, secret: Uint32Array): Words {
+    const { n } = this;
+    const k = this.#kernel;
+    const m = this.#moduli[0];
+    const [phase, c0, c1] = this.words;
+    const [low, high, s] = this.polys;
+    const most = this.#bits - 1 - Math.log2(n); // n·2^(cut−1) ≤ 2^(b−2) < p/2
+    const cut = Math.min(bits1, most);
+    if (bits1 - cut > most || bits0 > bits1)
+      throw new RangeError(`cannot decrypt ${bits1} and ${bits0} bits at n = ${n}`);
+    const bytes = this.#bytes.byteOffset;
+    this.#bytes.set(packed0);
+    k.unpackBits(c0.pointer, bytes, n, bits0);
+    this.#bytes.set(packed1);
+    k.unpackBits(c1.pointer, bytes, n, bits1);
+    s.residues.set(secret);
+    k.splitCentred(low.pointer, high.pointer, c1.pointer, n, bits1, cut, m.p);
+    for (const half of cut < bits1 ? [low, high] : [low]) {
+      k.ntt(half.pointer, m.tables, n, m.p);
+      k.multiply(half.pointer, half.pointer, s.pointer, n, m.p, m.mu, m.shift);
+      k.intt(half.pointer, m.tables, n, m.p, m.scale, m.last);
+    }
+    k.joinPhase(phase.pointer, c0.pointer, low.pointer, high.pointer, n, bits1, bits0, cut, m.p);
+    return phase;
+  }
+
+  /** phase·factor + offset as floats, and the largest |phase|. */
+  toFloats(phase: Words, factor: number, offset: number): { values: Float32Array; largest: number } {
+    const out = this.words[1].pointer;
+    const largest = this.#kernel.scaleToFloat(out, phase.pointer, this.n, factor, offset);
+    return { values: new Float32Array(this.#kernel.memory.buffer, out, this.n).slice(), largest };
+  }
+
+  /** The nearest integers to phase·factor, and the largest distance from one. */
+  toIntegers(phase: Words, factor: number): { values: Int32Array; residual: number } {
+    const out = this.words[1];
+    const residual = this.#kernel.scaleToInteger(out.pointer, phase.pointer, this.n, factor);
+    return { values: out.values.slice(), residual };
+  }
+}
+
+function residue(x: bigint, p: number): number {
+  const prime = BigInt(p);
+  return Number(((x % prime) + prime) % prime);
+}
