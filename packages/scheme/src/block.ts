@@ -1,0 +1,183 @@
+// A gallery block: n templates, one polynomial b_i per coordinate under one shared mask a (scheme.md §2). Everything here is public.
+
+import { randomBytes } from '@hers/ring';
+import { BLOCK_MASK } from './domains.ts';
+import { HersError } from './errors.ts';
+import { type ParameterSet, parameterSetById, polyWords, ringOf } from './parameters.ts';
+import { ID_BYTES, openMessage, SEED_BYTES, sameBytes, sealMessage, startMessage, wordsAt } from './wire.ts';
+
+export interface Block {
+  readonly parameters: ParameterSet;
+  readonly keyId: Uint8Array;
+  /** Random; names the block, and changes with its content. */
+  readonly blockId: Uint8Array;
+  /** Encoded coordinates, and how many rows `rows` holds. */
+  readonly width: number;
+  /** Slots first … first + count − 1 hold templates; the rest decrypts to noise. */
+  readonly first: number;
+  readonly count: number;
+  /** How many ciphertexts are summed in it. */
+  readonly additions: number;
+  readonly galleryScale: number;
+  /** The mask as the seed it is expanded from, or, of a sum, as a polynomial in NTT form. */
+  readonly mask: { readonly seed: Uint8Array } | { readonly residues: Uint32Array };
+  /** b_1 … b_width in NTT form, one after the other. */
+  readonly rows: Uint32Array;
+}
+
+const MASK_SEED = 0;
+const MASK_RESIDUES = 1;
+
+export function encodeBlock(block: Block): Uint8Array {
+  const { parameters, mask } = block;
+  const maskBytes = 'seed' in mask ? SEED_BYTES : 4 * polyWords(parameters);
+  const draft = startMessage(
+    { kind: 'block', parameterSetId: parameters.id, keyId: block.keyId },
+    maskBytes + 4 * block.rows.length,
+  );
+  const { bytes, view } = draft;
+  bytes.set(block.blockId, 32);
+  view.setUint32(48, block.width, true);
+  view.setUint32(52, block.first, true);
+  view.setUint32(56, block.count, true);
+  view.setUint32(60, block.additions, true);
+  view.setFloat64(64, block.galleryScale, true);
+  view.setUint32(72, 'seed' in mask ? MASK_SEED : MASK_RESIDUES, true);
+  if ('seed' in mask) bytes.set(mask.seed, 80);
+  else wordsAt(bytes, 80, mask.residues.length).set(mask.residues);
+  wordsAt(bytes, 80 + maskBytes, block.rows.length).set(block.rows);
+  return sealMessage(draft);
+}
+
+export function decodeBlock(bytes: Uint8Array): Block {
+  const { parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(bytes, 'block');
+  const parameters = parameterSetById(parameterSetId);
+  const words = polyWords(parameters);
+  const width = view.getUint32(48, true);
+  const first = view.getUint32(52, true);
+  const count = view.getUint32(56, true);
+  const additions = view.getUint32(60, true);
+  const galleryScale = view.getFloat64(64, true);
+  const maskKind = view.getUint32(72, true);
+  const maskBytes = maskKind === MASK_SEED ? SEED_BYTES : 4 * words;
+  if (
+    maskKind > MASK_RESIDUES ||
+    view.getUint32(76, true) !== 0 ||
+    bodyBytes !== maskBytes + width * 4 * words ||
+    width < 1 ||
+    first + count > parameters.n ||
+    additions < 1 ||
+    !(galleryScale >= 1 && Number.isSafeInteger(galleryScale))
+  ) {
+    throw new HersError('MALFORMED', 'the fields of this block contradict each other');
+  }
+  const rows = wordsAt(bytes, bodyAt + maskBytes, width * words);
+  const residues = maskKind === MASK_SEED ? undefined : wordsAt(bytes, bodyAt, words);
+  checkReduced(parameters, rows, 'block');
+  if (residues) checkReduced(parameters, residues, 'block');
+  return {
+    parameters,
+    keyId,
+    blockId: bytes.slice(32, 32 + ID_BYTES),
+    width,
+    first,
+    count,
+    additions,
+    galleryScale,
+    mask: residues ? { residues } : { seed: bytes.slice(bodyAt, bodyAt + SEED_BYTES) },
+    rows,
+  };
+}
+
+/** Every residue below its prime: the kernels count on it. */
+export function checkReduced(parameters: ParameterSet, residues: Uint32Array, kind: string): void {
+  const ring = ringOf(parameters);
+  const words = polyWords(parameters);
+  for (let at = 0; at < residues.length; at += words) {
+    if (!ring.isReduced(residues.subarray(at, at + words)))
+      throw new HersError('MALFORMED', `this ${kind} holds a residue that is not below its prime`);
+  }
+}
+
+/** The mask a of a block, in NTT form. */
+export function blockMask(block: Block): Uint32Array {
+  if ('residues' in block.mask) return block.mask.residues;
+  const ring = ringOf(block.parameters);
+  const [a] = ring.polys;
+  ring.uniform(a, { key: block.mask.seed, domain: BLOCK_MASK, index: 0 });
+  return a.residues.slice();
+}
+
+/** The mask rows D_0(a) … D_{ℓ−1}(a) in NTT form: what the server scans beside b_1 … b_width. */
+export function maskRows(block: Block): Uint32Array {
+  const { parameters } = block;
+  const ring = ringOf(parameters);
+  const mask = blockMask(block);
+  const [a] = ring.polys;
+  a.residues.set(mask);
+  ring.intt(a);
+  ring.digits(0, a, parameters.digitBits, parameters.digits);
+  const out = new Uint32Array(parameters.digits * mask.length);
+  for (let k = 0; k < parameters.digits; k++) {
+    ring.embed(a, ring.words[k]);
+    ring.ntt(a);
+    out.set(a.residues, k * mask.length);
+  }
+  return out;
+}
+
+/**
+ * Homomorphic enrolment (the paper's Algorithm 6): the sum of two blocks whose slots adjoin. The same ciphertext can never be added twice, since its
+ * slots are taken then.
+ */
+export function addBlocks(a: Block, b: Block, maxAdditions: number): Block {
+  checkSameKey(a, b);
+  if (a.width !== b.width || a.galleryScale !== b.galleryScale)
+    throw new HersError('BLOCK_MISMATCH', 'these blocks were made under different plans and cannot be added');
+  const [low, high] = a.first <= b.first ? [a, b] : [b, a];
+  if (low.first + low.count !== high.first) {
+    throw new HersError(
+      'BLOCK_MISMATCH',
+      `slots ${b.first} … ${b.first + b.count - 1} do not adjoin slots ${a.first} … ${a.first + a.count - 1}`,
+    );
+  }
+  const additions = a.additions + b.additions;
+  if (additions > maxAdditions)
+    throw new HersError(
+      'BLOCK_MISMATCH',
+      `a block takes at most ${maxAdditions} additions under this plan; begin a new one`,
+    );
+  const { parameters } = a;
+  const ring = ringOf(parameters);
+  const words = polyWords(parameters);
+  const [x, y] = ring.polys;
+  const add = (left: Uint32Array, right: Uint32Array): Uint32Array => {
+    const sum = new Uint32Array(left.length);
+    for (let at = 0; at < left.length; at += words) {
+      x.residues.set(left.subarray(at, at + words));
+      y.residues.set(right.subarray(at, at + words));
+      ring.add(x, x, y);
+      sum.set(x.residues, at);
+    }
+    return sum;
+  };
+  return {
+    ...a,
+    blockId: randomBytes(ID_BYTES),
+    first: low.first,
+    count: low.count + high.count,
+    additions,
+    mask: { residues: add(blockMask(a), blockMask(b)) },
+    rows: add(a.rows, b.rows),
+  };
+}
+
+/** Refuses two things made under different keys or parameter sets. */
+export function checkSameKey(
+  a: { readonly parameters: ParameterSet; readonly keyId: Uint8Array },
+  b: { readonly parameters: ParameterSet; readonly keyId: Uint8Array },
+): void {
+  if (a.parameters.id !== b.parameters.id || !sameBytes(a.keyId, b.keyId)) {
+    throw new HersError('KEY_MISMATCH', 'this belongs to another key: another collection, epoch or master seed');
+  }
+}

@@ -1,0 +1,7 @@
+// What each stream of the expandable generator is for. Two uses of one seed never share a stream.
+
+export const BLOCK_MASK = 1;
+export const QUERY_MASK = 2;
+export const ERRORS = 3;
+export const GALLERY_SECRETS = 4;
+export const RESULT_SECRET = 5;

@@ -1,0 +1,20 @@
+export { addBlocks, type Block, blockMask, decodeBlock, encodeBlock, maskRows } from './block.ts';
+export { type ErrorCode, HersError } from './errors.ts';
+export { decodeKeyInfo, encodeKeyInfo, type KeyInfo } from './keyinfo.ts';
+export {
+  logModulus,
+  PARAMETER_SETS,
+  type ParameterSet,
+  PROFILES,
+  type Profile,
+  parameterSet,
+  parameterSetById,
+  polyWords,
+  ringOf,
+} from './parameters.ts';
+export { type Metric, type Plan, type PlanRequest, plan, predictedNoise } from './plan.ts';
+export { decodeQuery, encodeQuery, expandQuery, type Query } from './query.ts';
+export { decodeResponse, encodeResponse, type Response } from './response.ts';
+export { type BlockMatrix, blockMatrix, type ExpandedQuery, expandedQuery, scanBlock } from './scan.ts';
+export { type Security, securityOf } from './security.ts';
+export { roundVectors, type Vectors } from './vectors.ts';

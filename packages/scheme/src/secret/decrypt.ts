@@ -1,0 +1,143 @@
+// Decryption of responses to scores, and of blocks back to vectors.
+
+import { blockMask, checkSameKey, decodeBlock } from '../block.ts';
+import { HersError } from '../errors.ts';
+import { logModulus, polyWords, ringOf } from '../parameters.ts';
+import type { Plan } from '../plan.ts';
+import { decodeResponse } from '../response.ts';
+import type { Readout } from '../vectors.ts';
+import { sameBytes } from '../wire.ts';
+import { type CollectionKey, loadSecret } from './key.ts';
+
+/** `exact`: a decrypted value this far from an integer cannot come from a sound response (noise stays below 0.5 with margin to spare). */
+const LARGEST_RESIDUAL = 0.45;
+
+export interface Scores {
+  readonly blockId: Uint8Array;
+  /** The slot of the first score. */
+  readonly first: number;
+  /** Similarities (cosine, dot) or squared distances (euclidean), one per template of the block. */
+  readonly scores: Float32Array;
+  /** `exact`: the integers they come from, inner products or squared distances of the rounded vectors. */
+  readonly integers?: Int32Array;
+}
+
+/** Decrypts the responses to one query, and only those. */
+export class QuerySecret {
+  readonly queryId: Uint8Array;
+  readonly #plan: Plan;
+  readonly #keyId: Uint8Array;
+  readonly #readout: Readout;
+  #secret: Uint32Array | undefined;
+
+  constructor(plan: Plan, keyId: Uint8Array, queryId: Uint8Array, readout: Readout, secret: Uint32Array) {
+    this.queryId = queryId;
+    this.#plan = plan;
+    this.#keyId = keyId;
+    this.#readout = readout;
+    this.#secret = secret;
+  }
+
+  /** The scores of one block. Nothing of them may go back to the server, and `compact` ones to nobody who sees ciphertexts (SECURITY.md). */
+  decrypt(bytes: Uint8Array): Scores {
+    if (!this.#secret) throw new HersError('WIPED', 'the secret of this query has been wiped; send a new query');
+    const response = decodeResponse(bytes);
+    const plan = this.#plan;
+    checkSameKey(response, { parameters: plan.parameters, keyId: this.#keyId });
+    if (!sameBytes(response.queryId, this.queryId))
+      throw new HersError('QUERY_MISMATCH', 'this response answers another query');
+    const { blockId, first, count, bits0, bits1, packed0, packed1 } = response;
+    if (bits0 !== plan.responseBits.c0 || bits1 !== plan.responseBits.c1)
+      throw new HersError('MALFORMED', 'this response has other bits than the query asked for');
+    const ring = ringOf(plan.parameters);
+    try {
+      const phase = ring.phase(packed0, bits0, packed1, bits1, this.#secret);
+      const step = 2 ** (logModulus(plan.parameters) - bits1) / plan.unit;
+      const { slope, offset, sign, shift } = this.#readout;
+      if (plan.profile === 'compact') {
+        const { values, largest } = ring.toFloats(phase, step * slope, offset);
+        if (largest > plan.largestPhase * 2 ** bits1) throw nonsense();
+        return { blockId, first, scores: values.subarray(first, first + count) };
+      }
+      const { values, residual } = ring.toIntegers(phase, step);
+      if (residual > LARGEST_RESIDUAL) throw nonsense();
+      const integers = values.subarray(first, first + count);
+      if (shift !== 0 || sign !== 1) for (let j = 0; j < count; j++) integers[j] = shift + sign * integers[j];
+      const scores = new Float32Array(count);
+      for (let j = 0; j < count; j++) scores[j] = integers[j] * slope;
+      return { blockId, first, scores, integers };
+    } finally {
+      ring.wipe();
+    }
+  }
+
+  wipe(): void {
+    this.#secret?.fill(0);
+    this.#secret = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.wipe();
+  }
+
+  toJSON(): string {
+    return '[QuerySecret]';
+  }
+}
+
+function nonsense(): HersError {
+  return new HersError(
+    'INTEGRITY',
+    'this decrypts to values no score can have: it was altered, or comes from another block or key',
+  );
+}
+
+export interface Vectors {
+  readonly first: number;
+  /** One vector after the other. `compact`: with the block's own error of about 0.001 per coordinate; `exact`: as they were rounded. */
+  readonly vectors: Float32Array;
+  /** `exact`: the integers, steps of 1/250 of the norm bound. */
+  readonly integers?: Int32Array;
+}
+
+/** A block back to its vectors, for rebuilding: b_i + a·s_i = Δ_g·P_i + e_i. */
+export function decryptBlock(key: CollectionKey, bytes: Uint8Array): Vectors {
+  const block = decodeBlock(bytes);
+  const { plan } = key;
+  checkSameKey(block, { parameters: plan.parameters, keyId: key.keyId });
+  if (block.width !== plan.width || block.galleryScale !== plan.galleryScale)
+    throw new HersError('BLOCK_MISMATCH', 'this block was made under another plan');
+  const { parameters, dimension, profile, normBound, steps, galleryScale } = plan;
+  const { first, count } = block;
+  const exact = profile === 'exact';
+  const ring = ringOf(parameters);
+  const words = polyWords(parameters);
+  const a = blockMask(block);
+  const vectors = new Float32Array(count * dimension);
+  const integers = exact ? new Int32Array(count * dimension) : undefined;
+  const [row, mask, secret] = ring.polys;
+  try {
+    for (let i = 0; i < dimension; i++) {
+      row.residues.set(block.rows.subarray(i * words, (i + 1) * words));
+      mask.residues.set(a);
+      loadSecret(key, i, secret);
+      ring.multiplyAdd(row, mask, secret);
+      ring.intt(row);
+      const centred = ring.centred(row);
+      for (let j = 0; j < count; j++) {
+        const value = centred[first + j] / galleryScale;
+        if (integers) {
+          const nearest = Math.round(value);
+          if (Math.abs(value - nearest) > LARGEST_RESIDUAL || Math.abs(nearest) > 2 * steps) throw nonsense();
+          integers[j * dimension + i] = nearest;
+          vectors[j * dimension + i] = (nearest * normBound) / steps;
+        } else {
+          vectors[j * dimension + i] = value * normBound;
+        }
+      }
+    }
+  } finally {
+    ring.wipe();
+  }
+  return integers ? { first, vectors, integers } : { first, vectors };
+}

@@ -1,0 +1,165 @@
+// Keys: a 32-byte master seed, and for every collection, parameter set and epoch the gallery secrets s_1 … s_width derived from it.
+//
+// Secret material sits in private fields: it shows under no inspector, serialiser or clone, and can be wiped.
+
+import { type Poly, type Ring, randomSeed } from '@hers/ring';
+import { hkdf } from '@noble/hashes/hkdf.js';
+import { sha256 } from '@noble/hashes/sha2.js';
+import { GALLERY_SECRETS } from '../domains.ts';
+import { HersError } from '../errors.ts';
+import { encodeKeyInfo } from '../keyinfo.ts';
+import { polyWords, ringOf } from '../parameters.ts';
+import type { Plan } from '../plan.ts';
+import { ID_BYTES, SEED_BYTES } from '../wire.ts';
+
+const SALT = new TextEncoder().encode('HERS v1');
+/** Transformed secrets are kept up to this many bytes; larger ones (4096 dimensions under `exact`) are expanded at every use. */
+const CACHE_BYTES = 1 << 25;
+
+/** HKDF-SHA256 (RFC 5869) with info = label, a zero byte, context. */
+function derive(seed: Uint8Array, label: string, context: Uint8Array, length: number): Uint8Array {
+  const name = new TextEncoder().encode(label);
+  const info = new Uint8Array(name.length + 1 + context.length);
+  info.set(name);
+  info.set(context, name.length + 1);
+  return hkdf(sha256, seed, SALT, info, length);
+}
+
+function wiped(): never {
+  throw new HersError('WIPED', 'this key has been wiped; open it again');
+}
+
+/** The one secret a key holder keeps. */
+export class MasterSeed {
+  #bytes: Uint8Array | undefined;
+
+  private constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+  }
+
+  /** A new one from the platform's CSPRNG. */
+  static generate(): MasterSeed {
+    return new MasterSeed(randomSeed());
+  }
+
+  /** From 32 bytes that came from a CSPRNG; they are copied. */
+  static from(bytes: Uint8Array): MasterSeed {
+    if (!(bytes instanceof Uint8Array) || bytes.length !== SEED_BYTES)
+      throw new HersError('INVALID_ARGUMENT', `a master seed has ${SEED_BYTES} bytes`);
+    return new MasterSeed(bytes.slice());
+  }
+
+  /** A copy of the bytes, for sealing in a key file. Whoever holds them can decrypt everything. */
+  reveal(): Uint8Array {
+    return (this.#bytes ?? wiped()).slice();
+  }
+
+  /** The key of one collection. The id is 16 random bytes, not the collection's name. */
+  collectionKey(plan: Plan, collectionId: Uint8Array, epoch = 0): CollectionKey {
+    if (!(collectionId instanceof Uint8Array) || collectionId.length !== ID_BYTES)
+      throw new HersError('INVALID_ARGUMENT', `a collection id has ${ID_BYTES} bytes`);
+    if (!(Number.isInteger(epoch) && epoch >= 0 && epoch <= 0xffffffff))
+      throw new HersError('INVALID_ARGUMENT', 'an epoch is a whole number from 0 to 2^32 − 1');
+    const context = new Uint8Array(ID_BYTES + 6);
+    context.set(collectionId);
+    const view = new DataView(context.buffer);
+    view.setUint16(ID_BYTES, plan.parameters.id, true);
+    view.setUint32(ID_BYTES + 2, epoch, true);
+    const bytes = this.#bytes ?? wiped();
+    const keyId = derive(bytes, 'key id', context, ID_BYTES);
+    return new CollectionKey(
+      plan,
+      collectionId.slice(),
+      epoch,
+      keyId,
+      derive(bytes, 'gallery secrets', context, SEED_BYTES),
+    );
+  }
+
+  wipe(): void {
+    this.#bytes?.fill(0);
+    this.#bytes = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.wipe();
+  }
+
+  toJSON(): string {
+    return '[MasterSeed]';
+  }
+}
+
+/** Loads the transform of s_i into a polynomial. */
+export let loadSecret: (key: CollectionKey, i: number, into: Poly) => void;
+
+/** What encrypts and decrypts for one collection, parameter set and epoch. */
+export class CollectionKey {
+  readonly plan: Plan;
+  readonly collectionId: Uint8Array;
+  readonly epoch: number;
+  /** Public: tells keys apart and gives nothing away. */
+  readonly keyId: Uint8Array;
+  #seed: Uint8Array | undefined;
+  #cache: Uint32Array | undefined;
+  #cached: Uint8Array | undefined;
+
+  static {
+    loadSecret = (key, i, into) => key.#load(ringOf(key.plan.parameters), i, into);
+  }
+
+  constructor(plan: Plan, collectionId: Uint8Array, epoch: number, keyId: Uint8Array, seed: Uint8Array) {
+    this.plan = plan;
+    this.collectionId = collectionId;
+    this.epoch = epoch;
+    this.keyId = keyId;
+    this.#seed = seed;
+    const words = plan.width * polyWords(plan.parameters);
+    if (4 * words <= CACHE_BYTES) {
+      this.#cache = new Uint32Array(words);
+      this.#cached = new Uint8Array(plan.width);
+    }
+  }
+
+  /** Uses words[5] of the ring. */
+  #load(ring: Ring, i: number, into: Poly): void {
+    const seed = this.#seed ?? wiped();
+    const words = into.residues.length;
+    const at = i * words;
+    if (this.#cached?.[i]) {
+      into.residues.set(this.#cache!.subarray(at, at + words));
+      return;
+    }
+    const small = ring.words[5];
+    ring.ternary(small, { key: seed, domain: GALLERY_SECRETS, index: i });
+    ring.embed(into, small);
+    ring.ntt(into);
+    if (this.#cache && this.#cached) {
+      this.#cache.set(into.residues, at);
+      this.#cached[i] = 1;
+    }
+  }
+
+  /** The public part, for the store. */
+  info(): Uint8Array {
+    const { plan, keyId, collectionId, epoch } = this;
+    const { parameters, dimension, metric, profile, width, galleryScale } = plan;
+    return encodeKeyInfo({ parameters, keyId, collectionId, epoch, dimension, metric, profile, width, galleryScale });
+  }
+
+  wipe(): void {
+    this.#seed?.fill(0);
+    this.#cache?.fill(0);
+    this.#seed = undefined;
+    this.#cache = undefined;
+    this.#cached = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.wipe();
+  }
+
+  toJSON(): string {
+    return '[CollectionKey]';
+  }
+}

@@ -1,0 +1,172 @@
+// From vectors of floats to the integers that are encrypted, and from decrypted integers to scores (scheme.md §7).
+//
+// Rounding is to the nearest integer, ties to even, by adding and subtracting 1.5·2^52: symmetric, and free of branches.
+
+import { HersError } from './errors.ts';
+import { NORM_TOLERANCE, type Plan } from './plan.ts';
+
+/** One vector after another in one array, or a list of vectors. */
+export type Vectors = Float32Array | Float64Array | readonly ArrayLike<number>[];
+
+const ROUNDER = 1.5 * 2 ** 52;
+const TILE = 16;
+
+/** Encoded vectors, coordinate-major: coordinate i of vector j at i·count + j. */
+export interface Encoded {
+  readonly count: number;
+  readonly values: Int32Array;
+  /** What coordinate i is multiplied by when it is encrypted. */
+  readonly lifts: readonly number[];
+  /** For each vector Σ (lift·value)², the squares that the noise formulas take. */
+  readonly squares: Float64Array;
+}
+
+/** The role decides scale, norm bound and the appended coordinate. */
+export type Role = 'gallery' | 'query';
+
+function flatten(vectors: Vectors, dimension: number): { data: Float32Array | Float64Array; count: number } {
+  if (vectors instanceof Float32Array || vectors instanceof Float64Array) {
+    if (vectors.length % dimension !== 0)
+      throw new HersError(
+        'INVALID_VECTOR',
+        `vectors must have ${dimension} coordinates each; ${vectors.length} numbers do not divide so`,
+      );
+    return { data: vectors, count: vectors.length / dimension };
+  }
+  if (!Array.isArray(vectors))
+    throw new HersError('INVALID_VECTOR', 'vectors must be a Float32Array or a list of vectors');
+  const data = new Float64Array(vectors.length * dimension);
+  vectors.forEach((vector, j) => {
+    if (vector === null || typeof vector !== 'object' || vector.length !== dimension) {
+      throw new HersError('INVALID_VECTOR', `vector ${j} must have ${dimension} coordinates`);
+    }
+    for (let i = 0; i < dimension; i++) {
+      const x = vector[i];
+      if (typeof x !== 'number')
+        throw new HersError('INVALID_VECTOR', `vector ${j} holds something that is not a number`);
+      data[j * dimension + i] = x;
+    }
+  });
+  return { data, count: vectors.length };
+}
+
+/** Euclidean norm; the plain sum first, a scaled one where that over- or underflows. */
+function normOf(data: Float32Array | Float64Array, at: number, dimension: number): number {
+  let sum = 0;
+  for (let i = at; i < at + dimension; i++) sum += data[i] * data[i];
+  if (sum > 1e-200 && sum < 1e200) return Math.sqrt(sum);
+  let largest = 0;
+  for (let i = at; i < at + dimension; i++) {
+    const x = Math.abs(data[i]);
+    if (!(x < Number.POSITIVE_INFINITY)) return Number.NaN;
+    if (x > largest) largest = x;
+  }
+  if (largest === 0) return 0;
+  sum = 0;
+  for (let i = at; i < at + dimension; i++) sum += (data[i] / largest) ** 2;
+  return largest * Math.sqrt(sum);
+}
+
+/**
+ * Checks vectors and rounds them to the integers that will be encrypted. Throws INVALID_VECTOR, before anything else happens, for a wrong length, NaN,
+ * infinity, a zero vector under cosine, and a norm beyond the bound.
+ */
+export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded {
+  const { dimension, width, metric, profile } = plan;
+  const { data, count } = flatten(vectors, dimension);
+  const exact = profile === 'exact';
+  const bound = role === 'gallery' ? plan.normBound : plan.queryNormBound;
+  const scale = role === 'gallery' ? plan.galleryScale : plan.queryScale;
+  const steps = exact ? plan.steps : scale;
+  const values = new Int32Array(width * count);
+  const squares = new Float64Array(count);
+  const factors = new Float64Array(TILE);
+  const norms = new Float64Array(TILE);
+
+  for (let first = 0; first < count; first += TILE) {
+    const last = Math.min(first + TILE, count);
+    for (let j = first; j < last; j++) {
+      const norm = normOf(data, j * dimension, dimension);
+      if (!Number.isFinite(norm))
+        throw new HersError('INVALID_VECTOR', `vector ${j} holds NaN or infinity, or is too long to measure`);
+      if (metric === 'cosine') {
+        if (norm === 0) throw new HersError('INVALID_VECTOR', `vector ${j} is zero, which has no direction to compare`);
+      } else if (norm > bound * (1 + NORM_TOLERANCE)) {
+        throw new HersError(
+          'INVALID_VECTOR',
+          `vector ${j} is longer than the norm bound of ${bound}; scale it, or plan with a larger bound`,
+        );
+      }
+      norms[j - first] = norm / bound;
+      factors[j - first] = metric === 'cosine' ? 1 / norm : 1 / bound;
+    }
+    for (let i = 0; i < dimension; i++) {
+      for (let j = first; j < last; j++) {
+        // Two factors, because 1/norm alone can overflow a double when multiplied by the scale first.
+        const x = data[j * dimension + i] * factors[j - first] * steps;
+        const rounded = x + ROUNDER - ROUNDER;
+        values[i * count + j] = rounded;
+        squares[j] += rounded * rounded;
+      }
+    }
+    if (metric === 'euclidean') {
+      for (let j = first; j < last; j++) {
+        const appended =
+          role === 'query'
+            ? exact
+              ? plan.appended / 2
+              : steps / 2
+            : exact
+              ? plan.squares - squares[j]
+              : steps * (1 - norms[j - first] ** 2);
+        values[dimension * count + j] = appended + ROUNDER - ROUNDER;
+      }
+    }
+  }
+
+  const lifts = new Array<number>(width).fill(exact ? scale : 1);
+  if (exact && metric === 'euclidean' && role === 'gallery') lifts[dimension] = scale / plan.appended;
+  for (let j = 0; j < count; j++) {
+    squares[j] *= lifts[0] ** 2;
+    if (width > dimension) squares[j] += (values[dimension * count + j] * lifts[dimension]) ** 2;
+  }
+  return { count, values, lifts, squares };
+}
+
+/** The integers that `exact` compares: vectors rounded to 1/250 of the bound, vector-major. What the paper's own encoding rounds to. */
+export function roundVectors(plan: Plan, vectors: Vectors, role: Role = 'gallery'): Int32Array {
+  const { count, values } = encodeVectors(plan, vectors, role);
+  const { dimension } = plan;
+  const out = new Int32Array(count * dimension);
+  for (let j = 0; j < count; j++) for (let i = 0; i < dimension; i++) out[j * dimension + i] = values[i * count + j];
+  return out;
+}
+
+/** How a decrypted step becomes a score: score = slope·step + offset, or for `exact` the integer sign·step + shift times `step`. */
+export interface Readout {
+  readonly slope: number;
+  readonly offset: number;
+  /** `exact` only: integer = sign·decrypted + shift. */
+  readonly sign: 1 | -1;
+  readonly shift: number;
+}
+
+/** `query` is the encoded query: euclidean needs its squared norm, which the client knows. */
+export function readout(plan: Plan, query: Encoded, norm: number): Readout {
+  const { metric, profile, normBound, queryNormBound, steps, squares } = plan;
+  const scale = normBound * queryNormBound;
+  if (profile === 'exact') {
+    const slope = scale / steps ** 2;
+    if (metric !== 'euclidean') return { slope, offset: 0, sign: 1, shift: 0 };
+    let square = 0;
+    for (let i = 0; i < plan.dimension; i++) square += query.values[i] ** 2;
+    return { slope, offset: 0, sign: -1, shift: square + squares };
+  }
+  if (metric !== 'euclidean') return { slope: scale, offset: 0, sign: 1, shift: 0 };
+  return { slope: -2 * scale, offset: scale + norm * norm, sign: -1, shift: 0 };
+}
+
+/** The norm of a single vector that passed encodeVectors. */
+export function vectorNorm(vector: ArrayLike<number>): number {
+  return normOf(Float64Array.from(vector), 0, vector.length);
+}

@@ -1,0 +1,107 @@
+// The frame of every message (docs/formats.md): little-endian, a fixed head, and a checksum at the end.
+//
+//   0  'HERS'          4  kind, version       6  parameter set id
+//   8  key id (16)    24  length of it all   28  zero
+//  32  fields of the kind, body …             then XXH64 of all before
+
+import { checksum } from '@hers/ring';
+import { HersError } from './errors.ts';
+
+export const VERSION = 1;
+export const HEAD_BYTES = 32;
+export const ID_BYTES = 16;
+export const SEED_BYTES = 32;
+const CHECKSUM_BYTES = 8;
+
+export const KINDS = { key: 0x4b, block: 0x42, query: 0x51, response: 0x52 } as const;
+export type Kind = keyof typeof KINDS;
+
+/** Bytes of each kind's own fields, after the head. */
+export const FIELD_BYTES = { key: 48, block: 48, query: 64, response: 48 } as const;
+
+export const BLOCK_OVERHEAD = HEAD_BYTES + FIELD_BYTES.block + SEED_BYTES + CHECKSUM_BYTES;
+export const QUERY_OVERHEAD = HEAD_BYTES + FIELD_BYTES.query + CHECKSUM_BYTES;
+export const RESPONSE_OVERHEAD = HEAD_BYTES + FIELD_BYTES.response + CHECKSUM_BYTES;
+
+const MAGIC = 0x53524548; // 'HERS'
+
+export interface Head {
+  readonly kind: Kind;
+  readonly parameterSetId: number;
+  readonly keyId: Uint8Array;
+}
+
+/** A message under construction: write fields and body through `view` and `bytes`, then `seal`. */
+export interface Draft {
+  readonly bytes: Uint8Array;
+  readonly view: DataView;
+}
+
+export function startMessage(head: Head, bodyBytes: number): Draft {
+  const length = HEAD_BYTES + FIELD_BYTES[head.kind] + bodyBytes + CHECKSUM_BYTES;
+  const bytes = new Uint8Array(length);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(0, MAGIC, true);
+  view.setUint8(4, KINDS[head.kind]);
+  view.setUint8(5, VERSION);
+  view.setUint16(6, head.parameterSetId, true);
+  bytes.set(head.keyId, 8);
+  view.setUint32(24, length, true);
+  return { bytes, view };
+}
+
+export function sealMessage({ bytes, view }: Draft): Uint8Array {
+  view.setBigUint64(bytes.length - CHECKSUM_BYTES, checksum(bytes.subarray(0, -CHECKSUM_BYTES)), true);
+  return bytes;
+}
+
+/** A message whose frame is sound: right kind and version, as long as it says, checksum good. `body` starts after the fields. */
+export interface Opened extends Head {
+  readonly view: DataView;
+  readonly bytes: Uint8Array;
+  readonly bodyAt: number;
+  readonly bodyBytes: number;
+}
+
+export function openMessage(bytes: Uint8Array, kind: Kind): Opened {
+  if (!(bytes instanceof Uint8Array)) throw new HersError('MALFORMED', `a ${kind} must be given as bytes`);
+  const bodyAt = HEAD_BYTES + FIELD_BYTES[kind];
+  if (bytes.length < bodyAt + CHECKSUM_BYTES) throw new HersError('MALFORMED', `this is too short to be a ${kind}`);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  if (view.getUint32(0, true) !== MAGIC || view.getUint8(4) !== KINDS[kind])
+    throw new HersError('MALFORMED', `this is not a ${kind}`);
+  const version = view.getUint8(5);
+  if (version !== VERSION)
+    throw new HersError(
+      'UNSUPPORTED_VERSION',
+      `this ${kind} has format version ${version}; this program reads version ${VERSION}`,
+    );
+  if (view.getUint32(24, true) !== bytes.length || view.getUint32(28, true) !== 0)
+    throw new HersError('MALFORMED', `this ${kind} is truncated or has bytes added`);
+  if (view.getBigUint64(bytes.length - CHECKSUM_BYTES, true) !== checksum(bytes.subarray(0, -CHECKSUM_BYTES))) {
+    throw new HersError('DAMAGED', `this ${kind} is damaged: its checksum does not fit; send it again`);
+  }
+  return {
+    kind,
+    parameterSetId: view.getUint16(6, true),
+    keyId: bytes.slice(8, 8 + ID_BYTES),
+    view,
+    bytes,
+    bodyAt,
+    bodyBytes: bytes.length - bodyAt - CHECKSUM_BYTES,
+  };
+}
+
+/** The 32-bit words of a part of a message: a view where it is aligned, else a copy. */
+export function wordsAt(bytes: Uint8Array, at: number, count: number): Uint32Array {
+  const offset = bytes.byteOffset + at;
+  if (offset % 4 === 0) return new Uint32Array(bytes.buffer, offset, count);
+  return new Uint32Array(bytes.slice(at, at + 4 * count).buffer);
+}
+
+export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  if (a.length !== b.length) return false;
+  let difference = 0;
+  for (let i = 0; i < a.length; i++) difference |= a[i] ^ b[i];
+  return difference === 0;
+}
