@@ -24,7 +24,8 @@ const table: Record<string, readonly string[] | 'below'> = {
   service: ['scheme'],
   compress: [],
   paper: [],
-  scan: ['scheme'],
+  // The kernels of `scan` are made of the ring's own: its transform, checksum and samplers. None of them holds a key.
+  scan: ['scheme', 'ring'],
   scheme: ['ring'],
   ring: [],
 };

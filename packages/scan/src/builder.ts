@@ -1,0 +1,209 @@
+// Turns blocks into segments, in bounded memory: a few blocks at a time are laid out and written at their places. A crash leaves either the whole
+// segment or none, because it is renamed into place when everything is on disk.
+
+import { randomBytes } from 'node:crypto';
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { checksum } from '@hers/ring';
+import { type Block, type BlockMatrix, HersError, type ParameterSet, polyWords } from '@hers/scheme';
+import {
+  dataOffset,
+  encodeHeader,
+  LANES,
+  MAX_SEGMENT_BLOCKS,
+  PANEL_ROWS,
+  partCount,
+  rowOffset,
+  type SegmentHeader,
+} from './segment.ts';
+
+/** Segments of large blocks are kept near this size, so that replacing one stays cheap. */
+const SEGMENT_BYTES = 2 ** 29;
+const FEWEST_BLOCKS = 8;
+/** Blocks are laid out together until they fill this much. */
+const STAGE_BYTES = 2 ** 26;
+
+/** How many blocks of a width a segment should hold: 64, or fewer when they are large. */
+export function segmentBlocks(parameters: ParameterSet, width: number): number {
+  const bytes = (width + parameters.digits) * 4 * polyWords(parameters);
+  return Math.max(FEWEST_BLOCKS, Math.min(MAX_SEGMENT_BLOCKS, Math.floor(SEGMENT_BYTES / bytes)));
+}
+
+function headerOf(blocks: readonly Block[], partChecksums: BigUint64Array): SegmentHeader {
+  const { parameters, keyId, width, galleryScale } = blocks[0];
+  const rows = width + parameters.digits;
+  const dataAt = dataOffset(blocks.length, partChecksums.length);
+  const partBytes = rows * blocks.length * 4 * LANES;
+  const fileBytes = dataAt + partChecksums.length * partBytes;
+  return { parameters, keyId, width, rows, galleryScale, blocks, partChecksums, dataAt, partBytes, fileBytes };
+}
+
+function checkAlike(first: Block, block: Block): void {
+  const same =
+    first.parameters.id === block.parameters.id &&
+    first.width === block.width &&
+    first.galleryScale === block.galleryScale &&
+    Buffer.compare(first.keyId, block.keyId) === 0;
+  if (!same) throw new HersError('BLOCK_MISMATCH', 'the blocks of a segment must have one key and one plan');
+}
+
+/** Copies one block's rows of one slot group to its place within a part, shifted to a stage that begins at `firstBlock` of `stageBlocks`. */
+function layRows(part: Uint32Array, matrix: BlockMatrix, group: number, index: number, blocks: number): void {
+  const { block, maskRows } = matrix;
+  const words = polyWords(block.parameters);
+  const rows = block.width + block.parameters.digits;
+  for (let row = 0; row < rows; row++) {
+    const source = row < block.width ? block.rows : maskRows;
+    const at = (row < block.width ? row : row - block.width) * words + group * LANES;
+    const to = rowOffset(rows, blocks, index, row) / 4;
+    for (let lane = 0; lane < LANES; lane++) part[to + lane] = source[at + lane];
+  }
+}
+
+/** The bytes of a segment in memory, for open blocks that are scanned beside sealed ones. */
+export function segmentBytes(matrices: readonly BlockMatrix[]): Uint8Array {
+  checkCount(matrices.length);
+  const blocks = matrices.map((m) => m.block);
+  for (const block of blocks) checkAlike(blocks[0], block);
+  const sums = new BigUint64Array(partCount(blocks[0].parameters));
+  const { dataAt, partBytes, fileBytes } = headerOf(blocks, sums);
+  const bytes = new Uint8Array(fileBytes);
+  for (let group = 0; group < sums.length; group++) {
+    const at = dataAt + group * partBytes;
+    const part = new Uint32Array(bytes.buffer, at, partBytes / 4);
+    matrices.forEach((matrix, i) => {
+      layRows(part, matrix, group, i, blocks.length);
+    });
+    sums[group] = checksum(bytes.subarray(at, at + partBytes));
+  }
+  bytes.set(encodeHeader(headerOf(blocks, sums)));
+  return bytes;
+}
+
+function checkCount(count: number): void {
+  if (!(Number.isInteger(count) && count >= 1 && count <= MAX_SEGMENT_BLOCKS)) {
+    throw new HersError('INVALID_ARGUMENT', `a segment has 1 to ${MAX_SEGMENT_BLOCKS} blocks, not ${count}`);
+  }
+}
+
+export interface BuildOptions {
+  readonly signal?: AbortSignal;
+  /** Called with the number of blocks written so far. */
+  readonly onProgress?: (blocks: number) => void;
+}
+
+/**
+ * Writes a segment of exactly `count` blocks to `path`. The blocks may come from a generator that makes them as they are asked for.
+ *
+ * @example await buildSegment('gallery.segment', matrices, matrices.length);
+ */
+export async function buildSegment(
+  path: string,
+  matrices: Iterable<BlockMatrix> | AsyncIterable<BlockMatrix>,
+  count: number,
+  options: BuildOptions = {},
+): Promise<SegmentHeader> {
+  checkCount(count);
+  const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
+  const file = await open(temporary, 'wx+', 0o600);
+  try {
+    const header = await writeSegment(file, matrices, count, options);
+    await file.datasync();
+    await file.close();
+    await rename(temporary, path);
+    await syncFolder(dirname(path));
+    return header;
+  } catch (error) {
+    await file.close().catch(() => {});
+    await rm(temporary, { force: true });
+    throw error;
+  }
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r');
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+async function writeSegment(
+  file: FileHandle,
+  matrices: Iterable<BlockMatrix> | AsyncIterable<BlockMatrix>,
+  count: number,
+  { signal, onProgress }: BuildOptions,
+): Promise<SegmentHeader> {
+  const blocks: Block[] = [];
+  let stage: BlockMatrix[] = [];
+  let layout: SegmentHeader | undefined;
+  const flush = async () => {
+    if (layout && stage.length > 0) await writeStage(file, layout, stage, blocks.length - stage.length, count);
+    stage = [];
+    onProgress?.(blocks.length);
+  };
+  for await (const matrix of matrices) {
+    signal?.throwIfAborted();
+    const { rows: _, mask: __, ...entry } = matrix.block;
+    if (blocks.length > 0) checkAlike(blocks[0], matrix.block);
+    if (blocks.length === count)
+      throw new HersError('INVALID_ARGUMENT', `there are more than the ${count} blocks announced`);
+    blocks.push(entry as Block); // what the header needs, without the rows
+    const { parameters } = matrix.block;
+    layout ??= {
+      ...headerOf([matrix.block], new BigUint64Array(partCount(parameters))),
+      dataAt: dataOffset(count, partCount(parameters)),
+      partBytes: (matrix.block.width + parameters.digits) * count * 4 * LANES,
+    };
+    stage.push(matrix);
+    const bytes = layout.rows * stage.length * layout.partChecksums.length * LANES * 4;
+    if (bytes >= STAGE_BYTES) await flush();
+  }
+  if (!layout || blocks.length !== count)
+    throw new HersError('INVALID_ARGUMENT', `${count} blocks were announced and ${blocks.length} came`);
+  await flush();
+  const sums = await checksumParts(file, layout, signal);
+  const header = headerOf(blocks, sums);
+  await file.write(encodeHeader(header), 0, header.dataAt, 0);
+  return header;
+}
+
+/** Writes blocks `first` … of a segment of `count`: for every group and panel one run of bytes. */
+async function writeStage(
+  file: FileHandle,
+  layout: SegmentHeader,
+  stage: readonly BlockMatrix[],
+  first: number,
+  count: number,
+): Promise<void> {
+  const { rows, dataAt, partBytes } = layout;
+  const part = new Uint32Array(rows * stage.length * LANES);
+  const bytes = new Uint8Array(part.buffer);
+  for (let group = 0; group < layout.partChecksums.length; group++) {
+    stage.forEach((matrix, i) => {
+      layRows(part, matrix, group, i, stage.length);
+    });
+    for (let panel = 0; panel < rows; panel += PANEL_ROWS) {
+      const from = rowOffset(rows, stage.length, 0, panel);
+      const length = 4 * LANES * Math.min(PANEL_ROWS, rows - panel) * stage.length;
+      await file.write(bytes, from, length, dataAt + group * partBytes + rowOffset(rows, count, first, panel));
+    }
+  }
+}
+
+async function checksumParts(
+  file: FileHandle,
+  { dataAt, partBytes, partChecksums }: SegmentHeader,
+  signal?: AbortSignal,
+): Promise<BigUint64Array> {
+  const bytes = new Uint8Array(partBytes);
+  const sums = new BigUint64Array(partChecksums.length);
+  for (let group = 0; group < sums.length; group++) {
+    signal?.throwIfAborted();
+    const { bytesRead } = await file.read(bytes, 0, partBytes, dataAt + group * partBytes);
+    if (bytesRead !== partBytes) throw new HersError('DAMAGED', 'a segment could not be read back; is the disk full?');
+    sums[group] = checksum(bytes);
+  }
+  return sums;
+}

@@ -1,0 +1,48 @@
+// The interface behind which every kernel lives. Ten lines of contract:
+//
+// - `load` opens a segment (a file, or bytes in memory which the kernel copies) and checks its header; `unload` frees it. A handle belongs to the
+//   kernel that made it; scanning an unloaded one is an error; unloading while a scan runs waits for it.
+// - `scan` answers every query against every block of every handle and yields each response as soon as it is ready, in any order. The gallery is read
+//   once for all queries of a call. Responses of all kernels are identical to the byte.
+// - The first scan of a part verifies its checksum; a mismatch rejects the scan with DAMAGED and names file and part.
+// - The event loop is never blocked; an aborted signal ends the scan within 50 ms with the signal's reason; leaving the loop early ends it too.
+// - Memory stays bounded whatever the segments' sizes.
+
+import type { Query } from '@hers/scheme';
+import type { SegmentHeader } from './segment.ts';
+
+/** Where a segment is: a file, or its bytes. */
+export type SegmentSource = { readonly path: string } | { readonly bytes: Uint8Array; readonly name: string };
+
+export interface SegmentHandle {
+  /** The path, or the name given with the bytes. */
+  readonly name: string;
+  readonly header: SegmentHeader;
+}
+
+export interface ScanResult {
+  readonly handle: SegmentHandle;
+  /** Index of the block within the segment, and of the query within the call. */
+  readonly block: number;
+  readonly query: number;
+  /** The encoded response (scheme's wire format). */
+  readonly response: Uint8Array;
+}
+
+export interface ScanOptions {
+  readonly signal?: AbortSignal;
+}
+
+export interface Kernel {
+  readonly name: KernelName;
+  /** For people: instruction set, threads. */
+  readonly detail: string;
+  load(source: SegmentSource): Promise<SegmentHandle>;
+  scan(handles: readonly SegmentHandle[], queries: readonly Query[], options?: ScanOptions): AsyncIterable<ScanResult>;
+  unload(handle: SegmentHandle): Promise<void>;
+  /** Frees everything, threads included. */
+  close(): Promise<void>;
+}
+
+export const KERNEL_NAMES = ['native', 'wasm', 'reference'] as const;
+export type KernelName = (typeof KERNEL_NAMES)[number];

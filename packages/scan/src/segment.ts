@@ -1,0 +1,178 @@
+// A segment: many blocks of one key in the layout that is scanned at the speed of memory (README.md).
+//
+//     data[slot group][row panel][block][row of the panel][16 lanes]
+//
+// A slot group is 16 consecutive residues of every polynomial; with two primes the groups of the second follow those of the first. All rows of a
+// group, of all blocks, are one *part*, with a checksum of its own.
+//
+//   0  'HERSSEG\0'   8 version   12 layout   16 lanes, rows per panel (u16)   20 parameter set id (u16), zero
+//  24  key id (16)  40 width    44 rows     48 blocks    52 parts    56 gallery scale (f64)
+//  64  offset of the data (u64)             72 length of the file (u64)      80 XXH64 of the header with this field zero
+//  88  zero        128 blocks × { block id (16), first, count, additions, zero }, then parts × XXH64, zero up to the data
+
+import { checksum } from '@hers/ring';
+import { HersError, type ParameterSet, parameterSetById, polyWords } from '@hers/scheme';
+
+export const SEGMENT_VERSION = 1;
+export const LAYOUT_PANELS = 1;
+export const LANES = 16;
+export const PANEL_ROWS = 64;
+export const MAX_SEGMENT_BLOCKS = 64;
+const MAGIC = 0x0047455353524548n; // 'HERSSEG\0'
+const TABLE_AT = 128;
+const ENTRY_BYTES = 32;
+const PAGE = 4096;
+/** A header is never longer than this: 64 blocks, and 1024 parts. */
+const MAX_ROWS = 4100;
+
+export interface SegmentBlock {
+  readonly blockId: Uint8Array;
+  readonly first: number;
+  readonly count: number;
+  readonly additions: number;
+}
+
+export interface SegmentHeader {
+  readonly parameters: ParameterSet;
+  readonly keyId: Uint8Array;
+  readonly width: number;
+  /** Rows of every block: width + digits. */
+  readonly rows: number;
+  readonly galleryScale: number;
+  readonly blocks: readonly SegmentBlock[];
+  readonly partChecksums: BigUint64Array;
+  /** Where the data begins, a multiple of 4096. */
+  readonly dataAt: number;
+  readonly partBytes: number;
+  readonly fileBytes: number;
+}
+
+/** Slot groups of a parameter set, which is the number of parts. */
+export function partCount(parameters: ParameterSet): number {
+  return polyWords(parameters) / LANES;
+}
+
+/** Where the data begins for so many blocks and parts: also the length of the header. */
+export function dataOffset(blocks: number, parts: number): number {
+  return Math.ceil((TABLE_AT + ENTRY_BYTES * blocks + 8 * parts) / PAGE) * PAGE;
+}
+
+/** The offset, within a part, of the 64 bytes of a block's row. */
+export function rowOffset(rows: number, blocks: number, block: number, row: number): number {
+  const panel = row - (row % PANEL_ROWS);
+  const panelRows = Math.min(PANEL_ROWS, rows - panel);
+  return 4 * LANES * (panel * blocks + block * panelRows + (row - panel));
+}
+
+export function encodeHeader(header: SegmentHeader): Uint8Array {
+  const { parameters, blocks, partChecksums } = header;
+  const bytes = new Uint8Array(header.dataAt);
+  const view = new DataView(bytes.buffer);
+  view.setBigUint64(0, MAGIC, true);
+  view.setUint32(8, SEGMENT_VERSION, true);
+  view.setUint32(12, LAYOUT_PANELS, true);
+  view.setUint16(16, LANES, true);
+  view.setUint16(18, PANEL_ROWS, true);
+  view.setUint16(20, parameters.id, true);
+  bytes.set(header.keyId, 24);
+  view.setUint32(40, header.width, true);
+  view.setUint32(44, header.rows, true);
+  view.setUint32(48, blocks.length, true);
+  view.setUint32(52, partChecksums.length, true);
+  view.setFloat64(56, header.galleryScale, true);
+  view.setBigUint64(64, BigInt(header.dataAt), true);
+  view.setBigUint64(72, BigInt(header.fileBytes), true);
+  blocks.forEach((block, i) => {
+    const at = TABLE_AT + ENTRY_BYTES * i;
+    bytes.set(block.blockId, at);
+    view.setUint32(at + 16, block.first, true);
+    view.setUint32(at + 20, block.count, true);
+    view.setUint32(at + 24, block.additions, true);
+  });
+  partChecksums.forEach((sum, i) => {
+    view.setBigUint64(TABLE_AT + ENTRY_BYTES * blocks.length + 8 * i, sum, true);
+  });
+  view.setBigUint64(80, checksum(bytes), true);
+  return bytes;
+}
+
+/** How many bytes of the beginning of a segment hold its header; throws when these are not the first 128 of a segment. */
+export function headerLength(start: Uint8Array, name: string): number {
+  const fail = (message: string): never => {
+    throw new HersError('MALFORMED', `${name} ${message}`);
+  };
+  if (start.length < TABLE_AT) return fail('is too short to be a segment');
+  const view = new DataView(start.buffer, start.byteOffset, start.length);
+  if (view.getBigUint64(0, true) !== MAGIC) return fail('is not a segment');
+  const version = view.getUint32(8, true);
+  if (version !== SEGMENT_VERSION || view.getUint32(12, true) !== LAYOUT_PANELS) {
+    throw new HersError(
+      'UNSUPPORTED_VERSION',
+      `${name} has segment version ${version}; this program reads version ${SEGMENT_VERSION}`,
+    );
+  }
+  const blocks = view.getUint32(48, true);
+  const parts = view.getUint32(52, true);
+  if (blocks < 1 || blocks > MAX_SEGMENT_BLOCKS || parts < 1 || parts > 1024) return fail('has a damaged header');
+  return dataOffset(blocks, parts);
+}
+
+/** `bytes` begins with the whole header; `fileBytes` is the length of the file it was read from. */
+export function decodeHeader(bytes: Uint8Array, fileBytes: number, name: string): SegmentHeader {
+  const length = headerLength(bytes, name);
+  if (bytes.length < length) throw new HersError('DAMAGED', `${name} is damaged: it ends within its header`);
+  const header = bytes.slice(0, length);
+  const view = new DataView(header.buffer);
+  const sum = view.getBigUint64(80, true);
+  view.setBigUint64(80, 0n, true);
+  if (checksum(header) !== sum)
+    throw new HersError('DAMAGED', `${name} is damaged: the checksum of its header does not fit`);
+  const parameters = parameterSetById(view.getUint16(20, true));
+  const width = view.getUint32(40, true);
+  const rows = view.getUint32(44, true);
+  const blockCount = view.getUint32(48, true);
+  const parts = view.getUint32(52, true);
+  const galleryScale = view.getFloat64(56, true);
+  const partBytes = rows * blockCount * 4 * LANES;
+  const expected = length + parts * partBytes;
+  if (
+    parts !== partCount(parameters) ||
+    view.getUint16(16, true) !== LANES ||
+    view.getUint16(18, true) !== PANEL_ROWS ||
+    width < 1 ||
+    rows !== width + parameters.digits ||
+    rows > MAX_ROWS ||
+    !(galleryScale >= 1 && Number.isSafeInteger(galleryScale)) ||
+    Number(view.getBigUint64(64, true)) !== length ||
+    Number(view.getBigUint64(72, true)) !== expected
+  ) {
+    throw new HersError('MALFORMED', `${name} has a header whose fields contradict each other`);
+  }
+  if (fileBytes !== expected)
+    throw new HersError('DAMAGED', `${name} is damaged: it has ${fileBytes} bytes and should have ${expected}`);
+  const blocks = Array.from({ length: blockCount }, (_, i) => {
+    const at = TABLE_AT + ENTRY_BYTES * i;
+    const block = {
+      blockId: header.slice(at, at + 16),
+      first: view.getUint32(at + 16, true),
+      count: view.getUint32(at + 20, true),
+      additions: view.getUint32(at + 24, true),
+    };
+    if (block.first + block.count > parameters.n)
+      throw new HersError('MALFORMED', `${name} lists a block with more slots than there are`);
+    return block;
+  });
+  const sumsAt = TABLE_AT + ENTRY_BYTES * blockCount;
+  return {
+    parameters,
+    keyId: header.slice(24, 40),
+    width,
+    rows,
+    galleryScale,
+    blocks,
+    partChecksums: BigUint64Array.from({ length: parts }, (_, i) => view.getBigUint64(sumsAt + 8 * i, true)),
+    dataAt: length,
+    partBytes,
+    fileBytes,
+  };
+}
