@@ -25,7 +25,7 @@ export function isPrime(candidate: number): boolean {
 /**
  * The `count` largest primes below 2^bits that are 1 modulo 2n, descending.
  *
- * @example nttPrimes(30, 2048, 1) // [1073729537]
+ * @example nttPrimes(30, 2048, 1) // [1073692673]
  */
 export function nttPrimes(bits: number, n: number, count: number): number[] {
   if (!(Number.isInteger(bits) && bits >= 2 && bits <= 30)) throw new RangeError(`bits must be 2 … 30, not ${bits}`);

@@ -1,4 +1,4 @@
-// A gallery block: n templates, one polynomial b_i per coordinate under one shared mask a (scheme.md §2). Everything here is public.
+// A gallery block: n templates, one polynomial b_i per coordinate under one shared mask a (README.md §2). Everything here is public.
 
 import { randomBytes } from '@hers/ring';
 import { BLOCK_MASK } from './domains.ts';

@@ -12,7 +12,8 @@ export {
   polyWords,
   ringOf,
 } from './parameters.ts';
-export { type Metric, type Plan, type PlanRequest, plan, predictedNoise } from './plan.ts';
+export { type Metric, type Plan, type PlanRequest, plan } from './plan.ts';
+export { predictedNoise } from './predict.ts';
 export { decodeQuery, encodeQuery, expandQuery, type Query } from './query.ts';
 export { decodeResponse, encodeResponse, type Response } from './response.ts';
 export { type BlockMatrix, blockMatrix, type ExpandedQuery, expandedQuery, scanBlock } from './scan.ts';

@@ -1,4 +1,4 @@
-// The noise of a score, term by term (scheme.md §3). README.md derives each line.
+// The noise of a score, term by term. README.md §3 derives each line.
 
 import { logModulus, type ParameterSet } from './parameters.ts';
 
@@ -20,7 +20,7 @@ export interface NoiseInput {
   readonly bits1: number;
 }
 
-/** Variances, absolute. The letters are those of scheme.md §3; F is the fixed point of the switch. */
+/** Variances, absolute. The letters are those of README.md §3; F is the fixed point of the switch. */
 export interface NoiseTerms {
   readonly A: number;
   readonly B: number;

@@ -217,7 +217,7 @@ function split(base: Base, bounds: Bounds, product: number, roundingShare: numbe
 function planCompact(base: Base): Chosen {
   const half = 2 ** logModulus(base.parameters) / 2;
   const euclidean = base.metric === 'euclidean';
-  // p' = (p, 1 − ‖p‖²) has norm at most 1, q' = (q, ½) at most √1.25, and their product stays within ±1 (scheme.md §7).
+  // p' = (p, 1 − ‖p‖²) has norm at most 1, q' = (q, ½) at most √1.25, and their product stays within ±1 (README.md §5).
   const tolerated = 1 + (euclidean ? 3 : 1) * NORM_TOLERANCE;
   const bounds: Bounds = {
     gallery: tolerated,
@@ -295,7 +295,7 @@ function fewestBits(
 function planExact(base: Base): Chosen {
   const half = 2 ** logModulus(base.parameters) / 2;
   const euclidean = base.metric === 'euclidean';
-  // Rounding can lengthen an integer vector by √d/2, and equal coordinates reach it (scheme.md §3): there is room for all of it.
+  // Rounding can lengthen an integer vector by √d/2, and equal coordinates reach it (README.md §3): there is room for all of it.
   const norm = EXACT_STEPS * (1 + NORM_TOLERANCE) + Math.sqrt(base.dimension) / 2;
   const appended = euclidean ? 2 * Math.ceil(norm / 2) : 0;
   const bounds: Bounds = {
@@ -333,25 +333,6 @@ function planExact(base: Base): Chosen {
     responseBits: bits,
     noise: { ...deviations(terms, unit), worstRounding: 0, log2Failure: log2 },
   };
-}
-
-/** The standard deviation of a score, in the plan's units, for actual vectors: squares include the scales (see NoiseInput). */
-export function predictedNoise(
-  plan: Plan,
-  actual: { readonly gallerySquares: number; readonly querySquares: number; readonly additions?: number },
-): number {
-  const { parameters, width, responseBits, unit } = plan;
-  const terms = noiseTerms({
-    parameters,
-    width,
-    gallerySquares: actual.gallerySquares,
-    querySquares: actual.querySquares,
-    rounding: plan.profile === 'compact' ? actual.querySquares / 12 : 0,
-    additions: actual.additions ?? 1,
-    bits0: responseBits.c0,
-    bits1: responseBits.c1,
-  });
-  return Math.sqrt(terms.total) / unit;
 }
 
 function deviations(terms: NoiseTerms, unit: number): Omit<Plan['noise'], 'worstRounding' | 'log2Failure' | 'score'> {

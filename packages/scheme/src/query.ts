@@ -1,4 +1,4 @@
-// A query: one encrypted scalar per coordinate, and the mask rows' counterparts (scheme.md §2). On the wire the uniform halves are a seed.
+// A query: one encrypted scalar per coordinate, and the mask rows' counterparts (README.md §2). On the wire the uniform halves are a seed.
 
 import { checkReduced } from './block.ts';
 import { QUERY_MASK } from './domains.ts';

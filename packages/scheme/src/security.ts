@@ -1,4 +1,4 @@
-// How large a modulus may be (scheme.md §4): the public tables, and an estimate of our own beside them.
+// How large a modulus may be (README.md §4): the public tables, and an estimate of our own beside them.
 
 /** Largest log2 Q for 128 bits with a uniform ternary secret and σ ≈ 3.2. */
 const LIMITS: Record<number, readonly [number, number, number, number]> = {

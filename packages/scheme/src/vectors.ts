@@ -1,4 +1,4 @@
-// From vectors of floats to the integers that are encrypted, and from decrypted integers to scores (scheme.md §7).
+// From vectors of floats to the integers that are encrypted, and from decrypted integers to scores (README.md §5).
 //
 // Rounding is to the nearest integer, ties to even, by adding and subtracting 1.5·2^52: symmetric, and free of branches.
 

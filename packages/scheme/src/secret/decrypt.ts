@@ -1,10 +1,11 @@
 // Decryption of responses to scores, and of blocks back to vectors.
 
+import type { Words } from '@hers/ring';
 import { blockMask, checkSameKey, decodeBlock } from '../block.ts';
 import { HersError } from '../errors.ts';
 import { logModulus, polyWords, ringOf } from '../parameters.ts';
 import type { Plan } from '../plan.ts';
-import { decodeResponse } from '../response.ts';
+import { decodeResponse, type Response } from '../response.ts';
 import type { Readout } from '../vectors.ts';
 import { sameBytes } from '../wire.ts';
 import { type CollectionKey, loadSecret } from './key.ts';
@@ -22,6 +23,9 @@ export interface Scores {
   readonly integers?: Int32Array;
 }
 
+/** The decrypted phase of every slot in the plan's units, before any rounding: for measuring noise. Tells everything; never show it. */
+export let rawPhase: (secret: QuerySecret, response: Uint8Array) => Float64Array;
+
 /** Decrypts the responses to one query, and only those. */
 export class QuerySecret {
   readonly queryId: Uint8Array;
@@ -29,6 +33,13 @@ export class QuerySecret {
   readonly #keyId: Uint8Array;
   readonly #readout: Readout;
   #secret: Uint32Array | undefined;
+
+  static {
+    rawPhase = (secret, bytes) => {
+      const { phase, step } = secret.#open(bytes);
+      return Float64Array.from(phase.values, (x) => x * step);
+    };
+  }
 
   constructor(plan: Plan, keyId: Uint8Array, queryId: Uint8Array, readout: Readout, secret: Uint32Array) {
     this.queryId = queryId;
@@ -38,21 +49,28 @@ export class QuerySecret {
     this.#secret = secret;
   }
 
-  /** The scores of one block. Nothing of them may go back to the server, and `compact` ones to nobody who sees ciphertexts (SECURITY.md). */
-  decrypt(bytes: Uint8Array): Scores {
+  /** Checks that a response answers this query, and decrypts it to its phase; `step` is the phase's unit in the plan's units. */
+  #open(bytes: Uint8Array): { response: Response; phase: Words; step: number } {
     if (!this.#secret) throw new HersError('WIPED', 'the secret of this query has been wiped; send a new query');
     const response = decodeResponse(bytes);
-    const plan = this.#plan;
-    checkSameKey(response, { parameters: plan.parameters, keyId: this.#keyId });
+    const { parameters, responseBits, unit } = this.#plan;
+    checkSameKey(response, { parameters, keyId: this.#keyId });
     if (!sameBytes(response.queryId, this.queryId))
       throw new HersError('QUERY_MISMATCH', 'this response answers another query');
-    const { blockId, first, count, bits0, bits1, packed0, packed1 } = response;
-    if (bits0 !== plan.responseBits.c0 || bits1 !== plan.responseBits.c1)
+    const { bits0, bits1, packed0, packed1 } = response;
+    if (bits0 !== responseBits.c0 || bits1 !== responseBits.c1)
       throw new HersError('MALFORMED', 'this response has other bits than the query asked for');
+    const phase = ringOf(parameters).phase(packed0, bits0, packed1, bits1, this.#secret);
+    return { response, phase, step: 2 ** (logModulus(parameters) - bits1) / unit };
+  }
+
+  /** The scores of one block. Nothing of them may go back to the server, and `compact` ones to nobody who sees ciphertexts (SECURITY.md). */
+  decrypt(bytes: Uint8Array): Scores {
+    const plan = this.#plan;
     const ring = ringOf(plan.parameters);
     try {
-      const phase = ring.phase(packed0, bits0, packed1, bits1, this.#secret);
-      const step = 2 ** (logModulus(plan.parameters) - bits1) / plan.unit;
+      const { response, phase, step } = this.#open(bytes);
+      const { blockId, first, count, bits1 } = response;
       const { slope, offset, sign, shift } = this.#readout;
       if (plan.profile === 'compact') {
         const { values, largest } = ring.toFloats(phase, step * slope, offset);
@@ -62,7 +80,7 @@ export class QuerySecret {
       const { values, residual } = ring.toIntegers(phase, step);
       if (residual > LARGEST_RESIDUAL) throw nonsense();
       const integers = values.subarray(first, first + count);
-      if (shift !== 0 || sign !== 1) for (let j = 0; j < count; j++) integers[j] = shift + sign * integers[j];
+      if (sign !== 1) for (let j = 0; j < count; j++) integers[j] = shift - integers[j];
       const scores = new Float32Array(count);
       for (let j = 0; j < count; j++) scores[j] = integers[j] * slope;
       return { blockId, first, scores, integers };
@@ -127,7 +145,7 @@ export function decryptBlock(key: CollectionKey, bytes: Uint8Array): Vectors {
       for (let j = 0; j < count; j++) {
         const value = centred[first + j] / galleryScale;
         if (integers) {
-          const nearest = Math.round(value);
+          const nearest = Math.round(value) + 0; // never −0, which would tell the sign of the noise
           if (Math.abs(value - nearest) > LARGEST_RESIDUAL || Math.abs(nearest) > 2 * steps) throw nonsense();
           integers[j * dimension + i] = nearest;
           vectors[j * dimension + i] = (nearest * normBound) / steps;

@@ -1,4 +1,4 @@
-// Encryption of blocks and queries. Every call draws fresh randomness; there is no way to supply it from outside this package (scheme.md §4, the rules).
+// Encryption of blocks and queries. Every call draws fresh randomness; there is no way to supply it from outside this package (README.md §4, the rules).
 
 import { type Poly, randomBytes, randomSeed } from '@hers/ring';
 import { type Block, encodeBlock } from '../block.ts';

@@ -1,0 +1,142 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import { HersError } from './errors.ts';
+import { logModulus, PARAMETER_SETS, parameterSet } from './parameters.ts';
+import { METRICS, type PlanRequest, plan } from './plan.ts';
+import { securityOf } from './security.ts';
+
+const refused = (code: string) => (error: unknown) => error instanceof HersError && error.code === code;
+
+describe('parameter sets', () => {
+  it('have primes that serve their ring, and names that say everything', () => {
+    for (const set of Object.values(PARAMETER_SETS)) {
+      for (const p of set.primes) {
+        assert.equal((p - 1) % (2 * set.n), 0);
+        assert.ok(p < 2 ** 30 && p > 2 ** 29);
+      }
+      assert.match(set.name, new RegExp(`n_${set.n}_logq${'_30'.repeat(set.primes.length)}$`));
+      assert.equal(set.insecure, set.name.startsWith('insecure_'));
+      assert.equal(securityOf(set.n, logModulus(set)).secure, !set.insecure);
+    }
+    assert.equal(new Set(Object.values(PARAMETER_SETS).map((s) => s.id)).size, Object.keys(PARAMETER_SETS).length);
+  });
+  it('are refused when unknown', () => {
+    assert.throws(() => parameterSet('__proto__'), refused('UNSUPPORTED_PLAN'));
+    assert.throws(() => plan({ dimension: 8, parameters: 'n_1024_logq_30' }), refused('UNSUPPORTED_PLAN'));
+  });
+  it('insecure ones need to be asked for explicitly', () => {
+    const request = { dimension: 8, parameters: 'insecure_n_64_logq_30' };
+    assert.throws(() => plan(request), refused('INSECURE_PARAMETERS'));
+    assert.throws(() => plan({ ...request, allowInsecure: false }), refused('INSECURE_PARAMETERS'));
+    assert.equal(plan({ ...request, allowInsecure: true }).security.secure, false);
+  });
+});
+
+describe('security', () => {
+  it('reports all four tables', () => {
+    const paper = securityOf(4096, 109).tables;
+    assert.deepEqual(
+      Object.values(paper).map((c) => c.within),
+      [true, false, false, false],
+    );
+    assert.deepEqual(
+      Object.values(paper).map((c) => c.limit),
+      [109, 101, 106, 80],
+    );
+    assert.equal(securityOf(4096, 80).secure, true);
+    assert.equal(securityOf(4096, 80.01).secure, false);
+    assert.equal(securityOf(512, 10).secure, false);
+  });
+  it('agrees with the published core-SVP figures of both sets', () => {
+    for (const [n, logQ] of [
+      [2048, 30],
+      [4096, 60],
+    ]) {
+      const { classical, quantum } = securityOf(n, logQ).coreSvp;
+      assert.ok(Math.abs(classical - 218) <= 2 && Math.abs(quantum - 198) <= 2, `${classical}, ${quantum}`);
+    }
+    // NewHope1024: q = 12289 with σ = 2; with our wider error it can only be harder than the 257 bits its authors give for σ² = 8 … within reason.
+    assert.ok(Math.abs(securityOf(1024, Math.log2(12289)).coreSvp.classical - 257) < 15);
+  });
+});
+
+describe('plans', () => {
+  it('keep the promises of the two profiles', () => {
+    for (const dimension of [2, 16, 128, 512, 1536, 4096]) {
+      const compact = plan({ dimension });
+      assert.ok(compact.noise.total < 0.0015, `compact error ${compact.noise.total}`);
+      assert.ok(compact.bytes.responsePerScore <= 3.5);
+      const exact = plan({ dimension, profile: 'exact', maxAdditions: 4096 });
+      assert.ok(exact.noise.log2Failure <= -128);
+      assert.ok(exact.bytes.responsePerScore <= 6.3);
+    }
+    const at128 = plan({ dimension: 128 });
+    assert.ok(at128.bytes.query <= 1.1e6);
+    assert.equal(at128.bytes.perTemplate, 131 * 4);
+    assert.ok(Math.abs(plan({ dimension: 128, profile: 'exact' }).bytes.homomorphicUpload - 4.2e6) < 5e4);
+  });
+  it('leave room for the largest score and ten deviations, and split the noise evenly', () => {
+    for (const metric of METRICS) {
+      for (const dimension of [2, 128, 4096]) {
+        const { unit, noise, parameters, largestPhase } = plan({ dimension, metric });
+        const half = 2 ** logModulus(parameters) / 2;
+        assert.ok(unit * (1 + noise.worstRounding + 10 * noise.total) < half * 1.001);
+        assert.ok(unit * (1 + noise.worstRounding + 10 * noise.total) > half * 0.98, 'wastes room');
+        assert.ok(largestPhase < 0.5);
+        assert.ok(Math.abs(noise.A / noise.B - 1) < 0.01);
+      }
+    }
+  });
+  it('count one more coordinate for euclidean, whose noise is 1.06 times as large', () => {
+    const cosine = plan({ dimension: 128 });
+    const euclidean = plan({ dimension: 128, metric: 'euclidean' });
+    assert.equal(euclidean.width, 129);
+    assert.ok(Math.abs(euclidean.noise.total / cosine.noise.total - 1.06) < 0.015);
+    assert.equal(euclidean.noise.score, 2 * euclidean.noise.total);
+  });
+  it('are the same for the same request, and plain data', () => {
+    fc.assert(
+      fc.property(
+        fc.record({
+          dimension: fc.integer({ min: 2, max: 4096 }),
+          metric: fc.constantFrom(...METRICS),
+          profile: fc.constantFrom('compact' as const, 'exact' as const),
+          maxAdditions: fc.integer({ min: 1, max: 64 }),
+        }),
+        (request) => {
+          const made = plan(request);
+          assert.deepEqual(structuredClone(made), plan(JSON.parse(JSON.stringify(request))));
+          assert.ok(Number.isSafeInteger(made.galleryScale) && Number.isSafeInteger(made.queryScale));
+          if (made.appended) assert.equal(made.galleryScale % made.appended, 0);
+          if (made.profile === 'exact') assert.ok(made.noise.log2Failure <= -128);
+        },
+      ),
+      { numRuns: 200 },
+    );
+  });
+  it('refuse what they cannot serve, in one sentence', () => {
+    const bad: [object, string][] = [
+      [{ dimension: 1 }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 4097 }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 12.5 }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: Number.NaN }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, metric: 'manhattan' }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, profile: 'toString' }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, normBound: 2 }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, metric: 'dot', normBound: 0 }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, metric: 'dot', normBound: Number.POSITIVE_INFINITY }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, maxAdditions: 0 }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, precision: 3 }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, metric: 'euclidean', profile: 'exact', maxAdditions: 4096 }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, maxAdditions: 65537 }, 'UNSUPPORTED_PLAN'],
+    ];
+    for (const [request, code] of bad)
+      assert.throws(() => plan(request as PlanRequest), refused(code), JSON.stringify(request));
+  });
+  it('take the failure probability seriously: fewer response bits would break it', () => {
+    const { responseBits, noise } = plan({ dimension: 128, profile: 'exact', maxAdditions: 4096 });
+    assert.ok(noise.log2Failure <= -128);
+    assert.ok(responseBits.c0 + responseBits.c1 <= 50);
+  });
+});

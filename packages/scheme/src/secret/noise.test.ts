@@ -1,0 +1,71 @@
+// Measured noise against predicted noise. More queries and fresh randomness: npm run campaign -- noise
+
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { type PlanRequest, plan } from '../plan.ts';
+import { normals, repeatable } from '../testing.ts';
+import { GALLERY_KINDS, type GalleryKind, measureNoise } from './measure.ts';
+
+function measure(request: PlanRequest, gallery: GalleryKind, queries: number, additions = 1) {
+  const label = JSON.stringify([request, gallery]);
+  return measureNoise(plan(request), {
+    gallery,
+    queries,
+    additions,
+    entropy: repeatable(label),
+    normal: normals(label),
+  });
+}
+
+// The errors of a block of identical templates move together, about three degrees of freedom a query, so there it takes many queries.
+const queriesFor = (gallery: GalleryKind, dimension: number) =>
+  gallery !== 'identical' ? 4 : dimension > 512 ? 30 : 60;
+
+for (const profile of ['compact', 'exact'] as const) {
+  describe(`noise of ${profile} within 10 % of the prediction`, () => {
+    for (const dimension of [16, 128, 512, 1536]) {
+      for (const gallery of GALLERY_KINDS) {
+        it(`d = ${dimension}, ${gallery} templates`, () => {
+          const { ratio, largest, measured, wrong } = measure(
+            { dimension, profile },
+            gallery,
+            queriesFor(gallery, dimension),
+          );
+          assert.ok(Math.abs(ratio - 1) < 0.1, `measured over predicted is ${ratio}`);
+          assert.ok(largest < 7 * measured, `largest error ${largest} at ${measured} rms`);
+          if (profile === 'exact') assert.equal(wrong, 0);
+        });
+      }
+    }
+  });
+}
+
+describe('noise after additions', () => {
+  it('exact, 64 additions at d = 128', () => {
+    const { ratio, wrong } = measure({ dimension: 128, profile: 'exact', maxAdditions: 64 }, 'random', 4, 64);
+    assert.ok(Math.abs(ratio - 1) < 0.1, `measured over predicted is ${ratio}`);
+    assert.equal(wrong, 0);
+  });
+  it('exact, 4096 additions of one template each at d = 16', () => {
+    const { ratio, wrong } = measure({ dimension: 16, profile: 'exact', maxAdditions: 4096 }, 'random', 8, 4096);
+    assert.ok(Math.abs(ratio - 1) < 0.1, `measured over predicted is ${ratio}`);
+    assert.equal(wrong, 0);
+  });
+});
+
+describe('many scores', () => {
+  it('compact: rms and maximum as planned over a million', () => {
+    const request = { dimension: 16 };
+    const { measured, largest, scores } = measure(request, 'random', 500);
+    const { total } = plan(request).noise;
+    assert.ok(scores >= 1e6);
+    assert.ok(Math.abs(measured / total - 1) < 0.03, `${measured} rms, planned ${total}`);
+    // A normal variable exceeds 4.2 and stays below 6.2 deviations over a million samples, but for one run in a thousand.
+    assert.ok(largest > 4.2 * total && largest < 6.2 * total, `largest ${largest / total} deviations`);
+  });
+  it('exact: no wrong score in a million', () => {
+    const { wrong, scores } = measure({ dimension: 16, profile: 'exact', maxAdditions: 4096 }, 'random', 250, 16);
+    assert.ok(scores >= 1e6);
+    assert.equal(wrong, 0);
+  });
+});
