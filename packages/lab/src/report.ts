@@ -107,7 +107,7 @@ function ratioDigits(ratio: number): string {
 }
 
 /** Pads cells to the widest of their column; the columns in `right` are aligned to the right. */
-function columns(rows: readonly (readonly string[])[], right: ReadonlySet<number> = new Set()): string {
+export function columns(rows: readonly (readonly string[])[], right: ReadonlySet<number> = new Set()): string {
   const widths: number[] = [];
   for (const row of rows) for (const [i, cell] of row.entries()) widths[i] = Math.max(widths[i] ?? 0, cell.length);
   const pad = (cell: string, i: number) => (right.has(i) ? cell.padStart(widths[i]) : cell.padEnd(widths[i]));
