@@ -1,0 +1,25 @@
+// Every TypeScript example of the documents runs.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { it } from 'node:test';
+
+const root = resolve(import.meta.dirname, '..');
+// Beside the packages, so that `@hers/…` resolves as it does for a user; ignored by git like everything built.
+const folder = join(root, 'packages/lab/build/examples');
+
+for (const document of globSync(['*.md', 'docs/**/*.md', 'packages/*/*.md'], { cwd: root }).sort()) {
+  const examples = [...readFileSync(join(root, document), 'utf8').matchAll(/^```ts\n(.*?)^```/gms)];
+  examples.forEach(([, code], i) => {
+    it(`${document}, example ${i + 1}`, () => {
+      mkdirSync(folder, { recursive: true });
+      const file = join(folder, `${document.replaceAll('/', '-')}-${i + 1}.ts`);
+      writeFileSync(file, code);
+      const { status, stderr } = spawnSync(process.execPath, [file], { encoding: 'utf8', timeout: 60_000 });
+      rmSync(file);
+      assert.equal(status, 0, stderr);
+    });
+  });
+}
