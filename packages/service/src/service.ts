@@ -1,0 +1,109 @@
+// What a store of encrypted galleries does, whether it is a folder or a server at the other end of a line. Only bytes cross this interface: ciphertexts,
+// sealed records, opaque handles, and manifests that the client authenticates. Never a key, an id, a plain vector or a score.
+//
+// How a collection changes. A client first *stages* what a change brings (sealed records, sealed lists, encrypted blocks); staged things are on disk and
+// belong to nothing. Then one `commit` makes them part of the collection, together with a new manifest, atomically, if and only if the collection still has the version
+// the change was based on. A commit is acknowledged when it is on disk. Committing the manifest that is current already changes nothing and succeeds, so a client whose
+// acknowledgement was lost repeats the call.
+
+export const HANDLE_BYTES = 16;
+export const LIST_ID_BYTES = 32;
+
+/** A record as the store sees it. */
+export interface SealedRecord {
+  /** A keyed hash of the record's id, HANDLE_BYTES long. */
+  readonly handle: Uint8Array;
+  readonly sealed: Uint8Array;
+}
+
+export interface CollectionInfo {
+  readonly name: string;
+  /** 16 random bytes chosen by the client. Keys are derived for it, so renaming or re-creating a collection never reuses a key. */
+  readonly id: Uint8Array;
+  /** The client's description of the collection: authenticated by it, opaque here. */
+  readonly descriptor: Uint8Array;
+  /** The version of the current manifest; grows by one with every commit. */
+  readonly version: number;
+  /** Sealed records in the vault, encrypted blocks, and bytes on disk. */
+  readonly records: number;
+  readonly blocks: number;
+  readonly bytes: number;
+}
+
+/** Names a staged thing until it is committed. Valid for this opening of the service only. */
+export type StageId = string;
+
+export interface Change {
+  /** The version this change is based on. The manifest is that of the next one. */
+  readonly expected: number;
+  readonly manifest: Uint8Array;
+  /** Staged records, which replace those of the same handle. */
+  readonly records?: readonly StageId[];
+  /** Handles of records to delete; unknown ones are ignored. */
+  readonly removed?: readonly Uint8Array[];
+  readonly blocks?: readonly StageId[];
+  /** Homomorphic enrolment: base + staged part becomes a block of this id. The base is dropped. */
+  readonly sums?: readonly {
+    readonly base: Uint8Array;
+    readonly part: StageId;
+    readonly result: Uint8Array;
+    readonly maxAdditions: number;
+  }[];
+  readonly dropped?: readonly Uint8Array[];
+  readonly lists?: readonly StageId[];
+  readonly droppedLists?: readonly Uint8Array[];
+}
+
+export interface SearchRequest {
+  /** The version of the manifest the searcher knows; STALE when it is not the current one. */
+  readonly version: number;
+  /** Encoded queries, each answered by the blocks of its key. */
+  readonly queries: readonly Uint8Array[];
+  /** Only these blocks; all of them by default. */
+  readonly blocks?: readonly Uint8Array[];
+}
+
+export interface CallOptions {
+  readonly signal?: AbortSignal;
+}
+
+export type Many<T> = Iterable<T> | AsyncIterable<T>;
+
+export interface Service {
+  createCollection(
+    name: string,
+    created: { readonly id: Uint8Array; readonly descriptor: Uint8Array; readonly manifest: Uint8Array },
+  ): Promise<void>;
+  listCollections(): Promise<CollectionInfo[]>;
+  getCollection(name: string): Promise<CollectionInfo>;
+  deleteCollection(name: string): Promise<void>;
+
+  getManifest(name: string): Promise<{ readonly version: number; readonly manifest: Uint8Array }>;
+  stageRecords(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId>;
+  /** A sealed list; its id is the SHA-256 of its bytes. */
+  stageList(name: string, sealed: Uint8Array): Promise<StageId>;
+  /** The pieces of an encoded block, in order. */
+  stageBlock(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<StageId>;
+  /** Returns the new version. STALE when another change came first. */
+  commit(name: string, change: Change): Promise<number>;
+
+  /** Sealed records in the order of the handles; NOT_FOUND for one that is not there. */
+  getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncIterable<SealedRecord>;
+  getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncIterable<Uint8Array>;
+  /** The pieces of an encoded block, for rebuilding without a vault. */
+  getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncIterable<Uint8Array>;
+  /** Encoded responses, in any order, as they are ready: one for every query and every block of its key. */
+  search(name: string, request: SearchRequest, options?: CallOptions): AsyncIterable<Uint8Array>;
+
+  /** Makes what was deleted or replaced disappear from the disk, logs included, and tidies files. */
+  purge(name: string, options?: CallOptions): Promise<void>;
+  /** The whole collection as one stream, and back, under this name or another. */
+  snapshot(name: string, options?: CallOptions): AsyncIterable<Uint8Array>;
+  restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Names people give to collections: they appear in paths and URLs. */
+export function isCollectionName(name: string): boolean {
+  return typeof name === 'string' && /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(name);
+}
