@@ -49,8 +49,8 @@ export function encodeBlock(block: Block): Uint8Array {
   return sealMessage(draft);
 }
 
-export function decodeBlock(bytes: Uint8Array): Block {
-  const { parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(bytes, 'block');
+export function decodeBlock(input: Uint8Array): Block {
+  const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'block');
   const parameters = parameterSetById(parameterSetId);
   const words = polyWords(parameters);
   const width = view.getUint32(48, true);
@@ -65,6 +65,7 @@ export function decodeBlock(bytes: Uint8Array): Block {
     view.getUint32(76, true) !== 0 ||
     bodyBytes !== maskBytes + width * 4 * words ||
     width < 1 ||
+    count < 1 ||
     first + count > parameters.n ||
     additions < 1 ||
     !(galleryScale >= 1 && Number.isSafeInteger(galleryScale))

@@ -15,7 +15,7 @@ export {
 export { type Metric, type Plan, type PlanRequest, plan } from './plan.ts';
 export { predictedNoise } from './predict.ts';
 export { decodeQuery, encodeQuery, expandQuery, type Query } from './query.ts';
-export { decodeResponse, encodeResponse, type Response } from './response.ts';
+export { decodeResponse, encodeResponse, peekResponse, type Response } from './response.ts';
 export { type BlockMatrix, blockMatrix, type ExpandedQuery, expandedQuery, scanBlock } from './scan.ts';
 export { type Security, securityOf } from './security.ts';
-export { roundVectors, type Vectors } from './vectors.ts';
+export { checkVector, plainScores, roundVectors, type Vectors } from './vectors.ts';

@@ -32,8 +32,8 @@ export function encodeKeyInfo(info: KeyInfo): Uint8Array {
   return sealMessage(draft);
 }
 
-export function decodeKeyInfo(bytes: Uint8Array): KeyInfo {
-  const { parameterSetId, keyId, view, bodyBytes } = openMessage(bytes, 'key');
+export function decodeKeyInfo(input: Uint8Array): KeyInfo {
+  const { bytes, parameterSetId, keyId, view, bodyBytes } = openMessage(input, 'key');
   const parameters = parameterSetById(parameterSetId);
   const dimension = view.getUint32(52, true);
   const metric = METRICS[view.getUint8(56)];

@@ -1,6 +1,6 @@
 // The noise of a score, term by term. README.md §3 derives each line.
 
-import { logModulus, type ParameterSet } from './parameters.ts';
+import { modulusOf, type ParameterSet } from './parameters.ts';
 
 /** Variance of the centred binomial with η = 21; also its sub-Gaussian proxy. */
 export const ERROR_VARIANCE = 10.5;
@@ -35,13 +35,13 @@ export interface NoiseTerms {
 /** Variances of the digits D_k of a uniform mask: full ones g²/12, the last what is left of Q. */
 function digitVariances(parameters: ParameterSet): number[] {
   const g = 2 ** parameters.digitBits;
-  const last = 2 ** logModulus(parameters) / g ** (parameters.digits - 1);
+  const last = modulusOf(parameters) / g ** (parameters.digits - 1);
   return Array.from({ length: parameters.digits }, (_, k) => (k < parameters.digits - 1 ? g : last) ** 2 / 12);
 }
 
 /** Switching C1 to 2^bits1 (each rounding error meets a ternary coefficient, variance 2/3) and C0 to 2^bits0. */
 function switching(parameters: ParameterSet, bits0: number, bits1: number): { E: number; F: number } {
-  const q = 2 ** logModulus(parameters);
+  const q = modulusOf(parameters);
   const { n } = parameters;
   // Reciprocals of 32 bits shift a residue by at most 2^−32·Q for every prime, before rounding.
   const fixedPoint = (parameters.primes.length * q) / 2 ** 32;

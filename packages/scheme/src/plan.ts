@@ -3,7 +3,7 @@
 
 import { HersError } from './errors.ts';
 import { log2Failure, type NoiseInput, type NoiseTerms, noiseProxy, noiseTerms } from './noise.ts';
-import { logModulus, type ParameterSet, PROFILES, type Profile, parameterSet } from './parameters.ts';
+import { logModulus, modulusOf, type ParameterSet, PROFILES, type Profile, parameterSet } from './parameters.ts';
 import { type Security, securityOf } from './security.ts';
 import { BLOCK_OVERHEAD, QUERY_OVERHEAD, RESPONSE_OVERHEAD } from './wire.ts';
 
@@ -215,7 +215,7 @@ function split(base: Base, bounds: Bounds, product: number, roundingShare: numbe
 }
 
 function planCompact(base: Base): Chosen {
-  const half = 2 ** logModulus(base.parameters) / 2;
+  const half = modulusOf(base.parameters) / 2;
   const euclidean = base.metric === 'euclidean';
   // p' = (p, 1 − ‖p‖²) has norm at most 1, q' = (q, ½) at most √1.25, and their product stays within ±1 (README.md §5).
   const tolerated = 1 + (euclidean ? 3 : 1) * NORM_TOLERANCE;
@@ -293,14 +293,14 @@ function fewestBits(
 }
 
 function planExact(base: Base): Chosen {
-  const half = 2 ** logModulus(base.parameters) / 2;
+  const half = modulusOf(base.parameters) / 2;
   const euclidean = base.metric === 'euclidean';
   // Rounding can lengthen an integer vector by √d/2, and equal coordinates reach it (README.md §3): there is room for all of it.
   const norm = EXACT_STEPS * (1 + NORM_TOLERANCE) + Math.sqrt(base.dimension) / 2;
   const appended = euclidean ? 2 * Math.ceil(norm / 2) : 0;
   const bounds: Bounds = {
     gallery: norm,
-    query: euclidean ? Math.hypot(norm, appended / 2) : norm,
+    query: euclidean ? Math.sqrt(norm * norm + (appended * appended) / 4) : norm,
     // Euclidean: the decrypted integer is 2⟨P, Q⟩ + R² − ‖P‖², so a step is half as wide and there are twice as many.
     score: euclidean ? 2 * norm * norm + 1 : norm * norm,
     unit: euclidean ? 0.5 : 1,

@@ -42,8 +42,8 @@ export function encodeQuery(query: Query): Uint8Array {
   return sealMessage(draft);
 }
 
-export function decodeQuery(bytes: Uint8Array): Query {
-  const { parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(bytes, 'query');
+export function decodeQuery(input: Uint8Array): Query {
+  const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'query');
   const parameters = parameterSetById(parameterSetId);
   const words = polyWords(parameters);
   const width = view.getUint32(48, true);

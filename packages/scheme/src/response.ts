@@ -2,7 +2,7 @@
 
 import { HersError } from './errors.ts';
 import { type ParameterSet, parameterSetById } from './parameters.ts';
-import { HEAD_BYTES, ID_BYTES, openMessage, sealMessage, startMessage } from './wire.ts';
+import { HEAD_BYTES, ID_BYTES, openMessage, RESPONSE_OVERHEAD, sealMessage, startMessage } from './wire.ts';
 
 export interface Response {
   readonly parameters: ParameterSet;
@@ -35,8 +35,8 @@ export function encodeResponse(response: Response): Uint8Array {
   return sealMessage(draft);
 }
 
-export function decodeResponse(bytes: Uint8Array): Response {
-  const { parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(bytes, 'response');
+export function decodeResponse(input: Uint8Array): Response {
+  const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'response');
   const parameters = parameterSetById(parameterSetId);
   const first = view.getUint32(64, true);
   const count = view.getUint32(68, true);
@@ -50,6 +50,7 @@ export function decodeResponse(bytes: Uint8Array): Response {
     bits0 < 1 ||
     bits0 > bits1 ||
     bits1 > 32 ||
+    count < 1 ||
     first + count > parameters.n ||
     bodyBytes !== bytes0 + bytes1
   ) {
@@ -66,5 +67,17 @@ export function decodeResponse(bytes: Uint8Array): Response {
     bits1,
     packed0: bytes.subarray(bodyAt, bodyAt + bytes0),
     packed1: bytes.subarray(bodyAt + bytes0, bodyAt + bytes0 + bytes1),
+  };
+}
+
+/** What a response says about itself, without decoding it: for sorting many before they are decrypted, which checks everything. */
+export function peekResponse(bytes: Uint8Array): Pick<Response, 'queryId' | 'blockId' | 'first' | 'count'> {
+  if (bytes.length < RESPONSE_OVERHEAD) throw new HersError('MALFORMED', 'this is too short to be a response');
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  return {
+    queryId: bytes.subarray(HEAD_BYTES, HEAD_BYTES + ID_BYTES),
+    blockId: bytes.subarray(HEAD_BYTES + ID_BYTES, HEAD_BYTES + 2 * ID_BYTES),
+    first: view.getUint32(64, true),
+    count: view.getUint32(68, true),
   };
 }

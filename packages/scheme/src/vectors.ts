@@ -5,8 +5,10 @@
 import { HersError } from './errors.ts';
 import { NORM_TOLERANCE, type Plan } from './plan.ts';
 
-/** One vector after another in one array, or a list of vectors. */
-export type Vectors = Float32Array | Float64Array | readonly ArrayLike<number>[];
+/** One vector after another in one array, or a list of vectors. An Int32Array holds vectors that `exact` has rounded already, as decryption gives them. */
+export type Vectors = Float32Array | Float64Array | Int32Array | readonly ArrayLike<number>[];
+
+type Numbers = Float32Array | Float64Array | Int32Array;
 
 const ROUNDER = 1.5 * 2 ** 52;
 const TILE = 16;
@@ -24,8 +26,8 @@ export interface Encoded {
 /** The role decides scale, norm bound and the appended coordinate. */
 export type Role = 'gallery' | 'query';
 
-function flatten(vectors: Vectors, dimension: number): { data: Float32Array | Float64Array; count: number } {
-  if (vectors instanceof Float32Array || vectors instanceof Float64Array) {
+function flatten(vectors: Vectors, dimension: number, name?: string): { data: Numbers; count: number } {
+  if (vectors instanceof Float32Array || vectors instanceof Float64Array || vectors instanceof Int32Array) {
     if (vectors.length % dimension !== 0)
       throw new HersError(
         'INVALID_VECTOR',
@@ -38,12 +40,12 @@ function flatten(vectors: Vectors, dimension: number): { data: Float32Array | Fl
   const data = new Float64Array(vectors.length * dimension);
   vectors.forEach((vector, j) => {
     if (vector === null || typeof vector !== 'object' || vector.length !== dimension) {
-      throw new HersError('INVALID_VECTOR', `vector ${j} must have ${dimension} coordinates`);
+      throw new HersError('INVALID_VECTOR', `${name ?? `vector ${j}`} must have ${dimension} coordinates`);
     }
     for (let i = 0; i < dimension; i++) {
       const x = vector[i];
       if (typeof x !== 'number')
-        throw new HersError('INVALID_VECTOR', `vector ${j} holds something that is not a number`);
+        throw new HersError('INVALID_VECTOR', `${name ?? `vector ${j}`} holds something that is not a number`);
       data[j * dimension + i] = x;
     }
   });
@@ -51,7 +53,7 @@ function flatten(vectors: Vectors, dimension: number): { data: Float32Array | Fl
 }
 
 /** Euclidean norm; the plain sum first, a scaled one where that over- or underflows. */
-function normOf(data: Float32Array | Float64Array, at: number, dimension: number): number {
+function normOf(data: Numbers, at: number, dimension: number): number {
   let sum = 0;
   for (let i = at; i < at + dimension; i++) sum += data[i] * data[i];
   if (sum > 1e-200 && sum < 1e200) return Math.sqrt(sum);
@@ -67,6 +69,37 @@ function normOf(data: Float32Array | Float64Array, at: number, dimension: number
   return largest * Math.sqrt(sum);
 }
 
+/** The norm of one vector that may be encrypted. Throws INVALID_VECTOR for NaN, infinity, a zero vector under cosine, and a norm beyond the bound. */
+function checkedNorm(plan: Plan, data: Numbers, at: number, role: Role, name: string): number {
+  const { metric, dimension } = plan;
+  const bound = role === 'gallery' ? plan.normBound : plan.queryNormBound;
+  const norm = normOf(data, at, dimension);
+  if (!Number.isFinite(norm))
+    throw new HersError('INVALID_VECTOR', `${name} holds NaN or infinity, or is too long to measure`);
+  if (metric === 'cosine') {
+    if (norm === 0) throw new HersError('INVALID_VECTOR', `${name} is zero, which has no direction to compare`);
+  } else if (norm > bound * (1 + NORM_TOLERANCE)) {
+    throw new HersError(
+      'INVALID_VECTOR',
+      `${name} is longer than the norm bound of ${bound}; scale it, or plan with a larger bound`,
+    );
+  }
+  return norm;
+}
+
+/** A vector as single-precision floats, after all checks that encryption would make. `name` is what an error calls it. */
+export function checkVector(
+  plan: Plan,
+  vector: ArrayLike<number>,
+  role: Role = 'gallery',
+  name = 'the vector',
+): Float32Array {
+  const { data } = flatten([vector], plan.dimension, name);
+  const floats = vector instanceof Float32Array ? vector : Float32Array.from(data);
+  checkedNorm(plan, floats, 0, role, name);
+  return floats;
+}
+
 /**
  * Checks vectors and rounds them to the integers that will be encrypted. Throws INVALID_VECTOR, before anything else happens, for a wrong length, NaN,
  * infinity, a zero vector under cosine, and a norm beyond the bound.
@@ -75,6 +108,8 @@ export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded
   const { dimension, width, metric, profile } = plan;
   const { data, count } = flatten(vectors, dimension);
   const exact = profile === 'exact';
+  const rounded = data instanceof Int32Array;
+  if (rounded && !exact) throw new HersError('INVALID_VECTOR', 'only exact takes vectors that are rounded already');
   const bound = role === 'gallery' ? plan.normBound : plan.queryNormBound;
   const scale = role === 'gallery' ? plan.galleryScale : plan.queryScale;
   const steps = exact ? plan.steps : scale;
@@ -86,17 +121,14 @@ export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded
   for (let first = 0; first < count; first += TILE) {
     const last = Math.min(first + TILE, count);
     for (let j = first; j < last; j++) {
-      const norm = normOf(data, j * dimension, dimension);
-      if (!Number.isFinite(norm))
-        throw new HersError('INVALID_VECTOR', `vector ${j} holds NaN or infinity, or is too long to measure`);
-      if (metric === 'cosine') {
-        if (norm === 0) throw new HersError('INVALID_VECTOR', `vector ${j} is zero, which has no direction to compare`);
-      } else if (norm > bound * (1 + NORM_TOLERANCE)) {
-        throw new HersError(
-          'INVALID_VECTOR',
-          `vector ${j} is longer than the norm bound of ${bound}; scale it, or plan with a larger bound`,
-        );
+      if (rounded) {
+        const longest = steps * (1 + NORM_TOLERANCE) + Math.sqrt(dimension) / 2;
+        if (!(normOf(data, j * dimension, dimension) <= longest))
+          throw new HersError('INVALID_VECTOR', `vector ${j} is longer than any that was rounded`);
+        factors[j - first] = 1 / steps;
+        continue;
       }
+      const norm = checkedNorm(plan, data, j * dimension, role, `vector ${j}`);
       norms[j - first] = norm / bound;
       factors[j - first] = metric === 'cosine' ? 1 / norm : 1 / bound;
     }
@@ -104,9 +136,9 @@ export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded
       for (let j = first; j < last; j++) {
         // Two factors, because 1/norm alone can overflow a double when multiplied by the scale first.
         const x = data[j * dimension + i] * factors[j - first] * steps;
-        const rounded = x + ROUNDER - ROUNDER;
-        values[i * count + j] = rounded;
-        squares[j] += rounded * rounded;
+        const nearest = x + ROUNDER - ROUNDER;
+        values[i * count + j] = nearest;
+        squares[j] += nearest * nearest;
       }
     }
     if (metric === 'euclidean') {
@@ -169,4 +201,26 @@ export function readout(plan: Plan, query: Encoded, norm: number): Readout {
 /** The norm of a single vector that passed encodeVectors. */
 export function vectorNorm(vector: ArrayLike<number>): number {
   return normOf(Float64Array.from(vector), 0, vector.length);
+}
+
+/** The scores that decryption would give without noise, in plain arithmetic: of real vectors under `compact`, of rounded ones under `exact`. */
+export function plainScores(plan: Plan, gallery: Vectors, query: ArrayLike<number>): Float64Array {
+  const { dimension, metric, normBound, queryNormBound, steps } = plan;
+  const exact = plan.profile === 'exact';
+  const { data, count } = exact
+    ? { data: roundVectors(plan, gallery), count: flatten(gallery, dimension).count }
+    : flatten(gallery, dimension);
+  const probe = exact ? roundVectors(plan, [query], 'query') : flatten([query], dimension).data;
+  const slope = exact ? (normBound * queryNormBound) / steps ** 2 : 1;
+  const length = !exact && metric === 'cosine' ? normOf(probe, 0, dimension) : 1;
+  const out = new Float64Array(count);
+  for (let j = 0; j < count; j++) {
+    let sum = 0;
+    const at = j * dimension;
+    if (metric === 'euclidean') for (let i = 0; i < dimension; i++) sum += (data[at + i] - probe[i]) ** 2;
+    else for (let i = 0; i < dimension; i++) sum += data[at + i] * probe[i];
+    if (!exact && metric === 'cosine') sum /= length * normOf(data, at, dimension);
+    out[j] = slope * sum;
+  }
+  return out;
 }

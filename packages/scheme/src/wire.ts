@@ -63,10 +63,12 @@ export interface Opened extends Head {
   readonly bodyBytes: number;
 }
 
-export function openMessage(bytes: Uint8Array, kind: Kind): Opened {
-  if (!(bytes instanceof Uint8Array)) throw new HersError('MALFORMED', `a ${kind} must be given as bytes`);
+export function openMessage(input: Uint8Array, kind: Kind): Opened {
+  if (!(input instanceof Uint8Array)) throw new HersError('MALFORMED', `a ${kind} must be given as bytes`);
   const bodyAt = HEAD_BYTES + FIELD_BYTES[kind];
-  if (bytes.length < bodyAt + CHECKSUM_BYTES) throw new HersError('MALFORMED', `this is too short to be a ${kind}`);
+  if (input.length < bodyAt + CHECKSUM_BYTES) throw new HersError('MALFORMED', `this is too short to be a ${kind}`);
+  // A plain array, because slices of Node's Buffer share its memory.
+  const bytes = new Uint8Array(input.buffer, input.byteOffset, input.length);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   if (view.getUint32(0, true) !== MAGIC || view.getUint8(4) !== KINDS[kind])
     throw new HersError('MALFORMED', `this is not a ${kind}`);
@@ -96,7 +98,8 @@ export function openMessage(bytes: Uint8Array, kind: Kind): Opened {
 export function wordsAt(bytes: Uint8Array, at: number, count: number): Uint32Array {
   const offset = bytes.byteOffset + at;
   if (offset % 4 === 0) return new Uint32Array(bytes.buffer, offset, count);
-  return new Uint32Array(bytes.slice(at, at + 4 * count).buffer);
+  // Not `slice`, which shares memory where the bytes are a Buffer.
+  return new Uint32Array(new Uint8Array(bytes.subarray(at, at + 4 * count)).buffer);
 }
 
 export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {

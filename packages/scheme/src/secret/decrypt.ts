@@ -3,7 +3,7 @@
 import type { Words } from '@hers/ring';
 import { blockMask, checkSameKey, decodeBlock } from '../block.ts';
 import { HersError } from '../errors.ts';
-import { logModulus, polyWords, ringOf } from '../parameters.ts';
+import { modulusOf, polyWords, ringOf } from '../parameters.ts';
 import type { Plan } from '../plan.ts';
 import { decodeResponse, type Response } from '../response.ts';
 import type { Readout } from '../vectors.ts';
@@ -23,6 +23,14 @@ export interface Scores {
   readonly integers?: Int32Array;
 }
 
+/** A query's secret as plain data, to hand to a worker of the same process. As sensitive as the secret itself. */
+export interface ExposedSecret {
+  readonly keyId: Uint8Array;
+  readonly queryId: Uint8Array;
+  readonly readout: Readout;
+  readonly secret: Uint32Array;
+}
+
 /** The decrypted phase of every slot in the plan's units, before any rounding: for measuring noise. Tells everything; never show it. */
 export let rawPhase: (secret: QuerySecret, response: Uint8Array) => Float64Array;
 
@@ -37,7 +45,9 @@ export class QuerySecret {
   static {
     rawPhase = (secret, bytes) => {
       const { phase, step } = secret.#open(bytes);
-      return Float64Array.from(phase.values, (x) => x * step);
+      const out = Float64Array.from(phase.values, (x) => x * step);
+      ringOf(secret.#plan.parameters).wipe();
+      return out;
     };
   }
 
@@ -49,9 +59,19 @@ export class QuerySecret {
     this.#secret = secret;
   }
 
+  /** For workers: see ExposedSecret. */
+  expose(): ExposedSecret {
+    if (!this.#secret) throw wiped();
+    return { keyId: this.#keyId, queryId: this.queryId, readout: this.#readout, secret: this.#secret.slice() };
+  }
+
+  static from(plan: Plan, { keyId, queryId, readout, secret }: ExposedSecret): QuerySecret {
+    return new QuerySecret(plan, keyId, queryId, readout, secret);
+  }
+
   /** Checks that a response answers this query, and decrypts it to its phase; `step` is the phase's unit in the plan's units. */
   #open(bytes: Uint8Array): { response: Response; phase: Words; step: number } {
-    if (!this.#secret) throw new HersError('WIPED', 'the secret of this query has been wiped; send a new query');
+    if (!this.#secret) throw wiped();
     const response = decodeResponse(bytes);
     const { parameters, responseBits, unit } = this.#plan;
     checkSameKey(response, { parameters, keyId: this.#keyId });
@@ -61,7 +81,7 @@ export class QuerySecret {
     if (bits0 !== responseBits.c0 || bits1 !== responseBits.c1)
       throw new HersError('MALFORMED', 'this response has other bits than the query asked for');
     const phase = ringOf(parameters).phase(packed0, bits0, packed1, bits1, this.#secret);
-    return { response, phase, step: 2 ** (logModulus(parameters) - bits1) / unit };
+    return { response, phase, step: modulusOf(parameters) / 2 ** bits1 / unit };
   }
 
   /** The scores of one block. Nothing of them may go back to the server, and `compact` ones to nobody who sees ciphertexts (SECURITY.md). */
@@ -101,6 +121,10 @@ export class QuerySecret {
   toJSON(): string {
     return '[QuerySecret]';
   }
+}
+
+function wiped(): HersError {
+  return new HersError('WIPED', 'the secret of this query has been wiped; send a new query');
 }
 
 function nonsense(): HersError {

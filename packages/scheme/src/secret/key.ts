@@ -8,8 +8,8 @@ import { sha256 } from '@noble/hashes/sha2.js';
 import { GALLERY_SECRETS } from '../domains.ts';
 import { HersError } from '../errors.ts';
 import { encodeKeyInfo } from '../keyinfo.ts';
-import { polyWords, ringOf } from '../parameters.ts';
-import type { Plan } from '../plan.ts';
+import { PROFILES, polyWords, ringOf } from '../parameters.ts';
+import { METRICS, type Plan } from '../plan.ts';
 import { ID_BYTES, SEED_BYTES } from '../wire.ts';
 
 const SALT = new TextEncoder().encode('HERS v1');
@@ -23,6 +23,26 @@ function derive(seed: Uint8Array, label: string, context: Uint8Array, length: nu
   info.set(name);
   info.set(context, name.length + 1);
   return hkdf(sha256, seed, SALT, info, length);
+}
+
+/**
+ * What the keys of a collection depend on: its id, the parameter set, the epoch, and the plan. With the plan in it, a block made under other norm bounds
+ * belongs to another key, and is refused rather than scored wrongly.
+ */
+function keyContext(plan: Plan, collectionId: Uint8Array, epoch: number): Uint8Array {
+  const context = new Uint8Array(64);
+  const view = new DataView(context.buffer);
+  context.set(collectionId);
+  view.setUint32(16, epoch, true);
+  view.setUint32(20, plan.dimension, true);
+  view.setUint16(24, plan.parameters.id, true);
+  view.setUint8(26, METRICS.indexOf(plan.metric));
+  view.setUint8(27, Object.keys(PROFILES).indexOf(plan.profile));
+  view.setFloat64(32, plan.galleryScale, true);
+  view.setFloat64(40, plan.queryScale, true);
+  view.setFloat64(48, plan.normBound, true);
+  view.setFloat64(56, plan.queryNormBound, true);
+  return context;
 }
 
 function wiped(): never {
@@ -46,12 +66,19 @@ export class MasterSeed {
   static from(bytes: Uint8Array): MasterSeed {
     if (!(bytes instanceof Uint8Array) || bytes.length !== SEED_BYTES)
       throw new HersError('INVALID_ARGUMENT', `a master seed has ${SEED_BYTES} bytes`);
-    return new MasterSeed(bytes.slice());
+    return new MasterSeed(new Uint8Array(bytes)); // a Buffer's `slice` would share its memory
   }
 
   /** A copy of the bytes, for sealing in a key file. Whoever holds them can decrypt everything. */
   reveal(): Uint8Array {
     return (this.#bytes ?? wiped()).slice();
+  }
+
+  /** Another key from the same seed, for sealing, authentication, handles: independent of every other purpose and context. */
+  deriveKey(purpose: string, context: Uint8Array, length = 32): Uint8Array {
+    if (!/^[a-z][a-z -]*$/.test(purpose))
+      throw new HersError('INVALID_ARGUMENT', 'a purpose is a few words in lower case');
+    return derive(this.#bytes ?? wiped(), `client ${purpose}`, context, length);
   }
 
   /** The key of one collection. The id is 16 random bytes, not the collection's name. */
@@ -60,16 +87,12 @@ export class MasterSeed {
       throw new HersError('INVALID_ARGUMENT', `a collection id has ${ID_BYTES} bytes`);
     if (!(Number.isInteger(epoch) && epoch >= 0 && epoch <= 0xffffffff))
       throw new HersError('INVALID_ARGUMENT', 'an epoch is a whole number from 0 to 2^32 − 1');
-    const context = new Uint8Array(ID_BYTES + 6);
-    context.set(collectionId);
-    const view = new DataView(context.buffer);
-    view.setUint16(ID_BYTES, plan.parameters.id, true);
-    view.setUint32(ID_BYTES + 2, epoch, true);
+    const context = keyContext(plan, collectionId, epoch);
     const bytes = this.#bytes ?? wiped();
     const keyId = derive(bytes, 'key id', context, ID_BYTES);
     return new CollectionKey(
       plan,
-      collectionId.slice(),
+      new Uint8Array(collectionId),
       epoch,
       keyId,
       derive(bytes, 'gallery secrets', context, SEED_BYTES),

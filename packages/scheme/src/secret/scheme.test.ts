@@ -406,7 +406,13 @@ describe('what belongs together', () => {
     const euclidean = keyFor({ dimension: 15, metric: 'euclidean' });
     assert.throws(
       () => respond(block, encryptQuery(euclidean, randomVectors('q', 1, 15)).query),
-      refused('BLOCK_MISMATCH'),
+      refused('KEY_MISMATCH'),
+    );
+    const bounded = (normBound: number) => keyFor({ dimension: 16, metric: 'dot', normBound });
+    const one = encryptBlock(bounded(1), randomVectors('x', 1, 16));
+    assert.throws(
+      () => respond(one, encryptQuery(bounded(3), randomVectors('q', 1, 16)).query),
+      refused('KEY_MISMATCH'),
     );
   });
   it('a response with bits nobody asked for', () => {

@@ -1,0 +1,61 @@
+// The known answers of docs/formats.md. After a change of format that is meant (and a new version number), write them anew, then format:
+//
+//   node packages/scheme/src/secret/known-answers.test.ts --write && npm run format
+
+import assert from 'node:assert/strict';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { coordinate, knownAnswers } from './known-answers.ts';
+
+type Answers = ReturnType<typeof knownAnswers>;
+
+const file = join(import.meta.dirname, 'known-answers.json');
+const actual: Answers = JSON.parse(JSON.stringify(knownAnswers()));
+if (process.argv.includes('--write')) writeFileSync(file, `${JSON.stringify(actual, null, 2)}\n`);
+const expected: Answers = JSON.parse(readFileSync(file, 'utf8'));
+
+describe('known answers', () => {
+  it('of the parameter sets: primes, and the roots of unity that order the residues', () => {
+    assert.deepEqual(actual.parameterSets, expected.parameterSets);
+  });
+  for (const [i, want] of expected.cases.entries()) {
+    it(`of ${want.name}: every byte of every message, and every score`, () => {
+      const got = actual.cases[i];
+      for (const part of Object.keys(want) as (keyof typeof want)[]) assert.deepEqual(got[part], want[part], part);
+      assert.deepEqual(got, want);
+    });
+  }
+  it('cover all parameter sets, both profiles and every metric, the small sets in whole messages', () => {
+    const { cases, parameterSets } = expected;
+    assert.equal(cases.length, actual.cases.length);
+    const seen = new Set(cases.flatMap(({ request }) => [request.profile ?? 'compact', request.metric ?? 'cosine']));
+    assert.deepEqual([...seen].sort(), ['compact', 'cosine', 'dot', 'euclidean', 'exact']);
+    assert.deepEqual(new Set(cases.map(({ plan }) => plan.parameters)), new Set(parameterSets.map(({ name }) => name)));
+    for (const { request, query } of cases) assert.equal('base64' in query.message, request.allowInsecure === true);
+  });
+  for (const { name, request, plan, block, secondBlock, response, sumResponse } of expected.cases) {
+    it(`of ${name} are the scores of the vectors`, () => {
+      const { dimension, metric = 'cosine', profile } = request;
+      const vector = (j: number) => Array.from({ length: dimension }, (_, i) => coordinate(j, i));
+      const query = vector(3);
+      const score = (x: number[]) => {
+        const dot = x.reduce((sum, xi, i) => sum + xi * query[i], 0);
+        if (metric === 'cosine') return dot / (Math.hypot(...x) * Math.hypot(...query));
+        return metric === 'dot' ? dot : Math.hypot(...x) ** 2 + Math.hypot(...query) ** 2 - 2 * dot;
+      };
+      // `compact` errs by its noise and `exact` by rounding to 1/250 of the bounds; neither comes near this.
+      const tolerance = profile === 'exact' ? 0.05 : 0.02;
+      for (const [{ scores, integers }, count] of [
+        [response, block.count],
+        [sumResponse, block.count + secondBlock.count],
+      ] as const) {
+        assert.equal(scores.length, count);
+        assert.equal(integers?.length, plan.steps > 0 ? count : undefined);
+        scores.forEach((s, j) => {
+          assert.ok(Math.abs(s - score(vector(j))) < tolerance, `${s}, not ${score(vector(j))}`);
+        });
+      }
+    });
+  }
+});
