@@ -174,8 +174,8 @@ export function joinPhase(
   }
 }
 
-/** out[j] (floats) = phase[j]·factor + offset; returns the largest |phase|. */
-export function scaleToFloat(out: usize, phase: usize, n: i32, factor: f32, offset: f32): i32 {
+/** out[j] (floats) = phase[j]·factor + offset; returns the largest |phase|, 2^31 included. */
+export function scaleToFloat(out: usize, phase: usize, n: i32, factor: f32, offset: f32): f64 {
   const F = f32x4.splat(factor);
   const O = f32x4.splat(offset);
   let most = i32x4.splat(0);
@@ -184,9 +184,9 @@ export function scaleToFloat(out: usize, phase: usize, n: i32, factor: f32, offs
     most = i32x4.max_u(most, i32x4.abs(x));
     v128.store(out + i, f32x4.add(f32x4.mul(f32x4.convert_i32x4_s(x), F), O));
   }
-  return max(
-    max(i32x4.extract_lane(most, 0), i32x4.extract_lane(most, 1)),
-    max(i32x4.extract_lane(most, 2), i32x4.extract_lane(most, 3)),
+  return <f64>max<u32>(
+    max<u32>(i32x4.extract_lane(most, 0), i32x4.extract_lane(most, 1)),
+    max<u32>(i32x4.extract_lane(most, 2), i32x4.extract_lane(most, 3)),
   );
 }
 

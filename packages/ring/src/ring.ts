@@ -4,23 +4,15 @@
 // synchronous, so a function may use the scratch polynomials freely as long as it does not call another one that does.
 
 import { instantiate, type KernelExports } from './kernel.ts';
-import { isPrime, modInverse, rootOfUnity } from './primes.ts';
+import { bitLength, type Modulus, moduliOf } from './modulus.ts';
+import { isPrime, modInverse } from './primes.ts';
 
 const SCRATCH_POLYS = 8;
 const SCRATCH_WORDS = 6;
 
-interface Modulus {
-  readonly p: number;
+/** A modulus, and where its tables are. */
+interface Placed extends Modulus {
   readonly tables: number;
-  /** Barrett's constants: see mulBarrett in assembly/arithmetic.ts. */
-  readonly mu: number;
-  readonly shift: number;
-  /** n^−1, and n^−1 times the last twiddle of the inverse transform. */
-  readonly scale: number;
-  readonly last: number;
-  /** (Q/p)^−1 mod p and round(2^(31+b)/p): the share of this prime in a switch of modulus. */
-  readonly share: number;
-  readonly reciprocal: number;
 }
 
 /** A polynomial of R_Q: n residues for each prime, one prime after the other. */
@@ -62,7 +54,7 @@ export class Ring {
   readonly words: readonly Words[];
 
   readonly #kernel: KernelExports;
-  readonly #moduli: readonly Modulus[];
+  readonly #moduli: readonly Placed[];
   readonly #inverse: number; // p0^−1 mod p1
   readonly #bits: number; // the bit length of every prime
   readonly #key: Uint8Array;
@@ -82,8 +74,8 @@ export class Ring {
       throw new RangeError(`n must be a power of two from 16 to 8192, not ${n}`);
     if (primes.length < 1 || primes.length > 2 || primes[0] === primes[1])
       throw new RangeError('a ring has one or two distinct primes');
-    const bits = 32 - Math.clz32(primes[0]);
-    if (primes.some((p) => 32 - Math.clz32(p) !== bits) || bits > 30)
+    const bits = bitLength(primes[0]);
+    if (primes.some((p) => bitLength(p) !== bits) || bits > 30)
       throw new RangeError('primes must share one bit length of at most 30');
     for (const p of primes) if (!isPrime(p)) throw new RangeError(`${p} is not a prime`);
     this.n = n;
@@ -99,7 +91,7 @@ export class Ring {
     const { kernel, base } = instantiate(tableBytes + scratchBytes);
     this.#kernel = kernel;
     const buffer = kernel.memory.buffer;
-    this.#moduli = primes.map((p, i) => this.#prepare(p, base + 4 * row * i));
+    this.#moduli = moduliOf(n, primes).map((m, i) => this.#place(m, base + 4 * row * i));
     this.#inverse = primes.length === 2 ? Number(modInverse(BigInt(primes[0]), BigInt(primes[1]))) : 0;
 
     let at = base + tableBytes;
@@ -114,41 +106,15 @@ export class Ring {
     this.#key = new Uint8Array(buffer, take(64), 32);
   }
 
-  #prepare(p: number, tables: number): Modulus {
-    const { n } = this;
-    const prime = BigInt(p);
-    const root = rootOfUnity(p, n);
-    const inverseRoot = modInverse(root, prime);
-    const roots = new Uint32Array(this.#kernel.memory.buffer, tables, n);
-    const inverses = new Uint32Array(this.#kernel.memory.buffer, tables + 8 * n, n);
-    const log = 31 - Math.clz32(n);
-    let power = 1n;
-    let inversePower = 1n;
-    for (let i = 0; i < n; i++) {
-      let reversed = 0;
-      for (let bit = 0; bit < log; bit++) reversed |= ((i >> bit) & 1) << (log - 1 - bit);
-      roots[reversed] = Number(power);
-      inverses[reversed] = Number(inversePower);
-      power = (power * root) % prime;
-      inversePower = (inversePower * inverseRoot) % prime;
-    }
-    this.#kernel.companions(tables, n, p);
-    const scale = modInverse(BigInt(n), prime);
-    const others = this.modulus / prime;
-    const b = BigInt(this.#bits);
-    return {
-      p,
-      tables,
-      mu: Number((1n << (b + 30n)) / prime),
-      shift: this.#bits - 2,
-      scale: Number(scale),
-      last: Number((scale * BigInt(inverses[1])) % prime),
-      share: Number(others === 1n ? 1n : modInverse(others, prime)),
-      reciprocal: Number(((1n << (31n + b)) + prime / 2n) / prime),
-    };
+  #place(m: Modulus, tables: number): Placed {
+    const { buffer } = this.#kernel.memory;
+    new Uint32Array(buffer, tables, this.n).set(m.roots);
+    new Uint32Array(buffer, tables + 8 * this.n, this.n).set(m.inverses);
+    this.#kernel.companions(tables, this.n, m.p);
+    return { ...m, tables };
   }
 
-  #each(f: (m: Modulus, offset: number) => void): void {
+  #each(f: (m: Placed, offset: number) => void): void {
     for (let i = 0; i < this.#moduli.length; i++) f(this.#moduli[i], 4 * this.n * i);
   }
 

@@ -1,0 +1,99 @@
+// Who does the cryptography: this thread, or several. A crew encrypts blocks and decrypts responses to rankings; in Node a crew of worker threads does both on all cores.
+
+import type { Plan, PlanRequest } from '@hers/scheme';
+import { plan } from '@hers/scheme';
+import { type CollectionKey, type ExposedSecret, encryptBlock, MasterSeed, QuerySecret } from '@hers/scheme/secret';
+import { type Candidate, type Order, Ranking } from './ranking.ts';
+
+/** What a key is made from; workers make their own. */
+export interface KeyMaterial {
+  readonly seed: Uint8Array;
+  readonly request: PlanRequest;
+  readonly collectionId: Uint8Array;
+  readonly epoch: number;
+}
+
+/** One response to decrypt and rank. */
+export interface DecryptTask {
+  readonly response: Uint8Array;
+  /** The block's number among those of the search, for the candidates. */
+  readonly block: number;
+  /** Slots to leave out. */
+  readonly dead: readonly number[];
+}
+
+export interface RankOptions {
+  readonly limit: number;
+  readonly order: Order;
+  readonly threshold?: number;
+}
+
+export interface Crew {
+  /** How many blocks it works on at a time. */
+  readonly size: number;
+  encrypt(vectors: Float32Array, first: number): Promise<Uint8Array>;
+  /** The best of these responses to one query. */
+  decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]>;
+  close(): Promise<void>;
+}
+
+export function keyFrom({ seed, request, collectionId, epoch }: KeyMaterial): CollectionKey {
+  using master = MasterSeed.from(seed);
+  return master.collectionKey(plan(request), collectionId, epoch);
+}
+
+/** Decrypts and ranks. Distances come out of decryption squared, and as people know them from here on. */
+export function rankResponses(
+  secret: QuerySecret,
+  tasks: readonly DecryptTask[],
+  { limit, order, threshold }: RankOptions,
+): Candidate[] {
+  const ranking = new Ranking(limit, order, threshold);
+  for (const { response, block, dead } of tasks) {
+    const { scores, first } = secret.decrypt(response);
+    if (order === 'ascending') toDistances(scores);
+    for (const slot of dead) scores[slot - first] = Number.NaN;
+    ranking.offer(block, first, scores);
+  }
+  return ranking.best();
+}
+
+/** Noise can make the square of a small distance negative. */
+export function toDistances(squares: Float32Array | Float64Array): void {
+  for (let j = 0; j < squares.length; j++) squares[j] = Math.sqrt(Math.max(0, squares[j]));
+}
+
+export function secretFrom(settings: Plan, exposed: ExposedSecret): QuerySecret {
+  return QuerySecret.from(settings, exposed);
+}
+
+/** A crew of one: this thread. */
+export class Alone implements Crew {
+  readonly size = 1;
+  readonly #key: CollectionKey;
+
+  constructor(material: KeyMaterial) {
+    this.#key = keyFrom(material);
+  }
+
+  async encrypt(vectors: Float32Array, first: number): Promise<Uint8Array> {
+    return encryptBlock(this.#key, vectors, { first });
+  }
+
+  async decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
+    return rankResponses(secret, tasks, options);
+  }
+
+  async close(): Promise<void> {
+    this.#key.wipe();
+  }
+}
+
+const inNode = typeof process === 'object' && typeof process.versions?.node === 'string';
+
+/** All cores where that is possible. */
+export async function makeCrew(material: KeyMaterial, threads?: number): Promise<Crew> {
+  if (!inNode || threads === 1) return new Alone(material);
+  const { Workers } = await import('./crew.node.ts');
+  return Workers.open(material, threads) ?? new Alone(material);
+}

@@ -1,0 +1,93 @@
+// A key file: the master seed behind a passphrase (scrypt, AES-256-GCM), or in the open when that is asked for. JSON, the same in Node and in a browser.
+
+import { MasterSeed } from '@hers/scheme/secret';
+import { HersError } from '@hers/service';
+import { scryptAsync } from '@noble/hashes/scrypt.js';
+import { fromHex, hex } from './bytes.ts';
+import { WebSealer } from './sealing.ts';
+
+interface KeyFile {
+  readonly format: 'hers-key';
+  readonly version: 1;
+  readonly scrypt?: { readonly N: number; readonly r: number; readonly p: number; readonly salt: string };
+  readonly sealed?: string;
+  /** Only in files that were asked to be unsealed. */
+  readonly seed?: string;
+}
+
+/** 128 MiB and about half a second. */
+const COST = { N: 2 ** 17, r: 8, p: 1 };
+/** Files that ask for more work than this are refused rather than tried. */
+const MOST = { N: 2 ** 20, r: 16, p: 4 };
+const ABOUT = new TextEncoder().encode('hers-key 1');
+
+async function sealerFor(passphrase: string, scrypt: NonNullable<KeyFile['scrypt']>): Promise<WebSealer> {
+  const { N, r, p } = scrypt;
+  const secret = new TextEncoder().encode(passphrase.normalize('NFKC'));
+  return new WebSealer(await scryptAsync(secret, fromHex(scrypt.salt), { N, r, p, dkLen: 32, maxmem: 2 ** 31 }));
+}
+
+/**
+ * The text of a key file.
+ *
+ * @param cost scrypt's N, for tests; the default is what people should use.
+ */
+export async function sealKey(seed: MasterSeed, passphrase: string, cost: number = COST.N): Promise<string> {
+  if (passphrase.length === 0)
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      'the passphrase is empty; for a key file without one, ask for an unsealed key',
+    );
+  const scrypt = { ...COST, N: cost, salt: hex(crypto.getRandomValues(new Uint8Array(16))) };
+  const sealed = hex(await (await sealerFor(passphrase, scrypt)).seal(seed.reveal(), ABOUT));
+  return `${JSON.stringify({ format: 'hers-key', version: 1, scrypt, sealed } satisfies KeyFile, null, 2)}\n`;
+}
+
+/** A key file anyone can use who can read it. */
+export function unsealedKey(seed: MasterSeed): string {
+  return `${JSON.stringify({ format: 'hers-key', version: 1, seed: hex(seed.reveal()) } satisfies KeyFile, null, 2)}\n`;
+}
+
+function parse(text: string): KeyFile {
+  const fail = (): never => {
+    throw new HersError('MALFORMED', 'this is not a HERS key file');
+  };
+  let file: KeyFile;
+  try {
+    file = JSON.parse(text);
+  } catch {
+    return fail();
+  }
+  if (file === null || typeof file !== 'object' || file.format !== 'hers-key') return fail();
+  if (file.version !== 1)
+    throw new HersError('UNSUPPORTED_VERSION', 'this key file was written by a newer version; use that');
+  const isHex = (x: unknown): x is string => typeof x === 'string' && /^([0-9a-f]{2})+$/.test(x);
+  if (file.seed !== undefined) return isHex(file.seed) && file.seed.length === 64 ? file : fail();
+  const { scrypt } = file;
+  if (!isHex(file.sealed) || scrypt === null || typeof scrypt !== 'object' || !isHex(scrypt.salt)) return fail();
+  for (const name of ['N', 'r', 'p'] as const) {
+    if (!(Number.isInteger(scrypt[name]) && scrypt[name] >= 1 && scrypt[name] <= MOST[name])) return fail();
+  }
+  return (scrypt.N & (scrypt.N - 1)) === 0 && scrypt.N > 1 ? file : fail();
+}
+
+/** Whether a key file needs a passphrase. */
+export function isSealed(text: string): boolean {
+  return parse(text).sealed !== undefined;
+}
+
+/** The master seed in a key file. WRONG_KEY for a wrong passphrase, which cannot be told from a damaged file. */
+export async function openKey(text: string, passphrase?: string): Promise<MasterSeed> {
+  const file = parse(text);
+  if (file.seed !== undefined) return MasterSeed.from(fromHex(file.seed));
+  if (passphrase === undefined) throw new HersError('WRONG_KEY', 'this key file is sealed; give its passphrase');
+  let bytes: Uint8Array;
+  try {
+    bytes = await (await sealerFor(passphrase, file.scrypt!)).open(fromHex(file.sealed!), ABOUT);
+  } catch {
+    throw new HersError('WRONG_KEY', 'the passphrase is wrong, or the key file is damaged');
+  }
+  const seed = MasterSeed.from(bytes);
+  bytes.fill(0);
+  return seed;
+}

@@ -1,0 +1,66 @@
+// Sealing by AES-256-GCM: records, lists and manifests. The associated data binds every seal to what it is; nonces are random.
+//
+// Web Crypto does it everywhere; in Node `sealing.node.ts` does the same without a promise per record, which is ten times as fast.
+
+import { HersError } from '@hers/service';
+
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+export const SEAL_OVERHEAD = NONCE_BYTES + TAG_BYTES;
+
+/** One AES key. A seal is nonce, ciphertext and tag. */
+export interface Sealer {
+  seal(plain: Uint8Array, about: Uint8Array): Uint8Array | Promise<Uint8Array>;
+  /** INTEGRITY when it was sealed with another key, about something else, or altered. */
+  open(sealed: Uint8Array, about: Uint8Array): Uint8Array | Promise<Uint8Array>;
+}
+
+export function cannotOpen(): HersError {
+  return new HersError(
+    'INTEGRITY',
+    'sealed data does not open: it was altered, belongs elsewhere, or was sealed with another key',
+  );
+}
+
+export class WebSealer implements Sealer {
+  readonly #key: Promise<CryptoKey>;
+
+  constructor(key: Uint8Array) {
+    this.#key = crypto.subtle.importKey('raw', key.slice() as Uint8Array<ArrayBuffer>, 'AES-GCM', false, [
+      'encrypt',
+      'decrypt',
+    ]);
+  }
+
+  async seal(plain: Uint8Array, about: Uint8Array): Promise<Uint8Array> {
+    const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
+    const algorithm = { name: 'AES-GCM', iv: nonce, additionalData: about as Uint8Array<ArrayBuffer> };
+    const body = new Uint8Array(
+      await crypto.subtle.encrypt(algorithm, await this.#key, plain as Uint8Array<ArrayBuffer>),
+    );
+    const out = new Uint8Array(NONCE_BYTES + body.length);
+    out.set(nonce);
+    out.set(body, NONCE_BYTES);
+    return out;
+  }
+
+  async open(sealed: Uint8Array, about: Uint8Array): Promise<Uint8Array> {
+    if (sealed.length < SEAL_OVERHEAD) throw cannotOpen();
+    const iv = sealed.slice(0, NONCE_BYTES) as Uint8Array<ArrayBuffer>;
+    const algorithm = { name: 'AES-GCM', iv, additionalData: about as Uint8Array<ArrayBuffer> };
+    try {
+      return new Uint8Array(
+        await crypto.subtle.decrypt(algorithm, await this.#key, sealed.slice(NONCE_BYTES) as Uint8Array<ArrayBuffer>),
+      );
+    } catch {
+      throw cannotOpen();
+    }
+  }
+}
+
+const inNode = typeof process === 'object' && typeof process.versions?.node === 'string';
+
+/** The fastest sealer there is for this platform. */
+export async function makeSealer(key: Uint8Array): Promise<Sealer> {
+  return inNode ? new (await import('./sealing.node.ts')).NodeSealer(key) : new WebSealer(key);
+}

@@ -1,0 +1,62 @@
+// What transforms and switching need to know about one prime of a ring; every kernel is given the same.
+
+import { modInverse, rootOfUnity } from './primes.ts';
+
+export interface Modulus {
+  readonly p: number;
+  /** Barrett's constants: see mulBarrett in assembly/arithmetic.ts. */
+  readonly mu: number;
+  readonly shift: number;
+  /** n^−1, and n^−1 times the last twiddle of the inverse transform. */
+  readonly scale: number;
+  readonly last: number;
+  /** (Q/p)^−1 mod p and round(2^(31+b)/p), b the bit length: the share of this prime in a switch of modulus. */
+  readonly share: number;
+  readonly reciprocal: number;
+  /** ψ^brv(i) and ψ^−brv(i), without their Shoup companions. */
+  readonly roots: Uint32Array;
+  readonly inverses: Uint32Array;
+}
+
+/** The bit length that all primes of a ring share. */
+export function bitLength(p: number): number {
+  return 32 - Math.clz32(p);
+}
+
+/** One for each prime, for rings of dimension n. */
+export function moduliOf(n: number, primes: readonly number[]): Modulus[] {
+  const product = primes.reduce((q, p) => q * BigInt(p), 1n);
+  return primes.map((p) => {
+    const prime = BigInt(p);
+    const root = rootOfUnity(p, n);
+    const inverses = powers(modInverse(root, prime), prime, n);
+    const scale = modInverse(BigInt(n), prime);
+    const others = product / prime;
+    const b = BigInt(bitLength(p));
+    return {
+      p,
+      mu: Number((1n << (b + 30n)) / prime),
+      shift: bitLength(p) - 2,
+      scale: Number(scale),
+      last: Number((scale * BigInt(inverses[1])) % prime),
+      share: Number(others === 1n ? 1n : modInverse(others, prime)),
+      reciprocal: Number(((1n << (31n + b)) + prime / 2n) / prime),
+      roots: powers(root, prime, n),
+      inverses,
+    };
+  });
+}
+
+/** base^i at the bit reversal of i. */
+function powers(base: bigint, prime: bigint, n: number): Uint32Array {
+  const out = new Uint32Array(n);
+  const log = 31 - Math.clz32(n);
+  let power = 1n;
+  for (let i = 0; i < n; i++) {
+    let reversed = 0;
+    for (let bit = 0; bit < log; bit++) reversed |= ((i >> bit) & 1) << (log - 1 - bit);
+    out[reversed] = Number(power);
+    power = (power * base) % prime;
+  }
+  return out;
+}
