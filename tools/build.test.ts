@@ -48,6 +48,19 @@ test('a change in any file of the folder, or in the recipe, makes it stale', asy
   assert.notEqual(statSync(output).ino, before);
 });
 
+test('so does a change in a folder that it takes from', async () => {
+  mkdirSync(join(folder, 'other'), { recursive: true });
+  const beside = { ...target, besides: [join(folder, 'other')] };
+  writeFileSync(join(folder, 'other/file.ts'), '1');
+  await build(beside);
+  const before = statSync(output).ino;
+  await build(beside);
+  assert.equal(statSync(output).ino, before);
+  writeFileSync(join(folder, 'other/file.ts'), '2');
+  await build(beside);
+  assert.notEqual(statSync(output).ino, before);
+});
+
 test('sources that do not compile fail with the words of the compiler, and keep the last good file', async () => {
   const good = readFileSync(output, 'utf8');
   writeFileSync(join(folder, 'assembly/part.ts'), 'export const factor: i32 = missing;');

@@ -3,40 +3,41 @@
 // mean nothing in a fresh clone.
 
 import { createHash, randomBytes } from 'node:crypto';
-import { globSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { globSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import asc from 'assemblyscript/package.json' with { type: 'json' };
+import { nativeAddon } from './addon.ts';
+import { BuildError, type Target, Unavailable } from './target.ts';
+
+export type { Target } from './target.ts';
 
 const root = resolve(import.meta.dirname, '..');
 
-/** One generated file. More kinds (a native addon, say) are more functions that return a `Target`. */
-export interface Target {
-  /** The generated file. */
-  output: string;
-  /** The folder whose files it is made from, all of them. */
-  sources: string;
-  /** Everything else that its content depends on: options, versions. */
-  recipe: string;
-  /** The content, which must hold `stamp` somewhere. Throws a `BuildError` when the sources do not compile. */
-  make(stamp: string): Promise<string | Uint8Array>;
-}
-
-/** The sources do not compile; the message is the compiler's. */
-export class BuildError extends Error {}
-
 const targets: Target[] = [
   wasmModule(join(root, 'packages/ring/assembly/kernel.ts'), join(root, 'packages/ring/build/kernel.ts')),
+  wasmModule(join(root, 'packages/scan/assembly/kernel.ts'), join(root, 'packages/scan/build/kernel.ts'), {
+    besides: [join(root, 'packages/ring/assembly')],
+    // One memory for all threads, of at most 1 GiB (packages/scan/src/wasm-memory.ts).
+    options: '--enable threads --importMemory --sharedMemory --initialMemory 1 --maximumMemory 16384'.split(' '),
+  }),
+  nativeAddon(join(root, 'packages/scan/native'), join(root, 'packages/scan/build/hers_scan.node')),
 ];
 
 /** AssemblyScript to a TypeScript module that holds the WASM as text, so that Node and every bundler load it alike. */
-export function wasmModule(entry: string, output: string): Target {
+export function wasmModule(
+  entry: string,
+  output: string,
+  more: { besides?: readonly string[]; options?: readonly string[] } = {},
+): Target {
   const folder = dirname(entry);
   const name = basename(entry, '.ts');
   const options = ['--optimizeLevel', '3', '--shrinkLevel', '0', '--noAssert', '--runtime', 'stub', '--enable', 'simd'];
-  options.push('--use', 'abort='); // Without an abort the module imports nothing.
+  options.push('--use', 'abort='); // Without an abort the module imports nothing,
+  options.push(...(more.options ?? [])); // except for a memory where that is asked for.
   return {
     output,
     sources: folder,
+    besides: more.besides ?? [],
     recipe: `assemblyscript ${asc.version} ${basename(entry)} ${options.join(' ')}`,
     async make(stamp) {
       const wasm = await compile(folder, [basename(entry), ...options]);
@@ -62,13 +63,15 @@ async function compile(folder: string, args: string[]): Promise<Uint8Array> {
 /** The hash over the names and contents of all source files, and the recipe. */
 function stampOf(target: Target): string {
   const hash = createHash('sha256').update(target.recipe);
-  const files = globSync('**/*', { cwd: target.sources, withFileTypes: true })
-    .filter((entry) => entry.isFile())
-    .map((entry) => join(entry.parentPath, entry.name))
-    .sort();
-  for (const file of files) {
-    const content = readFileSync(file);
-    hash.update(`\n${relative(target.sources, file).replaceAll('\\', '/')} ${content.length}\n`).update(content);
+  for (const folder of [target.sources, ...(target.besides ?? [])]) {
+    const files = globSync('**/*', { cwd: folder, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => join(entry.parentPath, entry.name))
+      .sort();
+    for (const file of files) {
+      const content = readFileSync(file);
+      hash.update(`\n${relative(target.sources, file).replaceAll('\\', '/')} ${content.length}\n`).update(content);
+    }
   }
   return hash.digest('hex');
 }
@@ -98,6 +101,12 @@ export async function buildStale(list: readonly Target[] = targets, print = cons
       renameSync(temporary, target.output);
       print(`built ${name} in ${((performance.now() - start) / 1000).toFixed(1)} s`);
     } catch (error) {
+      if (error instanceof Unavailable) {
+        // What is there was made from other sources.
+        rmSync(target.output, { force: true });
+        print(`${name} is left out: ${error.message}`);
+        continue;
+      }
       if (!(error instanceof BuildError)) throw error;
       print(`${error.message}\ncould not build ${name}`);
       succeeded = false;

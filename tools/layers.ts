@@ -20,7 +20,8 @@ const table: Record<string, readonly string[] | 'below'> = {
   lab: 'below',
   client: ['service', 'scheme', 'scheme/secret', 'compress/apply'],
   server: ['service', 'store'],
-  store: ['service', 'scan', 'scheme'],
+  // The store uses the ring's checksum; nothing in `ring` holds a key.
+  store: ['service', 'scan', 'scheme', 'ring'],
   service: ['scheme'],
   compress: [],
   paper: [],

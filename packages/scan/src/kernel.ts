@@ -25,7 +25,7 @@ export interface ScanResult {
   /** Index of the block within the segment, and of the query within the call. */
   readonly block: number;
   readonly query: number;
-  /** The encoded response (scheme's wire format). */
+  /** The encoded response (scheme's wire format). A view: responses of neighbouring blocks may share its buffer. */
   readonly response: Uint8Array;
 }
 

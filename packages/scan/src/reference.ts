@@ -18,7 +18,7 @@ export class ReferenceKernel implements Kernel {
 
   async load(source: SegmentSource): Promise<SegmentHandle> {
     const name = 'path' in source ? source.path : source.name;
-    const bytes = 'path' in source ? await readWhole(source.path) : source.bytes.slice();
+    const bytes = 'path' in source ? await readWhole(source.path) : new Uint8Array(source.bytes);
     const loaded: Loaded = { name, header: decodeHeader(bytes, bytes.length, name), bytes, verified: false };
     this.#loaded.set(loaded, loaded);
     return loaded;

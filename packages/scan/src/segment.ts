@@ -121,7 +121,8 @@ export function headerLength(start: Uint8Array, name: string): number {
 export function decodeHeader(bytes: Uint8Array, fileBytes: number, name: string): SegmentHeader {
   const length = headerLength(bytes, name);
   if (bytes.length < length) throw new HersError('DAMAGED', `${name} is damaged: it ends within its header`);
-  const header = bytes.slice(0, length);
+  // Not `slice`, which shares memory where the bytes are a Buffer.
+  const header = new Uint8Array(bytes.subarray(0, length));
   const view = new DataView(header.buffer);
   const sum = view.getBigUint64(80, true);
   view.setBigUint64(80, 0n, true);

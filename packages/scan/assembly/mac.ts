@@ -1,0 +1,131 @@
+// The multiply-accumulate of the scan (packages/scheme/README.md §2, packages/scan/README.md): C0 += G·B and C1 += G·A over the rows of a panel, 16 slots of many blocks at a time.
+//
+// Sums are 64-bit. After every 16 rows each is folded: 2^32 ≡ c (mod p), so a ← (a mod 2^32) + (a >> 32)·c keeps its residue, and then
+// a ≤ (2^32 − 1)(1 + c). Sixteen products of reduced residues may follow without a carry out of 64 bits when
+//
+//     (2^32 − 1)(1 + c) + 16(p − 1)² < 2^64.                                                                                (1)
+//
+// For p = 2^30 − δ with 4δ < p: c = 4δ and 16(p − 1)² = 2^64 − 2^35(δ + 1) + 16(δ + 1)², so (1) asks for
+// 2^32(1 + 4δ) + 16(δ + 1)² ≤ 2^35(δ + 1), where the left side is about half of the right one as long as δ is small against 2^30. Random
+// residues practically never come near the bound: the tests take every residue p − 1.
+//
+// At the end a = h·2^32 + l becomes l + h·c modulo p, lazily, below 2p as the inverse transform takes it: with l reduced once by 2p and h·c by
+// Shoup's product (below 2p), their sum is at most 2^32 − 2; reduced once by 2p and once by p it is at most max(p − 1, 2^32 − 2 − 3p), and
+//
+//     2^32 − 2 − 3p < 2p                                                                                                     (2)
+//
+// for every prime above 0.8·2^30. src/wasm-memory.ts checks (1) and (2) for each prime before it is used.
+//
+// Two rows of eight slots in one turn measured fastest: eight sums and their operands just fit the sixteen registers of x86-64. Each product of
+// two lanes costs three instructions there (two unpacks, one multiplication), which bounds the speed, not memory.
+
+import { mulShoup, reduceOnce } from '../../ring/assembly/arithmetic';
+
+@inline
+function fold(a: v128, low: v128, c: v128): v128 {
+  return i64x2.add(v128.and(a, low), i64x2.extmul_low_i32x4_u(v128.shuffle<u32>(a, a, 1, 3, 1, 3), c));
+}
+@inline
+function addLow(sum: v128, x: v128, y: v128): v128 {
+  return i64x2.add(sum, i64x2.extmul_low_i32x4_u(x, y));
+}
+@inline
+function addHigh(sum: v128, x: v128, y: v128): v128 {
+  return i64x2.add(sum, i64x2.extmul_high_i32x4_u(x, y));
+}
+
+/**
+ * One run of a panel: `data` is [block][row][16 lanes] with `rows` rows, `slice` the first of these rows in the slices of query 0, those of the
+ * next query `queryBytes` further. Adds to `sums`, [block][query][256 bytes], which are folded before and after; `first` starts them at zero.
+ */
+export function accumulate(
+  data: usize, slice: usize, sums: usize, blocks: i32, rows: i32, queries: i32, queryBytes: usize, c: u32, first: i32,
+): void {
+  const low = i64x2.splat(0xffffffff);
+  const C = i32x4.splat(c);
+  const zero = i64x2.splat(0);
+  for (let block = 0; block < blocks; block++) {
+    let part = slice;
+    for (let query = 0; query < queries; query++) {
+      for (let lanes: usize = 0; lanes < 64; lanes += 32) {
+        let g = data + lanes;
+        let q = part + lanes;
+        let b0 = zero, b1 = zero, a0 = zero, a1 = zero, b2 = zero, b3 = zero, a2 = zero, a3 = zero;
+        if (!first) {
+          b0 = v128.load(sums);
+          b1 = v128.load(sums, 16);
+          a0 = v128.load(sums, 32);
+          a1 = v128.load(sums, 48);
+          b2 = v128.load(sums, 64);
+          b3 = v128.load(sums, 80);
+          a2 = v128.load(sums, 96);
+          a3 = v128.load(sums, 112);
+        }
+        let left = rows;
+        while (left > 0) {
+          let turn = min(left, 16);
+          left -= turn;
+          for (; turn >= 2; turn -= 2) {
+            let x = v128.load(g), y = v128.load(q), z = v128.load(q, 64);
+            b0 = addLow(b0, x, y); b1 = addHigh(b1, x, y); a0 = addLow(a0, x, z); a1 = addHigh(a1, x, z);
+            x = v128.load(g, 16); y = v128.load(q, 16); z = v128.load(q, 80);
+            b2 = addLow(b2, x, y); b3 = addHigh(b3, x, y); a2 = addLow(a2, x, z); a3 = addHigh(a3, x, z);
+            x = v128.load(g, 64); y = v128.load(q, 128); z = v128.load(q, 192);
+            b0 = addLow(b0, x, y); b1 = addHigh(b1, x, y); a0 = addLow(a0, x, z); a1 = addHigh(a1, x, z);
+            x = v128.load(g, 80); y = v128.load(q, 144); z = v128.load(q, 208);
+            b2 = addLow(b2, x, y); b3 = addHigh(b3, x, y); a2 = addLow(a2, x, z); a3 = addHigh(a3, x, z);
+            g += 128;
+            q += 256;
+          }
+          if (turn) {
+            let x = v128.load(g), y = v128.load(q), z = v128.load(q, 64);
+            b0 = addLow(b0, x, y); b1 = addHigh(b1, x, y); a0 = addLow(a0, x, z); a1 = addHigh(a1, x, z);
+            x = v128.load(g, 16); y = v128.load(q, 16); z = v128.load(q, 80);
+            b2 = addLow(b2, x, y); b3 = addHigh(b3, x, y); a2 = addLow(a2, x, z); a3 = addHigh(a3, x, z);
+          }
+          b0 = fold(b0, low, C); b1 = fold(b1, low, C); a0 = fold(a0, low, C); a1 = fold(a1, low, C);
+          b2 = fold(b2, low, C); b3 = fold(b3, low, C); a2 = fold(a2, low, C); a3 = fold(a3, low, C);
+        }
+        v128.store(sums, b0);
+        v128.store(sums, b1, 16);
+        v128.store(sums, a0, 32);
+        v128.store(sums, a1, 48);
+        v128.store(sums, b2, 64);
+        v128.store(sums, b3, 80);
+        v128.store(sums, a2, 96);
+        v128.store(sums, a3, 112);
+        sums += 128;
+      }
+      part += queryBytes;
+    }
+    data += <usize>rows << 6;
+  }
+}
+
+/** Four sums to four residues below 2p. */
+@inline
+function residues(s0: v128, s1: v128, p: v128, p2: v128, c: v128, cShoup: v128): v128 {
+  const l = v128.shuffle<u32>(s0, s1, 0, 2, 4, 6);
+  const h = v128.shuffle<u32>(s0, s1, 1, 3, 5, 7);
+  return reduceOnce(reduceOnce(i32x4.add(reduceOnce(l, p2), mulShoup(h, c, cShoup, p)), p2), p);
+}
+
+/**
+ * The finished sums of one slot group to residues below 2p: `count` pairs (block, query) of 256 bytes each. C0 of the first pair goes to `out`, its
+ * C1 `polyBytes` further, the next pair after both.
+ */
+export function reduce(sums: usize, out: usize, count: i32, polyBytes: usize, p: u32, c: u32): void {
+  const P = i32x4.splat(p);
+  const P2 = i32x4.splat(2 * p);
+  const C = i32x4.splat(c);
+  const CS = i32x4.splat(<u32>((<u64>c << 32) / p));
+  for (let pair = 0; pair < count; pair++) {
+    for (let lanes: usize = 0; lanes < 64; lanes += 16) {
+      const at = out + lanes;
+      v128.store(at, residues(v128.load(sums), v128.load(sums, 16), P, P2, C, CS));
+      v128.store(at + polyBytes, residues(v128.load(sums, 32), v128.load(sums, 48), P, P2, C, CS));
+      sums += 64;
+    }
+    out += 2 * polyBytes;
+  }
+}

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { checkKernel, chooseKernel, type KernelOpeners, openKernel } from './choose.ts';
+import type { Kernel, KernelName, ScanResult } from './kernel.ts';
+import { ReferenceKernel } from './reference.ts';
+
+/** A kernel that answers, rightly or not, under another name. */
+class Impostor extends ReferenceKernel {
+  readonly wrong: boolean;
+  closed = false;
+  constructor(wrong = false) {
+    super();
+    this.wrong = wrong;
+  }
+  override async *scan(...args: Parameters<Kernel['scan']>): AsyncIterable<ScanResult> {
+    for await (const result of super.scan(...args)) {
+      if (this.wrong && result.block === 1) result.response[100] ^= 1;
+      yield result;
+    }
+  }
+  override async close(): Promise<void> {
+    this.closed = true;
+  }
+}
+
+const fails = (message: string) => async (): Promise<Kernel> => {
+  throw new Error(message);
+};
+const works = async () => new Impostor();
+
+function trial(openers: Partial<KernelOpeners>) {
+  const warnings: string[] = [];
+  const all: KernelOpeners = { native: works, wasm: works, reference: works, ...openers };
+  const choose = (kernel?: KernelName | 'auto', variable?: string) =>
+    chooseKernel({ kernel, warn: (message) => warnings.push(message) }, all, variable);
+  return { choose, warnings };
+}
+
+describe('the choice of a kernel', () => {
+  it('takes the fastest that works, without a word', async () => {
+    const { choose, warnings } = trial({});
+    for (const choice of [await choose(), await choose('auto'), await choose(undefined, '')]) {
+      assert.match(choice.chosen, /^native \(plain TypeScript, one thread\), the fastest/);
+      assert.deepEqual(choice.rejected, []);
+    }
+    assert.deepEqual(warnings, []);
+  });
+
+  it('goes on to the next one when a kernel is missing or wrong, and says so once', async () => {
+    const wrong = new Impostor(true);
+    const { choose, warnings } = trial({ native: fails('the addon was not built'), wasm: async () => wrong });
+    for (let i = 0; i < 2; i++) {
+      const { chosen, rejected } = await choose();
+      assert.match(chosen, /^reference/);
+      assert.deepEqual(rejected, [
+        'the native kernel cannot be used: the addon was not built',
+        'the wasm kernel cannot be used: it failed its self-test',
+      ]);
+    }
+    assert.ok(wrong.closed);
+    assert.equal(warnings.length, 1);
+    assert.match(warnings[0], /^the reference kernel scans; .*not built; .*self-test$/);
+  });
+
+  it('follows the option before the variable, and fails rather than take another', async () => {
+    const { choose, warnings } = trial({ native: fails('the addon was not built') });
+    assert.match((await choose('reference', 'wasm')).chosen, /^reference .* asked for by the option kernel$/);
+    assert.match((await choose(undefined, 'wasm')).chosen, /^wasm .* asked for by HERS_KERNEL$/);
+    assert.match((await choose('auto', 'reference')).chosen, /^wasm .* the fastest/);
+    await assert.rejects(choose('native'), /native kernel cannot be used: the addon was not built\. the option kernel/);
+    await assert.rejects(choose(undefined, 'native'), /HERS_KERNEL asks for it/);
+    await assert.rejects(choose(undefined, 'cuda'), /HERS_KERNEL is "cuda"; it can be native, wasm, reference, auto/);
+    assert.equal(warnings.length, 1);
+  });
+
+  it('gives up only when nothing works', async () => {
+    const { choose } = trial({ native: fails('a'), wasm: fails('b'), reference: fails('c') });
+    await assert.rejects(choose(), /no kernel works: .*a; .*b; .*c$/);
+  });
+
+  it('refuses a wrong number of threads instead of falling back', async () => {
+    await assert.rejects(openKernel({ kernel: 'wasm', threads: 0 }), { code: 'INVALID_ARGUMENT' });
+  });
+});
+
+describe('the self-test', () => {
+  it('is passed by the reference and by the WebAssembly kernel', async () => {
+    await checkKernel(new ReferenceKernel());
+    const { kernel, chosen } = await openKernel({ kernel: 'wasm', threads: 1 });
+    assert.match(chosen, /^wasm \(WebAssembly SIMD, 1 thread\)/);
+    await kernel.close();
+  });
+  it('is passed by whatever is chosen here', async () => {
+    const { kernel, chosen, rejected } = await openKernel({ kernel: 'auto', warn: () => {} });
+    assert.ok(chosen.startsWith(kernel.name));
+    assert.ok(rejected.every((reason) => reason.includes('cannot be used')));
+    await kernel.close();
+  });
+});

@@ -1,0 +1,140 @@
+// Which kernel scans: the one that was asked for, else the fastest that works here. A kernel works when it answers a small search as scheme's own
+// scan does; what does not is left out with a reason that is said once.
+
+import { encodeResponse, expandedQuery, HersError, parameterSet, scanBlock } from '@hers/scheme';
+import { segmentBytes } from './builder.ts';
+import { KERNEL_NAMES, type Kernel, type KernelName } from './kernel.ts';
+import { ReferenceKernel } from './reference.ts';
+import { largest, mixed, specimenBlock, specimenQuery } from './specimen.ts';
+
+/** The environment variable that forces a kernel, unless the option does. */
+const VARIABLE = 'HERS_KERNEL';
+
+export interface KernelOptions {
+  /** A kernel to use, or to fail without; `auto` is as good as nothing. */
+  readonly kernel?: KernelName | 'auto' | undefined;
+  /** As many as the process may use unless given. */
+  readonly threads?: number | undefined;
+  /** Hears why a kernel was left out; a warning of the process unless given. The same is said once. */
+  readonly warn?: ((message: string) => void) | undefined;
+}
+
+export interface KernelChoice {
+  readonly kernel: Kernel;
+  /** For people: which kernel, and why this one. */
+  readonly chosen: string;
+  /** For people: which were left out, and why. */
+  readonly rejected: readonly string[];
+}
+
+/** How each kernel is opened, fastest first. */
+export type KernelOpeners = Readonly<Record<KernelName, (threads: number | undefined) => Promise<Kernel>>>;
+
+const openers: KernelOpeners = {
+  async native(threads) {
+    const { NativeKernel } = await import('./native.ts');
+    return NativeKernel.open({ threads });
+  },
+  async wasm(threads) {
+    const { WasmKernel } = await import('./wasm.ts');
+    return WasmKernel.open({ threads });
+  },
+  async reference() {
+    return new ReferenceKernel();
+  },
+};
+
+/**
+ * Opens a kernel: the option decides, else the variable HERS_KERNEL, else what works: native, wasm, reference, in this order.
+ *
+ * @example const { kernel, chosen } = await openKernel();
+ */
+export function openKernel(options: KernelOptions = {}): Promise<KernelChoice> {
+  return chooseKernel(options, openers, process.env[VARIABLE]);
+}
+
+/** The same with other kernels and another variable, for tests. */
+export async function chooseKernel(
+  { kernel: option, threads, warn = emitWarning }: KernelOptions,
+  openers: KernelOpeners,
+  variable: string | undefined,
+): Promise<KernelChoice> {
+  const wanted = option ?? (variable === '' ? undefined : variable) ?? 'auto';
+  const source = option === undefined ? VARIABLE : 'the option kernel';
+  if (wanted !== 'auto' && !KERNEL_NAMES.some((name) => name === wanted)) {
+    const names = [...KERNEL_NAMES, 'auto'].join(', ');
+    throw new HersError('INVALID_ARGUMENT', `${source} is ${JSON.stringify(wanted)}; it can be ${names}`);
+  }
+  const rejected: string[] = [];
+  for (const name of wanted === 'auto' ? KERNEL_NAMES : [wanted as KernelName]) {
+    try {
+      const kernel = await openChecked(() => openers[name](threads));
+      const why = wanted === 'auto' ? 'the fastest that works here' : `asked for by ${source}`;
+      if (rejected.length > 0) sayOnce(`the ${name} kernel scans; ${rejected.join('; ')}`, warn);
+      return { kernel, chosen: `${name} (${kernel.detail}), ${why}`, rejected };
+    } catch (error) {
+      // A wrong argument is wrong for every kernel.
+      if (error instanceof HersError && error.code === 'INVALID_ARGUMENT') throw error;
+      const reason = `the ${name} kernel cannot be used: ${reasonOf(error)}`;
+      if (wanted !== 'auto') throw new Error(`${reason}. ${source} asks for it; take it back, or repair this.`);
+      rejected.push(reason);
+    }
+  }
+  throw new Error(`no kernel works: ${rejected.join('; ')}`);
+}
+
+function reasonOf(error: unknown): string {
+  if ((error as { code?: unknown }).code === 'ERR_MODULE_NOT_FOUND') return 'it is not part of this installation';
+  return error instanceof Error ? error.message.replace(/\.$/, '') : String(error);
+}
+
+async function openChecked(open: () => Promise<Kernel>): Promise<Kernel> {
+  const kernel = await open();
+  try {
+    await checkKernel(kernel);
+    return kernel;
+  } catch (error) {
+    await kernel.close();
+    throw error;
+  }
+}
+
+/** One prime and two, more rows than are summed without folding, more than a vector of anything. */
+const TRIALS = [
+  { set: 'n_2048_logq_30', width: 15 },
+  { set: 'insecure_n_64_logq_30_30', width: 66 },
+];
+
+/** Throws unless the kernel answers as `scanBlock` does. */
+export async function checkKernel(kernel: Kernel): Promise<void> {
+  for (const { set, width } of TRIALS) {
+    const parameters = parameterSet(set);
+    const residues = [mixed(1), largest, mixed(2)];
+    const blocks = residues.map((residue, index) => specimenBlock({ parameters, width, index, residue }));
+    const queries = [largest, mixed(3)].map((residue, index) => specimenQuery({ parameters, width, index, residue }));
+    const expanded = queries.map(expandedQuery);
+    const handle = await kernel.load({ bytes: segmentBytes(blocks), name: 'self-test' });
+    try {
+      let right = 0;
+      for await (const { block, query, response } of kernel.scan([handle], queries)) {
+        const expected = encodeResponse(scanBlock(blocks[block], expanded[query]));
+        if (Buffer.compare(response, expected) === 0) right++;
+      }
+      if (right !== blocks.length * queries.length) throw new Error('it failed its self-test');
+    } finally {
+      await kernel.unload(handle);
+    }
+  }
+}
+
+const said = new Set<string>();
+
+function sayOnce(message: string, warn: (message: string) => void): void {
+  if (said.has(message)) return;
+  said.add(message);
+  warn(message);
+}
+
+function emitWarning(message: string): void {
+  process.emitWarning(message, { type: 'HersWarning', code: 'HERS_KERNEL' });
+}

@@ -1,0 +1,25 @@
+export { type BuildOptions, buildSegment, segmentBlocks, segmentBytes } from './builder.ts';
+export { type KernelChoice, type KernelOptions, openKernel } from './choose.ts';
+export {
+  KERNEL_NAMES,
+  type Kernel,
+  type KernelName,
+  type ScanOptions,
+  type ScanResult,
+  type SegmentHandle,
+  type SegmentSource,
+} from './kernel.ts';
+export { type Isa, NativeKernel, type NativeOptions, type NativeTimes } from './native.ts';
+export { ReferenceKernel } from './reference.ts';
+export {
+  decodeHeader,
+  headerLength,
+  LANES,
+  MAX_SEGMENT_BLOCKS,
+  PANEL_ROWS,
+  type SegmentBlock,
+  type SegmentHeader,
+} from './segment.ts';
+export { mixed, type Residue, type Specimen, specimenBlock, specimenQuery } from './specimen.ts';
+export { WasmKernel, type WasmOptions } from './wasm.ts';
+export type { WasmTimes } from './wasm-stage.ts';
