@@ -1,0 +1,92 @@
+// A query from the wire to the kernel's layout: the uniform halves are expanded from its seed, and both halves are laid out [slot group][row][2][16].
+//
+// The seed is a ChaCha20 key (RFC 8439), W blocks of which are computed side by side. A residue is the next word of the stream of (domain, row, prime), cut to
+// the bit length of p, that is below p (packages/ring/assembly/sample.ts).
+
+#pragma once
+
+#include <cstring>
+
+#include "transform.h"
+
+namespace {
+
+template <int a, int b, int c, int d>
+inline void quarterRound(U (&x)[16]) {
+  x[a] = L::add(x[a], x[b]), x[d] = L::rotate<16>(L::bitXor(x[d], x[a]));
+  x[c] = L::add(x[c], x[d]), x[b] = L::rotate<12>(L::bitXor(x[b], x[c]));
+  x[a] = L::add(x[a], x[b]), x[d] = L::rotate<8>(L::bitXor(x[d], x[a]));
+  x[c] = L::add(x[c], x[d]), x[b] = L::rotate<7>(L::bitXor(x[b], x[c]));
+}
+
+/** W blocks of 16 words, from number `counter` on. */
+inline void keystream(uint32_t* out, const uint32_t (&state)[16], uint32_t counter) {
+  U x[16], start[16];
+  for (int i = 0; i < 16; i++) start[i] = L::splat(state[i]);
+  start[12] = L::add(L::splat(counter), L::iota());
+  for (int i = 0; i < 16; i++) x[i] = start[i];
+  for (int round = 0; round < 10; round++) {
+    quarterRound<0, 4, 8, 12>(x);
+    quarterRound<1, 5, 9, 13>(x);
+    quarterRound<2, 6, 10, 14>(x);
+    quarterRound<3, 7, 11, 15>(x);
+    quarterRound<0, 5, 10, 15>(x);
+    quarterRound<1, 6, 11, 12>(x);
+    quarterRound<2, 7, 8, 13>(x);
+    quarterRound<3, 4, 9, 14>(x);
+  }
+  for (int i = 0; i < 16; i++) x[i] = L::add(x[i], start[i]);
+  L::storeTransposed(x, out);
+}
+
+inline uint32_t littleEndian(const uint8_t* at) {
+  return at[0] | at[1] << 8 | at[2] << 16 | static_cast<uint32_t>(at[3]) << 24;
+}
+
+inline void uniform(uint32_t* out, size_t n, uint32_t p, const uint8_t* key, uint32_t domain, uint32_t index, uint32_t third) {
+  uint32_t state[16] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574};
+  for (int i = 0; i < 8; i++) state[4 + i] = littleEndian(key + 4 * i);
+  state[13] = domain, state[14] = index, state[15] = third;
+  uint32_t mask = p;
+  for (int by = 1; by < 32; by *= 2) mask |= mask >> by;
+  uint32_t words[16 * L::W];
+  uint32_t* const end = out + n;
+  for (uint32_t counter = 0; out < end; counter += L::W) {
+    keystream(words, state, counter);
+    for (size_t i = 0; i < 16 * L::W && out < end; i += 16) {
+      uint32_t taken[16];
+      bool all = end - out >= 16;
+      for (int j = 0; j < 16; j++) taken[j] = words[i + j] & mask;
+      uint32_t most = 0;
+      for (int j = 0; j < 16; j++) most = taken[j] > most ? taken[j] : most;
+      all = all && most < p;
+      if (all) {
+        memcpy(out, taken, sizeof taken);
+        out += 16;
+        continue;
+      }
+      for (int j = 0; j < 16 && out < end; j++) {
+        if (taken[j] < p) *out++ = taken[j];
+      }
+    }
+  }
+}
+
+inline void expand(const hers::Expand& job) {
+  const hers::Ring& ring = *job.ring;
+  const size_t n = ring.n, words = n * ring.primes;
+  for (uint32_t prime = 0; prime < ring.primes; prime++) {
+    for (size_t i = 0; i < job.count; i++) {
+      uniform(job.work + i * n, n, ring.moduli[prime].p, job.seed, job.domain, static_cast<uint32_t>(job.first + i), prime);
+    }
+    for (size_t at = 0; at < n; at += hers::kGroup) {
+      uint32_t* out = job.out + ((prime * n + at) / hers::kGroup * job.total + job.first) * hers::kQueryRow;
+      for (size_t i = 0; i < job.count; i++, out += hers::kQueryRow) {
+        memcpy(out, job.rows + (job.first + i) * words + prime * n + at, 4 * hers::kGroup);
+        memcpy(out + hers::kGroup, job.work + i * n + at, 4 * hers::kGroup);
+      }
+    }
+  }
+}
+
+}  // namespace

@@ -1,0 +1,41 @@
+// Yardsticks for the scan, all in seconds per repetition: reading the same bytes, the same search over plaintext, the multiplication without memory.
+
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "segment.h"
+#include "tables.h"
+#include "variant.h"
+
+namespace hers {
+
+/** The sum of all words of the segments, each cut into as many pieces as there are threads. */
+std::vector<double> measureRead(const Variant& variant, const std::vector<std::shared_ptr<Segment>>& segments, size_t threads,
+                                size_t repetitions);
+
+/** A gallery of `count` random vectors of d float32, one after the other. */
+class PlainGallery {
+ public:
+  PlainGallery(size_t count, size_t d);
+  ~PlainGallery();
+  PlainGallery(const PlainGallery&) = delete;
+  PlainGallery& operator=(const PlainGallery&) = delete;
+
+  /** One dot product for every vector. */
+  std::vector<double> measure(const Variant& variant, size_t threads, size_t repetitions);
+  /** The same by OpenBLAS' sgemv on one thread; empty where it is not installed. */
+  std::vector<double> measureBlas(size_t repetitions);
+
+ private:
+  const size_t count_, d_;
+  float* gallery_ = nullptr;
+  std::vector<float> query_, scores_;
+};
+
+/** Multiplies one panel of `blocks` blocks, which stays in L2, by so many queries, `rounds` times in every thread. */
+std::vector<double> measureCeiling(const Variant& variant, const RingTables& ring, size_t blocks, size_t queries, size_t rounds,
+                                   size_t threads, size_t repetitions);
+
+}  // namespace hers

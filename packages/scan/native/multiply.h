@@ -1,0 +1,208 @@
+// The multiply-accumulate: C0 = Σ_r G_r·B_r and C1 = Σ_r G_r·A_r for one slot group of every block, against one or more queries.
+//
+// Sums. Residues are below p < 2^30, so a product takes 60 bits and sums are kept in 64. They are *folded* every 16 rows:
+//
+//     s ← s − ⌊s/2^32⌋·K,   K = ⌊2^32/p⌋·p,   which is  (s mod 2^32) + ⌊s/2^32⌋·c  with  c = 2^32 mod p
+//
+// and hence at most F = (2^32 − 1)(1 + c). Sixteen products on top of a folded sum never reach 2^64. For p = 2^30 − δ above 0.8·2^30, c = 4δ, and
+//
+//     16(p−1)² = 2^64 − 2^35·(δ+1) + 16(δ+1)²,   F < 2^32 + 2^34·δ,   16(δ+1)² < 2^34·δ + 2^35 − 2^32   because  δ < 2^28;
+//
+// for smaller primes 16(p−1)² < 0.64·2^64, and F < 2^32·p < 0.2·2^64 since c < p. (Folding at 2^60 instead leaves up to 2^60, which sixteen products do not
+// bear when p is close to 2^30.) `RingTables` checks it for every prime that comes.
+//
+// Reduction. A sum below 2^32·p is reduced by Montgomery's method, (s + (s·(−p^−1) mod 2^32)·p)/2^32 < 2p, which is two multiplications. F is below it,
+// and so is F plus `tailRows` products (three, for p near 2^30), so that a last run as short as the mask rows needs no fold. The inverse transform
+// takes residues below 2p, and its last factors undo the 2^−32.
+//
+// Memory. Sums of two blocks and of one or two queries stay in registers over a panel of 64 rows, and wait in L1 or L2 between panels; the slice of a
+// query that a panel needs (8 KB) stays in L1 while all blocks of the panel pass. A last panel of a few rows is done together with the one before
+// it: loading and storing the sums would cost more than its products. The gallery is prefetched to L2 and not to L1, where the 4 KB that lie between
+// the rows of two blocks make them compete for the same ways.
+
+#pragma once
+
+#include "variant.h"
+
+namespace {
+
+using hers::kGroup;
+using hers::kQueryRow;
+using hers::Multiply;
+
+#define HERS_INLINE inline __attribute__((always_inline))
+#define HERS_UNROLL _Pragma("GCC unroll 16")
+
+/** How far ahead of the multiplication the gallery is fetched, in words. */
+constexpr size_t kAhead = 8192;
+/** Sums of one block and one query, in doublewords: C0 and C1 of 16 lanes. */
+constexpr size_t kSums = 32;
+
+/** The rows of one panel that a tile goes through. */
+struct Panel {
+  /** The first block's rows, words to the next block's, and how many there are. */
+  const uint32_t* gallery;
+  size_t stride;
+  size_t rows;
+};
+
+/** At most two panels that are done in one go. */
+struct Run {
+  Panel panels[2];
+  int count;
+  const uint32_t* query;
+  bool first, last;
+};
+
+/**
+ * How many blocks, queries and vectors of a slot group a tile covers: as many sums as there are registers for, with two blocks or two queries sharing
+ * what is loaded of the other where there are 32.
+ */
+constexpr size_t kBlocksAtOnce = Lanes::W == 16 ? 2 : 1;
+constexpr size_t kQueriesAtOnce = Lanes::W == 16 ? 2 : 1;
+constexpr int kVectors = Lanes::W == 16 ? 1 : 2;
+
+/** B blocks from `block` on, Q queries from `query` on, and the vectors from `lane` on. */
+template <int B, int Q, bool fetch>
+void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_t lane) {
+  using L = Lanes;
+  using U = L::U;
+  using D = L::D;
+  constexpr int V = kVectors, W = L::W;
+  const hers::Modulus& m = *job.modulus;
+  const U foldBy = L::splat(m.foldBy);
+  uint64_t* const kept = job.sums + (query * job.blocks + block) * kSums + 2 * lane;
+  const auto sumsAt = [&](int b, int q, int v, int i) { return kept + (q * job.blocks + b) * kSums + 2 * v * W + i * W / 2; };
+
+#define HERS_EACH_SUM                       \
+  HERS_UNROLL for (int b = 0; b < B; b++)   \
+    HERS_UNROLL for (int q = 0; q < Q; q++) \
+      HERS_UNROLL for (int v = 0; v < V; v++) HERS_UNROLL for (int i = 0; i < 4; i++)
+
+  D s[B][Q][V][4];
+  if (run.first) {
+    HERS_EACH_SUM s[b][q][v][i] = L::zero();
+  } else {
+    HERS_EACH_SUM s[b][q][v][i] = L::loadD(sumsAt(b, q, v, i));
+  }
+
+  const size_t queryStride = job.queryStride;
+  const uint32_t* slice = run.query + query * queryStride + lane;
+  for (int k = 0; k < run.count; k++) {
+    const size_t stride = run.panels[k].stride, all = run.panels[k].rows;
+    const uint32_t* g = run.panels[k].gallery + block * stride + lane;
+    const auto multiplyRows = [&](size_t rows) __attribute__((always_inline)) {
+      for (size_t r = 0; r < rows; r++) {
+        HERS_UNROLL for (int v = 0; v < V; v++) {
+          U x[B], xo[B];
+          HERS_UNROLL for (int b = 0; b < B; b++) {
+            const uint32_t* const at = g + b * stride + r * kGroup + v * W;
+            x[b] = L::load(at);
+            xo[b] = L::odd(x[b]);
+            if (fetch && v == 0) __builtin_prefetch(at + kAhead, 0, 2);
+          }
+          HERS_UNROLL for (int q = 0; q < Q; q++) {
+            const uint32_t* const at = slice + q * queryStride + r * kQueryRow + v * W;
+            const U b0 = L::load(at), a0 = L::load(at + kGroup);
+            const U bo = L::odd(b0), ao = L::odd(a0);
+            HERS_UNROLL for (int b = 0; b < B; b++) {
+              s[b][q][v][0] = L::addD(s[b][q][v][0], L::mulEven(x[b], b0));
+              s[b][q][v][1] = L::addD(s[b][q][v][1], L::mulEven(xo[b], bo));
+              s[b][q][v][2] = L::addD(s[b][q][v][2], L::mulEven(x[b], a0));
+              s[b][q][v][3] = L::addD(s[b][q][v][3], L::mulEven(xo[b], ao));
+            }
+          }
+        }
+      }
+      g += rows * kGroup;
+      slice += rows * kQueryRow;
+    };
+    const auto fold = [&]() __attribute__((always_inline)) {
+      HERS_EACH_SUM s[b][q][v][i] = L::subD(s[b][q][v][i], L::mulEven(L::odd(s[b][q][v][i]), foldBy));
+    };
+    size_t row = 0;
+    for (; row + hers::kFoldRows <= all; row += hers::kFoldRows) {
+      multiplyRows(hers::kFoldRows);
+      fold();
+    }
+    if (row < all) {
+      multiplyRows(all - row);
+      if (!(run.last && k + 1 == run.count && all - row <= m.tailRows)) fold();
+    }
+  }
+
+  if (!run.last) {
+    HERS_EACH_SUM L::storeD(sumsAt(b, q, v, i), s[b][q][v][i]);
+    return;
+  }
+  const U p = L::splat(m.p), negativeInverse = L::splat(m.negativeInverse);
+  const auto reduce = [&](D sum) { return L::addD(sum, L::mulEven(L::mulEven(sum, negativeInverse), p)); };
+  HERS_EACH_SUM {
+    if (i % 2 == 1) continue;
+    uint32_t* const out = job.out + ((query + q) * job.blocks + block + b) * kQueryRow + lane + v * W + (i / 2) * kGroup;
+    L::store(out, L::joinHigh(reduce(s[b][q][v][i]), reduce(s[b][q][v][i + 1])));
+  }
+#undef HERS_EACH_SUM
+}
+
+/** Slices that are needed next, of one query or two. */
+struct Ahead {
+  const uint32_t* at;
+  size_t queries, words;
+};
+
+/** All lanes of B blocks. */
+template <int B, int Q, bool fetch>
+void lanesOf(const Multiply& job, const Run& run, size_t block, size_t query) {
+  constexpr size_t step = kVectors * Lanes::W;
+  tile<B, Q, fetch>(job, run, block, query, 0);
+  for (size_t lane = step; lane < kGroup; lane += step) tile<B, Q, false>(job, run, block, query, lane);
+}
+
+template <int Q, bool fetch>
+void blocksOf(const Multiply& job, const Run& run, size_t query, const Ahead& ahead) {
+  const size_t tiles = (job.blocks + kBlocksAtOnce - 1) / kBlocksAtOnce;
+  const size_t share = (ahead.words / kGroup + tiles - 1) / tiles * kGroup;
+  const uint32_t* next = ahead.at;
+  for (size_t block = 0; block < job.blocks; block += kBlocksAtOnce, next += share) {
+    for (size_t q = 0; q < ahead.queries; q++) {
+      for (size_t i = 0; i < share; i += kGroup) __builtin_prefetch(next + q * job.queryStride + i, 0, 2);
+    }
+    if (block + kBlocksAtOnce <= job.blocks) lanesOf<kBlocksAtOnce, Q, fetch>(job, run, block, query);
+    else lanesOf<1, Q, fetch>(job, run, block, query);
+  }
+}
+
+void multiply(const Multiply& job) {
+  const uint32_t* gallery = job.part;
+  for (size_t row = 0; row < job.rows;) {
+    if (__atomic_load_n(job.stop, __ATOMIC_RELAXED)) return;
+    Run run = {{}, 0, job.query + row * kQueryRow, row == 0, false};
+    const auto take = [&]() {
+      const size_t left = job.rows - row;
+      const size_t rows = left < job.panelRows ? left : job.panelRows;
+      run.panels[run.count++] = {gallery, rows * kGroup, rows};
+      gallery += job.blocks * rows * kGroup;
+      row += rows;
+    };
+    take();
+    if (row < job.rows && job.rows - row < job.panelRows / 2) take();
+    run.last = row == job.rows;
+    const size_t atOnce = job.queries < kQueriesAtOnce ? job.queries : kQueriesAtOnce;
+    for (size_t query = 0; query < job.queries;) {
+      const size_t left = job.queries - query;
+      const size_t count = left < atOnce ? left : atOnce;
+      // What follows this pass: the next queries, or the first ones with the rows (of the next part, at the end) that come next.
+      const bool more = left > count;
+      const uint32_t* const next = more ? run.query + (query + count) * job.queryStride : job.query + row * kQueryRow;
+      const Ahead ahead = {next, atOnce, job.panelRows * kQueryRow};
+      if (query == 0 && count == 2) blocksOf<kQueriesAtOnce, true>(job, run, query, ahead);
+      else if (query == 0) blocksOf<1, true>(job, run, query, ahead);
+      else if (count == 2) blocksOf<kQueriesAtOnce, false>(job, run, query, ahead);
+      else blocksOf<1, false>(job, run, query, ahead);
+      query += count;
+    }
+  }
+}
+
+}  // namespace

@@ -1,0 +1,367 @@
+#include "scan.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+
+#include "xxh64.h"
+
+namespace hers {
+namespace {
+
+/** Parts are multiplied in runs of about this much, so that a run is neither lost in the noise nor long. */
+constexpr size_t kTaskBytes = size_t{1} << 21;
+/** What all slots may hold together, where two of them do not need more. */
+constexpr size_t kSlotBytes = size_t{1} << 26;
+/** More queries than fit this into one slot are answered in several passes. */
+constexpr size_t kMostSlotBytes = size_t{1} << 27;
+constexpr size_t kBatchBytes = size_t{1} << 18;
+constexpr size_t kBatchesWaiting = 16;
+
+// Of a response, in bytes (packages/scheme/src/response.ts).
+constexpr size_t kBlockIdAt = 48, kFirstAt = 64, kCountAt = 68;
+constexpr size_t kChecksumBytes = 8;
+
+uint64_t now() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+}
+
+/** How often this thread has had to wait for a disk. */
+long diskReads() {
+#ifdef RUSAGE_THREAD
+  struct rusage usage;
+  if (getrusage(RUSAGE_THREAD, &usage) == 0) return usage.ru_majflt;
+#endif
+  return 0;
+}
+
+void putLittleEndian(uint8_t* at, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; i++) at[i] = static_cast<uint8_t>(value >> 8 * i);
+}
+
+}  // namespace
+
+/** A segment that is being worked on. */
+struct Slot {
+  size_t item = 0;
+  bool busy = false;
+  std::shared_ptr<Segment> segment;
+  uint32_t firstQuery = 0, queries = 0;
+  size_t partsPerTask = 1;
+  size_t nextPart = 0, partsDone = 0;
+  size_t responses = 0, nextResponse = 0, responsesDone = 0;
+  /** [slot group][query][block][2][16] */
+  Aligned<uint32_t> sums;
+};
+
+/** Plans for the widths that the queries ask for. */
+class PackPlans {
+ public:
+  const PackPlan* of(uint32_t bits) {
+    auto found = plans_.find(bits);
+    if (found == plans_.end()) found = plans_.emplace(bits, Owned(bits)).first;
+    return &found->second.plan;
+  }
+
+ private:
+  struct Owned {
+    std::vector<uint32_t> source, shift;
+    PackPlan plan;
+    explicit Owned(uint32_t bits) {
+      const uint32_t steps = 1 + (31 + bits - 1) / bits;
+      source.assign(32 * steps, 0);
+      shift.assign(32 * steps, 32);
+      for (uint32_t word = 0; word < bits; word++) {
+        const uint32_t first = 32 * word / bits;
+        source[word] = first;
+        shift[word] = 32 * word - first * bits;
+        for (uint32_t step = 1; step < steps && first + step < 32; step++) {
+          const uint32_t begins = (first + step) * bits - 32 * word;
+          if (begins >= 32) break;
+          source[32 * step + word] = first + step;
+          shift[32 * step + word] = begins;
+        }
+      }
+      plan = {bits, steps, source.data(), shift.data()};
+    }
+  };
+  std::map<uint32_t, Owned> plans_;
+};
+
+Scan::Scan(Setup setup) : setup_(std::move(setup)), packs_(new PackPlans), started_(now()) {
+  for (auto& spent : spent_) spent.store(0);
+  const size_t groups = setup_.ring->groups();
+  const size_t queries = setup_.queries.size();
+  rows_ = setup_.segments[0]->layout().rows;
+  for (const auto& segment : setup_.segments) largestBlocks_ = std::max(largestBlocks_, segment->layout().blocks);
+  const size_t bytesPerQuery = groups * largestBlocks_ * kQueryRow * sizeof(uint32_t);
+  const size_t atOnce = std::min(queries, std::max<size_t>(8, kMostSlotBytes / bytesPerQuery));
+  for (uint32_t segment = 0; segment < setup_.segments.size(); segment++) {
+    for (size_t first = 0; first < queries; first += atOnce) {
+      items_.push_back({segment, static_cast<uint32_t>(first), static_cast<uint32_t>(std::min(atOnce, queries - first))});
+    }
+  }
+  mostSlots_ = std::clamp<size_t>(kSlotBytes / (bytesPerQuery * atOnce), 2, setup_.threads + 1);
+  laidWords_ = groups * rows_ * kQueryRow;
+  laid_ = setup_.spares->take(laidWords_ * queries);
+  expandTasks_ = queries * ((rows_ + kExpandRows - 1) / kExpandRows);
+  for (const auto& query : setup_.queries) {
+    packs_->of(query->bits[0]);
+    packs_->of(query->bits[1]);
+  }
+}
+
+Scan::~Scan() = default;
+
+size_t Scan::responseBytes(const Query& query) const {
+  const size_t n = setup_.ring->ring().n;
+  return kHeadBytes + n * query.bits[0] / 8 + n * query.bits[1] / 8 + kChecksumBytes;
+}
+
+/** Gives the next segment a slot, if there is one of both. */
+bool Scan::open() try {
+  if (nextItem_ == items_.size()) return false;
+  Slot* slot = nullptr;
+  for (const auto& each : slots_) {
+    if (!each->busy) slot = each.get();
+  }
+  if (!slot) {
+    if (slots_.size() == mostSlots_) return false;
+    slots_.emplace_back(new Slot);
+    slot = slots_.back().get();
+  }
+  const Item& item = items_[nextItem_];
+  const Layout& layout = setup_.segments[item.segment]->layout();
+  const size_t words = setup_.ring->groups() * item.queries * layout.blocks * kQueryRow;
+  if (slot->sums.count() < words) {
+    setup_.spares->give(std::move(slot->sums));
+    slot->sums = setup_.spares->take(words);
+  }
+  slot->item = nextItem_++;
+  slot->busy = true;
+  slot->segment = setup_.segments[item.segment];
+  slot->firstQuery = item.firstQuery;
+  slot->queries = item.queries;
+  slot->nextPart = slot->partsDone = slot->nextResponse = slot->responsesDone = 0;
+  slot->responses = setup_.multiplyOnly ? 0 : layout.blocks * item.queries;
+  const size_t fair = slot->segment->bytes() / (4 * setup_.threads);
+  slot->partsPerTask = std::max<size_t>(1, std::min(kTaskBytes, fair) / layout.partBytes);
+  return true;
+} catch (const std::bad_alloc&) {
+  fail(Outcome::kNoMemory, 0, 0);
+  return false;
+}
+
+bool Scan::take(Task& task) {
+  if (outcome_.load() != 0) return false;
+  const auto give = [&](Task::Kind kind, Slot* slot, size_t from, size_t until) {
+    task = {kind, slot, from, until};
+    running_++;
+    return true;
+  };
+  if (nextExpand_ < expandTasks_) {
+    const size_t from = nextExpand_++;
+    return give(Task::Kind::kExpand, nullptr, from, from + 1);
+  }
+  if (expanded_ < expandTasks_) return false;
+  for (const auto& slot : slots_) {
+    if (!slot->busy || slot->partsDone < slot->segment->parts() || slot->nextResponse == slot->responses) continue;
+    if (waiting_ >= kBatchesWaiting) break;
+    waiting_++;
+    const Query& query = *setup_.queries[slot->firstQuery];
+    const size_t most = std::max<size_t>(1, kBatchBytes / responseBytes(query));
+    const size_t from = slot->nextResponse;
+    slot->nextResponse = std::min(slot->responses, from + most);
+    return give(Task::Kind::kRespond, slot.get(), from, slot->nextResponse);
+  }
+  do {
+    for (const auto& slot : slots_) {
+      if (!slot->busy || slot->nextPart == slot->segment->parts()) continue;
+      const size_t from = slot->nextPart;
+      slot->nextPart = std::min(slot->segment->parts(), from + slot->partsPerTask);
+      return give(Task::Kind::kMultiply, slot.get(), from, slot->nextPart);
+    }
+  } while (open());
+  return false;
+}
+
+void Scan::finish(const Task& task) {
+  running_--;
+  Slot* const slot = task.slot;
+  if (task.kind == Task::Kind::kExpand) {
+    if (++expanded_ == expandTasks_) {
+      untilMultiply_ = now() - started_;
+      for (const auto& query : setup_.queries) setup_.spares->give(std::move(query->rows));
+    }
+    return;
+  }
+  if (task.kind == Task::Kind::kMultiply) slot->partsDone += task.until - task.from;
+  else slot->responsesDone += task.until - task.from;
+  if (slot->partsDone == slot->segment->parts() && slot->responsesDone == slot->responses) {
+    slot->busy = false;
+    slot->segment.reset();
+    finishedItems_++;
+  }
+}
+
+void Scan::fail(Outcome outcome, uint32_t segment, uint32_t part) {
+  uint32_t none = 0;
+  if (outcome_.compare_exchange_strong(none, static_cast<uint32_t>(outcome))) {
+    badSegment_ = segment;
+    badPart_ = part;
+  }
+  __atomic_store_n(&stop_, 1, __ATOMIC_RELAXED);
+}
+
+bool Scan::isOver() const { return running_ == 0 && (outcome_.load() != 0 || finishedItems_ == items_.size()); }
+
+void Scan::end() {
+  // Not in the destructor: JavaScript forgets a scan only when it collects its garbage.
+  for (const auto& slot : slots_) setup_.spares->give(std::move(slot->sums));
+  for (const auto& query : setup_.queries) setup_.spares->give(std::move(query->rows));
+  setup_.spares->give(std::move(laid_));
+  slots_.clear();
+  setup_.segments.clear();
+  setup_.queries.clear();
+  Ending ending = {};
+  const uint32_t outcome = outcome_.load();
+  ending.outcome = outcome ? static_cast<Outcome>(outcome) : Outcome::kDone;
+  ending.segment = badSegment_;
+  ending.part = badPart_;
+  ending.times = {spent_[0], spent_[1], spent_[2], spent_[3], untilMultiply_, now() - started_};
+  setup_.onEnd(ending);
+}
+
+void Scan::perform(const Task& task, Scratch& scratch) {
+  try {
+    const uint64_t start = now();
+    switch (task.kind) {
+      case Task::Kind::kExpand:
+        expand(task, scratch);
+        spent_[0] += now() - start;
+        break;
+      case Task::Kind::kMultiply:
+        multiply(task, scratch);
+        break;
+      case Task::Kind::kRespond:
+        respond(task, scratch);
+        spent_[3] += now() - start;
+        break;
+    }
+  } catch (const std::bad_alloc&) {
+    fail(Outcome::kNoMemory, 0, 0);
+  }
+}
+
+void Scan::expand(const Task& task, Scratch& scratch) {
+  const size_t perQuery = expandTasks_ / setup_.queries.size();
+  const size_t query = task.from / perQuery;
+  const size_t first = task.from % perQuery * kExpandRows;
+  const Ring& ring = setup_.ring->ring();
+  Expand job;
+  job.ring = &ring;
+  job.rows = setup_.queries[query]->rows.get();
+  job.seed = setup_.queries[query]->seed;
+  job.domain = setup_.domain;
+  job.first = first;
+  job.count = std::min(kExpandRows, rows_ - first);
+  job.total = rows_;
+  job.out = laid_.get() + query * laidWords_;
+  job.work = scratch.words.atLeast(kExpandRows * ring.n);
+  setup_.variant->expand(job);
+}
+
+void Scan::multiply(const Task& task, Scratch& scratch) {
+  Slot& slot = *task.slot;
+  Segment& segment = *slot.segment;
+  const Layout& layout = segment.layout();
+  const uint32_t number = items_[slot.item].segment;
+  if (task.from == 0 && !segment.isWhole()) return fail(Outcome::kTruncated, number, 0);
+  // Files are read ahead while they come from a disk. Asking for what is in memory already would cost time for nothing.
+  if (cold_.load(std::memory_order_relaxed)) {
+    const size_t bytes = (task.until - task.from) * layout.partBytes;
+    segment.willNeed(task.from * layout.partBytes, std::max(bytes, kTaskBytes) * (setup_.threads + 1));
+  }
+  const size_t perGroup = slot.queries * layout.blocks * kQueryRow;
+  const size_t groupsPerPrime = setup_.ring->ring().n / kGroup;
+  Multiply job;
+  job.queryStride = laidWords_;
+  job.rows = layout.rows;
+  job.blocks = layout.blocks;
+  job.queries = slot.queries;
+  job.panelRows = layout.panelRows;
+  job.sums = scratch.sums.atLeast(slot.queries * layout.blocks * kQueryRow);
+  job.stop = &stop_;
+  uint64_t at = now();
+  for (size_t part = task.from; part < task.until; part++) {
+    if (__atomic_load_n(&stop_, __ATOMIC_RELAXED)) return;
+    if (!segment.isVerified(part)) {
+      if (!segment.verify(part)) return fail(Outcome::kDamaged, number, static_cast<uint32_t>(part));
+      const uint64_t then = now();
+      spent_[1] += then - at;
+      at = then;
+    }
+    job.part = reinterpret_cast<const uint32_t*>(segment.part(part));
+    job.query = laid_.get() + slot.firstQuery * laidWords_ + part * layout.rows * kQueryRow;
+    job.modulus = &setup_.ring->ring().moduli[part / groupsPerPrime];
+    job.out = slot.sums.get() + part * perGroup;
+    setup_.variant->multiply(job);
+    const uint64_t then = now();
+    spent_[2] += then - at;
+    at = then;
+  }
+  const long reads = diskReads();
+  cold_.store(reads > scratch.diskReads, std::memory_order_relaxed);
+  scratch.diskReads = reads;
+}
+
+void Scan::respond(const Task& task, Scratch& scratch) {
+  Slot& slot = *task.slot;
+  const Layout& layout = slot.segment->layout();
+  const Ring& ring = setup_.ring->ring();
+  const uint32_t segment = items_[slot.item].segment;
+  std::unique_ptr<Batch> batch(new Batch);
+  const auto queryOf = [&](size_t response) -> const Query& {
+    return *setup_.queries[slot.firstQuery + response / layout.blocks];
+  };
+  for (size_t i = task.from; i < task.until; i++) batch->length += responseBytes(queryOf(i));
+  batch->spares = setup_.spares;
+  batch->memory = batch->spares->take((batch->length + 3) / 4);
+  uint8_t* const bytes = reinterpret_cast<uint8_t*>(batch->memory.get());
+  batch->entries.reserve(5 * (task.until - task.from));
+
+  Respond job;
+  job.ring = &ring;
+  job.groupStride = slot.queries * layout.blocks * kQueryRow;
+  job.work = scratch.words.atLeast(2 * setup_.ring->words());
+  size_t offset = 0;
+  for (size_t i = task.from; i < task.until; i++) {
+    const Query& query = queryOf(i);
+    const size_t block = i % layout.blocks;
+    const SegmentBlock& entry = layout.table[block];
+    const size_t length = responseBytes(query);
+    uint8_t* const message = bytes + offset;
+    memcpy(message, query.head, kHeadBytes);
+    memcpy(message + kBlockIdAt, entry.id, sizeof entry.id);
+    putLittleEndian(message + kFirstAt, entry.first, 4);
+    putLittleEndian(message + kCountAt, entry.count, 4);
+    job.sums = slot.sums.get() + i * kQueryRow;
+    job.pack[0] = packs_->of(query.bits[0]);
+    job.pack[1] = packs_->of(query.bits[1]);
+    job.out[0] = message + kHeadBytes;
+    job.out[1] = job.out[0] + ring.n * query.bits[0] / 8;
+    setup_.variant->respond(job);
+    putLittleEndian(message + length - kChecksumBytes, xxh64(message, length - kChecksumBytes), kChecksumBytes);
+    const uint32_t values[] = {segment, static_cast<uint32_t>(block), static_cast<uint32_t>(slot.firstQuery + i / layout.blocks),
+                               static_cast<uint32_t>(offset), static_cast<uint32_t>(length)};
+    batch->entries.insert(batch->entries.end(), std::begin(values), std::end(values));
+    offset += length;
+  }
+  setup_.onBatch(std::move(batch));
+}
+
+}  // namespace hers

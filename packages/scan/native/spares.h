@@ -1,0 +1,54 @@
+// Memory that scans leave behind for the next ones: fresh pages cost a search of a small gallery more time than its transforms.
+
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "memory.h"
+
+namespace hers {
+
+class Spares {
+ public:
+  /** At least `count` words, with anything in them. */
+  Aligned<uint32_t> take(size_t count) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      size_t best = spares_.size();
+      for (size_t i = 0; i < spares_.size(); i++) {
+        const size_t words = spares_[i].count();
+        const bool fits = words >= count && words / 2 <= count;
+        if (fits && (best == spares_.size() || words < spares_[best].count())) best = i;
+      }
+      if (best < spares_.size()) {
+        Aligned<uint32_t> found = std::move(spares_[best]);
+        spares_.erase(spares_.begin() + static_cast<ptrdiff_t>(best));
+        words_ -= found.count();
+        return found;
+      }
+    }
+    return Aligned<uint32_t>(count);
+  }
+
+  /** Keeps it, at the expense of what was kept longest. */
+  void give(Aligned<uint32_t> memory) {
+    if (memory.count() == 0) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    words_ += memory.count();
+    spares_.push_back(std::move(memory));
+    while (words_ > kMostWords) {
+      words_ -= spares_.front().count();
+      spares_.erase(spares_.begin());
+    }
+  }
+
+ private:
+  /** 64 MiB. */
+  static constexpr size_t kMostWords = size_t{1} << 24;
+  std::mutex mutex_;
+  std::vector<Aligned<uint32_t>> spares_;
+  size_t words_ = 0;
+};
+
+}  // namespace hers

@@ -1,0 +1,14 @@
+// The variant for AVX-512 F, DQ, BW and VL; compiled with flags of its own (tools/build.ts).
+
+#include "lanes_avx512.h"
+
+#include "baseline.h"
+#include "expand.h"
+#include "multiply.h"
+#include "pack.h"
+
+namespace hers {
+
+const Variant kAvx512 = {"avx512", Lanes::W, multiply, respond, expand, sumOf, dotsOf};
+
+}  // namespace hers

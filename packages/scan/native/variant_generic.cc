@@ -1,0 +1,14 @@
+// The variant for every machine: plain C++.
+
+#include "lanes_generic.h"
+
+#include "baseline.h"
+#include "expand.h"
+#include "multiply.h"
+#include "pack.h"
+
+namespace hers {
+
+const Variant kGeneric = {"generic", Lanes::W, multiply, respond, expand, sumOf, dotsOf};
+
+}  // namespace hers

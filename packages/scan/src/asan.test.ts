@@ -1,0 +1,90 @@
+// The addon under AddressSanitizer: a short life of a kernel, in a process of its own that loads the sanitizer first.
+
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { isAbsolute, join, resolve } from 'node:path';
+import { it } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { nativeAddon } from '../../../tools/addon.ts';
+import { buildStale } from '../../../tools/build.ts';
+import { part } from '../../../tools/parts.ts';
+import { ADDON_PATH, loadAddon } from './native-addon.ts';
+
+const compiler = part('compiler');
+const library = compiler.path && sanitizerOf(compiler.path);
+const skip = compiler.skip || (!library && 'the compiler has no AddressSanitizer (on Debian: it comes with g++)');
+
+/** The compiler answers with a bare name when it has none. */
+function sanitizerOf(path: string): string | undefined {
+  const answer = execFileSync(path, ['-print-file-name=libasan.so'], { encoding: 'utf8' }).trim();
+  return isAbsolute(answer) && existsSync(answer) ? answer : undefined;
+}
+
+const output = resolve(ADDON_PATH, '../hers_scan_asan.node');
+const url = (file: string) => JSON.stringify(pathToFileURL(join(import.meta.dirname, file)).href);
+
+/** Every variant: sums, transforms, packing, ragged panels; scans that end, break off, are aborted, find damage; memory given back in every order. */
+const script = (folder: string, isas: readonly string[]) => `
+  const { parameterSet } = await import(${JSON.stringify(import.meta.resolve('@hers/scheme'))});
+  const { buildSegment, segmentBytes } = await import(${url('builder.ts')});
+  const { NativeKernel } = await import(${url('native.ts')});
+  const { largest, mixed, specimenBlock, specimenQuery } = await import(${url('specimen.ts')});
+  const addon = ${JSON.stringify(output)};
+  for (const isa of ${JSON.stringify(isas)}) {
+    for (const [set, rows, count] of [['insecure_n_64_logq_30', 4, 1], ['insecure_n_64_logq_30_30', 131, 3], ['n_2048_logq_30', 67, 2], ['n_4096_logq_30_30', 17, 1]]) {
+      const parameters = parameterSet(set);
+      const width = rows - 3;
+      const blocks = Array.from({ length: count }, (_, index) => specimenBlock({ parameters, width, index, residue: mixed(index) }));
+      const bits = [[11, 16], [1, 32], [7, 9]];
+      const queries = bits.map(([low, high], index) => specimenQuery({ parameters, width, index, residue: largest }, low, high));
+      const path = ${JSON.stringify(folder)} + '/' + isa + set;
+      await buildSegment(path, blocks, count);
+      const kernel = NativeKernel.open({ isa, addon, threads: 2 });
+      const file = await kernel.load({ path });
+      const memory = await kernel.load({ bytes: segmentBytes(blocks), name: 'memory' });
+      let answers = 0;
+      for await (const { response } of kernel.scan([file, memory, file], queries)) answers += response.length > 80 ? 1 : 0;
+      if (answers !== 9 * count) throw new Error('answers are missing');
+      for await (const _ of kernel.scan([file, memory], queries)) break;
+      const signal = AbortSignal.timeout(1);
+      try { for await (const _ of kernel.scan(Array(50).fill(memory), queries, { signal })); } catch (error) { if (error !== signal.reason) throw error; }
+      await kernel.multiplyOnly([file, memory], queries);
+      kernel.readSeconds([file, memory], 2, 1);
+      kernel.plaintextSeconds(100, 37, 2, 1);
+      kernel.multiplyCeiling(parameters, 3, 2, 1);
+      const damaged = segmentBytes(blocks);
+      damaged[damaged.length - 1] ^= 1;
+      const bad = await kernel.load({ bytes: damaged, name: 'bad' });
+      let code;
+      try { for await (const _ of kernel.scan([bad], queries)); } catch (error) { code = error.code; }
+      if (code !== 'DAMAGED') throw new Error('damage was not found');
+      await kernel.unload(memory);
+      if (count > 1) await kernel.close();
+    }
+  }
+  globalThis.gc();
+  console.log('clean');
+`;
+
+it('the addon is clean under AddressSanitizer', { skip }, async () => {
+  const messages: unknown[] = [];
+  const flags = ['-fsanitize=address', '-fno-omit-frame-pointer', '-O1', '-g1'];
+  const target = nativeAddon(join(import.meta.dirname, '../native'), output, flags);
+  assert.ok(await buildStale([target], (message) => messages.push(message)), messages.join('\n'));
+  const folder = mkdtempSync(join(tmpdir(), 'hers-asan-'));
+  try {
+    const args = ['--expose-gc', '--input-type=module', '-e', script(folder, loadAddon().variants())];
+    const { status, stdout, stderr } = spawnSync(process.execPath, args, {
+      encoding: 'utf8',
+      // Node itself leaves memory to the end of the process.
+      env: { ...process.env, LD_PRELOAD: library, ASAN_OPTIONS: 'detect_leaks=0' },
+    });
+    assert.equal(stderr, '');
+    assert.equal(stdout, 'clean\n');
+    assert.equal(status, 0);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
