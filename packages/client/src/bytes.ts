@@ -1,13 +1,20 @@
 // Small things about bytes that every file here needs.
 
+const PAIRS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+
 export function hex(bytes: Uint8Array): string {
   let out = '';
-  for (const byte of bytes) out += byte.toString(16).padStart(2, '0');
+  for (let i = 0; i < bytes.length; i++) out += PAIRS[bytes[i]];
   return out;
 }
 
+const digitOf = (code: number) => (code < 58 ? code - 48 : code - 87);
+
 export function fromHex(text: string): Uint8Array {
-  return Uint8Array.from({ length: text.length >> 1 }, (_, i) => Number.parseInt(text.slice(2 * i, 2 * i + 2), 16));
+  const out = new Uint8Array(text.length >> 1);
+  for (let i = 0; i < out.length; i++)
+    out[i] = 16 * digitOf(text.charCodeAt(2 * i)) + digitOf(text.charCodeAt(2 * i + 1));
+  return out;
 }
 
 export function concat(...parts: readonly Uint8Array[]): Uint8Array {

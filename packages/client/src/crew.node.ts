@@ -8,7 +8,7 @@ import type { Crew, DecryptTask, KeyMaterial, RankOptions } from './crew.ts';
 import { type Candidate, Ranking } from './ranking.ts';
 
 export type Task =
-  | { readonly kind: 'encrypt'; readonly vectors: Float32Array; readonly first: number }
+  | { readonly kind: 'encrypt'; readonly vectors: Float32Array | Int32Array; readonly first: number }
   | {
       readonly kind: 'decrypt';
       readonly secret: ExposedSecret;
@@ -95,7 +95,7 @@ export class Workers implements Crew {
     if (!this.#closed) this.#next();
   }
 
-  encrypt(vectors: Float32Array, first: number): Promise<Uint8Array> {
+  encrypt(vectors: Float32Array | Int32Array, first: number): Promise<Uint8Array> {
     return this.#run({ kind: 'encrypt', vectors, first });
   }
 

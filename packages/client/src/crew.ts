@@ -31,7 +31,7 @@ export interface RankOptions {
 export interface Crew {
   /** How many blocks it works on at a time. */
   readonly size: number;
-  encrypt(vectors: Float32Array, first: number): Promise<Uint8Array>;
+  encrypt(vectors: Float32Array | Int32Array, first: number): Promise<Uint8Array>;
   /** The best of these responses to one query. */
   decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]>;
   close(): Promise<void>;
@@ -76,7 +76,7 @@ export class Alone implements Crew {
     this.#key = keyFrom(material);
   }
 
-  async encrypt(vectors: Float32Array, first: number): Promise<Uint8Array> {
+  async encrypt(vectors: Float32Array | Int32Array, first: number): Promise<Uint8Array> {
     return encryptBlock(this.#key, vectors, { first });
   }
 

@@ -2,7 +2,7 @@
 // a store can keep it, or lose it, but not alter it. Sealing rather than only authenticating it hides which slots are deleted and which records were written again unchanged.
 
 import { HersError } from '@hers/service';
-import { concat, fromHex, hex, u32 } from './bytes.ts';
+import { concat, u32 } from './bytes.ts';
 import type { Sealer } from './sealing.ts';
 
 export interface ManifestBlock {
@@ -32,6 +32,8 @@ export interface Manifest {
   readonly blocks: readonly ManifestBlock[];
   /** Records that are in the vault and in no block yet. */
   readonly pending: readonly PendingRecord[];
+  /** Seals made under this epoch, which must stay below 2^32. */
+  readonly seals: number;
 }
 
 const FORMAT = 1;
@@ -46,11 +48,12 @@ function about(collectionId: Uint8Array, version: number): Uint8Array {
 }
 
 export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, manifest: Manifest): Promise<Uint8Array> {
-  const { version, epoch, blocks, pending } = manifest;
+  const { version, epoch, blocks, pending, seals } = manifest;
   const text = JSON.stringify({
     format: FORMAT,
     version,
     epoch,
+    seals,
     blocks: blocks.map((b) => [b.id, b.hash, b.epoch, b.count, b.additions, b.lists, b.dead]),
     pending: pending.map((p) => [p.handle, p.version]),
   });
@@ -81,6 +84,7 @@ export async function openManifest(
   return {
     version: content.version,
     epoch: content.epoch,
+    seals: content.seals,
     blocks: content.blocks.map(([id, hash, epoch, count, additions, lists, dead]: Row) => ({
       id,
       hash,
@@ -95,13 +99,10 @@ export async function openManifest(
 }
 
 export function emptyManifest(version: number): Manifest {
-  return { version, epoch: 0, blocks: [], pending: [] };
+  return { version, epoch: 0, seals: 0, blocks: [], pending: [] };
 }
 
 /** Records that can be found: in blocks and not dead, or pending. */
 export function liveCount({ blocks, pending }: Manifest): number {
   return blocks.reduce((sum, block) => sum + block.count - block.dead.length, pending.length);
 }
-
-export const idOf = fromHex;
-export const nameOf = hex;

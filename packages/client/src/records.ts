@@ -4,16 +4,15 @@
 // and a store that serves an older copy is caught, because lists and manifest name the version.
 
 import { HersError } from '@hers/service';
-import { hmac } from '@noble/hashes/hmac.js';
-import { sha256 } from '@noble/hashes/sha2.js';
 import { concat, hex, u32 } from './bytes.ts';
-import type { Sealer } from './sealing.ts';
+import { type KeyedHash, makeKeyedHash, type Sealer } from './sealing.ts';
 
 export const VERSION_BYTES = 16;
 const HANDLE_BYTES = 16;
 const MAX_ID_BYTES = 1024;
 const MAX_PAYLOAD_BYTES = 2 ** 24;
 const HEAD_BYTES = 4 + VERSION_BYTES;
+const ABOUT = new TextEncoder().encode('record');
 
 /** What can be kept beside a vector: anything JSON can hold. */
 export type Payload = null | boolean | number | string | readonly Payload[] | { readonly [key: string]: Payload };
@@ -30,23 +29,15 @@ export interface PlainRecord {
   readonly vector: Float32Array;
   /** JSON, or empty. */
   readonly payload: Uint8Array;
-  /** Both hexadecimal. */
+  /** Both hexadecimal, as keys of maps, and as bytes. */
   readonly handle: string;
   readonly version: string;
+  readonly handleBytes: Uint8Array;
+  readonly versionBytes: Uint8Array;
 }
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true });
-
-/** A keyed hash whose key is absorbed once. */
-function keyedHash(key: Uint8Array): (...parts: Uint8Array[]) => Uint8Array {
-  const start = hmac.create(sha256, key);
-  return (...parts) => {
-    const state = start.clone();
-    for (const part of parts) state.update(part);
-    return state.digest();
-  };
-}
 
 export function checkId(id: unknown): Uint8Array {
   if (typeof id !== 'string' || id.length === 0)
@@ -80,17 +71,27 @@ function payloadBytes(payload: Payload | undefined, id: string): Uint8Array {
 /** The keyed hashes of one collection. */
 export class RecordKeys {
   readonly #collectionId: Uint8Array;
-  readonly #handle: ReturnType<typeof keyedHash>;
-  readonly #version: ReturnType<typeof keyedHash>;
+  readonly #handle: KeyedHash;
+  readonly #version: KeyedHash;
 
-  constructor(collectionId: Uint8Array, handleKey: Uint8Array, versionKey: Uint8Array) {
+  private constructor(collectionId: Uint8Array, handle: KeyedHash, version: KeyedHash) {
     this.#collectionId = collectionId;
-    this.#handle = keyedHash(handleKey);
-    this.#version = keyedHash(versionKey);
+    this.#handle = handle;
+    this.#version = version;
+  }
+
+  static async make(collectionId: Uint8Array, handleKey: Uint8Array, versionKey: Uint8Array): Promise<RecordKeys> {
+    return new RecordKeys(collectionId, await makeKeyedHash(handleKey), await makeKeyedHash(versionKey));
   }
 
   handleOf(id: string): Uint8Array {
     return this.#handle(checkId(id)).subarray(0, HANDLE_BYTES);
+  }
+
+  /** The checks of `plain` alone. */
+  check({ id, payload }: VectorRecord): void {
+    checkId(id);
+    payloadBytes(payload, id);
   }
 
   /** Checks id and payload, and hashes the content. The vector has been checked already. */
@@ -99,23 +100,16 @@ export class RecordKeys {
     const name = checkId(id);
     const payload = payloadBytes(record.payload, id);
     const floats = new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength);
-    const version = this.#version(u32(name.length), name, u32(floats.length), floats, payload).subarray(
-      0,
-      VERSION_BYTES,
-    );
-    return { id, vector, payload, handle: hex(this.#handle(name).subarray(0, HANDLE_BYTES)), version: hex(version) };
+    const lengths = new Uint8Array(Uint32Array.of(name.length, floats.length).buffer);
+    const versionBytes = this.#version(lengths, name, floats, payload).subarray(0, VERSION_BYTES);
+    const handleBytes = this.#handle(name).subarray(0, HANDLE_BYTES);
+    return { id, vector, payload, handle: hex(handleBytes), version: hex(versionBytes), handleBytes, versionBytes };
   }
 
   /** Epoch, version, then the seal of id, vector and payload, bound to collection, handle, version and epoch. */
-  async seal(
-    sealer: Sealer,
-    epoch: number,
-    record: PlainRecord,
-    handle: Uint8Array,
-    version: Uint8Array,
-  ): Promise<Uint8Array> {
+  async seal(sealer: Sealer, epoch: number, record: PlainRecord): Promise<Uint8Array> {
     const name = encoder.encode(record.id);
-    const { vector, payload } = record;
+    const { vector, payload, handleBytes, versionBytes } = record;
     const plain = new Uint8Array(8 + name.length + vector.byteLength + payload.length);
     const view = new DataView(plain.buffer);
     view.setUint32(0, name.length, true);
@@ -123,9 +117,9 @@ export class RecordKeys {
     plain.set(name, 8);
     plain.set(new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength), 8 + name.length);
     plain.set(payload, 8 + name.length + vector.byteLength);
-    const head = concat(u32(epoch), version);
-    const sealed = sealer.seal(plain, this.#about(handle, head));
-    return concat(head, sealed instanceof Uint8Array ? sealed : await sealed);
+    const head = concat(u32(epoch), versionBytes);
+    const sealing = sealer.seal(plain, this.#about(handleBytes, head));
+    return concat(head, sealing instanceof Uint8Array ? sealing : await sealing);
   }
 
   /** Opens a record and checks that it is the one asked for. */
@@ -145,11 +139,13 @@ export class RecordKeys {
     if (payloadAt > plain.length) throw broken();
     const id = decoder.decode(plain.subarray(8, vectorAt));
     const vector = new Float32Array(plain.slice(vectorAt, payloadAt).buffer);
-    return { id, vector, payload: plain.slice(payloadAt), handle: hex(handle), version: hex(head.subarray(4)) };
+    const versionBytes = head.slice(4);
+    const names = { handle: hex(handle), version: hex(versionBytes), handleBytes: handle, versionBytes };
+    return { id, vector, payload: plain.slice(payloadAt), ...names };
   }
 
   #about(handle: Uint8Array, head: Uint8Array): Uint8Array {
-    return concat(encoder.encode('record'), this.#collectionId, handle, head);
+    return concat(ABOUT, this.#collectionId, handle, head);
   }
 }
 

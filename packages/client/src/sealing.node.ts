@@ -1,6 +1,13 @@
 // The same seals as sealing.ts, synchronously.
 
-import { createCipheriv, createDecipheriv, randomFillSync } from 'node:crypto';
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  createSecretKey,
+  type KeyObject,
+  randomFillSync,
+} from 'node:crypto';
 import { cannotOpen, SEAL_OVERHEAD, type Sealer } from './sealing.ts';
 
 const NONCE_BYTES = 12;
@@ -20,10 +27,10 @@ function takeNonce(): Uint8Array {
 }
 
 export class NodeSealer implements Sealer {
-  readonly #key: Uint8Array;
+  readonly #key: KeyObject;
 
   constructor(key: Uint8Array) {
-    this.#key = key.slice();
+    this.#key = createSecretKey(key);
   }
 
   seal(plain: Uint8Array, about: Uint8Array): Uint8Array {
@@ -53,4 +60,14 @@ export class NodeSealer implements Sealer {
     }
     return new Uint8Array(plain.buffer, plain.byteOffset, plain.length);
   }
+}
+
+/** HMAC-SHA256 under one key; ten times as fast as the portable one for a vector's worth of bytes. */
+export function nodeKeyedHash(key: Uint8Array): (...parts: readonly Uint8Array[]) => Uint8Array {
+  const secret = createSecretKey(key);
+  return (...parts) => {
+    const hash = createHmac('sha256', secret);
+    for (const part of parts) hash.update(part);
+    return hash.digest();
+  };
 }

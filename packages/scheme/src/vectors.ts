@@ -26,7 +26,11 @@ export interface Encoded {
 /** The role decides scale, norm bound and the appended coordinate. */
 export type Role = 'gallery' | 'query';
 
-function flatten(vectors: Vectors, dimension: number, name?: string): { data: Numbers; count: number } {
+function flatten(
+  vectors: Vectors,
+  dimension: number,
+  name?: string | (() => string),
+): { data: Numbers; count: number } {
   if (vectors instanceof Float32Array || vectors instanceof Float64Array || vectors instanceof Int32Array) {
     if (vectors.length % dimension !== 0)
       throw new HersError(
@@ -40,17 +44,20 @@ function flatten(vectors: Vectors, dimension: number, name?: string): { data: Nu
   const data = new Float64Array(vectors.length * dimension);
   vectors.forEach((vector, j) => {
     if (vector === null || typeof vector !== 'object' || vector.length !== dimension) {
-      throw new HersError('INVALID_VECTOR', `${name ?? `vector ${j}`} must have ${dimension} coordinates`);
+      throw new HersError('INVALID_VECTOR', `${called(name) ?? `vector ${j}`} must have ${dimension} coordinates`);
     }
     for (let i = 0; i < dimension; i++) {
       const x = vector[i];
       if (typeof x !== 'number')
-        throw new HersError('INVALID_VECTOR', `${name ?? `vector ${j}`} holds something that is not a number`);
+        throw new HersError('INVALID_VECTOR', `${called(name) ?? `vector ${j}`} holds something that is not a number`);
       data[j * dimension + i] = x;
     }
   });
   return { data, count: vectors.length };
 }
+
+/** What an error calls a vector: only made when there is one. */
+const called = (name: string | (() => string) | undefined) => (typeof name === 'function' ? name() : name);
 
 /** Euclidean norm; the plain sum first, a scaled one where that over- or underflows. */
 function normOf(data: Numbers, at: number, dimension: number): number {
@@ -70,18 +77,18 @@ function normOf(data: Numbers, at: number, dimension: number): number {
 }
 
 /** The norm of one vector that may be encrypted. Throws INVALID_VECTOR for NaN, infinity, a zero vector under cosine, and a norm beyond the bound. */
-function checkedNorm(plan: Plan, data: Numbers, at: number, role: Role, name: string): number {
+function checkedNorm(plan: Plan, data: Numbers, at: number, role: Role, name: string | (() => string)): number {
   const { metric, dimension } = plan;
   const bound = role === 'gallery' ? plan.normBound : plan.queryNormBound;
   const norm = normOf(data, at, dimension);
   if (!Number.isFinite(norm))
-    throw new HersError('INVALID_VECTOR', `${name} holds NaN or infinity, or is too long to measure`);
+    throw new HersError('INVALID_VECTOR', `${called(name)} holds NaN or infinity, or is too long to measure`);
   if (metric === 'cosine') {
-    if (norm === 0) throw new HersError('INVALID_VECTOR', `${name} is zero, which has no direction to compare`);
+    if (norm === 0) throw new HersError('INVALID_VECTOR', `${called(name)} is zero, which has no direction to compare`);
   } else if (norm > bound * (1 + NORM_TOLERANCE)) {
     throw new HersError(
       'INVALID_VECTOR',
-      `${name} is longer than the norm bound of ${bound}; scale it, or plan with a larger bound`,
+      `${called(name)} is longer than the norm bound of ${bound}; scale it, or plan with a larger bound`,
     );
   }
   return norm;
@@ -92,10 +99,10 @@ export function checkVector(
   plan: Plan,
   vector: ArrayLike<number>,
   role: Role = 'gallery',
-  name = 'the vector',
+  name: string | (() => string) = 'the vector',
 ): Float32Array {
-  const { data } = flatten([vector], plan.dimension, name);
-  const floats = vector instanceof Float32Array ? vector : Float32Array.from(data);
+  const isFloats = vector instanceof Float32Array && vector.length === plan.dimension;
+  const floats = isFloats ? vector : Float32Array.from(flatten([vector], plan.dimension, name).data);
   checkedNorm(plan, floats, 0, role, name);
   return floats;
 }
@@ -128,7 +135,7 @@ export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded
         factors[j - first] = 1 / steps;
         continue;
       }
-      const norm = checkedNorm(plan, data, j * dimension, role, `vector ${j}`);
+      const norm = checkedNorm(plan, data, j * dimension, role, () => `vector ${j}`);
       norms[j - first] = norm / bound;
       factors[j - first] = metric === 'cosine' ? 1 / norm : 1 / bound;
     }

@@ -1,0 +1,229 @@
+// Changing a collection: everything a change brings is staged first, then one commit. Who loses a race reads again, adapts and repeats.
+
+import { type Change, HersError, type Service, type StageId } from '@hers/service';
+import { fromHex, hex, sha256 } from './bytes.ts';
+import type { Keyring } from './keyring.ts';
+import { type ListEntry, sealList } from './lists.ts';
+import { type Manifest, type ManifestBlock, sealManifest } from './manifest.ts';
+import type { PlainRecord } from './records.ts';
+import type { VersionMemory } from './versions.ts';
+import { readView, type View } from './view.ts';
+
+/** Rebasing again and again means that something else is wrong. */
+const MAX_ATTEMPTS = 100;
+/** Seals under one epoch; random nonces of 96 bits stay apart up to 2^32 of them. */
+const MAX_SEALS = 2 ** 31;
+
+/** A change in the making, on top of one view. */
+export class Draft {
+  readonly view: View;
+  readonly epoch: number;
+  blocks: ManifestBlock[];
+  readonly pending: Map<string, PlainRecord>;
+  readonly entries: Map<string, readonly ListEntry[]>;
+  /** Ids that left the place the view has them in. */
+  readonly gone = new Set<string>();
+  readonly records: StageId[] = [];
+  readonly removed: Uint8Array[] = [];
+  readonly newBlocks: StageId[] = [];
+  readonly sums: NonNullable<Change['sums']>[number][] = [];
+  readonly dropped: Uint8Array[] = [];
+  readonly lists: StageId[] = [];
+  readonly droppedLists: Uint8Array[] = [];
+  readonly #dead = new Map<string, Set<number>>();
+  #seals = 0;
+
+  constructor(view: View, epoch = view.manifest.epoch) {
+    this.view = view;
+    this.epoch = epoch;
+    this.blocks = [...view.manifest.blocks];
+    this.pending = new Map(view.pending);
+    this.entries = new Map(view.entries);
+  }
+
+  /** Takes a record out of where it is; it may come back elsewhere in the same change. */
+  displace(id: string, handle: string): void {
+    const place = this.view.locate(id);
+    this.gone.add(id);
+    if (this.pending.delete(handle) || place === undefined || place === 'pending') return;
+    let dead = this.#dead.get(place.block.id);
+    if (!dead) this.#dead.set(place.block.id, (dead = new Set(place.block.dead)));
+    dead.add(place.slot);
+  }
+
+  /** A block that grew has a new id; its dead slots stay where they are. */
+  movedBlock(from: string, to: string): void {
+    const dead = this.#dead.get(from);
+    if (dead) this.#dead.set(to, dead);
+  }
+
+  dropBlock(block: ManifestBlock): void {
+    this.blocks = this.blocks.filter((b) => b.id !== block.id);
+    this.entries.delete(block.id);
+    this.dropped.push(fromHex(block.id));
+    for (const list of block.lists) this.droppedLists.push(fromHex(list));
+  }
+
+  countSeals(count: number): void {
+    this.#seals += count;
+  }
+
+  manifest(): Manifest {
+    const { manifest } = this.view;
+    const seals = (this.epoch === manifest.epoch ? manifest.seals : 0) + this.#seals;
+    if (seals > MAX_SEALS)
+      throw new HersError(
+        'INVALID_ARGUMENT',
+        'this key has sealed as much as it safely can; rotate the key of the collection',
+      );
+    const pending = [...this.pending.values()].map(({ handle, version }) => ({ handle, version }));
+    const blocks = this.blocks.map((block) => {
+      const dead = this.#dead.get(block.id);
+      return dead ? { ...block, dead: [...dead].sort((a, b) => a - b) } : block;
+    });
+    return { version: manifest.version + 1, epoch: this.epoch, seals, blocks, pending };
+  }
+}
+
+export class Changer {
+  readonly service: Service;
+  readonly name: string;
+  readonly keyring: Keyring;
+  readonly #memory: VersionMemory;
+  #view: Promise<View> | undefined;
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor(service: Service, name: string, keyring: Keyring, memory: VersionMemory) {
+    this.service = service;
+    this.name = name;
+    this.keyring = keyring;
+    this.#memory = memory;
+  }
+
+  /** The view as it was last read, or read now. */
+  view(): Promise<View> {
+    this.#view ??= this.refresh();
+    return this.#view;
+  }
+
+  /** Reads what is current. */
+  refresh(): Promise<View> {
+    const known = this.#view;
+    const reading = (async () => {
+      const before = await known?.catch(() => undefined);
+      return readView(this.service, this.name, this.keyring, this.#memory, before);
+    })();
+    this.#view = reading;
+    reading.catch(() => {
+      // A failed reading is not kept; what was known before is still good for the next.
+      if (this.#view === reading) this.#view = known;
+    });
+    return reading;
+  }
+
+  /** One change at a time: `make` fills a draft for the view it is given, and is asked again for a newer view when another writer was first. */
+  change<T>(make: (view: View) => Promise<{ draft: Draft; result: T } | { draft?: undefined; result: T }>): Promise<T> {
+    const turn = this.#turn.then(async () => {
+      let view = await this.view();
+      for (let attempt = 1; ; attempt++) {
+        const { draft, result } = await make(view);
+        if (!draft) return result;
+        try {
+          await this.#commit(draft);
+          return result;
+        } catch (error) {
+          if (!(error instanceof HersError && error.code === 'STALE') || attempt === MAX_ATTEMPTS) throw error;
+          view = await this.refresh();
+        }
+      }
+    });
+    this.#turn = turn.catch(() => {});
+    return turn;
+  }
+
+  async #commit(draft: Draft): Promise<void> {
+    const manifest = draft.manifest();
+    const sealed = await sealManifest(await this.keyring.manifestSealer(), this.keyring.id, manifest);
+    const { records, removed, newBlocks, sums, dropped, lists, droppedLists } = draft;
+    await this.service.commit(this.name, {
+      expected: manifest.version - 1,
+      manifest: sealed,
+      records,
+      removed,
+      blocks: newBlocks,
+      sums,
+      dropped,
+      lists,
+      droppedLists,
+    });
+    this.#view = Promise.resolve(draft.view.next(manifest, draft.entries, draft.pending, draft.gone));
+    await this.#memory.write(hex(this.keyring.id), manifest.version);
+  }
+
+  /** Seals and stages records under the draft's epoch. */
+  async stageRecords(
+    draft: { readonly epoch: number },
+    records: readonly PlainRecord[],
+    signal?: AbortSignal,
+  ): Promise<StageId> {
+    const sealer = await this.keyring.sealer(draft.epoch);
+    const keys = this.keyring.records;
+    const sealedRecords = async function* () {
+      for (const record of records) {
+        yield { handle: record.handleBytes, sealed: await keys.seal(sealer, draft.epoch, record) };
+      }
+    };
+    return this.service.stageRecords(this.name, sealedRecords(), signal ? { signal } : {});
+  }
+
+  /** Stages a list, and returns its name in the manifest. */
+  async stageList(draft: Draft, entries: readonly ListEntry[]): Promise<string> {
+    const sealed = await sealList(await this.keyring.sealer(draft.epoch), this.keyring.id, entries);
+    draft.countSeals(1);
+    draft.lists.push(await this.service.stageList(this.name, sealed));
+    return hex(await sha256(sealed));
+  }
+
+  /** Encrypts records (or vectors rounded already) into a new block of the draft. */
+  async addBlock(
+    draft: Draft,
+    entries: readonly ListEntry[],
+    vectors: Float32Array | Int32Array,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const crew = await this.keyring.crew(draft.epoch);
+    const encoded = await crew.encrypt(vectors, 0);
+    signal?.throwIfAborted();
+    const [stage, hash, list] = await Promise.all([
+      this.service.stageBlock(this.name, [encoded], signal ? { signal } : {}),
+      sha256(encoded),
+      this.stageList(draft, entries),
+    ]);
+    const id = blockIdOf(encoded);
+    draft.newBlocks.push(stage);
+    draft.entries.set(id, entries);
+    draft.blocks.push({
+      id,
+      hash: hex(hash),
+      epoch: draft.epoch,
+      count: entries.length,
+      additions: 1,
+      lists: [list],
+      dead: [],
+    });
+  }
+}
+
+/** The id of an encoded block stands behind the head of every message. */
+export function blockIdOf(encoded: Uint8Array): string {
+  return hex(encoded.subarray(32, 48));
+}
+
+/** Vectors one after the other, as a block takes them. */
+export function packVectors(records: readonly PlainRecord[], dimension: number): Float32Array {
+  const out = new Float32Array(records.length * dimension);
+  records.forEach((record, j) => {
+    out.set(record.vector, j * dimension);
+  });
+  return out;
+}

@@ -1,0 +1,225 @@
+// A store that loses, repeats, swaps, alters or rolls back anything is caught: an integrity error, never a smaller or a wrong result.
+
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { HersError, type SealedRecord, type Service } from '@hers/service';
+import { openStore } from '@hers/store';
+import { type Collection, Database, MasterSeed } from './index.ts';
+import { altered, vectorOf } from './testing.ts';
+import { ShortMemory } from './versions.ts';
+
+const DIMENSION = 8;
+const key = MasterSeed.generate();
+const caught = (error: unknown) =>
+  error instanceof HersError && ['INTEGRITY', 'DAMAGED', 'WRONG_KEY'].includes(error.code);
+const records = (from: number, to: number) =>
+  Array.from({ length: to - from }, (_, i) => ({ id: `r${from + i}`, vector: vectorOf(from + i, DIMENSION) }));
+
+let folder: string;
+let store: Service;
+let old: { version: number; manifest: Uint8Array };
+const memory = new ShortMemory();
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'hers-cheating-'));
+  store = await openStore(folder);
+  const db = new Database(store, { key, versions: memory });
+  const faces = await db.createCollection('faces', { dimension: DIMENSION });
+  await faces.upsert(records(0, 4096 + 100));
+  old = await store.getManifest('faces');
+  await faces.upsert({ id: 'r0', vector: vectorOf(77_000, DIMENSION) });
+  const other = await db.createCollection('other', { dimension: DIMENSION });
+  await other.upsert(records(0, 2048 + 100));
+});
+after(async () => {
+  await store.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** A fresh client of a store that cheats in the given way. */
+const through = async (changes: Partial<Service>): Promise<Collection> =>
+  new Database(altered(store, changes), { key, versions: memory }).collection('faces');
+const search = async (changes: Partial<Service>) => (await through(changes)).search(vectorOf(5, DIMENSION));
+
+async function* flipped<T extends Uint8Array>(pieces: AsyncIterable<T>, at: number): AsyncGenerator<Uint8Array> {
+  for await (const piece of pieces) {
+    const copy = new Uint8Array(piece);
+    copy[at < 0 ? copy.length + at : at] ^= 1;
+    yield copy;
+  }
+}
+
+describe('a cheating store', () => {
+  it('an honest one passes', async () => {
+    assert.equal((await search({})).matches[0].id, 'r5');
+  });
+
+  const responses = (change: (all: Uint8Array[]) => Uint8Array[]): Partial<Service> => ({
+    async *search(name, request, options) {
+      yield* change(await Array.fromAsync(store.search(name, request, options)));
+    },
+  });
+  const cheats: [string, Partial<Service>][] = [
+    ['leaves out a block', responses((all) => all.slice(1))],
+    ['answers nothing', responses(() => [])],
+    ['answers a block twice', responses((all) => [...all, all[0]])],
+    ['answers one block for another', responses((all) => [all[0], all[0], ...all.slice(2)])],
+    [
+      'flips a bit of an answer',
+      responses((all) => all.map((bytes, i) => (i === 0 ? bytes.map((x, k) => (k === 200 ? x ^ 1 : x)) : bytes))),
+    ],
+    ['answers with rubbish', responses(() => [new Uint8Array(7000)])],
+    [
+      'says a block is smaller',
+      responses((all) =>
+        all.map((bytes, i) => {
+          if (i > 0) return bytes;
+          const copy = bytes.slice();
+          new DataView(copy.buffer).setUint32(68, 1, true);
+          return copy;
+        }),
+      ),
+    ],
+    [
+      'repeats an answer to an earlier query',
+      (() => {
+        let first: Uint8Array[] | undefined;
+        return {
+          async *search(name, request, options) {
+            first ??= await Array.fromAsync(store.search(name, request, options));
+            yield* first;
+          },
+        } satisfies Partial<Service>;
+      })(),
+    ],
+    ['shows an older manifest under its own version', { getManifest: async () => old }],
+    [
+      'shows an older manifest as the current one',
+      { getManifest: async (name) => ({ ...(await store.getManifest(name)), manifest: old.manifest }) },
+    ],
+    [
+      'alters the manifest',
+      {
+        getManifest: async (name) => ({
+          ...(await store.getManifest(name)),
+          manifest: (await store.getManifest(name)).manifest.map((x, i) => (i === 40 ? x ^ 1 : x)),
+        }),
+      },
+    ],
+    ['shows the manifest of another collection', { getManifest: () => store.getManifest('other') }],
+    [
+      'shows another collection under this name',
+      {
+        getCollection: async () => ({ ...(await store.getCollection('other')), name: 'faces' }),
+        getManifest: () => store.getManifest('faces'),
+      },
+    ],
+    [
+      'alters the description',
+      {
+        getCollection: async (name) => ({
+          ...(await store.getCollection(name)),
+          descriptor: (await store.getCollection(name)).descriptor.map((x, i) => (i === 60 ? x ^ 1 : x)),
+        }),
+      },
+    ],
+    ['alters a list', { getLists: (name, ids) => flipped(store.getLists(name, ids), 30) }],
+    ['swaps lists', { getLists: (name, ids) => store.getLists(name, [...ids].reverse()) }],
+    ['loses a list', { getLists: (name, ids) => store.getLists(name, ids.slice(1)) }],
+    [
+      'alters a sealed record',
+      {
+        async *getRecords(name, handles) {
+          for await (const record of store.getRecords(name, handles))
+            yield { ...record, sealed: record.sealed.map((x, i) => (i === 50 ? x ^ 1 : x)) };
+        },
+      },
+    ],
+    [
+      'swaps sealed records',
+      {
+        async *getRecords(name, handles) {
+          const all: SealedRecord[] = await Array.fromAsync(store.getRecords(name, handles));
+          yield* all.map((record, i) => ({ handle: record.handle, sealed: all[(i + 1) % all.length].sealed }));
+        },
+      },
+    ],
+    [
+      'gives records in another order',
+      { getRecords: (name, handles) => store.getRecords(name, [...handles].reverse()) },
+    ],
+    ['loses a waiting record', { getRecords: (name, handles) => store.getRecords(name, handles.slice(1)) }],
+  ];
+  for (const [what, changes] of cheats) {
+    it(what, async () => {
+      if (what.startsWith('repeats')) {
+        const collection = await through(changes);
+        await collection.search(vectorOf(5, DIMENSION));
+        await assert.rejects(collection.search(vectorOf(6, DIMENSION)), caught);
+      } else {
+        await assert.rejects(search(changes), caught);
+      }
+    });
+  }
+
+  it('rolls the whole store back, remembered beside the key', async () => {
+    const remembered = new ShortMemory();
+    await remembered.write(Buffer.from((await store.getCollection('faces')).id).toString('hex'), old.version + 5);
+    await assert.rejects(new Database(store, { key, versions: remembered }).collection('faces'), caught);
+  });
+
+  it('a fetched record whose score is not the decrypted one stops everything, from either side', async () => {
+    // The answer is changed: blocks are swapped under their names, so that the ids of one meet the scores of the other.
+    const mixed = altered(store, {
+      async *search(name, request, options) {
+        const all = await Array.fromAsync(store.search(name, request, options));
+        const [a, b] = all.map((bytes) => bytes.slice());
+        const idA = a.slice(48, 64);
+        a.set(b.subarray(48, 64), 48);
+        b.set(idA, 48);
+        const { checksum } = await import('@hers/ring');
+        for (const bytes of [a, b])
+          new DataView(bytes.buffer).setBigUint64(bytes.length - 8, checksum(bytes.subarray(0, -8)), true);
+        yield* [a, b, ...all.slice(2)];
+      },
+    });
+    const collection = await new Database(mixed, { key, versions: memory }).collection('faces');
+    const probe = vectorOf(5, DIMENSION);
+    // Without fetching nothing can tell: that is the limit of what is promised about a store that cheats.
+    assert.notEqual((await collection.search(probe)).matches[0].id, 'r5');
+    await assert.rejects(collection.search(probe, { rerank: true }), caught);
+    await assert.rejects(collection.search(probe, { payload: true }), caught);
+    // The record is changed: an older copy, sealed by ourselves, for the same id.
+    const db = new Database(store, { key, versions: memory });
+    const faces = await db.collection('faces');
+    const before = await Array.fromAsync(store.getRecords('faces', await handlesOf(faces, store, 'r9')));
+    await faces.upsert({ id: 'r9', vector: vectorOf(99_999, DIMENSION) });
+    const stale = altered(store, {
+      async *getRecords(name, handles) {
+        for await (const record of store.getRecords(name, handles))
+          yield Buffer.compare(record.handle, before[0].handle) === 0 ? before[0] : record;
+      },
+    });
+    await assert.rejects(
+      new Database(stale, { key, versions: memory }).collection('faces').then((c) => c.get('r9')),
+      caught,
+    );
+  });
+});
+
+/** The handle of an id, seen from what the client asks for. */
+async function handlesOf(_: Collection, service: Service, id: string): Promise<Uint8Array[]> {
+  const asked: Uint8Array[] = [];
+  const spy = altered(service, {
+    getRecords(name, handles, options) {
+      asked.splice(0, asked.length, ...handles);
+      return service.getRecords(name, handles, options);
+    },
+  });
+  const collection = await new Database(spy, { key, versions: memory }).collection('faces');
+  await collection.get(id);
+  return asked;
+}

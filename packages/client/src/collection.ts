@@ -1,0 +1,223 @@
+// A collection, as an application uses it.
+
+import { checkVector } from '@hers/scheme';
+import { HersError, type Many } from '@hers/service';
+import { hex } from './bytes.ts';
+import type { Changer } from './changes.ts';
+import { addHomomorphically, removeRecords, type Written, writeToVault } from './enrolment.ts';
+import { type MaintenanceOptions, optimise, rotate } from './maintenance.ts';
+import { liveCount } from './manifest.ts';
+import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './records.ts';
+import { type Match, needsVault, orderOf, type SearchOptions, type SearchResult, scan, search } from './search.ts';
+import { readRecords } from './view.ts';
+
+export interface UpsertOptions {
+  readonly signal?: AbortSignal;
+  /** Called after every commit. */
+  readonly onProgress?: (progress: { readonly acknowledged: number; readonly total?: number }) => void;
+}
+
+export interface StoredRecord {
+  readonly id: string;
+  readonly vector: Float32Array;
+  readonly payload?: Payload;
+}
+
+export interface Verification {
+  readonly score: number;
+  /** Whether the score reaches the threshold; only when one was given. */
+  readonly match?: boolean;
+  readonly scoreOrigin: Match['scoreOrigin'];
+}
+
+/** Blocks' worth of records in one commit of an upsert. */
+const BLOCKS_PER_COMMIT = 8;
+
+export class Collection {
+  readonly name: string;
+  readonly #changer: Changer;
+
+  constructor(changer: Changer) {
+    this.name = changer.name;
+    this.#changer = changer;
+  }
+
+  /** What the planner says about it: error, security, bytes; how it enrols. */
+  get plan() {
+    return this.#changer.keyring.plan;
+  }
+
+  get enrolment() {
+    return this.#changer.keyring.descriptor.enrolment;
+  }
+
+  /**
+   * Writes records: one, many, or a stream. A record whose id exists is replaced; one that is there already exactly so is left alone, so repeating an upsert is safe.
+   * Records are written in batches; each is acknowledged as a whole. When one fails, the error's `acknowledged` says how many records are safe.
+   *
+   * @example await faces.upsert({ id: 'ada', vector, payload: { name: 'Ada' } });
+   */
+  async upsert(records: VectorRecord | Many<VectorRecord>, options: UpsertOptions = {}): Promise<Written> {
+    const input: Many<VectorRecord> = isRecord(records) ? [records] : records;
+    const total = Array.isArray(input) ? input.length : undefined;
+    let sum = { written: 0, unchanged: 0 };
+    let acknowledged = 0;
+    try {
+      // A list is checked as a whole before anything is written; a stream can only be checked as it comes.
+      if (Array.isArray(input)) for (const record of input) this.#check(record);
+      for await (const batch of this.#batches(input)) {
+        options.signal?.throwIfAborted();
+        const { written, unchanged } = await this.#write(batch, options.signal);
+        sum = { written: sum.written + written, unchanged: sum.unchanged + unchanged };
+        acknowledged += batch.length;
+        options.onProgress?.({ acknowledged, ...(total === undefined ? {} : { total }) });
+      }
+      return sum;
+    } catch (error) {
+      if (error instanceof Error) Object.assign(error, { acknowledged });
+      throw error;
+    }
+  }
+
+  /** Refuses a record that cannot be written; returns its vector. */
+  #check(record: VectorRecord): Float32Array {
+    if (!isRecord(record))
+      throw new HersError('INVALID_ARGUMENT', 'a record is an object with an id, a vector, and perhaps a payload');
+    if (record.payload !== undefined && this.enrolment !== 'vault') throw needsVault('a payload');
+    this.#changer.keyring.records.check(record);
+    return checkVector(this.plan, record.vector, 'gallery', () => `the vector of ${JSON.stringify(record.id)}`);
+  }
+
+  #plain(record: VectorRecord): PlainRecord {
+    const vector = this.#check(record);
+    // A copy: the caller may change the original while the record waits.
+    return this.#changer.keyring.records.plain(record, vector.slice());
+  }
+
+  async *#batches(records: Many<VectorRecord>): AsyncGenerator<PlainRecord[]> {
+    const size = BLOCKS_PER_COMMIT * this.plan.parameters.n;
+    let batch: PlainRecord[] = [];
+    for await (const record of records) {
+      batch.push(this.#plain(record));
+      if (batch.length === size) {
+        yield batch;
+        batch = [];
+      }
+    }
+    if (batch.length > 0) yield batch;
+  }
+
+  async #write(batch: PlainRecord[], signal?: AbortSignal): Promise<Written> {
+    if (this.enrolment === 'vault') return writeToVault(this.#changer, batch, signal);
+    let sum = { written: 0, unchanged: 0 };
+    for (let at = 0; at < batch.length; ) {
+      const { written, unchanged, taken } = await addHomomorphically(this.#changer, batch.slice(at), signal);
+      sum = { written: sum.written + written, unchanged: sum.unchanged + unchanged };
+      at += taken;
+    }
+    return sum;
+  }
+
+  /**
+   * The best matches for a vector. The store learns that there was a search, and nothing about its outcome.
+   *
+   * @example const { matches } = await faces.search(probe, { limit: 5 });
+   */
+  async search(vector: ArrayLike<number>, options: SearchOptions = {}): Promise<SearchResult> {
+    return (await search(this.#changer, [vector], options))[0];
+  }
+
+  /** Many vectors at once: the store reads the gallery once for all of them. */
+  async searchBatch(vectors: readonly ArrayLike<number>[], options: SearchOptions = {}): Promise<SearchResult[]> {
+    return vectors.length === 0 ? [] : search(this.#changer, vectors, options);
+  }
+
+  /** Compares a vector with one record. The store learns which block the record is in. */
+  async verify(
+    id: string,
+    vector: ArrayLike<number>,
+    options: { readonly threshold?: number; readonly signal?: AbortSignal } = {},
+  ): Promise<Verification> {
+    const changer = this.#changer;
+    const probe = checkVector(this.plan, vector, 'query');
+    const { n } = this.plan.parameters;
+    const { view, found } = await scan(
+      changer,
+      [probe],
+      { limit: n, ...(options.signal ? { signal: options.signal } : {}) },
+      (now) => {
+        const place = now.locate(id);
+        if (place === undefined) throw notFound(id);
+        return place === 'pending'
+          ? { blocks: [], pending: [now.pending.get(hex(changer.keyring.records.handleOf(id)))!] }
+          : { blocks: [place.block], pending: [] };
+      },
+    );
+    const place = view.locate(id)!;
+    const candidate = found[0].candidates.find(({ slot }) => place === 'pending' || slot === place.slot);
+    if (!candidate) throw new HersError('INTEGRITY', 'the store did not answer for this record');
+    const { score } = candidate;
+    const scoreOrigin = this.plan.profile === 'exact' ? 'exact' : place === 'pending' ? 'recomputed' : 'noisy';
+    const { threshold } = options;
+    if (threshold === undefined) return { score, scoreOrigin };
+    return { score, scoreOrigin, match: orderOf(changer) === 'descending' ? score >= threshold : score <= threshold };
+  }
+
+  /** Records by id, those that exist, in the order asked for. The store learns which ones. */
+  async get(ids: string | readonly string[]): Promise<StoredRecord[]> {
+    if (this.enrolment !== 'vault') throw needsVault('reading records');
+    const { keyring, service, name } = this.#changer;
+    const view = await this.#changer.refresh();
+    const known = (typeof ids === 'string' ? [ids] : ids).filter((id) => view.locate(id) !== undefined);
+    const handles = known.map((id) => hex(keyring.records.handleOf(id)));
+    const out: StoredRecord[] = [];
+    for await (const record of readRecords(service, name, keyring, handles)) {
+      if (record.version !== view.versionOf(record.id, record.handle))
+        throw new HersError('INTEGRITY', 'the store gave an older copy of a record than its list names');
+      const payload = payloadOf(record);
+      out.push({ id: record.id, vector: record.vector, ...(payload === undefined ? {} : { payload }) });
+    }
+    return out;
+  }
+
+  /** Deletes records; returns how many there were. They are never found again; `optimize` makes them disappear from the disk. */
+  async delete(ids: string | readonly string[]): Promise<number> {
+    return removeRecords(this.#changer, typeof ids === 'string' ? [ids] : ids);
+  }
+
+  async count(): Promise<number> {
+    return liveCount((await this.#changer.refresh()).manifest);
+  }
+
+  /** All ids, as they are now. */
+  async *list(): AsyncGenerator<string> {
+    yield* (await this.#changer.refresh()).ids();
+  }
+
+  /** Indexes what waits for a block, and makes deletions final. */
+  async optimize(options: MaintenanceOptions = {}): Promise<void> {
+    await optimise(this.#changer, options);
+  }
+
+  /** Re-encrypts everything under the next epoch of the key; returns that epoch. Can be interrupted, and searched meanwhile. */
+  async rotateKey(options: MaintenanceOptions = {}): Promise<number> {
+    return rotate(this.#changer, options);
+  }
+
+  /** The collection as one stream of bytes, as encrypted as it is stored. */
+  snapshot(options: { readonly signal?: AbortSignal } = {}): AsyncIterable<Uint8Array> {
+    return this.#changer.service.snapshot(this.name, options);
+  }
+
+  async close(): Promise<void> {
+    await this.#changer.keyring.close();
+  }
+}
+
+function isRecord(value: unknown): value is VectorRecord {
+  return typeof value === 'object' && value !== null && 'id' in value && 'vector' in value;
+}
+
+function notFound(id: string): HersError {
+  return new HersError('NOT_FOUND', `there is no record ${JSON.stringify(id)}`);
+}

@@ -1,0 +1,216 @@
+// The way in: a folder, or later a server, and the collections in it.
+
+import type { Metric, Profile } from '@hers/scheme';
+import { type Plan, plan } from '@hers/scheme';
+import { MasterSeed } from '@hers/scheme/secret';
+import { HersError, isCollectionName, type Many, type Service } from '@hers/service';
+import { hex } from './bytes.ts';
+import { Changer } from './changes.ts';
+import { Collection } from './collection.ts';
+import { type Enrolment, encodeDescriptor, openDescriptor } from './descriptor.ts';
+import { Keyring } from './keyring.ts';
+import { emptyManifest, sealManifest } from './manifest.ts';
+import { makeSealer } from './sealing.ts';
+import { ShortMemory, type VersionMemory } from './versions.ts';
+
+export interface CollectionOptions {
+  readonly dimension: number;
+  readonly metric?: Metric;
+  readonly profile?: Profile;
+  readonly enrolment?: Enrolment;
+  readonly normBound?: number;
+  readonly queryNormBound?: number;
+  readonly maxAdditions?: number;
+}
+
+export interface ConnectOptions {
+  /** The master seed, or its 32 bytes. */
+  readonly key: MasterSeed | Uint8Array;
+  /** Where the last version seen of each collection is remembered; for the length of the connection by default. */
+  readonly versions?: VersionMemory;
+  /** Threads for encryption and decryption; all cores by default. */
+  readonly threads?: number;
+}
+
+export interface CollectionSummary {
+  readonly name: string;
+  readonly dimension: number;
+  readonly metric: Metric;
+  readonly profile: Profile;
+  readonly enrolment: Enrolment;
+  readonly records: number;
+  readonly blocks: number;
+  readonly bytes: number;
+  readonly version: number;
+}
+
+/** Everything the planner says, and what the store holds. */
+export interface CollectionDescription extends CollectionSummary {
+  readonly plan: Plan;
+}
+
+const OPTIONS = ['dimension', 'metric', 'profile', 'enrolment', 'normBound', 'queryNormBound', 'maxAdditions'];
+
+export class Database {
+  readonly #service: Service;
+  readonly #seed: MasterSeed;
+  readonly #memory: VersionMemory;
+  readonly #threads: number | undefined;
+  readonly #open = new Map<string, Promise<Collection>>();
+
+  constructor(service: Service, { key, versions, threads }: ConnectOptions) {
+    this.#service = service;
+    this.#seed = MasterSeed.from(key instanceof Uint8Array ? key : key.reveal());
+    this.#memory = versions ?? new ShortMemory();
+    this.#threads = threads;
+  }
+
+  /**
+   * Makes a collection.
+   *
+   * @example const faces = await db.createCollection('faces', { dimension: 128 });
+   */
+  async createCollection(name: string, options: CollectionOptions): Promise<Collection> {
+    checkName(name);
+    for (const option of Object.keys(options))
+      if (!OPTIONS.includes(option))
+        throw new HersError('INVALID_ARGUMENT', `a collection has no option ${JSON.stringify(option)}`);
+    const { enrolment = 'vault', ...rest } = options;
+    if (enrolment !== 'vault' && enrolment !== 'homomorphic')
+      throw new HersError('INVALID_ARGUMENT', 'enrolment is vault or homomorphic');
+    if (enrolment === 'homomorphic' && rest.profile !== 'exact')
+      throw new HersError('INVALID_ARGUMENT', 'homomorphic enrolment needs the profile exact');
+    const request =
+      enrolment === 'homomorphic' ? { ...rest, maxAdditions: rest.maxAdditions ?? defaultAdditions(rest) } : rest;
+    plan(request); // refuses what cannot be served
+    const id = crypto.getRandomValues(new Uint8Array(16));
+    const descriptor = { id, request, enrolment };
+    const sealer = await makeSealer(this.#seed.deriveKey('manifest', id));
+    const manifest = await sealManifest(sealer, id, emptyManifest(1));
+    await this.#service.createCollection(name, { id, descriptor: encodeDescriptor(this.#seed, descriptor), manifest });
+    return this.collection(name);
+  }
+
+  /** A collection that exists. WRONG_KEY when it was made with another key. */
+  collection(name: string): Promise<Collection> {
+    checkName(name);
+    let opening = this.#open.get(name);
+    if (!opening) {
+      opening = this.#openCollection(name);
+      this.#open.set(name, opening);
+      opening.catch(() => this.#open.delete(name));
+    }
+    return opening;
+  }
+
+  async #openCollection(name: string): Promise<Collection> {
+    const info = await this.#service.getCollection(name);
+    const descriptor = openDescriptor(this.#seed, name, info.descriptor);
+    if (hex(descriptor.id) !== hex(info.id))
+      throw new HersError(
+        'INTEGRITY',
+        `the store shows the description of another collection under the name ${JSON.stringify(name)}`,
+      );
+    const changer = new Changer(
+      this.#service,
+      name,
+      await Keyring.make(this.#seed, descriptor, this.#threads),
+      this.#memory,
+    );
+    await changer.view();
+    return new Collection(changer);
+  }
+
+  /** All collections, those of other keys left out. */
+  async listCollections(): Promise<CollectionSummary[]> {
+    const out: CollectionSummary[] = [];
+    for (const { name } of await this.#service.listCollections()) {
+      try {
+        const { plan: _, ...summary } = await this.describe(name);
+        out.push(summary);
+      } catch (error) {
+        if (!(error instanceof HersError && error.code === 'WRONG_KEY')) throw error;
+      }
+    }
+    return out;
+  }
+
+  async describe(name: string): Promise<CollectionDescription> {
+    const collection = await this.collection(name);
+    const { dimension, metric, profile } = collection.plan;
+    const records = await collection.count();
+    const { blocks, bytes, version } = await this.#service.getCollection(name);
+    return {
+      name,
+      dimension,
+      metric,
+      profile,
+      enrolment: collection.enrolment,
+      records,
+      blocks,
+      bytes,
+      version,
+      plan: collection.plan,
+    };
+  }
+
+  async deleteCollection(name: string): Promise<void> {
+    checkName(name);
+    const open = this.#open.get(name);
+    this.#open.delete(name);
+    await (await open?.catch(() => undefined))?.close();
+    await this.#service.deleteCollection(name);
+  }
+
+  /** A snapshot back to a collection, of this name or another. */
+  async restore(name: string, pieces: Many<Uint8Array>): Promise<Collection> {
+    checkName(name);
+    await this.#service.restore(name, pieces);
+    return this.collection(name);
+  }
+
+  async close(): Promise<void> {
+    for (const collection of this.#open.values()) await (await collection.catch(() => undefined))?.close();
+    this.#open.clear();
+    this.#seed.wipe();
+    await this.#service.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+/** A block of its own for every slot would take n additions; where the plan cannot promise that many, half as many, and so on. */
+function defaultAdditions(request: Omit<CollectionOptions, 'enrolment'>): number {
+  for (let additions = 4096; additions > 1; additions >>= 1) {
+    try {
+      return plan({ ...request, maxAdditions: additions }).maxAdditions;
+    } catch (error) {
+      if (!(error instanceof HersError && error.message.includes('additions'))) throw error;
+    }
+  }
+  return 1;
+}
+
+function checkName(name: string): void {
+  if (!isCollectionName(name))
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      'a collection name has 1 to 64 letters, digits, dots, dashes or underscores, and begins with a letter or digit',
+    );
+}
+
+/**
+ * Opens a database.
+ *
+ * @example const db = await connect('file:./gallery', { key: MasterSeed.generate() });
+ */
+export async function connect(where: string, options: ConnectOptions): Promise<Database> {
+  if (where.startsWith('file:'))
+    return new Database(await (await import('./folder.node.ts')).openFolder(where), options);
+  throw new HersError(
+    'INVALID_ARGUMENT',
+    `${JSON.stringify(where)} is not a place this version can open; use file:<folder>`,
+  );
+}

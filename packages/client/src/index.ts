@@ -1,0 +1,19 @@
+export type { Metric, Plan, Profile } from '@hers/scheme';
+export { MasterSeed } from '@hers/scheme/secret';
+export { HersError } from '@hers/service';
+export { Collection, type StoredRecord, type UpsertOptions, type Verification } from './collection.ts';
+export {
+  type CollectionDescription,
+  type CollectionOptions,
+  type CollectionSummary,
+  type ConnectOptions,
+  connect,
+  Database,
+} from './database.ts';
+export type { Enrolment } from './descriptor.ts';
+export type { Written } from './enrolment.ts';
+export { isSealed, openKey, sealKey, unsealedKey } from './keyfile.ts';
+export type { MaintenanceOptions } from './maintenance.ts';
+export type { Payload, VectorRecord } from './records.ts';
+export type { Match, SearchOptions, SearchResult } from './search.ts';
+export { ShortMemory, type VersionMemory } from './versions.ts';

@@ -1,0 +1,160 @@
+// What a key holder does to a collection now and then: indexing what waits, making deletions final, changing keys. Each step is one commit, so an interrupted run goes on
+// where it stopped, and the collection can be searched throughout.
+
+import { decryptBlock } from '@hers/scheme/secret';
+import { HersError } from '@hers/service';
+import { fromHex, hex, joined, sha256 } from './bytes.ts';
+import { type Changer, Draft } from './changes.ts';
+import { fillBlocks } from './enrolment.ts';
+import type { ListEntry } from './lists.ts';
+import type { ManifestBlock } from './manifest.ts';
+import type { PlainRecord } from './records.ts';
+import { readRecords, type View } from './view.ts';
+
+export interface MaintenanceOptions {
+  readonly signal?: AbortSignal;
+  /** Blocks done, and blocks there were to do. */
+  readonly onProgress?: (progress: { readonly done: number; readonly total: number }) => void;
+}
+
+/** Blocks rewritten in one commit: bounds the memory it takes. */
+const BLOCKS_AT_ONCE = 8;
+
+/** Indexes what waits and rewrites blocks that hold deleted records or are not full, then has the store forget what is gone. */
+export async function optimise(changer: Changer, options: MaintenanceOptions): Promise<void> {
+  const { n } = changer.keyring.plan.parameters;
+  const isDirty = (block: ManifestBlock) => block.dead.length > 0 || block.count < n;
+  await changer.refresh();
+  let view = await changer.view();
+  // A single block that is only not full stays as it is: there is nothing to put it together with.
+  const worthIt = ({ manifest }: View) => {
+    const dirty = manifest.blocks.filter(isDirty);
+    return dirty.length > 1 || manifest.pending.length > 0 || dirty.some((block) => block.dead.length > 0);
+  };
+  if (worthIt(view)) {
+    const todo = new Set(view.manifest.blocks.filter(isDirty).map((block) => block.id));
+    await rewrite(changer, (block) => todo.has(block.id), view.manifest.epoch, options);
+    view = await changer.view();
+  }
+  options.signal?.throwIfAborted();
+  await changer.service.purge(changer.name, options.signal ? { signal: options.signal } : {});
+}
+
+/** Re-encrypts everything under the next epoch; an interrupted rotation is taken up again. */
+export async function rotate(changer: Changer, options: MaintenanceOptions): Promise<number> {
+  await changer.refresh();
+  const { manifest } = await changer.view();
+  const unfinished = manifest.blocks.some((block) => block.epoch !== manifest.epoch);
+  const epoch = unfinished ? manifest.epoch : manifest.epoch + 1;
+  // Waiting records change over together with the epoch, so that none is left behind.
+  if (!unfinished) {
+    await changer.change(async (view) => {
+      const draft = new Draft(view, epoch);
+      const waiting = [...view.pending.values()];
+      if (waiting.length > 0) {
+        draft.records.push(await changer.stageRecords(draft, waiting, options.signal));
+        draft.countSeals(waiting.length);
+      }
+      return { draft, result: undefined };
+    });
+  }
+  await rewrite(changer, (block) => block.epoch !== epoch, epoch, options);
+  await changer.service.purge(changer.name, options.signal ? { signal: options.signal } : {});
+  return epoch;
+}
+
+/** Puts the live records of the chosen blocks into new blocks under `epoch`, a few at a time; what is left over at the end forms one that is not full. */
+async function rewrite(
+  changer: Changer,
+  chosen: (block: ManifestBlock) => boolean,
+  epoch: number,
+  { signal, onProgress }: MaintenanceOptions,
+): Promise<void> {
+  const { descriptor } = changer.keyring;
+  const total = (await changer.view()).manifest.blocks.filter(chosen).length;
+  let done = 0;
+  for (let last = false; !last; ) {
+    signal?.throwIfAborted();
+    const step = await changer.change(async (view) => {
+      const blocks = view.manifest.blocks.filter(chosen);
+      const part = blocks.slice(0, BLOCKS_AT_ONCE);
+      const result = { blocks: part.length, last: part.length === blocks.length };
+      const draft = new Draft(view, epoch);
+      if (descriptor.enrolment === 'vault') await rewriteFromVault(changer, draft, part, result.last, signal);
+      else await rewriteByDecrypting(changer, draft, part, signal);
+      const idle = part.length === 0 && draft.newBlocks.length === 0;
+      return idle ? { result } : { draft, result };
+    });
+    done += step.blocks;
+    last = step.last;
+    onProgress?.({ done: Math.min(done, total), total });
+  }
+}
+
+function liveEntries(view: View, block: ManifestBlock): { entry: ListEntry; slot: number }[] {
+  const dead = new Set(block.dead);
+  return view.entries.get(block.id)!.flatMap((entry, slot) => (dead.has(slot) ? [] : [{ entry, slot }]));
+}
+
+async function rewriteFromVault(
+  changer: Changer,
+  draft: Draft,
+  blocks: readonly ManifestBlock[],
+  last: boolean,
+  signal?: AbortSignal,
+): Promise<void> {
+  const { keyring, service, name } = changer;
+  const moved: PlainRecord[] = [];
+  for (const block of blocks) {
+    const live = liveEntries(draft.view, block);
+    const handles = live.map(({ entry }) => hex(keyring.records.handleOf(entry.id)));
+    let at = 0;
+    for await (const record of readRecords(service, name, keyring, handles, signal)) {
+      if (record.version !== live[at++].entry.version)
+        throw new HersError('INTEGRITY', 'the store gave an older copy of a record than its list names');
+      moved.push(record);
+    }
+    draft.dropBlock(block);
+  }
+  for (const record of moved) draft.gone.add(record.id);
+  // Under a new epoch the seals change too.
+  if (blocks.some((block) => block.epoch !== draft.epoch) && moved.length > 0) {
+    draft.records.push(await changer.stageRecords(draft, moved, signal));
+    draft.countSeals(moved.length);
+  }
+  for (const record of moved) draft.pending.set(record.handle, record);
+  await fillBlocks(changer, draft, keyring.plan.parameters.n, signal);
+  if (last && draft.pending.size > 0) await fillBlocks(changer, draft, draft.pending.size, signal);
+}
+
+async function rewriteByDecrypting(
+  changer: Changer,
+  draft: Draft,
+  blocks: readonly ManifestBlock[],
+  signal?: AbortSignal,
+): Promise<void> {
+  const { keyring, service, name } = changer;
+  const { dimension, parameters } = keyring.plan;
+  const entries: ListEntry[] = [];
+  const rows: Int32Array[] = [];
+  for (const block of blocks) {
+    const encoded = await joined(service.getBlock(name, fromHex(block.id), signal ? { signal } : {}));
+    if (block.hash !== '' && hex(await sha256(encoded)) !== block.hash)
+      throw new HersError('INTEGRITY', 'the store gave another block than the manifest names');
+    const { integers } = decryptBlock(keyring.key(block.epoch), encoded);
+    for (const { entry, slot } of liveEntries(draft.view, block)) {
+      entries.push(entry);
+      rows.push(integers!.subarray(slot * dimension, (slot + 1) * dimension));
+      draft.gone.add(entry.id);
+    }
+    draft.dropBlock(block);
+  }
+  for (let at = 0; at < entries.length; at += parameters.n) {
+    const part = rows.slice(at, at + parameters.n);
+    const vectors = new Int32Array(part.length * dimension);
+    part.forEach((row, j) => {
+      vectors.set(row, j * dimension);
+    });
+    await changer.addBlock(draft, entries.slice(at, at + parameters.n), vectors, signal);
+  }
+}

@@ -1,0 +1,319 @@
+// Searching: one encrypted query per vector and live epoch goes out; encrypted scores come back and are decrypted, on all cores, while others are still on their way.
+// What is asked of the store does not depend on the answer. Fetching the best records afterwards does, and is therefore up to the caller.
+
+import { checkVector, peekResponse, plainScores } from '@hers/scheme';
+import { encryptQuery, type QuerySecret } from '@hers/scheme/secret';
+import { HersError } from '@hers/service';
+import { fromHex, hex } from './bytes.ts';
+import type { Changer } from './changes.ts';
+import { type DecryptTask, toDistances } from './crew.ts';
+import { liveCount, type ManifestBlock } from './manifest.ts';
+import { type Candidate, type Order, Ranking } from './ranking.ts';
+import { type Payload, type PlainRecord, payloadOf } from './records.ts';
+import { readRecords, type View } from './view.ts';
+
+export interface SearchOptions {
+  /** How many matches at most; 10 by default. */
+  readonly limit?: number;
+  /** Similarities from here up, or distances up to here. */
+  readonly threshold?: number;
+  /**
+   * Fetch this many candidates (true: four times the limit) from the vault and rank them by their full-precision vectors. Off by default: it shows the
+   * store which records the candidates are.
+   */
+  readonly rerank?: boolean | number;
+  /** Fetch the payloads of the matches. Off by default, for the same reason. */
+  readonly payload?: boolean;
+  readonly signal?: AbortSignal;
+}
+
+export interface Match {
+  readonly id: string;
+  /** Similarity (cosine, dot) or distance (euclidean). */
+  readonly score: number;
+  /**
+   * `noisy`: decrypted under `compact`; it must not reach anyone who sees ciphertexts. `exact`: decrypted under `exact`. `recomputed`: by the client from the
+   * record's own vector.
+   */
+  readonly scoreOrigin: 'noisy' | 'exact' | 'recomputed';
+  readonly payload?: Payload;
+}
+
+export interface SearchResult {
+  /** Best first. */
+  readonly matches: readonly Match[];
+  /** Records that were compared, and records there are. */
+  readonly coverage: { readonly searched: number; readonly total: number };
+}
+
+const DEFAULT_LIMIT = 10;
+/** Responses collected before they are handed to the crew. */
+const BATCH = 16;
+/** Standard deviations within which a recomputed score must agree (README.md). */
+const AGREE_SIGMAS = 7;
+const MAX_ATTEMPTS = 20;
+
+/** What is found for one vector: in blocks by number and slot, among waiting records by their position. */
+interface Found {
+  readonly candidates: Candidate[];
+  readonly pending: readonly PlainRecord[];
+}
+
+/** The number of the "block" that waiting records are in, for ranking. */
+const WAITING = -1;
+
+function checkOptions({ limit = DEFAULT_LIMIT, threshold }: SearchOptions): void {
+  if (!(Number.isInteger(limit) && limit >= 1 && limit <= 10_000))
+    throw new HersError('INVALID_ARGUMENT', 'limit is a whole number from 1 to 10000');
+  if (threshold !== undefined && !Number.isFinite(threshold))
+    throw new HersError('INVALID_ARGUMENT', 'threshold must be a number');
+}
+
+/** How many candidates are fetched; none when nothing asked for it. */
+function fetched(changer: Changer, options: SearchOptions): number {
+  const { limit = DEFAULT_LIMIT, rerank = false, payload = false } = options;
+  if (rerank === false && !payload) return 0;
+  if (changer.keyring.descriptor.enrolment !== 'vault') throw needsVault(rerank === false ? 'payloads' : 're-ranking');
+  const wanted = rerank === false ? limit : rerank === true ? 4 * limit : rerank;
+  if (!(Number.isInteger(wanted) && wanted >= 1))
+    throw new HersError('INVALID_ARGUMENT', 'rerank is true, or how many candidates to fetch');
+  // Against a store that cheats, every fetch is an answer to a question it chose: so there are never many (README.md).
+  const most = changer.keyring.plan.parameters.n / 16;
+  if (limit > most)
+    throw new HersError('INVALID_ARGUMENT', `at most ${most} records can be fetched for one search; lower the limit`);
+  return Math.min(Math.max(wanted, limit), most);
+}
+
+export function needsVault(what: string): HersError {
+  return new HersError(
+    'NEEDS_VAULT',
+    `${what} needs the vault, and this collection enrols homomorphically, without one`,
+  );
+}
+
+export const orderOf = (changer: Changer): Order =>
+  changer.keyring.plan.metric === 'euclidean' ? 'ascending' : 'descending';
+
+export async function search(
+  changer: Changer,
+  vectors: readonly ArrayLike<number>[],
+  options: SearchOptions,
+): Promise<SearchResult[]> {
+  checkOptions(options);
+  const fetch = fetched(changer, options);
+  const probes = vectors.map((vector, i) =>
+    checkVector(changer.keyring.plan, vector, 'query', vectors.length > 1 ? `vector ${i}` : 'the vector'),
+  );
+  const limit = Math.max(options.limit ?? DEFAULT_LIMIT, fetch);
+  const { view, found } = await scan(changer, probes, { ...options, limit });
+  const total = liveCount(view.manifest);
+  const results: SearchResult[] = [];
+  for (let i = 0; i < probes.length; i++) {
+    const matches =
+      fetch > 0
+        ? await fetchMatches(changer, view, probes[i], found[i], options)
+        : plainMatches(changer, view, found[i]);
+    results.push({ matches, coverage: { searched: total, total } });
+  }
+  return results;
+}
+
+/** Asks the store, as often as it takes to be at the same version. `blocks` are all unless given. */
+export async function scan(
+  changer: Changer,
+  probes: readonly Float32Array[],
+  options: SearchOptions & { readonly limit: number },
+  only?: (view: View) => { readonly blocks: readonly ManifestBlock[]; readonly pending: readonly PlainRecord[] },
+): Promise<{ view: View; found: Found[] }> {
+  for (let attempt = 1; ; attempt++) {
+    const view = await changer.view();
+    const { blocks, pending } = only?.(view) ?? { blocks: view.manifest.blocks, pending: [...view.pending.values()] };
+    try {
+      const candidates = await scanBlocks(changer, view, probes, blocks, only !== undefined, options);
+      return { view, found: probes.map((probe, i) => withPending(changer, probe, candidates[i], pending, options)) };
+    } catch (error) {
+      if (!(error instanceof HersError && error.code === 'STALE') || attempt === MAX_ATTEMPTS) throw error;
+      await changer.refresh();
+    }
+  }
+}
+
+/** Ranks waiting records, which only the client can read, together with what was found in blocks. */
+function withPending(
+  changer: Changer,
+  probe: Float32Array,
+  candidates: Candidate[],
+  pending: readonly PlainRecord[],
+  { limit, threshold }: SearchOptions & { readonly limit: number },
+): Found {
+  if (pending.length === 0) return { candidates, pending };
+  const { plan } = changer.keyring;
+  const vectors = new Float32Array(pending.length * plan.dimension);
+  pending.forEach((record, j) => {
+    vectors.set(record.vector, j * plan.dimension);
+  });
+  const scores = plainScores(plan, vectors, probe);
+  if (plan.metric === 'euclidean') toDistances(scores);
+  const ranking = new Ranking(limit, orderOf(changer), threshold);
+  for (const { block, slot, score } of candidates) ranking.offer(block, slot, [score]);
+  ranking.offer(WAITING, 0, scores);
+  return { candidates: ranking.best(), pending };
+}
+
+async function scanBlocks(
+  changer: Changer,
+  view: View,
+  probes: readonly Float32Array[],
+  blocks: readonly ManifestBlock[],
+  some: boolean,
+  { limit, threshold, signal }: SearchOptions & { readonly limit: number },
+): Promise<Candidate[][]> {
+  const { keyring, service, name } = changer;
+  const numbers = new Map(blocks.map((block, number) => [block.id, number]));
+  const queries = probes.flatMap((probe, i) =>
+    [...new Set(blocks.map((block) => block.epoch))].map((epoch) => ({
+      probe: i,
+      epoch,
+      ...encryptQuery(keyring.key(epoch), probe),
+    })),
+  );
+  // With no blocks there is nothing to ask, but an empty search still tells whether the version is current.
+  const byId = new Map(
+    queries.map((query) => [
+      hex(query.secret.queryId),
+      { ...query, missing: new Set(blocks.filter((b) => b.epoch === query.epoch).map((b) => b.id)) },
+    ]),
+  );
+  const crew = await keyring.crew(view.manifest.epoch);
+  const options = { limit, order: orderOf(changer), ...(threshold === undefined ? {} : { threshold }) };
+  const parts: { probe: number; best: Promise<Candidate[]> }[] = [];
+  const waiting = new Map<string, DecryptTask[]>();
+  const flush = (id: string, tasks: DecryptTask[], secret: QuerySecret) => {
+    waiting.delete(id);
+    const best = crew.decrypt(secret, tasks, options);
+    best.catch(() => {}); // reported below, with the others
+    parts.push({ probe: byId.get(id)!.probe, best });
+  };
+  try {
+    const request = {
+      version: view.manifest.version,
+      queries: queries.map((q) => q.query),
+      ...(some ? { blocks: blocks.map((b) => fromHex(b.id)) } : {}),
+    };
+    for await (const response of service.search(name, request, signal ? { signal } : {})) {
+      const { queryId, blockId, first, count } = peekResponse(response);
+      const id = hex(queryId);
+      const query = byId.get(id);
+      const number = numbers.get(hex(blockId));
+      if (!query || number === undefined)
+        throw new HersError('INTEGRITY', 'the store answered for a block or a query that is not part of this search');
+      const block = blocks[number];
+      if (!query.missing.delete(block.id)) throw new HersError('INTEGRITY', 'the store answered twice for one block');
+      if (first !== 0 || count !== block.count)
+        throw new HersError(
+          'INTEGRITY',
+          'the store answered for a block with another number of records than the manifest names',
+        );
+      const tasks = waiting.get(id) ?? [];
+      tasks.push({ response, block: number, dead: block.dead });
+      waiting.set(id, tasks);
+      if (tasks.length === BATCH) flush(id, tasks, query.secret);
+    }
+    for (const [id, tasks] of [...waiting]) flush(id, tasks, byId.get(id)!.secret);
+    for (const { missing } of byId.values())
+      if (missing.size > 0)
+        throw new HersError('INTEGRITY', `the store left out ${missing.size} of ${blocks.length} blocks`);
+    const rankings = probes.map(() => new Ranking(limit, options.order));
+    for (const { probe, best } of parts)
+      for (const { block, slot, score } of await best) rankings[probe].offer(block, slot, [score]);
+    return rankings.map((ranking) => ranking.best());
+  } finally {
+    await Promise.allSettled(parts.map((part) => part.best));
+    for (const { secret } of queries) secret.wipe();
+  }
+}
+
+function describe(
+  view: View,
+  { block, slot }: Candidate,
+  pending: readonly PlainRecord[],
+): { id: string; version: string } {
+  return block === WAITING ? pending[slot] : view.entries.get(view.manifest.blocks[block].id)![slot];
+}
+
+function originOf(changer: Changer, { block }: Candidate): Match['scoreOrigin'] {
+  if (changer.keyring.plan.profile === 'exact') return 'exact';
+  return block === WAITING ? 'recomputed' : 'noisy';
+}
+
+function plainMatches(changer: Changer, view: View, { candidates, pending }: Found): Match[] {
+  return candidates.map((candidate) => ({
+    id: describe(view, candidate, pending).id,
+    score: candidate.score,
+    scoreOrigin: originOf(changer, candidate),
+  }));
+}
+
+/**
+ * Fetches candidates, computes their scores again, and stops with INTEGRITY when one disagrees with what was decrypted: either the store mixed something up, or it is using
+ * searches to find out what ciphertexts decrypt to.
+ */
+async function fetchMatches(
+  changer: Changer,
+  view: View,
+  probe: Float32Array,
+  { candidates, pending }: Found,
+  options: SearchOptions,
+): Promise<Match[]> {
+  const { keyring, service, name } = changer;
+  const { limit = DEFAULT_LIMIT, rerank = false, payload = false } = options;
+  const wanted = rerank === false ? candidates.slice(0, limit) : candidates;
+  const described = wanted.map((candidate) => describe(view, candidate, pending));
+  const handles = described.map(({ id }) => hex(keyring.records.handleOf(id)));
+  const matches: Match[] = [];
+  let at = 0;
+  for await (const record of readRecords(service, name, keyring, handles, options.signal)) {
+    const candidate = wanted[at];
+    if (record.version !== described[at].version)
+      throw new HersError('INTEGRITY', 'the store gave an older copy of a record than its list names');
+    const score = recomputed(changer, record.vector, probe, candidate);
+    const content = payload ? payloadOf(record) : undefined;
+    const scored =
+      rerank === false
+        ? { score: candidate.score, scoreOrigin: originOf(changer, candidate) }
+        : { score, scoreOrigin: 'recomputed' as const };
+    matches.push({ id: record.id, ...scored, ...(content === undefined ? {} : { payload: content }) });
+    at++;
+  }
+  if (rerank === false) return matches;
+  const sign = orderOf(changer) === 'descending' ? -1 : 1;
+  const { threshold } = options;
+  const within = matches.filter(({ score }) => threshold === undefined || sign * score <= sign * threshold);
+  return within.sort((a, b) => sign * (a.score - b.score)).slice(0, limit);
+}
+
+/** The score of full vectors; INTEGRITY when what was decrypted is not within its noise of it. */
+export function recomputed(
+  changer: Changer,
+  vector: Float32Array,
+  probe: Float32Array,
+  { score }: { readonly score: number },
+): number {
+  const { plan } = changer.keyring;
+  const [plain] = plainScores(plan, vector, probe);
+  const euclidean = plan.metric === 'euclidean';
+  // Compared before the square root, where the noise is what the planner says it is.
+  const decrypted = euclidean ? score * score : score;
+  const slope = plan.normBound * plan.queryNormBound * (euclidean ? 2 : 1);
+  const room =
+    plan.profile === 'exact' ? 1e-6 * slope : AGREE_SIGMAS * plan.noise.score + plan.noise.worstRounding * slope;
+  // A distance that noise made negative was cut off at zero.
+  if (!(Math.abs(decrypted - plain) <= room || (euclidean && decrypted === 0 && plain <= room))) {
+    throw new HersError(
+      'INTEGRITY',
+      'a record does not have the score that was decrypted for it: the store altered something, or mixed it up. Nothing more is asked of it',
+    );
+  }
+  const real = plan.profile === 'exact' ? plainScores({ ...plan, profile: 'compact' }, vector, probe)[0] : plain;
+  return euclidean ? Math.sqrt(Math.max(0, real)) : real;
+}

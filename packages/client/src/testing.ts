@@ -1,0 +1,90 @@
+// Shared by tests: vectors, a plaintext search, folders that vanish, and services that watch or cheat.
+
+import type { Metric } from '@hers/scheme';
+import type { Service } from '@hers/service';
+
+/** Unit vectors that follow from a number. */
+export function vectorOf(seed: number, dimension: number, length = 1): Float32Array {
+  let state = (seed + 1) * 0x9e3779b9;
+  const out = new Float32Array(dimension);
+  for (let i = 0; i < dimension; i++) {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    out[i] = ((t ^ (t >>> 14)) >>> 0) / 2 ** 31 - 1;
+  }
+  const norm = Math.hypot(...out);
+  return out.map((x) => (x * length) / norm);
+}
+
+export function scoreOf(metric: Metric, a: ArrayLike<number>, b: ArrayLike<number>): number {
+  let dot = 0;
+  let square = 0;
+  for (let i = 0; i < a.length; i++) {
+    dot += a[i] * b[i];
+    square += (a[i] - b[i]) ** 2;
+  }
+  if (metric === 'euclidean') return Math.sqrt(square);
+  return metric === 'dot' ? dot : dot / (Math.hypot(...Array.from(a)) * Math.hypot(...Array.from(b)));
+}
+
+export type Call = { readonly method: string; readonly args: readonly unknown[]; readonly out: Uint8Array[] };
+
+/** Every Uint8Array inside a value. */
+export function bytesIn(value: unknown): Uint8Array[] {
+  if (value instanceof Uint8Array) return [value];
+  if (Array.isArray(value)) return value.flatMap(bytesIn);
+  if (value !== null && typeof value === 'object' && !(value instanceof AbortSignal))
+    return Object.values(value).flatMap(bytesIn);
+  return [];
+}
+
+/** A service that reports everything that crosses it, streams included. */
+export function watched(service: Service, calls: Call[]): Service {
+  const tap = async function* (pieces: AsyncIterable<unknown>, sink: unknown[]) {
+    for await (const piece of pieces) {
+      sink.push(...bytesIn(piece).map((bytes) => bytes.slice()));
+      yield piece;
+    }
+  };
+  return new Proxy(service, {
+    get(target, method: keyof Service) {
+      const original = target[method] as (...args: unknown[]) => unknown;
+      if (typeof original !== 'function') return original;
+      return (...args: unknown[]) => {
+        const call: Call = { method, args: [], out: [] };
+        calls.push(call);
+        const passed = args.map((arg) => {
+          const streamed = arg !== null && typeof arg === 'object' && Symbol.asyncIterator in arg;
+          if (streamed) return tap(arg as AsyncIterable<unknown>, call.args as unknown[]);
+          (call.args as unknown[]).push(structuredClone(cloneable(arg)));
+          return arg;
+        });
+        const result = original.apply(target, passed);
+        if (result !== null && typeof result === 'object' && Symbol.asyncIterator in result)
+          return tap(result as AsyncIterable<unknown>, call.out);
+        return (result as Promise<unknown>).then((value) => {
+          call.out.push(...bytesIn(value).map((bytes) => bytes.slice()));
+          return value;
+        });
+      };
+    },
+  });
+}
+
+function cloneable(arg: unknown): unknown {
+  if (arg === null || typeof arg !== 'object' || arg instanceof Uint8Array || Array.isArray(arg)) return arg;
+  return Object.fromEntries(Object.entries(arg).filter(([key]) => key !== 'signal'));
+}
+
+/** A service whose methods can be replaced, for cheating. */
+export function altered(service: Service, changes: Partial<Service>): Service {
+  return new Proxy(service, {
+    get(target, method: keyof Service) {
+      const own = changes[method] ?? target[method];
+      return typeof own === 'function'
+        ? (own as (...args: unknown[]) => unknown).bind(changes[method] ? changes : target)
+        : own;
+    },
+  });
+}

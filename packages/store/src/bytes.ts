@@ -1,0 +1,40 @@
+// Byte strings as keys of maps, and as arguments.
+
+import { createHash } from 'node:crypto';
+import { HersError } from '@hers/service';
+
+/** The same bytes, with the methods of Node. */
+export function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+}
+
+export function hex(bytes: Uint8Array): string {
+  return asBuffer(bytes).toString('hex');
+}
+
+/** A handle as the key of a map: shorter than its digits, and quicker. */
+export function handleKey(handle: Uint8Array): string {
+  return asBuffer(handle).toString('latin1');
+}
+
+export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  return Buffer.compare(a, b) === 0;
+}
+
+export function sha256(...parts: readonly Uint8Array[]): Uint8Array {
+  const hash = createHash('sha256');
+  for (const part of parts) hash.update(part);
+  return new Uint8Array(hash.digest());
+}
+
+/** The same for large inputs, in another thread. */
+export async function sha256Aside(bytes: Uint8Array): Promise<Uint8Array> {
+  return new Uint8Array(await crypto.subtle.digest('SHA-256', bytes as Uint8Array<ArrayBuffer>));
+}
+
+/** Refuses what is not bytes, or not so many. */
+export function checkBytes(value: unknown, what: string, length?: number): asserts value is Uint8Array {
+  if (!(value instanceof Uint8Array)) throw new HersError('INVALID_ARGUMENT', `${what} must be given as bytes`);
+  if (length !== undefined && value.length !== length)
+    throw new HersError('INVALID_ARGUMENT', `${what} has ${length} bytes, not ${value.length}`);
+}

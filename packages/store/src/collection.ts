@@ -1,0 +1,208 @@
+// A collection of an open folder: what the catalogue says about it, in memory, and the small steps that commits, searches and upkeep are made of.
+
+import { randomBytes } from 'node:crypto';
+import type { Kernel } from '@hers/scan';
+import { type CollectionInfo, HersError } from '@hers/service';
+import type { Catalogue } from './catalogue.ts';
+import type { Disk } from './disk.ts';
+import { fault } from './faults.ts';
+import { BLOCKS, blockPath, packPath } from './layout.ts';
+import { RecordIndex } from './record-index.ts';
+import { Source } from './source.ts';
+import { Stages } from './stages.ts';
+import { type StoredBlock, storedBlock } from './stored-block.ts';
+import { type BlockRow, Tables } from './tables.ts';
+import { Turns } from './turns.ts';
+import { Vault } from './vault.ts';
+
+/** What all collections of a folder share. */
+export interface Folder {
+  readonly disk: Disk;
+  readonly catalogue: Catalogue;
+  /** Opened when it is first needed. */
+  readonly kernel: () => Promise<Kernel>;
+}
+
+export interface CollectionRow {
+  readonly key: number;
+  readonly name: string | null;
+  readonly id: Uint8Array;
+  readonly descriptor: Uint8Array;
+}
+
+export class Collection {
+  readonly folder: Folder;
+  readonly key: number;
+  readonly id: Uint8Array;
+  readonly descriptor: Uint8Array;
+  readonly tables: Tables;
+  readonly records: RecordIndex;
+  readonly vault: Vault;
+  readonly stages = new Stages();
+  readonly blocks = new Map<string, StoredBlock>();
+  readonly sources = new Set<Source>();
+  /** Commits come one after the other, and so do merges, compactions and purges; the two kinds may overlap. */
+  readonly commits = new Turns();
+  readonly upkeep = new Turns();
+  /** Ends what goes on in the background when the collection is deleted or the folder closed. */
+  readonly ending = new AbortController();
+  name: string;
+  readonly #snapshots = new Set<AbortController>();
+  readonly #retiring = new Set<Promise<void>>();
+  #snapshotsEnded: (() => void)[] = [];
+  #newNames = false;
+
+  constructor(folder: Folder, row: CollectionRow) {
+    this.folder = folder;
+    this.key = row.key;
+    this.name = row.name ?? '';
+    this.id = row.id;
+    this.descriptor = row.descriptor;
+    const { disk, catalogue } = folder;
+    this.tables = new Tables(catalogue, row.key);
+    this.records = new RecordIndex(catalogue, this.tables);
+    const tail = this.tables.packs().at(-1);
+    const { last_pack } = this.tables.current();
+    this.vault = new Vault(disk, row.key, row.id, last_pack, tail && { pack: tail.pack, length: tail.ends });
+    const sealed = new Map<string, Source>();
+    for (const { file, blocks, bytes } of this.tables.segments()) {
+      sealed.set(file, this.addSource({ path: file, sealed: true, bytes, total: blocks }));
+    }
+    for (const blockRow of this.tables.blocks()) this.addBlock(blockRow, sealed.get(blockRow.file));
+  }
+
+  /** Everything on disk that is named: segments and blocks; and packs, with the end of each. */
+  files(): { readonly named: string[]; readonly packEnds: [string, number][] } {
+    const named = [...this.sources].map((source) => source.path);
+    return { named, packEnds: this.tables.packs().map(({ pack, ends }) => [packPath(this.key, pack), ends]) };
+  }
+
+  get version(): number {
+    return this.tables.current().version;
+  }
+
+  info(): CollectionInfo {
+    const { name, id, descriptor, version } = this;
+    const bytes =
+      this.tables.packs().reduce((sum, { ends }) => sum + ends, 0) +
+      [...this.sources].reduce((sum, source) => sum + source.bytes, 0);
+    return { name, id, descriptor, version, records: this.records.count(), blocks: this.blocks.size, bytes };
+  }
+
+  // — blocks and their files —
+
+  addSource(file: { path: string; sealed: boolean; bytes: number; total: number }): Source {
+    const source = new Source(this.folder.disk, this.folder.kernel, file);
+    this.sources.add(source);
+    return source;
+  }
+
+  addBlock(row: BlockRow, segment?: Source): StoredBlock {
+    const source = segment ?? this.addSource({ path: row.file, sealed: false, bytes: row.bytes, total: 1 });
+    const block = storedBlock(row, source);
+    this.blocks.set(block.name, block);
+    source.live.add(block);
+    return block;
+  }
+
+  /** Takes sources without a block out of the collection; resolves when the files of those are gone that nobody reads. */
+  async retireEmpty(): Promise<void> {
+    const prompt: Promise<void>[] = [];
+    for (const source of this.sources) {
+      if (source.live.size > 0) continue;
+      this.sources.delete(source);
+      // Should it fail, the file goes when the folder is opened again.
+      const gone = source.retire().catch(() => {});
+      this.#retiring.add(gone);
+      gone.then(() => this.#retiring.delete(gone));
+      if (!source.beingRead) prompt.push(gone);
+    }
+    await Promise.all(prompt);
+  }
+
+  /** Resolves when all files are gone that should be. */
+  async filesGone(): Promise<void> {
+    await Promise.all(this.#retiring);
+  }
+
+  /** Writes an encoded block to a file that nothing refers to yet; so it needs no temporary name. */
+  async writeBlock(encoded: Uint8Array): Promise<string> {
+    const { disk } = this.folder;
+    const path = blockPath(this.key, randomBytes(16).toString('hex'));
+    const file = await disk.create(path);
+    fault('block.created');
+    this.#newNames = true;
+    try {
+      await file.write(encoded, 0);
+      fault('block.written');
+      await file.sync();
+      fault('block.synced');
+    } catch (error) {
+      await disk.remove(path).catch(() => {});
+      throw error;
+    } finally {
+      await file.close();
+    }
+    return path;
+  }
+
+  /** Makes the names of new files certain; before a commit refers to them. */
+  async syncNames(): Promise<void> {
+    await this.vault.syncNames();
+    if (!this.#newNames) return;
+    this.#newNames = false;
+    try {
+      await this.folder.disk.syncFolder(BLOCKS);
+    } catch (error) {
+      this.#newNames = true;
+      throw error;
+    }
+  }
+
+  // — snapshots, during which the B-tree of records stays as it is —
+
+  get beingCopied(): boolean {
+    return this.#snapshots.size > 0;
+  }
+
+  /** Returns what ends the snapshot, should it hold up too much. */
+  beginSnapshot(): AbortController {
+    const copying = new AbortController();
+    this.#snapshots.add(copying);
+    return copying;
+  }
+
+  endSnapshot(copying: AbortController): void {
+    this.#snapshots.delete(copying);
+    if (!this.beingCopied) for (const ended of this.#snapshotsEnded.splice(0)) ended();
+  }
+
+  stopSnapshots(reason: HersError): void {
+    for (const copying of this.#snapshots) copying.abort(reason);
+  }
+
+  async snapshotsEnd(signal: AbortSignal): Promise<void> {
+    while (this.beingCopied) {
+      signal.throwIfAborted();
+      await new Promise<void>((resolve, reject) => {
+        const stop = () => reject(signal.reason);
+        signal.addEventListener('abort', stop, { once: true });
+        this.#snapshotsEnded.push(() => {
+          signal.removeEventListener('abort', stop);
+          resolve();
+        });
+      });
+    }
+  }
+
+  /** Refuses what came too late. */
+  checkUsable(): void {
+    if (this.ending.signal.aborted) throw this.ending.signal.reason;
+    const damage = this.folder.catalogue.damageOf(this.key);
+    if (damage) throw damage;
+  }
+}
+
+export function noSuchCollection(name: string): HersError {
+  return new HersError('NOT_FOUND', `there is no collection ${JSON.stringify(name)}`);
+}

@@ -1,0 +1,183 @@
+// One change of a collection: what was staged becomes part of it, together with a new manifest, in one transaction of the catalogue.
+
+import { addBlocks, encodeBlock } from '@hers/scheme';
+import { type Change, HANDLE_BYTES, HersError, LIST_ID_BYTES, type StageId } from '@hers/service';
+import { checkBytes, hex, sameBytes, sha256Aside } from './bytes.ts';
+import type { Collection } from './collection.ts';
+import { fault } from './faults.ts';
+import { decodePlace, encodePlace, NOWHERE } from './place.ts';
+import { readBlockFile, readStoredBlock } from './rebuild.ts';
+import { newBlockRow, type StoredBlock } from './stored-block.ts';
+import type { BlockRow } from './tables.ts';
+import { type Batch, KEY_BYTES, ROW_BYTES } from './vault.ts';
+
+const BLOCK_ID_BYTES = 16;
+const FIELDS = ['expected', 'manifest', 'records', 'removed', 'blocks', 'sums', 'dropped', 'lists', 'droppedLists'];
+
+/** What a change means for this collection, before anything is done. */
+interface Draft {
+  readonly removed: readonly Uint8Array[];
+  /** Batches whose places are read at the last moment: a purge may move what is staged. */
+  readonly records: readonly Batch[];
+  readonly added: BlockRow[];
+  readonly dropped: ReadonlySet<StoredBlock>;
+  readonly lists: readonly { readonly id: Uint8Array; readonly batch: Batch }[];
+  readonly droppedLists: readonly Uint8Array[];
+  readonly stages: readonly StageId[];
+  /** Whether something disappears. */
+  readonly loses: boolean;
+}
+
+export function commitChange(collection: Collection, change: Change): Promise<number> {
+  checkChange(change);
+  return collection.commits.take(async () => {
+    collection.checkUsable();
+    const { tables, folder } = collection;
+    const current = tables.manifest();
+    // The acknowledgement of this very change was lost.
+    if (sameBytes(current.manifest, change.manifest)) return current.version;
+    if (change.expected !== current.version)
+      throw new HersError(
+        'STALE',
+        `${collection.name} has version ${current.version}, and this change is based on ${change.expected}; read it again`,
+      );
+    const draft = draftOf(collection, change);
+    const summed = await addUp(collection, change, draft);
+    try {
+      await collection.syncNames();
+      fault('commit.folders');
+      collection.checkUsable();
+      const fresh = folder.catalogue.transaction(() => {
+        const written = write(collection, draft);
+        tables.setCurrent(current.version + 1, change.manifest);
+        fault('commit.within');
+        return written;
+      });
+      fault('commit.committed');
+      for (const { batch, entries } of fresh) collection.records.take(batch, entries);
+    } catch (error) {
+      for (const { file } of summed) await folder.disk.remove(file).catch(() => {});
+      throw error;
+    }
+    takeOver(collection, draft);
+    const parts = change.sums?.map((sum) => collection.stages.get(sum.part, 'block').row.file) ?? [];
+    for (const stage of draft.stages) collection.stages.drop(stage);
+    // What is no longer needed goes, now or when the folder is opened again.
+    await Promise.allSettled([collection.retireEmpty(), ...parts.map((part) => folder.disk.remove(part))]);
+    fault('commit.removed');
+    return current.version + 1;
+  });
+}
+
+function checkChange(change: Change): void {
+  for (const field of Object.keys(change))
+    if (!FIELDS.includes(field))
+      throw new HersError('INVALID_ARGUMENT', `a change has no field ${JSON.stringify(field)}`);
+  if (!Number.isSafeInteger(change.expected))
+    throw new HersError('INVALID_ARGUMENT', 'a change needs the version it is based on');
+  checkBytes(change.manifest, 'a manifest');
+  for (const handle of change.removed ?? []) checkBytes(handle, 'a handle', HANDLE_BYTES);
+  for (const id of change.dropped ?? []) checkBytes(id, 'a block id', BLOCK_ID_BYTES);
+  for (const id of change.droppedLists ?? []) checkBytes(id, 'a list id', LIST_ID_BYTES);
+  for (const { base, result, maxAdditions } of change.sums ?? []) {
+    checkBytes(base, 'a block id', BLOCK_ID_BYTES);
+    checkBytes(result, 'a block id', BLOCK_ID_BYTES);
+    if (!(Number.isInteger(maxAdditions) && maxAdditions >= 1))
+      throw new HersError('INVALID_ARGUMENT', 'a sum needs the number of additions that its plan allows');
+  }
+  const used = stagesOf(change);
+  if (new Set(used).size !== used.length)
+    throw new HersError('INVALID_ARGUMENT', 'a change names the same staged thing twice');
+}
+
+function stagesOf({ records = [], blocks = [], sums = [], lists = [] }: Change): StageId[] {
+  return [...records, ...blocks, ...sums.map(({ part }) => part), ...lists];
+}
+
+function draftOf({ stages, blocks, tables }: Collection, change: Change): Draft {
+  const droppedLists = change.droppedLists ?? [];
+  for (const id of droppedLists)
+    if (!tables.listPlace(id)) throw new HersError('NOT_FOUND', `there is no list ${hex(id)} to drop`);
+  const dropped = new Set<StoredBlock>();
+  for (const id of [...(change.dropped ?? []), ...(change.sums ?? []).map(({ base }) => base)]) {
+    const block = blocks.get(hex(id));
+    if (!block) throw new HersError('NOT_FOUND', `there is no block ${hex(id)} to drop or to add to`);
+    dropped.add(block);
+  }
+  const added = (change.blocks ?? []).map((stage) => stages.get(stage, 'block').row);
+  for (const { part } of change.sums ?? []) stages.get(part, 'block');
+  const ids = [...added.map(({ id }) => id), ...(change.sums ?? []).map(({ result }) => result)].map(hex);
+  const twice = ids.find((id, i) => ids.indexOf(id) !== i || (blocks.has(id) && !dropped.has(blocks.get(id)!)));
+  if (twice !== undefined) throw new HersError('ALREADY_EXISTS', `there is a block ${twice} already`);
+  const removed = change.removed ?? [];
+  return {
+    removed,
+    records: (change.records ?? []).map((stage) => stages.get(stage, 'records').batch),
+    added,
+    dropped,
+    lists: (change.lists ?? []).map((stage) => stages.get(stage, 'list')),
+    droppedLists,
+    stages: stagesOf(change),
+    loses: removed.length + dropped.size + droppedLists.length > 0,
+  };
+}
+
+/** Homomorphic enrolment: the sums are written as blocks of their own, before anything refers to them. */
+async function addUp(collection: Collection, change: Change, draft: Draft): Promise<BlockRow[]> {
+  const { folder, stages, blocks } = collection;
+  const summed: BlockRow[] = [];
+  try {
+    for (const { base, part, result, maxAdditions } of change.sums ?? []) {
+      const left = await readStoredBlock(folder.disk, blocks.get(hex(base))!);
+      const right = await readBlockFile(folder.disk, stages.get(part, 'block').row);
+      const sum = { ...addBlocks(left.block, right.block, maxAdditions), blockId: new Uint8Array(result) };
+      const encoded = encodeBlock(sum);
+      const file = await collection.writeBlock(encoded);
+      summed.push(newBlockRow(sum, { hash: await sha256Aside(encoded), bytes: encoded.length }, file));
+      fault('commit.summed');
+    }
+  } catch (error) {
+    for (const { file } of summed) await folder.disk.remove(file).catch(() => {});
+    throw error;
+  }
+  draft.added.push(...summed);
+  return summed;
+}
+
+/** Within the transaction. Drops come first, so that a change can replace what it drops. */
+function write({ tables, records }: Collection, draft: Draft) {
+  for (const id of draft.droppedLists) {
+    const { pack, length } = decodePlace(tables.listPlace(id)!);
+    tables.countLive(pack, -length);
+    tables.dropList(id);
+  }
+  for (const { id, batch } of draft.lists) {
+    if (tables.listPlace(id)) continue; // the same bytes are there already
+    const place = batch.rows.subarray(KEY_BYTES, ROW_BYTES);
+    const { pack, offset, length } = decodePlace(place);
+    tables.extendPack(pack, offset + length);
+    tables.countLive(pack, length);
+    tables.putList(id, place);
+  }
+  for (const block of draft.dropped) tables.dropBlock(block.id);
+  for (const source of emptied(draft.dropped)) tables.dropSegment(source);
+  for (const row of draft.added) tables.addBlock(row);
+  if (draft.loses) tables.setStale(true);
+  const deletions = draft.removed.map((handle) => Buffer.concat([handle, encodePlace(NOWHERE)]));
+  return records.write(Buffer.concat([...deletions, ...draft.records.map(({ rows }) => rows)]));
+}
+
+/** Segments that lose their last block. */
+function emptied(dropped: ReadonlySet<StoredBlock>): string[] {
+  const sources = new Set([...dropped].map(({ source }) => source).filter(({ sealed }) => sealed));
+  return [...sources].filter(({ live }) => [...live].every((block) => dropped.has(block))).map(({ path }) => path);
+}
+
+/** After the transaction: the same in memory. */
+function takeOver(collection: Collection, draft: Draft): void {
+  for (const block of draft.dropped) {
+    collection.blocks.delete(block.name);
+    block.source.live.delete(block);
+  }
+  for (const row of draft.added) collection.addBlock(row);
+}

@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { checkFolder, crashCampaign, runChild, withFolder } from './crash.ts';
+import { FAULT_POINTS } from './faults.ts';
+
+const STEPS = 16;
+
+describe('a crash', { concurrency: 2 }, () => {
+  for (const point of FAULT_POINTS) {
+    it(`at ${point} leaves what was acknowledged`, () =>
+      withFolder(async (folder) => {
+        const { signal, acknowledged } = await runChild({ folder, seed: 1, steps: STEPS, fault: point });
+        assert.equal(signal, 'SIGKILL', 'the point was not reached');
+        await checkFolder(folder, 1, acknowledged);
+      }));
+  }
+
+  it('at random moments leaves what was acknowledged', async () => {
+    const { kills } = await crashCampaign(10);
+    assert.equal(kills, 10);
+  });
+});
+
+it('without a crash the script runs through', () =>
+  withFolder(async (folder) => {
+    const run = await runChild({ folder, seed: 2, steps: STEPS });
+    assert.deepEqual(run, { acknowledged: STEPS, finished: true, signal: null });
+    await checkFolder(folder, 2, STEPS);
+  }));

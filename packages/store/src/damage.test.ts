@@ -1,0 +1,353 @@
+// One flipped byte anywhere: either nothing notices, because it does not matter, or the error says which file is damaged. Never other bytes than were
+// stored, and what does not lie at that place stays usable.
+
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { cpSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { ReferenceKernel } from '@hers/scan';
+import type { Block } from '@hers/scheme';
+import { HersError, type SealedRecord, type Service } from '@hers/service';
+import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
+import { hex } from './bytes.ts';
+import { withFolder } from './crash.ts';
+import { checkHolds, type Expected, Script } from './crash-script.ts';
+import { type FolderStore, openStore } from './store.ts';
+
+const kernel = async () => new ReferenceKernel();
+const listId = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest());
+const text = (value: string) => new TextEncoder().encode(value);
+
+interface Content {
+  readonly records: SealedRecord[];
+  readonly lists: Uint8Array[];
+  readonly blocks: Block[];
+}
+
+const NAMES = ['first', 'second'];
+const contents = new Map<string, Content>();
+let original = '';
+let finished = () => {};
+
+/** Two collections, each with a segment, loose blocks, records in the B-tree and fresh ones. */
+before(async () => {
+  const ready = Promise.withResolvers<void>();
+  const end = Promise.withResolvers<void>();
+  finished = end.resolve;
+  withFolder(async (folder) => {
+    const store = await openStore(folder, { kernel });
+    for (const [i, name] of NAMES.entries()) contents.set(name, await fill(store, name, 10 + i));
+    await store.close();
+    original = folder;
+    ready.resolve();
+    await end.promise;
+  }).catch(ready.reject);
+  await ready.promise;
+});
+after(() => finished());
+
+async function fill(store: Service, name: string, seed: number): Promise<Content> {
+  const samples = new Samples(seed);
+  const created = { id: samples.id(), descriptor: samples.bytes(30), manifest: text(`${name} 1`) };
+  await store.createCollection(name, created);
+  const all: Content = { records: [], lists: [], blocks: [] };
+  for (const expected of [1, 2]) {
+    const records = samples.records(200);
+    const lists = [samples.bytes(2000), samples.bytes(100)];
+    const blocks = Array.from({ length: expected === 1 ? 12 : 3 }, () => samples.block({ width: 2 }));
+    await store.commit(name, {
+      expected,
+      manifest: text(`${name} ${expected + 1}`),
+      records: [await store.stageRecords(name, records)],
+      lists: await Promise.all(lists.map((list) => store.stageList(name, list))),
+      blocks: await Promise.all(blocks.map((block) => store.stageBlock(name, [encodeBlock(block)]))),
+    });
+    if (expected === 1) await store.purge(name);
+    all.records.push(...records);
+    all.lists.push(...lists);
+    all.blocks.push(...blocks);
+  }
+  return all;
+}
+
+/** Copies the folder, flips a byte, and shows the result. */
+async function withFlipped(file: string, at: number, work: (folder: string) => Promise<void>): Promise<void> {
+  const folder = `${original}-flipped`;
+  rmSync(folder, { recursive: true, force: true });
+  cpSync(original, folder, { recursive: true });
+  const path = join(folder, file);
+  const bytes = readFileSync(path);
+  bytes[at] ^= 1 << (at % 8);
+  writeFileSync(path, bytes);
+  try {
+    await work(folder);
+  } catch (error) {
+    throw new Error(`with byte ${at} of ${file} flipped`, { cause: error });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Throws unless the error says that this file is damaged. */
+function assertNames(error: unknown, file: string): void {
+  assert.ok(error instanceof HersError, String(error));
+  assert.equal(error.code, 'DAMAGED', error.message);
+  assert.match(error.message, new RegExp(file.replace(/^.*\//, '').replaceAll('.', '\\.')));
+}
+
+/** Asks for everything, one by one. Returns what could not be had; everything else must be right. */
+async function losses(store: Service, name: string, file: string): Promise<string[]> {
+  const { records, lists, blocks } = contents.get(name)!;
+  const lost: string[] = [];
+  const attempt = async (what: string, get: () => Promise<string>, expected: string) => {
+    try {
+      assert.equal(await get(), expected, what);
+    } catch (error) {
+      if (error instanceof assert.AssertionError) throw error;
+      assertNames(error, file);
+      lost.push(what);
+    }
+  };
+  // All of them at once, and where that fails, each half.
+  const attemptAll = async <T>(
+    what: string,
+    items: readonly T[],
+    get: (items: readonly T[]) => Promise<string>,
+    expected: (item: T) => string,
+  ) => {
+    const before = lost.length;
+    await attempt(what, () => get(items), items.map(expected).join());
+    if (lost.length === before || items.length === 1) return;
+    lost.pop();
+    const half = items.length >> 1;
+    await attemptAll(what, items.slice(0, half), get, expected);
+    await attemptAll(what, items.slice(half), get, expected);
+  };
+  const getRecords = async (some: readonly SealedRecord[]) => {
+    const found = await Array.fromAsync(
+      store.getRecords(
+        name,
+        some.map(({ handle }) => handle),
+      ),
+    );
+    return found.map(({ sealed }) => hex(sealed)).join();
+  };
+  await attemptAll('record', records, getRecords, ({ sealed }) => hex(sealed));
+  const getLists = async (some: readonly Uint8Array[]) =>
+    (await Array.fromAsync(store.getLists(name, some.map(listId)))).map(hex).join();
+  await attemptAll('list', lists, getLists, hex);
+  for (const block of blocks) {
+    const get = async () => hex(Buffer.concat(await Array.fromAsync(store.getBlock(name, block.blockId))));
+    await attempt('block', get, hex(encodeBlock(block)));
+  }
+  const query = new Samples(5).query({ width: 2 });
+  const search = async (some: Block[]) => {
+    const ids = some.map(({ blockId }) => blockId);
+    const request = { version: 3, queries: [encodeQuery(query)], blocks: ids };
+    return (await Array.fromAsync(store.search(name, request))).map(hex).sort().join();
+  };
+  const expected = (some: Block[]) => expectedResponses(some, [query]).map(hex).sort().join();
+  await attempt('search of all', () => search(blocks), expected(blocks));
+  for (const block of blocks.slice(9)) await attempt('search of a block', () => search([block]), expected([block]));
+  const manifest = async () => hex((await store.getManifest(name)).manifest);
+  await attempt('manifest', manifest, hex(text(`${name} 3`)));
+  return lost;
+}
+
+/** Positions all over a file: its ends, and `count` in between. */
+function positions(file: string, count: number): number[] {
+  const { size } = statSync(join(original, file));
+  const between = Array.from({ length: count }, (_, i) => Math.floor(((i + 0.37) * size) / count));
+  return [...new Set([0, 9, 20, size - 1, ...between])].filter((at) => at < size);
+}
+
+const filesIn = (folder: string) => readdirSync(join(original, folder)).map((file) => `${folder}/${file}`);
+const ownerOf = (file: string) => NAMES[Number(/\/(\d+)-/.exec(file)![1]) - 1];
+
+/** Opens the flipped folder and returns what the collection the file belongs to has lost; the other one has lost nothing. */
+async function lossesOf(file: string, at: number, check: (lost: string[], store: FolderStore) => void): Promise<void> {
+  await withFlipped(file, at, async (folder) => {
+    const store = await openStore(folder, { kernel });
+    try {
+      const owner = ownerOf(file);
+      for (const name of NAMES) {
+        const lost = await losses(store, name, file);
+        if (name === owner) check(lost, store);
+        else assert.deepEqual(lost, [], `${name} has nothing to do with it`);
+      }
+    } finally {
+      await store.close();
+    }
+  });
+}
+
+describe('one flipped byte', () => {
+  it('in a pack costs at most one record or list', async () => {
+    let noticed = 0;
+    for (const file of filesIn('vault')) {
+      for (const at of positions(file, 12)) {
+        await lossesOf(file, at, (lost) => {
+          assert.ok(lost.length <= 1, lost.join());
+          noticed += lost.length;
+        });
+      }
+    }
+    assert.ok(noticed >= 20, `only ${noticed} noticed`);
+  });
+
+  it('in a block of its own costs this block', async () => {
+    for (const file of filesIn('blocks').slice(0, 3)) {
+      for (const at of positions(file, 6)) {
+        await lossesOf(file, at, (lost) => {
+          assert.deepEqual(lost.sort(), ['block', 'search of a block', 'search of all']);
+        });
+      }
+    }
+  });
+
+  it('in a segment costs searches that need it, and at most one block when it is in the data', async () => {
+    for (const file of filesIn('segments')) {
+      for (const at of positions(file, 8)) {
+        await lossesOf(file, at, (lost) => {
+          const blocks = lost.filter((what) => what === 'block').length;
+          assert.ok(
+            lost.every((what) => what === 'block' || what.startsWith('search')),
+            lost.join(),
+          );
+          if (at >= 4096) assert.ok(blocks <= 1);
+          assert.ok(lost.includes('search of all'));
+          // Of the blocks that are searched one by one, three have files of their own.
+          assert.equal(lost.filter((what) => what === 'search of a block').length, 3);
+        });
+      }
+    }
+  });
+
+  it('in the catalogue costs one collection, or is said when the folder is opened', async () => {
+    let refused = 0;
+    let partly = 0;
+    const { size } = statSync(join(original, 'catalogue.db'));
+    for (let page = 0; page < size; page += 4096) {
+      const at = page + (((page * 7) % 4096) >> 1) + 11;
+      await withFlipped('catalogue.db', at, async (folder) => {
+        let told = 0;
+        const onTrouble = (error: unknown) => {
+          assertNames(error, 'catalogue.db');
+          told++;
+        };
+        let store: FolderStore;
+        try {
+          store = await openStore(folder, { kernel, onTrouble });
+        } catch (error) {
+          assertNames(error, 'catalogue.db');
+          refused++;
+          return;
+        }
+        try {
+          const lost = await Promise.all(NAMES.map((name) => losses(store, name, 'catalogue.db')));
+          assert.ok(lost.filter(({ length }) => length > 0).length <= 1);
+          partly += Number(lost.some(({ length }) => length > 0));
+          for (const name of NAMES) {
+            const list = store
+              .stageList(name, text('x'))
+              .then((stage) => store.commit(name, { expected: 3, manifest: text('4'), lists: [stage] }));
+            await assert.rejects(list, (error) => {
+              assertNames(error, 'catalogue.db');
+              return true;
+            });
+          }
+        } finally {
+          await store.close();
+        }
+        // Whoever opened it made nothing worse.
+        const again = await openStore(folder, { kernel, onTrouble });
+        await again.close();
+        assert.equal(told, 2);
+      });
+    }
+    assert.ok(refused > 0 && partly > 5, `refused ${refused} times, partly usable ${partly} times`);
+  });
+
+  it('in the checksums of the catalogue is repaired', async () => {
+    for (const at of positions('catalogue.sums', 5)) {
+      await withFlipped('catalogue.sums', at, async (folder) => {
+        for (let i = 0; i < 2; i++) {
+          const store = await openStore(folder, { kernel });
+          for (const name of NAMES) assert.deepEqual(await losses(store, name, ''), []);
+          await store.close();
+        }
+        assert.deepEqual(readFileSync(join(folder, 'catalogue.sums')), readFileSync(join(original, 'catalogue.sums')));
+      });
+    }
+  });
+
+  it('in the line that names the format is said', async () => {
+    for (const at of positions('format', 22)) {
+      await withFlipped('format', at, async (folder) => {
+        await assert.rejects(openStore(folder), (error: HersError) =>
+          ['DAMAGED', 'UNSUPPORTED_VERSION'].includes(error.code),
+        );
+      });
+    }
+  });
+});
+
+it('a flipped byte in the log of the catalogue after a crash loses no commit before the last without a word', () =>
+  withFolder(async (parent) => {
+    const script = new Script(8, 0.1);
+    const folder = join(parent, 'open');
+    const crashed = join(parent, 'crashed');
+    const store = await openStore(folder, { kernel });
+    const steps = 5;
+    for (let i = 0; i < steps; i++) await script.step(i).run(store);
+    cpSync(folder, crashed, { recursive: true }); // as a kill would leave it
+    await store.close();
+    const log = readFileSync(join(crashed, 'catalogue.db-wal'));
+    const holds = async (service: Service, expected: Expected) =>
+      checkHolds(service, expected).then(
+        () => true,
+        () => false,
+      );
+    let said = 0;
+    for (let i = 0; i < 40; i++) {
+      const at = i < 3 ? 12 * i : Math.floor(((i + 0.5) * log.length) / 40);
+      const flipped = join(parent, 'flipped');
+      cpSync(crashed, flipped, { recursive: true });
+      const bytes = Buffer.from(log);
+      bytes[at] ^= 4;
+      writeFileSync(join(flipped, 'catalogue.db-wal'), bytes);
+      try {
+        const opened = await openStore(flipped, { kernel });
+        const held = await Promise.all([steps, steps - 1, steps - 2].map((n) => holds(opened, script.after(n))));
+        assert.ok(held.includes(true), `after a flip at ${at} of ${log.length}`);
+        await opened.close();
+      } catch (error) {
+        assertNames(error, 'catalogue.db-wal');
+        assert.deepEqual(readFileSync(join(flipped, 'catalogue.db-wal')), bytes, 'and nothing was touched');
+        said++;
+      }
+      rmSync(flipped, { recursive: true });
+    }
+    assert.ok(said > 20, `said ${said} times of 40`);
+  }));
+
+it('a missing file is named, and the rest stays usable', async () => {
+  for (const [folder, expected] of [
+    ['vault', ['record', 'list']],
+    ['blocks', ['block', 'search of a block', 'search of all']],
+    ['segments', ['block', 'search of a block', 'search of all']],
+  ] as const) {
+    const [file] = filesIn(folder);
+    await withFlipped(file, 0, async (flipped) => {
+      rmSync(join(flipped, file));
+      const store = await openStore(flipped, { kernel });
+      for (const name of NAMES) {
+        const lost = new Set(await losses(store, name, file));
+        assert.ok([...lost].every((what) => (expected as readonly string[]).includes(what)));
+        assert.equal(lost.size > 0, name === ownerOf(file));
+      }
+      await store.close();
+    });
+  }
+});

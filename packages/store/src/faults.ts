@@ -1,0 +1,75 @@
+// Every point of every write path where a crash is tried. In production `fault` does nothing; when the environment variable HERS_FAULT names a point
+// (`segment.rename`, or `segment.rename:3` for the third time it is passed), the process is killed there, as by a power switch. crash.test.ts hits each.
+
+export const FAULT_POINTS = [
+  // A folder is made.
+  'format.written',
+  'catalogue.made',
+  'collection.committing',
+  'collection.made',
+  // Staging: a pack takes sealed records and lists, a file an encoded block.
+  'pack.created',
+  'pack.written',
+  'pack.synced',
+  'block.created',
+  'block.written',
+  'block.synced',
+  // A commit.
+  'commit.summed',
+  'commit.folders',
+  'commit.within',
+  'commit.committed',
+  'commit.removed',
+  // The catalogue's own upkeep.
+  'merge.within',
+  'merge.slice',
+  'merge.done',
+  'checkpoint.written',
+  'sums.written',
+  'sums.renamed',
+  'checkpoint.done',
+  // Compaction.
+  'segment.built',
+  'segment.renamed',
+  'segment.within',
+  'segment.committed',
+  'segment.removed',
+  // Purge.
+  'purge.copied',
+  'purge.within',
+  'purge.committed',
+  'purge.removed',
+  'purge.vacuumed',
+  'purge.truncated',
+  // Deleting a collection.
+  'delete.within',
+  'delete.committed',
+  'delete.removed',
+  // Restoring one.
+  'restore.begun',
+  'restore.records',
+  'restore.blocks',
+  'restore.within',
+  'restore.committed',
+] as const;
+
+export type FaultPoint = (typeof FAULT_POINTS)[number];
+
+let armed: FaultPoint | undefined;
+let left = 0;
+
+const variable = process.env.HERS_FAULT;
+if (variable) {
+  const [point, count = '1'] = variable.split(':');
+  const found = FAULT_POINTS.find((each) => each === point);
+  if (!found || !/^[1-9]\d*$/.test(count)) throw new Error(`HERS_FAULT is ${variable}, which names no fault point`);
+  armed = found;
+  left = Number(count);
+}
+
+export function fault(point: FaultPoint): void {
+  if (point !== armed || --left > 0) return;
+  process.kill(process.pid, 'SIGKILL');
+  // The signal ends the process before the next instruction of this thread; if it ever does not, nothing may go on.
+  for (;;) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+}

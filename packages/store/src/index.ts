@@ -1,0 +1,3 @@
+export { FAULT_POINTS, type FaultPoint } from './faults.ts';
+export { FORMAT } from './layout.ts';
+export { FolderStore, openStore, type StoreOptions } from './store.ts';

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { it } from 'node:test';
+import { ReferenceKernel } from '@hers/scan';
+import { encodeBlock, Samples } from '@hers/service/samples';
+import { withFolder } from './crash.ts';
+import { openStore } from './store.ts';
+
+const kernel = async () => new ReferenceKernel();
+const listId = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest());
+const text = (value: string) => new TextEncoder().encode(value);
+
+/** All files of a folder as one. */
+function everything(folder: string): Buffer {
+  const files = readdirSync(folder, { recursive: true }).map((file) => join(folder, String(file)));
+  return Buffer.concat(files.filter((file) => statSync(file).isFile()).map((file) => readFileSync(file)));
+}
+
+const count = (all: Buffer, things: readonly Uint8Array[]) =>
+  things.filter((thing) => all.includes(Buffer.from(thing))).length;
+
+it('after a purge, what was deleted or replaced is nowhere in the folder', () =>
+  withFolder(async (folder) => {
+    const samples = new Samples(1);
+    const store = await openStore(folder, { kernel });
+    const created = { id: samples.id(), descriptor: samples.bytes(40), manifest: text('manifest 1') };
+    await store.createCollection('faces', created);
+    const records = samples.records(3000);
+    const lists = Array.from({ length: 30 }, () => samples.bytes(300));
+    const blocks = Array.from({ length: 90 }, () => samples.block({ width: 2 }));
+    const open = samples.block({ width: 2, first: 0, count: 3 });
+    const part = samples.block({ width: 2, first: 3, count: 1 });
+    const stage = (block: typeof open) => store.stageBlock('faces', [encodeBlock(block)]);
+    await store.commit('faces', {
+      expected: 1,
+      manifest: text('manifest 2'),
+      records: [await store.stageRecords('faces', records)],
+      lists: await Promise.all(lists.map((list) => store.stageList('faces', list))),
+      blocks: await Promise.all([...blocks, open].map(stage)),
+    });
+    await store.purge('faces'); // so that some of it is in segments
+    const half = <T>(all: readonly T[]) => all.filter((_, i) => i % 2 === 0);
+    const rest = <T>(all: readonly T[]) => all.filter((_, i) => i % 2 === 1);
+    const [replaced, kept] = [rest(records).slice(0, 100), rest(records).slice(100)];
+    const next = replaced.map(({ handle }) => ({ handle, sealed: samples.bytes(90) }));
+    const result = samples.id();
+    await store.commit('faces', {
+      expected: 2,
+      manifest: text('manifest 3'),
+      records: [await store.stageRecords('faces', next)],
+      removed: half(records).map(({ handle }) => handle),
+      dropped: half(blocks).map(({ blockId }) => blockId),
+      droppedLists: half(lists).map(listId),
+      sums: [{ base: open.blockId, part: await stage(part), result, maxAdditions: 9 }],
+    });
+
+    const rowsOf = (block: typeof open) => new Uint8Array(block.rows.buffer, 0, 64);
+    const gone = [
+      ...half(records).flatMap(({ handle, sealed }) => [handle, sealed]),
+      ...replaced.map(({ sealed }) => sealed),
+      ...half(lists).flatMap((list) => [list, listId(list)]),
+      ...[...half(blocks), open, part].flatMap((block) => [block.blockId, rowsOf(block)]),
+      text('manifest 1'),
+      text('manifest 2'),
+    ];
+    const here = [
+      ...[...kept, ...next].flatMap(({ handle, sealed }) => [handle, sealed]),
+      ...rest(lists).flatMap((list) => [list, listId(list)]),
+      ...rest(blocks).map(({ blockId }) => blockId),
+      result,
+      text('manifest 3'),
+    ];
+    assert.ok(count(everything(folder), gone) > 3000, 'before the purge it is all there, else this shows nothing');
+    await store.purge('faces');
+    const purged = everything(folder);
+    assert.equal(count(purged, gone), 0);
+    assert.equal(count(purged, here), here.length);
+    const found = await Array.fromAsync(
+      store.getRecords(
+        'faces',
+        [...kept, ...next].map(({ handle }) => handle),
+      ),
+    );
+    assert.equal(found.length, 1500);
+
+    // The same for a collection as a whole.
+    await store.createCollection('empty', { ...created, manifest: text('stays') });
+    await store.deleteCollection('faces');
+    assert.equal(count(everything(folder), [...here, ...gone]), 0);
+    await store.close();
+    assert.equal(count(everything(folder), [...here, ...gone]), 0);
+  }));

@@ -1,0 +1,165 @@
+// Makes what was deleted or replaced disappear: packs and segments that hold any of it are written anew, and the catalogue's own files too.
+
+import { HANDLE_BYTES } from '@hers/service';
+import { sha256 } from './bytes.ts';
+import type { Collection } from './collection.ts';
+import { compact } from './compaction.ts';
+import { type Entry, LIST, PACK_HEADER_BYTES, RECORD } from './entry.ts';
+import { fault } from './faults.ts';
+import { decodePlace, type Place } from './place.ts';
+import type { Tables } from './tables.ts';
+import { Batch, KEY_BYTES, ROW_BYTES, type VaultReader } from './vault.ts';
+
+/** Copied before the catalogue is told: bounds the memory it takes, and the length of the transaction. */
+const COPY_BYTES = 2 ** 25;
+
+interface Moved {
+  readonly kind: Entry['kind'];
+  /** A handle, or the id of a list. */
+  readonly id: Uint8Array;
+  readonly from: Place;
+  /** Whether the collection referred to it when it was copied; else it was staged. */
+  readonly live: boolean;
+}
+
+/** In a turn of upkeep. */
+export async function purgeCollection(collection: Collection, signal: AbortSignal): Promise<void> {
+  const { tables, vault, folder, records } = collection;
+  const pause = async () => {
+    await new Promise(setImmediate);
+    signal.throwIfAborted();
+  };
+  await collection.snapshotsEnd(signal);
+  await records.merge(pause);
+  await vault.seal();
+  const packs = tables.packs().filter(({ ends, live }) => ends - PACK_HEADER_BYTES > live);
+  const reader = vault.reader();
+  try {
+    for (const { pack, ends } of packs) await rewritePack(collection, reader, pack, ends, pause);
+  } finally {
+    await reader.close();
+  }
+  await records.merge(pause);
+  await compact(collection, 'purge', signal);
+  await collection.filesGone();
+  collection.checkUsable();
+  if (tables.current().stale || packs.length > 0) {
+    folder.catalogue.vacuum();
+    folder.catalogue.transaction(() => tables.setStale(false));
+  }
+  folder.catalogue.checkpoint();
+}
+
+async function rewritePack(
+  collection: Collection,
+  reader: VaultReader,
+  pack: number,
+  ends: number,
+  pause: () => Promise<void>,
+): Promise<void> {
+  const { vault, stages, folder, tables, records } = collection;
+  const staged = stages.placesIn(pack);
+  const end = [...staged.values()].reduce((last, { offset, length }) => Math.max(last, offset + length), ends);
+  let moved: Moved[] = [];
+  let bytes = 0;
+  let seen = records.lastBatch;
+  let batch = new Batch(vault);
+  const flush = async () => {
+    if (moved.length > 0) {
+      await batch.finish();
+      fault('purge.copied');
+      await vault.syncNames();
+      collection.checkUsable();
+      repoint(collection, pack, moved, batch.rows, seen);
+    }
+    moved = [];
+    bytes = 0;
+    seen = records.lastBatch;
+    batch = new Batch(vault);
+  };
+  try {
+    for await (const found of reader.entries(pack, end)) {
+      await pause();
+      for (const { id, entry, place, live } of withUse(collection, found)) {
+        if (!live && !staged.has(place.offset)) continue;
+        const full = batch.add(entry.kind, id.subarray(0, KEY_BYTES), entry.content);
+        if (full) await full;
+        moved.push({ kind: entry.kind, id, from: place, live });
+        bytes += place.length;
+      }
+      if (bytes >= COPY_BYTES) await flush();
+    }
+    await flush();
+  } finally {
+    await batch.end();
+  }
+  folder.catalogue.transaction(() => {
+    tables.dropPack(pack);
+    fault('purge.within');
+  });
+  fault('purge.committed');
+  await folder.disk.remove(vault.path(pack));
+  fault('purge.removed');
+}
+
+const samePlace = (a: Place | undefined, b: Place) => a?.pack === b.pack && a.offset === b.offset;
+
+interface Found {
+  readonly entry: Entry;
+  readonly place: Place;
+}
+
+/** Entries with the handle or list id of each, and whether the collection refers to it. */
+function withUse(
+  { records, tables }: Collection,
+  found: readonly Found[],
+): (Found & { readonly id: Uint8Array; readonly live: boolean })[] {
+  const all = found.map(({ entry, place }) => ({ entry, place, id: idOf(entry) }));
+  const handles = all.filter(({ entry }) => entry.kind === RECORD).map(({ id }) => id);
+  const places = records.findMany(handles);
+  let next = 0;
+  return all.map(({ entry, place, id }) => {
+    const named = entry.kind === RECORD ? places[next++] : listPlace(tables, id);
+    return { entry, place, id, live: samePlace(named, place) };
+  });
+}
+
+function idOf({ kind, content }: Entry): Uint8Array {
+  return kind === RECORD ? new Uint8Array(content.subarray(0, HANDLE_BYTES)) : sha256(content);
+}
+
+function listPlace(tables: Tables, id: Uint8Array): Place | undefined {
+  const place = tables.listPlace(id);
+  return place && decodePlace(place);
+}
+
+/** Everything that is still where it was copied from is found in its new place; the rest changed meanwhile, and stays as it is. */
+function repoint(
+  { folder, tables, records, stages }: Collection,
+  pack: number,
+  moved: readonly Moved[],
+  rows: Buffer,
+  seen: number,
+): void {
+  const to = new Map<number, Place>();
+  const changes: Uint8Array[] = [];
+  const fresh = folder.catalogue.transaction(() => {
+    const handles = moved.filter(({ kind }) => kind === RECORD).map(({ id }) => id);
+    const places = records.lastBatch === seen ? undefined : records.findMany(handles);
+    let next = 0;
+    moved.forEach(({ kind, id, from, live }, i) => {
+      const row = rows.subarray(ROW_BYTES * i, ROW_BYTES * (i + 1));
+      const place = decodePlace(row, KEY_BYTES);
+      to.set(from.offset, place);
+      if (kind === LIST) {
+        if (!samePlace(listPlace(tables, id), from)) return;
+        tables.extendPack(place.pack, place.offset + place.length);
+        tables.countLive(place.pack, place.length);
+        tables.putList(id, row.subarray(KEY_BYTES));
+      } else if (places ? samePlace(places[next++], from) : live) changes.push(row);
+    });
+    return records.write(Buffer.concat(changes));
+  });
+  for (const { batch, entries } of fresh) records.take(batch, entries);
+  stages.move(pack, to);
+}

@@ -1,0 +1,124 @@
+// Takes blocks out of a segment again, exactly as they were given: rows and mask rows lie there in another order, the mask itself follows from the
+// catalogue (its seed) or from its digits, and the hash in the catalogue proves that nothing changed on the way.
+
+import type { FileHandle } from 'node:fs/promises';
+import { decodeHeader, headerLength, LANES, PANEL_ROWS, type SegmentHeader } from '@hers/scan';
+import { type Block, decodeBlock, encodeBlock, HersError, polyWords, ringOf } from '@hers/scheme';
+import { sameBytes, sha256Aside } from './bytes.ts';
+import type { Disk } from './disk.ts';
+import { damaged, storageError } from './storage-errors.ts';
+import type { StoredBlock } from './stored-block.ts';
+
+const HEADER_START = 128;
+/** Reads under way together. */
+const AT_ONCE = 32;
+
+export async function readSegmentHeader(file: FileHandle, path: string): Promise<SegmentHeader> {
+  try {
+    const { size } = await file.stat();
+    const start = await readAt(file, path, 0, Math.min(HEADER_START, size));
+    const length = headerLength(start, path);
+    return decodeHeader(await readAt(file, path, 0, Math.min(length, size)), size, path);
+  } catch (error) {
+    // Whatever is wrong with a file that was whole once, it is damage.
+    throw error instanceof HersError && error.code !== 'STORAGE' ? damaged(path, error.message) : error;
+  }
+}
+
+async function readAt(file: FileHandle, path: string, at: number, length: number): Promise<Uint8Array<ArrayBuffer>> {
+  const bytes = new Uint8Array(length);
+  try {
+    const { bytesRead } = await file.read(bytes, 0, length, at);
+    if (bytesRead !== length) throw damaged(path, 'it is too short');
+    return bytes;
+  } catch (error) {
+    throw storageError(error, path);
+  }
+}
+
+/** All rows, mask rows included, of block `index`, in the order of the scheme. */
+async function readRows(
+  file: FileHandle,
+  path: string,
+  { parameters, rows, blocks, dataAt, partBytes }: SegmentHeader,
+  index: number,
+): Promise<Uint32Array> {
+  const words = polyWords(parameters);
+  const all = new Uint32Array(rows * words);
+  const rowBytes = 4 * LANES;
+  const readGroup = async (group: number) => {
+    // The rows of a block within a panel are one run of bytes; see the layout in scan's segment.ts.
+    for (let panel = 0; panel < rows; panel += PANEL_ROWS) {
+      const panelRows = Math.min(PANEL_ROWS, rows - panel);
+      const at = dataAt + group * partBytes + rowBytes * (panel * blocks.length + index * panelRows);
+      const run = new Uint32Array((await readAt(file, path, at, rowBytes * panelRows)).buffer);
+      for (let row = 0; row < panelRows; row++)
+        all.set(run.subarray(LANES * row, LANES * (row + 1)), (panel + row) * words + group * LANES);
+    }
+  };
+  for (let group = 0; group * LANES < words; group += AT_ONCE) {
+    const reads = Array.from({ length: Math.min(AT_ONCE, words / LANES - group) }, (_, i) => readGroup(group + i));
+    await Promise.all(reads);
+  }
+  return all;
+}
+
+/** a = Σ_k g^k·D_k(a), which holds in NTT form as well. */
+function maskFromDigits({ parameters }: SegmentHeader, maskRows: Uint32Array): Uint32Array {
+  const ring = ringOf(parameters);
+  const words = polyWords(parameters);
+  const [sum, digit] = ring.polys;
+  sum.residues.fill(0);
+  for (let k = 0; k < parameters.digits; k++) {
+    digit.residues.set(maskRows.subarray(k * words, (k + 1) * words));
+    ring.scaleAdd(sum, digit, 1n << BigInt(k * parameters.digitBits));
+  }
+  return sum.residues.slice();
+}
+
+/** A block of a segment, and its encoding, which is proven to be the one that was given. */
+export async function takeBlock(
+  file: FileHandle,
+  header: SegmentHeader,
+  { source: { path }, position, name, seed, hash }: StoredBlock,
+): Promise<{ readonly block: Block; readonly encoded: Uint8Array }> {
+  const entry = header.blocks[position];
+  const { parameters, keyId, width, galleryScale } = header;
+  const wrong = () => damaged(path, `block ${name} in it is not what was written`);
+  if (!entry) throw wrong();
+  const all = await readRows(file, path, header, position);
+  const words = polyWords(parameters);
+  const mask = seed ? { seed } : { residues: maskFromDigits(header, all.subarray(width * words)) };
+  const block = { ...entry, parameters, keyId, width, galleryScale, mask, rows: all.subarray(0, width * words) };
+  const encoded = encodeBlock(block);
+  if (!sameBytes(await sha256Aside(encoded), hash)) throw wrong();
+  return { block, encoded };
+}
+
+/** The block in a file of its own, as it was given. */
+export async function readBlockFile(
+  disk: Disk,
+  { file, hash }: { readonly file: string; readonly hash: Uint8Array },
+): Promise<{ readonly block: Block; readonly encoded: Uint8Array }> {
+  const encoded = await disk.read(file);
+  if (!sameBytes(await sha256Aside(encoded), hash)) throw damaged(file, 'it is not the block that was written');
+  return { block: decodeBlock(encoded), encoded };
+}
+
+/** Any block of the collection, as it was given. */
+export function readStoredBlock(
+  disk: Disk,
+  block: StoredBlock,
+): Promise<{ readonly block: Block; readonly encoded: Uint8Array }> {
+  const stored = { ...block }; // compaction may move it while it is read
+  const { source } = stored;
+  return source.reading(async () => {
+    if (!source.sealed) return readBlockFile(disk, { file: source.path, hash: stored.hash });
+    const file = await disk.openToRead(source.path);
+    try {
+      return await takeBlock(file, await readSegmentHeader(file, source.path), stored);
+    } finally {
+      await file.close();
+    }
+  });
+}

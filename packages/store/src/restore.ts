@@ -1,0 +1,162 @@
+// Takes a snapshot back. Until the last frame has come and fits, the new collection has no name, and a folder that is opened forgets such ones.
+
+import { decodeBlock } from '@hers/scheme';
+import { HANDLE_BYTES, HersError, type Many, unframe } from '@hers/service';
+import { sameBytes, sha256, sha256Aside } from './bytes.ts';
+import type { Collection } from './collection.ts';
+import { LIST, RECORD } from './entry.ts';
+import { fault } from './faults.ts';
+import { decodePlace } from './place.ts';
+import { decodeSnapshotHeader, HashedStream, PART, type SnapshotHeader } from './snapshot.ts';
+import { newBlockRow } from './stored-block.ts';
+import { Batch, KEY_BYTES, ROW_BYTES } from './vault.ts';
+
+/** Entries written before the catalogue is told. */
+const BATCH_BYTES = 2 ** 25;
+
+const malformed = (what: string) => new HersError('MALFORMED', `this snapshot ${what}; nothing was restored`);
+
+/** Fills `make(header)`, a collection without a name, from the stream. */
+export async function fillFromSnapshot(
+  pieces: Many<Uint8Array>,
+  make: (header: SnapshotHeader) => Collection,
+  signal: AbortSignal,
+): Promise<void> {
+  let filling: Filling | undefined;
+  const stream = new HashedStream();
+  let announced: Uint8Array | undefined;
+  try {
+    for await (const content of unframe(stream.pass(pieces))) {
+      signal.throwIfAborted();
+      if (announced) throw malformed('goes on behind its end');
+      if (!filling) {
+        const header = decodeSnapshotHeader(content);
+        filling = new Filling(make(header), header);
+        fault('restore.begun');
+      } else if (content[0] === PART.end) {
+        announced = content.subarray(1);
+      } else await filling.take(content);
+    }
+    if (!filling || !announced) throw malformed('is cut off');
+    if (!sameBytes(announced, stream.digest())) throw malformed('was altered on the way');
+    await filling.finish(signal);
+  } finally {
+    await filling?.end();
+  }
+}
+
+class Filling {
+  readonly #collection: Collection;
+  readonly #header: SnapshotHeader;
+  #batch: Batch;
+  #kinds: number[] = [];
+  #listIds: Uint8Array[] = [];
+  #bytes = 0;
+  #records = 0;
+  #lists = 0;
+  #blocks = 0;
+  #pieces: Uint8Array[] = [];
+
+  constructor(collection: Collection, header: SnapshotHeader) {
+    this.#collection = collection;
+    this.#header = header;
+    this.#batch = new Batch(collection.vault);
+  }
+
+  async take(content: Uint8Array): Promise<void> {
+    const [kind] = content;
+    const rest = content.subarray(1);
+    if (this.#pieces.length > 0 && kind !== PART.blockPiece && kind !== PART.blockEnd)
+      throw malformed('breaks off a block');
+    switch (kind) {
+      case PART.record:
+        if (rest.length < HANDLE_BYTES) throw malformed('holds a record without a handle');
+        await this.#add(RECORD, rest.subarray(0, KEY_BYTES), rest);
+        break;
+      case PART.list: {
+        const id = sha256(rest);
+        this.#listIds.push(id);
+        await this.#add(LIST, id.subarray(0, KEY_BYTES), rest);
+        break;
+      }
+      case PART.blockPiece:
+        this.#pieces.push(rest);
+        break;
+      case PART.blockEnd:
+        this.#pieces.push(rest);
+        await this.#addBlock(Buffer.concat(this.#pieces));
+        this.#pieces = [];
+        break;
+      default:
+        throw malformed('holds something unknown');
+    }
+  }
+
+  async #add(kind: typeof RECORD | typeof LIST, key: Uint8Array, content: Uint8Array): Promise<void> {
+    const full = this.#batch.add(kind, key, content);
+    if (full) await full;
+    this.#kinds.push(kind);
+    this.#bytes += content.length;
+    if (this.#bytes >= BATCH_BYTES) await this.#flush();
+  }
+
+  async #flush(): Promise<void> {
+    if (this.#kinds.length === 0) return;
+    await this.#batch.finish();
+    const { tables, records, folder, vault } = this.#collection;
+    await vault.syncNames();
+    const changes: Uint8Array[] = [];
+    let list = 0;
+    const fresh = folder.catalogue.transaction(() => {
+      this.#kinds.forEach((kind, i) => {
+        const row = this.#batch.rows.subarray(ROW_BYTES * i, ROW_BYTES * (i + 1));
+        if (kind === RECORD) {
+          changes.push(row);
+          return;
+        }
+        const { pack, offset, length } = decodePlace(row, KEY_BYTES);
+        tables.extendPack(pack, offset + length);
+        tables.countLive(pack, length);
+        tables.putList(this.#listIds[list++], row.subarray(KEY_BYTES));
+      });
+      return records.write(Buffer.concat(changes));
+    });
+    for (const { batch, entries } of fresh) records.take(batch, entries);
+    fault('restore.records');
+    this.#records += changes.length;
+    this.#lists += list;
+    this.#batch = new Batch(vault);
+    this.#kinds = [];
+    this.#listIds = [];
+    this.#bytes = 0;
+    if (records.ripe) await records.merge(() => new Promise(setImmediate));
+  }
+
+  async #addBlock(encoded: Uint8Array): Promise<void> {
+    const collection = this.#collection;
+    const block = decodeBlock(encoded);
+    const file = await collection.writeBlock(encoded);
+    await collection.syncNames();
+    const row = newBlockRow(block, { hash: await sha256Aside(encoded), bytes: encoded.length }, file);
+    collection.folder.catalogue.transaction(() => collection.tables.addBlock(row));
+    collection.addBlock(row);
+    this.#blocks++;
+    fault('restore.blocks');
+  }
+
+  async finish(signal: AbortSignal): Promise<void> {
+    await this.#flush();
+    const { records, lists, blocks } = this.#header;
+    const counted = this.#records === records && this.#lists === lists && this.#blocks === blocks;
+    // Twice the same handle, list or block would count as one.
+    const { tables } = this.#collection;
+    const kept = this.#collection.records.count() === records && tables.lists().length === lists;
+    if (!counted || !kept || this.#collection.blocks.size !== blocks)
+      throw malformed('does not hold what its header announces');
+    signal.throwIfAborted();
+  }
+
+  end(): Promise<void> {
+    return this.#batch.end();
+  }
+}

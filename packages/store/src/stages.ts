@@ -1,0 +1,78 @@
+// What is staged: on disk, belonging to nothing, and forgotten when the folder is closed.
+
+import { randomBytes } from 'node:crypto';
+import { HersError, type StageId } from '@hers/service';
+import { decodePlace, encodePlace, type Place } from './place.ts';
+import type { BlockRow } from './tables.ts';
+import { type Batch, KEY_BYTES, ROW_BYTES } from './vault.ts';
+
+export type Stage =
+  | { readonly kind: 'records'; readonly batch: Batch }
+  | { readonly kind: 'list'; readonly batch: Batch; readonly id: Uint8Array }
+  | { readonly kind: 'block'; readonly row: BlockRow };
+
+type StageOf<K extends Stage['kind']> = Extract<Stage, { kind: K }>;
+
+export class Stages {
+  readonly #stages = new Map<StageId, Stage>();
+  /** Batches that are still being written. */
+  readonly #open = new Set<Batch>();
+
+  add(stage: Stage): StageId {
+    const id = randomBytes(16).toString('hex');
+    this.#stages.set(id, stage);
+    return id;
+  }
+
+  get<K extends Stage['kind']>(id: StageId, kind: K): StageOf<K> {
+    const stage = this.#stages.get(id);
+    if (!stage)
+      throw new HersError('NOT_FOUND', `nothing is staged as ${JSON.stringify(id)}, or no longer; stage it again`);
+    if (stage.kind !== kind)
+      throw new HersError('INVALID_ARGUMENT', `a staged ${stage.kind} was given where a staged ${kind} belongs`);
+    return stage as StageOf<K>;
+  }
+
+  drop(id: StageId): void {
+    this.#stages.delete(id);
+  }
+
+  /** Runs `work` with a batch whose entries count as staged already. */
+  async writing<T>(batch: Batch, work: () => Promise<T>): Promise<T> {
+    this.#open.add(batch);
+    try {
+      return await work();
+    } finally {
+      this.#open.delete(batch);
+      await batch.end();
+    }
+  }
+
+  *#batches(): Generator<Batch> {
+    yield* this.#open;
+    for (const stage of this.#stages.values()) if (stage.kind !== 'block') yield stage.batch;
+  }
+
+  /** The places of staged entries in a pack, by offset. */
+  placesIn(pack: number): Map<number, Place> {
+    const places = new Map<number, Place>();
+    for (const { rows } of this.#batches()) {
+      for (let at = KEY_BYTES; at < rows.length; at += ROW_BYTES) {
+        const place = decodePlace(rows, at);
+        if (place.pack === pack) places.set(place.offset, place);
+      }
+    }
+    return places;
+  }
+
+  /** Entries of a pack were copied elsewhere. */
+  move(pack: number, to: ReadonlyMap<number, Place>): void {
+    for (const { rows } of this.#batches()) {
+      for (let at = KEY_BYTES; at < rows.length; at += ROW_BYTES) {
+        const place = decodePlace(rows, at);
+        const next = place.pack === pack ? to.get(place.offset) : undefined;
+        if (next) encodePlace(next, rows, at);
+      }
+    }
+  }
+}

@@ -1,0 +1,313 @@
+// A disk that is full, read-only or failing, too many open files, two processes: clear errors, nothing acknowledged is lost, and it goes on afterwards.
+
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { ReferenceKernel } from '@hers/scan';
+import { type ErrorCode, HersError } from '@hers/scheme';
+import { withFolder } from './crash.ts';
+import { checkHolds, Script } from './crash-script.ts';
+import type { Step } from './disk.ts';
+import { openStore } from './store.ts';
+
+const kernel = async () => new ReferenceKernel();
+const STORE = new URL('./store.ts', import.meta.url).href;
+const isRoot = process.getuid?.() === 0;
+
+const fails = (code: ErrorCode, message: RegExp) => (error: unknown) => {
+  assert.ok(error instanceof HersError, String(error));
+  assert.equal(error.code, code, error.message);
+  assert.match(error.message, message);
+  return true;
+};
+
+const failure = (code: string) => Object.assign(new Error(`${code}: so says the test`), { code });
+
+describe('a disk that fails once', () => {
+  const STEPS = 9;
+
+  /** Runs the script with the disk's step `failing` refused, repeating what was refused. Returns whether there was such a step. */
+  async function runWith(folder: string, script: Script, failing: number, code: string): Promise<boolean> {
+    let steps = 0;
+    const refused: Step[] = [];
+    const before = (step: Step) => {
+      if (++steps !== failing) return;
+      refused.push(step);
+      throw failure(code);
+    };
+    const troubles: unknown[] = [];
+    const onTrouble = (error: unknown) => troubles.push(error);
+    const open = () => openStore(folder, { kernel, quietMs: 1, watcher: { before }, onTrouble });
+    let store: Awaited<ReturnType<typeof open>>;
+    try {
+      store = await open();
+    } catch (error) {
+      fails('STORAGE', /./)(error);
+      store = await open();
+    }
+    for (let i = 0; i < STEPS; i++) {
+      try {
+        await script.step(i).run(store);
+      } catch (error) {
+        fails('STORAGE', code === 'EIO' ? /reports an error/ : /no room left/)(error);
+        await checkHolds(store, script.after(i));
+        await script.step(i).run(store);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+    for (const trouble of troubles) fails('STORAGE', /./)(trouble);
+    await checkHolds(store, script.after(STEPS));
+    await store.close();
+    const again = await openStore(folder, { kernel });
+    await checkHolds(again, script.after(STEPS));
+    await again.close();
+    return refused.length > 0;
+  }
+
+  for (const code of ['ENOSPC', 'EIO']) {
+    it(`with ${code} at any step fails one call, and no other`, () =>
+      withFolder(async (parent) => {
+        let tried = 0;
+        // Every third, and with the other code the ones between.
+        for (let failing = code === 'EIO' ? 2 : 1; ; failing += 3) {
+          const folder = join(parent, String(failing));
+          const happened = await runWith(folder, new Script(6, 0.05), failing, code).catch((error) => {
+            throw new Error(`when step ${failing} was refused`, { cause: error });
+          });
+          rmSync(folder, { recursive: true });
+          if (!happened) break;
+          tried++;
+        }
+        assert.ok(tried > 30, `only ${tried} steps`);
+      }));
+  }
+});
+
+/** A small file system of its own, where the machine lets us make one. */
+async function withSmallDisk(t: TestContext, bytes: number, work: (folder: string) => Promise<void>): Promise<void> {
+  await withFolder(async (folder) => {
+    const mount = isRoot ? spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes}`, 'hers-test', folder]) : undefined;
+    if (mount?.status !== 0) {
+      t.skip('a file system can be mounted only by root; the same is tried with refused steps above');
+      return;
+    }
+    try {
+      await work(folder);
+    } finally {
+      spawnSync('umount', ['-l', folder]);
+    }
+  });
+}
+
+it('a full disk refuses what does not fit, and it goes on when there is room', (t) =>
+  withSmallDisk(t, 6 * 2 ** 20, async (disk) => {
+    const script = new Script(5);
+    const folder = join(disk, 'store');
+    const filler = join(disk, 'filler');
+    const store = await openStore(folder, { kernel, quietMs: 1, onTrouble: () => {} });
+    let refused = 0;
+    for (let i = 0; i < 14; i++) {
+      // Only a little room, now for the packs and now for the catalogue.
+      const { bavail } = statFs(disk);
+      writeFileSync(filler, Buffer.alloc(Math.max(0, bavail - 40_000 * (i % 5))));
+      try {
+        await script.step(i).run(store);
+      } catch (error) {
+        refused++;
+        fails('STORAGE', /no room left|reports an error/)(error);
+        await checkHolds(store, script.after(i));
+        rmSync(filler);
+        await script.step(i).run(store);
+      }
+      rmSync(filler, { force: true });
+    }
+    assert.ok(refused > 5, `refused ${refused} times`);
+    await checkHolds(store, script.after(14));
+    // Closing with a full disk loses nothing either.
+    writeFileSync(filler, Buffer.alloc(statFs(disk).bavail));
+    await store.close();
+    rmSync(filler);
+    const again = await openStore(folder, { kernel });
+    await checkHolds(again, script.after(14));
+    await again.close();
+  }));
+
+/** Bytes available. */
+function statFs(path: string): { bavail: number } {
+  const out = spawnSync('df', ['--output=avail', '-B1', path], { encoding: 'utf8' }).stdout;
+  return { bavail: Number(out.split('\n')[1]) };
+}
+
+it('a read-only folder says so', (t) =>
+  withSmallDisk(t, 6 * 2 ** 20, async (disk) => {
+    const folder = join(disk, 'store');
+    const script = new Script(5, 0.1);
+    const store = await openStore(folder, { kernel });
+    for (let i = 0; i < 5; i++) await script.step(i).run(store);
+    await store.close();
+    const remount = (how: string) => spawnSync('mount', ['-o', `remount,${how}`, disk]).status;
+    assert.equal(remount('ro'), 0);
+    await assert.rejects(openStore(folder, { kernel }), fails('STORAGE', /read-only/));
+    await assert.rejects(openStore(join(disk, 'new'), { kernel }), fails('STORAGE', /read-only/));
+    assert.equal(remount('rw'), 0);
+    const again = await openStore(folder, { kernel });
+    await checkHolds(again, script.after(5));
+    await again.close();
+  }));
+
+it('a folder that becomes read-only can still be read', () =>
+  withFolder(async (folder) => {
+    let readOnly = false;
+    const before = () => {
+      if (readOnly) throw failure('EROFS');
+    };
+    const script = new Script(5, 0.1);
+    const store = await openStore(folder, { kernel, watcher: { before }, onTrouble: () => {} });
+    for (let i = 0; i < 7; i++) await script.step(i).run(store);
+    readOnly = true;
+    await assert.rejects(script.step(7).run(store), fails('STORAGE', /read-only/));
+    await checkHolds(store, script.after(7));
+    readOnly = false;
+    await script.step(7).run(store);
+    await checkHolds(store, script.after(8));
+    await store.close();
+  }));
+
+it('a folder without permission says so', { skip: isRoot && 'nothing is forbidden to root' }, () =>
+  withFolder(async (parent) => {
+    const folder = join(parent, 'store');
+    mkdirSync(folder);
+    chmodSync(folder, 0o500);
+    await assert.rejects(openStore(folder, { kernel }), fails('STORAGE', /read-only/));
+    chmodSync(folder, 0o700);
+  }),
+);
+
+/** Runs a program in another process that may have only so many files open. */
+function runElsewhere(program: string, files = 1024): Promise<string> {
+  const command = `ulimit -n ${files}; exec "$0" --input-type=module -e "$1"`;
+  const child = spawn('sh', ['-c', command, process.execPath, program], { stdio: ['ignore', 'pipe', 'inherit'] });
+  return new Promise((resolve) => {
+    let output = '';
+    child.stdout.setEncoding('utf8').on('data', (text) => {
+      output += text;
+    });
+    child.on('close', () => resolve(output));
+  });
+}
+
+it('a process that may open no more files is told so, and goes on when it may', () =>
+  withFolder(async (folder) => {
+    const output = await runElsewhere(
+      `import { openSync, closeSync } from 'node:fs';
+       import { openStore } from ${JSON.stringify(STORE)};
+       const store = await openStore(${JSON.stringify(folder)});
+       await store.createCollection('faces', { id: new Uint8Array(16), descriptor: new Uint8Array(1), manifest: new Uint8Array(1) });
+       const record = { handle: new Uint8Array(16), sealed: new Uint8Array(50) };
+       await store.commit('faces', { expected: 1, manifest: new Uint8Array(2), records: [await store.stageRecords('faces', [record])] });
+       const files = [];
+       try { for (;;) files.push(openSync('/dev/null')); } catch {}
+       const attempts = {
+         stageRecords: () => store.stageRecords('faces', [record]),
+         stageBlock: () => store.stageList('faces', new Uint8Array(9)),
+         getRecords: () => Array.fromAsync(store.getRecords('faces', [record.handle])),
+         purge: () => store.purge('faces'),
+       };
+       for (const attempt of Object.values(attempts)) await attempt().then(() => console.log('fine'), (error) => console.log(error.code));
+       for (const file of files) closeSync(file);
+       for (const attempt of Object.values(attempts)) await attempt().then(() => console.log('fine'), (error) => console.log(error.code));
+       await store.close();`,
+      60,
+    );
+    // A purge with nothing to do opens only the log, whose descriptor SQLite has already.
+    assert.match(output, /^STORAGE\nSTORAGE\nSTORAGE\n(?:STORAGE|fine)\nfine\nfine\nfine\nfine\n$/);
+  }));
+
+it('a second process gets LOCKED, and a killed one leaves no lock', () =>
+  withFolder(async (folder) => {
+    const tryIt = `import { openStore } from ${JSON.stringify(STORE)};
+      await openStore(${JSON.stringify(folder)}).then(() => console.log('open'), (error) => console.log(error.code));`;
+    const store = await openStore(folder, { kernel });
+    assert.equal(await runElsewhere(tryIt), 'LOCKED\n');
+    await assert.rejects(openStore(folder, { kernel }), fails('LOCKED', /in use/));
+    assert.equal(await runElsewhere(tryIt), 'LOCKED\n');
+    await store.close();
+    assert.equal(await runElsewhere(tryIt), 'open\n');
+    assert.equal(await runElsewhere(`${tryIt} process.kill(process.pid, 'SIGKILL');`), 'open\n');
+    assert.equal(await runElsewhere(tryIt), 'open\n');
+  }));
+
+/** Names, sizes, times and content of everything in a folder. */
+function picture(folder: string): string[] {
+  return readdirSync(folder, { recursive: true })
+    .map(String)
+    .sort()
+    .map((file) => {
+      const path = join(folder, file);
+      const { size, mtimeMs } = statSync(path);
+      return `${file} ${size} ${mtimeMs} ${statSync(path).isFile() ? readFileSync(path, 'hex') : ''}`;
+    });
+}
+
+const FIXTURE = new URL('../fixtures/v1', import.meta.url).pathname;
+
+it('a folder of a newer format is refused and left as it is', () =>
+  withFolder(async (parent) => {
+    const folder = join(parent, 'newer');
+    cpSync(FIXTURE, folder, { recursive: true });
+    writeFileSync(join(folder, 'format'), 'HERS store, format 2\n');
+    const before = picture(folder);
+    await assert.rejects(openStore(folder, { kernel }), fails('UNSUPPORTED_VERSION', /format 2/));
+    assert.deepEqual(picture(folder), before);
+  }));
+
+it('a folder with other files in it is refused and left as it is', () =>
+  withFolder(async (folder) => {
+    mkdirSync(join(folder, 'blocks'));
+    writeFileSync(join(folder, 'blocks', 'precious.txt'), 'mine');
+    const before = picture(folder);
+    await assert.rejects(openStore(folder, { kernel }), fails('INVALID_ARGUMENT', /other files/));
+    assert.deepEqual(picture(folder), before);
+  }));
+
+// The folder was written by this program, version 1 of its format, with
+//   node -e "import('./packages/store/src/fixture.ts').then(({ writeFixture }) => writeFixture('packages/store/fixtures/v1'))"
+it('a folder written in format 1 opens, and holds what was put into it', () =>
+  withFolder(async (parent) => {
+    const folder = join(parent, 'v1');
+    cpSync(FIXTURE, folder, { recursive: true });
+    const store = await openStore(folder, { kernel });
+    const { fixtureScript, FIXTURE_STEPS } = await import('./fixture.ts');
+    const script = fixtureScript();
+    await checkHolds(store, script.after(FIXTURE_STEPS));
+    await script.step(FIXTURE_STEPS).run(store);
+    await store.close();
+    const again = await openStore(folder, { kernel });
+    await checkHolds(again, script.after(FIXTURE_STEPS + 1));
+    await again.close();
+  }));
+
+it('a process that ends without closing the folder leaves it whole', () =>
+  withFolder(async (folder) => {
+    const script = new Script(5, 0.1);
+    for (const [i, end] of ['', 'process.exit(0)', 'setTimeout(() => process.exit(0), 20)'].entries()) {
+      const program = `import { openStore } from ${JSON.stringify(STORE)};
+        import { Script } from ${JSON.stringify(new URL('./crash-script.ts', import.meta.url).href)};
+        const script = new Script(5, 0.1);
+        const store = await openStore(${JSON.stringify(folder)});
+        await script.step(${2 * i}).run(store);
+        await script.step(${2 * i + 1}).run(store);
+        console.log('done');
+        ${end}`;
+      assert.equal(await runElsewhere(program), 'done\n');
+      const store = await openStore(folder, { kernel });
+      await checkHolds(store, script.after(2 * i + 2));
+      await store.close();
+    }
+  }));
+
+it('an unknown option is an error', async () => {
+  await assert.rejects(openStore('/nowhere', { quick: true } as object), fails('INVALID_ARGUMENT', /quick/));
+});
