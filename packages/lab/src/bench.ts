@@ -14,6 +14,28 @@ const benches: Record<string, Bench> = {
     options: { quick: { type: 'boolean', help: 'one run of each: rough figures in a few seconds' } },
     run: async (values) => (await import('./bench-scheme.ts')).run(values),
   },
+  scan: {
+    summary: 'the server: kernels beside plain reading and a plaintext search of the same shape',
+    options: {
+      count: { type: 'string', help: 'templates (1000000)' },
+      dimension: { type: 'string', help: 'dimensions (128; then also 32 and 512)' },
+      profile: { type: 'string', help: 'compact or exact (compact)' },
+      runs: { type: 'string', help: 'runs of each measurement (9)' },
+      folder: { type: 'string', help: 'where the gallery is written (the temporary folder)' },
+      alone: { type: 'boolean', help: 'this dimension alone' },
+    },
+    run: async (values) => (await import('./bench-scan.ts')).run(values),
+  },
+  embedded: {
+    summary: 'the database in a folder: enrolment, opening, searches by phase, beside a search in the clear',
+    options: {
+      count: { type: 'string', help: 'records (1000000)' },
+      dimension: { type: 'string', help: 'dimensions (128)' },
+      searches: { type: 'string', help: 'timed searches (50)' },
+      folder: { type: 'string', help: 'where the database is written (the temporary folder)' },
+    },
+    run: async (values) => (await import('./bench-embedded.ts')).run(values),
+  },
 };
 
 const common: Record<string, Option> = {
@@ -31,7 +53,13 @@ function help(): string {
     for (const line of optionLines(options)) lines.push(`    ${line}`);
   }
   lines.push('', 'Options of all:', ...optionLines(common).map((line) => `  ${line}`));
-  lines.push('', 'Examples:', '  npm run bench -- scheme', '  npm run --silent bench -- scheme --json > scheme.json');
+  lines.push(
+    '',
+    'Examples:',
+    '  npm run bench -- scheme',
+    '  npm run bench -- scan --count 1000000 --dimension 128',
+    '  npm run --silent bench -- scheme --json > scheme.json',
+  );
   return `${lines.join('\n')}\n`;
 }
 

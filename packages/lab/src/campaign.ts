@@ -14,10 +14,17 @@ Campaigns:
                of gallery, and thousands of additions (some 20 minutes)
     --queries <count>   queries per case (default 400)
     --dimension <d>     this dimension alone
+  soak         many searches on a small gallery, with writes in between: memory must stay flat
+    --searches <count>  how many (default 10000)
+  crash        processes killed at random moments: the store alone, then a client that enrols, optimises and rotates keys;
+               everything acknowledged must be there afterwards
+    --kills <count>     how many of each (default 300)
 
 Examples:
   npm run campaign -- noise
   npm run campaign -- noise --queries 40 --dimension 128
+  npm run campaign -- soak --searches 1000
+  npm run campaign -- crash --kills 50
 `;
 
 /** A fresh source of normal numbers. */
@@ -88,12 +95,40 @@ function noise(queries: number, dimensions: readonly number[]): boolean {
   return sound;
 }
 
-function main(args: string[]): void {
+/** Each campaign says whether all went well. */
+const campaigns: Record<
+  string,
+  (values: { queries: number; searches: number; kills: number; dimension?: number }) => boolean | Promise<boolean>
+> = {
+  noise: ({ queries, dimension }) => noise(queries, dimension ? [dimension] : [16, 128, 512, 1536]),
+  soak: async ({ searches }) => (await import('./soak.ts')).soak(searches),
+  crash: ({ kills }) => crash(kills),
+};
+
+/** Throws with what is missing; so it is good when it returns. */
+async function crash(kills: number): Promise<boolean> {
+  const { crashCampaign } = await import('@hers/store/crash');
+  const { killCampaign } = await import('@hers/client/kill');
+  const show = (line: string) => process.stderr.isTTY && process.stderr.write(`\r${line}   `);
+  const { steps } = await crashCampaign(kills, (done) => show(`store: ${done} of ${kills} kills`));
+  console.log(`store: ${kills} kills in ${steps} acknowledged steps, nothing lost`);
+  let written = 0;
+  await killCampaign(kills, (done, batches) => {
+    written = batches;
+    show(`client: ${done} of ${kills} kills, ${batches} batches acknowledged`);
+  });
+  console.log(`client: ${kills} kills in ${written} acknowledged batches, nothing lost`);
+  return true;
+}
+
+async function main(args: string[]): Promise<void> {
   const { values, positionals } = parseArgs({
     args,
     allowPositionals: true,
     options: {
       queries: { type: 'string', default: '400' },
+      searches: { type: 'string', default: '10000' },
+      kills: { type: 'string', default: '300' },
       dimension: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
     },
@@ -102,14 +137,18 @@ function main(args: string[]): void {
     process.stdout.write(USAGE);
     return;
   }
-  const queries = Number(values.queries);
-  if (positionals.length !== 1 || positionals[0] !== 'noise' || !(queries >= 1))
+  const [name] = positionals;
+  const numbers = [values.queries, values.searches, values.kills, values.dimension ?? '1'].map(Number);
+  const known = positionals.length === 1 && Object.hasOwn(campaigns, name);
+  if (!known || numbers.some((number) => !(Number.isInteger(number) && number > 0)))
     throw new TypeError('name a campaign and its options');
-  if (!noise(queries, values.dimension ? [Number(values.dimension)] : [16, 128, 512, 1536])) process.exitCode = 1;
+  const [queries, searches, kills, dimension] = numbers;
+  if (!(await campaigns[name]({ queries, searches, kills, ...(values.dimension ? { dimension } : {}) })))
+    process.exitCode = 1;
 }
 
 try {
-  main(process.argv.slice(2));
+  await main(process.argv.slice(2));
 } catch (error) {
   if (!(error instanceof TypeError)) throw error;
   process.stderr.write(`${error.message}\n\n${USAGE}`);

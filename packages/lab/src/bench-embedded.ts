@@ -1,0 +1,156 @@
+// `npm run bench -- embedded`: the database in a folder, end to end, beside a search of the same gallery in the clear.
+
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Collection, Database, HersError, MasterSeed, type VectorRecord } from '@hers/client';
+import { openStore } from '@hers/store';
+import { type Phases, quantile, TimedService } from './phases.ts';
+import { top1 } from './plaintext.ts';
+import { machine, progress, type Report, type Result } from './report.ts';
+import { identities } from './synthetic.ts';
+
+const SAMPLES = 4;
+
+export async function run(options: {
+  readonly count?: string;
+  readonly dimension?: string;
+  readonly searches?: string;
+  readonly folder?: string;
+}): Promise<Report> {
+  const [count, dimension, searches] = [
+    options.count ?? '1000000',
+    options.dimension ?? '128',
+    options.searches ?? '50',
+  ].map(Number);
+  for (const number of [count, dimension, searches]) {
+    if (!(Number.isInteger(number) && number > 0))
+      throw new HersError('INVALID_ARGUMENT', 'options take positive whole numbers');
+  }
+  const folder = await mkdtemp(join(options.folder ?? tmpdir(), 'hers-bench-'));
+  try {
+    const { results, kernel } = await measure(folder, count, dimension, searches);
+    return {
+      bench: 'embedded',
+      parameters: { count, dimension, searches, profile: 'compact', kernel },
+      machine: machine(),
+      results,
+    };
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function measure(
+  folder: string,
+  count: number,
+  dimension: number,
+  searches: number,
+): Promise<{ results: Result[]; kernel: string }> {
+  const world = identities(Math.ceil(count / SAMPLES), SAMPLES, dimension);
+  const key = MasterSeed.generate();
+  const before = process.memoryUsage().rss;
+  let peak = 0;
+  const watch = setInterval(() => {
+    peak = Math.max(peak, anonymousBytes());
+  }, 50);
+
+  progress('enrolling');
+  let db = new Database(await openStore(folder), { key });
+  let collection: Collection = await db.createCollection('bench', { dimension });
+  const start = performance.now();
+  await collection.upsert(recordsOf(world, count, dimension), {
+    onProgress: ({ acknowledged }) => {
+      if (acknowledged % (2 ** 14 * 8) === 0) progress(`  ${acknowledged} of ${count}`);
+    },
+  });
+  const enrolMs = performance.now() - start;
+  await collection.optimize();
+  await db.close();
+
+  progress('opening');
+  const opening = performance.now();
+  const timed = new TimedService(await openStore(folder));
+  const openMs = performance.now() - opening;
+  const contact = performance.now();
+  db = new Database(timed.service, { key });
+  collection = await db.collection('bench');
+  const contactMs = performance.now() - contact;
+
+  progress('searching');
+  const labels = Array.from({ length: searches + 3 }, (_, i) => Math.floor((i * world.count) / (searches + 3)));
+  const probes = world.probes(labels).vectors;
+  const phases: Phases[] = [];
+  let hits = 0;
+  for (let i = 0; i < labels.length; i++) {
+    const { result, phases: each } = await timed.time(() =>
+      collection.search(probes.subarray(i * dimension, (i + 1) * dimension), { limit: 1 }),
+    );
+    if (i < 3) continue; // checksums are verified and pages mapped by the first
+    phases.push(each);
+    if (Math.floor(Number(result.matches[0].id) / SAMPLES) === labels[i]) hits++;
+  }
+  clearInterval(watch);
+
+  progress('searching in the clear');
+  const { vectors } = world.gallery();
+  const plainTimes: number[] = [];
+  let plainHits = 0;
+  for (let i = 3; i < labels.length; i++) {
+    const at = performance.now();
+    const best = top1(
+      vectors.subarray(0, count * dimension),
+      probes.subarray(i * dimension, (i + 1) * dimension),
+      dimension,
+    );
+    plainTimes.push(performance.now() - at);
+    if (Math.floor(best.index[0] / SAMPLES) === labels[i]) plainHits++;
+    if (i > 12) break; // plain arithmetic in JavaScript: its time hardly varies
+  }
+  const { bytes } = await db.describe('bench');
+  const kernel = (timed.service as { kernel?: string }).kernel ?? 'automatic';
+  await db.close();
+
+  const of = (phase: 'encrypt' | 'scan' | 'decrypt' | 'total', p = 0.5) =>
+    quantile(
+      phases.map((x) => x[phase]),
+      p,
+    );
+  const scan = { name: 'search-scan', value: of('scan'), unit: 'ms' };
+  const results: Result[] = [
+    { name: 'enrol-rate', value: (count * 1000) / enrolMs, unit: 'records/s' },
+    { name: 'open', value: openMs, unit: 'ms' },
+    { name: 'first-contact', value: contactMs, unit: 'ms' },
+    { name: 'search-p50', value: of('total'), unit: 'ms', ratio: of('total') / scan.value, against: 'search-scan' },
+    { name: 'search-p95', value: of('total', 0.95), unit: 'ms' },
+    { name: 'search-encrypt', value: of('encrypt'), unit: 'ms' },
+    scan,
+    { name: 'search-decrypt', value: of('decrypt'), unit: 'ms' },
+    { name: 'plaintext-p50', value: quantile(plainTimes, 0.5), unit: 'ms' },
+    { name: 'rank-1', value: hits / phases.length, unit: 'share' },
+    { name: 'plaintext-rank-1', value: plainHits / plainTimes.length, unit: 'share' },
+    { name: 'query-bytes', value: phases[0].queryBytes, unit: 'bytes' },
+    { name: 'response-bytes', value: phases[0].responseBytes, unit: 'bytes' },
+    { name: 'bytes-on-disk', value: bytes, unit: 'bytes' },
+    { name: 'peak-rss', value: Math.max(0, peak - before), unit: 'bytes' },
+  ];
+  return { results, kernel };
+}
+
+function* recordsOf(world: ReturnType<typeof identities>, count: number, dimension: number): Generator<VectorRecord> {
+  let number = 0;
+  for (const { vectors } of world.chunks()) {
+    for (let at = 0; at < vectors.length && number < count; at += dimension, number++)
+      yield { id: String(number), vector: vectors.subarray(at, at + dimension) };
+  }
+}
+
+/** What the process holds beyond mapped files, which the system can drop at any time. */
+function anonymousBytes(): number {
+  try {
+    const status = process.getBuiltinModule('node:fs').readFileSync('/proc/self/status', 'utf8');
+    return Number(/^RssAnon:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
+  } catch {
+    return process.memoryUsage().rss;
+  }
+}

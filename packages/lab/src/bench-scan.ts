@@ -1,0 +1,292 @@
+// `npm run bench -- scan`: what the server does for a query, beside reading the same bytes and beside a plaintext search of the same shape.
+//
+// The gallery is made of random residues, which no kernel can tell from a real one, in segment files that are mapped as in production.
+
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { randomSeed } from '@hers/ring';
+import { type SegmentHandle, segmentBlocks, segmentBytes, WasmKernel } from '@hers/scan';
+import { NativeKernel } from '@hers/scan/native';
+import {
+  type BlockMatrix,
+  HersError,
+  type ParameterSet,
+  type Profile,
+  plan,
+  polyWords,
+  type Query,
+  ringOf,
+} from '@hers/scheme';
+import { machine, progress, type Report, type Result } from './report.ts';
+
+const BATCH = 8;
+
+export interface ScanBenchOptions {
+  readonly count?: string;
+  readonly dimension?: string;
+  readonly profile?: string;
+  readonly runs?: string;
+  /** The dimension asked for and no other. */
+  readonly alone?: boolean;
+  readonly folder?: string;
+}
+
+export async function run(options: ScanBenchOptions): Promise<Report> {
+  const count = positive(options.count ?? '1000000', 'count');
+  const dimension = positive(options.dimension ?? '128', 'dimension');
+  const runs = positive(options.runs ?? '9', 'runs');
+  const profile = (options.profile ?? 'compact') as Profile;
+  const settings = plan({ dimension, profile });
+  const { results, kernel } = await measure(count, dimension, profile, runs, options.folder);
+  // The bars hold at three dimensions; the two beside 128 are measured along with it, under names of their own.
+  if (dimension === 128 && !options.alone) {
+    for (const other of [32, 512]) {
+      const more = await measure(count, other, profile, runs, options.folder);
+      results.push(
+        ...more.results.map(({ name, against, ...rest }) => ({
+          name: `${name}-d${other}`,
+          ...rest,
+          ...(against ? { against: `${against}-d${other}` } : {}),
+        })),
+      );
+    }
+  }
+  const { n } = settings.parameters;
+  return {
+    bench: 'scan',
+    parameters: {
+      count,
+      dimension,
+      profile,
+      rows: settings.rows,
+      blocks: Math.ceil(count / n),
+      kernel,
+      threads: availableParallelism(),
+      runs,
+    },
+    machine: machine(),
+    results,
+  };
+}
+
+function positive(text: string, name: string): number {
+  const value = Number(text);
+  if (!(Number.isInteger(value) && value > 0))
+    throw new HersError('INVALID_ARGUMENT', `--${name} takes a positive whole number`);
+  return value;
+}
+
+/** A block of uniform residues. */
+function randomBlock(parameters: ParameterSet, width: number): BlockMatrix {
+  const ring = ringOf(parameters);
+  const words = polyWords(parameters);
+  const key = randomSeed();
+  const fill = (rows: number, domain: number) => {
+    const out = new Uint32Array(rows * words);
+    for (let row = 0; row < rows; row++) {
+      ring.uniform(ring.polys[0], { key, domain, index: row });
+      out.set(ring.polys[0].residues, row * words);
+    }
+    return out;
+  };
+  const block = {
+    parameters,
+    keyId: new Uint8Array(16),
+    blockId: new Uint8Array(16),
+    width,
+    first: 0,
+    count: parameters.n,
+    additions: 1,
+    galleryScale: 1024,
+    mask: { seed: key },
+    rows: fill(width, 1),
+  };
+  return { block, maskRows: fill(parameters.digits, 2) };
+}
+
+function randomQuery(parameters: ParameterSet, width: number, bits: { c0: number; c1: number }): Query {
+  const { block, maskRows } = randomBlock(parameters, width);
+  const rows = new Uint32Array(block.rows.length + maskRows.length);
+  rows.set(block.rows);
+  rows.set(maskRows, block.rows.length);
+  return {
+    parameters,
+    keyId: block.keyId,
+    queryId: randomSeed().slice(0, 16),
+    width,
+    galleryScale: 1024,
+    bits0: bits.c0,
+    bits1: bits.c1,
+    seed: randomSeed(),
+    rows,
+  };
+}
+
+/** Segment files for so many blocks. The files of one size hold the same residues: the pages are different ones all the same. */
+async function writeGallery(
+  folder: string,
+  parameters: ParameterSet,
+  width: number,
+  blocks: number,
+): Promise<string[]> {
+  const each = segmentBlocks(parameters, width);
+  const base = Array.from({ length: Math.min(each, blocks) }, () => randomBlock(parameters, width));
+  const full = segmentBytes(base);
+  const paths: string[] = [];
+  for (let left = blocks; left > 0; left -= each) {
+    const path = join(folder, `${paths.length}.segment`);
+    await writeFile(path, left >= each ? full : segmentBytes(base.slice(0, left)));
+    paths.push(path);
+    if (paths.length % 100 === 0) progress(`  ${blocks - left + each} of ${blocks} blocks written`);
+  }
+  return paths;
+}
+
+const minimum = (values: readonly number[]) => Math.min(...values);
+const median = (values: readonly number[]) => values.toSorted((a, b) => a - b)[values.length >> 1];
+
+async function repeat(runs: number, action: () => Promise<number>): Promise<number[]> {
+  const out: number[] = [];
+  for (let i = 0; i < runs; i++) out.push(await action());
+  return out;
+}
+
+async function measure(
+  count: number,
+  dimension: number,
+  profile: Profile,
+  runs: number,
+  where?: string,
+): Promise<{ results: Result[]; kernel: string }> {
+  const { parameters, width, rows, responseBits } = plan({ dimension, profile });
+  const blocks = Math.ceil(count / parameters.n);
+  const bytes = blocks * rows * 4 * polyWords(parameters);
+  const folder = await mkdtemp(join(where ?? tmpdir(), 'hers-bench-'));
+  const cores = availableParallelism();
+  const one = NativeKernel.open({ threads: 1 });
+  const all = NativeKernel.open({ threads: cores });
+  const wasm = await WasmKernel.open({ threads: 1 });
+  try {
+    progress(`d = ${dimension}: writing ${(bytes / 1e9).toFixed(2)} GB`);
+    const paths = await writeGallery(folder, parameters, width, blocks);
+    const load = (kernel: NativeKernel | WasmKernel) => Promise.all(paths.map((path) => kernel.load({ path })));
+    const queries = Array.from({ length: BATCH }, () => randomQuery(parameters, width, responseBits));
+    const results: Result[] = [];
+    const add = (name: string, values: readonly number[], against?: Result) => {
+      const value = minimum(values);
+      const result: Result = {
+        name,
+        value,
+        unit: 'ms',
+        ...(against ? { ratio: against.value / value, against: against.name } : {}),
+      };
+      results.push(result, { name: `${name}-median`, value: median(values), unit: 'ms' });
+      return result;
+    };
+
+    progress('  plain read, multiply-accumulate and whole search, one thread');
+    const onOne = await load(one);
+    const first = await scanOnce(one, onOne, queries.slice(0, 1)); // verifies checksums and fills the page cache
+    // Pages are mapped now; what is read and what is multiplied alternate, so that both see the same machine.
+    const [reads, macs, wholes, shares] = [[], [], [], []] as number[][];
+    for (let i = 0; i < runs; i++) {
+      reads.push(...one.readSeconds(onOne, 1, 1).map((s) => 1000 * s));
+      const times = await one.multiplyOnly(onOne, queries.slice(0, 1));
+      macs.push(times.untilEnd - times.untilMultiply);
+      wholes.push(await scanOnce(one, onOne, queries.slice(0, 1)));
+      const last = one.times!;
+      shares.push(last.respond / (last.expand + last.multiply + last.respond));
+    }
+    const read1 = add('plain-read-1', reads);
+    const native1 = add('native-1', macs, read1);
+    for (const handle of onOne) await one.unload(handle);
+
+    progress('  all cores, and a batch');
+    const onAll = await load(all);
+    await scanOnce(all, onAll, queries.slice(0, 1));
+    const [readsAll, macsAll, singles, batches] = [[], [], [], []] as number[][];
+    for (let i = 0; i < runs; i++) {
+      readsAll.push(...all.readSeconds(onAll, cores, 1).map((s) => 1000 * s));
+      const times = await all.multiplyOnly(onAll, queries.slice(0, 1));
+      macsAll.push(times.untilEnd - times.untilMultiply);
+      singles.push(await scanOnce(all, onAll, queries.slice(0, 1)));
+      batches.push(await scanOnce(all, onAll, queries));
+    }
+    const readAll = add('plain-read-all', readsAll);
+    add('native-all', macsAll, readAll);
+    const ceiling = all.multiplyCeiling(parameters, BATCH, cores, 3);
+    for (const handle of onAll) await all.unload(handle);
+
+    progress('  WebAssembly');
+    const onWasm = await load(wasm);
+    await scanOnce(wasm, onWasm, queries.slice(0, 1));
+    const wasmTimes = await repeat(Math.min(runs, 7), async () => {
+      const before = wasm.times.multiply;
+      await scanOnce(wasm, onWasm, queries.slice(0, 1));
+      return wasm.times.multiply - before;
+    });
+    add('wasm-1', wasmTimes, read1);
+    for (const handle of onWasm) await wasm.unload(handle);
+
+    progress('  plaintext float32');
+    const plainBytes = count * dimension * 4;
+    const fits = plainBytes < 8e9;
+    const plain = fits ? one.plaintextSeconds(count, dimension, 1, runs) : undefined;
+    const whole = minimum(wholes);
+    results.push(
+      { name: 'search-1', value: whole, unit: 'ms' },
+      { name: 'search-all', value: minimum(singles), unit: 'ms' },
+      { name: 'first-scan-1', value: first, unit: 'ms' },
+    );
+    if (plain) {
+      const own = 1000 * minimum(plain.own);
+      results.push({ name: 'plaintext-f32-1', value: own, unit: 'ms' });
+      if (plain.blas) results.push({ name: 'plaintext-openblas-1', value: 1000 * minimum(plain.blas), unit: 'ms' });
+      results.push(
+        {
+          name: 'encrypted-over-plaintext-1',
+          value: native1.value / own,
+          unit: 'x',
+          ratio: native1.value / own,
+          against: 'plaintext-f32-1',
+        },
+        { name: 'search-server-1', value: whole / own, unit: 'x', ratio: whole / own, against: 'plaintext-f32-1' },
+      );
+    }
+    results.push(
+      { name: 'post-processing-share', value: minimum(shares), unit: 'share' },
+      {
+        name: 'batch-8-speedup',
+        value: (BATCH * minimum(singles)) / minimum(batches),
+        unit: 'x',
+        ratio: (BATCH * minimum(singles)) / minimum(batches),
+        against: 'search-all',
+      },
+      { name: 'batch-8-ceiling', value: (ceiling * minimum(singles)) / 1000 / bytes, unit: 'x' },
+      { name: 'bytes-read', value: bytes, unit: 'bytes' },
+      { name: 'native-1-bandwidth', value: bytes / native1.value / 1e6, unit: 'GB/s' },
+      { name: 'plain-read-1-bandwidth', value: bytes / read1.value / 1e6, unit: 'GB/s' },
+      { name: 'native-all-bandwidth', value: bytes / minimum(macsAll) / 1e6, unit: 'GB/s' },
+      { name: 'seconds-per-query', value: minimum(singles) / 1000, unit: 's' },
+    );
+    return { results, kernel: `native ${all.detail}` };
+  } finally {
+    await Promise.all([one.close(), all.close(), wasm.close()]);
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** Milliseconds from the call to the last response. */
+async function scanOnce(
+  kernel: NativeKernel | WasmKernel,
+  handles: readonly SegmentHandle[],
+  queries: readonly Query[],
+): Promise<number> {
+  const start = performance.now();
+  let responses = 0;
+  for await (const _ of kernel.scan(handles, queries)) responses++;
+  const expected = handles.reduce((sum, handle) => sum + handle.header.blocks.length, 0) * queries.length;
+  if (responses !== expected) throw new Error(`${responses} responses instead of ${expected}`);
+  return performance.now() - start;
+}

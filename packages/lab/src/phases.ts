@@ -1,0 +1,69 @@
+// Where the time of a search goes, and what it moves: seen from the service that the client talks to.
+
+import type { Service } from '@hers/service';
+
+export interface Phases {
+  /** Milliseconds until the queries were encrypted and sent, until the last response came, and until the answer was there. */
+  readonly encrypt: number;
+  readonly scan: number;
+  readonly decrypt: number;
+  readonly total: number;
+  readonly queryBytes: number;
+  readonly responseBytes: number;
+}
+
+/** A service whose searches are timed; everything else passes through. */
+export class TimedService {
+  readonly service: Service;
+  #sent = 0;
+  #ended = 0;
+  #queryBytes = 0;
+  #responseBytes = 0;
+
+  constructor(inner: Service) {
+    const search: Service['search'] = (name, request, options) => this.#search(inner, name, request, options);
+    this.service = new Proxy(inner, {
+      get(target, method: keyof Service) {
+        if (method === 'search') return search;
+        const own = target[method];
+        return typeof own === 'function' ? own.bind(target) : own;
+      },
+    });
+  }
+
+  async *#search(
+    inner: Service,
+    ...[name, request, options]: Parameters<Service['search']>
+  ): AsyncIterable<Uint8Array> {
+    this.#sent = performance.now();
+    this.#queryBytes = request.queries.reduce((sum, query) => sum + query.length, 0);
+    this.#responseBytes = 0;
+    for await (const response of inner.search(name, request, options)) {
+      this.#responseBytes += response.length;
+      yield response;
+    }
+    this.#ended = performance.now();
+  }
+
+  /** Times one search through the client. */
+  async time<T>(search: () => Promise<T>): Promise<{ result: T; phases: Phases }> {
+    const start = performance.now();
+    const result = await search();
+    const end = performance.now();
+    const phases = {
+      encrypt: this.#sent - start,
+      scan: this.#ended - this.#sent,
+      decrypt: end - this.#ended,
+      total: end - start,
+      queryBytes: this.#queryBytes,
+      responseBytes: this.#responseBytes,
+    };
+    return { result, phases };
+  }
+}
+
+/** The p-quantile of some numbers. */
+export function quantile(values: readonly number[], p: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(p * sorted.length))];
+}
