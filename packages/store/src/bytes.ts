@@ -27,11 +27,6 @@ export function sha256(...parts: readonly Uint8Array[]): Uint8Array {
   return new Uint8Array(hash.digest());
 }
 
-/** The same for large inputs, in another thread. */
-export async function sha256Aside(bytes: Uint8Array): Promise<Uint8Array> {
-  return new Uint8Array(await crypto.subtle.digest('SHA-256', bytes as Uint8Array<ArrayBuffer>));
-}
-
 /** Refuses what is not bytes, or not so many. */
 export function checkBytes(value: unknown, what: string, length?: number): asserts value is Uint8Array {
   if (!(value instanceof Uint8Array)) throw new HersError('INVALID_ARGUMENT', `${what} must be given as bytes`);

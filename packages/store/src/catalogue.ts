@@ -157,15 +157,13 @@ export class Catalogue {
     return result;
   }
 
-  /** A log that cannot be copied now is only longer. */
+  /** After a commit nothing may fail. A log that cannot be copied now is only longer, and whatever is wrong shows again. */
   #checkpointIfPossible(): boolean {
     try {
       this.checkpoint();
       return true;
-    } catch (error) {
-      const reason = storageError(error, CATALOGUE);
-      if (reason instanceof HersError && reason.code === 'STORAGE') return false;
-      throw reason;
+    } catch {
+      return false;
     }
   }
 

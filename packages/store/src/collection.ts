@@ -41,7 +41,7 @@ export class Collection {
   readonly stages = new Stages();
   readonly blocks = new Map<string, StoredBlock>();
   readonly sources = new Set<Source>();
-  /** Commits come one after the other, and so do merges, compactions and purges; the two kinds may overlap. */
+  /** Commits come one after the other, and so do compactions, purges and the beginnings of snapshots; the two kinds may overlap. */
   readonly commits = new Turns();
   readonly upkeep = new Turns();
   /** Ends what goes on in the background when the collection is deleted or the folder closed. */
@@ -60,7 +60,7 @@ export class Collection {
     this.descriptor = row.descriptor;
     const { disk, catalogue } = folder;
     this.tables = new Tables(catalogue, row.key);
-    this.records = new RecordIndex(catalogue, this.tables);
+    this.records = new RecordIndex(catalogue, this.tables, () => this.beingCopied);
     const tail = this.tables.packs().at(-1);
     const { last_pack } = this.tables.current();
     this.vault = new Vault(disk, row.key, row.id, last_pack, tail && { pack: tail.pack, length: tail.ends });
@@ -120,6 +120,13 @@ export class Collection {
     await Promise.all(prompt);
   }
 
+  /** Lets go of everything, when the collection is deleted. */
+  dropAll(): void {
+    this.blocks.clear();
+    for (const source of this.sources) source.live.clear();
+    this.retireEmpty();
+  }
+
   /** Resolves when all files are gone that should be. */
   async filesGone(): Promise<void> {
     await Promise.all(this.#retiring);
@@ -129,7 +136,7 @@ export class Collection {
   async writeBlock(encoded: Uint8Array): Promise<string> {
     const { disk } = this.folder;
     const path = blockPath(this.key, randomBytes(16).toString('hex'));
-    const file = await disk.create(path);
+    const file = disk.create(path);
     fault('block.created');
     this.#newNames = true;
     try {
@@ -141,7 +148,7 @@ export class Collection {
       await disk.remove(path).catch(() => {});
       throw error;
     } finally {
-      await file.close();
+      file.close();
     }
     return path;
   }
@@ -193,6 +200,13 @@ export class Collection {
         });
       });
     }
+  }
+
+  /** Resolves when nothing goes on any more, which `ending` brings about. */
+  async idle(): Promise<void> {
+    await this.commits.idle();
+    await this.upkeep.idle();
+    await this.records.idle();
   }
 
   /** Refuses what came too late. */

@@ -2,7 +2,7 @@
 
 import { addBlocks, encodeBlock } from '@hers/scheme';
 import { type Change, HANDLE_BYTES, HersError, LIST_ID_BYTES, type StageId } from '@hers/service';
-import { checkBytes, hex, sameBytes, sha256Aside } from './bytes.ts';
+import { checkBytes, hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
 import { decodePlace, encodePlace, NOWHERE } from './place.ts';
@@ -133,7 +133,7 @@ async function addUp(collection: Collection, change: Change, draft: Draft): Prom
       const sum = { ...addBlocks(left.block, right.block, maxAdditions), blockId: new Uint8Array(result) };
       const encoded = encodeBlock(sum);
       const file = await collection.writeBlock(encoded);
-      summed.push(newBlockRow(sum, { hash: await sha256Aside(encoded), bytes: encoded.length }, file));
+      summed.push(newBlockRow(sum, { hash: sha256(encoded), bytes: encoded.length }, file));
       fault('commit.summed');
     }
   } catch (error) {
@@ -163,8 +163,12 @@ function write({ tables, records }: Collection, draft: Draft) {
   for (const source of emptied(draft.dropped)) tables.dropSegment(source);
   for (const row of draft.added) tables.addBlock(row);
   if (draft.loses) tables.setStale(true);
-  const deletions = draft.removed.map((handle) => Buffer.concat([handle, encodePlace(NOWHERE)]));
-  return records.write(Buffer.concat([...deletions, ...draft.records.map(({ rows }) => rows)]));
+  const deletions = Buffer.alloc(ROW_BYTES * draft.removed.length);
+  draft.removed.forEach((handle, i) => {
+    deletions.set(handle, ROW_BYTES * i);
+    encodePlace(NOWHERE, deletions, ROW_BYTES * i + KEY_BYTES);
+  });
+  return records.write(Buffer.concat([deletions, ...draft.records.map(({ rows }) => rows)]));
 }
 
 /** Segments that lose their last block. */

@@ -25,6 +25,8 @@ export interface ChildRun {
 export interface ChildOptions {
   readonly folder: string;
   readonly seed: number;
+  /** How much of everything, as in `Script`. */
+  readonly share: number;
   readonly first?: number;
   readonly steps: number;
   /** A fault point, with a count. */
@@ -35,9 +37,9 @@ export interface ChildOptions {
 
 /** Runs the child to its end, whatever that is. */
 export async function runChild(options: ChildOptions): Promise<ChildRun> {
-  const { folder, seed, first = 0, steps, fault, killAfter } = options;
+  const { folder, seed, share, first = 0, steps, fault, killAfter } = options;
   const env = { ...process.env, HERS_FAULT: fault ?? '', NODE_V8_COVERAGE: '' };
-  const args = [CHILD, folder, String(seed), String(first), String(steps)];
+  const args = [CHILD, folder, ...[seed, share, first, steps].map(String)];
   const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
   let output = '';
   let errors = '';
@@ -58,8 +60,7 @@ export async function runChild(options: ChildOptions): Promise<ChildRun> {
 }
 
 /** Opens a folder after a crash, checks it, and returns how many steps of the script it holds. */
-export async function checkFolder(folder: string, seed: number, acknowledged: number): Promise<number> {
-  const script = new Script(seed);
+export async function checkFolder(folder: string, script: Script, acknowledged: number): Promise<number> {
   const store = await openStore(folder, { kernel: async () => new ReferenceKernel() });
   try {
     const held = await stepsHeld(store, script, acknowledged);
@@ -83,8 +84,12 @@ async function checkTidy(folder: string): Promise<void> {
 /** A killed process loses nothing that is in the operating system's memory, so a folder may as well be there, where syncing costs nothing. */
 const PARENT = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 
+export function makeFolder(): Promise<string> {
+  return mkdtemp(join(PARENT, 'hers-store-'));
+}
+
 export async function withFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
-  const folder = await mkdtemp(join(PARENT, 'hers-crash-'));
+  const folder = await makeFolder();
   try {
     return await work(folder);
   } finally {
@@ -107,18 +112,23 @@ export async function crashCampaign(
   let steps = 0;
   while (kills < count) {
     const seed = 1 + Math.floor(Math.random() * 1e6);
+    const share = Math.random();
+    const script = new Script(seed, share);
     await withFolder(async (folder) => {
       let held = 0;
       while (kills < count && held < STEPS_PER_FOLDER) {
         const killAfter = Math.random() * 250;
-        const run = await runChild({ folder, seed, first: held, steps: STEPS_PER_FOLDER, killAfter });
+        const run = await runChild({ folder, seed, share, first: held, steps: STEPS_PER_FOLDER, killAfter });
         const before = held;
         try {
-          held = await checkFolder(folder, seed, run.acknowledged);
+          held = await checkFolder(folder, script, run.acknowledged);
         } catch (error) {
-          throw new Error(`after ${run.acknowledged} steps of seed ${seed}, killed after ${killAfter} ms`, {
-            cause: error,
-          });
+          throw new Error(
+            `after ${run.acknowledged} steps of seed ${seed} and share ${share}, killed after ${killAfter} ms`,
+            {
+              cause: error,
+            },
+          );
         }
         steps += held - before;
         if (run.signal === 'SIGKILL') onProgress(++kills);

@@ -346,6 +346,10 @@ it('a missing file is named, and the rest stays usable', async () => {
         const lost = new Set(await losses(store, name, file));
         assert.ok([...lost].every((what) => (expected as readonly string[]).includes(what)));
         assert.equal(lost.size > 0, name === ownerOf(file));
+        // And something new can be added.
+        const stage = await store.stageList(name, text('new'));
+        await store.commit(name, { expected: 3, manifest: text('new'), lists: [stage] });
+        assert.equal(hex((await Array.fromAsync(store.getLists(name, [listId(text('new'))])))[0]), hex(text('new')));
       }
       await store.close();
     });

@@ -4,6 +4,7 @@
 import {
   closeSync,
   fdatasyncSync,
+  fsync,
   fsyncSync,
   ftruncateSync,
   mkdirSync,
@@ -14,9 +15,11 @@ import {
   statSync,
   writeSync,
 } from 'node:fs';
-import { type FileHandle, open, rename, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { rename, rm } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { promisify } from 'node:util';
 import { HersError } from '@hers/service';
+import { DiskFile, DiskReader } from './disk-file.ts';
 import { storageError } from './storage-errors.ts';
 
 export type Step =
@@ -38,6 +41,7 @@ export interface Watcher {
 }
 
 const MODE = 0o600;
+const fsyncAsync = promisify(fsync);
 
 export class Disk {
   readonly folder: string;
@@ -84,36 +88,35 @@ export class Disk {
   }
 
   /** A new file. */
-  async create(path: string): Promise<DiskFile> {
-    const handle = await this.#step({ kind: 'create', path }, () => open(this.path(path), 'wx', MODE));
-    return new DiskFile(this.#step.bind(this), handle, path);
+  create(path: string): DiskFile {
+    const file = this.#stepSync({ kind: 'create', path }, () => openSync(this.path(path), 'wx', MODE));
+    return new DiskFile(this.#step.bind(this), file, path);
   }
 
   /** A file that is there, to write more into it. */
-  async reopen(path: string): Promise<DiskFile> {
+  reopen(path: string): DiskFile {
+    return new DiskFile(this.#step.bind(this), this.#open(path, 'r+'), path);
+  }
+
+  openToRead(path: string): DiskReader {
+    return new DiskReader(this.#open(path, 'r'), path);
+  }
+
+  #open(path: string, flags: string): number {
     try {
-      return new DiskFile(this.#step.bind(this), await open(this.path(path), 'r+'), path);
+      return openSync(this.path(path), flags);
     } catch (error) {
       throw storageError(error, path);
     }
   }
 
-  async openToRead(path: string): Promise<FileHandle> {
+  /** A whole file. */
+  async read(path: string): Promise<Buffer<ArrayBuffer>> {
+    const file = this.openToRead(path);
     try {
-      return await open(this.path(path), 'r');
-    } catch (error) {
-      throw storageError(error, path);
-    }
-  }
-
-  async read(path: string): Promise<Uint8Array> {
-    const file = await this.openToRead(path);
-    try {
-      return await file.readFile();
-    } catch (error) {
-      throw storageError(error, path);
+      return await file.read(0, file.size);
     } finally {
-      await file.close();
+      file.close();
     }
   }
 
@@ -128,11 +131,11 @@ export class Disk {
 
   syncFolder(path: string): Promise<void> {
     return this.#step({ kind: 'sync-folder', path }, async () => {
-      const folder = await open(this.path(path), 'r');
+      const folder = openSync(this.path(path), 'r');
       try {
-        await folder.sync();
+        await fsyncAsync(folder);
       } finally {
-        await folder.close();
+        closeSync(folder);
       }
     });
   }
@@ -141,7 +144,13 @@ export class Disk {
 
   makeFolderSync(path: string): void {
     try {
-      mkdirSync(this.path(path), { recursive: true, mode: 0o700 });
+      const folder = resolve(this.path(path));
+      const first = mkdirSync(folder, { recursive: true, mode: 0o700 });
+      // The name of each new folder is in the one above it.
+      for (let made = folder; first !== undefined; made = dirname(made)) {
+        syncFolder(dirname(made));
+        if (made === first) break;
+      }
     } catch (error) {
       // So Node says it of a read-only disk.
       if ((error as { code?: string }).code === 'ENOENT')
@@ -183,14 +192,7 @@ export class Disk {
   }
 
   syncFolderSync(path: string): void {
-    this.#stepSync({ kind: 'sync-folder', path }, () => {
-      const folder = openSync(this.path(path), 'r');
-      try {
-        fsyncSync(folder);
-      } finally {
-        closeSync(folder);
-      }
-    });
+    this.#stepSync({ kind: 'sync-folder', path }, () => syncFolder(this.path(path)));
   }
 
   /** A whole file, new or in place of another: afterwards it is there entirely, before not at all. */
@@ -214,32 +216,11 @@ export class Disk {
   }
 }
 
-type Stepper = <T>(step: Step, work: () => Promise<T>) => Promise<T>;
-
-export class DiskFile {
-  readonly path: string;
-  readonly #step: Stepper;
-  readonly #handle: FileHandle;
-
-  constructor(step: Stepper, handle: FileHandle, path: string) {
-    this.#step = step;
-    this.#handle = handle;
-    this.path = path;
-  }
-
-  write(bytes: Uint8Array, at: number): Promise<void> {
-    return this.#step({ kind: 'write', path: this.path, at, bytes }, async () => {
-      // A disk that is nearly full takes a part, and says so only at the next call.
-      for (let done = 0; done < bytes.length; )
-        done += (await this.#handle.write(bytes, done, bytes.length - done, at + done)).bytesWritten;
-    });
-  }
-
-  sync(): Promise<void> {
-    return this.#step({ kind: 'sync', path: this.path }, () => this.#handle.datasync());
-  }
-
-  async close(): Promise<void> {
-    await this.#handle.close();
+function syncFolder(path: string): void {
+  const folder = openSync(path, 'r');
+  try {
+    fsyncSync(folder);
+  } finally {
+    closeSync(folder);
   }
 }

@@ -24,21 +24,24 @@ interface Moved {
 
 /** In a turn of upkeep. */
 export async function purgeCollection(collection: Collection, signal: AbortSignal): Promise<void> {
-  const { tables, vault, folder, records } = collection;
+  const { tables, vault, folder, records, stages } = collection;
   const pause = async () => {
     await new Promise(setImmediate);
     signal.throwIfAborted();
   };
   await collection.snapshotsEnd(signal);
   await records.merge(pause);
+  for (const file of stages.expire()) await folder.disk.remove(file);
   await vault.seal();
+  const last = vault.last;
   const packs = tables.packs().filter(({ ends, live }) => ends - PACK_HEADER_BYTES > live);
   const reader = vault.reader();
   try {
     for (const { pack, ends } of packs) await rewritePack(collection, reader, pack, ends, pause);
   } finally {
-    await reader.close();
+    reader.close();
   }
+  await removeUnused(collection, last);
   await records.merge(pause);
   await compact(collection, 'purge', signal);
   await collection.filesGone();
@@ -48,6 +51,14 @@ export async function purgeCollection(collection: Collection, signal: AbortSigna
     folder.catalogue.transaction(() => tables.setStale(false));
   }
   folder.catalogue.checkpoint();
+}
+
+/** Packs in which nothing was ever committed, and nothing is staged any more. */
+async function removeUnused({ folder, tables, stages, vault }: Collection, last: number): Promise<void> {
+  const used = new Set(tables.packs().map(({ pack }) => pack));
+  for (let pack = 1; pack <= last; pack++)
+    if (!used.has(pack) && stages.placesIn(pack).size === 0 && folder.disk.sizeSync(vault.path(pack)) !== undefined)
+      await folder.disk.remove(vault.path(pack));
 }
 
 async function rewritePack(

@@ -1,45 +1,32 @@
 // Takes blocks out of a segment again, exactly as they were given: rows and mask rows lie there in another order, the mask itself follows from the
 // catalogue (its seed) or from its digits, and the hash in the catalogue proves that nothing changed on the way.
 
-import type { FileHandle } from 'node:fs/promises';
 import { decodeHeader, headerLength, LANES, PANEL_ROWS, type SegmentHeader } from '@hers/scan';
 import { type Block, decodeBlock, encodeBlock, HersError, polyWords, ringOf } from '@hers/scheme';
-import { sameBytes, sha256Aside } from './bytes.ts';
+import { sameBytes, sha256 } from './bytes.ts';
 import type { Disk } from './disk.ts';
-import { damaged, storageError } from './storage-errors.ts';
+import type { DiskReader } from './disk-file.ts';
+import { damaged } from './storage-errors.ts';
 import type { StoredBlock } from './stored-block.ts';
 
 const HEADER_START = 128;
 /** Reads under way together. */
 const AT_ONCE = 32;
 
-export async function readSegmentHeader(file: FileHandle, path: string): Promise<SegmentHeader> {
+export async function readSegmentHeader(file: DiskReader): Promise<SegmentHeader> {
+  const { path, size } = file;
   try {
-    const { size } = await file.stat();
-    const start = await readAt(file, path, 0, Math.min(HEADER_START, size));
-    const length = headerLength(start, path);
-    return decodeHeader(await readAt(file, path, 0, Math.min(length, size)), size, path);
+    const length = headerLength(await file.read(0, HEADER_START), path);
+    return decodeHeader(await file.read(0, length), size, path);
   } catch (error) {
     // Whatever is wrong with a file that was whole once, it is damage.
     throw error instanceof HersError && error.code !== 'STORAGE' ? damaged(path, error.message) : error;
   }
 }
 
-async function readAt(file: FileHandle, path: string, at: number, length: number): Promise<Uint8Array<ArrayBuffer>> {
-  const bytes = new Uint8Array(length);
-  try {
-    const { bytesRead } = await file.read(bytes, 0, length, at);
-    if (bytesRead !== length) throw damaged(path, 'it is too short');
-    return bytes;
-  } catch (error) {
-    throw storageError(error, path);
-  }
-}
-
 /** All rows, mask rows included, of block `index`, in the order of the scheme. */
 async function readRows(
-  file: FileHandle,
-  path: string,
+  file: DiskReader,
   { parameters, rows, blocks, dataAt, partBytes }: SegmentHeader,
   index: number,
 ): Promise<Uint32Array> {
@@ -51,7 +38,9 @@ async function readRows(
     for (let panel = 0; panel < rows; panel += PANEL_ROWS) {
       const panelRows = Math.min(PANEL_ROWS, rows - panel);
       const at = dataAt + group * partBytes + rowBytes * (panel * blocks.length + index * panelRows);
-      const run = new Uint32Array((await readAt(file, path, at, rowBytes * panelRows)).buffer);
+      const bytes = await file.read(at, rowBytes * panelRows);
+      if (bytes.length < rowBytes * panelRows) throw damaged(file.path, 'it is too short');
+      const run = new Uint32Array(bytes.buffer, bytes.byteOffset, LANES * panelRows);
       for (let row = 0; row < panelRows; row++)
         all.set(run.subarray(LANES * row, LANES * (row + 1)), (panel + row) * words + group * LANES);
     }
@@ -78,7 +67,7 @@ function maskFromDigits({ parameters }: SegmentHeader, maskRows: Uint32Array): U
 
 /** A block of a segment, and its encoding, which is proven to be the one that was given. */
 export async function takeBlock(
-  file: FileHandle,
+  file: DiskReader,
   header: SegmentHeader,
   { source: { path }, position, name, seed, hash }: StoredBlock,
 ): Promise<{ readonly block: Block; readonly encoded: Uint8Array }> {
@@ -86,12 +75,12 @@ export async function takeBlock(
   const { parameters, keyId, width, galleryScale } = header;
   const wrong = () => damaged(path, `block ${name} in it is not what was written`);
   if (!entry) throw wrong();
-  const all = await readRows(file, path, header, position);
+  const all = await readRows(file, header, position);
   const words = polyWords(parameters);
   const mask = seed ? { seed } : { residues: maskFromDigits(header, all.subarray(width * words)) };
   const block = { ...entry, parameters, keyId, width, galleryScale, mask, rows: all.subarray(0, width * words) };
   const encoded = encodeBlock(block);
-  if (!sameBytes(await sha256Aside(encoded), hash)) throw wrong();
+  if (!sameBytes(sha256(encoded), hash)) throw wrong();
   return { block, encoded };
 }
 
@@ -101,7 +90,7 @@ export async function readBlockFile(
   { file, hash }: { readonly file: string; readonly hash: Uint8Array },
 ): Promise<{ readonly block: Block; readonly encoded: Uint8Array }> {
   const encoded = await disk.read(file);
-  if (!sameBytes(await sha256Aside(encoded), hash)) throw damaged(file, 'it is not the block that was written');
+  if (!sameBytes(sha256(encoded), hash)) throw damaged(file, 'it is not the block that was written');
   return { block: decodeBlock(encoded), encoded };
 }
 
@@ -114,11 +103,11 @@ export function readStoredBlock(
   const { source } = stored;
   return source.reading(async () => {
     if (!source.sealed) return readBlockFile(disk, { file: source.path, hash: stored.hash });
-    const file = await disk.openToRead(source.path);
+    const file = disk.openToRead(source.path);
     try {
-      return await takeBlock(file, await readSegmentHeader(file, source.path), stored);
+      return await takeBlock(file, await readSegmentHeader(file), stored);
     } finally {
-      await file.close();
+      file.close();
     }
   });
 }

@@ -9,6 +9,7 @@ import type { Catalogue } from './catalogue.ts';
 import { fault } from './faults.ts';
 import { decodePlace, NOWHERE, PLACE_BYTES, type Place } from './place.ts';
 import type { Tables } from './tables.ts';
+import { Turns } from './turns.ts';
 import { KEY_BYTES, ROW_BYTES } from './vault.ts';
 
 /** A merge begins when so many records are fresh; more for large collections, so that the work per record stays the same. */
@@ -27,12 +28,16 @@ export class RecordIndex {
   readonly #batches = new Map<number, Uint8Array>();
   /** Whether a fresh handle is in the B-tree too, as far as it was asked. */
   readonly #present = new Map<string, boolean>();
+  readonly #frozen: () => boolean;
+  readonly #merges = new Turns();
   #lastBatch = 0;
   #loaded = false;
 
-  constructor(catalogue: Catalogue, tables: Tables) {
+  /** While `frozen`, the B-tree stays as it is. */
+  constructor(catalogue: Catalogue, tables: Tables, frozen: () => boolean = () => false) {
     this.#catalogue = catalogue;
     this.#tables = tables;
+    this.#frozen = frozen;
   }
 
   #load(): void {
@@ -61,6 +66,11 @@ export class RecordIndex {
   /** Whether merges do not keep up. */
   get overdue(): boolean {
     return this.fresh >= 4 * MERGE_AT && this.ripe;
+  }
+
+  /** Resolves when no merge runs. */
+  idle(): Promise<void> {
+    return this.#merges.idle();
   }
 
   #freshPlace(key: string): Uint8Array | undefined {
@@ -135,7 +145,13 @@ export class RecordIndex {
   }
 
   /** Merges what is fresh now; `pause` comes between transactions, and may throw to stop. */
-  async merge(pause: () => Promise<void>): Promise<void> {
+  merge(pause: () => Promise<void>): Promise<void> {
+    return this.#merges.take(async () => {
+      if (!this.#frozen()) await this.#merge(pause);
+    });
+  }
+
+  async #merge(pause: () => Promise<void>): Promise<void> {
     this.#load();
     const until = this.#lastBatch;
     if (this.#batches.size === 0) return;

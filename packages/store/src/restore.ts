@@ -2,7 +2,7 @@
 
 import { decodeBlock } from '@hers/scheme';
 import { HANDLE_BYTES, HersError, type Many, unframe } from '@hers/service';
-import { sameBytes, sha256, sha256Aside } from './bytes.ts';
+import { sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { LIST, RECORD } from './entry.ts';
 import { fault } from './faults.ts';
@@ -137,7 +137,7 @@ class Filling {
     const block = decodeBlock(encoded);
     const file = await collection.writeBlock(encoded);
     await collection.syncNames();
-    const row = newBlockRow(block, { hash: await sha256Aside(encoded), bytes: encoded.length }, file);
+    const row = newBlockRow(block, { hash: sha256(encoded), bytes: encoded.length }, file);
     collection.folder.catalogue.transaction(() => collection.tables.addBlock(row));
     collection.addBlock(row);
     this.#blocks++;

@@ -4,13 +4,21 @@
 import { decodeHeader, headerLength } from '@hers/scan';
 import type { BlockMatrix } from '@hers/scheme';
 import type { Disk } from './disk.ts';
-import { damaged, storageError } from './storage-errors.ts';
+import { damaged } from './storage-errors.ts';
 
 const READ_BYTES = 2 ** 22;
 
-function sumOf(words: Uint32Array, sum: number): number {
-  for (let i = 0; i < words.length; i++) sum = (sum + words[i]) | 0;
-  return sum;
+function sumOf({ buffer, byteOffset, byteLength }: Uint8Array | Uint32Array): number {
+  const words = new Int32Array(buffer, byteOffset, byteLength / 4);
+  let [a, b, c, d] = [0, 0, 0, 0];
+  // Rows are multiples of 16 words; four sums at a time are four times as fast as one.
+  for (let i = 0; i < words.length; i += 4) {
+    a = (a + words[i]) | 0;
+    b = (b + words[i + 1]) | 0;
+    c = (c + words[i + 2]) | 0;
+    d = (d + words[i + 3]) | 0;
+  }
+  return (a + b + c + d) | 0;
 }
 
 /** Adds up the blocks that pass through it. */
@@ -19,36 +27,26 @@ export class SegmentProof {
 
   async *watch(matrices: AsyncIterable<BlockMatrix>): AsyncGenerator<BlockMatrix> {
     for await (const matrix of matrices) {
-      this.#sum = sumOf(matrix.maskRows, sumOf(matrix.block.rows, this.#sum));
+      this.#sum = (this.#sum + sumOf(matrix.maskRows) + sumOf(matrix.block.rows)) | 0;
       yield matrix;
     }
   }
 
   /** Throws unless the file holds all of them. Returns its header, as bytes. */
   async check(disk: Disk, path: string): Promise<Uint8Array> {
-    const file = await disk.openToRead(path);
+    const file = disk.openToRead(path);
     try {
-      const { size } = await file.stat();
-      const piece = new Uint8Array(Math.min(size, READ_BYTES));
-      const read = async (at: number, length: number) => {
-        const { bytesRead } = await file.read(piece, 0, length, at);
-        if (bytesRead !== length) throw damaged(path, 'it was not written to its end');
-        return piece.subarray(0, length);
-      };
-      const headerBytes = headerLength(await read(0, Math.min(size, READ_BYTES)), path);
-      const header = piece.slice(0, headerBytes);
+      const { size } = file;
+      const start = await file.read(0, READ_BYTES);
+      const header = new Uint8Array(start.subarray(0, headerLength(start, path)));
       decodeHeader(header, size, path);
       let sum = 0;
-      for (let at = headerBytes; at < size; at += READ_BYTES) {
-        const { buffer, length } = await read(at, Math.min(READ_BYTES, size - at));
-        sum = sumOf(new Uint32Array(buffer, 0, length / 4), sum);
-      }
+      for (let at = header.length; at < size; at += READ_BYTES)
+        sum = (sum + sumOf(await file.read(at, Math.min(READ_BYTES, size - at)))) | 0;
       if (sum !== this.#sum) throw damaged(path, 'it does not hold all blocks that belong into it. Is the disk full?');
       return header;
-    } catch (error) {
-      throw storageError(error, path);
     } finally {
-      await file.close();
+      file.close();
     }
   }
 }

@@ -160,10 +160,12 @@ export async function* snapshotCollection(collection: Collection, signal: AbortS
   };
   // With nothing fresh, the B-tree is the collection as it is now; and it stays so until the snapshot ends, because merges wait.
   const { moment, copying } = await collection.upkeep.take(async () => {
-    do {
-      collection.checkUsable();
+    collection.checkUsable();
+    while (collection.records.fresh > 0) {
+      await collection.snapshotsEnd(signal);
       await collection.records.merge(pause);
-    } while (collection.records.fresh > 0);
+      collection.checkUsable();
+    }
     return { copying: collection.beginSnapshot(), moment: capture(collection) };
   });
   const either = eitherSignal(copying.signal, signal);
@@ -174,7 +176,7 @@ export async function* snapshotCollection(collection: Collection, signal: AbortS
     either.done();
     moment.release();
     collection.endSnapshot(copying);
-    await reader.close();
+    reader.close();
   }
 }
 

@@ -1,4 +1,4 @@
-// What is staged: on disk, belonging to nothing, and forgotten when the folder is closed.
+// What is staged: on disk, belonging to nothing, and forgotten when the folder is closed, or a day later.
 
 import { randomBytes } from 'node:crypto';
 import { HersError, type StageId } from '@hers/service';
@@ -13,15 +13,31 @@ export type Stage =
 
 type StageOf<K extends Stage['kind']> = Extract<Stage, { kind: K }>;
 
+const LIFETIME_MS = 24 * 3600 * 1000;
+
 export class Stages {
   readonly #stages = new Map<StageId, Stage>();
+  readonly #since = new Map<StageId, number>();
   /** Batches that are still being written. */
   readonly #open = new Set<Batch>();
 
   add(stage: Stage): StageId {
     const id = randomBytes(16).toString('hex');
     this.#stages.set(id, stage);
+    this.#since.set(id, Date.now());
     return id;
+  }
+
+  /** Forgets what nobody has committed for a day, and returns the files of blocks among it. */
+  expire(now = Date.now()): string[] {
+    const files: string[] = [];
+    for (const [id, since] of this.#since) {
+      if (now - since < LIFETIME_MS) break; // in the order they came
+      const stage = this.#stages.get(id);
+      if (stage?.kind === 'block') files.push(stage.row.file);
+      this.drop(id);
+    }
+    return files;
   }
 
   get<K extends Stage['kind']>(id: StageId, kind: K): StageOf<K> {
@@ -35,6 +51,7 @@ export class Stages {
 
   drop(id: StageId): void {
     this.#stages.delete(id);
+    this.#since.delete(id);
   }
 
   /** Runs `work` with a batch whose entries count as staged already. */

@@ -1,25 +1,29 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { ReferenceKernel } from '@hers/scan';
+import { rm } from 'node:fs/promises';
+import { type Kernel, openKernel, ReferenceKernel } from '@hers/scan';
 import { conformance } from '@hers/service/conformance';
+import { makeFolder } from './crash.ts';
 import { openStore } from './store.ts';
 
-const kernel = async () => new ReferenceKernel();
+const kernels: Record<string, () => Promise<Kernel>> = {
+  'the reference kernel': async () => new ReferenceKernel(),
+  'the fastest kernel': async () => (await openKernel({ warn: () => {} })).kernel,
+};
 
-conformance('a folder', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'hers-store-'));
-  let service = await openStore(folder, { kernel, quietMs: 5 });
-  return {
-    service,
-    async reopen() {
-      await service.close();
-      service = await openStore(folder, { kernel });
-      return service;
-    },
-    async done() {
-      await service.close();
-      await rm(folder, { recursive: true });
-    },
-  };
-});
+for (const [name, kernel] of Object.entries(kernels)) {
+  conformance(`a folder, with ${name}`, async () => {
+    const folder = await makeFolder();
+    let service = await openStore(folder, { kernel, quietMs: 5 });
+    return {
+      service,
+      async reopen() {
+        await service.close();
+        service = await openStore(folder, { kernel });
+        return service;
+      },
+      async done() {
+        await service.close();
+        await rm(folder, { recursive: true });
+      },
+    };
+  });
+}

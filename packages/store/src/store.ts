@@ -16,7 +16,7 @@ import {
   type Service,
   type StageId,
 } from '@hers/service';
-import { checkBytes, hex, sameBytes, sha256, sha256Aside } from './bytes.ts';
+import { checkBytes, hex, sameBytes, sha256 } from './bytes.ts';
 import { Catalogue } from './catalogue.ts';
 import { Collection, type CollectionRow, type Folder, noSuchCollection } from './collection.ts';
 import { commitChange } from './commit.ts';
@@ -118,7 +118,10 @@ export class FolderStore implements Service {
   }
 
   #openKernel(): Promise<Kernel> {
-    this.#kernel ??= (this.#options.kernel ?? openFastest)();
+    this.#kernel ??= (this.#options.kernel ?? openFastest)().catch((error) => {
+      this.#kernel = undefined; // the next search tries again
+      throw error;
+    });
     return this.#kernel;
   }
 
@@ -271,8 +274,7 @@ export class FolderStore implements Service {
       this.#collections.delete(name);
       upkeep.stop();
       collection.ending.abort(noSuchCollection(name));
-      await collection.commits.idle();
-      await collection.upkeep.idle();
+      await collection.idle();
       try {
         this.#forget(collection.key);
       } catch (error) {
@@ -280,6 +282,7 @@ export class FolderStore implements Service {
         this.#add(new Collection(this.#folder, collection));
         throw error;
       }
+      collection.dropAll();
       await this.#removeFiles(collection.key);
       fault('delete.removed');
       this.#catalogue.checkpoint();
@@ -357,7 +360,9 @@ export class FolderStore implements Service {
         signal.throwIfAborted();
         const encoded = await gather(pieces, signal);
         const block = decodeBlock(encoded);
-        const [file, hash] = await Promise.all([collection.writeBlock(encoded), sha256Aside(encoded)]);
+        for (const old of collection.stages.expire()) await this.#disk.remove(old).catch(() => {});
+        const file = await collection.writeBlock(encoded);
+        const hash = sha256(encoded);
         if (signal.aborted) {
           await this.#disk.remove(file).catch(() => {});
           throw signal.reason;
@@ -399,7 +404,7 @@ export class FolderStore implements Service {
           }
         }
       } finally {
-        await reader.close();
+        reader.close();
       }
     });
   }
@@ -421,7 +426,7 @@ export class FolderStore implements Service {
           yield new Uint8Array(content);
         }
       } finally {
-        await reader.close();
+        reader.close();
       }
     });
   }
@@ -518,7 +523,7 @@ export class FolderStore implements Service {
       collection.ending.abort(reason);
     }
     await Promise.allSettled(this.#running);
-    for (const { collection } of this.#collections.values()) await collection.upkeep.idle();
+    for (const { collection } of this.#collections.values()) await collection.idle();
     await (await this.#kernel?.catch(() => undefined))?.close();
     this.#catalogue.close();
     this.#lock.release();

@@ -7,7 +7,11 @@ import type { StoredBlock } from './stored-block.ts';
 
 /** Without a commit for so long, a collection is tidied further. */
 const QUIET_MS = 1000;
+/** Fresh records that are merged when it is quiet: fewer are no burden. */
+const MERGE_WHEN_QUIET = 2 ** 12;
 
+/** Blocks that wait for a segment; searches keep them in memory. */
+const MAX_LOOSE_BYTES = 2 ** 29;
 /** Records that may change during a snapshot; a few hundred megabytes of memory. */
 const MAX_FRESH_WHILE_COPIED = 2 ** 21;
 
@@ -16,7 +20,8 @@ export class Upkeep {
   readonly #trouble: (error: unknown) => void;
   readonly #quietMs: number;
   #timer: NodeJS.Timeout | undefined;
-  #queued = false;
+  #merging = false;
+  #compacting = false;
 
   constructor(collection: Collection, trouble: (error: unknown) => void, quietMs = QUIET_MS) {
     this.#collection = collection;
@@ -27,55 +32,70 @@ export class Upkeep {
   /** After a commit. */
   touch(): void {
     clearTimeout(this.#timer);
-    const { signal } = this.#collection.ending;
-    if (signal.aborted) return;
-    this.#timer = setTimeout(() => this.#queue('quiet'), this.#quietMs).unref();
-    if (this.#mergeIsDue() || planCompaction(this.#looseBlocks(), 'busy').length > 0) this.#queue('busy');
-  }
-
-  *#looseBlocks(): Generator<StoredBlock> {
-    for (const { sealed, live } of this.#collection.sources) if (!sealed) yield* live;
-  }
-
-  /** Waits for what goes on when so much has piled up that memory would grow. */
-  async ease(): Promise<void> {
-    const { records, upkeep, beingCopied } = this.#collection;
-    if (!records.overdue) return;
-    if (!beingCopied) await upkeep.idle();
-    else if (records.fresh > MAX_FRESH_WHILE_COPIED)
-      this.#collection.stopSnapshots(
-        new HersError('STALE', 'so much was written during this snapshot that it cannot be kept apart; take it again'),
-      );
+    if (this.#collection.ending.signal.aborted) return;
+    this.#timer = setTimeout(() => this.#tidy(), this.#quietMs).unref();
+    if (this.#collection.records.ripe) this.#merge();
+    if (planCompaction(this.#looseBlocks(), 'busy').length > 0) this.#compact('busy');
   }
 
   stop(): void {
     clearTimeout(this.#timer);
   }
 
-  #mergeIsDue(): boolean {
-    return !this.#collection.beingCopied && this.#collection.records.ripe;
+  /** Waits for what goes on when so much has piled up that memory would grow. */
+  async ease(): Promise<void> {
+    const { records, upkeep, beingCopied, sources } = this.#collection;
+    let loose = 0;
+    for (const { sealed, bytes } of sources) if (!sealed) loose += bytes;
+    if (loose > MAX_LOOSE_BYTES) await upkeep.idle();
+    if (!records.overdue) return;
+    if (!beingCopied) await records.idle();
+    else if (records.fresh > MAX_FRESH_WHILE_COPIED)
+      this.#collection.stopSnapshots(
+        new HersError('STALE', 'so much was written during this snapshot that it cannot be kept apart; take it again'),
+      );
   }
 
-  #queue(mode: CompactionMode): void {
-    if (this.#queued) return;
-    this.#queued = true;
-    const { upkeep, records, ending } = this.#collection;
-    const { signal } = ending;
-    const pause = async () => {
+  #tidy(): void {
+    if (this.#collection.records.fresh >= MERGE_WHEN_QUIET) this.#merge();
+    this.#compact('quiet');
+  }
+
+  *#looseBlocks(): Generator<StoredBlock> {
+    for (const { sealed, live } of this.#collection.sources) if (!sealed) yield* live;
+  }
+
+  #merge(): void {
+    if (this.#merging) return;
+    this.#merging = true;
+    const { records, ending } = this.#collection;
+    const merge = records.merge(async () => {
       await new Promise(setImmediate);
-      signal.throwIfAborted();
-    };
-    upkeep
-      .take(async () => {
-        this.#queued = false;
-        signal.throwIfAborted();
-        if (this.#mergeIsDue()) await records.merge(pause);
-        await compact(this.#collection, mode, signal);
-      })
-      .catch((error) => {
-        // A full disk, or a file that cannot be read: nothing is lost, the next commit tries again, and whoever needs the file is told.
-        if (!signal.aborted) this.#trouble(error);
-      });
+      ending.signal.throwIfAborted();
+    });
+    this.#watch(
+      merge.finally(() => {
+        this.#merging = false;
+      }),
+    );
+  }
+
+  #compact(mode: CompactionMode): void {
+    if (this.#compacting) return;
+    this.#compacting = true;
+    const { upkeep, ending } = this.#collection;
+    const compaction = upkeep.take(async () => {
+      this.#compacting = false;
+      await compact(this.#collection, mode, ending.signal);
+    });
+    this.#watch(compaction);
+  }
+
+  /** A full disk, or a file that cannot be read: nothing is lost, the next commit tries again, and whoever needs the file is told. */
+  #watch(work: Promise<void>): void {
+    work.catch((error) => {
+      if (!this.#collection.ending.signal.aborted) this.#trouble(error);
+    });
   }
 }
 

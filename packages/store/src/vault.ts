@@ -1,8 +1,8 @@
 // The packs of one collection: appended to by batches, read by place, or front to back.
 
-import type { FileHandle } from 'node:fs/promises';
 import { HersError } from '@hers/service';
-import type { Disk, DiskFile } from './disk.ts';
+import type { Disk } from './disk.ts';
+import type { DiskFile, DiskReader } from './disk-file.ts';
 import {
   checkPackHeader,
   type Entry,
@@ -18,13 +18,13 @@ import {
 import { fault } from './faults.ts';
 import { packPath, VAULT } from './layout.ts';
 import { encodePlace, PLACE_BYTES, type Place } from './place.ts';
-import { damaged, storageError } from './storage-errors.ts';
+import { damaged } from './storage-errors.ts';
 import { Turns } from './turns.ts';
 
 /** A new pack is begun when one has grown to this. */
 const PACK_BYTES = 2 ** 30;
 /** Entries are written together up to this many bytes. */
-const CHUNK_BYTES = 2 ** 20;
+const CHUNK_BYTES = 2 ** 21;
 /** Entries that lie this close are read together. */
 const GAP_BYTES = 2 ** 14;
 const RUN_BYTES = 2 ** 22;
@@ -95,22 +95,34 @@ export class Vault {
     const tail = this.#active ? undefined : this.#tail;
     this.#active = this.#tail = undefined;
     if (tail && tail.length + bytes <= PACK_BYTES) {
-      const file = await this.#disk.reopen(this.path(tail.pack));
-      this.#active = { ...tail, file, batches: 0 };
-      return this.#active;
+      const file = this.#reopen(tail.pack);
+      if (file) {
+        this.#active = { ...tail, file, batches: 0 };
+        return this.#active;
+      }
     }
     const pack = ++this.#last;
     this.#newNames = true;
-    const file = await this.#disk.create(this.path(pack));
+    const file = this.#disk.create(this.path(pack));
     fault('pack.created');
     try {
       await file.write(packHeader(this.#id), 0);
     } catch (error) {
-      await file.close();
+      file.close();
       throw error;
     }
     this.#active = { pack, file, length: PACK_HEADER_BYTES, batches: 0 };
     return this.#active;
+  }
+
+  /** A pack that is damaged takes nothing more; that is no reason to refuse what is new. */
+  #reopen(pack: number): DiskFile | undefined {
+    try {
+      return this.#disk.reopen(this.path(pack));
+    } catch (error) {
+      if (error instanceof HersError && error.code === 'DAMAGED') return undefined;
+      throw error;
+    }
   }
 
   /** Ends the part of a batch in these packs. */
@@ -122,7 +134,7 @@ export class Vault {
           this.#active = undefined;
           this.#tail = { pack: pack.pack, length: pack.length };
         }
-        await pack.file.close();
+        pack.file.close();
       }
       held.clear();
     });
@@ -235,33 +247,22 @@ export class Batch {
 export class VaultReader {
   readonly #disk: Disk;
   readonly #path: (pack: number) => string;
-  readonly #files = new Map<number, Promise<FileHandle>>();
+  readonly #files = new Map<number, DiskReader>();
 
   constructor(disk: Disk, path: (pack: number) => string) {
     this.#disk = disk;
     this.#path = path;
   }
 
-  /** Opens a pack, so that it can be read even after a purge removed its name. */
-  open(pack: number): Promise<FileHandle> {
+  #open(pack: number): DiskReader {
     let file = this.#files.get(pack);
     if (!file) this.#files.set(pack, (file = this.#disk.openToRead(this.#path(pack))));
     return file;
   }
 
-  async close(): Promise<void> {
-    for (const file of this.#files.values()) await file.then((handle) => handle.close()).catch(() => {});
+  close(): void {
+    for (const file of this.#files.values()) file.close();
     this.#files.clear();
-  }
-
-  async #bytes(pack: number, at: number, length: number): Promise<Buffer> {
-    const bytes = Buffer.allocUnsafeSlow(length);
-    try {
-      const { bytesRead } = await (await this.open(pack)).read(bytes, 0, length, at);
-      return bytes.subarray(0, bytesRead);
-    } catch (error) {
-      throw storageError(error, this.#path(pack));
-    }
   }
 
   /** The entries at these places, in their order. Neighbours are read together. */
@@ -279,7 +280,7 @@ export class VaultReader {
         if (to > from && (apart || next.offset + next.length - offset > RUN_BYTES)) break;
         end = Math.max(end, next.offset + next.length);
       }
-      const bytes = await this.#bytes(pack, offset, end - offset);
+      const bytes = await this.#open(pack).read(offset, end - offset);
       for (; from < to; from++) {
         const index = order[from];
         const place = places[index];
@@ -297,10 +298,10 @@ export class VaultReader {
   /** All entries of a pack up to `end`, dead ones included, some at a time. */
   async *entries(pack: number, end: number): AsyncGenerator<{ readonly entry: Entry; readonly place: Place }[]> {
     const name = this.#path(pack);
-    checkPackHeader(await this.#bytes(pack, 0, PACK_HEADER_BYTES), name);
+    checkPackHeader(await this.#open(pack).read(0, PACK_HEADER_BYTES), name);
     let size = RUN_BYTES;
     for (let start = PACK_HEADER_BYTES; start < end; ) {
-      const bytes = await this.#bytes(pack, start, Math.min(size, end - start));
+      const bytes = await this.#open(pack).read(start, Math.min(size, end - start));
       const found: { entry: Entry; place: Place }[] = [];
       let at = 0;
       let length = entryLength(bytes, at);
