@@ -16,6 +16,8 @@ struct Lanes {
 
   static U load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
   static void store(void* p, U x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
+  // Sixteen registers are not enough for it.
+  static U keep(U x) { return x; }
   static U splat(uint32_t x) { return _mm256_set1_epi32(static_cast<int>(x)); }
   static U iota() { return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0); }
   static U add(U a, U b) { return _mm256_add_epi32(a, b); }

@@ -16,6 +16,10 @@ struct Lanes {
 
   static U load(const void* p) { return _mm512_loadu_si512(p); }
   static void store(void* p, U x) { _mm512_storeu_si512(p, x); }
+  static U keep(U x) {
+    asm("" : "+v"(x));
+    return x;
+  }
   static U splat(uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
   static U iota() { return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0); }
   static U add(U a, U b) { return _mm512_add_epi32(a, b); }

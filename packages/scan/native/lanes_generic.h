@@ -31,6 +31,8 @@ struct Lanes {
     return x;
   }
   static void store(void* p, U x) { memcpy(p, &x, sizeof x); }
+  /** The same, in a register where there are enough of them. */
+  static U keep(U x) { return x; }
   static U splat(uint32_t x) { return U{x, x, x, x}; }
   /** 0, 1, 2, … */
   static U iota() { return U{0, 1, 2, 3}; }

@@ -103,7 +103,8 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
           }
           HERS_UNROLL for (int q = 0; q < Q; q++) {
             const uint32_t* const at = slice + q * queryStride + r * kQueryRow + v * W;
-            const U b0 = L::load(at), a0 = L::load(at + kGroup);
+            // Kept, or they would be operands in memory and be loaded three times: that is what would limit the loop then.
+            const U b0 = L::keep(L::load(at)), a0 = L::keep(L::load(at + kGroup));
             const U bo = L::odd(b0), ao = L::odd(a0);
             HERS_UNROLL for (int b = 0; b < B; b++) {
               s[b][q][v][0] = L::addD(s[b][q][v][0], L::mulEven(x[b], b0));

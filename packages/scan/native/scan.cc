@@ -136,6 +136,10 @@ bool Scan::open() try {
   }
   const Item& item = items_[nextItem_];
   const Layout& layout = setup_.segments[item.segment]->layout();
+  if (!setup_.segments[item.segment]->isWhole()) {
+    fail(Outcome::kTruncated, item.segment, 0);
+    return false;
+  }
   const size_t words = setup_.ring->groups() * item.queries * layout.blocks * kQueryRow;
   if (slot->sums.count() < words) {
     setup_.spares->give(std::move(slot->sums));
@@ -280,7 +284,6 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
   Segment& segment = *slot.segment;
   const Layout& layout = segment.layout();
   const uint32_t number = items_[slot.item].segment;
-  if (task.from == 0 && !segment.isWhole()) return fail(Outcome::kTruncated, number, 0);
   // Files are read ahead while they come from a disk. Asking for what is in memory already would cost time for nothing.
   if (cold_.load(std::memory_order_relaxed)) {
     const size_t bytes = (task.until - task.from) * layout.partBytes;

@@ -170,10 +170,8 @@ export class NativeKernel implements Kernel {
     checkComparable(handles, queries);
     if (handles.length === 0 || queries.length === 0) return undefined;
     const refs: QueryRef[] = [];
-    for (const query of queries) refs.push(await this.#copy(query, refs.length > 0));
-    // While they were copied, anything may have happened.
-    signal?.throwIfAborted();
-    this.#checkOpen();
+    for (const query of queries) refs.push(await this.#copy(query, refs.length > 0, signal));
+    // While they were copied, a segment may have been unloaded.
     const segments = find();
     const names = handles.map(({ name }) => name);
     const run = new NativeRun(this.#addon, names, (deliver) =>
@@ -203,11 +201,13 @@ export class NativeKernel implements Kernel {
     throw new HersError('INVALID_ARGUMENT', `${handle.name} is not loaded in this kernel`);
   }
 
-  async #copy(query: Query, yieldFirst: boolean): Promise<QueryRef> {
+  async #copy(query: Query, yieldFirst: boolean, signal?: AbortSignal): Promise<QueryRef> {
     const { rows, bits0, bits1, seed } = query;
     const ref = this.#addon.createQuery(this.#pool, rows.length, bits0, bits1, seed, responseHead(query));
     for (let at = 0; at < rows.length; at += PIECE_BYTES / 4) {
       if (at > 0 || yieldFirst) await new Promise(setImmediate);
+      signal?.throwIfAborted();
+      this.#checkOpen();
       this.#addon.writeQuery(ref, at, rows.subarray(at, at + PIECE_BYTES / 4));
     }
     return ref;
