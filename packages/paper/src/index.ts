@@ -1,0 +1,38 @@
+export { BODDETI } from './boddeti.ts';
+export {
+  type ClientOptions,
+  type EncryptedQuery,
+  PaperClient,
+  type ScorePart,
+} from './client.ts';
+export { type Complexity, complexity } from './complexity.ts';
+export { type Compression, Context, type ContextOptions } from './context.ts';
+export type { Counts, Traffic } from './counts.ts';
+export type { Encoding, EncodingName, Relinearisation } from './encoding.ts';
+export { ENCODINGS } from './encodings.ts';
+export { PaperError, type PaperErrorCode } from './errors.ts';
+export { HERS } from './hers.ts';
+export { ClientKeys, type Encryption, EvaluationKeys } from './keys.ts';
+export { checkMemory, ciphertextCapacity, type MemoryNeed, memoryNeed } from './memory.ts';
+export { NAIVE } from './naive.ts';
+export {
+  ciphertextBytes,
+  largestScore,
+  PARAMETER_SETS,
+  type ParameterSetName,
+  type Parameters,
+  PUBLISHED,
+  parameterSet,
+  STEPS,
+} from './parameters.ts';
+export { roundVectors, type Vectors } from './rounding.ts';
+export { PaperServer, type SearchOptions, type ServerOptions } from './server.ts';
+export {
+  best,
+  type Forms,
+  type Match,
+  TwoStageClient,
+  type TwoStageOptions,
+  TwoStageQuery,
+  TwoStageServer,
+} from './two-stage.ts';
