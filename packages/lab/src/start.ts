@@ -1,211 +1,292 @@
-// `npm start`: the main job, end to end. A gallery of synthetic identities is encrypted, searched by encrypted probes, and the answers are put beside
-// those of a search in the clear. The two sides hand each other bytes and nothing else.
+// `npm start`: the main job, end to end. A gallery of synthetic identities is enrolled in a folder through the client, searched, and the answers are put
+// beside those of a search in the clear; then a look at what lies in the folder.
 
+import { mkdtemp, open, readdir, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import {
-  type BlockMatrix,
-  blockMatrix,
-  decodeBlock,
-  decodeQuery,
-  encodeResponse,
-  expandedQuery,
-  plan,
-  scanBlock,
-} from '@hers/scheme';
-import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
+import { type Collection, Database, MasterSeed, type VectorRecord } from '@hers/client';
+import type { SealedRecord, Service } from '@hers/service';
+import { openStore } from '@hers/store';
+import { bar } from './bar.ts';
+import { type Phases, quantile, TimedService } from './phases.ts';
 import { top1 } from './plaintext.ts';
 import { columns } from './report.ts';
-import { identities, type Templates } from './synthetic.ts';
+import { type Identities, identities } from './synthetic.ts';
 
-const SAMPLES = 3;
+/** With one template for each of 100 000 identities, a search in the clear is good but not perfect at this length: rank-1 is about 0.94 at 128 dimensions. */
+const NOISE = 1;
+/** Plain arithmetic in JavaScript hardly varies: a few searches tell its time. */
+const PLAIN_TIMED = 5;
+/** The first searches verify checksums and map pages. */
+const WARM_UPS = 2;
 
-/** The server: it holds what it was sent, and computes on it. It never imports a key. */
-class Server {
-  readonly #blocks: BlockMatrix[] = [];
-  galleryBytes = 0;
-
-  enrol(block: Uint8Array): void {
-    this.galleryBytes += block.length;
-    this.#blocks.push(blockMatrix(decodeBlock(block)));
-  }
-
-  *search(query: Uint8Array): Generator<Uint8Array> {
-    const expanded = expandedQuery(decodeQuery(query));
-    for (const block of this.#blocks) yield encodeResponse(scanBlock(block, expanded));
-  }
-
-  get blocks(): number {
-    return this.#blocks.length;
-  }
+interface Options {
+  readonly people: number;
+  readonly dimension: number;
+  readonly probeCount: number;
 }
 
 interface Outcome {
   readonly rank1: number;
   readonly largestError: number;
-  readonly encryptMs: number;
-  readonly scanMs: number;
-  readonly decryptMs: number;
-  readonly queryBytes: number;
-  readonly responseBytes: number;
+  readonly phases: readonly Phases[];
 }
 
-function progress(what: string, done: number, of: number): void {
-  if (process.stderr.isTTY)
-    process.stderr.write(`\r${what} ${Math.floor((100 * done) / of)} %${done === of ? '\n' : ''}`);
+const idOf = (label: number) => `person-${label}`;
+
+function* recordsOf(world: Identities): Generator<VectorRecord> {
+  let label = 0;
+  for (const { vectors } of world.chunks()) {
+    for (let at = 0; at < vectors.length; at += world.dimension)
+      yield { id: idOf(label++), vector: vectors.subarray(at, at + world.dimension) };
+  }
 }
 
-function enrol(server: Server, key: CollectionKey, { vectors }: Templates): number {
-  const { n } = key.plan.parameters;
-  const step = n * key.plan.dimension;
+/** A store that remembers the first records it is sent: all that it ever sees of a record. */
+function remembering(store: Service, seen: SealedRecord[], most: number): Service {
+  const stageRecords: Service['stageRecords'] = (name, records, options) => {
+    const watched = async function* () {
+      for await (const record of records) {
+        if (seen.length < most) seen.push({ handle: record.handle.slice(), sealed: record.sealed.slice() });
+        yield record;
+      }
+    };
+    return store.stageRecords(name, watched(), options);
+  };
+  return new Proxy(store, {
+    get(target, method: keyof Service) {
+      if (method === 'stageRecords') return stageRecords;
+      const own = target[method];
+      return typeof own === 'function' ? own.bind(target) : own;
+    },
+  });
+}
+
+async function enrol(collection: Collection, world: Identities, signal: AbortSignal): Promise<number> {
   const start = performance.now();
-  for (let at = 0; at < vectors.length; at += step) {
-    server.enrol(encryptBlock(key, vectors.subarray(at, at + step)));
-    progress('encrypting the gallery', Math.min(at + step, vectors.length), vectors.length);
+  const shown = bar('enrolling', world.count, 'templates');
+  try {
+    await collection.upsert(recordsOf(world), { signal, onProgress: ({ acknowledged }) => shown.update(acknowledged) });
+    await collection.optimize({ signal });
+  } finally {
+    shown.end();
   }
   return performance.now() - start;
 }
 
-/** Searches every probe, and compares each winner's score with the one in the clear. */
-function searchAll(
-  server: Server,
-  key: CollectionKey,
-  gallery: Templates,
-  probes: Templates,
-  scoreOf: (probe: number, template: number) => number,
-): Outcome {
-  const { n } = key.plan.parameters;
-  const { dimension } = key.plan;
-  const sums = { hits: 0, encrypt: 0, scan: 0, decrypt: 0, query: 0, response: 0, largest: 0 };
-  probes.labels.forEach((label, i) => {
-    const started = performance.now();
-    const { query, secret } = encryptQuery(key, probes.vectors.subarray(i * dimension, (i + 1) * dimension));
-    const encrypted = performance.now();
-    const responses = [...server.search(query)];
-    const scanned = performance.now();
-    let best = -1;
-    let bestScore = Number.NEGATIVE_INFINITY;
-    responses.forEach((response, block) => {
-      secret.decrypt(response).scores.forEach((score, slot) => {
-        if (score > bestScore) {
-          bestScore = score;
-          best = block * n + slot;
-        }
-      });
-    });
-    secret.wipe();
-    sums.decrypt += performance.now() - scanned;
-    sums.encrypt += encrypted - started;
-    sums.scan += scanned - encrypted;
-    sums.query = query.length;
-    sums.response = responses.reduce((sum, r) => sum + r.length, 0);
-    if (gallery.labels[best] === label) sums.hits++;
-    sums.largest = Math.max(sums.largest, Math.abs(bestScore - scoreOf(i, best)));
-    progress('searching encrypted', i + 1, probes.labels.length);
-  });
-  const count = probes.labels.length;
-  return {
-    rank1: sums.hits / count,
-    largestError: sums.largest,
-    encryptMs: sums.encrypt / count,
-    scanMs: sums.scan / count,
-    decryptMs: sums.decrypt / count,
-    queryBytes: sums.query,
-    responseBytes: sums.response,
-  };
+/** Searches with every probe, and compares each winner's score with the one in the clear. */
+async function searchAll(
+  collection: Collection,
+  timed: TimedService,
+  probes: { readonly vectors: Float32Array; readonly labels: Int32Array },
+  scoreOf: (probe: number, label: number) => number,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  const { dimension } = collection.plan;
+  const phases: Phases[] = [];
+  let hits = 0;
+  let largestError = 0;
+  const shown = bar('searching', probes.labels.length, 'probes');
+  try {
+    const probe = (i: number) => probes.vectors.subarray(i * dimension, (i + 1) * dimension);
+    for (let i = 0; i < WARM_UPS; i++) await collection.search(probe(0), { limit: 1, signal });
+    for (const [i, label] of probes.labels.entries()) {
+      const { result, phases: each } = await timed.time(() => collection.search(probe(i), { limit: 1, signal }));
+      const [{ id, score }] = result.matches;
+      const found = Number(id.slice(idOf(0).length - 1));
+      if (found === label) hits++;
+      largestError = Math.max(largestError, Math.abs(score - scoreOf(i, found)));
+      phases.push(each);
+      shown.update(i + 1);
+    }
+  } finally {
+    shown.end();
+  }
+  return { rank1: hits / probes.labels.length, largestError, phases };
 }
 
+interface Plain {
+  readonly rank1: number;
+  readonly ms: number;
+}
+
+function searchInTheClear(
+  gallery: Float32Array,
+  probes: { readonly vectors: Float32Array; readonly labels: Int32Array },
+  dimension: number,
+): Plain {
+  const { index } = top1(gallery, probes.vectors, dimension);
+  const hits = index.filter((best, i) => best === probes.labels[i]).length;
+  const times: number[] = [];
+  for (let i = 0; i < Math.min(PLAIN_TIMED, probes.labels.length); i++) {
+    const start = performance.now();
+    top1(gallery, probes.vectors.subarray(i * dimension, (i + 1) * dimension), dimension);
+    times.push(performance.now() - start);
+  }
+  return { rank1: hits / probes.labels.length, ms: quantile(times, 0.5) };
+}
+
+const whole = (value: number) => value.toLocaleString('en-GB');
+const ms = (value: number) => `${value.toFixed(1)} ms`;
 const size = (bytes: number) => (bytes >= 1e6 ? `${(bytes / 1e6).toFixed(2)} MB` : `${(bytes / 1e3).toFixed(1)} kB`);
 const hex = (bytes: Uint8Array) =>
   Buffer.from(bytes)
     .toString('hex')
-    .replace(/(.{8})/g, '$1 ')
-    .trimEnd();
+    .replace(/(.{8})(?!$)/g, '$1 ');
 
-function main(): void {
+interface StoredFile {
+  readonly path: string;
+  readonly bytes: number;
+}
+
+async function filesIn(folder: string): Promise<StoredFile[]> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  const found = await Promise.all(
+    files.map(async (file) => ({ path: file.slice(folder.length + 1), bytes: (await stat(file)).size })),
+  );
+  return found.filter(({ bytes }) => bytes > 0).sort((a, b) => b.bytes - a.bytes);
+}
+
+/** Some bytes from the middle of a file. */
+async function glimpse(path: string, bytes: number): Promise<{ at: number; content: Uint8Array }> {
+  const file = await open(path);
+  try {
+    const at = Math.floor(bytes / 2 / 4096) * 4096;
+    const { buffer, bytesRead } = await file.read(new Uint8Array(32), 0, 32, at);
+    return { at, content: buffer.subarray(0, bytesRead) };
+  } finally {
+    await file.close();
+  }
+}
+
+async function showStore(folder: string, seen: readonly SealedRecord[]): Promise<void> {
+  const files = await filesIn(folder);
+  console.log('What lies in the folder, for anyone to read');
+  console.log(
+    columns(
+      files.slice(0, 5).map(({ path, bytes }) => [`  ${path}`, size(bytes)]),
+      new Set([1]),
+    ),
+  );
+  const segment = files.find(({ path }) => /^(segments|blocks)\//.test(path));
+  if (segment) {
+    const { at, content } = await glimpse(join(folder, segment.path), segment.bytes);
+    console.log(
+      `\n  encrypted templates, from byte ${whole(at)} of ${segment.path.slice(0, 24)}…\n    ${hex(content)}`,
+    );
+  }
+  console.log('\n  records, as the store knows them: a handle, and a seal around id, vector and payload');
+  for (const { handle, sealed } of seen)
+    console.log(`    ${hex(handle)}  ${hex(sealed.subarray(20, 36))} … ${sealed.length} bytes`);
+  console.log('\n  Not there: ids, vectors, probes, scores, who matched.');
+}
+
+async function demonstrate(folder: string, { people, dimension, probeCount }: Options, signal: AbortSignal) {
+  const world = identities(people, 1, dimension, { noise: NOISE });
+  const labels = Array.from({ length: probeCount }, (_, i) => Math.floor((i * people) / probeCount));
+  const probes = world.probes(labels);
+  console.log(`HERS: ${whole(people)} synthetic identities, ${dimension} dimensions, ${whole(probeCount)} probes\n`);
+
+  const seen: SealedRecord[] = [];
+  const timed = new TimedService(remembering(await openStore(folder), seen, 3));
+  using key = MasterSeed.generate();
+  const db = new Database(timed.service, { key });
+  try {
+    const collection = await db.createCollection('people', { dimension });
+    const enrolMs = await enrol(collection, world, signal);
+    const { vectors } = world.gallery();
+    const plain = searchInTheClear(vectors, probes, dimension);
+    const cosine = (probe: number, label: number) => {
+      let sum = 0;
+      for (let i = 0; i < dimension; i++) sum += probes.vectors[probe * dimension + i] * vectors[label * dimension + i];
+      return sum;
+    };
+    const found = await searchAll(collection, timed, probes, cosine, signal);
+    await db.close();
+    const stored = await filesIn(folder);
+    const scanned = stored.filter(({ path }) => /^(segments|blocks)\//.test(path)).reduce((sum, f) => sum + f.bytes, 0);
+    const all = stored.reduce((sum, file) => sum + file.bytes, 0);
+    const of = (phase: 'encrypt' | 'scan' | 'decrypt' | 'total') =>
+      quantile(
+        found.phases.map((each) => each[phase]),
+        0.5,
+      );
+    const { plan } = collection;
+    const rows = [
+      ['', 'encrypted', 'in the clear'],
+      ['rank-1 accuracy', found.rank1.toFixed(4), plain.rank1.toFixed(4)],
+      ['largest error of a best score', found.largestError.toFixed(4), ''],
+      ['planned error (rms)', plan.noise.score.toFixed(4), ''],
+      ['time of a search (median)', ms(of('total')), ms(plain.ms)],
+      ['  client encrypts the probe', ms(of('encrypt')), ''],
+      ['  store scans the gallery', ms(of('scan')), ''],
+      ['  client decrypts and ranks the rest', ms(of('decrypt')), ''],
+      ['bytes of a query', size(found.phases[0].queryBytes), size(4 * dimension)],
+      ['bytes of a response', size(found.phases[0].responseBytes), size(4 * people)],
+      ['bytes scanned', size(scanned), size(4 * dimension * people)],
+      ['bytes on disk, sealed records included', size(all), ''],
+      ['enrolment', `${whole(Math.round((1000 * people) / enrolMs))} templates/s`, ''],
+    ];
+    console.log(`${columns(rows, new Set([1, 2]))}\n`);
+    await showStore(folder, seen);
+    const { security, parameters } = plan;
+    console.log(
+      `\nRing dimension ${parameters.n}, modulus of ${security.logQ.toFixed(1)} bits: ${security.coreSvp.quantum} bits of quantum security by the core-SVP model.`,
+    );
+    console.log(NEXT);
+  } finally {
+    await db.close();
+  }
+}
+
+const NEXT = `The search in the clear is plain JavaScript on one thread; \`npm run bench -- scan\` compares with native code.
+
+With your own data, in a folder of your own:
+  export PATH="${join(import.meta.dirname, '../../../node_modules/.bin')}:$PATH"
+  hers init                                        # a key and an empty gallery; --example brings some faces, too
+  hers collections create faces --dimension 512    # as many as your vectors have
+  hers import vectors.npy --ids names.txt          # .npy, .csv, .jsonl, or a pipe
+  hers search probes.npy --row 0
+docs/getting-started.md goes on from here, README.md says what is promised.`;
+
+function readOptions(): Options {
   const { values } = parseArgs({
     options: {
-      identities: { type: 'string', default: '20000' },
+      identities: { type: 'string', default: '100000' },
       dimension: { type: 'string', default: '128' },
-      probes: { type: 'string', default: '200' },
+      probes: { type: 'string', default: '100' },
     },
   });
-  const [people, dimension, probeCount] = [values.identities, values.dimension, values.probes].map((text) => {
+  const [people, dimension, probes] = [values.identities, values.dimension, values.probes].map((text) => {
     const number = Number(text);
     if (!(Number.isInteger(number) && number > 0))
       throw new RangeError(`${JSON.stringify(text)} is not a positive whole number`);
     return number;
   });
-  const settings = plan({ dimension });
-  const world = identities(people, SAMPLES, dimension);
-  console.log(
-    `HERS: ${people.toLocaleString('en-GB')} synthetic identities, ${SAMPLES} templates each, ${dimension} dimensions\n`,
-  );
-  const gallery = world.gallery();
-  const probes = world.probes(
-    Array.from({ length: Math.min(probeCount, people) }, (_, i) =>
-      Math.floor((i * people) / Math.min(probeCount, people)),
-    ),
-  );
+  return { people, dimension, probeCount: Math.min(probes, people) };
+}
 
-  const plainStart = performance.now();
-  const plain = top1(gallery.vectors, probes.vectors, dimension);
-  const plainMs = (performance.now() - plainStart) / probes.labels.length;
-  const plainRank1 =
-    plain.index.reduce((sum, best, i) => sum + (gallery.labels[best] === probes.labels[i] ? 1 : 0), 0) /
-    probes.labels.length;
-
-  const key = MasterSeed.generate().collectionKey(settings, crypto.getRandomValues(new Uint8Array(16)));
-  const server = new Server();
-  const enrolMs = enrol(server, key, gallery);
-  const cosine = (probe: number, template: number) => {
-    let sum = 0;
-    for (let i = 0; i < dimension; i++)
-      sum += probes.vectors[probe * dimension + i] * gallery.vectors[template * dimension + i];
-    return sum;
-  };
-  const found = searchAll(server, key, gallery, probes, cosine);
-  const templates = gallery.labels.length;
-
-  const rows = [
-    ['', 'encrypted', 'in the clear'],
-    ['rank-1 accuracy', found.rank1.toFixed(4), plainRank1.toFixed(4)],
-    [
-      'time of a search',
-      `${(found.encryptMs + found.scanMs + found.decryptMs).toFixed(1)} ms`,
-      `${plainMs.toFixed(1)} ms`,
-    ],
-    ['  client encrypts the probe', `${found.encryptMs.toFixed(1)} ms`, ''],
-    ['  server scans the gallery', `${found.scanMs.toFixed(1)} ms`, ''],
-    ['  client decrypts and ranks', `${found.decryptMs.toFixed(1)} ms`, ''],
-    ['gallery', size(server.galleryBytes), size(gallery.vectors.byteLength)],
-    ['query', size(found.queryBytes), size(4 * dimension)],
-    ['response', size(found.responseBytes), size(4 * templates)],
-    ['enrolment', `${Math.round((1000 * templates) / enrolMs).toLocaleString('en-GB')} templates/s`, ''],
-    ['largest error of a best score', found.largestError.toFixed(4), ''],
-    ['planned error (rms)', settings.noise.score.toFixed(4), ''],
-  ];
-  console.log(`${columns(rows, new Set([1, 2]))}\n`);
-
-  const sample = encryptBlock(key, gallery.vectors.subarray(0, dimension));
-  const again = encryptBlock(key, gallery.vectors.subarray(0, dimension));
-  console.log('What the server could see');
-  console.log(
-    `  ${server.blocks} blocks of up to ${settings.parameters.n} templates, ${probes.labels.length} searches, and when they came.`,
-  );
-  console.log('  Not: vectors, probes, scores, who matched. The same template, encrypted twice, begins with');
-  for (const block of [sample, again]) console.log(`    ${hex(block.subarray(112, 144))}`);
-  const { coreSvp } = settings.security;
-  console.log(
-    `\nRing dimension ${settings.parameters.n}, modulus of ${settings.security.logQ.toFixed(1)} bits: ${coreSvp.quantum} bits of quantum security by the core-SVP model.`,
-  );
-  console.log(
-    'The scan here is the plain one of one thread. `npm run bench -- --help` lists the measurements, README.md says what is promised.',
-  );
-  key.wipe();
+async function main(): Promise<void> {
+  const options = readOptions();
+  const folder = await mkdtemp(join(tmpdir(), 'hers-start-'));
+  const stop = new AbortController();
+  const interrupt = () => stop.abort(new Error('stopped'));
+  process.once('SIGINT', interrupt).once('SIGTERM', interrupt);
+  try {
+    await demonstrate(folder, options, stop.signal);
+  } catch (error) {
+    if (!stop.signal.aborted) throw error;
+    process.stderr.write('Stopped; the folder with the gallery is removed.\n');
+    process.exitCode = 130;
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
 }
 
 try {
-  main();
+  await main();
 } catch (error) {
   // Bad arguments are the caller's: a sentence is enough.
   if (!(error instanceof RangeError) && (error as { code?: string }).code === undefined) throw error;

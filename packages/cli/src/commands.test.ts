@@ -1,0 +1,517 @@
+// Every command, end to end, on a small gallery: what it prints for people in a pipe, and for programs with --json.
+
+import assert from 'node:assert/strict';
+import { existsSync, statSync } from 'node:fs';
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { isSealed } from '@hers/client';
+import {
+  DIMENSION,
+  hers,
+  hersBytes,
+  hersJson,
+  npy,
+  PEOPLE,
+  Prepared,
+  quicklySealed,
+  temporaryFolder,
+  vectorOf,
+  writeData,
+  writeGallery,
+} from './testing.ts';
+
+let prepared: Prepared;
+before(async () => {
+  prepared = await Prepared.make(writeGallery);
+});
+after(() => prepared.remove());
+
+const modeOf = (path: string) => statSync(path).mode & 0o777;
+
+describe('init', () => {
+  test('makes configuration, key and gallery, all for their owner alone', async () => {
+    await using folder = await temporaryFolder();
+    const { exit, out } = await hers(folder.path, ['init', 'new', '--unsealed']);
+    assert.equal(exit, 0);
+    const at = (name: string) => join(folder.path, 'new', name);
+    assert.equal(
+      out,
+      `configuration\t${at('hers.config.json')}\nkey\t${at('hers.key')} (not sealed)\ngallery\t${at('gallery')}\n`,
+    );
+    for (const name of ['hers.config.json', 'hers.key']) assert.equal(modeOf(at(name)), 0o600, name);
+    assert.equal(modeOf(at('gallery')), 0o700);
+    assert.deepEqual(JSON.parse(await readFile(at('hers.config.json'), 'utf8')), {
+      gallery: 'gallery',
+      key: 'hers.key',
+    });
+  });
+
+  test('does nothing twice, and never touches a key', async () => {
+    await using folder = await temporaryFolder();
+    await writeFile(join(folder.path, 'hers.key'), 'precious');
+    const { exit, err } = await hers(folder.path, ['init', '--unsealed']);
+    assert.equal(exit, 3);
+    assert.match(err, /hers\.key exists already; use it with --key/);
+    assert.equal(await readFile(join(folder.path, 'hers.key'), 'utf8'), 'precious');
+    const gallery = await prepared.copy();
+    assert.equal((await hers(gallery, ['init', '--unsealed'])).exit, 3);
+  });
+
+  test('takes a key that exists, and a gallery elsewhere, where these are named', async () => {
+    await using folder = await temporaryFolder();
+    await hers(folder.path, ['keys', 'create', 'mine.key', '--unsealed']);
+    const made = await hersJson(folder.path, ['init', 'work', '--key', 'mine.key', '--gallery', 'elsewhere']);
+    assert.equal(made.keyMade, false);
+    assert.equal(made.gallery, join(folder.path, 'elsewhere'));
+    assert.equal((await hersJson(join(folder.path, 'work'), ['collections', 'list'])).collections.length, 0);
+  });
+
+  test('--example brings data that a search makes sense of', async () => {
+    await using folder = await temporaryFolder();
+    await hers(folder.path, ['init', '--unsealed', '--example']);
+    await hers(folder.path, ['collections', 'create', 'faces', '--dimension', '128']);
+    const imported = await hersJson(folder.path, [
+      ...['import', 'example/faces.npy', '--ids', 'example/people.csv'],
+      ...['--payloads', 'example/people.csv', '--payload', 'name,since'],
+    ]);
+    assert.equal(imported.written, 5000);
+    const { matches } = await hersJson(folder.path, ['search', 'example/probes.npy', '--row', '3', '--payload']);
+    assert.equal(matches[0].id, 'person-0750');
+    assert.equal(typeof matches[0].payload.name, 'string');
+  });
+});
+
+describe('keys', () => {
+  test('create makes a sealed file, and never over another', async () => {
+    await using folder = await temporaryFolder();
+    const env = { HERS_PASSPHRASE: 'one two three' };
+    const created = await hersJson(folder.path, ['keys', 'create', 'second.key'], { env });
+    assert.deepEqual(created, { key: join(folder.path, 'second.key'), sealed: true });
+    assert.equal(modeOf(join(folder.path, 'second.key')), 0o600);
+    const text = await readFile(join(folder.path, 'second.key'), 'utf8');
+    assert.equal(isSealed(text), true);
+    assert.equal((await hers(folder.path, ['keys', 'create', 'second.key', '--unsealed'])).exit, 3);
+    assert.equal(await readFile(join(folder.path, 'second.key'), 'utf8'), text);
+  });
+
+  test('show tells keys apart without showing them', async () => {
+    const folder = await prepared.copy();
+    await writeFile(join(folder, 'sealed.key'), await quicklySealed('one two three'), { mode: 0o600 });
+    const env = { HERS_PASSPHRASE: 'one two three' };
+    const shown = await hersJson(folder, ['keys', 'show', '--key', 'sealed.key'], { env });
+    assert.deepEqual(Object.keys(shown), ['key', 'sealed', 'fingerprint', 'mode', 'changed', 'collectionsSeen']);
+    assert.match(shown.fingerprint, /^([0-9a-f]{4}-){3}[0-9a-f]{4}$/);
+    assert.equal((await hersJson(folder, ['keys', 'show', '--key', 'sealed.key'])).fingerprint, null);
+    const { out } = await hers(folder, ['keys', 'show']);
+    assert.match(out, /^sealed\tno: whoever can read the file can read the galleries$/m);
+    assert.match(out, /^permissions\t600$/m);
+  });
+
+  test('passphrase seals the same key by another', async () => {
+    const folder = await prepared.copy();
+    await writeFile(join(folder, 'sealed.key'), await quicklySealed('one two three'), { mode: 0o600 });
+    await writeFile(join(folder, 'phrase'), 'four five six\n', { mode: 0o600 });
+    const key = ['--key', 'sealed.key'];
+    const env = { HERS_PASSPHRASE: 'one two three' };
+    const { fingerprint } = await hersJson(folder, ['keys', 'show', ...key], { env });
+    assert.equal(
+      (await hers(folder, ['keys', 'passphrase', ...key, '--new-passphrase-file', 'phrase'], { env })).exit,
+      0,
+    );
+    assert.equal(modeOf(join(folder, 'sealed.key')), 0o600);
+    assert.equal((await hers(folder, ['keys', 'show', ...key], { env })).exit, 4);
+    const again = await hersJson(folder, ['keys', 'show', ...key, '--passphrase-file', 'phrase'], { env });
+    assert.equal(again.fingerprint, fingerprint);
+  });
+
+  test('a passphrase can be taken away, and the gallery still opens', async () => {
+    const folder = await prepared.copy();
+    const key = join(folder, 'hers.key');
+    await writeFile(key, await quicklySealed('secret words', await readFile(key, 'utf8')));
+    const open = { env: { HERS_PASSPHRASE: 'secret words' } };
+    assert.equal((await hers(folder, ['count'])).exit, 4);
+    assert.equal((await hers(folder, ['count'], open)).out, '12\n');
+    assert.match((await hers(folder, ['keys', 'passphrase', '--unsealed'], open)).out, /no passphrase any more/);
+    assert.equal((await hers(folder, ['count'])).out, '12\n');
+  });
+
+  test('rotate re-encrypts, and everything is found as before', async () => {
+    const folder = await prepared.copy();
+    const first = await hersJson(folder, ['keys', 'rotate']);
+    assert.deepEqual(Object.keys(first), ['collection', 'epoch', 'seconds']);
+    assert.equal(first.epoch, 1);
+    assert.match((await hers(folder, ['keys', 'rotate'])).out, /^faces is encrypted under key number 3; that took /);
+    assert.match((await hers(folder, ['search', 'probes.npy', '--row', '2'])).out, /^barbara\t/);
+  });
+});
+
+describe('collections', () => {
+  test('create, list, describe, delete', async () => {
+    const folder = await prepared.copy();
+    const args = 'collections create prints --dimension 8 --metric euclidean --norm-bound 10 --profile exact'.split(
+      ' ',
+    );
+    const created = await hersJson(folder, args);
+    assert.equal(created.name, 'prints');
+    assert.equal(created.plan.security.secure, true);
+    const { out } = await hers(folder, ['collections', 'list']);
+    assert.deepEqual(
+      out.split('\n').map((line) => line.split('\t').slice(0, 6).join(' ')),
+      ['faces 12 128 cosine compact vault', 'prints 0 8 euclidean exact vault', 'tiny 2 4 cosine compact vault', ''],
+    );
+    const { collections } = await hersJson(folder, ['collections', 'list']);
+    assert.deepEqual(Object.keys(collections[0]), [
+      ...['name', 'dimension', 'metric', 'profile', 'enrolment', 'records', 'blocks', 'bytes', 'version'],
+    ]);
+    assert.match((await hers(folder, ['collections', 'describe'])).out, /^name\tfaces\nrecords\t12\n/);
+    assert.equal((await hersJson(folder, ['collections', 'describe', 'tiny'])).dimension, 4);
+
+    assert.equal((await hers(folder, ['collections', 'delete', 'tiny'])).exit, 2);
+    assert.deepEqual(await hersJson(folder, ['collections', 'delete', 'tiny', '--yes']), { deleted: 'tiny' });
+    assert.equal((await hers(folder, ['collections', 'describe', 'tiny'])).exit, 3);
+  });
+
+  test('homomorphic ones keep no records', async () => {
+    const folder = await prepared.copy();
+    await hersJson(folder, 'collections create sums --dimension 4 --profile exact --enrolment homomorphic'.split(' '));
+    const collection = ['--collection', 'sums'];
+    await hersJson(folder, ['import', '-', ...collection], { input: '1,0,0,0\n0,1,0,0\n' });
+    assert.match((await hers(folder, ['search', '[1,0,0,0]', ...collection])).out, /^0\t1\n1\t0\n/);
+    const { exit, err } = await hers(folder, ['get', '0', ...collection]);
+    assert.equal(exit, 2);
+    assert.match(err, /needs the vault/);
+  });
+});
+
+describe('import', () => {
+  test('.npy with names in a file', async () => {
+    await using folder = await temporaryFolder();
+    await writeData(folder.path);
+    await hers(folder.path, ['init', '--unsealed']);
+    await hers(folder.path, ['collections', 'create', 'faces', '--dimension', String(DIMENSION)]);
+    const { out } = await hers(folder.path, ['import', 'vectors.npy', '--ids', 'names.txt']);
+    assert.match(out, /^12 records written; faces holds 12\. That took .*\.\n$/);
+    const again = await hersJson(folder.path, ['import', 'people.csv', '--id', 'name', '--payload', 'city,since']);
+    assert.deepEqual(
+      { ...again, seconds: 0 },
+      {
+        ...{ collection: 'faces', written: 12, unchanged: 0, bad: 0, repeated: 0, records: 12, seconds: 0 },
+      },
+    );
+    const third = await hersJson(folder.path, ['import', 'people.csv', '--id', 'name', '--payload', 'city,since']);
+    assert.deepEqual([third.written, third.unchanged], [0, 12]);
+    const [ada] = (await hers(folder.path, ['get', 'ada', '--json'])).out.split('\n');
+    assert.deepEqual(JSON.parse(ada).payload, { city: 'Delft', since: '1990' });
+  });
+
+  test('numbers of rows are ids where there are no others, with a prefix, from a row to a row', async () => {
+    const folder = await prepared.copy();
+    const args = ['import', 'vectors.npy', '--id-prefix', 'row-', '--skip', '3', '--limit', '2'];
+    assert.equal((await hersJson(folder, args)).written, 2);
+    const ids = (await hers(folder, ['list'])).out.trimEnd().split('\n');
+    assert.deepEqual(ids.slice(12), ['row-3', 'row-4']);
+  });
+
+  test('payloads from a .jsonl, ids from a .csv', async () => {
+    const folder = await prepared.copy();
+    await writeFile(join(folder, 'extra.jsonl'), PEOPLE.map((_, i) => `${JSON.stringify({ i })}\n`).join(''));
+    const args = ['import', 'vectors.npy', '--ids', 'people.csv', '--id', 'name', '--payloads', 'extra.jsonl'];
+    assert.equal((await hersJson(folder, args)).written, 12);
+    assert.deepEqual(JSON.parse((await hers(folder, ['get', 'emmy', '--json'])).out).payload, { i: 6 });
+  });
+
+  test('a stream of .npy, .csv or .jsonl on standard input', async () => {
+    const folder = await prepared.copy();
+    const tiny = ['--collection', 'tiny'];
+    const vectors = npy([vectorOf(1, 4), vectorOf(2, 4)], 4);
+    assert.equal((await hersJson(folder, ['import', '-', '--id-prefix', 'n', ...tiny], { input: vectors })).written, 2);
+    const csv = 'id,a,b,c,d\nc1,1,2,3,4\n';
+    assert.equal((await hersJson(folder, ['import', '-', ...tiny], { input: csv })).written, 1);
+    const jsonl = '{"id":"j1","vector":[4,3,2,1],"payload":"text"}\n';
+    assert.equal((await hersJson(folder, ['import', '-', ...tiny], { input: jsonl })).written, 1);
+    assert.equal((await hers(folder, ['count', ...tiny])).out, '6\n');
+  });
+
+  test('--skip-bad leaves out what cannot be used, and says so', async () => {
+    const folder = await prepared.copy();
+    const input =
+      '{"id":"a","vector":[1,2,3,4]}\n{"id":"b","vector":[0,0,0,0]}\n{"id":"c","vector":[1,2]}\n{"id":"a","vector":[1,1,1,1]}\n';
+    const { exit, out, err } = await hers(folder, ['import', '-', '--skip-bad', '--collection', 'tiny', '--json'], {
+      input,
+    });
+    assert.equal(exit, 0);
+    const { written, bad, repeated } = JSON.parse(out);
+    assert.deepEqual({ written, bad, repeated }, { written: 1, bad: 2, repeated: 1 });
+    assert.match(err, /line 2: its vector is zero/);
+    assert.match(err, /line 3: its vector has 2 coordinates, and the collection takes 4/);
+  });
+});
+
+describe('search and verify', () => {
+  test('with a row, a vector, a pipe, a whole file', async () => {
+    const folder = await prepared.copy();
+    const { exit, out, err } = await hers(folder, ['search', 'probes.npy', '--row', '1', '--limit', '2']);
+    assert.deepEqual([exit, err], [0, '']);
+    assert.match(out, /^alan\t0\.\d{1,4}\n[a-z]+\t-?0\.\d+\n$/);
+    const tiny = ['--collection', 'tiny', '--limit', '1'];
+    assert.match((await hers(folder, ['search', '[0.9, 0.1, 0, 0]', ...tiny])).out, /^0\t0\.99\d*\n$/);
+    assert.match((await hers(folder, ['search', '0.1 0.9 0 0', ...tiny])).out, /^1\t/);
+    assert.match((await hers(folder, ['search', '-', ...tiny], { input: '[0,1,0,0]' })).out, /^1\t1\n$/);
+    const batch = await hers(folder, ['search', 'probes.npy', '--batch', '--limit', '1']);
+    assert.deepEqual(
+      batch.out
+        .trimEnd()
+        .split('\n')
+        .map((line) => line.split('\t').slice(0, 2).join(' ')),
+      ['0 ada', '1 alan', '2 barbara', '3 claude'],
+    );
+  });
+
+  test('as JSON: one object for every probe', async () => {
+    const folder = await prepared.copy();
+    const { out } = await hers(folder, [
+      'search',
+      'probes.npy',
+      '--batch',
+      '--limit',
+      '2',
+      '--payload',
+      '--rerank',
+      '--json',
+    ]);
+    const lines = out
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    assert.equal(lines.length, 4);
+    assert.deepEqual(Object.keys(lines[0]), ['probe', 'matches', 'coverage']);
+    assert.deepEqual(lines[0].coverage, { searched: 12, total: 12 });
+    assert.deepEqual(lines[0].matches[0], {
+      ...{ id: 'ada', score: lines[0].matches[0].score, scoreOrigin: 'recomputed', payload: { city: 'Delft' } },
+    });
+    const [labelled] = (await hers(folder, ['search', 'people.jsonl', '--batch', '--json'])).out.split('\n');
+    assert.equal(JSON.parse(labelled).probe, 'ada');
+  });
+
+  test('a threshold leaves out the rest, and nothing is no error', async () => {
+    const folder = await prepared.copy();
+    const good = await hers(folder, ['search', 'probes.npy', '--row', '0', '--threshold', '0.5']);
+    assert.equal(good.out.split('\n').length, 2);
+    assert.deepEqual((await hers(folder, ['search', 'probes.npy', '--row', '0', '--threshold', '1.5'])).out, '');
+  });
+
+  test('verify says yes with 0 and no with 1', async () => {
+    const folder = await prepared.copy();
+    const yes = await hers(folder, ['verify', 'ada', 'probes.npy', '--row', '0', '--threshold', '0.5']);
+    assert.equal(yes.exit, 0);
+    assert.match(yes.out, /^match\tyes\nscore\t0\.9\d*\n$/);
+    const no = await hers(folder, ['verify', 'alan', 'probes.npy', '--row', '0', '--threshold', '0.5', '--json']);
+    assert.equal(no.exit, 1);
+    const { match, score, ...rest } = JSON.parse(no.out);
+    assert.equal(match, false);
+    assert.ok(score < 0.5);
+    assert.deepEqual(rest, { id: 'alan', scoreOrigin: 'noisy' });
+    assert.match((await hers(folder, ['verify', 'alan', 'probes.npy', '--row', '0'])).out, /^score\t/);
+    assert.equal((await hers(folder, ['verify', 'nobody', 'probes.npy', '--row', '0'])).exit, 3);
+  });
+});
+
+describe('records', () => {
+  test('get, one line or one object each; 1 when one is missing', async () => {
+    const folder = await prepared.copy();
+    const { exit, out } = await hers(folder, ['get', 'ada']);
+    assert.equal(exit, 0);
+    const [id, vector, payload] = out.trimEnd().split('\t');
+    assert.deepEqual([id, payload], ['ada', '{"city":"Delft"}']);
+    assert.equal(vector.split(' ').length, DIMENSION);
+    const two = await hers(folder, ['get', 'ada', 'nobody', 'alan', '--json']);
+    assert.equal(two.exit, 1);
+    assert.match(two.err, /1 id not found/);
+    assert.deepEqual(
+      two.out
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line).id),
+      ['ada', 'alan'],
+    );
+    assert.deepEqual(JSON.parse(two.out.split('\n')[0]).vector, [...vectorOf(0)]);
+  });
+
+  test('get writes all vectors to a .npy that is the one they came from', async () => {
+    const folder = await prepared.copy();
+    const { out } = await hers(folder, ['get', '--all', '--output', 'copy.npy']);
+    assert.match(out, /^12 vectors written to /);
+    assert.deepEqual(await readFile(join(folder, 'copy.npy')), await readFile(join(folder, 'vectors.npy')));
+    assert.equal(modeOf(join(folder, 'copy.npy')), 0o600);
+    assert.equal((await hers(folder, ['get', '--all', '--output', 'copy.npy'])).exit, 3);
+  });
+
+  test('delete, count, list', async () => {
+    const folder = await prepared.copy();
+    assert.equal((await hers(folder, ['delete', 'ada', 'nobody'])).out, '1 record deleted, 1 not there.\n');
+    await writeFile(join(folder, 'gone.txt'), 'alan\nemmy\n');
+    assert.deepEqual(await hersJson(folder, ['delete', '--ids', 'gone.txt']), { deleted: 2, missing: 0 });
+    assert.deepEqual(await hersJson(folder, ['count']), { records: 9 });
+    const { out } = await hers(folder, ['list', '--json']);
+    const left = out
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line).id);
+    assert.deepEqual(
+      left,
+      PEOPLE.filter((name) => !['ada', 'alan', 'emmy'].includes(name)),
+    );
+  });
+
+  test('ids and payloads cannot steer a terminal or break a line', async () => {
+    const folder = await prepared.copy();
+    const id = 'evil\u001b[2J\tid\nnext\u202e';
+    const input = JSON.stringify({ id, vector: [1, 2, 3, 4], payload: '\u001b]0;title\u0007' });
+    await hersJson(folder, ['import', '-', '--collection', 'tiny'], { input });
+    const { out } = await hers(folder, ['list', '--collection', 'tiny']);
+    assert.equal(out.split('\n')[2], 'evil\\u001b[2J\\tid\\nnext\\u202e');
+    const found = await hers(folder, ['search', '[1,2,3,4]', '--limit', '1', '--payload', '--collection', 'tiny']);
+    assert.equal(found.out.split('\t').length, 3);
+    for (const character of ['\u001b', '\u0007', '\u202e']) assert.ok(!found.out.includes(character));
+    assert.equal(JSON.parse((await hers(folder, ['get', id, '--collection', 'tiny', '--json'])).out).id, id);
+  });
+});
+
+describe('upkeep', () => {
+  test('optimize, and what was deleted is gone from the disk', async () => {
+    const folder = await prepared.copy();
+    await hers(folder, ['delete', 'ada']);
+    const report = await hersJson(folder, ['optimize']);
+    assert.deepEqual(Object.keys(report), ['collection', 'records', 'blocks', 'bytes', 'bytesBefore', 'seconds']);
+    assert.deepEqual([report.records, report.blocks], [11, 1]);
+    assert.match((await hers(folder, ['optimize'])).out, /^faces: 11 records in 1 block, .* on disk/);
+  });
+
+  test('snapshot and restore, through files and pipes', async () => {
+    const folder = await prepared.copy();
+    const { bytes } = await hersJson(folder, ['snapshot', 'faces.snapshot']);
+    const { size, mode } = await stat(join(folder, 'faces.snapshot'));
+    assert.deepEqual([size, mode & 0o777], [bytes, 0o600]);
+    assert.equal((await hers(folder, ['snapshot', 'faces.snapshot'])).exit, 3);
+    assert.equal((await hers(folder, ['snapshot', 'faces.snapshot', '--replace'])).exit, 0);
+    const piped = await hersBytes(folder, ['snapshot', '-']);
+    assert.deepEqual(piped.out, await readFile(join(folder, 'faces.snapshot')));
+
+    await hersJson(folder, ['collections', 'delete', 'faces', '--yes']);
+    assert.deepEqual(await hersJson(folder, ['restore', 'faces.snapshot']), { collection: 'faces', records: 12 });
+    assert.match((await hers(folder, ['search', 'probes.npy', '--row', '0'])).out, /^ada\t/);
+    assert.equal((await hers(folder, ['restore', 'faces.snapshot'])).exit, 3);
+    const again = await hers(folder, ['restore', '-', '--as', 'copy'], { input: piped.out });
+    assert.equal(again.out, 'copy holds 12 records.\n');
+  });
+
+  test('an older snapshot is refused until it is meant, and leaves nothing behind', async () => {
+    const folder = await prepared.copy();
+    await hersJson(folder, ['collections', 'delete', 'faces', '--yes']);
+    const { exit, err } = await hers(folder, ['restore', 'old-faces.snapshot']);
+    assert.equal(exit, 6);
+    assert.match(err, /is of version 2, and this key has seen version \d.*--accept-older/);
+    assert.equal((await hers(folder, ['collections', 'describe', 'old-faces'])).exit, 3);
+    assert.equal((await hersJson(folder, ['restore', 'old-faces.snapshot', '--accept-older'])).records, 12);
+    assert.equal((await hers(folder, ['count', '--collection', 'old-faces'])).out, '12\n');
+  });
+});
+
+describe('doctor', () => {
+  test('finds nothing wrong where nothing is, and reads every byte when asked to', async () => {
+    const folder = await prepared.copy();
+    const { healthy, findings } = await hersJson(folder, ['doctor', '--scrub']);
+    assert.equal(healthy, true);
+    const checks = findings.map(({ check }: { check: string }) => check);
+    assert.deepEqual(checks, [
+      ...['versions', 'processor', 'kernel', 'configuration', 'key', 'gallery'],
+      ...['collection faces', 'scrub faces', 'collection tiny', 'scrub tiny', 'disk', 'memory'],
+    ]);
+    for (const { level, advice } of findings) assert.equal(advice !== undefined, level !== 'ok');
+  });
+
+  test('finds what is wrong, with what to do about it', async () => {
+    await using folder = await temporaryFolder();
+    const { exit, out } = await hers(folder.path, ['doctor']);
+    assert.equal(exit, 1);
+    assert.match(out, /^problem\tkey\tthere is no key file .*\tname yours with --key/m);
+    assert.match(out, /^problem\tgallery\tthere is no gallery at .*\thers init makes one/m);
+  });
+
+  test('finds a byte that was changed, and names the file', async () => {
+    const folder = await prepared.copy();
+    const { readdir } = await import('node:fs/promises');
+    const vault = join(folder, 'gallery/vault');
+    for (const name of await readdir(vault)) {
+      const pack = await readFile(join(vault, name));
+      pack[Math.floor(pack.length / 2)] ^= 1;
+      await writeFile(join(vault, name), pack);
+    }
+    const { exit, out } = await hers(folder, ['doctor', '--scrub', '--json']);
+    assert.equal(exit, 1);
+    const bad = JSON.parse(out).findings.filter(({ level }: { level: string }) => level === 'problem');
+    assert.ok(
+      bad.some(({ found }: { found: string }) => /vault\/\d+-\d+\.pack is damaged/.test(found)),
+      out,
+    );
+  });
+
+  test('says that a key can be read by others, or lies in the gallery', async () => {
+    const folder = await prepared.copy();
+    const { chmod, copyFile } = await import('node:fs/promises');
+    await chmod(join(folder, 'hers.key'), 0o644);
+    assert.match((await hers(folder, ['doctor'])).out, /^problem\tkey\t.*can be read by other users\tchmod 600/m);
+    await copyFile(join(folder, 'hers.key'), join(folder, 'gallery/vault/hers.key'));
+    await chmod(join(folder, 'gallery/vault/hers.key'), 0o600);
+    const { out } = await hers(folder, ['doctor', '--key', 'gallery/vault/hers.key']);
+    assert.match(out, /^problem\tkey\t.*lies in the gallery\tmove it elsewhere/m);
+  });
+});
+
+describe('config, completion, bench', () => {
+  test('config tells each value and where it is from', async () => {
+    const folder = await prepared.copy();
+    const env = { HERS_KEY: 'other.key', HERS_THREADS: '2', HERS_PASSPHRASE: 'hush' };
+    const { file, settings } = await hersJson(folder, ['config', '--threads', '1'], { env });
+    assert.equal(file, join(folder, 'hers.config.json'));
+    assert.deepEqual(settings, {
+      gallery: { value: join(folder, 'gallery'), origin: file },
+      key: { value: join(folder, 'other.key'), origin: 'HERS_KEY' },
+      passphraseFile: { value: null, origin: 'not set' },
+      collection: { value: 'faces', origin: file },
+      threads: { value: '1', origin: '--threads' },
+      kernel: { value: null, origin: 'not set' },
+      passphrase: { value: '(hidden)', origin: 'HERS_PASSPHRASE' },
+    });
+    assert.match((await hers(folder, ['config'])).out, /^key\t.*hers\.key\t.*hers\.config\.json$/m);
+  });
+
+  test('bench lists, runs and refuses as the lab does', async () => {
+    const folder = await prepared.copy();
+    assert.match((await hers(folder, ['bench'])).out, /^Usage: hers bench <name>/);
+    const { exit, err } = await hers(folder, ['bench', 'nonsense']);
+    assert.deepEqual(
+      [exit, err],
+      [2, "hers: There is no benchmark 'nonsense'; `hers bench --help` lists what there is.\n"],
+    );
+  });
+
+  test('versions and help on every level', async () => {
+    const folder = await prepared.copy();
+    assert.match((await hers(folder, ['--version'])).out, /^\d+\.\d+\.\d+\n$/);
+    for (const args of [[], ['--help'], ['keys', '--help'], ['collections', 'create', '-h']]) {
+      const { exit, out, err } = await hers(folder, args);
+      assert.deepEqual([exit, err], [0, ''], args.join(' '));
+      assert.match(out, /^Usage: hers/);
+    }
+  });
+
+  test('nothing that is only looked at changes a folder', async () => {
+    await using folder = await temporaryFolder();
+    await hers(folder.path, ['config']);
+    await hers(folder.path, ['completion', 'bash']);
+    await hers(folder.path, ['collections', 'list']);
+    assert.equal(existsSync(join(folder.path, 'gallery')), false);
+  });
+});

@@ -1,0 +1,180 @@
+// `hers collections`: what a gallery is divided into, each with its own dimension, metric and profile.
+
+import type { CollectionDescription, CollectionOptions, CollectionSummary } from '@hers/client';
+import { Option } from 'commander';
+import { type HersCommand, numberOption } from '../command.ts';
+import { confirmed } from '../confirm.ts';
+import type { Context } from '../context.ts';
+import { count, counted, size } from '../quantities.ts';
+
+export function addCollections(program: HersCommand, context: () => Context): void {
+  const collections = program
+    .command('collections')
+    .summary('create, list, describe and delete collections')
+    .description('A collection holds vectors of one dimension, compared by one metric.');
+
+  collections
+    .command('create')
+    .summary('make a collection')
+    .description('Makes an empty collection, and says what the planner promises for it: error, sizes, security.')
+    .argument('<name>', 'letters, digits, dots, dashes, underscores')
+    .requiredOption(
+      '-d, --dimension <number>',
+      'coordinates of a vector, 2 to 4096',
+      numberOption('--dimension', { whole: true }),
+    )
+    .addOption(
+      new Option('-m, --metric <metric>', 'how vectors are compared')
+        .choices(['cosine', 'dot', 'euclidean'])
+        .default('cosine'),
+    )
+    .addOption(
+      new Option(
+        '-p, --profile <profile>',
+        'compact: 4 bytes a coordinate, scores with a small error; exact: 8 bytes, integer scores',
+      )
+        .choices(['compact', 'exact'])
+        .default('compact'),
+    )
+    .addOption(
+      new Option(
+        '--enrolment <kind>',
+        'vault: the store also keeps sealed records; homomorphic: nothing but ciphertexts, needs exact',
+      )
+        .choices(['vault', 'homomorphic'])
+        .default('vault'),
+    )
+    .option(
+      '--norm-bound <number>',
+      'the longest vector there will be (dot and euclidean)',
+      numberOption('--norm-bound'),
+    )
+    .option(
+      '--query-norm-bound <number>',
+      'the longest probe; as --norm-bound by default',
+      numberOption('--query-norm-bound'),
+    )
+    .option(
+      '--max-additions <number>',
+      'additions into one block (homomorphic)',
+      numberOption('--max-additions', { whole: true }),
+    )
+    .example('hers collections create voices --dimension 192', 'Cosine similarity, the usual for embeddings')
+    .example(
+      'hers collections create prints --dimension 64 --metric euclidean --norm-bound 10 --profile exact',
+      'Exact euclidean distances',
+    )
+    .action((name: string, options: CollectionOptions) => create(context(), name, options));
+
+  collections
+    .command('list')
+    .summary('the collections of this key')
+    .description('Lists the collections that were made with this key.')
+    .example('hers collections list', 'A table, or one line each in a pipe')
+    .example('hers collections list --json', 'One object')
+    .action(() => list(context()));
+
+  collections
+    .command('describe')
+    .summary('all about one collection')
+    .description('Shows what a collection holds, and what the planner promises for it.')
+    .argument('[name]', 'the one in the settings, or the only one, by default')
+    .example('hers collections describe faces', 'One of several')
+    .action((name: string | undefined) =>
+      context().gallery(async (gallery) => {
+        const chosen = name ?? (await gallery.collection()).name;
+        printDescription(context(), await gallery.database.describe(chosen));
+      }),
+    );
+
+  collections
+    .command('delete')
+    .summary('delete a collection and all that is in it')
+    .description('Deletes a collection and all that is in it. There is no way back but a snapshot.')
+    .argument('<name>', 'which')
+    .option('-y, --yes', 'do not ask')
+    .example('hers collections delete faces --yes', 'Without a question, for scripts')
+    .action(async (name: string, { yes = false }: { yes?: boolean }) => {
+      const { out } = context();
+      await context().gallery(async ({ database, service }) => {
+        const { records } = await service.getCollection(name);
+        await confirmed(context(), yes, `Delete ${name} and the ${counted(records, 'record')} in it?`);
+        await database.deleteCollection(name);
+      });
+      if (out.json) out.object({ deleted: name });
+      else out.line(`${name} is deleted.`);
+    });
+}
+
+async function create(context: Context, name: string, options: CollectionOptions): Promise<void> {
+  await context.gallery(
+    async ({ database }) => {
+      await database.createCollection(name, options);
+      printDescription(context, await database.describe(name));
+    },
+    { create: true },
+  );
+  context.out.hint(`Next: hers import vectors.npy --collection ${name}`);
+}
+
+async function list(context: Context): Promise<void> {
+  const { out } = context;
+  const all = await context.gallery(({ database }) => database.listCollections());
+  const sorted = all.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  if (out.json) {
+    out.object({ collections: sorted });
+    return;
+  }
+  const row = ({ name, dimension, metric, profile, enrolment, records, bytes }: CollectionSummary) => [
+    name,
+    ...(out.terminal ? [count(records), String(dimension)] : [String(records), String(dimension)]),
+    metric,
+    profile,
+    enrolment,
+    out.terminal ? size(bytes) : String(bytes),
+  ];
+  if (sorted.length === 0) out.hint('There is no collection yet. Next: hers collections create faces --dimension 128');
+  else
+    out.table(
+      [
+        { title: 'name' },
+        { title: 'records', right: true },
+        { title: 'dimension', right: true },
+        { title: 'metric' },
+        { title: 'profile' },
+        { title: 'enrolment' },
+        { title: 'on disk', right: true },
+      ],
+      sorted.map(row),
+    );
+}
+
+function printDescription({ out }: Context, description: CollectionDescription): void {
+  const { name, dimension, metric, profile, enrolment, records, blocks, bytes, version, plan } = description;
+  if (out.json) {
+    out.object(description);
+    return;
+  }
+  const error =
+    profile === 'exact'
+      ? `none, of vectors rounded to 1/${plan.steps}; wrong with a probability of 2^${Math.ceil(plan.noise.log2Failure)}`
+      : `${Number(plan.noise.score.toPrecision(2))} (rms) in every score`;
+  out.facts([
+    ['name', name],
+    ['records', count(records)],
+    ['dimension', String(dimension)],
+    ['metric', metric],
+    ['profile', profile],
+    ['enrolment', enrolment],
+    ['blocks', `${count(blocks)} of up to ${count(plan.parameters.n)} records`],
+    ['on disk', size(bytes)],
+    ['version', String(version)],
+    ['error', error],
+    ['security', `${plan.security.coreSvp.quantum} bits against quantum attacks (core-SVP)`],
+    ['a stored vector', size(plan.bytes.perTemplate)],
+    ['a query', size(plan.bytes.query)],
+    ['an answer', `${plan.bytes.responsePerScore.toFixed(2)} bytes a record`],
+  ]);
+  if (records > blocks * plan.parameters.n)
+    out.hint('Some records wait for a block; hers optimize encrypts them for the scan.');
+}

@@ -1,0 +1,77 @@
+// `hers init`: a folder with everything a first search needs.
+
+import { existsSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { openStore } from '@hers/store';
+import type { HersCommand } from '../command.ts';
+import type { Context } from '../context.ts';
+import { writeExample } from '../example.ts';
+import { CommandError, EXIT } from '../exit.ts';
+import { makePrivateFolder, writePrivately } from '../private-file.ts';
+import { CONFIG_FILE, SETTINGS } from '../settings.ts';
+
+interface InitOptions {
+  readonly unsealed?: boolean;
+  readonly example?: boolean;
+}
+
+export function addInit(program: HersCommand, context: () => Context): void {
+  program
+    .command('init')
+    .summary('make a key, an empty gallery and a configuration')
+    .description(
+      'Makes hers.config.json, a key file and an empty gallery. The key file is sealed by a passphrase that is asked for, or taken from HERS_PASSPHRASE or --passphrase-file. Without the key nobody can read the gallery: keep a copy of the key file somewhere else.',
+    )
+    .argument('[folder]', 'where; the working directory by default')
+    .option('--unsealed', 'write the key without a passphrase: whoever can read the file can read the gallery')
+    .option('--example', 'also write a folder example/ with synthetic faces to try things with')
+    .example('hers init', 'Here, with a passphrase that is asked for')
+    .example('hers init other --unsealed --example', 'In the folder other, for trying things out')
+    .action((folder: string | undefined, options: InitOptions) => init(context(), folder ?? '.', options));
+}
+
+async function init(context: Context, argument: string, { unsealed = false, example = false }: InitOptions) {
+  const { out, flags, surroundings } = context;
+  const { env } = surroundings;
+  const folder = context.path(argument);
+  const config = join(folder, CONFIG_FILE);
+  if (existsSync(config))
+    throw new CommandError(
+      EXIT.absent,
+      `${config} exists already`,
+      'look at it with `hers config`, or choose another folder',
+    );
+  // A key or a gallery that was named, and not just found, is somebody's choice.
+  const named = (name: 'key' | 'gallery') => flags[name] ?? (env[SETTINGS[name].variable] || undefined);
+  const [namedKey, namedGallery] = [named('key'), named('gallery')];
+  const key = namedKey === undefined ? join(folder, SETTINGS.key.usual) : context.path(namedKey);
+  const gallery = namedGallery === undefined ? join(folder, SETTINGS.gallery.usual) : context.path(namedGallery);
+  const keyExists = existsSync(key);
+  if (keyExists && namedKey === undefined)
+    throw new CommandError(EXIT.absent, `${key} exists already`, `use it with --key ${key}, or choose another folder`);
+  await makePrivateFolder(folder);
+  await (await openStore(gallery)).close();
+  if (!keyExists) await context.keys.create(key, { unsealed });
+  const content = { gallery: shortest(folder, gallery), key: shortest(folder, key) };
+  await writePrivately(config, { replace: false }, (file) => file.writeFile(`${JSON.stringify(content, null, 2)}\n`));
+  if (example) await writeExample(join(folder, 'example'));
+
+  if (out.json) {
+    out.object({ config, key, keyMade: !keyExists, gallery, ...(example ? { example: join(folder, 'example') } : {}) });
+    return;
+  }
+  out.facts([
+    ['configuration', config],
+    ['key', `${key}${keyExists ? ' (was there)' : unsealed ? ' (not sealed)' : ' (sealed by the passphrase)'}`],
+    ['gallery', gallery],
+    ...(example ? [['example', join(folder, 'example')] as const] : []),
+  ]);
+  out.hint('Without the key file nobody can read the gallery, ourselves included: keep a copy of it elsewhere.');
+  out.hint('Next: hers collections create faces --dimension 128');
+}
+
+/** Relative where that stays inside: the folder can then be moved as a whole. */
+function shortest(folder: string, path: string): string {
+  const inside = relative(folder, path);
+  return inside.startsWith('..') ? path : inside;
+}

@@ -1,0 +1,209 @@
+// `hers optimize`, `snapshot` and `restore`: what a collection needs now and then.
+
+import { existsSync } from 'node:fs';
+import { basename } from 'node:path';
+import { type Collection, HersError } from '@hers/client';
+import { openBytes, STANDARD_INPUT } from '../bytes.ts';
+import type { HersCommand } from '../command.ts';
+import type { Context } from '../context.ts';
+import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import type { Gallery } from '../gallery.ts';
+import { writePrivately } from '../private-file.ts';
+import { counted, duration, size } from '../quantities.ts';
+
+export function addUpkeep(program: HersCommand, context: () => Context): void {
+  program
+    .command('optimize')
+    .summary('index what waits, and make deletions final')
+    .description(
+      'Encrypts records that wait for a full block, rewrites blocks that hold deleted records, and removes what was deleted from the disk. It can be interrupted, and goes on when it is run again.',
+    )
+    .example('hers optimize', 'After imports and deletions')
+    .action(() => optimize(context()));
+
+  program
+    .command('snapshot')
+    .summary('write a collection to one file')
+    .description(
+      'Writes a collection to one file, as encrypted as it is stored: it can be kept anywhere the gallery could be. The key file is not part of it.',
+    )
+    .argument('<file>', 'a new file, or - for standard output')
+    .option('--replace', 'write over a file that exists')
+    .example('hers snapshot faces.snapshot', 'To a file')
+    .example('hers snapshot - | gzip > faces.snapshot.gz', 'Through a pipe')
+    .action((file: string, { replace = false }: { replace?: boolean }) => snapshot(context(), file, replace));
+
+  program
+    .command('restore')
+    .summary('make a collection from a snapshot')
+    .description(
+      'Makes a collection from a snapshot. One that is older than what this key has seen last is refused, because that is what a rolled-back gallery looks like; --accept-older says that it is meant.',
+    )
+    .argument('<file>', 'the snapshot, or - for standard input')
+    .option('--as <name>', 'the name of the collection; that of the file, up to its first dot, by default')
+    .option('--accept-older', 'take a snapshot that is older than what was seen last')
+    .example('hers restore old-faces.snapshot --accept-older', 'Under the name old-faces')
+    .example('hers restore old-faces.snapshot --as faces-again --accept-older', 'Under another name')
+    .action((file: string, options: { as?: string; acceptOlder?: boolean }) => restore(context(), file, options));
+}
+
+async function optimize(context: Context): Promise<void> {
+  const { out, signal } = context;
+  await context.collection(async (collection, { database }) => {
+    const before = await database.describe(collection.name);
+    const started = performance.now();
+    using progress = context.progress({ label: 'Optimising', unit: 'blocks' });
+    let state = 'nothing was rewritten yet';
+    await collection
+      .optimize({
+        signal,
+        onProgress: ({ done, total }) => {
+          state = `${done} of ${counted(total, 'block')} are rewritten`;
+          progress.update(done, total);
+        },
+      })
+      .catch((error) => Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to go on`)));
+    progress.end();
+    const ms = performance.now() - started;
+    const { records, blocks, bytes } = await database.describe(collection.name);
+    if (out.json) {
+      out.object({
+        collection: collection.name,
+        records,
+        blocks,
+        bytes,
+        bytesBefore: before.bytes,
+        seconds: ms / 1000,
+      });
+      return;
+    }
+    out.line(
+      `${collection.name}: ${counted(records, 'record')} in ${counted(blocks, 'block')}, ${size(bytes)} on disk (${size(before.bytes)} before). That took ${duration(ms)}.`,
+    );
+  });
+}
+
+async function snapshot(context: Context, argument: string, replace: boolean): Promise<void> {
+  const { out, signal, surroundings } = context;
+  const toStandardOutput = argument === STANDARD_INPUT;
+  if (toStandardOutput && out.json)
+    throw new CommandError(EXIT.usage, '--json and a snapshot cannot share standard output', 'name a file');
+  if (toStandardOutput && out.terminal)
+    throw new CommandError(EXIT.usage, 'a snapshot is not for a terminal', 'name a file, or send it through a pipe');
+  const path = context.path(argument);
+  const taken = () => new CommandError(EXIT.absent, `${path} exists already`, 'choose another name, or add --replace');
+  if (!toStandardOutput && !replace && existsSync(path)) throw taken();
+  await context.collection(async (collection, { service }) => {
+    const { bytes: estimate } = await service.getCollection(collection.name);
+    const started = performance.now();
+    using progress = context.progress({ label: 'Copying', total: estimate, unit: 'bytes' });
+    let bytes = 0;
+    const pieces = async function* () {
+      for await (const piece of collection.snapshot({ signal })) {
+        yield piece;
+        progress.update((bytes += piece.length));
+      }
+    };
+    if (toStandardOutput) {
+      for await (const piece of pieces()) await writeAll(surroundings.stdout, piece);
+      return;
+    }
+    try {
+      await writePrivately(path, { replace }, async (file) => {
+        for await (const piece of pieces()) await file.appendFile(piece);
+      });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST')
+        throw stoppedAt(error, signal, `${path} was not written; the collection is as it was`);
+      throw taken();
+    }
+    progress.end();
+    const ms = performance.now() - started;
+    if (out.json) out.object({ collection: collection.name, file: path, bytes, seconds: ms / 1000 });
+    else out.line(`${collection.name} is in ${path}: ${size(bytes)}. That took ${duration(ms)}.`);
+  });
+}
+
+function writeAll(stream: NodeJS.WritableStream, bytes: Uint8Array): Promise<void> {
+  return new Promise((resolve, reject) => stream.write(bytes, (error) => (error ? reject(error) : resolve())));
+}
+
+async function restore(
+  context: Context,
+  argument: string,
+  { as, acceptOlder = false }: { readonly as?: string; readonly acceptOlder?: boolean },
+): Promise<void> {
+  const { out, signal } = context;
+  const name = as ?? (argument === STANDARD_INPUT ? undefined : basename(argument).split('.')[0]);
+  if (name === undefined)
+    throw new CommandError(
+      EXIT.usage,
+      'a snapshot from standard input has no name',
+      'say what it shall be called with --as',
+    );
+  const source = await openBytes(context.surroundings, argument);
+  try {
+    await context.gallery(
+      async (gallery) => {
+        using progress = context.progress({
+          label: 'Restoring',
+          unit: 'bytes',
+          ...(source.size === undefined ? {} : { total: source.size }),
+        });
+        const pieces = async function* () {
+          for await (const piece of source.rest()) {
+            yield piece;
+            progress.update(source.position);
+          }
+        };
+        await gallery.service
+          .restore(name, pieces(), { signal })
+          .catch((error) => Promise.reject(notRestored(error, source.name, signal)));
+        progress.end();
+        const collection = await opened(gallery, name, acceptOlder);
+        const records = await collection.count();
+        if (out.json) out.object({ collection: name, records });
+        else out.line(`${name} holds ${counted(records, 'record')}.`);
+      },
+      { create: true },
+    );
+  } finally {
+    await source.close();
+  }
+}
+
+/** What a stream of bytes complains of says little to somebody who named a file. */
+function notRestored(error: unknown, file: string, signal: AbortSignal): unknown {
+  if (!(error instanceof HersError && error.code === 'MALFORMED'))
+    return stoppedAt(error, signal, 'nothing was restored');
+  return new CommandError(
+    EXIT.input,
+    `${file} is no snapshot, or is damaged: ${error.message}`,
+    'take another copy',
+    error.code,
+  );
+}
+
+/** A restored collection that opens with this key and is not older than what was seen; otherwise it is taken away again. */
+async function opened(
+  { database, service, versions }: Gallery,
+  name: string,
+  acceptOlder: boolean,
+): Promise<Collection> {
+  const { id, version } = await service.getCollection(name);
+  const collectionId = Buffer.from(id).toString('hex');
+  try {
+    const seen = (await versions.read(collectionId)) ?? 0;
+    if (seen > version && !acceptOlder)
+      throw new CommandError(
+        EXIT.integrity,
+        `this snapshot is of version ${version}, and this key has seen version ${seen} of the collection`,
+        'add --accept-older if going back is meant',
+      );
+    if (seen > version) await versions.write(collectionId, version);
+    return await database.collection(name);
+  } catch (error) {
+    await database.deleteCollection(name);
+    throw error;
+  }
+}

@@ -1,0 +1,178 @@
+// Completion scripts. They are lists of words for every command, written down once: asking the program at every key would be too slow.
+
+import type { HersCommand } from './command.ts';
+
+export const SHELLS = ['bash', 'zsh', 'fish'] as const;
+export type Shell = (typeof SHELLS)[number];
+
+interface Word {
+  readonly word: string;
+  readonly about: string;
+}
+
+interface Level {
+  /** `hers keys`, without the first word: `keys`. */
+  readonly path: string;
+  readonly commands: readonly Word[];
+  readonly options: readonly (Word & { readonly values?: readonly string[]; readonly takesValue: boolean })[];
+  /** Values of its arguments, where only some are possible; files otherwise. */
+  readonly values: readonly string[];
+}
+
+function levelsOf(program: HersCommand): Level[] {
+  const global = optionsOf(program);
+  const levels: Level[] = [];
+  const visit = (command: HersCommand) => {
+    const path = command.path.split(' ').slice(1).join(' ');
+    const commands = command.subcommands.map((each) => ({ word: each.name(), about: each.summary() }));
+    const options = command === program ? global : [...optionsOf(command), ...global];
+    const values = command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []);
+    levels.push({ path, commands, options, values });
+    for (const each of command.subcommands) visit(each);
+  };
+  visit(program);
+  return levels;
+}
+
+function optionsOf(command: HersCommand): Level['options'] {
+  const options = command.options.map((option) => ({
+    word: option.long ?? option.short!,
+    about: option.description,
+    takesValue: option.required,
+    ...(option.argChoices ? { values: option.argChoices } : {}),
+  }));
+  return [...options, { word: '--help', about: 'what there is', takesValue: false }];
+}
+
+export function completionFor(shell: Shell, program: HersCommand): string {
+  const levels = levelsOf(program);
+  if (shell === 'bash') return bash(levels);
+  return shell === 'zsh' ? zsh(levels) : fish(levels);
+}
+
+/** The words of a command so far, without options and their values. */
+const wordList = (words: readonly string[]) => words.join(' ');
+
+function valueCases(levels: readonly Level[]): Map<string, readonly string[]> {
+  return new Map(
+    levels.flatMap(({ options }) => options.flatMap(({ word, values }) => (values ? [[word, values] as const] : []))),
+  );
+}
+
+function bash(levels: readonly Level[]): string {
+  const paths = levels.filter(({ path }) => path !== '');
+  const takingValue = [
+    ...new Set(levels.flatMap(({ options }) => options.filter((o) => o.takesValue).map((o) => o.word))),
+  ];
+  return `# hers completion for bash: source <(hers completion bash)
+_hers() {
+  local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" path='' i word
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    word="\${COMP_WORDS[i]}"
+    case "$word" in
+      ${takingValue.join('|')}) ((i++)); continue ;;
+      -*) continue ;;
+    esac
+    case "$path $word" in
+${paths.map(({ path }) => `      ${JSON.stringify(`${parentOf(path)} ${lastOf(path)}`)}) path=${JSON.stringify(path)} ;;`).join('\n')}
+    esac
+  done
+  case "$previous" in
+${[...valueCases(levels)].map(([option, values]) => `    ${option}) COMPREPLY=($(compgen -W ${JSON.stringify(wordList(values))} -- "$current")); return ;;`).join('\n')}
+    ${takingValue.join('|')}) COMPREPLY=($(compgen -f -- "$current")); return ;;
+  esac
+  local words='' options=''
+  case "$path" in
+${levels
+  .map(
+    ({ path, commands, values, options }) =>
+      `    ${JSON.stringify(path)}) words=${JSON.stringify(wordList([...commands.map((c) => c.word), ...values]))}; options=${JSON.stringify(wordList(options.map((o) => o.word)))} ;;`,
+  )
+  .join('\n')}
+  esac
+  if [[ "$current" == -* ]]; then COMPREPLY=($(compgen -W "$options" -- "$current"))
+  elif [[ -n "$words" ]]; then COMPREPLY=($(compgen -W "$words" -- "$current"))
+  else COMPREPLY=($(compgen -f -- "$current")); fi
+}
+complete -o filenames -F _hers hers
+`;
+}
+
+const parentOf = (path: string) => path.split(' ').slice(0, -1).join(' ');
+const lastOf = (path: string) => path.split(' ').at(-1)!;
+
+/** In single quotes; colons part a word from its description. */
+const zshWord = ({ word, about }: Word) => `'${`${word.replaceAll(':', '\\:')}:${about}`.replaceAll("'", "'\\''")}'`;
+
+function zsh(levels: readonly Level[]): string {
+  const paths = levels.filter(({ path }) => path !== '');
+  const takingValue = [
+    ...new Set(levels.flatMap(({ options }) => options.filter((o) => o.takesValue).map((o) => o.word))),
+  ];
+  return `#compdef hers
+# hers completion for zsh: put this file into a folder of $fpath under the name _hers
+_hers() {
+  local current="\${words[CURRENT]}" previous="\${words[CURRENT-1]}" path_so_far='' word
+  integer i
+  for ((i = 2; i < CURRENT; i++)); do
+    word="\${words[i]}"
+    case "$word" in
+      (${takingValue.join('|')}) ((i++)); continue ;;
+      (-*) continue ;;
+    esac
+    case "$path_so_far $word" in
+${paths.map(({ path }) => `      (${JSON.stringify(`${parentOf(path)} ${lastOf(path)}`)}) path_so_far=${JSON.stringify(path)} ;;`).join('\n')}
+    esac
+  done
+  case "$previous" in
+${[...valueCases(levels)].map(([option, values]) => `    (${option}) compadd -- ${wordList(values)}; return ;;`).join('\n')}
+    (${takingValue.join('|')}) _files; return ;;
+  esac
+  local -a commands options
+  case "$path_so_far" in
+${levels
+  .map(
+    ({ path, commands, values, options }) =>
+      `    (${JSON.stringify(path)}) commands=(${[...commands, ...values.map((word) => ({ word, about: '' }))].map(zshWord).join(' ')}); options=(${options.map(zshWord).join(' ')}) ;;`,
+  )
+  .join('\n')}
+  esac
+  if [[ "$current" == -* ]]; then _describe option options
+  elif (( \${#commands} )); then _describe command commands
+  else _files; fi
+}
+if [[ "$funcstack[1]" == _hers ]]; then _hers "$@"; else compdef _hers hers; fi
+`;
+}
+
+const fishQuoted = (text: string) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
+
+function fish(levels: readonly Level[]): string {
+  const lines = ['# hers completion for fish: put this file into ~/.config/fish/completions'];
+  const [top, ...rest] = levels;
+  const names = top.commands.map(({ word }) => word);
+  const option = (when: string, { word, about, takesValue, values }: Level['options'][number]) => {
+    const value = takesValue ? ` -r${values ? ` -f -a ${fishQuoted(wordList(values))}` : ''}` : '';
+    lines.push(`complete -c hers${when} -l ${word.replace(/^--/, '')} -d ${fishQuoted(about)}${value}`);
+  };
+  for (const each of top.options) option('', each);
+  for (const { word, about } of top.commands)
+    lines.push(
+      `complete -c hers -f -n ${fishQuoted(`not __fish_seen_subcommand_from ${wordList(names)}`)} -a ${word} -d ${fishQuoted(about)}`,
+    );
+  const global = new Set(top.options.map(({ word }) => word));
+  for (const { path, commands, options, values } of rest) {
+    const seen = path
+      .split(' ')
+      .map((word) => `__fish_seen_subcommand_from ${word}`)
+      .join('; and ');
+    const inner = commands.map(({ word }) => word);
+    for (const { word, about } of commands)
+      lines.push(
+        `complete -c hers -f -n ${fishQuoted(`${seen}; and not __fish_seen_subcommand_from ${wordList(inner)}`)} -a ${word} -d ${fishQuoted(about)}`,
+      );
+    for (const value of values) lines.push(`complete -c hers -f -n ${fishQuoted(seen)} -a ${value}`);
+    for (const each of options.filter(({ word }) => !global.has(word))) option(` -n ${fishQuoted(seen)}`, each);
+  }
+  return `${lines.join('\n')}\n`;
+}

@@ -1,0 +1,29 @@
+// A question before something that cannot be taken back.
+
+import { confirm, isCancel } from '@clack/prompts';
+import type { Context } from './context.ts';
+import { CommandError, EXIT, Interrupted } from './exit.ts';
+
+export async function confirmed(
+  { surroundings: { stdin, stderr, signal } }: Context,
+  yes: boolean,
+  question: string,
+): Promise<void> {
+  if (yes) return;
+  if (!stdin.isTTY || !stderr.isTTY)
+    throw new CommandError(
+      EXIT.usage,
+      'this cannot be taken back, and there is no terminal to ask',
+      'add --yes if it is meant',
+    );
+  const answer = await confirm({
+    message: question,
+    initialValue: false,
+    input: stdin,
+    output: stderr,
+    signal,
+    withGuide: false,
+  });
+  if (isCancel(answer)) throw new Interrupted('SIGINT');
+  if (!answer) throw new CommandError(EXIT.no, 'nothing was deleted', 'answer yes, or add --yes, if it is meant');
+}

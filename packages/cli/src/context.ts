@@ -1,0 +1,70 @@
+// What every command is given: settings, output, keys and the gallery, each made when first needed.
+
+import { resolve } from 'node:path';
+import type { Collection } from '@hers/client';
+import { EXIT, type Exit } from './exit.ts';
+import { type Gallery, type GalleryOptions, withGallery } from './gallery.ts';
+import { Keys } from './keys.ts';
+import { Output } from './output.ts';
+import { Progress, type ProgressOptions } from './progress.ts';
+import { type Flags, Settings } from './settings.ts';
+import type { Surroundings } from './surroundings.ts';
+
+/** The options that every command takes. */
+export interface GlobalFlags extends Flags {
+  readonly config?: string;
+  readonly json?: boolean;
+  readonly verbose?: boolean;
+}
+
+export class Context {
+  readonly surroundings: Surroundings;
+  readonly out: Output;
+  /** How the run ends when nothing goes wrong. */
+  exit: Exit = EXIT.done;
+  readonly #flags: GlobalFlags;
+  #settings: Settings | undefined;
+  #keys: Keys | undefined;
+
+  constructor(surroundings: Surroundings, flags: GlobalFlags) {
+    this.surroundings = surroundings;
+    this.#flags = flags;
+    this.out = new Output(surroundings, { json: flags.json ?? false, verbose: flags.verbose ?? false });
+  }
+
+  get flags(): GlobalFlags {
+    return this.#flags;
+  }
+
+  get signal(): AbortSignal {
+    return this.surroundings.signal;
+  }
+
+  get settings(): Settings {
+    this.#settings ??= new Settings(this.surroundings, this.#flags);
+    return this.#settings;
+  }
+
+  get keys(): Keys {
+    this.#keys ??= new Keys(this.surroundings, this.settings, this.out);
+    return this.#keys;
+  }
+
+  /** A path that was given as an argument. */
+  path(argument: string): string {
+    return resolve(this.surroundings.cwd, argument);
+  }
+
+  progress(options: ProgressOptions): Progress {
+    return new Progress(this.surroundings.stderr, options);
+  }
+
+  gallery<T>(use: (gallery: Gallery) => Promise<T>, options: GalleryOptions = {}): Promise<T> {
+    return withGallery(this, options, use);
+  }
+
+  /** The collection that is meant, and the gallery it is in. */
+  collection<T>(use: (collection: Collection, gallery: Gallery) => Promise<T>, options?: GalleryOptions): Promise<T> {
+    return this.gallery(async (gallery) => use(await gallery.collection(), gallery), options);
+  }
+}

@@ -1,0 +1,46 @@
+// An example to try things with: synthetic faces in the files that people have (a .npy with vectors, a .csv with who they are, more pictures to search with).
+
+import { join } from 'node:path';
+import { identities } from '@hers/lab/synthetic';
+import { writeNpy } from './npy.ts';
+import { makePrivateFolder, writePrivately } from './private-file.ts';
+
+const PEOPLE = 5000;
+const DIMENSION = 128;
+const PROBES = 20;
+
+const GIVEN =
+  'Ada Alan Barbara Claude Dorothy Edsger Emmy Evelyn Frances Grace Hedy Ivan John Katherine Leonhard Margaret Niklaus Olga Paul Radia Sophie Tim Ursula Vint'.split(
+    ' ',
+  );
+const FAMILY =
+  'Abbott Baker Castillo Dubois Eriksen Ferrari Garcia Hansen Ito Jansen Kaya Lopez Meyer Novak Okafor Petrov Quinn Rossi Silva Tanaka Usman Varga Weber Xu Yilmaz Zhang'.split(
+    ' ',
+  );
+
+const nameOf = (person: number) =>
+  `${GIVEN[person % GIVEN.length]} ${FAMILY[Math.floor(person / GIVEN.length) % FAMILY.length]}`;
+const idOf = (person: number) => `person-${String(person).padStart(4, '0')}`;
+
+/** Probe i is another picture of person 250·i. */
+const probed = Array.from({ length: PROBES }, (_, i) => (i * PEOPLE) / PROBES);
+
+export async function writeExample(folder: string): Promise<void> {
+  // Easier than the benchmarks' faces: an example should show who is found, not how often.
+  const world = identities(PEOPLE, 1, DIMENSION, { noise: 0.8 });
+  const vectorsOf = function* (vectors: Float32Array) {
+    for (let at = 0; at < vectors.length; at += DIMENSION) yield vectors.subarray(at, at + DIMENSION);
+  };
+  const people = Array.from(
+    { length: PEOPLE },
+    (_, person) => `${idOf(person)},${nameOf(person)},${1990 + (person % 35)}`,
+  );
+  await makePrivateFolder(folder);
+  const write = (
+    name: string,
+    content: (file: Parameters<Parameters<typeof writePrivately>[2]>[0]) => Promise<unknown>,
+  ) => writePrivately(join(folder, name), { replace: true }, async (file) => void (await content(file)));
+  await write('faces.npy', (file) => writeNpy(file, DIMENSION, vectorsOf(world.gallery().vectors)));
+  await write('people.csv', (file) => file.writeFile(['id,name,since', ...people, ''].join('\n')));
+  await write('probes.npy', (file) => writeNpy(file, DIMENSION, vectorsOf(world.probes(probed).vectors)));
+}

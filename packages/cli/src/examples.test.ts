@@ -1,0 +1,68 @@
+// Every example of every help text runs.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { HersCommand } from './command.ts';
+import { makeProgram } from './program.ts';
+import { binFolder, childEnv, hers, Prepared, shell, writeData, writeGallery } from './testing.ts';
+
+const program = makeProgram(() => assert.fail());
+const env = { HERS_PASSPHRASE: 'a passphrase for examples' };
+
+let prepared: Prepared;
+let data: Prepared;
+let bin: string;
+before(async () => {
+  prepared = await Prepared.make(writeGallery);
+  data = await Prepared.make(writeData);
+  bin = await binFolder(prepared.folder);
+});
+after(() => Promise.all([prepared.remove(), data.remove()]));
+
+/** The words of a line that needs no shell; undefined for others. */
+function wordsOf(line: string): string[] | undefined {
+  if (/[|<>$;&`=]/.test(line)) return undefined;
+  return [...line.matchAll(/'([^']*)'|"([^"]*)"|(\S+)/g)].map(([, a, b, c]) => a ?? b ?? c);
+}
+
+async function runs(folder: string, line: string): Promise<void> {
+  const words = wordsOf(line);
+  const { exit, err } = words
+    ? await hers(folder, words.slice(1), { env })
+    : await shell(folder, line, childEnv(bin, env));
+  assert.equal(exit, 0, `${line}: ${err}`);
+}
+
+function commandsOf(command: HersCommand): HersCommand[] {
+  return [command, ...command.subcommands.flatMap(commandsOf)];
+}
+
+describe('every command', () => {
+  for (const command of commandsOf(program)) {
+    const leaf = command.subcommands.length === 0;
+    test(`${command.path} has a summary, a description${leaf ? ' and an example' : ''}`, async () => {
+      assert.ok(command.description().length > 0);
+      if (command !== program) assert.ok(command.summary().length > 0);
+      if (leaf) assert.ok(command.examples.length > 0);
+      const { exit, out } = await hers('/', [...command.path.split(' ').slice(1), '--help']);
+      assert.equal(exit, 0);
+      for (const { line, about } of command.examples) assert.ok(out.includes(`  # ${about}\n  ${line}\n`), line);
+    });
+  }
+});
+
+test('the examples of hers itself, one after the other', async () => {
+  const folder = await data.copy();
+  for (const { line } of program.examples) await runs(folder, line);
+});
+
+for (const command of commandsOf(program).slice(1)) {
+  for (const { line } of command.examples) {
+    // The slow ones are the lab's own tests; that they can be started is tested with the commands.
+    if (command.name() === 'bench' && line !== 'hers bench') continue;
+    test(line, async () => {
+      const folder = command.name() === 'init' ? await data.copy() : await prepared.copy();
+      await runs(folder, line);
+    });
+  }
+}

@@ -1,0 +1,171 @@
+// How a run ends: the exit codes that scripts can rely on, and the one sentence that says what went wrong and what to do next.
+
+import { HersError } from '@hers/client';
+
+export const EXIT = {
+  done: 0,
+  no: 1,
+  usage: 2,
+  absent: 3,
+  key: 4,
+  input: 5,
+  integrity: 6,
+  storage: 7,
+  unexpected: 70,
+  interrupted: 130,
+  terminated: 143,
+} as const;
+
+export type Exit = (typeof EXIT)[keyof typeof EXIT];
+
+/** For the documents. */
+export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
+  done: 'done',
+  no: 'the answer is no: `verify` found no match, `get` did not find every id, `doctor` found a problem',
+  usage: 'called wrongly: an unknown option, a value that cannot be, a configuration that makes no sense',
+  absent: 'something is not there (a file, a collection, a record), or is there already',
+  key: 'the key or the passphrase is missing or wrong',
+  input: 'the data given cannot be used: a damaged file, a vector with NaN, a wrong number of dimensions',
+  integrity: 'stored data is damaged, was altered, or was rolled back: do not repeat the call, find out why',
+  storage: 'the folder is in use, or the disk is full or fails: the same call may succeed later',
+  unexpected: 'a mistake in the program: please report it',
+  interrupted: 'stopped by Ctrl-C; what was acknowledged is on disk',
+  terminated: 'stopped by SIGTERM; the same holds',
+};
+
+const EXIT_OF: Partial<Record<HersError['code'], Exit>> = {
+  INVALID_ARGUMENT: EXIT.usage,
+  UNSUPPORTED_PLAN: EXIT.usage,
+  INSECURE_PARAMETERS: EXIT.usage,
+  NEEDS_VAULT: EXIT.usage,
+  INVALID_VECTOR: EXIT.input,
+  MALFORMED: EXIT.input,
+  UNSUPPORTED_VERSION: EXIT.input,
+  NOT_FOUND: EXIT.absent,
+  ALREADY_EXISTS: EXIT.absent,
+  WRONG_KEY: EXIT.key,
+  WIPED: EXIT.key,
+  KEY_MISMATCH: EXIT.key,
+  INTEGRITY: EXIT.integrity,
+  DAMAGED: EXIT.integrity,
+  QUERY_MISMATCH: EXIT.integrity,
+  BLOCK_MISMATCH: EXIT.integrity,
+  LOCKED: EXIT.storage,
+  STALE: EXIT.storage,
+  CLOSED: EXIT.storage,
+  STORAGE: EXIT.storage,
+};
+
+/** What the messages of the SDK cannot say, because they do not know the command line. */
+const NEXT: Partial<Record<HersError['code'], string>> = {
+  WRONG_KEY: 'check --key and the passphrase',
+  INTEGRITY: 'stop here, and compare the gallery with a snapshot you trust',
+  LOCKED: 'then repeat the command',
+};
+
+/** Something the command line itself refuses. */
+export class CommandError extends Error {
+  override readonly name = 'CommandError';
+  readonly code: string;
+  readonly exit: Exit;
+  readonly next: string | undefined;
+
+  constructor(exit: Exit, message: string, next?: string, code = nameOf(exit)) {
+    super(message);
+    this.exit = exit;
+    this.next = next;
+    this.code = code;
+  }
+}
+
+function nameOf(exit: Exit): string {
+  return Object.entries(EXIT)
+    .find(([, value]) => value === exit)![0]
+    .toUpperCase();
+}
+
+/** The reason of an aborted signal: a person, or the system, wants the run to end. */
+export class Interrupted extends Error {
+  override readonly name = 'Interrupted';
+  readonly exit: Exit;
+
+  constructor(signal: 'SIGINT' | 'SIGTERM') {
+    super('stopped');
+    this.exit = signal === 'SIGINT' ? EXIT.interrupted : EXIT.terminated;
+  }
+}
+
+/** Says how far it came when it was stopped; other errors pass unchanged. */
+export function stoppedAt(error: unknown, signal: AbortSignal, where: string): unknown {
+  const { reason } = signal;
+  if (!signal.aborted || !(reason instanceof Interrupted)) return error;
+  return new CommandError(reason.exit, `stopped: ${where}`, undefined, 'INTERRUPTED');
+}
+
+export interface Ending {
+  readonly exit: Exit;
+  readonly code: string;
+  readonly message: string;
+  readonly next?: string;
+}
+
+/** What any error means for the person who ran the command. */
+export function endingOf(error: unknown): Ending {
+  if (error instanceof CommandError) {
+    const { exit, code, message, next } = error;
+    return { exit, code, message, ...(next === undefined ? {} : { next }) };
+  }
+  if (error instanceof Interrupted) return { exit: error.exit, code: 'INTERRUPTED', message: error.message };
+  if (error instanceof HersError) {
+    const { code, message } = error;
+    const next = NEXT[code];
+    return { exit: EXIT_OF[code] ?? EXIT.unexpected, code, message, ...(next === undefined ? {} : { next }) };
+  }
+  return fileEnding(error) ?? unexpected(error);
+}
+
+function fileEnding(error: unknown): Ending | undefined {
+  if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string') return undefined;
+  const { code } = error;
+  const path = 'path' in error && typeof error.path === 'string' ? error.path : undefined;
+  const name = path ?? 'the file';
+  switch (code) {
+    case 'ENOENT':
+      return { exit: EXIT.absent, code, message: `there is no ${path ?? 'such file'}`, next: 'check the path' };
+    case 'EISDIR':
+    case 'ENOTDIR':
+      return { exit: EXIT.usage, code, message: `${name} is not a file`, next: 'name a file' };
+    case 'EEXIST':
+      return { exit: EXIT.absent, code, message: `${name} exists already`, next: 'choose another name' };
+    case 'EACCES':
+    case 'EPERM':
+    case 'EROFS':
+      return {
+        exit: EXIT.storage,
+        code,
+        message: `${name} cannot be read or written`,
+        next: 'check its permissions and owner',
+      };
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return { exit: EXIT.storage, code, message: 'the disk is full', next: 'make room, then repeat the command' };
+    default:
+      return undefined;
+  }
+}
+
+function unexpected(error: unknown): Ending {
+  const message = error instanceof Error ? error.message : String(error);
+  return {
+    exit: EXIT.unexpected,
+    code: 'UNEXPECTED',
+    message: `something unexpected happened: ${message}`,
+    next: 'run it again with --verbose, and report what that prints',
+  };
+}
+
+/** `message; next.` — one sentence, whatever its parts end with. */
+export function sentence({ message, next }: Pick<Ending, 'message' | 'next'>): string {
+  const start = message.replace(/[.\s]+$/, '');
+  return next === undefined ? `${start}.` : `${start}; ${next}.`;
+}

@@ -1,0 +1,315 @@
+// What goes wrong: each with its exit code, in one sentence that ends with the next step.
+
+import assert from 'node:assert/strict';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { openStore } from '@hers/store';
+import { EXIT, type Exit } from './exit.ts';
+import { hers, npy, Prepared, quicklySealed, temporaryFolder, vectorOf, writeGallery } from './testing.ts';
+
+let prepared: Prepared;
+before(async () => {
+  prepared = await Prepared.make(writeGallery);
+});
+after(() => prepared.remove());
+
+/** Fails as it should: the code, one sentence on standard error, nothing on standard output, the same as JSON. */
+async function fails(
+  folder: string,
+  args: readonly string[],
+  exit: Exit,
+  message: RegExp,
+  options: { env?: Record<string, string>; input?: string | Uint8Array } = {},
+): Promise<void> {
+  const outcome = await hers(folder, args, options);
+  assert.equal(outcome.exit, exit, outcome.err);
+  assert.match(outcome.err, /^hers: [^\n]+\.\n$/);
+  assert.match(outcome.err, message);
+  assert.equal(outcome.out, '');
+  const again = await hers(folder, [...args, '--json'], options);
+  assert.equal(again.exit, exit);
+  const { error } = JSON.parse(again.err);
+  assert.equal(error.exit, exit);
+  assert.match(`hers: ${error.message}; ${error.next}`, message);
+  assert.match(error.code, /^[A-Z_]+$/);
+}
+
+describe('called wrongly', () => {
+  for (const [what, args, message] of [
+    ['an unknown command', ['serch'], /unknown command 'serch'.*Did you mean search.*`hers --help`/],
+    ['an unknown option', ['count', '--fast'], /unknown option '--fast'.*`hers count --help`/],
+    ['a missing argument', ['search'], /missing required argument 'probe'/],
+    ['a missing option', ['collections', 'create', 'x'], /required option '-d, --dimension <number>' not specified/],
+    [
+      'a number that is none',
+      ['search', 'probes.npy', '--limit', 'many'],
+      /--limit takes a whole number from 1 up, not "many"/,
+    ],
+    ['a row that is none', ['search', 'probes.npy', '--row', '-1'], /--row takes a whole number from 0 up, not "-1"/],
+    [
+      'a value that cannot be',
+      ['collections', 'create', 'x', '-d', '4', '-m', 'hamming'],
+      /argument 'hamming' is invalid/,
+    ],
+    [
+      'a dimension that cannot be',
+      ['collections', 'create', 'x', '--dimension', '5000'],
+      /dimension must be a whole number from 2 to 4096/,
+    ],
+    ['a name that cannot be', ['collections', 'create', '../x', '--dimension', '4'], /a collection name has/],
+    ['which row is meant', ['search', 'probes.npy'], /has 4 rows; choose one with --row/],
+    ['both a row and all', ['search', 'probes.npy', '--row', '1', '--batch'], /exclude each other/],
+    ['a row of a vector', ['search', '[1,2]', '--row', '1'], /--row goes with a file/],
+    ['no ids', ['delete'], /no ids were given; name some/],
+    [
+      'a limit beyond all bounds',
+      ['search', 'probes.npy', '--row', '0', '--limit', '100000'],
+      /limit is a whole number from 1 to 10000/,
+    ],
+    ['a server', ['count', '--gallery', 'https://example.org'], /opens folders, not servers/],
+    ['a kernel that is none', ['count', '--kernel', 'gpu'], /argument 'gpu' is invalid/],
+    ['an unknown shell', ['completion', 'tcsh'], /'tcsh' is invalid.*bash, zsh, fish/],
+  ] as const) {
+    test(what, async () => fails(await prepared.copy(), args, EXIT.usage, message));
+  }
+
+  test('several collections, and none named', async () => {
+    const folder = await prepared.copy();
+    await writeFile(join(folder, 'hers.config.json'), '{}');
+    await fails(
+      folder,
+      ['count'],
+      EXIT.usage,
+      /there are several collections \(faces, tiny\); say which with --collection/,
+    );
+  });
+});
+
+test('a snapshot and JSON on one stream', async () => {
+  const { exit, err } = await hers(await prepared.copy(), ['snapshot', '-', '--json']);
+  assert.equal(exit, EXIT.usage);
+  assert.match(err, /cannot share standard output/);
+});
+
+describe('a configuration that makes no sense', () => {
+  for (const [what, content, message] of [
+    ['no JSON', '{', /is not JSON; the settings are gallery, key/],
+    ['a setting nobody knows', '{"galery":"x"}', /has a setting "galery" that nobody knows; the settings are/],
+    ['a secret', '{"passphrase":"hush"}', /holds passphrase; keep secrets out of it/],
+    ['a wrong type', '{"gallery":{}}', /a gallery that is neither text nor a number/],
+    ['a wrong value', '{"threads":"many"}', /threads is "many" \(from .*\) and must be a whole number/],
+  ] as const) {
+    test(what, async () => {
+      await using folder = await temporaryFolder();
+      await writeFile(join(folder.path, 'hers.config.json'), content);
+      await fails(folder.path, ['config'], EXIT.usage, message);
+    });
+  }
+
+  test('one that was named and is not there', async () => {
+    const folder = await prepared.copy();
+    await fails(folder, ['count', '--config', 'no.json'], EXIT.absent, /no configuration file .*no\.json/);
+  });
+});
+
+describe('something is not there', () => {
+  for (const [what, args, message] of [
+    ['a file', ['import', 'nothing.npy'], /there is no .*nothing\.npy; check the path/],
+    ['a collection', ['count', '--collection', 'voices'], /"voices"/],
+    ['a gallery', ['count', '--gallery', 'nowhere'], /there is no gallery at .*nowhere; `hers init` makes one/],
+    ['a key', ['count', '--key', 'no.key'], /there is no key file .*no\.key; `hers init` makes one/],
+    ['a record', ['verify', 'nobody', 'probes.npy', '--row', '0'], /there is no record "nobody"/],
+    ['a row', ['search', 'probes.npy', '--row', '9'], /has no row 9; rows are counted from 0/],
+    ['a collection to delete', ['collections', 'delete', 'voices', '--yes'], /"voices"/],
+  ] as const) {
+    test(what, async () => fails(await prepared.copy(), args, EXIT.absent, message));
+  }
+
+  test('any collection', async () => {
+    await using folder = await temporaryFolder();
+    await hers(folder.path, ['init', '--unsealed']);
+    await fails(
+      folder.path,
+      ['count'],
+      EXIT.absent,
+      /no collection in this gallery yet; make one: `hers collections create/,
+    );
+  });
+
+  test('or it is there already', async () => {
+    const folder = await prepared.copy();
+    await fails(folder, ['collections', 'create', 'faces', '--dimension', '4'], EXIT.absent, /"?faces"?/);
+  });
+});
+
+describe('keys and passphrases', () => {
+  test('a wrong passphrase, none at all, an empty file', async () => {
+    const folder = await prepared.copy();
+    const key = join(folder, 'hers.key');
+    await writeFile(key, await quicklySealed('right', await readFile(key, 'utf8')));
+    await fails(folder, ['count'], EXIT.key, /passphrase is wrong.*check --key and the passphrase/, {
+      env: { HERS_PASSPHRASE: 'wrong' },
+    });
+    await fails(
+      folder,
+      ['count'],
+      EXIT.key,
+      /no terminal to ask for it; set HERS_PASSPHRASE, or name a file with --passphrase-file/,
+    );
+    await writeFile(join(folder, 'empty'), '\n', { mode: 0o600 });
+    await fails(
+      folder,
+      ['count', '--passphrase-file', 'empty'],
+      EXIT.key,
+      /empty is empty; put the passphrase into it/,
+    );
+    await fails(folder, ['count', '--passphrase-file', 'none'], EXIT.absent, /there is no .*none/);
+  });
+
+  test('the key of somebody else', async () => {
+    const folder = await prepared.copy();
+    await hers(folder, ['keys', 'create', 'other.key', '--unsealed']);
+    await fails(folder, ['count', '--key', 'other.key'], EXIT.key, /another key|wrong key/i);
+    assert.equal((await hers(folder, ['collections', 'list', '--key', 'other.key'])).out, '');
+    assert.match(
+      (await hers(folder, ['doctor', '--key', 'other.key'])).out,
+      /^problem\tcollection faces\t.*\tit was made with another key: name that with --key$/m,
+    );
+  });
+
+  test('files that are no keys', async () => {
+    const folder = await prepared.copy();
+    for (const content of ['', 'garbage', '{}', '{"format":"hers-key","version":1,"seed":"00"}']) {
+      await writeFile(join(folder, 'bad.key'), content, { mode: 0o600 });
+      await fails(folder, ['count', '--key', 'bad.key'], EXIT.input, /not a HERS key file/);
+    }
+    await writeFile(join(folder, 'bad.key'), '{"format":"hers-key","version":9}', { mode: 0o600 });
+    await fails(folder, ['count', '--key', 'bad.key'], EXIT.input, /newer version/);
+  });
+});
+
+describe('data that cannot be used', () => {
+  const tiny = ['--collection', 'tiny'];
+  for (const [what, input, message] of [
+    ['garbage', Buffer.from([0x80, 2, 0x7d, 0x71]), /in a format that cannot be told.*--format/],
+    ['nothing', '', /standard input is empty/],
+    [
+      'a truncated .npy',
+      npy([vectorOf(1, 4), vectorOf(2, 4)], 4).subarray(0, 150),
+      /truncated: it should hold 2 rows and ends within row 1; 0 records are safe/,
+    ],
+    [
+      'a row with NaN',
+      npy([vectorOf(1, 4), new Float32Array(4).fill(Number.NaN)], 4),
+      /row 1: its vector holds NaN.*0 records are safe in the collection; correct it, or leave such rows out with --skip-bad/,
+    ],
+    ['a row of zeros', '1,2,3,4\n0,0,0,0\n', /line 2: its vector is zero/],
+    ['another dimension', '1,2,3\n', /line 1: its vector has 3 coordinates, and the collection takes 4/],
+    ['an empty id', '{"id":"","vector":[1,2,3,4]}', /line 1: its id is empty/],
+  ] as const) {
+    test(what, async () => fails(await prepared.copy(), ['import', '-', ...tiny], EXIT.input, message, { input }));
+  }
+
+  test('a dimension that the file tells is told before anything is written', async () => {
+    const folder = await prepared.copy();
+    await fails(
+      folder,
+      ['import', 'vectors.npy', ...tiny],
+      EXIT.input,
+      /vectors of 128 dimensions, and the collection takes 4/,
+    );
+  });
+
+  test('ids and payloads that are not as many as the rows', async () => {
+    const folder = await prepared.copy();
+    await writeFile(join(folder, 'few.txt'), 'ada\nalan\n');
+    await fails(
+      folder,
+      ['import', 'vectors.npy', '--ids', 'few.txt'],
+      EXIT.input,
+      /few\.txt has 2 lines, and vectors\.npy has 12 rows; they must be as many/,
+    );
+    await fails(
+      folder,
+      ['import', 'people.csv', '--id', 'name', '--payload', 'city,since', '--ids', 'few.txt'],
+      EXIT.input,
+      /few\.txt ends before line 4/,
+    );
+    assert.equal((await hers(folder, ['count'])).out, '12\n');
+  });
+
+  test('a folder, and a probe of the wrong length', async () => {
+    const folder = await prepared.copy();
+    await mkdir(join(folder, 'directory'));
+    await fails(folder, ['import', 'directory'], EXIT.usage, /directory is a folder; name a file/);
+    await fails(folder, ['search', '[1,2,3]', ...tiny], EXIT.input, /must have 4 coordinates/);
+    await fails(folder, ['search', '[1,2,x]', ...tiny], EXIT.input, /not a number/);
+    await fails(folder, ['search', '[1,2,,4]', ...tiny], EXIT.input, /must have 4 coordinates|not a number/);
+  });
+
+  test('a snapshot that is none, or was cut off', async () => {
+    const folder = await prepared.copy();
+    await writeFile(join(folder, 'bad.snapshot'), 'garbage, and some more of it, so that there is something to read');
+    await fails(folder, ['restore', 'bad.snapshot'], EXIT.input, /bad\.snapshot is no snapshot, or is damaged/);
+    const whole = await readFile(join(folder, 'old-faces.snapshot'));
+    await writeFile(join(folder, 'cut.snapshot'), whole.subarray(0, whole.length - 100));
+    const { exit } = await hers(folder, ['restore', 'cut.snapshot']);
+    assert.ok(exit === EXIT.input || exit === EXIT.integrity, String(exit));
+    assert.equal((await hers(folder, ['collections', 'list'])).out.split('\n').length, 3);
+  });
+});
+
+describe('the folder', () => {
+  test('in use by another process', async () => {
+    const folder = await prepared.copy();
+    const store = await openStore(join(folder, 'gallery'));
+    try {
+      await fails(
+        folder,
+        ['count'],
+        EXIT.storage,
+        /in use by another process.*close it there.*then repeat the command/,
+      );
+      assert.match((await hers(folder, ['doctor'])).out, /^problem\tgallery\t.*in use.*\tanother process has it open/m);
+    } finally {
+      await store.close();
+    }
+  });
+
+  test('of somebody else, or damaged', async () => {
+    const folder = await prepared.copy();
+    await mkdir(join(folder, 'photos'));
+    await writeFile(join(folder, 'photos/holiday.jpg'), 'x');
+    await fails(
+      folder,
+      ['count', '--gallery', 'photos'],
+      EXIT.usage,
+      /photos holds other files already; choose an empty folder/,
+    );
+    await writeFile(join(folder, 'gallery/format'), 'nonsense');
+    await fails(folder, ['count'], EXIT.integrity, /format is damaged/);
+  });
+
+  test('rolled back to an older copy', async () => {
+    const folder = await prepared.copy();
+    const older = await prepared.copy();
+    await hers(folder, ['delete', 'ada']);
+    // The versions seen are beside the key: with another key file there, they are not known.
+    await fails(
+      folder,
+      ['count', '--gallery', join(older, 'gallery')],
+      EXIT.integrity,
+      /was rolled back.*compare the gallery with a snapshot you trust/,
+    );
+  });
+});
+
+test('--verbose adds the code and where it happened', async () => {
+  const { err } = await hers(await prepared.copy(), ['count', '--key', 'no.key', '--verbose']);
+  assert.match(
+    err,
+    /^hers: there is no key file .*\nError \[CommandError\]|^hers: there is no key file [^\n]*\n\w*Error/,
+  );
+  assert.match(err, /\n {4}at /);
+});

@@ -1,0 +1,208 @@
+// What `hers doctor` says about a folder: its key, its files, its collections, and with --scrub every byte of them.
+
+import { existsSync } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
+import { relative } from 'node:path';
+import { type Collection, Database, HersError, isSealed, type MasterSeed } from '@hers/client';
+import { VersionFile } from '@hers/client/versions';
+import type { CollectionInfo, Service } from '@hers/service';
+import type { Context } from './context.ts';
+import { type Finding, note, ok, problem } from './finding.ts';
+import { openFolder } from './gallery.ts';
+import { versionsPath } from './keys.ts';
+import { messageOf } from './machine-checks.ts';
+import { counted, size } from './quantities.ts';
+
+export function configuration({ settings }: Context): Finding {
+  return settings.file === undefined
+    ? note(
+        'configuration',
+        'there is no hers.config.json here or above',
+        'hers init makes one; without it, defaults and flags are used',
+      )
+    : ok('configuration', settings.file);
+}
+
+export async function key({ settings }: Context): Promise<Finding> {
+  const path = settings.value('key');
+  if (!existsSync(path))
+    return problem('key', `there is no key file ${path}`, 'name yours with --key, or make one with hers keys create');
+  let sealed: boolean;
+  try {
+    sealed = isSealed(await readFile(path, 'utf8'));
+  } catch (error) {
+    return problem('key', messageOf(error), 'name another key file with --key, or bring back a copy of this one');
+  }
+  const { mode } = await stat(path);
+  if ((mode & 0o077) !== 0) return problem('key', `${path} can be read by other users`, `chmod 600 ${path}`);
+  const inside = relative(settings.value('gallery'), path);
+  if (!inside.startsWith('..'))
+    return problem(
+      'key',
+      `${path} lies in the gallery`,
+      'move it elsewhere: whoever gets the folder would get the key with it',
+    );
+  return sealed
+    ? ok('key', `${path}, sealed by a passphrase`)
+    : note('key', `${path}, not sealed`, 'whoever can read it can read the gallery: hers keys passphrase seals it');
+}
+
+/** Everything about the folder; the key is used where it can be opened without a question. */
+export async function gallery(context: Context, scrub: boolean): Promise<{ findings: Finding[]; bytes: number }> {
+  const { settings, out, keys } = context;
+  const folder = settings.value('gallery');
+  if (!existsSync(folder)) {
+    const finding = problem(
+      'gallery',
+      `there is no gallery at ${folder}`,
+      'hers init makes one, --gallery names another',
+    );
+    return { findings: [finding], bytes: 0 };
+  }
+  let store: Service;
+  try {
+    store = await openFolder(settings, out);
+  } catch (error) {
+    if (!(error instanceof HersError)) throw error;
+    return { findings: [problem('gallery', error.message, adviceFor(error))], bytes: 0 };
+  }
+  try {
+    const infos = await store.listCollections();
+    const bytes = infos.reduce((sum, info) => sum + info.bytes, 0);
+    const { mode } = await stat(folder);
+    const findings = [
+      (mode & 0o077) === 0
+        ? ok('gallery', `${folder}, ${counted(infos.length, 'collection')}, ${size(bytes)}`)
+        : note(
+            'gallery',
+            `${folder} can be looked into by other users`,
+            `everything in it is encrypted; still, chmod 700 ${folder}`,
+          ),
+    ];
+    using seed = await openQuietly(keys);
+    if (seed instanceof Error)
+      findings.push(problem('passphrase', seed.message, 'check HERS_PASSPHRASE or --passphrase-file'));
+    const usable = seed instanceof Error ? undefined : seed;
+    if (!usable && infos.length > 0)
+      findings.push(
+        note(
+          'collections',
+          'not opened, because that needs the key',
+          'set HERS_PASSPHRASE or --passphrase-file to have them checked',
+        ),
+      );
+    const versions = new VersionFile(versionsPath(settings.value('key')));
+    const database = usable && new Database(store, { key: usable, versions });
+    for (const info of infos.toSorted((a, b) => (a.name < b.name ? -1 : 1)))
+      findings.push(...(await checkCollection(context, store, database, info, scrub)));
+    return { findings, bytes };
+  } finally {
+    await store.close();
+  }
+}
+
+async function openQuietly(
+  keys: Context['keys'],
+): Promise<(MasterSeed & Disposable) | (Error & Disposable) | undefined> {
+  try {
+    return (await keys.mustAsk()) ? undefined : await keys.open();
+  } catch (error) {
+    // A missing or broken key file has a finding of its own.
+    if (error instanceof HersError && error.code === 'WRONG_KEY')
+      return Object.assign(error, { [Symbol.dispose]() {} });
+    return undefined;
+  }
+}
+
+async function checkCollection(
+  context: Context,
+  service: Service,
+  database: Database | undefined,
+  info: CollectionInfo,
+  scrub: boolean,
+): Promise<Finding[]> {
+  const check = `collection ${info.name}`;
+  const findings: Finding[] = [];
+  let collection: Collection | undefined;
+  try {
+    if (database) {
+      const { records, blocks, plan } = await database.describe(info.name);
+      collection = await database.collection(info.name);
+      const found = `${counted(records, 'record')} in ${counted(blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`;
+      const waiting = records > blocks * plan.parameters.n;
+      findings.push(
+        waiting
+          ? note(check, `${found}; some wait for a block`, 'hers optimize encrypts them for the scan')
+          : ok(check, found),
+      );
+    } else findings.push(ok(check, `${counted(info.blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`));
+    if (scrub) findings.push(await scrubbed(context, service, collection, info));
+  } catch (error) {
+    if (!(error instanceof HersError)) throw error;
+    findings.push(problem(check, error.message, adviceFor(error)));
+  }
+  return findings;
+}
+
+/** Reads every byte. A snapshot verifies all records, lists and blocks; with the key, a search verifies the segments it scans, and every seal is opened. */
+async function scrubbed(
+  context: Context,
+  service: Service,
+  collection: Collection | undefined,
+  { name, bytes }: CollectionInfo,
+): Promise<Finding> {
+  const { signal } = context;
+  using progress = context.progress({ label: `Reading ${name}`, total: bytes, unit: 'bytes' });
+  let read = 0;
+  for await (const piece of service.snapshot(name, { signal })) progress.update((read += piece.length));
+  progress.end();
+  let opened = 0;
+  if (collection) {
+    const probe = new Float32Array(collection.plan.dimension);
+    probe[0] = Math.min(1, collection.plan.queryNormBound);
+    await collection.search(probe, { limit: 1, signal });
+    if (collection.enrolment === 'vault') opened = await openAll(context, collection);
+  }
+  const with_ = opened > 0 ? `, ${counted(opened, 'record')} opened with the key` : '';
+  return ok(`scrub ${name}`, `${size(read)} read and found whole${with_}`);
+}
+
+const TOGETHER = 512;
+
+async function openAll(context: Context, collection: Collection): Promise<number> {
+  using progress = context.progress({
+    label: `Opening ${collection.name}`,
+    total: await collection.count(),
+    unit: 'records',
+  });
+  let opened = 0;
+  let part: string[] = [];
+  const open = async () => {
+    context.signal.throwIfAborted();
+    opened += (await collection.get(part)).length;
+    part = [];
+    progress.update(opened);
+  };
+  for await (const id of collection.list()) if (part.push(id) === TOGETHER) await open();
+  if (part.length > 0) await open();
+  return opened;
+}
+
+function adviceFor({ code }: HersError): string {
+  switch (code) {
+    case 'LOCKED':
+      return 'another process has it open: end that, then run this again';
+    case 'WRONG_KEY':
+      return 'it was made with another key: name that with --key';
+    case 'DAMAGED':
+      return 'bring the gallery back from a copy, or the collection from a snapshot with hers restore';
+    case 'INTEGRITY':
+      return 'the store shows something that this key did not write: do not use it, compare it with a snapshot you trust';
+    case 'UNSUPPORTED_VERSION':
+      return 'use the version of the program that wrote it, or a newer one';
+    case 'STORAGE':
+      return 'check the disk, its room and the permissions of the folder';
+    default:
+      return 'run it again with --verbose, and report what that prints';
+  }
+}

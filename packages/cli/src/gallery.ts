@@ -1,0 +1,97 @@
+// The folder and what is in it, open for as long as one command needs it.
+
+import { existsSync } from 'node:fs';
+import { type Collection, Database } from '@hers/client';
+import { VersionFile } from '@hers/client/versions';
+import { type KernelName, openKernel } from '@hers/scan';
+import type { Service } from '@hers/service';
+import { openStore } from '@hers/store';
+import { CommandError, EXIT } from './exit.ts';
+import { type Keys, versionsPath } from './keys.ts';
+import type { Output } from './output.ts';
+import type { Settings } from './settings.ts';
+
+export interface Gallery {
+  readonly database: Database;
+  readonly service: Service;
+  readonly versions: VersionFile;
+  /** The collection that the settings name, or the only one there is. */
+  collection(): Promise<Collection>;
+}
+
+export interface GalleryOptions {
+  /** Make the folder where there is none. */
+  readonly create?: boolean;
+  /** Hears of every response of a search, to show progress. */
+  readonly onResponse?: () => void;
+}
+
+/** The store in the folder of the settings. */
+export async function openFolder(settings: Settings, out: Output, { create = false }: GalleryOptions = {}) {
+  const folder = settings.value('gallery');
+  if (!create && !existsSync(folder))
+    throw new CommandError(
+      EXIT.absent,
+      `there is no gallery at ${folder}`,
+      '`hers init` makes one, --gallery names another',
+    );
+  return openStore(folder, {
+    kernel: async () => {
+      const kernel = settings.value('kernel') as KernelName | 'auto' | undefined;
+      const choice = await openKernel({ kernel, threads: settings.threads, warn: (message) => out.detail(message) });
+      out.detail(`scanned by ${choice.chosen}`);
+      return choice.kernel;
+    },
+    onTrouble: (error) => out.note(`in the background: ${error instanceof Error ? error.message : String(error)}`),
+  });
+}
+
+/** Opens the folder with the key, runs `use`, and closes it whatever happens. */
+export async function withGallery<T>(
+  { settings, keys, out }: { readonly settings: Settings; readonly keys: Keys; readonly out: Output },
+  options: GalleryOptions,
+  use: (gallery: Gallery) => Promise<T>,
+): Promise<T> {
+  using key = await keys.open();
+  const store = await openFolder(settings, out, options);
+  const service = options.onResponse ? watched(store, options.onResponse) : store;
+  const versions = new VersionFile(versionsPath(settings.value('key')));
+  const { threads } = settings;
+  const database = new Database(service, { key, versions, ...(threads === undefined ? {} : { threads }) });
+  try {
+    const collection = async () => database.collection(settings.value('collection') ?? (await onlyCollection(service)));
+    return await use({ database, service, versions, collection });
+  } finally {
+    await database.close();
+  }
+}
+
+async function onlyCollection(service: Service): Promise<string> {
+  const names = (await service.listCollections()).map(({ name }) => name).sort();
+  if (names.length === 1) return names[0];
+  if (names.length === 0)
+    throw new CommandError(
+      EXIT.absent,
+      'there is no collection in this gallery yet',
+      'make one: `hers collections create <name> --dimension <number>`',
+    );
+  const shown = names.length > 8 ? `${names.slice(0, 8).join(', ')}, …` : names.join(', ');
+  throw new CommandError(EXIT.usage, `there are several collections (${shown})`, 'say which with --collection');
+}
+
+/** A service that tells of every response as it passes. */
+function watched(service: Service, onResponse: () => void): Service {
+  const search = async function* (...request: Parameters<Service['search']>) {
+    for await (const response of service.search(...request)) {
+      onResponse();
+      yield response;
+    }
+  };
+  return new Proxy(service, {
+    get(target, method: keyof Service) {
+      if (method === 'search') return search;
+      const own = target[method];
+      return typeof own === 'function' ? own.bind(target) : own;
+    },
+  });
+}

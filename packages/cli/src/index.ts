@@ -1,0 +1,3 @@
+export { EXIT, type Exit } from './exit.ts';
+export { makeProgram, run } from './program.ts';
+export type { Surroundings } from './surroundings.ts';

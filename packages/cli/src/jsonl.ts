@@ -1,0 +1,77 @@
+// Rows of .jsonl files: one JSON object a line with `id`, `vector` and perhaps `payload`, or a line that is nothing but a vector.
+
+import { HersError, type Payload } from '@hers/client';
+import type { ByteSource } from './bytes.ts';
+import { linesOf } from './lines.ts';
+import type { Row, RowOptions } from './rows.ts';
+
+export interface JsonLine {
+  readonly value: unknown;
+  readonly where: string;
+}
+
+/** The values of all lines that are not empty. */
+export async function* jsonLines(source: ByteSource): AsyncGenerator<JsonLine> {
+  let line = 0;
+  for await (const text of linesOf(source)) {
+    line++;
+    if (text.trim() === '') continue;
+    const where = `line ${line}`;
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      throw new HersError('MALFORMED', `${source.name}, ${where} is not JSON`);
+    }
+    yield { value, where };
+  }
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+export function fieldOf(source: string, { value, where }: JsonLine, name: string): unknown {
+  if (isObject(value) && Object.hasOwn(value, name)) return value[name];
+  throw new HersError('MALFORMED', `${source}, ${where} has no field ${JSON.stringify(name)}`);
+}
+
+/** Ids are text; whole numbers are what many files have instead. */
+export function idFrom(source: string, where: string, value: unknown): string {
+  if (typeof value === 'string') return value;
+  if (Number.isSafeInteger(value)) return String(value);
+  throw new HersError('MALFORMED', `${source}, ${where} has an id that is neither text nor a whole number`);
+}
+
+export async function* readJsonl(source: ByteSource, options: RowOptions): AsyncGenerator<Row> {
+  let number = 0;
+  for await (const line of jsonLines(source)) {
+    const { value, where } = line;
+    yield { number: number++, where, ...contentOf(source.name, line, value, options) };
+  }
+}
+
+function contentOf(
+  source: string,
+  line: JsonLine,
+  value: unknown,
+  { id, vector = 'vector', payload }: RowOptions,
+): Pick<Row, 'vector' | 'id' | 'payload'> {
+  if (Array.isArray(value)) return { vector: vectorFrom(source, line.where, value) };
+  if (!isObject(value)) throw new HersError('MALFORMED', `${source}, ${line.where} is neither an object nor a vector`);
+  const name = id ?? (Object.hasOwn(value, 'id') ? 'id' : undefined);
+  const content = payload
+    ? (Object.fromEntries(payload.map((field) => [field, fieldOf(source, line, field)])) as Payload)
+    : (value.payload as Payload | undefined);
+  return {
+    vector: vectorFrom(source, line.where, fieldOf(source, line, vector)),
+    ...(name === undefined ? {} : { id: idFrom(source, line.where, fieldOf(source, line, name)) }),
+    ...(content === undefined ? {} : { payload: content }),
+  };
+}
+
+function vectorFrom(source: string, where: string, value: unknown): number[] {
+  if (Array.isArray(value) && value.every((x) => typeof x === 'number')) return value;
+  // JSON has no NaN; null is what many programs write for it.
+  throw new HersError('MALFORMED', `${source}, ${where} has a vector that is not a list of numbers`);
+}

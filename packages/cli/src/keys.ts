@@ -1,0 +1,104 @@
+// Key files on disk: opened with what is configured, written for their owner alone.
+
+import { readFile, stat } from 'node:fs/promises';
+import { isSealed, MasterSeed, openKey, sealKey, unsealedKey } from '@hers/client';
+import { CommandError, EXIT } from './exit.ts';
+import type { Output } from './output.ts';
+import { writePrivately } from './private-file.ts';
+import { isGiven, type SecretSource, Secrets } from './secrets.ts';
+import type { Settings } from './settings.ts';
+import type { Surroundings } from './surroundings.ts';
+
+const REMEDY = 'set HERS_PASSPHRASE, or name a file with --passphrase-file';
+
+/** Where the last versions seen are kept: beside the key, because both must be as safe. */
+export const versionsPath = (key: string) => `${key}.versions.json`;
+
+export class Keys {
+  readonly #surroundings: Surroundings;
+  readonly #settings: Settings;
+  readonly #secrets: Secrets;
+  readonly #out: Output;
+  #warned = false;
+
+  constructor(surroundings: Surroundings, settings: Settings, out: Output) {
+    this.#surroundings = surroundings;
+    this.#settings = settings;
+    this.#secrets = new Secrets(surroundings, out);
+    this.#out = out;
+  }
+
+  get #passphrase(): SecretSource {
+    const setting = this.#settings.get('passphraseFile');
+    const fromFlag = setting?.origin === '--passphrase-file';
+    return {
+      flag: fromFlag ? setting.value : undefined,
+      file: fromFlag ? undefined : setting?.value,
+      variable: 'HERS_PASSPHRASE',
+      name: 'passphrase',
+      remedy: REMEDY,
+    };
+  }
+
+  /** The text of the key file. */
+  async read(path = this.#settings.value('key')): Promise<string> {
+    let text: string;
+    try {
+      text = await readFile(path, 'utf8');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      throw new CommandError(
+        EXIT.absent,
+        `there is no key file ${path}`,
+        '`hers init` makes one, and --key names another',
+      );
+    }
+    const { mode } = await stat(path);
+    if ((mode & 0o077) !== 0 && !this.#warned) this.#out.note(`${path} can be read by others: chmod 600 it.`);
+    this.#warned = true;
+    return text;
+  }
+
+  /** The key, after asking for its passphrase where it is sealed. The caller wipes it. */
+  async open(): Promise<MasterSeed> {
+    const text = await this.read();
+    return openKey(text, isSealed(text) ? await this.#secrets.existing(this.#passphrase) : undefined);
+  }
+
+  /** Whether `open` would have to ask somebody. */
+  async mustAsk(): Promise<boolean> {
+    return isSealed(await this.read()) && !isGiven(this.#surroundings, this.#passphrase);
+  }
+
+  /** A new key file. Never over another: that would make its galleries unreadable. */
+  async create(path: string, { unsealed }: { readonly unsealed: boolean }): Promise<void> {
+    using seed = MasterSeed.generate();
+    const text = unsealed ? unsealedKey(seed) : await sealKey(seed, await this.#secrets.chosen(this.#passphrase));
+    await writePrivately(path, { replace: false }, (file) => file.writeFile(text));
+  }
+
+  /** The same key behind another passphrase, or behind none. */
+  async reseal(path: string, source: Pick<SecretSource, 'flag'>, { unsealed }: { readonly unsealed: boolean }) {
+    using seed = await this.open();
+    const text = unsealed
+      ? unsealedKey(seed)
+      : await sealKey(
+          seed,
+          await this.#secrets.chosen({
+            ...source,
+            variable: 'HERS_NEW_PASSPHRASE',
+            name: 'new passphrase',
+            remedy: 'set HERS_NEW_PASSPHRASE, or name a file with --new-passphrase-file',
+          }),
+        );
+    await writePrivately(path, { replace: true }, (file) => file.writeFile(text));
+  }
+}
+
+/** A name for a key that says nothing about it: to tell keys apart, and to see that a copy is the same. */
+export function fingerprint(seed: MasterSeed): string {
+  const bytes = seed.deriveKey('fingerprint', new Uint8Array(0), 8);
+  return Buffer.from(bytes)
+    .toString('hex')
+    .replace(/(.{4})(?!$)/g, '$1-');
+}

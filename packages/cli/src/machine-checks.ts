@@ -1,0 +1,112 @@
+// What `hers doctor` says about the machine: versions, processor, kernel, memory, disk.
+
+import { open, statfs, unlink } from 'node:fs/promises';
+import { freemem } from 'node:os';
+import { join } from 'node:path';
+import { machine } from '@hers/lab/report';
+import { openKernel } from '@hers/scan';
+import { FORMAT } from '@hers/store';
+import { memoryBandwidth } from './bandwidth.ts';
+import { type Finding, note, ok, problem } from './finding.ts';
+import { duration, size } from './quantities.ts';
+import type { Settings } from './settings.ts';
+import { VERSION } from './version.ts';
+
+export function versions(): Finding {
+  const { node, os } = machine();
+  return ok('versions', `hers ${VERSION}, store format ${FORMAT}, Node ${node}, ${os}`);
+}
+
+export function processor(): Finding {
+  const { cpu, cores, flags } = machine();
+  const found = `${cpu}, ${cores} ${cores === 1 ? 'core' : 'cores'}${flags.length > 0 ? `, ${flags.join(' ')}` : ''}`;
+  const wide = flags.some((flag) => ['avx2', 'avx512f', 'asimd'].includes(flag));
+  return flags.length === 0 || wide
+    ? ok('processor', found)
+    : note(
+        'processor',
+        found,
+        'it has no AVX2, so scans are several times slower than they could be: prefer a newer machine',
+      );
+}
+
+export async function kernel(settings: Settings): Promise<Finding> {
+  const asked = settings.value('kernel') as 'auto' | undefined;
+  try {
+    const choice = await openKernel({ kernel: asked, threads: settings.threads, warn: () => {} });
+    await choice.kernel.close();
+    if (choice.rejected.length === 0) return ok('kernel', choice.chosen);
+    return note(
+      'kernel',
+      `${choice.chosen}; ${choice.rejected.join('; ')}`,
+      'it works, slower; for the native one install a C++ compiler (on Debian: apt-get install g++) and run npm run build',
+    );
+  } catch (error) {
+    return problem('kernel', messageOf(error), 'take --kernel or HERS_KERNEL back, or reinstall with npm ci');
+  }
+}
+
+export async function memory(galleryBytes: number): Promise<Finding> {
+  const rate = await memoryBandwidth();
+  const free = freemem();
+  const { memoryGiB } = machine();
+  const found = `${memoryGiB} GiB, ${size(free)} free, read at ${size(rate)}/s`;
+  return galleryBytes > free
+    ? note(
+        'memory',
+        `${found}; the gallery takes ${size(galleryBytes)}`,
+        'searches have to read from the disk: more memory, or fewer dimensions, would make them faster',
+      )
+    : ok('memory', found);
+}
+
+const SYNCED_BYTES = 2 ** 20;
+const SLOW_SYNC_MS = 30;
+
+/** Room, and how long it takes until something is really on disk: every acknowledged write waits for that. */
+export async function disk(folder: string, galleryBytes: number): Promise<Finding> {
+  const { bavail, bsize } = await statfs(folder);
+  const free = bavail * bsize;
+  let sync: number;
+  try {
+    sync = await syncTime(folder);
+  } catch (error) {
+    return problem(
+      'disk',
+      `${folder} cannot be written: ${messageOf(error)}`,
+      'check its owner, its permissions and whether the disk is full',
+    );
+  }
+  const found = `${size(free)} free, a synced write of ${size(SYNCED_BYTES)} takes ${duration(sync)}`;
+  // A rewrite of everything needs the old and the new beside each other.
+  if (free < Math.max(1e9, galleryBytes))
+    return note(
+      'disk',
+      found,
+      'optimize and keys rotate need as much room as the gallery takes: make some before running them',
+    );
+  if (sync > SLOW_SYNC_MS) return note('disk', found, 'imports wait for it: a local SSD would make them faster');
+  return ok('disk', found);
+}
+
+async function syncTime(folder: string): Promise<number> {
+  const path = join(folder, `.hers-doctor-${process.pid}`);
+  const file = await open(path, 'wx', 0o600);
+  try {
+    let best = Number.POSITIVE_INFINITY;
+    for (let i = 0; i < 3; i++) {
+      const start = performance.now();
+      await file.write(Buffer.alloc(SYNCED_BYTES, i), 0, SYNCED_BYTES, 0);
+      await file.datasync();
+      best = Math.min(best, performance.now() - start);
+    }
+    return best;
+  } finally {
+    await file.close();
+    await unlink(path);
+  }
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,31 @@
+// The process around a run: its streams, its signals, its exit code.
+
+import { Interrupted } from './exit.ts';
+import { run } from './program.ts';
+
+const stop = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.on(signal, () => {
+    // The first asks for an orderly end, the second gets any end: a folder survives that as it survives a crash.
+    if (stop.signal.aborted) process.exit(new Interrupted(signal).exit);
+    stop.abort(new Interrupted(signal));
+  });
+}
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  // Whoever reads our output has had enough: `hers list | head`.
+  if (error.code !== 'EPIPE' && error.code !== 'ERR_STREAM_DESTROYED') throw error;
+  stop.abort(Object.assign(error, { code: 'EPIPE' }));
+});
+
+const { env } = process;
+process.exitCode = await run(process.argv.slice(2), {
+  // `npm run hers` starts in the root of the workspace; paths are meant from where the person is.
+  cwd: env.npm_lifecycle_event === 'hers' && env.INIT_CWD ? env.INIT_CWD : process.cwd(),
+  env,
+  stdin: process.stdin,
+  stdout: process.stdout,
+  stderr: process.stderr,
+  signal: stop.signal,
+});
+// A pipe on standard input that was not read to its end would keep the process alive.
+process.stdin.destroy();

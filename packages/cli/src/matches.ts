@@ -1,0 +1,61 @@
+// How matches are printed. In a pipe, each as it comes; on a terminal, as one table, whose columns need to know all of them.
+
+import type { Match, SearchResult } from '@hers/client';
+import type { Context } from './context.ts';
+import type { Column, Output } from './output.ts';
+import type { Probe } from './probes.ts';
+import { count, duration, score } from './quantities.ts';
+
+export class MatchPrinter {
+  readonly #out: Output;
+  readonly #batch: boolean;
+  readonly #payload: boolean;
+  readonly #columns: readonly Column[];
+  readonly #started = performance.now();
+  #rows: string[][] = [];
+  #coverage: SearchResult['coverage'] | undefined;
+
+  constructor({ out }: Context, { batch, payload }: { readonly batch: boolean; readonly payload: boolean }) {
+    this.#out = out;
+    this.#batch = batch;
+    this.#payload = payload;
+    this.#columns = [
+      ...(batch ? [{ title: 'probe' }] : []),
+      { title: 'id' },
+      { title: 'score', right: true },
+      ...(payload ? [{ title: 'payload' }] : []),
+    ];
+  }
+
+  add({ label }: Probe, { matches, coverage }: SearchResult): void {
+    this.#coverage = coverage;
+    if (this.#out.json) {
+      this.#out.object({ probe: label, matches, coverage });
+      return;
+    }
+    if (coverage.searched < coverage.total)
+      this.#out.note(`Only ${count(coverage.searched)} of ${count(coverage.total)} records were searched.`);
+    const rows = matches.map((match) => this.#row(label, match));
+    if (this.#out.terminal) this.#rows.push(...rows);
+    else this.#out.table(this.#columns, rows);
+  }
+
+  #row(label: Probe['label'], { id, score: value, scoreOrigin, payload }: Match): string[] {
+    return [
+      ...(this.#batch ? [String(label)] : []),
+      id,
+      score(value, { noisy: scoreOrigin === 'noisy' }),
+      ...(this.#payload ? [JSON.stringify(payload ?? null)] : []),
+    ];
+  }
+
+  end(): void {
+    if (this.#rows.length > 0) this.#out.table(this.#columns, this.#rows);
+    else if (this.#out.terminal) this.#out.hint('No match.');
+    if (!this.#coverage) return;
+    const { searched, total } = this.#coverage;
+    this.#out.hint(
+      `${count(searched)} of ${count(total)} records searched in ${duration(performance.now() - this.#started)}.`,
+    );
+  }
+}

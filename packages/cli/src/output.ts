@@ -1,0 +1,174 @@
+// What a command prints. Results go to standard output: tables on a terminal, plain lines in a pipe, or one JSON object a line. Everything else (notes, hints, errors)
+// goes to standard error, so that a pipe receives results alone.
+
+import { styleText } from 'node:util';
+import Table from 'cli-table3';
+import { type Ending, sentence } from './exit.ts';
+import type { Surroundings, TerminalWritable } from './surroundings.ts';
+
+/** Control characters, and those that turn the direction of text: an id or a payload must not be able to steer a terminal or break a line. */
+const UNSAFE =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the ones to be found
+  /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
+
+export function printable(text: string): string {
+  return text.replace(UNSAFE, (character) => {
+    if (character === '\t') return '\\t';
+    if (character === '\n') return '\\n';
+    return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  });
+}
+
+const MAX_CELL = 60;
+
+function shortened(text: string): string {
+  return text.length <= MAX_CELL ? text : `${text.slice(0, MAX_CELL - 1)}…`;
+}
+
+export interface Column {
+  readonly title: string;
+  /** Numbers stand to the right. */
+  readonly right?: boolean;
+}
+
+/** Names and values of one thing. */
+export type Facts = readonly (readonly [name: string, value: string])[];
+
+const BORDERLESS = {
+  top: '',
+  'top-mid': '',
+  'top-left': '',
+  'top-right': '',
+  bottom: '',
+  'bottom-mid': '',
+  'bottom-left': '',
+  'bottom-right': '',
+  left: '',
+  'left-mid': '',
+  mid: '',
+  'mid-mid': '',
+  right: '',
+  'right-mid': '',
+  middle: '   ',
+};
+
+export interface OutputOptions {
+  readonly json: boolean;
+  readonly verbose: boolean;
+}
+
+export class Output {
+  readonly json: boolean;
+  readonly verbose: boolean;
+  readonly #stdout: TerminalWritable;
+  readonly #stderr: TerminalWritable;
+  #waiting: Promise<void> | undefined;
+
+  constructor({ stdout, stderr }: Surroundings, { json, verbose }: OutputOptions) {
+    this.#stdout = stdout;
+    this.#stderr = stderr;
+    this.json = json;
+    this.verbose = verbose;
+  }
+
+  /** Whether a person reads standard output. */
+  get terminal(): boolean {
+    return this.#stdout.isTTY === true;
+  }
+
+  #write(text: string): void {
+    if (this.#stdout.write(text) || this.#waiting) return;
+    this.#waiting = new Promise((resolve) => {
+      const done = () => {
+        this.#stdout.off('drain', done);
+        this.#stdout.off('close', done);
+        this.#waiting = undefined;
+        resolve();
+      };
+      this.#stdout.once('drain', done);
+      this.#stdout.once('close', done);
+    });
+  }
+
+  /** Waits until the reader has taken what was printed: long lists must not pile up in memory. */
+  async taken(): Promise<void> {
+    await this.#waiting;
+  }
+
+  /** One object for programs, on one line. */
+  object(value: object): void {
+    this.#write(`${JSON.stringify(value)}\n`);
+  }
+
+  line(text: string): void {
+    this.#write(`${printable(text)}\n`);
+  }
+
+  /** The parts of one result, on one line. */
+  fields(parts: readonly string[]): void {
+    this.#write(`${parts.map(printable).join(this.terminal ? '   ' : '\t')}\n`);
+  }
+
+  /** Text that is laid out already. */
+  text(text: string): void {
+    this.#write(text.endsWith('\n') ? text : `${text}\n`);
+  }
+
+  table(columns: readonly Column[], rows: readonly (readonly string[])[]): void {
+    if (!this.terminal) {
+      for (const row of rows) this.#write(`${row.map(printable).join('\t')}\n`);
+      return;
+    }
+    const table = new Table({
+      head: columns.map(({ title }) => this.#styled('dim', title)),
+      colAligns: columns.map(({ right }) => (right ? 'right' : 'left')),
+      chars: BORDERLESS,
+      style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0 },
+    });
+    for (const row of rows) table.push(row.map((cell) => shortened(printable(cell))));
+    this.#write(`${trimmed(table.toString())}\n`);
+  }
+
+  facts(facts: Facts): void {
+    if (!this.terminal) {
+      for (const fact of facts) this.#write(`${fact.map(printable).join('\t')}\n`);
+      return;
+    }
+    const width = Math.max(...facts.map(([name]) => name.length));
+    for (const [name, value] of facts)
+      this.#write(`${this.#styled('dim', name.padEnd(width))}   ${printable(value)}\n`);
+  }
+
+  #styled(style: 'dim' | 'bold', text: string): string {
+    return styleText(style, text, { stream: this.#stdout as NodeJS.WriteStream });
+  }
+
+  /** Something a person should know beside the result. */
+  note(text: string): void {
+    this.#stderr.write(`${printable(text)}\n`);
+  }
+
+  /** What to do next: for people who sit in front of it. */
+  hint(text: string): void {
+    if (this.#stderr.isTTY && !this.json)
+      this.#stderr.write(`${styleText('dim', printable(text), { stream: this.#stderr as NodeJS.WriteStream })}\n`);
+  }
+
+  /** Only with --verbose. */
+  detail(text: string): void {
+    if (this.verbose) this.#stderr.write(`${printable(text)}\n`);
+  }
+
+  failure(ending: Ending, error: unknown): void {
+    if (this.json) this.#stderr.write(`${JSON.stringify({ error: ending })}\n`);
+    else this.#stderr.write(`hers: ${printable(sentence(ending))}\n`);
+    if (this.verbose && error instanceof Error && error.stack) this.#stderr.write(`${error.stack}\n`);
+  }
+}
+
+function trimmed(text: string): string {
+  return text
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .join('\n');
+}

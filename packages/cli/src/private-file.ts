@@ -1,0 +1,55 @@
+// Files that only their owner can read, written so that a crash leaves the old content or the new, never half of one.
+
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { type FileHandle, link, mkdir, open, rename, unlink } from 'node:fs/promises';
+import { dirname } from 'node:path';
+
+const OWNER_ONLY = 0o600;
+
+/** A folder that others cannot look into, where there is none yet. */
+export async function makePrivateFolder(path: string): Promise<void> {
+  await mkdir(path, { recursive: true, mode: 0o700 });
+}
+
+/** Calls `write` with a new file beside `path`, and gives it that name when all of it is on disk. EEXIST where `path` exists and may not be replaced. */
+export async function writePrivately(
+  path: string,
+  { replace }: { readonly replace: boolean },
+  write: (file: FileHandle) => Promise<void>,
+): Promise<void> {
+  const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
+  const file = await open(temporary, 'wx', OWNER_ONLY);
+  try {
+    await write(file);
+    await file.sync();
+    await file.close();
+    if (replace) await rename(temporary, path);
+    else await nameOnce(temporary, path);
+    await syncFolder(dirname(path));
+  } finally {
+    await file.close().catch(() => {});
+    await unlink(temporary).catch(() => {});
+  }
+}
+
+/** A link fails where the name is taken, a rename would not. */
+async function nameOnce(temporary: string, path: string): Promise<void> {
+  try {
+    await link(temporary, path);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST' || existsSync(path)) throw Object.assign(error as Error, { code: 'EEXIST', path });
+    await rename(temporary, path); // a file system without links
+  }
+}
+
+/** A name is on disk when its folder is. */
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r');
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}

@@ -1,0 +1,105 @@
+// The whole command: its options, its parts, and how a run of it ends.
+
+import { CommanderError, Option } from 'commander';
+import { HersCommand } from './command.ts';
+import { addBench } from './commands/bench.ts';
+import { addCollections } from './commands/collections.ts';
+import { addCompletion } from './commands/completion.ts';
+import { addConfig } from './commands/config.ts';
+import { addDoctor } from './commands/doctor.ts';
+import { addImport } from './commands/import.ts';
+import { addInit } from './commands/init.ts';
+import { addKeys } from './commands/keys.ts';
+import { addRecords } from './commands/records.ts';
+import { addSearch } from './commands/search.ts';
+import { addUpkeep } from './commands/upkeep.ts';
+import { Context, type GlobalFlags } from './context.ts';
+import { EXIT, type Exit, endingOf } from './exit.ts';
+import { SETTINGS } from './settings.ts';
+import type { Surroundings } from './surroundings.ts';
+import { VERSION } from './version.ts';
+
+/** The command, with actions that run in the context that `context` gives when they are run. */
+export function makeProgram(context: () => Context): HersCommand {
+  const program = new HersCommand('hers')
+    .description('Encrypted 1:N similarity search: a gallery of embeddings that whoever keeps it cannot read.')
+    .version(VERSION, '-V, --version', 'print the version')
+    .helpOption('-h, --help', 'print what there is')
+    .helpCommand(false)
+    .option('--gallery <folder>', SETTINGS.gallery.about)
+    .option('--key <file>', SETTINGS.key.about)
+    .option('--passphrase-file <file>', SETTINGS.passphraseFile.about)
+    .option('-c, --collection <name>', SETTINGS.collection.about)
+    .option('--threads <number>', SETTINGS.threads.about)
+    .addOption(new Option('--kernel <name>', SETTINGS.kernel.about).choices(['auto', 'native', 'wasm', 'reference']))
+    .option('--config <file>', 'another hers.config.json')
+    .option('--json', 'print JSON, one object a line, and errors as JSON too')
+    .option('--verbose', 'say more, above all about errors');
+  program
+    .example('hers init', 'Make a key and an empty gallery')
+    .example('hers collections create faces --dimension 128', 'Make a collection')
+    .example('hers import vectors.npy --ids names.txt', 'Encrypt vectors into it')
+    .example('hers search probes.npy --row 0', 'Search it');
+  for (const add of [
+    addInit,
+    addKeys,
+    addCollections,
+    addImport,
+    addSearch,
+    addRecords,
+    addUpkeep,
+    addBench,
+    addDoctor,
+    addConfig,
+    addCompletion,
+  ])
+    add(program, context);
+  return program;
+}
+
+/** Runs `hers` with these arguments, and returns its exit code. */
+export async function run(args: readonly string[], surroundings: Surroundings): Promise<Exit> {
+  let context: Context | undefined;
+  const program = makeProgram(() => context!);
+  const { stdout, stderr } = surroundings;
+  // Subcommands copy this when they are made; these exist already.
+  const configure = (command: HersCommand) => {
+    command.exitOverride().configureOutput({
+      writeOut: (text) => stdout.write(text),
+      writeErr: (text) => stderr.write(text),
+      outputError: () => {},
+      getOutHelpWidth: () => Math.min(stdout.columns ?? 100, 120),
+    });
+    for (const each of command.subcommands) configure(each);
+  };
+  configure(program);
+  program.hook('preAction', () => {
+    context = new Context(surroundings, program.opts<GlobalFlags>());
+  });
+  try {
+    if (args.length === 0) {
+      program.outputHelp();
+      return EXIT.done;
+    }
+    await program.parseAsync([...args], { from: 'user' });
+    return context?.exit ?? EXIT.done;
+  } catch (error) {
+    return report(error, context ?? new Context(surroundings, flagsOf(args)));
+  }
+}
+
+function report(error: unknown, { out, signal }: Context): Exit {
+  if (error instanceof CommanderError && error.exitCode === 0) return EXIT.done;
+  // What breaks because of Ctrl-C, or because nobody reads any more, is not a failure of its own.
+  const interrupted = signal.aborted && (error as Error).name === 'AbortError';
+  const cause = interrupted ? signal.reason : error;
+  if ((cause as NodeJS.ErrnoException).code === 'EPIPE') return EXIT.done;
+  const ending = endingOf(cause);
+  out.failure(ending, cause);
+  return ending.exit;
+}
+
+/** How errors are shown when the arguments could not be understood. */
+function flagsOf(args: readonly string[]): GlobalFlags {
+  return { json: args.includes('--json'), verbose: args.includes('--verbose') };
+}

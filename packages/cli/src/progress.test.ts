@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { Writable } from 'node:stream';
+import { test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { stripVTControlCharacters } from 'node:util';
+import { Progress } from './progress.ts';
+
+function screen(isTTY: boolean) {
+  let text = '';
+  const stream = new Writable({
+    write(chunk, _, done) {
+      text += chunk;
+      done();
+    },
+  });
+  return { stream: Object.assign(stream, { isTTY, columns: 120 }), shown: () => stripVTControlCharacters(text) };
+}
+
+test('a bar appears after a second, with how much is done, the rate and the time left', async () => {
+  const { stream, shown } = screen(true);
+  const progress = new Progress(stream, { label: 'Encrypting', total: 4000, unit: 'records' });
+  progress.update(500);
+  await pause(500);
+  assert.equal(shown(), '');
+  progress.update(1000);
+  await pause(700);
+  progress.update(2000);
+  await pause(300);
+  progress.end();
+  assert.match(
+    shown(),
+    /Encrypting {2}█{12}░{12} {2}50 % {2}2,000 of 4,000 {2}[\d,]+ records\/s {2}[\d.]+ (ms|s) left/,
+  );
+});
+
+test('bytes are shown as such, and without a total there is no bar', async () => {
+  const { stream, shown } = screen(true);
+  using progress = new Progress(stream, { label: 'Copying', unit: 'bytes' });
+  await pause(1100);
+  progress.update(2_500_000);
+  await pause(300);
+  assert.match(shown(), /Copying {2}2\.50 MB {2}[\d.]+ MB\/s/);
+});
+
+test('what is quick, and what nobody watches, shows nothing', async () => {
+  const quick = screen(true);
+  const progress = new Progress(quick.stream, { label: 'Searching', total: 3, unit: 'blocks' });
+  progress.update(3);
+  progress.end();
+  const piped = screen(false);
+  using slow = new Progress(piped.stream, { label: 'Searching', total: 3, unit: 'blocks' });
+  await pause(1100);
+  slow.update(1);
+  await pause(200);
+  assert.deepEqual([quick.shown(), piped.shown()], ['', '']);
+});

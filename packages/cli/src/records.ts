@@ -1,0 +1,144 @@
+// From rows to records: an id for each, checks before the collection sees them, and a count of what was left out.
+
+import { HersError, type Plan, type VectorRecord } from '@hers/client';
+import { checkVector } from '@hers/scheme';
+import { countOf, idsFrom, payloadsFrom } from './companions.ts';
+import { CommandError, EXIT } from './exit.ts';
+import type { Output } from './output.ts';
+import type { Row, RowFile } from './rows.ts';
+import type { Surroundings } from './surroundings.ts';
+
+export interface RecordOptions {
+  /** A file with the ids, and the column or field of it. */
+  readonly ids?: string;
+  readonly id?: string;
+  /** A file with the payloads, and the columns or fields of it. */
+  readonly payloads?: string;
+  readonly payload?: readonly string[];
+  /** Before the number of a row where there is no other id. */
+  readonly idPrefix?: string;
+  readonly skip?: number;
+  readonly limit?: number;
+  /** Leave out what cannot be used, and go on. */
+  readonly skipBad?: boolean;
+}
+
+/** Repeated ids are looked for among so many records: their names have to be remembered. */
+const MAX_REMEMBERED = 8_000_000;
+/** Complaints about single rows before they are only counted. */
+const MAX_COMPLAINTS = 10;
+
+export class RecordStream {
+  readonly #surroundings: Surroundings;
+  readonly #file: RowFile;
+  readonly #plan: Plan;
+  readonly #options: RecordOptions;
+  readonly #out: Output;
+  readonly #seen = new Set<string>();
+  /** Rows left out by --skip-bad. */
+  bad = 0;
+  /** Records whose id came before in the same import. */
+  repeated = 0;
+
+  constructor(surroundings: Surroundings, file: RowFile, plan: Plan, options: RecordOptions, out: Output) {
+    this.#surroundings = surroundings;
+    this.#file = file;
+    this.#plan = plan;
+    this.#options = options;
+    this.#out = out;
+  }
+
+  /** How many there will be, where that can be known. */
+  get expected(): number | undefined {
+    const { count } = this.#file;
+    if (count === undefined) return undefined;
+    const { skip = 0, limit = Number.POSITIVE_INFINITY } = this.#options;
+    return Math.min(Math.max(0, count - skip), limit);
+  }
+
+  /** What can be known to be wrong before anything is written: another dimension, or another number of ids or payloads than rows. */
+  async check(): Promise<void> {
+    const { count, dimension, source } = this.#file;
+    if (dimension !== undefined && dimension !== this.#plan.dimension)
+      throw new HersError(
+        'INVALID_VECTOR',
+        `${source.name} has vectors of ${dimension} dimensions, and the collection takes ${this.#plan.dimension}`,
+      );
+    if (count === undefined) return;
+    for (const [path, items] of this.#companions()) {
+      const found = await countOf(items);
+      if (found !== count)
+        throw new CommandError(
+          EXIT.input,
+          `${path} has ${found} lines, and ${source.name} has ${count} rows`,
+          'they must be as many',
+        );
+    }
+  }
+
+  *#companions(): Generator<readonly [string, AsyncIterable<unknown>]> {
+    const { ids, id, payloads, payload } = this.#options;
+    if (ids !== undefined) yield [ids, idsFrom(this.#surroundings, ids, id)];
+    if (payloads !== undefined) yield [payloads, payloadsFrom(this.#surroundings, payloads, payload)];
+  }
+
+  async *records(): AsyncGenerator<VectorRecord> {
+    const { ids, id, payloads, payload, skip = 0, limit = Number.POSITIVE_INFINITY } = this.#options;
+    const names = ids === undefined ? undefined : idsFrom(this.#surroundings, ids, id);
+    const contents = payloads === undefined ? undefined : payloadsFrom(this.#surroundings, payloads, payload);
+    try {
+      for await (const row of this.#file.rows()) {
+        if (row.number >= skip + limit) break;
+        const name = names && (await this.#next(names, ids!, row));
+        const content = contents && (await this.#next(contents, payloads!, row));
+        if (row.number < skip) continue;
+        const record = this.#record({
+          ...row,
+          ...(name === undefined ? {} : { id: name }),
+          ...(content === undefined ? {} : { payload: content }),
+        });
+        if (record) yield record;
+      }
+    } finally {
+      await names?.return(undefined);
+      await contents?.return(undefined);
+      await this.#file.source.close();
+    }
+  }
+
+  async #next<T>(items: AsyncGenerator<T>, path: string, row: Row): Promise<T> {
+    const { value, done } = await items.next();
+    if (done)
+      throw new CommandError(
+        EXIT.input,
+        `${path} ends before ${row.where} of ${this.#file.source.name}`,
+        'they must be as many',
+      );
+    return value;
+  }
+
+  #record(row: Row): VectorRecord | undefined {
+    const { idPrefix = '', skipBad = false } = this.#options;
+    const id = row.id ?? `${idPrefix}${row.number}`;
+    try {
+      if (id === '') throw new HersError('INVALID_ARGUMENT', 'its id is empty');
+      const { dimension } = this.#plan;
+      if (row.vector.length !== dimension)
+        throw new HersError(
+          'INVALID_VECTOR',
+          `its vector has ${row.vector.length} coordinates, and the collection takes ${dimension}`,
+        );
+      checkVector(this.#plan, row.vector, 'gallery', 'its vector');
+    } catch (error) {
+      if (!(error instanceof HersError)) throw error;
+      const message = `${this.#file.source.name}, ${row.where}: ${error.message}`;
+      if (!skipBad)
+        throw new CommandError(EXIT.input, message, 'correct it, or leave such rows out with --skip-bad', error.code);
+      if (++this.bad <= MAX_COMPLAINTS) this.#out.note(`left out: ${message}`);
+      return undefined;
+    }
+    if (this.#seen.has(id)) this.repeated++;
+    else if (this.#seen.size < MAX_REMEMBERED) this.#seen.add(id);
+    return { id, vector: row.vector, ...(row.payload === undefined ? {} : { payload: row.payload }) };
+  }
+}

@@ -1,0 +1,80 @@
+// Passphrases. They come from a file, an environment variable or a prompt: never from an argument, which other users of the machine can see, and which shells write down.
+
+import { readFile, stat } from 'node:fs/promises';
+import { isCancel, password } from '@clack/prompts';
+import { CommandError, EXIT, Interrupted } from './exit.ts';
+import type { Output } from './output.ts';
+import type { Surroundings } from './surroundings.ts';
+
+export interface SecretSource {
+  /** A file that was named on the command line. */
+  readonly flag?: string | undefined;
+  readonly variable: string;
+  /** A file that a variable or the configuration names. */
+  readonly file?: string | undefined;
+  /** What it is called in prompts and errors. */
+  readonly name: string;
+  /** How to give it without a terminal. */
+  readonly remedy: string;
+}
+
+/** Whether it can be had without asking anybody. */
+export function isGiven({ env }: Surroundings, { flag, variable, file }: SecretSource): boolean {
+  return flag !== undefined || (env[variable] ?? '') !== '' || file !== undefined;
+}
+
+export class Secrets {
+  readonly #surroundings: Surroundings;
+  readonly #out: Output;
+
+  constructor(surroundings: Surroundings, out: Output) {
+    this.#surroundings = surroundings;
+    this.#out = out;
+  }
+
+  /** A secret that exists already. */
+  async existing(source: SecretSource): Promise<string> {
+    return (await this.#given(source)) ?? (await this.#ask(`${source.name}:`, source));
+  }
+
+  /** A new one: asked for twice, because a mistake would lock everything. */
+  async chosen(source: SecretSource): Promise<string> {
+    const given = await this.#given(source);
+    if (given !== undefined) return given;
+    const first = await this.#ask(`Choose a ${source.name}:`, source);
+    const again = await this.#ask('The same again:', source);
+    if (first !== again) throw new CommandError(EXIT.key, 'the two are not the same', 'run the command again');
+    return first;
+  }
+
+  async #given({ flag, variable, file, name }: SecretSource): Promise<string | undefined> {
+    const fromVariable = this.#surroundings.env[variable];
+    if (flag === undefined && fromVariable) return fromVariable;
+    const path = flag ?? file;
+    return path === undefined ? undefined : this.#read(path, name);
+  }
+
+  async #read(path: string, name: string): Promise<string> {
+    const secret = (await readFile(path, 'utf8')).replace(/\r?\n$/, '');
+    if (secret === '') throw new CommandError(EXIT.key, `${path} is empty`, `put the ${name} into it`);
+    const { mode } = await stat(path);
+    if ((mode & 0o077) !== 0) this.#out.note(`${path} can be read by others: chmod 600 it.`);
+    return secret;
+  }
+
+  async #ask(message: string, { name, remedy }: SecretSource): Promise<string> {
+    const { stdin, stderr, signal } = this.#surroundings;
+    if (!stdin.isTTY || !stderr.isTTY)
+      throw new CommandError(EXIT.key, `a ${name} is needed, and there is no terminal to ask for it`, remedy);
+    const answer = await password({
+      message,
+      input: stdin,
+      output: stderr,
+      signal,
+      withGuide: false,
+      validate: (value) => (value ? undefined : 'It must not be empty.'),
+    });
+    if (isCancel(answer)) throw new Interrupted('SIGINT');
+    return answer;
+  }
+}

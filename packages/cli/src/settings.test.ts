@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { Settings } from './settings.ts';
+import { temporaryFolder } from './testing.ts';
+
+test('flags win over the environment, which wins over the file, which wins over the default', async () => {
+  await using folder = await temporaryFolder();
+  const cwd = folder.path;
+  const file = join(cwd, 'hers.config.json');
+  const value = (env: Record<string, string>, flags: { key?: string } = {}) =>
+    new Settings({ cwd, env }, flags).get('key');
+  assert.deepEqual(value({}), { value: join(cwd, 'hers.key'), origin: 'default' });
+  await writeFile(file, '{"key":"file.key"}');
+  assert.deepEqual(value({}), { value: join(cwd, 'file.key'), origin: file });
+  assert.deepEqual(value({ HERS_KEY: '' }), { value: join(cwd, 'file.key'), origin: file });
+  assert.deepEqual(value({ HERS_KEY: 'env.key' }), { value: join(cwd, 'env.key'), origin: 'HERS_KEY' });
+  assert.deepEqual(value({ HERS_KEY: 'env.key' }, { key: 'flag.key' }), {
+    value: join(cwd, 'flag.key'),
+    origin: '--key',
+  });
+});
+
+test('the nearest file counts, and its paths begin where it lies', async () => {
+  await using folder = await temporaryFolder();
+  const cwd = join(folder.path, 'a/b');
+  await mkdir(cwd, { recursive: true });
+  await writeFile(join(folder.path, 'hers.config.json'), '{"gallery":"g","threads":3}');
+  const settings = new Settings({ cwd, env: {} });
+  assert.equal(settings.value('gallery'), join(folder.path, 'g'));
+  assert.equal(settings.value('key'), join(folder.path, 'hers.key'));
+  assert.equal(settings.threads, 3);
+  assert.equal(new Settings({ cwd, env: { HERS_GALLERY: 'g' } }).value('gallery'), join(cwd, 'g'));
+});
+
+test('a gallery may be written as the SDK writes it', async () => {
+  const settings = (gallery: string) => new Settings({ cwd: '/work', env: {} }, { gallery }).value('gallery');
+  assert.equal(settings('file:./g'), '/work/g');
+  assert.equal(settings('file:///srv/g'), '/srv/g');
+  assert.equal(settings('/srv/g'), '/srv/g');
+});

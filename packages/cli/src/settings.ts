@@ -1,0 +1,163 @@
+// Where each setting comes from: flags over the environment over hers.config.json over what is usual.
+
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { KERNEL_NAMES } from '@hers/scan';
+import { CommandError, EXIT } from './exit.ts';
+import type { Surroundings } from './surroundings.ts';
+
+export const CONFIG_FILE = 'hers.config.json';
+
+interface Kind {
+  readonly flag: string;
+  readonly variable: string;
+  readonly about: string;
+  /** Paths are relative to the file they stand in, or to the working directory. */
+  readonly path?: true;
+  readonly usual?: string;
+  /** What is wrong with a value, if anything is. */
+  readonly check?: (value: string) => string | undefined;
+}
+
+const wholeNumber = (value: string) =>
+  /^[1-9]\d{0,3}$/.test(value) ? undefined : 'must be a whole number from 1 to 9999';
+
+const kernelName = (value: string) =>
+  ['auto', ...KERNEL_NAMES].includes(value) ? undefined : `must be one of auto, ${KERNEL_NAMES.join(', ')}`;
+
+export const SETTINGS = {
+  gallery: {
+    flag: '--gallery',
+    variable: 'HERS_GALLERY',
+    about: 'the folder with the encrypted gallery',
+    path: true,
+    usual: 'gallery',
+  },
+  key: { flag: '--key', variable: 'HERS_KEY', about: 'the key file', path: true, usual: 'hers.key' },
+  passphraseFile: {
+    flag: '--passphrase-file',
+    variable: 'HERS_PASSPHRASE_FILE',
+    about: 'a file that holds the passphrase of the key file',
+    path: true,
+  },
+  collection: { flag: '--collection', variable: 'HERS_COLLECTION', about: 'the collection to work on' },
+  threads: {
+    flag: '--threads',
+    variable: 'HERS_THREADS',
+    about: 'threads for encryption, decryption and scanning; all cores by default',
+    check: wholeNumber,
+  },
+  kernel: {
+    flag: '--kernel',
+    variable: 'HERS_KERNEL',
+    about: 'what scans: native, wasm or reference; the fastest that works by default',
+    check: kernelName,
+  },
+} as const satisfies Record<string, Kind>;
+
+export type SettingName = keyof typeof SETTINGS;
+
+export interface Setting {
+  readonly value: string;
+  /** For people: `--key`, `HERS_KEY`, a file, or `default`. */
+  readonly origin: string;
+}
+
+export type Flags = { readonly [name in SettingName]?: string };
+
+export class Settings {
+  /** The configuration file in force, if there is one. */
+  readonly file: string | undefined;
+  readonly #settings = new Map<SettingName, Setting>();
+
+  constructor({ cwd, env }: Pick<Surroundings, 'cwd' | 'env'>, flags: Flags & { readonly config?: string } = {}) {
+    this.file = findFile(cwd, flags.config ?? (env.HERS_CONFIG || undefined));
+    const written = this.file === undefined ? {} : readConfig(this.file);
+    const home = this.file === undefined ? cwd : dirname(this.file);
+    for (const [key, kind] of Object.entries(SETTINGS)) {
+      const name = key as SettingName;
+      const variable = env[kind.variable];
+      const usual = 'usual' in kind ? kind.usual : undefined;
+      // An empty variable is one that somebody wanted to switch off.
+      if (flags[name] !== undefined) this.#set(name, flags[name], kind.flag, cwd);
+      else if (variable !== undefined && variable !== '') this.#set(name, variable, kind.variable, cwd);
+      else if (written[name] !== undefined) this.#set(name, written[name], this.file!, home);
+      else if (usual !== undefined) this.#set(name, usual, 'default', home);
+    }
+  }
+
+  #set(name: SettingName, value: string, origin: string, home: string): void {
+    const kind: Kind = SETTINGS[name];
+    const wrong = kind.check?.(value);
+    if (wrong) throw new CommandError(EXIT.usage, `${name} is ${JSON.stringify(value)} (from ${origin}) and ${wrong}`);
+    this.#settings.set(name, { value: kind.path ? pathOf(value, home) : value, origin });
+  }
+
+  get(name: SettingName): Setting | undefined {
+    return this.#settings.get(name);
+  }
+
+  value(name: 'gallery' | 'key'): string;
+  value(name: SettingName): string | undefined;
+  value(name: SettingName): string | undefined {
+    return this.#settings.get(name)?.value;
+  }
+
+  get threads(): number | undefined {
+    const value = this.value('threads');
+    return value === undefined ? undefined : Number(value);
+  }
+}
+
+/** `file:` names a folder as the SDK does; a server is for another version. */
+function pathOf(value: string, home: string): string {
+  if (/^https?:/i.test(value))
+    throw new CommandError(EXIT.usage, 'this version opens folders, not servers', 'give the path of a folder');
+  if (value.startsWith('file:///')) return fileURLToPath(value);
+  return resolve(home, value.startsWith('file:') ? value.slice('file:'.length) : value);
+}
+
+/** The file that was named, else the nearest from here upwards. */
+function findFile(cwd: string, named: string | undefined): string | undefined {
+  if (named !== undefined) {
+    const path = resolve(cwd, named);
+    if (!existsSync(path))
+      throw new CommandError(EXIT.absent, `there is no configuration file ${path}`, 'check the path');
+    return path;
+  }
+  for (let folder = cwd; ; folder = dirname(folder)) {
+    const path = join(folder, CONFIG_FILE);
+    if (existsSync(path)) return path;
+    if (dirname(folder) === folder) return undefined;
+  }
+}
+
+function readConfig(file: string): Flags {
+  let content: unknown;
+  try {
+    content = JSON.parse(readFileSync(file, 'utf8'));
+  } catch (error) {
+    if (error instanceof SyntaxError) throw wrongConfig(file, 'is not JSON');
+    throw error;
+  }
+  if (typeof content !== 'object' || content === null || Array.isArray(content))
+    throw wrongConfig(file, 'does not hold an object');
+  const flags: Record<string, string> = {};
+  for (const [name, value] of Object.entries(content)) {
+    // A secret in there would be copied, committed and backed up with it.
+    if (/^(passphrase|seed|password|secret)$/i.test(name))
+      throw wrongConfig(file, `holds ${name}`, 'keep secrets out of it: name a file with passphraseFile');
+    if (!Object.hasOwn(SETTINGS, name))
+      throw wrongConfig(file, `has a setting ${JSON.stringify(name)} that nobody knows`);
+    if (typeof value !== 'string' && typeof value !== 'number')
+      throw wrongConfig(file, `has a ${name} that is neither text nor a number`);
+    flags[name] = String(value);
+  }
+  return flags;
+}
+
+function wrongConfig(file: string, what: string, next?: string): CommandError {
+  const known = `the settings are ${Object.keys(SETTINGS).join(', ')}`;
+  return new CommandError(EXIT.usage, `the configuration ${file} ${what}`, next ?? known);
+}
