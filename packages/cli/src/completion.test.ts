@@ -15,7 +15,7 @@ COMP_WORDS=(${words.map((word) => `'${word}'`).join(' ')})
 COMP_CWORD=${words.length - 1}
 _hers
 printf '%s\\n' "\${COMPREPLY[@]}"`;
-  const { stdout, stderr } = spawnSync('bash', ['-u', '-c', script], { encoding: 'utf8' });
+  const { stdout, stderr } = spawnSync('bash', ['--norc', '-u', '-c', script], { encoding: 'utf8' });
   assert.equal(stderr, '');
   return stdout.split('\n').filter((word) => word !== '');
 }
