@@ -1,20 +1,24 @@
 #!/usr/bin/env node
 // Starts the command `hers`. Plain JavaScript, because an old Node must be able to read it; in a clone it also sees to it that what has to be built is built.
 
-import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import nodeModule from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const NEEDED = 24;
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
+/** Written after every build, for its time. */
+const marker = join(root, 'packages/cli/build/built');
 
-/** Runs something else instead of this process. Signals from the keyboard reach both; this one waits for the other. */
-function become(command, args) {
-  for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => {});
-  const { status, signal, error } = spawnSync(command, args, { stdio: 'inherit' });
-  if (error) throw error;
+/** Runs something else instead of this process. Ctrl-C reaches both from the keyboard, so it is not passed on; a request to end is. */
+async function become(command, args) {
+  const child = spawn(command, args, { stdio: 'inherit' });
+  process.on('SIGINT', () => {});
+  process.on('SIGTERM', () => child.kill('SIGTERM'));
+  const [status, signal] = await once(child, 'close');
   process.exit(status ?? (signal === 'SIGINT' ? 130 : 143));
 }
 
@@ -30,17 +34,16 @@ function newest(folder) {
   );
 }
 
+/** Whether the build was run since a source changed. It looks at contents, this only at times: that costs nothing. */
 function isBuilt() {
-  return ['ring', 'scan'].every((name) => {
-    const built = join(root, 'packages', name, 'build/kernel.ts');
-    const sources = ['assembly', 'native'].map((folder) => newest(join(root, 'packages', name, folder)));
-    return existsSync(built) && statSync(built).mtimeMs >= Math.max(...sources);
-  });
+  if (!existsSync(marker) || !existsSync(join(root, 'packages/ring/build/kernel.ts'))) return false;
+  const sources = ['ring/assembly', 'scan/assembly', 'scan/native'];
+  return statSync(marker).mtimeMs >= Math.max(...sources.map((folder) => newest(join(root, 'packages', folder))));
 }
 
 if (Number.parseInt(process.versions.node, 10) < NEEDED) {
   const brought = join(root, 'node_modules/.bin/node');
-  if (existsSync(brought)) become(brought, process.argv.slice(1));
+  if (existsSync(brought)) await become(brought, process.argv.slice(1));
   console.error(
     `hers: this is Node ${process.versions.node}, and Node ${NEEDED} is needed; install Node ${NEEDED} or newer.`,
   );
@@ -51,6 +54,10 @@ const build = join(root, 'tools/run.mjs');
 if (existsSync(build) && !isBuilt()) {
   const { status } = spawnSync(process.execPath, [build], { stdio: ['ignore', 'ignore', 'inherit'] });
   if (status !== 0) process.exit(status ?? 1);
+  try {
+    mkdirSync(dirname(marker), { recursive: true });
+    writeFileSync(marker, '');
+  } catch {} // somebody else's clone: it is looked at again next time
 }
 // What was stripped and compiled once is kept beside the code, which is as trustworthy as that: it halves the time a command takes to start.
 nodeModule.enableCompileCache?.(fileURLToPath(new URL('../build/compile-cache', import.meta.url)));

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { existsSync, statSync } from 'node:fs';
-import { readFile, stat, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { isSealed } from '@hers/client';
@@ -441,7 +441,6 @@ describe('doctor', () => {
 
   test('finds a byte that was changed, and names the file', async () => {
     const folder = await prepared.copy();
-    const { readdir } = await import('node:fs/promises');
     const vault = join(folder, 'gallery/vault');
     for (const name of await readdir(vault)) {
       const pack = await readFile(join(vault, name));
@@ -459,7 +458,6 @@ describe('doctor', () => {
 
   test('says that a key can be read by others, or lies in the gallery', async () => {
     const folder = await prepared.copy();
-    const { chmod, copyFile } = await import('node:fs/promises');
     await chmod(join(folder, 'hers.key'), 0o644);
     assert.match((await hers(folder, ['doctor'])).out, /^problem\tkey\t.*can be read by other users\tchmod 600/m);
     await copyFile(join(folder, 'hers.key'), join(folder, 'gallery/vault/hers.key'));

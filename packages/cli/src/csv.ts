@@ -4,6 +4,7 @@ import { Readable } from 'node:stream';
 import { HersError, type Payload } from '@hers/client';
 import { type Parser, parse } from 'csv-parse';
 import type { ByteSource } from './bytes.ts';
+import { MAX_LINE } from './lines.ts';
 import type { Row, RowOptions } from './rows.ts';
 
 export interface CsvRow {
@@ -16,7 +17,14 @@ export async function* csvTable(
   source: ByteSource,
   { delimiter = ',', header }: Pick<RowOptions, 'delimiter' | 'header'>,
 ): AsyncGenerator<CsvRow & { readonly names: readonly string[] }> {
-  const parser = parse({ bom: true, delimiter, skip_empty_lines: true, trim: true, info: true });
+  const parser = parse({
+    bom: true,
+    delimiter,
+    skip_empty_lines: true,
+    trim: true,
+    info: true,
+    max_record_size: MAX_LINE,
+  });
   let names: readonly string[] | undefined;
   try {
     for await (const { record, info } of streamed(source, parser)) {

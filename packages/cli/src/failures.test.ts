@@ -305,6 +305,17 @@ describe('the folder', () => {
   });
 });
 
+test('versions seen that cannot be read are not taken for none', async () => {
+  const folder = await prepared.copy();
+  await writeFile(join(folder, 'hers.key.versions.json'), '{"half');
+  await fails(
+    folder,
+    ['count'],
+    EXIT.integrity,
+    /remembers the last versions seen, is damaged; bring back a copy of it/,
+  );
+});
+
 test('--verbose adds the code and where it happened', async () => {
   const { err } = await hers(await prepared.copy(), ['count', '--key', 'no.key', '--verbose']);
   assert.match(

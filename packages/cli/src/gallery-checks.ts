@@ -6,6 +6,7 @@ import { relative } from 'node:path';
 import { type Collection, Database, HersError, isSealed, type MasterSeed } from '@hers/client';
 import { VersionFile } from '@hers/client/versions';
 import type { CollectionInfo, Service } from '@hers/service';
+import type { FolderStore } from '@hers/store';
 import type { Context } from './context.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 import { openFolder } from './gallery.ts';
@@ -59,13 +60,14 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
     );
     return { findings: [finding], bytes: 0 };
   }
-  let store: Service;
+  let store: FolderStore;
   try {
     store = await openFolder(settings, out);
   } catch (error) {
     if (!(error instanceof HersError)) throw error;
     return { findings: [problem('gallery', error.message, adviceFor(error))], bytes: 0 };
   }
+  let database: Database | undefined;
   try {
     const infos = await store.listCollections();
     const bytes = infos.reduce((sum, info) => sum + info.bytes, 0);
@@ -92,12 +94,12 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
         ),
       );
     const versions = new VersionFile(versionsPath(settings.value('key')));
-    const database = usable && new Database(store, { key: usable, versions });
+    database = usable && new Database(store, { key: usable, versions });
     for (const info of infos.toSorted((a, b) => (a.name < b.name ? -1 : 1)))
       findings.push(...(await checkCollection(context, store, database, info, scrub)));
     return { findings, bytes };
   } finally {
-    await store.close();
+    await (database ?? store).close();
   }
 }
 
@@ -163,8 +165,8 @@ async function scrubbed(
     await collection.search(probe, { limit: 1, signal });
     if (collection.enrolment === 'vault') opened = await openAll(context, collection);
   }
-  const with_ = opened > 0 ? `, ${counted(opened, 'record')} opened with the key` : '';
-  return ok(`scrub ${name}`, `${size(read)} read and found whole${with_}`);
+  const also = opened > 0 ? `, ${counted(opened, 'record')} opened with the key` : '';
+  return ok(`scrub ${name}`, `${size(read)} read and found whole${also}`);
 }
 
 const TOGETHER = 512;

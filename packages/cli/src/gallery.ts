@@ -52,10 +52,10 @@ export async function withGallery<T>(
   options: GalleryOptions,
   use: (gallery: Gallery) => Promise<T>,
 ): Promise<T> {
+  const versions = await openVersions(settings);
   using key = await keys.open();
   const store = await openFolder(settings, out, options);
   const service = options.onResponse ? watched(store, options.onResponse) : store;
-  const versions = new VersionFile(versionsPath(settings.value('key')));
   const { threads } = settings;
   const database = new Database(service, { key, versions, ...(threads === undefined ? {} : { threads }) });
   try {
@@ -64,6 +64,23 @@ export async function withGallery<T>(
   } finally {
     await database.close();
   }
+}
+
+/** The last versions seen. A file that cannot be read must not pass for one that has seen nothing. */
+async function openVersions(settings: Settings): Promise<VersionFile> {
+  const path = versionsPath(settings.value('key'));
+  const versions = new VersionFile(path);
+  try {
+    await versions.read('');
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    throw new CommandError(
+      EXIT.integrity,
+      `${path}, which remembers the last versions seen, is damaged`,
+      'bring back a copy of it, or delete it and trust the gallery as it is now',
+    );
+  }
+  return versions;
 }
 
 async function onlyCollection(service: Service): Promise<string> {

@@ -4,7 +4,7 @@ import { HersError } from '@hers/client';
 import type { ByteSource } from './bytes.ts';
 
 /** A line longer than this is no text file. */
-const MAX_LINE = 2 ** 26;
+export const MAX_LINE = 2 ** 26;
 
 /** Lines without their ends. Throws MALFORMED where the bytes are not UTF-8. */
 export async function* linesOf(source: ByteSource): AsyncGenerator<string> {
@@ -18,8 +18,8 @@ export async function* linesOf(source: ByteSource): AsyncGenerator<string> {
   };
   let held = '';
   for await (const chunk of source.rest()) {
-    held += decode(chunk);
-    const lines = held.split('\n');
+    const lines = decode(chunk).split('\n');
+    lines[0] = held + lines[0];
     held = lines.pop()!;
     for (const line of lines) yield line.endsWith('\r') ? line.slice(0, -1) : line;
     if (held.length > MAX_LINE)

@@ -3,11 +3,21 @@
 import { Interrupted } from './exit.ts';
 import { run } from './program.ts';
 
+/** npm passes on a Ctrl-C that the terminal has sent already: two so close together are one. */
+const SAME_MS = 500;
+
 const stop = new AbortController();
+let stoppedAt = 0;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
     // The first asks for an orderly end, the second gets any end: a folder survives that as it survives a crash.
-    if (stop.signal.aborted) process.exit(new Interrupted(signal).exit);
+    if (stop.signal.aborted) {
+      if (performance.now() - stoppedAt < SAME_MS) return;
+      // A progress bar may have hidden the cursor.
+      if (process.stderr.isTTY) process.stderr.write('\x1b[?25h');
+      process.exit(new Interrupted(signal).exit);
+    }
+    stoppedAt = performance.now();
     stop.abort(new Interrupted(signal));
   });
 }

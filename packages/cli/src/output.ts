@@ -162,7 +162,8 @@ export class Output {
   failure(ending: Ending, error: unknown): void {
     if (this.json) this.#stderr.write(`${JSON.stringify({ error: ending })}\n`);
     else this.#stderr.write(`hers: ${printable(sentence(ending))}\n`);
-    if (this.verbose && error instanceof Error && error.stack) this.#stderr.write(`${error.stack}\n`);
+    if (!this.verbose || !(error instanceof Error) || !error.stack) return;
+    for (const line of error.stack.split('\n')) this.#stderr.write(`${printable(line)}\n`);
   }
 }
 

@@ -72,6 +72,7 @@ describe('Ctrl-C', () => {
     child.stdin!.write(text);
     await quiet(folder, 9);
     child.kill('SIGINT');
+    child.kill('SIGINT'); // npm and a terminal both send one
     const { exit, err, out } = await ended;
     assert.equal(exit, 130, err);
     assert.equal(out, '');

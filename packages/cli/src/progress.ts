@@ -22,6 +22,7 @@ export class Progress {
   readonly #options: ProgressOptions;
   #total: number | undefined;
   #done = 0;
+  #updated = this.#started;
   #shown = false;
 
   constructor(stream: TerminalWritable, options: ProgressOptions) {
@@ -33,7 +34,6 @@ export class Progress {
       format: (bar, params) => this.#line(bar, params),
       hideCursor: true,
       clearOnComplete: true,
-      etaBuffer: 20,
       fps: 8,
       // What a bar is drawn over must stay as it was when the run is stopped; ending is up to us.
       gracefulExit: false,
@@ -45,23 +45,26 @@ export class Progress {
     this.#timer.unref();
   }
 
-  #line(_: Options, { progress, eta }: Params): string {
+  #line(_: Options, { progress }: Params): string {
     const { label, unit } = this.#options;
     const total = this.#total;
     const amount = (value: number) => (unit === 'bytes' ? size(value) : count(Math.round(value)));
-    const elapsed = performance.now() - this.#started;
-    const rate = `${amount((1000 * this.#done) / elapsed)}${unit === 'bytes' ? '' : ` ${unit}`}/s`;
-    if (total === undefined) return `${label}  ${amount(this.#done)}${unit === 'bytes' ? '' : ` ${unit}`}  ${rate}`;
+    const named = (value: number) => `${amount(value)}${unit === 'bytes' ? '' : ` ${unit}`}`;
+    // Work is reported in lumps: between two of them the rate stays, and the time left runs down.
+    const rate = this.#done / Math.max(1, this.#updated - this.#started);
+    const speed = `${named(1000 * rate)}/s`;
+    if (total === undefined) return `${label}  ${named(this.#done)}  ${speed}`;
     const filled = Math.round(progress * BAR_WIDTH);
     const bar = '█'.repeat(filled) + '░'.repeat(BAR_WIDTH - filled);
-    // The first estimates are wild guesses.
-    const left = Number.isFinite(eta) && this.#done > 0 ? `${duration(1000 * eta)} left` : '';
-    return `${label}  ${bar}  ${Math.floor(100 * progress)} %  ${amount(this.#done)} of ${amount(total)}  ${rate}  ${left}`;
+    const ms = (total - this.#done) / rate - (performance.now() - this.#updated);
+    const left = this.#done > 0 ? `${duration(1000 * Math.max(1, Math.ceil(ms / 1000)))} left` : '';
+    return `${label}  ${bar}  ${Math.floor(100 * progress)} %  ${amount(this.#done)} of ${amount(total)}  ${speed}  ${left}`;
   }
 
   update(done: number, total = this.#total): void {
     this.#done = done;
     this.#total = total;
+    this.#updated = performance.now();
     if (!this.#shown) return;
     this.#bar!.setTotal(total ?? 0);
     this.#bar!.update(Math.min(done, total ?? done));

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { Settings } from './settings.ts';
+import { Settings, unknownVariables } from './settings.ts';
 import { temporaryFolder } from './testing.ts';
 
 test('flags win over the environment, which wins over the file, which wins over the default', async () => {
@@ -35,8 +35,25 @@ test('the nearest file counts, and its paths begin where it lies', async () => {
 });
 
 test('a gallery may be written as the SDK writes it', async () => {
-  const settings = (gallery: string) => new Settings({ cwd: '/work', env: {} }, { gallery }).value('gallery');
-  assert.equal(settings('file:./g'), '/work/g');
+  const settings = (gallery: string) => new Settings({ cwd: '/home', env: {} }, { gallery }).value('gallery');
+  assert.equal(settings('file:./g'), '/home/g');
   assert.equal(settings('file:///srv/g'), '/srv/g');
   assert.equal(settings('/srv/g'), '/srv/g');
+});
+
+const asRoot = { skip: process.getuid?.() === 0 ? false : 'only root can give files to others' };
+
+test('a file of somebody else is not taken just because it lies there', asRoot, async () => {
+  await using folder = await temporaryFolder();
+  const file = join(folder.path, 'hers.config.json');
+  await writeFile(file, '{"gallery":"/trap"}');
+  await chown(file, 12345, 12345);
+  const cwd = join(folder.path, 'inner');
+  await mkdir(cwd);
+  assert.throws(() => new Settings({ cwd, env: {} }), /belongs to another user/);
+  assert.equal(new Settings({ cwd, env: {} }, { config: file }).value('gallery'), '/trap');
+});
+
+test('variables with a typing error are named', () => {
+  assert.deepEqual(unknownVariables({ HERS_KEY: 'x', HERS_PASPHRASE: 'y', PATH: 'z' }), ['HERS_PASPHRASE']);
 });

@@ -1,6 +1,6 @@
 // Where each setting comes from: flags over the environment over hers.config.json over what is usual.
 
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { KERNEL_NAMES } from '@hers/scan';
@@ -55,6 +55,17 @@ export const SETTINGS = {
     check: kernelName,
   },
 } as const satisfies Record<string, Kind>;
+
+/** Variables that are no settings, and those of the tests. */
+const OTHER_VARIABLES = 'CONFIG PASSPHRASE NEW_PASSPHRASE REQUIRE DATA CHROMIUM'
+  .split(' ')
+  .map((name) => `HERS_${name}`);
+
+/** Variables that look like ours and mean nothing: a typing error there would go unnoticed. */
+export function unknownVariables(env: Surroundings['env']): string[] {
+  const known = new Set<string>([...OTHER_VARIABLES, ...Object.values(SETTINGS).map(({ variable }) => variable)]);
+  return Object.keys(env).filter((name) => name.startsWith('HERS_') && !known.has(name));
+}
 
 export type SettingName = keyof typeof SETTINGS;
 
@@ -128,9 +139,17 @@ function findFile(cwd: string, named: string | undefined): string | undefined {
   }
   for (let folder = cwd; ; folder = dirname(folder)) {
     const path = join(folder, CONFIG_FILE);
-    if (existsSync(path)) return path;
+    if (existsSync(path)) return checkedOwner(path);
     if (dirname(folder) === folder) return undefined;
   }
+}
+
+/** A file that was merely found, and lies there by the will of somebody else, could send everything into a gallery of theirs, under a key of theirs. */
+function checkedOwner(path: string): string {
+  const own = process.getuid?.();
+  const { uid } = statSync(path);
+  if (own === undefined || uid === own || uid === 0) return path;
+  throw new CommandError(EXIT.usage, `${path} belongs to another user`, 'name it with --config if it is meant');
 }
 
 function readConfig(file: string): Flags {

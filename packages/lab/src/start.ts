@@ -273,7 +273,8 @@ async function main(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'hers-start-'));
   const stop = new AbortController();
   const interrupt = () => stop.abort(new Error('stopped'));
-  process.once('SIGINT', interrupt).once('SIGTERM', interrupt);
+  // Not once: npm passes on a Ctrl-C that the terminal has sent already, and the second must not end this before the folder is gone.
+  process.on('SIGINT', interrupt).on('SIGTERM', interrupt);
   try {
     await demonstrate(folder, options, stop.signal);
   } catch (error) {

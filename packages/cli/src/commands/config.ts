@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { SETTINGS, type SettingName } from '../settings.ts';
+import { SETTINGS, type SettingName, unknownVariables } from '../settings.ts';
 
 export function addConfig(program: HersCommand, context: () => Context): void {
   program
@@ -29,6 +29,7 @@ function show({ settings, surroundings: { env }, out }: Context): void {
     origin: given ? 'HERS_PASSPHRASE' : 'not set',
   };
   const file = settings.file ?? null;
+  for (const name of unknownVariables(env)) out.note(`${name} is set, and means nothing to hers.`);
   if (out.json) {
     out.object({ file, settings: Object.fromEntries([...rows, passphrase].map(({ name, ...rest }) => [name, rest])) });
     return;
