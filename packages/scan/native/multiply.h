@@ -15,10 +15,11 @@
 // and so is F plus `tailRows` products (three, for p near 2^30), so that a last run as short as the mask rows needs no fold. The inverse transform
 // takes residues below 2p, and its last factors undo the 2^−32.
 //
-// Memory. Sums of two blocks and of one or two queries stay in registers over a panel of 64 rows, and wait in L1 or L2 between panels; the slice of a
-// query that a panel needs (8 KB) stays in L1 while all blocks of the panel pass. A last panel of a few rows is done together with the one before
-// it: loading and storing the sums would cost more than its products. The gallery is prefetched to L2 and not to L1, where the 4 KB that lie between
-// the rows of two blocks make them compete for the same ways.
+// Memory. The sums of a block stay in registers over a panel of 64 rows, and wait in L1 or L2 between panels; the slice of a query that a panel needs
+// (8 KB) stays in L1 while all blocks of the panel pass. Several queries are taken two at a time and multiply two blocks, so that each load serves twice; then a
+// last panel of a few rows is done together with the one before it, since loading and storing the sums would cost more than its products. One query is
+// limited by memory, and the gallery is read in its order: two blocks at once lie 4 KB apart and compete for the same ways of L1. What comes is
+// fetched in two steps, far ahead to L2, and to L1 shortly before it is needed.
 
 #pragma once
 
@@ -30,11 +31,11 @@ using hers::kGroup;
 using hers::kQueryRow;
 using hers::Multiply;
 
-#define HERS_INLINE inline __attribute__((always_inline))
 #define HERS_UNROLL _Pragma("GCC unroll 16")
 
-/** How far ahead of the multiplication the gallery is fetched, in words. */
-constexpr size_t kAhead = 8192;
+/** How far ahead of the multiplication the gallery is fetched, in words: from memory to L2, and from there to L1. */
+constexpr size_t kFarAhead = 16384;
+constexpr size_t kNearAhead = 256;
 /** Sums of one block and one query, in doublewords: C0 and C1 of 16 lanes. */
 constexpr size_t kSums = 32;
 
@@ -54,13 +55,11 @@ struct Run {
   bool first, last;
 };
 
-/**
- * How many blocks, queries and vectors of a slot group a tile covers: as many sums as there are registers for, with two blocks or two queries sharing
- * what is loaded of the other where there are 32.
- */
-constexpr size_t kBlocksAtOnce = Lanes::W == 16 ? 2 : 1;
+/** How many queries a tile covers, and how many vectors of a slot group: as many sums as there are registers for. */
 constexpr size_t kQueriesAtOnce = Lanes::W == 16 ? 2 : 1;
 constexpr int kVectors = Lanes::W == 16 ? 1 : 2;
+/** Two blocks share what is loaded of two queries. One query is a matter of memory, which is read best in its order. */
+constexpr size_t blocksAtOnce(size_t queries) { return queries; }
 
 /** B blocks from `block` on, Q queries from `query` on, and the vectors from `lane` on. */
 template <int B, int Q, bool fetch>
@@ -99,7 +98,10 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
             const uint32_t* const at = g + b * stride + r * kGroup + v * W;
             x[b] = L::load(at);
             xo[b] = L::odd(x[b]);
-            if (fetch && v == 0) __builtin_prefetch(at + kAhead, 0, 2);
+            if (fetch && v == 0) {
+              __builtin_prefetch(at + kFarAhead, 0, 2);
+              __builtin_prefetch(at + kNearAhead, 0, 3);
+            }
           }
           HERS_UNROLL for (int q = 0; q < Q; q++) {
             const uint32_t* const at = slice + q * queryStride + r * kQueryRow + v * W;
@@ -162,14 +164,15 @@ void lanesOf(const Multiply& job, const Run& run, size_t block, size_t query) {
 
 template <int Q, bool fetch>
 void blocksOf(const Multiply& job, const Run& run, size_t query, const Ahead& ahead) {
-  const size_t tiles = (job.blocks + kBlocksAtOnce - 1) / kBlocksAtOnce;
+  constexpr size_t B = blocksAtOnce(Q);
+  const size_t tiles = (job.blocks + B - 1) / B;
   const size_t share = (ahead.words / kGroup + tiles - 1) / tiles * kGroup;
   const uint32_t* next = ahead.at;
-  for (size_t block = 0; block < job.blocks; block += kBlocksAtOnce, next += share) {
+  for (size_t block = 0; block < job.blocks; block += B, next += share) {
     for (size_t q = 0; q < ahead.queries; q++) {
       for (size_t i = 0; i < share; i += kGroup) __builtin_prefetch(next + q * job.queryStride + i, 0, 2);
     }
-    if (block + kBlocksAtOnce <= job.blocks) lanesOf<kBlocksAtOnce, Q, fetch>(job, run, block, query);
+    if (block + B <= job.blocks) lanesOf<B, Q, fetch>(job, run, block, query);
     else lanesOf<1, Q, fetch>(job, run, block, query);
   }
 }
@@ -187,7 +190,8 @@ void multiply(const Multiply& job) {
       row += rows;
     };
     take();
-    if (row < job.rows && job.rows - row < job.panelRows / 2) take();
+    // With one query the sums are not what takes the time.
+    if (job.queries > 1 && row < job.rows && job.rows - row < job.panelRows / 2) take();
     run.last = row == job.rows;
     const size_t atOnce = job.queries < kQueriesAtOnce ? job.queries : kQueriesAtOnce;
     for (size_t query = 0; query < job.queries;) {

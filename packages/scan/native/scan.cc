@@ -12,8 +12,8 @@
 namespace hers {
 namespace {
 
-/** Parts are multiplied in runs of about this much, so that a run is neither lost in the noise nor long. */
-constexpr size_t kTaskBytes = size_t{1} << 21;
+/** Parts are multiplied in runs of at most about this much; towards the end they get shorter, so that all threads finish together. */
+constexpr size_t kTaskBytes = size_t{1} << 23;
 /** What all slots may hold together, where two of them do not need more. */
 constexpr size_t kSlotBytes = size_t{1} << 26;
 /** More queries than fit this into one slot are answered in several passes. */
@@ -51,7 +51,6 @@ struct Slot {
   bool busy = false;
   std::shared_ptr<Segment> segment;
   uint32_t firstQuery = 0, queries = 0;
-  size_t partsPerTask = 1;
   size_t nextPart = 0, partsDone = 0;
   size_t responses = 0, nextResponse = 0, responsesDone = 0;
   /** [slot group][query][block][2][16] */
@@ -103,6 +102,7 @@ Scan::Scan(Setup setup) : setup_(std::move(setup)), packs_(new PackPlans), start
   for (uint32_t segment = 0; segment < setup_.segments.size(); segment++) {
     for (size_t first = 0; first < queries; first += atOnce) {
       items_.push_back({segment, static_cast<uint32_t>(first), static_cast<uint32_t>(std::min(atOnce, queries - first))});
+      bytesLeft_ += setup_.segments[segment]->bytes();
     }
   }
   mostSlots_ = std::clamp<size_t>(kSlotBytes / (bytesPerQuery * atOnce), 2, setup_.threads + 1);
@@ -152,8 +152,6 @@ bool Scan::open() try {
   slot->queries = item.queries;
   slot->nextPart = slot->partsDone = slot->nextResponse = slot->responsesDone = 0;
   slot->responses = setup_.multiplyOnly ? 0 : layout.blocks * item.queries;
-  const size_t fair = slot->segment->bytes() / (4 * setup_.threads);
-  slot->partsPerTask = std::max<size_t>(1, std::min(kTaskBytes, fair) / layout.partBytes);
   return true;
 } catch (const std::bad_alloc&) {
   fail(Outcome::kNoMemory, 0, 0);
@@ -186,7 +184,10 @@ bool Scan::take(Task& task) {
     for (const auto& slot : slots_) {
       if (!slot->busy || slot->nextPart == slot->segment->parts()) continue;
       const size_t from = slot->nextPart;
-      slot->nextPart = std::min(slot->segment->parts(), from + slot->partsPerTask);
+      const size_t partBytes = slot->segment->layout().partBytes;
+      const size_t parts = std::max<size_t>(1, std::min(kTaskBytes, bytesLeft_ / (8 * setup_.threads)) / partBytes);
+      slot->nextPart = std::min(slot->segment->parts(), from + parts);
+      bytesLeft_ -= (slot->nextPart - from) * partBytes;
       return give(Task::Kind::kMultiply, slot.get(), from, slot->nextPart);
     }
   } while (open());
@@ -287,7 +288,7 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
   // Files are read ahead while they come from a disk. Asking for what is in memory already would cost time for nothing.
   if (cold_.load(std::memory_order_relaxed)) {
     const size_t bytes = (task.until - task.from) * layout.partBytes;
-    segment.willNeed(task.from * layout.partBytes, std::max(bytes, kTaskBytes) * (setup_.threads + 1));
+    segment.willNeed(task.from * layout.partBytes, bytes + kTaskBytes);
   }
   const size_t perGroup = slot.queries * layout.blocks * kQueryRow;
   const size_t groupsPerPrime = setup_.ring->ring().n / kGroup;

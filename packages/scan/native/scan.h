@@ -147,6 +147,8 @@ class Scan {
   size_t laidWords_;
   size_t nextExpand_ = 0, expanded_ = 0, expandTasks_;
   size_t nextItem_ = 0, finishedItems_ = 0;
+  /** Of all items, what has not been given out to be multiplied. */
+  size_t bytesLeft_ = 0;
   size_t running_ = 0, waiting_ = 0;
   /** Set without the mutex as well, by the thread that finds damage; the kernels look at stop_. */
   std::atomic<uint32_t> outcome_{0};
