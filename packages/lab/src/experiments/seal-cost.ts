@@ -10,7 +10,7 @@ import type { Source } from './experiment.ts';
  * The time this thread has computed for. SEAL has no other thread and waits for nothing, so on an idle machine that is the time by the clock; on a busy
  * one, a block that takes seconds would be charged with what others do.
  */
-function threadSeconds(): number {
+export function threadSeconds(): number {
   const { user, system } = process.threadCpuUsage();
   return (user + system) / 1e6;
 }
