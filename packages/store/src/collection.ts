@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Kernel } from '@hers/scan';
 import { type CollectionInfo, HersError } from '@hers/service';
+import type { Assembler } from './assembler.ts';
 import type { Catalogue } from './catalogue.ts';
 import type { Disk } from './disk.ts';
 import { fault } from './faults.ts';
@@ -19,6 +20,7 @@ import { Vault } from './vault.ts';
 export interface Folder {
   readonly disk: Disk;
   readonly catalogue: Catalogue;
+  readonly assembler: Assembler;
   /** Opened when it is first needed. */
   readonly kernel: () => Promise<Kernel>;
 }

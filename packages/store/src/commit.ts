@@ -6,7 +6,7 @@ import { checkBytes, hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
 import { decodePlace, encodePlace, NOWHERE } from './place.ts';
-import { readBlockFile, readStoredBlock } from './rebuild.ts';
+import { readKeptBlock, readStoredBlock } from './rebuild.ts';
 import { newBlockRow, type StoredBlock } from './stored-block.ts';
 import type { BlockRow } from './tables.ts';
 import { type Batch, KEY_BYTES, ROW_BYTES } from './vault.ts';
@@ -129,7 +129,8 @@ async function addUp(collection: Collection, change: Change, draft: Draft): Prom
   try {
     for (const { base, part, result, maxAdditions } of change.sums ?? []) {
       const left = await readStoredBlock(folder.disk, blocks.get(hex(base))!);
-      const right = await readBlockFile(folder.disk, stages.get(part, 'block').row);
+      const { file: path, seed, hash } = stages.get(part, 'block').row;
+      const right = await readKeptBlock(folder.disk, { path, sealed: false, position: 0, name: part, seed, hash });
       const sum = { ...addBlocks(left.block, right.block, maxAdditions), blockId: new Uint8Array(result) };
       const encoded = encodeBlock(sum);
       const file = await collection.writeBlock(encoded);

@@ -9,14 +9,12 @@
 // A segment is on disk under its name before the catalogue refers to it, and old files go when it does.
 
 import { randomBytes } from 'node:crypto';
-import { buildSegment, segmentBlocks } from '@hers/scan';
-import { type BlockMatrix, blockMatrix, parameterSetById } from '@hers/scheme';
-import { hex, sha256 } from './bytes.ts';
+import { segmentBlocks } from '@hers/scan';
+import { parameterSetById } from '@hers/scheme';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
 import { SEGMENTS, segmentPath } from './layout.ts';
-import { readStoredBlock } from './rebuild.ts';
-import { SegmentProof } from './segment-proof.ts';
+import { keptBlock } from './rebuild.ts';
 import type { Source } from './source.ts';
 import { storageError } from './storage-errors.ts';
 import { isFull, type StoredBlock } from './stored-block.ts';
@@ -81,23 +79,21 @@ export async function compact(collection: Collection, mode: CompactionMode, sign
 }
 
 async function buildGroup(collection: Collection, blocks: readonly StoredBlock[], signal: AbortSignal): Promise<void> {
-  const { disk } = collection.folder;
+  const { disk, assembler } = collection.folder;
   const temporary = `${SEGMENTS}/${collection.key}-${randomBytes(8).toString('hex')}.building`;
+  const total = blocks.reduce((sum, block) => sum + block.bytes, 0);
   let path = temporary;
   try {
-    const proof = new SegmentProof();
-    const { fileBytes } = await withFiles([...new Set(blocks.map(({ source }) => source))], () =>
-      buildSegment(disk.path(temporary), proof.watch(matrices(collection, blocks)), blocks.length, { signal }),
+    const { name, bytes } = await withFiles([...new Set(blocks.map(({ source }) => source))], () =>
+      assembler.assemble(disk, temporary, blocks.map(keptBlock), total, signal),
     );
     disk.note({ kind: 'adopt', path: temporary });
     fault('segment.built');
-    // The header holds the ids of the blocks and the checksums of all parts: its hash stands for the content.
-    const name = hex(sha256(await proof.check(disk, temporary)).subarray(0, 16));
     await disk.rename(temporary, (path = segmentPath(collection.key, name)));
     await disk.syncFolder(SEGMENTS);
     fault('segment.renamed');
     collection.checkUsable();
-    repoint(collection, blocks, { path, sealed: true, bytes: fileBytes, total: blocks.length });
+    repoint(collection, blocks, { path, sealed: true, bytes, total: blocks.length });
   } catch (error) {
     await disk.remove(path).catch(() => {});
     throw storageError(error, path);
@@ -109,10 +105,6 @@ async function buildGroup(collection: Collection, blocks: readonly StoredBlock[]
 /** Runs `work` while none of the files can go away. */
 function withFiles<T>(sources: readonly Source[], work: () => Promise<T>): Promise<T> {
   return sources.reduceRight<() => Promise<T>>((inner, source) => () => source.reading(inner), work)();
-}
-
-async function* matrices({ folder }: Collection, blocks: readonly StoredBlock[]): AsyncGenerator<BlockMatrix> {
-  for (const block of blocks) yield blockMatrix((await readStoredBlock(folder.disk, block)).block);
 }
 
 /** The catalogue, and then memory, find the blocks in their new place; those dropped meanwhile stay dropped. */

@@ -13,7 +13,7 @@ const HEADER_START = 128;
 /** Reads under way together. */
 const AT_ONCE = 32;
 
-export async function readSegmentHeader(file: DiskReader): Promise<SegmentHeader> {
+async function readSegmentHeader(file: DiskReader): Promise<SegmentHeader> {
   const { path, size } = file;
   try {
     const length = headerLength(await file.read(0, HEADER_START), path);
@@ -65,49 +65,58 @@ function maskFromDigits({ parameters }: SegmentHeader, maskRows: Uint32Array): U
   return sum.residues.slice();
 }
 
-/** A block of a segment, and its encoding, which is proven to be the one that was given. */
-export async function takeBlock(
-  file: DiskReader,
-  header: SegmentHeader,
-  { source: { path }, position, name, seed, hash }: StoredBlock,
-): Promise<{ readonly block: Block; readonly encoded: Uint8Array }> {
-  const entry = header.blocks[position];
-  const { parameters, keyId, width, galleryScale } = header;
-  const wrong = () => damaged(path, `block ${name} in it is not what was written`);
-  if (!entry) throw wrong();
-  const all = await readRows(file, header, position);
-  const words = polyWords(parameters);
-  const mask = seed ? { seed } : { residues: maskFromDigits(header, all.subarray(width * words)) };
-  const block = { ...entry, parameters, keyId, width, galleryScale, mask, rows: all.subarray(0, width * words) };
-  const encoded = encodeBlock(block);
-  if (!sameBytes(sha256(encoded), hash)) throw wrong();
-  return { block, encoded };
+/** Where a block is, and what proves that it is the one: all that is needed to read it, in any thread. */
+export interface KeptBlock {
+  readonly path: string;
+  /** Whether that is a segment, and if so, the place in it. */
+  readonly sealed: boolean;
+  readonly position: number;
+  readonly name: string;
+  readonly seed: Uint8Array | null;
+  readonly hash: Uint8Array;
 }
 
-/** The block in a file of its own, as it was given. */
-export async function readBlockFile(
-  disk: Disk,
-  { file, hash }: { readonly file: string; readonly hash: Uint8Array },
-): Promise<{ readonly block: Block; readonly encoded: Uint8Array }> {
-  const encoded = await disk.read(file);
-  if (!sameBytes(sha256(encoded), hash)) throw damaged(file, 'it is not the block that was written');
-  return { block: decodeBlock(encoded), encoded };
+/** Compaction may move a block; this is where it is now. */
+export function keptBlock({ source: { path, sealed }, position, name, seed, hash }: StoredBlock): KeptBlock {
+  return { path, sealed, position, name, seed, hash };
 }
 
-/** Any block of the collection, as it was given. */
-export function readStoredBlock(
-  disk: Disk,
-  block: StoredBlock,
-): Promise<{ readonly block: Block; readonly encoded: Uint8Array }> {
-  const stored = { ...block }; // compaction may move it while it is read
-  const { source } = stored;
-  return source.reading(async () => {
-    if (!source.sealed) return readBlockFile(disk, { file: source.path, hash: stored.hash });
-    const file = disk.openToRead(source.path);
+/** A block and its encoding, which is proven to be the one that was given. */
+export interface ReadBlock {
+  readonly block: Block;
+  readonly encoded: Uint8Array;
+}
+
+export async function readKeptBlock(disk: Disk, kept: KeptBlock): Promise<ReadBlock> {
+  if (kept.sealed) {
+    const file = disk.openToRead(kept.path);
     try {
-      return await takeBlock(file, await readSegmentHeader(file), stored);
+      return await takeBlock(file, await readSegmentHeader(file), kept);
     } finally {
       file.close();
     }
-  });
+  }
+  const encoded = await disk.read(kept.path);
+  if (!sameBytes(sha256(encoded), kept.hash)) throw damaged(kept.path, 'it is not the block that was written');
+  return { block: decodeBlock(encoded), encoded };
+}
+
+async function takeBlock(file: DiskReader, header: SegmentHeader, kept: KeptBlock): Promise<ReadBlock> {
+  const entry = header.blocks[kept.position];
+  const { parameters, keyId, width, galleryScale } = header;
+  const wrong = () => damaged(kept.path, `block ${kept.name} in it is not what was written`);
+  if (!entry) throw wrong();
+  const all = await readRows(file, header, kept.position);
+  const words = polyWords(parameters);
+  const mask = kept.seed ? { seed: kept.seed } : { residues: maskFromDigits(header, all.subarray(width * words)) };
+  const block = { ...entry, parameters, keyId, width, galleryScale, mask, rows: all.subarray(0, width * words) };
+  const encoded = encodeBlock(block);
+  if (!sameBytes(sha256(encoded), kept.hash)) throw wrong();
+  return { block, encoded };
+}
+
+/** Any block of the collection. */
+export function readStoredBlock(disk: Disk, block: StoredBlock): Promise<ReadBlock> {
+  const kept = keptBlock(block);
+  return block.source.reading(() => readKeptBlock(disk, kept));
 }

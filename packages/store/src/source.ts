@@ -4,7 +4,7 @@
 import { type Kernel, type SegmentHandle, segmentBytes } from '@hers/scan';
 import { blockMatrix, HersError } from '@hers/scheme';
 import type { Disk } from './disk.ts';
-import { readBlockFile } from './rebuild.ts';
+import { keptBlock, readKeptBlock } from './rebuild.ts';
 import { damaged, storageError } from './storage-errors.ts';
 import type { StoredBlock } from './stored-block.ts';
 
@@ -82,10 +82,11 @@ export class Source {
   }
 
   async #load(): Promise<SegmentHandle> {
-    const [stored] = this.live; // before the first pause, after which it may have been dropped
+    const [stored] = this.live;
+    const kept = keptBlock(stored); // before the first pause, after which it may have been dropped
     const kernel = await this.#kernel();
     if (this.sealed) return kernel.load({ path: this.#disk.path(this.path) });
-    const { block } = await readBlockFile(this.#disk, { file: this.path, hash: stored.hash });
+    const { block } = await readKeptBlock(this.#disk, kept);
     return kernel.load({ bytes: segmentBytes([blockMatrix(block)]), name: this.path });
   }
 

@@ -16,6 +16,7 @@ import {
   type Service,
   type StageId,
 } from '@hers/service';
+import { Assembler } from './assembler.ts';
 import { checkBytes, hex, sameBytes, sha256 } from './bytes.ts';
 import { Catalogue } from './catalogue.ts';
 import { Collection, type CollectionRow, type Folder, noSuchCollection } from './collection.ts';
@@ -84,6 +85,7 @@ export class FolderStore implements Service {
   readonly #disk: Disk;
   readonly #lock: FolderLock;
   readonly #catalogue: Catalogue;
+  readonly #assembler = new Assembler();
   readonly #folder: Folder;
   readonly #options: StoreOptions;
   readonly #collections = new Map<string, Open>();
@@ -104,7 +106,12 @@ export class FolderStore implements Service {
       checkFormat(this.#disk);
       makeLayout(this.#disk);
       this.#catalogue = new Catalogue(this.#disk);
-      this.#folder = { disk: this.#disk, catalogue: this.#catalogue, kernel: () => this.#openKernel() };
+      this.#folder = {
+        disk: this.#disk,
+        catalogue: this.#catalogue,
+        assembler: this.#assembler,
+        kernel: () => this.#openKernel(),
+      };
       try {
         this.#load();
       } catch (error) {
@@ -524,6 +531,7 @@ export class FolderStore implements Service {
     }
     await Promise.allSettled(this.#running);
     for (const { collection } of this.#collections.values()) await collection.idle();
+    await this.#assembler.close();
     await (await this.#kernel?.catch(() => undefined))?.close();
     this.#catalogue.close();
     this.#lock.release();

@@ -1,0 +1,31 @@
+// Makes a segment of blocks that are read, proven and laid out one after the other, and proves the result.
+
+import { buildSegment } from '@hers/scan';
+import { type BlockMatrix, blockMatrix } from '@hers/scheme';
+import { hex, sha256 } from './bytes.ts';
+import type { Disk } from './disk.ts';
+import { type KeptBlock, readKeptBlock } from './rebuild.ts';
+import { SegmentProof } from './segment-proof.ts';
+
+export interface Assembled {
+  /** The length of the file. */
+  readonly bytes: number;
+  /** A hash of its header, which holds the ids of the blocks and the checksums of all parts: it stands for the content. */
+  readonly name: string;
+}
+
+/** Writes the segment to `path`, where it is on disk afterwards. */
+export async function assembleSegment(
+  disk: Disk,
+  path: string,
+  blocks: readonly KeptBlock[],
+  signal: AbortSignal,
+): Promise<Assembled> {
+  async function* matrices(): AsyncGenerator<BlockMatrix> {
+    for (const block of blocks) yield blockMatrix((await readKeptBlock(disk, block)).block);
+  }
+  const proof = new SegmentProof();
+  const { fileBytes } = await buildSegment(disk.path(path), proof.watch(matrices()), blocks.length, { signal });
+  const header = await proof.check(disk, path);
+  return { bytes: fileBytes, name: hex(sha256(header).subarray(0, 16)) };
+}
