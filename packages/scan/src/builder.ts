@@ -16,6 +16,7 @@ import {
   rowOffset,
   type SegmentHeader,
 } from './segment.ts';
+import { readFully, writeFully } from './segment-file.ts';
 
 /** Segments of large blocks are kept near this size, so that replacing one stays cheap. */
 const SEGMENT_BYTES = 2 ** 29;
@@ -165,7 +166,7 @@ async function writeSegment(
   await flush();
   const sums = await checksumParts(file, layout, signal);
   const header = headerOf(blocks, sums);
-  await file.write(encodeHeader(header), 0, header.dataAt, 0);
+  await writeFully(file, encodeHeader(header), 0);
   return header;
 }
 
@@ -187,7 +188,8 @@ async function writeStage(
     for (let panel = 0; panel < rows; panel += PANEL_ROWS) {
       const from = rowOffset(rows, stage.length, 0, panel);
       const length = 4 * LANES * Math.min(PANEL_ROWS, rows - panel) * stage.length;
-      await file.write(bytes, from, length, dataAt + group * partBytes + rowOffset(rows, count, first, panel));
+      const at = dataAt + group * partBytes + rowOffset(rows, count, first, panel);
+      await writeFully(file, bytes.subarray(from, from + length), at);
     }
   }
 }
@@ -197,12 +199,11 @@ async function checksumParts(
   { dataAt, partBytes, partChecksums }: SegmentHeader,
   signal?: AbortSignal,
 ): Promise<BigUint64Array> {
-  const bytes = new Uint8Array(partBytes);
   const sums = new BigUint64Array(partChecksums.length);
   for (let group = 0; group < sums.length; group++) {
     signal?.throwIfAborted();
-    const { bytesRead } = await file.read(bytes, 0, partBytes, dataAt + group * partBytes);
-    if (bytesRead !== partBytes) throw new HersError('DAMAGED', 'a segment could not be read back; is the disk full?');
+    const bytes = await readFully(file, partBytes, dataAt + group * partBytes);
+    if (bytes.length < partBytes) throw new HersError('DAMAGED', 'a segment could not be read back; is the disk full?');
     sums[group] = checksum(bytes);
   }
   return sums;

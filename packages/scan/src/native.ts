@@ -1,7 +1,7 @@
 // The native kernel: C++ for AVX-512, AVX2 or any machine, in threads of its own, over segments that it maps (packages/scan/native). JavaScript copies
 // queries into it in small pieces and takes batches of responses out of it; everything else happens beside the event loop.
 
-import { type FileHandle, open } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { moduliOf } from '@hers/ring';
 import { encodeResponse, HersError, type ParameterSet, type Query } from '@hers/scheme';
@@ -18,7 +18,8 @@ import {
   type SegmentRef,
 } from './native-addon.ts';
 import { NativeRun, type NativeTimes } from './native-run.ts';
-import { decodeHeader, headerLength, PANEL_ROWS, type SegmentHeader } from './segment.ts';
+import { decodeHeader, PANEL_ROWS, type SegmentHeader } from './segment.ts';
+import { readHeader } from './segment-file.ts';
 
 export type { Isa } from './native-addon.ts';
 export type { NativeTimes } from './native-run.ts';
@@ -300,17 +301,4 @@ function responseHead(query: Query): Uint8Array {
   const packed1 = new Uint8Array((parameters.n * bits1) / 8);
   const none = { blockId: new Uint8Array(16), first: 0, count: 0, packed0, packed1 };
   return encodeResponse({ parameters, keyId, queryId, bits0, bits1, ...none }).slice(0, HEAD_BYTES);
-}
-
-async function readHeader(file: FileHandle, name: string): Promise<SegmentHeader> {
-  const { size } = await file.stat();
-  const start = await readStart(file, 4096);
-  const length = headerLength(start, name);
-  return decodeHeader(length > start.length ? await readStart(file, length) : start, size, name);
-}
-
-async function readStart(file: FileHandle, length: number): Promise<Uint8Array> {
-  const bytes = new Uint8Array(length);
-  const { bytesRead } = await file.read(bytes, 0, length, 0);
-  return bytes.subarray(0, bytesRead);
 }

@@ -7,7 +7,8 @@ import { bitLength } from '@hers/ring';
 import { HersError, type ParameterSet, type Query } from '@hers/scheme';
 import { checkComparable } from './comparable.ts';
 import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from './kernel.ts';
-import { decodeHeader, headerLength, PANEL_ROWS, type SegmentHeader } from './segment.ts';
+import { decodeHeader, PANEL_ROWS, type SegmentHeader } from './segment.ts';
+import { readHeader } from './segment-file.ts';
 import { AREA_BYTES } from './wasm-area.ts';
 import { Crew } from './wasm-crew.ts';
 import { MAXIMUM_BYTES, placeTables, WasmMemory } from './wasm-memory.ts';
@@ -237,17 +238,4 @@ export class WasmKernel implements Kernel {
   #checkOpen(): void {
     if (this.#out) throw this.#out;
   }
-}
-
-async function readHeader(file: FileHandle, name: string): Promise<SegmentHeader> {
-  const { size } = await file.stat();
-  const start = await readStart(file, 4096);
-  const length = headerLength(start, name);
-  return decodeHeader(length > start.length ? await readStart(file, length) : start, size, name);
-}
-
-async function readStart(file: FileHandle, length: number): Promise<Uint8Array> {
-  const bytes = new Uint8Array(length);
-  const { bytesRead } = await file.read(bytes, 0, length, 0);
-  return bytes.subarray(0, bytesRead);
 }

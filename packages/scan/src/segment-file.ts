@@ -1,0 +1,34 @@
+// Reading and writing segment files. The system may read or write less than it was asked to; nothing here does.
+
+import type { FileHandle } from 'node:fs/promises';
+import { decodeHeader, headerLength, type SegmentHeader } from './segment.ts';
+
+/** Enough for the header of most segments. */
+const FIRST_BYTES = 4096;
+
+/** The bytes from `at` on; fewer than `length` only where the file ends. */
+export async function readFully(file: Pick<FileHandle, 'read'>, length: number, at: number): Promise<Uint8Array> {
+  const bytes = new Uint8Array(length);
+  let done = 0;
+  while (done < length) {
+    const { bytesRead } = await file.read(bytes, done, length - done, at + done);
+    if (bytesRead === 0) break;
+    done += bytesRead;
+  }
+  return bytes.subarray(0, done);
+}
+
+export async function writeFully(file: Pick<FileHandle, 'write'>, bytes: Uint8Array, at: number): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const { bytesWritten } = await file.write(bytes, done, bytes.length - done, at + done);
+    if (bytesWritten === 0) throw new Error('the system wrote nothing and gave no reason');
+    done += bytesWritten;
+  }
+}
+
+export async function readHeader(file: FileHandle, name: string): Promise<SegmentHeader> {
+  const { size } = await file.stat();
+  const start = await readFully(file, FIRST_BYTES, 0);
+  const length = headerLength(start, name);
+  return decodeHeader(length > start.length ? await readFully(file, length, 0) : start, size, name);
+}
