@@ -1,8 +1,8 @@
 // An example to try things with: synthetic faces in the files that people have (a .npy with vectors, a .csv with who they are, more pictures to search with).
 
 import { join } from 'node:path';
+import { writeNpy } from '@hers/lab/npy';
 import { identities } from '@hers/lab/synthetic';
-import { writeNpy } from './npy.ts';
 import { makePrivateFolder, writePrivately } from './private-file.ts';
 
 const PEOPLE = 5000;

@@ -1,11 +1,11 @@
 // Rows of vectors from .npy, .csv and .jsonl files, or from standard input: one shape for what is imported and for what is searched with.
 
 import type { Payload } from '@hers/client';
+import { isNpy, openNpy } from '@hers/lab/npy';
 import { type ByteSource, openBytes } from './bytes.ts';
 import { readCsv } from './csv.ts';
 import { CommandError, EXIT } from './exit.ts';
 import { readJsonl } from './jsonl.ts';
-import { isNpy, openNpy } from './npy.ts';
 import type { Surroundings } from './surroundings.ts';
 
 export const FORMATS = ['npy', 'csv', 'tsv', 'jsonl'] as const;

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Readable, Writable } from 'node:stream';
 import { MasterSeed, openKey, sealKey } from '@hers/client';
-import { npyHeader } from './npy.ts';
+import { npyHeader } from '@hers/lab/npy';
 import { run } from './program.ts';
 
 export interface Outcome {

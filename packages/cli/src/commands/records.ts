@@ -1,11 +1,11 @@
 // `hers get`, `delete`, `count` and `list`: single records.
 
 import type { StoredRecord } from '@hers/client';
+import { writeNpy } from '@hers/lab/npy';
 import type { HersCommand } from '../command.ts';
 import { idsFrom } from '../companions.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
-import { writeNpy } from '../npy.ts';
 import { writePrivately } from '../private-file.ts';
 import { counted } from '../quantities.ts';
 

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { HersError } from '@hers/client';
 import fc from 'fast-check';
-import { ByteSource } from './bytes.ts';
-import { openNpy, writeNpy } from './npy.ts';
+import { ByteSource } from './byte-source.ts';
+import { openNpy, readLabels, writeNpy } from './npy.ts';
 
 /** What numpy.save writes for this array, in pieces of some size; the length is not known beforehand unless `sized`. */
 function saved(header: string, body: Uint8Array, { version = 1, piece = 1000, sized = false } = {}): ByteSource {
@@ -95,6 +95,26 @@ describe('reading .npy', () => {
       { numRuns: 20 },
     );
     await rm(path);
+  });
+});
+
+describe('labels', () => {
+  const values = [0, 7, -3, 2 ** 31 - 1];
+
+  test('of 32 and 64 bits, as a list or a column', async () => {
+    for (const shape of ['4,', '4, 1']) {
+      assert.deepEqual([...(await readLabels(saved(header('<i4', shape), bytesOf(Int32Array.from(values)))))], values);
+      const long = bytesOf(BigInt64Array.from(values, BigInt));
+      assert.deepEqual([...(await readLabels(saved(header('<i8', shape), long, { piece: 5 })))], values);
+    }
+  });
+
+  test('what is not a list of whole numbers is refused', async () => {
+    const long = bytesOf(BigInt64Array.of(2n ** 40n));
+    await assert.rejects(readLabels(saved(header('<i8', '1,'), long)), /beyond 32 bits in place 0/);
+    await assert.rejects(readLabels(saved(header('<i4', '2, 2'), new Uint8Array(16))), /a table where a list/);
+    await assert.rejects(readLabels(saved(header('<f4', '4,'), new Uint8Array(16))), /int32 or int64.*astype/);
+    await assert.rejects(readLabels(saved(header('<i4', '4,'), new Uint8Array(15))), /truncated/);
   });
 });
 

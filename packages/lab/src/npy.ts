@@ -2,7 +2,9 @@
 
 import type { FileHandle } from 'node:fs/promises';
 import { HersError } from '@hers/client';
-import type { ByteSource } from './bytes.ts';
+import { ByteSource } from './byte-source.ts';
+
+export { ByteSource };
 
 const MAGIC = Buffer.from('\x93NUMPY', 'latin1');
 const MAX_HEADER_BYTES = 2 ** 20;
@@ -23,6 +25,12 @@ const DTYPES: Readonly<Record<string, Dtype>> = {
   u1: { name: 'uint8', bytes: 1, read: (bytes) => new Uint8Array(bytes) },
 };
 
+/** What labels are stored as; vectors never are. */
+const LABEL_DTYPES: Readonly<Record<string, Dtype>> = {
+  i4: { name: 'int32', bytes: 4, read: (bytes) => new Int32Array(bytes) },
+  i8: { name: 'int64', bytes: 8, read: (bytes) => Float64Array.from(new BigInt64Array(bytes), Number) },
+};
+
 export function isNpy(start: Uint8Array): boolean {
   return Buffer.compare(start.subarray(0, MAGIC.length), MAGIC) === 0;
 }
@@ -41,6 +49,27 @@ function malformed(name: string, what: string): HersError {
 
 /** Reads the header. A single vector (one dimension) counts as one row. */
 export async function openNpy(source: ByteSource): Promise<NpyFile> {
+  const layout = await readHeader(source, DTYPES);
+  const { rows, columns, dtype } = layout;
+  return { rows, columns, dtype: dtype.name, vectors: () => readRows(source, layout) };
+}
+
+/** A list of whole numbers of 32 or 64 bits, as labels are kept. */
+export async function readLabels(source: ByteSource): Promise<Int32Array> {
+  const layout = await readHeader(source, LABEL_DTYPES);
+  if (layout.rows !== 1 && layout.columns !== 1) throw malformed(source.name, 'holds a table where a list is needed');
+  const labels = new Int32Array(layout.rows * layout.columns);
+  let at = 0;
+  for await (const numbers of readPortions(source, layout)) {
+    for (let i = 0; i < numbers.length; i++, at++) {
+      labels[at] = numbers[i];
+      if (labels[at] !== numbers[i]) throw malformed(source.name, `holds a label beyond 32 bits in place ${at}`);
+    }
+  }
+  return labels;
+}
+
+async function readHeader(source: ByteSource, dtypes: Readonly<Record<string, Dtype>>): Promise<Layout> {
   const { name } = source;
   const start = await source.take(8);
   if (start.length < 8 || !isNpy(start)) throw malformed(name, 'is not a .npy file; save it with numpy.save');
@@ -53,10 +82,10 @@ export async function openNpy(source: ByteSource): Promise<NpyFile> {
   if (length > MAX_HEADER_BYTES) throw malformed(name, 'has a header that is too long to be one');
   const header = await source.take(length);
   if (header.length < length) throw malformed(name, 'ends within its header: it is truncated');
-  const { dtype, swapped, rows, columns } = parseHeader(name, Buffer.from(header).toString('utf8'));
-  const rowBytes = columns * dtype.bytes;
-  if (source.size !== undefined) checkLength(name, source.size - source.position, rows, rowBytes);
-  return { rows, columns, dtype: dtype.name, vectors: () => readRows(source, { dtype, swapped, rows, columns }) };
+  const layout = parseHeader(name, Buffer.from(header).toString('utf8'), dtypes);
+  const rowBytes = layout.columns * layout.dtype.bytes;
+  if (source.size !== undefined) checkLength(name, source.size - source.position, layout.rows, rowBytes);
+  return layout;
 }
 
 /** Where the length is known, a truncated file is found before anything is done with it. */
@@ -77,12 +106,12 @@ interface Layout {
 }
 
 /** The dictionary as numpy writes it: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`. */
-function parseHeader(name: string, text: string): Layout {
+function parseHeader(name: string, text: string, dtypes: Readonly<Record<string, Dtype>>): Layout {
   const descr = /'descr'\s*:\s*(?:'([^']*)'|(\[))/.exec(text);
   const order = /'fortran_order'\s*:\s*(True|False)/.exec(text)?.[1];
   const shape = /'shape'\s*:\s*\(([\d\s,L]*)\)/.exec(text)?.[1];
   if (!descr || order === undefined || shape === undefined) throw malformed(name, 'has a header that cannot be read');
-  const dtype = dtypeOf(name, descr[1]);
+  const dtype = dtypeOf(name, descr[1], dtypes);
   const sizes = (shape.match(/\d+/g) ?? []).map(Number);
   if (sizes.length === 0 || sizes.length > 2)
     throw malformed(
@@ -101,18 +130,34 @@ function parseHeader(name: string, text: string): Layout {
   return { dtype: dtype.type, swapped: dtype.swapped, rows, columns };
 }
 
-function dtypeOf(name: string, descr: string | undefined): { type: Dtype; swapped: boolean } {
+function dtypeOf(
+  name: string,
+  descr: string | undefined,
+  dtypes: Readonly<Record<string, Dtype>>,
+): { type: Dtype; swapped: boolean } {
   const [, order, code] = /^([<>=|])?([a-zA-Z]\d+)$/.exec(descr ?? '') ?? [];
-  const type = code !== undefined && Object.hasOwn(DTYPES, code) ? DTYPES[code] : undefined;
+  const type = code !== undefined && Object.hasOwn(dtypes, code) ? dtypes[code] : undefined;
   if (!type)
     throw malformed(
       name,
-      `holds numbers of type ${descr === undefined ? 'a structure' : JSON.stringify(descr)}; it can be float32, float64, float16, int8 or uint8: numpy.save(file, x.astype('float32'))`,
+      `holds numbers of type ${descr === undefined ? 'a structure' : JSON.stringify(descr)}; it can be ${dtypes === DTYPES ? "float32, float64, float16, int8 or uint8: numpy.save(file, x.astype('float32'))" : "int32 or int64: numpy.save(file, x.astype('int32'))"}`,
     );
   return { type, swapped: order === '>' && type.bytes > 1 };
 }
 
-async function* readRows(source: ByteSource, { dtype, swapped, rows, columns }: Layout): AsyncGenerator<Float32Array> {
+async function* readRows(source: ByteSource, layout: Layout): AsyncGenerator<Float32Array> {
+  const { columns } = layout;
+  for await (const numbers of readPortions(source, layout)) {
+    const floats = numbers instanceof Float32Array ? numbers : Float32Array.from(numbers);
+    for (let at = 0; at < floats.length; at += columns) yield floats.slice(at, at + columns);
+  }
+}
+
+/** The numbers of some whole rows, again and again. */
+async function* readPortions(
+  source: ByteSource,
+  { dtype, swapped, rows, columns }: Layout,
+): AsyncGenerator<ArrayLike<number>> {
   const rowBytes = columns * dtype.bytes;
   const together = Math.max(1, Math.floor(PORTION_BYTES / rowBytes));
   for (let row = 0; row < rows; ) {
@@ -120,9 +165,7 @@ async function* readRows(source: ByteSource, { dtype, swapped, rows, columns }: 
     const bytes = new Uint8Array(await source.take(wanted * rowBytes)); // a copy: aligned, and free to be swapped
     const whole = Math.floor(bytes.length / rowBytes);
     if (swapped) swapBytes(bytes, dtype.bytes);
-    const numbers = dtype.read(bytes.buffer.slice(0, whole * rowBytes));
-    const floats = numbers instanceof Float32Array ? numbers : Float32Array.from(numbers);
-    for (let i = 0; i < whole; i++) yield floats.slice(i * columns, (i + 1) * columns);
+    yield dtype.read(bytes.buffer.slice(0, whole * rowBytes));
     row += whole;
     if (whole < wanted)
       throw malformed(source.name, `is truncated: it should hold ${rows} rows and ends within row ${row}`);
