@@ -1,0 +1,9 @@
+export {
+  fitSphere,
+  type GraphDistanceEstimate,
+  type GraphDistanceOptions,
+  graphDistanceDimension,
+} from './graph-distance.ts';
+export { likelihoodDimension } from './likelihood.ts';
+export { type Distance, type NearestOptions, type Neighbours, nearest } from './nearest.ts';
+export { twoNearestDimension } from './two-nearest.ts';
