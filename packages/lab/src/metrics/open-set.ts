@@ -1,0 +1,74 @@
+// Errors at thresholds: identification in an open set, where a probe may have no mate, and verification of pairs.
+
+/** What one search gave. */
+export interface OpenSearch {
+  /** The best score of all. */
+  readonly top: number;
+  /** The score of the mate where it came first; undefined where a stranger did, or where there is no mate. */
+  readonly mate?: number;
+}
+
+/**
+ * False negative identification rate at a false positive identification rate (ISO/IEC 19795-1): the threshold is the lowest at which at most that share of the searches
+ * without a mate returns anyone; missed are the mates that are not first, or below it.
+ */
+export function fnirAtFpir(mated: readonly OpenSearch[], strangers: readonly OpenSearch[], fpir: number): number {
+  const threshold = thresholdAt(
+    strangers.map(({ top }) => top),
+    fpir,
+  );
+  return mated.filter(({ mate }) => mate === undefined || mate < threshold).length / mated.length;
+}
+
+/** True accept rate at a false accept rate: genuine pairs at or above the lowest threshold that lets at most that share of the impostor pairs pass. */
+export function tarAtFar(genuine: Float64Array, impostor: Float64Array, far: number): number {
+  const threshold = thresholdAt(impostor, far);
+  return genuine.filter((score) => score >= threshold).length / genuine.length;
+}
+
+/** The lowest threshold that at most this share of the scores reaches: just above the score that would be one too many. */
+function thresholdAt(scores: ArrayLike<number>, share: number): number {
+  if (!(share >= 0 && share <= 1) || scores.length === 0)
+    throw new RangeError('a rate is from 0 to 1, of at least one score');
+  const sorted = Float64Array.from(scores).sort();
+  const passing = Math.floor(share * sorted.length + 1e-9);
+  if (passing === sorted.length) return Number.NEGATIVE_INFINITY;
+  return next(sorted[sorted.length - 1 - passing]);
+}
+
+/** The next larger number there is. */
+function next(value: number): number {
+  const bits = new BigInt64Array(1);
+  const float = new Float64Array(bits.buffer);
+  float[0] = value === 0 ? 0 : value;
+  bits[0] += float[0] >= 0 ? 1n : -1n;
+  return float[0];
+}
+
+/** Scores of all pairs of the same label, and of every pair of different ones. */
+export function pairScores(
+  vectors: Float32Array,
+  dimension: number,
+  labels: ArrayLike<number>,
+): { genuine: Float64Array; impostor: Float64Array } {
+  const count = labels.length;
+  const counts = new Map<number, number>();
+  let pairs = 0;
+  for (let i = 0; i < count; i++) {
+    const before = counts.get(labels[i]) ?? 0;
+    pairs += before;
+    counts.set(labels[i], before + 1);
+  }
+  const genuine = new Float64Array(pairs);
+  const impostor = new Float64Array((count * (count - 1)) / 2 - pairs);
+  let [g, m] = [0, 0];
+  for (let i = 0; i < count; i++)
+    for (let j = 0; j < i; j++) {
+      let sum = 0;
+      for (let c = 0, a = i * dimension, b = j * dimension; c < dimension; c++, a++, b++)
+        sum += vectors[a] * vectors[b];
+      if (labels[i] === labels[j]) genuine[g++] = sum;
+      else impostor[m++] = sum;
+    }
+  return { genuine, impostor };
+}

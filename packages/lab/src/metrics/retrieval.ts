@@ -1,0 +1,72 @@
+// Retrieval by class: how much of what is found first belongs to the class of the probe.
+
+import type { Labelled } from './identification.ts';
+import { eachScoreRow, rowsAt } from './score-rows.ts';
+
+export interface Retrieval {
+  /** Mean over the probes of the share of the first ten that are of the probe's class. */
+  readonly precisionAt10: number;
+  /** Mean over the probes of the average precision of their whole ranking. */
+  readonly meanAveragePrecision: number;
+}
+
+/** Every probe (a place in the set) against all others. */
+export function retrieval({ vectors, dimension, labels }: Labelled, probes: ArrayLike<number>): Retrieval {
+  let [precision, average] = [0, 0];
+  eachScoreRow(rowsAt(vectors, dimension, probes), vectors, dimension, (n, scores) => {
+    const own = probes[n];
+    const ranking = ranked(scores).filter((j) => j !== own);
+    const relevant = Array.from(ranking, (j) => labels[j] === labels[own]);
+    precision += precisionAt(relevant, 10);
+    average += averagePrecision(relevant);
+  });
+  return { precisionAt10: precision / probes.length, meanAveragePrecision: average / probes.length };
+}
+
+/** Places in the order of their scores, the best first; of equals the first first. */
+export function ranked(scores: ArrayLike<number>): Int32Array {
+  const places = Int32Array.from({ length: scores.length }, (_, i) => i);
+  return places.sort((a, b) => scores[b] - scores[a] || a - b);
+}
+
+/** The share of the first k that are relevant. */
+export function precisionAt(relevant: readonly boolean[], k: number): number {
+  return relevant.slice(0, k).filter(Boolean).length / Math.min(k, relevant.length);
+}
+
+/** The mean of the precisions at the ranks of the relevant ones; 0 when there are none. */
+export function averagePrecision(relevant: readonly boolean[]): number {
+  let [found, sum] = [0, 0];
+  for (let i = 0; i < relevant.length; i++) if (relevant[i]) sum += ++found / (i + 1);
+  return found === 0 ? 0 : sum / found;
+}
+
+export interface PrecisionRecall {
+  /** Recall in even steps from 0 to 1. */
+  readonly recall: Float64Array;
+  /** The best precision that is reached at that recall or beyond. */
+  readonly precision: Float64Array;
+  readonly averagePrecision: number;
+}
+
+/** One ranking of scored decisions, whatever they are about: with all pairs of pictures and classes in it, it is the micro-average. */
+export function precisionRecall(scores: ArrayLike<number>, relevant: ArrayLike<number>, steps = 100): PrecisionRecall {
+  const order = ranked(scores);
+  const total = order.reduce((sum, i) => sum + (relevant[i] ? 1 : 0), 0);
+  if (total === 0) throw new RangeError('nothing is relevant, so there is no recall');
+  const precision = new Float64Array(steps + 1);
+  let [found, sum] = [0, 0];
+  for (let i = 0; i < order.length; i++) {
+    if (!relevant[order[i]]) continue;
+    const now = ++found / (i + 1);
+    sum += now;
+    const step = Math.floor((found / total) * steps + 1e-9);
+    precision[step] = Math.max(precision[step], now);
+  }
+  for (let step = steps - 1; step >= 0; step--) precision[step] = Math.max(precision[step], precision[step + 1]);
+  return {
+    recall: Float64Array.from(precision, (_, step) => step / steps),
+    precision,
+    averagePrecision: sum / total,
+  };
+}
