@@ -1,0 +1,117 @@
+// Real embeddings for experiments, read from a folder that is no part of this repository: nothing of it is kept, and no weights fitted on it are.
+
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { HersError } from '@hers/client';
+import { rowsAt, unitVectors } from './metrics/score-rows.ts';
+import { ByteSource, openNpy, readLabels } from './npy.ts';
+
+export type DatasetName = 'faces' | 'text' | 'pictures';
+
+export interface Dataset {
+  readonly name: DatasetName;
+  /** What it is and where it comes from, for those who read the figures. */
+  readonly source: string;
+  /** At unit length, one after the other. */
+  readonly vectors: Float32Array;
+  readonly dimension: number;
+  readonly labels: Int32Array;
+}
+
+interface Files {
+  readonly file: string;
+  /** Where each row is stored as whole numbers times a scale of its own. */
+  readonly scale?: string;
+  readonly labels: string;
+  readonly source: string;
+}
+
+const FILES: Readonly<Record<DatasetName, Files>> = {
+  faces: {
+    file: 'faces-lfw-arcface128.npy',
+    labels: 'faces-lfw-arcface128.labels.npy',
+    source:
+      'Labeled Faces in the Wild: 13 221 pictures of 5 745 people, 128 dimensions by an ArcFace-trained MobileFaceNet',
+  },
+  text: {
+    file: 'text-clinc150-use512.npy',
+    labels: 'text-clinc150-use512.labels.npy',
+    source: 'CLINC150: 22 500 questions of 150 intents, 512 dimensions by the Universal Sentence Encoder (lite)',
+  },
+  pictures: {
+    file: 'images-tinyimagenet-resnet50-2048.u8.npy',
+    scale: 'images-tinyimagenet-resnet50-2048.scale.npy',
+    labels: 'images-tinyimagenet-resnet50-2048.labels.npy',
+    source: 'Tiny-ImageNet, its validation set: 10 000 pictures of 200 classes, 2 048 dimensions by a ResNet-50',
+  },
+};
+
+/** Opens a file of the folder; the error says what to do when it is not there. */
+async function openFile(folder: string, file: string): Promise<ByteSource> {
+  const path = join(folder, file);
+  const about = await stat(path).catch(() => undefined);
+  if (!about?.isFile())
+    throw new HersError('NOT_FOUND', `${file} is not in ${folder}; name the folder with the data sets by --data`);
+  return new ByteSource(file, createReadStream(path, { highWaterMark: 2 ** 20 }), about.size);
+}
+
+async function readMatrix(folder: string, file: string) {
+  const source = await openFile(folder, file);
+  try {
+    const { rows, columns, vectors } = await openNpy(source);
+    const all = new Float32Array(rows * columns);
+    let row = 0;
+    for await (const vector of vectors()) all.set(vector, row++ * columns);
+    return { rows, columns, all };
+  } finally {
+    await source.close();
+  }
+}
+
+export async function loadDataset(name: DatasetName, folder: string): Promise<Dataset> {
+  const { file, scale, labels: labelFile, source } = FILES[name];
+  const { rows, columns, all } = await readMatrix(folder, file);
+  const labelSource = await openFile(folder, labelFile);
+  const labels = await readLabels(labelSource).finally(() => labelSource.close());
+  if (labels.length !== rows)
+    throw new HersError('MALFORMED', `${labelFile} holds ${labels.length} labels for ${rows} vectors`);
+  if (scale !== undefined) {
+    const { all: scales } = await readMatrix(folder, scale);
+    if (scales.length !== rows)
+      throw new HersError('MALFORMED', `${scale} holds ${scales.length} scales for ${rows} vectors`);
+    for (let i = 0; i < all.length; i++) all[i] *= scales[Math.floor(i / columns)];
+  }
+  return { name, source, vectors: unitVectors(all, columns), dimension: columns, labels };
+}
+
+/** `validation`: for choosing, within the odd labels. `test`: for the report, fitted on the odd labels and measured on the even ones. */
+export type Split = 'validation' | 'test';
+
+export interface Part {
+  readonly vectors: Float32Array;
+  readonly dimension: number;
+  readonly labels: Int32Array;
+}
+
+/** Fits on some labels and measures on others, so that no person and no class is in both. */
+export function splitByLabel({ vectors, dimension, labels }: Part, split: Split): { training: Part; held: Part } {
+  const places = (wanted: (label: number) => boolean) => {
+    const found: number[] = [];
+    for (let i = 0; i < labels.length; i++) if (wanted(labels[i])) found.push(i);
+    return found;
+  };
+  const part = (at: readonly number[]): Part => ({
+    vectors: rowsAt(vectors, dimension, at),
+    dimension,
+    labels: Int32Array.from(at, (i) => labels[i]),
+  });
+  return split === 'test'
+    ? { training: part(places((label) => label % 2 === 1)), held: part(places((label) => label % 2 === 0)) }
+    : { training: part(places((label) => label % 4 === 1)), held: part(places((label) => label % 4 === 3)) };
+}
+
+/** What a sentence says about a part. */
+export function described({ labels }: Part, what: string): string {
+  return `${labels.length.toLocaleString('en-GB')} vectors of ${new Set(labels).size.toLocaleString('en-GB')} ${what}`;
+}
