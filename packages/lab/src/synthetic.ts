@@ -16,8 +16,17 @@ export type Templates = {
 export type SyntheticOptions = {
   /** Length of the noise, where the identity's own direction has length 1. */
   noise?: number;
+  /**
+   * How much the noise differs from sample to sample: the standard deviation of its logarithm. Real pictures differ in how good they are, which is what spreads
+   * the scores of genuine pairs.
+   */
+  spread?: number;
+  /** Writes the centre of an identity, at unit length; random directions unless given. */
+  centres?: Centres;
   seed?: number;
 };
+
+export type Centres = (label: number, centre: Float64Array) => void;
 
 /**
  * Chosen so that a search in the clear is good but not perfect, and an encrypted one has something to lose: with 20 000
@@ -51,20 +60,27 @@ export function identities(
   count: number,
   samplesEach: number,
   dimension: number,
-  { noise = defaultNoise, seed = 1 }: SyntheticOptions = {},
+  { noise = defaultNoise, spread = 0, seed = 1, ...options }: SyntheticOptions = {},
 ): Identities {
   const random = new Gaussian();
   const centre = new Float64Array(dimension);
   const sample = new Float64Array(dimension);
+  const level = new Float64Array(1);
+
+  const directions: Centres = (label, target) => {
+    random.seed(seed, label);
+    random.fill(target, 1);
+    normalise(target);
+  };
+  const centres = options.centres ?? directions;
 
   /** Writes `target.length / dimension` samples of one identity, beginning with its sample number `from`. */
   function write(label: number, from: number, target: Float32Array): void {
-    random.seed(seed, label);
-    random.fill(centre, 1);
-    normalise(centre);
+    centres(label, centre);
     for (let offset = 0, number = from; offset < target.length; offset += dimension, number++) {
       random.seed(seed, label, number + 1);
-      random.fill(sample, noise / Math.sqrt(dimension));
+      if (spread > 0) random.fill(level, spread);
+      random.fill(sample, (noise * Math.exp(level[0])) / Math.sqrt(dimension));
       for (let i = 0; i < dimension; i++) sample[i] += centre[i];
       normalise(sample);
       target.set(sample, offset);
@@ -104,7 +120,7 @@ export function identities(
   };
 }
 
-function normalise(vector: Float64Array): void {
+export function normalise(vector: Float64Array): void {
   let squares = 0;
   for (let i = 0; i < vector.length; i++) squares += vector[i] * vector[i];
   const length = Math.sqrt(squares);
