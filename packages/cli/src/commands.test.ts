@@ -426,7 +426,7 @@ describe('doctor', () => {
     const checks = findings.map(({ check }: { check: string }) => check);
     assert.deepEqual(checks, [
       ...['versions', 'processor', 'kernel', 'configuration', 'key', 'gallery'],
-      ...['collection faces', 'scrub faces', 'collection tiny', 'scrub tiny', 'disk', 'memory'],
+      ...['collection faces', 'collection tiny', 'scrub', 'seals faces', 'seals tiny', 'disk', 'memory'],
     ]);
     for (const { level, advice } of findings) assert.equal(advice !== undefined, level !== 'ok');
   });
@@ -439,7 +439,57 @@ describe('doctor', () => {
     assert.match(out, /^problem\tgallery\tthere is no gallery at .*\thers init makes one/m);
   });
 
-  test('finds a byte that was changed, and names the file', async () => {
+  test('finds a byte that was changed in any file, with the key and without it', async () => {
+    const folder = await prepared.copy();
+    const gallery = join(folder, 'gallery');
+    const entries = await readdir(gallery, { recursive: true, withFileTypes: true });
+    const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+    // The sums of the catalogue are made again where they are damaged, and the lock holds nothing.
+    const whole = files.filter((file) => !/\/(catalogue\.sums|lock)$/.test(file));
+    assert.ok(whole.length === 5, whole.join());
+    for (const [i, file] of whole.entries()) {
+      const bytes = await readFile(file);
+      await writeFile(
+        file,
+        bytes.map((byte, at) => (at === Math.floor(0.7 * bytes.length) ? byte ^ 4 : byte)),
+      );
+      const key = i % 2 === 0 ? [] : ['--key', 'none.key'];
+      const { exit, out } = await hers(folder, ['doctor', '--scrub', '--json', ...key]);
+      assert.equal(exit, 1, file);
+      const bad = JSON.parse(out).findings.filter(({ level }: { level: string }) => level === 'problem');
+      const name = file.slice(gallery.length + 1);
+      assert.ok(
+        bad.some(({ found }: { found: string }) => found.includes(`${name} is damaged`)),
+        `${name}: ${JSON.stringify(bad)}`,
+      );
+      await writeFile(file, bytes);
+    }
+    assert.equal((await hers(folder, ['doctor', '--scrub'])).exit, 0);
+  });
+
+  test('tells of a collection that is lost with a page of the catalogue, and so does every other command', async () => {
+    const folder = await prepared.copy();
+    const file = join(folder, 'gallery/catalogue.db');
+    const bytes = await readFile(file);
+    const tried: string[] = [];
+    for (let page = 2 * 4096; page < bytes.length; page += 4096) {
+      await writeFile(file, Buffer.from(bytes).fill(0x55, page + 100, page + 110));
+      const { exit, out } = await hers(folder, ['doctor']);
+      const [, lost] = /^problem\tcollection (\w+)\t/m.exec(out) ?? [];
+      if (lost === undefined) continue;
+      assert.equal(exit, 1);
+      const other = lost === 'faces' ? 'tiny' : 'faces';
+      const { exit: done, err } = await hers(folder, ['count', '--collection', other]);
+      assert.equal(done, 0, err);
+      assert.match(err, new RegExp(`the collection ${lost} is damaged`));
+      assert.equal((await hers(folder, ['count', '--collection', lost])).exit, 6);
+      tried.push(lost);
+      if (tried.length === 4) break;
+    }
+    assert.equal(tried.length, 4);
+  });
+
+  test('finds bytes that were changed in several files, and names the files', async () => {
     const folder = await prepared.copy();
     const vault = join(folder, 'gallery/vault');
     for (const name of await readdir(vault)) {

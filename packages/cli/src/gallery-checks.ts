@@ -5,7 +5,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { relative } from 'node:path';
 import { type Collection, Database, HersError, isSealed, type MasterSeed } from '@hers/client';
 import { VersionFile } from '@hers/client/versions';
-import type { CollectionInfo, Service } from '@hers/service';
+import type { CollectionInfo } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import type { Context } from './context.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
@@ -81,6 +81,8 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
             `everything in it is encrypted; still, chmod 700 ${folder}`,
           ),
     ];
+    for (const { name, damage } of store.damagedCollections())
+      findings.push(problem(`collection ${name}`, damage.message, adviceFor(damage)));
     using seed = await openQuietly(keys);
     if (seed instanceof Error)
       findings.push(problem('passphrase', seed.message, 'check HERS_PASSPHRASE or --passphrase-file'));
@@ -95,8 +97,12 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
       );
     const versions = new VersionFile(versionsPath(settings.value('key')));
     database = usable && new Database(store, { key: usable, versions });
-    for (const info of infos.toSorted((a, b) => (a.name < b.name ? -1 : 1)))
-      findings.push(...(await checkCollection(context, store, database, info, scrub)));
+    const sorted = infos.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+    for (const info of sorted) findings.push(...(await checkCollection(database, info)));
+    if (scrub) {
+      findings.push(...(await scrubbed(context, store, bytes)));
+      for (const { name } of sorted) findings.push(...(await unsealed(context, database, name)));
+    }
     return { findings, bytes };
   } finally {
     await (database ?? store).close();
@@ -116,57 +122,52 @@ async function openQuietly(
   }
 }
 
-async function checkCollection(
-  context: Context,
-  service: Service,
-  database: Database | undefined,
-  info: CollectionInfo,
-  scrub: boolean,
-): Promise<Finding[]> {
+async function checkCollection(database: Database | undefined, info: CollectionInfo): Promise<Finding[]> {
   const check = `collection ${info.name}`;
-  const findings: Finding[] = [];
-  let collection: Collection | undefined;
+  if (!database) return [ok(check, `${counted(info.blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`)];
   try {
-    if (database) {
-      const { records, blocks, plan } = await database.describe(info.name);
-      collection = await database.collection(info.name);
-      const found = `${counted(records, 'record')} in ${counted(blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`;
-      const waiting = records > blocks * plan.parameters.n;
-      findings.push(
-        waiting
-          ? note(check, `${found}; some wait for a block`, 'hers optimize encrypts them for the scan')
-          : ok(check, found),
-      );
-    } else findings.push(ok(check, `${counted(info.blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`));
-    if (scrub) findings.push(await scrubbed(context, service, collection, info));
+    const { records, blocks, plan } = await database.describe(info.name);
+    const found = `${counted(records, 'record')} in ${counted(blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`;
+    const waiting = records > blocks * plan.parameters.n;
+    return [
+      waiting
+        ? note(check, `${found}; some wait for a block`, 'hers optimize encrypts them for the scan')
+        : ok(check, found),
+    ];
   } catch (error) {
-    if (!(error instanceof HersError)) throw error;
-    findings.push(problem(check, error.message, adviceFor(error)));
+    return [problemOf(check, error)];
   }
-  return findings;
 }
 
-/** Reads every byte. A snapshot verifies all records, lists and blocks; with the key, a search verifies the segments it scans, and every seal is opened. */
-async function scrubbed(
-  context: Context,
-  service: Service,
-  collection: Collection | undefined,
-  { name, bytes }: CollectionInfo,
-): Promise<Finding> {
-  const { signal } = context;
-  using progress = context.progress({ label: `Reading ${name}`, total: bytes, unit: 'bytes' });
-  let read = 0;
-  for await (const piece of service.snapshot(name, { signal })) progress.update((read += piece.length));
-  progress.end();
-  let opened = 0;
-  if (collection) {
-    const probe = new Float32Array(collection.plan.dimension);
-    probe[0] = Math.min(1, collection.plan.queryNormBound);
-    await collection.search(probe, { limit: 1, signal });
-    if (collection.enrolment === 'vault') opened = await openAll(context, collection);
+function problemOf(check: string, error: unknown): Finding {
+  if (!(error instanceof HersError)) throw error;
+  return problem(check, error.message, adviceFor(error));
+}
+
+/** Every byte of every file, without the key: the store compares it with the checksums that were written with it. */
+async function scrubbed(context: Context, store: FolderStore, bytes: number): Promise<Finding[]> {
+  using progress = context.progress({ label: 'Scrubbing', total: bytes, unit: 'bytes' });
+  const findings: Finding[] = [];
+  let [read, files] = [0, 0];
+  for await (const { file, bytes: each, damage } of store.scrub({ signal: context.signal })) {
+    files++;
+    progress.update(Math.min(bytes, (read += each)));
+    if (damage) findings.push(problem(`scrub ${file}`, damage.message, adviceFor(damage)));
   }
-  const also = opened > 0 ? `, ${counted(opened, 'record')} opened with the key` : '';
-  return ok(`scrub ${name}`, `${size(read)} read and found whole${also}`);
+  const whole = ok('scrub', `${counted(files, 'file')}, ${size(read)}: every byte is as it was written`);
+  return findings.length > 0 ? findings : [whole];
+}
+
+/** With the key, every seal is opened: that shows what no checksum can, that nobody else wrote it. */
+async function unsealed(context: Context, database: Database | undefined, name: string): Promise<Finding[]> {
+  const check = `seals ${name}`;
+  try {
+    const collection = await database?.collection(name);
+    if (collection?.enrolment !== 'vault') return [];
+    return [ok(check, `${counted(await openAll(context, collection), 'record')} opened with the key`)];
+  } catch (error) {
+    return [problemOf(check, error)];
+  }
 }
 
 const TOGETHER = 512;

@@ -35,15 +35,19 @@ export async function openFolder(settings: Settings, out: Output, { create = fal
       `there is no gallery at ${folder}`,
       '`hers init` makes one, --gallery names another',
     );
-  return openStore(folder, {
+  const store = await openStore(folder, {
     kernel: async () => {
       const kernel = settings.value('kernel') as KernelName | 'auto' | undefined;
       const choice = await openKernel({ kernel, threads: settings.threads, warn: (message) => out.detail(message) });
       out.detail(`scanned by ${choice.chosen}`);
       return choice.kernel;
     },
-    onTrouble: (error) => out.note(`in the background: ${error instanceof Error ? error.message : String(error)}`),
+    onTrouble: (error) => out.note(`warning: ${error instanceof Error ? error.message : String(error)}`),
   });
+  // They are in no list: what is silent about them would look like a gallery without them.
+  for (const { name } of store.damagedCollections())
+    out.note(`warning: the collection ${name} is damaged and cannot be opened; see hers doctor.`);
+  return store;
 }
 
 /** Opens the folder with the key, runs `use`, and closes it whatever happens. */

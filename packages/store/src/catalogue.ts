@@ -106,8 +106,8 @@ export class Catalogue {
 
   /** The sums are missing, old or damaged themselves: what SQLite can check is checked, then they are made anew. */
   #makeSums(): PageSums {
-    const [first] = this.#db.prepare('PRAGMA integrity_check(1)').all();
-    if (first?.integrity_check !== 'ok') throw damaged(CATALOGUE, String(first?.integrity_check));
+    const contradiction = this.#contradiction();
+    if (contradiction) throw contradiction;
     this.#db.prepare('PRAGMA wal_checkpoint(TRUNCATE)').get();
     const pageSize = this.#number('PRAGMA page_size');
     const pages = fstatSync(this.#file).size / pageSize;
@@ -125,6 +125,18 @@ export class Catalogue {
       'DAMAGED',
       `${CATALOGUE} is damaged: ${where}. The folder is open for reading: take snapshots of what can be read, and restore them elsewhere`,
     );
+  }
+
+  /** What is known since it was opened, when every page was compared with its sum; and whether the pages fit together. */
+  scrub(): { readonly file: string; readonly bytes: number; readonly damage?: HersError } {
+    const file = { file: CATALOGUE, bytes: fstatSync(this.#file).size };
+    const damage = this.damageOf() ?? this.#contradiction();
+    return damage ? { ...file, damage } : file;
+  }
+
+  #contradiction(): HersError | undefined {
+    const [first] = this.#db.prepare('PRAGMA integrity_check(1)').all();
+    return first?.integrity_check === 'ok' ? undefined : damaged(CATALOGUE, String(first?.integrity_check));
   }
 
   prepare(sql: string): StatementSync {

@@ -13,7 +13,7 @@ const HEADER_START = 128;
 /** Reads under way together. */
 const AT_ONCE = 32;
 
-async function readSegmentHeader(file: DiskReader): Promise<SegmentHeader> {
+export async function readSegmentHeader(file: DiskReader): Promise<SegmentHeader> {
   const { path, size } = file;
   try {
     const length = headerLength(await file.read(0, HEADER_START), path);

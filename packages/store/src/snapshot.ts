@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto';
 import { frame, HANDLE_BYTES, HersError, type Many } from '@hers/service';
 import { handleKey, hex, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import { RECORD } from './entry.ts';
+import { type Entry, RECORD } from './entry.ts';
 import { decodePlace, type Place } from './place.ts';
 import { readStoredBlock } from './rebuild.ts';
 import { eitherSignal } from './signals.ts';
@@ -129,7 +129,7 @@ export class HashedStream {
 }
 
 /** What a snapshot is of: all of one moment. Files that it needs stay until `release`. */
-interface Moment {
+export interface Moment {
   readonly header: SnapshotHeader;
   readonly lists: ReadonlyMap<string, Place>;
   readonly packs: readonly { readonly pack: number; readonly ends: number }[];
@@ -137,11 +137,14 @@ interface Moment {
   release(): void;
 }
 
-function capture({ tables, blocks, id, descriptor }: Collection): Moment {
+type Captured = Moment & { readonly reader: VaultReader; readonly signal: AbortSignal };
+
+function capture(collection: Collection): Moment {
+  const { tables, blocks, id, descriptor } = collection;
   const lists = new Map(tables.lists().map((row) => [hex(row.id), decodePlace(row.place)]));
   // Copies, because compaction moves blocks, while their files of this moment stay.
   const held = [...blocks.values()].map((block) => ({ ...block, release: block.source.hold() }));
-  const { records } = tables.current();
+  const records = isFrozen(collection) ? collection.records.count() : tables.current().records;
   return {
     header: { id, descriptor, ...tables.manifest(), records, lists: lists.size, blocks: held.length },
     lists,
@@ -153,15 +156,26 @@ function capture({ tables, blocks, id, descriptor }: Collection): Moment {
   };
 }
 
-export async function* snapshotCollection(collection: Collection, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+/** Nothing is written to a damaged catalogue. */
+function isFrozen({ folder }: Collection): boolean {
+  return folder.catalogue.damageOf() !== undefined;
+}
+
+/** What `read` makes of a collection as it is at one moment, whatever changes meanwhile. */
+export async function* atOneMoment<T>(
+  collection: Collection,
+  signal: AbortSignal,
+  read: (moment: Captured) => AsyncIterable<T>,
+): AsyncGenerator<T> {
   const pause = async () => {
     await new Promise(setImmediate);
     signal.throwIfAborted();
   };
-  // With nothing fresh, the B-tree is the collection as it is now; and it stays so until the snapshot ends, because merges wait.
+  // With nothing fresh, the B-tree is the collection as it is now; and it stays so until the reading ends, because merges wait.
   const { moment, copying } = await collection.upkeep.take(async () => {
     collection.checkUsable();
-    while (collection.records.fresh > 0) {
+    // Of a damaged catalogue nothing can be merged; but neither can anything change in it.
+    while (collection.records.fresh > 0 && !isFrozen(collection)) {
       await collection.snapshotsEnd(signal);
       await collection.records.merge(pause);
       collection.checkUsable();
@@ -171,7 +185,7 @@ export async function* snapshotCollection(collection: Collection, signal: AbortS
   const either = eitherSignal(copying.signal, signal);
   const reader = collection.vault.reader();
   try {
-    yield* piecesOf(collection, moment, reader, either.signal);
+    yield* read({ ...moment, reader, signal: either.signal });
   } finally {
     either.done();
     moment.release();
@@ -180,37 +194,58 @@ export async function* snapshotCollection(collection: Collection, signal: AbortS
   }
 }
 
-async function* piecesOf(
-  { tables, key, folder }: Collection,
-  { header, lists, packs, blocks }: Moment,
-  reader: VaultReader,
-  signal: AbortSignal,
-): AsyncGenerator<Uint8Array> {
+/** Verifies every entry of a pack, dead ones included, and yields those that the catalogue names. */
+export async function* namedEntries(
+  collection: Collection,
+  { lists, reader, signal }: Captured,
+  { pack, ends }: Moment['packs'][number],
+): AsyncGenerator<Entry> {
+  const handleOf = (content: Uint8Array) => content.subarray(0, HANDLE_BYTES);
+  for await (const entries of reader.entries(pack, ends)) {
+    signal.throwIfAborted();
+    const handles = entries.filter(({ entry }) => entry.kind === RECORD).map(({ entry }) => handleOf(entry.content));
+    const places = recordPlaces(collection, handles);
+    for (const { entry, place } of entries) {
+      const named =
+        entry.kind === RECORD ? places.get(handleKey(handleOf(entry.content))) : lists.get(hex(sha256(entry.content)));
+      if (named?.pack === place.pack && named.offset === place.offset) yield entry;
+    }
+  }
+}
+
+/** Where these records are at the moment of a snapshot: in the B-tree, unless nothing could be merged into it. */
+function recordPlaces(collection: Collection, handles: readonly Uint8Array[]): Map<string, Place | undefined> {
+  if (!isFrozen(collection))
+    return new Map([...collection.tables.places(handles)].map(([key, place]) => [key, decodePlace(place)]));
+  const found = collection.records.findMany(handles);
+  return new Map(handles.map((handle, i) => [handleKey(handle), found[i]]));
+}
+
+/** The error where the packs do not hold all that the catalogue names. */
+export function entriesMissing(key: number, missing: number): HersError {
+  return damaged(`vault/${key}-*.pack`, `${missing} records or lists are missing`);
+}
+
+export function snapshotCollection(collection: Collection, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  return atOneMoment(collection, signal, (moment) => piecesOf(collection, moment));
+}
+
+async function* piecesOf(collection: Collection, moment: Captured): AsyncGenerator<Uint8Array> {
+  const { header, packs, blocks, signal } = moment;
   const frames = new Frames();
   frames.put(undefined, encodeHeader(header));
   let missing = header.records + header.lists;
-  for (const { pack, ends } of packs) {
-    for await (const entries of reader.entries(pack, ends)) {
-      signal.throwIfAborted();
-      const handleOf = (content: Uint8Array) => content.subarray(0, HANDLE_BYTES);
-      const stored = tables.places(
-        entries.filter(({ entry }) => entry.kind === RECORD).map(({ entry }) => handleOf(entry.content)),
-      );
-      for (const { entry, place } of entries) {
-        const isRecord = entry.kind === RECORD;
-        const found = isRecord ? stored.get(handleKey(handleOf(entry.content))) : undefined;
-        const named = isRecord ? found && decodePlace(found) : lists.get(hex(sha256(entry.content)));
-        if (named?.pack !== place.pack || named.offset !== place.offset) continue;
-        missing--;
-        const piece = frames.put(isRecord ? PART.record : PART.list, entry.content);
-        if (piece) yield piece;
-      }
+  for (const pack of packs) {
+    for await (const { kind, content } of namedEntries(collection, moment, pack)) {
+      missing--;
+      const piece = frames.put(kind === RECORD ? PART.record : PART.list, content);
+      if (piece) yield piece;
     }
   }
-  if (missing !== 0) throw damaged(`vault/${key}-*.pack`, `${missing} records or lists are missing`);
+  if (missing !== 0) throw entriesMissing(collection.key, missing);
   for (const block of blocks) {
     signal.throwIfAborted();
-    const { encoded } = await readStoredBlock(folder.disk, block);
+    const { encoded } = await readStoredBlock(collection.folder.disk, block);
     for (let at = 0; at < encoded.length; at += PIECE_BYTES) {
       const last = at + PIECE_BYTES >= encoded.length;
       const piece = frames.put(last ? PART.blockEnd : PART.blockPiece, encoded.subarray(at, at + PIECE_BYTES));

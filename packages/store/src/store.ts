@@ -30,6 +30,7 @@ import { decodePlace, type Place } from './place.ts';
 import { purgeCollection } from './purge.ts';
 import { readStoredBlock } from './rebuild.ts';
 import { fillFromSnapshot } from './restore.ts';
+import { type Scrubbed, scrubCollection } from './scrub.ts';
 import { searchCollection } from './search.ts';
 import { eitherSignal } from './signals.ts';
 import { snapshotCollection } from './snapshot.ts';
@@ -453,6 +454,18 @@ export class FolderStore implements Service {
   }
 
   // — upkeep —
+
+  /** Collections that cannot be opened, because their part of the catalogue is damaged. */
+  damagedCollections(): { readonly name: string; readonly damage: HersError }[] {
+    return [...this.#damaged].map(([name, { key }]) => ({ name, damage: this.#catalogue.damageOf(key)! }));
+  }
+
+  /** Reads every file of the folder and compares it with what was written, file after file; damage is told, not thrown. */
+  async *scrub(options?: CallOptions): AsyncGenerator<Scrubbed> {
+    this.#checkOpen();
+    yield this.#catalogue.scrub();
+    for (const name of this.#collections.keys()) yield* this.#stream(name, options, scrubCollection);
+  }
 
   purge(name: string, options?: CallOptions): Promise<void> {
     return this.#run(async () => {
