@@ -314,6 +314,39 @@ test('versions seen that cannot be read are not taken for none', async () => {
     EXIT.integrity,
     /remembers the last versions seen, is damaged; bring back a copy of it/,
   );
+  const { exit, out } = await hers(folder, ['doctor']);
+  assert.equal(exit, EXIT.no);
+  assert.match(out, /^problem\tversions seen\t.*is damaged\tbring back a copy/m);
+  for (const content of ['', '[]', '{"a": "b"}', 'null', '{"a": -0.5}']) {
+    await writeFile(join(folder, 'hers.key.versions.json'), content);
+    await fails(folder, ['count'], EXIT.integrity, /versions seen, is damaged/);
+  }
+});
+
+test('a collection restored beside its original has versions of its own', async () => {
+  const folder = await prepared.copy();
+  const done = async (...args: string[]) => {
+    const { exit, out, err } = await hers(folder, args);
+    assert.equal(exit, 0, `${args.join(' ')}: ${err}`);
+    return out;
+  };
+  await done('snapshot', 'now.snapshot');
+  await done('restore', 'now.snapshot', '--as', 'twin');
+  for (const id of ['ada', 'alan', 'barbara']) {
+    await done('delete', id);
+    assert.equal(await done('count', '--collection', 'twin'), '12\n');
+  }
+  await done('delete', 'ivan', '--collection', 'twin');
+  assert.equal(await done('count'), '9\n');
+  assert.equal(await done('count', '--collection', 'twin'), '11\n');
+  // One that is older than what was seen under any name is still refused until it is meant.
+  await fails(folder, ['restore', 'now.snapshot', '--as', 'third'], EXIT.integrity, /--accept-older/);
+  await done('restore', 'now.snapshot', '--as', 'third', '--accept-older');
+  await done('delete', 'ada', '--collection', 'third');
+  assert.equal(await done('count'), '9\n');
+  // And each of them is still caught when it is rolled back.
+  const older = await prepared.copy();
+  await fails(folder, ['count', '--gallery', join(older, 'gallery')], EXIT.integrity, /was rolled back/);
 });
 
 test('--verbose adds the code and where it happened', async () => {

@@ -4,13 +4,12 @@ import { existsSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { relative } from 'node:path';
 import { type Collection, Database, HersError, isSealed, type MasterSeed } from '@hers/client';
-import { VersionFile } from '@hers/client/versions';
 import type { CollectionInfo } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import type { Context } from './context.ts';
+import { CommandError } from './exit.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
-import { openFolder } from './gallery.ts';
-import { versionsPath } from './keys.ts';
+import { openFolder, openVersions } from './gallery.ts';
 import { messageOf } from './machine-checks.ts';
 import { counted, size } from './quantities.ts';
 
@@ -95,8 +94,10 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
           'set HERS_PASSPHRASE or --passphrase-file to have them checked',
         ),
       );
-    const versions = new VersionFile(versionsPath(settings.value('key')));
-    database = usable && new Database(store, { key: usable, versions });
+    const versions = usable && (await openVersions(settings).catch((error) => refused(error)));
+    if (versions instanceof CommandError)
+      findings.push(problem('versions seen', versions.message, versions.next ?? ''));
+    else database = usable && new Database(store, { key: usable, versions: versions! });
     const sorted = infos.toSorted((a, b) => (a.name < b.name ? -1 : 1));
     for (const info of sorted) findings.push(...(await checkCollection(database, info)));
     if (scrub) {
@@ -107,6 +108,11 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
   } finally {
     await (database ?? store).close();
   }
+}
+
+function refused(error: unknown): CommandError {
+  if (error instanceof CommandError) return error;
+  throw error;
 }
 
 async function openQuietly(

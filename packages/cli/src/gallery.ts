@@ -71,7 +71,7 @@ export async function withGallery<T>(
 }
 
 /** The last versions seen. A file that cannot be read must not pass for one that has seen nothing. */
-async function openVersions(settings: Settings): Promise<VersionFile> {
+export async function openVersions(settings: Settings): Promise<VersionFile> {
   const path = versionsPath(settings.value('key'));
   const versions = new VersionFile(path);
   try {

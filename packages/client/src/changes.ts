@@ -6,7 +6,7 @@ import type { Keyring } from './keyring.ts';
 import { type ListEntry, sealList } from './lists.ts';
 import { type Manifest, type ManifestBlock, sealManifest } from './manifest.ts';
 import type { PlainRecord } from './records.ts';
-import type { VersionMemory } from './versions.ts';
+import { rememberedAs, type VersionMemory } from './versions.ts';
 import { readView, type View } from './view.ts';
 
 /** Rebasing again and again means that something else is wrong. */
@@ -157,7 +157,7 @@ export class Changer {
       droppedLists,
     });
     this.#view = Promise.resolve(draft.view.next(manifest, draft.entries, draft.pending, draft.gone));
-    await this.#memory.write(hex(this.keyring.id), manifest.version);
+    await this.#memory.write(rememberedAs(this.keyring.id, this.name), manifest.version);
   }
 
   /** Seals and stages records under the draft's epoch. */

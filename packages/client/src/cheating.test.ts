@@ -9,7 +9,7 @@ import { HersError, type SealedRecord, type Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Collection, Database, MasterSeed } from './index.ts';
 import { altered, vectorOf } from './testing.ts';
-import { ShortMemory } from './versions.ts';
+import { rememberedAs, ShortMemory } from './versions.ts';
 
 const DIMENSION = 8;
 const key = MasterSeed.generate();
@@ -167,7 +167,8 @@ describe('a cheating store', () => {
 
   it('rolls the whole store back, remembered beside the key', async () => {
     const remembered = new ShortMemory();
-    await remembered.write(Buffer.from((await store.getCollection('faces')).id).toString('hex'), old.version + 5);
+    const { id } = await store.getCollection('faces');
+    await remembered.write(rememberedAs(id, 'faces'), old.version + 5);
     await assert.rejects(new Database(store, { key, versions: remembered }).collection('faces'), caught);
   });
 

@@ -16,4 +16,4 @@ export { isSealed, openKey, sealKey, unsealedKey } from './keyfile.ts';
 export type { MaintenanceOptions } from './maintenance.ts';
 export type { Payload, VectorRecord } from './records.ts';
 export type { Match, SearchOptions, SearchResult } from './search.ts';
-export { ShortMemory, type VersionMemory } from './versions.ts';
+export { rememberedAs, ShortMemory, type VersionMemory } from './versions.ts';

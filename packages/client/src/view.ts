@@ -7,7 +7,7 @@ import type { Keyring } from './keyring.ts';
 import { type ListEntry, openList } from './lists.ts';
 import { type Manifest, type ManifestBlock, openManifest } from './manifest.ts';
 import type { PlainRecord } from './records.ts';
-import type { VersionMemory } from './versions.ts';
+import { rememberedAs, type VersionMemory } from './versions.ts';
 
 /** Where a record is. */
 export type Place = { readonly block: ManifestBlock; readonly slot: number } | 'pending';
@@ -110,7 +110,7 @@ export async function readView(
   known?: View,
 ): Promise<View> {
   const { version, manifest: sealed } = await service.getManifest(name);
-  const collection = hex(keyring.id);
+  const collection = rememberedAs(keyring.id, name);
   const seen = Math.max((await memory.read(collection)) ?? 0, known?.manifest.version ?? 0);
   if (version < seen) {
     throw new HersError(

@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
-import { type Collection, HersError } from '@hers/client';
+import { type Collection, HersError, rememberedAs } from '@hers/client';
 import { openBytes, STANDARD_INPUT } from '../bytes.ts';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -37,7 +37,7 @@ export function addUpkeep(program: HersCommand, context: () => Context): void {
     .command('restore')
     .summary('make a collection from a snapshot')
     .description(
-      'Makes a collection from a snapshot. One that is older than what this key has seen last is refused, because that is what a rolled-back gallery looks like; --accept-older says that it is meant.',
+      'Makes a collection from a snapshot. One that is older than what this key has seen last is refused, because that is what a rolled-back gallery looks like; --accept-older says that it is meant. Restored beside its original, it goes its own way from then on.',
     )
     .argument('<file>', 'the snapshot, or - for standard input')
     .option('--as <name>', 'the name of the collection; that of the file, up to its first dot, by default')
@@ -191,16 +191,17 @@ async function opened(
   acceptOlder: boolean,
 ): Promise<Collection> {
   const { id, version } = await service.getCollection(name);
-  const collectionId = Buffer.from(id).toString('hex');
+  const remembered = rememberedAs(id, name);
   try {
-    const seen = (await versions.read(collectionId)) ?? 0;
+    const seen = (await versions.highest(id)) ?? 0;
     if (seen > version && !acceptOlder)
       throw new CommandError(
         EXIT.integrity,
         `this snapshot is of version ${version}, and this key has seen version ${seen} of the collection`,
         'add --accept-older if going back is meant',
       );
-    if (seen > version) await versions.write(collectionId, version);
+    // What is restored goes on from its own version, whatever was called so before.
+    await versions.write(remembered, version);
     return await database.collection(name);
   } catch (error) {
     await database.deleteCollection(name);
