@@ -1,4 +1,4 @@
-// The way in: a folder, or later a server, and the collections in it.
+// The way in: a folder or a server, and the collections in it.
 
 import type { Metric, Profile } from '@hers/scheme';
 import { type Plan, plan } from '@hers/scheme';
@@ -8,6 +8,7 @@ import { hex } from './bytes.ts';
 import { Changer } from './changes.ts';
 import { Collection } from './collection.ts';
 import { type Enrolment, encodeDescriptor, openDescriptor } from './descriptor.ts';
+import { type HttpOptions, HttpService } from './http.ts';
 import { Keyring } from './keyring.ts';
 import { emptyManifest, sealManifest } from './manifest.ts';
 import { makeSealer } from './sealing.ts';
@@ -23,7 +24,8 @@ export interface CollectionOptions {
   readonly maxAdditions?: number;
 }
 
-export interface ConnectOptions {
+/** `token`, `insecure`, `retryMs` and `onRetry` are for servers. */
+export interface ConnectOptions extends HttpOptions {
   /** The master seed, or its 32 bytes. */
   readonly key: MasterSeed | Uint8Array;
   /** Where the last version seen of each collection is remembered; for the length of the connection by default. */
@@ -205,12 +207,18 @@ function checkName(name: string): void {
  * Opens a database.
  *
  * @example const db = await connect('file:./gallery', { key: MasterSeed.generate() });
+ * @example const db = await connect('https://gallery.example:7443', { key, token });
  */
 export async function connect(where: string, options: ConnectOptions): Promise<Database> {
   if (where.startsWith('file:'))
     return new Database(await (await import('./folder.node.ts')).openFolder(where), options);
+  if (/^https?:/.test(where)) {
+    const service = new HttpService(where, options);
+    await service.hello();
+    return new Database(service, options);
+  }
   throw new HersError(
     'INVALID_ARGUMENT',
-    `${JSON.stringify(where)} is not a place this version can open; use file:<folder>`,
+    `${JSON.stringify(where)} is not a place this version can open; use file:<folder> or https://<server>`,
   );
 }

@@ -1,5 +1,5 @@
 export { addBlocks, type Block, blockMask, decodeBlock, encodeBlock, maskRows } from './block.ts';
-export { type ErrorCode, HersError } from './errors.ts';
+export { type ErrorCode, HersError, isErrorCode } from './errors.ts';
 export { decodeKeyInfo, encodeKeyInfo, type KeyInfo } from './keyinfo.ts';
 export {
   logModulus,

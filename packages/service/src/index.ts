@@ -1,4 +1,4 @@
-export { HersError } from '@hers/scheme';
+export { type ErrorCode, HersError, isErrorCode } from '@hers/scheme';
 export { frame, unframe } from './frames.ts';
 export {
   type CallOptions,
@@ -13,3 +13,28 @@ export {
   type Service,
   type StageId,
 } from './service.ts';
+export {
+  type CollectionBody,
+  type CommitHead,
+  type CreateHead,
+  collectionPath,
+  decodeError,
+  decodeInfo,
+  type ErrorBody,
+  encodeError,
+  encodeInfo,
+  encodeMessage,
+  fromHex,
+  type HelloBody,
+  itemPieces,
+  type ManifestHead,
+  type Message,
+  OCTETS,
+  packIds,
+  readItems,
+  readMessage,
+  type SearchHead,
+  type StageBody,
+  toHex,
+  unpackIds,
+} from './wire.ts';

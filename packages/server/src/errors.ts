@@ -1,0 +1,42 @@
+// Whatever goes wrong, a client gets a status and {code, message, retryable}: never a stack, never what an unknown error holds.
+
+import { type ErrorBody, encodeError, HersError } from '@hers/service';
+
+export interface Refusal {
+  readonly status: number;
+  readonly body: ErrorBody;
+  /** A mistake of ours, which belongs into the log. */
+  readonly unexpected: boolean;
+}
+
+/** The errors that fastify itself throws have a status and a code of their own. */
+interface FrameworkError {
+  readonly statusCode?: number;
+  readonly code?: string;
+  readonly message?: string;
+  readonly validation?: unknown;
+}
+
+const OF_STATUS: Record<number, HersError['code']> = {
+  400: 'INVALID_ARGUMENT',
+  404: 'NOT_FOUND',
+  405: 'INVALID_ARGUMENT',
+  408: 'TIMED_OUT',
+  413: 'TOO_LARGE',
+  414: 'INVALID_ARGUMENT',
+  415: 'INVALID_ARGUMENT',
+  431: 'TOO_LARGE',
+  503: 'UNAVAILABLE',
+};
+
+export function refusalOf(error: unknown): Refusal {
+  if (error instanceof HersError) {
+    const body = encodeError(error);
+    return { status: error.status, body, unexpected: error.code === 'INTERNAL' };
+  }
+  const { statusCode, message = '' } = (error ?? {}) as FrameworkError;
+  const code = statusCode === undefined ? undefined : OF_STATUS[statusCode];
+  if (code === undefined) return { status: 500, body: encodeError(error), unexpected: true };
+  const body = encodeError(new HersError(code, message));
+  return { status: statusCode!, body, unexpected: false };
+}

@@ -1,0 +1,61 @@
+// What requests and answers look like: validated against, and published as /openapi.json.
+
+const name = { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$' } as const;
+const hexOf = (bytes: number) => ({ type: 'string', pattern: `^[0-9a-f]{${2 * bytes}}$` }) as const;
+const count = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const;
+const stage = { type: 'string', minLength: 1, maxLength: 128 } as const;
+const stages = { type: 'array', items: stage, maxItems: 65536 } as const;
+
+function object<P extends Record<string, unknown>>(properties: P, ...optional: (keyof P)[]) {
+  const required = Object.keys(properties).filter((key) => !optional.includes(key));
+  return { type: 'object', properties, required, additionalProperties: false } as const;
+}
+
+export const collectionParams = object({ name });
+export const blockParams = object({ name, block: hexOf(16) });
+
+export const errorBody = object({
+  code: { type: 'string', description: 'what went wrong, for programs' },
+  message: { type: 'string', description: 'what went wrong and what to do, for people' },
+  retryable: { type: 'boolean', description: 'whether the same request may succeed later' },
+});
+
+export const helloBody = object({
+  server: { type: 'string', const: 'hers' },
+  version: { type: 'string' },
+  bodyBytes: count,
+});
+
+export const collectionBody = object({
+  name,
+  id: hexOf(16),
+  descriptor: { type: 'string', description: "the client's description, in base64" },
+  version: count,
+  records: count,
+  blocks: count,
+  bytes: count,
+});
+export const collectionsBody = object({ collections: { type: 'array', items: collectionBody } });
+export const stageBody = object({ stage });
+export const versionBody = object({ version: count });
+
+export const createHead = object({ name, id: hexOf(16) });
+export const commitHead = object(
+  {
+    expected: count,
+    records: stages,
+    blocks: stages,
+    lists: stages,
+    sums: {
+      type: 'array',
+      maxItems: 65536,
+      items: object({ part: stage, maxAdditions: { type: 'integer', minimum: 1, maximum: 2 ** 31 - 1 } }),
+    },
+  },
+  'records',
+  'blocks',
+  'lists',
+  'sums',
+);
+export const searchHead = object({ version: count, some: { type: 'boolean' } }, 'some');
+export const manifestHead = object({ version: count });

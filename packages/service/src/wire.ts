@@ -1,0 +1,235 @@
+// How the calls of a Service travel over HTTP: what both ends must agree on. Everything that is not a small description is octets.
+//
+//   message   frames: a head, which is JSON, then byte strings whose number and order the head or the call decides
+//   items     frames, the last byte of each says what it is: an item, the end, or the error (JSON) that ended the stream. A stream
+//             without its end was cut off
+//   octets    a block or a snapshot as it is: both carry checksums of their own
+//
+// Many ids travel as one byte string, one behind the other.
+
+import { type ErrorCode, HersError, isErrorCode } from '@hers/scheme';
+import { unframe } from './frames.ts';
+import type { CollectionInfo, Many } from './service.ts';
+
+export const OCTETS = 'application/octet-stream';
+
+export const collectionPath = (name: string) => `/v1/collections/${encodeURIComponent(name)}`;
+
+/** What a server says about itself. */
+export interface HelloBody {
+  readonly server: 'hers';
+  readonly version: string;
+  /** The largest body it takes in one piece; snapshots are not limited. */
+  readonly bodyBytes: number;
+}
+
+export interface ErrorBody {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly retryable: boolean;
+}
+
+export interface StageBody {
+  readonly stage: string;
+}
+
+/** A collection in JSON: its id in hex, its descriptor, which is public, in base64. */
+export interface CollectionBody {
+  readonly name: string;
+  readonly id: string;
+  readonly descriptor: string;
+  readonly version: number;
+  readonly records: number;
+  readonly blocks: number;
+  readonly bytes: number;
+}
+
+/** Followed by the descriptor and the manifest. */
+export interface CreateHead {
+  readonly name: string;
+  readonly id: string;
+}
+
+/** Followed by the manifest. */
+export interface ManifestHead {
+  readonly version: number;
+}
+
+/** Followed by the manifest, removed handles, base and result of every sum, dropped blocks, dropped lists. */
+export interface CommitHead {
+  readonly expected: number;
+  readonly records?: readonly string[];
+  readonly blocks?: readonly string[];
+  readonly lists?: readonly string[];
+  readonly sums?: readonly { readonly part: string; readonly maxAdditions: number }[];
+}
+
+/** Followed by the ids of the blocks, where only some are meant, and the queries. */
+export interface SearchHead {
+  readonly version: number;
+  readonly some?: boolean;
+}
+
+export interface Message<Head> {
+  readonly head: Head;
+  readonly parts: readonly Uint8Array[];
+}
+
+export function encodeMessage(head: object, parts: readonly Uint8Array[]): Uint8Array {
+  const frames = [new TextEncoder().encode(JSON.stringify(head)), ...parts];
+  const out = new Uint8Array(frames.reduce((sum, bytes) => sum + 4 + bytes.length, 0));
+  const view = new DataView(out.buffer);
+  let at = 0;
+  for (const bytes of frames) {
+    view.setUint32(at, bytes.length, true);
+    out.set(bytes, at + 4);
+    at += 4 + bytes.length;
+  }
+  return out;
+}
+
+/** Reads a message; the caller says whether its head is one it knows. */
+export async function readMessage(pieces: Many<Uint8Array>, limit?: number): Promise<Message<unknown>> {
+  const [head, ...parts] = await Array.fromAsync(unframe(pieces, limit));
+  if (!head) throw new HersError('MALFORMED', 'this message is empty');
+  return { head: parseJson(head), parts };
+}
+
+function parseJson(bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch {
+    throw new HersError('MALFORMED', 'the head of this message is not JSON');
+  }
+}
+
+/** Ids of one length, one behind the other. */
+export function packIds(ids: readonly Uint8Array[], length: number, what: string): Uint8Array {
+  const out = new Uint8Array(ids.length * length);
+  ids.forEach((id, i) => {
+    if (!(id instanceof Uint8Array && id.length === length))
+      throw new HersError('INVALID_ARGUMENT', `${what} has ${length} bytes`);
+    out.set(id, i * length);
+  });
+  return out;
+}
+
+export function unpackIds(bytes: Uint8Array, length: number, what: string): Uint8Array[] {
+  if (bytes.length % length !== 0) throw new HersError('MALFORMED', `${what} has ${length} bytes`);
+  return Array.from({ length: bytes.length / length }, (_, i) => bytes.slice(i * length, (i + 1) * length));
+}
+
+// — items —
+
+const ITEM = 0;
+const END = 1;
+const FAILED = 2;
+
+/** Written at a time: enough that the cost of a write does not matter, and little enough that decryption starts early. */
+const PIECE_BYTES = 65536;
+
+/** Items as pieces of a stream, several small ones together. Errors of `items` become the last piece, unless nothing was sent before. */
+export async function* itemPieces(items: AsyncIterable<readonly Uint8Array[]>): AsyncGenerator<Uint8Array> {
+  let piece = new Uint8Array(PIECE_BYTES);
+  let filled = 0;
+  let sent = false;
+  /** Appends a frame of these parts; returns the piece that is full, if one is. */
+  const put = (parts: readonly Uint8Array[], kind: number): Uint8Array | undefined => {
+    const length = parts.reduce((sum, part) => sum + part.length, 1);
+    let full: Uint8Array | undefined;
+    if (filled + 4 + length > piece.length) {
+      if (filled > 0) full = piece.subarray(0, filled);
+      piece = new Uint8Array(Math.max(PIECE_BYTES, 4 + length));
+      filled = 0;
+    }
+    new DataView(piece.buffer).setUint32(filled, length, true);
+    filled += 4;
+    for (const part of parts) {
+      piece.set(part, filled);
+      filled += part.length;
+    }
+    piece[filled++] = kind;
+    return full;
+  };
+  try {
+    for await (const item of items) {
+      const full = put(item, ITEM);
+      if (full) {
+        sent = true;
+        yield full;
+      }
+    }
+    const full = put([], END);
+    if (full) yield full;
+  } catch (error) {
+    if (!sent) throw error;
+    const full = put([new TextEncoder().encode(JSON.stringify(encodeError(error)))], FAILED);
+    if (full) yield full;
+  }
+  yield piece.subarray(0, filled);
+}
+
+/** Reads items back. UNAVAILABLE when the stream ends before its end. */
+export async function* readItems(pieces: Many<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let ended = false;
+  for await (const bytes of unframe(pieces)) {
+    if (ended || bytes.length === 0) throw new HersError('MALFORMED', 'the answer goes on behind its end');
+    const content = bytes.subarray(0, -1);
+    switch (bytes[bytes.length - 1]) {
+      case ITEM:
+        yield content;
+        break;
+      case END:
+        ended = true;
+        break;
+      case FAILED:
+        throw (
+          decodeError(parseJson(content)) ??
+          new HersError('MALFORMED', 'the answer ends with an error of no known kind')
+        );
+      default:
+        throw new HersError('MALFORMED', 'the answer holds something unknown');
+    }
+  }
+  if (!ended) throw new HersError('UNAVAILABLE', 'the answer was cut off');
+}
+
+// — errors and descriptions —
+
+/** What is told of an error. Of those that are not ours nothing is, for nobody knows what they hold. */
+export function encodeError(error: unknown): ErrorBody {
+  if (!(error instanceof HersError))
+    return { code: 'INTERNAL', message: 'the server made a mistake; its log says more', retryable: false };
+  // That its folder is closed means, to others, that it is going down.
+  if (error.code === 'CLOSED') return encodeError(new HersError('UNAVAILABLE', 'the server is going down'));
+  const { code, message, retryable } = error;
+  return { code, message, retryable };
+}
+
+/** The error that a body speaks of, or nothing where it is not one of ours. */
+export function decodeError(body: unknown): HersError | undefined {
+  const { code, message } = (body ?? {}) as Partial<ErrorBody>;
+  return isErrorCode(code) && typeof message === 'string' ? new HersError(code, message) : undefined;
+}
+
+const PAIR = /^(?:[0-9a-f]{2})*$/;
+
+export function toHex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+export function fromHex(text: string): Uint8Array {
+  if (!PAIR.test(text)) throw new HersError('MALFORMED', 'an id is written in hexadecimal digits');
+  return Uint8Array.from({ length: text.length / 2 }, (_, i) => Number.parseInt(text.slice(2 * i, 2 * i + 2), 16));
+}
+
+export function encodeInfo({ id, descriptor, ...rest }: CollectionInfo): CollectionBody {
+  let binary = '';
+  for (const byte of descriptor) binary += String.fromCharCode(byte);
+  return { ...rest, id: toHex(id), descriptor: btoa(binary) };
+}
+
+export function decodeInfo({ id, descriptor, ...rest }: CollectionBody): CollectionInfo {
+  const bytes = Uint8Array.from(atob(descriptor), (character) => character.charCodeAt(0));
+  return { ...rest, id: fromHex(id), descriptor: bytes };
+}
