@@ -8,6 +8,24 @@ export function hex(bytes: Uint8Array): string {
   return out;
 }
 
+const DIGITS = new TextEncoder().encode('0123456789abcdef');
+const ascii = new TextDecoder('latin1');
+
+/** The same for many bytes at once. */
+export function hexText(bytes: Uint8Array): string {
+  const digits = new Uint8Array(2 * bytes.length);
+  for (let i = 0; i < bytes.length; i++) {
+    digits[2 * i] = DIGITS[bytes[i] >> 4];
+    digits[2 * i + 1] = DIGITS[bytes[i] & 15];
+  }
+  return ascii.decode(digits);
+}
+
+/** The memory of an array of numbers. */
+export function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}
+
 const digitOf = (code: number) => (code < 58 ? code - 48 : code - 87);
 
 export function fromHex(text: string): Uint8Array {

@@ -1,6 +1,7 @@
 // Changing a collection: everything a change brings is staged first, then one commit. Who loses a race reads again, adapts and repeats.
 
 import { type Change, HersError, type Service, type StageId } from '@hers/service';
+import { packed, sealsOf } from './batch.ts';
 import { fromHex, hex, sha256 } from './bytes.ts';
 import type { Keyring } from './keyring.ts';
 import { type ListEntry, sealList } from './lists.ts';
@@ -44,8 +45,9 @@ export class Draft {
   /** Takes a record out of where it is; it may come back elsewhere in the same change. */
   displace(id: string, handle: string): void {
     const place = this.view.locate(id);
+    if (place === undefined) return;
     this.gone.add(id);
-    if (this.pending.delete(handle) || place === undefined || place === 'pending') return;
+    if (this.pending.delete(handle) || place === 'pending') return;
     let dead = this.#dead.get(place.block.id);
     if (!dead) this.#dead.set(place.block.id, (dead = new Set(place.block.dead)));
     dead.add(place.slot);
@@ -166,14 +168,11 @@ export class Changer {
     records: readonly PlainRecord[],
     signal?: AbortSignal,
   ): Promise<StageId> {
-    const sealer = await this.keyring.sealer(draft.epoch);
-    const keys = this.keyring.records;
-    const sealedRecords = async function* () {
-      for (const record of records) {
-        yield { handle: record.handleBytes, sealed: await keys.seal(sealer, draft.epoch, record) };
-      }
-    };
-    return this.service.stageRecords(this.name, sealedRecords(), signal ? { signal } : {});
+    const { keyring } = this;
+    const { dimension, parameters } = keyring.plan;
+    const batches = [...packed(records, dimension, parameters.n)].map((batch) => keyring.seal(draft.epoch, batch));
+    const seals = sealsOf(await Promise.all(batches));
+    return this.service.stageRecords(this.name, seals, signal ? { signal } : {});
   }
 
   /** Stages a list, and returns its name in the manifest. */

@@ -4,10 +4,11 @@ import { checkVector } from '@hers/scheme';
 import { HersError, type Many } from '@hers/service';
 import { hex } from './bytes.ts';
 import type { Changer } from './changes.ts';
-import { addHomomorphically, removeRecords, type Written, writeToVault } from './enrolment.ts';
+import { addHomomorphically, removeRecords, type SealedRecords, type Written, writeToVault } from './enrolment.ts';
+import { checkRecord, type Gathered, gather, isRecord } from './gathering.ts';
 import { type MaintenanceOptions, optimise, rotate } from './maintenance.ts';
 import { liveCount } from './manifest.ts';
-import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './records.ts';
+import { type Payload, payloadOf, type VectorRecord } from './records.ts';
 import { type Match, needsVault, orderOf, type SearchOptions, type SearchResult, scan, search } from './search.ts';
 import { readRecords } from './view.ts';
 
@@ -29,9 +30,6 @@ export interface Verification {
   readonly match?: boolean;
   readonly scoreOrigin: Match['scoreOrigin'];
 }
-
-/** Blocks' worth of records in one commit of an upsert. */
-const BLOCKS_PER_COMMIT = 8;
 
 export class Collection {
   readonly name: string;
@@ -62,56 +60,38 @@ export class Collection {
     const total = Array.isArray(input) ? input.length : undefined;
     let sum = { written: 0, unchanged: 0 };
     let acknowledged = 0;
+    const write = async ({ count, sealed }: Gathered) => {
+      const { written, unchanged } = await this.#write(await sealed, options.signal);
+      sum = { written: sum.written + written, unchanged: sum.unchanged + unchanged };
+      acknowledged += count;
+      options.onProgress?.({ acknowledged, ...(total === undefined ? {} : { total }) });
+    };
+    // One batch is written while the next is gathered.
+    let writing: Promise<void> = Promise.resolve();
     try {
       // A list is checked as a whole before anything is written; a stream can only be checked as it comes.
-      if (Array.isArray(input)) for (const record of input) this.#check(record);
-      for await (const batch of this.#batches(input)) {
+      if (Array.isArray(input)) for (const record of input) checkRecord(this.#changer, record);
+      for await (const batch of gather(this.#changer, input)) {
+        await writing;
         options.signal?.throwIfAborted();
-        const { written, unchanged } = await this.#write(batch, options.signal);
-        sum = { written: sum.written + written, unchanged: sum.unchanged + unchanged };
-        acknowledged += batch.length;
-        options.onProgress?.({ acknowledged, ...(total === undefined ? {} : { total }) });
+        writing = write(batch);
+        writing.catch(() => {}); // heard of when it is waited for
       }
+      await writing;
       return sum;
     } catch (error) {
+      await writing.catch(() => {});
       if (error instanceof Error) Object.assign(error, { acknowledged });
       throw error;
     }
   }
 
-  /** Refuses a record that cannot be written; returns its vector. */
-  #check(record: VectorRecord): Float32Array {
-    if (!isRecord(record))
-      throw new HersError('INVALID_ARGUMENT', 'a record is an object with an id, a vector, and perhaps a payload');
-    if (record.payload !== undefined && this.enrolment !== 'vault') throw needsVault('a payload');
-    this.#changer.keyring.records.check(record);
-    return checkVector(this.plan, record.vector, 'gallery', () => `the vector of ${JSON.stringify(record.id)}`);
-  }
-
-  #plain(record: VectorRecord): PlainRecord {
-    const vector = this.#check(record);
-    // A copy: the caller may change the original while the record waits.
-    return this.#changer.keyring.records.plain(record, vector.slice());
-  }
-
-  async *#batches(records: Many<VectorRecord>): AsyncGenerator<PlainRecord[]> {
-    const size = BLOCKS_PER_COMMIT * this.plan.parameters.n;
-    let batch: PlainRecord[] = [];
-    for await (const record of records) {
-      batch.push(this.#plain(record));
-      if (batch.length === size) {
-        yield batch;
-        batch = [];
-      }
-    }
-    if (batch.length > 0) yield batch;
-  }
-
-  async #write(batch: PlainRecord[], signal?: AbortSignal): Promise<Written> {
+  async #write(batch: SealedRecords, signal?: AbortSignal): Promise<Written> {
     if (this.enrolment === 'vault') return writeToVault(this.#changer, batch, signal);
+    const { records } = batch;
     let sum = { written: 0, unchanged: 0 };
-    for (let at = 0; at < batch.length; ) {
-      const { written, unchanged, taken } = await addHomomorphically(this.#changer, batch.slice(at), signal);
+    for (let at = 0; at < records.length; ) {
+      const { written, unchanged, taken } = await addHomomorphically(this.#changer, records.slice(at), signal);
       sum = { written: sum.written + written, unchanged: sum.unchanged + unchanged };
       at += taken;
     }
@@ -212,10 +192,6 @@ export class Collection {
   async close(): Promise<void> {
     await this.#changer.keyring.close();
   }
-}
-
-function isRecord(value: unknown): value is VectorRecord {
-  return typeof value === 'object' && value !== null && 'id' in value && 'vector' in value;
 }
 
 function notFound(id: string): HersError {

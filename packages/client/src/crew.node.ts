@@ -4,10 +4,12 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import type { ExposedSecret, QuerySecret } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
+import type { PlainBatch, SealedBatch } from './batch.ts';
 import type { Crew, DecryptTask, KeyMaterial, RankOptions } from './crew.ts';
 import { type Candidate, Ranking } from './ranking.ts';
 
 export type Task =
+  | { readonly kind: 'seal'; readonly batch: PlainBatch }
   | { readonly kind: 'encrypt'; readonly vectors: Float32Array | Int32Array; readonly first: number }
   | {
       readonly kind: 'decrypt';
@@ -34,6 +36,8 @@ export class Workers implements Crew {
   readonly #all: Worker[] = [];
   readonly #busy = new Map<Worker, Waiting>();
   readonly #queue: Waiting[] = [];
+  /** Sealing is done ahead of its time: it lets everything else pass. */
+  readonly #seals: Waiting[] = [];
   #closed = false;
 
   static open(material: KeyMaterial, threads = availableParallelism()): Workers | undefined {
@@ -58,16 +62,17 @@ export class Workers implements Crew {
   #run<T>(task: Task): Promise<T> {
     if (this.#closed) return Promise.reject(new HersError('CLOSED', 'this collection is closed'));
     return new Promise<T>((resolve, reject) => {
-      this.#queue.push({ task, resolve: resolve as Waiting['resolve'], reject });
+      const queue = task.kind === 'seal' ? this.#seals : this.#queue;
+      queue.push({ task, resolve: resolve as Waiting['resolve'], reject });
       this.#next();
     });
   }
 
   #next(): void {
-    while (this.#queue.length > 0) {
+    while (this.#queue.length + this.#seals.length > 0) {
       const worker = this.#idle.pop() ?? (this.#all.length < this.size ? this.#start() : undefined);
       if (!worker) return;
-      const waiting = this.#queue.shift()!;
+      const waiting = (this.#queue.shift() ?? this.#seals.shift())!;
       this.#busy.set(worker, waiting);
       worker.ref();
       worker.postMessage(waiting.task);
@@ -95,6 +100,10 @@ export class Workers implements Crew {
     if (!this.#closed) this.#next();
   }
 
+  seal(batch: PlainBatch): Promise<SealedBatch> {
+    return this.#run({ kind: 'seal', batch });
+  }
+
   encrypt(vectors: Float32Array | Int32Array, first: number): Promise<Uint8Array> {
     return this.#run({ kind: 'encrypt', vectors, first });
   }
@@ -113,7 +122,7 @@ export class Workers implements Crew {
   async close(): Promise<void> {
     this.#closed = true;
     await Promise.all(this.#all.splice(0).map((worker) => worker.terminate()));
-    for (const waiting of [...this.#queue.splice(0), ...this.#busy.values()])
+    for (const waiting of [...this.#queue.splice(0), ...this.#seals.splice(0), ...this.#busy.values()])
       waiting.reject(new HersError('CLOSED', 'this collection is closed'));
     this.#busy.clear();
   }

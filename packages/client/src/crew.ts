@@ -1,9 +1,12 @@
-// Who does the cryptography: this thread, or several. A crew encrypts blocks and decrypts responses to rankings; in Node a crew of worker threads does both on all cores.
+// Who does the cryptography: this thread, or several. A crew seals records, encrypts blocks and decrypts responses to rankings; in Node a crew of worker threads does so on all cores.
 
 import type { Plan, PlanRequest } from '@hers/scheme';
 import { plan } from '@hers/scheme';
 import { type CollectionKey, type ExposedSecret, encryptBlock, MasterSeed, QuerySecret } from '@hers/scheme/secret';
+import type { PlainBatch, SealedBatch } from './batch.ts';
 import { type Candidate, type Order, Ranking } from './ranking.ts';
+import { RecordKeys, sealKey } from './records.ts';
+import { makeSealer } from './sealing.ts';
 
 /** What a key is made from; workers make their own. */
 export interface KeyMaterial {
@@ -31,6 +34,8 @@ export interface RankOptions {
 export interface Crew {
   /** How many blocks it works on at a time. */
   readonly size: number;
+  /** Names records and seals them under the crew's epoch. */
+  seal(batch: PlainBatch): Promise<SealedBatch>;
   encrypt(vectors: Float32Array | Int32Array, first: number): Promise<Uint8Array>;
   /** The best of these responses to one query. */
   decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]>;
@@ -40,6 +45,19 @@ export interface Crew {
 export function keyFrom({ seed, request, collectionId, epoch }: KeyMaterial): CollectionKey {
   using master = MasterSeed.from(seed);
   return master.collectionKey(plan(request), collectionId, epoch);
+}
+
+/** What seals records under the crew's epoch. */
+export async function sealerFrom(material: KeyMaterial): Promise<(batch: PlainBatch) => Promise<SealedBatch>> {
+  const { collectionId, epoch } = material;
+  const master = MasterSeed.from(material.seed);
+  try {
+    const keys = await RecordKeys.of(master, collectionId);
+    const sealer = await makeSealer(sealKey(master, collectionId, epoch));
+    return (batch) => keys.seal(sealer, epoch, batch);
+  } finally {
+    master.wipe();
+  }
 }
 
 /** Decrypts and ranks. Distances come out of decryption squared, and as people know them from here on. */
@@ -71,9 +89,15 @@ export function secretFrom(settings: Plan, exposed: ExposedSecret): QuerySecret 
 export class Alone implements Crew {
   readonly size = 1;
   readonly #key: CollectionKey;
+  readonly #seal: ReturnType<typeof sealerFrom>;
 
   constructor(material: KeyMaterial) {
     this.#key = keyFrom(material);
+    this.#seal = sealerFrom(material);
+  }
+
+  async seal(batch: PlainBatch): Promise<SealedBatch> {
+    return (await this.#seal)(batch);
   }
 
   async encrypt(vectors: Float32Array | Int32Array, first: number): Promise<Uint8Array> {

@@ -1,7 +1,8 @@
 // Writing records. Under `vault` enrolment they are sealed into the vault, and encrypted into blocks as those fill; under `homomorphic` enrolment each is encrypted into its
 // slot and added to the open block on the store's side (the paper's Algorithm 6), and nothing else is kept of it.
 
-import type { StageId } from '@hers/service';
+import type { SealedRecord, StageId } from '@hers/service';
+import { type SealedBatch, sealAt } from './batch.ts';
 import { fromHex, hex } from './bytes.ts';
 import { type Changer, Draft, packVectors } from './changes.ts';
 import type { ManifestBlock } from './manifest.ts';
@@ -18,48 +19,78 @@ export interface Written {
 /** Lists of an open block are put together when there are this many. */
 const MAX_LISTS = 64;
 
-/** Later records of the same id win. */
-function lastOfEach(records: readonly PlainRecord[]): PlainRecord[] {
-  const byHandle = new Map<string, PlainRecord>();
-  for (const record of records) {
-    byHandle.delete(record.handle);
-    byHandle.set(record.handle, record);
-  }
-  return [...byHandle.values()];
+/** Records and their seals, made ahead of the change that writes them. */
+export interface SealedRecords {
+  readonly epoch: number;
+  readonly records: readonly PlainRecord[];
+  /** Of these records, in their order. */
+  readonly seals: readonly SealedBatch[];
 }
 
-function changedIn(view: View, records: readonly PlainRecord[]): PlainRecord[] {
-  return records.filter((record) => view.versionOf(record.id, record.handle) !== record.version);
+/** Some of the seals of a batch; `which` ascends. */
+function* chosen(seals: readonly SealedBatch[], which: readonly number[]): Generator<SealedRecord> {
+  let part = 0;
+  let first = 0;
+  for (const i of which) {
+    while (i - first >= seals[part].ends.length) first += seals[part++].ends.length;
+    yield sealAt(seals[part], i - first);
+  }
+}
+
+/** Which records of a batch count: later ones of the same id win. */
+function lastOfEach(records: readonly PlainRecord[]): number[] {
+  const byHandle = new Map<string, number>();
+  records.forEach((record, i) => {
+    byHandle.set(record.handle, i);
+  });
+  const last = [...byHandle.values()];
+  return last.length === records.length ? last : last.sort((a, b) => a - b);
+}
+
+/** Those of them that the view has not, or not so. */
+function changedIn(view: View, records: readonly PlainRecord[], which: readonly number[]): number[] {
+  return which.filter((i) => view.versionOf(records[i].id, records[i].handle) !== records[i].version);
 }
 
 /** Writes a batch in one commit: all of it or nothing. */
-export function writeToVault(changer: Changer, batch: readonly PlainRecord[], signal?: AbortSignal): Promise<Written> {
-  const records = lastOfEach(batch);
-  const { plan } = changer.keyring;
-  const { n } = plan.parameters;
-  let staged: { stage: StageId; epoch: number; records: readonly PlainRecord[] } | undefined;
+export function writeToVault(changer: Changer, batch: SealedRecords, signal?: AbortSignal): Promise<Written> {
+  const { records, seals } = batch;
+  const last = lastOfEach(records);
+  const { n } = changer.keyring.plan.parameters;
+  let staged: { stage: StageId; epoch: number; which: readonly number[] } | undefined;
   return changer.change(async (view) => {
-    const fresh = changedIn(view, records);
-    const result = { written: fresh.length, unchanged: batch.length - fresh.length };
+    const which = changedIn(view, records, last);
+    const fresh = which.map((i) => records[i]);
+    const result = { written: fresh.length, unchanged: records.length - fresh.length };
     if (fresh.length === 0) return { result };
     const draft = new Draft(view);
     // What was staged for an earlier attempt serves again, unless others have changed what there is to write.
-    if (
-      staged?.epoch !== draft.epoch ||
-      staged.records.length !== fresh.length ||
-      staged.records.some((r, i) => r !== fresh[i])
-    ) {
-      staged = { stage: await changer.stageRecords(draft, fresh, signal), epoch: draft.epoch, records: fresh };
-    }
-    draft.records.push(staged.stage);
-    draft.countSeals(fresh.length);
+    const again =
+      staged?.epoch === draft.epoch &&
+      staged.which.length === which.length &&
+      staged.which.every((x, i) => x === which[i]);
+    // Blocks fill while records are staged.
+    const staging = again
+      ? staged!.stage
+      : draft.epoch === batch.epoch
+        ? changer.service.stageRecords(changer.name, chosen(seals, which), signal ? { signal } : {})
+        : changer.stageRecords(draft, fresh, signal); // the key was rotated meanwhile
     for (const record of fresh) {
       draft.displace(record.id, record.handle);
       draft.pending.set(record.handle, record);
     }
-    await fillBlocks(changer, draft, n, signal);
+    const [stage] = await settled(staging, fillBlocks(changer, draft, n, signal));
+    staged = { stage, epoch: draft.epoch, which };
+    draft.records.push(stage);
+    draft.countSeals(fresh.length);
     return { draft, result };
   });
+}
+
+/** Both, or the first failure when neither is under way any more. */
+async function settled<A, B>(...both: [A | Promise<A>, B | Promise<B>]): Promise<[A, B]> {
+  await Promise.allSettled(both);
+  return Promise.all(both) as Promise<[A, B]>;
 }
 
 /** Turns waiting records into blocks of `size` as long as there are enough; the rest waits on. */
@@ -96,7 +127,7 @@ export function addHomomorphically(
     const open = openBlock(view, n, plan.maxAdditions);
     const room = n - (open?.count ?? 0);
     const part = batch.slice(0, room);
-    const fresh = changedIn(view, lastOfEach(part));
+    const fresh = changedIn(view, part, lastOfEach(part)).map((i) => part[i]);
     const result = { written: fresh.length, unchanged: part.length - fresh.length, taken: part.length };
     if (fresh.length === 0) return { result };
     const draft = new Draft(view);

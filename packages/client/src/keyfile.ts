@@ -4,7 +4,7 @@ import { MasterSeed } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { scryptAsync } from '@noble/hashes/scrypt.js';
 import { fromHex, hex } from './bytes.ts';
-import { WebSealer } from './sealing.ts';
+import { seal, WebSealer } from './sealing.ts';
 
 interface KeyFile {
   readonly format: 'hers-key';
@@ -39,7 +39,7 @@ export async function sealKey(seed: MasterSeed, passphrase: string, cost: number
       'the passphrase is empty; for a key file without one, ask for an unsealed key',
     );
   const scrypt = { ...COST, N: cost, salt: hex(crypto.getRandomValues(new Uint8Array(16))) };
-  const sealed = hex(await (await sealerFor(passphrase, scrypt)).seal(seed.reveal(), ABOUT));
+  const sealed = hex(await seal(await sealerFor(passphrase, scrypt), seed.reveal(), ABOUT));
   return `${JSON.stringify({ format: 'hers-key', version: 1, scrypt, sealed } satisfies KeyFile, null, 2)}\n`;
 }
 

@@ -2,11 +2,14 @@
 
 import { type Plan, plan } from '@hers/scheme';
 import { type CollectionKey, MasterSeed } from '@hers/scheme/secret';
-import { concat, u32 } from './bytes.ts';
+import type { PlainBatch, SealedBatch } from './batch.ts';
 import { type Crew, makeCrew } from './crew.ts';
 import type { Descriptor } from './descriptor.ts';
-import { RecordKeys } from './records.ts';
+import { RecordKeys, sealKey } from './records.ts';
 import { makeSealer, type Sealer } from './sealing.ts';
+
+/** Records that are sealed without the crew. */
+const FEW = 64;
 
 export class Keyring {
   readonly descriptor: Descriptor;
@@ -28,9 +31,7 @@ export class Keyring {
   }
 
   static async make(seed: MasterSeed, descriptor: Descriptor, threads?: number): Promise<Keyring> {
-    const { id } = descriptor;
-    const records = await RecordKeys.make(id, seed.deriveKey('handles', id), seed.deriveKey('record versions', id));
-    return new Keyring(seed, descriptor, records, threads);
+    return new Keyring(seed, descriptor, await RecordKeys.of(seed, descriptor.id), threads);
   }
 
   get id(): Uint8Array {
@@ -46,9 +47,14 @@ export class Keyring {
   /** Seals records and lists of one epoch. */
   sealer(epoch: number): Promise<Sealer> {
     let sealer = this.#sealers.get(epoch);
-    if (!sealer)
-      this.#sealers.set(epoch, (sealer = makeSealer(this.#seed.deriveKey('seals', concat(this.id, u32(epoch))))));
+    if (!sealer) this.#sealers.set(epoch, (sealer = makeSealer(sealKey(this.#seed, this.id, epoch))));
     return sealer;
+  }
+
+  /** Names and seals records; a few are done sooner here than by a crew that may have to be gathered first. */
+  async seal(epoch: number, batch: PlainBatch): Promise<SealedBatch> {
+    if (batch.count <= FEW) return this.records.seal(await this.sealer(epoch), epoch, batch);
+    return (await this.crew(epoch)).seal(batch);
   }
 
   key(epoch: number): CollectionKey {

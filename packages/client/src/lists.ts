@@ -2,9 +2,9 @@
 // The store keeps it without being able to read it.
 
 import { HersError } from '@hers/service';
-import { concat, hex } from './bytes.ts';
+import { concat, fromHex, hex } from './bytes.ts';
 import { VERSION_BYTES } from './records.ts';
-import type { Sealer } from './sealing.ts';
+import { type Sealer, seal } from './sealing.ts';
 
 export interface ListEntry {
   readonly id: string;
@@ -22,18 +22,19 @@ export async function sealList(
   collectionId: Uint8Array,
   entries: readonly ListEntry[],
 ): Promise<Uint8Array> {
-  const names = entries.map((entry) => encoder.encode(entry.id));
-  const plain = new Uint8Array(names.reduce((sum, name) => sum + 2 + VERSION_BYTES + name.length, 0));
-  const view = new DataView(plain.buffer);
+  // At most three bytes for each unit of an id.
+  const most = entries.reduce((sum, { id }) => sum + 2 + VERSION_BYTES + 3 * id.length, 0);
+  const bytes = new Uint8Array(most);
+  const view = new DataView(bytes.buffer);
   let at = 0;
-  entries.forEach((entry, i) => {
-    view.setUint16(at, names[i].length, true);
-    for (let k = 0; k < VERSION_BYTES; k++)
-      plain[at + 2 + k] = Number.parseInt(entry.version.slice(2 * k, 2 * k + 2), 16);
-    plain.set(names[i], at + 2 + VERSION_BYTES);
-    at += 2 + VERSION_BYTES + names[i].length;
-  });
-  return sealer.seal(plain, about(collectionId));
+  for (const { id, version } of entries) {
+    bytes.set(fromHex(version), at + 2);
+    const { written } = encoder.encodeInto(id, bytes.subarray(at + 2 + VERSION_BYTES));
+    view.setUint16(at, written, true);
+    at += 2 + VERSION_BYTES + written;
+  }
+  const plain = bytes.subarray(0, at);
+  return seal(sealer, plain, about(collectionId));
 }
 
 export async function openList(sealer: Sealer, collectionId: Uint8Array, sealed: Uint8Array): Promise<ListEntry[]> {

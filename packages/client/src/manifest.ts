@@ -3,7 +3,7 @@
 
 import { HersError } from '@hers/service';
 import { concat, u32 } from './bytes.ts';
-import type { Sealer } from './sealing.ts';
+import { type Sealer, seal } from './sealing.ts';
 
 export interface ManifestBlock {
   /** Hexadecimal, as all ids here: they are keys of maps. */
@@ -57,7 +57,7 @@ export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, man
     blocks: blocks.map((b) => [b.id, b.hash, b.epoch, b.count, b.additions, b.lists, b.dead]),
     pending: pending.map((p) => [p.handle, p.version]),
   });
-  return sealer.seal(new TextEncoder().encode(text), about(collectionId, version));
+  return seal(sealer, new TextEncoder().encode(text), about(collectionId, version));
 }
 
 type Row = [string, string, number, number, number, string[], number[]];

@@ -12,7 +12,8 @@ export const SEAL_OVERHEAD = NONCE_BYTES + TAG_BYTES;
 
 /** One AES key. A seal is nonce, ciphertext and tag. */
 export interface Sealer {
-  seal(plain: Uint8Array, about: Uint8Array): Uint8Array | Promise<Uint8Array>;
+  /** Seals into `out`, which has room for exactly that: SEAL_OVERHEAD bytes more than `plain`. All three stay as they are until it is done. */
+  sealInto(out: Uint8Array, plain: Uint8Array, about: Uint8Array): void | Promise<void>;
   /** INTEGRITY when it was sealed with another key, about something else, or altered. */
   open(sealed: Uint8Array, about: Uint8Array): Uint8Array | Promise<Uint8Array>;
 }
@@ -22,6 +23,13 @@ export function cannotOpen(): HersError {
     'INTEGRITY',
     'sealed data does not open: it was altered, belongs elsewhere, or was sealed with another key',
   );
+}
+
+/** A seal in memory of its own. */
+export async function seal(sealer: Sealer, plain: Uint8Array, about: Uint8Array): Promise<Uint8Array> {
+  const out = new Uint8Array(plain.length + SEAL_OVERHEAD);
+  await sealer.sealInto(out, plain, about);
+  return out;
 }
 
 export class WebSealer implements Sealer {
@@ -34,16 +42,12 @@ export class WebSealer implements Sealer {
     ]);
   }
 
-  async seal(plain: Uint8Array, about: Uint8Array): Promise<Uint8Array> {
+  async sealInto(out: Uint8Array, plain: Uint8Array, about: Uint8Array): Promise<void> {
     const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
     const algorithm = { name: 'AES-GCM', iv: nonce, additionalData: about as Uint8Array<ArrayBuffer> };
-    const body = new Uint8Array(
-      await crypto.subtle.encrypt(algorithm, await this.#key, plain as Uint8Array<ArrayBuffer>),
-    );
-    const out = new Uint8Array(NONCE_BYTES + body.length);
+    const body = await crypto.subtle.encrypt(algorithm, await this.#key, plain as Uint8Array<ArrayBuffer>);
     out.set(nonce);
-    out.set(body, NONCE_BYTES);
-    return out;
+    out.set(new Uint8Array(body), NONCE_BYTES);
   }
 
   async open(sealed: Uint8Array, about: Uint8Array): Promise<Uint8Array> {

@@ -1,0 +1,189 @@
+// Records on their way into a collection, in bulk: ids, vectors and payloads of many, each kind in one piece. A worker is sent them, hashes and seals them without an object for
+// each, and sends back pieces again.
+
+import { HersError, type SealedRecord } from '@hers/service';
+import type { PlainRecord } from './records.ts';
+
+/** Hexadecimal digits of a handle, and of a version. */
+const NAME_DIGITS = 32;
+const HANDLE_BYTES = 16;
+
+/** What stands side by side belongs together: the i-th id ends at `idEnds[i]`, and begins where the one before ends. */
+export interface PlainBatch {
+  readonly count: number;
+  /** UTF-8. */
+  readonly ids: Uint8Array;
+  readonly idEnds: Uint32Array;
+  readonly vectors: Float32Array;
+  /** JSON; nothing where there is none. */
+  readonly payloads: Uint8Array;
+  readonly payloadEnds: Uint32Array;
+}
+
+/** Handles and versions of a batch. */
+export interface BatchNames {
+  readonly handles: Uint8Array;
+  /** Hexadecimal, all in one text: a million small ones would cost more to send than to make. */
+  readonly handleText: string;
+  readonly versionText: string;
+}
+
+/** The seals of a batch, under one epoch. */
+export interface SealedBatch extends BatchNames {
+  readonly sealed: Uint8Array;
+  readonly ends: Uint32Array;
+}
+
+const encoder = new TextEncoder();
+
+/** Bytes that grow. */
+class Growing {
+  bytes: Uint8Array;
+  length = 0;
+
+  constructor(capacity: number) {
+    this.bytes = new Uint8Array(capacity);
+  }
+
+  reserve(more: number): void {
+    if (this.length + more <= this.bytes.length) return;
+    const grown = new Uint8Array(Math.max(2 * this.bytes.length, this.length + more));
+    grown.set(this.bytes.subarray(0, this.length));
+    this.bytes = grown;
+  }
+
+  /** Appends a text as UTF-8, which takes at most three bytes for each of its units; returns how many it took. */
+  text(text: string): number {
+    this.reserve(3 * text.length);
+    const { written } = encoder.encodeInto(text, this.bytes.subarray(this.length));
+    this.length += written;
+    return written;
+  }
+
+  append(bytes: Uint8Array): void {
+    this.reserve(bytes.length);
+    this.bytes.set(bytes, this.length);
+    this.length += bytes.length;
+  }
+
+  /** What there is, in memory of its own size. */
+  take(): Uint8Array {
+    return this.length === this.bytes.length ? this.bytes : this.bytes.slice(0, this.length);
+  }
+}
+
+/** Puts a batch together. What is added has passed its checks, and is copied: the caller may change it afterwards. */
+export class Packing {
+  readonly names: string[] = [];
+  readonly #dimension: number;
+  readonly #ids: Growing;
+  readonly #idEnds: Uint32Array;
+  readonly #vectors: Float32Array;
+  readonly #payloads = new Growing(0);
+  readonly #payloadEnds: Uint32Array;
+
+  constructor(capacity: number, dimension: number) {
+    this.#dimension = dimension;
+    this.#ids = new Growing(16 * capacity);
+    this.#idEnds = new Uint32Array(capacity);
+    this.#vectors = new Float32Array(capacity * dimension);
+    this.#payloadEnds = new Uint32Array(capacity);
+  }
+
+  get count(): number {
+    return this.names.length;
+  }
+
+  get payloadBytes(): number {
+    return this.#payloads.length;
+  }
+
+  add(id: string, vector: Float32Array, payload: Uint8Array | string): void {
+    const at = this.names.length;
+    if (at === this.#idEnds.length) throw new RangeError('this batch is full');
+    this.#ids.text(id);
+    this.#idEnds[at] = this.#ids.length;
+    this.#vectors.set(vector, at * this.#dimension);
+    if (typeof payload === 'string') this.#payloads.text(payload);
+    else this.#payloads.append(payload);
+    this.#payloadEnds[at] = this.#payloads.length;
+    this.names.push(id);
+  }
+
+  take(): PlainBatch {
+    const count = this.names.length;
+    const whole = count === this.#idEnds.length;
+    return {
+      count,
+      ids: this.#ids.take(),
+      idEnds: whole ? this.#idEnds : this.#idEnds.slice(0, count),
+      vectors: whole ? this.#vectors : this.#vectors.slice(0, count * this.#dimension),
+      payloads: this.#payloads.take(),
+      payloadEnds: whole ? this.#payloadEnds : this.#payloadEnds.slice(0, count),
+    };
+  }
+}
+
+/** Records that exist as such already, as batches of at most `size`. */
+export function* packed(records: readonly PlainRecord[], dimension: number, size: number): Generator<PlainBatch> {
+  for (let at = 0; at < records.length; at += size) {
+    const part = records.slice(at, at + size);
+    const packing = new Packing(part.length, dimension);
+    for (const { id, vector, payload } of part) packing.add(id, vector, payload);
+    yield packing.take();
+  }
+}
+
+/** One record of a batch. Vector and payload are looked up when asked for: a view for each would be most of the work of enrolling. */
+class BatchRecord implements PlainRecord {
+  readonly id: string;
+  readonly handle: string;
+  readonly version: string;
+  readonly #batch: PlainBatch;
+  readonly #index: number;
+
+  constructor(id: string, batch: PlainBatch, index: number, names: BatchNames) {
+    this.id = id;
+    this.handle = names.handleText.slice(index * NAME_DIGITS, (index + 1) * NAME_DIGITS);
+    this.version = names.versionText.slice(index * NAME_DIGITS, (index + 1) * NAME_DIGITS);
+    this.#batch = batch;
+    this.#index = index;
+  }
+
+  get vector(): Float32Array {
+    const { vectors, count } = this.#batch;
+    const dimension = vectors.length / count;
+    return vectors.subarray(this.#index * dimension, (this.#index + 1) * dimension);
+  }
+
+  get payload(): Uint8Array {
+    const { payloads, payloadEnds } = this.#batch;
+    return payloads.subarray(this.#index === 0 ? 0 : payloadEnds[this.#index - 1], payloadEnds[this.#index]);
+  }
+}
+
+/** The records of a batch one by one. */
+export function recordsOf(ids: readonly string[], batch: PlainBatch, names: BatchNames): PlainRecord[] {
+  checkNames(batch.count, names);
+  return ids.map((id, i) => new BatchRecord(id, batch, i, names));
+}
+
+/** One seal of a batch, as the store takes it. */
+export function sealAt({ handles, sealed, ends }: SealedBatch, i: number): SealedRecord {
+  return {
+    handle: handles.subarray(i * HANDLE_BYTES, (i + 1) * HANDLE_BYTES),
+    sealed: sealed.subarray(i === 0 ? 0 : ends[i - 1], ends[i]),
+  };
+}
+
+/** The seals of all batches one after the other. */
+export function* sealsOf(batches: Iterable<SealedBatch>): Generator<SealedRecord> {
+  for (const batch of batches) for (let i = 0; i < batch.ends.length; i++) yield sealAt(batch, i);
+}
+
+/** A worker that answers for another batch must not lead to records under wrong names. */
+function checkNames(count: number, { handles, handleText, versionText }: BatchNames): void {
+  const fits = handles.length === count * HANDLE_BYTES;
+  if (!fits || handleText.length !== count * NAME_DIGITS || versionText.length !== count * NAME_DIGITS)
+    throw new HersError('INTEGRITY', 'a worker thread answered for another batch of records');
+}

@@ -1,0 +1,101 @@
+// From what an application hands over to batches that can be written: checked, copied, named, and under `vault` enrolment sealed by the crew while earlier ones are written.
+
+import { checkVector } from '@hers/scheme';
+import { HersError, type Many } from '@hers/service';
+import { Packing, recordsOf, type SealedBatch } from './batch.ts';
+import type { Changer } from './changes.ts';
+import type { SealedRecords } from './enrolment.ts';
+import { checkId, checkPayload, type PlainRecord, type VectorRecord } from './records.ts';
+import { needsVault } from './search.ts';
+
+/** Blocks' worth of records in one commit of an upsert. */
+const BLOCKS_PER_COMMIT = 8;
+/** A part of a batch ends when its payloads have grown to this: a crew works on parts, and large payloads must not pile up. */
+const PART_BYTES = 2 ** 23;
+
+export interface Gathered {
+  readonly count: number;
+  /** Settles when the crew is done with them. */
+  readonly sealed: Promise<SealedRecords>;
+}
+
+export function isRecord(value: unknown): value is VectorRecord {
+  return typeof value === 'object' && value !== null && 'id' in value && 'vector' in value;
+}
+
+/** Refuses a record that cannot be written; returns its vector, and its payload as JSON. */
+export function checkRecord({ keyring }: Changer, record: VectorRecord): { vector: Float32Array; payload: string } {
+  if (!isRecord(record))
+    throw new HersError('INVALID_ARGUMENT', 'a record is an object with an id, a vector, and perhaps a payload');
+  const { id } = record;
+  if (record.payload !== undefined && keyring.descriptor.enrolment !== 'vault') throw needsVault('a payload');
+  checkId(id);
+  const payload = checkPayload(record.payload, id);
+  return {
+    vector: checkVector(keyring.plan, record.vector, 'gallery', () => `the vector of ${JSON.stringify(id)}`),
+    payload,
+  };
+}
+
+export async function* gather(changer: Changer, records: Many<VectorRecord>): AsyncGenerator<Gathered> {
+  const { dimension, parameters } = changer.keyring.plan;
+  const { n } = parameters;
+  let batch = new Gathering(changer);
+  let packing = new Packing(n, dimension);
+  for await (const record of records) {
+    const { vector, payload } = checkRecord(changer, record);
+    packing.add(record.id, vector, payload);
+    if (packing.count < n && packing.payloadBytes < PART_BYTES) continue;
+    batch.add(packing);
+    packing = new Packing(n, dimension);
+    if (batch.parts < BLOCKS_PER_COMMIT) continue;
+    yield batch.gathered();
+    batch = new Gathering(changer);
+  }
+  if (packing.count > 0) batch.add(packing);
+  if (batch.parts > 0) yield batch.gathered();
+}
+
+/** A batch in the making; its parts are sealed as they come. */
+class Gathering {
+  readonly #changer: Changer;
+  readonly #epoch: Promise<number>;
+  readonly #parts: Promise<{ records: PlainRecord[]; seals: SealedBatch[] }>[] = [];
+  #count = 0;
+
+  constructor(changer: Changer) {
+    this.#changer = changer;
+    this.#epoch = changer.view().then(({ manifest }) => manifest.epoch);
+    this.#epoch.catch(() => {}); // who waits for the parts hears of it
+  }
+
+  get parts(): number {
+    return this.#parts.length;
+  }
+
+  add(packing: Packing): void {
+    this.#count += packing.count;
+    const part = this.#seal(packing);
+    part.catch(() => {});
+    this.#parts.push(part);
+  }
+
+  async #seal(packing: Packing): Promise<{ records: PlainRecord[]; seals: SealedBatch[] }> {
+    const { keyring } = this.#changer;
+    const batch = packing.take();
+    if (keyring.descriptor.enrolment !== 'vault')
+      return { records: recordsOf(packing.names, batch, keyring.records.name(batch)), seals: [] };
+    const sealed = await keyring.seal(await this.#epoch, batch);
+    return { records: recordsOf(packing.names, batch, sealed), seals: [sealed] };
+  }
+
+  gathered(): Gathered {
+    const sealed = Promise.all([this.#epoch, Promise.all(this.#parts)]).then(([epoch, parts]) => ({
+      epoch,
+      records: parts.flatMap(({ records }) => records),
+      seals: parts.flatMap(({ seals }) => seals),
+    }));
+    sealed.catch(() => {});
+    return { count: this.#count, sealed };
+  }
+}
