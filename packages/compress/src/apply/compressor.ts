@@ -1,0 +1,166 @@
+// A trained compressor: bytes of an ONNX file, and the function from vectors to shorter vectors that they describe.
+
+import { CompressError } from './errors.ts';
+import { decodeModel, type OnnxModel } from './onnx.ts';
+import { compile, type Program } from './plain.ts';
+import { malformed } from './protobuf.ts';
+
+/** Something that runs ONNX models: `runtime.node.ts` here, onnxruntime-web or another in a browser. */
+export interface Runtime {
+  open(model: Uint8Array): Promise<(vectors: Float32Array, rows: number) => Promise<Float32Array>>;
+}
+
+/** What the file says about how the model came about. Figures are numbers; settings may be anything JSON holds. */
+export interface Metadata {
+  /** `pca`, `lda`, `deepmds`, `deepmds++`, … */
+  method: string;
+  /** How vectors of either dimension are compared. */
+  metric: 'cosine';
+  settings: Readonly<Record<string, unknown>>;
+  figures: Readonly<Record<string, number>>;
+  /** Sentences for people: what was tried, what was found. */
+  notes: readonly string[];
+}
+
+export interface Compressor {
+  readonly method: string;
+  readonly inputDimension: number;
+  readonly outputDimension: number;
+  readonly metadata: Metadata;
+  /** Unit vectors of `outputDimension`, one after the other, for vectors of `inputDimension`, of any length but zero. */
+  transform(vectors: Float32Array | readonly number[]): Promise<Float32Array<ArrayBuffer>>;
+  /** The .onnx file. */
+  save(): Uint8Array<ArrayBuffer>;
+}
+
+export interface LoadOptions {
+  /** For models that plain TypeScript cannot run, or not fast enough. Default: onnxruntime-node where there is Node, nothing elsewhere. */
+  runtime?: Runtime;
+}
+
+const METADATA_KEY = 'hers';
+
+export function metadataProperties(metadata: Metadata): Record<string, string> {
+  return { [METADATA_KEY]: JSON.stringify(metadata) };
+}
+
+/** Multiplications that plain TypeScript does at once; then it lets others have their turn. */
+const PORTION = 2 ** 25;
+/** From so many multiplications on a network goes to the runtime, if there is one. */
+const WORTH_A_RUNTIME = 2 ** 24;
+/** Vectors the runtime gets at once: a run blocks the thread. */
+const RUNTIME_ROWS = 1024;
+
+/**
+ * Opens a compressor.
+ *
+ * @example
+ * const compressor = await load(await readFile('faces.onnx'));
+ * const short = await compressor.transform(embedding);
+ */
+export async function load(bytes: Uint8Array, options: LoadOptions = {}): Promise<Compressor> {
+  const file = new Uint8Array(bytes);
+  const model = decodeModel(file);
+  const metadata = readMetadata(model);
+  let program: Program | undefined;
+  let shape: { inputDimension: number; outputDimension: number };
+  const runtime = options.runtime ?? (await localRuntime(model));
+  try {
+    shape = program = compile(model);
+  } catch (error) {
+    if (!(error instanceof CompressError && error.code === 'UNSUPPORTED_MODEL') || !runtime) throw error;
+    shape = declaredShape(model);
+  }
+  const { inputDimension, outputDimension } = shape;
+  let opened: ReturnType<Runtime['open']> | undefined;
+  return {
+    method: metadata.method,
+    inputDimension,
+    outputDimension,
+    metadata,
+    save: () => file.slice(),
+    async transform(given) {
+      const vectors = given instanceof Float32Array ? given : Float32Array.from(given);
+      checkVectors(vectors, inputDimension);
+      const rows = vectors.length / inputDimension;
+      if (program && (!runtime || rows * program.cost < WORTH_A_RUNTIME)) return inPortions(program, vectors);
+      const infer = await (opened ??= runtime!.open(file));
+      const result = new Float32Array(rows * outputDimension);
+      for (let row = 0; row < rows; row += RUNTIME_ROWS) {
+        const count = Math.min(RUNTIME_ROWS, rows - row);
+        const part = vectors.slice(row * inputDimension, (row + count) * inputDimension);
+        result.set(await infer(part, count), row * outputDimension);
+        await turn();
+      }
+      return result;
+    },
+  };
+}
+
+/** Networks are worth a runtime; a linear map is not. */
+async function localRuntime(model: OnnxModel): Promise<Runtime | undefined> {
+  if (model.nodes.filter(({ op }) => op === 'Gemm' || op === 'MatMul').length === 1) return;
+  const { process } = globalThis as { process?: { versions?: { node?: string } } };
+  if (process?.versions?.node === undefined) return;
+  try {
+    return (await import('./runtime.node.ts')).runtime;
+  } catch {
+    return; // not installed on this platform: plain TypeScript serves
+  }
+}
+
+async function inPortions(program: Program, vectors: Float32Array): Promise<Float32Array<ArrayBuffer>> {
+  const rows = vectors.length / program.inputDimension;
+  const together = Math.max(32, Math.floor(PORTION / program.cost / 32) * 32);
+  if (rows <= together) return program.run(vectors);
+  const result = new Float32Array(rows * program.outputDimension);
+  for (let row = 0; row < rows; row += together) {
+    const part = vectors.subarray(row * program.inputDimension, (row + together) * program.inputDimension);
+    result.set(program.run(part), row * program.outputDimension);
+    await turn();
+  }
+  return result;
+}
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve));
+}
+
+function readMetadata(model: OnnxModel): Metadata {
+  const text = model.metadata?.[METADATA_KEY];
+  const fallback: Metadata = { method: 'unknown', metric: 'cosine', settings: {}, figures: {}, notes: [] };
+  if (text === undefined) return fallback; // a network from another tool
+  try {
+    const parsed = JSON.parse(text);
+    if (typeof parsed.method !== 'string' || parsed.metric !== 'cosine') throw new TypeError();
+    return { ...fallback, ...parsed };
+  } catch {
+    throw malformed('has metadata that cannot be read');
+  }
+}
+
+function declaredShape(model: OnnxModel) {
+  const inputDimension = model.inputs[0]?.shape[1];
+  const outputDimension = model.outputs[0]?.shape[1];
+  if (typeof inputDimension !== 'number' || typeof outputDimension !== 'number')
+    throw malformed('does not say how many dimensions its vectors have');
+  return { inputDimension, outputDimension };
+}
+
+/** Whole vectors, of numbers, each with a direction. Says which one is not, never what is in it. */
+export function checkVectors(vectors: Float32Array, dimension: number): void {
+  if (vectors.length % dimension !== 0)
+    throw new CompressError(
+      'INVALID_VECTOR',
+      `This compressor takes vectors of ${dimension} dimensions; ${vectors.length} numbers are not a whole number of them.`,
+    );
+  for (let row = 0, at = 0; at < vectors.length; row++) {
+    let squares = 0;
+    for (const end = at + dimension; at < end; at++) squares += vectors[at] * vectors[at];
+    if (!(squares > 0 && squares < Infinity)) {
+      const what =
+        squares === 0 ? 'has length zero, and so no direction' : 'holds something that is not a finite number';
+      throw new CompressError('INVALID_VECTOR', `Vector ${row} ${what}.`);
+    }
+  }
+}

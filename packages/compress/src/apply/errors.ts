@@ -1,0 +1,34 @@
+// Everything that can go wrong with what comes from outside, with a code, and a sentence that says what to do. The shape is that of the other
+// packages' errors, none of which this package imports.
+
+const CODES = {
+  INVALID_ARGUMENT: { status: 400 },
+  /** A vector of the wrong length, with something in it that is no number, or without a direction. */
+  INVALID_VECTOR: { status: 400 },
+  /** Labels that do not match the vectors, or that say nothing: one class only, no class with two vectors. */
+  INVALID_LABELS: { status: 400 },
+  MALFORMED: { status: 400 },
+  /** A sound model with an operation that neither this program nor a runtime at hand can run. */
+  UNSUPPORTED_MODEL: { status: 400 },
+  /** Training was interrupted; what it had learned is in the last checkpoint. */
+  ABORTED: { status: 499 },
+  /** The loss left the numbers: nothing that could be used came out. */
+  DIVERGED: { status: 422 },
+  /** The thread that trains died. */
+  FAILED: { status: 500 },
+} as const;
+
+export type CompressErrorCode = keyof typeof CODES;
+
+export class CompressError extends Error {
+  override readonly name = 'CompressError';
+  readonly code: CompressErrorCode;
+  readonly status: number;
+  readonly retryable = false;
+
+  constructor(code: CompressErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.status = CODES[code].status;
+  }
+}

@@ -1,0 +1,2 @@
+export { type Compressor, type LoadOptions, load, type Metadata, type Runtime } from './compressor.ts';
+export { CompressError, type CompressErrorCode } from './errors.ts';

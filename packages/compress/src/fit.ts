@@ -1,0 +1,145 @@
+// Training, from the caller's side: checks what was given, starts a thread, listens to it. The thread does the work, because a run of
+// onnxruntime blocks whoever calls it.
+
+import { availableParallelism } from 'node:os';
+import { Worker } from 'node:worker_threads';
+import { type Compressor, load } from './apply/compressor.ts';
+import { CompressError, type CompressErrorCode } from './apply/errors.ts';
+import { completed, type Progress, requireCount, type Task } from './method.ts';
+import { anyMethod, type MethodName, methods, type Settings } from './methods.ts';
+import { type Labels, requireClasses, trainingSet } from './training-set.ts';
+
+export interface FitOptions<M extends MethodName = MethodName> {
+  /** Of the compressed vectors. */
+  dimension: number;
+  /** Of the vectors given; follows from the labels when there are any. */
+  inputDimension?: number;
+  /** The same seed gives the same bytes, on the same kind of machine. */
+  seed?: number;
+  /** Cores to use (2, or what the machine has). */
+  threads?: number;
+  /** The share of the classes that are held out to choose and to measure (0.25); 0 for none. */
+  validation?: number;
+  /** What this method can be told; see its README. */
+  settings?: Partial<Settings<M>>;
+  /** Interrupts training: `fit` then throws `ABORTED`, after a last checkpoint. */
+  signal?: AbortSignal;
+  onProgress?: (progress: Progress) => void;
+  /** Called now and then, and when training is interrupted, with what `resume` takes. */
+  onCheckpoint?: (checkpoint: Uint8Array) => void;
+  /** A checkpoint of the same method on the same vectors with the same options. */
+  resume?: Uint8Array;
+}
+
+const OPTIONS = new Set([
+  'dimension',
+  'inputDimension',
+  'seed',
+  'threads',
+  'validation',
+  'settings',
+  'signal',
+  'onProgress',
+  'onCheckpoint',
+  'resume',
+]);
+
+/** What the thread is given, and what it says. */
+export interface Order {
+  method: string;
+  task: Task<object>;
+  /** Set to 1 to interrupt. A run of onnxruntime does not let messages through. */
+  abort: Int32Array<SharedArrayBuffer>;
+}
+export type Report =
+  | { kind: 'progress'; progress: Progress }
+  | { kind: 'checkpoint'; bytes: Uint8Array }
+  | { kind: 'done'; bytes: Uint8Array }
+  | { kind: 'error'; code: CompressErrorCode | undefined; message: string; stack: string | undefined };
+
+/**
+ * Learns a compressor from vectors (one after the other) and their labels.
+ *
+ * @example
+ * const compressor = await fit('lda', vectors, labels, { dimension: 32 });
+ * await writeFile('faces.onnx', compressor.save());
+ */
+export async function fit<M extends MethodName>(
+  method: M,
+  vectors: Float32Array,
+  labels: Labels | undefined,
+  options: FitOptions<M>,
+): Promise<Compressor> {
+  const order = prepare(method, vectors, labels, options);
+  return load(await inThread(order, options));
+}
+
+function prepare(method: string, vectors: Float32Array, labels: Labels | undefined, options: FitOptions): Order {
+  if (!Object.hasOwn(methods, method))
+    throw new CompressError(
+      'INVALID_ARGUMENT',
+      `There is no method ${JSON.stringify(method)}; there are ${Object.keys(methods).join(', ')}.`,
+    );
+  const unknown = Object.keys(options).find((name) => !OPTIONS.has(name));
+  if (unknown) throw new CompressError('INVALID_ARGUMENT', `fit has no option ${JSON.stringify(unknown)}.`);
+  const { defaults, check, needsLabels } = anyMethod[method];
+  const {
+    dimension,
+    inputDimension,
+    seed = 1,
+    threads = Math.min(2, availableParallelism()),
+    validation = 0.25,
+  } = options;
+  requireCount('dimension', dimension);
+  requireCount('threads', threads);
+  requireCount('seed', seed, 0);
+  if (!(validation >= 0 && validation < 1))
+    throw new CompressError('INVALID_ARGUMENT', 'validation is a number from 0 to below 1.');
+  const settings = completed(method, defaults, options.settings ?? {});
+  check?.(settings);
+  const set = trainingSet(vectors, labels, inputDimension);
+  if (needsLabels) requireClasses(set, method);
+  if (dimension > set.dimension)
+    throw new CompressError(
+      'INVALID_ARGUMENT',
+      `Vectors of ${set.dimension} dimensions cannot be compressed to ${dimension}.`,
+    );
+  const task = { set, dimension, seed, threads, validation, settings, resume: options.resume };
+  return { method, task, abort: new Int32Array(new SharedArrayBuffer(4)) };
+}
+
+function inThread(order: Order, { signal, onProgress, onCheckpoint }: FitOptions): Promise<Uint8Array> {
+  if (signal?.aborted) return Promise.reject(new CompressError('ABORTED', 'Training was interrupted before it began.'));
+  const worker = new Worker(new URL('./fit-worker.ts', import.meta.url), { workerData: order });
+  const abort = () => Atomics.store(order.abort, 0, 1);
+  signal?.addEventListener('abort', abort, { once: true });
+  return new Promise<Uint8Array>((resolve, reject) => {
+    worker.on('message', (report: Report) => {
+      try {
+        if (report.kind === 'progress') onProgress?.(report.progress);
+        else if (report.kind === 'checkpoint') onCheckpoint?.(report.bytes);
+        else if (report.kind === 'done') resolve(report.bytes);
+        else reject(failure(report));
+      } catch (error) {
+        abort(); // the caller's own function threw: training it no longer listens to should not go on
+        reject(error);
+      }
+    });
+    worker.on('error', (cause) =>
+      reject(new CompressError('FAILED', `The training thread failed: ${cause.message}`, { cause })),
+    );
+    worker.on('exit', () =>
+      reject(new CompressError('FAILED', 'The training thread ended without a result: it may have run out of memory.')),
+    );
+  }).finally(() => {
+    signal?.removeEventListener('abort', abort);
+    void worker.terminate();
+  });
+}
+
+function failure({ code, message, stack }: Report & { kind: 'error' }): Error {
+  if (code) return new CompressError(code, message);
+  const cause = new Error(message);
+  if (stack !== undefined) cause.stack = stack;
+  return new CompressError('FAILED', `Training failed: ${message}`, { cause });
+}

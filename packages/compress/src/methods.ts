@@ -1,0 +1,12 @@
+// The methods by their names.
+
+import { lda, pca } from './linear-methods.ts';
+import type { Method } from './method.ts';
+
+export const methods = { pca, lda };
+
+export type MethodName = keyof typeof methods;
+export type Settings<M extends MethodName> = (typeof methods)[M]['defaults'];
+
+/** The same table for code that has a name and settings from outside. */
+export const anyMethod = methods as unknown as Record<string, Method<object>>;
