@@ -5,8 +5,10 @@ import { packed, sealsOf } from './batch.ts';
 import { fromHex, hex, sha256 } from './bytes.ts';
 import type { Keyring } from './keyring.ts';
 import { type ListEntry, sealList } from './lists.ts';
-import { type Manifest, type ManifestBlock, sealManifest } from './manifest.ts';
+import { type Manifest, type ManifestBlock, type ManifestModel, sealManifest } from './manifest.ts';
+import { sealModel } from './models.ts';
 import type { PlainRecord } from './records.ts';
+import type { Model, Space } from './space.ts';
 import { rememberedAs, type VersionMemory } from './versions.ts';
 import { readView, type View } from './view.ts';
 
@@ -22,6 +24,8 @@ export class Draft {
   blocks: ManifestBlock[];
   readonly pending: Map<string, PlainRecord>;
   readonly entries: Map<string, readonly ListEntry[]>;
+  readonly spaces: Map<number, Space>;
+  models: readonly ManifestModel[];
   /** Ids that left the place the view has them in. */
   readonly gone = new Set<string>();
   readonly records: StageId[] = [];
@@ -40,6 +44,22 @@ export class Draft {
     this.blocks = [...view.manifest.blocks];
     this.pending = new Map(view.pending);
     this.entries = new Map(view.entries);
+    this.spaces = new Map(view.spaces);
+    this.models = view.manifest.models;
+  }
+
+  /** The space of the draft's epoch. */
+  get space(): Space {
+    return this.spaces.get(this.epoch)!;
+  }
+
+  /** Leaves out the compressors, and the spaces, of epochs that have no blocks any more. */
+  dropUnused(): void {
+    const used = new Set([this.epoch, ...this.blocks.map((block) => block.epoch)]);
+    for (const { epoch, lists } of this.models)
+      if (!used.has(epoch)) for (const list of lists) this.droppedLists.push(fromHex(list));
+    this.models = this.models.filter(({ epoch }) => used.has(epoch));
+    for (const epoch of this.spaces.keys()) if (!used.has(epoch)) this.spaces.delete(epoch);
   }
 
   /** Takes a record out of where it is; it may come back elsewhere in the same change. */
@@ -83,7 +103,7 @@ export class Draft {
       const dead = this.#dead.get(block.id);
       return dead ? { ...block, dead: [...dead].sort((a, b) => a - b) } : block;
     });
-    return { version: manifest.version + 1, epoch: this.epoch, seals, blocks, pending };
+    return { version: manifest.version + 1, epoch: this.epoch, seals, blocks, pending, models: this.models };
   }
 }
 
@@ -144,6 +164,7 @@ export class Changer {
   }
 
   async #commit(draft: Draft): Promise<void> {
+    draft.dropUnused();
     const manifest = draft.manifest();
     const sealed = await sealManifest(await this.keyring.manifestSealer(), this.keyring.id, manifest);
     const { records, removed, newBlocks, sums, dropped, lists, droppedLists } = draft;
@@ -158,7 +179,7 @@ export class Changer {
       lists,
       droppedLists,
     });
-    this.#view = Promise.resolve(draft.view.next(manifest, draft.entries, draft.pending, draft.gone));
+    this.#view = Promise.resolve(draft.view.next(manifest, draft.entries, draft.pending, draft.spaces, draft.gone));
     await this.#memory.write(rememberedAs(this.keyring.id, this.name), manifest.version);
   }
 
@@ -183,14 +204,32 @@ export class Changer {
     return hex(await sha256(sealed));
   }
 
-  /** Encrypts records (or vectors rounded already) into a new block of the draft. */
+  /** Makes this the compressor of the draft's epoch, in which nothing is indexed yet; or that it has none. */
+  async setModel(draft: Draft, model: Model | undefined): Promise<void> {
+    const { epoch } = draft;
+    for (const kept of draft.models)
+      if (kept.epoch === epoch) for (const list of kept.lists) draft.droppedLists.push(fromHex(list));
+    draft.models = draft.models.filter((kept) => kept.epoch !== epoch);
+    draft.spaces.set(epoch, this.keyring.space(epoch, model));
+    if (!model) return;
+    const lists: string[] = [];
+    for (const sealed of await sealModel(await this.keyring.sealer(epoch), this.keyring.id, model)) {
+      draft.countSeals(1);
+      draft.lists.push(await this.service.stageList(this.name, sealed));
+      lists.push(hex(await sha256(sealed)));
+    }
+    const { outputDimension: dimension } = model.compressor;
+    draft.models = [...draft.models, { epoch, dimension, digest: model.digest, lists }];
+  }
+
+  /** Encrypts vectors of the draft's space (or integers, rounded already) into a new block of the draft. */
   async addBlock(
     draft: Draft,
     entries: readonly ListEntry[],
     vectors: Float32Array | Int32Array,
     signal?: AbortSignal,
   ): Promise<void> {
-    const crew = await this.keyring.crew(draft.epoch);
+    const crew = await draft.space.crew();
     const encoded = await crew.encrypt(vectors, 0);
     signal?.throwIfAborted();
     const [stage, hash, list] = await Promise.all([
@@ -216,13 +255,4 @@ export class Changer {
 /** The id of an encoded block stands behind the head of every message. */
 export function blockIdOf(encoded: Uint8Array): string {
   return hex(encoded.subarray(32, 48));
-}
-
-/** Vectors one after the other, as a block takes them. */
-export function packVectors(records: readonly PlainRecord[], dimension: number): Float32Array {
-  const out = new Float32Array(records.length * dimension);
-  records.forEach((record, j) => {
-    out.set(record.vector, j * dimension);
-  });
-  return out;
 }

@@ -1,16 +1,27 @@
 // A collection, as an application uses it.
 
-import { checkVector } from '@hers/scheme';
+import type { Compressor } from '@hers/compress/apply';
+import { checkVector, type Plan } from '@hers/scheme';
 import { HersError, type Many } from '@hers/service';
 import { hex } from './bytes.ts';
 import type { Changer } from './changes.ts';
 import { addHomomorphically, removeRecords, type SealedRecords, type Written, writeToVault } from './enrolment.ts';
 import { checkRecord, type Gathered, gather, isRecord } from './gathering.ts';
-import { type MaintenanceOptions, optimise, rotate } from './maintenance.ts';
+import { type MaintenanceOptions, optimise, reindex, rotate } from './maintenance.ts';
 import { liveCount } from './manifest.ts';
-import { type Payload, payloadOf, type VectorRecord } from './records.ts';
-import { type Match, needsVault, orderOf, type SearchOptions, type SearchResult, scan, search } from './search.ts';
-import { readRecords } from './view.ts';
+import { openModel } from './models.ts';
+import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './records.ts';
+import {
+  type Match,
+  needsVault,
+  orderOf,
+  recomputed,
+  type SearchOptions,
+  type SearchResult,
+  scan,
+  search,
+} from './search.ts';
+import { readRecords, type View } from './view.ts';
 
 export interface UpsertOptions {
   readonly signal?: AbortSignal;
@@ -31,6 +42,20 @@ export interface Verification {
   readonly scoreOrigin: Match['scoreOrigin'];
 }
 
+export interface VerifyOptions {
+  readonly threshold?: number;
+  /** Fetch the record and compare the full vectors. Off by default: it shows the store which record of the block it is. */
+  readonly rerank?: boolean;
+  readonly signal?: AbortSignal;
+}
+
+/** What is compared in encrypted form: the vectors, or what a compressor makes of them. */
+export interface Index {
+  /** Error, security and bytes of what is indexed. */
+  readonly plan: Plan;
+  readonly compressor?: Compressor;
+}
+
 export class Collection {
   readonly name: string;
   readonly #changer: Changer;
@@ -40,7 +65,7 @@ export class Collection {
     this.#changer = changer;
   }
 
-  /** What the planner says about it: error, security, bytes; how it enrols. */
+  /** What the planner says about the vectors given: their dimension, metric, bounds; and, where there is no compressor, about the index. */
   get plan() {
     return this.#changer.keyring.plan;
   }
@@ -113,12 +138,9 @@ export class Collection {
   }
 
   /** Compares a vector with one record. The store learns which block the record is in. */
-  async verify(
-    id: string,
-    vector: ArrayLike<number>,
-    options: { readonly threshold?: number; readonly signal?: AbortSignal } = {},
-  ): Promise<Verification> {
+  async verify(id: string, vector: ArrayLike<number>, options: VerifyOptions = {}): Promise<Verification> {
     const changer = this.#changer;
+    if (options.rerank && this.enrolment !== 'vault') throw needsVault('comparing full vectors');
     const probe = checkVector(this.plan, vector, 'query');
     const { n } = this.plan.parameters;
     const { view, found } = await scan(
@@ -136,8 +158,20 @@ export class Collection {
     const place = view.locate(id)!;
     const candidate = found[0].candidates.find(({ slot }) => place === 'pending' || slot === place.slot);
     if (!candidate) throw new HersError('INTEGRITY', 'the store did not answer for this record');
-    const { score } = candidate;
-    const scoreOrigin = this.plan.profile === 'exact' ? 'exact' : place === 'pending' ? 'recomputed' : 'noisy';
+    let { score } = candidate;
+    let scoreOrigin: Match['scoreOrigin'] =
+      this.plan.profile === 'exact' ? 'exact' : place === 'pending' ? 'recomputed' : 'noisy';
+    if (options.rerank) {
+      const space = place === 'pending' ? view.space : view.spaces.get(place.block.epoch)!;
+      score = await recomputed(
+        this.plan,
+        space,
+        (await this.#fetch(view, [id], options.signal))[0].vector,
+        probe,
+        candidate,
+      );
+      scoreOrigin = 'recomputed';
+    }
     const { threshold } = options;
     if (threshold === undefined) return { score, scoreOrigin };
     return { score, scoreOrigin, match: orderOf(changer) === 'descending' ? score >= threshold : score <= threshold };
@@ -146,16 +180,23 @@ export class Collection {
   /** Records by id, those that exist, in the order asked for. The store learns which ones. */
   async get(ids: string | readonly string[]): Promise<StoredRecord[]> {
     if (this.enrolment !== 'vault') throw needsVault('reading records');
-    const { keyring, service, name } = this.#changer;
     const view = await this.#changer.refresh();
     const known = (typeof ids === 'string' ? [ids] : ids).filter((id) => view.locate(id) !== undefined);
-    const handles = known.map((id) => hex(keyring.records.handleOf(id)));
-    const out: StoredRecord[] = [];
-    for await (const record of readRecords(service, name, keyring, handles)) {
+    return (await this.#fetch(view, known)).map((record) => {
+      const payload = payloadOf(record);
+      return { id: record.id, vector: record.vector, ...(payload === undefined ? {} : { payload }) };
+    });
+  }
+
+  /** Records from the vault, each in the version that the view names. */
+  async #fetch(view: View, ids: readonly string[], signal?: AbortSignal): Promise<PlainRecord[]> {
+    const { keyring, service, name } = this.#changer;
+    const handles = ids.map((id) => hex(keyring.records.handleOf(id)));
+    const out: PlainRecord[] = [];
+    for await (const record of readRecords(service, name, keyring, handles, signal)) {
       if (record.version !== view.versionOf(record.id, record.handle))
         throw new HersError('INTEGRITY', 'the store gave an older copy of a record than its list names');
-      const payload = payloadOf(record);
-      out.push({ id: record.id, vector: record.vector, ...(payload === undefined ? {} : { payload }) });
+      out.push(record);
     }
     return out;
   }
@@ -182,6 +223,23 @@ export class Collection {
   /** Re-encrypts everything under the next epoch of the key; returns that epoch. Can be interrupted, and searched meanwhile. */
   async rotateKey(options: MaintenanceOptions = {}): Promise<number> {
     return rotate(this.#changer, options);
+  }
+
+  /** What is compared, as of the last change that was seen. */
+  async index(): Promise<Index> {
+    const { plan, model } = (await this.#changer.view()).space;
+    return { plan, ...(model ? { compressor: model.compressor } : {}) };
+  }
+
+  /**
+   * Indexes everything anew through a compressor (the bytes of its file), or with null as it is. Nothing is enrolled again: the full vectors are in the vault.
+   * Can be interrupted, taken up by the same call, and searched meanwhile: what is compared through either compressor is then ranked together.
+   *
+   * @example await faces.reindex(await readFile('faces-32.onnx'));
+   */
+  async reindex(compressor: Uint8Array | null, options: MaintenanceOptions = {}): Promise<void> {
+    const { request } = this.#changer.keyring.descriptor;
+    await reindex(this.#changer, compressor ? await openModel(compressor, request) : undefined, options);
   }
 
   /** The collection as one stream of bytes, as encrypted as it is stored. */

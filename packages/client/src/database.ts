@@ -11,6 +11,7 @@ import { type Enrolment, encodeDescriptor, openDescriptor } from './descriptor.t
 import { type HttpOptions, HttpService } from './http.ts';
 import { Keyring } from './keyring.ts';
 import { emptyManifest, sealManifest } from './manifest.ts';
+import { openModel } from './models.ts';
 import { makeSealer } from './sealing.ts';
 import { ShortMemory, type VersionMemory } from './versions.ts';
 
@@ -22,6 +23,8 @@ export interface CollectionOptions {
   readonly normBound?: number;
   readonly queryNormBound?: number;
   readonly maxAdditions?: number;
+  /** The bytes of a compressor's file (`@hers/compress`): what it makes of a vector is indexed. Metric cosine only. */
+  readonly compressor?: Uint8Array;
 }
 
 /** `token`, `insecure`, `retryMs` and `onRetry` are for servers. */
@@ -40,18 +43,29 @@ export interface CollectionSummary {
   readonly metric: Metric;
   readonly profile: Profile;
   readonly enrolment: Enrolment;
+  /** What the vectors are compressed by before they are indexed, and to what dimension. */
+  readonly compressor?: { readonly method: string; readonly dimension: number };
   readonly records: number;
   readonly blocks: number;
   readonly bytes: number;
   readonly version: number;
 }
 
-/** Everything the planner says, and what the store holds. */
+/** Everything the planner says about what is indexed, and what the store holds. */
 export interface CollectionDescription extends CollectionSummary {
   readonly plan: Plan;
 }
 
-const OPTIONS = ['dimension', 'metric', 'profile', 'enrolment', 'normBound', 'queryNormBound', 'maxAdditions'];
+const OPTIONS = [
+  'dimension',
+  'metric',
+  'profile',
+  'enrolment',
+  'normBound',
+  'queryNormBound',
+  'maxAdditions',
+  'compressor',
+];
 
 export class Database {
   readonly #service: Service;
@@ -77,7 +91,7 @@ export class Database {
     for (const option of Object.keys(options))
       if (!OPTIONS.includes(option))
         throw new HersError('INVALID_ARGUMENT', `a collection has no option ${JSON.stringify(option)}`);
-    const { enrolment = 'vault', ...rest } = options;
+    const { enrolment = 'vault', compressor, ...rest } = options;
     if (enrolment !== 'vault' && enrolment !== 'homomorphic')
       throw new HersError('INVALID_ARGUMENT', 'enrolment is vault or homomorphic');
     if (enrolment === 'homomorphic' && rest.profile !== 'exact')
@@ -85,12 +99,21 @@ export class Database {
     const request =
       enrolment === 'homomorphic' ? { ...rest, maxAdditions: rest.maxAdditions ?? defaultAdditions(rest) } : rest;
     plan(request); // refuses what cannot be served
+    if (compressor) await openModel(compressor, request);
     const id = crypto.getRandomValues(new Uint8Array(16));
     const descriptor = { id, request, enrolment };
     const sealer = await makeSealer(this.#seed.deriveKey('manifest', id));
     const manifest = await sealManifest(sealer, id, emptyManifest(1));
     await this.#service.createCollection(name, { id, descriptor: encodeDescriptor(this.#seed, descriptor), manifest });
-    return this.collection(name);
+    const collection = await this.collection(name);
+    try {
+      if (compressor) await collection.reindex(compressor);
+    } catch (error) {
+      // Half of what was asked for would be taken for all of it.
+      await this.deleteCollection(name).catch(() => {});
+      throw error;
+    }
+    return collection;
   }
 
   /** A collection that exists. WRONG_KEY when it was made with another key. */
@@ -140,6 +163,7 @@ export class Database {
   async describe(name: string): Promise<CollectionDescription> {
     const collection = await this.collection(name);
     const { dimension, metric, profile } = collection.plan;
+    const index = await collection.index();
     const records = await collection.count();
     const { blocks, bytes, version } = await this.#service.getCollection(name);
     return {
@@ -148,11 +172,12 @@ export class Database {
       metric,
       profile,
       enrolment: collection.enrolment,
+      ...(index.compressor ? { compressor: { method: index.compressor.method, dimension: index.plan.dimension } } : {}),
       records,
       blocks,
       bytes,
       version,
-      plan: collection.plan,
+      plan: index.plan,
     };
   }
 

@@ -4,7 +4,7 @@
 import type { SealedRecord, StageId } from '@hers/service';
 import { type SealedBatch, sealAt } from './batch.ts';
 import { fromHex, hex } from './bytes.ts';
-import { type Changer, Draft, packVectors } from './changes.ts';
+import { type Changer, Draft } from './changes.ts';
 import type { ManifestBlock } from './manifest.ts';
 import type { PlainRecord } from './records.ts';
 import type { View } from './view.ts';
@@ -97,11 +97,14 @@ async function settled<A, B>(...both: [A | Promise<A>, B | Promise<B>]): Promise
 export async function fillBlocks(changer: Changer, draft: Draft, size: number, signal?: AbortSignal): Promise<void> {
   const waiting = [...draft.pending.values()];
   const jobs: Promise<void>[] = [];
+  const index = async (records: readonly PlainRecord[]) => {
+    const entries = records.map(({ id, version }) => ({ id, version }));
+    await changer.addBlock(draft, entries, await draft.space.projectRecords(records), signal);
+  };
   let at = 0;
   for (; at + size <= waiting.length && size > 0; at += size) {
     const records = waiting.slice(at, at + size);
-    const entries = records.map(({ id, version }) => ({ id, version }));
-    jobs.push(changer.addBlock(draft, entries, packVectors(records, changer.keyring.plan.dimension), signal));
+    jobs.push(index(records));
     for (const record of records) draft.pending.delete(record.handle);
   }
   await Promise.all(jobs);
@@ -121,10 +124,9 @@ export function addHomomorphically(
   batch: readonly PlainRecord[],
   signal?: AbortSignal,
 ): Promise<Written & { readonly taken: number }> {
-  const { plan } = changer.keyring;
-  const { n } = plan.parameters;
+  const { n } = changer.keyring.plan.parameters;
   return changer.change(async (view) => {
-    const open = openBlock(view, n, plan.maxAdditions);
+    const open = openBlock(view, n, view.space.plan.maxAdditions);
     const room = n - (open?.count ?? 0);
     const part = batch.slice(0, room);
     const fresh = changedIn(view, part, lastOfEach(part)).map((i) => part[i]);
@@ -133,7 +135,7 @@ export function addHomomorphically(
     const draft = new Draft(view);
     for (const record of fresh) draft.displace(record.id, record.handle);
     const entries = fresh.map(({ id, version }) => ({ id, version }));
-    const vectors = packVectors(fresh, plan.dimension);
+    const vectors = await draft.space.projectRecords(fresh);
     if (open) await addToOpen(changer, draft, open, entries, vectors, signal);
     else await changer.addBlock(draft, entries, vectors, signal);
     return { draft, result };
@@ -148,12 +150,12 @@ async function addToOpen(
   vectors: Float32Array,
   signal?: AbortSignal,
 ): Promise<void> {
-  const crew = await changer.keyring.crew(draft.epoch);
+  const crew = await draft.space.crew();
   const part = await crew.encrypt(vectors, open.count);
   signal?.throwIfAborted();
   const stage = await changer.service.stageBlock(changer.name, [part], signal ? { signal } : {});
   const result = crypto.getRandomValues(new Uint8Array(16));
-  draft.sums.push({ base: fromHex(open.id), part: stage, result, maxAdditions: changer.keyring.plan.maxAdditions });
+  draft.sums.push({ base: fromHex(open.id), part: stage, result, maxAdditions: draft.space.plan.maxAdditions });
   const all = [...draft.entries.get(open.id)!, ...entries];
   let lists = open.lists;
   if (lists.length + 1 >= MAX_LISTS) {

@@ -1,7 +1,14 @@
 export type { Metric, Plan, Profile } from '@hers/scheme';
 export { MasterSeed } from '@hers/scheme/secret';
 export { HersError } from '@hers/service';
-export { Collection, type StoredRecord, type UpsertOptions, type Verification } from './collection.ts';
+export {
+  Collection,
+  type Index,
+  type StoredRecord,
+  type UpsertOptions,
+  type Verification,
+  type VerifyOptions,
+} from './collection.ts';
 export {
   type CollectionDescription,
   type CollectionOptions,

@@ -1,25 +1,25 @@
 // Every key of one collection, made when first needed from the master seed.
 
 import { type Plan, plan } from '@hers/scheme';
-import { type CollectionKey, MasterSeed } from '@hers/scheme/secret';
+import { MasterSeed } from '@hers/scheme/secret';
 import type { PlainBatch, SealedBatch } from './batch.ts';
-import { type Crew, makeCrew } from './crew.ts';
 import type { Descriptor } from './descriptor.ts';
 import { RecordKeys, sealKey } from './records.ts';
 import { makeSealer, type Sealer } from './sealing.ts';
+import { type Model, Space } from './space.ts';
 
 /** Records that are sealed without the crew. */
 const FEW = 64;
 
 export class Keyring {
   readonly descriptor: Descriptor;
+  /** Of the vectors that people give; what is indexed of them is up to the space of each epoch. */
   readonly plan: Plan;
   readonly records: RecordKeys;
   readonly #seed: MasterSeed;
   readonly #threads: number | undefined;
   readonly #sealers = new Map<number, Promise<Sealer>>();
-  readonly #keys = new Map<number, CollectionKey>();
-  readonly #crews = new Map<number, Promise<Crew>>();
+  readonly #spaces = new Map<string, Space>();
   #manifestSealer: Promise<Sealer> | undefined;
 
   private constructor(seed: MasterSeed, descriptor: Descriptor, records: RecordKeys, threads?: number) {
@@ -54,29 +54,30 @@ export class Keyring {
   /** Names and seals records; a few are done sooner here than by a crew that may have to be gathered first. */
   async seal(epoch: number, batch: PlainBatch): Promise<SealedBatch> {
     if (batch.count <= FEW) return this.records.seal(await this.sealer(epoch), epoch, batch);
-    return (await this.crew(epoch)).seal(batch);
+    // What is indexed of a record does not matter here: any crew of the epoch will do.
+    const space = [...this.#spaces.values()].findLast((each) => each.epoch === epoch) ?? this.space(epoch);
+    return (await space.crew()).seal(batch);
   }
 
-  key(epoch: number): CollectionKey {
-    let key = this.#keys.get(epoch);
-    if (!key) this.#keys.set(epoch, (key = this.#seed.collectionKey(this.plan, this.id, epoch)));
-    return key;
-  }
-
-  crew(epoch: number): Promise<Crew> {
-    let crew = this.#crews.get(epoch);
-    if (!crew) {
+  /** The space of an epoch with this compressor, or with none. */
+  space(epoch: number, model?: Model): Space {
+    const name = `${epoch} ${model?.digest ?? ''}`;
+    let space = this.#spaces.get(name);
+    if (!space) {
       const material = { seed: this.#seed.reveal(), request: this.descriptor.request, collectionId: this.id, epoch };
-      this.#crews.set(epoch, (crew = makeCrew(material, this.#threads)));
+      this.#spaces.set(name, (space = new Space(material, model, this.#threads)));
     }
-    return crew;
+    return space;
+  }
+
+  /** A compressor of this digest that was opened before, for any epoch. */
+  knownModel(digest: string): Model | undefined {
+    return [...this.#spaces.values()].find(({ model }) => model?.digest === digest)?.model;
   }
 
   async close(): Promise<void> {
-    for (const crew of this.#crews.values()) await (await crew).close();
-    for (const key of this.#keys.values()) key.wipe();
-    this.#crews.clear();
-    this.#keys.clear();
+    for (const space of this.#spaces.values()) await space.close();
+    this.#spaces.clear();
     this.#seed.wipe();
   }
 }

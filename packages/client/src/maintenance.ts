@@ -7,8 +7,10 @@ import { fromHex, hex, joined, sha256 } from './bytes.ts';
 import { type Changer, Draft } from './changes.ts';
 import { fillBlocks } from './enrolment.ts';
 import type { ListEntry } from './lists.ts';
-import type { ManifestBlock } from './manifest.ts';
+import type { Manifest, ManifestBlock } from './manifest.ts';
 import type { PlainRecord } from './records.ts';
+import { needsVault } from './search.ts';
+import type { Model } from './space.ts';
 import { readRecords, type View } from './view.ts';
 
 export interface MaintenanceOptions {
@@ -42,22 +44,51 @@ export async function optimise(changer: Changer, options: MaintenanceOptions): P
 
 /** Re-encrypts everything under the next epoch; an interrupted rotation is taken up again. */
 export async function rotate(changer: Changer, options: MaintenanceOptions): Promise<number> {
-  await changer.refresh();
-  const { manifest } = await changer.view();
-  const unfinished = manifest.blocks.some((block) => block.epoch !== manifest.epoch);
-  const epoch = unfinished ? manifest.epoch : manifest.epoch + 1;
-  // Waiting records change over together with the epoch, so that none is left behind.
-  if (!unfinished) {
-    await changer.change(async (view) => {
-      const draft = new Draft(view, epoch);
-      const waiting = [...view.pending.values()];
-      if (waiting.length > 0) {
-        draft.records.push(await changer.stageRecords(draft, waiting, options.signal));
-        draft.countSeals(waiting.length);
-      }
-      return { draft, result: undefined };
-    });
+  const view = await changer.refresh();
+  const { manifest } = view;
+  if (!isUnfinished(manifest)) await nextEpoch(changer, ({ space }) => space.model, options.signal);
+  return finishEpoch(changer, options);
+}
+
+/** Indexes everything anew through another compressor, or without one. The same call again takes up an interrupted one. */
+export async function reindex(changer: Changer, model: Model | undefined, options: MaintenanceOptions): Promise<void> {
+  const { space, manifest } = await changer.refresh();
+  const same = space.model?.digest === model?.digest;
+  if (same && !isUnfinished(manifest)) return;
+  if (!same) {
+    if (changer.keyring.descriptor.enrolment !== 'vault' && manifest.blocks.length > 0)
+      throw needsVault('another compressor');
+    await nextEpoch(changer, () => model, options.signal);
   }
+  await finishEpoch(changer, options);
+}
+
+function isUnfinished({ blocks, epoch }: Manifest): boolean {
+  return blocks.some((block) => block.epoch !== epoch);
+}
+
+/** Begins an epoch, with the compressor that `modelOf` names. */
+function nextEpoch(
+  changer: Changer,
+  modelOf: (view: View) => Model | undefined,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  return changer.change(async (view) => {
+    const draft = new Draft(view, view.manifest.epoch + 1);
+    await changer.setModel(draft, modelOf(view));
+    // Waiting records change over together with the epoch, so that none is left behind.
+    const waiting = [...view.pending.values()];
+    if (waiting.length > 0) {
+      draft.records.push(await changer.stageRecords(draft, waiting, signal));
+      draft.countSeals(waiting.length);
+    }
+    return { draft, result: undefined };
+  });
+}
+
+/** Moves to the current epoch what is not there yet, and has the store forget the rest. */
+async function finishEpoch(changer: Changer, options: MaintenanceOptions): Promise<number> {
+  const { epoch } = (await changer.view()).manifest;
   await rewrite(changer, (block) => block.epoch !== epoch, epoch, options);
   await changer.service.purge(changer.name, options.signal ? { signal: options.signal } : {});
   return epoch;
@@ -133,15 +164,15 @@ async function rewriteByDecrypting(
   blocks: readonly ManifestBlock[],
   signal?: AbortSignal,
 ): Promise<void> {
-  const { keyring, service, name } = changer;
-  const { dimension, parameters } = keyring.plan;
+  const { service, name } = changer;
+  const { dimension, parameters } = draft.space.plan;
   const entries: ListEntry[] = [];
   const rows: Int32Array[] = [];
   for (const block of blocks) {
     const encoded = await joined(service.getBlock(name, fromHex(block.id), signal ? { signal } : {}));
     if (block.hash !== '' && hex(await sha256(encoded)) !== block.hash)
       throw new HersError('INTEGRITY', 'the store gave another block than the manifest names');
-    const { integers } = decryptBlock(keyring.key(block.epoch), encoded);
+    const { integers } = decryptBlock(draft.view.spaces.get(block.epoch)!.key(), encoded);
     for (const { entry, slot } of liveEntries(draft.view, block)) {
       entries.push(entry);
       rows.push(integers!.subarray(slot * dimension, (slot + 1) * dimension));

@@ -25,6 +25,17 @@ export interface PendingRecord {
   readonly version: string;
 }
 
+/** The compressor of an epoch: what its blocks hold are its outputs, not the vectors themselves. */
+export interface ManifestModel {
+  readonly epoch: number;
+  /** The dimension of what is indexed. */
+  readonly dimension: number;
+  /** SHA-256 of the model, which tells whether another one is the same. */
+  readonly digest: string;
+  /** The model in pieces, kept as lists are, sealed under its epoch. */
+  readonly lists: readonly string[];
+}
+
 export interface Manifest {
   readonly version: number;
   /** The epoch new things are encrypted under; blocks of older ones remain while keys are rotated. */
@@ -34,9 +45,14 @@ export interface Manifest {
   readonly pending: readonly PendingRecord[];
   /** Seals made under this epoch, which must stay below 2^32. */
   readonly seals: number;
+  /** Of the epochs that have one; at most one of each. */
+  readonly models: readonly ManifestModel[];
 }
 
-const FORMAT = 1;
+/** With compressors; a client that does not know them must not write. */
+const FORMAT = 2;
+/** Without any. */
+const PLAIN_FORMAT = 1;
 
 function about(collectionId: Uint8Array, version: number): Uint8Array {
   return concat(
@@ -48,14 +64,15 @@ function about(collectionId: Uint8Array, version: number): Uint8Array {
 }
 
 export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, manifest: Manifest): Promise<Uint8Array> {
-  const { version, epoch, blocks, pending, seals } = manifest;
+  const { version, epoch, blocks, pending, seals, models } = manifest;
   const text = JSON.stringify({
-    format: FORMAT,
+    format: models.length > 0 ? FORMAT : PLAIN_FORMAT,
     version,
     epoch,
     seals,
     blocks: blocks.map((b) => [b.id, b.hash, b.epoch, b.count, b.additions, b.lists, b.dead]),
     pending: pending.map((p) => [p.handle, p.version]),
+    ...(models.length > 0 ? { models } : {}),
   });
   return seal(sealer, new TextEncoder().encode(text), about(collectionId, version));
 }
@@ -79,7 +96,7 @@ export async function openManifest(
     );
   }
   const content = JSON.parse(new TextDecoder().decode(plain));
-  if (content.format !== FORMAT)
+  if (content.format !== FORMAT && content.format !== PLAIN_FORMAT)
     throw new HersError('UNSUPPORTED_VERSION', 'this collection was written by a newer version; use that');
   return {
     version: content.version,
@@ -94,12 +111,13 @@ export async function openManifest(
       lists,
       dead,
     })),
+    models: content.models ?? [],
     pending: content.pending.map(([handle, recordVersion]: [string, string]) => ({ handle, version: recordVersion })),
   };
 }
 
 export function emptyManifest(version: number): Manifest {
-  return { version, epoch: 0, seals: 0, blocks: [], pending: [] };
+  return { version, epoch: 0, seals: 0, blocks: [], pending: [], models: [] };
 }
 
 /** Records that can be found: in blocks and not dead, or pending. */

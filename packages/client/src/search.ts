@@ -1,7 +1,7 @@
 // Searching: one encrypted query per vector and live epoch goes out; encrypted scores come back and are decrypted, on all cores, while others are still on their way.
 // What is asked of the store does not depend on the answer. Fetching the best records afterwards does, and is therefore up to the caller.
 
-import { checkVector, peekResponse, plainScores } from '@hers/scheme';
+import { checkVector, type Plan, peekResponse, plainScores } from '@hers/scheme';
 import { encryptQuery, type QuerySecret } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { fromHex, hex } from './bytes.ts';
@@ -10,6 +10,7 @@ import { type DecryptTask, toDistances } from './crew.ts';
 import { liveCount, type ManifestBlock } from './manifest.ts';
 import { type Candidate, type Order, Ranking } from './ranking.ts';
 import { type Payload, type PlainRecord, payloadOf } from './records.ts';
+import type { Space } from './space.ts';
 import { readRecords, type View } from './view.ts';
 
 export interface SearchOptions {
@@ -18,8 +19,8 @@ export interface SearchOptions {
   /** Similarities from here up, or distances up to here. */
   readonly threshold?: number;
   /**
-   * Fetch this many candidates (true: four times the limit) from the vault and rank them by their full-precision vectors. Off by default: it shows the
-   * store which records the candidates are.
+   * Fetch this many candidates (true: four times the limit) from the vault and rank them by their full vectors, which with a compressor is the second stage of the
+   * search. Off by default: it shows the store which records the candidates are.
    */
   readonly rerank?: boolean | number;
   /** Fetch the payloads of the matches. Off by default, for the same reason. */
@@ -51,6 +52,8 @@ const DEFAULT_LIMIT = 10;
 const BATCH = 16;
 /** Standard deviations within which a recomputed score must agree (README.md). */
 const AGREE_SIGMAS = 7;
+/** Another machine may run a network with other roundings: then a few coordinates of the vector are rounded to the next step. */
+const COMPRESSED_STEPS = 8;
 const MAX_ATTEMPTS = 20;
 
 /** What is found for one vector: in blocks by number and slot, among waiting records by their position. */
@@ -130,7 +133,10 @@ export async function scan(
     const { blocks, pending } = only?.(view) ?? { blocks: view.manifest.blocks, pending: [...view.pending.values()] };
     try {
       const candidates = await scanBlocks(changer, view, probes, blocks, only !== undefined, options);
-      return { view, found: probes.map((probe, i) => withPending(changer, probe, candidates[i], pending, options)) };
+      const found: Found[] = [];
+      for (let i = 0; i < probes.length; i++)
+        found.push(await withPending(changer, view, probes[i], candidates[i], pending, options));
+      return { view, found };
     } catch (error) {
       if (!(error instanceof HersError && error.code === 'STALE') || attempt === MAX_ATTEMPTS) throw error;
       await changer.refresh();
@@ -139,20 +145,17 @@ export async function scan(
 }
 
 /** Ranks waiting records, which only the client can read, together with what was found in blocks. */
-function withPending(
+async function withPending(
   changer: Changer,
+  { space }: View,
   probe: Float32Array,
   candidates: Candidate[],
   pending: readonly PlainRecord[],
   { limit, threshold }: SearchOptions & { readonly limit: number },
-): Found {
+): Promise<Found> {
   if (pending.length === 0) return { candidates, pending };
-  const { plan } = changer.keyring;
-  const vectors = new Float32Array(pending.length * plan.dimension);
-  pending.forEach((record, j) => {
-    vectors.set(record.vector, j * plan.dimension);
-  });
-  const scores = plainScores(plan, vectors, probe);
+  const { plan } = space;
+  const scores = plainScores(plan, await space.projectRecords(pending), await space.project(probe));
   if (plan.metric === 'euclidean') toDistances(scores);
   const ranking = new Ranking(limit, orderOf(changer), threshold);
   for (const { block, slot, score } of candidates) ranking.offer(block, slot, [score]);
@@ -168,31 +171,31 @@ async function scanBlocks(
   some: boolean,
   { limit, threshold, signal }: SearchOptions & { readonly limit: number },
 ): Promise<Candidate[][]> {
-  const { keyring, service, name } = changer;
+  const { service, name } = changer;
   const numbers = new Map(blocks.map((block, number) => [block.id, number]));
-  const queries = probes.flatMap((probe, i) =>
-    [...new Set(blocks.map((block) => block.epoch))].map((epoch) => ({
-      probe: i,
-      epoch,
-      ...encryptQuery(keyring.key(epoch), probe),
-    })),
-  );
+  const spaces = [...new Set(blocks.map((block) => block.epoch))].map((epoch) => view.spaces.get(epoch)!);
+  const queries: { probe: number; space: Space; query: Uint8Array; secret: QuerySecret }[] = [];
+  for (const space of spaces)
+    for (let i = 0; i < probes.length; i++)
+      queries.push({ probe: i, space, ...encryptQuery(space.key(), await space.project(probes[i])) });
   // With no blocks there is nothing to ask, but an empty search still tells whether the version is current.
   const byId = new Map(
     queries.map((query) => [
       hex(query.secret.queryId),
-      { ...query, missing: new Set(blocks.filter((b) => b.epoch === query.epoch).map((b) => b.id)) },
+      { ...query, missing: new Set(blocks.filter((b) => b.epoch === query.space.epoch).map((b) => b.id)) },
     ]),
   );
-  const crew = await keyring.crew(view.manifest.epoch);
+  // The plan decides how to decrypt, not the epoch: one crew serves all spaces of one dimension.
+  const crewOf = (space: Space) => (space.plan.dimension === view.space.plan.dimension ? view.space : space).crew();
   const options = { limit, order: orderOf(changer), ...(threshold === undefined ? {} : { threshold }) };
   const parts: { probe: number; best: Promise<Candidate[]> }[] = [];
   const waiting = new Map<string, DecryptTask[]>();
-  const flush = (id: string, tasks: DecryptTask[], secret: QuerySecret) => {
+  const flush = (id: string, tasks: DecryptTask[]) => {
     waiting.delete(id);
-    const best = crew.decrypt(secret, tasks, options);
+    const { probe, space, secret } = byId.get(id)!;
+    const best = crewOf(space).then((crew) => crew.decrypt(secret, tasks, options));
     best.catch(() => {}); // reported below, with the others
-    parts.push({ probe: byId.get(id)!.probe, best });
+    parts.push({ probe, best });
   };
   try {
     const request = {
@@ -217,9 +220,9 @@ async function scanBlocks(
       const tasks = waiting.get(id) ?? [];
       tasks.push({ response, block: number, dead: block.dead });
       waiting.set(id, tasks);
-      if (tasks.length === BATCH) flush(id, tasks, query.secret);
+      if (tasks.length === BATCH) flush(id, tasks);
     }
-    for (const [id, tasks] of [...waiting]) flush(id, tasks, byId.get(id)!.secret);
+    for (const [id, tasks] of [...waiting]) flush(id, tasks);
     for (const { missing } of byId.values())
       if (missing.size > 0)
         throw new HersError('INTEGRITY', `the store left out ${missing.size} of ${blocks.length} blocks`);
@@ -276,7 +279,7 @@ async function fetchMatches(
     const candidate = wanted[at];
     if (record.version !== described[at].version)
       throw new HersError('INTEGRITY', 'the store gave an older copy of a record than its list names');
-    const score = recomputed(changer, record.vector, probe, candidate);
+    const score = await recomputed(changer.keyring.plan, spaceOf(view, candidate), record.vector, probe, candidate);
     const content = payload ? payloadOf(record) : undefined;
     const scored =
       rerank === false
@@ -292,21 +295,29 @@ async function fetchMatches(
   return within.sort((a, b) => sign * (a.score - b.score)).slice(0, limit);
 }
 
-/** The score of full vectors; INTEGRITY when what was decrypted is not within its noise of it. */
-export function recomputed(
-  changer: Changer,
+/** The space in which a candidate was compared. */
+function spaceOf(view: View, { block }: Candidate): Space {
+  return block === WAITING ? view.space : view.spaces.get(view.manifest.blocks[block].epoch)!;
+}
+
+/** The score of the full vectors; INTEGRITY when what was decrypted is not within its noise of the score in its space. */
+export async function recomputed(
+  full: Plan,
+  space: Space,
   vector: Float32Array,
   probe: Float32Array,
   { score }: { readonly score: number },
-): number {
-  const { plan } = changer.keyring;
-  const [plain] = plainScores(plan, vector, probe);
+): Promise<number> {
+  const { plan } = space;
+  const [plain] = plainScores(plan, await space.project(vector), await space.project(probe));
   const euclidean = plan.metric === 'euclidean';
   // Compared before the square root, where the noise is what the planner says it is.
   const decrypted = euclidean ? score * score : score;
   const slope = plan.normBound * plan.queryNormBound * (euclidean ? 2 : 1);
   const room =
-    plan.profile === 'exact' ? 1e-6 * slope : AGREE_SIGMAS * plan.noise.score + plan.noise.worstRounding * slope;
+    plan.profile === 'exact'
+      ? (space.model ? COMPRESSED_STEPS / plan.steps : 1e-6) * slope
+      : AGREE_SIGMAS * plan.noise.score + plan.noise.worstRounding * slope;
   // A distance that noise made negative was cut off at zero.
   if (!(Math.abs(decrypted - plain) <= room || (euclidean && decrypted === 0 && plain <= room))) {
     throw new HersError(
@@ -314,6 +325,7 @@ export function recomputed(
       'a record does not have the score that was decrypted for it: the store altered something, or mixed it up. Nothing more is asked of it',
     );
   }
-  const real = plan.profile === 'exact' ? plainScores({ ...plan, profile: 'compact' }, vector, probe)[0] : plain;
+  const real =
+    space.model || plan.profile === 'exact' ? plainScores({ ...full, profile: 'compact' }, vector, probe)[0] : plain;
   return euclidean ? Math.sqrt(Math.max(0, real)) : real;
 }

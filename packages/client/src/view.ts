@@ -6,7 +6,9 @@ import { fromHex, hex, sha256 } from './bytes.ts';
 import type { Keyring } from './keyring.ts';
 import { type ListEntry, openList } from './lists.ts';
 import { type Manifest, type ManifestBlock, openManifest } from './manifest.ts';
+import { fetchModel } from './models.ts';
 import type { PlainRecord } from './records.ts';
+import type { Space } from './space.ts';
 import { rememberedAs, type VersionMemory } from './versions.ts';
 
 /** Where a record is. */
@@ -21,16 +23,25 @@ export class View {
   readonly entries: ReadonlyMap<string, readonly ListEntry[]>;
   /** Waiting records by handle. */
   readonly pending: ReadonlyMap<string, PlainRecord>;
+  /** By epoch: those that have blocks, and the current one. */
+  readonly spaces: ReadonlyMap<number, Space>;
   #index: Map<string, number> | undefined;
 
   constructor(
     manifest: Manifest,
     entries: ReadonlyMap<string, readonly ListEntry[]>,
     pending: ReadonlyMap<string, PlainRecord>,
+    spaces: ReadonlyMap<number, Space>,
   ) {
     this.manifest = manifest;
     this.entries = entries;
     this.pending = pending;
+    this.spaces = spaces;
+  }
+
+  /** The space that new blocks are in, and that waiting records are compared in. */
+  get space(): Space {
+    return this.spaces.get(this.manifest.epoch)!;
   }
 
   /** Id → block number and slot, made when first needed: a million records take about a second and 100 MB. */
@@ -80,9 +91,10 @@ export class View {
     manifest: Manifest,
     entries: ReadonlyMap<string, readonly ListEntry[]>,
     pending: ReadonlyMap<string, PlainRecord>,
+    spaces: ReadonlyMap<number, Space>,
     gone: Iterable<string>,
   ): View {
-    const view = new View(manifest, entries, pending);
+    const view = new View(manifest, entries, pending, spaces);
     const index = this.#index;
     // Numbers of blocks change when one is dropped; then the index is made anew.
     const kept = this.manifest.blocks.every((block, i) => manifest.blocks[i]?.id === block.id);
@@ -123,8 +135,28 @@ export async function readView(
     throw new HersError('INTEGRITY', 'the manifest has another version than the store says');
   const entries = await readEntries(service, name, keyring, manifest, known);
   const pending = await readPending(service, name, keyring, manifest, known);
+  const spaces = await readSpaces(service, name, keyring, manifest);
   if (version > seen) await memory.write(collection, version);
-  return new View(manifest, entries, pending);
+  return new View(manifest, entries, pending, spaces);
+}
+
+async function readSpaces(
+  service: Service,
+  name: string,
+  keyring: Keyring,
+  manifest: Manifest,
+): Promise<Map<number, Space>> {
+  const spaces = new Map<number, Space>();
+  for (const epoch of new Set([manifest.epoch, ...manifest.blocks.map((block) => block.epoch)])) {
+    const kept = manifest.models.find((model) => model.epoch === epoch);
+    const { id, descriptor } = keyring;
+    const model =
+      kept &&
+      (keyring.knownModel(kept.digest) ??
+        (await fetchModel(service, name, await keyring.sealer(epoch), id, kept, descriptor.request)));
+    spaces.set(epoch, keyring.space(epoch, model));
+  }
+  return spaces;
 }
 
 async function readEntries(

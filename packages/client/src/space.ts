@@ -1,0 +1,86 @@
+// The space of an epoch: what its blocks hold, the vectors themselves or what a compressor makes of them, and the keys for it. A key belongs to the whole
+// plan, so another compressor means another epoch (or an epoch in which nothing is indexed yet).
+
+import type { Compressor } from '@hers/compress/apply';
+import { type Plan, plan } from '@hers/scheme';
+import type { CollectionKey } from '@hers/scheme/secret';
+import { type Crew, type KeyMaterial, keyFrom, makeCrew } from './crew.ts';
+import type { PlainRecord } from './records.ts';
+
+/** A compressor, and what tells it from others. */
+export interface Model {
+  readonly compressor: Compressor;
+  /** SHA-256 of its file, hexadecimal. */
+  readonly digest: string;
+}
+
+export class Space {
+  readonly epoch: number;
+  readonly model: Model | undefined;
+  /** Of what is indexed: its dimension is the compressor's, where there is one. */
+  readonly plan: Plan;
+  readonly #material: KeyMaterial;
+  readonly #threads: number | undefined;
+  #key: CollectionKey | undefined;
+  #crew: Promise<Crew> | undefined;
+  readonly #projected = new WeakMap<PlainRecord, Float32Array>();
+
+  /** The material is of the vectors that people give. */
+  constructor(material: KeyMaterial, model?: Model, threads?: number) {
+    const { request: given } = material;
+    const request = model ? { ...given, dimension: model.compressor.outputDimension } : given;
+    this.#material = { ...material, request };
+    this.epoch = material.epoch;
+    this.model = model;
+    this.plan = plan(request);
+    this.#threads = threads;
+  }
+
+  key(): CollectionKey {
+    this.#key ??= keyFrom(this.#material);
+    return this.#key;
+  }
+
+  crew(): Promise<Crew> {
+    this.#crew ??= makeCrew(this.#material, this.#threads);
+    return this.#crew;
+  }
+
+  /** What is indexed of vectors that lie one after the other. */
+  async project(vectors: Float32Array): Promise<Float32Array> {
+    return this.model && vectors.length > 0 ? this.model.compressor.transform(vectors) : vectors;
+  }
+
+  /** The same for records, which remember it: those that wait for a block are compared by every search. */
+  async projectRecords(records: readonly PlainRecord[]): Promise<Float32Array> {
+    if (!this.model) return packVectors(records, this.plan.dimension);
+    const fresh = records.filter((record) => !this.#projected.has(record));
+    const { inputDimension, outputDimension } = this.model.compressor;
+    const made = await this.project(packVectors(fresh, inputDimension));
+    fresh.forEach((record, i) => {
+      this.#projected.set(record, made.slice(i * outputDimension, (i + 1) * outputDimension));
+    });
+    const out = new Float32Array(records.length * outputDimension);
+    records.forEach((record, i) => {
+      out.set(this.#projected.get(record)!, i * outputDimension);
+    });
+    return out;
+  }
+
+  async close(): Promise<void> {
+    await (await this.#crew?.catch(() => undefined))?.close();
+    this.#key?.wipe();
+    this.#material.seed.fill(0);
+    this.#crew = undefined;
+    this.#key = undefined;
+  }
+}
+
+/** Vectors one after the other, as a block takes them. */
+function packVectors(records: readonly PlainRecord[], dimension: number): Float32Array {
+  const out = new Float32Array(records.length * dimension);
+  records.forEach((record, j) => {
+    out.set(record.vector, j * dimension);
+  });
+  return out;
+}
