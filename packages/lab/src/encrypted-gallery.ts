@@ -1,0 +1,77 @@
+// A gallery in the database as a user would have it: a folder, a key, a collection; searched through the client. For experiments about answers, not about time.
+
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Collection, connect, type Database, MasterSeed, type Profile, type VectorRecord } from '@hers/client';
+
+export interface Found {
+  /** Place in the gallery. */
+  readonly index: number;
+  readonly score: number;
+}
+
+export class EncryptedGallery {
+  readonly #folder: string;
+  readonly #database: Database;
+  readonly #collection: Collection;
+  readonly #dimension: number;
+  #size = 0;
+
+  private constructor(folder: string, database: Database, collection: Collection, dimension: number) {
+    this.#folder = folder;
+    this.#database = database;
+    this.#collection = collection;
+    this.#dimension = dimension;
+  }
+
+  static async open({ dimension, profile }: { dimension: number; profile: Profile }): Promise<EncryptedGallery> {
+    const folder = await mkdtemp(join(tmpdir(), 'hers-lab-'));
+    try {
+      const database = await connect(`file:${folder}`, { key: MasterSeed.generate() });
+      const collection = await database.createCollection('gallery', { dimension, profile });
+      return new EncryptedGallery(folder, database, collection, dimension);
+    } catch (error) {
+      await rm(folder, { recursive: true, force: true });
+      throw error;
+    }
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Enrols vectors, in the places after those enrolled so far. */
+  async enrol(vectors: Float32Array, onProgress?: (done: number) => void): Promise<void> {
+    const [first, dimension] = [this.#size, this.#dimension];
+    const count = vectors.length / dimension;
+    const records = function* (): Generator<VectorRecord> {
+      for (let i = 0; i < count; i++)
+        yield { id: String(first + i), vector: vectors.subarray(i * dimension, (i + 1) * dimension) };
+    };
+    await this.#collection.upsert(records(), { onProgress: ({ acknowledged }) => onProgress?.(acknowledged) });
+    this.#size += count;
+  }
+
+  /** Puts everything into encrypted blocks: records that wait for a block to fill are otherwise compared by the client itself. */
+  async seal(): Promise<void> {
+    await this.#collection.optimize();
+  }
+
+  /** The best of each probe, best first. Every template must have been compared, or the answer would mean nothing. */
+  async search(probes: Float32Array, limit: number): Promise<Found[][]> {
+    const vectors = Array.from({ length: probes.length / this.#dimension }, (_, i) =>
+      probes.subarray(i * this.#dimension, (i + 1) * this.#dimension),
+    );
+    const results = await this.#collection.searchBatch(vectors, { limit: Math.min(limit, this.#size) });
+    return results.map(({ matches, coverage }) => {
+      if (coverage.searched !== this.#size) throw new Error(`${coverage.searched} of ${this.#size} were compared`);
+      return matches.map(({ id, score }) => ({ index: Number(id), score }));
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#database.close();
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+}
