@@ -9,4 +9,5 @@ export const EXPERIMENTS: Readonly<Record<string, () => Promise<Experiment>>> = 
   table3: async () => (await import('./table3.ts')).table3,
   'two-stage': async () => (await import('./two-stage.ts')).twoStage,
   communication: async () => (await import('./communication.ts')).communication,
+  inversion: async () => (await import('./inversion.ts')).inversion,
 };

@@ -1,0 +1,53 @@
+// What experiments on real embeddings have in common: the folder they are in, the split, and what stands in for them in the small form.
+
+import { type Dataset, type DatasetName, loadDataset, type Split } from '../datasets.ts';
+import { curvedManifold, FACE_LIKE } from '../manifold.ts';
+import { identities } from '../synthetic.ts';
+import type { Option, Values } from './experiment.ts';
+
+export const DATA_OPTION: Option = {
+  type: 'string',
+  help: 'the folder with the data sets; HERS_DATA says it otherwise',
+};
+
+export const SPLIT_OPTION: Option = {
+  type: 'string',
+  help: 'validation: within the odd labels, for choosing (default). test: fitted on odd, measured on even labels, for the report',
+};
+
+export const DIMENSIONS_OPTION: Option = { type: 'string', help: 'to compress to, with commas between them' };
+
+export function splitOf({ split = 'validation' }: Values): Split {
+  if (split === 'validation' || split === 'test') return split;
+  throw new RangeError(`${JSON.stringify(split)} is not a split: there are validation and test`);
+}
+
+/** The data set of this name; a synthetic one of a few hundred vectors in the small form, unless a folder is named. */
+export async function datasetOf(name: DatasetName, { data, small }: Values): Promise<Dataset> {
+  if (small && data === undefined) return smallDataset(name);
+  const folder = data ?? process.env.HERS_DATA;
+  if (typeof folder !== 'string')
+    throw new RangeError('Name the folder with the data sets by --data, or put it into HERS_DATA');
+  return loadDataset(name, folder);
+}
+
+/** People or classes on a curved manifold: enough for every step of an experiment, and for no figure. */
+function smallDataset(name: DatasetName): Dataset {
+  const dimension = 24;
+  const centres = curvedManifold(dimension, { intrinsic: 6, similarity: 0.05 });
+  const { vectors, labels } = identities(80, 6, dimension, { ...FACE_LIKE, centres }).gallery();
+  return {
+    name,
+    source: 'synthetic vectors, to see that the experiment works: its figures mean nothing',
+    vectors,
+    dimension,
+    labels,
+  };
+}
+
+/** How a sentence calls the split. */
+export function saidSplit(split: Split): string {
+  return split === 'test'
+    ? 'Everything is fitted on the odd labels and measured on the even ones (`--split test`).'
+    : 'This is the validation split, within the odd labels: for choosing, not for the report.';
+}
