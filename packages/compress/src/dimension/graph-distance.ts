@@ -7,6 +7,7 @@
 // In many dimensions a path has few edges, all of about the same length, and the distribution has a hump for every number of them. Both it and the sphere's are
 // therefore smoothed alike, by a part of an edge: unsmoothed, 4 000 points of a sphere of 15 dimensions were taken for 22 to 37, smoothed for 13 to 15.
 
+import { CompressError } from '../apply/errors.ts';
 import { largestComponent, neighbourGraph, ShortestPaths } from './graph.ts';
 import type { Neighbours } from './nearest.ts';
 
@@ -54,7 +55,8 @@ export function graphDistanceDimension(
   const graph = neighbourGraph(neighbours, k);
   const nodes = largestComponent(graph);
   if (nodes.length < FEWEST_POINTS)
-    throw new RangeError(
+    throw new CompressError(
+      'INVALID_ARGUMENT',
       `the largest connected part of the graph has ${nodes.length} points; take more neighbours or more vectors`,
     );
   const asked = Math.min(sources, nodes.length);
@@ -86,7 +88,10 @@ export function fitSphere(distances: Float64Array, blur = 0): Omit<GraphDistance
     logs.push(Math.log(density[bin] / height));
   }
   if (at.length < FEWEST_BINS)
-    throw new RangeError('the distances are too much alike for an estimate: are most of the vectors the same?');
+    throw new CompressError(
+      'INVALID_ARGUMENT',
+      'the distances are too much alike for an estimate: are most of the vectors the same?',
+    );
   const misfit = (m: number) => {
     const model = smoothed(sphereDensity(m, mode, width), blur / width);
     const top = interpolated(model, width, mode);

@@ -1,5 +1,6 @@
 // Distances along a graph of neighbours: what an ant would walk that may only step from a point to one of its neighbours.
 
+import { CompressError } from '../apply/errors.ts';
 import type { Neighbours } from './nearest.ts';
 
 /** An undirected graph in compressed rows: the neighbours of node i are target[start[i]] … target[start[i + 1] − 1]. */
@@ -11,7 +12,8 @@ export interface Graph {
 
 /** Two points are joined when one is among the k nearest of the other. Neighbours must hold at least k. */
 export function neighbourGraph({ count, k: held, index, distance }: Neighbours, k: number): Graph {
-  if (!(k >= 1 && k <= held)) throw new RangeError(`there are ${held} neighbours of each point, not ${k}`);
+  if (!(k >= 1 && k <= held))
+    throw new CompressError('INVALID_ARGUMENT', `there are ${held} neighbours of each point, not ${k}`);
   const isNearest = (i: number, j: number) => {
     for (let n = i * held; n < i * held + k; n++) if (index[n] === j) return true;
     return false;

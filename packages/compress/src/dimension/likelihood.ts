@@ -2,10 +2,12 @@
 // j < k, where T_j is the distance of the j-th. The inverses are averaged over the points, as MacKay and Ghahramani showed to be right (comment of 2005): averaging
 // the estimates themselves is biased upwards. The sum of a point is Gamma-distributed with mean (k − 1)/m.
 
+import { CompressError } from '../apply/errors.ts';
 import type { Neighbours } from './nearest.ts';
 
 export function likelihoodDimension({ count, k: held, distance }: Neighbours, k = held): number {
-  if (!(k >= 3 && k <= held)) throw new RangeError(`k is from 3 to the ${held} neighbours there are`);
+  if (!(k >= 3 && k <= held))
+    throw new CompressError('INVALID_ARGUMENT', `k is from 3 to the ${held} neighbours there are`);
   let inverses = 0;
   let points = 0;
   for (let i = 0; i < count; i++) {
@@ -17,6 +19,7 @@ export function likelihoodDimension({ count, k: held, distance }: Neighbours, k 
     inverses += sum / (k - 1);
     points++;
   }
-  if (points === 0 || inverses === 0) throw new RangeError('no point has neighbours at different distances');
+  if (points === 0 || inverses === 0)
+    throw new CompressError('INVALID_ARGUMENT', 'no point has neighbours at different distances');
   return points / inverses;
 }

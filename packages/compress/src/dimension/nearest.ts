@@ -1,6 +1,7 @@
 // The nearest neighbours of every vector among the others, exactly: candidates by single-precision products, block by block, and then their distances in
 // double precision, because the estimators take logarithms of ratios of them.
 
+import { CompressError } from '../apply/errors.ts';
 import { blockProducts } from './products.ts';
 
 /** The k nearest of each vector, nearest first: row i is about vector i, which is not among its own. */
@@ -32,7 +33,10 @@ export async function nearest(
 ): Promise<Neighbours> {
   const count = checkVectors(vectors, dimension);
   if (!(Number.isInteger(k) && k >= 1 && k < count))
-    throw new RangeError(`k is a whole number from 1 to ${count - 1}, one less than there are vectors`);
+    throw new CompressError(
+      'INVALID_ARGUMENT',
+      `k is a whole number from 1 to ${count - 1}, one less than there are vectors`,
+    );
   const points = distance === 'angle' ? normalised(vectors, dimension) : vectors;
   const halfSquares = new Float64Array(count);
   for (let i = 0; i < count; i++) halfSquares[i] = dot(points, i, points, i, dimension) / 2;
@@ -108,7 +112,8 @@ function normalised(vectors: Float32Array, dimension: number): Float32Array {
   for (let at = 0; at < vectors.length; at += dimension) {
     let squares = 0;
     for (let i = at; i < at + dimension; i++) squares += vectors[i] * vectors[i];
-    if (squares === 0) throw new RangeError(`vector ${at / dimension} is zero and has no direction`);
+    if (squares === 0)
+      throw new CompressError('INVALID_VECTOR', `vector ${at / dimension} is zero and has no direction`);
     const scale = 1 / Math.sqrt(squares);
     for (let i = at; i < at + dimension; i++) out[i] = vectors[i] * scale;
   }
@@ -119,9 +124,15 @@ function normalised(vectors: Float32Array, dimension: number): Float32Array {
 export function checkVectors(vectors: Float32Array, dimension: number): number {
   const count = vectors.length / dimension;
   if (!(Number.isInteger(dimension) && dimension >= 1 && Number.isInteger(count)))
-    throw new RangeError(`${vectors.length} numbers are not whole vectors of dimension ${dimension}`);
+    throw new CompressError(
+      'INVALID_VECTOR',
+      `${vectors.length} numbers are not whole vectors of dimension ${dimension}`,
+    );
   const bad = vectors.findIndex((x) => !Number.isFinite(x));
   if (bad >= 0)
-    throw new RangeError(`vector ${Math.floor(bad / dimension)} holds ${vectors[bad]} in place ${bad % dimension}`);
+    throw new CompressError(
+      'INVALID_VECTOR',
+      `vector ${Math.floor(bad / dimension)} holds ${vectors[bad]} in place ${bad % dimension}`,
+    );
   return count;
 }
