@@ -246,6 +246,71 @@ describe('import', () => {
     assert.match(err, /line 2: its vector is zero/);
     assert.match(err, /line 3: its vector has 2 coordinates, and the collection takes 4/);
   });
+
+  test('--skip-bad leaves out lines that cannot even be read, names them, and keeps rows and names together', async () => {
+    const folder = await prepared.copy();
+    const tiny = ['--skip-bad', '--collection', 'tiny', '--json'];
+    const importing = async (input: string | Uint8Array, ...args: string[]) => {
+      const { exit, out, err } = await hers(folder, ['import', '-', ...args, ...tiny], { input });
+      assert.equal(exit, 0, err);
+      const { written, bad } = JSON.parse(out);
+      return {
+        written,
+        bad,
+        lines: [...err.matchAll(/left out: standard input, (lines? \d+(?: to \d+)?)/g)].map(([, line]) => line),
+      };
+    };
+    const json = [
+      '{"id":"j0","vector":[1,2,3,4]}',
+      '{"id":"j1","vector":[1,2,3',
+      'null',
+      '',
+      '{"id":{},"vector":[1,2,3,4]}',
+      '{"id":"j5","vector":[1,2,3,null]}',
+      '\xff\xfe',
+      '{"id":"j7","vector":[4,3,2,1]}',
+    ];
+    assert.deepEqual(await importing(Buffer.from(json.join('\r\n'), 'latin1')), {
+      written: 2,
+      bad: 5,
+      lines: ['line 2', 'line 3', 'line 5', 'line 6', 'line 7'],
+    });
+    const csv = [
+      'id,a,b,c,d',
+      'c0,1,2,3,4',
+      'c1,1,2,3',
+      'c2,"1"x,2,3,4',
+      'c3,1,2,three,4',
+      'c4,4,3,2,1',
+      '"c5',
+      'x",1,2,3',
+      'c7,9,9,9,8',
+    ];
+    assert.deepEqual(await importing(csv.join('\n'), '--format', 'csv'), {
+      written: 3,
+      bad: 4,
+      lines: ['line 3', 'line 4', 'line 5', 'lines 7 to 8'],
+    });
+    const unclosed = await hers(folder, ['import', '-', '--format', 'csv', ...tiny], {
+      input: `${csv[0]}\n"c6,1,2,3,4\n`,
+    });
+    assert.equal(unclosed.exit, 5);
+    assert.match(unclosed.err, /line 2: a quotation mark is not closed/);
+    await writeFile(join(folder, 'four.txt'), 'n0\nn1\nn2\nn3\n');
+    const rows = '[1,2,3,4]\n[broken\n[0,0,0,0]\n[4,3,2,1]\n';
+    assert.deepEqual(await importing(rows, '--ids', 'four.txt'), { written: 2, bad: 2, lines: ['line 2', 'line 3'] });
+    const ids = (await hers(folder, ['list', '--collection', 'tiny'])).out.trim().split('\n').sort();
+    assert.deepEqual(ids, ['0', '1', 'c0', 'c4', 'c7', 'j0', 'j7', 'n0', 'n3']);
+    const { exit: tooMany, err: shifted } = await hers(folder, ['import', '-', '--ids', 'four.txt', ...tiny], {
+      input: '[1,2,3,4]\n[4,3,2,1]\n',
+    });
+    assert.equal(tooMany, 5);
+    assert.match(shifted, /four\.txt has more lines than standard input has rows/);
+    // Where nothing at all could be used, the file is not what it was taken for.
+    const { exit, err } = await hers(folder, ['import', '-', '--format', 'jsonl', ...tiny], { input: 'a\nb\n' });
+    assert.equal(exit, 5);
+    assert.match(err, /none of the 2 rows could be used/);
+  });
 });
 
 describe('search and verify', () => {

@@ -1,66 +1,104 @@
 // Rows of .csv and .tsv files. The first line names the columns, unless every cell of it is a number.
 
-import { Readable } from 'node:stream';
 import { HersError, type Payload } from '@hers/client';
-import { type Parser, parse } from 'csv-parse';
+import { parse } from 'csv-parse/sync';
+import { attempt, BadRow, untilBad } from './bad-row.ts';
 import type { ByteSource } from './bytes.ts';
-import { MAX_LINE } from './lines.ts';
+import { byteLines, type Line, MAX_LINE, textOf } from './lines.ts';
 import type { Row, RowOptions } from './rows.ts';
 
 export interface CsvRow {
+  /** Counted from 0, the names of the columns left out. */
+  readonly number: number;
+  readonly where: string;
   readonly cells: readonly string[];
-  readonly line: number;
 }
+
+export type CsvLine = CsvRow & { readonly names: readonly string[] };
 
 /** Cells of every line, and the names of the columns. */
-export async function* csvTable(
+export function csvTable(source: ByteSource, options: CsvOptions): AsyncGenerator<CsvLine> {
+  return untilBad(csvLines(source, options));
+}
+
+type CsvOptions = Pick<RowOptions, 'delimiter' | 'header'>;
+
+/** The same with lines that cannot be read, or have another number of cells than the first. */
+export async function* csvLines(
   source: ByteSource,
-  { delimiter = ',', header }: Pick<RowOptions, 'delimiter' | 'header'>,
-): AsyncGenerator<CsvRow & { readonly names: readonly string[] }> {
-  const parser = parse({
-    bom: true,
-    delimiter,
-    skip_empty_lines: true,
-    trim: true,
-    info: true,
-    max_record_size: MAX_LINE,
-  });
+  { delimiter = ',', header }: CsvOptions,
+): AsyncGenerator<CsvLine | BadRow> {
   let names: readonly string[] | undefined;
-  try {
-    for await (const { record, info } of streamed(source, parser)) {
-      if (!names) {
-        const named = header ?? !record.every(isNumber);
-        names = named ? checkedNames(source.name, record) : record.map((_, i) => String(i + 1));
-        if (named) continue;
-      }
-      yield { cells: record, line: info.lines, names };
+  let number = 0;
+  for await (const lines of records(source)) {
+    const where =
+      lines.length === 1
+        ? lines[0].where
+        : `${lines[0].where.replace('line', 'lines')} to ${lines.at(-1)!.where.slice(5)}`;
+    const read = () => cellsOf(source.name, where, lines, delimiter);
+    if (!names) {
+      const first = read();
+      const named = header ?? !first.every(isNumber);
+      names = named ? checkedNames(source.name, first) : first.map((_, i) => String(i + 1));
+      if (named) continue;
     }
-  } catch (error) {
-    throw csvError(source.name, error);
+    const at = number++;
+    const columns = names;
+    yield attempt(at, where, () => {
+      const cells = read();
+      if (cells.length === columns.length) return { number: at, where, cells, names: columns };
+      throw new HersError(
+        'MALFORMED',
+        `${source.name}, ${where}: there are ${cells.length} cells, and the first line has ${columns.length}`,
+      );
+    });
   }
 }
 
-type Parsed = { record: string[]; info: { lines: number } };
+const QUOTE = 0x22;
 
-async function* streamed(source: ByteSource, parser: Parser): AsyncGenerator<Parsed> {
-  const input = Readable.from(source.rest());
-  // An error of the source must end the parser, or the loop below would wait for ever.
-  input.on('error', (error) => parser.destroy(error));
-  input.pipe(parser);
+/** The lines of each record: more than one where a quotation mark is open at the end of a line. */
+async function* records(source: ByteSource): AsyncGenerator<Line[]> {
+  let held: Line[] = [];
+  let open = false;
+  let length = 0;
+  const unclosed = () =>
+    new HersError(
+      'MALFORMED',
+      `${source.name}, ${held[0].where}: a quotation mark is not closed, so that nothing behind it can be read`,
+    );
+  for await (const line of byteLines(source)) {
+    if (!open && line.bytes.every((byte) => byte === SPACE || byte === TAB)) continue;
+    for (let at = line.bytes.indexOf(QUOTE); at >= 0; at = line.bytes.indexOf(QUOTE, at + 1)) open = !open;
+    held.push(line);
+    length += line.bytes.length;
+    if (length > MAX_LINE) throw unclosed();
+    if (open) continue;
+    yield held;
+    held = [];
+    length = 0;
+  }
+  if (open) throw unclosed();
+}
+
+const SPACE = 0x20;
+const TAB = 0x09;
+
+function cellsOf(source: string, where: string, lines: readonly Line[], delimiter: string): string[] {
+  const text = lines.map((line) => textOf(source, line)).join('\n');
+  if (!text.includes('"')) {
+    if (text.includes('\r'))
+      throw new HersError(
+        'MALFORMED',
+        `${source}, ${where} ends with a carriage return alone; save it with line feeds`,
+      );
+    return text.split(delimiter).map((cell) => cell.trim());
+  }
   try {
-    yield* parser as AsyncIterable<Parsed>;
-  } finally {
-    input.destroy();
-  }
-}
-
-function csvError(name: string, error: unknown): unknown {
-  const { code, lines, message } = error as { code?: unknown; lines?: unknown; message?: string };
-  if (typeof code !== 'string' || !code.startsWith('CSV_')) return error;
-  const where = typeof lines === 'number' ? `, line ${lines}` : '';
-  if (code === 'CSV_RECORD_INCONSISTENT_FIELDS_LENGTH')
-    return new HersError('MALFORMED', `${name}${where} has another number of columns than the lines before`);
-  return new HersError('MALFORMED', `${name}${where} is not CSV: ${message}`);
+    const [cells, ...others] = parse(text, { delimiter, trim: true, relax_column_count: true }) as string[][];
+    if (cells && others.length === 0) return cells;
+  } catch {}
+  throw new HersError('MALFORMED', `${source}, ${where} is not CSV: its quotation marks are misplaced`);
 }
 
 function checkedNames(file: string, names: readonly string[]): readonly string[] {
@@ -98,39 +136,45 @@ function planFor(file: string, names: readonly string[], options: RowOptions): P
   return { id, payload, vector: names.map((_, i) => i).filter((i) => !taken.has(i)) };
 }
 
-export async function* readCsv(source: ByteSource, options: RowOptions): AsyncGenerator<Row> {
+export async function* readCsv(source: ByteSource, options: RowOptions): AsyncGenerator<Row | BadRow> {
   let plan: Plan | undefined;
-  let number = 0;
-  for await (const { cells, line, names } of csvTable(source, options)) {
-    plan ??= planFor(source.name, names, options);
-    const where = `line ${line}`;
-    const numbers =
-      typeof plan.vector === 'number'
-        ? cells[plan.vector]
-            .replace(/^\[|\]$/g, '')
-            .trim()
-            .split(/[\s,;]+/)
-        : plan.vector.map((at) => cells[at]);
-    const vector = new Float32Array(numbers.length);
-    for (let i = 0; i < numbers.length; i++) {
-      const value = numbers[i] === '' ? undefined : Number(numbers[i]);
-      // "NaN" in the file is a number that is refused later, as everywhere; a word is not.
-      if (value === undefined || (Number.isNaN(value) && !/^[+-]?nan$/i.test(numbers[i])))
-        throw new HersError(
-          'MALFORMED',
-          `${source.name}, ${where}: ${describeCell(names, plan, i)} is ${JSON.stringify(numbers[i].slice(0, 40))}, not a number; name the columns that are not part of the vector with --id and --payload`,
-        );
-      vector[i] = value;
+  for await (const line of csvLines(source, options)) {
+    if (line instanceof BadRow) yield line;
+    else {
+      plan ??= planFor(source.name, line.names, options);
+      const { id, payload } = plan;
+      const { number, where, cells } = line;
+      yield attempt(number, where, () => ({
+        number,
+        where,
+        vector: vectorOf(source.name, line, plan!),
+        ...(id === undefined ? {} : { id: cells[id] }),
+        ...(payload.length === 0 ? {} : { payload: payloadOf(plan!, cells) }),
+      }));
     }
-    const payload = payloadOf(plan, cells);
-    yield {
-      number: number++,
-      where,
-      vector,
-      ...(plan.id === undefined ? {} : { id: cells[plan.id] }),
-      ...(payload === undefined ? {} : { payload }),
-    };
   }
+}
+
+function vectorOf(source: string, { where, cells, names }: CsvLine, plan: Plan): Float32Array {
+  const numbers =
+    typeof plan.vector === 'number'
+      ? cells[plan.vector]
+          .replace(/^\[|\]$/g, '')
+          .trim()
+          .split(/[\s,;]+/)
+      : plan.vector.map((at) => cells[at]);
+  const vector = new Float32Array(numbers.length);
+  for (let i = 0; i < numbers.length; i++) {
+    const value = numbers[i] === '' ? undefined : Number(numbers[i]);
+    // "NaN" in the file is a number that is refused later, as everywhere; a word is not.
+    if (value === undefined || (Number.isNaN(value) && !/^[+-]?nan$/i.test(numbers[i])))
+      throw new HersError(
+        'MALFORMED',
+        `${source}, ${where}: ${describeCell(names, plan, i)} is ${JSON.stringify(numbers[i].slice(0, 40))}, not a number; name the columns that are not part of the vector with --id and --payload`,
+      );
+    vector[i] = value;
+  }
+  return vector;
 }
 
 function describeCell(names: readonly string[], { vector }: Plan, i: number): string {
@@ -140,6 +184,6 @@ function describeCell(names: readonly string[], { vector }: Plan, i: number): st
 }
 
 /** Cells as they are written: turning "007" into a number would lose something. */
-function payloadOf({ payload }: Plan, cells: readonly string[]): Payload | undefined {
-  return payload.length === 0 ? undefined : Object.fromEntries(payload.map(([name, at]) => [name, cells[at]]));
+function payloadOf({ payload }: Plan, cells: readonly string[]): Payload {
+  return Object.fromEntries(payload.map(([name, at]) => [name, cells[at]]));
 }

@@ -1,9 +1,12 @@
 // Rows of .jsonl files: one JSON object a line with `id`, `vector` and perhaps `payload`, or a line that is nothing but a vector.
 
 import { HersError, type Payload } from '@hers/client';
+import { attempt, type BadRow, untilBad } from './bad-row.ts';
 import type { ByteSource } from './bytes.ts';
-import { linesOf } from './lines.ts';
+import { byteLines, type Line, textOf } from './lines.ts';
 import type { Row, RowOptions } from './rows.ts';
+
+const SPACE = 0x20;
 
 export interface JsonLine {
   readonly value: unknown;
@@ -11,19 +14,30 @@ export interface JsonLine {
 }
 
 /** The values of all lines that are not empty. */
-export async function* jsonLines(source: ByteSource): AsyncGenerator<JsonLine> {
-  let line = 0;
-  for await (const text of linesOf(source)) {
-    line++;
-    if (text.trim() === '') continue;
-    const where = `line ${line}`;
-    let value: unknown;
-    try {
-      value = JSON.parse(text);
-    } catch {
-      throw new HersError('MALFORMED', `${source.name}, ${where} is not JSON`);
-    }
-    yield { value, where };
+export function jsonLines(source: ByteSource): AsyncGenerator<JsonLine> {
+  return untilBad(readLines(source, (value, where) => ({ value, where })));
+}
+
+/** What `read` makes of the value of every line that is not empty. */
+async function* readLines<T>(
+  source: ByteSource,
+  read: (value: unknown, where: string, number: number) => T,
+): AsyncGenerator<T | BadRow> {
+  let number = 0;
+  for await (const line of byteLines(source)) {
+    const { where, bytes } = line;
+    if (bytes.every((byte) => byte <= SPACE)) continue;
+    const at = number++;
+    yield attempt(at, where, () => read(parsed(source.name, line), where, at));
+  }
+}
+
+function parsed(source: string, line: Line): unknown {
+  const text = textOf(source, line);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new HersError('MALFORMED', `${source}, ${line.where} is not JSON`);
   }
 }
 
@@ -43,12 +57,12 @@ export function idFrom(source: string, where: string, value: unknown): string {
   throw new HersError('MALFORMED', `${source}, ${where} has an id that is neither text nor a whole number`);
 }
 
-export async function* readJsonl(source: ByteSource, options: RowOptions): AsyncGenerator<Row> {
-  let number = 0;
-  for await (const line of jsonLines(source)) {
-    const { value, where } = line;
-    yield { number: number++, where, ...contentOf(source.name, line, value, options) };
-  }
+export function readJsonl(source: ByteSource, options: RowOptions): AsyncGenerator<Row | BadRow> {
+  return readLines(source, (value, where, number) => ({
+    number,
+    where,
+    ...contentOf(source.name, { value, where }, value, options),
+  }));
 }
 
 function contentOf(

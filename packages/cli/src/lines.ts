@@ -6,28 +6,54 @@ import type { ByteSource } from './bytes.ts';
 /** A line longer than this is no text file. */
 export const MAX_LINE = 2 ** 26;
 
-/** Lines without their ends. Throws MALFORMED where the bytes are not UTF-8. */
-export async function* linesOf(source: ByteSource): AsyncGenerator<string> {
-  const decoder = new TextDecoder('utf-8', { fatal: true });
-  const decode = (bytes?: Uint8Array) => {
-    try {
-      return bytes ? decoder.decode(bytes, { stream: true }) : decoder.decode();
-    } catch {
-      throw new HersError('MALFORMED', `${source.name} is not text: its bytes are not UTF-8`);
-    }
+const NEWLINE = 0x0a;
+const RETURN = 0x0d;
+const BYTE_ORDER_MARK = Buffer.from('\ufeff');
+
+export interface Line {
+  /** For errors: `line 4`. */
+  readonly where: string;
+  readonly bytes: Uint8Array;
+}
+
+/** Lines without their ends, and the first without a byte order mark. */
+export async function* byteLines(source: ByteSource): AsyncGenerator<Line> {
+  let number = 0;
+  let held: Uint8Array[] = [];
+  let length = 0;
+  const line = (end: Uint8Array): Line => {
+    let bytes = held.length === 0 ? end : Buffer.concat([...held, end]);
+    held = [];
+    length = 0;
+    if (bytes.at(-1) === RETURN) bytes = bytes.subarray(0, -1);
+    if (number === 0 && Buffer.compare(bytes.subarray(0, 3), BYTE_ORDER_MARK) === 0) bytes = bytes.subarray(3);
+    return { where: `line ${++number}`, bytes };
   };
-  let held = '';
   for await (const chunk of source.rest()) {
-    const lines = decode(chunk).split('\n');
-    lines[0] = held + lines[0];
-    held = lines.pop()!;
-    for (const line of lines) yield line.endsWith('\r') ? line.slice(0, -1) : line;
-    if (held.length > MAX_LINE)
-      throw new HersError(
-        'MALFORMED',
-        `${source.name} has a line of more than ${MAX_LINE} characters: it is no text file`,
-      );
+    let from = 0;
+    for (let at = chunk.indexOf(NEWLINE); at >= 0; at = chunk.indexOf(NEWLINE, from)) {
+      yield line(chunk.subarray(from, at));
+      from = at + 1;
+    }
+    if (from < chunk.length) held.push(chunk.subarray(from));
+    length += chunk.length - from;
+    if (length > MAX_LINE)
+      throw new HersError('MALFORMED', `${source.name} has a line of more than ${MAX_LINE} bytes: it is no text file`);
   }
-  held += decode();
-  if (held !== '') yield held.endsWith('\r') ? held.slice(0, -1) : held;
+  if (length > 0) yield line(new Uint8Array(0));
+}
+
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** Throws MALFORMED where the bytes are not UTF-8. */
+export function textOf(source: string, { where, bytes }: Line): string {
+  try {
+    return decoder.decode(bytes);
+  } catch {
+    throw new HersError('MALFORMED', `${source}, ${where} is not text: its bytes are not UTF-8`);
+  }
+}
+
+export async function* linesOf(source: ByteSource): AsyncGenerator<string> {
+  for await (const line of byteLines(source)) yield textOf(source.name, line);
 }

@@ -2,6 +2,7 @@
 
 import { HersError, type Plan, type VectorRecord } from '@hers/client';
 import { checkVector } from '@hers/scheme';
+import { BadRow } from './bad-row.ts';
 import { countOf, idsFrom, payloadsFrom } from './companions.ts';
 import { CommandError, EXIT } from './exit.ts';
 import type { Output } from './output.ts';
@@ -87,11 +88,15 @@ export class RecordStream {
     const names = ids === undefined ? undefined : idsFrom(this.#surroundings, ids, id);
     const contents = payloads === undefined ? undefined : payloadsFrom(this.#surroundings, payloads, payload);
     try {
-      for await (const row of this.#file.rows()) {
-        if (row.number >= skip + limit) break;
+      for await (const row of this.#file.attempts()) {
+        if (row.number >= skip + limit) return;
         const name = names && (await this.#next(names, ids!, row));
         const content = contents && (await this.#next(contents, payloads!, row));
         if (row.number < skip) continue;
+        if (row instanceof BadRow) {
+          this.#refuse(row.error.message, row.error);
+          continue;
+        }
         const record = this.#record({
           ...row,
           ...(name === undefined ? {} : { id: name }),
@@ -99,6 +104,8 @@ export class RecordStream {
         });
         if (record) yield record;
       }
+      await this.#mustEnd(names, ids);
+      await this.#mustEnd(contents, payloads);
     } finally {
       await names?.return(undefined);
       await contents?.return(undefined);
@@ -106,7 +113,17 @@ export class RecordStream {
     }
   }
 
-  async #next<T>(items: AsyncGenerator<T>, path: string, row: Row): Promise<T> {
+  /** Names that are left over mean that some stand beside other rows than they belong to. */
+  async #mustEnd(items: AsyncGenerator<unknown> | undefined, path: string | undefined): Promise<void> {
+    if (!items || (await items.next()).done) return;
+    throw new CommandError(
+      EXIT.input,
+      `${path} has more lines than ${this.#file.source.name} has rows`,
+      'check which belongs to which, and import again',
+    );
+  }
+
+  async #next<T>(items: AsyncGenerator<T>, path: string, row: Row | BadRow): Promise<T> {
     const { value, done } = await items.next();
     if (done)
       throw new CommandError(
@@ -117,8 +134,16 @@ export class RecordStream {
     return value;
   }
 
+  /** A row that cannot be used ends the import, unless it may be left out. */
+  #refuse(message: string, { code }: HersError): void {
+    if (!this.#options.skipBad)
+      throw new CommandError(EXIT.input, message, 'correct it, or leave such rows out with --skip-bad', code);
+    if (++this.bad <= MAX_COMPLAINTS) this.#out.note(`left out: ${message}`);
+    else if (this.bad === MAX_COMPLAINTS + 1) this.#out.note('left out: more, which are only counted');
+  }
+
   #record(row: Row): VectorRecord | undefined {
-    const { idPrefix = '', skipBad = false } = this.#options;
+    const { idPrefix = '' } = this.#options;
     const id = row.id ?? `${idPrefix}${row.number}`;
     try {
       if (id === '') throw new HersError('INVALID_ARGUMENT', 'its id is empty');
@@ -131,10 +156,7 @@ export class RecordStream {
       checkVector(this.#plan, row.vector, 'gallery', 'its vector');
     } catch (error) {
       if (!(error instanceof HersError)) throw error;
-      const message = `${this.#file.source.name}, ${row.where}: ${error.message}`;
-      if (!skipBad)
-        throw new CommandError(EXIT.input, message, 'correct it, or leave such rows out with --skip-bad', error.code);
-      if (++this.bad <= MAX_COMPLAINTS) this.#out.note(`left out: ${message}`);
+      this.#refuse(`${this.#file.source.name}, ${row.where}: ${error.message}`, error);
       return undefined;
     }
     if (this.#seen.has(id)) this.repeated++;

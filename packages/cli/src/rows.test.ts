@@ -52,10 +52,13 @@ describe('.csv', () => {
   for (const [what, text, options, message] of [
     ['a word among the numbers', 'x,y\n1,2\n3,four\n', {}, /line 3: column "y" is "four", not a number/],
     ['an empty cell', 'x,y\n1,\n', {}, /line 2: column "y" is "", not a number/],
-    ['lines of different lengths', '1,2\n3\n', {}, /line 2 has another number of columns/],
+    ['lines of different lengths', '1,2\n3\n', {}, /line 2: there are 1 cells, and the first line has 2/],
     ['two columns of one name', 'x,x\n1,2\n', {}, /two columns called "x"/],
     ['a column that is not there', 'x,y\n1,2\n', { id: 'name' }, /no column "name"; it has x, y/],
-    ['a quote that never ends', 'x,y\n"1,2\n', {}, /is not CSV/],
+    ['a quote that never ends', 'x,y\n"1,2\n', {}, /line 2: a quotation mark is not closed/],
+    ['a quote in the wrong place', 'x,y\n"1"1,2\n', {}, /line 2 is not CSV: its quotation marks are misplaced/],
+    ['bytes that are no text', Buffer.from('x,y\n1,\xe9\n', 'latin1'), {}, /line 2 is not text/],
+    ['line ends of another age', 'x,y\r1,2\r', {}, /carriage return/],
   ] as const) {
     test(`${what} is an error that says where`, () => assert.rejects(rowsOf(text, options), message));
   }

@@ -2,6 +2,7 @@
 
 import type { Payload } from '@hers/client';
 import { isNpy, openNpy } from '@hers/lab/npy';
+import { type BadRow, untilBad } from './bad-row.ts';
 import { type ByteSource, openBytes } from './bytes.ts';
 import { readCsv } from './csv.ts';
 import { CommandError, EXIT } from './exit.ts';
@@ -40,7 +41,10 @@ export interface RowFile {
   /** Where the format says so beforehand. */
   readonly count?: number;
   readonly dimension?: number;
+  /** Until the first that cannot be used. */
   rows(): AsyncGenerator<Row>;
+  /** All of them. */
+  attempts(): AsyncGenerator<Row | BadRow>;
 }
 
 /** Opens a file, or standard input for `-`. The format is the one given, else what its name or its first bytes say. */
@@ -55,7 +59,8 @@ export async function openRows(
     if (format === 'npy') return await npyRows(source);
     const reader = format === 'jsonl' ? readJsonl : readCsv;
     const settings = format === 'tsv' ? { delimiter: '\t', ...options } : options;
-    return { format, source, rows: () => reader(source, settings) };
+    const attempts = () => reader(source, settings);
+    return { format, source, attempts, rows: () => untilBad(attempts()) };
   } catch (error) {
     await source.close();
     throw error;
@@ -64,16 +69,11 @@ export async function openRows(
 
 async function npyRows(source: ByteSource): Promise<RowFile> {
   const file = await openNpy(source);
-  return {
-    format: 'npy',
-    source,
-    count: file.rows,
-    dimension: file.columns,
-    async *rows() {
-      let number = 0;
-      for await (const vector of file.vectors()) yield { number, where: `row ${number++}`, vector };
-    },
+  const rows = async function* (): AsyncGenerator<Row> {
+    let number = 0;
+    for await (const vector of file.vectors()) yield { number, where: `row ${number++}`, vector };
   };
+  return { format: 'npy', source, count: file.rows, dimension: file.columns, rows, attempts: rows };
 }
 
 const ENDINGS: Readonly<Record<string, Format>> = {

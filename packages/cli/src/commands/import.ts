@@ -4,7 +4,7 @@ import { type Collection, HersError, type Written } from '@hers/client';
 import { type HersCommand, numberOption } from '../command.ts';
 import { hasColumns } from '../companions.ts';
 import type { Context } from '../context.ts';
-import { CommandError, stoppedAt } from '../exit.ts';
+import { CommandError, EXIT, stoppedAt } from '../exit.ts';
 import { count, counted, duration } from '../quantities.ts';
 import { type RecordOptions, RecordStream } from '../records.ts';
 import { addRowOptions } from '../row-options.ts';
@@ -34,7 +34,10 @@ export function addImport(program: HersCommand, context: () => Context): void {
     .option('--payloads <file>', 'payloads from a .jsonl file, one a line, or from the columns of a .csv file')
     .option('--skip <rows>', 'leave out so many rows at the start', numberOption('--skip', { whole: true }))
     .option('--limit <rows>', 'import at most so many rows', numberOption('--limit', { whole: true }))
-    .option('--skip-bad', 'leave out rows that cannot be used (NaN, a wrong length) and go on');
+    .option(
+      '--skip-bad',
+      'leave out rows that cannot be used (NaN, a wrong length, a line that cannot be read), say which, and go on',
+    );
   command
     .example('hers import vectors.npy --ids names.txt', 'Vectors and names in files of their own')
     .example('hers import people.csv --id name --payload city,since', 'Everything in one file')
@@ -119,6 +122,12 @@ async function summarise(
     const total = `${collection.name} holds ${count(records)}`;
     out.line(`${counted(written, 'record')} written${also}; ${total}. That took ${duration(ms)}.`);
   }
+  if (bad > 0 && written + unchanged === 0)
+    throw new CommandError(
+      EXIT.input,
+      `none of the ${counted(bad, 'row')} could be used`,
+      'see what is said about them',
+    );
   if (bad > 0) out.note(`${counted(bad, 'row')} left out.`);
   if (repeated > 0) out.note(`${counted(repeated, 'row')} had an id that came before; the last one of each was kept.`);
   out.hint('Next: hers search <file> --row 0; or hers optimize, which encrypts what waits for a full block.');
