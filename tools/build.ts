@@ -14,13 +14,14 @@ export type { Target } from './target.ts';
 const root = resolve(import.meta.dirname, '..');
 
 const targets: Target[] = [
+  // The compiler first: it is a process of its own, and works while this one makes the rest.
+  nativeAddon(join(root, 'packages/scan/native'), join(root, 'packages/scan/build/hers_scan.node')),
   wasmModule(join(root, 'packages/ring/assembly/kernel.ts'), join(root, 'packages/ring/build/kernel.ts')),
   wasmModule(join(root, 'packages/scan/assembly/kernel.ts'), join(root, 'packages/scan/build/kernel.ts'), {
     besides: [join(root, 'packages/ring/assembly')],
     // One memory for all threads, of at most 1 GiB (packages/scan/src/wasm-memory.ts).
     options: '--enable threads --importMemory --sharedMemory --initialMemory 1 --maximumMemory 16384'.split(' '),
   }),
-  nativeAddon(join(root, 'packages/scan/native'), join(root, 'packages/scan/build/hers_scan.node')),
 ];
 
 /** AssemblyScript to a TypeScript module that holds the WASM as text, so that Node and every bundler load it alike. */
@@ -84,33 +85,38 @@ function isFresh(target: Target, stamp: string): boolean {
   }
 }
 
-/** Builds what is stale, prints a line for each file built, and says whether all succeeded. */
+/** Builds what is stale, all at once (most of it waits for the C++ compiler), prints a line for each file built, and says whether all succeeded. */
 export async function buildStale(list: readonly Target[] = targets, print = console.error): Promise<boolean> {
-  let succeeded = true;
-  for (const target of list) {
-    const stamp = stampOf(target);
-    if (isFresh(target, stamp)) continue;
-    const name = relative(root, target.output);
-    const start = performance.now();
-    try {
-      const content = await target.make(stamp);
-      mkdirSync(dirname(target.output), { recursive: true });
-      // A rename is atomic: of two builds at once the last one wins, and no reader sees half a file.
-      const temporary = `${target.output}.${randomBytes(6).toString('hex')}.tmp`;
-      writeFileSync(temporary, content);
-      renameSync(temporary, target.output);
-      print(`built ${name} in ${((performance.now() - start) / 1000).toFixed(1)} s`);
-    } catch (error) {
-      if (error instanceof Unavailable) {
-        // What is there was made from other sources.
-        rmSync(target.output, { force: true });
-        print(`${name} is left out: ${error.message}`);
-        continue;
-      }
-      if (!(error instanceof BuildError)) throw error;
-      print(`${error.message}\ncould not build ${name}`);
-      succeeded = false;
+  const stale = list
+    .map((target) => ({ target, stamp: stampOf(target) }))
+    .filter(({ target, stamp }) => !isFresh(target, stamp));
+  // Somebody who waits for the first time should know for what.
+  if (stale.length > 1) print('building WebAssembly and native code, once; that takes up to a minute');
+  const built = await Promise.all(stale.map(({ target, stamp }) => build(target, stamp, print)));
+  return built.every(Boolean);
+}
+
+async function build(target: Target, stamp: string, print: (line: string) => void): Promise<boolean> {
+  const name = relative(root, target.output);
+  const start = performance.now();
+  try {
+    const content = await target.make(stamp);
+    mkdirSync(dirname(target.output), { recursive: true });
+    // A rename is atomic: of two builds at once the last one wins, and no reader sees half a file.
+    const temporary = `${target.output}.${randomBytes(6).toString('hex')}.tmp`;
+    writeFileSync(temporary, content);
+    renameSync(temporary, target.output);
+    print(`built ${name} in ${((performance.now() - start) / 1000).toFixed(1)} s`);
+    return true;
+  } catch (error) {
+    if (error instanceof Unavailable) {
+      // What is there was made from other sources.
+      rmSync(target.output, { force: true });
+      print(`${name} is left out: ${error.message}`);
+      return true;
     }
+    if (!(error instanceof BuildError)) throw error;
+    print(`${error.message}\ncould not build ${name}`);
+    return false;
   }
-  return succeeded;
 }

@@ -11,7 +11,7 @@ export class MatchPrinter {
   readonly #batch: boolean;
   readonly #payload: boolean;
   readonly #columns: readonly Column[];
-  readonly #started = performance.now();
+  #started = performance.now();
   #rows: string[][] = [];
   #coverage: SearchResult['coverage'] | undefined;
 
@@ -25,6 +25,11 @@ export class MatchPrinter {
       { title: 'score', right: true },
       ...(payload ? [{ title: 'payload' }] : []),
     ];
+  }
+
+  /** The search begins: what came before it, somebody typing a passphrase perhaps, is not a part of its time. */
+  begin(): void {
+    this.#started = performance.now();
   }
 
   add({ label }: Probe, { matches, coverage }: SearchResult): void {

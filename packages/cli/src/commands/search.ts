@@ -121,6 +121,7 @@ async function searchOne(
       const { blocks } = await service.getCollection(collection.name);
       using progress = context.progress({ label: 'Searching', total: blocks, unit: 'blocks' });
       answered = () => progress.add(1);
+      matches.begin();
       const result = await collection.search(probe.vector, options);
       progress.end();
       matches.add(probe, result);
@@ -141,6 +142,7 @@ async function searchAll(
   await context.collection(async (collection) => {
     using progress = context.progress({ label: 'Searching', unit: 'probes' });
     let done = 0;
+    matches.begin();
     try {
       const batches = probeBatches(surroundings, argument, BATCH, rowOptions(flags), (known) =>
         progress.update(0, known),
