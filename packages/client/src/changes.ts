@@ -10,10 +10,12 @@ import { sealModel } from './models.ts';
 import type { PlainRecord } from './records.ts';
 import type { Model, Space } from './space.ts';
 import { rememberedAs, type VersionMemory } from './versions.ts';
-import { readView, type View } from './view.ts';
+import { isOvertaken, readView, type View } from './view.ts';
 
 /** Rebasing again and again means that something else is wrong. */
 const MAX_ATTEMPTS = 100;
+/** Servers that restart in the middle of every change are not worth waiting for. */
+const MAX_LOST = 5;
 /** Seals under one epoch; random nonces of 96 bits stay apart up to 2^32 of them. */
 const MAX_SEALS = 2 ** 31;
 
@@ -143,19 +145,42 @@ export class Changer {
     return reading;
   }
 
-  /** One change at a time: `make` fills a draft for the view it is given, and is asked again for a newer view when another writer was first. */
-  change<T>(make: (view: View) => Promise<{ draft: Draft; result: T } | { draft?: undefined; result: T }>): Promise<T> {
+  /** Reads what must fit one view; where another writer came in between, it is read again. */
+  async steady<T>(read: (view: View) => Promise<T>): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      const view = await this.view();
+      try {
+        return await read(view);
+      } catch (error) {
+        const { version } = view.manifest;
+        if (attempt === MAX_ATTEMPTS || !(await isOvertaken(this.service, this.name, version, error))) throw error;
+        await this.refresh();
+      }
+    }
+  }
+
+  /**
+   * One change at a time: `make` fills a draft for the view it is given. It is asked again for a newer view when another writer was first, and when what was staged is gone,
+   * because a server was restarted between staging and commit: then nothing staged before is good any more, and `lost` says so.
+   */
+  change<T>(
+    make: (view: View, lost: boolean) => Promise<{ draft: Draft; result: T } | { draft?: undefined; result: T }>,
+  ): Promise<T> {
     const turn = this.#turn.then(async () => {
       let view = await this.view();
+      let lost = false;
       for (let attempt = 1; ; attempt++) {
-        const { draft, result } = await make(view);
-        if (!draft) return result;
+        let draft: Draft | undefined;
         try {
-          await this.#commit(draft);
-          return result;
+          const made = await make(view, lost);
+          ({ draft } = made);
+          if (draft) await this.#commit(draft);
+          return made.result;
         } catch (error) {
-          if (!(error instanceof HersError && error.code === 'STALE') || attempt === MAX_ATTEMPTS) throw error;
-          view = await this.refresh();
+          lost = draft !== undefined && error instanceof HersError && error.code === 'NOT_FOUND';
+          const again = lost || (await isOvertaken(this.service, this.name, view.manifest.version, error));
+          if (!again || attempt === (lost ? MAX_LOST : MAX_ATTEMPTS)) throw error;
+          view = await this.refresh(); // NOT_FOUND again when it is the collection that is gone
         }
       }
     });

@@ -21,7 +21,7 @@ import {
   scan,
   search,
 } from './search.ts';
-import { readRecords, type View } from './view.ts';
+import { OutOfStep, readRecords, type View } from './view.ts';
 
 export interface UpsertOptions {
   readonly signal?: AbortSignal;
@@ -143,48 +143,48 @@ export class Collection {
     if (options.rerank && this.enrolment !== 'vault') throw needsVault('comparing full vectors');
     const probe = checkVector(this.plan, vector, 'query');
     const { n } = this.plan.parameters;
-    const { view, found } = await scan(
-      changer,
-      [probe],
-      { limit: n, ...(options.signal ? { signal: options.signal } : {}) },
-      (now) => {
-        const place = now.locate(id);
-        if (place === undefined) throw notFound(id);
-        return place === 'pending'
-          ? { blocks: [], pending: [now.pending.get(hex(changer.keyring.records.handleOf(id)))!] }
-          : { blocks: [place.block], pending: [] };
-      },
-    );
-    const place = view.locate(id)!;
-    const candidate = found[0].candidates.find(({ slot }) => place === 'pending' || slot === place.slot);
-    if (!candidate) throw new HersError('INTEGRITY', 'the store did not answer for this record');
-    let { score } = candidate;
-    let scoreOrigin: Match['scoreOrigin'] =
-      this.plan.profile === 'exact' ? 'exact' : place === 'pending' ? 'recomputed' : 'noisy';
-    if (options.rerank) {
-      const space = place === 'pending' ? view.space : view.spaces.get(place.block.epoch)!;
-      score = await recomputed(
-        this.plan,
-        space,
-        (await this.#fetch(view, [id], options.signal))[0].vector,
-        probe,
-        candidate,
+    const only = (now: View) => {
+      const place = now.locate(id);
+      if (place === undefined) throw notFound(id);
+      return place === 'pending'
+        ? { blocks: [], pending: [now.pending.get(hex(changer.keyring.records.handleOf(id)))!] }
+        : { blocks: [place.block], pending: [] };
+    };
+    return changer.steady(async () => {
+      const { view, found } = await scan(
+        changer,
+        [probe],
+        { limit: n, ...(options.signal ? { signal: options.signal } : {}) },
+        only,
       );
-      scoreOrigin = 'recomputed';
-    }
-    const { threshold } = options;
-    if (threshold === undefined) return { score, scoreOrigin };
-    return { score, scoreOrigin, match: orderOf(changer) === 'descending' ? score >= threshold : score <= threshold };
+      const place = view.locate(id)!;
+      const candidate = found[0].candidates.find(({ slot }) => place === 'pending' || slot === place.slot);
+      if (!candidate) throw new HersError('INTEGRITY', 'the store did not answer for this record');
+      let { score } = candidate;
+      let scoreOrigin: Match['scoreOrigin'] =
+        this.plan.profile === 'exact' ? 'exact' : place === 'pending' ? 'recomputed' : 'noisy';
+      if (options.rerank) {
+        const space = place === 'pending' ? view.space : view.spaces.get(place.block.epoch)!;
+        const [record] = await this.#fetch(view, [id], options.signal);
+        score = await recomputed(this.plan, space, record.vector, probe, candidate);
+        scoreOrigin = 'recomputed';
+      }
+      const { threshold } = options;
+      if (threshold === undefined) return { score, scoreOrigin };
+      return { score, scoreOrigin, match: orderOf(changer) === 'descending' ? score >= threshold : score <= threshold };
+    });
   }
 
   /** Records by id, those that exist, in the order asked for. The store learns which ones. */
   async get(ids: string | readonly string[]): Promise<StoredRecord[]> {
     if (this.enrolment !== 'vault') throw needsVault('reading records');
-    const view = await this.#changer.refresh();
-    const known = (typeof ids === 'string' ? [ids] : ids).filter((id) => view.locate(id) !== undefined);
-    return (await this.#fetch(view, known)).map((record) => {
-      const payload = payloadOf(record);
-      return { id: record.id, vector: record.vector, ...(payload === undefined ? {} : { payload }) };
+    await this.#changer.refresh();
+    return this.#changer.steady(async (view) => {
+      const known = (typeof ids === 'string' ? [ids] : ids).filter((id) => view.locate(id) !== undefined);
+      return (await this.#fetch(view, known)).map((record) => {
+        const payload = payloadOf(record);
+        return { id: record.id, vector: record.vector, ...(payload === undefined ? {} : { payload }) };
+      });
     });
   }
 
@@ -195,7 +195,7 @@ export class Collection {
     const out: PlainRecord[] = [];
     for await (const record of readRecords(service, name, keyring, handles, signal)) {
       if (record.version !== view.versionOf(record.id, record.handle))
-        throw new HersError('INTEGRITY', 'the store gave an older copy of a record than its list names');
+        throw new OutOfStep('the store gave an older copy of a record than its list names');
       out.push(record);
     }
     return out;

@@ -58,7 +58,8 @@ export function writeToVault(changer: Changer, batch: SealedRecords, signal?: Ab
   const last = lastOfEach(records);
   const { n } = changer.keyring.plan.parameters;
   let staged: { stage: StageId; epoch: number; which: readonly number[] } | undefined;
-  return changer.change(async (view) => {
+  return changer.change(async (view, lost) => {
+    if (lost) staged = undefined;
     const which = changedIn(view, records, last);
     const fresh = which.map((i) => records[i]);
     const result = { written: fresh.length, unchanged: records.length - fresh.length };

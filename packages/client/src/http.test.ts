@@ -3,7 +3,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { makeApp } from '@hers/server';
+import { startServer } from '@hers/server';
 import type { Service } from '@hers/service';
 import { conformance } from '@hers/service/conformance';
 import { openStore } from '@hers/store';
@@ -13,12 +13,11 @@ conformance('a server', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'hers-http-'));
   const start = async () => {
     const store = await openStore(folder, { quietMs: 5 });
-    const app = makeApp(store);
-    const service: Service = new HttpService(await app.listen({ port: 0 }));
+    const server = await startServer(store, { port: 0 });
+    const service: Service = new HttpService(server.url);
     const stop = async () => {
       await service.close();
-      await app.close();
-      await store.close();
+      await server.close();
     };
     return { service, stop };
   };

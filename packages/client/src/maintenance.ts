@@ -11,7 +11,7 @@ import type { Manifest, ManifestBlock } from './manifest.ts';
 import type { PlainRecord } from './records.ts';
 import { needsVault } from './search.ts';
 import type { Model } from './space.ts';
-import { readRecords, type View } from './view.ts';
+import { OutOfStep, readRecords, type View } from './view.ts';
 
 export interface MaintenanceOptions {
   readonly signal?: AbortSignal;
@@ -142,7 +142,7 @@ async function rewriteFromVault(
     let at = 0;
     for await (const record of readRecords(service, name, keyring, handles, signal)) {
       if (record.version !== live[at++].entry.version)
-        throw new HersError('INTEGRITY', 'the store gave an older copy of a record than its list names');
+        throw new OutOfStep('the store gave an older copy of a record than its list names');
       moved.push(record);
     }
     draft.dropBlock(block);

@@ -11,7 +11,7 @@ import { liveCount, type ManifestBlock } from './manifest.ts';
 import { type Candidate, type Order, Ranking } from './ranking.ts';
 import { type Payload, type PlainRecord, payloadOf } from './records.ts';
 import type { Space } from './space.ts';
-import { readRecords, type View } from './view.ts';
+import { OutOfStep, readRecords, type View } from './view.ts';
 
 export interface SearchOptions {
   /** How many matches at most; 10 by default. */
@@ -108,17 +108,19 @@ export async function search(
     checkVector(changer.keyring.plan, vector, 'query', vectors.length > 1 ? `vector ${i}` : 'the vector'),
   );
   const limit = Math.max(options.limit ?? DEFAULT_LIMIT, fetch);
-  const { view, found } = await scan(changer, probes, { ...options, limit });
-  const total = liveCount(view.manifest);
-  const results: SearchResult[] = [];
-  for (let i = 0; i < probes.length; i++) {
-    const matches =
-      fetch > 0
-        ? await fetchMatches(changer, view, probes[i], found[i], options)
-        : plainMatches(changer, view, found[i]);
-    results.push({ matches, coverage: { searched: total, total } });
-  }
-  return results;
+  return changer.steady(async () => {
+    const { view, found } = await scan(changer, probes, { ...options, limit });
+    const total = liveCount(view.manifest);
+    const results: SearchResult[] = [];
+    for (let i = 0; i < probes.length; i++) {
+      const matches =
+        fetch > 0
+          ? await fetchMatches(changer, view, probes[i], found[i], options)
+          : plainMatches(changer, view, found[i]);
+      results.push({ matches, coverage: { searched: total, total } });
+    }
+    return results;
+  });
 }
 
 /** Asks the store, as often as it takes to be at the same version. `blocks` are all unless given. */
@@ -278,7 +280,7 @@ async function fetchMatches(
   for await (const record of readRecords(service, name, keyring, handles, options.signal)) {
     const candidate = wanted[at];
     if (record.version !== described[at].version)
-      throw new HersError('INTEGRITY', 'the store gave an older copy of a record than its list names');
+      throw new OutOfStep('the store gave an older copy of a record than its list names');
     const score = await recomputed(changer.keyring.plan, spaceOf(view, candidate), record.vector, probe, candidate);
     const content = payload ? payloadOf(record) : undefined;
     const scored =

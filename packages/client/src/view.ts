@@ -113,6 +113,24 @@ export class View {
   }
 }
 
+/** What was read does not fit the manifest: either the store gave the wrong thing, or somebody changed it in between. */
+export class OutOfStep extends HersError {
+  constructor(message: string) {
+    super('INTEGRITY', message);
+  }
+}
+
+/** Reading again and again means that something else is wrong. */
+const MAX_ATTEMPTS = 20;
+
+/** Whether another writer was the reason of this error, which then is none: what was read belongs to an older version than the current one. */
+export async function isOvertaken(service: Service, name: string, version: number, error: unknown): Promise<boolean> {
+  if (!(error instanceof HersError)) return false;
+  if (error.code === 'STALE') return true;
+  if (error.code !== 'NOT_FOUND' && !(error instanceof OutOfStep)) return false;
+  return (await service.getManifest(name)).version > version;
+}
+
 /** Reads the current state, reusing what `known` has already. INTEGRITY when the store shows an older version than was seen before, or anything altered. */
 export async function readView(
   service: Service,
@@ -121,7 +139,24 @@ export async function readView(
   memory: VersionMemory,
   known?: View,
 ): Promise<View> {
-  const { version, manifest: sealed } = await service.getManifest(name);
+  for (let attempt = 1; ; attempt++) {
+    const { version, manifest } = await service.getManifest(name);
+    try {
+      return await viewOf(service, name, keyring, memory, { version, sealed: manifest }, known);
+    } catch (error) {
+      if (attempt === MAX_ATTEMPTS || !(await isOvertaken(service, name, version, error))) throw error;
+    }
+  }
+}
+
+async function viewOf(
+  service: Service,
+  name: string,
+  keyring: Keyring,
+  memory: VersionMemory,
+  { version, sealed }: { readonly version: number; readonly sealed: Uint8Array },
+  known?: View,
+): Promise<View> {
   const collection = rememberedAs(keyring.id, name);
   const seen = Math.max((await memory.read(collection)) ?? 0, known?.manifest.version ?? 0);
   if (version < seen) {
@@ -219,7 +254,7 @@ async function readPending(
   for (const { handle, version } of manifest.pending) {
     const record = fetched.get(handle) ?? known?.pending.get(handle);
     if (record?.version !== version)
-      throw new HersError('INTEGRITY', 'the store gave an older copy of a record than the manifest names');
+      throw new OutOfStep('the store gave an older copy of a record than the manifest names');
     pending.set(handle, record);
   }
   return pending;

@@ -14,7 +14,7 @@ export {
 } from './parameters.ts';
 export { type Metric, type Plan, type PlanRequest, plan } from './plan.ts';
 export { predictedNoise } from './predict.ts';
-export { decodeQuery, encodeQuery, expandQuery, type Query } from './query.ts';
+export { decodeQuery, encodeQuery, expandQuery, peekQuery, type Query } from './query.ts';
 export { decodeResponse, encodeResponse, peekResponse, type Response } from './response.ts';
 export { type BlockMatrix, blockMatrix, type ExpandedQuery, expandedQuery, scanBlock } from './scan.ts';
 export { type Security, securityOf } from './security.ts';

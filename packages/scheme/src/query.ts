@@ -42,6 +42,12 @@ export function encodeQuery(query: Query): Uint8Array {
   return sealMessage(draft);
 }
 
+/** Which query these bytes claim to be, without looking at the rest. */
+export function peekQuery(bytes: Uint8Array): Pick<Query, 'queryId'> {
+  if (bytes.length < 96) throw new HersError('MALFORMED', 'this is too short to be a query');
+  return { queryId: bytes.subarray(32, 32 + ID_BYTES) };
+}
+
 export function decodeQuery(input: Uint8Array): Query {
   const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'query');
   const parameters = parameterSetById(parameterSetId);

@@ -1,16 +1,38 @@
-// The server: fastify around a Service.
+// The server: fastify around a Service. Every request passes the same gates in the same order: is the server going down, may this page ask, whose token is it, what may
+// it do, is there room; and leaves the same traces: a line in the log, a line in the audit log, the metrics.
 
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { HersError, OCTETS, type Service } from '@hers/service';
-import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
+import Fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type FastifyServerOptions,
+  LogController,
+} from 'fastify';
+import type { Audit } from './audit.ts';
 import { drain } from './body.ts';
-import { Call, type Traffic } from './call.ts';
-import { refusalOf } from './errors.ts';
+import { Call } from './call.ts';
+import { Cors, type CorsOrigins } from './cors.ts';
+import { docsPage, STYLE_HASH } from './docs-page.ts';
+import { type Refusal, refusalOf } from './errors.ts';
+import { Quotas } from './gate.ts';
 import { checkLimits, type Limits } from './limits.ts';
+import { type LogOptions, loggedError, loggerOptions } from './logs.ts';
+import { Memory } from './memory.ts';
+import { Metrics } from './metrics.ts';
+import { openApi } from './openapi.ts';
 import { type Route, serviceRoutes } from './routes.ts';
+import { Scans } from './scans.ts';
+import { allows, type Token, type TokenCheck } from './tokens.ts';
+import { VERSION } from './version.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    token: { readonly id: string; readonly collection?: string } | undefined;
+    token: Token | undefined;
+    call: Call | undefined;
+    refusal: Refusal | undefined;
   }
   interface FastifyContextConfig {
     hers?: Route;
@@ -19,62 +41,358 @@ declare module 'fastify' {
 
 export interface AppOptions {
   readonly limits?: Partial<Limits>;
+  /** Absent: everybody may do everything. */
+  readonly tokens?: TokenCheck;
+  readonly tls?: { readonly cert: Buffer; readonly key: Buffer };
+  /** Pages of which origins may ask; none by default. */
+  readonly cors?: CorsOrigins;
+  /** False: no log. */
+  readonly log?: LogOptions | false;
+  readonly audit?: Audit;
 }
 
-const VERSION = '0.1.0';
+export interface App {
+  readonly fastify: FastifyInstance;
+  readonly routes: readonly Route[];
+  readonly limits: Limits;
+  /** Finishes what is under way, refuses what is new, closes. The Service stays open. */
+  close(): Promise<void>;
+}
+
 /** What is still taken off the line when a request is refused in the middle of its body. */
 const DRAIN = { bytes: 2 ** 25, ms: 1000 };
+const JSON_TYPE = 'application/json; charset=utf-8';
+/** How often connections are looked at for being too slow. */
+const CHECK_MS = 1000;
 
-export function makeApp(service: Service, options: AppOptions = {}): FastifyInstance {
+export function makeApp(service: Service, options: AppOptions = {}): App {
   const limits = checkLimits(options.limits ?? {});
-  const app = Fastify({
-    logger: false,
+  const { tokens, tls, log = false, audit } = options;
+  const metrics = new Metrics(VERSION);
+  const memory = new Memory(limits.memoryBytes);
+  const quotas = new Quotas({ atOnce: limits.requests, perSecond: limits.requestsPerSecond });
+  const scans = new Scans(service, limits, metrics);
+  const cors = new Cors(options.cors);
+  const connections = new Connections();
+  let closing = false;
+
+  const transport = { connectionsCheckingInterval: Math.min(CHECK_MS, 500 * limits.headerSeconds) };
+  const settings = {
+    ...(tls ? { https: { ...transport, ...tls, minVersion: 'TLSv1.2' } } : { http: transport }),
+    logger: log === false ? false : loggerOptions(log),
+    logController: new LogController({ disableRequestLogging: true }),
     trustProxy: false,
     exposeHeadRoutes: false,
+    return503OnClosing: false,
     requestTimeout: 0,
     keepAliveTimeout: 1000 * limits.idleSeconds,
     ajv: { customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false } },
+    frameworkErrors: (error: Error, _request: FastifyRequest, reply: FastifyReply) => {
+      const { status, body } = refusalOf(error);
+      reply.status(status).type(JSON_TYPE).send(JSON.stringify(body));
+    },
+    clientErrorHandler: (error: Error, socket: Socket) => refuseSocket(error, socket, metrics),
+  };
+  // One type for both transports: nothing here depends on which it is.
+  const fastify = Fastify(settings as FastifyServerOptions) as FastifyInstance;
+  const { server } = fastify;
+  server.headersTimeout = 1000 * limits.headerSeconds;
+  server.maxConnections = limits.connections;
+  server.on(tls ? 'secureConnection' : 'connection', (socket: Socket) => connections.add(socket));
+  server.on('checkExpectation', (_request, response: ServerResponse) => {
+    const { body } = refusalOf(new HersError('INVALID_ARGUMENT', 'this expectation is not met here'));
+    response.writeHead(417, { 'content-type': JSON_TYPE }).end(JSON.stringify(body));
   });
-  app.removeAllContentTypeParsers();
+
+  fastify.removeAllContentTypeParsers();
   // Bodies are read by the handlers, as they come.
-  app.addContentTypeParser(OCTETS, (_request, payload, done) => done(null, payload));
-  app.decorateRequest('token', undefined);
-  app.setNotFoundHandler(async () => {
-    throw new HersError('NOT_FOUND', 'there is no such path; /openapi.json lists those there are');
+  fastify.addContentTypeParser(OCTETS, (_request, payload, done) => done(null, payload));
+  for (const name of ['token', 'call', 'refusal']) fastify.decorateRequest(name, undefined);
+
+  fastify.addHook('onRequest', async (request, reply) => {
+    const began = performance.now();
+    const { raw } = reply;
+    connections.began(request.raw.socket);
+    let leave: (() => void) | undefined;
+    raw.once('close', () => {
+      leave?.();
+      request.call?.end();
+      trace(request, reply, (performance.now() - began) / 1000);
+      connections.ended(request.raw.socket);
+    });
+    for (const [name, value] of Object.entries(securityHeaders(tls !== undefined))) reply.header(name, value);
+    if (closing) reply.header('connection', 'close');
+    const route = request.routeOptions.config.hers;
+    if (cors.answer(request, reply, route !== undefined)) return reply;
+    if (closing && route?.needs !== 'open')
+      throw new HersError('UNAVAILABLE', 'the server is going down; try again soon');
+    if (!route || route.needs === 'open') return;
+    if (tokens) {
+      request.token = await tokens.identify(request.headers.authorization);
+      checkScope(request.token, route, (request.params as { name?: string }).name);
+    }
+    leave = quotas.enter(request.token?.id ?? request.ip);
+    // The client may have gone while the tokens were read.
+    if (raw.destroyed) leave();
   });
-  app.setErrorHandler(async (error, request, reply) => {
-    const { status, body } = refusalOf(error);
+
+  /** What a request leaves behind. */
+  function trace(request: FastifyRequest, reply: FastifyReply, seconds: number): void {
+    const route = request.routeOptions.config.hers;
+    const finished = reply.raw.writableFinished;
+    const status = finished ? reply.statusCode : 499; // the client went away first
+    const operation = route?.operation ?? 'unknown';
+    const code = request.refusal?.body.code ?? (finished ? undefined : 'BROKEN_OFF');
+    const { call, token, ip: address } = request;
+    metrics.request(operation, status, seconds);
+    if (code) metrics.error(code);
+    if (operation === 'search' && call?.receivedAt !== undefined) {
+      const began = performance.now() - 1000 * seconds;
+      metrics.phase('receive', (call.receivedAt - began) / 1000);
+      if (call.answeredAt !== undefined) metrics.phase('send', (performance.now() - call.answeredAt) / 1000);
+    }
+    const collection = call?.collection ?? (request.params as { name?: string } | undefined)?.name;
+    const line = {
+      operation,
+      ...(collection === undefined ? {} : { collection }),
+      ...(token ? { token: token.id } : {}),
+      status,
+      ...(code ? { code } : {}),
+      ms: Math.round(10_000 * seconds) / 10,
+    };
+    if (route?.needs === 'open') request.log.debug(line, 'request');
+    else request.log.info(line, 'request');
+    if (!audit || route?.needs === 'open') return;
+    const { ms: _, ...entry } = line;
+    try {
+      audit.write({ time: new Date().toISOString(), address, ...entry });
+    } catch (error) {
+      request.log.error({ err: error }, 'the audit log cannot be written');
+    }
+  }
+
+  fastify.setNotFoundHandler(async () => {
+    throw new HersError('NOT_FOUND', 'there is no such path; /docs lists those there are');
+  });
+  fastify.setErrorHandler(async (error, request, reply) => {
+    const refusal = refusalOf(error);
+    request.refusal = refusal;
+    const { status, body, retryAfter, unexpected } = refusal;
+    if (unexpected) request.log.error({ err: loggedError(error) }, 'a mistake of this server');
     if (hasBody(request) && !request.raw.readableEnded) {
       await drain(request.raw, DRAIN);
       if (!request.raw.readableEnded) reply.header('connection', 'close');
     }
-    return reply.status(status).type('application/json').send(JSON.stringify(body));
+    if (retryAfter !== undefined) reply.header('retry-after', String(retryAfter));
+    if (status === 401) reply.header('www-authenticate', 'Bearer');
+    return reply.status(status).type(JSON_TYPE).send(JSON.stringify(body));
   });
-  const traffic: Traffic = { received: () => {}, sent: () => {} };
-  for (const route of serviceRoutes(service, { version: VERSION })) addRoute(app, route, limits, traffic);
-  return app;
+
+  const routes: Route[] = [];
+  const own: Route[] = [
+    {
+      method: 'GET',
+      url: '/healthz',
+      needs: 'open',
+      operation: 'health',
+      summary: 'Whether the process answers',
+      gives: { kind: 'text', status: 200, type: 'text/plain', about: 'ok' },
+      handle: async ({ reply }) => reply.type('text/plain').send('ok\n'),
+    },
+    {
+      method: 'GET',
+      url: '/readyz',
+      needs: 'open',
+      operation: 'ready',
+      summary: 'Whether it takes requests: the gallery is open and it is not going down',
+      gives: { kind: 'text', status: 200, type: 'text/plain', about: 'ready' },
+      handle: async ({ reply }) => {
+        if (closing) throw new HersError('UNAVAILABLE', 'the server is going down');
+        await service.listCollections();
+        return reply.type('text/plain').send('ready\n');
+      },
+    },
+    {
+      method: 'GET',
+      url: '/metrics',
+      needs: 'search',
+      whole: true,
+      operation: 'metrics',
+      summary: 'Numbers for Prometheus',
+      gives: { kind: 'text', status: 200, type: 'text/plain', about: 'Prometheus text format 0.0.4' },
+      handle: async ({ reply }) =>
+        reply.type('text/plain; version=0.0.4; charset=utf-8').send(
+          metrics.text({
+            scansRunning: () => scans.running,
+            scansWaiting: () => scans.waiting,
+            requestsRunning: () => connections.requests,
+            connections: () => connections.size,
+          }),
+        ),
+    },
+    {
+      method: 'GET',
+      url: '/openapi.json',
+      needs: 'open',
+      operation: 'openapi',
+      summary: 'These paths, for programs',
+      gives: { kind: 'text', status: 200, type: 'application/json', about: 'OpenAPI 3.1' },
+      handle: async ({ reply }) => reply.type(JSON_TYPE).send(JSON.stringify(openApi(routes, VERSION))),
+    },
+    {
+      method: 'GET',
+      url: '/docs',
+      needs: 'open',
+      operation: 'docs',
+      summary: 'These paths, for people',
+      gives: { kind: 'text', status: 200, type: 'text/html', about: 'a page' },
+      handle: async ({ reply }) => {
+        reply.header('content-security-policy', `default-src 'none'; style-src ${STYLE_HASH}; frame-ancestors 'none'`);
+        return reply.type('text/html; charset=utf-8').send(docsPage(routes, VERSION));
+      },
+    },
+  ];
+  const search: Service['search'] = (...request) => scans.search(...request);
+  routes.push(...serviceRoutes(service, search, VERSION), ...own);
+  for (const route of routes) {
+    const { method, url, params, gives } = route;
+    fastify.route({
+      method,
+      url,
+      config: { hers: route },
+      schema: {
+        ...(params ? { params } : {}),
+        ...(gives.kind === 'json' ? { response: { [gives.status]: gives.body } } : {}),
+      },
+      handler: async (request, reply) => {
+        const ending = new AbortController();
+        const gone = () => ending.abort(new HersError('UNAVAILABLE', 'the client is gone'));
+        const late = () =>
+          ending.abort(
+            new HersError('TIMED_OUT', `this took longer than ${limits.requestSeconds} s, which is allowed here`),
+          );
+        const timer = route.endless ? undefined : setTimeout(late, 1000 * limits.requestSeconds);
+        reply.raw.once('close', () => {
+          clearTimeout(timer);
+          gone();
+        });
+        if (reply.raw.destroyed) gone();
+        request.call = new Call(request, reply, ending.signal, { limits, memory, traffic: metrics });
+        reply.status(gives.status);
+        const result = await route.handle(request.call);
+        return gives.kind === 'nothing' ? reply.send() : result;
+      },
+    });
+  }
+
+  let closed: Promise<void> | undefined;
+  const close = () => {
+    closed ??= (async () => {
+      closing = true;
+      const ended = fastify.close();
+      await connections.drain(1000 * limits.graceSeconds);
+      await ended;
+      audit?.close();
+    })();
+    return closed;
+  };
+  return { fastify, routes, limits, close };
+}
+
+/** Open connections, and which of them have a request under way. */
+class Connections {
+  readonly #requests = new Map<Socket, number>();
+  #running = 0;
+  #closing = false;
+  #idle: (() => void) | undefined;
+
+  get size(): number {
+    return this.#requests.size;
+  }
+
+  get requests(): number {
+    return this.#running;
+  }
+
+  add(socket: Socket): void {
+    if (this.#closing) {
+      socket.destroy();
+      return;
+    }
+    this.#requests.set(socket, 0);
+    socket.once('close', () => this.#requests.delete(socket));
+  }
+
+  began(socket: Socket): void {
+    this.#running++;
+    this.#requests.set(socket, (this.#requests.get(socket) ?? 0) + 1);
+  }
+
+  ended(socket: Socket): void {
+    this.#running--;
+    const left = (this.#requests.get(socket) ?? 1) - 1;
+    if (this.#requests.has(socket)) this.#requests.set(socket, left);
+    if (!this.#closing) return;
+    if (left === 0) socket.destroySoon();
+    if (this.#running === 0) this.#idle?.();
+  }
+
+  /** Connections without a request go at once, the others when theirs is answered, and all of them after `ms`. */
+  async drain(ms: number): Promise<void> {
+    this.#closing = true;
+    for (const [socket, running] of this.#requests) if (running === 0) socket.destroy();
+    if (this.#running > 0) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, ms);
+        this.#idle = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    }
+    if (this.#running > 0) for (const socket of this.#requests.keys()) socket.destroy();
+  }
+}
+
+function checkScope(token: Token, route: Route, name: string | undefined): void {
+  if (!allows(token.scope, route.needs as Token['scope']))
+    throw new HersError('FORBIDDEN', `this needs a token of scope ${route.needs}, and this one has ${token.scope}`);
+  if (token.collection === undefined) return;
+  if (route.whole) throw new HersError('FORBIDDEN', 'this is not for a token of one collection');
+  if (name !== undefined && name !== token.collection)
+    throw new HersError('FORBIDDEN', 'this token is for another collection');
 }
 
 const hasBody = ({ headers }: FastifyRequest) =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 
-function addRoute(app: FastifyInstance, route: Route, limits: Limits, traffic: Traffic): void {
-  const { method, url, params, gives } = route;
-  app.route({
-    method,
-    url,
-    config: { hers: route },
-    schema: {
-      ...(params ? { params } : {}),
-      ...(gives.kind === 'json' ? { response: { [gives.status]: gives.body } } : {}),
-    },
-    handler: async (request, reply) => {
-      const ending = new AbortController();
-      const gone = () => ending.abort(new HersError('UNAVAILABLE', 'the client is gone'));
-      reply.raw.once('close', gone);
-      reply.status(gives.status);
-      const result = await route.handle(new Call(request, reply, ending.signal, limits, traffic));
-      return gives.kind === 'nothing' ? reply.send() : result;
-    },
-  });
+function securityHeaders(tls: boolean): Record<string, string> {
+  return {
+    'cache-control': 'no-store',
+    'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    'x-frame-options': 'DENY',
+    ...(tls ? { 'strict-transport-security': 'max-age=31536000' } : {}),
+  };
+}
+
+/** Answers what is not even HTTP, or comes too slowly to become it. */
+function refuseSocket(error: Error & { code?: string }, socket: Socket, metrics: Metrics): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const [status, text, reason] =
+    error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+      ? [408, 'Request Timeout', new HersError('TIMED_OUT', 'the head of this request came too slowly')]
+      : error.code === 'HPE_HEADER_OVERFLOW'
+        ? [431, 'Request Header Fields Too Large', new HersError('TOO_LARGE', 'the head of this request is too large')]
+        : [400, 'Bad Request', new HersError('MALFORMED', 'this is not a request of HTTP/1.1')];
+  const { body } = refusalOf(reason);
+  metrics.error(body.code);
+  const json = JSON.stringify(body);
+  socket.end(
+    `HTTP/1.1 ${status} ${text}\r\ncontent-type: ${JSON_TYPE}\r\ncontent-length: ${Buffer.byteLength(json)}\r\nconnection: close\r\n\r\n${json}`,
+  );
 }

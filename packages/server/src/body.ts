@@ -8,17 +8,23 @@ export interface BodyLimits {
   readonly bytes: number | undefined;
   /** Milliseconds without a byte after which a body counts as abandoned. */
   readonly stallMs: number;
-  /** Hears how much came. */
+  readonly signal: AbortSignal;
+  /** Hears how much came, before it is passed on. */
   readonly onBytes?: (bytes: number) => void;
 }
 
+/** Who sends for longer than `stallMs` must send this many bytes a second; else a byte now and then would hold a line for ever. */
+const LEAST_RATE = 1024;
+
 /** The body of a request. Leaving early leaves the line open, so that the client can be told why. */
 export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGenerator<Uint8Array> {
-  const { bytes: limit, stallMs, onBytes } = limits;
+  const { bytes: limit, stallMs, signal, onBytes } = limits;
   const announced = Number(raw.headers['content-length'] ?? 0);
   if (limit !== undefined && announced > limit) throw tooLarge(announced, limit);
   let total = 0;
+  let waitedMs = 0;
   for (;;) {
+    signal.throwIfAborted();
     const piece: Buffer | null = raw.read();
     if (piece) {
       total += piece.length;
@@ -29,24 +35,31 @@ export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGe
       return;
     } else if (raw.destroyed) {
       throw new HersError('MALFORMED', 'the body of this request broke off');
-    } else if (!(await moved(raw, stallMs))) {
-      throw new HersError('TIMED_OUT', `nothing more came for ${stallMs / 1000} s; send it again`);
+    } else {
+      const since = performance.now();
+      const happened = await moved(raw, stallMs, signal);
+      waitedMs += performance.now() - since;
+      if (!happened || (waitedMs > stallMs && total < (waitedMs / 1000) * LEAST_RATE))
+        throw new HersError('TIMED_OUT', 'this body came too slowly; send it again');
     }
   }
 }
 
-/** Waits until there is something to read or the end; false when nothing happens for so long. */
-function moved(raw: IncomingMessage, ms: number): Promise<boolean> {
+/** Waits until there is something to read, or the end; false when nothing happens for so long. */
+function moved(raw: IncomingMessage, ms: number, signal?: AbortSignal): Promise<boolean> {
   return new Promise((resolve) => {
     const events = ['readable', 'end', 'close', 'error'];
     const settle = (value: boolean) => {
       clearTimeout(timer);
       for (const event of events) raw.off(event, happened);
+      signal?.removeEventListener('abort', happened);
       resolve(value);
     };
     const happened = () => settle(true);
     const timer = setTimeout(() => settle(false), ms);
     for (const event of events) raw.on(event, happened);
+    signal?.addEventListener('abort', happened);
+    if (signal?.aborted) happened();
   });
 }
 

@@ -5,11 +5,19 @@ import { HersError, itemPieces, type Message, OCTETS, readMessage } from '@hers/
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { bodyOf } from './body.ts';
 import type { Limits } from './limits.ts';
+import type { Memory } from './memory.ts';
+import type { Token } from './tokens.ts';
 
 /** Counts bytes that came and went. */
 export interface Traffic {
   received(bytes: number): void;
   sent(bytes: number): void;
+}
+
+export interface CallTools {
+  readonly limits: Limits;
+  readonly memory: Memory;
+  readonly traffic: Traffic;
 }
 
 export class Call {
@@ -18,44 +26,69 @@ export class Call {
   /** Ends when the client is gone, or the request has taken too long. */
   readonly signal: AbortSignal;
   readonly limits: Limits;
+  /** The collection it is about, where that is known. */
+  collection: string | undefined;
+  /** When the body had come, when the answer was ready to be sent: `performance.now()`. */
+  receivedAt: number | undefined;
+  answeredAt: number | undefined;
+  readonly #memory: Memory;
   readonly #traffic: Traffic;
+  #held = 0;
 
-  constructor(request: FastifyRequest, reply: FastifyReply, signal: AbortSignal, limits: Limits, traffic: Traffic) {
+  constructor(request: FastifyRequest, reply: FastifyReply, signal: AbortSignal, tools: CallTools) {
     this.request = request;
     this.reply = reply;
     this.signal = signal;
-    this.limits = limits;
-    this.#traffic = traffic;
+    this.limits = tools.limits;
+    this.#memory = tools.memory;
+    this.#traffic = tools.traffic;
+    this.collection = (request.params as { name?: string } | undefined)?.name;
   }
 
   /** The collection in the path. */
   get name(): string {
-    return (this.request.params as { name: string }).name;
+    return this.collection!;
   }
 
-  /** FORBIDDEN when the token is for another collection than the one a body names. */
-  mayTouch(name: string): void {
-    const only = this.request.token?.collection;
+  get token(): Token | undefined {
+    return this.request.token;
+  }
+
+  /** The collection that a body names. FORBIDDEN when the token is for another. */
+  touch(name: string): void {
+    this.collection = name;
+    const only = this.token?.collection;
     if (only !== undefined && only !== name) throw new HersError('FORBIDDEN', 'this token is for another collection');
   }
 
-  /** The body as it comes. */
-  body({ endless = false } = {}): AsyncGenerator<Uint8Array> {
+  /** The body as it comes, passed on at once. */
+  stream(limit?: number): AsyncGenerator<Uint8Array> {
     return bodyOf(this.request.raw, {
-      bytes: endless ? undefined : this.limits.bodyBytes,
+      bytes: limit,
       stallMs: 1000 * this.limits.stallSeconds,
+      signal: this.signal,
       onBytes: (bytes) => this.#traffic.received(bytes),
     });
   }
 
+  /** The body as it comes, held in memory until the request is over. */
+  async *held(): AsyncGenerator<Uint8Array> {
+    for await (const piece of this.stream(this.limits.bodyBytes)) {
+      this.#memory.take(piece.length, this.#held);
+      this.#held += piece.length;
+      yield piece;
+    }
+    this.receivedAt = performance.now();
+  }
+
   /** The whole body. */
   async octets(): Promise<Uint8Array> {
-    return Buffer.concat(await Array.fromAsync(this.body()));
+    return Buffer.concat(await Array.fromAsync(this.held()));
   }
 
   /** The body as a message, with a head that fits its schema and as many parts as it must have. */
   async message<Head>(schema: object, parts: { least: number; most: number }): Promise<Message<Head>> {
-    const message = await readMessage(this.body());
+    const message = await readMessage(this.held());
     const validate = this.request.compileValidationSchema(schema);
     if (!validate(message.head)) {
       const [error] = validate.errors ?? [];
@@ -64,37 +97,42 @@ export class Call {
     }
     const { length } = message.parts;
     if (length < parts.least || length > parts.most)
-      throw new HersError('MALFORMED', `this message has ${length} parts, not what it should have`);
+      throw new HersError('MALFORMED', `this message has ${length} parts, and should have ${parts.least}`);
     return message as Message<Head>;
   }
 
   /** Answers with a stream. The first piece is waited for, so that what fails at once fails with a status. */
-  async stream(pieces: AsyncIterable<Uint8Array>): Promise<FastifyReply> {
+  async answer(pieces: AsyncIterable<Uint8Array>): Promise<FastifyReply> {
     const source = pieces[Symbol.asyncIterator]();
     const first = await source.next();
+    this.answeredAt = performance.now();
     this.reply.header('content-type', OCTETS);
     return this.reply.send(Readable.from(this.#paced(first, source), { objectMode: false, highWaterMark: 2 ** 18 }));
   }
 
   items(items: AsyncIterable<readonly Uint8Array[]>): Promise<FastifyReply> {
-    return this.stream(itemPieces(items));
+    return this.answer(itemPieces(items));
   }
 
   /** A client that does not read is given up. While this waits in `yield`, it is the client's turn. */
   async *#paced(first: IteratorResult<Uint8Array>, source: AsyncIterator<Uint8Array>): AsyncGenerator<Uint8Array> {
     const { socket } = this.request.raw;
+    const timer = setTimeout(() => socket.destroy(), 1000 * this.limits.stallSeconds);
     try {
       for (let next = first; !next.done; next = await source.next()) {
-        const timer = setTimeout(() => socket.destroy(), 1000 * this.limits.stallSeconds);
-        try {
-          yield next.value;
-        } finally {
-          clearTimeout(timer);
-        }
+        timer.refresh();
+        yield next.value;
         this.#traffic.sent(next.value.length);
       }
     } finally {
+      clearTimeout(timer);
       await source.return?.();
     }
+  }
+
+  /** Gives back what it held. */
+  end(): void {
+    this.#memory.give(this.#held);
+    this.#held = 0;
   }
 }

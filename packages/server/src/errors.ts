@@ -1,10 +1,13 @@
 // Whatever goes wrong, a client gets a status and {code, message, retryable}: never a stack, never what an unknown error holds.
 
 import { type ErrorBody, encodeError, HersError } from '@hers/service';
+import { Overloaded } from './gate.ts';
 
 export interface Refusal {
   readonly status: number;
   readonly body: ErrorBody;
+  /** Seconds after which it makes sense to try again. */
+  readonly retryAfter?: number;
   /** A mistake of ours, which belongs into the log. */
   readonly unexpected: boolean;
 }
@@ -32,7 +35,9 @@ const OF_STATUS: Record<number, HersError['code']> = {
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof HersError) {
     const body = encodeError(error);
-    return { status: error.status, body, unexpected: error.code === 'INTERNAL' };
+    const retryAfter = error instanceof Overloaded ? error.retryAfter : body.code === 'UNAVAILABLE' ? 1 : undefined;
+    const { status } = new HersError(body.code, '');
+    return { status, body, ...(retryAfter === undefined ? {} : { retryAfter }), unexpected: error.code === 'INTERNAL' };
   }
   const { statusCode, message = '' } = (error ?? {}) as FrameworkError;
   const code = statusCode === undefined ? undefined : OF_STATUS[statusCode];

@@ -2,42 +2,66 @@
 
 import { HersError } from '@hers/service';
 
-export interface Limits {
-  /** The largest body that is held in memory: a block, a search, a commit. */
-  readonly bodyBytes: number;
-  /** Scans at a time, and searches that may wait for one. */
-  readonly scans: number;
-  readonly queue: number;
-  /** Requests of one token at a time; of one address where there are no tokens. */
-  readonly requests: number;
-  /** Seconds for a request from its head to the end of its answer; snapshots and purges take as long as they take. */
-  readonly requestSeconds: number;
-  /** Seconds for the head of a request, seconds without a byte in the middle of a body or an answer, seconds between requests. */
-  readonly headerSeconds: number;
-  readonly stallSeconds: number;
-  readonly idleSeconds: number;
-  readonly connections: number;
+interface Limit {
+  readonly usual: number;
+  readonly least: number;
+  readonly about: string;
+  /** Seconds may have a fraction; counts and bytes may not. */
+  readonly fraction?: true;
 }
 
-export const LIMITS: Limits = {
-  bodyBytes: 72 * 2 ** 20,
-  scans: 2,
-  queue: 64,
-  requests: 64,
-  requestSeconds: 120,
-  headerSeconds: 10,
-  stallSeconds: 30,
-  idleSeconds: 60,
-  connections: 4096,
-};
+const MIB = 2 ** 20;
 
-export function checkLimits(given: Partial<Limits>): Limits {
-  const limits = { ...LIMITS, ...given };
-  for (const [name, value] of Object.entries(limits)) {
+export const LIMITS = {
+  bodyBytes: {
+    usual: 72 * MIB,
+    least: 1024,
+    about: 'bytes of a body: a block, a search, a commit; snapshots and records are not limited',
+  },
+  memoryBytes: { usual: 256 * MIB, least: 1024, about: 'bytes of all bodies that are held in memory at a time' },
+  scans: { usual: 2, least: 1, about: 'scans at a time' },
+  queue: { usual: 64, least: 0, about: 'searches that may wait for a scan' },
+  requests: { usual: 64, least: 1, about: 'requests of one token at a time; of one address where there are no tokens' },
+  requestsPerSecond: { usual: 500, least: 1, about: 'requests of one token in a second' },
+  connections: { usual: 4096, least: 1, about: 'connections at a time' },
+  requestSeconds: {
+    usual: 120,
+    least: 0.001,
+    about: 'seconds for a request; snapshots, staged records and purges take as long as they take',
+    fraction: true,
+  },
+  headerSeconds: { usual: 10, least: 0.001, about: 'seconds for the head of a request', fraction: true },
+  stallSeconds: {
+    usual: 30,
+    least: 0.001,
+    about: 'seconds without a byte in the middle of a body or an answer',
+    fraction: true,
+  },
+  idleSeconds: {
+    usual: 60,
+    least: 0.001,
+    about: 'seconds that a connection may wait for its next request',
+    fraction: true,
+  },
+  graceSeconds: {
+    usual: 30,
+    least: 0,
+    about: 'seconds that requests under way get when the server goes down',
+    fraction: true,
+  },
+} as const satisfies Record<string, Limit>;
+
+export type LimitName = keyof typeof LIMITS;
+export type Limits = { readonly [name in LimitName]: number };
+
+export function checkLimits(given: { readonly [name in LimitName]?: number | undefined }): Limits {
+  for (const name of Object.keys(given))
     if (!Object.hasOwn(LIMITS, name)) throw new HersError('INVALID_ARGUMENT', `a server has no limit ${name}`);
-    const least = name === 'queue' ? 0 : name.endsWith('Seconds') ? 0.001 : 1;
-    if (!(Number.isFinite(value) && value >= least) || (!name.endsWith('Seconds') && !Number.isInteger(value)))
-      throw new HersError('INVALID_ARGUMENT', `the limit ${name} is a number from ${least}`);
-  }
-  return limits;
+  const checked = Object.entries(LIMITS).map(([name, limit]: [string, Limit]) => {
+    const value = given[name as LimitName] ?? limit.usual;
+    if (!(Number.isFinite(value) && value >= limit.least && (limit.fraction || Number.isSafeInteger(value))))
+      throw new HersError('INVALID_ARGUMENT', `the limit ${name} is a number from ${limit.least}, not ${value}`);
+    return [name, value];
+  });
+  return Object.fromEntries(checked);
 }

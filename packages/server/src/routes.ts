@@ -26,8 +26,10 @@ export type Scope = 'search' | 'write' | 'admin';
 export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   readonly url: string;
-  /** What a token must allow. `open` asks for none, `any` for one that is not limited to a collection. */
+  /** What a token must allow; `open` asks for none. */
   readonly needs: Scope | 'open';
+  /** About the server as a whole: not for tokens of one collection. */
+  readonly whole?: boolean;
   /** The name of the call in Service, for logs, metrics and the document. */
   readonly operation: string;
   readonly summary: string;
@@ -42,19 +44,14 @@ export interface Route {
     | { readonly kind: 'nothing'; readonly status: 204 };
   /** Takes as long as it takes: neither its duration nor the size of its body is limited. */
   readonly endless?: boolean;
-  /** Changes something: goes into the audit log. */
-  readonly changes?: boolean;
   readonly handle: (call: Call) => Promise<unknown>;
 }
 
 const BLOCK_ID_BYTES = 16;
 const MANY = Number.MAX_SAFE_INTEGER;
 
-export interface About {
-  readonly version: string;
-}
-
-export function serviceRoutes(service: Service, { version }: About): Route[] {
+/** The routes that stand for the calls of a Service; searches go to `search`, which may let them wait. */
+export function serviceRoutes(service: Service, search: Service['search'], version: string): Route[] {
   const collection = '/v1/collections/:name';
   const params = schemas.collectionParams;
   return [
@@ -74,9 +71,9 @@ export function serviceRoutes(service: Service, { version }: About): Route[] {
       operation: 'listCollections',
       summary: 'All collections, or the one that the token is for',
       gives: { kind: 'json', status: 200, body: schemas.collectionsBody },
-      handle: async ({ request }) => {
+      handle: async ({ token }) => {
         const all = await service.listCollections();
-        const only = request.token?.collection;
+        const only = token?.collection;
         return { collections: all.filter(({ name }) => only === undefined || name === only).map(encodeInfo) };
       },
     },
@@ -88,10 +85,9 @@ export function serviceRoutes(service: Service, { version }: About): Route[] {
       summary: 'Make a collection',
       takes: { kind: 'message', head: schemas.createHead, parts: 'the descriptor, the manifest' },
       gives: { kind: 'nothing', status: 204 },
-      changes: true,
       handle: async (call) => {
         const { head, parts } = await call.message<CreateHead>(schemas.createHead, { least: 2, most: 2 });
-        call.mayTouch(head.name);
+        call.touch(head.name);
         const [descriptor, manifest] = parts;
         await service.createCollection(head.name, { id: fromHex(head.id), descriptor, manifest });
       },
@@ -114,7 +110,6 @@ export function serviceRoutes(service: Service, { version }: About): Route[] {
       summary: 'Delete a collection and everything in it',
       params,
       gives: { kind: 'nothing', status: 204 },
-      changes: true,
       handle: ({ name }) => service.deleteCollection(name),
     },
     {
@@ -195,7 +190,7 @@ export function serviceRoutes(service: Service, { version }: About): Route[] {
       takes: { kind: 'octets', about: 'the encoded block' },
       gives: { kind: 'json', status: 201, body: schemas.stageBody },
       handle: async (call) => ({
-        stage: await service.stageBlock(call.name, call.body(), { signal: call.signal }),
+        stage: await service.stageBlock(call.name, call.held(), { signal: call.signal }),
       }),
     },
     {
@@ -208,7 +203,7 @@ export function serviceRoutes(service: Service, { version }: About): Route[] {
       gives: { kind: 'octets', status: 200, about: 'the encoded block' },
       handle: async (call) => {
         const { block } = call.request.params as { block: string };
-        return call.stream(service.getBlock(call.name, fromHex(block), { signal: call.signal }));
+        return call.answer(service.getBlock(call.name, fromHex(block), { signal: call.signal }));
       },
     },
     {
@@ -225,7 +220,6 @@ export function serviceRoutes(service: Service, { version }: About): Route[] {
           'the manifest; handles to remove (16 bytes each); base and result of every sum (16 bytes each); blocks to drop (16); lists to drop (32)',
       },
       gives: { kind: 'json', status: 200, body: schemas.versionBody },
-      changes: true,
       handle: async (call) => {
         const { head, parts } = await call.message<CommitHead>(schemas.commitHead, { least: 5, most: 5 });
         const [manifest, removed, ends, dropped, droppedLists] = parts;
@@ -264,7 +258,7 @@ export function serviceRoutes(service: Service, { version }: About): Route[] {
         const queries = some ? parts.slice(1) : parts;
         const blocks = some ? { blocks: unpackIds(parts[0], BLOCK_ID_BYTES, 'a block id') } : {};
         const { name, signal } = call;
-        return call.items(single(service.search(name, { version, queries, ...blocks }, { signal })));
+        return call.items(single(search(name, { version, queries, ...blocks }, { signal })));
       },
     },
     {
@@ -276,7 +270,6 @@ export function serviceRoutes(service: Service, { version }: About): Route[] {
       params,
       gives: { kind: 'nothing', status: 204 },
       endless: true,
-      changes: true,
       handle: ({ name, signal }) => service.purge(name, { signal }),
     },
     {
@@ -288,8 +281,7 @@ export function serviceRoutes(service: Service, { version }: About): Route[] {
       params,
       gives: { kind: 'octets', status: 200, about: 'a snapshot' },
       endless: true,
-      changes: true,
-      handle: (call) => call.stream(service.snapshot(call.name, { signal: call.signal })),
+      handle: (call) => call.answer(service.snapshot(call.name, { signal: call.signal })),
     },
     {
       method: 'PUT',
@@ -301,14 +293,13 @@ export function serviceRoutes(service: Service, { version }: About): Route[] {
       takes: { kind: 'octets', about: 'a snapshot of any size' },
       gives: { kind: 'nothing', status: 204 },
       endless: true,
-      changes: true,
-      handle: (call) => service.restore(call.name, call.body({ endless: true }), { signal: call.signal }),
+      handle: (call) => service.restore(call.name, call.stream(), { signal: call.signal }),
     },
   ];
 }
 
 async function* recordsOf(call: Call): AsyncGenerator<SealedRecord> {
-  for await (const content of unframe(call.body({ endless: true }), call.limits.bodyBytes)) {
+  for await (const content of unframe(call.stream(), call.limits.bodyBytes)) {
     if (content.length < HANDLE_BYTES) throw new HersError('MALFORMED', 'a record begins with its handle');
     yield { handle: content.subarray(0, HANDLE_BYTES), sealed: content.subarray(HANDLE_BYTES) };
   }

@@ -1,4 +1,4 @@
-export { type ErrorCode, HersError, isErrorCode } from '@hers/scheme';
+export { type ErrorCode, HersError, isErrorCode, peekQuery, peekResponse } from '@hers/scheme';
 export { frame, unframe } from './frames.ts';
 export {
   type CallOptions,

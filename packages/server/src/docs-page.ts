@@ -1,0 +1,63 @@
+// /docs: the same table of routes for people, as one page without scripts and without anything from elsewhere.
+
+import { createHash } from 'node:crypto';
+import type { Route } from './routes.ts';
+
+const STYLE = `
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h2 { font-size: 1.1rem; margin: 2rem 0 .25rem; }
+code, pre { font: .9rem/1.45 ui-monospace, monospace; }
+pre { overflow: auto; padding: .75rem; border: 1px solid #8885; border-radius: .4rem; }
+.needs { float: right; font-size: .85rem; opacity: .75; }
+dt { font-weight: 600; } dd { margin: 0 0 .5rem 1.5rem; }
+`;
+
+/** The only style that the page's policy lets through. */
+export const STYLE_HASH = `'sha256-${createHash('sha256').update(STYLE).digest('base64')}'`;
+
+const escaped = (text: string) =>
+  text.replace(/[&<>"]/g, (character) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[character]!);
+
+const schema = (value: object) => `<pre>${escaped(JSON.stringify(value, null, 2))}</pre>`;
+
+function takes(route: Route): string {
+  if (!route.takes) return '';
+  const text =
+    route.takes.kind === 'message'
+      ? `a message: a head that fits${schema(route.takes.head)}then ${escaped(route.takes.parts)}`
+      : `octets: ${escaped(route.takes.about)}`;
+  return `<dt>takes</dt><dd>${text}</dd>`;
+}
+
+function gives({ gives }: Route): string {
+  const text =
+    gives.kind === 'json'
+      ? `${gives.status}, JSON${schema(gives.body)}`
+      : gives.kind === 'nothing'
+        ? `${gives.status}, nothing`
+        : `${gives.status}, ${gives.kind === 'octets' ? 'octets: ' : ''}${escaped(gives.about)}`;
+  return `<dt>answers</dt><dd>${text}</dd>`;
+}
+
+function section(route: Route): string {
+  const needs = route.needs === 'open' ? 'no token' : `scope ${route.needs}`;
+  return `<section><h2><span class="needs">${needs}</span><code>${route.method} ${escaped(route.url)}</code></h2>
+<p>${escaped(route.summary)}.</p><dl>${takes(route)}${gives(route)}</dl></section>`;
+}
+
+export function docsPage(routes: readonly Route[], version: string): string {
+  return `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>HERS ${escaped(version)}: paths of the server</title><style>${STYLE}</style></head><body>
+<h1>HERS ${escaped(version)}</h1>
+<p>Encrypted galleries behind HTTP. Only ciphertexts, sealed records and opaque handles cross it. Applications use the SDK,
+<code>connect('https://…', {key, token})</code>, which encrypts, verifies and ranks; these are the paths underneath, also as
+<a href="openapi.json">openapi.json</a>.</p>
+<p>Tokens travel as <code>Authorization: Bearer</code>. A <em>frame</em> is a length (u32, little-endian) and that many bytes; a
+<em>message</em> is frames, the first of which is JSON; <em>items</em> are frames whose last byte says what they are: 0 an item, 1 the end,
+2 an error in JSON. Errors are <code>{code, message, retryable}</code>; with 429 and 503 <code>Retry-After</code> says when to come back.</p>
+${routes.map(section).join('\n')}
+</body></html>
+`;
+}

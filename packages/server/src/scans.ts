@@ -1,0 +1,268 @@
+// Searches take turns: so many scans at a time, so many waiting, in the order they came. Searches of one collection that wait together are scanned together, because the gallery is
+// then read once for all of them. What a scan finds is taken off its hands even while its client reads slowly, up to a limit, so that slow readers do not hold up the others.
+
+import { type CallOptions, HersError, peekQuery, peekResponse, type SearchRequest, type Service } from '@hers/service';
+import { Overloaded } from './gate.ts';
+
+export interface ScanOptions {
+  /** Scans at a time, and searches that may wait. */
+  readonly scans: number;
+  readonly queue: number;
+}
+
+/** Hears how searches went, for the metrics. Times in seconds. */
+export interface ScanWatcher {
+  waited(seconds: number): void;
+  scanned(seconds: number, bytes: number, queries: number): void;
+}
+
+/** Found and not yet sent, per search and in all. */
+const SPOOL_BYTES = 16 * 2 ** 20;
+const ALL_SPOOLS_BYTES = 128 * 2 ** 20;
+/** Queries scanned together. */
+const MOST_QUERIES = 8;
+/** About what a response takes; galleries whose answers would not fit a spool are scanned for one client at a time. */
+const RESPONSE_BYTES = 8192;
+
+/** All spools together. */
+class Store {
+  bytes = 0;
+  readonly #waiting = new Set<() => void>();
+
+  get full(): boolean {
+    return this.bytes > ALL_SPOOLS_BYTES;
+  }
+
+  took(bytes: number): void {
+    this.bytes -= bytes;
+    for (const resolve of this.#waiting) resolve();
+    this.#waiting.clear();
+  }
+
+  /** Resolves when something was taken out of any spool. */
+  moved(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.add(resolve));
+  }
+}
+
+/** Between a scan and the client that reads it. */
+class Spool {
+  readonly #store: Store;
+  #items: Uint8Array[] = [];
+  #bytes = 0;
+  #ended: { error?: unknown } | undefined;
+  #cancelled = false;
+  #wake: (() => void) | undefined;
+  /** Anything was put in at all. */
+  used = false;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  get full(): boolean {
+    return !this.#cancelled && (this.#bytes > SPOOL_BYTES || (this.#bytes > 0 && this.#store.full));
+  }
+
+  get cancelled(): boolean {
+    return this.#cancelled;
+  }
+
+  put(item: Uint8Array): void {
+    if (this.#cancelled) return;
+    this.used = true;
+    this.#items.push(item);
+    this.#bytes += item.length;
+    this.#store.bytes += item.length;
+    this.#wake?.();
+  }
+
+  end(error?: unknown): void {
+    this.#ended ??= error === undefined ? {} : { error };
+    this.#wake?.();
+  }
+
+  cancel(): void {
+    this.#cancelled = true;
+    this.#items = [];
+    this.#store.took(this.#bytes);
+    this.#bytes = 0;
+    this.#wake?.();
+  }
+
+  async *read(): AsyncGenerator<Uint8Array> {
+    try {
+      for (;;) {
+        const items = this.#items;
+        this.#items = [];
+        for (const item of items) {
+          yield item;
+          if (this.#cancelled) break;
+          this.#bytes -= item.length;
+          this.#store.took(item.length);
+        }
+        if (this.#items.length > 0) continue;
+        if (this.#ended) {
+          if ('error' in this.#ended) throw this.#ended.error;
+          return;
+        }
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+        this.#wake = undefined;
+      }
+    } finally {
+      this.cancel();
+    }
+  }
+}
+
+interface Job {
+  readonly name: string;
+  readonly request: SearchRequest;
+  readonly signal: AbortSignal | undefined;
+  readonly spool: Spool;
+  readonly since: number;
+  readonly ids: readonly string[];
+}
+
+const hexOf = (bytes: Uint8Array) => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('hex');
+
+export class Scans {
+  readonly #service: Service;
+  readonly #options: ScanOptions;
+  readonly #watcher: ScanWatcher;
+  readonly #store = new Store();
+  readonly #waiting: Job[] = [];
+  #running = 0;
+  /** Seconds a scan took lately, for Retry-After. */
+  #usual = 0.05;
+
+  constructor(service: Service, options: ScanOptions, watcher: ScanWatcher) {
+    this.#service = service;
+    this.#options = options;
+    this.#watcher = watcher;
+  }
+
+  get running(): number {
+    return this.#running;
+  }
+
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** Encoded responses. OVERLOADED when too many wait already. */
+  async *search(name: string, request: SearchRequest, options: CallOptions = {}): AsyncGenerator<Uint8Array> {
+    const { signal } = options;
+    signal?.throwIfAborted();
+    const ids = request.queries.map((query) => hexOf(peekQuery(query).queryId));
+    if (this.#running >= this.#options.scans && this.#waiting.length >= this.#options.queue)
+      throw new Overloaded(
+        `${this.#waiting.length} searches are waiting already`,
+        (this.#usual * this.#waiting.length) / this.#options.scans,
+      );
+    const job: Job = { name, request, signal, spool: new Spool(this.#store), since: performance.now(), ids };
+    const stop = () => {
+      const at = this.#waiting.indexOf(job);
+      if (at >= 0) this.#waiting.splice(at, 1);
+      job.spool.end(signal!.reason);
+      job.spool.cancel();
+    };
+    signal?.addEventListener('abort', stop, { once: true });
+    this.#waiting.push(job);
+    this.#next();
+    try {
+      yield* job.spool.read();
+    } finally {
+      signal?.removeEventListener('abort', stop);
+      const at = this.#waiting.indexOf(job);
+      if (at >= 0) this.#waiting.splice(at, 1);
+    }
+  }
+
+  #next(): void {
+    while (this.#running < this.#options.scans && this.#waiting.length > 0) {
+      const first = this.#waiting.shift()!;
+      this.#running++;
+      void this.#scan(first).finally(() => {
+        this.#running--;
+        this.#next();
+      });
+    }
+  }
+
+  async #scan(first: Job): Promise<void> {
+    const jobs = [first, ...(await this.#companions(first))];
+    const now = performance.now();
+    for (const { since } of jobs) this.#watcher.waited((now - since) / 1000);
+    try {
+      await this.#run(jobs);
+    } catch (error) {
+      // What is wrong with one of them must not fail the others.
+      for (const job of jobs) {
+        if (job.spool.used || jobs.length === 1) job.spool.end(error);
+        else await this.#run([job]).catch((own) => job.spool.end(own));
+      }
+    }
+    const seconds = (performance.now() - now) / 1000;
+    this.#usual = 0.8 * this.#usual + 0.2 * seconds;
+  }
+
+  /** Takes the searches that can be answered by the same scan out of the queue. */
+  async #companions(first: Job): Promise<Job[]> {
+    const alike = ({ name, request, ids }: Job) =>
+      name === first.name &&
+      request.version === first.request.version &&
+      request.blocks === undefined &&
+      ids.length > 0;
+    if (!alike(first) || !this.#waiting.some(alike)) return [];
+    const { blocks } = await this.#service
+      .getCollection(first.name)
+      .catch(() => ({ blocks: Number.POSITIVE_INFINITY }));
+    const jobs: Job[] = [];
+    const taken = new Set(first.ids);
+    for (const job of [...this.#waiting]) {
+      const queries = taken.size + job.ids.length;
+      if (!alike(job) || queries > MOST_QUERIES || queries * blocks * RESPONSE_BYTES > SPOOL_BYTES) continue;
+      if (job.ids.some((id) => taken.has(id))) continue;
+      for (const id of job.ids) taken.add(id);
+      this.#waiting.splice(this.#waiting.indexOf(job), 1);
+      jobs.push(job);
+    }
+    return jobs;
+  }
+
+  async #run(jobs: readonly Job[]): Promise<void> {
+    const ending = new AbortController();
+    // The scan ends when nobody wants it any more.
+    const left = () => {
+      if (jobs.every(({ spool, signal }) => spool.cancelled || signal?.aborted))
+        ending.abort(new HersError('UNAVAILABLE', 'the client is gone'));
+    };
+    for (const { signal } of jobs) signal?.addEventListener('abort', left, { once: true });
+    const [first] = jobs;
+    const request = { ...first.request, queries: jobs.flatMap((job) => job.request.queries) };
+    const owner = new Map(jobs.flatMap((job) => job.ids.map((id) => [id, job.spool] as const)));
+    const began = performance.now();
+    let paused = 0;
+    let bytes = 0;
+    try {
+      left();
+      for await (const response of this.#service.search(first.name, request, { signal: ending.signal })) {
+        const spool = jobs.length === 1 ? first.spool : owner.get(hexOf(peekResponse(response).queryId));
+        spool?.put(response);
+        bytes += request.queries[0].length;
+        if (!spool?.full) continue;
+        const since = performance.now();
+        while (spool.full) await this.#store.moved();
+        left();
+        paused += performance.now() - since;
+      }
+      for (const { spool } of jobs) spool.end();
+      this.#watcher.scanned((performance.now() - began - paused) / 1000, bytes, request.queries.length);
+    } finally {
+      for (const { signal } of jobs) signal?.removeEventListener('abort', left);
+    }
+  }
+}

@@ -1,0 +1,116 @@
+// A server that listens: refuses to be careless with what it serves, and goes down in order.
+
+import { isIP } from 'node:net';
+import type { Server as TlsServer } from 'node:tls';
+import { HersError, type Service } from '@hers/service';
+import { type AppOptions, makeApp } from './app.ts';
+import { openAudit } from './audit.ts';
+import { readTls, type TlsFiles, watchTls } from './tls.ts';
+import { TokenCheck } from './tokens.ts';
+
+export interface ServeOptions extends Omit<AppOptions, 'tokens' | 'tls' | 'audit'> {
+  /** 127.0.0.1 by default: this machine alone. */
+  readonly host?: string;
+  /** 7443 by default; 0 for any. */
+  readonly port?: number;
+  readonly tls?: TlsFiles;
+  /** The token file. */
+  readonly tokens?: string;
+  /** Where the audit log goes. */
+  readonly audit?: string;
+  /** Serve other machines without TLS, because something in front of this server has it. */
+  readonly allowPlaintext?: boolean;
+  /** Serve without tokens: whoever reaches the server may read, write and delete everything. */
+  readonly allowAnyone?: boolean;
+  /** How often the certificate is looked at. */
+  readonly tlsEveryMs?: number;
+}
+
+export interface RunningServer {
+  readonly url: string;
+  /** Running requests finish, new ones are refused; then the service is closed. */
+  close(): Promise<void>;
+}
+
+const DEFAULT_PORT = 7443;
+
+/** Whether nobody but this machine can reach the address. */
+export function isLoopback(host: string): boolean {
+  if (host === 'localhost' || host === '::1') return true;
+  return isIP(host) === 4 && host.startsWith('127.');
+}
+
+/** INVALID_ARGUMENT, in words that say why, when something is missing that strangers would profit from. */
+function checkCare({ host = '127.0.0.1', tls, tokens, allowPlaintext, allowAnyone }: ServeOptions): void {
+  if (isLoopback(host)) return;
+  if (!tls && !allowPlaintext)
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      `${host} can be reached from other machines, and without TLS everybody on the way could read the tokens and alter what is sent. Give --tls-cert and --tls-key, listen on 127.0.0.1, or, if something in front of this server has TLS, say --allow-plaintext`,
+    );
+  if (!tokens && !allowAnyone)
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      `${host} can be reached from other machines, and without tokens whoever reaches it could delete everything. Make one with \`hers tokens create\` and give its file with --tokens, listen on 127.0.0.1, or say --allow-anyone`,
+    );
+}
+
+/**
+ * Serves a Service.
+ *
+ * @example const server = await startServer(await openStore('./gallery'), { tokens: './tokens.json' });
+ */
+export async function startServer(service: Service, options: ServeOptions = {}): Promise<RunningServer> {
+  checkCare(options);
+  const { host = '127.0.0.1', port = DEFAULT_PORT, tls, tokens: tokenFile, audit, tlsEveryMs, ...rest } = options;
+  const { allowPlaintext: _, allowAnyone: __, ...appOptions } = rest;
+  const tokens = tokenFile === undefined ? undefined : new TokenCheck(tokenFile);
+  if (tokens && (await tokens.count()) === 0)
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      `there is no token in ${tokenFile}, so nobody could use this server; make one with \`hers tokens create\``,
+    );
+  const app = makeApp(service, {
+    ...appOptions,
+    ...(tokens ? { tokens } : {}),
+    ...(tls ? { tls: readTls(tls) } : {}),
+    ...(audit === undefined ? {} : { audit: openAudit(audit) }),
+  });
+  const { fastify } = app;
+  try {
+    await fastify.listen({ host, port, listenTextResolver: () => 'listening' });
+  } catch (error) {
+    await app.close();
+    throw listenError(error, host, port);
+  }
+  const unwatch = tls
+    ? watchTls(tls, fastify.server as unknown as TlsServer, {
+        onChange: () => fastify.log.info('the certificate was replaced'),
+        onTrouble: (error) =>
+          fastify.log.error({ err: error }, 'the new certificate cannot be used; the old one stays'),
+        ...(tlsEveryMs === undefined ? {} : { everyMs: tlsEveryMs }),
+      })
+    : () => {};
+  const address = fastify.server.address() as { port: number };
+  const shown = isIP(host) === 6 ? `[${host}]` : host;
+  return {
+    url: `${tls ? 'https' : 'http'}://${shown}:${address.port}`,
+    async close() {
+      unwatch();
+      await app.close();
+      await service.close();
+    },
+  };
+}
+
+function listenError(error: unknown, host: string, port: number): unknown {
+  const { code } = error as NodeJS.ErrnoException;
+  const why: Record<string, string> = {
+    EADDRINUSE: 'something else listens there already',
+    EACCES: 'this user may not listen there; ports below 1024 need permission',
+    EADDRNOTAVAIL: 'this machine has no such address',
+    ENOTFOUND: 'there is no such host',
+  };
+  const reason = code === undefined ? undefined : why[code];
+  return reason ? new HersError('INVALID_ARGUMENT', `cannot listen on ${host}:${port}: ${reason}`) : error;
+}
