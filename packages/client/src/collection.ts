@@ -5,8 +5,8 @@ import { checkVector, type Plan } from '@hers/scheme';
 import { HersError, type Many } from '@hers/service';
 import { hex } from './bytes.ts';
 import type { Changer } from './changes.ts';
-import { addHomomorphically, removeRecords, type SealedRecords, type Written, writeToVault } from './enrolment.ts';
-import { checkRecord, type Gathered, gather, isRecord } from './gathering.ts';
+import { addHomomorphically, removeRecords, type SealedRecords, VaultBatch, type Written } from './enrolment.ts';
+import { checkRecord, gather, isRecord } from './gathering.ts';
 import { type MaintenanceOptions, optimise, reindex, rotate } from './maintenance.ts';
 import { liveCount } from './manifest.ts';
 import { openModel } from './models.ts';
@@ -56,6 +56,13 @@ export interface Index {
   readonly compressor?: Compressor;
 }
 
+/** A batch that is ready to be written. */
+interface Batch {
+  write(): Promise<Written>;
+  /** Resolves when nothing is under way for it ahead of writing. */
+  idle(): Promise<void>;
+}
+
 export class Collection {
   readonly name: string;
   readonly #changer: Changer;
@@ -85,35 +92,44 @@ export class Collection {
     const total = Array.isArray(input) ? input.length : undefined;
     let sum = { written: 0, unchanged: 0 };
     let acknowledged = 0;
-    const write = async ({ count, sealed }: Gathered) => {
-      const { written, unchanged } = await this.#write(await sealed, options.signal);
+    const write = async (count: number, batch: Promise<Batch>) => {
+      const { written, unchanged } = await (await batch).write();
       sum = { written: sum.written + written, unchanged: sum.unchanged + unchanged };
       acknowledged += count;
       options.onProgress?.({ acknowledged, ...(total === undefined ? {} : { total }) });
     };
-    // One batch is written while the next is gathered.
+    // While one batch is written, the next is gathered, sealed and staged.
     let writing: Promise<void> = Promise.resolve();
+    let batch: Promise<Batch> | undefined;
     try {
       // A list is checked as a whole before anything is written; a stream can only be checked as it comes.
       if (Array.isArray(input)) for (const record of input) checkRecord(this.#changer, record);
-      for await (const batch of gather(this.#changer, input)) {
+      for await (const { count, sealed } of gather(this.#changer, input)) {
+        batch = this.#prepare(sealed, options.signal);
+        batch.catch(() => {});
         await writing;
         options.signal?.throwIfAborted();
-        writing = write(batch);
+        writing = write(count, batch);
         writing.catch(() => {}); // heard of when it is waited for
       }
       await writing;
       return sum;
     } catch (error) {
-      await writing.catch(() => {});
+      await Promise.allSettled([writing, batch?.then((ahead) => ahead.idle())]);
       if (error instanceof Error) Object.assign(error, { acknowledged });
       throw error;
     }
   }
 
-  async #write(batch: SealedRecords, signal?: AbortSignal): Promise<Written> {
-    if (this.enrolment === 'vault') return writeToVault(this.#changer, batch, signal);
-    const { records } = batch;
+  async #prepare(sealed: Promise<SealedRecords>, signal?: AbortSignal): Promise<Batch> {
+    const records = await sealed;
+    if (this.enrolment !== 'vault') return { write: () => this.#add(records.records, signal), idle: async () => {} };
+    const batch = new VaultBatch(this.#changer, records, signal);
+    batch.stage(await this.#changer.view());
+    return batch;
+  }
+
+  async #add(records: readonly PlainRecord[], signal?: AbortSignal): Promise<Written> {
     let sum = { written: 0, unchanged: 0 };
     for (let at = 0; at < records.length; ) {
       const { written, unchanged, taken } = await addHomomorphically(this.#changer, records.slice(at), signal);

@@ -52,46 +52,68 @@ function changedIn(view: View, records: readonly PlainRecord[], which: readonly 
   return which.filter((i) => view.versionOf(records[i].id, records[i].handle) !== records[i].version);
 }
 
-/** Writes a batch in one commit: all of it or nothing. */
-export function writeToVault(changer: Changer, batch: SealedRecords, signal?: AbortSignal): Promise<Written> {
-  const { records, seals } = batch;
-  const last = lastOfEach(records);
-  const { n } = changer.keyring.plan.parameters;
-  let staged: { stage: StageId; epoch: number; which: readonly number[] } | undefined;
-  return changer.change(async (view, lost) => {
-    if (lost) staged = undefined;
-    const which = changedIn(view, records, last);
-    const fresh = which.map((i) => records[i]);
-    const result = { written: fresh.length, unchanged: records.length - fresh.length };
-    if (fresh.length === 0) return { result };
-    const draft = new Draft(view);
-    // What was staged for an earlier attempt serves again, unless others have changed what there is to write.
-    const again =
-      staged?.epoch === draft.epoch &&
-      staged.which.length === which.length &&
-      staged.which.every((x, i) => x === which[i]);
-    // Blocks fill while records are staged.
-    const staging = again
-      ? staged!.stage
-      : draft.epoch === batch.epoch
-        ? changer.service.stageRecords(changer.name, chosen(seals, which), signal ? { signal } : {})
-        : changer.stageRecords(draft, fresh, signal); // the key was rotated meanwhile
-    for (const record of fresh) {
-      draft.displace(record.id, record.handle);
-      draft.pending.set(record.handle, record);
-    }
-    const [stage] = await settled(staging, fillBlocks(changer, draft, n, signal));
-    staged = { stage, epoch: draft.epoch, which };
-    draft.records.push(stage);
-    draft.countSeals(fresh.length);
-    return { draft, result };
-  });
-}
+/** A batch on its way into the vault. Its records are staged ahead of the change that writes them, and again only when others have changed what there is to write. */
+export class VaultBatch {
+  readonly #changer: Changer;
+  readonly #batch: SealedRecords;
+  readonly #last: readonly number[];
+  readonly #signal: AbortSignal | undefined;
+  #staged: { readonly epoch: number; readonly which: readonly number[]; readonly stage: Promise<StageId> } | undefined;
 
-/** Both, or the first failure when neither is under way any more. */
-async function settled<A, B>(...both: [A | Promise<A>, B | Promise<B>]): Promise<[A, B]> {
-  await Promise.allSettled(both);
-  return Promise.all(both) as Promise<[A, B]>;
+  constructor(changer: Changer, batch: SealedRecords, signal?: AbortSignal) {
+    this.#changer = changer;
+    this.#batch = batch;
+    this.#last = lastOfEach(batch.records);
+    this.#signal = signal;
+  }
+
+  /** Begins to stage what this view has not; returns those records. */
+  stage(view: View): { readonly fresh: readonly PlainRecord[]; readonly stage: Promise<StageId> | undefined } {
+    const { records, seals } = this.#batch;
+    const { epoch } = view.manifest;
+    const which = changedIn(view, records, this.#last);
+    const fresh = which.map((i) => records[i]);
+    if (fresh.length === 0) return { fresh, stage: undefined };
+    const before = this.#staged;
+    const same =
+      before?.epoch === epoch && before.which.length === which.length && before.which.every((x, i) => x === which[i]);
+    if (same) return { fresh, stage: before.stage };
+    const options = this.#signal ? { signal: this.#signal } : {};
+    const stage =
+      epoch === this.#batch.epoch
+        ? this.#changer.service.stageRecords(this.#changer.name, chosen(seals, which), options)
+        : this.#changer.stageRecords({ epoch }, fresh, this.#signal); // the key was rotated meanwhile
+    stage.catch(() => {}); // who writes it hears of it
+    this.#staged = { epoch, which, stage };
+    return { fresh, stage };
+  }
+
+  async idle(): Promise<void> {
+    await this.#staged?.stage.catch(() => {});
+  }
+
+  /** Writes the batch in one commit: all of it or nothing. */
+  write(): Promise<Written> {
+    const { n } = this.#changer.keyring.plan.parameters;
+    return this.#changer.change(async (view, lost) => {
+      if (lost) this.#staged = undefined;
+      const { fresh, stage } = this.stage(view);
+      const result = { written: fresh.length, unchanged: this.#batch.records.length - fresh.length };
+      if (!stage) return { result };
+      const draft = new Draft(view);
+      for (const record of fresh) {
+        draft.displace(record.id, record.handle);
+        draft.pending.set(record.handle, record);
+      }
+      // Blocks fill while records are staged; neither is left under way when the other fails.
+      const filling = fillBlocks(this.#changer, draft, n, this.#signal);
+      await Promise.allSettled([stage, filling]);
+      await filling;
+      draft.records.push(await stage);
+      draft.countSeals(fresh.length);
+      return { draft, result };
+    });
+  }
 }
 
 /** Turns waiting records into blocks of `size` as long as there are enough; the rest waits on. */

@@ -39,7 +39,7 @@ export interface PlainRecord {
 }
 
 const encoder = new TextEncoder();
-const decoder = new TextDecoder('utf-8', { fatal: true });
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 export function checkId(id: unknown): Uint8Array {
   if (typeof id !== 'string' || id.length === 0)

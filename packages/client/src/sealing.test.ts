@@ -24,7 +24,8 @@ const ciphers: Record<string, Sealer> = { node: new NodeSealer(key), web: new We
 
 /** Ids of one to four bytes a letter and of all lengths, payloads of none to many bytes. */
 const samples = Array.from({ length: 300 }, (_, i) => ({
-  id: i % 100 === 99 ? 'x'.repeat(1024 - (i >> 6)) : `${['a', 'ë', '名', '🙂'][i % 4].repeat(1 + (i % 7))}${i}`,
+  id:
+    i % 100 === 99 ? 'x'.repeat(1024 - (i >> 6)) : `${['a', 'ë', '名', '🙂', '\ufeff'][i % 5].repeat(1 + (i % 7))}${i}`,
   vector: Float32Array.of(i, -i / 3, 1 / (i + 1)),
   payload: i % 3 === 0 ? '' : JSON.stringify({ text: '名'.repeat(i % 50), i }),
 }));
@@ -169,8 +170,12 @@ it('lists open by either cipher, whoever sealed them', async () => {
   const entries: ListEntry[] = samples.map((sample) => ({ id: sample.id, version: plainNames(sample).version }));
   for (const sealing of Object.values(ciphers)) {
     const sealed = await sealList(sealing, collectionId, entries);
-    for (const opening of Object.values(ciphers))
+    const plain = entries.map(({ version }, i) => ({ id: `ascii ${i}`, version }));
+    const ascii = await sealList(sealing, collectionId, plain);
+    for (const opening of Object.values(ciphers)) {
       assert.deepEqual(await openList(opening, collectionId, sealed), entries);
+      assert.deepEqual(await openList(opening, collectionId, ascii), plain);
+    }
   }
 });
 
