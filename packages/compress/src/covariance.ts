@@ -30,7 +30,7 @@ export async function scatter(set: TrainingSet, centreOf: (row: number) => Float
       for (let k = 0; k < dimension; k++, at++) centred[at] = vectors[start * dimension + at] - centre[k];
     }
     const { y } = await product({ x: { data: centred, shape: [rows, dimension] } });
-    for (let i = 0; i < total.length; i++) total[i] += y[i];
+    for (let i = 0; i < total.length; i++) total[i] += y.data[i];
   }
   return symmetric(total, dimension);
 }

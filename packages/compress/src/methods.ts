@@ -1,9 +1,10 @@
 // The methods by their names.
 
+import { deepmds, deepmdsPlus, deepmdsPlusAuthors } from './deepmds.ts';
 import { lda, pca } from './linear-methods.ts';
 import type { Method } from './method.ts';
 
-export const methods = { pca, lda };
+export const methods = { pca, lda, deepmds, 'deepmds++': deepmdsPlus, 'deepmds++authors': deepmdsPlusAuthors };
 
 export type MethodName = keyof typeof methods;
 export type Settings<M extends MethodName> = (typeof methods)[M]['defaults'];

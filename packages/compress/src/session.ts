@@ -1,33 +1,51 @@
-// onnxruntime behind two lines: a graph becomes a function. Blocks the thread that calls it; training therefore has a thread of its own.
+// onnxruntime behind one function: a graph becomes something to call. Blocks the thread that calls it; training therefore has a thread of
+// its own.
 
 import * as ort from 'onnxruntime-node';
 import { encodeModel, type OnnxModel } from './apply/onnx.ts';
 
-export interface Array32 {
-  data: Float32Array;
+export interface Matrix {
+  data: Float32Array | Float64Array;
   shape: readonly number[];
 }
 
-export type Feeds = Record<string, Array32 | { indices: BigInt64Array }>;
+export type Matrices = Record<string, Matrix>;
 
-/** A graph ready to run. Outputs are new arrays, the caller's to keep. */
-export type Session = (feeds: Feeds) => Promise<Record<string, Float32Array>>;
+/** Runs a graph. Outputs are written into the arrays given for them; the others are new, and the caller's to keep. */
+export type Session = (feeds: Matrices, into?: Matrices) => Promise<Matrices>;
 
-export async function openSession(model: OnnxModel, { threads = 1 }: { threads?: number } = {}): Promise<Session> {
-  const session = await ort.InferenceSession.create(encodeModel(model), {
+export interface SessionOptions {
+  threads?: number;
+  /** 64-bit floats, for checking gradients; feeds have to be of them. */
+  double?: boolean;
+}
+
+export async function openSession(
+  model: OnnxModel,
+  { threads = 1, double = false }: SessionOptions = {},
+): Promise<Session> {
+  const session = await ort.InferenceSession.create(encodeModel(model, { double }), {
     intraOpNumThreads: threads,
     interOpNumThreads: 1,
     executionMode: 'sequential',
     logSeverityLevel: 3,
   });
-  return async (feeds) => {
-    const tensors: Record<string, ort.Tensor> = {};
-    for (const [name, feed] of Object.entries(feeds))
-      tensors[name] =
-        'indices' in feed
-          ? new ort.Tensor('int64', feed.indices, [feed.indices.length])
-          : new ort.Tensor('float32', feed.data, feed.shape as number[]);
-    const results = await session.run(tensors);
-    return Object.fromEntries(Object.entries(results).map(([name, tensor]) => [name, tensor.data as Float32Array]));
+  return async (feeds, into = {}) => {
+    const fetches: Record<string, ort.Tensor | null> = {};
+    for (const name of session.outputNames) fetches[name] = into[name] ? tensorOf(into[name]) : null;
+    const results = await session.run(tensorsOf(feeds), fetches);
+    return Object.fromEntries(
+      Object.entries(results).map(([name, { data, dims }]) => [name, { data: data as Float32Array, shape: dims }]),
+    );
   };
+}
+
+function tensorsOf(matrices: Matrices): Record<string, ort.Tensor> {
+  return Object.fromEntries(Object.entries(matrices).map(([name, matrix]) => [name, tensorOf(matrix)]));
+}
+
+function tensorOf({ data, shape }: Matrix): ort.Tensor {
+  return data instanceof Float32Array
+    ? new ort.Tensor('float32', data, shape as number[])
+    : new ort.Tensor('float64', data, shape as number[]);
 }

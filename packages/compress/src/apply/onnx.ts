@@ -42,19 +42,20 @@ const IR_VERSION = 9;
 const OPSET = 17;
 const FLOAT = 1;
 const INT64 = 7;
+const DOUBLE = 11;
 /** AttributeProto.AttributeType */
 const KIND = { float: 1, integer: 2, integers: 7 } as const;
 
-/** The bytes of an .onnx file. The same model gives the same bytes. */
-export function encodeModel(model: OnnxModel): Uint8Array<ArrayBuffer> {
+/** The bytes of an .onnx file. The same model gives the same bytes. With `double`, floats have 64 bits: gradients are checked so. */
+export function encodeModel(model: OnnxModel, { double = false } = {}): Uint8Array<ArrayBuffer> {
   const file = new MessageWriter().integer(1, IR_VERSION).string(2, 'hers');
   if (model.description) file.string(6, model.description);
   file.message(7, (graph) => {
     for (const node of model.nodes) graph.message(1, (message) => writeNode(message, node));
     graph.string(2, 'compressor');
-    for (const tensor of model.tensors) graph.message(5, (message) => writeTensor(message, tensor));
-    for (const value of model.inputs) graph.message(11, (message) => writeValue(message, value));
-    for (const value of model.outputs) graph.message(12, (message) => writeValue(message, value));
+    for (const tensor of model.tensors) graph.message(5, (message) => writeTensor(message, tensor, double));
+    for (const value of model.inputs) graph.message(11, (message) => writeValue(message, value, double));
+    for (const value of model.outputs) graph.message(12, (message) => writeValue(message, value, double));
   });
   file.message(8, (opset) => opset.string(1, '').integer(2, OPSET));
   for (const [key, value] of Object.entries(model.metadata ?? {}))
@@ -78,16 +79,21 @@ function writeNode(message: MessageWriter, { op, inputs, outputs, attributes = {
     });
 }
 
-function writeTensor(message: MessageWriter, { name, shape, data }: OnnxTensor): void {
+function writeTensor(message: MessageWriter, { name, shape, data }: OnnxTensor, double: boolean): void {
   for (const size of shape) message.integer(1, size);
-  message.integer(2, data instanceof Float32Array ? FLOAT : INT64).string(8, name);
-  message.bytes(9, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+  const [type, stored] = !(data instanceof Float32Array)
+    ? [INT64, data]
+    : double
+      ? [DOUBLE, Float64Array.from(data)]
+      : [FLOAT, data];
+  message.integer(2, type).string(8, name);
+  message.bytes(9, new Uint8Array(stored.buffer, stored.byteOffset, stored.byteLength));
 }
 
-function writeValue(message: MessageWriter, { name, shape, integer = false }: OnnxValue): void {
+function writeValue(message: MessageWriter, { name, shape, integer = false }: OnnxValue, double: boolean): void {
   message.string(1, name).message(2, (type) =>
     type.message(1, (tensor) => {
-      tensor.integer(1, integer ? INT64 : FLOAT).message(2, (sizes) => {
+      tensor.integer(1, integer ? INT64 : double ? DOUBLE : FLOAT).message(2, (sizes) => {
         for (const size of shape)
           sizes.message(1, (dim) => (typeof size === 'number' ? dim.integer(1, size) : dim.string(2, size)));
       });
