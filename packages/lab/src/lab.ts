@@ -75,6 +75,11 @@ export async function write(name: string, { markdown, svg, report }: Outcome, fo
   await writeFile(`${folder}/${name}.json`, `${json(report)}\n`);
 }
 
+/** An error of ours that is about what was given: a file that is not there, a dimension that cannot be. */
+function isRefusal(error: unknown): error is Error {
+  return error instanceof Error && 'status' in error && Number(error.status) < 500;
+}
+
 /** Runs the command; `hers lab` does the same. Returns the exit code. */
 export async function lab(args: string[]): Promise<number> {
   try {
@@ -95,8 +100,8 @@ export async function lab(args: string[]): Promise<number> {
     else process.stdout.write(outcome.markdown);
     return 0;
   } catch (error) {
-    if (!(error instanceof UsageError || error instanceof RangeError)) throw error;
-    process.stderr.write(`${error.message}; --help lists what there is.\n`);
+    if (!(error instanceof UsageError || error instanceof RangeError || isRefusal(error))) throw error;
+    process.stderr.write(`${error.message.replace(/\.$/, '')}; --help lists what there is.\n`);
     return 2;
   }
 }

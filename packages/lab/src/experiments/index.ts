@@ -9,5 +9,6 @@ export const EXPERIMENTS: Readonly<Record<string, () => Promise<Experiment>>> = 
   table3: async () => (await import('./table3.ts')).table3,
   'two-stage': async () => (await import('./two-stage.ts')).twoStage,
   communication: async () => (await import('./communication.ts')).communication,
+  faces: async () => (await import('./faces.ts')).faces,
   inversion: async () => (await import('./inversion.ts')).inversion,
 };

@@ -1,7 +1,16 @@
 // The paper's security analysis, carried out: what comes back of a probe from its scores, when the gallery is in the clear, when it is encrypted, and when there are scores alone;
 // and whether ciphertexts of the same templates under two keys can be linked.
 
-import { blockMatrix, decodeBlock, decodeQuery, encodeResponse, expandedQuery, plan, scanBlock } from '@hers/scheme';
+import {
+  againWith,
+  blockMatrix,
+  decodeBlock,
+  decodeQuery,
+  encodeResponse,
+  expandedQuery,
+  plan,
+  scanBlock,
+} from '@hers/scheme';
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
 import { type Part, splitByLabel } from '../datasets.ts';
 import { matedPlaces, rankOfMate } from '../metrics/identification.ts';
@@ -114,6 +123,7 @@ export const inversion: Experiment = {
         ),
       ],
       report,
+      againWith(split),
     );
     return { report, markdown, svg: await plot(attacks, guess, dimension) };
   },

@@ -26,6 +26,7 @@ export function page(
   name: string,
   paragraphs: readonly string[],
   { parameters, machine }: { parameters: Record<string, Parameter>; machine: Machine },
+  options = '',
 ): string {
   const shown = (value: Parameter) => (typeof value === 'object' ? value.join(', ') : String(value));
   const facts = [
@@ -39,7 +40,7 @@ export function page(
     ...paragraphs,
     '## How this was measured',
     table(['', ''], facts, [0, 1]),
-    `Made by \`node packages/lab/src/lab.ts ${name}\`; the same as data: [${name}.json](${name}.json).`,
+    `Made by \`node packages/lab/src/lab.ts ${`${name} ${options}`.trim()}\`; the same as data: [${name}.json](${name}.json).`,
   ];
   return `${parts.join('\n\n')}\n`;
 }

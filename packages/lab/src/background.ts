@@ -1,0 +1,97 @@
+// Distractors for real embeddings, as many as wanted: synthetic people on a curved manifold, moved by a linear map so that their mean and covariance are those of a real
+// sample. What real strangers have in common beyond that they do not have; an experiment that uses them says so, and compares them with real ones.
+
+import { curvedManifold, FACE_LIKE, type ManifoldOptions } from './manifold.ts';
+import { identities } from './synthetic.ts';
+
+/** Synthetic vectors from which mean and covariance of the manifold are taken. */
+const SAMPLE = 20_000;
+
+export interface Background {
+  readonly dimension: number;
+  /** Unit vectors of strangers, `count` in all and at most so many at once. The same ones every time. */
+  chunks(count: number, each?: number): Generator<Float32Array>;
+}
+
+export function backgroundLike(sample: Float32Array, dimension: number, options: ManifoldOptions = {}): Background {
+  const people = (count: number) =>
+    identities(count, 1, dimension, {
+      ...FACE_LIKE,
+      centres: curvedManifold(dimension, options),
+      seed: options.seed ?? 1,
+    });
+  const drawn = moments(people(Math.max(SAMPLE, 4 * dimension)).gallery().vectors, dimension);
+  const wanted = moments(sample, dimension);
+  const map = fromTo(cholesky(drawn.covariance, dimension), cholesky(wanted.covariance, dimension), dimension);
+  return {
+    dimension,
+    *chunks(count, each = 8192) {
+      for (const { vectors } of people(count).chunks(each))
+        yield moved(vectors, dimension, drawn.mean, map, wanted.mean);
+    },
+  };
+}
+
+function moments(vectors: Float32Array, d: number): { mean: Float64Array; covariance: Float64Array } {
+  const count = vectors.length / d;
+  const mean = new Float64Array(d);
+  for (let i = 0; i < vectors.length; i++) mean[i % d] += vectors[i] / count;
+  const covariance = new Float64Array(d * d);
+  const row = new Float64Array(d);
+  for (let at = 0; at < vectors.length; at += d) {
+    for (let c = 0; c < d; c++) row[c] = vectors[at + c] - mean[c];
+    for (let a = 0; a < d; a++) for (let b = 0; b <= a; b++) covariance[a * d + b] += (row[a] * row[b]) / count;
+  }
+  return { mean, covariance };
+}
+
+/** L with L·Lᵀ = A, lower triangular; a little is added to the diagonal, for samples that do not fill the space. */
+function cholesky(a: Float64Array, d: number): Float64Array {
+  let trace = 0;
+  for (let i = 0; i < d; i++) trace += a[i * d + i];
+  const out = new Float64Array(d * d);
+  for (let j = 0; j < d; j++)
+    for (let i = j; i < d; i++) {
+      let sum = a[i * d + j] + (i === j ? (1e-6 * trace) / d : 0);
+      for (let k = 0; k < j; k++) sum -= out[i * d + k] * out[j * d + k];
+      out[i * d + j] = i === j ? Math.sqrt(sum) : sum / out[j * d + j];
+    }
+  return out;
+}
+
+/** M with M·from = to, all lower triangular: it takes vectors whose covariance is from·fromᵀ to those with to·toᵀ. */
+function fromTo(from: Float64Array, to: Float64Array, d: number): Float64Array {
+  const map = new Float64Array(d * d);
+  for (let i = 0; i < d; i++)
+    for (let j = i; j >= 0; j--) {
+      let sum = to[i * d + j];
+      for (let k = j + 1; k <= i; k++) sum -= map[i * d + k] * from[k * d + j];
+      map[i * d + j] = sum / from[j * d + j];
+    }
+  return map;
+}
+
+function moved(
+  vectors: Float32Array,
+  d: number,
+  from: Float64Array,
+  map: Float64Array,
+  to: Float64Array,
+): Float32Array {
+  const out = new Float32Array(vectors.length);
+  const row = new Float64Array(d);
+  const result = new Float64Array(d);
+  for (let at = 0; at < vectors.length; at += d) {
+    for (let c = 0; c < d; c++) row[c] = vectors[at + c] - from[c];
+    let squares = 0;
+    for (let i = 0; i < d; i++) {
+      let sum = to[i];
+      for (let k = 0; k <= i; k++) sum += map[i * d + k] * row[k];
+      result[i] = sum;
+      squares += sum * sum;
+    }
+    const scale = 1 / Math.sqrt(squares);
+    for (let i = 0; i < d; i++) out[at + i] = result[i] * scale;
+  }
+  return out;
+}
