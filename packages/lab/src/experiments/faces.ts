@@ -1,12 +1,12 @@
 // The form of the paper's Table 4: rank-1 identification of faces against the dimension, for every compressor.
 
-import { againWith, described, type Part, splitByLabel } from '../datasets.ts';
+import { described, type Part, splitByLabel } from '../datasets.ts';
 import { matedPlaces, mateRanks, rankAccuracy } from '../metrics/identification.ts';
 import { fnirAtFpir, type OpenSearch, pairScores, tarAtFar } from '../metrics/open-set.ts';
 import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
 import { machine, progress } from '../report.ts';
 import { COMPRESSORS_OPTION, compressed, compressorScale, compressorsOf, FULL, fitted } from './compressors.ts';
-import { DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
+import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
 import { type Experiment, type Figure, type Outcome, wholeNumbers } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
 import { render, SCHEMA } from './plot.ts';

@@ -1,16 +1,7 @@
 // The paper's security analysis, carried out: what comes back of a probe from its scores, when the gallery is in the clear, when it is encrypted, and when there are scores alone;
 // and whether ciphertexts of the same templates under two keys can be linked.
 
-import {
-  againWith,
-  blockMatrix,
-  decodeBlock,
-  decodeQuery,
-  encodeResponse,
-  expandedQuery,
-  plan,
-  scanBlock,
-} from '@hers/scheme';
+import { blockMatrix, decodeBlock, decodeQuery, encodeResponse, expandedQuery, plan, scanBlock } from '@hers/scheme';
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
 import { type Part, splitByLabel } from '../datasets.ts';
 import { matedPlaces, rankOfMate } from '../metrics/identification.ts';
@@ -19,7 +10,7 @@ import { machine, progress } from '../report.ts';
 import { ciphertextAsGallery, ciphertextCoefficients } from '../security/ciphertext-words.ts';
 import { cosine, invertScores } from '../security/inversion.ts';
 import { type Linking, linkingAdvantage, type Pair } from '../security/unlinkability.ts';
-import { DATA_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
+import { againWith, DATA_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
 import type { Experiment, Figure, Outcome, Values } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
 import { render, SCHEMA } from './plot.ts';
