@@ -268,12 +268,14 @@ describe('import', () => {
       '{"id":{},"vector":[1,2,3,4]}',
       '{"id":"j5","vector":[1,2,3,null]}',
       '\xff\xfe',
+      '{"id":"half \\ud800","vector":[1,2,3,4]}',
+      `{"id":"${'long'.repeat(300)}","vector":[1,2,3,4]}`,
       '{"id":"j7","vector":[4,3,2,1]}',
     ];
     assert.deepEqual(await importing(Buffer.from(json.join('\r\n'), 'latin1')), {
       written: 2,
-      bad: 5,
-      lines: ['line 2', 'line 3', 'line 5', 'line 6', 'line 7'],
+      bad: 7,
+      lines: [2, 3, 5, 6, 7, 8, 9].map((line) => `line ${line}`),
     });
     const csv = [
       'id,a,b,c,d',

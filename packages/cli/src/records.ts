@@ -1,6 +1,6 @@
 // From rows to records: an id for each, checks before the collection sees them, and a count of what was left out.
 
-import { HersError, type Plan, type VectorRecord } from '@hers/client';
+import { checkId, HersError, type Plan, type VectorRecord } from '@hers/client';
 import { checkVector } from '@hers/scheme';
 import { BadRow } from './bad-row.ts';
 import { countOf, idsFrom, payloadsFrom } from './companions.ts';
@@ -36,6 +36,8 @@ export class RecordStream {
   readonly #options: RecordOptions;
   readonly #out: Output;
   readonly #seen = new Set<string>();
+  /** Rows read, used or not. */
+  read = 0;
   /** Rows left out by --skip-bad. */
   bad = 0;
   /** Records whose id came before in the same import. */
@@ -93,6 +95,7 @@ export class RecordStream {
         const name = names && (await this.#next(names, ids!, row));
         const content = contents && (await this.#next(contents, payloads!, row));
         if (row.number < skip) continue;
+        this.read++;
         if (row instanceof BadRow) {
           this.#refuse(row.error.message, row.error);
           continue;
@@ -146,7 +149,7 @@ export class RecordStream {
     const { idPrefix = '' } = this.#options;
     const id = row.id ?? `${idPrefix}${row.number}`;
     try {
-      if (id === '') throw new HersError('INVALID_ARGUMENT', 'its id is empty');
+      checkId(id);
       const { dimension } = this.#plan;
       if (row.vector.length !== dimension)
         throw new HersError(

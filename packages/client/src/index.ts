@@ -22,7 +22,7 @@ export type { Written } from './enrolment.ts';
 export { type HttpOptions, HttpService } from './http.ts';
 export { isSealed, openKey, sealKey, unsealedKey } from './keyfile.ts';
 export type { MaintenanceOptions } from './maintenance.ts';
-export type { Payload, VectorRecord } from './records.ts';
+export { checkId, type Payload, type VectorRecord } from './records.ts';
 export type { RetryEvent, RetryOptions } from './retry.ts';
 export type { Match, SearchOptions, SearchResult } from './search.ts';
 export { rememberedAs, ShortMemory, type VersionMemory } from './versions.ts';

@@ -8,6 +8,8 @@ export { ByteSource };
 
 const MAGIC = Buffer.from('\x93NUMPY', 'latin1');
 const MAX_HEADER_BYTES = 2 ** 20;
+/** Far more than a vector may have, and little enough to be held in memory. */
+const MAX_COLUMNS = 2 ** 20;
 /** Rows are read together up to this many bytes, and at least one. */
 const PORTION_BYTES = 2 ** 18;
 
@@ -119,8 +121,9 @@ function parseHeader(name: string, text: string, dtypes: Readonly<Record<string,
       `holds an array of ${sizes.length} dimensions; save one with two, a vector in each row: numpy.save(file, x.reshape(len(x), -1))`,
     );
   const [rows, columns] = sizes.length === 1 ? [1, sizes[0]] : sizes;
-  if (!Number.isSafeInteger(rows * columns * 8) || columns === 0)
-    throw malformed(name, `holds an array of shape (${sizes.join(', ')}), which has no vectors in it`);
+  if (columns === 0) throw malformed(name, `holds an array of shape (${sizes.join(', ')}), which has no vectors in it`);
+  if (columns > MAX_COLUMNS || !Number.isSafeInteger(rows * columns * 8))
+    throw malformed(name, `says that it holds an array of shape (${sizes.join(', ')}), which is too large to be true`);
   // With one row or one column both orders are the same.
   if (order === 'True' && rows > 1 && columns > 1)
     throw malformed(

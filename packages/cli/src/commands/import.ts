@@ -110,7 +110,7 @@ function told(error: unknown, signal: AbortSignal, records: number): unknown {
 async function summarise(
   { out }: Context,
   collection: Collection,
-  { bad, repeated }: RecordStream,
+  { read, bad, repeated }: RecordStream,
   { written, unchanged }: Written,
   ms: number,
 ): Promise<void> {
@@ -122,6 +122,7 @@ async function summarise(
     const total = `${collection.name} holds ${count(records)}`;
     out.line(`${counted(written, 'record')} written${also}; ${total}. That took ${duration(ms)}.`);
   }
+  if (read === 0) out.note('There were no rows to import.');
   if (bad > 0 && written + unchanged === 0)
     throw new CommandError(
       EXIT.input,
