@@ -7,11 +7,13 @@ import { globSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } 
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import asc from 'assemblyscript/package.json' with { type: 'json' };
 import { nativeAddon } from './addon.ts';
+import { browserModule, browserWorker } from './bundle.ts';
 import { BuildError, type Target, Unavailable } from './target.ts';
 
 export type { Target } from './target.ts';
 
 const root = resolve(import.meta.dirname, '..');
+const client = join(root, 'packages/client');
 
 const targets: Target[] = [
   // The compiler first: it is a process of its own, and works while this one makes the rest.
@@ -22,6 +24,17 @@ const targets: Target[] = [
     // One memory for all threads, of at most 1 GiB (packages/scan/src/wasm-memory.ts).
     options: '--enable threads --importMemory --sharedMemory --initialMemory 1 --maximumMemory 16384'.split(' '),
   }),
+];
+
+/** Made from what these make. */
+const bundles: Target[] = [
+  browserModule(join(client, 'src/browser.ts'), join(client, 'build/hers.js'), {
+    worker: 'hers-worker.js',
+    besides: ['service/src', 'compress/src/apply', 'scheme/src', 'ring/src', 'ring/build'].map((folder) =>
+      join(root, 'packages', folder),
+    ),
+  }),
+  browserWorker(join(client, 'src/browser.ts'), join(client, 'build/hers-worker.js'), 'hers.js'),
 ];
 
 /** AssemblyScript to a TypeScript module that holds the WASM as text, so that Node and every bundler load it alike. */
@@ -85,13 +98,18 @@ function isFresh(target: Target, stamp: string): boolean {
   }
 }
 
+/** Builds everything that is stale; says whether all succeeded. */
+export async function buildAll(): Promise<boolean> {
+  return (await buildStale(targets)) && (await buildStale(bundles));
+}
+
 /** Builds what is stale, all at once (most of it waits for the C++ compiler), prints a line for each file built, and says whether all succeeded. */
-export async function buildStale(list: readonly Target[] = targets, print = console.error): Promise<boolean> {
+export async function buildStale(list: readonly Target[], print = console.error): Promise<boolean> {
   const stale = list
     .map((target) => ({ target, stamp: stampOf(target) }))
     .filter(({ target, stamp }) => !isFresh(target, stamp));
   // Somebody who waits for the first time should know for what.
-  if (stale.length > 1) print('building WebAssembly and native code, once; that takes up to a minute');
+  if (stale.length > 2) print('building WebAssembly and native code, once; that takes up to a minute');
   const built = await Promise.all(stale.map(({ target, stamp }) => build(target, stamp, print)));
   return built.every(Boolean);
 }

@@ -15,8 +15,8 @@ if (Number.parseInt(process.versions.node, 10) < needed) {
   process.exit(1);
 }
 
-const { buildStale } = await import('./build.ts');
-if (!(await buildStale())) process.exit(1);
+const { buildAll } = await import('./build.ts');
+if (!(await buildAll())) process.exit(1);
 
 const [script, ...rest] = process.argv.slice(2);
 if (script !== undefined) {

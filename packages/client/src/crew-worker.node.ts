@@ -1,36 +1,13 @@
-// One worker of a crew: makes its own key from the material it was given, and works until it is ended.
+// One thread of a crew: works until it is ended.
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { encryptBlock } from '@hers/scheme/secret';
-import { HersError } from '@hers/service';
-import type { Answer, Task } from './crew.node.ts';
-import { type KeyMaterial, keyFrom, rankResponses, sealerFrom, secretFrom } from './crew.ts';
+import type { KeyMaterial } from './crew.ts';
+import { workFor } from './crew-work.ts';
+import type { Task } from './workers.ts';
 
-const key = keyFrom(workerData as KeyMaterial);
-const sealing = sealerFrom(workerData as KeyMaterial);
-
-async function perform(task: Task): Promise<unknown> {
-  if (task.kind === 'seal') return (await sealing)(task.batch);
-  if (task.kind === 'encrypt') return encryptBlock(key, task.vectors, { first: task.first });
-  using secret = secretFrom(key.plan, task.secret);
-  return rankResponses(secret, task.tasks, task.options);
-}
+const work = workFor(workerData as KeyMaterial);
 
 parentPort!.on('message', async (task: Task) => {
-  let answer: Answer;
-  try {
-    answer = { value: await perform(task) };
-  } catch (error) {
-    // Only the typed ones are meant for people; a worker's stack would help nobody.
-    const { code, message } =
-      error instanceof HersError ? error : { code: 'INTEGRITY', message: 'a worker thread failed' };
-    answer = { code, message };
-  }
-  parentPort!.postMessage(answer, 'value' in answer ? memoryOf(answer.value) : []);
+  const { answer, transfer } = await work(task);
+  parentPort!.postMessage(answer, transfer);
 });
-
-/** What need not be copied on its way back. */
-function memoryOf(value: unknown): ArrayBuffer[] {
-  const arrays = value instanceof Uint8Array ? [value] : Object.values(value as object);
-  return arrays.filter((array) => ArrayBuffer.isView(array)).map((array) => array.buffer as ArrayBuffer);
-}

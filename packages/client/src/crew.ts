@@ -1,11 +1,12 @@
-// Who does the cryptography: this thread, or several. A crew seals records, encrypts blocks and decrypts responses to rankings; in Node a crew of worker threads does so on all cores.
+// Who does the cryptography: this thread, or several. A crew seals records, encrypts blocks and decrypts responses to rankings; a crew of workers does so on all cores.
 
 import type { Plan, PlanRequest } from '@hers/scheme';
 import { plan } from '@hers/scheme';
 import { type CollectionKey, type ExposedSecret, encryptBlock, MasterSeed, QuerySecret } from '@hers/scheme/secret';
 import type { PlainBatch, SealedBatch } from './batch.ts';
+import { inNode } from './platform.ts';
 import { type Candidate, type Order, Ranking } from './ranking.ts';
-import { RecordKeys, sealKey } from './records.ts';
+import { RecordKeys, sealingKey } from './records.ts';
 import { makeSealer } from './sealing.ts';
 
 /** What a key is made from; workers make their own. */
@@ -53,7 +54,7 @@ export async function sealerFrom(material: KeyMaterial): Promise<(batch: PlainBa
   const master = MasterSeed.from(material.seed);
   try {
     const keys = await RecordKeys.of(master, collectionId);
-    const sealer = await makeSealer(sealKey(master, collectionId, epoch));
+    const sealer = await makeSealer(sealingKey(master, collectionId, epoch));
     return (batch) => keys.seal(sealer, epoch, batch);
   } finally {
     master.wipe();
@@ -113,11 +114,11 @@ export class Alone implements Crew {
   }
 }
 
-const inNode = typeof process === 'object' && typeof process.versions?.node === 'string';
-
 /** All cores where that is possible. */
 export async function makeCrew(material: KeyMaterial, threads?: number): Promise<Crew> {
-  if (!inNode || threads === 1) return new Alone(material);
-  const { Workers } = await import('./crew.node.ts');
-  return Workers.open(material, threads) ?? new Alone(material);
+  if (threads === 1) return new Alone(material);
+  const crew = inNode
+    ? (await import('./crew.node.ts')).threadCrew(material, threads)
+    : await (await import('./crew.web.ts')).workerCrew(material, threads);
+  return crew ?? new Alone(material);
 }

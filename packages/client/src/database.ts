@@ -12,6 +12,7 @@ import { type HttpOptions, HttpService } from './http.ts';
 import { Keyring } from './keyring.ts';
 import { emptyManifest, sealManifest } from './manifest.ts';
 import { openModel } from './models.ts';
+import { inNode } from './platform.ts';
 import { makeSealer } from './sealing.ts';
 import { ShortMemory, type VersionMemory } from './versions.ts';
 
@@ -235,8 +236,11 @@ function checkName(name: string): void {
  * @example const db = await connect('https://gallery.example:7443', { key, token });
  */
 export async function connect(where: string, options: ConnectOptions): Promise<Database> {
-  if (where.startsWith('file:'))
+  if (where.startsWith('file:')) {
+    if (!inNode)
+      throw new HersError('INVALID_ARGUMENT', 'a page cannot open a folder; connect to a server: https://<server>');
     return new Database(await (await import('./folder.node.ts')).openFolder(where), options);
+  }
   if (/^https?:/.test(where)) {
     const service = new HttpService(where, options);
     await service.hello();

@@ -4,7 +4,7 @@ import { type Plan, plan } from '@hers/scheme';
 import { MasterSeed } from '@hers/scheme/secret';
 import type { PlainBatch, SealedBatch } from './batch.ts';
 import type { Descriptor } from './descriptor.ts';
-import { RecordKeys, sealKey } from './records.ts';
+import { RecordKeys, sealingKey } from './records.ts';
 import { makeSealer, type Sealer } from './sealing.ts';
 import { type Model, Space } from './space.ts';
 
@@ -47,7 +47,7 @@ export class Keyring {
   /** Seals records and lists of one epoch. */
   sealer(epoch: number): Promise<Sealer> {
     let sealer = this.#sealers.get(epoch);
-    if (!sealer) this.#sealers.set(epoch, (sealer = makeSealer(sealKey(this.#seed, this.id, epoch))));
+    if (!sealer) this.#sealers.set(epoch, (sealer = makeSealer(sealingKey(this.#seed, this.id, epoch))));
     return sealer;
   }
 

@@ -72,7 +72,7 @@ export function checkPayload(payload: Payload | undefined, id: string): string {
 }
 
 /** The key that seals records and lists of one epoch. */
-export function sealKey(seed: MasterSeed, collectionId: Uint8Array, epoch: number): Uint8Array {
+export function sealingKey(seed: MasterSeed, collectionId: Uint8Array, epoch: number): Uint8Array {
   return seed.deriveKey('seals', concat(collectionId, u32(epoch)));
 }
 

@@ -6,11 +6,11 @@ import { describe, it } from 'node:test';
 import { MasterSeed } from '@hers/scheme/secret';
 import { Packing, type PlainBatch, packed, recordsOf, type SealedBatch, sealsOf } from './batch.ts';
 import { concat, fromHex, hex, hexText } from './bytes.ts';
-import { Workers } from './crew.node.ts';
+import { threadCrew } from './crew.node.ts';
 import { Alone } from './crew.ts';
 import { HersError } from './index.ts';
 import { type ListEntry, openList, sealList } from './lists.ts';
-import { type PlainRecord, RecordKeys, sealKey } from './records.ts';
+import { type PlainRecord, RecordKeys, sealingKey } from './records.ts';
 import { NodeSealer, nodeKeyedHash } from './sealing.node.ts';
 import { SEAL_OVERHEAD, type Sealer, seal, WebSealer } from './sealing.ts';
 
@@ -19,7 +19,7 @@ const collectionId = Uint8Array.from({ length: 16 }, (_, i) => 0xf0 + i);
 const EPOCH = 7;
 const DIMENSION = 3;
 const keys = await RecordKeys.of(seed, collectionId);
-const key = sealKey(seed, collectionId, EPOCH);
+const key = sealingKey(seed, collectionId, EPOCH);
 const ciphers: Record<string, Sealer> = { node: new NodeSealer(key), web: new WebSealer(key) };
 
 /** Ids of one to four bytes a letter and of all lengths, payloads of none to many bytes. */
@@ -84,7 +84,7 @@ describe('records in bulk', () => {
     web: () => keys.seal(ciphers.web, EPOCH, batch),
     'this thread': () => new Alone(material).seal(batch),
     'a crew': async () => {
-      const crew = new Workers(material, 2);
+      const crew = threadCrew(material, 2)!;
       const all = await Promise.all([crew.seal(batch), crew.seal(batch), crew.seal(batch)]);
       assert.notDeepEqual(all[0].sealed, all[1].sealed);
       await crew.close();

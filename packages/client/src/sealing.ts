@@ -5,6 +5,7 @@
 import { HersError } from '@hers/service';
 import { hmac } from '@noble/hashes/hmac.js';
 import { sha256 } from '@noble/hashes/sha2.js';
+import { inNode } from './platform.ts';
 
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
@@ -63,8 +64,6 @@ export class WebSealer implements Sealer {
     }
   }
 }
-
-const inNode = typeof process === 'object' && typeof process.versions?.node === 'string';
 
 /** The fastest sealer there is for this platform. */
 export async function makeSealer(key: Uint8Array): Promise<Sealer> {

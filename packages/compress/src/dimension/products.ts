@@ -19,6 +19,6 @@ export async function blockProducts(vectors: Float32Array, dimension: number): P
   const all = { data: vectors, shape: [count, dimension] };
   return async (first, rows) => {
     const some = { data: vectors.subarray(first * dimension, (first + rows) * dimension), shape: [rows, dimension] };
-    return (await session({ some, all })).products.data;
+    return (await session({ some, all })).products.data as Float32Array;
   };
 }

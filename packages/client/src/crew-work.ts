@@ -1,0 +1,40 @@
+// What a worker of a crew does with a task, wherever it runs.
+
+import { encryptBlock } from '@hers/scheme/secret';
+import { HersError } from '@hers/service';
+import { type KeyMaterial, keyFrom, rankResponses, sealerFrom, secretFrom } from './crew.ts';
+import type { Answer, Task } from './workers.ts';
+
+export interface Done {
+  readonly answer: Answer;
+  /** What need not be copied on its way back. */
+  readonly transfer: ArrayBuffer[];
+}
+
+export function workFor(material: KeyMaterial): (task: Task) => Promise<Done> {
+  const key = keyFrom(material);
+  const sealing = sealerFrom(material);
+
+  async function perform(task: Task): Promise<unknown> {
+    if (task.kind === 'seal') return (await sealing)(task.batch);
+    if (task.kind === 'encrypt') return encryptBlock(key, task.vectors, { first: task.first });
+    using secret = secretFrom(key.plan, task.secret);
+    return rankResponses(secret, task.tasks, task.options);
+  }
+
+  return async (task) => {
+    try {
+      const value = await perform(task);
+      return { answer: { value }, transfer: memoryOf(value) };
+    } catch (error) {
+      // Only the typed ones are meant for people; a worker's stack would help nobody.
+      const { code, message } = error instanceof HersError ? error : { code: 'INTEGRITY', message: 'a worker failed' };
+      return { answer: { code, message }, transfer: [] };
+    }
+  };
+}
+
+function memoryOf(value: unknown): ArrayBuffer[] {
+  const arrays = value instanceof Uint8Array ? [value] : Object.values(value as object);
+  return arrays.filter((array) => ArrayBuffer.isView(array)).map((array) => array.buffer as ArrayBuffer);
+}

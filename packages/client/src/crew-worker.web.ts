@@ -1,0 +1,5 @@
+// One Web Worker of a crew.
+
+import { serveCrew } from './crew.web.ts';
+
+serveCrew();

@@ -1,0 +1,78 @@
+// Web Workers. They need no cross-origin isolation, for nothing is shared: what they work on is sent to them.
+//
+// A page may not be able to start any (its content security policy, a module that was copied without its worker, a server of another origin): then it does the work itself.
+
+import { HersError } from '@hers/service';
+import type { KeyMaterial } from './crew.ts';
+import { workFor } from './crew-work.ts';
+import { type Answer, type StartWorker, type Task, Workers } from './workers.ts';
+
+/** More would wait for memory. */
+const MAX_WORKERS = 8;
+
+/** What goes to a worker first, and what it says then. */
+type Message = { readonly material: KeyMaterial } | { readonly task: Task };
+const READY = 'ready';
+
+/** Nothing where workers cannot be started, or one thread is all there is. */
+export async function workerCrew(material: KeyMaterial, threads?: number): Promise<Workers | undefined> {
+  const size = threads ?? Math.min(globalThis.navigator?.hardwareConcurrency ?? 1, MAX_WORKERS);
+  if (size < 2 || typeof Worker !== 'function') return undefined;
+  const first = await startWorker(material);
+  if (!first) return undefined;
+  const spare = [first];
+  const start: StartWorker = (answered, failed) => {
+    const worker = spare.pop() ?? begin(material);
+    worker.onmessage = ({ data }: MessageEvent<Answer | typeof READY>) => {
+      if (data !== READY) answered(data);
+    };
+    worker.onerror = () => failed(new HersError('CLOSED', 'a worker ended unexpectedly'));
+    return {
+      begin: (task) => worker.postMessage({ task } satisfies Message),
+      rest() {},
+      end: async () => worker.terminate(),
+    };
+  };
+  return new Workers(start, size);
+}
+
+function begin(material: KeyMaterial): Worker {
+  const worker = new Worker(new URL('./crew-worker.web.ts', import.meta.url), { type: 'module', name: 'hers' });
+  worker.postMessage({ material } satisfies Message);
+  return worker;
+}
+
+/** One worker that has said that it is ready; undefined when none can be. */
+async function startWorker(material: KeyMaterial): Promise<Worker | undefined> {
+  let worker: Worker;
+  try {
+    worker = begin(material);
+  } catch {
+    return undefined;
+  }
+  const ready = await new Promise<boolean>((resolve) => {
+    worker.onmessage = () => resolve(true);
+    worker.onerror = (event) => {
+      event.preventDefault();
+      resolve(false);
+    };
+  });
+  if (ready) return worker;
+  worker.terminate();
+  return undefined;
+}
+
+/** The other side: what a worker does from its start to its end. */
+export function serveCrew(): void {
+  let work: ((task: Task) => Promise<{ answer: Answer; transfer: ArrayBuffer[] }>) | undefined;
+  const { postMessage } = globalThis as unknown as { postMessage(message: unknown, transfer: Transferable[]): void };
+  globalThis.addEventListener('message', async ({ data }: MessageEvent<Message>) => {
+    if ('material' in data) {
+      work = workFor(data.material);
+      postMessage(READY, []);
+    } else {
+      const { answer, transfer } = await work!(data.task);
+      postMessage(answer, transfer);
+    }
+  });
+}

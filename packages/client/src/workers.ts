@@ -1,0 +1,133 @@
+// A crew of workers: threads in Node, Web Workers on a page. They start when first needed; each makes its own keys from the material it is given.
+
+import type { ExposedSecret, QuerySecret } from '@hers/scheme/secret';
+import { HersError } from '@hers/service';
+import type { PlainBatch, SealedBatch } from './batch.ts';
+import type { Crew, DecryptTask, RankOptions } from './crew.ts';
+import { type Candidate, Ranking } from './ranking.ts';
+
+export type Task =
+  | { readonly kind: 'seal'; readonly batch: PlainBatch }
+  | { readonly kind: 'encrypt'; readonly vectors: Float32Array | Int32Array; readonly first: number }
+  | {
+      readonly kind: 'decrypt';
+      readonly secret: ExposedSecret;
+      readonly tasks: readonly DecryptTask[];
+      readonly options: RankOptions;
+    };
+
+export type Answer = { readonly value: unknown } | { readonly code: string; readonly message: string };
+
+/** One worker, whatever it is made of. */
+export interface Worker {
+  /** Gives it a task; it has none at the moment. */
+  begin(task: Task): void;
+  /** It has answered, and has nothing to do. */
+  rest(): void;
+  end(): Promise<void>;
+}
+
+/** Starts one, and says what to do with its answers, and when it ends by itself. */
+export type StartWorker = (answered: (answer: Answer) => void, failed: (error: Error) => void) => Worker;
+
+interface Waiting {
+  readonly task: Task;
+  readonly resolve: (value: never) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Responses handed to a worker at a time: enough to make the message worth while. */
+const BATCH = 8;
+
+export class Workers implements Crew {
+  readonly size: number;
+  readonly #startWorker: StartWorker;
+  readonly #idle: Worker[] = [];
+  readonly #all: Worker[] = [];
+  readonly #busy = new Map<Worker, Waiting>();
+  readonly #queue: Waiting[] = [];
+  /** Sealing is done ahead of its time: it lets everything else pass. */
+  readonly #seals: Waiting[] = [];
+  #closed = false;
+
+  constructor(start: StartWorker, size: number) {
+    this.#startWorker = start;
+    this.size = size;
+  }
+
+  #start(): Worker {
+    const worker: Worker = this.#startWorker(
+      (answer) => this.#finished(worker, answer),
+      (error) => this.#failed(worker, error),
+    );
+    this.#all.push(worker);
+    return worker;
+  }
+
+  #run<T>(task: Task): Promise<T> {
+    if (this.#closed) return Promise.reject(new HersError('CLOSED', 'this collection is closed'));
+    return new Promise<T>((resolve, reject) => {
+      const queue = task.kind === 'seal' ? this.#seals : this.#queue;
+      queue.push({ task, resolve: resolve as Waiting['resolve'], reject });
+      this.#next();
+    });
+  }
+
+  #next(): void {
+    while (this.#queue.length + this.#seals.length > 0) {
+      const worker = this.#idle.pop() ?? (this.#all.length < this.size ? this.#start() : undefined);
+      if (!worker) return;
+      const waiting = (this.#queue.shift() ?? this.#seals.shift())!;
+      this.#busy.set(worker, waiting);
+      worker.begin(waiting.task);
+    }
+  }
+
+  #finished(worker: Worker, answer: Answer): void {
+    const waiting = this.#busy.get(worker);
+    this.#busy.delete(worker);
+    worker.rest();
+    this.#idle.push(worker);
+    if ('value' in answer) waiting?.resolve(answer.value as never);
+    else waiting?.reject(new HersError(answer.code as HersError['code'], answer.message));
+    this.#next();
+  }
+
+  #failed(worker: Worker, error: Error): void {
+    const at = this.#all.indexOf(worker);
+    if (at < 0) return;
+    this.#all.splice(at, 1);
+    const idle = this.#idle.indexOf(worker);
+    if (idle >= 0) this.#idle.splice(idle, 1);
+    this.#busy.get(worker)?.reject(error);
+    this.#busy.delete(worker);
+    if (!this.#closed) this.#next();
+  }
+
+  seal(batch: PlainBatch): Promise<SealedBatch> {
+    return this.#run({ kind: 'seal', batch });
+  }
+
+  encrypt(vectors: Float32Array | Int32Array, first: number): Promise<Uint8Array> {
+    return this.#run({ kind: 'encrypt', vectors, first });
+  }
+
+  async decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
+    const parts: Promise<Candidate[]>[] = [];
+    for (let at = 0; at < tasks.length; at += BATCH) {
+      parts.push(this.#run({ kind: 'decrypt', secret: secret.expose(), tasks: tasks.slice(at, at + BATCH), options }));
+    }
+    const ranking = new Ranking(options.limit, options.order);
+    for (const candidates of await Promise.all(parts))
+      for (const { block, slot, score } of candidates) ranking.offer(block, slot, [score]);
+    return ranking.best();
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await Promise.all(this.#all.splice(0).map((worker) => worker.end()));
+    for (const waiting of [...this.#queue.splice(0), ...this.#seals.splice(0), ...this.#busy.values()])
+      waiting.reject(new HersError('CLOSED', 'this collection is closed'));
+    this.#busy.clear();
+  }
+}
