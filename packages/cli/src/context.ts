@@ -7,6 +7,7 @@ import { type Gallery, type GalleryOptions, withGallery } from './gallery.ts';
 import { Keys } from './keys.ts';
 import { Output } from './output.ts';
 import { Progress, type ProgressOptions } from './progress.ts';
+import { Secrets } from './secrets.ts';
 import { type Flags, Settings } from './settings.ts';
 import type { Surroundings } from './surroundings.ts';
 
@@ -25,6 +26,7 @@ export class Context {
   readonly #flags: GlobalFlags;
   #settings: Settings | undefined;
   #keys: Keys | undefined;
+  #secrets: Secrets | undefined;
 
   constructor(surroundings: Surroundings, flags: GlobalFlags) {
     this.surroundings = surroundings;
@@ -45,8 +47,13 @@ export class Context {
     return this.#settings;
   }
 
+  get secrets(): Secrets {
+    this.#secrets ??= new Secrets(this.surroundings, this.out);
+    return this.#secrets;
+  }
+
   get keys(): Keys {
-    this.#keys ??= new Keys(this.surroundings, this.settings, this.out);
+    this.#keys ??= new Keys(this.surroundings, this.settings, this.secrets, this.out);
     return this.#keys;
   }
 

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { HersCommand } from './command.ts';
+import { Interrupted } from './exit.ts';
 import { makeProgram } from './program.ts';
 import { binFolder, childEnv, hers, Prepared, shell, writeData, writeGallery } from './testing.ts';
 
@@ -25,8 +26,20 @@ function wordsOf(line: string): string[] | undefined {
   return [...line.matchAll(/'([^']*)'|"([^"]*)"|(\S+)/g)].map(([, a, b, c]) => a ?? b ?? c);
 }
 
+/** Serves until it says where, on a port that nobody else has. */
+async function serves(folder: string, words: readonly string[]): Promise<void> {
+  const stop = new AbortController();
+  const ending = new Interrupted('SIGTERM');
+  const onOutput = (text: string) => {
+    if (text.includes('at\thttp')) stop.abort(ending);
+  };
+  const { exit, err } = await hers(folder, [...words, '--port', '0'], { env, signal: stop.signal, onOutput });
+  assert.equal(exit, 0, err);
+}
+
 async function runs(folder: string, line: string): Promise<void> {
   const words = wordsOf(line);
+  if (words?.[1] === 'serve') return serves(folder, words.slice(1));
   const { exit, err } = words
     ? await hers(folder, words.slice(1), { env })
     : await shell(folder, line, childEnv(bin, env));

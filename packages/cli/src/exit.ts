@@ -24,10 +24,11 @@ export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   no: 'the answer is no: `verify` found no match, `get` did not find every id, `doctor` found a problem',
   usage: 'called wrongly: an unknown option, a value that cannot be, a configuration that makes no sense',
   absent: 'something is not there (a file, a collection, a record), or is there already',
-  key: 'the key or the passphrase is missing or wrong',
+  key: 'the key, the passphrase or the token is missing or wrong, or the token does not allow this',
   input: 'the data given cannot be used: a damaged file, a vector with NaN, a wrong number of dimensions',
   integrity: 'stored data is damaged, was altered, or was rolled back: do not repeat the call, find out why',
-  storage: 'the folder is in use, or the disk is full or fails: the same call may succeed later',
+  storage:
+    'the folder is in use, the disk is full or fails, or the server is busy or out of reach: the same call may succeed later',
   unexpected: 'a mistake in the program: please report it',
   interrupted: 'stopped by Ctrl-C; what was acknowledged is on disk',
   terminated: 'stopped by SIGTERM; the same holds',
@@ -44,6 +45,8 @@ const EXIT_OF: Partial<Record<HersError['code'], Exit>> = {
   NOT_FOUND: EXIT.absent,
   ALREADY_EXISTS: EXIT.absent,
   WRONG_KEY: EXIT.key,
+  UNAUTHENTICATED: EXIT.key,
+  FORBIDDEN: EXIT.key,
   WIPED: EXIT.key,
   KEY_MISMATCH: EXIT.key,
   INTEGRITY: EXIT.integrity,
@@ -54,6 +57,11 @@ const EXIT_OF: Partial<Record<HersError['code'], Exit>> = {
   STALE: EXIT.storage,
   CLOSED: EXIT.storage,
   STORAGE: EXIT.storage,
+  OVERLOADED: EXIT.storage,
+  UNAVAILABLE: EXIT.storage,
+  TIMED_OUT: EXIT.storage,
+  TOO_LARGE: EXIT.input,
+  INTERNAL: EXIT.unexpected,
 };
 
 /** What the messages of the SDK cannot say, because they do not know the command line. */
@@ -61,6 +69,8 @@ const NEXT: Partial<Record<HersError['code'], string>> = {
   WRONG_KEY: 'check --key and the passphrase',
   INTEGRITY: 'stop here, and compare the gallery with a snapshot you trust',
   LOCKED: 'then repeat the command',
+  UNAUTHENTICATED: 'set HERS_TOKEN, or name a file with --token-file',
+  FORBIDDEN: 'use another token',
 };
 
 /** Something the command line itself refuses. */

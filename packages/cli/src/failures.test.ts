@@ -67,7 +67,7 @@ describe('called wrongly', () => {
       ['search', 'probes.npy', '--row', '0', '--limit', '100000'],
       /limit is a whole number from 1 to 10000/,
     ],
-    ['a server', ['count', '--gallery', 'https://example.org'], /opens folders, not servers/],
+    ['an address that is none', ['count', '--gallery', 'https://'], /is not the address of a server/],
     ['a kernel that is none', ['count', '--kernel', 'gpu'], /argument 'gpu' is invalid/],
     ['an unknown shell', ['completion', 'tcsh'], /'tcsh' is invalid.*bash, zsh, fish/],
   ] as const) {

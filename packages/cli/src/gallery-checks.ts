@@ -4,12 +4,12 @@ import { existsSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { relative } from 'node:path';
 import { type Collection, Database, HersError, isSealed, type MasterSeed } from '@hers/client';
-import type { CollectionInfo } from '@hers/service';
+import type { CollectionInfo, Service } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import type { Context } from './context.ts';
 import { CommandError } from './exit.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
-import { openFolder, openVersions } from './gallery.ts';
+import { isServer, openFolder, openServer, openVersions } from './gallery.ts';
 import { messageOf } from './machine-checks.ts';
 import { counted, size } from './quantities.ts';
 
@@ -36,7 +36,7 @@ export async function key({ settings }: Context): Promise<Finding> {
   const { mode } = await stat(path);
   if ((mode & 0o077) !== 0) return problem('key', `${path} can be read by other users`, `chmod 600 ${path}`);
   const inside = relative(settings.value('gallery'), path);
-  if (!inside.startsWith('..'))
+  if (!isServer(settings.value('gallery')) && !inside.startsWith('..'))
     return problem(
       'key',
       `${path} lies in the gallery`,
@@ -51,7 +51,8 @@ export async function key({ settings }: Context): Promise<Finding> {
 export async function gallery(context: Context, scrub: boolean): Promise<{ findings: Finding[]; bytes: number }> {
   const { settings, out, keys } = context;
   const folder = settings.value('gallery');
-  if (!existsSync(folder)) {
+  const remote = isServer(folder);
+  if (!remote && !existsSync(folder)) {
     const finding = problem(
       'gallery',
       `there is no gallery at ${folder}`,
@@ -59,9 +60,10 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
     );
     return { findings: [finding], bytes: 0 };
   }
-  let store: FolderStore;
+  let store: Service;
+  let files: FolderStore | undefined;
   try {
-    store = await openFolder(settings, out);
+    store = remote ? await openServer(context) : (files = await openFolder(settings, out));
   } catch (error) {
     if (!(error instanceof HersError)) throw error;
     return { findings: [problem('gallery', error.message, adviceFor(error))], bytes: 0 };
@@ -70,9 +72,9 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
   try {
     const infos = await store.listCollections();
     const bytes = infos.reduce((sum, info) => sum + info.bytes, 0);
-    const { mode } = await stat(folder);
+    const open = remote ? 0 : (await stat(folder)).mode & 0o077;
     const findings = [
-      (mode & 0o077) === 0
+      open === 0
         ? ok('gallery', `${folder}, ${counted(infos.length, 'collection')}, ${size(bytes)}`)
         : note(
             'gallery',
@@ -80,7 +82,7 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
             `everything in it is encrypted; still, chmod 700 ${folder}`,
           ),
     ];
-    for (const { name, damage } of store.damagedCollections())
+    for (const { name, damage } of files?.damagedCollections() ?? [])
       findings.push(problem(`collection ${name}`, damage.message, adviceFor(damage)));
     using seed = await openQuietly(keys);
     if (seed instanceof Error)
@@ -101,7 +103,8 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
     const sorted = infos.toSorted((a, b) => (a.name < b.name ? -1 : 1));
     for (const info of sorted) findings.push(...(await checkCollection(database, info)));
     if (scrub) {
-      findings.push(...(await scrubbed(context, store, bytes)));
+      if (files) findings.push(...(await scrubbed(context, files, bytes)));
+      else findings.push(note('scrub', 'the files of a server cannot be read from here', 'run hers doctor --scrub there'));
       for (const { name } of sorted) findings.push(...(await unsealed(context, database, name)));
     }
     return { findings, bytes };
@@ -209,6 +212,13 @@ function adviceFor({ code }: HersError): string {
       return 'the store shows something that this key did not write: do not use it, compare it with a snapshot you trust';
     case 'UNSUPPORTED_VERSION':
       return 'use the version of the program that wrote it, or a newer one';
+    case 'UNAVAILABLE':
+    case 'OVERLOADED':
+    case 'TIMED_OUT':
+      return 'check the address, and that the server runs; then run this again';
+    case 'UNAUTHENTICATED':
+    case 'FORBIDDEN':
+      return 'set HERS_TOKEN or --token-file to a token that allows it';
     case 'STORAGE':
       return 'check the disk, its room and the permissions of the folder';
     default:

@@ -1,7 +1,7 @@
-// The folder and what is in it, open for as long as one command needs it.
+// The folder or the server, and what is in it, open for as long as one command needs it.
 
 import { existsSync } from 'node:fs';
-import { type Collection, Database } from '@hers/client';
+import { type Collection, Database, HersError, HttpService } from '@hers/client';
 import { VersionFile } from '@hers/client/versions';
 import { type KernelName, openKernel } from '@hers/scan';
 import type { Service } from '@hers/service';
@@ -9,7 +9,10 @@ import { openStore } from '@hers/store';
 import { CommandError, EXIT } from './exit.ts';
 import { type Keys, versionsPath } from './keys.ts';
 import type { Output } from './output.ts';
-import type { Settings } from './settings.ts';
+import type { Secrets } from './secrets.ts';
+import { isServer, type Settings } from './settings.ts';
+
+export { isServer };
 
 export interface Gallery {
   readonly database: Database;
@@ -50,15 +53,58 @@ export async function openFolder(settings: Settings, out: Output, { create = fal
   return store;
 }
 
-/** Opens the folder with the key, runs `use`, and closes it whatever happens. */
+/** What opening needs to know. */
+export interface Opening {
+  readonly settings: Settings;
+  readonly keys: Keys;
+  readonly secrets: Secrets;
+  readonly out: Output;
+  readonly signal: AbortSignal;
+}
+
+/** The server that the settings name. A token is asked for when it wants one and none was given. */
+export async function openServer({ settings, secrets, out, signal }: Omit<Opening, 'keys'>): Promise<HttpService> {
+  const where = settings.value('gallery');
+  const setting = settings.get('tokenFile');
+  const fromFlag = setting?.origin === '--token-file';
+  const source = {
+    flag: fromFlag ? setting.value : undefined,
+    file: fromFlag ? undefined : setting?.value,
+    variable: 'HERS_TOKEN',
+    name: 'token',
+    remedy: 'set HERS_TOKEN, or name a file with --token-file',
+  };
+  const connect = async (token: string | undefined) => {
+    const service = new HttpService(where, {
+      ...(token === undefined ? {} : { token }),
+      onRetry: ({ operation, attempt, delayMs, message }) =>
+        out.note(`${operation}: ${message}; attempt ${attempt + 1} in ${(delayMs / 1000).toFixed(1)} s.`),
+    });
+    const { version } = await service.hello({ signal });
+    out.detail(`${where} is hers ${version}`);
+    return service;
+  };
+  const given = await secrets.given(source);
+  try {
+    return await connect(given);
+  } catch (error) {
+    const wanted = error instanceof HersError && error.code === 'UNAUTHENTICATED';
+    if (!wanted || given !== undefined) throw error;
+    return connect(await secrets.existing(source));
+  }
+}
+
+/** Opens the gallery with the key, runs `use`, and closes it whatever happens. */
 export async function withGallery<T>(
-  { settings, keys, out }: { readonly settings: Settings; readonly keys: Keys; readonly out: Output },
+  { settings, keys, secrets, out, signal }: Opening,
   options: GalleryOptions,
   use: (gallery: Gallery) => Promise<T>,
 ): Promise<T> {
   const versions = await openVersions(settings);
   using key = await keys.open();
-  const store = await openFolder(settings, out, options);
+  const store: Service = isServer(settings.value('gallery'))
+    ? await openServer({ settings, secrets, out, signal })
+    : await openFolder(settings, out, options);
   const service = options.onResponse ? watched(store, options.onResponse) : store;
   const { threads } = settings;
   const database = new Database(service, { key, versions, ...(threads === undefined ? {} : { threads }) });

@@ -5,7 +5,7 @@ import { isSealed, MasterSeed, openKey, sealKey, unsealedKey } from '@hers/clien
 import { CommandError, EXIT } from './exit.ts';
 import type { Output } from './output.ts';
 import { writePrivately } from './private-file.ts';
-import { isGiven, type SecretSource, Secrets } from './secrets.ts';
+import { isGiven, type SecretSource, type Secrets } from './secrets.ts';
 import type { Settings } from './settings.ts';
 import type { Surroundings } from './surroundings.ts';
 
@@ -21,10 +21,10 @@ export class Keys {
   readonly #out: Output;
   #warned = false;
 
-  constructor(surroundings: Surroundings, settings: Settings, out: Output) {
+  constructor(surroundings: Surroundings, settings: Settings, secrets: Secrets, out: Output) {
     this.#surroundings = surroundings;
     this.#settings = settings;
-    this.#secrets = new Secrets(surroundings, out);
+    this.#secrets = secrets;
     this.#out = out;
   }
 

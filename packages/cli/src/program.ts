@@ -12,6 +12,8 @@ import { addInit } from './commands/init.ts';
 import { addKeys } from './commands/keys.ts';
 import { addRecords } from './commands/records.ts';
 import { addSearch } from './commands/search.ts';
+import { addServe } from './commands/serve.ts';
+import { addTokens } from './commands/tokens.ts';
 import { addUpkeep } from './commands/upkeep.ts';
 import { Context, type GlobalFlags } from './context.ts';
 import { EXIT, type Exit, endingOf } from './exit.ts';
@@ -26,9 +28,11 @@ export function makeProgram(context: () => Context): HersCommand {
     .version(VERSION, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print what there is')
     .helpCommand(false)
-    .option('--gallery <folder>', SETTINGS.gallery.about)
+    .option('--gallery <place>', SETTINGS.gallery.about)
     .option('--key <file>', SETTINGS.key.about)
     .option('--passphrase-file <file>', SETTINGS.passphraseFile.about)
+    .option('--token-file <file>', SETTINGS.tokenFile.about)
+    .option('--tokens <file>', SETTINGS.tokens.about)
     .option('-c, --collection <name>', SETTINGS.collection.about)
     .option('--threads <number>', SETTINGS.threads.about)
     .addOption(new Option('--kernel <name>', SETTINGS.kernel.about).choices(['auto', 'native', 'wasm', 'reference']))
@@ -48,6 +52,8 @@ export function makeProgram(context: () => Context): HersCommand {
     addSearch,
     addRecords,
     addUpkeep,
+    addServe,
+    addTokens,
     addBench,
     addDoctor,
     addConfig,

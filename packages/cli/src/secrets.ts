@@ -1,4 +1,4 @@
-// Passphrases. They come from a file, an environment variable or a prompt: never from an argument, which other users of the machine can see, and which shells write down.
+// Passphrases and tokens. They come from a file, an environment variable or a prompt: never from an argument, which other users of the machine can see, and which shells write down.
 
 import { readFile, stat } from 'node:fs/promises';
 import { isCancel, password } from '@clack/prompts';
@@ -34,12 +34,12 @@ export class Secrets {
 
   /** A secret that exists already. */
   async existing(source: SecretSource): Promise<string> {
-    return (await this.#given(source)) ?? (await this.#ask(`${source.name}:`, source));
+    return (await this.given(source)) ?? (await this.#ask(`${source.name}:`, source));
   }
 
   /** A new one: asked for twice, because a mistake would lock everything. */
   async chosen(source: SecretSource): Promise<string> {
-    const given = await this.#given(source);
+    const given = await this.given(source);
     if (given !== undefined) return given;
     const first = await this.#ask(`Choose a ${source.name}:`, source);
     const again = await this.#ask('The same again:', source);
@@ -47,7 +47,8 @@ export class Secrets {
     return first;
   }
 
-  async #given({ flag, variable, file, name }: SecretSource): Promise<string | undefined> {
+  /** What was given without asking. */
+  async given({ flag, variable, file, name }: SecretSource): Promise<string | undefined> {
     const fromVariable = this.#surroundings.env[variable];
     if (flag === undefined && fromVariable) return fromVariable;
     const path = flag ?? file;

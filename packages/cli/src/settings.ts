@@ -30,7 +30,7 @@ export const SETTINGS = {
   gallery: {
     flag: '--gallery',
     variable: 'HERS_GALLERY',
-    about: 'the folder with the encrypted gallery',
+    about: 'the folder with the encrypted gallery, or the address of a server: https://host:7443',
     path: true,
     usual: 'gallery',
   },
@@ -40,6 +40,19 @@ export const SETTINGS = {
     variable: 'HERS_PASSPHRASE_FILE',
     about: 'a file that holds the passphrase of the key file',
     path: true,
+  },
+  tokenFile: {
+    flag: '--token-file',
+    variable: 'HERS_TOKEN_FILE',
+    about: 'a file that holds the token for a server',
+    path: true,
+  },
+  tokens: {
+    flag: '--tokens',
+    variable: 'HERS_TOKENS',
+    about: 'where a server keeps the hashes of its tokens',
+    path: true,
+    usual: 'hers.tokens.json',
   },
   collection: { flag: '--collection', variable: 'HERS_COLLECTION', about: 'the collection to work on' },
   threads: {
@@ -57,7 +70,7 @@ export const SETTINGS = {
 } as const satisfies Record<string, Kind>;
 
 /** Variables that are no settings, and those of the tests. */
-const OTHER_VARIABLES = 'CONFIG PASSPHRASE NEW_PASSPHRASE REQUIRE DATA CHROMIUM'
+const OTHER_VARIABLES = 'CONFIG PASSPHRASE NEW_PASSPHRASE TOKEN REQUIRE DATA CHROMIUM'
   .split(' ')
   .map((name) => `HERS_${name}`);
 
@@ -102,14 +115,15 @@ export class Settings {
     const kind: Kind = SETTINGS[name];
     const wrong = kind.check?.(value);
     if (wrong) throw new CommandError(EXIT.usage, `${name} is ${JSON.stringify(value)} (from ${origin}) and ${wrong}`);
-    this.#settings.set(name, { value: kind.path ? pathOf(value, home) : value, origin });
+    const isPath = kind.path && !(name === 'gallery' && isServer(value));
+    this.#settings.set(name, { value: isPath ? pathOf(value, home) : value, origin });
   }
 
   get(name: SettingName): Setting | undefined {
     return this.#settings.get(name);
   }
 
-  value(name: 'gallery' | 'key'): string;
+  value(name: 'gallery' | 'key' | 'tokens'): string;
   value(name: SettingName): string | undefined;
   value(name: SettingName): string | undefined {
     return this.#settings.get(name)?.value;
@@ -121,10 +135,13 @@ export class Settings {
   }
 }
 
-/** `file:` names a folder as the SDK does; a server is for another version. */
+/** Whether a gallery is at the other end of a line. */
+export function isServer(gallery: string): boolean {
+  return /^https?:/i.test(gallery);
+}
+
+/** `file:` names a folder as the SDK does. */
 function pathOf(value: string, home: string): string {
-  if (/^https?:/i.test(value))
-    throw new CommandError(EXIT.usage, 'this version opens folders, not servers', 'give the path of a folder');
   if (value.startsWith('file:///')) return fileURLToPath(value);
   return resolve(home, value.startsWith('file:') ? value.slice('file:'.length) : value);
 }
@@ -165,8 +182,8 @@ function readConfig(file: string): Flags {
   const flags: Record<string, string> = {};
   for (const [name, value] of Object.entries(content)) {
     // A secret in there would be copied, committed and backed up with it.
-    if (/^(passphrase|seed|password|secret)$/i.test(name))
-      throw wrongConfig(file, `holds ${name}`, 'keep secrets out of it: name a file with passphraseFile');
+    if (/^(passphrase|seed|password|secret|token)$/i.test(name))
+      throw wrongConfig(file, `holds ${name}`, 'keep secrets out of it: name a file with passphraseFile or tokenFile');
     if (!Object.hasOwn(SETTINGS, name))
       throw wrongConfig(file, `has a setting ${JSON.stringify(name)} that nobody knows`);
     if (typeof value !== 'string' && typeof value !== 'number')

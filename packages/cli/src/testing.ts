@@ -8,6 +8,7 @@ import { join, resolve } from 'node:path';
 import { Readable, Writable } from 'node:stream';
 import { MasterSeed, openKey, sealKey } from '@hers/client';
 import { npyHeader } from '@hers/lab/npy';
+import { selfSigned } from '@hers/server/testing';
 import { run } from './program.ts';
 
 export interface Outcome {
@@ -20,13 +21,22 @@ export interface RunOptions {
   readonly env?: Record<string, string>;
   readonly input?: string | Uint8Array;
   readonly signal?: AbortSignal;
+  /** Hears what is printed as it is. */
+  readonly onOutput?: (text: string) => void;
 }
 
 class Collected extends Writable {
   readonly #chunks: Buffer[] = [];
+  readonly #onText: ((text: string) => void) | undefined;
+
+  constructor(onText?: (text: string) => void) {
+    super();
+    this.#onText = onText;
+  }
 
   override _write(chunk: Buffer | string, _: string, done: () => void): void {
     this.#chunks.push(Buffer.from(chunk));
+    this.#onText?.(chunk.toString());
     done();
   }
 
@@ -41,8 +51,9 @@ export async function hers(cwd: string, args: readonly string[], options: RunOpt
   return { ...rest, out: out.toString('utf8') };
 }
 
-export async function hersBytes(cwd: string, args: readonly string[], { env = {}, input, signal }: RunOptions = {}) {
-  const stdout = new Collected();
+export async function hersBytes(cwd: string, args: readonly string[], options: RunOptions = {}) {
+  const { env = {}, input, signal, onOutput } = options;
+  const stdout = new Collected(onOutput);
   const stderr = new Collected();
   const stdin = Readable.from(input === undefined ? [] : [Buffer.from(input)]);
   const surroundings = { cwd, env, stdin, stdout, stderr, signal: signal ?? new AbortController().signal };
@@ -136,6 +147,11 @@ export async function writeGallery(folder: string): Promise<void> {
   await must(hers(folder, ['collections', 'create', 'tiny', '--dimension', '4']));
   await must(hers(folder, ['import', '-', '--collection', 'tiny'], { input: '1,0,0,0\n0,1,0,0\n' }));
   await must(hers(folder, ['optimize', '--collection', 'faces']));
+  const { cert, key } = selfSigned();
+  await writeFile(join(folder, 'server.crt'), cert);
+  await writeFile(join(folder, 'server.key'), key, { mode: 0o600 });
+  const token = { id: '0123456789ab', scope: 'search', created: '2026-01-01T00:00:00.000Z', hash: '0'.repeat(64) };
+  await writeFile(join(folder, 'server-tokens.json'), JSON.stringify({ format: 1, tokens: [token] }), { mode: 0o600 });
   await writeFile(
     join(folder, 'hers.config.json'),
     JSON.stringify({ gallery: 'gallery', key: 'hers.key', collection: 'faces' }),

@@ -80,8 +80,8 @@ export class HttpService implements Service {
   }
 
   /** Asks the server who it is: an address or a token that is wrong is noticed now and not later. */
-  async hello(): Promise<HelloBody> {
-    const hello = await this.#json<HelloBody>({ operation: 'connect', method: 'GET', path: '/v1' });
+  async hello(options?: CallOptions): Promise<HelloBody> {
+    const hello = await this.#json<HelloBody>({ operation: 'connect', method: 'GET', path: '/v1' }, options);
     if (hello?.server !== 'hers') throw new HersError('INVALID_ARGUMENT', `${this.#base} is not a HERS server`);
     return hello;
   }
@@ -124,9 +124,11 @@ export class HttpService implements Service {
     const source = body?.failure();
     if (source) return source.error;
     if (error instanceof HersError || error instanceof Passing) return error;
-    return new Passing(new HersError('UNAVAILABLE', `${this.#base} cannot be reached${because(error)}`), {
-      untouched: isRefused(error),
-    });
+    const { code, message = code } = causeOf(error);
+    const reason = message === undefined ? '' : `: ${message}`;
+    const unavailable = new HersError('UNAVAILABLE', `${this.#base} cannot be reached${reason}`);
+    if (code !== undefined && !PASSING.has(code)) return unavailable;
+    return new Passing(unavailable, { untouched: code === 'ECONNREFUSED' });
   }
 
   #signal(given: AbortSignal | undefined): { signal: AbortSignal; done: () => void } {
@@ -510,14 +512,17 @@ function passing(error: unknown): unknown {
   return error instanceof HersError && error.code === 'UNAVAILABLE' ? new Passing(error, { untouched: false }) : error;
 }
 
-const causeOf = (error: unknown) => (error as { cause?: { code?: unknown; message?: unknown } } | undefined)?.cause;
+/** What breaks when a server restarts or a line is bad. Names that do not exist and certificates that do not fit stay as they are. */
+const PASSING = new Set(
+  `ECONNREFUSED ECONNRESET ECONNABORTED EPIPE ETIMEDOUT ENETUNREACH EHOSTUNREACH EAI_AGAIN
+   UND_ERR_SOCKET UND_ERR_CONNECT_TIMEOUT UND_ERR_HEADERS_TIMEOUT UND_ERR_BODY_TIMEOUT`.split(/\s+/),
+);
 
-function isRefused(error: unknown): boolean {
-  return causeOf(error)?.code === 'ECONNREFUSED';
-}
-
-function because(error: unknown): string {
-  const cause = causeOf(error);
-  const reason = cause?.code ?? cause?.message;
-  return typeof reason === 'string' && reason !== '' ? `: ${reason}` : '';
+/** Node says why a fetch failed; browsers do not. */
+function causeOf(error: unknown): { readonly code?: string; readonly message?: string } {
+  const { cause } = error as { cause?: { code?: unknown; message?: unknown } };
+  if (typeof cause !== 'object' || cause === null) return {};
+  const text = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined);
+  const [code, message] = [text(cause.code), text(cause.message)];
+  return { ...((code ?? message) ? { code: code ?? message! } : {}), ...(message ? { message } : {}) };
 }

@@ -9,6 +9,7 @@ import type { Finding, Level } from '../finding.ts';
 import { configuration, gallery, key } from '../gallery-checks.ts';
 import { disk, kernel, memory, processor, versions } from '../machine-checks.ts';
 import { printable } from '../output.ts';
+import { isServer } from '../settings.ts';
 
 export function addDoctor(program: HersCommand, context: () => Context): void {
   program
@@ -38,8 +39,11 @@ async function doctor(context: Context, scrub: boolean): Promise<void> {
   const folder = await gallery(context, scrub);
   for (const finding of folder.findings) report(finding);
   const path = settings.value('gallery');
-  report(await disk(existsSync(path) ? path : surroundings.cwd, folder.bytes));
-  report(await memory(folder.bytes));
+  // The disk and the memory of a server are the business of a doctor there.
+  if (!isServer(path)) {
+    report(await disk(existsSync(path) ? path : surroundings.cwd, folder.bytes));
+    report(await memory(folder.bytes));
+  }
   const healthy = findings.every(({ level }) => level !== 'problem');
   if (out.json) out.object({ healthy, findings });
   if (!healthy) context.exit = EXIT.no;

@@ -8,7 +8,7 @@ import type { Context } from '../context.ts';
 import { writeExample } from '../example.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { makePrivateFolder, writePrivately } from '../private-file.ts';
-import { CONFIG_FILE, SETTINGS } from '../settings.ts';
+import { CONFIG_FILE, isServer, SETTINGS } from '../settings.ts';
 
 interface InitOptions {
   readonly unsealed?: boolean;
@@ -45,14 +45,20 @@ async function init(context: Context, argument: string, { unsealed = false, exam
   const named = (name: 'key' | 'gallery') => flags[name] ?? (env[SETTINGS[name].variable] || undefined);
   const [namedKey, namedGallery] = [named('key'), named('gallery')];
   const key = namedKey === undefined ? join(folder, SETTINGS.key.usual) : context.path(namedKey);
-  const gallery = namedGallery === undefined ? join(folder, SETTINGS.gallery.usual) : context.path(namedGallery);
+  const server = namedGallery !== undefined && isServer(namedGallery);
+  const gallery =
+    namedGallery === undefined
+      ? join(folder, SETTINGS.gallery.usual)
+      : server
+        ? namedGallery
+        : context.path(namedGallery);
   const keyExists = existsSync(key);
   if (keyExists && namedKey === undefined)
     throw new CommandError(EXIT.absent, `${key} exists already`, `use it with --key ${key}, or choose another folder`);
   await makePrivateFolder(folder);
-  await (await openStore(gallery)).close();
+  if (!server) await (await openStore(gallery)).close();
   if (!keyExists) await context.keys.create(key, { unsealed });
-  const content = { gallery: shortest(folder, gallery), key: shortest(folder, key) };
+  const content = { gallery: server ? gallery : shortest(folder, gallery), key: shortest(folder, key) };
   await writePrivately(config, { replace: false }, (file) => file.writeFile(`${JSON.stringify(content, null, 2)}\n`));
   if (example) await writeExample(join(folder, 'example'));
 

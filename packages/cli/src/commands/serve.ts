@@ -1,0 +1,117 @@
+// `hers serve`: the gallery of this folder for other machines, and for pages.
+
+import { existsSync } from 'node:fs';
+import { LIMITS, type LimitName, type LogLevel, startServer } from '@hers/server';
+import { Option } from 'commander';
+import { type HersCommand, numberOption } from '../command.ts';
+import type { Context } from '../context.ts';
+import { CommandError, EXIT } from '../exit.ts';
+import { isServer, openFolder } from '../gallery.ts';
+
+interface ServeFlags {
+  readonly host: string;
+  readonly port: number;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  readonly auditLog?: string;
+  readonly cors?: readonly string[];
+  readonly allowPlaintext?: boolean;
+  readonly allowAnyone?: boolean;
+  readonly logLevel: LogLevel;
+}
+
+const LEVELS: readonly LogLevel[] = ['error', 'warn', 'info', 'debug', 'silent'];
+
+/** `requestSeconds` is `--max-request-seconds`. */
+const flagOf = (name: string) => `--max-${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+const keyOf = (name: string) => `max${name[0].toUpperCase()}${name.slice(1)}`;
+
+export function addServe(program: HersCommand, context: () => Context): void {
+  const serve = program
+    .command('serve')
+    .summary('serve the gallery over HTTP')
+    .description(
+      'Serves the gallery to SDKs, pages and other `hers`: connect("https://host:7443", {key, token}) or --gallery https://host:7443. It needs no key, and none ever reaches it. On 127.0.0.1 it serves this machine alone; anywhere else it asks for TLS and for tokens. Where the file of --tokens exists, tokens are asked for everywhere. Log lines go to standard error as JSON. Ctrl-C or SIGTERM let running requests finish.',
+    )
+    .option('--host <address>', 'where to listen; 0.0.0.0 for everywhere', '127.0.0.1')
+    .option('--port <number>', 'the port; 0 for any that is free', portOption, 7443)
+    .option('--tls-cert <file>', 'the certificate and its chain, PEM; read again when it changes')
+    .option('--tls-key <file>', 'the private key of the certificate, PEM')
+    .option('--audit-log <file>', 'write who did what to which collection to this file')
+    .option('--cors <origins...>', 'origins whose pages may ask, such as https://app.example, or *; none by default')
+    .option('--allow-plaintext', 'serve other machines without TLS, because something in front of this server has it')
+    .option('--allow-anyone', 'serve other machines without tokens: whoever reaches it may delete everything')
+    .addOption(new Option('--log-level <level>', 'what is logged').choices(LEVELS as string[]).default('info'));
+  for (const [name, { usual, about }] of Object.entries(LIMITS))
+    serve.option(`${flagOf(name)} <number>`, `at most so many ${about}`, numberOption(flagOf(name)), usual);
+  serve
+    .example('hers serve', 'For this machine alone')
+    .example(
+      'hers serve --host 0.0.0.0 --tls-cert server.crt --tls-key server.key --tokens server-tokens.json',
+      'For everybody with a token',
+    )
+    .example(
+      'hers serve --cors https://app.example --audit-log audit.jsonl',
+      'For pages of one origin, with an audit log',
+    )
+    .action((flags: ServeFlags & Record<string, unknown>) => run(context(), flags));
+}
+
+function portOption(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  if (port <= 65535) return port;
+  throw new CommandError(EXIT.usage, `--port takes a number from 0 to 65535, not ${JSON.stringify(text)}`);
+}
+
+async function run(context: Context, flags: ServeFlags & Record<string, unknown>): Promise<void> {
+  const { out, settings, signal, surroundings } = context;
+  const folder = settings.value('gallery');
+  if (isServer(folder))
+    throw new CommandError(EXIT.usage, `${folder} is a server already`, 'name a folder with --gallery');
+  const { host, port, tlsCert, tlsKey, auditLog, cors, allowPlaintext = false, allowAnyone = false, logLevel } = flags;
+  if ((tlsCert === undefined) !== (tlsKey === undefined))
+    throw new CommandError(
+      EXIT.usage,
+      'a certificate and its private key go together',
+      'give --tls-cert and --tls-key',
+    );
+  // A token file that was named must be there; the usual one counts where it exists.
+  const named = settings.get('tokens')!;
+  const tokens = named.origin !== 'default' || existsSync(named.value) ? named.value : undefined;
+  const limits = Object.fromEntries(Object.keys(LIMITS).map((name) => [name, flags[keyOf(name)] as number])) as Record<
+    LimitName,
+    number
+  >;
+  const { stderr } = surroundings;
+  const store = await openFolder(settings, out);
+  const server = await startServer(store, {
+    host,
+    port,
+    limits,
+    allowPlaintext,
+    allowAnyone,
+    ...(tlsCert !== undefined && tlsKey !== undefined
+      ? { tls: { cert: context.path(tlsCert), key: context.path(tlsKey) } }
+      : {}),
+    ...(tokens === undefined ? {} : { tokens }),
+    ...(auditLog === undefined ? {} : { audit: context.path(auditLog) }),
+    ...(cors ? { cors: cors.includes('*') ? '*' : cors } : {}),
+    log: { level: logLevel, stream: { write: (line: string) => void stderr.write(line) } },
+  }).catch(async (error) => {
+    await store.close();
+    throw error;
+  });
+  try {
+    if (out.json) out.object({ url: server.url, gallery: folder, tokens: tokens ?? null });
+    else
+      out.facts([
+        ['serving', folder],
+        ['at', server.url],
+        ['tokens', tokens ?? 'none: whoever reaches it may do everything'],
+      ]);
+    if (!signal.aborted)
+      await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+  } finally {
+    await server.close();
+  }
+}
