@@ -9,7 +9,7 @@ import { after, it } from 'node:test';
 import { plan, roundVectors } from '@hers/scheme';
 import { openStore } from '@hers/store';
 import { Database, MasterSeed } from './index.ts';
-import { bytesIn, type Call, vectorOf, watched } from './testing.ts';
+import { bytesIn, type Call, encodings, vectorOf, watched } from './testing.ts';
 
 const folders: string[] = [];
 const temporary = async () => {
@@ -20,19 +20,6 @@ const temporary = async () => {
 after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
 
 const DIMENSION = 16;
-
-/** A needle in every encoding somebody might write it in. */
-function encodings(bytes: Uint8Array): Buffer[] {
-  const buffer = Buffer.from(bytes);
-  const list = [...bytes].join(',');
-  return [
-    buffer,
-    Buffer.from(buffer).reverse(),
-    ...['hex', 'base64', 'base64url'].map((e) => Buffer.from(buffer.toString(e as 'hex').replace(/=+$/, ''))),
-    Buffer.from(buffer.toString('hex').toUpperCase()),
-    Buffer.from(list),
-  ];
-}
 
 const bytesOf = (array: { buffer: ArrayBufferLike; byteOffset: number; byteLength: number }) =>
   new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
@@ -112,6 +99,9 @@ for (const enrolment of ['vault', 'homomorphic'] as const) {
       if (name.isFile()) haystacks.push([name.name, await readFile(join(name.parentPath, name.name))]);
     }
     assert.ok(haystacks.length > 20);
+    // Whatever way records are handed over, they were seen.
+    const staged = calls.filter(({ method }) => method === 'stageRecords').flatMap((call) => bytesIn(call.args));
+    assert.equal(staged.length >= (enrolment === 'vault' ? 2 * vectors.length : 0), true, `${staged.length}`);
     for (const [where, bytes] of haystacks) {
       for (const [what, forms] of needles)
         for (const form of forms) assert.ok(!bytes.includes(form), `${what} in ${where}`);

@@ -3,6 +3,26 @@
 import type { Metric } from '@hers/scheme';
 import type { Service } from '@hers/service';
 
+/** A needle in every encoding somebody might write it in; base64 wherever it begins among other bytes. */
+export function encodings(bytes: Uint8Array): Buffer[] {
+  const buffer = Buffer.from(bytes);
+  const inBase64 = [0, 1, 2].map((before) => {
+    // Digits that depend on neighbours are left out.
+    const text = Buffer.concat([Buffer.alloc(before), buffer]).toString('base64');
+    return text.slice(Math.ceil((8 * before) / 6), Math.floor((8 * (before + buffer.length)) / 6));
+  });
+  return [
+    buffer,
+    Buffer.from(buffer).reverse(),
+    Buffer.from(buffer.toString('hex')),
+    Buffer.from(buffer.toString('hex').toUpperCase()),
+    ...inBase64
+      .flatMap((text) => [text, text.replaceAll('+', '-').replaceAll('/', '_')])
+      .map((text) => Buffer.from(text)),
+    Buffer.from([...bytes].join(',')),
+  ];
+}
+
 /** Unit vectors that follow from a number. */
 export function vectorOf(seed: number, dimension: number, length = 1): Float32Array {
   let state = (seed + 1) * 0x9e3779b9;
@@ -47,6 +67,12 @@ export function watched(service: Service, calls: Call[]): Service {
       yield piece;
     }
   };
+  const tapNow = function* (pieces: Iterable<unknown>, sink: unknown[]) {
+    for (const piece of pieces) {
+      sink.push(...bytesIn(piece).map((bytes) => bytes.slice()));
+      yield piece;
+    }
+  };
   return new Proxy(service, {
     get(target, method: keyof Service) {
       const original = target[method] as (...args: unknown[]) => unknown;
@@ -57,6 +83,8 @@ export function watched(service: Service, calls: Call[]): Service {
         const passed = args.map((arg) => {
           const streamed = arg !== null && typeof arg === 'object' && Symbol.asyncIterator in arg;
           if (streamed) return tap(arg as AsyncIterable<unknown>, call.args as unknown[]);
+          const generated = arg !== null && typeof arg === 'object' && 'next' in arg && Symbol.iterator in arg;
+          if (generated) return tapNow(arg as Iterable<unknown>, call.args as unknown[]);
           (call.args as unknown[]).push(structuredClone(cloneable(arg)));
           return arg;
         });
