@@ -12,6 +12,7 @@ import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
+import { TokenStore } from '@hers/server';
 import { openStore } from '@hers/store';
 import { init, parse } from 'es-module-lexer';
 import { type Browser, chromium, type Page } from 'playwright-core';
@@ -68,10 +69,13 @@ describe('the module for pages', () => {
 class Serving {
   readonly folder: string;
   readonly url: string;
+  /** Of somebody who may do everything. */
+  readonly token: string;
   readonly #child: ChildProcess;
 
-  private constructor(folder: string, child: ChildProcess, url: string) {
+  private constructor(folder: string, child: ChildProcess, url: string, token: string) {
     this.folder = folder;
+    this.token = token;
     this.#child = child;
     this.url = url;
   }
@@ -79,9 +83,11 @@ class Serving {
   static async start(...options: string[]): Promise<Serving> {
     const folder = await mkdtemp(join(tmpdir(), 'hers-pages-'));
     await (await openStore(join(folder, 'gallery'))).close();
+    const tokens = join(folder, 'tokens.json');
+    const { secret } = await new TokenStore(tokens).create({ scope: 'admin' });
     const child = spawn(
       process.execPath,
-      [join(root, 'packages/cli/src/main.ts'), 'serve', '--json', '--port', '0', ...options],
+      [join(root, 'packages/cli/src/main.ts'), 'serve', '--json', '--port', '0', '--tokens', tokens, ...options],
       {
         cwd: folder,
         env: { PATH: process.env.PATH, HOME: folder, HERS_GALLERY: join(folder, 'gallery'), NO_COLOR: '1' },
@@ -93,7 +99,7 @@ class Serving {
     const ended = once(child, 'exit').then(() => assert.fail(`hers serve ended: ${errors}`));
     const [line] = await Promise.race([once(createInterface(child.stdout!), 'line'), ended]);
     ended.catch(() => {});
-    return new Serving(folder, child, JSON.parse(line).url);
+    return new Serving(folder, child, JSON.parse(line).url, secret);
   }
 
   async stop(): Promise<void> {
@@ -172,7 +178,7 @@ interface Outcome {
 }
 
 /** What the page does. Everything it returns comes to the test by the browser's own line, not over the network. */
-const scenario = `async ({ url, module, collection, dimension, count, passphrase, sentinel }) => {
+const scenario = `async ({ url, token, module, collection, dimension, count, passphrase, sentinel }) => {
   const { connect, MasterSeed, sealKey, openKey, HersError } = await import(module);
   const code = (promise) => promise.then(() => 'nothing', (error) => (error instanceof HersError ? error.code : String(error)));
   const vectorOf = (seed) => { let x = Math.imul(seed + 1, 0x9e3779b1); return Float32Array.from({ length: dimension }, () => {
@@ -182,7 +188,7 @@ const scenario = `async ({ url, module, collection, dimension, count, passphrase
   const wrongPassphrase = passphrase ? await code(openKey(file, 'another')) : 'WRONG_KEY';
   const key = passphrase ? await openKey(file, passphrase) : MasterSeed.generate();
   const seed = [...key.reveal()];
-  const db = await connect(url, { key });
+  const db = await connect(url, { key, token });
   const faces = await db.createCollection(collection, { dimension });
   const records = Array.from({ length: count }, (_, i) => ({ id: 'person number ' + i, vector: vectorOf(i), payload: { sentinel, i } }));
   const written = await faces.upsert(records);
@@ -194,7 +200,8 @@ const scenario = `async ({ url, module, collection, dimension, count, passphrase
   const verified = [await faces.verify('person number 5', vectorOf(5), { threshold: 0.9 }), await faces.verify('person number 5', vectorOf(6), { threshold: 0.9 })];
   const deleted = await faces.delete(['person number 9', 'nobody']);
   const errors = { wrongPassphrase, folder: await code(connect('file:./x', { key })), none: await code(db.collection('none')), vector: await code(faces.search([1])),
-    stranger: await code((await connect(url, { key: MasterSeed.generate() })).collection(collection)) };
+    stranger: await code((await connect(url, { key: MasterSeed.generate(), token })).collection(collection)),
+    token: await code(connect(url, { key })) };
   await faces.optimize();
   const counted = await faces.count();
   const left = (await faces.get(['person number 8', 'person number 9'])).map(({ id, vector, payload }) => ({ id, vector: [...vector], payload }));
@@ -276,6 +283,7 @@ describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
       page.on('worker', (worker) => started.push(worker.url()));
       const input = {
         url: watched.url,
+        token: serving.token,
         module: way.module,
         collection: way.collection,
         dimension: DIMENSION,
@@ -321,12 +329,13 @@ describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
         none: 'NOT_FOUND',
         vector: 'INVALID_VECTOR',
         stranger: 'WRONG_KEY',
+        token: 'UNAUTHENTICATED',
       });
 
       // What the page sealed and encrypted by its means, Node reads and searches by its own.
       const key = MasterSeed.from(Uint8Array.from(result.seed));
       if (way.keyFile) assert.deepEqual((await openKey(result.file, PASSPHRASE)).reveal(), key.reveal());
-      const db = await connect(serving.url, { key });
+      const db = await connect(serving.url, { key, token: serving.token });
       const faces = await db.collection(way.collection);
       const records = await faces.get(['person number 8', 'person number 2099']);
       assert.deepEqual(records[0], { ...result.left[0], vector: Float32Array.from(result.left[0].vector) });
@@ -358,13 +367,13 @@ describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
   });
 
   describe('of an origin that was not named', () => {
-    const attempt = `async ({ url, module }) => {
+    const attempt = `async ({ url, token, module }) => {
       const { connect, MasterSeed } = await import(module);
-      try { await connect(url, { key: MasterSeed.generate(), retryMs: 0 }); return 'connected'; } catch (error) { return error.code; }
+      try { await connect(url, { key: MasterSeed.generate(), token, retryMs: 0 }); return 'connected'; } catch (error) { return error.code; }
     }`;
-    const tryFrom = async (origin: string, url: string) => {
+    const tryFrom = async (origin: string, { url, token }: Serving) => {
       const page = await open(origin);
-      const result = await page.evaluate(`(${attempt})(${JSON.stringify({ url, module: '/hers.js' })})`);
+      const result = await page.evaluate(`(${attempt})(${JSON.stringify({ url, token, module: '/hers.js' })})`);
       await page.close();
       return result;
     };
@@ -373,11 +382,11 @@ describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
       const other = plain.origin.replace('127.0.0.1', 'localhost'); // the same page, of another origin
       const closed = await Serving.start();
       try {
-        assert.equal(await tryFrom(plain.origin, serving.url), 'connected');
-        assert.equal(await tryFrom(other, serving.url), 'UNAVAILABLE');
-        assert.equal(await tryFrom(plain.origin, closed.url), 'UNAVAILABLE');
+        assert.equal(await tryFrom(plain.origin, serving), 'connected');
+        assert.equal(await tryFrom(other, serving), 'UNAVAILABLE');
+        assert.equal(await tryFrom(plain.origin, closed), 'UNAVAILABLE');
         const key = MasterSeed.generate();
-        await (await connect(closed.url, { key })).close(); // it is only pages that it does not answer
+        await (await connect(closed.url, { key, token: closed.token })).close(); // it is only pages that it does not answer
       } finally {
         await closed.stop();
       }
