@@ -2,7 +2,7 @@
 // the line, on which every byte is remembered.
 
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
@@ -65,6 +65,17 @@ describe('the module for pages', () => {
   });
 });
 
+/** Starts a program, and waits until it has said something. */
+async function firstLine(args: string[], options: SpawnOptions): Promise<{ child: ChildProcess; line: string }> {
+  const child = spawn(process.execPath, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] });
+  let errors = '';
+  child.stderr!.setEncoding('utf8').on('data', (text) => (errors += text));
+  const ended = once(child, 'exit').then(() => assert.fail(`${args[0]} ended: ${errors}`));
+  ended.catch(() => {});
+  const [line] = await Promise.race([once(createInterface(child.stdout!), 'line'), ended]);
+  return { child, line };
+}
+
 /** A `hers serve` in a folder of its own. */
 class Serving {
   readonly folder: string;
@@ -85,20 +96,11 @@ class Serving {
     await (await openStore(join(folder, 'gallery'))).close();
     const tokens = join(folder, 'tokens.json');
     const { secret } = await new TokenStore(tokens).create({ scope: 'admin' });
-    const child = spawn(
-      process.execPath,
-      [join(root, 'packages/cli/src/main.ts'), 'serve', '--json', '--port', '0', '--tokens', tokens, ...options],
-      {
-        cwd: folder,
-        env: { PATH: process.env.PATH, HOME: folder, HERS_GALLERY: join(folder, 'gallery'), NO_COLOR: '1' },
-        stdio: ['ignore', 'pipe', 'pipe'],
-      },
-    );
-    let errors = '';
-    child.stderr!.setEncoding('utf8').on('data', (text) => (errors += text));
-    const ended = once(child, 'exit').then(() => assert.fail(`hers serve ended: ${errors}`));
-    const [line] = await Promise.race([once(createInterface(child.stdout!), 'line'), ended]);
-    ended.catch(() => {});
+    const args = ['serve', '--json', '--port', '0', '--tokens', tokens, ...options];
+    const { child, line } = await firstLine([join(root, 'packages/cli/src/main.ts'), ...args], {
+      cwd: folder,
+      env: { PATH: process.env.PATH, HOME: folder, HERS_GALLERY: join(folder, 'gallery'), NO_COLOR: '1' },
+    });
     return new Serving(folder, child, JSON.parse(line).url, secret);
   }
 
@@ -212,6 +214,7 @@ const scenario = `async ({ url, token, module, collection, dimension, count, pas
 describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
   let plain: Awaited<ReturnType<typeof pages>>;
   let isolated: Awaited<ReturnType<typeof pages>>;
+  let example: { child: ChildProcess; line: string };
   let serving: Serving;
   let watched: Awaited<ReturnType<typeof watchedLine>>;
   let browser: Browser;
@@ -229,7 +232,8 @@ describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
       'cross-origin-opener-policy': 'same-origin',
       'cross-origin-embedder-policy': 'require-corp',
     });
-    serving = await Serving.start('--cors', plain.origin, isolated.origin);
+    example = await firstLine([join(root, 'examples/browser/serve.mjs'), '0'], {});
+    serving = await Serving.start('--cors', plain.origin, isolated.origin, example.line);
     watched = await watchedLine(serving.url);
     browser = await chromium.launch({
       executablePath: browserPart.path!,
@@ -240,6 +244,7 @@ describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
     await browser?.close();
     watched?.line.close();
     for (const { server } of [plain, isolated]) server?.close();
+    example?.child.kill();
     await serving?.stop();
   });
 
@@ -354,6 +359,25 @@ describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
       }
     });
   }
+
+  it('the example: colours by name, and a key that the browser keeps', async () => {
+    const page = await open(example.line);
+    await page.fill('[name=url]', watched.url);
+    await page.fill('[name=token]', serving.token);
+    await page.fill('[name=passphrase]', PASSPHRASE);
+    await page.click('#open button');
+    await page.waitForSelector('#search:not([hidden])', { timeout: 60_000 });
+    await page.fill('[name=colour]', '#4781b0');
+    await page.click('#search button');
+    await page.waitForSelector('#matches li');
+    assert.match((await page.textContent('#matches li'))!, /^steel blue, 0\.0/);
+    assert.equal(
+      JSON.parse((await page.evaluate(`localStorage.getItem('hers key')`)) as string).sealed !== undefined,
+      true,
+    );
+    await page.close();
+    secrets.push(['a colour', encodings(Buffer.from('steel blue'))]);
+  });
 
   it('nothing secret went over the line, in either direction', () => {
     const { sent, received } = watched.bytes();
