@@ -7,11 +7,11 @@ import { type Context, type Method, requireCount, type Task } from './method.ts'
 import { type Body, encodeCompressor } from './model.ts';
 import { type Architecture, chainFor, checkChain, drawn, type Parameter, stages } from './network.ts';
 import { type PairLoss, pairInputs, pairLoss } from './pair-loss.ts';
-import { hardest, joined, largest, type Pairs, randomGenuine, randomImpostor, randomPairs } from './pairs.ts';
+import { HardestPairs, joined, largest, type Pairs, randomGenuine, randomImpostor, randomPairs } from './pairs.ts';
 import { Pools } from './pool.ts';
 import { Random } from './random.ts';
 import { rankOne } from './rank.ts';
-import { type Matrices, openSession, type Session } from './session.ts';
+import { type Matrices, openSession } from './session.ts';
 import { type Problem, parameterInputs, parameterShapes, Trainer } from './trainer.ts';
 import { train } from './training.ts';
 import { gather, split, type TrainingSet } from './training-set.ts';
@@ -232,14 +232,13 @@ async function minerFor(
   const { pairs, random: randoms, fixedBatch, candidates, pool } = settings;
   const [dimension] = architecture.chain;
   const rest = (hard: number) => (fixedBatch ? Math.max(0, randoms - hard) : randoms);
-  const session = pairs === 'mined' && candidates === 'all' ? await errorSession(architecture, threads) : undefined;
+  const search = pairs === 'mined' && candidates === 'all' ? await searcher(architecture, threads) : undefined;
   return async ({ x, classes, random, hard, weights }) => {
     const count = rest(hard) + hard;
     if (pairs === 'natural') return [randomPairs(classes.length, 2 * count, random)];
     if (pairs === 'balanced') return [randomGenuine(classes, count, random), randomImpostor(classes, count, random)];
-    if (session) {
-      const { errors } = await session({ x: { data: x, shape: [classes.length, dimension] }, ...weights });
-      const { genuine, impostor } = hardest(errors.data as Float32Array, classes, hard);
+    if (search) {
+      const { genuine, impostor } = await search(x, await project(weights, x), classes, hard);
       return [
         joined(genuine, randomGenuine(classes, rest(hard), random)),
         joined(impostor, randomImpostor(classes, rest(hard), random)),
@@ -248,10 +247,10 @@ async function minerFor(
     const z = await project(weights, x);
     const drawn = Math.max(count, Math.floor(pool / 4));
     return [randomGenuine(classes, drawn, random), randomImpostor(classes, drawn, random)].map((sample) => {
-      const errors = sample.left.map(
+      const differences = sample.left.map(
         (l, i) => cosine(x, l, sample.right[i], dimension) - cosine(z, l, sample.right[i], z.length / classes.length),
       );
-      const places = largest(errors, hard);
+      const places = largest(differences, hard);
       const taken = new Set(places);
       const others = Array.from(sample.left.keys()).filter((i) => !taken.has(i));
       const chosen = [...places, ...others.slice(0, rest(hard))];
@@ -271,14 +270,41 @@ function cosine(vectors: Float32Array, i: number, j: number, dimension: number):
   return dot / (Math.sqrt(a * b) || 1);
 }
 
-/** `cos(z_i, z_j) − x_i · x_j` for all pairs of a pool. */
-async function errorSession(architecture: Architecture, threads: number): Promise<Session> {
+/** Rows whose errors are computed at a time. */
+const BLOCK = 256;
+
+/** Finds the hardest pairs by `cos(z_i, z_j) − x_i · x_j` for all pairs of a pool, each computed once. */
+async function searcher({ chain }: Architecture, threads: number) {
+  const [from, to] = [chain[0], chain.at(-1)!];
   const graph = new Graph();
-  const x = graph.input('x', ['rows', architecture.chain[0]]);
-  const z = graph.normalise(stages(graph, x, architecture, parameterInputs(graph).parameter));
-  const errors = graph.sub(graph.matmul(z, z, { transB: true }), graph.matmul(x, x, { transB: true }));
-  graph.output('errors', errors);
-  return openSession(graph.model(), { threads });
+  const rows = (name: string, size: string, dimension: number) => graph.input(name, [size, dimension]);
+  const [zs, z] = [rows('zs', 'some', to), rows('z', 'all', to)];
+  const [xs, x] = [rows('xs', 'some', from), rows('x', 'all', from)];
+  graph.output('errors', graph.productDifference(graph.normalise(zs), graph.normalise(z), xs, x));
+  const session = await openSession(graph.model(), { threads });
+  let space = new Float32Array();
+  return async (x: Float32Array, z: Float32Array, classes: Int32Array, hard: number): Promise<HardestPairs> => {
+    const n = classes.length;
+    const found = new HardestPairs(classes, hard);
+    if (space.length < BLOCK * n) space = new Float32Array(BLOCK * n);
+    for (let first = 0; first < n; first += BLOCK) {
+      const count = Math.min(BLOCK, n - first);
+      const part = (data: Float32Array, dimension: number, rows: number) => ({
+        data: data.subarray(first * dimension, (first + rows) * dimension),
+        shape: [rows, dimension],
+      });
+      const feeds = {
+        zs: part(z, to, count),
+        z: part(z, to, n - first),
+        xs: part(x, from, count),
+        x: part(x, from, n - first),
+      };
+      const errors = { data: space.subarray(0, count * (n - first)), shape: [count, n - first] };
+      await session(feeds, { errors });
+      found.scan(errors.data, first, count);
+    }
+    return found;
+  };
 }
 
 /** The network alone, for weights that change. */

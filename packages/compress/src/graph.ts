@@ -103,6 +103,12 @@ export class Graph {
     return this.#node('Gemm', [a, b], shape, { ...(transA && { transA: 1 }), ...(transB && { transB: 1 }) });
   }
 
+  /** `a bᵀ − c dᵀ`, in one pass over its many entries; without a derivative. */
+  productDifference(a: Value, b: Value, c: Value, d: Value): Value {
+    const attributes = { transB: 1, beta: { float: -1 } };
+    return this.#node('Gemm', [a, b, this.#gemm(c, d, false, true)], [a.shape[0], b.shape[0]], attributes);
+  }
+
   /** Elementwise, with the smaller of two shapes repeated: a row, a column or a single number for a matrix. */
   #pair(op: string, a: Value, b: Value): Value {
     return this.#node(op, [a, b], broadcast(a.shape, b.shape));

@@ -20,7 +20,7 @@ class Largest {
 
   /** What a number has to exceed to be among them. */
   get least(): number {
-    return this.#sizes.length < this.#limit ? -1 : (this.#sizes[0] ?? Number.POSITIVE_INFINITY);
+    return this.#sizes.length < this.#limit ? -1 : (this.#sizes[0] ?? Infinity);
   }
 
   /** From the largest to the smallest; equal ones in the order of their places. */
@@ -58,26 +58,45 @@ class Largest {
   }
 }
 
-/** The `count` pairs of each kind whose error is largest, among all pairs of a pool; `errors` is a symmetric matrix of them. */
-export function hardest(errors: Float32Array, classes: Int32Array, count: number): { genuine: Pairs; impostor: Pairs } {
-  const n = classes.length;
-  const genuine = new Largest(count);
-  const impostor = new Largest(count);
-  if (count === 0) return { genuine: pairsAt([], n), impostor: pairsAt([], n) };
-  let least = impostor.least;
-  for (let i = 0; i < n; i++) {
-    const own = classes[i];
-    for (let j = i + 1, at = i * n + i + 1; j < n; j++, at++) {
-      const error = Math.abs(errors[at]);
-      if (classes[j] === own) {
-        if (error > genuine.least) genuine.push(error, at);
-      } else if (error > least) {
-        impostor.push(error, at);
-        least = impostor.least;
+/** The `count` pairs of each kind whose error is largest, among all pairs of a pool. The errors come a block of rows at a time. */
+export class HardestPairs {
+  readonly #classes: Int32Array;
+  readonly #genuine: Largest;
+  readonly #impostor: Largest;
+
+  constructor(classes: Int32Array, count: number) {
+    this.#classes = classes;
+    this.#genuine = new Largest(count);
+    this.#impostor = new Largest(count);
+  }
+
+  /** Errors of the rows from `first` on, with columns that begin at `first` too: what lies left of them has been seen, or is yet to come. */
+  scan(errors: Float32Array, first: number, rows: number): void {
+    const [classes, genuine, impostor] = [this.#classes, this.#genuine, this.#impostor];
+    const n = classes.length;
+    const columns = n - first;
+    let least = impostor.least;
+    for (let i = first; i < first + rows; i++) {
+      const own = classes[i];
+      for (let j = i + 1, at = (i - first) * columns + j - first; j < n; j++, at++) {
+        const error = Math.abs(errors[at]);
+        if (classes[j] === own) {
+          if (error > genuine.least) genuine.push(error, i * n + j);
+        } else if (error > least) {
+          impostor.push(error, i * n + j);
+          least = impostor.least;
+        }
       }
     }
   }
-  return { genuine: pairsAt(genuine.places, n), impostor: pairsAt(impostor.places, n) };
+
+  get genuine(): Pairs {
+    return pairsAt(this.#genuine.places, this.#classes.length);
+  }
+
+  get impostor(): Pairs {
+    return pairsAt(this.#impostor.places, this.#classes.length);
+  }
 }
 
 function pairsAt(places: number[], n: number): Pairs {

@@ -27,8 +27,9 @@ export class Pools {
       this.#order = Int32Array.from([...random.order(this.#lists.length)].flatMap((klass) => this.#lists[klass]));
       this.#pass = pass;
     }
-    const bound = (k: number) => Math.round((k * this.#count) / this.perPass);
-    const index = step % this.perPass;
-    return this.#order.subarray(bound(index), bound(index + 1));
+    // All of one size, so that what is computed for one fits the next; the last ones of a pass overlap.
+    const size = Math.ceil(this.#count / this.perPass);
+    const start = Math.min((step % this.perPass) * size, this.#count - size);
+    return this.#order.subarray(start, start + size);
   }
 }

@@ -50,7 +50,7 @@ export async function train(trainer: Trainer, course: Course, context: Context):
     figures.loss ??= Number.NaN;
   }
   const begun = { at: performance.now(), step: trainer.steps };
-  let [spoken, saved] = [begun.at, begun.at];
+  let [spoken, saved] = [0, begun.at];
   const save = () =>
     context.checkpoint(encodeCheckpoint({ fingerprint, step: trainer.steps, figures, state: trainer.state, best }));
   while (trainer.steps < steps && !ended(figures, course)) {
