@@ -13,7 +13,7 @@ export class HersCommand extends Command {
   readonly examples: Example[] = [];
 
   override createCommand(name?: string): HersCommand {
-    return new HersCommand(name);
+    return new HersCommand(name).helpCommand(false);
   }
 
   example(line: string, about: string): this {

@@ -206,7 +206,7 @@ describe('data that cannot be used', () => {
     ],
     ['a row of zeros', '1,2,3,4\n0,0,0,0\n', /line 2: its vector is zero/],
     ['another dimension', '1,2,3\n', /line 1: its vector has 3 coordinates, and the collection takes 4/],
-    ['an empty id', '{"id":"","vector":[1,2,3,4]}', /line 1: its id is empty/],
+    ['an empty id', '{"id":"","vector":[1,2,3,4]}', /line 1: a record id is a string that is not empty/],
   ] as const) {
     test(what, async () => fails(await prepared.copy(), ['import', '-', ...tiny], EXIT.input, message, { input }));
   }

@@ -23,8 +23,8 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 }
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   // Whoever reads our output has had enough: `hers list | head`.
-  if (error.code !== 'EPIPE' && error.code !== 'ERR_STREAM_DESTROYED') throw error;
-  stop.abort(Object.assign(error, { code: 'EPIPE' }));
+  const closed = error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED';
+  stop.abort(closed ? Object.assign(error, { code: 'EPIPE' }) : error);
 });
 
 const { env } = process;

@@ -9,7 +9,13 @@ const OWNER_ONLY = 0o600;
 
 /** A folder that others cannot look into, where there is none yet. */
 export async function makePrivateFolder(path: string): Promise<void> {
-  await mkdir(path, { recursive: true, mode: 0o700 });
+  try {
+    await mkdir(path, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    // What Node says where the disk is read-only.
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') Object.assign(error as Error, { code: 'EACCES' });
+    throw error;
+  }
 }
 
 /** Calls `write` with a new file beside `path`, and gives it that name when all of it is on disk. EEXIST where `path` exists and may not be replaced. */
@@ -19,7 +25,9 @@ export async function writePrivately(
   write: (file: FileHandle) => Promise<void>,
 ): Promise<void> {
   const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
-  const file = await open(temporary, 'wx', OWNER_ONLY);
+  const file = await open(temporary, 'wx', OWNER_ONLY).catch((error) => {
+    throw Object.assign(error, { path }); // the name that somebody knows
+  });
   try {
     await write(file);
     await file.sync();

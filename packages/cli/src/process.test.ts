@@ -122,6 +122,17 @@ describe('pipes', () => {
     assert.deepEqual([exit, out, err], [0, '0\n1\n2002\n', '']);
   });
 
+  test('output that has no room is an error in one sentence, and not silence', {
+    skip: !existsSync('/dev/full'),
+  }, async () => {
+    const folder = await prepared.copy();
+    for (const command of ['list', 'count', 'search probes.npy --row 0', 'collections list --json']) {
+      const { exit, err } = await shell(folder, `hers ${command} > /dev/full`, childEnv(bin));
+      assert.equal(exit, 7, command);
+      assert.match(err, /^(hers: the disk is full; make room, then repeat the command\.|\{"error":\{"exit":7.*\})\n$/);
+    }
+  });
+
   test('plain lines, no colours, no progress, and nothing but results on standard output', async () => {
     const folder = await prepared.copy();
     const { exit, out, err } = await shell(folder, 'hers search probes.npy --row 0 --limit 1 | cat', childEnv(bin));

@@ -16,7 +16,7 @@ import { addServe } from './commands/serve.ts';
 import { addTokens } from './commands/tokens.ts';
 import { addUpkeep } from './commands/upkeep.ts';
 import { Context, type GlobalFlags } from './context.ts';
-import { EXIT, type Exit, endingOf } from './exit.ts';
+import { EXIT, type Exit, endingOf, Interrupted } from './exit.ts';
 import { SETTINGS } from './settings.ts';
 import type { Surroundings } from './surroundings.ts';
 import { VERSION } from './version.ts';
@@ -88,6 +88,10 @@ export async function run(args: readonly string[], surroundings: Surroundings): 
       return EXIT.done;
     }
     await program.parseAsync([...args], { from: 'user' });
+    // Output that could not be written, because the disk is full perhaps, is no output; a stream says so a moment later.
+    await new Promise(setImmediate);
+    const { reason } = surroundings.signal;
+    if (reason !== undefined && !(reason instanceof Interrupted)) throw reason;
     return context?.exit ?? EXIT.done;
   } catch (error) {
     return report(error, context ?? new Context(surroundings, flagsOf(args)));
@@ -97,7 +101,7 @@ export async function run(args: readonly string[], surroundings: Surroundings): 
 function report(error: unknown, { out, signal }: Context): Exit {
   if (error instanceof CommanderError && error.exitCode === 0) return EXIT.done;
   // What breaks because of Ctrl-C, or because nobody reads any more, is not a failure of its own.
-  const interrupted = signal.aborted && (error as Error).name === 'AbortError';
+  const interrupted = signal.aborted && (error === signal.reason || (error as Error).name === 'AbortError');
   const cause = interrupted ? signal.reason : error;
   if ((cause as NodeJS.ErrnoException).code === 'EPIPE') return EXIT.done;
   const ending = endingOf(cause);
