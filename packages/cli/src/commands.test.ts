@@ -584,7 +584,7 @@ describe('doctor', () => {
   });
 });
 
-describe('config, completion, bench', () => {
+describe('config, completion, bench, lab', () => {
   test('config tells each value and where it is from', async () => {
     const folder = await prepared.copy();
     const env = { HERS_KEY: 'other.key', HERS_THREADS: '2', HERS_PASSPHRASE: 'hush' };
@@ -610,6 +610,18 @@ describe('config, completion, bench', () => {
       [exit, err],
       [2, "hers: There is no benchmark 'nonsense'; `hers bench --help` lists what there is.\n"],
     );
+  });
+
+  test('lab lists, runs and refuses, and passes on the figures alone', async () => {
+    const folder = await prepared.copy();
+    const list = await hers(folder, ['lab']);
+    assert.equal(list.exit, 0, list.err);
+    for (const name of ['table1', 'figure3', 'two-stage']) assert.match(list.out, new RegExp(`^  ${name} `, 'm'));
+    const { exit, err } = await hers(folder, ['lab', 'nonsense']);
+    assert.deepEqual([exit, err], [2, "hers: There is no experiment 'nonsense'; hers lab lists what there is.\n"]);
+    const { bench, parameters } = await hersJson(folder, ['lab', 'table2', '--small', '--out', 'results']);
+    assert.deepEqual([bench, parameters.small], ['table2', true]);
+    assert.deepEqual((await readdir(join(folder, 'results'))).sort(), ['table2.json', 'table2.md', 'table2.svg']);
   });
 
   test('versions and help on every level', async () => {

@@ -10,6 +10,7 @@ import { addDoctor } from './commands/doctor.ts';
 import { addImport } from './commands/import.ts';
 import { addInit } from './commands/init.ts';
 import { addKeys } from './commands/keys.ts';
+import { addLab } from './commands/lab.ts';
 import { addRecords } from './commands/records.ts';
 import { addSearch } from './commands/search.ts';
 import { addServe } from './commands/serve.ts';
@@ -55,6 +56,7 @@ export function makeProgram(context: () => Context): HersCommand {
     addServe,
     addTokens,
     addBench,
+    addLab,
     addDoctor,
     addConfig,
     addCompletion,

@@ -33,6 +33,27 @@ test('--help lists the experiments', () => {
   }
 });
 
+test('where a package is missing, its experiments say so, and the others can be listed', () => {
+  const absent = `import { registerHooks } from 'node:module';
+registerHooks({ resolve(name, context, next) {
+  if (name !== 'vega') return next(name, context);
+  throw Object.assign(new Error("Cannot find package 'vega' imported from here"), { code: 'ERR_MODULE_NOT_FOUND' });
+} });`;
+  const without = (...args: string[]) =>
+    spawnSync(process.execPath, ['--import', `data:text/javascript,${encodeURIComponent(absent)}`, command, ...args], {
+      encoding: 'utf8',
+    });
+  const { status, stderr } = without('table2', '--small');
+  assert.equal(status, 3, stderr);
+  assert.equal(
+    stderr,
+    'table2 needs the package vega, which is not installed; install it, or run this in a clone after npm ci.\n',
+  );
+  const list = without('--help');
+  assert.equal(list.status, 0, list.stderr);
+  assert.match(list.stdout, /^ {2}table2 +\(not here: table2 needs the package vega/m);
+});
+
 for (const [what, args, message] of [
   ['no name', [], /^Name the experiment/],
   ['an unknown name', ['nonsense'], /^There is no experiment 'nonsense'/],

@@ -1,6 +1,8 @@
-// `node packages/lab/src/lab.ts <name> [--json] [--small] [--out <folder>]`: runs an experiment and writes its table, plot and data.
+// `hers lab <name> [--json] [--small] [--out <folder>]`: runs an experiment and writes its table, plot and data.
 
+import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { Experiment, Option, Outcome, Values } from './experiments/experiment.ts';
@@ -8,6 +10,9 @@ import { EXPERIMENTS } from './experiments/index.ts';
 import { print, progress } from './report.ts';
 
 const RESULTS = fileURLToPath(new URL('../../../docs/results/', import.meta.url));
+
+/** In a clone, the pages of results; elsewhere a folder here. */
+const usualFolder = () => (existsSync(RESULTS) ? RESULTS : resolve('results'));
 
 const common: Record<string, Option> = {
   json: { type: 'boolean', help: 'print the results as one JSON object and nothing else' },
@@ -19,11 +24,31 @@ const common: Record<string, Option> = {
 /** A mistake in how the command was called: its message is all the user needs to see. */
 class UsageError extends Error {}
 
+/** Something that not everybody has installed is not there. */
+class MissingError extends Error {}
+
+async function load(name: string): Promise<Experiment> {
+  try {
+    return await EXPERIMENTS[name]();
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    const [, missing] = /Cannot find package '([^']+)'/.exec(message) ?? [];
+    if (code !== 'ERR_MODULE_NOT_FOUND' || missing === undefined) throw error;
+    throw new MissingError(`${name} needs the package ${missing}, which is not installed`, { cause: error });
+  }
+}
+
+/** In the list, what cannot be run says why. */
+function unavailable(error: unknown): Pick<Experiment, 'summary' | 'options'> {
+  if (error instanceof MissingError) return { summary: `(not here: ${error.message})`, options: {} };
+  throw error;
+}
+
 async function usage(): Promise<string> {
-  const lines = ['Usage: node packages/lab/src/lab.ts <experiment> [options]', '', 'Experiments:'];
-  for (const load of Object.values(EXPERIMENTS)) {
-    const { name, summary, options } = await load();
-    lines.push(`  ${name.padEnd(15)} ${summary}`, ...optionLines(options).map((line) => `    ${line}`));
+  const lines = ['Usage: hers lab <experiment> [options]', '', 'Experiments:'];
+  for (const name of Object.keys(EXPERIMENTS)) {
+    const { summary, options } = await load(name).catch(unavailable);
+    lines.push(`  ${name.padEnd(20)} ${summary}`, ...optionLines(options).map((line) => `    ${line}`));
   }
   lines.push('', 'Options of all:', ...optionLines(common).map((line) => `  ${line}`));
   return `${lines.join('\n')}\n`;
@@ -39,7 +64,7 @@ async function parse(args: string[]): Promise<{ experiment: Experiment | undefin
   const position = args.findIndex((arg, i) => !arg.startsWith('-') && args[i - 1] !== '--out');
   const name = args[position];
   if (name !== undefined && !Object.hasOwn(EXPERIMENTS, name)) throw new UsageError(`There is no experiment '${name}'`);
-  const experiment = name === undefined ? undefined : await EXPERIMENTS[name]();
+  const experiment = name === undefined ? undefined : await load(name);
   try {
     const options = { ...common, ...experiment?.options };
     return { experiment, values: parseArgs({ args: args.filter((_, i) => i !== position), options }).values };
@@ -80,7 +105,7 @@ function isRefusal(error: unknown): error is Error {
   return error instanceof Error && 'status' in error && Number(error.status) < 500;
 }
 
-/** Runs the command; `hers lab` does the same. Returns the exit code. */
+/** Runs the command. Returns the exit code. */
 export async function lab(args: string[]): Promise<number> {
   try {
     const { experiment, values } = await parse(args);
@@ -91,17 +116,21 @@ export async function lab(args: string[]): Promise<number> {
     if (!experiment) throw new UsageError('Name the experiment to run');
     const { json: asJson, out, help: _, ...options } = values;
     const outcome = await experiment.run(options);
-    const folder = typeof out === 'string' ? out : options.small ? undefined : RESULTS;
+    const folder = typeof out === 'string' ? out : options.small ? undefined : usualFolder();
     if (folder !== undefined) {
       await write(experiment.name, outcome, folder);
-      progress(`written: ${experiment.name}.md, ${experiment.name}.svg and ${experiment.name}.json`);
+      progress(`written to ${folder}: ${experiment.name}.md, ${experiment.name}.svg and ${experiment.name}.json`);
     }
     if (asJson) print(outcome.report, { json: true });
     else process.stdout.write(outcome.markdown);
     return 0;
   } catch (error) {
+    if (error instanceof MissingError) {
+      process.stderr.write(`${error.message}; install it, or run this in a clone after npm ci.\n`);
+      return 3;
+    }
     if (!(error instanceof UsageError || error instanceof RangeError || isRefusal(error))) throw error;
-    process.stderr.write(`${error.message.replace(/\.$/, '')}; --help lists what there is.\n`);
+    process.stderr.write(`${error.message.replace(/\.$/, '')}; hers lab lists what there is.\n`);
     return 2;
   }
 }

@@ -1,0 +1,59 @@
+// Runs a script of the lab in a process of its own: it computes for minutes, has a heap of its own, and needs packages that not everybody has.
+
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { Context } from './context.ts';
+import { CommandError, EXIT } from './exit.ts';
+
+export interface LabScript {
+  /** The command. */
+  readonly name: 'bench' | 'lab';
+  /** What it runs, in an error. */
+  readonly what: string;
+  /** Where the script is. */
+  resolve(): string;
+}
+
+/** A plain sentence where the lab is not installed. */
+function locate({ name, resolve }: LabScript): string {
+  try {
+    return fileURLToPath(resolve());
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
+    throw new CommandError(
+      EXIT.absent,
+      `hers ${name} needs the package @hers/lab, which is not installed`,
+      'install it beside @hers/cli, or run this in a clone of the repository',
+    );
+  }
+}
+
+/** Without arguments it lists what there is. Its output is ours; what it says on the way is for a terminal. */
+export async function runScript(context: Context, script: LabScript, args: readonly string[]): Promise<void> {
+  const { surroundings, out, signal } = context;
+  const listing = args.length === 0;
+  // It makes keys of its own; it needs none of ours.
+  const env = Object.fromEntries(Object.entries(surroundings.env).filter(([name]) => !/PASSPHRASE/.test(name)));
+  const child = spawn(
+    process.execPath,
+    [locate(script), ...(listing ? ['--help'] : args), ...(out.json && !listing ? ['--json'] : [])],
+    { cwd: surroundings.cwd, env, stdio: ['ignore', 'pipe', 'pipe'], signal },
+  );
+  const rename = (text: string) => text.replaceAll(/npm run (?:--silent )?bench --/g, 'hers bench');
+  let complaint = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    surroundings.stdout.write(rename(text));
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    complaint = (complaint + text).slice(-2000);
+    if (surroundings.stderr.isTTY) surroundings.stderr.write(rename(text));
+  });
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', (error) => reject(signal.aborted ? signal.reason : error));
+    child.once('close', resolve);
+  });
+  if (code === 0) return;
+  const lines = rename(complaint).trim().split('\n');
+  const message = (code === EXIT.usage ? lines[0] : lines.at(-1)) || `${script.what} failed`;
+  throw new CommandError(code === EXIT.usage || code === EXIT.absent ? code : EXIT.unexpected, message);
+}
