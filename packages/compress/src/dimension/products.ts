@@ -3,7 +3,7 @@
 import { openSession } from '../session.ts';
 
 /** Products of the vectors from `first` on with all vectors, row after row. */
-export type BlockProducts = (first: number, rows: number) => Promise<Float32Array>;
+export type BlockProducts = (first: number, rows: number) => Promise<ArrayLike<number>>;
 
 export async function blockProducts(vectors: Float32Array, dimension: number): Promise<BlockProducts> {
   const count = vectors.length / dimension;

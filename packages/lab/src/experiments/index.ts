@@ -10,5 +10,7 @@ export const EXPERIMENTS: Readonly<Record<string, () => Promise<Experiment>>> = 
   'two-stage': async () => (await import('./two-stage.ts')).twoStage,
   communication: async () => (await import('./communication.ts')).communication,
   faces: async () => (await import('./faces.ts')).faces,
+  'two-stage-accuracy': async () => (await import('./two-stage-accuracy.ts')).twoStageAccuracy,
+  dimension: async () => (await import('./dimension.ts')).dimension,
   inversion: async () => (await import('./inversion.ts')).inversion,
 };
