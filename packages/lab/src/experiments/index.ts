@@ -11,6 +11,7 @@ export const EXPERIMENTS: Readonly<Record<string, () => Promise<Experiment>>> = 
   communication: async () => (await import('./communication.ts')).communication,
   faces: async () => (await import('./faces.ts')).faces,
   'two-stage-accuracy': async () => (await import('./two-stage-accuracy.ts')).twoStageAccuracy,
+  'encryption-cost': async () => (await import('./encryption-cost.ts')).encryptionCost,
   dimension: async () => (await import('./dimension.ts')).dimension,
   inversion: async () => (await import('./inversion.ts')).inversion,
 };

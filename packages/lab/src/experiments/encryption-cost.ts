@@ -1,0 +1,341 @@
+// What compression, rounding and encryption each cost in answers: searches in the clear, of rounded vectors, and encrypted under both profiles, at full and reduced dimension; and
+// the same against many synthetic distractors.
+
+import type { Profile } from '@hers/client';
+import { plan, roundVectors } from '@hers/scheme';
+import { type Background, backgroundLike } from '../background.ts';
+import { described, type Part, splitByLabel } from '../datasets.ts';
+import { EncryptedGallery, type Found } from '../encrypted-gallery.ts';
+import { matedPlaces } from '../metrics/identification.ts';
+import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
+import { PlaintextSearch } from '../plaintext.ts';
+import { machine, progress } from '../report.ts';
+import { bestCompressor, COMPRESSORS_OPTION, compressed, FULL, fitted } from './compressors.ts';
+import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
+import { type Experiment, type Figure, type Outcome, wholeNumbers } from './experiment.ts';
+import { page, table, versions } from './markdown.ts';
+import { COLOURS, render, SCHEMA } from './plot.ts';
+import { templates, whole } from './quantities.ts';
+
+const PROFILES = ['compact', 'exact'] as const satisfies readonly Profile[];
+const BATCH = 32;
+/** Enough to hold whoever scores the same as the best. */
+const DEEP = 12;
+
+type Transform = (vectors: Float32Array) => Promise<Float32Array>;
+
+interface Row {
+  readonly name: string;
+  readonly dimension: number;
+  readonly plain: number;
+  readonly rounded: number;
+  readonly compact: number;
+  readonly exact: number;
+  /** Probes for which the encrypted search under `exact` and the search of rounded vectors disagree about the best score, or about the person. */
+  readonly different: number;
+}
+
+interface Crowd {
+  readonly name: string;
+  readonly distractors: number;
+  readonly plain: number;
+  readonly encrypted: number;
+}
+
+export const encryptionCost: Experiment = {
+  name: 'encryption-cost',
+  summary: 'what compression, rounding and encryption each cost in answers, up to a million distractors',
+  options: {
+    data: DATA_OPTION,
+    split: SPLIT_OPTION,
+    dimensions: DIMENSIONS_OPTION,
+    compressors: COMPRESSORS_OPTION,
+    distractors: { type: 'string', help: 'how many synthetic distractors, with commas between (10000,100000,1000000)' },
+    probes: { type: 'string', help: 'probes against the distractors (500); all are searched without' },
+  },
+  async run(values): Promise<Outcome> {
+    const small = values.small === true;
+    const split = splitOf(values);
+    const dimensions = wholeNumbers(values.dimensions, small ? [8] : [32, 16]);
+    const crowds = wholeNumbers(values.distractors, small ? [100, 3000] : [10_000, 100_000, 1_000_000]);
+    const [crowdProbes] = wholeNumbers(values.probes, [small ? 20 : 500]);
+    const compressor = bestCompressor(small ? { compressors: 'lda', ...values } : values);
+    const data = await datasetOf('faces', values);
+    const { training, held } = splitByLabel(data, split);
+    const probes = matedPlaces(held.labels);
+    const some = probes.filter(
+      (_, i) => Math.floor((i * crowdProbes) / probes.length) !== Math.floor(((i - 1) * crowdProbes) / probes.length),
+    );
+    const cases: { name: string; transform: Transform }[] = [
+      { name: `${FULL}-${data.dimension}`, transform: async (vectors) => vectors },
+    ];
+    for (const dimension of dimensions)
+      cases.push({ name: `${compressor}-${dimension}`, transform: await fitted(compressor, training, { dimension }) });
+    const background = backgroundLike(training.vectors, data.dimension, small ? { intrinsic: 6 } : {});
+    const rows: Row[] = [];
+    const among: Crowd[] = [];
+    for (const { name, transform } of cases) {
+      const part = await compressed(held, transform);
+      rows.push(await costs(name, part, probes));
+      among.push(...(await amongDistractors(name, part, some, background, transform, crowds)));
+    }
+    const realism = await compareWithReal(held, training, some, background);
+    const results: Figure[] = [
+      ...rows.flatMap(({ name, plain, rounded, compact, exact, different }): Figure[] => [
+        { name, value: plain, unit: 'rank-1', source: 'measured' },
+        { name: `${name}-rounded`, value: rounded, unit: 'rank-1', source: 'measured' },
+        { name: `${name}-compact`, value: compact, unit: 'rank-1', source: 'measured' },
+        { name: `${name}-exact`, value: exact, unit: 'rank-1', source: 'measured' },
+        { name: `${name}-exact-different`, value: different, unit: 'probes', source: 'measured' },
+      ]),
+      ...among.flatMap(({ name, distractors, plain, encrypted }): Figure[] => [
+        { name: `${name}-among-${distractors}`, value: plain, unit: 'rank-1', source: 'measured' },
+        { name: `${name}-among-${distractors}-compact`, value: encrypted, unit: 'rank-1', source: 'measured' },
+      ]),
+      { name: 'distractors-real', value: realism.real, unit: 'cosine', source: 'measured' },
+      { name: 'distractors-synthetic', value: realism.synthetic, unit: 'cosine', source: 'measured' },
+    ];
+    const report = {
+      bench: 'encryption-cost',
+      parameters: {
+        data: data.source,
+        split,
+        compressor,
+        dimensions,
+        gallery: described(held, 'people'),
+        probes: probes.length,
+        distractors: crowds,
+        distractorProbes: some.length,
+        ...versions(),
+        small,
+      },
+      machine: machine(),
+      results,
+    };
+    const [uncompressed] = rows;
+    const signed = (x: number) => `${x < 0 ? '−' : '+'}${Math.abs(x).toFixed(4)}`;
+    const markdown = page(
+      'What compression, rounding and encryption cost',
+      'encryption-cost',
+      [
+        '![Rank-1 in the clear and encrypted, against the number of distractors](encryption-cost.svg)',
+        `${data.source}. ${saidSplit(split)} ${described(held, 'people')}, ${whole(probes.length)} probes, each searched among all other pictures: in the clear as floating-point numbers, in the clear after rounding to 1/250 as the profile \`exact\` does, and encrypted through the client and a store in a folder.`,
+        table(
+          ['rank-1', 'in the clear', 'rounded', 'encrypted, exact', 'encrypted, compact'],
+          rows.map(({ name, plain, rounded, exact, compact }) => [
+            name,
+            plain.toFixed(4),
+            rounded.toFixed(4),
+            exact.toFixed(4),
+            compact.toFixed(4),
+          ]),
+        ),
+        'The same as differences:',
+        table(
+          ['', 'compression', 'rounding', 'encryption, exact', 'encryption, compact'],
+          rows.map(({ name, plain, rounded, exact, compact }) => [
+            name,
+            name.startsWith(FULL) ? '' : signed(plain - uncompressed.plain),
+            signed(rounded - plain),
+            signed(exact - rounded),
+            signed(compact - plain),
+          ]),
+        ),
+        `Compression is against ${data.dimension} dimensions, rounding and \`compact\` against floating-point numbers of the same dimension, \`exact\` against rounded ones. Under \`exact\`, ${rows.map(({ name, different }) => `${whole(different)} of ${whole(probes.length)} probes (${name})`).join(', ')} had another best score, or another person with it, than the search of rounded vectors in the clear. (Where several share the best score, a stranger counts as first, on both sides.)`,
+        '## Among many',
+        `The same gallery with distractors added, ${whole(some.length)} of the probes, encrypted under \`compact\`. Distractors are synthetic people on a curved manifold of 16 dimensions, with noise, mapped so that their mean and covariance are those of the half that compressors are fitted on.`,
+        table(
+          ['', 'distractors', 'rank-1 in the clear', 'encrypted'],
+          among.map(({ name, distractors, plain, encrypted }) => [
+            name,
+            templates(distractors),
+            plain.toFixed(4),
+            encrypted.toFixed(4),
+          ]),
+        ),
+        `They are somewhat easier than real strangers: the best of ${whole(realism.count)} real ones (the training half) scores ${realism.real.toFixed(3)} on average, the best of as many synthetic ones ${realism.synthetic.toFixed(3)}. The paper's figures are against a million pictures of MegaFace.`,
+      ],
+      report,
+      againWith(split),
+    );
+    return { report, markdown, svg: await plot(among) };
+  },
+};
+
+/** Whether the best of a list is a mate, strangers first among those that score the same. */
+function isFound(found: readonly Found[], labels: Int32Array, probe: number): boolean {
+  const others = found.filter(({ index }) => index !== probe);
+  const best = others[0].score;
+  return others.every(({ index, score }) => score < best || labels[index] === labels[probe]);
+}
+
+async function costs(name: string, part: Part, probes: Int32Array): Promise<Row> {
+  const { vectors, dimension, labels } = part;
+  progress(`${name}: in the clear`);
+  const rounded = Float32Array.from(roundVectors(plan({ dimension, profile: 'exact' }), vectors));
+  const clear = plainBest(vectors, dimension, labels, probes);
+  const integers = plainBest(rounded, dimension, labels, probes);
+  const found = { compact: 0, exact: 0 };
+  let different = 0;
+  for (const profile of PROFILES) {
+    const gallery = await EncryptedGallery.open({ dimension, profile });
+    try {
+      await gallery.enrol(vectors);
+      await gallery.seal();
+      for (let at = 0; at < probes.length; at += BATCH) {
+        if (at % (BATCH * 32) === 0) progress(`${name}: encrypted, ${profile}, ${at} of ${probes.length}`);
+        const places = probes.subarray(at, at + BATCH);
+        for (const [i, list] of (await gallery.search(rowsAt(vectors, dimension, places), DEEP)).entries()) {
+          const right = isFound(list, labels, places[i]);
+          if (right) found[profile]++;
+          if (profile === 'compact') continue;
+          const best = list.find(({ index }) => index !== places[i])!;
+          const wanted = integers[at + i];
+          if (right !== wanted.right || Math.round(best.score * 250 ** 2) !== wanted.score) different++;
+        }
+      }
+    } finally {
+      await gallery.close();
+    }
+  }
+  const share = (count: number) => count / probes.length;
+  return {
+    name,
+    dimension,
+    plain: share(clear.filter(({ right }) => right).length),
+    rounded: share(integers.filter(({ right }) => right).length),
+    compact: share(found.compact),
+    exact: share(found.exact),
+    different,
+  };
+}
+
+/** The best of all others for every probe, and whether it is a mate. */
+function plainBest(vectors: Float32Array, dimension: number, labels: Int32Array, probes: Int32Array) {
+  const out: { score: number; right: boolean }[] = [];
+  eachScoreRow(rowsAt(vectors, dimension, probes), vectors, dimension, (n, scores) => {
+    let [mate, stranger] = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
+    for (let j = 0; j < scores.length; j++) {
+      if (j === probes[n]) continue;
+      if (labels[j] === labels[probes[n]]) mate = Math.max(mate, scores[j]);
+      else stranger = Math.max(stranger, scores[j]);
+    }
+    out.push({ score: Math.max(mate, stranger), right: mate > stranger });
+  });
+  return out;
+}
+
+/** The gallery and more and more distractors, searched in the clear and encrypted. */
+async function amongDistractors(
+  name: string,
+  part: Part,
+  probes: Int32Array,
+  background: Background,
+  transform: Transform,
+  crowds: readonly number[],
+): Promise<Crowd[]> {
+  const { vectors, dimension, labels } = part;
+  const asked = rowsAt(vectors, dimension, probes);
+  const gallery = await EncryptedGallery.open({ dimension, profile: 'compact' });
+  try {
+    await gallery.enrol(vectors);
+    const alone = plainBest(vectors, dimension, labels, probes);
+    const clear = new PlaintextSearch(asked, dimension);
+    const out: Crowd[] = [];
+    const sizes = crowds.toSorted((a, b) => a - b);
+    let enrolled = 0;
+    for (const chunk of background.chunks(sizes.at(-1)!, 4096)) {
+      // A chunk may reach beyond a size that is asked for.
+      let short = await transform(chunk);
+      while (short.length > 0) {
+        const next = sizes[out.length];
+        const part = short.subarray(0, (next - enrolled) * dimension);
+        await gallery.enrol(part);
+        clear.scan(part);
+        enrolled += part.length / dimension;
+        short = short.subarray(part.length);
+        if (enrolled < next) continue;
+        await gallery.seal();
+        const best = clear.best().score;
+        const plain = alone.filter(({ right, score }, i) => right && score > best[i]).length;
+        let encrypted = 0;
+        for (let at = 0; at < probes.length; at += BATCH) {
+          progress(`${name}: encrypted, among ${whole(enrolled)}, ${at} of ${probes.length}`);
+          const places = probes.subarray(at, at + BATCH);
+          const found = await gallery.search(asked.subarray(at * dimension, (at + places.length) * dimension), DEEP);
+          for (const [i, list] of found.entries()) if (isFound(list, labels, places[i])) encrypted++;
+        }
+        out.push({ name, distractors: enrolled, plain: plain / probes.length, encrypted: encrypted / probes.length });
+      }
+    }
+    return out;
+  } finally {
+    await gallery.close();
+  }
+}
+
+/** The best score of real strangers, and of as many synthetic ones, on average. */
+async function compareWithReal(held: Part, training: Part, probes: Int32Array, background: Background) {
+  const asked = rowsAt(held.vectors, held.dimension, probes);
+  const best = (parts: Iterable<Float32Array>) => {
+    const search = new PlaintextSearch(asked, held.dimension);
+    for (const part of parts) search.scan(part);
+    return search.best().score.reduce((sum, x) => sum + x, 0) / probes.length;
+  };
+  const count = training.labels.length;
+  return { count, real: best([training.vectors]), synthetic: best(background.chunks(count)) };
+}
+
+function plot(among: readonly Crowd[]): Promise<string> {
+  const values = among.flatMap(({ name, distractors, plain, encrypted }) => [
+    { name, distractors, search: 'in the clear', rank1: plain },
+    { name, distractors, search: 'encrypted, compact', rank1: encrypted },
+  ]);
+  const names = [...new Set(among.map(({ name }) => name))];
+  const sizes = [...new Set(among.map(({ distractors }) => distractors))];
+  const colours = [COLOURS.published, COLOURS['this project, exact'], COLOURS['HERS, SEAL'], '#009E73', '#E69F00'];
+  return render({
+    $schema: SCHEMA,
+    title: {
+      text: 'Faces among synthetic distractors: rank-1 in the clear and encrypted',
+      subtitle: 'lines: in the clear; rings: encrypted (compact), end to end',
+    },
+    width: 480,
+    height: 300,
+    encoding: {
+      x: {
+        field: 'distractors',
+        type: 'quantitative',
+        scale: { type: 'log', domain: [Math.min(...sizes), Math.max(...sizes)], nice: false, padding: 14 },
+        title: 'distractors',
+        axis: {
+          values: sizes,
+          labelExpr: "datum.value < 1e6 ? format(datum.value, ',') : format(datum.value / 1e6, ',') + ' million'",
+        },
+      },
+      y: {
+        field: 'rank1',
+        type: 'quantitative',
+        title: 'rank-1',
+        scale: { domain: [Math.floor(Math.min(...values.map(({ rank1 }) => rank1)) * 10) / 10, 1], nice: false },
+        axis: { format: '.2f' },
+      },
+      color: {
+        field: 'name',
+        type: 'nominal',
+        title: null,
+        scale: { domain: names, range: names.map((_, i) => colours[i % colours.length]) },
+      },
+    },
+    layer: [
+      {
+        data: { values: values.filter(({ search }) => search === 'in the clear') },
+        mark: { type: 'line', strokeWidth: 2 },
+      },
+      {
+        data: { values: values.filter(({ search }) => search !== 'in the clear') },
+        mark: { type: 'point', size: 110, strokeWidth: 2.2, opacity: 1 },
+      },
+    ],
+  });
+}
