@@ -1,6 +1,9 @@
 // The compressors that experiments compare, fitted on the training part of a data set.
 
-import { fit, type MethodName, methods } from '@hers/compress';
+import { createHash } from 'node:crypto';
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Compressor, fit, load, type MethodName, methods } from '@hers/compress';
 import type { Part } from '../datasets.ts';
 import { progress } from '../report.ts';
 import type { Option, Values } from './experiment.ts';
@@ -8,6 +11,16 @@ import type { Option, Values } from './experiment.ts';
 export const COMPRESSORS_OPTION: Option = {
   type: 'string',
   help: 'which compressors, with commas between them; all unless given',
+};
+
+export const MODELS_OPTION: Option = {
+  type: 'string',
+  help: 'a folder to keep fitted compressors in, and to take them from when they were fitted on the same vectors before',
+};
+
+export const EPOCHS_OPTION: Option = {
+  type: 'string',
+  help: 'epochs to train networks for, instead of as many as the paper does',
 };
 
 /** Uncompressed vectors, in tables and plots. */
@@ -50,17 +63,43 @@ export interface Fitting {
   readonly dimension: number;
   readonly seed?: number;
   readonly settings?: object;
+  /** Where fitted ones are kept. */
+  readonly models?: string | undefined;
 }
 
 /** Fits a compressor; returns what makes shorter vectors of others. */
 export async function fitted(
   name: MethodName,
+  training: Part,
+  fitting: Fitting,
+): Promise<(vectors: Float32Array) => Promise<Float32Array>> {
+  const { dimension, seed = 1, models } = fitting;
+  const kept = models === undefined ? undefined : join(models, fileName(name, training, fitting));
+  const bytes = kept === undefined ? undefined : await readFile(kept).catch(() => undefined);
+  progress(`${bytes ? 'taking' : 'fitting'} ${name} to ${dimension} dimensions${seed === 1 ? '' : `, seed ${seed}`}`);
+  const compressor = bytes ? await load(bytes) : await train(name, training, fitting);
+  if (!bytes && kept !== undefined) {
+    await mkdir(models!, { recursive: true });
+    await writeFile(`${kept}.part`, compressor.save());
+    await rename(`${kept}.part`, kept);
+  }
+  return (given) => compressor.transform(given);
+}
+
+/** The same name for the same method, settings and training vectors, and no other. */
+function fileName(name: string, { vectors, labels }: Part, { dimension, seed = 1, settings = {} }: Fitting): string {
+  const hash = createHash('sha256').update(new Uint8Array(vectors.buffer, vectors.byteOffset, vectors.byteLength));
+  hash.update(new Uint8Array(labels.buffer, labels.byteOffset, labels.byteLength)).update(JSON.stringify(settings));
+  return `${name}-${dimension}-seed${seed}-${hash.digest('hex').slice(0, 12)}.onnx`;
+}
+
+function train(
+  name: MethodName,
   { vectors, labels }: Part,
   { dimension, seed = 1, settings = {} }: Fitting,
-): Promise<(vectors: Float32Array) => Promise<Float32Array>> {
-  progress(`fitting ${name} to ${dimension} dimensions${seed === 1 ? '' : `, seed ${seed}`}`);
+): Promise<Compressor> {
   let said = performance.now();
-  const compressor = await fit(name, vectors, labels, {
+  return fit(name, vectors, labels, {
     dimension,
     seed,
     settings,
@@ -72,7 +111,15 @@ export async function fitted(
       progress(`  ${stage}: ${Math.round(100 * done)} %${left}${found}`);
     },
   });
-  return (given) => compressor.transform(given);
+}
+
+/** What the options say about fitting. Only networks have epochs. */
+export function fittingOf(values: Values, name: MethodName): { models: string | undefined; settings: object } {
+  const models = typeof values.models === 'string' ? values.models : undefined;
+  if (values.epochs === undefined || !('epochs' in methods[name].defaults)) return { models, settings: {} };
+  const epochs = Number(values.epochs);
+  if (!(Number.isInteger(epochs) && epochs > 0)) throw new RangeError('--epochs is a positive whole number');
+  return { models, settings: { epochs } };
 }
 
 /** A data set after a compressor. */

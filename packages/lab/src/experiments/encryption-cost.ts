@@ -10,7 +10,16 @@ import { matedPlaces } from '../metrics/identification.ts';
 import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
 import { PlaintextSearch } from '../plaintext.ts';
 import { machine, progress } from '../report.ts';
-import { bestCompressor, COMPRESSORS_OPTION, compressed, FULL, fitted } from './compressors.ts';
+import {
+  bestCompressor,
+  COMPRESSORS_OPTION,
+  compressed,
+  EPOCHS_OPTION,
+  FULL,
+  fitted,
+  fittingOf,
+  MODELS_OPTION,
+} from './compressors.ts';
 import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
 import { type Experiment, type Figure, type Outcome, wholeNumbers } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
@@ -50,6 +59,8 @@ export const encryptionCost: Experiment = {
     split: SPLIT_OPTION,
     dimensions: DIMENSIONS_OPTION,
     compressors: COMPRESSORS_OPTION,
+    models: MODELS_OPTION,
+    epochs: EPOCHS_OPTION,
     distractors: { type: 'string', help: 'how many synthetic distractors, with commas between (10000,100000,1000000)' },
     probes: { type: 'string', help: 'probes against the distractors (500); all are searched without' },
   },
@@ -70,7 +81,10 @@ export const encryptionCost: Experiment = {
       { name: `${FULL}-${data.dimension}`, transform: async (vectors) => vectors },
     ];
     for (const dimension of dimensions)
-      cases.push({ name: `${compressor}-${dimension}`, transform: await fitted(compressor, training, { dimension }) });
+      cases.push({
+        name: `${compressor}-${dimension}`,
+        transform: await fitted(compressor, training, { dimension, ...fittingOf(values, compressor) }),
+      });
     const background = backgroundLike(training.vectors, data.dimension, small ? { intrinsic: 6 } : {});
     const rows: Row[] = [];
     const among: Crowd[] = [];
@@ -106,6 +120,7 @@ export const encryptionCost: Experiment = {
         probes: probes.length,
         distractors: crowds,
         distractorProbes: some.length,
+        epochs: typeof values.epochs === 'string' ? Number(values.epochs) : 'as published',
         ...versions(),
         small,
       },
@@ -153,7 +168,7 @@ export const encryptionCost: Experiment = {
             encrypted.toFixed(4),
           ]),
         ),
-        `They are somewhat easier than real strangers: the best of ${whole(realism.count)} real ones (the training half) scores ${realism.real.toFixed(3)} on average, the best of as many synthetic ones ${realism.synthetic.toFixed(3)}. The paper's figures are against a million pictures of MegaFace.`,
+        `Beside real strangers: the best of ${whole(realism.count)} real ones (the training half) scores ${realism.real.toFixed(3)} on average, the best of as many synthetic ones ${realism.synthetic.toFixed(3)}. The paper's figures are against a million pictures of MegaFace.`,
       ],
       report,
       againWith(split),

@@ -5,7 +5,17 @@ import { matedPlaces, mateRanks, rankAccuracy } from '../metrics/identification.
 import { fnirAtFpir, type OpenSearch, pairScores, tarAtFar } from '../metrics/open-set.ts';
 import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
 import { machine, progress } from '../report.ts';
-import { COMPRESSORS_OPTION, compressed, compressorScale, compressorsOf, FULL, fitted } from './compressors.ts';
+import {
+  COMPRESSORS_OPTION,
+  compressed,
+  compressorScale,
+  compressorsOf,
+  EPOCHS_OPTION,
+  FULL,
+  fitted,
+  fittingOf,
+  MODELS_OPTION,
+} from './compressors.ts';
 import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
 import { type Experiment, type Figure, type Outcome, wholeNumbers } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
@@ -34,6 +44,8 @@ export const faces: Experiment = {
     split: SPLIT_OPTION,
     dimensions: DIMENSIONS_OPTION,
     compressors: COMPRESSORS_OPTION,
+    models: MODELS_OPTION,
+    epochs: EPOCHS_OPTION,
     seeds: { type: 'string', help: 'how many seeds to fit with; their mean is the result (1)' },
   },
   async run(values): Promise<Outcome> {
@@ -51,7 +63,10 @@ export const faces: Experiment = {
         const found: number[] = [];
         let last = held;
         for (let seed = 1; seed <= seeds; seed++) {
-          last = await compressed(held, await fitted(compressor, training, { dimension, seed }));
+          last = await compressed(
+            held,
+            await fitted(compressor, training, { dimension, seed, ...fittingOf(values, compressor) }),
+          );
           found.push(rank1(last));
           progress(`${compressor}-${dimension}: ${found.at(-1)!.toFixed(4)}`);
         }
@@ -88,6 +103,7 @@ export const faces: Experiment = {
         training: described(training, 'people'),
         gallery: described(held, 'people'),
         probes,
+        epochs: typeof values.epochs === 'string' ? Number(values.epochs) : 'as published',
         ...versions(),
         small,
       },

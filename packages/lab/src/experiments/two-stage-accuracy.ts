@@ -6,7 +6,16 @@ import { EncryptedGallery } from '../encrypted-gallery.ts';
 import { cmc, matedPlaces, mateRanks } from '../metrics/identification.ts';
 import { rowsAt } from '../metrics/score-rows.ts';
 import { machine, progress } from '../report.ts';
-import { bestCompressor, COMPRESSORS_OPTION, compressed, compressorsOf, fitted } from './compressors.ts';
+import {
+  bestCompressor,
+  COMPRESSORS_OPTION,
+  compressed,
+  compressorsOf,
+  EPOCHS_OPTION,
+  fitted,
+  fittingOf,
+  MODELS_OPTION,
+} from './compressors.ts';
 import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
 import { type Experiment, type Figure, type Outcome, wholeNumbers } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
@@ -33,6 +42,8 @@ export const twoStageAccuracy: Experiment = {
     split: SPLIT_OPTION,
     dimensions: DIMENSIONS_OPTION,
     compressors: COMPRESSORS_OPTION,
+    models: MODELS_OPTION,
+    epochs: EPOCHS_OPTION,
   },
   async run(values): Promise<Outcome> {
     const small = values.small === true;
@@ -51,7 +62,10 @@ export const twoStageAccuracy: Experiment = {
     const curves: Curve[] = [];
     for (const dimension of dimensions)
       for (const compressor of names) {
-        const short = await compressed(held, await fitted(compressor, training, { dimension }));
+        const short = await compressed(
+          held,
+          await fitted(compressor, training, { dimension, ...fittingOf(values, compressor) }),
+        );
         const candidates = await coarse(short, probes, Math.max(RANKS, ...ks), `${compressor}-${dimension}`);
         const ranks = (k: number) =>
           cmc(
@@ -81,6 +95,7 @@ export const twoStageAccuracy: Experiment = {
         k: ks,
         gallery: described(held, 'people'),
         probes: probes.length,
+        epochs: typeof values.epochs === 'string' ? Number(values.epochs) : 'as published',
         ...versions(),
         small,
       },
