@@ -54,6 +54,8 @@ export function compressorsOf(
   return names as MethodName[];
 }
 
+export const isNetwork = (name: MethodName) => 'epochs' in methods[name].defaults;
+
 /** The best there is, for experiments that need one. */
 export function bestCompressor(values: Values): MethodName {
   return compressorsOf(values, [['auto', 'lda'].find((name) => Object.hasOwn(methods, name))!])[0];
@@ -116,7 +118,7 @@ function train(
 /** What the options say about fitting. Only networks have epochs. */
 export function fittingOf(values: Values, name: MethodName): { models: string | undefined; settings: object } {
   const models = typeof values.models === 'string' ? values.models : undefined;
-  if (values.epochs === undefined || !('epochs' in methods[name].defaults)) return { models, settings: {} };
+  if (values.epochs === undefined || !isNetwork(name)) return { models, settings: {} };
   const epochs = Number(values.epochs);
   if (!(Number.isInteger(epochs) && epochs > 0)) throw new RangeError('--epochs is a positive whole number');
   return { models, settings: { epochs } };

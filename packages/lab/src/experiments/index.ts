@@ -10,6 +10,8 @@ export const EXPERIMENTS: Readonly<Record<string, () => Promise<Experiment>>> = 
   'two-stage': async () => (await import('./two-stage.ts')).twoStage,
   communication: async () => (await import('./communication.ts')).communication,
   faces: async () => (await import('./faces.ts')).faces,
+  pictures: async () => (await import('./pictures.ts')).pictures,
+  ablation: async () => (await import('./ablation.ts')).ablation,
   'two-stage-accuracy': async () => (await import('./two-stage-accuracy.ts')).twoStageAccuracy,
   'encryption-cost': async () => (await import('./encryption-cost.ts')).encryptionCost,
   dimension: async () => (await import('./dimension.ts')).dimension,
