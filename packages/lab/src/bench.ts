@@ -36,6 +36,18 @@ const benches: Record<string, Bench> = {
     },
     run: async (values) => (await import('./bench-embedded.ts')).run(values),
   },
+  service: {
+    summary:
+      'the same behind HTTP on this machine: searches by phase, throughput, beside the folder, the line and the scan',
+    options: {
+      count: { type: 'string', help: 'records (1000000)' },
+      dimension: { type: 'string', help: 'dimensions (128)' },
+      searches: { type: 'string', help: 'timed searches (50)' },
+      seconds: { type: 'string', help: 'seconds for each throughput (10)' },
+      folder: { type: 'string', help: 'where the database is written (the temporary folder)' },
+    },
+    run: async (values) => (await import('./bench-service.ts')).run(values),
+  },
 };
 
 const common: Record<string, Option> = {

@@ -1,0 +1,35 @@
+// A server in a process of its own, for benchmarks and campaigns: serves a folder, says where, and goes down in order when it is told to. A second port only moves bytes, to measure the line.
+
+import { createServer } from 'node:net';
+import { startServer } from '@hers/server';
+import { openStore } from '@hers/store';
+
+const [folder, port = '0', limits = '{}'] = process.argv.slice(2);
+const server = await startServer(await openStore(folder), { port: Number(port), limits: JSON.parse(limits) });
+
+/** Reads as many bytes as the first eight say, then sends as many as the second eight say; again and again. */
+const line = createServer((socket) => {
+  let left = -1;
+  let answer = 0;
+  socket.on('data', (bytes) => {
+    let rest = bytes.length;
+    if (left < 0) {
+      left = Number(bytes.readBigUInt64LE(0));
+      answer = Number(bytes.readBigUInt64LE(8));
+      rest -= 16;
+    }
+    left -= rest;
+    if (left > 0) return;
+    left = -1;
+    socket.write(Buffer.alloc(answer));
+  });
+  socket.on('error', () => {});
+});
+await new Promise<void>((resolve) => line.listen(0, '127.0.0.1', resolve));
+console.log(JSON.stringify({ url: server.url, line: (line.address() as { port: number }).port }));
+
+process.on('SIGTERM', async () => {
+  line.close();
+  await server.close();
+  process.exit(0);
+});

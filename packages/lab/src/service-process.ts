@@ -1,0 +1,67 @@
+// Starts, watches, stops and kills servers in processes of their own.
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+/** What a process holds beyond mapped files, which the system can drop at any time. */
+export function anonymousBytes(pid: number | 'self' = 'self'): number {
+  try {
+    return Number(/^RssAnon:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024;
+  } catch {
+    return pid === 'self' ? process.memoryUsage().rss : 0;
+  }
+}
+
+export class ServiceProcess {
+  readonly url: string;
+  /** The port that only moves bytes. */
+  readonly line: number;
+  readonly #child: ChildProcess;
+
+  private constructor(child: ChildProcess, { url, line }: { url: string; line: number }) {
+    this.#child = child;
+    this.url = url;
+    this.line = line;
+  }
+
+  static async start(folder: string, options: { port?: number; limits?: object } = {}): Promise<ServiceProcess> {
+    const { port = 0, limits = {} } = options;
+    const file = fileURLToPath(new URL('./service-child.ts', import.meta.url));
+    const child = spawn(process.execPath, [file, folder, String(port), JSON.stringify(limits)], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    let text = '';
+    for await (const piece of child.stdout) {
+      text += piece;
+      if (text.includes('\n')) return new ServiceProcess(child, JSON.parse(text));
+    }
+    throw new Error(`the server did not start: ${text}`);
+  }
+
+  get pid(): number {
+    return this.#child.pid!;
+  }
+
+  get bytes(): number {
+    return anonymousBytes(this.pid);
+  }
+
+  async #end(signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const ended = once(this.#child, 'exit');
+    this.#child.kill(signal);
+    await ended;
+  }
+
+  /** In order: what is under way is finished. */
+  stop(): Promise<void> {
+    return this.#end('SIGTERM');
+  }
+
+  /** At once, as a power cut would. */
+  kill(): Promise<void> {
+    return this.#end('SIGKILL');
+  }
+}
