@@ -104,7 +104,8 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
     for (const info of sorted) findings.push(...(await checkCollection(database, info)));
     if (scrub) {
       if (files) findings.push(...(await scrubbed(context, files, bytes)));
-      else findings.push(note('scrub', 'the files of a server cannot be read from here', 'run hers doctor --scrub there'));
+      else
+        findings.push(note('scrub', 'the files of a server cannot be read from here', 'run hers doctor --scrub there'));
       for (const { name } of sorted) findings.push(...(await unsealed(context, database, name)));
     }
     return { findings, bytes };
