@@ -19,7 +19,7 @@ import { docsPage, STYLE_HASH } from './docs-page.ts';
 import { type Refusal, refusalOf } from './errors.ts';
 import { Quotas } from './gate.ts';
 import { checkLimits, type Limits } from './limits.ts';
-import { type LogOptions, loggedError, loggerOptions } from './logs.ts';
+import { type LogOptions, loggerOptions } from './logs.ts';
 import { Memory } from './memory.ts';
 import { Metrics } from './metrics.ts';
 import { openApi } from './openapi.ts';
@@ -53,7 +53,9 @@ export interface AppOptions {
 
 export interface App {
   readonly fastify: FastifyInstance;
+  /** What there is, and what the router really has: tests compare the two. */
   readonly routes: readonly Route[];
+  readonly registered: readonly string[];
   readonly limits: Limits;
   /** Finishes what is under way, refuses what is new, closes. The Service stays open. */
   close(): Promise<void>;
@@ -104,6 +106,10 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
     response.writeHead(417, { 'content-type': JSON_TYPE }).end(JSON.stringify(body));
   });
 
+  const registered: string[] = [];
+  fastify.addHook('onRoute', ({ method, url }) => {
+    registered.push(...[method].flat().map((each) => `${each} ${url}`));
+  });
   fastify.removeAllContentTypeParsers();
   // Bodies are read by the handlers, as they come.
   fastify.addContentTypeParser(OCTETS, (_request, payload, done) => done(null, payload));
@@ -126,7 +132,9 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
     if (cors.answer(request, reply, route !== undefined)) return reply;
     if (closing && route?.needs !== 'open')
       throw new HersError('UNAVAILABLE', 'the server is going down; try again soon');
-    if (!route || route.needs === 'open') return;
+    if (request.is404 || route?.needs === 'open') return;
+    // A path that is not in the table has nobody to say who may use it.
+    if (!route) throw new HersError('FORBIDDEN', 'this path is not for anybody');
     if (tokens) {
       request.token = await tokens.identify(request.headers.authorization);
       checkScope(request.token, route, (request.params as { name?: string }).name);
@@ -178,9 +186,10 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
     const refusal = refusalOf(error);
     request.refusal = refusal;
     const { status, body, retryAfter, unexpected } = refusal;
-    if (unexpected) request.log.error({ err: loggedError(error) }, 'a mistake of this server');
+    if (unexpected) request.log.error({ err: error }, 'a mistake of this server');
     if (hasBody(request) && !request.raw.readableEnded) {
-      await drain(request.raw, DRAIN);
+      // Who is too slow would be too slow now as well.
+      if (body.code !== 'TIMED_OUT') await drain(request.raw, DRAIN);
       if (!request.raw.readableEnded) reply.header('connection', 'close');
     }
     if (retryAfter !== undefined) reply.header('retry-after', String(retryAfter));
@@ -296,7 +305,7 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
     })();
     return closed;
   };
-  return { fastify, routes, limits, close };
+  return { fastify, routes, registered, limits, close };
 }
 
 /** Open connections, and which of them have a request under way. */

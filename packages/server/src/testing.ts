@@ -1,6 +1,13 @@
-// Shared by tests: a certificate of our own, because Node makes keys and signatures but no certificates.
+// Shared by tests: servers that vanish, and certificates of our own, because Node makes keys and signatures but no certificates.
 
 import { createSign, generateKeyPairSync, randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import type { Service } from '@hers/service';
+import { openStore } from '@hers/store';
+import type { LogLevel } from './logs.ts';
+import { type ServeOptions, startServer } from './server.ts';
 
 /** One value of ASN.1 in DER. */
 function der(tag: number, ...parts: readonly Uint8Array[]): Buffer {
@@ -47,4 +54,37 @@ export function selfSigned(commonName = 'localhost'): { readonly cert: string; r
     cert: `-----BEGIN CERTIFICATE-----\n${body}\n-----END CERTIFICATE-----\n`,
     key: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
   };
+}
+
+/** A folder that is served, and goes away with everything in it. */
+export async function served(options: ServeOptions & { readonly service?: (store: Service) => Service } = {}) {
+  const folder = await mkdtemp(join(tmpdir(), 'hers-server-'));
+  const { service = (store) => store, ...rest } = options;
+  const store = await openStore(join(folder, 'gallery'), { quietMs: 5 });
+  const made = Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, inFolder(folder, key, value)]));
+  const server = await startServer(service(store), { port: 0, ...made }).catch(async (error) => {
+    await store.close();
+    await rm(folder, { recursive: true });
+    throw error;
+  });
+  return {
+    ...server,
+    folder,
+    store,
+    async [Symbol.asyncDispose]() {
+      await server.close();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Files that are given by a plain name lie in the folder. */
+function inFolder(folder: string, key: string, value: unknown): unknown {
+  return (key === 'audit' || key === 'tokens') && typeof value === 'string' ? resolve(folder, value) : value;
+}
+
+/** What a line of the log looked like, as they come. */
+export function collectedLog(level: LogLevel = 'info') {
+  const lines: string[] = [];
+  return { lines, log: { level, stream: { write: (line: string) => void lines.push(line) } } };
 }

@@ -1,0 +1,206 @@
+// What a server shows of itself: headers, logs, metrics, its own description; and its certificate.
+
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { get } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { TLSSocket } from 'node:tls';
+import { HersError, OCTETS } from '@hers/service';
+import { collectedLog, selfSigned, served } from './testing.ts';
+import { TokenStore } from './tokens.ts';
+
+const fails = (message: RegExp) => (error: unknown) =>
+  error instanceof HersError && error.code === 'INVALID_ARGUMENT' && message.test(error.message);
+
+describe('a server', () => {
+  it('on any address but its own machine asks for TLS and tokens', async () => {
+    await assert.rejects(served({ host: '0.0.0.0' }), fails(/without TLS.*could read the tokens/));
+    await assert.rejects(served({ host: '::' }), fails(/without TLS/));
+    await assert.rejects(served({ host: '0.0.0.0', allowPlaintext: true }), fails(/without tokens/));
+    await assert.rejects(served({ tokens: 'none.json' }), fails(/nobody could use this server/));
+    await using open = await served({ host: '0.0.0.0', allowPlaintext: true, allowAnyone: true });
+    assert.match(open.url, /^http:\/\/0\.0\.0\.0:\d+$/);
+  });
+
+  it('sends headers that keep pages and caches away, and opens CORS only where it is told to', async () => {
+    await using closed = await served();
+    const origin = 'https://app.example';
+    const preflight = { method: 'OPTIONS', headers: { origin, 'access-control-request-method': 'POST' } };
+    const plain = await fetch(`${closed.url}/v1`, { headers: { origin } });
+    assert.equal(plain.headers.get('access-control-allow-origin'), null);
+    assert.equal(plain.headers.get('cache-control'), 'no-store');
+    assert.equal(plain.headers.get('x-content-type-options'), 'nosniff');
+    assert.match(plain.headers.get('content-security-policy')!, /default-src 'none'/);
+    const refused = await fetch(`${closed.url}/v1`, preflight);
+    assert.deepEqual([refused.status, refused.headers.get('access-control-allow-origin')], [404, null]);
+
+    await using open = await served({ cors: [origin] });
+    const allowed = await fetch(`${open.url}/v1/collections/x/search`, preflight);
+    assert.equal(allowed.status, 204);
+    assert.equal(allowed.headers.get('access-control-allow-origin'), origin);
+    assert.match(allowed.headers.get('access-control-allow-headers')!, /authorization/);
+    const stranger = await fetch(`${open.url}/v1`, { headers: { origin: 'https://evil.example' } });
+    assert.equal(stranger.headers.get('access-control-allow-origin'), null);
+    // Errors can be read too, or a page could not know that its token is wrong.
+    const missing = await fetch(`${open.url}/v1/collections/x`, { headers: { origin } });
+    assert.deepEqual([missing.status, missing.headers.get('access-control-allow-origin')], [404, origin]);
+  });
+
+  it('says that it lives, is ready, and what it is', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'hers-tokens-'));
+    const tokens = new TokenStore(join(folder, 'tokens.json'));
+    await tokens.create({ scope: 'admin' });
+    await using server = await served({ tokens: tokens.path });
+    const text = async (path: string) => (await fetch(server.url + path)).text();
+    assert.equal(await text('/healthz'), 'ok\n');
+    assert.equal(await text('/readyz'), 'ready\n');
+    const document = JSON.parse(await text('/openapi.json'));
+    assert.equal(document.openapi, '3.1.0');
+    const operations = Object.entries<Record<string, { operationId: string; security: unknown[] }>>(document.paths);
+    assert.ok(operations.length > 15);
+    const ids = operations.flatMap(([, path]) => Object.values(path).map(({ operationId }) => operationId));
+    assert.equal(new Set(ids).size, ids.length);
+    assert.deepEqual(document.paths['/v1/collections/{name}/search'].post.security, [{ token: [] }]);
+    const page = await fetch(`${server.url}/docs`);
+    const html = await page.text();
+    assert.match(page.headers.get('content-type')!, /text\/html/);
+    assert.ok(!/<script|src=|https?:\/\//i.test(html.replaceAll("connect('https://…'", '')));
+    for (const [path] of operations) assert.ok(html.includes(path.replace(/\{(\w+)\}/g, ':$1')), path);
+    await rm(folder, { recursive: true });
+  });
+
+  it('counts what it does', async () => {
+    await using server = await served();
+    await fetch(`${server.url}/v1`);
+    await fetch(`${server.url}/v1/collections/none`);
+    const answer = await fetch(`${server.url}/metrics`);
+    assert.match(answer.headers.get('content-type')!, /^text\/plain; version=0\.0\.4/);
+    const lines = (await answer.text()).trimEnd().split('\n');
+    // Every line is a comment or a sample, and every sample has a type.
+    const types = new Map<string, string>();
+    for (const line of lines) {
+      const [, name, type] = /^# TYPE (\w+) (counter|gauge|histogram)$/.exec(line) ?? [];
+      if (name) types.set(name, type);
+      if (line.startsWith('#')) continue;
+      const [, sample] = /^(\w+)(?:\{(?:\w+="[^"]*",?)+\})? [-+\d.e]+$/.exec(line) ?? assert.fail(line);
+      assert.ok(types.has(sample.replace(/_(bucket|sum|count)$/, '')) || types.has(sample), line);
+    }
+    assert.ok(lines.includes('hers_requests_total{operation="hello",status="200"} 1'));
+    assert.ok(lines.includes('hers_errors_total{code="NOT_FOUND"} 1'));
+  });
+
+  it('writes an audit log that names who, what and which, for its owner alone', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'hers-tokens-'));
+    const tokens = new TokenStore(join(folder, 'tokens.json'));
+    const { token, secret } = await tokens.create({ scope: 'search' });
+    const { lines, log } = collectedLog('debug');
+    await using server = await served({ tokens: tokens.path, audit: 'audit.jsonl', log });
+    const headers = { authorization: `Bearer ${secret}` };
+    await fetch(`${server.url}/v1/collections/none`, { headers });
+    await fetch(`${server.url}/v1/collections/none`, { method: 'DELETE', headers });
+    await fetch(`${server.url}/v1/collections/none`, { headers: { authorization: 'Bearer SENTINEL-TOKEN' } });
+    await fetch(`${server.url}/v1?SENTINEL=SENTINEL`, { headers: { 'x-a': 'SENTINEL' } });
+    await pause(50);
+    const path = join(server.folder, 'audit.jsonl');
+    const entries = (await readFile(path, 'utf8'))
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    assert.deepEqual(
+      entries.map(({ token: id, operation, collection, status, code }) => [id, operation, collection, status, code]),
+      [
+        [token.id, 'getCollection', 'none', 404, 'NOT_FOUND'],
+        [token.id, 'deleteCollection', 'none', 403, 'FORBIDDEN'],
+        [undefined, 'getCollection', 'none', 401, 'UNAUTHENTICATED'],
+        [undefined, 'hello', undefined, 401, 'UNAUTHENTICATED'],
+      ],
+    );
+    assert.equal((await stat(path)).mode & 0o777, 0o600);
+    const all = JSON.stringify(entries) + lines.join('');
+    assert.ok(!all.includes('SENTINEL') && !all.includes(secret) && !all.includes(secret.slice(-43)));
+    await rm(folder, { recursive: true });
+  });
+
+  it('answers a mistake of its own with 500 and says no more; the log has no message either', async () => {
+    const { lines, log } = collectedLog();
+    await using server = await served({
+      log,
+      service: (store) =>
+        new Proxy(store, {
+          get(target, method: keyof typeof store) {
+            if (method === 'getCollection') return () => Promise.reject(new TypeError('SENTINEL'));
+            const own = target[method];
+            return typeof own === 'function' ? own.bind(target) : own;
+          },
+        }),
+    });
+    const answer = await fetch(`${server.url}/v1/collections/x`);
+    assert.equal(answer.status, 500);
+    assert.deepEqual(await answer.json(), {
+      code: 'INTERNAL',
+      message: 'the server made a mistake; its log says more',
+      retryable: false,
+    });
+    await pause(20);
+    assert.match(lines.join(''), /"type":"TypeError".*server\.test\.ts/);
+    assert.ok(!lines.join('').includes('SENTINEL'));
+  });
+
+  it('refuses other media types, methods and paths with a typed body', async () => {
+    await using server = await served();
+    const code = async (answer: Response) => [answer.status, ((await answer.json()) as { code: string }).code];
+    const put = (type: string) =>
+      fetch(`${server.url}/v1/collections/x/commit`, { method: 'POST', body: '{}', headers: { 'content-type': type } });
+    assert.deepEqual(await code(await put('application/json')), [415, 'INVALID_ARGUMENT']);
+    assert.deepEqual(await code(await put('nonsense')), [415, 'INVALID_ARGUMENT']);
+    assert.deepEqual(await code(await put(OCTETS)), [400, 'MALFORMED']);
+    assert.deepEqual(await code(await fetch(`${server.url}/v1`, { method: 'PATCH' })), [404, 'NOT_FOUND']);
+    assert.deepEqual(await code(await fetch(`${server.url}/v2`)), [404, 'NOT_FOUND']);
+    assert.deepEqual(await code(await fetch(`${server.url}/v1/collections/%zz`)), [400, 'INVALID_ARGUMENT']);
+    assert.deepEqual(await code(await fetch(`${server.url}/v1/collections/${'x'.repeat(300)}`)), [
+      414,
+      'INVALID_ARGUMENT',
+    ]);
+  });
+});
+
+describe('TLS', () => {
+  it('is served from files, and a new certificate without a restart; a bad one changes nothing', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'hers-tls-'));
+    const files = { cert: join(folder, 'crt'), key: join(folder, 'key') };
+    const write = async ({ cert, key }: { cert: string; key: string }) => {
+      await writeFile(files.key, key, { mode: 0o600 });
+      await writeFile(files.cert, cert);
+    };
+    const [first, second] = [selfSigned('first'), selfSigned('second')];
+    await write(first);
+    const { lines, log } = collectedLog();
+    await using server = await served({ tls: files, tlsEveryMs: 20, log });
+    assert.match(server.url, /^https:/);
+    const subject = (ca: string) =>
+      new Promise<string>((resolve, reject) => {
+        get(`${server.url}/healthz`, { ca, agent: false, servername: 'localhost' }, (answer) => {
+          answer.resume();
+          assert.equal(answer.headers['strict-transport-security'], 'max-age=31536000');
+          const { subject } = (answer.socket as TLSSocket).getPeerCertificate();
+          answer.on('end', () => resolve(String(subject.CN)));
+        }).on('error', reject);
+      });
+    const logged = async (message: string) => {
+      while (!lines.some((line) => line.includes(message))) await pause(10);
+    };
+    assert.equal(await subject(first.cert), 'first');
+    await assert.rejects(subject(second.cert));
+    await writeFile(files.cert, 'nonsense');
+    await logged('the new certificate cannot be used');
+    assert.equal(await subject(first.cert), 'first');
+    await write(second);
+    await logged('the certificate was replaced');
+    assert.equal(await subject(second.cert), 'second');
+    assert.ok(!lines.join('').includes('PRIVATE KEY'));
+    await rm(folder, { recursive: true });
+  });
+});
