@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { Worker as Thread } from 'node:worker_threads';
 import { HersError } from '@hers/service';
 import type { KeyMaterial } from './crew.ts';
-import { type Answer, type StartWorker, Workers } from './workers.ts';
+import { type Answer, memoryOf, type StartWorker, Workers } from './workers.ts';
 
 /** Nothing where one thread is all there is. */
 export function threadCrew(material: KeyMaterial, threads = availableParallelism()): Workers | undefined {
@@ -21,7 +21,7 @@ function startThread(material: KeyMaterial): StartWorker {
     return {
       begin(task) {
         thread.ref();
-        thread.postMessage(task);
+        thread.postMessage(task, memoryOf(task));
       },
       rest: () => thread.unref(),
       async end() {

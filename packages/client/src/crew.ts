@@ -37,6 +37,7 @@ export interface Crew {
   readonly size: number;
   /** Names records and seals them under the crew's epoch. */
   seal(batch: PlainBatch): Promise<SealedBatch>;
+  /** Takes the vectors over: they are not the caller's any more. */
   encrypt(vectors: Float32Array | Int32Array, first: number): Promise<Uint8Array>;
   /** The best of these responses to one query. */
   decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]>;

@@ -5,7 +5,7 @@
 import { HersError } from '@hers/service';
 import type { KeyMaterial } from './crew.ts';
 import { workFor } from './crew-work.ts';
-import { type Answer, type StartWorker, type Task, Workers } from './workers.ts';
+import { type Answer, memoryOf, type StartWorker, type Task, Workers } from './workers.ts';
 
 /** More would wait for memory. */
 const MAX_WORKERS = 8;
@@ -28,7 +28,7 @@ export async function workerCrew(material: KeyMaterial, threads?: number): Promi
     };
     worker.onerror = () => failed(new HersError('CLOSED', 'a worker ended unexpectedly'));
     return {
-      begin: (task) => worker.postMessage({ task } satisfies Message),
+      begin: (task) => worker.postMessage({ task } satisfies Message, memoryOf(task)),
       rest() {},
       end: async () => worker.terminate(),
     };

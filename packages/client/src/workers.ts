@@ -27,6 +27,11 @@ export interface Worker {
   end(): Promise<void>;
 }
 
+/** What a task need not be copied for: vectors that were packed for it alone. */
+export function memoryOf(task: Task): ArrayBuffer[] {
+  return task.kind === 'encrypt' ? [task.vectors.buffer as ArrayBuffer] : [];
+}
+
 /** Starts one, and says what to do with its answers, and when it ends by itself. */
 export type StartWorker = (answered: (answer: Answer) => void, failed: (error: Error) => void) => Worker;
 
