@@ -243,8 +243,8 @@ export class Changer {
       draft.lists.push(await this.service.stageList(this.name, sealed));
       lists.push(hex(await sha256(sealed)));
     }
-    const { outputDimension: dimension } = model.compressor;
-    draft.models = [...draft.models, { epoch, dimension, digest: model.digest, lists }];
+    const { method, outputDimension: dimension } = model.compressor;
+    draft.models = [...draft.models, { epoch, method, dimension, digest: model.digest, lists }];
   }
 
   /** Encrypts vectors of the draft's space (or integers, rounded already) into a new block of the draft. */

@@ -9,7 +9,7 @@ import type { Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Collection, connect, Database, HersError, MasterSeed, type VectorRecord } from './index.ts';
 import { RecordKeys } from './records.ts';
-import { scoreOf, vectorOf } from './testing.ts';
+import { type Call, scoreOf, vectorOf, watched } from './testing.ts';
 
 const folders: string[] = [];
 const temporary = async () => {
@@ -285,6 +285,32 @@ describe('a collection in a folder', () => {
     await copy.upsert(records(3000, 3001));
     assert.equal(await copy.count(), 2301);
     await other.close();
+  });
+
+  it('collections are listed and described without what is in them', async () => {
+    const calls: Call[] = [];
+    const service = watched(await openStore(await temporary()), calls);
+    const key = MasterSeed.generate();
+    const db = new Database(service, { key });
+    const faces = await db.createCollection('faces', { dimension: DIMENSION, metric: 'dot', normBound: 2 });
+    await faces.upsert(records(0, 2100));
+    await faces.delete('r5');
+    await new Database(service, { key: MasterSeed.generate() }).createCollection('foreign', { dimension: 4 });
+    const again = new Database(service, { key });
+    calls.length = 0;
+    const [summary, ...others] = await again.listCollections();
+    assert.deepEqual(others, []);
+    const { bytes, ...rest } = summary;
+    assert.ok(bytes > 10_000);
+    const shape = { dimension: DIMENSION, metric: 'dot', profile: 'compact', enrolment: 'vault' };
+    assert.deepEqual(rest, { name: 'faces', ...shape, records: 2099, blocks: 1, version: 3 });
+    assert.deepEqual(await again.describe('faces'), { ...summary, plan: faces.plan });
+    assert.deepEqual(
+      new Set(calls.map(({ method }) => method)),
+      new Set(['listCollections', 'getManifest', 'getCollection']),
+    );
+    await assert.rejects(again.describe('foreign'), refused('WRONG_KEY'));
+    await db.close();
   });
 
   it('a wrong key, a second process, a collection of another key: clear errors', async () => {

@@ -3,18 +3,19 @@
 import type { Metric, Profile } from '@hers/scheme';
 import { type Plan, plan } from '@hers/scheme';
 import { MasterSeed } from '@hers/scheme/secret';
-import { HersError, isCollectionName, type Many, type Service } from '@hers/service';
+import { type CollectionInfo, HersError, isCollectionName, type Many, type Service } from '@hers/service';
 import { hex } from './bytes.ts';
 import { Changer } from './changes.ts';
 import { Collection } from './collection.ts';
 import { type Enrolment, encodeDescriptor, openDescriptor } from './descriptor.ts';
 import { type HttpOptions, HttpService } from './http.ts';
 import { Keyring } from './keyring.ts';
-import { emptyManifest, sealManifest } from './manifest.ts';
+import { emptyManifest, liveCount, sealManifest } from './manifest.ts';
 import { openModel } from './models.ts';
 import { inNode } from './platform.ts';
 import { makeSealer } from './sealing.ts';
 import { ShortMemory, type VersionMemory } from './versions.ts';
+import { readManifest } from './view.ts';
 
 export interface CollectionOptions {
   readonly dimension: number;
@@ -130,29 +131,29 @@ export class Database {
   }
 
   async #openCollection(name: string): Promise<Collection> {
-    const info = await this.#service.getCollection(name);
-    const descriptor = openDescriptor(this.#seed, name, info.descriptor);
-    if (hex(descriptor.id) !== hex(info.id))
+    const keyring = await this.#keyringOf(await this.#service.getCollection(name));
+    const changer = new Changer(this.#service, name, keyring, this.#memory);
+    await changer.view();
+    return new Collection(changer);
+  }
+
+  /** WRONG_KEY when the collection was made with another. */
+  async #keyringOf({ name, id, descriptor: sealed }: CollectionInfo): Promise<Keyring> {
+    const descriptor = openDescriptor(this.#seed, name, sealed);
+    if (hex(descriptor.id) !== hex(id))
       throw new HersError(
         'INTEGRITY',
         `the store shows the description of another collection under the name ${JSON.stringify(name)}`,
       );
-    const changer = new Changer(
-      this.#service,
-      name,
-      await Keyring.make(this.#seed, descriptor, this.#threads),
-      this.#memory,
-    );
-    await changer.view();
-    return new Collection(changer);
+    return Keyring.make(this.#seed, descriptor, this.#threads);
   }
 
   /** All collections, those of other keys left out. */
   async listCollections(): Promise<CollectionSummary[]> {
     const out: CollectionSummary[] = [];
-    for (const { name } of await this.#service.listCollections()) {
+    for (const info of await this.#service.listCollections()) {
       try {
-        const { plan: _, ...summary } = await this.describe(name);
+        const { plan: _, ...summary } = await this.#describe(info);
         out.push(summary);
       } catch (error) {
         if (!(error instanceof HersError && error.code === 'WRONG_KEY')) throw error;
@@ -162,24 +163,37 @@ export class Database {
   }
 
   async describe(name: string): Promise<CollectionDescription> {
-    const collection = await this.collection(name);
-    const { dimension, metric, profile } = collection.plan;
-    const index = await collection.index();
-    const records = await collection.count();
-    const { blocks, bytes, version } = await this.#service.getCollection(name);
-    return {
-      name,
-      dimension,
-      metric,
-      profile,
-      enrolment: collection.enrolment,
-      ...(index.compressor ? { compressor: { method: index.compressor.method, dimension: index.plan.dimension } } : {}),
-      records,
-      blocks,
-      bytes,
-      version,
-      plan: index.plan,
-    };
+    checkName(name);
+    return this.#describe(await this.#service.getCollection(name));
+  }
+
+  /** From description and manifest alone: the lists of a large collection are not fetched for it. */
+  async #describe(info: CollectionInfo): Promise<CollectionDescription> {
+    const { name, blocks, bytes } = info;
+    const keyring = await this.#keyringOf(info);
+    try {
+      const { manifest } = await readManifest(this.#service, name, keyring, this.#memory);
+      const { plan: settings, descriptor } = keyring;
+      const { dimension, metric, profile } = settings;
+      const { enrolment } = descriptor;
+      const { version, models, epoch } = manifest;
+      const model = models.find((each) => each.epoch === epoch);
+      return {
+        name,
+        dimension,
+        metric,
+        profile,
+        enrolment,
+        ...(model ? { compressor: { method: model.method, dimension: model.dimension } } : {}),
+        records: liveCount(manifest),
+        blocks,
+        bytes,
+        version,
+        plan: model ? plan({ ...descriptor.request, dimension: model.dimension }) : settings,
+      };
+    } finally {
+      await keyring.close();
+    }
   }
 
   async deleteCollection(name: string): Promise<void> {

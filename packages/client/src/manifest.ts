@@ -28,6 +28,8 @@ export interface PendingRecord {
 /** The compressor of an epoch: what its blocks hold are its outputs, not the vectors themselves. */
 export interface ManifestModel {
   readonly epoch: number;
+  /** What it was learnt by, for people. */
+  readonly method: string;
   /** The dimension of what is indexed. */
   readonly dimension: number;
   /** SHA-256 of the model, which tells whether another one is the same. */

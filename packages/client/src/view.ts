@@ -131,34 +131,16 @@ export async function isOvertaken(service: Service, name: string, version: numbe
   return (await service.getManifest(name)).version > version;
 }
 
-/** Reads the current state, reusing what `known` has already. INTEGRITY when the store shows an older version than was seen before, or anything altered. */
-export async function readView(
+/** Reads the current manifest. INTEGRITY when the store shows an older version than was seen before, or anything altered. */
+export async function readManifest(
   service: Service,
   name: string,
   keyring: Keyring,
   memory: VersionMemory,
-  known?: View,
-): Promise<View> {
-  for (let attempt = 1; ; attempt++) {
-    const { version, manifest } = await service.getManifest(name);
-    try {
-      return await viewOf(service, name, keyring, memory, { version, sealed: manifest }, known);
-    } catch (error) {
-      if (attempt === MAX_ATTEMPTS || !(await isOvertaken(service, name, version, error))) throw error;
-    }
-  }
-}
-
-async function viewOf(
-  service: Service,
-  name: string,
-  keyring: Keyring,
-  memory: VersionMemory,
-  { version, sealed }: { readonly version: number; readonly sealed: Uint8Array },
-  known?: View,
-): Promise<View> {
-  const collection = rememberedAs(keyring.id, name);
-  const seen = Math.max((await memory.read(collection)) ?? 0, known?.manifest.version ?? 0);
+  known = 0,
+): Promise<{ readonly manifest: Manifest; readonly isNew: boolean }> {
+  const { version, manifest: sealed } = await service.getManifest(name);
+  const seen = Math.max((await memory.read(rememberedAs(keyring.id, name))) ?? 0, known);
   if (version < seen) {
     throw new HersError(
       'INTEGRITY',
@@ -168,11 +150,29 @@ async function viewOf(
   const manifest = await openManifest(await keyring.manifestSealer(), keyring.id, version, sealed);
   if (manifest.version !== version)
     throw new HersError('INTEGRITY', 'the manifest has another version than the store says');
-  const entries = await readEntries(service, name, keyring, manifest, known);
-  const pending = await readPending(service, name, keyring, manifest, known);
-  const spaces = await readSpaces(service, name, keyring, manifest);
-  if (version > seen) await memory.write(collection, version);
-  return new View(manifest, entries, pending, spaces);
+  return { manifest, isNew: version > seen };
+}
+
+/** Reads the current state, reusing what `known` has already. */
+export async function readView(
+  service: Service,
+  name: string,
+  keyring: Keyring,
+  memory: VersionMemory,
+  known?: View,
+): Promise<View> {
+  for (let attempt = 1; ; attempt++) {
+    const { manifest, isNew } = await readManifest(service, name, keyring, memory, known?.manifest.version);
+    try {
+      const entries = await readEntries(service, name, keyring, manifest, known);
+      const pending = await readPending(service, name, keyring, manifest, known);
+      const spaces = await readSpaces(service, name, keyring, manifest);
+      if (isNew) await memory.write(rememberedAs(keyring.id, name), manifest.version);
+      return new View(manifest, entries, pending, spaces);
+    } catch (error) {
+      if (attempt === MAX_ATTEMPTS || !(await isOvertaken(service, name, manifest.version, error))) throw error;
+    }
+  }
 }
 
 async function readSpaces(
