@@ -14,7 +14,8 @@ import { rankOne } from './rank.ts';
 import { type Matrices, openSession } from './session.ts';
 import { type Problem, parameterInputs, parameterShapes, Trainer } from './trainer.ts';
 import { train } from './training.ts';
-import { gather, split, type TrainingSet } from './training-set.ts';
+import { gather } from './training-set.ts';
+import { withValidation } from './validation.ts';
 
 export interface DeepMdsSettings extends PairLoss {
   /** The dimensions of the stages, input and output included; `null`: the paper's, or halves. */
@@ -92,8 +93,6 @@ export const deepmdsPlusAuthors = method('deepmds++authors', {
   schedule: 'steps',
 });
 
-/** Vectors of the held-out identities that are used at most: a validation costs their number squared. */
-const MOST_VALIDATED = 4000;
 /** How often the held-out identities are looked at. */
 const VALIDATIONS = 25;
 
@@ -179,21 +178,6 @@ async function fit(name: string, task: Task<DeepMdsSettings>, context: Context):
   Object.assign(figures, { vectors: learn.count, steps: figures.epochs * stepsPerEpoch });
   const used = { ...settings, chain, stepsPerEpoch, seed, validation };
   return encodeCompressor(body, { method: name, metric: 'cosine', settings: used, figures, notes: [] });
-}
-
-/** Part of the identities held out, when that leaves enough on both sides. */
-export function withValidation(
-  set: TrainingSet,
-  share: number,
-  seed: number,
-): { learn: TrainingSet; heldOut?: TrainingSet } {
-  if (share === 0) return { learn: set };
-  const parts = split(set, share, seed);
-  const few = (each: TrainingSet) => each.count === each.classCount || each.classCount < 2;
-  if (few(parts.learn) || few(parts.heldOut)) return { learn: set };
-  // A part of them is as good an estimate when there are many.
-  const share2 = MOST_VALIDATED / parts.heldOut.count;
-  return share2 < 1 ? { ...parts, heldOut: split(parts.heldOut, share2, seed).heldOut } : parts;
 }
 
 /** Hard pairs of each kind in an epoch. */

@@ -9,6 +9,8 @@ export interface LinearMap {
   /** One axis after the other, each as long as the input. */
   axes: Float64Array;
   centre: Float64Array;
+  /** Added to the result. */
+  offset?: Float64Array;
   inputDimension: number;
   outputDimension: number;
 }

@@ -3,8 +3,16 @@
 import { deepmds, deepmdsPlus, deepmdsPlusAuthors } from './deepmds.ts';
 import { lda, pca } from './linear-methods.ts';
 import type { Method } from './method.ts';
+import { ranking } from './ranking.ts';
 
-export const methods = { pca, lda, deepmds, 'deepmds++': deepmdsPlus, 'deepmds++authors': deepmdsPlusAuthors };
+export const methods = {
+  ranking,
+  pca,
+  lda,
+  deepmds,
+  'deepmds++': deepmdsPlus,
+  'deepmds++authors': deepmdsPlusAuthors,
+};
 
 export type MethodName = keyof typeof methods;
 export type Settings<M extends MethodName> = (typeof methods)[M]['defaults'];

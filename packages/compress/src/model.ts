@@ -29,7 +29,7 @@ export function encodeCompressor(body: Body, metadata: Metadata): Uint8Array<Arr
 }
 
 /** `(x − centre) A = x A − centre A`: one layer. */
-export function linearBody({ axes, centre, inputDimension, outputDimension }: LinearMap): Body {
+export function linearBody({ axes, centre, offset, inputDimension, outputDimension }: LinearMap): Body {
   const weights = new Float32Array(inputDimension * outputDimension);
   const bias = new Float32Array(outputDimension);
   for (let o = 0; o < outputDimension; o++) {
@@ -39,7 +39,7 @@ export function linearBody({ axes, centre, inputDimension, outputDimension }: Li
       weights[i * outputDimension + o] = weight;
       shift += weight * centre[i];
     }
-    bias[o] = -shift;
+    bias[o] = (offset?.[o] ?? 0) - shift;
   }
   return {
     nodes: [{ op: 'Gemm', inputs: ['unit', 'weights', 'bias'], outputs: ['raw'] }],

@@ -1,15 +1,17 @@
 // Rank-1 identification, leave one out: a probe is any vector whose class has another one, all other vectors are the gallery, and a probe is
-// identified when the most similar of them is of its class.
+// identified when the most similar of them is of its class. Strangers can be added to the gallery: a larger one is harder.
 
 import { multiplyTransposed } from './apply/multiply.ts';
 
 const TILE = 64;
 
-/** The share of probes that are identified; NaN when there are none. `classes` are whole numbers from 0, vectors have any length. */
-export function rankOne(vectors: Float32Array, classes: Int32Array): number {
-  const count = classes.length;
-  const dimension = vectors.length / count;
-  const unit = Float64Array.from(vectors);
+/** The share of probes that are identified; NaN when there are none. `strangers` are of no class in `classes`. */
+export function rankOne(vectors: Float32Array, classes: Int32Array, strangers = new Float32Array()): number {
+  const dimension = vectors.length / classes.length;
+  const count = classes.length + strangers.length / dimension;
+  const unit = new Float64Array(count * dimension);
+  unit.set(vectors);
+  unit.set(strangers, vectors.length);
   for (let at = 0; at < unit.length; at += dimension) {
     let squares = 0;
     for (let i = at; i < at + dimension; i++) squares += unit[i] ** 2;

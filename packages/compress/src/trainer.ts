@@ -12,6 +12,8 @@ export interface Problem {
   l2?: number;
   /** Weight decay beside the gradient, for matrices only, as a share of the learning rate. */
   decay?: number;
+  /** Keeps a running average of the weights: the share of the old average at each step. */
+  average?: number;
 }
 
 /** Declares parameters as inputs, and remembers their shapes. */
@@ -46,6 +48,7 @@ export function gradientGraph(problem: Problem): Graph {
 
 const FIRST = 'first:';
 const SECOND = 'second:';
+const AVERAGE = 'average:';
 const NEXT = 'next:';
 
 function stepGraph(problem: Problem): Graph {
@@ -72,6 +75,8 @@ function stepGraph(problem: Problem): Graph {
 export class Trainer {
   readonly #run: Session;
   readonly #decay: number;
+  readonly #average: number | undefined;
+  #averages: Matrices = {};
   /** What the graph reads, and what it writes; they change places after each step. */
   #state: Matrices;
   #spare: Matrices;
@@ -82,7 +87,7 @@ export class Trainer {
     return new Trainer(await openSession(stepGraph(problem).model(), { threads }), problem, initial);
   }
 
-  private constructor(run: Session, { decay = 0 }: Problem, initial: Matrices) {
+  private constructor(run: Session, { decay = 0, average }: Problem, initial: Matrices) {
     this.#run = run;
     this.#decay = decay;
     this.#names = Object.keys(initial);
@@ -93,6 +98,8 @@ export class Trainer {
       for (const prefix of [FIRST, SECOND]) this.#state[prefix + name] = { data: new Float32Array(data.length), shape };
     }
     this.#spare = copied(this.#state);
+    this.#average = average;
+    if (average !== undefined) this.#averages = copied(this.parameters);
   }
 
   /** Steps taken so far. */
@@ -105,13 +112,20 @@ export class Trainer {
     return Object.fromEntries(this.#names.map((name) => [name, this.#state[name]]));
   }
 
+  /** The weights to use: their running average where one is kept. */
+  get result(): Matrices {
+    return copied(this.#average === undefined ? this.parameters : this.#averages);
+  }
+
   /** Everything the next step depends on. */
   get state(): Matrices {
-    return copied(this.#state);
+    const averages = Object.entries(this.#averages).map(([name, matrix]) => [AVERAGE + name, matrix]);
+    return copied({ ...this.#state, ...Object.fromEntries(averages) });
   }
 
   restore(state: Matrices, steps: number): void {
     for (const name of Object.keys(this.#state)) this.#state[name].data.set(state[name].data);
+    for (const name of Object.keys(this.#averages)) this.#averages[name].data.set(state[AVERAGE + name].data);
     this.#steps = steps;
   }
 
@@ -130,7 +144,16 @@ export class Trainer {
     const { loss } = await this.#run(feeds, into);
     [this.#state, this.#spare] = [this.#spare, this.#state];
     this.#steps = t;
+    if (this.#average !== undefined) this.#updateAverages(Math.min(this.#average, t / (t + 9)));
     return loss.data[0];
+  }
+
+  /** Early on, what was drawn at random should not linger: the share of the old grows to what was asked for. */
+  #updateAverages(keep: number): void {
+    for (const name of this.#names) {
+      const [average, now] = [this.#averages[name].data, this.#state[name].data];
+      for (let i = 0; i < now.length; i++) average[i] = keep * average[i] + (1 - keep) * now[i];
+    }
   }
 }
 

@@ -5,7 +5,7 @@ import { CompressError } from './apply/errors.ts';
 import { decodeCheckpoint, encodeCheckpoint } from './checkpoint.ts';
 import type { Context } from './method.ts';
 import type { Matrices } from './session.ts';
-import { copied, type Trainer } from './trainer.ts';
+import type { Trainer } from './trainer.ts';
 
 export interface Course {
   stage: string;
@@ -40,7 +40,7 @@ const FRESH = 0.05;
 export async function train(trainer: Trainer, course: Course, context: Context): Promise<Outcome> {
   const { epochs, stepsPerEpoch, validate, fingerprint } = course;
   const steps = epochs * stepsPerEpoch;
-  let best = copied(trainer.parameters);
+  let best = trainer.result;
   let figures: Record<string, number> = { epochs: 0, loss: Number.NaN };
   if (course.resume) {
     const checkpoint = decodeCheckpoint(course.resume, fingerprint);
@@ -69,10 +69,10 @@ export async function train(trainer: Trainer, course: Course, context: Context):
     const epochEnds = trainer.steps % stepsPerEpoch === 0;
     figures.epochs = trainer.steps / stepsPerEpoch;
     if (epochEnds && validate && (figures.epochs % course.validateEvery === 0 || figures.epochs === epochs)) {
-      const rank = await validate(trainer.parameters);
+      const rank = await validate(trainer.result);
       if (!(rank <= figures.validationRank1)) {
         Object.assign(figures, { validationRank1: rank, bestEpoch: figures.epochs });
-        best = copied(trainer.parameters);
+        best = trainer.result;
       }
     }
     const now = performance.now();
@@ -94,7 +94,7 @@ export async function train(trainer: Trainer, course: Course, context: Context):
       save();
     }
   }
-  return { parameters: validate ? best : copied(trainer.parameters), figures };
+  return { parameters: validate ? best : trainer.result, figures };
 }
 
 function ended({ epochs, bestEpoch = 0 }: Record<string, number>, { patience, validate }: Course): boolean {
