@@ -13,16 +13,19 @@ export interface Checkpoint {
   figures: Record<string, number>;
   state: Matrices;
   best: Matrices;
+  /** Which of several trainings this is, and what those before it gave. */
+  part?: number;
+  before?: Matrices;
 }
 
 const KEY = 'hers.checkpoint';
 const BEST = 'best:';
+const BEFORE = 'before:';
 
-export function encodeCheckpoint({ state, best, ...rest }: Checkpoint): Uint8Array<ArrayBuffer> {
-  const named = [
-    ...Object.entries(state),
-    ...Object.entries(best).map(([name, matrix]) => [BEST + name, matrix] as const),
-  ];
+export function encodeCheckpoint({ state, best, before = {}, ...rest }: Checkpoint): Uint8Array<ArrayBuffer> {
+  const prefixed = (prefix: string, matrices: Matrices) =>
+    Object.entries(matrices).map(([name, matrix]) => [prefix + name, matrix] as const);
+  const named = [...Object.entries(state), ...prefixed(BEST, best), ...prefixed(BEFORE, before)];
   const tensors = named.map(([name, { data, shape }]) => ({ name, data: data as Float32Array, shape }));
   return encodeModel({ nodes: [], tensors, inputs: [], outputs: [], metadata: { [KEY]: JSON.stringify(rest) } });
 }
@@ -33,15 +36,16 @@ export function decodeCheckpoint(bytes: Uint8Array, fingerprint: string): Checkp
   const refuse = (why: string) =>
     new CompressError('INVALID_ARGUMENT', `This is not a checkpoint to resume from: ${why}.`);
   if (metadata?.[KEY] === undefined) throw refuse('it was not written by fit');
-  const rest = JSON.parse(metadata[KEY]) as Omit<Checkpoint, 'state' | 'best'>;
+  const rest = JSON.parse(metadata[KEY]) as Omit<Checkpoint, 'state' | 'best' | 'before'>;
   if (rest.fingerprint !== fingerprint) throw refuse('the method, the vectors, the seed or the settings have changed');
-  const [state, best]: Matrices[] = [{}, {}];
+  const [state, best, before]: Matrices[] = [{}, {}, {}];
   for (const { name, shape, data } of tensors) {
     if (!(data instanceof Float32Array)) throw refuse('it is damaged');
     if (name.startsWith(BEST)) best[name.slice(BEST.length)] = { data, shape };
+    else if (name.startsWith(BEFORE)) before[name.slice(BEFORE.length)] = { data, shape };
     else state[name] = { data, shape };
   }
-  return { ...rest, state, best };
+  return { ...rest, state, best, before };
 }
 
 /** Names a task: 53 bits of the vectors (FNV-1a in two lanes), and everything else in words. */

@@ -1,7 +1,7 @@
 // DeepMDS (Gong et al.) and DeepMDS++ (the HERS paper, section 4.2, 5.1 and appendix D), and the latter as its authors' code has it.
 
 import { CompressError } from './apply/errors.ts';
-import { fingerprintOf } from './checkpoint.ts';
+import { decodeCheckpoint, fingerprintOf } from './checkpoint.ts';
 import { Graph } from './graph.ts';
 import { type Context, type Method, requireCount, type Task } from './method.ts';
 import { type Body, encodeCompressor } from './model.ts';
@@ -144,6 +144,7 @@ async function fit(name: string, task: Task<DeepMdsSettings>, context: Context):
   checkChain(chain, set.dimension, dimension);
   const architecture: Architecture = { ...settings, chain };
   const { learn, heldOut } = withValidation(set, validation, seed);
+  const fingerprint = fingerprintOf(name, task);
   const problem = problemOf(architecture, settings);
   const trainer = await Trainer.open(problem, drawn(parameterShapes(problem), seed), threads);
   const pools = new Pools(learn, settings.pool, seed);
@@ -169,8 +170,8 @@ async function fit(name: string, task: Task<DeepMdsSettings>, context: Context):
       validate: heldOut && (async (weights) => rankOne(await project(weights, heldOut.vectors), heldOut.classes)),
       validateEvery: Math.max(1, Math.floor(settings.epochs / VALIDATIONS)),
       patience: settings.patience,
-      fingerprint: fingerprintOf(name, task),
-      resume: task.resume,
+      fingerprint,
+      resume: task.resume && decodeCheckpoint(task.resume, fingerprint),
     },
     context,
   );

@@ -10,8 +10,8 @@ import { anyMethod, type MethodName, methods, type Settings } from './methods.ts
 import { type Labels, requireClasses, trainingSet } from './training-set.ts';
 
 export interface FitOptions<M extends MethodName = MethodName> {
-  /** Of the compressed vectors. */
-  dimension: number;
+  /** Of the compressed vectors; `auto` chooses one when there is none. */
+  dimension?: number;
   /** Of the vectors given; follows from the labels when there are any. */
   inputDimension?: number;
   /** The same seed gives the same bytes, on the same kind of machine. */
@@ -47,7 +47,7 @@ const OPTIONS = new Set([
 /** What the thread is given, and what it says. */
 export interface Order {
   method: string;
-  task: Task<object>;
+  task: Task<object, number | null>;
   /** Set to 1 to interrupt. A run of onnxruntime does not let messages through. */
   abort: Int32Array<SharedArrayBuffer>;
 }
@@ -84,13 +84,13 @@ function prepare(method: string, vectors: Float32Array, labels: Labels | undefin
   if (unknown) throw new CompressError('INVALID_ARGUMENT', `fit has no option ${JSON.stringify(unknown)}.`);
   const { defaults, check, needsLabels } = anyMethod[method];
   const {
-    dimension,
+    dimension = null,
     inputDimension,
     seed = 1,
     threads = Math.min(2, availableParallelism()),
     validation = 0.25,
   } = options;
-  requireCount('dimension', dimension);
+  if (dimension !== null || method !== 'auto') requireCount('dimension', dimension);
   requireCount('threads', threads);
   requireCount('seed', seed, 0);
   if (!(validation >= 0 && validation < 1))
@@ -99,7 +99,7 @@ function prepare(method: string, vectors: Float32Array, labels: Labels | undefin
   check?.(settings);
   const set = trainingSet(vectors, labels, inputDimension);
   if (needsLabels) requireClasses(set, method);
-  if (dimension > set.dimension)
+  if (dimension !== null && dimension > set.dimension)
     throw new CompressError(
       'INVALID_ARGUMENT',
       `Vectors of ${set.dimension} dimensions cannot be compressed to ${dimension}.`,

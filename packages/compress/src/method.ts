@@ -26,9 +26,14 @@ export interface Context {
   readonly aborted: boolean;
 }
 
-export interface Task<S> {
+/** For a training that only serves to measure: it has nothing to take up again. */
+export function trialOf(context: Context): Context {
+  return Object.create(context, { checkpoint: { value: () => {} } });
+}
+
+export interface Task<S, D = number> {
   set: TrainingSet;
-  dimension: number;
+  dimension: D;
   seed: number;
   threads: number;
   /** The share of the classes that are held out to choose and to measure; 0 for none. */
@@ -37,13 +42,13 @@ export interface Task<S> {
   resume?: Uint8Array | undefined;
 }
 
-export interface Method<S extends object> {
+export interface Method<S extends object, D = number> {
   /** The settings and their default values. A setting that is not here is an error. */
   defaults: S;
   /** Throws for settings that make no sense. */
   check?(settings: S): void;
   needsLabels: boolean;
-  fit(task: Task<S>, context: Context): Promise<Uint8Array<ArrayBuffer>>;
+  fit(task: Task<S, D>, context: Context): Promise<Uint8Array<ArrayBuffer>>;
 }
 
 /** The settings given, completed by the defaults. */

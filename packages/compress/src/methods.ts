@@ -1,11 +1,13 @@
 // The methods by their names.
 
+import { auto } from './auto.ts';
 import { deepmds, deepmdsPlus, deepmdsPlusAuthors } from './deepmds.ts';
 import { lda, pca } from './linear-methods.ts';
 import type { Method } from './method.ts';
 import { ranking } from './ranking.ts';
 
 export const methods = {
+  auto,
   ranking,
   pca,
   lda,
@@ -18,4 +20,4 @@ export type MethodName = keyof typeof methods;
 export type Settings<M extends MethodName> = (typeof methods)[M]['defaults'];
 
 /** The same table for code that has a name and settings from outside. */
-export const anyMethod = methods as unknown as Record<string, Method<object>>;
+export const anyMethod = methods as unknown as Record<string, Method<object, number | null>>;

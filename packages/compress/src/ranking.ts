@@ -9,11 +9,11 @@
 // The map is linear on whitened input, where it starts as the discriminants themselves; a hidden layer can learn a residual to it.
 
 import { CompressError } from './apply/errors.ts';
-import { fingerprintOf } from './checkpoint.ts';
+import { decodeCheckpoint, fingerprintOf } from './checkpoint.ts';
 import { classMeans } from './covariance.ts';
 import { Graph, type Value } from './graph.ts';
 import { type Between, discriminants, type LinearMap, shrunk, symmetricPower, withinClass } from './linear.ts';
-import { type Context, type Method, requireCount, requireShare, type Task } from './method.ts';
+import { type Context, type Method, requireCount, requireShare, type Task, trialOf } from './method.ts';
 import { type Body, encodeCompressor, linearBody } from './model.ts';
 import type { Parameter } from './network.ts';
 import { Random } from './random.ts';
@@ -79,14 +79,14 @@ export const ranking: Method<RankingSettings> = {
     const { learn, heldOut } = withValidation(set, validation, seed);
     const figures: Record<string, number> = {};
     if (heldOut) {
-      const { body } = await learned(
+      const { body } = await learnRanking(
         { ...task, set: learn, resume: undefined },
         'measuring on held-out identities',
-        context,
+        trialOf(context),
       );
       figures.validationRank1 = await measured(body, heldOut, learn);
     }
-    const { body, figures: more } = await learned(task, 'learning to rank', context);
+    const { body, figures: more } = await learnRanking(task, 'learning to rank', context);
     const settings = { ...task.settings, seed, validation };
     Object.assign(figures, more, { vectors: set.count });
     return encodeCompressor(body, { method: 'ranking', metric: 'cosine', settings, figures, notes: [] });
@@ -129,7 +129,7 @@ export function rankingProblem(
 }
 
 /** Learns the map on a set; returns it as part of a model, and as a function. */
-async function learned(task: Task<RankingSettings>, stage: string, context: Context) {
+export async function learnRanking(task: Task<RankingSettings>, stage: string, context: Context) {
   const { set, dimension, seed, threads, settings } = task;
   const n = set.dimension;
   const whitening = scaled((await discriminants(set, settings.between))(n, settings.shrinkage), set, dimension);
@@ -138,9 +138,11 @@ async function learned(task: Task<RankingSettings>, stage: string, context: Cont
   const root = await noiseRoot({ ...set, vectors: white }, settings);
   const problem = rankingProblem(settings, n, dimension, batch, root);
   const lists = members(set);
-  const nets: Matrices[] = [];
-  let loss = 0;
-  for (let member = 0; member < settings.ensemble; member++) {
+  const fingerprint = fingerprintOf('ranking', task);
+  const resume = task.resume && decodeCheckpoint(task.resume, fingerprint);
+  const nets: Matrices[] = asMany(resume?.before ?? {});
+  let loss = Number.NaN;
+  for (let member = nets.length; member < settings.ensemble; member++) {
     const trainer = await Trainer.open(problem, startingPoint(n, dimension, settings.hidden, seed + member), threads);
     const { parameters, figures } = await train(
       trainer,
@@ -152,18 +154,36 @@ async function learned(task: Task<RankingSettings>, stage: string, context: Cont
         batch: async (step) => drawBatch(white, n, lists, batch, new Random(seed, 0x4a2c, member, step)),
         validateEvery: 1,
         patience: 0,
-        fingerprint: fingerprintOf('ranking', task),
-        resume: task.resume,
+        fingerprint,
+        part: member,
+        before: asOne(nets),
+        resume: resume?.part === member ? resume : undefined,
       },
       context,
     );
     nets.push(parameters);
-    loss += figures.loss / settings.ensemble;
+    ({ loss } = figures);
   }
   return {
     body: bodyOf(whitening, averaged(nets), settings.hidden * nets.length),
     figures: { loss, steps: settings.steps },
   };
+}
+
+/** Several maps under one roof, for a checkpoint, and back. */
+function asOne(nets: Matrices[]): Matrices {
+  return Object.fromEntries(
+    nets.flatMap((net, i) => Object.entries(net).map(([name, matrix]) => [`${i}/${name}`, matrix])),
+  );
+}
+
+function asMany(matrices: Matrices): Matrices[] {
+  const nets: Matrices[] = [];
+  for (const [path, matrix] of Object.entries(matrices)) {
+    const [member, name] = path.split('/');
+    (nets[Number(member)] ??= {})[name] = matrix;
+  }
+  return nets;
 }
 
 /** The average of several maps as one: linear parts are averaged, hidden layers stand beside each other. */

@@ -2,7 +2,7 @@
 // step draws at random depends on the seed and its number alone, so that training taken up again goes on as if nothing had happened.
 
 import { CompressError } from './apply/errors.ts';
-import { decodeCheckpoint, encodeCheckpoint } from './checkpoint.ts';
+import { type Checkpoint, encodeCheckpoint } from './checkpoint.ts';
 import type { Context } from './method.ts';
 import type { Matrices } from './session.ts';
 import type { Trainer } from './trainer.ts';
@@ -21,7 +21,10 @@ export interface Course {
   /** Epochs without a better validation after which training ends; 0 for never. */
   patience: number;
   fingerprint: string;
-  resume?: Uint8Array | undefined;
+  resume?: Checkpoint | undefined;
+  /** Which of several trainings this is, and what those before it gave, for the checkpoint. */
+  part?: number;
+  before?: Matrices;
 }
 
 export interface Outcome {
@@ -43,16 +46,19 @@ export async function train(trainer: Trainer, course: Course, context: Context):
   let best = trainer.result;
   let figures: Record<string, number> = { epochs: 0, loss: Number.NaN };
   if (course.resume) {
-    const checkpoint = decodeCheckpoint(course.resume, fingerprint);
-    trainer.restore(checkpoint.state, checkpoint.step);
-    ({ best, figures } = checkpoint);
+    trainer.restore(course.resume.state, course.resume.step);
+    ({ best, figures } = course.resume);
     // JSON has no NaN.
     figures.loss ??= Number.NaN;
   }
   const begun = { at: performance.now(), step: trainer.steps };
   let [spoken, saved] = [0, begun.at];
+  const { part, before } = course;
+  const several = part === undefined ? {} : { part, before: before ?? {} };
   const save = () =>
-    context.checkpoint(encodeCheckpoint({ fingerprint, step: trainer.steps, figures, state: trainer.state, best }));
+    context.checkpoint(
+      encodeCheckpoint({ fingerprint, step: trainer.steps, figures, state: trainer.state, best, ...several }),
+    );
   while (trainer.steps < steps && !ended(figures, course)) {
     if (context.aborted) {
       save();

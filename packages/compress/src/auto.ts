@@ -1,0 +1,209 @@
+// The default: tries the methods on identities that were held out, takes the best one, and says what it found. Given no dimension, it takes
+// the smallest whose rank-1 stays within a given loss of that of the full vectors.
+
+import { CompressError } from './apply/errors.ts';
+import { type Between, discriminants, fitPca, type LinearMap } from './linear.ts';
+import { SHRINKAGES } from './linear-methods.ts';
+import { type Context, type Method, requireShare, type Task, trialOf } from './method.ts';
+import { type Body, encodeCompressor, linearBody } from './model.ts';
+import { learnRanking, type RankingSettings, ranking } from './ranking.ts';
+import { subset, type TrainingSet } from './training-set.ts';
+import { draws, measured, measuredFull } from './validation.ts';
+
+export interface AutoSettings {
+  /** The rank-1 that may be lost when no dimension is given: 0.01 is one point in a hundred. */
+  loss: number;
+  /** Whether to try maps that are learned step by step, which takes minutes, beside those that are computed at once. */
+  learn: boolean;
+}
+
+/** Ways of holding identities out. */
+const DRAWS = 3;
+/** Vectors that are used to choose, at most; the choice is then fitted on all. */
+const ENOUGH = 20_000;
+
+/** What can be chosen. A fit gives a map for every dimension at once where the method allows. */
+interface Candidate {
+  name: string;
+  settings: Record<string, unknown>;
+  fit(set: TrainingSet): Promise<(dimension: number) => LinearMap>;
+}
+
+function lda(between: Between, shrinkage: number): Candidate {
+  return {
+    name: 'lda',
+    settings: { between, shrinkage },
+    async fit(set) {
+      const all = (await discriminants(set, between))(set.dimension, shrinkage);
+      return (dimension) => shortened(all, dimension);
+    },
+  };
+}
+
+const pca: Candidate = {
+  name: 'pca',
+  settings: {},
+  async fit(set) {
+    const all = await fitPca(set, set.dimension);
+    return (dimension) => shortened(all, dimension);
+  },
+};
+
+/** The first axes of a map: those of PCA and LDA come in order of what they are worth. */
+function shortened(map: LinearMap, dimension: number): LinearMap {
+  return { ...map, axes: map.axes.slice(0, dimension * map.inputDimension), outputDimension: dimension };
+}
+
+const linear = [pca, ...(['vectors', 'classes'] as const).flatMap((between) => SHRINKAGES.map((s) => lda(between, s)))];
+
+/** 1, 2, 3, 4, 6, 8, 12, 16, 24, …: each a third or a half more than the one before. */
+function ladder(most: number): number[] {
+  const steps = [1, 2, 3];
+  for (let i = 4; i < most; i *= 2) steps.push(i, 1.5 * i);
+  return steps.filter((step) => step < most);
+}
+
+export const auto: Method<AutoSettings, number | null> = {
+  defaults: { loss: 0.01, learn: true },
+  needsLabels: true,
+  check({ loss, learn }) {
+    requireShare('loss', loss);
+    if (typeof learn !== 'boolean') throw new CompressError('INVALID_ARGUMENT', 'learn is true or false.');
+  },
+  async fit(task, context) {
+    const { set, seed, settings } = task;
+    const parts = draws(sampled(set), task.validation || 0.25, seed, DRAWS);
+    if (parts.length === 0)
+      throw new CompressError(
+        'INVALID_LABELS',
+        'There are too few classes with two vectors or more to choose on: name a method and a dimension instead.',
+      );
+    const full = average(parts.map(({ heldOut, learn }) => measuredFull(heldOut, learn)));
+    const notes = [
+      `full dimension (${set.dimension}): rank-1 ${shown(full)} on held-out identities, average of ${parts.length} draws`,
+    ];
+    const dimensions = task.dimension === null ? ladder(set.dimension) : [task.dimension];
+    const found = await tryLinear(
+      parts,
+      dimensions,
+      task.dimension === null ? full - settings.loss : undefined,
+      context,
+    );
+    const { dimension } = found;
+    for (const [name, rank] of found.ranks) notes.push(`${name} at ${dimension}: ${shown(rank)}`);
+    const learned = settings.learn ? await tryRanking(parts, { ...task, dimension }, context) : undefined;
+    if (learned) notes.push(`ranking at ${dimension}: ${shown(learned.rank)}`);
+    const chosen = learned && learned.rank > found.rank ? learned : found;
+    notes.push(`chosen: ${chosen.name} at ${dimension}, ${shown(full - chosen.rank)} below full dimension`);
+    context.progress({ stage: `fitting ${chosen.name} on all vectors`, done: 0.8 });
+    const body = await chosen.final({ ...task, dimension }, context);
+    context.progress({ stage: 'done', done: 1 });
+    return encodeCompressor(body, {
+      method: chosen.name,
+      metric: 'cosine',
+      settings: {
+        ...chosen.settings,
+        auto: { ...settings, dimension: task.dimension },
+        seed,
+        validation: task.validation,
+      },
+      figures: { validationRank1: chosen.rank, fullRank1: full, vectors: set.count },
+      notes,
+    });
+  },
+};
+
+type Part = ReturnType<typeof draws>[number];
+
+interface Choice {
+  name: string;
+  settings: object;
+  rank: number;
+  final(task: Task<AutoSettings>, context: Context): Promise<Body>;
+}
+
+/** The best linear map at the smallest dimension where one is good enough, or at the only one. */
+async function tryLinear(parts: Part[], dimensions: number[], enough: number | undefined, context: Context) {
+  // A fit of each candidate to each draw serves all dimensions.
+  const fits: ((dimension: number) => LinearMap)[][] = [];
+  for (const [i, candidate] of linear.entries()) {
+    context.throwIfAborted();
+    context.progress({ stage: `trying ${candidate.name}`, done: (0.3 * i) / linear.length });
+    fits.push(await Promise.all(parts.map(({ learn }) => candidate.fit(learn))));
+  }
+  const rankAt = async (candidate: number, dimension: number) => {
+    const ranks = [];
+    for (const [p, { heldOut, learn }] of parts.entries())
+      ranks.push(await measured(linearBody(fits[candidate][p](dimension)), heldOut, learn));
+    return average(ranks);
+  };
+  const bestAt = async (dimension: number) => {
+    context.throwIfAborted();
+    context.progress({ stage: `trying ${dimension} dimensions`, done: 0.4 });
+    const ranks: number[] = [];
+    for (const i of linear.keys()) ranks.push(await rankAt(i, dimension));
+    const best = ranks.indexOf(Math.max(...ranks));
+    const { name, settings, fit } = linear[best];
+    const choice: Choice = {
+      name,
+      settings,
+      rank: ranks[best],
+      final: async (task) => linearBody((await fit(task.set))(task.dimension)),
+    };
+    return { ...choice, dimension, ranks: bestOfEach(ranks) };
+  };
+  if (enough === undefined) return bestAt(dimensions[0]);
+  // More dimensions are better, but for chance: halve the ladder.
+  let [low, high] = [0, dimensions.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((await bestAt(dimensions[middle])).rank >= enough) high = middle;
+    else low = middle + 1;
+  }
+  return bestAt(dimensions[low]);
+}
+
+/** The best figure of each kind of candidate. */
+function bestOfEach(ranks: number[]): Map<string, number> {
+  const best = new Map<string, number>();
+  ranks.forEach((rank, i) => {
+    const { name, settings } = linear[i];
+    const kind = settings.between === undefined ? name : `${name} between ${settings.between}`;
+    best.set(kind, Math.max(rank, best.get(kind) ?? 0));
+  });
+  return best;
+}
+
+async function tryRanking(parts: Part[], task: Task<AutoSettings>, context: Context): Promise<Choice> {
+  const settings = ranking.defaults;
+  const ranks: number[] = [];
+  for (const [i, { learn, heldOut }] of parts.entries()) {
+    const trial: Task<RankingSettings> = { ...task, set: learn, settings, resume: undefined };
+    const { body } = await learnRanking(trial, `learning to rank, draw ${i + 1} of ${parts.length}`, trialOf(context));
+    ranks.push(await measured(body, heldOut, learn));
+  }
+  return {
+    name: 'ranking',
+    settings,
+    rank: average(ranks),
+    final: async (whole, within) => (await learnRanking({ ...whole, settings }, 'learning to rank', within)).body,
+  };
+}
+
+function average(numbers: number[]): number {
+  return numbers.reduce((sum, x) => sum + x, 0) / numbers.length;
+}
+
+function shown(rank: number): string {
+  return rank.toFixed(4);
+}
+
+/** Whole classes, in the order they come, until there are enough vectors. */
+function sampled(set: TrainingSet): TrainingSet {
+  if (set.count <= ENOUGH) return set;
+  const sizes = new Int32Array(set.classCount);
+  for (const klass of set.classes) sizes[klass]++;
+  let [classes, vectors] = [0, 0];
+  while (classes < 2 || vectors < ENOUGH) vectors += sizes[classes++];
+  return subset(set, (klass) => klass < classes);
+}
