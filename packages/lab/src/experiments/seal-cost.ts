@@ -4,19 +4,8 @@ import { ENCODINGS, roundVectors } from '@hers/paper';
 import { openPaper, PAPER_VARIANTS, type PaperEngine, type PaperVariantName } from '../engine-paper.ts';
 import { progress } from '../report.ts';
 import { identities } from '../synthetic.ts';
+import { stopwatch, type Time } from './clock.ts';
 import type { Source } from './experiment.ts';
-
-/**
- * The time this thread has computed for. SEAL has no other thread and waits for nothing, so on an idle machine that is the time by the clock; on a busy
- * one, a block that takes seconds would be charged with what others do.
- */
-export function threadSeconds(): number {
-  const { user, system } = process.threadCpuUsage();
-  return (user + system) / 1e6;
-}
-
-export const SEAL_CLOCK =
-  "SEAL's times are those its one thread computed for, so that a busy machine does not count against it; ours are by the clock.";
 
 export interface SealCost {
   readonly variant: PaperVariantName;
@@ -28,6 +17,8 @@ export interface SealCost {
   /** Seconds before the first block, and for each. */
   readonly start: number;
   readonly block: number;
+  /** CPU seconds of a block: the mean. */
+  readonly cpu: number;
   readonly queryBytes: number;
   readonly responseBytes: number;
   readonly keyBytes: number;
@@ -62,18 +53,20 @@ export async function measureSeal(
     const order = Array.from({ length: blocks }, (_, i) => i % different);
     const cumulative = new Array<number>(blocks).fill(Number.POSITIVE_INFINITY);
     let block = Number.POSITIVE_INFINITY;
+    let cpu = 0;
     let responseBytes = 0;
     for (let run = 0; run < runs; run++) {
-      const begin = threadSeconds();
+      const elapsed = stopwatch();
       const times: number[] = [];
       for (const response of server.search(query.bytes, { blocks: order })) {
-        times.push(threadSeconds() - begin);
+        times.push(elapsed().seconds);
         responseBytes = response.length;
       }
+      cpu += elapsed().cpu / (runs * blocks);
       times.forEach((time, i) => {
         cumulative[i] = Math.min(cumulative[i], time);
       });
-      // The mean, since the system counts a thread's time in steps of some milliseconds; without the first, which has the query's loading in it.
+      // Without the first, which has the query's loading in it.
       const mean = blocks === 1 ? times[0] : (times[blocks - 1] - times[0]) / (blocks - 1);
       block = Math.min(block, mean);
     }
@@ -84,6 +77,7 @@ export async function measureSeal(
       cumulative,
       start: Math.max(0, cumulative[0] - block),
       block,
+      cpu,
       queryBytes: query.bytes.length,
       responseBytes,
       keyBytes: client.keys.length,
@@ -107,12 +101,13 @@ function checkScores({ client, server, context }: PaperEngine, vectors: Float32A
   }
 }
 
-/** Seconds for a gallery, and whether that many blocks were really scored. */
-export function sealSeconds(cost: SealCost, m: number): { seconds: number; source: Source } {
+/** The time for a gallery, and whether that many blocks were really scored. */
+export function sealSeconds(cost: SealCost, m: number): Time & { source: Source } {
   const blocks = Math.ceil(m / cost.capacity);
   const measured = cost.cumulative[blocks - 1];
-  if (measured !== undefined) return { seconds: measured, source: 'measured' };
-  return { seconds: cost.start + blocks * cost.block, source: 'extrapolated' };
+  const cpu = blocks * cost.cpu;
+  if (measured !== undefined) return { seconds: measured, cpu, source: 'measured' };
+  return { seconds: cost.start + blocks * cost.block, cpu, source: 'extrapolated' };
 }
 
 /** Bytes of a gallery in memory. */
