@@ -24,7 +24,7 @@ export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   no: 'the answer is no: `verify` found no match, `get` did not find every id, `doctor` found a problem',
   usage: 'called wrongly: an unknown option, a value that cannot be, a configuration that makes no sense',
   absent: 'something is not there (a file, a collection, a record), or is there already',
-  key: 'the key, the passphrase or the token is missing or wrong, or the token does not allow this',
+  key: 'the key, the passphrase or the token is missing, wrong or damaged, or the token does not allow this',
   input: 'the data given cannot be used: a damaged file, a vector with NaN, a wrong number of dimensions',
   integrity: 'stored data is damaged, was altered, or was rolled back: do not repeat the call, find out why',
   storage:
@@ -143,6 +143,7 @@ function fileEnding(error: unknown): Ending | undefined {
     case 'ENOENT':
       return { exit: EXIT.absent, code, message: `there is no ${path ?? 'such file'}`, next: 'check the path' };
     case 'EISDIR':
+      return { exit: EXIT.usage, code, message: `${name} is a folder`, next: 'name a file' };
     case 'ENOTDIR':
       return { exit: EXIT.usage, code, message: `${name} is not a file`, next: 'name a file' };
     case 'EEXIST':

@@ -182,10 +182,14 @@ describe('keys and passphrases', () => {
     const folder = await prepared.copy();
     for (const content of ['', 'garbage', '{}', '{"format":"hers-key","version":1,"seed":"00"}']) {
       await writeFile(join(folder, 'bad.key'), content, { mode: 0o600 });
-      await fails(folder, ['count', '--key', 'bad.key'], EXIT.input, /not a HERS key file/);
+      await fails(folder, ['count', '--key', 'bad.key'], EXIT.key, /bad\.key: this is not a HERS key file; name another/);
     }
     await writeFile(join(folder, 'bad.key'), '{"format":"hers-key","version":9}', { mode: 0o600 });
-    await fails(folder, ['count', '--key', 'bad.key'], EXIT.input, /newer version/);
+    await fails(folder, ['count', '--key', 'bad.key'], EXIT.key, /newer version/);
+    await fails(folder, ['count', '--key', 'gallery'], EXIT.usage, /gallery is a folder; name a file/);
+    await fails(folder, ['count', '--config', 'gallery'], EXIT.usage, /gallery is a folder; name a file/);
+    await fails(folder, ['count', '--collection', 'nobody'], EXIT.absent, /no collection "nobody".*collections list/);
+    await fails(folder, ['search', ' '], EXIT.usage, /the probe is empty/);
   });
 });
 

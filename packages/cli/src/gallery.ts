@@ -109,7 +109,10 @@ export async function withGallery<T>(
   const { threads } = settings;
   const database = new Database(service, { key, versions, ...(threads === undefined ? {} : { threads }) });
   try {
-    const collection = async () => database.collection(settings.value('collection') ?? (await onlyCollection(service)));
+    const collection = async () => {
+      const name = settings.value('collection') ?? (await onlyCollection(service));
+      return database.collection(name).catch((error) => Promise.reject(notFound(error)));
+    };
     return await use({ database, service, versions, collection });
   } finally {
     await database.close();
@@ -131,6 +134,11 @@ export async function openVersions(settings: Settings): Promise<VersionFile> {
     );
   }
   return versions;
+}
+
+function notFound(error: unknown): unknown {
+  if (!(error instanceof HersError && error.code === 'NOT_FOUND')) return error;
+  return new CommandError(EXIT.absent, error.message, '`hers collections list` shows which there are', error.code);
 }
 
 async function onlyCollection(service: Service): Promise<string> {

@@ -1,7 +1,7 @@
 // Key files on disk: opened with what is configured, written for their owner alone.
 
 import { readFile, stat } from 'node:fs/promises';
-import { isSealed, MasterSeed, openKey, sealKey, unsealedKey } from '@hers/client';
+import { HersError, isSealed, MasterSeed, openKey, sealKey, unsealedKey } from '@hers/client';
 import { CommandError, EXIT } from './exit.ts';
 import type { Output } from './output.ts';
 import { writePrivately } from './private-file.ts';
@@ -46,7 +46,7 @@ export class Keys {
     try {
       text = await readFile(path, 'utf8');
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw Object.assign(error as Error, { path });
       throw new CommandError(
         EXIT.absent,
         `there is no key file ${path}`,
@@ -62,12 +62,34 @@ export class Keys {
   /** The key, after asking for its passphrase where it is sealed. The caller wipes it. */
   async open(): Promise<MasterSeed> {
     const text = await this.read();
-    return openKey(text, isSealed(text) ? await this.#secrets.existing(this.#passphrase) : undefined);
+    const passphrase = this.#isSealed(text) ? await this.#secrets.existing(this.#passphrase) : undefined;
+    return openKey(text, passphrase).catch((error) => Promise.reject(this.#refused(error)));
+  }
+
+  /** Whether a passphrase is needed to open the key. */
+  async isSealed(): Promise<boolean> {
+    return this.#isSealed(await this.read());
+  }
+
+  #isSealed(text: string): boolean {
+    try {
+      return isSealed(text);
+    } catch (error) {
+      throw this.#refused(error);
+    }
+  }
+
+  /** What is no key file is named, with what to do about it. */
+  #refused(error: unknown): unknown {
+    if (!(error instanceof HersError && ['MALFORMED', 'UNSUPPORTED_VERSION'].includes(error.code))) return error;
+    const { message, code } = error;
+    const next = 'name another key file with --key, or bring back a copy of this one';
+    return new CommandError(EXIT.key, `${this.#settings.value('key')}: ${message}`, next, code);
   }
 
   /** Whether `open` would have to ask somebody. */
   async mustAsk(): Promise<boolean> {
-    return isSealed(await this.read()) && !isGiven(this.#surroundings, this.#passphrase);
+    return (await this.isSealed()) && !isGiven(this.#surroundings, this.#passphrase);
   }
 
   /** A new key file. Never over another: that would make its galleries unreadable. */

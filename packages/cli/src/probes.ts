@@ -16,6 +16,7 @@ const WRITTEN_OUT = /^\s*[-+]?[\d.][\d.eE+-]*(?:[\s,;]+[-+]?[\d.][\d.eE+-]*)+\s*
 
 /** The vector in an argument; undefined when it is the name of a file. */
 export function vectorIn(argument: string): number[] | undefined {
+  if (argument.trim() === '') throw new CommandError(EXIT.usage, 'the probe is empty', 'give a vector, or name a file');
   if (!argument.trimStart().startsWith('[') && !WRITTEN_OUT.test(argument)) return undefined;
   const numbers = argument
     .trim()

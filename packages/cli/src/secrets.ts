@@ -56,7 +56,8 @@ export class Secrets {
   }
 
   async #read(path: string, name: string): Promise<string> {
-    const secret = (await readFile(path, 'utf8')).replace(/\r?\n$/, '');
+    const text = await readFile(path, 'utf8').catch((error) => Promise.reject(Object.assign(error, { path })));
+    const secret = text.replace(/\r?\n$/, '');
     if (secret === '') throw new CommandError(EXIT.key, `${path} is empty`, `put the ${name} into it`);
     const { mode } = await stat(path);
     if ((mode & 0o077) !== 0) this.#out.note(`${path} can be read by others: chmod 600 it.`);

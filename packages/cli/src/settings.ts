@@ -175,7 +175,7 @@ function readConfig(file: string): Flags {
     content = JSON.parse(readFileSync(file, 'utf8'));
   } catch (error) {
     if (error instanceof SyntaxError) throw wrongConfig(file, 'is not JSON');
-    throw error;
+    throw Object.assign(error as Error, { path: file });
   }
   if (typeof content !== 'object' || content === null || Array.isArray(content))
     throw wrongConfig(file, 'does not hold an object');

@@ -1,7 +1,6 @@
 // `hers keys`: the key file, and the key of a collection.
 
 import { readFile, stat } from 'node:fs/promises';
-import { isSealed } from '@hers/client';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { stoppedAt } from '../exit.ts';
@@ -77,7 +76,7 @@ export function addKeys(program: HersCommand, context: () => Context): void {
 
 async function show({ settings, keys, out }: Context): Promise<void> {
   const path = settings.value('key');
-  const sealed = isSealed(await keys.read());
+  const sealed = await keys.isSealed();
   const { mode, mtime } = await stat(path);
   // Fingerprints need the seed, so a sealed file is opened only where that takes no question.
   using seed = (await keys.mustAsk()) ? undefined : await keys.open();
