@@ -68,7 +68,7 @@ export const encryptionCost: Experiment = {
     const small = values.small === true;
     const split = splitOf(values);
     const dimensions = wholeNumbers(values.dimensions, small ? [8] : [32, 16]);
-    const crowds = wholeNumbers(values.distractors, small ? [100, 3000] : [10_000, 100_000, 1_000_000]);
+    const crowds = wholeNumbers(values.distractors, small ? [50, 300] : [10_000, 100_000, 1_000_000]);
     const [crowdProbes] = wholeNumbers(values.probes, [small ? 20 : 500]);
     const compressor = bestCompressor(small ? { compressors: 'lda', ...values } : values);
     const data = await datasetOf('faces', values);

@@ -209,11 +209,18 @@ function plot(rows: readonly Row[], names: readonly string[], full: number, prob
   const whole = rows.find(({ compressor }) => compressor === FULL)!;
   const sizes = [...new Set(values.map(({ dimension }) => dimension))];
   const lowest = Math.min(...values.map(({ rank1 }) => rank1));
+  const y = {
+    field: 'rank1',
+    type: 'quantitative' as const,
+    scale: { domain: [Math.floor(lowest * 20) / 20, 1], nice: false, zero: false },
+    title: 'rank-1',
+    axis: { format: '.2f' },
+  };
   return render({
     $schema: SCHEMA,
     title: {
       text: 'Faces: rank-1 against the dimension',
-      subtitle: `LFW, ${probes.toLocaleString('en-GB')} probes; dashed: ${full} dimensions, uncompressed`,
+      subtitle: `${probes.toLocaleString('en-GB')} probes; dashed: ${full} dimensions, uncompressed`,
     },
     width: 480,
     height: 300,
@@ -221,7 +228,7 @@ function plot(rows: readonly Row[], names: readonly string[], full: number, prob
       {
         data: { values: [{ rank1: mean(whole.rank1) }] },
         mark: { type: 'rule', strokeDash: [5, 4], color: '#000000' },
-        encoding: { y: { field: 'rank1', type: 'quantitative' } },
+        encoding: { y },
       },
       {
         data: { values },
@@ -234,13 +241,7 @@ function plot(rows: readonly Row[], names: readonly string[], full: number, prob
             title: 'dimensions',
             axis: { values: sizes },
           },
-          y: {
-            field: 'rank1',
-            type: 'quantitative',
-            scale: { domain: [Math.floor(lowest * 20) / 20, 1], nice: false },
-            title: 'rank-1',
-            axis: { format: '.2f' },
-          },
+          y,
           color: { field: 'compressor', type: 'nominal', title: null, scale: compressorScale(names) },
         },
       },

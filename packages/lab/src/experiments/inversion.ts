@@ -290,6 +290,12 @@ function plot(attacks: readonly Attack[], guess: { mean: number }, dimension: nu
     .filter(({ profile }) => profile === 'compact')
     .map(({ leak, known, cosine: value }) => ({ leak: LEAKS[leak], known, cosine: value }));
   const sizes = [...new Set(values.map(({ known }) => known))];
+  const y = {
+    field: 'cosine',
+    type: 'quantitative' as const,
+    scale: { domain: [-0.1, 1], nice: false },
+    title: 'cosine of reconstruction and probe',
+  };
   return render({
     $schema: SCHEMA,
     title: {
@@ -302,7 +308,7 @@ function plot(attacks: readonly Attack[], guess: { mean: number }, dimension: nu
       {
         data: { values: [{ cosine: guess.mean }] },
         mark: { type: 'rule', strokeDash: [5, 4], color: '#666666' },
-        encoding: { y: { field: 'cosine', type: 'quantitative' } },
+        encoding: { y },
       },
       {
         data: { values },
@@ -315,12 +321,7 @@ function plot(attacks: readonly Attack[], guess: { mean: number }, dimension: nu
             title: 'scores that leaked, each of another template',
             axis: { values: sizes.filter((size) => Number.isInteger(Math.log2(size / dimension))) },
           },
-          y: {
-            field: 'cosine',
-            type: 'quantitative',
-            scale: { domain: [-0.1, 1] },
-            title: 'cosine of reconstruction and probe',
-          },
+          y,
           color: {
             field: 'leak',
             type: 'nominal',
