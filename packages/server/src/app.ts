@@ -261,8 +261,7 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
       },
     },
   ];
-  const search: Service['search'] = (...request) => scans.search(...request);
-  routes.push(...serviceRoutes(service, search, VERSION), ...own);
+  routes.push(...serviceRoutes(service, scans, VERSION), ...own);
   for (const route of routes) {
     const { method, url, params, gives } = route;
     fastify.route({

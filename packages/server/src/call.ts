@@ -1,9 +1,10 @@
 // One request on its way through a handler: its body, its signal, and how its answer is sent.
 
 import { Readable } from 'node:stream';
-import { HersError, itemPieces, type Message, OCTETS, readMessage } from '@hers/service';
+import { HersError, type Message, OCTETS, readMessage } from '@hers/service';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { bodyOf } from './body.ts';
+import { type ItemParts, sendItems } from './items.ts';
 import type { Limits } from './limits.ts';
 import type { Memory } from './memory.ts';
 import type { Token } from './tokens.ts';
@@ -110,8 +111,15 @@ export class Call {
     return this.reply.send(Readable.from(this.#paced(first, source), { objectMode: false, highWaterMark: 2 ** 18 }));
   }
 
-  items(items: AsyncIterable<readonly Uint8Array[]>): Promise<FastifyReply> {
-    return this.answer(itemPieces(items));
+  /** Answers with items, as they come. */
+  items(batches: AsyncIterable<readonly ItemParts[]>): Promise<FastifyReply> {
+    return sendItems(this.reply, batches, {
+      stallMs: 1000 * this.limits.stallSeconds,
+      onAnswer: () => {
+        this.answeredAt = performance.now();
+      },
+      onSent: (bytes) => this.#traffic.sent(bytes),
+    });
   }
 
   /** A client that does not read is given up. While this waits in `yield`, it is the client's turn. */

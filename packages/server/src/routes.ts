@@ -18,6 +18,8 @@ import {
   unpackIds,
 } from '@hers/service';
 import type { Call } from './call.ts';
+import type { ItemParts } from './items.ts';
+import type { Scans } from './scans.ts';
 import * as schemas from './schemas.ts';
 
 /** `search` reads and searches, `write` changes records, `admin` makes, deletes, copies and restores whole collections. */
@@ -50,8 +52,8 @@ export interface Route {
 const BLOCK_ID_BYTES = 16;
 const MANY = Number.MAX_SAFE_INTEGER;
 
-/** The routes that stand for the calls of a Service; searches go to `search`, which may let them wait. */
-export function serviceRoutes(service: Service, search: Service['search'], version: string): Route[] {
+/** The routes that stand for the calls of a Service; searches go to `scans`, where they may have to wait. */
+export function serviceRoutes(service: Service, scans: Scans, version: string): Route[] {
   const collection = '/v1/collections/:name';
   const params = schemas.collectionParams;
   return [
@@ -151,7 +153,7 @@ export function serviceRoutes(service: Service, search: Service['search'], versi
       handle: async (call) => {
         const { name, signal } = call;
         const handles = unpackIds(await call.octets(), HANDLE_BYTES, 'a handle');
-        return call.items(flat(service.getRecords(name, handles, { signal })));
+        return call.items(recordParts(service.getRecords(name, handles, { signal })));
       },
     },
     {
@@ -177,7 +179,7 @@ export function serviceRoutes(service: Service, search: Service['search'], versi
       handle: async (call) => {
         const { name, signal } = call;
         const ids = unpackIds(await call.octets(), LIST_ID_BYTES, 'a list id');
-        return call.items(single(service.getLists(name, ids, { signal })));
+        return call.items(listParts(service.getLists(name, ids, { signal })));
       },
     },
     {
@@ -258,7 +260,7 @@ export function serviceRoutes(service: Service, search: Service['search'], versi
         const queries = some ? parts.slice(1) : parts;
         const blocks = some ? { blocks: unpackIds(parts[0], BLOCK_ID_BYTES, 'a block id') } : {};
         const { name, signal } = call;
-        return call.items(single(search(name, { version, queries, ...blocks }, { signal })));
+        return call.items(parted(scans.search(name, { version, queries, ...blocks }, { signal })));
       },
     },
     {
@@ -305,10 +307,16 @@ async function* recordsOf(call: Call): AsyncGenerator<SealedRecord> {
   }
 }
 
-async function* flat(records: AsyncIterable<SealedRecord>): AsyncGenerator<readonly Uint8Array[]> {
-  for await (const { handle, sealed } of records) yield [handle, sealed];
+// Items for `Call.items`: several at a time, each of one or more parts.
+
+async function* recordParts(records: AsyncIterable<SealedRecord>): AsyncGenerator<ItemParts[]> {
+  for await (const { handle, sealed } of records) yield [[handle, sealed]];
 }
 
-async function* single(items: AsyncIterable<Uint8Array>): AsyncGenerator<readonly Uint8Array[]> {
-  for await (const item of items) yield [item];
+async function* listParts(lists: AsyncIterable<Uint8Array>): AsyncGenerator<ItemParts[]> {
+  for await (const list of lists) yield [[list]];
+}
+
+async function* parted(batches: AsyncIterable<Uint8Array[]>): AsyncGenerator<ItemParts[]> {
+  for await (const batch of batches) yield batch.map((item) => [item]);
 }

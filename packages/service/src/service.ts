@@ -67,6 +67,11 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
 }
 
+export interface SearchOptions extends CallOptions {
+  /** Responses may be views of buffers that hold others too: cheaper for who passes them on at once. */
+  readonly views?: boolean;
+}
+
 export type Many<T> = Iterable<T> | AsyncIterable<T>;
 
 export interface Service {
@@ -93,7 +98,7 @@ export interface Service {
   /** The pieces of an encoded block, for rebuilding without a vault. */
   getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncIterable<Uint8Array>;
   /** Encoded responses, in any order, as they are ready: one for every query and every block of its key. */
-  search(name: string, request: SearchRequest, options?: CallOptions): AsyncIterable<Uint8Array>;
+  search(name: string, request: SearchRequest, options?: SearchOptions): AsyncIterable<Uint8Array>;
 
   /** Makes what was deleted or replaced disappear from the disk, logs included, and tidies files. */
   purge(name: string, options?: CallOptions): Promise<void>;

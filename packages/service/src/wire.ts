@@ -121,53 +121,8 @@ export function unpackIds(bytes: Uint8Array, length: number, what: string): Uint
 
 // — items —
 
-const ITEM = 0;
-const END = 1;
-const FAILED = 2;
-
-/** Written at a time: enough that the cost of a write does not matter, and little enough that decryption starts early. */
-const PIECE_BYTES = 65536;
-
-/** Items as pieces of a stream, several small ones together. Errors of `items` become the last piece, unless nothing was sent before. */
-export async function* itemPieces(items: AsyncIterable<readonly Uint8Array[]>): AsyncGenerator<Uint8Array> {
-  let piece = new Uint8Array(PIECE_BYTES);
-  let filled = 0;
-  let sent = false;
-  /** Appends a frame of these parts; returns the piece that is full, if one is. */
-  const put = (parts: readonly Uint8Array[], kind: number): Uint8Array | undefined => {
-    const length = parts.reduce((sum, part) => sum + part.length, 1);
-    let full: Uint8Array | undefined;
-    if (filled + 4 + length > piece.length) {
-      if (filled > 0) full = piece.subarray(0, filled);
-      piece = new Uint8Array(Math.max(PIECE_BYTES, 4 + length));
-      filled = 0;
-    }
-    new DataView(piece.buffer).setUint32(filled, length, true);
-    filled += 4;
-    for (const part of parts) {
-      piece.set(part, filled);
-      filled += part.length;
-    }
-    piece[filled++] = kind;
-    return full;
-  };
-  try {
-    for await (const item of items) {
-      const full = put(item, ITEM);
-      if (full) {
-        sent = true;
-        yield full;
-      }
-    }
-    const full = put([], END);
-    if (full) yield full;
-  } catch (error) {
-    if (!sent) throw error;
-    const full = put([new TextEncoder().encode(JSON.stringify(encodeError(error)))], FAILED);
-    if (full) yield full;
-  }
-  yield piece.subarray(0, filled);
-}
+/** The last byte of a frame in a stream of items. */
+export const ITEM_KIND = { item: 0, end: 1, failed: 2 } as const;
 
 /** Reads items back. UNAVAILABLE when the stream ends before its end. */
 export async function* readItems(pieces: Many<Uint8Array>): AsyncGenerator<Uint8Array> {
@@ -176,13 +131,13 @@ export async function* readItems(pieces: Many<Uint8Array>): AsyncGenerator<Uint8
     if (ended || bytes.length === 0) throw new HersError('MALFORMED', 'the answer goes on behind its end');
     const content = bytes.subarray(0, -1);
     switch (bytes[bytes.length - 1]) {
-      case ITEM:
+      case ITEM_KIND.item:
         yield content;
         break;
-      case END:
+      case ITEM_KIND.end:
         ended = true;
         break;
-      case FAILED:
+      case ITEM_KIND.failed:
         throw (
           decodeError(parseJson(content)) ??
           new HersError('MALFORMED', 'the answer ends with an error of no known kind')

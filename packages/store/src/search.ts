@@ -59,11 +59,12 @@ function scansOf(collection: Collection, request: SearchRequest): Scan[] {
   return [...scans.values()];
 }
 
-/** Encoded responses as they are ready. */
+/** Encoded responses as they are ready; copies, unless views are enough. */
 export async function* searchCollection(
   collection: Collection,
   request: SearchRequest,
   signal: AbortSignal,
+  views = false,
 ): AsyncGenerator<Uint8Array> {
   const { version } = collection;
   if (request.version !== version)
@@ -85,8 +86,8 @@ export async function* searchCollection(
     for (const [index, { queries }] of scans.entries()) {
       const positions = new Map<SegmentHandle, ReadonlySet<number>>(await Promise.all(loading[index]));
       for await (const { handle, block, response } of kernel.scan([...positions.keys()], queries, { signal })) {
-        // A copy: the kernel's may be a view of memory that holds the neighbours too.
-        if (positions.get(handle)!.has(block)) yield new Uint8Array(response);
+        // The kernel's may be a view of memory that holds the neighbours too.
+        if (positions.get(handle)!.has(block)) yield views ? response : new Uint8Array(response);
         signal.throwIfAborted();
       }
     }

@@ -12,6 +12,7 @@ import {
   LIST_ID_BYTES,
   type Many,
   type SealedRecord,
+  type SearchOptions,
   type SearchRequest,
   type Service,
   type StageId,
@@ -449,8 +450,9 @@ export class FolderStore implements Service {
     });
   }
 
-  search(name: string, request: SearchRequest, options?: CallOptions): AsyncIterable<Uint8Array> {
-    return this.#stream(name, options, (collection, signal) => searchCollection(collection, request, signal));
+  search(name: string, request: SearchRequest, options?: SearchOptions): AsyncIterable<Uint8Array> {
+    const views = options?.views ?? false;
+    return this.#stream(name, options, (collection, signal) => searchCollection(collection, request, signal, views));
   }
 
   // — upkeep —
