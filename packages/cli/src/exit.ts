@@ -1,6 +1,7 @@
 // How a run ends: the exit codes that scripts can rely on, and the one sentence that says what went wrong and what to do next.
 
 import { HersError } from '@hers/client';
+import { CompressError } from '@hers/compress/apply';
 
 export const EXIT = {
   done: 0,
@@ -130,6 +131,10 @@ export function endingOf(error: unknown): Ending {
     const { code, message } = error;
     const next = NEXT[code];
     return { exit: EXIT_OF[code] ?? EXIT.unexpected, code, message, ...(next === undefined ? {} : { next }) };
+  }
+  if (error instanceof CompressError && error.code !== 'FAILED') {
+    const { code, message } = error;
+    return { exit: code === 'INVALID_ARGUMENT' ? EXIT.usage : EXIT.input, code, message };
   }
   return fileEnding(error) ?? unexpected(error);
 }

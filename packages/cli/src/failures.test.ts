@@ -182,7 +182,12 @@ describe('keys and passphrases', () => {
     const folder = await prepared.copy();
     for (const content of ['', 'garbage', '{}', '{"format":"hers-key","version":1,"seed":"00"}']) {
       await writeFile(join(folder, 'bad.key'), content, { mode: 0o600 });
-      await fails(folder, ['count', '--key', 'bad.key'], EXIT.key, /bad\.key: this is not a HERS key file; name another/);
+      await fails(
+        folder,
+        ['count', '--key', 'bad.key'],
+        EXIT.key,
+        /bad\.key: this is not a HERS key file; name another/,
+      );
     }
     await writeFile(join(folder, 'bad.key'), '{"format":"hers-key","version":9}', { mode: 0o600 });
     await fails(folder, ['count', '--key', 'bad.key'], EXIT.key, /newer version/);

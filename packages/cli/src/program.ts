@@ -5,6 +5,7 @@ import { HersCommand } from './command.ts';
 import { addBench } from './commands/bench.ts';
 import { addCollections } from './commands/collections.ts';
 import { addCompletion } from './commands/completion.ts';
+import { addCompress } from './commands/compress.ts';
 import { addConfig } from './commands/config.ts';
 import { addDoctor } from './commands/doctor.ts';
 import { addImport } from './commands/import.ts';
@@ -53,6 +54,7 @@ export function makeProgram(context: () => Context): HersCommand {
     addSearch,
     addRecords,
     addUpkeep,
+    addCompress,
     addServe,
     addTokens,
     addBench,

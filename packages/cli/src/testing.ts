@@ -124,6 +124,9 @@ export async function writeData(folder: string): Promise<void> {
   await write('vectors.npy', npy(gallery));
   await write('probes.npy', npy([0.2, 1.2, 2.2, 3.2].map((seed) => vectorOf(seed))));
   await writeFile(join(folder, 'new-phrase.txt'), 'correct horse battery staple\n', { mode: 0o600 });
+  const pictures = PEOPLE.flatMap((_, i) => [0, 0.1, 0.2, 0.3, 0.4].map((turned) => vectorOf(i + turned)));
+  await write('people.npy', npy(pictures));
+  await write('people.txt', `${PEOPLE.flatMap((name) => Array(5).fill(name)).join('\n')}\n`);
   await write('names.txt', `${PEOPLE.join('\n')}\n`);
   const head = ['name', 'city', 'since', ...Array.from({ length: DIMENSION }, (_, i) => `x${i}`)];
   const rows = PEOPLE.map((name, i) => [name, cities[i], 1990 + i, ...gallery[i]]);
@@ -144,6 +147,7 @@ export async function writeGallery(folder: string): Promise<void> {
   await must(hers(folder, ['collections', 'create', 'faces', '--dimension', String(DIMENSION)]));
   await must(hers(folder, ['import', 'people.jsonl']));
   await must(hers(folder, ['snapshot', 'old-faces.snapshot']));
+  await must(hers(folder, ['train', 'people.npy', '-m', 'pca', '-d', '8', '-o', 'faces.onnx']));
   await must(hers(folder, ['collections', 'create', 'tiny', '--dimension', '4']));
   await must(hers(folder, ['import', '-', '--collection', 'tiny'], { input: '1,0,0,0\n0,1,0,0\n' }));
   await must(hers(folder, ['optimize', '--collection', 'faces']));

@@ -1,11 +1,14 @@
 // `hers collections`: what a gallery is divided into, each with its own dimension, metric and profile.
 
+import { readFile } from 'node:fs/promises';
 import type { CollectionDescription, CollectionOptions, CollectionSummary } from '@hers/client';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import { confirmed } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { count, counted, size } from '../quantities.ts';
+
+type CreateOptions = Omit<CollectionOptions, 'compressor'> & { readonly compressor?: string };
 
 export function addCollections(program: HersCommand, context: () => Context): void {
   const collections = program
@@ -59,12 +62,17 @@ export function addCollections(program: HersCommand, context: () => Context): vo
       'additions into one block (homomorphic)',
       numberOption('--max-additions', { whole: true }),
     )
+    .option(
+      '--compressor <file>',
+      'an .onnx file that hers train made: what it makes of a vector is indexed (cosine only)',
+    )
     .example('hers collections create voices --dimension 192', 'Cosine similarity, the usual for embeddings')
     .example(
       'hers collections create prints --dimension 64 --metric euclidean --norm-bound 10 --profile exact',
       'Exact euclidean distances',
     )
-    .action((name: string, options: CollectionOptions) => create(context(), name, options));
+    .example('hers collections create small --dimension 128 --compressor faces.onnx', 'Fewer dimensions to scan')
+    .action((name: string, options: CreateOptions) => create(context(), name, options));
 
   collections
     .command('list')
@@ -106,7 +114,9 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     });
 }
 
-async function create(context: Context, name: string, options: CollectionOptions): Promise<void> {
+async function create(context: Context, name: string, { compressor: file, ...rest }: CreateOptions): Promise<void> {
+  const compressor = file === undefined ? undefined : await readFile(context.path(file));
+  const options = { ...rest, ...(compressor ? { compressor } : {}) };
   await context.gallery(
     async ({ database }) => {
       await database.createCollection(name, options);
@@ -150,7 +160,8 @@ async function list(context: Context): Promise<void> {
 }
 
 function printDescription({ out }: Context, description: CollectionDescription): void {
-  const { name, dimension, metric, profile, enrolment, records, blocks, bytes, version, plan } = description;
+  const { name, dimension, metric, profile, enrolment, compressor, records, blocks, bytes, version, plan } =
+    description;
   if (out.json) {
     out.object(description);
     return;
@@ -163,6 +174,7 @@ function printDescription({ out }: Context, description: CollectionDescription):
     ['name', name],
     ['records', count(records)],
     ['dimension', String(dimension)],
+    ...(compressor ? [['compressor', `${compressor.method}, to ${compressor.dimension} dimensions`] as const] : []),
     ['metric', metric],
     ['profile', profile],
     ['enrolment', enrolment],

@@ -1,0 +1,338 @@
+// `hers train`, `evaluate`, `dimension` and `reindex`: fewer dimensions for a collection. A scan costs as much as there are dimensions to compare.
+
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import type { Compressor, MethodName, Progress as Training } from '@hers/compress';
+import { Option } from 'commander';
+import { type HersCommand, numberOption } from '../command.ts';
+import type { Context } from '../context.ts';
+import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import { writePrivately } from '../private-file.ts';
+import type { Progress } from '../progress.ts';
+import { count, counted, duration } from '../quantities.ts';
+import { addRowOptions } from '../row-options.ts';
+import type { RowOptions } from '../rows.ts';
+import { readVectors, type VectorOptions, type Vectors } from '../vectors.ts';
+
+export const METHODS = ['auto', 'ranking', 'pca', 'lda', 'deepmds', 'deepmds++', 'deepmds++authors'];
+
+interface TrainOptions extends VectorOptions {
+  readonly output: string;
+  readonly method: string;
+  readonly dimension?: number;
+  readonly loss?: number;
+  readonly seed?: number;
+  readonly checkpoint?: string;
+  readonly replace?: boolean;
+}
+
+interface EvaluateOptions extends VectorOptions {
+  readonly rank?: number;
+}
+
+interface DimensionOptions extends RowOptions {
+  readonly neighbours: number;
+  readonly sample: number;
+}
+
+export function addCompress(program: HersCommand, context: () => Context): void {
+  const withLabels = (command: HersCommand) =>
+    addRowOptions(command)
+      .option('--labels <file>', 'whose each vector is: a .npy file of whole numbers, or a text file, one a line')
+      .option('--label <column>', 'the same from a column (.csv) or field (.jsonl)');
+
+  withLabels(
+    program
+      .command('train')
+      .summary('learn a compressor')
+      .description(
+        'Learns from vectors, and from labels that say which are of one person or thing, how to make vectors shorter with the least loss: a collection with the compressor stores and scans so much less. It tries it on labels that it did not learn from, and says what is lost. Ctrl-C stops it; with --checkpoint the same command goes on.',
+      )
+      .argument('<file>', 'vectors to learn from: .npy, .csv, .jsonl, or - for standard input'),
+  )
+    .requiredOption('-o, --output <file>', 'where the compressor goes, an .onnx file that other tools can run')
+    .addOption(
+      new Option('-m, --method <method>', 'auto tries what there is and takes what keeps most')
+        .choices(METHODS)
+        .default('auto'),
+    )
+    .option(
+      '-d, --dimension <number>',
+      'coordinates of a compressed vector; auto finds the fewest that --loss allows by default',
+      numberOption('--dimension', { whole: true }),
+    )
+    .option('--loss <share>', 'what auto may lose of the rank-1 accuracy; 0.01 by default', numberOption('--loss'))
+    .option('--seed <number>', 'the same seed gives the same compressor; 1 by default', numberOption('--seed'))
+    .option('--checkpoint <file>', 'kept up to date while it learns; when it exists, training goes on from there')
+    .option('--replace', 'write over a file that exists')
+    .example('hers train people.npy --labels people.txt --dimension 8 --output people.onnx', 'To 8 dimensions')
+    .example('hers train people.npy --labels people.txt --loss 0.05 --output small.onnx', 'As few as 5 % of loss allow')
+    .example('hers train people.npy --method pca --dimension 16 --output pca.onnx', 'Without labels')
+    .action((file: string, options: TrainOptions) => train(context(), file, options));
+
+  withLabels(
+    program
+      .command('evaluate')
+      .summary('what compressors cost in accuracy')
+      .description(
+        'Compares compressors with the full vectors: every vector whose label is there twice is searched for among all others, and found when the best match has its label (rank-1). Measure on labels that the compressors did not learn from.',
+      )
+      .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input')
+      .argument('[compressors...]', '.onnx files'),
+  )
+    .example('hers evaluate people.npy --labels people.txt faces.onnx', 'A compressor beside the full vectors')
+    .action((file: string, compressors: string[], options: EvaluateOptions) =>
+      evaluate(context(), file, compressors, options),
+    );
+
+  addRowOptions(
+    program
+      .command('dimension')
+      .summary('how many dimensions vectors really have')
+      .description(
+        'Estimates the intrinsic dimension of vectors in three ways: from distances along a graph of neighbours, from the two nearest neighbours, and by maximum likelihood. It is the number of coordinates that a perfect compressor would need, and often far below those there are.',
+      )
+      .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input'),
+  )
+    .option('--neighbours <number>', 'how many are looked at', numberOption('--neighbours', { whole: true }), 20)
+    .option(
+      '--sample <number>',
+      'take at most so many vectors, evenly',
+      numberOption('--sample', { whole: true }),
+      5000,
+    )
+    .example('hers dimension people.npy', 'Three estimates')
+    .action((file: string, options: DimensionOptions) => estimate(context(), file, options));
+
+  program
+    .command('reindex')
+    .summary('give a collection another compressor, or none')
+    .description(
+      'Encrypts the whole collection anew through a compressor, from the full vectors in its vault: nothing is imported again, and get, payloads and re-ranking work as before. It can be interrupted, goes on when it is run again, and the collection can be searched meanwhile.',
+    )
+    .argument('[compressor]', 'an .onnx file that `hers train` made')
+    .option('--none', 'index the vectors as they are')
+    .example('hers reindex faces.onnx', 'A compressor for the collection in the settings')
+    .example('hers reindex --none', 'None any more')
+    .action((file: string | undefined, { none = false }: { none?: boolean }) => reindex(context(), file, none));
+}
+
+async function train(context: Context, argument: string, options: TrainOptions): Promise<void> {
+  const { surroundings, out, signal } = context;
+  const { method, dimension, loss, seed = 1 } = options;
+  if (method === 'auto' && dimension === undefined && loss !== undefined && !(loss > 0 && loss < 1))
+    throw new CommandError(EXIT.usage, '--loss is a share between 0 and 1');
+  if (method !== 'auto' && dimension === undefined)
+    throw new CommandError(EXIT.usage, `${method} has to be told how short vectors shall be`, 'add --dimension');
+  const path = context.path(options.output);
+  const taken = () => new CommandError(EXIT.absent, `${path} exists already`, 'choose another name, or add --replace');
+  if (!options.replace && existsSync(path)) throw taken();
+  const data = await readVectors(surroundings, argument, rowOptions(options));
+  const { fit } = await import('@hers/compress');
+  const checkpoint = options.checkpoint === undefined ? undefined : context.path(options.checkpoint);
+  const resume = checkpoint && (await readIfThere(checkpoint));
+  const started = performance.now();
+  using progress = context.progress({ label: 'Training', total: 1000, unit: '‰' });
+  const saving: Promise<void>[] = [];
+  let last: Training | undefined;
+  const compressor = await fit(method as MethodName, data.vectors, data.labels, {
+    inputDimension: data.dimension,
+    seed,
+    signal,
+    ...(dimension === undefined ? {} : { dimension }),
+    ...(loss === undefined ? {} : { settings: { loss } }),
+    ...(resume ? { resume } : {}),
+    onProgress: (now) => {
+      last = now;
+      show(progress, now);
+      out.detail(describeProgress(now));
+    },
+    ...(checkpoint
+      ? {
+          onCheckpoint: (bytes: Uint8Array) =>
+            void saving.push(writePrivately(checkpoint, { replace: true }, (file) => file.writeFile(bytes))),
+        }
+      : {}),
+  }).catch(async (error) => {
+    await Promise.allSettled(saving);
+    const state = last ? `${Math.floor(100 * last.done)} % done` : 'not begun';
+    throw stoppedAt(error, signal, checkpoint ? `${state}; run the same command again to go on` : `${state}, and lost`);
+  });
+  await Promise.all(saving);
+  progress.end();
+  try {
+    await writePrivately(path, { replace: options.replace ?? false }, (file) => file.writeFile(compressor.save()));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    throw taken();
+  }
+  printCompressor(context, path, data, compressor, performance.now() - started);
+}
+
+function show(progress: Progress, { done }: Training): void {
+  progress.update(Math.floor(1000 * done));
+}
+
+function describeProgress({ stage, epoch, epochs, loss, validation }: Training): string {
+  const parts = [stage];
+  if (epoch !== undefined) parts.push(`epoch ${epoch}${epochs === undefined ? '' : ` of ${epochs}`}`);
+  if (loss !== undefined) parts.push(`loss ${loss.toPrecision(4)}`);
+  if (validation !== undefined) parts.push(`rank-1 ${validation.toFixed(4)}`);
+  return parts.join(', ');
+}
+
+function printCompressor(context: Context, path: string, data: Vectors, made: Compressor, ms: number): void {
+  const { out } = context;
+  const { method, inputDimension, outputDimension, metadata } = made;
+  const { figures, notes } = metadata;
+  if (out.json) {
+    out.object({ file: path, method, inputDimension, outputDimension, figures, notes, seconds: ms / 1000 });
+    return;
+  }
+  out.facts([
+    ['compressor', path],
+    ['method', method],
+    ['dimensions', `${inputDimension} to ${outputDimension}`],
+    ['learnt from', counted(data.count, 'vector')],
+    ...Object.entries(figures).map(
+      ([name, value]) => [name, Number.isInteger(value) ? count(value) : String(Number(value.toPrecision(4)))] as const,
+    ),
+    ['took', duration(ms)],
+  ]);
+  for (const note of notes) out.note(note);
+  out.hint(`Next: hers reindex ${path}, or hers collections create faces -d ${inputDimension} --compressor ${path}`);
+}
+
+async function evaluate(
+  context: Context,
+  argument: string,
+  files: readonly string[],
+  options: EvaluateOptions,
+): Promise<void> {
+  const { surroundings, out, signal } = context;
+  const { vectors, labels, count: total, dimension } = await readVectors(surroundings, argument, rowOptions(options));
+  if (!labels)
+    throw new CommandError(EXIT.usage, 'there are no labels to compare answers with', 'add --labels or --label');
+  const { load, rankOne } = await import('@hers/compress');
+  const numbers = new Map<string | number, number>();
+  const classes = Int32Array.from(labels, (label) => {
+    if (!numbers.has(label)) numbers.set(label, numbers.size);
+    return numbers.get(label)!;
+  });
+  const results: { compressor: string; dimension: number; rank1: number }[] = [];
+  const measure = (compressor: string, width: number, what: Float32Array) => {
+    signal.throwIfAborted();
+    results.push({ compressor, dimension: width, rank1: rankOne(what, classes) });
+  };
+  using progress = context.progress({ label: 'Comparing', total: files.length + 1, unit: 'compressors' });
+  measure('none', dimension, vectors);
+  progress.add(1);
+  for (const file of files) {
+    const compressor = await load(await readFile(context.path(file)));
+    measure(file, compressor.outputDimension, await compressor.transform(vectors));
+    progress.add(1);
+  }
+  progress.end();
+  if (Number.isNaN(results[0].rank1))
+    throw new CommandError(EXIT.input, 'no label is there twice: there is nobody to be found', 'check the labels');
+  if (out.json) {
+    out.object({ vectors: total, labels: numbers.size, results });
+    return;
+  }
+  out.table(
+    [
+      { title: 'compressor' },
+      { title: 'dimension', right: true },
+      { title: 'rank-1', right: true },
+      { title: 'lost', right: true },
+    ],
+    results.map(({ compressor, dimension: width, rank1 }) => [
+      compressor,
+      String(width),
+      rank1.toFixed(4),
+      (results[0].rank1 - rank1).toFixed(4),
+    ]),
+  );
+}
+
+async function estimate(context: Context, argument: string, options: DimensionOptions): Promise<void> {
+  const { surroundings, out, signal } = context;
+  const { neighbours: k, sample } = options;
+  const { vectors, count: total, dimension } = await readVectors(surroundings, argument, rowOptions(options));
+  const taken = Math.min(total, sample);
+  const part = new Float32Array(taken * dimension);
+  for (let i = 0; i < taken; i++) {
+    const row = Math.floor((i * total) / taken);
+    part.set(vectors.subarray(row * dimension, (row + 1) * dimension), i * dimension);
+  }
+  const { graphDistanceDimension, likelihoodDimension, nearest, twoNearestDimension } = await import(
+    '@hers/compress/dimension'
+  );
+  using progress = context.progress({ label: 'Finding neighbours', total: taken, unit: 'vectors' });
+  let estimates: readonly (readonly [string, number])[];
+  try {
+    const near = await nearest(part, dimension, k, { signal, onProgress: (done) => progress.update(done) });
+    estimates = [
+      ['graph distance', graphDistanceDimension(near).dimension],
+      ['two nearest', twoNearestDimension(near)],
+      ['maximum likelihood', likelihoodDimension(near)],
+    ];
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new CommandError(EXIT.input, error.message, 'give more vectors, or more of them different');
+  }
+  progress.end();
+  if (out.json) {
+    out.object({ vectors: taken, dimension, estimates: Object.fromEntries(estimates) });
+    return;
+  }
+  out.facts([
+    ['vectors', taken < total ? `${count(taken)} of ${count(total)}` : count(total)],
+    ['dimension', String(dimension)],
+    ...estimates.map(([name, value]) => [name, value.toFixed(1)] as const),
+  ]);
+}
+
+async function reindex(context: Context, file: string | undefined, none: boolean): Promise<void> {
+  const { out, signal } = context;
+  if ((file === undefined) !== none)
+    throw new CommandError(EXIT.usage, 'name a compressor, or say --none', 'hers train makes one');
+  const compressor = file === undefined ? null : await readFile(context.path(file));
+  await context.collection(async (collection, { database }) => {
+    const started = performance.now();
+    using progress = context.progress({ label: 'Indexing', unit: 'blocks' });
+    let state = 'nothing is indexed anew yet';
+    await collection
+      .reindex(compressor, {
+        signal,
+        onProgress: ({ done, total }) => {
+          state = `${done} of ${counted(total, 'block')} are indexed anew`;
+          progress.update(done, total);
+        },
+      })
+      .catch((error) => Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to go on`)));
+    progress.end();
+    const { records, plan, bytes } = await database.describe(collection.name);
+    const ms = performance.now() - started;
+    if (out.json)
+      out.object({ collection: collection.name, records, dimension: plan.dimension, bytes, seconds: ms / 1000 });
+    else
+      out.line(
+        `${collection.name}: ${counted(records, 'record')} of ${collection.plan.dimension} dimensions, ${plan.dimension} of which are indexed. That took ${duration(ms)}.`,
+      );
+  });
+}
+
+async function readIfThere(path: string): Promise<Uint8Array | undefined> {
+  try {
+    return await readFile(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+/** The flag is there even when nobody gave it. */
+function rowOptions<T extends RowOptions>({ header, ...rest }: T): Omit<T, 'header'> & { header?: boolean } {
+  return { ...rest, ...(header === false ? { header } : {}) };
+}
