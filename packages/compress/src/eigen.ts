@@ -91,13 +91,14 @@ function reflectColumns(z: Float64Array, n: number, start: number, v: Float64Arr
 
 /** Makes the off-diagonal vanish by plane rotations, and applies each of them to two rows of `z`. */
 function implicitQl(d: Float64Array, e: Float64Array, z: Float64Array, n: number): void {
+  let size = 0;
+  for (let i = 0; i < n; i++) size = Math.max(size, Math.abs(d[i]) + Math.abs(e[i]));
+  // Against the whole matrix and not against its neighbours: where the rank is low, all that is left there are roundings, and they never settle.
+  const nothing = Number.EPSILON * size;
   for (let l = 0; l < n; l++) {
     for (let iteration = 0; ; iteration++) {
       let m = l;
-      for (; m < n - 1; m++) {
-        const size = Math.abs(d[m]) + Math.abs(d[m + 1]);
-        if (Math.abs(e[m]) <= Number.EPSILON * size) break;
-      }
+      while (m < n - 1 && Math.abs(e[m]) > nothing) m++;
       if (m === l) break;
       if (iteration > 60)
         throw new Error('The eigenvalues do not converge: the matrix holds something that is no number.');
