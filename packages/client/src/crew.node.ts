@@ -4,29 +4,32 @@ import { availableParallelism } from 'node:os';
 import { Worker as Thread } from 'node:worker_threads';
 import { HersError } from '@hers/service';
 import type { KeyMaterial } from './crew.ts';
-import { type Answer, memoryOf, type StartWorker, Workers } from './workers.ts';
+import { type Answer, memoryOf, type WorkerSource, Workers } from './workers.ts';
 
 /** Nothing where one thread is all there is. */
 export function threadCrew(material: KeyMaterial, threads = availableParallelism()): Workers | undefined {
-  return threads > 1 ? new Workers(startThread(material), threads) : undefined;
+  return threads > 1 ? new Workers(threadsFor(material), threads) : undefined;
 }
 
-function startThread(material: KeyMaterial): StartWorker {
-  return (answered, failed) => {
-    const thread = new Thread(new URL('./crew-worker.node.ts', import.meta.url), { workerData: material });
-    thread.unref();
-    thread.on('message', (answer: Answer) => answered(answer));
-    thread.on('error', failed);
-    thread.on('exit', () => failed(new HersError('CLOSED', 'a worker thread ended unexpectedly')));
-    return {
-      begin(task) {
-        thread.ref();
-        thread.postMessage(task, memoryOf(task));
-      },
-      rest: () => thread.unref(),
-      async end() {
-        await thread.terminate();
-      },
-    };
+function threadsFor(material: KeyMaterial): WorkerSource {
+  return {
+    start(answered, failed) {
+      const thread = new Thread(new URL('./crew-worker.node.ts', import.meta.url), { workerData: material });
+      thread.unref();
+      thread.on('message', (answer: Answer) => answered(answer));
+      thread.on('error', failed);
+      thread.on('exit', () => failed(new HersError('CLOSED', 'a worker thread ended unexpectedly')));
+      return {
+        begin(task) {
+          thread.ref();
+          thread.postMessage(task, memoryOf(task));
+        },
+        rest: () => thread.unref(),
+        async end() {
+          await thread.terminate();
+        },
+      };
+    },
+    close() {},
   };
 }

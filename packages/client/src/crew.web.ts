@@ -5,7 +5,7 @@
 import { HersError } from '@hers/service';
 import type { KeyMaterial } from './crew.ts';
 import { workFor } from './crew-work.ts';
-import { type Answer, memoryOf, type StartWorker, type Task, Workers } from './workers.ts';
+import { type Answer, memoryOf, type Task, type WorkerSource, Workers } from './workers.ts';
 
 /** More would wait for memory. */
 const MAX_WORKERS = 8;
@@ -19,21 +19,34 @@ export async function workerCrew(material: KeyMaterial, threads?: number): Promi
   const size = threads ?? Math.min(globalThis.navigator?.hardwareConcurrency ?? 1, MAX_WORKERS);
   if (size < 2 || typeof Worker !== 'function') return undefined;
   const first = await startWorker(material);
-  if (!first) return undefined;
-  const spare = [first];
-  const start: StartWorker = (answered, failed) => {
-    const worker = spare.pop() ?? begin(material);
-    worker.onmessage = ({ data }: MessageEvent<Answer | typeof READY>) => {
-      if (data !== READY) answered(data);
-    };
-    worker.onerror = () => failed(new HersError('CLOSED', 'a worker ended unexpectedly'));
-    return {
-      begin: (task) => worker.postMessage({ task } satisfies Message, memoryOf(task)),
-      rest() {},
-      end: async () => worker.terminate(),
-    };
+  return first && new Workers(workersFor(material, first), size);
+}
+
+/** `first` has been started already, to see whether it can be. */
+function workersFor(material: KeyMaterial, first: Worker): WorkerSource {
+  let spare: Worker | undefined = first;
+  return {
+    start(answered, failed) {
+      const worker = spare ?? begin(material);
+      spare = undefined;
+      worker.onmessage = ({ data }: MessageEvent<Answer | typeof READY>) => {
+        if (data !== READY) answered(data);
+      };
+      worker.onerror = () => {
+        worker.terminate();
+        failed(new HersError('CLOSED', 'a worker ended unexpectedly'));
+      };
+      return {
+        begin: (task) => worker.postMessage({ task } satisfies Message, memoryOf(task)),
+        rest() {},
+        end: async () => worker.terminate(),
+      };
+    },
+    close() {
+      spare?.terminate();
+      spare = undefined;
+    },
   };
-  return new Workers(start, size);
 }
 
 function begin(material: KeyMaterial): Worker {

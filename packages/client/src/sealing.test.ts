@@ -179,8 +179,8 @@ it('lists open by either cipher, whoever sealed them', async () => {
   }
 });
 
-it('seals have the size they say, from nothing to a megabyte', async () => {
-  for (const length of [0, 1, 15, 16, 17, 2 ** 20]) {
+it('seals have the size they say, from nothing to 64 KiB', async () => {
+  for (const length of [0, 1, 15, 16, 17, 2 ** 16]) {
     const plain = new Uint8Array(length).fill(5);
     for (const sealing of Object.values(ciphers)) {
       const sealed = await seal(sealing, plain, collectionId);

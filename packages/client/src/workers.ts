@@ -32,8 +32,13 @@ export function memoryOf(task: Task): ArrayBuffer[] {
   return task.kind === 'encrypt' ? [task.vectors.buffer as ArrayBuffer] : [];
 }
 
-/** Starts one, and says what to do with its answers, and when it ends by itself. */
-export type StartWorker = (answered: (answer: Answer) => void, failed: (error: Error) => void) => Worker;
+/** Where workers come from. */
+export interface WorkerSource {
+  /** Starts one, and says what to do with its answers, and when it ends by itself. */
+  start(answered: (answer: Answer) => void, failed: (error: Error) => void): Worker;
+  /** No more will be started. */
+  close(): void;
+}
 
 interface Waiting {
   readonly task: Task;
@@ -46,7 +51,7 @@ const BATCH = 8;
 
 export class Workers implements Crew {
   readonly size: number;
-  readonly #startWorker: StartWorker;
+  readonly #source: WorkerSource;
   readonly #idle: Worker[] = [];
   readonly #all: Worker[] = [];
   readonly #busy = new Map<Worker, Waiting>();
@@ -55,13 +60,13 @@ export class Workers implements Crew {
   readonly #seals: Waiting[] = [];
   #closed = false;
 
-  constructor(start: StartWorker, size: number) {
-    this.#startWorker = start;
+  constructor(source: WorkerSource, size: number) {
+    this.#source = source;
     this.size = size;
   }
 
   #start(): Worker {
-    const worker: Worker = this.#startWorker(
+    const worker: Worker = this.#source.start(
       (answer) => this.#finished(worker, answer),
       (error) => this.#failed(worker, error),
     );
@@ -130,6 +135,7 @@ export class Workers implements Crew {
 
   async close(): Promise<void> {
     this.#closed = true;
+    this.#source.close();
     await Promise.all(this.#all.splice(0).map((worker) => worker.end()));
     for (const waiting of [...this.#queue.splice(0), ...this.#seals.splice(0), ...this.#busy.values()])
       waiting.reject(new HersError('CLOSED', 'this collection is closed'));
