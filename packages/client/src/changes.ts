@@ -7,7 +7,7 @@ import type { Keyring } from './keyring.ts';
 import { type ListEntry, sealList } from './lists.ts';
 import { type Manifest, type ManifestBlock, type ManifestModel, sealManifest } from './manifest.ts';
 import { sealModel } from './models.ts';
-import type { PlainRecord } from './records.ts';
+import { type PlainRecord, WaitingRecord } from './records.ts';
 import type { Model, Space } from './space.ts';
 import { rememberedAs, type VersionMemory } from './versions.ts';
 import { isOvertaken, readView, type View } from './view.ts';
@@ -24,7 +24,8 @@ export class Draft {
   readonly view: View;
   readonly epoch: number;
   blocks: ManifestBlock[];
-  readonly pending: Map<string, PlainRecord>;
+  /** Those with a payload come from this change; only what is needed of them is kept afterwards. */
+  readonly pending: Map<string, PlainRecord | WaitingRecord>;
   readonly entries: Map<string, readonly ListEntry[]>;
   readonly spaces: Map<number, Space>;
   models: readonly ManifestModel[];
@@ -204,7 +205,8 @@ export class Changer {
       lists,
       droppedLists,
     });
-    this.#view = Promise.resolve(draft.view.next(manifest, draft.entries, draft.pending, draft.spaces, draft.gone));
+    const pending = new Map([...draft.pending].map(([handle, record]) => [handle, WaitingRecord.of(record)]));
+    this.#view = Promise.resolve(draft.view.next(manifest, draft.entries, pending, draft.spaces, draft.gone));
     await this.#memory.write(rememberedAs(this.keyring.id, this.name), manifest.version);
   }
 

@@ -120,7 +120,7 @@ export class VaultBatch {
 export async function fillBlocks(changer: Changer, draft: Draft, size: number, signal?: AbortSignal): Promise<void> {
   const waiting = [...draft.pending.values()];
   const jobs: Promise<void>[] = [];
-  const index = async (records: readonly PlainRecord[]) => {
+  const index = async (records: typeof waiting) => {
     const entries = records.map(({ id, version }) => ({ id, version }));
     await changer.addBlock(draft, entries, await draft.space.projectRecords(records), signal);
   };

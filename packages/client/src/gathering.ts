@@ -11,7 +11,7 @@ import { needsVault } from './search.ts';
 /** Blocks' worth of records in one commit of an upsert. */
 const BLOCKS_PER_COMMIT = 8;
 /** A part of a batch ends when its payloads have grown to this: a crew works on parts, and large payloads must not pile up. */
-const PART_BYTES = 2 ** 23;
+export const PART_BYTES = 2 ** 23;
 
 export interface Gathered {
   readonly count: number;

@@ -6,9 +6,10 @@ import { HersError } from '@hers/service';
 import { fromHex, hex, joined, sha256 } from './bytes.ts';
 import { type Changer, Draft } from './changes.ts';
 import { fillBlocks } from './enrolment.ts';
+import { PART_BYTES } from './gathering.ts';
 import type { ListEntry } from './lists.ts';
 import type { Manifest, ManifestBlock } from './manifest.ts';
-import type { PlainRecord } from './records.ts';
+import { type PlainRecord, WaitingRecord } from './records.ts';
 import { needsVault } from './search.ts';
 import type { Model } from './space.ts';
 import { OutOfStep, readRecords, type View } from './view.ts';
@@ -77,11 +78,7 @@ function nextEpoch(
     const draft = new Draft(view, view.manifest.epoch + 1);
     await changer.setModel(draft, modelOf(view));
     // Waiting records change over together with the epoch, so that none is left behind.
-    const waiting = [...view.pending.values()];
-    if (waiting.length > 0) {
-      draft.records.push(await changer.stageRecords(draft, waiting, signal));
-      draft.countSeals(waiting.length);
-    }
+    await carryOver(changer, draft, [...view.pending.values()], true, signal);
     return { draft, result: undefined };
   });
 }
@@ -107,6 +104,8 @@ async function rewrite(
   for (let last = false; !last; ) {
     signal?.throwIfAborted();
     const step = await changer.change(async (view) => {
+      // Another client has begun a newer epoch, and moves everything there.
+      if (view.manifest.epoch !== epoch) return { result: { blocks: 0, last: true } };
       const blocks = view.manifest.blocks.filter(chosen);
       const part = blocks.slice(0, BLOCKS_AT_ONCE);
       const result = { blocks: part.length, last: part.length === blocks.length };
@@ -127,6 +126,39 @@ function liveEntries(view: View, block: ManifestBlock): { entry: ListEntry; slot
   return view.entries.get(block.id)!.flatMap((entry, slot) => (dead.has(slot) ? [] : [{ entry, slot }]));
 }
 
+/** Reads records of these versions, and returns what blocks are made of; where asked to, seals and stages them under the draft's epoch, a part at a time. */
+async function carryOver(
+  changer: Changer,
+  draft: Draft,
+  named: readonly { readonly handle: string; readonly version: string }[],
+  reseal: boolean,
+  signal?: AbortSignal,
+): Promise<WaitingRecord[]> {
+  const { keyring, service, name } = changer;
+  const kept: WaitingRecord[] = [];
+  let part: PlainRecord[] = [];
+  let bytes = 0;
+  const stage = async () => {
+    if (part.length === 0) return;
+    draft.records.push(await changer.stageRecords(draft, part, signal));
+    draft.countSeals(part.length);
+    part = [];
+    bytes = 0;
+  };
+  const handles = named.map(({ handle }) => handle);
+  for await (const record of readRecords(service, name, keyring, handles, signal)) {
+    if (record.version !== named[kept.length].version)
+      throw new OutOfStep('the store gave an older copy of a record than its list names');
+    kept.push(WaitingRecord.of(record));
+    if (!reseal) continue;
+    part.push(record);
+    bytes += record.payload.length;
+    if (part.length === keyring.plan.parameters.n || bytes >= PART_BYTES) await stage();
+  }
+  await stage();
+  return kept;
+}
+
 async function rewriteFromVault(
   changer: Changer,
   draft: Draft,
@@ -134,25 +166,19 @@ async function rewriteFromVault(
   last: boolean,
   signal?: AbortSignal,
 ): Promise<void> {
-  const { keyring, service, name } = changer;
-  const moved: PlainRecord[] = [];
+  const { keyring } = changer;
+  const moved: WaitingRecord[] = [];
   for (const block of blocks) {
-    const live = liveEntries(draft.view, block);
-    const handles = live.map(({ entry }) => hex(keyring.records.handleOf(entry.id)));
-    let at = 0;
-    for await (const record of readRecords(service, name, keyring, handles, signal)) {
-      if (record.version !== live[at++].entry.version)
-        throw new OutOfStep('the store gave an older copy of a record than its list names');
+    const named = liveEntries(draft.view, block).map(({ entry: { id, version } }) => ({
+      handle: hex(keyring.records.handleOf(id)),
+      version,
+    }));
+    // Under a new epoch the seals change too.
+    for (const record of await carryOver(changer, draft, named, block.epoch !== draft.epoch, signal))
       moved.push(record);
-    }
     draft.dropBlock(block);
   }
   for (const record of moved) draft.gone.add(record.id);
-  // Under a new epoch the seals change too.
-  if (blocks.some((block) => block.epoch !== draft.epoch) && moved.length > 0) {
-    draft.records.push(await changer.stageRecords(draft, moved, signal));
-    draft.countSeals(moved.length);
-  }
   for (const record of moved) draft.pending.set(record.handle, record);
   await fillBlocks(changer, draft, keyring.plan.parameters.n, signal);
   if (last && draft.pending.size > 0) await fillBlocks(changer, draft, draft.pending.size, signal);

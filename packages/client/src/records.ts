@@ -38,6 +38,25 @@ export interface PlainRecord {
   readonly version: string;
 }
 
+/** What is remembered of a record that waits for a block: not its payload, which may be large, and nothing of the batch it came with. */
+export class WaitingRecord {
+  readonly id: string;
+  readonly vector: Float32Array;
+  readonly handle: string;
+  readonly version: string;
+
+  private constructor({ id, vector, handle, version }: PlainRecord) {
+    this.id = id;
+    this.vector = vector.slice();
+    this.handle = handle;
+    this.version = version;
+  }
+
+  static of(record: PlainRecord | WaitingRecord): WaitingRecord {
+    return record instanceof WaitingRecord ? record : new WaitingRecord(record);
+  }
+}
+
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 

@@ -9,7 +9,7 @@ import type { Changer } from './changes.ts';
 import { type DecryptTask, toDistances } from './crew.ts';
 import { liveCount, type ManifestBlock } from './manifest.ts';
 import { type Candidate, type Order, Ranking } from './ranking.ts';
-import { type Payload, type PlainRecord, payloadOf } from './records.ts';
+import { type Payload, payloadOf, type WaitingRecord } from './records.ts';
 import type { Space } from './space.ts';
 import { OutOfStep, readRecords, type View } from './view.ts';
 
@@ -59,7 +59,7 @@ const MAX_ATTEMPTS = 20;
 /** What is found for one vector: in blocks by number and slot, among waiting records by their position. */
 interface Found {
   readonly candidates: Candidate[];
-  readonly pending: readonly PlainRecord[];
+  readonly pending: readonly WaitingRecord[];
 }
 
 /** The number of the "block" that waiting records are in, for ranking. */
@@ -128,7 +128,7 @@ export async function scan(
   changer: Changer,
   probes: readonly Float32Array[],
   options: SearchOptions & { readonly limit: number },
-  only?: (view: View) => { readonly blocks: readonly ManifestBlock[]; readonly pending: readonly PlainRecord[] },
+  only?: (view: View) => { readonly blocks: readonly ManifestBlock[]; readonly pending: readonly WaitingRecord[] },
 ): Promise<{ view: View; found: Found[] }> {
   for (let attempt = 1; ; attempt++) {
     const view = await changer.view();
@@ -152,7 +152,7 @@ async function withPending(
   { space }: View,
   probe: Float32Array,
   candidates: Candidate[],
-  pending: readonly PlainRecord[],
+  pending: readonly WaitingRecord[],
   { limit, threshold }: SearchOptions & { readonly limit: number },
 ): Promise<Found> {
   if (pending.length === 0) return { candidates, pending };
@@ -241,7 +241,7 @@ async function scanBlocks(
 function describe(
   view: View,
   { block, slot }: Candidate,
-  pending: readonly PlainRecord[],
+  pending: readonly WaitingRecord[],
 ): { id: string; version: string } {
   return block === WAITING ? pending[slot] : view.entries.get(view.manifest.blocks[block].id)![slot];
 }

@@ -5,7 +5,7 @@ import type { Compressor } from '@hers/compress/apply';
 import { type Plan, plan } from '@hers/scheme';
 import type { CollectionKey } from '@hers/scheme/secret';
 import { type Crew, type KeyMaterial, keyFrom, makeCrew } from './crew.ts';
-import type { PlainRecord } from './records.ts';
+import type { PlainRecord, WaitingRecord } from './records.ts';
 
 /** A compressor, and what tells it from others. */
 export interface Model {
@@ -13,6 +13,8 @@ export interface Model {
   /** SHA-256 of its file, hexadecimal. */
   readonly digest: string;
 }
+
+type Indexable = PlainRecord | WaitingRecord;
 
 export class Space {
   readonly epoch: number;
@@ -23,7 +25,7 @@ export class Space {
   readonly #threads: number | undefined;
   #key: CollectionKey | undefined;
   #crew: Promise<Crew> | undefined;
-  readonly #projected = new WeakMap<PlainRecord, Float32Array>();
+  readonly #projected = new WeakMap<Indexable, Float32Array>();
 
   /** The material is of the vectors that people give. */
   constructor(material: KeyMaterial, model?: Model, threads?: number) {
@@ -52,7 +54,7 @@ export class Space {
   }
 
   /** The same for records, which remember it: those that wait for a block are compared by every search. */
-  async projectRecords(records: readonly PlainRecord[]): Promise<Float32Array> {
+  async projectRecords(records: readonly Indexable[]): Promise<Float32Array> {
     if (!this.model) return packVectors(records, this.plan.dimension);
     const fresh = records.filter((record) => !this.#projected.has(record));
     const { inputDimension, outputDimension } = this.model.compressor;
@@ -77,7 +79,7 @@ export class Space {
 }
 
 /** Vectors one after the other, as a block takes them. */
-function packVectors(records: readonly PlainRecord[], dimension: number): Float32Array {
+function packVectors(records: readonly Indexable[], dimension: number): Float32Array {
   const out = new Float32Array(records.length * dimension);
   records.forEach((record, j) => {
     out.set(record.vector, j * dimension);

@@ -7,7 +7,7 @@ import type { Keyring } from './keyring.ts';
 import { type ListEntry, openList } from './lists.ts';
 import { type Manifest, type ManifestBlock, openManifest } from './manifest.ts';
 import { fetchModel } from './models.ts';
-import type { PlainRecord } from './records.ts';
+import { type PlainRecord, WaitingRecord } from './records.ts';
 import type { Space } from './space.ts';
 import { rememberedAs, type VersionMemory } from './versions.ts';
 
@@ -22,7 +22,7 @@ export class View {
   /** The entries of every block, by block id. */
   readonly entries: ReadonlyMap<string, readonly ListEntry[]>;
   /** Waiting records by handle. */
-  readonly pending: ReadonlyMap<string, PlainRecord>;
+  readonly pending: ReadonlyMap<string, WaitingRecord>;
   /** By epoch: those that have blocks, and the current one. */
   readonly spaces: ReadonlyMap<number, Space>;
   #index: Map<string, number> | undefined;
@@ -30,7 +30,7 @@ export class View {
   constructor(
     manifest: Manifest,
     entries: ReadonlyMap<string, readonly ListEntry[]>,
-    pending: ReadonlyMap<string, PlainRecord>,
+    pending: ReadonlyMap<string, WaitingRecord>,
     spaces: ReadonlyMap<number, Space>,
   ) {
     this.manifest = manifest;
@@ -90,7 +90,7 @@ export class View {
   next(
     manifest: Manifest,
     entries: ReadonlyMap<string, readonly ListEntry[]>,
-    pending: ReadonlyMap<string, PlainRecord>,
+    pending: ReadonlyMap<string, WaitingRecord>,
     spaces: ReadonlyMap<number, Space>,
     gone: Iterable<string>,
   ): View {
@@ -238,10 +238,10 @@ async function readPending(
   keyring: Keyring,
   manifest: Manifest,
   known?: View,
-): Promise<Map<string, PlainRecord>> {
-  const pending = new Map<string, PlainRecord>();
+): Promise<Map<string, WaitingRecord>> {
+  const pending = new Map<string, WaitingRecord>();
   const wanted = manifest.pending.filter(({ handle, version }) => known?.pending.get(handle)?.version !== version);
-  const fetched = new Map<string, PlainRecord>();
+  const fetched = new Map<string, WaitingRecord>();
   if (wanted.length > 0) {
     for await (const record of readRecords(
       service,
@@ -249,7 +249,7 @@ async function readPending(
       keyring,
       wanted.map((p) => p.handle),
     ))
-      fetched.set(record.handle, record);
+      fetched.set(record.handle, WaitingRecord.of(record));
   }
   for (const { handle, version } of manifest.pending) {
     const record = fetched.get(handle) ?? known?.pending.get(handle);
