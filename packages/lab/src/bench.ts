@@ -26,6 +26,16 @@ const benches: Record<string, Bench> = {
     },
     run: async (values) => (await import('./bench-scan.ts')).run(values),
   },
+  compress: {
+    summary: 'compression: one vector, batches, and with --training the time of a training, extrapolated',
+    options: {
+      quick: { type: 'boolean', help: 'one run of each: rough figures in a few seconds' },
+      training: { type: 'boolean', help: 'DeepMDS++ of 512 dimensions for some epochs' },
+      count: { type: 'string', help: 'synthetic vectors to train on (100000)' },
+      epochs: { type: 'string', help: 'epochs to time (5)' },
+    },
+    run: async (values) => (await import('./bench-compress.ts')).run(values),
+  },
   embedded: {
     summary: 'the database in a folder: enrolment, opening, searches by phase, beside a search in the clear',
     options: {

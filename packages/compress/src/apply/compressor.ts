@@ -34,8 +34,8 @@ export interface Compressor {
 }
 
 export interface LoadOptions {
-  /** For models that plain TypeScript cannot run, or not fast enough. Default: onnxruntime-node where there is Node, nothing elsewhere. */
-  runtime?: Runtime;
+  /** For models that plain TypeScript cannot run, or not fast enough. Default: onnxruntime-node where there is Node, nothing elsewhere. `null` for none. */
+  runtime?: Runtime | null;
 }
 
 const METADATA_KEY = 'hers';
@@ -64,7 +64,7 @@ export async function load(bytes: Uint8Array, options: LoadOptions = {}): Promis
   const metadata = readMetadata(model);
   let program: Program | undefined;
   let shape: { inputDimension: number; outputDimension: number };
-  const runtime = options.runtime ?? (await localRuntime(model));
+  const runtime = options.runtime === undefined ? await localRuntime(model) : options.runtime;
   try {
     shape = program = compile(model);
   } catch (error) {

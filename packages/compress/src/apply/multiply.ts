@@ -50,8 +50,30 @@ export function multiplyTransposed(
     }
   }
   for (let r = 0; r < rows; r++) {
-    for (let c = r < fourRows ? twoColumns : 0; c < columns; c++) {
-      const [aAt, bAt] = [r * inner, c * inner];
+    const aAt = r * inner;
+    let c = r < fourRows ? twoColumns : 0;
+    // A single vector comes this way: four sums at a time keep it from waiting for each addition.
+    for (; c + 4 <= columns; c += 4) {
+      const b0 = c * inner;
+      const b1 = b0 + inner;
+      const b2 = b1 + inner;
+      const b3 = b2 + inner;
+      let [s0, s1, s2, s3] = bias ? [bias[c], bias[c + 1], bias[c + 2], bias[c + 3]] : [0, 0, 0, 0];
+      for (let k = 0; k < inner; k++) {
+        const x = a[aAt + k];
+        s0 += x * b[b0 + k];
+        s1 += x * b[b1 + k];
+        s2 += x * b[b2 + k];
+        s3 += x * b[b3 + k];
+      }
+      const o = r * columns + c;
+      out[o] = s0;
+      out[o + 1] = s1;
+      out[o + 2] = s2;
+      out[o + 3] = s3;
+    }
+    for (; c < columns; c++) {
+      const bAt = c * inner;
       let sum = bias ? bias[c] : 0;
       for (let k = 0; k < inner; k++) sum += a[aAt + k] * b[bAt + k];
       out[r * columns + c] = sum;

@@ -1,0 +1,106 @@
+// `npm run bench -- compress`: what a compressor costs its user. Linear maps run in plain TypeScript; networks do for one vector, and in
+// onnxruntime, on one core, for many.
+
+import { type Compressor, fit, load } from '@hers/compress';
+import { compared, machine, progress, type Report, type Result } from './report.ts';
+import { identities } from './synthetic.ts';
+import { type Effort, minimumAsync } from './timing.ts';
+
+const from = 512;
+const to = 64;
+const batch = 4096;
+/** The number of epochs in the paper. */
+const published = 250;
+
+interface Values {
+  quick?: boolean;
+  training?: boolean;
+  count?: string;
+  epochs?: string;
+}
+
+export async function run({
+  quick = false,
+  training = false,
+  count = '100000',
+  epochs = '5',
+}: Values): Promise<Report> {
+  const effort: Effort = quick
+    ? { atLeastMs: 0, atLeastRuns: 1, warmups: 1 }
+    : { atLeastMs: 1000, atLeastRuns: 10, warmups: 3 };
+  const { vectors, labels } = identities(512, 4, from).gallery();
+  progress('fitting a linear map and a network');
+  const settings = { epochs: 1, stepsPerEpoch: 1 };
+  const linear = await fit('pca', vectors, labels, { dimension: to, validation: 0 });
+  const network = await fit('deepmds++', vectors, labels, { dimension: to, validation: 0, settings });
+  const results: Result[] = [];
+  for (const [name, compressor] of [
+    ['linear', linear],
+    ['network', network],
+  ] as const) {
+    progress(`${name}: one vector, and ${batch}`);
+    const one = vectors.slice(0, from);
+    const many = new Float32Array(batch * from);
+    for (let at = 0; at < many.length; at += vectors.length) many.set(vectors.subarray(0, many.length - at), at);
+    results.push({ name: `one-${name}`, value: await milliseconds(compressor, one, effort), unit: 'ms' });
+    const rate: Result = {
+      name: `batch-${name}`,
+      value: perSecond(await milliseconds(compressor, many, effort)),
+      unit: 'vectors/s',
+    };
+    if (name === 'linear') results.push(rate);
+    else {
+      progress('network: in plain TypeScript');
+      const plain = await load(compressor.save(), { runtime: null });
+      const slow = await milliseconds(plain, many, { ...effort, atLeastRuns: 2, warmups: 0 });
+      const baseline: Result = { name: 'batch-network-plain', value: perSecond(slow), unit: 'vectors/s' };
+      results.push(compared(rate, baseline), baseline);
+    }
+    results.push({ name: `bytes-${name}`, value: compressor.save().length, unit: 'bytes' });
+  }
+  if (training) results.push(...(await trainingTime(Number(count), Number(epochs))));
+  return {
+    bench: 'compress',
+    parameters: {
+      linear: `${from} to ${to}`,
+      network: `DeepMDS++, ${(network.metadata.settings.chain as number[]).join('-')}`,
+      batch,
+      threads: 'one, training two',
+      ...(training && { training: `${count} vectors, ${epochs} epochs measured, ${published} extrapolated` }),
+      quick,
+    },
+    machine: machine(),
+    results,
+  };
+}
+
+async function milliseconds(compressor: Compressor, vectors: Float32Array, effort: Effort): Promise<number> {
+  return (await minimumAsync(() => compressor.transform(vectors), effort)).min;
+}
+
+function perSecond(ms: number): number {
+  return (batch * 1000) / ms;
+}
+
+/** Seconds of an epoch, from the end of the first to the end of the last, and of the paper's number of them. */
+async function trainingTime(count: number, epochs: number): Promise<Result[]> {
+  progress(`training: ${count} vectors`);
+  const { vectors, labels } = identities(Math.ceil(count / 4), 4, from).gallery();
+  const ends: number[] = [];
+  await fit('deepmds++', vectors, labels, {
+    dimension: to,
+    validation: 0,
+    threads: 2,
+    settings: { epochs: epochs + 1 },
+    onProgress: ({ epoch = 0 }) => {
+      if (epoch === ends.length) return;
+      ends.push(performance.now());
+      progress(`training: epoch ${epoch} of ${epochs + 1}`);
+    },
+  });
+  const seconds = (ends.at(-1)! - ends[0]) / 1000 / (ends.length - 1);
+  return [
+    { name: 'training-epoch', value: seconds, unit: 's' },
+    { name: 'training-250-epochs-extrapolated', value: (seconds * published) / 3600, unit: 'h' },
+  ];
+}
