@@ -581,6 +581,7 @@ describe('doctor', () => {
     await chmod(join(folder, 'gallery/vault/hers.key'), 0o600);
     const { out } = await hers(folder, ['doctor', '--key', 'gallery/vault/hers.key']);
     assert.match(out, /^problem\tkey\t.*lies in the gallery\tmove it elsewhere/m);
+    assert.ok(existsSync(join(folder, 'gallery/vault/hers.key')), 'and it is still there to be moved');
   });
 });
 

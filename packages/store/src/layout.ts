@@ -68,13 +68,16 @@ export function makeLayout(disk: Disk): void {
   if (missing.length > 0) disk.syncFolderSync('.');
 }
 
-/** Removes what the catalogue does not name, and cuts packs behind their last committed entry: all that a crash can leave. */
+/** What the store itself calls its files, finished or not. */
+const OWN_NAME = /^\d+-[0-9a-f]+\.(?:pack|block|segment|building)(?:\.[0-9a-f]+)?(?:\.tmp)?$/;
+
+/** Removes what the catalogue does not name, files of somebody else excepted, and cuts packs behind their last committed entry: all that a crash can leave. */
 export function cleanFolders(disk: Disk, named: ReadonlySet<string>, packEnds: ReadonlyMap<string, number>): void {
   for (const folder of FOLDERS) {
     for (const file of disk.listSync(folder)) {
       const path = `${folder}/${file}`;
       const end = packEnds.get(path);
-      if (end === undefined && !named.has(path)) disk.removeSync(path);
+      if (end === undefined && !named.has(path) && OWN_NAME.test(file)) disk.removeSync(path);
       else if (end !== undefined && (disk.sizeSync(path) ?? 0) > end) disk.truncateSync(path, end);
     }
   }

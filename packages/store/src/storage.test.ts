@@ -2,7 +2,17 @@
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
-import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { ReferenceKernel } from '@hers/scan';
@@ -274,6 +284,25 @@ it('a folder with other files in it is refused and left as it is', () =>
 
 // The folder was written by this program, version 1 of its format, with
 //   node -e "import('./packages/store/src/fixture.ts').then(({ writeFixture }) => writeFixture('packages/store/fixtures/v1'))"
+it('what a crash left is removed, and what somebody else put there is not', () =>
+  withFolder(async (folder) => {
+    await (await openStore(folder, { kernel })).close();
+    const own = [
+      'blocks/1-00ff.block',
+      'segments/7-00ff.building.a1b2.tmp',
+      'segments/1-00ff.segment',
+      'segments/1-00ff.building',
+      'vault/3-1.pack',
+    ];
+    const foreign = ['vault/hers.key', 'blocks/notes.txt', 'segments/1-plan.segment', 'readme.txt'];
+    for (const file of [...own, ...foreign]) writeFileSync(join(folder, file), 'x');
+    await (await openStore(folder, { kernel })).close();
+    assert.deepEqual(
+      [...own, ...foreign].filter((file) => existsSync(join(folder, file))),
+      foreign,
+    );
+  }));
+
 it('a folder written in format 1 opens, and holds what was put into it', () =>
   withFolder(async (parent) => {
     const folder = join(parent, 'v1');
