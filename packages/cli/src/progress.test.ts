@@ -3,7 +3,7 @@ import { Writable } from 'node:stream';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
-import { Progress } from './progress.ts';
+import { lineOf, Progress } from './progress.ts';
 
 function screen(isTTY: boolean) {
   let text = '';
@@ -31,6 +31,20 @@ test('a bar appears after a second, with how much is done, the rate and the time
     shown(),
     /Encrypting {2}█{12}░{12} {2}50 % {2}2,000 of 4,000 {2}[\d,]+ records\/s {2}[\d.]+ (ms|s) left/,
   );
+});
+
+test('a line fits its terminal: the bar shrinks, then parts go, and the time left stays longest', () => {
+  const line = (columns: number) =>
+    lineOf(columns, 0.5, 'Encrypting', '30,000 of 60,000', '3,823 records/s', '12 s left');
+  for (let columns = 8; columns < 130; columns++) assert.ok(line(columns).length < columns, String(columns));
+  assert.equal(
+    line(120),
+    `Encrypting  ${'█'.repeat(12)}${'░'.repeat(12)}  50 %  30,000 of 60,000  3,823 records/s  12 s left`,
+  );
+  assert.match(line(80), /^Encrypting {2}█{8}░{7} {2}50 % {2}30,000 of 60,000 {2}3,823 records\/s {2}12 s left$/);
+  assert.match(line(60), /^Encrypting {2}█+░+ {2}50 % {2}3,823 records\/s {2}12 s left$/);
+  assert.match(line(36), /^Encrypting {2}█+░+ {2}50 % {2}12 s left$/);
+  assert.equal(line(10), '50 %');
 });
 
 test('bytes are shown as such, and without a total there is no bar', async () => {

@@ -6,6 +6,30 @@ import type { TerminalWritable } from './surroundings.ts';
 
 const APPEARS_AFTER_MS = 1000;
 const BAR_WIDTH = 24;
+const LEAST_BAR = 6;
+/** What a terminal has that does not say. */
+const USUAL_COLUMNS = 80;
+
+/** A line with a bar of what is left of the width; parts of it go, the less important first, until there is room for one. */
+export function lineOf(
+  columns: number,
+  share: number,
+  label: string,
+  amounts: string,
+  rate: string,
+  left: string,
+): string {
+  const percent = `${Math.floor(100 * share)} %`;
+  for (const parts of [[percent, amounts, rate, left], [percent, rate, left], [percent, left], [percent]]) {
+    const rest = parts.filter((part) => part !== '').join('  ');
+    const room = columns - 1 - label.length - 2 - 2 - rest.length;
+    if (room < LEAST_BAR) continue;
+    const width = Math.min(BAR_WIDTH, room);
+    const filled = Math.round(share * width);
+    return `${label}  ${'█'.repeat(filled)}${'░'.repeat(width - filled)}  ${rest}`;
+  }
+  return percent;
+}
 
 export interface ProgressOptions {
   readonly label: string;
@@ -20,6 +44,7 @@ export class Progress {
   readonly #timer: NodeJS.Timeout | undefined;
   readonly #started = performance.now();
   readonly #options: ProgressOptions;
+  readonly #stream: TerminalWritable;
   #total: number | undefined;
   #done = 0;
   #updated = this.#started;
@@ -27,6 +52,7 @@ export class Progress {
 
   constructor(stream: TerminalWritable, options: ProgressOptions) {
     this.#options = options;
+    this.#stream = stream;
     this.#total = options.total;
     if (!stream.isTTY) return;
     this.#bar = new SingleBar({
@@ -54,11 +80,10 @@ export class Progress {
     const rate = this.#done / Math.max(1, this.#updated - this.#started);
     const speed = `${named(1000 * rate)}/s`;
     if (total === undefined) return `${label}  ${named(this.#done)}  ${speed}`;
-    const filled = Math.round(progress * BAR_WIDTH);
-    const bar = '█'.repeat(filled) + '░'.repeat(BAR_WIDTH - filled);
     const ms = (total - this.#done) / rate - (performance.now() - this.#updated);
     const left = this.#done > 0 ? `${duration(1000 * Math.max(1, Math.ceil(ms / 1000)))} left` : '';
-    return `${label}  ${bar}  ${Math.floor(100 * progress)} %  ${amount(this.#done)} of ${amount(total)}  ${speed}  ${left}`;
+    const columns = this.#stream.columns || USUAL_COLUMNS;
+    return lineOf(columns, progress, label, `${amount(this.#done)} of ${amount(total)}`, speed, left);
   }
 
   update(done: number, total = this.#total): void {

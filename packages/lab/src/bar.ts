@@ -14,7 +14,7 @@ export function bar(label: string, total: number, unit: string): Bar {
   const shown = new SingleBar(
     {
       format: `${label}  {bar}  {percentage} %  {value} of {total}  {rate} ${unit}/s  {eta_formatted} left`,
-      barsize: 24,
+      barsize: 12, // so that the time left is still on a line of 80 columns
       clearOnComplete: true,
       hideCursor: true,
       stream: process.stderr,
