@@ -190,8 +190,10 @@ const introduction = (
   probes: number,
 ) => `HERS searches embeddings without seeing them.
 
-${whole(people)} people are made up, each an embedding of ${dimension} numbers. All are encrypted into a temporary folder, which is what a server
-would keep. Then ${whole(probes)} of them are looked for by another, noisy embedding of theirs: encrypted, and beside it in the clear.
+${whole(people)} people are made up, each an embedding of ${dimension} numbers. All are
+encrypted into a temporary folder, which is what a server would keep. Then
+${whole(probes)} of them are looked for by another, noisy embedding of theirs:
+encrypted, and beside it in the clear.
 `;
 
 async function demonstrate(folder: string, { people, dimension, probeCount }: Options, signal: AbortSignal) {
