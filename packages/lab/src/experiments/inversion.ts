@@ -8,7 +8,7 @@ import { matedPlaces, rankOfMate } from '../metrics/identification.ts';
 import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
 import { machine, progress } from '../report.ts';
 import { ciphertextAsGallery, ciphertextCoefficients } from '../security/ciphertext-words.ts';
-import { cosine, invertScores } from '../security/inversion.ts';
+import { cosine, ScoreInversion } from '../security/inversion.ts';
 import { type Linking, linkingAdvantage, type Pair } from '../security/unlinkability.ts';
 import { againWith, DATA_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
 import type { Experiment, Figure, Outcome, Values } from './experiment.ts';
@@ -177,38 +177,39 @@ function attack(
   );
   // Ciphertext words are scaled to unit length like any template, or λ would mean something else for them.
   const length = Math.sqrt(words.reduce((sum, x) => sum + x * x, 0) / most);
-  const galleries: Record<Leak, ArrayLike<number>> = {
-    plain: templates,
-    encrypted: words.map((x) => x / length),
-    scores: substitutes,
-  };
+  const galleries = { plain: templates, encrypted: words.map((x) => x / length), scores: substitutes };
   const sizes = leakSizes(dimension, most);
-  const sums = new Map<string, { cosines: number[]; found: number }>();
+  // Errors of a score have variance 0.0015² (noise, or rounding to 1/250), coordinates of a probe 1/d: λ is their ratio.
+  const lambda = 0.0015 ** 2 * dimension;
+  const cases = (Object.keys(LEAKS) as Leak[]).flatMap((leak) =>
+    sizes.map((known) => ({
+      leak,
+      known,
+      inversion: new ScoreInversion(galleries[leak].subarray(0, known * dimension), dimension, lambda),
+      cosines: [] as number[],
+      found: 0,
+    })),
+  );
   for (const [n, place] of probes.entries()) {
     if (n % 20 === 0) progress(`inversion, ${profile}: probe ${n + 1} of ${probes.length}`);
     const probe = held.vectors.subarray(place * dimension, (place + 1) * dimension);
     const { query, secret } = encryptQuery(key, probe);
     const { scores } = secret.decrypt(encodeResponse(scanBlock(matrix, expandedQuery(decodeQuery(query)))));
     secret.wipe();
-    for (const leak of Object.keys(LEAKS) as Leak[])
-      for (const known of sizes) {
-        // Errors of a score have variance 0.0015² (noise, or rounding to 1/250), coordinates of a probe 1/d: λ is their ratio.
-        const part = Array.prototype.slice.call(galleries[leak], 0, known * dimension);
-        const found = invertScores(part, scores.subarray(0, known), dimension, 0.0015 ** 2 * dimension);
-        const key = `${leak}-${known}`;
-        const sum = sums.get(key) ?? { cosines: [], found: 0 };
-        sum.cosines.push(cosine(found, probe));
-        if (finds(held, Float32Array.from(found), place)) sum.found++;
-        sums.set(key, sum);
-      }
+    for (const each of cases) {
+      const found = each.inversion.solve(scores.subarray(0, each.known));
+      each.cosines.push(cosine(found, probe));
+      if (finds(held, Float32Array.from(found), place)) each.found++;
+    }
   }
   key.wipe();
-  return (Object.keys(LEAKS) as Leak[]).flatMap((leak) =>
-    sizes.map((known) => {
-      const { cosines, found } = sums.get(`${leak}-${known}`)!;
-      return { leak, profile, known, ...meanOf(cosines), identified: found / probes.length };
-    }),
-  );
+  return cases.map(({ leak, known, cosines, found }) => ({
+    leak,
+    profile,
+    known,
+    ...meanOf(cosines),
+    identified: found / probes.length,
+  }));
 }
 
 function meanOf(values: readonly number[]): { cosine: number; error: number } {

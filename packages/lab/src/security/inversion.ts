@@ -1,32 +1,51 @@
 // Score inversion, the attack of the paper's security analysis: from scores r = P·q of an unknown unit vector q and a gallery P, solve
 // min ‖r − P·q‖² + λ‖q‖², hence q = (PᵀP + λI)⁻¹ Pᵀ r.
 
-/** The least-squares solution. Rows of `gallery` are templates; one score for each. */
-export function invertScores(
-  gallery: ArrayLike<number>,
-  scores: ArrayLike<number>,
-  dimension: number,
-  lambda: number,
-): Float64Array {
-  const rows = scores.length;
-  if (gallery.length !== rows * dimension) throw new RangeError('there must be a score for every template');
-  const normal = new Float64Array(dimension * dimension);
-  const right = new Float64Array(dimension);
-  for (let j = 0; j < rows; j++) {
-    const at = j * dimension;
-    for (let a = 0; a < dimension; a++) {
-      const x = gallery[at + a];
-      right[a] += x * scores[j];
-      for (let b = 0; b <= a; b++) normal[a * dimension + b] += x * gallery[at + b];
-    }
+/** The least-squares problem of one gallery, factored once for any number of probes. Rows of the gallery are templates. */
+export class ScoreInversion {
+  readonly #gallery: ArrayLike<number>;
+  readonly #dimension: number;
+  readonly #rows: number;
+  /** L with L·Lᵀ = PᵀP + λI (Cholesky). */
+  readonly #factor: Float64Array;
+
+  constructor(gallery: ArrayLike<number>, dimension: number, lambda: number) {
+    this.#gallery = gallery;
+    this.#dimension = dimension;
+    this.#rows = gallery.length / dimension;
+    if (!Number.isInteger(this.#rows)) throw new RangeError(`templates must have ${dimension} coordinates each`);
+    const normal = new Float64Array(dimension * dimension);
+    for (let at = 0; at < gallery.length; at += dimension)
+      for (let a = 0; a < dimension; a++) {
+        const x = gallery[at + a];
+        for (let b = 0; b <= a; b++) normal[a * dimension + b] += x * gallery[at + b];
+      }
+    for (let a = 0; a < dimension; a++) normal[a * dimension + a] += lambda;
+    this.#factor = factored(normal, dimension);
   }
-  for (let a = 0; a < dimension; a++) normal[a * dimension + a] += lambda;
-  return solveSymmetric(normal, right, dimension);
+
+  /** The probe that explains these scores best, one for each template. */
+  solve(scores: ArrayLike<number>): Float64Array {
+    if (scores.length !== this.#rows) throw new RangeError('there must be a score for every template');
+    const [n, factor] = [this.#dimension, this.#factor];
+    const x = new Float64Array(n);
+    for (let j = 0, at = 0; j < this.#rows; j++)
+      for (let c = 0; c < n; c++, at++) x[c] += this.#gallery[at] * scores[j];
+    for (let i = 0; i < n; i++) {
+      for (let k = 0; k < i; k++) x[i] -= factor[i * n + k] * x[k];
+      x[i] /= factor[i * n + i];
+    }
+    for (let i = n - 1; i >= 0; i--) {
+      for (let k = i + 1; k < n; k++) x[i] -= factor[k * n + i] * x[k];
+      x[i] /= factor[i * n + i];
+    }
+    return x;
+  }
 }
 
-/** Solves A·x = b for a positive definite A, of which the lower half is given (Cholesky; A and b are overwritten). */
-function solveSymmetric(a: Float64Array, b: Float64Array, n: number): Float64Array {
-  for (let j = 0; j < n; j++) {
+/** The lower triangle of A, which is given, is overwritten by L with L·Lᵀ = A. */
+function factored(a: Float64Array, n: number): Float64Array {
+  for (let j = 0; j < n; j++)
     for (let i = j; i < n; i++) {
       let sum = a[i * n + j];
       for (let k = 0; k < j; k++) sum -= a[i * n + k] * a[j * n + k];
@@ -34,16 +53,7 @@ function solveSymmetric(a: Float64Array, b: Float64Array, n: number): Float64Arr
       else if (sum > 0) a[j * n + j] = Math.sqrt(sum);
       else throw new RangeError('the equations have no unique solution; lambda must be larger');
     }
-  }
-  for (let i = 0; i < n; i++) {
-    for (let k = 0; k < i; k++) b[i] -= a[i * n + k] * b[k];
-    b[i] /= a[i * n + i];
-  }
-  for (let i = n - 1; i >= 0; i--) {
-    for (let k = i + 1; k < n; k++) b[i] -= a[k * n + i] * b[k];
-    b[i] /= a[i * n + i];
-  }
-  return b;
+  return a;
 }
 
 /** How much a reconstruction resembles the original: 1 is the same direction, 0 what any stranger has. */

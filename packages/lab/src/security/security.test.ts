@@ -5,7 +5,7 @@ import { encryptBlock, MasterSeed } from '@hers/scheme/secret';
 import { Gaussian } from '../random.ts';
 import { identities } from '../synthetic.ts';
 import { ciphertextAsGallery, ciphertextCoefficients } from './ciphertext-words.ts';
-import { cosine, invertScores } from './inversion.ts';
+import { cosine, ScoreInversion } from './inversion.ts';
 import { linkingAdvantage, type Pair } from './unlinkability.ts';
 
 function normals(count: number, seed: number): Float64Array {
@@ -26,7 +26,7 @@ describe('score inversion', () => {
 
   test('with as many templates as dimensions, the probe comes back', () => {
     for (const rows of [d, 20, 40]) {
-      const found = invertScores(gallery.subarray(0, rows * d), product(gallery, q, rows), d, 1e-9);
+      const found = new ScoreInversion(gallery.subarray(0, rows * d), d, 1e-9).solve(product(gallery, q, rows));
       assert.ok(
         found.every((x, i) => Math.abs(x - q[i]) < 1e-4),
         `${rows}`,
@@ -40,7 +40,7 @@ describe('score inversion', () => {
       [30, 2],
     ] as const) {
       const r = normals(rows, 3);
-      const x = invertScores(gallery.subarray(0, rows * d), r, d, lambda);
+      const x = new ScoreInversion(gallery.subarray(0, rows * d), d, lambda).solve(r);
       const fitted = product(gallery, x, rows);
       for (let c = 0; c < d; c++) {
         let gradient = lambda * x[c];
@@ -51,8 +51,8 @@ describe('score inversion', () => {
   });
 
   test('what has no unique solution is refused', () => {
-    assert.throws(() => invertScores(new Float64Array(d), [1], d, 0), /lambda must be larger/);
-    assert.throws(() => invertScores(gallery, [1, 2], d, 1), /a score for every template/);
+    assert.throws(() => new ScoreInversion(new Float64Array(d), d, 0), /lambda must be larger/);
+    assert.throws(() => new ScoreInversion(gallery, d, 1).solve([1, 2]), /a score for every template/);
   });
 
   test('a reconstruction is compared by direction', () => {
