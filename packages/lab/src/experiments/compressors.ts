@@ -54,7 +54,7 @@ export function compressorsOf(
   return names as MethodName[];
 }
 
-export const isNetwork = (name: MethodName) => 'epochs' in methods[name].defaults;
+export const isNetwork = (name: MethodName) => name.startsWith('deepmds');
 
 /** The best there is, for experiments that need one. */
 export function bestCompressor(values: Values): MethodName {
