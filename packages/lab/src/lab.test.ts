@@ -28,7 +28,7 @@ test('--json prints one object and nothing else, and --out gets the table, the p
 test('--help lists the experiments', () => {
   const { status, stdout } = lab('--help');
   assert.equal(status, 0);
-  for (const name of ['table1', 'table2', 'figure3', 'table3', 'two-stage', 'communication']) {
+  for (const name of ['table1', 'table2', 'figure3', 'table3', 'two-stage', 'communication', 'faces', 'inversion']) {
     assert.match(stdout, new RegExp(`^  ${name} `, 'm'));
   }
 });
@@ -59,6 +59,8 @@ for (const [what, args, message] of [
   ['an unknown name', ['nonsense'], /^There is no experiment 'nonsense'/],
   ['a name every object has', ['constructor'], /^There is no experiment 'constructor'/],
   ['an unknown option', ['table2', '--nonsense'], /^Unknown option '--nonsense'/],
+  ['a name after an option', ['--split', 'faces', 'nonsense'], /^There is no experiment 'nonsense'/],
+  ['a folder without data', ['--data', '/nonexistent', 'faces'], /^faces-lfw-arcface128.npy is not in \/nonexistent/],
   ['a wrong list', ['figure3', '--small', '--dimensions', 'many'], /^"many" is not a list/],
 ] as const) {
   test(`${what} is answered by one sentence and exit code 2`, () => {

@@ -1,4 +1,4 @@
-// `hers lab <name> [--json] [--small] [--out <folder>]`: runs an experiment and writes its table, plot and data.
+// `hers lab <name> [--json] [--small] [--out <folder>] [options of the experiment]`: runs an experiment and writes its table, plot and data.
 
 import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -61,7 +61,10 @@ function optionLines(options: Record<string, Option>): string[] {
 }
 
 async function parse(args: string[]): Promise<{ experiment: Experiment | undefined; values: Values }> {
-  const position = args.findIndex((arg, i) => !arg.startsWith('-') && args[i - 1] !== '--out');
+  // The value of an option is not the name: whatever follows an option that is no flag.
+  const takesValue = (arg: string | undefined) =>
+    arg?.startsWith('--') && !arg.includes('=') && common[arg.slice(2)]?.type !== 'boolean';
+  const position = args.findIndex((arg, i) => !arg.startsWith('-') && !takesValue(args[i - 1]));
   const name = args[position];
   if (name !== undefined && !Object.hasOwn(EXPERIMENTS, name)) throw new UsageError(`There is no experiment '${name}'`);
   const experiment = name === undefined ? undefined : await load(name);
