@@ -9,6 +9,7 @@ import {
   collectionPath,
   decodeError,
   decodeInfo,
+  decodeMessage,
   encodeMessage,
   frame,
   HANDLE_BYTES,
@@ -21,7 +22,6 @@ import {
   OCTETS,
   packIds,
   readItems,
-  readMessage,
   type SealedRecord,
   type SearchRequest,
   type Service,
@@ -283,7 +283,9 @@ export class HttpService implements Service {
 
   async getManifest(name: string): Promise<{ readonly version: number; readonly manifest: Uint8Array }> {
     const call: Call = { operation: 'getManifest', method: 'GET', path: this.#path(name, 'manifest') };
-    const { head, parts } = await this.#call(call, (answer) => readMessage(piecesOf(answer)));
+    const { head, parts } = await this.#call(call, async (answer) =>
+      decodeMessage(new Uint8Array(await answer.arrayBuffer())),
+    );
     return { version: (head as ManifestHead).version, manifest: parts[0] };
   }
 

@@ -1,9 +1,9 @@
 // One request on its way through a handler: its body, its signal, and how its answer is sent.
 
 import { Readable } from 'node:stream';
-import { HersError, type Message, OCTETS, readMessage } from '@hers/service';
+import { decodeMessage, HersError, type Message, OCTETS } from '@hers/service';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { bodyOf } from './body.ts';
+import { type BodyLimits, bodyOf, wholeBody } from './body.ts';
 import { type ItemParts, sendItems } from './items.ts';
 import type { Limits } from './limits.ts';
 import type { Memory } from './memory.ts';
@@ -63,33 +63,32 @@ export class Call {
   }
 
   /** The body as it comes, passed on at once. */
-  stream(limit?: number): AsyncGenerator<Uint8Array> {
-    return bodyOf(this.request.raw, {
-      bytes: limit,
-      stallMs: 1000 * this.limits.stallSeconds,
-      signal: this.signal,
-      onBytes: (bytes) => this.#traffic.received(bytes),
-    });
+  stream(): AsyncGenerator<Uint8Array> {
+    return bodyOf(
+      this.request.raw,
+      this.#bodyLimits(undefined, (bytes) => this.#traffic.received(bytes)),
+    );
   }
 
-  /** The body as it comes, held in memory until the request is over. */
-  async *held(): AsyncGenerator<Uint8Array> {
-    for await (const piece of this.stream(this.limits.bodyBytes)) {
-      this.#memory.take(piece.length, this.#held);
-      this.#held += piece.length;
-      yield piece;
-    }
-    this.receivedAt = performance.now();
+  #bodyLimits(bytes: number | undefined, onBytes: (bytes: number) => void): BodyLimits {
+    return { bytes, stallMs: 1000 * this.limits.stallSeconds, signal: this.signal, onBytes };
   }
 
-  /** The whole body. */
+  /** The whole body, which counts as held in memory until the request is over. */
   async octets(): Promise<Uint8Array> {
-    return Buffer.concat(await Array.fromAsync(this.held()));
+    const limits = this.#bodyLimits(this.limits.bodyBytes, (bytes) => {
+      this.#traffic.received(bytes);
+      this.#memory.take(bytes, this.#held);
+      this.#held += bytes;
+    });
+    const whole = await wholeBody(this.request.raw, limits);
+    this.receivedAt = performance.now();
+    return whole;
   }
 
   /** The body as a message, with a head that fits its schema and as many parts as it must have. */
   async message<Head>(schema: object, parts: { least: number; most: number }): Promise<Message<Head>> {
-    const message = await readMessage(this.held());
+    const message = decodeMessage(await this.octets());
     const validate = this.request.compileValidationSchema(schema);
     if (!validate(message.head)) {
       const [error] = validate.errors ?? [];

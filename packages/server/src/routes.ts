@@ -192,7 +192,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       takes: { kind: 'octets', about: 'the encoded block' },
       gives: { kind: 'json', status: 201, body: schemas.stageBody },
       handle: async (call) => ({
-        stage: await service.stageBlock(call.name, call.held(), { signal: call.signal }),
+        stage: await service.stageBlock(call.name, [await call.octets()], { signal: call.signal }),
       }),
     },
     {

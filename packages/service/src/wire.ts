@@ -75,8 +75,14 @@ export interface Message<Head> {
   readonly parts: readonly Uint8Array[];
 }
 
+/** Behind a head of a whole number of words the parts lie at whole places too, and can be used where they are. */
+const WORD_BYTES = 8;
+
 export function encodeMessage(head: object, parts: readonly Uint8Array[]): Uint8Array {
-  const frames = [new TextEncoder().encode(JSON.stringify(head)), ...parts];
+  const json = new TextEncoder().encode(JSON.stringify(head));
+  const text = new Uint8Array(Math.ceil(json.length / WORD_BYTES) * WORD_BYTES).fill(0x20);
+  text.set(json);
+  const frames = [text, ...parts];
   const out = new Uint8Array(frames.reduce((sum, bytes) => sum + 4 + bytes.length, 0));
   const view = new DataView(out.buffer);
   let at = 0;
@@ -88,9 +94,19 @@ export function encodeMessage(head: object, parts: readonly Uint8Array[]): Uint8
   return out;
 }
 
-/** Reads a message; the caller says whether its head is one it knows. */
-export async function readMessage(pieces: Many<Uint8Array>, limit?: number): Promise<Message<unknown>> {
-  const [head, ...parts] = await Array.fromAsync(unframe(pieces, limit));
+/** Takes a message apart; the parts are views of it. The caller says whether its head is one it knows. */
+export function decodeMessage(bytes: Uint8Array): Message<unknown> {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const frames: Uint8Array[] = [];
+  for (let at = 0; at < bytes.length; ) {
+    const length = at + 4 <= bytes.length ? view.getUint32(at, true) : bytes.length;
+    at += 4;
+    if (length > bytes.length - at)
+      throw new HersError('MALFORMED', 'this message ends in the middle of a part; was it cut off?');
+    frames.push(new Uint8Array(bytes.buffer, bytes.byteOffset + at, length));
+    at += length;
+  }
+  const [head, ...parts] = frames;
   if (!head) throw new HersError('MALFORMED', 'this message is empty');
   return { head: parseJson(head), parts };
 }
