@@ -19,6 +19,13 @@ Campaigns:
   crash        processes killed at random moments: the store alone, then a client that enrols, optimises and rotates keys;
                everything acknowledged must be there afterwards
     --kills <count>     how many of each (default 300)
+  soak-service the same as soak over HTTP, with rude clients in between: the server's memory must stay flat
+    --searches <count>  how many (default 10000)
+  crash-service  a server killed at random moments under load and started again: clients go on by themselves, and everything
+               acknowledged must be there
+    --kills <count>     how many (default 300)
+  connections  idle connections, as many as asked for or as the descriptor limit allows: others are served, idle ones let go
+    --count <count>     how many (default 10000)
 
 Examples:
   npm run campaign -- noise
@@ -98,11 +105,20 @@ function noise(queries: number, dimensions: readonly number[]): boolean {
 /** Each campaign says whether all went well. */
 const campaigns: Record<
   string,
-  (values: { queries: number; searches: number; kills: number; dimension?: number }) => boolean | Promise<boolean>
+  (values: {
+    queries: number;
+    searches: number;
+    kills: number;
+    count: number;
+    dimension?: number;
+  }) => boolean | Promise<boolean>
 > = {
   noise: ({ queries, dimension }) => noise(queries, dimension ? [dimension] : [16, 128, 512, 1536]),
   soak: async ({ searches }) => (await import('./soak.ts')).soak(searches),
   crash: ({ kills }) => crash(kills),
+  'soak-service': async ({ searches }) => (await import('./soak-service.ts')).soakService(searches),
+  'crash-service': ({ kills }) => crashService(kills),
+  connections: async ({ count }) => (await import('./connections.ts')).idleConnections(count),
 };
 
 /** Throws with what is missing; so it is good when it returns. */
@@ -121,6 +137,18 @@ async function crash(kills: number): Promise<boolean> {
   return true;
 }
 
+/** Throws with what is missing, too. */
+async function crashService(kills: number): Promise<boolean> {
+  const { killService } = await import('./kill-service.ts');
+  const { written, searches, retries } = await killService(kills, (done, records) => {
+    if (process.stderr.isTTY) process.stderr.write(`\r${done} of ${kills} kills, ${records} records acknowledged   `);
+  });
+  console.log(
+    `server: ${kills} kills, ${written} records acknowledged, ${searches} searches answered, ${retries} attempts repeated, nothing lost`,
+  );
+  return true;
+}
+
 async function main(args: string[]): Promise<void> {
   const { values, positionals } = parseArgs({
     args,
@@ -129,6 +157,7 @@ async function main(args: string[]): Promise<void> {
       queries: { type: 'string', default: '400' },
       searches: { type: 'string', default: '10000' },
       kills: { type: 'string', default: '300' },
+      count: { type: 'string', default: '10000' },
       dimension: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
     },
@@ -138,12 +167,12 @@ async function main(args: string[]): Promise<void> {
     return;
   }
   const [name] = positionals;
-  const numbers = [values.queries, values.searches, values.kills, values.dimension ?? '1'].map(Number);
+  const numbers = [values.queries, values.searches, values.kills, values.count, values.dimension ?? '1'].map(Number);
   const known = positionals.length === 1 && Object.hasOwn(campaigns, name);
   if (!known || numbers.some((number) => !(Number.isInteger(number) && number > 0)))
     throw new TypeError('name a campaign and its options');
-  const [queries, searches, kills, dimension] = numbers;
-  if (!(await campaigns[name]({ queries, searches, kills, ...(values.dimension ? { dimension } : {}) })))
+  const [queries, searches, kills, count, dimension] = numbers;
+  if (!(await campaigns[name]({ queries, searches, kills, count, ...(values.dimension ? { dimension } : {}) })))
     process.exitCode = 1;
 }
 
