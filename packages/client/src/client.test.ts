@@ -181,6 +181,8 @@ describe('a collection in a folder', () => {
       { id: '', vector: vectorOf(1, DIMENSION) },
       { id: 7, vector: vectorOf(1, DIMENSION) },
       { id: 'x'.repeat(2000), vector: vectorOf(1, DIMENSION) },
+      { id: '名'.repeat(342), vector: vectorOf(1, DIMENSION) },
+      { id: 'half a pair \ud800', vector: vectorOf(1, DIMENSION) },
       { id: 'x', vector: vectorOf(1, DIMENSION), payload: { n: 1n } },
       { vector: vectorOf(1, DIMENSION) },
       null,

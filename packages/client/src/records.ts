@@ -60,14 +60,17 @@ export class WaitingRecord {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-export function checkId(id: unknown): Uint8Array {
+export function checkId(id: unknown): asserts id is string {
   if (typeof id !== 'string' || id.length === 0)
     throw new HersError('INVALID_ARGUMENT', 'a record id is a string that is not empty');
   if (!id.isWellFormed()) throw new HersError('INVALID_ARGUMENT', 'a record id holds half a surrogate pair');
-  const bytes = encoder.encode(id);
-  if (bytes.length > MAX_ID_BYTES)
+  if (isLonger(id, MAX_ID_BYTES))
     throw new HersError('INVALID_ARGUMENT', `a record id has at most ${MAX_ID_BYTES} bytes`);
-  return bytes;
+}
+
+/** In UTF-8; bytes are only counted where it could matter. */
+function isLonger(text: string, bytes: number): boolean {
+  return text.length > bytes / 3 && encoder.encode(text).length > bytes;
 }
 
 /** The payload as JSON; empty when there is none. */
@@ -81,8 +84,7 @@ export function checkPayload(payload: Payload | undefined, id: string): string {
   }
   if (text === undefined)
     throw new HersError('INVALID_ARGUMENT', `the payload of ${JSON.stringify(id)} cannot be written as JSON`);
-  // Bytes are only counted where it could matter.
-  if (text.length > MAX_PAYLOAD_BYTES / 3 && encoder.encode(text).length > MAX_PAYLOAD_BYTES)
+  if (isLonger(text, MAX_PAYLOAD_BYTES))
     throw new HersError(
       'INVALID_ARGUMENT',
       `the payload of ${JSON.stringify(id)} is larger than ${MAX_PAYLOAD_BYTES} bytes`,
@@ -116,7 +118,8 @@ export class RecordKeys {
   }
 
   handleOf(id: string): Uint8Array {
-    return this.#handle(checkId(id)).subarray(0, HANDLE_BYTES);
+    checkId(id);
+    return this.#handle(encoder.encode(id)).subarray(0, HANDLE_BYTES);
   }
 
   /** Handle and version of every record of a batch. */
