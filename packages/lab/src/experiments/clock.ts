@@ -1,6 +1,9 @@
 // How everything in the experiments is timed, whoever wrote it: by the clock, the fastest of the runs, with the CPU time of the whole process beside it.
 
 import { loadavg } from 'node:os';
+import { progress } from '../report.ts';
+
+const BUSY = 0.5;
 
 export interface Time {
   /** By the clock. */
@@ -25,7 +28,12 @@ export function timedBy(runs: number): string {
   return `All times are by the clock, the fastest of ${runs} runs, for every system alike. CPU time is that of all threads of the process, the mean of the same runs.`;
 }
 
-/** What else the machine was doing when an experiment began: figures of a busy machine are no figures. */
+/** What else the machine was doing when an experiment began. Long runs suffer more from that than short ones, so a comparison wants a quiet machine. */
 export function loadNow(): { load: string } {
-  return { load: `${loadavg()[0].toFixed(2)} when it began` };
+  const [load] = loadavg();
+  if (load > BUSY)
+    progress(
+      `the machine is busy (load ${load.toFixed(1)}): these figures will be too large; repeat it when it is quiet`,
+    );
+  return { load: `${load.toFixed(2)} when it began` };
 }
