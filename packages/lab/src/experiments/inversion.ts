@@ -24,13 +24,16 @@ const LEAKS = {
 } as const;
 type Leak = keyof typeof LEAKS;
 
+/** Keys, and galleries, over which the probes are spread. */
+const GROUPS = 20;
+
 interface Attack {
   readonly leak: Leak;
   readonly profile: 'exact' | 'compact';
   /** Scores that leaked, each of another template. */
   readonly known: number;
   readonly cosine: number;
-  /** Standard error of it over the probes. */
+  /** Standard error of it, over the groups. */
   readonly error: number;
   /** Share of the probes whose person is the first that the reconstruction finds. */
   readonly identified: number;
@@ -85,7 +88,7 @@ export const inversion: Experiment = {
       'inversion',
       [
         '![Resemblance of the reconstruction against the number of scores that leaked](inversion.svg)',
-        `Somebody learns the scores of an unknown probe against m templates and solves the least-squares problem of the paper's security analysis, q = (PᵀP + λI)⁻¹Pᵀr. The figures are the mean cosine of the result and the probe: 1 is the probe itself. Scores are the decrypted ones of real encrypted searches. ${saidSplit(split)} Data: ${data.source}; ${probes.length} probes.`,
+        `Somebody learns the scores of an unknown probe against m templates and solves the least-squares problem of the paper's security analysis, q = (PᵀP + λI)⁻¹Pᵀr. The figures are the mean cosine of the result and the probe: 1 is the probe itself. Scores are the decrypted ones of real encrypted searches. ${saidSplit(split)} Data: ${data.source}; ${probes.length} probes, spread over ${Math.min(GROUPS, probes.length)} galleries with a key each; ± is 95 %, from how much these differ.`,
         table(
           ['the attacker holds scores and …', 'profile', 'm', 'cosine', '±', 'person found'],
           rows.map((each) => [
@@ -102,7 +105,7 @@ export const inversion: Experiment = {
         `With the templates in the clear, ${dimension} scores are as good as the probe. With the same templates encrypted, all ${whole(most)} scores give ${last('encrypted').map(figures).join(' and ')}: nothing. The attacker here is as the server would be, takes the coefficients of the ciphertext for the gallery, and knows which score belongs to which slot. With scores alone (the attacker puts vectors of other people in the place of the templates), they give ${last('scores').map(figures).join(' and ')}.`,
         "The roles can be swapped: scores of one template against as many *known* probes give the template away just as well. So can they be put together: scores of many probes against many templates determine all vectors up to a linear map, and a few known ones fix it. Least squares is the paper's attack and needs no cryptography; what it shows is that scores are as good as vectors to whoever holds vectors on the other side. And a `compact` score carries noise that depends on the key: whoever sees ciphertexts *and* scores of known vectors can attack the key itself ([SECURITY.md](../../SECURITY.md)). This table is no permission to publish scores.",
         '## Linking',
-        `A judge is shown two encrypted blocks of ${whole(plan({ dimension, profile: 'compact' }).parameters.n)} (compact) or ${whole(plan({ dimension, profile: 'exact' }).parameters.n)} (exact) templates under two keys, half of the time of the same templates, and has to say which it is. It has learned from ${pairs} such pairs (correlation of the coefficients, their distances around the circle, signs, squares, equal values) and is measured on ${pairs} others. The control is the same with one mask used twice, which the scheme never does.`,
+        `A judge is shown two encrypted blocks, eight coordinates each of ${whole(plan({ dimension, profile: 'compact' }).parameters.n)} (compact) or ${whole(plan({ dimension, profile: 'exact' }).parameters.n)} (exact) templates under two keys, half of the time of the same templates, and has to say which it is. It has learned from ${pairs} such pairs (correlation of the coefficients, their distances around the circle, signs, squares, equal values) and is measured on ${pairs} others. The control is the same with one mask used twice, which the scheme never does.`,
         table(
           ['profile', 'advantage, two keys', 'advantage, control', '95 % of judges that know nothing are within'],
           links.map(({ profile, keys, control }) => [
@@ -151,7 +154,16 @@ function newKey(dimension: number, profile: 'exact' | 'compact'): CollectionKey 
   return key;
 }
 
-/** Real encrypted searches of one block, and the attack on their scores. */
+/** One gallery, one key, and what the attack makes of the scores of a few probes. */
+interface Group {
+  readonly cosines: Map<string, number[]>;
+  readonly found: Map<string, number>;
+}
+
+/**
+ * Real encrypted searches, and the attack on their scores. Every group of probes has a gallery, a key and a block of its own: what probes of one block have in common would
+ * otherwise be taken for a result.
+ */
 function attack(
   held: Part,
   training: Part,
@@ -160,71 +172,97 @@ function attack(
   small: boolean,
 ): Attack[] {
   const { dimension } = held;
-  const key = newKey(dimension, profile);
-  const { n } = key.plan.parameters;
   const people = new Set(Array.from(probes, (place) => held.labels[place]));
   // Strangers to the probes: a picture of the same person would say more than its score.
-  const places = Array.from(held.labels.keys()).filter((place) => !people.has(held.labels[place]));
-  const most = Math.min(small ? 64 : 16 * dimension, n, places.length, training.labels.length);
-  const templates = rowsAt(held.vectors, dimension, places.slice(0, most));
-  const substitutes = training.vectors.subarray(0, most * dimension);
+  const strangers = Array.from(held.labels.keys()).filter((place) => !people.has(held.labels[place]));
+  const { n } = plan({ dimension, profile }).parameters;
+  const most = Math.min(small ? 64 : 16 * dimension, n, strangers.length, training.labels.length);
+  const sizes = leakSizes(dimension, most);
+  const each = Math.ceil(probes.length / GROUPS);
+  const groups: Group[] = [];
+  for (let at = 0; at < probes.length; at += each) {
+    progress(`inversion, ${profile}: probe ${at + 1} of ${probes.length}`);
+    const turned = (length: number) => Array.from({ length: most }, (_, j) => (j + at * 31) % length);
+    const templates = rowsAt(
+      held.vectors,
+      dimension,
+      turned(strangers.length).map((j) => strangers[j]),
+    );
+    const substitutes = rowsAt(training.vectors, dimension, turned(training.labels.length));
+    groups.push(attackGroup(held, probes.subarray(at, at + each), { templates, substitutes, sizes, profile }));
+  }
+  return (Object.keys(LEAKS) as Leak[]).flatMap((leak) =>
+    sizes.map((known) => {
+      const name = `${leak}-${known}`;
+      const found = groups.reduce((sum, group) => sum + group.found.get(name)!, 0);
+      return {
+        leak,
+        profile,
+        known,
+        ...meanOf(groups.map((group) => mean(group.cosines.get(name)!))),
+        identified: found / probes.length,
+      };
+    }),
+  );
+}
+
+function attackGroup(
+  held: Part,
+  probes: Int32Array,
+  {
+    templates,
+    substitutes,
+    sizes,
+    profile,
+  }: { templates: Float32Array; substitutes: Float32Array; sizes: readonly number[]; profile: 'exact' | 'compact' },
+): Group {
+  const { dimension, labels } = held;
+  const key = newKey(dimension, profile);
   const block = decodeBlock(encryptBlock(key, templates));
   const matrix = blockMatrix(block);
-  const words = ciphertextAsGallery(
-    block,
-    Int32Array.from({ length: most }, (_, j) => j),
-    dimension,
-  );
+  const slots = Int32Array.from({ length: templates.length / dimension }, (_, j) => j);
+  const words = ciphertextAsGallery(block, slots, dimension);
   // Ciphertext words are scaled to unit length like any template, or λ would mean something else for them.
-  const length = Math.sqrt(words.reduce((sum, x) => sum + x * x, 0) / most);
+  const length = Math.sqrt(words.reduce((sum, x) => sum + x * x, 0) / slots.length);
   const galleries = { plain: templates, encrypted: words.map((x) => x / length), scores: substitutes };
-  const sizes = leakSizes(dimension, most);
   // Errors of a score have variance 0.0015² (noise, or rounding to 1/250), coordinates of a probe 1/d: λ is their ratio.
   const lambda = 0.0015 ** 2 * dimension;
   const cases = (Object.keys(LEAKS) as Leak[]).flatMap((leak) =>
     sizes.map((known) => ({
-      leak,
+      name: `${leak}-${known}`,
       known,
       inversion: new ScoreInversion(galleries[leak].subarray(0, known * dimension), dimension, lambda),
-      cosines: [] as number[],
-      found: 0,
     })),
   );
-  for (const [n, place] of probes.entries()) {
-    if (n % 20 === 0) progress(`inversion, ${profile}: probe ${n + 1} of ${probes.length}`);
+  const cosines = new Map(cases.map(({ name }) => [name, [] as number[]]));
+  const found = new Map(cases.map(({ name }) => [name, 0]));
+  for (const place of probes) {
     const probe = held.vectors.subarray(place * dimension, (place + 1) * dimension);
     const { query, secret } = encryptQuery(key, probe);
     const { scores } = secret.decrypt(encodeResponse(scanBlock(matrix, expandedQuery(decodeQuery(query)))));
     secret.wipe();
-    for (const each of cases) {
-      const found = each.inversion.solve(scores.subarray(0, each.known));
-      each.cosines.push(cosine(found, probe));
-      if (finds(held, Float32Array.from(found), place)) each.found++;
+    const reconstructions = new Float32Array(cases.length * dimension);
+    for (const [i, { name, known, inversion }] of cases.entries()) {
+      const reconstruction = inversion.solve(scores.subarray(0, known));
+      cosines.get(name)!.push(cosine(reconstruction, probe));
+      reconstructions.set(reconstruction, i * dimension);
     }
+    eachScoreRow(reconstructions, held.vectors, dimension, (i, row) => {
+      const { name } = cases[i];
+      if (rankOfMate(row, labels, labels[place], place) === 1) found.set(name, found.get(name)! + 1);
+    });
   }
   key.wipe();
-  return cases.map(({ leak, known, cosines, found }) => ({
-    leak,
-    profile,
-    known,
-    ...meanOf(cosines),
-    identified: found / probes.length,
-  }));
+  return { cosines, found };
 }
 
-function meanOf(values: readonly number[]): { cosine: number; error: number } {
-  const mean = values.reduce((sum, x) => sum + x, 0) / values.length;
-  const variance = values.reduce((sum, x) => sum + (x - mean) ** 2, 0) / (values.length - 1);
-  return { cosine: mean, error: Math.sqrt(variance / values.length) };
-}
+const mean = (values: readonly number[]) => values.reduce((sum, x) => sum + x, 0) / values.length;
 
-/** Whether another picture of the person comes first. */
-function finds({ vectors, dimension, labels }: Part, probe: Float32Array, place: number): boolean {
-  let rank = 0;
-  eachScoreRow(probe, vectors, dimension, (_, scores) => {
-    rank = rankOfMate(scores, labels, labels[place], place);
-  });
-  return rank === 1;
+/** The mean of the groups, and its standard error. */
+function meanOf(groups: readonly number[]): { cosine: number; error: number } {
+  const middle = mean(groups);
+  const variance = groups.reduce((sum, x) => sum + (x - middle) ** 2, 0) / (groups.length - 1);
+  return { cosine: middle, error: Math.sqrt(variance / groups.length) };
 }
 
 /** What those reach who know the population and no score. */
