@@ -1,11 +1,10 @@
 // `npm run bench -- service`: the same database behind HTTP on this machine, beside the same folder opened in this process, the line alone and the scan alone.
 
-import { mkdtemp, rm } from 'node:fs/promises';
-import { Agent, request } from 'node:http';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { connect as connectTo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Collection, Database, HersError, HttpService, MasterSeed, type VectorRecord } from '@hers/client';
+import { Database, HersError, HttpService, MasterSeed, type VectorRecord } from '@hers/client';
 import { collectionPath, encodeMessage, OCTETS, type Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Phases, quantile, TimedService } from './phases.ts';
@@ -16,7 +15,7 @@ import { identities } from './synthetic.ts';
 
 const SAMPLES = 4;
 const WARM_UP = 3;
-const ROUNDS = 2;
+const ROUNDS = 4;
 /** Requests under way at a time when throughput is measured, and queries scanned together. */
 const CLIENTS = 8;
 const TOGETHER = 8;
@@ -62,8 +61,6 @@ class Bench {
   readonly #key = MasterSeed.generate();
   readonly #world: ReturnType<typeof identities>;
   #server: ServiceProcess | undefined;
-  #peakServer = 0;
-  #peakClient = 0;
 
   constructor(folder: string, count: number, dimension: number, searches: number, seconds: number) {
     this.#folder = folder;
@@ -79,79 +76,86 @@ class Bench {
   }
 
   async #serve(): Promise<ServiceProcess> {
-    this.#server = await ServiceProcess.start(this.#folder, { limits: { requestsPerSecond: 1_000_000 } });
+    const limits = { requestsPerSecond: 1_000_000 };
+    this.#server = await ServiceProcess.start(join(this.#folder, 'served'), { limits });
     return this.#server;
   }
 
   async measure(): Promise<Result[]> {
-    const watch = setInterval(() => {
-      this.#peakServer = Math.max(this.#peakServer, this.#server?.bytes ?? 0);
-      this.#peakClient = Math.max(this.#peakClient, anonymousBytes());
-    }, 50);
+    let [peakServer, peakClient] = [0, 0];
     const before = anonymousBytes();
+    const watch = setInterval(() => {
+      peakServer = Math.max(peakServer, this.#server?.bytes ?? 0);
+      peakClient = Math.max(peakClient, anonymousBytes() - before);
+    }, 50);
     try {
       const enrolMs = await this.#enrol();
-      const remote: Phases[] = [];
-      const embedded: Phases[] = [];
+      // The same gallery twice, so that both can be open, and what else the machine does falls on both alike.
+      await cp(join(this.#folder, 'served'), join(this.#folder, 'own'), { recursive: true });
+      const server = await this.#serve();
+      progress('searching over HTTP');
+      const remote = await this.#client(new HttpService(server.url));
+      for (let i = 0; i < WARM_UP; i++) await remote.search(i);
+      // From here on this process also holds the gallery itself.
+      const clientBytes = peakClient;
+      progress('searching over HTTP and in the folder, in turns');
+      const store = await openStore(join(this.#folder, 'own'));
+      const own = await this.#client(uncloseable(store));
+      for (let i = 0; i < WARM_UP; i++) await own.search(i);
       const lines: number[] = [];
-      let hits = 0;
-      let figures: Throughput | undefined;
-      // In turns, so that what the machine does besides falls on both.
-      for (let round = 0; round < ROUNDS; round++) {
-        progress('searching over HTTP');
-        const server = await this.#serve();
-        const found = await this.#search(new HttpService(server.url), round);
-        remote.push(...found.phases);
-        hits += found.hits;
-        const [{ queryBytes, responseBytes }] = found.phases;
-        lines.push(...(await lineTimes(server.line, queryBytes, responseBytes)));
-        if (round === ROUNDS - 1) {
-          progress('as many searches as it takes');
-          figures = await this.#throughput(server);
-        }
-        await server.stop();
-        progress('searching in the folder');
-        embedded.push(...(await this.#search(await openStore(this.#folder), round)).phases);
+      for (let i = WARM_UP; i < this.#searches + WARM_UP; i++) {
+        await remote.search(i);
+        await own.search(i);
+        const { queryBytes, responseBytes } = remote.phases[0];
+        lines.push(await lineTime(server.line, queryBytes, responseBytes));
       }
-      progress('scanning alone');
-      const scanRate = await this.#scanAlone();
-      clearInterval(watch);
+      progress('as many searches as it takes, and scans alone, in turns');
+      const rates = await this.#throughput(server, store);
+      await remote.close();
+      await own.close();
+      await store.close();
+      await server.stop();
       progress('searching in the clear');
       const plain = this.#plaintext();
       const of = (phases: readonly Phases[], phase: 'encrypt' | 'scan' | 'decrypt' | 'total', p = 0.5) =>
         quantile(
-          phases.map((each) => each[phase]),
+          phases.slice(WARM_UP).map((each) => each[phase]),
           p,
         );
       const line = quantile(lines, 0.5);
-      const own = of(embedded, 'total');
-      const p50 = of(remote, 'total');
-      const { prepared, live } = figures!;
+      const ownP50 = of(own.phases, 'total');
+      const p50 = of(remote.phases, 'total');
+      const allowed = 1.5 * ownP50 + line;
       return [
         { name: 'enrol-rate', value: (this.#count * 1000) / enrolMs, unit: 'records/s' },
-        { name: 'search-p50', value: p50, unit: 'ms', ratio: p50 / (1.5 * own + line), against: 'allowed-p50' },
-        { name: 'search-p95', value: of(remote, 'total', 0.95), unit: 'ms' },
-        { name: 'search-encrypt', value: of(remote, 'encrypt'), unit: 'ms' },
-        { name: 'search-scan', value: of(remote, 'scan'), unit: 'ms' },
-        { name: 'search-decrypt', value: of(remote, 'decrypt'), unit: 'ms' },
-        { name: 'embedded-p50', value: own, unit: 'ms' },
+        { name: 'search-p50', value: p50, unit: 'ms', ratio: p50 / allowed, against: 'allowed-p50' },
+        { name: 'search-p95', value: of(remote.phases, 'total', 0.95), unit: 'ms' },
+        { name: 'search-encrypt', value: of(remote.phases, 'encrypt'), unit: 'ms' },
+        { name: 'search-scan', value: of(remote.phases, 'scan'), unit: 'ms' },
+        { name: 'search-decrypt', value: of(remote.phases, 'decrypt'), unit: 'ms' },
+        { name: 'search-min', value: of(remote.phases, 'total', 0), unit: 'ms' },
+        { name: 'embedded-p50', value: ownP50, unit: 'ms' },
+        { name: 'embedded-min', value: of(own.phases, 'total', 0), unit: 'ms' },
         { name: 'loopback-p50', value: line, unit: 'ms' },
-        { name: 'allowed-p50', value: 1.5 * own + line, unit: 'ms' },
-        { name: 'bytes-up', value: remote[0].queryBytes, unit: 'bytes' },
-        { name: 'bytes-down', value: remote[0].responseBytes, unit: 'bytes' },
+        { name: 'allowed-p50', value: allowed, unit: 'ms' },
+        { name: 'bytes-up', value: remote.phases[0].queryBytes, unit: 'bytes' },
+        { name: 'bytes-down', value: remote.phases[0].responseBytes, unit: 'bytes' },
         { name: 'plaintext-p50', value: plain, unit: 'ms' },
         {
           name: 'searches-per-second',
-          value: prepared,
+          value: rates.prepared,
           unit: '1/s',
-          ratio: prepared / scanRate,
+          ratio: rates.prepared / rates.single,
           against: 'scans-per-second',
         },
-        { name: 'scans-per-second', value: scanRate, unit: '1/s' },
-        { name: 'live-searches-per-second', value: live, unit: '1/s' },
-        { name: 'rank-1', value: hits / remote.length, unit: 'share' },
-        { name: 'peak-rss-server', value: this.#peakServer, unit: 'bytes' },
-        { name: 'peak-rss-client', value: Math.max(0, this.#peakClient - before), unit: 'bytes' },
+        { name: 'scans-per-second', value: rates.single, unit: '1/s' },
+        { name: 'scans-together-per-second', value: rates.together, unit: '1/s' },
+        { name: 'live-searches-per-second', value: rates.live, unit: '1/s' },
+        { name: 'server-cpu-per-search', value: rates.serverCpu, unit: 'ms' },
+        { name: 'scan-cpu-per-search', value: rates.scanCpu, unit: 'ms' },
+        { name: 'rank-1', value: remote.hits / remote.phases.length, unit: 'share' },
+        { name: 'peak-rss-server', value: peakServer, unit: 'bytes' },
+        { name: 'peak-rss-client', value: clientBytes, unit: 'bytes' },
       ];
     } finally {
       clearInterval(watch);
@@ -189,24 +193,24 @@ class Bench {
   }
 
   /** Searches through the client, one at a time. */
-  async #search(service: Service, round: number): Promise<{ phases: Phases[]; hits: number }> {
+  async #client(service: Service) {
     const timed = new TimedService(service);
     const db = new Database(timed.service, { key: this.#key });
-    const collection: Collection = await db.collection('bench');
-    const total = Math.ceil(this.#searches / ROUNDS) + WARM_UP;
-    const { labels, vectors } = this.#probes(ROUNDS * total);
+    const collection = await db.collection('bench');
+    const { labels, vectors } = this.#probes(this.#searches + WARM_UP);
     const phases: Phases[] = [];
-    let hits = 0;
-    for (let i = 0; i < total; i++) {
-      const at = round * total + i;
-      const probe = vectors.subarray(at * this.#dimension, (at + 1) * this.#dimension);
-      const { result, phases: each } = await timed.time(() => collection.search(probe, { limit: 1 }));
-      if (i < WARM_UP) continue;
-      phases.push(each);
-      if (Math.floor(Number(result.matches[0].id) / SAMPLES) === labels[at]) hits++;
-    }
-    await db.close();
-    return { phases, hits };
+    const client = {
+      phases,
+      hits: 0,
+      search: async (i: number) => {
+        const probe = vectors.subarray(i * this.#dimension, (i + 1) * this.#dimension);
+        const { result, phases: each } = await timed.time(() => collection.search(probe, { limit: 1 }));
+        phases.push(each);
+        if (Math.floor(Number(result.matches[0].id) / SAMPLES) === labels[i]) client.hits++;
+      },
+      close: () => db.close(),
+    };
+    return client;
   }
 
   /** Queries as the client sends them. */
@@ -233,66 +237,44 @@ class Bench {
     return { version, queries };
   }
 
-  async #throughput(server: ServiceProcess): Promise<Throughput> {
-    const { version, queries } = await this.#queries(new HttpService(server.url), 16);
+  /** Searches and scans a second, a little of each again and again. */
+  async #throughput(server: ServiceProcess, store: Service): Promise<Throughput> {
+    const { version, queries } = await this.#queries(uncloseable(store), 16);
     const bodies = queries.map((query) => Buffer.from(encodeMessage({ version }, [query])));
-    const agent = new Agent({ keepAlive: true });
-    const { hostname, port } = new URL(server.url);
-    const once = (body: Buffer) =>
-      new Promise<void>((resolve, reject) => {
-        const headers = { 'content-type': OCTETS, 'content-length': body.length };
-        const path = `${collectionPath('bench')}/search`;
-        const sent = request({ agent, hostname, port, path, method: 'POST', headers }, (answer) => {
-          if (answer.statusCode !== 200) reject(new Error(`answered ${answer.statusCode}`));
-          answer.resume().on('end', resolve).on('error', reject);
-        });
-        sent.on('error', reject).end(body);
-      });
-    const prepared = await this.#rate(CLIENTS, (i) => once(bodies[i % bodies.length]));
-    agent.destroy();
+    const lines = bodies.slice(0, CLIENTS).map(() => new Line(server.url));
+    const prepared = (i: number, line: number) => lines[line].search(bodies[i % bodies.length]);
+    const scan = (together: number) => async () => {
+      for await (const _ of store.search('bench', { version, queries: queries.slice(0, together) }));
+    };
     const db = new Database(new HttpService(server.url), { key: this.#key });
     const collection = await db.collection('bench');
     const { vectors } = this.#probes(64);
-    const live = await this.#rate(CLIENTS, async (i) => {
+    const live = async (i: number) => {
       await collection.search(vectors.subarray((i % 64) * this.#dimension, ((i % 64) + 1) * this.#dimension));
-    });
-    await db.close();
-    return { prepared, live };
-  }
-
-  /** How often a second `action` ends when so many run at a time. */
-  async #rate(atOnce: number, action: (i: number) => Promise<void>): Promise<number> {
-    const until = performance.now() + 1000 * this.#seconds;
-    let [started, done] = [0, 0];
-    const began = performance.now();
-    const worker = async () => {
-      while (performance.now() < until) {
-        await action(started++);
-        done++;
-      }
     };
-    await Promise.all(Array.from({ length: atOnce }, worker));
-    return (1000 * done) / (performance.now() - began);
-  }
-
-  /** Queries a second that the store answers in this process when nobody looks at the responses: one at a time or several together, whichever is more. */
-  async #scanAlone(): Promise<number> {
-    const store = await openStore(this.#folder);
-    try {
-      const { version, queries } = await this.#queries(uncloseable(store), TOGETHER);
-      let best = 0;
-      for (const together of [1, 2, 4, TOGETHER]) {
-        const request = { version, queries: queries.slice(0, together) };
-        const scan = async () => {
-          for await (const _ of store.search('bench', request));
-        };
-        await scan();
-        best = Math.max(best, together * (await this.#rate(1, scan)));
-      }
-      return best;
-    } finally {
-      await store.close();
+    const sums = { prepared: new Rate(), single: new Rate(), together: new Rate(), live: new Rate() };
+    let [serverCpu, scanCpu] = [0, 0];
+    for (let round = 0; round < ROUNDS; round++) {
+      const cpu = server.cpuMs;
+      await sums.prepared.measure(this.#seconds / ROUNDS, CLIENTS, prepared);
+      serverCpu += server.cpuMs - cpu;
+      const used = process.cpuUsage();
+      await sums.single.measure(this.#seconds / ROUNDS, 1, scan(1));
+      const { user, system } = process.cpuUsage(used);
+      scanCpu += (user + system) / 1000;
+      await sums.together.measure(this.#seconds / ROUNDS, 1, scan(TOGETHER));
+      await sums.live.measure(this.#seconds / ROUNDS, CLIENTS, live);
     }
+    for (const line of lines) line.close();
+    await db.close();
+    return {
+      prepared: sums.prepared.perSecond,
+      single: sums.single.perSecond,
+      together: TOGETHER * sums.together.perSecond,
+      live: sums.live.perSecond,
+      serverCpu: serverCpu / sums.prepared.done,
+      scanCpu: scanCpu / sums.single.done,
+    };
   }
 
   #plaintext(): number {
@@ -309,8 +291,80 @@ class Bench {
 }
 
 interface Throughput {
+  /** A second: searches over HTTP with queries made before, scans of one query, queries scanned together, searches by real clients. */
   readonly prepared: number;
+  readonly single: number;
+  readonly together: number;
   readonly live: number;
+  /** Milliseconds of processor for each. */
+  readonly serverCpu: number;
+  readonly scanCpu: number;
+}
+
+/** How often something ends when so many run at a time. */
+class Rate {
+  done = 0;
+  #ms = 0;
+
+  get perSecond(): number {
+    return (1000 * this.done) / this.#ms;
+  }
+
+  async measure(seconds: number, atOnce: number, action: (i: number, worker: number) => Promise<void>): Promise<void> {
+    const began = performance.now();
+    let started = 0;
+    const worker = async (_: unknown, number: number) => {
+      while (performance.now() - began < 1000 * seconds) {
+        await action(started++, number);
+        this.done++;
+      }
+    };
+    await Promise.all(Array.from({ length: atOnce }, worker));
+    this.#ms += performance.now() - began;
+  }
+}
+
+/** A connection that sends a search and throws the answer away, at the least cost: nothing is parsed but the end of a chunked body. */
+class Line {
+  readonly #socket: Socket;
+  readonly #head: string;
+  #ended: ((error?: Error) => void) | undefined;
+
+  constructor(url: string) {
+    const { hostname, port } = new URL(url);
+    this.#head = `POST ${collectionPath('bench')}/search HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: ${OCTETS}\r\n`;
+    const buffer = Buffer.alloc(2 ** 20);
+    let first = true;
+    this.#socket = connectTo({
+      host: hostname,
+      port: Number(port),
+      onread: {
+        buffer,
+        callback: (length) => {
+          if (first && !buffer.toString('latin1', 0, 12).startsWith('HTTP/1.1 200'))
+            this.#ended?.(new Error(buffer.toString('latin1', 0, Math.min(length, 400))));
+          first = false;
+          if (length >= 5 && buffer.toString('latin1', length - 5, length) === '0\r\n\r\n') {
+            first = true;
+            this.#ended?.();
+          }
+          return true;
+        },
+      },
+    }).on('error', (error) => this.#ended?.(error));
+  }
+
+  search(body: Buffer): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#ended = (error) => (error ? reject(error) : resolve());
+      this.#socket.write(`${this.#head}content-length: ${body.length}\r\n\r\n`);
+      this.#socket.write(body);
+    });
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
 }
 
 /** The same service, which others cannot close. */
@@ -325,26 +379,21 @@ function uncloseable(service: Service): Service {
 }
 
 /** How long the line takes for so many bytes up and then so many down, without anything else. */
-async function lineTimes(port: number, up: number, down: number): Promise<number[]> {
+async function lineTime(port: number, up: number, down: number): Promise<number> {
   const socket: Socket = connectTo(port, '127.0.0.1');
+  await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject));
   const body = Buffer.alloc(16 + up);
   body.writeBigUInt64LE(BigInt(up), 0);
   body.writeBigUInt64LE(BigInt(down), 8);
-  const times: number[] = [];
-  for (let i = 0; i < 20; i++) {
-    const began = performance.now();
-    await new Promise<void>((resolve) => {
-      let left = down;
-      const take = (bytes: Buffer) => {
-        left -= bytes.length;
-        if (left > 0) return;
-        socket.off('data', take);
-        resolve();
-      };
-      socket.on('data', take).write(body);
+  const began = performance.now();
+  await new Promise<void>((resolve) => {
+    let left = down;
+    socket.on('data', (bytes) => {
+      left -= bytes.length;
+      if (left <= 0) resolve();
     });
-    if (i >= WARM_UP) times.push(performance.now() - began);
-  }
+    socket.write(body);
+  });
   socket.destroy();
-  return times;
+  return performance.now() - began;
 }

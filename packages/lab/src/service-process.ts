@@ -48,6 +48,16 @@ export class ServiceProcess {
     return anonymousBytes(this.pid);
   }
 
+  /** Milliseconds of processor it has used; 0 where the system does not say. */
+  get cpuMs(): number {
+    try {
+      const fields = readFileSync(`/proc/${this.pid}/stat`, 'utf8').split(') ')[1].split(' ');
+      return 10 * (Number(fields[11]) + Number(fields[12])); // in ticks of a hundredth of a second
+    } catch {
+      return 0;
+    }
+  }
+
   async #end(signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     const ended = once(this.#child, 'exit');
