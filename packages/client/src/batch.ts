@@ -72,22 +72,29 @@ class Growing {
   }
 }
 
-/** Puts a batch together. What is added has passed its checks, and is copied: the caller may change it afterwards. */
+/** Records there is room for at first. */
+const FEW = 64;
+
+/** Puts a batch of at most `limit` together. What is added has passed its checks, and is copied: the caller may change it afterwards. */
 export class Packing {
   readonly names: string[] = [];
+  readonly #limit: number;
   readonly #dimension: number;
   readonly #ids: Growing;
-  readonly #idEnds: Uint32Array;
-  readonly #vectors: Float32Array;
   readonly #payloads = new Growing(0);
-  readonly #payloadEnds: Uint32Array;
+  #room: number;
+  #idEnds: Uint32Array;
+  #vectors: Float32Array;
+  #payloadEnds: Uint32Array;
 
-  constructor(capacity: number, dimension: number) {
+  constructor(limit: number, dimension: number) {
+    this.#limit = limit;
     this.#dimension = dimension;
-    this.#ids = new Growing(16 * capacity);
-    this.#idEnds = new Uint32Array(capacity);
-    this.#vectors = new Float32Array(capacity * dimension);
-    this.#payloadEnds = new Uint32Array(capacity);
+    this.#room = Math.min(limit, FEW);
+    this.#ids = new Growing(16 * this.#room);
+    this.#idEnds = new Uint32Array(this.#room);
+    this.#vectors = new Float32Array(this.#room * dimension);
+    this.#payloadEnds = new Uint32Array(this.#room);
   }
 
   get count(): number {
@@ -100,7 +107,8 @@ export class Packing {
 
   add(id: string, vector: Float32Array, payload: Uint8Array | string): void {
     const at = this.names.length;
-    if (at === this.#idEnds.length) throw new RangeError('this batch is full');
+    if (at === this.#room) this.#resize(Math.min(2 * at, this.#limit));
+    if (at === this.#room) throw new RangeError('this batch is full');
     this.#ids.text(id);
     this.#idEnds[at] = this.#ids.length;
     this.#vectors.set(vector, at * this.#dimension);
@@ -110,16 +118,29 @@ export class Packing {
     this.names.push(id);
   }
 
+  #resize(room: number): void {
+    const kept = Math.min(room, this.#room);
+    const [idEnds, payloadEnds] = [new Uint32Array(room), new Uint32Array(room)];
+    const vectors = new Float32Array(room * this.#dimension);
+    idEnds.set(this.#idEnds.subarray(0, kept));
+    payloadEnds.set(this.#payloadEnds.subarray(0, kept));
+    vectors.set(this.#vectors.subarray(0, kept * this.#dimension));
+    this.#idEnds = idEnds;
+    this.#payloadEnds = payloadEnds;
+    this.#vectors = vectors;
+    this.#room = room;
+  }
+
+  /** The batch, in memory of its own size; nothing is added afterwards. */
   take(): PlainBatch {
-    const count = this.names.length;
-    const whole = count === this.#idEnds.length;
+    if (this.count < this.#room) this.#resize(this.count);
     return {
-      count,
+      count: this.count,
       ids: this.#ids.take(),
-      idEnds: whole ? this.#idEnds : this.#idEnds.slice(0, count),
-      vectors: whole ? this.#vectors : this.#vectors.slice(0, count * this.#dimension),
+      idEnds: this.#idEnds,
+      vectors: this.#vectors,
       payloads: this.#payloads.take(),
-      payloadEnds: whole ? this.#payloadEnds : this.#payloadEnds.slice(0, count),
+      payloadEnds: this.#payloadEnds,
     };
   }
 }

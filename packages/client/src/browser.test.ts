@@ -137,7 +137,7 @@ async function listen(server: Server | Line): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** Pages with the policy that the documentation asks for. `/alone/` has no worker file, as after careless copying. */
+/** Pages with the policy that the documentation asks for. `/alone/` has no worker file, as after careless copying; in `/strict/` workers may not use WebAssembly. */
 async function pages(headers: Record<string, string>): Promise<{ server: Server; origin: string }> {
   const files: Record<string, readonly [string, string]> = {
     '/': ['text/html', '<!doctype html><meta charset="utf-8"><title>page</title>'],
@@ -145,11 +145,11 @@ async function pages(headers: Record<string, string>): Promise<{ server: Server;
     '/hers-worker.js': ['text/javascript', await readFile(join(built, 'hers-worker.js'), 'utf8')],
   };
   const server = createServer((request, response) => {
-    const path = request.url!.replace(/^\/alone\//, '/');
+    const path = request.url!.replace(/^\/(?:alone|strict)\//, '/');
     const [type, text] = files[path] ?? [];
-    if (!type || (path !== request.url && path === '/hers-worker.js')) return void response.writeHead(404).end();
-    const policy =
-      "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src http://127.0.0.1:*";
+    if (!type || request.url === '/alone/hers-worker.js') return void response.writeHead(404).end();
+    const wasm = request.url === '/strict/hers-worker.js' ? '' : "'wasm-unsafe-eval'";
+    const policy = `default-src 'none'; script-src 'self' ${wasm}; worker-src 'self'; connect-src http://127.0.0.1:*`;
     response
       .writeHead(200, { 'content-type': `${type}; charset=utf-8`, 'content-security-policy': policy, ...headers })
       .end(text);
@@ -388,6 +388,23 @@ describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
     assert.equal(secrets.filter(([what]) => what === 'a seed').length, ways.length);
     for (const [what, forms] of secrets)
       for (const form of forms) for (const bytes of [sent, received]) assert.ok(!bytes.includes(form), what);
+  });
+
+  it('whose workers may not do what it may do works alone', async () => {
+    const page = await open(plain.origin);
+    const search = `async ({ url, token, module }) => {
+      const { connect, MasterSeed } = await import(module);
+      const db = await connect(url, { key: MasterSeed.generate(), token });
+      const points = await db.createCollection('strict', { dimension: 2, metric: 'dot', normBound: 0.001 });
+      await points.upsert(Array.from({ length: 100 }, (_, i) => ({ id: String(i), vector: [i / 1e6, 1 / 1e6] })));
+      await points.optimize();
+      return (await points.search([0.001, 0], { limit: 1 })).matches[0].id;
+    }`;
+    const input = { url: serving.url, token: serving.token, module: '/strict/hers.js' };
+    const best = Number(await page.evaluate(`(${search})(${JSON.stringify(input)})`));
+    assert.ok(best > 80, `${best}`);
+    assert.deepEqual(page.workers(), []);
+    await page.close();
   });
 
   describe('of an origin that was not named', () => {

@@ -10,9 +10,11 @@ import { type Answer, memoryOf, type Task, type WorkerSource, Workers } from './
 /** More would wait for memory. */
 const MAX_WORKERS = 8;
 
-/** What goes to a worker first, and what it says then. */
+/** What goes to a worker: first the material, then tasks. */
 type Message = { readonly material: KeyMaterial } | { readonly task: Task };
+/** What it says to the material. */
 const READY = 'ready';
+const UNABLE = 'unable';
 
 /** Nothing where workers cannot be started, or one thread is all there is. */
 export async function workerCrew(material: KeyMaterial, threads?: number): Promise<Workers | undefined> {
@@ -29,13 +31,15 @@ function workersFor(material: KeyMaterial, first: Worker): WorkerSource {
     start(answered, failed) {
       const worker = spare ?? begin(material);
       spare = undefined;
-      worker.onmessage = ({ data }: MessageEvent<Answer | typeof READY>) => {
-        if (data !== READY) answered(data);
-      };
-      worker.onerror = () => {
+      const ended = () => {
         worker.terminate();
         failed(new HersError('CLOSED', 'a worker ended unexpectedly'));
       };
+      worker.onmessage = ({ data }: MessageEvent<Answer | typeof READY | typeof UNABLE>) => {
+        if (data === UNABLE) ended();
+        else if (data !== READY) answered(data);
+      };
+      worker.onerror = ended;
       return {
         begin: (task) => worker.postMessage({ task } satisfies Message, memoryOf(task)),
         rest() {},
@@ -64,7 +68,7 @@ async function startWorker(material: KeyMaterial): Promise<Worker | undefined> {
     return undefined;
   }
   const ready = await new Promise<boolean>((resolve) => {
-    worker.onmessage = () => resolve(true);
+    worker.onmessage = ({ data }) => resolve(data === READY);
     worker.onerror = (event) => {
       event.preventDefault();
       resolve(false);
@@ -75,14 +79,27 @@ async function startWorker(material: KeyMaterial): Promise<Worker | undefined> {
   return undefined;
 }
 
+/** Who says that it is ready has done it once: a worker's own policy may forbid WebAssembly, for example. */
+async function tried(material: KeyMaterial): Promise<ReturnType<typeof workFor> | undefined> {
+  const { dimension, normBound = 1 } = material.request;
+  try {
+    const work = workFor(material);
+    const vectors = new Float32Array(dimension).fill(normBound / dimension);
+    const { answer } = await work({ kind: 'encrypt', vectors, first: 0 });
+    return 'value' in answer ? work : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** The other side: what a worker does from its start to its end. */
 export function serveCrew(): void {
-  let work: ((task: Task) => Promise<{ answer: Answer; transfer: ArrayBuffer[] }>) | undefined;
+  let work: ReturnType<typeof workFor> | undefined;
   const { postMessage } = globalThis as unknown as { postMessage(message: unknown, transfer: Transferable[]): void };
   globalThis.addEventListener('message', async ({ data }: MessageEvent<Message>) => {
     if ('material' in data) {
-      work = workFor(data.material);
-      postMessage(READY, []);
+      work = await tried(data.material);
+      postMessage(work ? READY : UNABLE, []);
     } else {
       const { answer, transfer } = await work!(data.task);
       postMessage(answer, transfer);
