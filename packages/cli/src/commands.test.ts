@@ -542,9 +542,10 @@ describe('doctor', () => {
     for (let page = 2 * 4096; page < bytes.length; page += 4096) {
       await writeFile(file, Buffer.from(bytes).fill(0x55, page + 100, page + 110));
       const { exit, out } = await hers(folder, ['doctor']);
+      assert.equal(exit, 1);
+      assert.match(out, /^problem\tgallery\tcatalogue\.db is damaged/m);
       const [, lost] = /^problem\tcollection (\w+)\t/m.exec(out) ?? [];
       if (lost === undefined) continue;
-      assert.equal(exit, 1);
       const other = lost === 'faces' ? 'tiny' : 'faces';
       const { exit: done, err } = await hers(folder, ['count', '--collection', other]);
       assert.equal(done, 0, err);

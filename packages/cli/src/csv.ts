@@ -56,6 +56,7 @@ export async function* csvLines(
 }
 
 const QUOTE = 0x22;
+const SPACE = 0x20;
 
 /** The lines of each record: more than one where a quotation mark is open at the end of a line. */
 async function* records(source: ByteSource): AsyncGenerator<Line[]> {
@@ -68,7 +69,7 @@ async function* records(source: ByteSource): AsyncGenerator<Line[]> {
       `${source.name}, ${held[0].where}: a quotation mark is not closed, so that nothing behind it can be read`,
     );
   for await (const line of byteLines(source)) {
-    if (!open && line.bytes.every((byte) => byte === SPACE || byte === TAB)) continue;
+    if (!open && line.bytes.every((byte) => byte === SPACE)) continue;
     for (let at = line.bytes.indexOf(QUOTE); at >= 0; at = line.bytes.indexOf(QUOTE, at + 1)) open = !open;
     held.push(line);
     length += line.bytes.length;
@@ -80,9 +81,6 @@ async function* records(source: ByteSource): AsyncGenerator<Line[]> {
   }
   if (open) throw unclosed();
 }
-
-const SPACE = 0x20;
-const TAB = 0x09;
 
 function cellsOf(source: string, where: string, lines: readonly Line[], delimiter: string): string[] {
   const text = lines.map((line) => textOf(source, line)).join('\n');

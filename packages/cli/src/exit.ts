@@ -170,8 +170,12 @@ function fileEnding(error: unknown): Ending | undefined {
   }
 }
 
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 function unexpected(error: unknown): Ending {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   return {
     exit: EXIT.unexpected,
     code: 'UNEXPECTED',

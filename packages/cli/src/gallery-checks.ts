@@ -7,10 +7,9 @@ import { type Collection, Database, HersError, isSealed, type MasterSeed } from 
 import type { CollectionInfo, Service } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import type { Context } from './context.ts';
-import { CommandError } from './exit.ts';
+import { CommandError, messageOf } from './exit.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 import { isServer, openFolder, openServer, openVersions } from './gallery.ts';
-import { messageOf } from './machine-checks.ts';
 import { counted, size } from './quantities.ts';
 
 export function configuration({ settings }: Context): Finding {
@@ -60,10 +59,15 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
     );
     return { findings: [finding], bytes: 0 };
   }
+  const troubles: Finding[] = [];
+  const onTrouble = (error: unknown) =>
+    troubles.push(
+      problem('gallery', messageOf(error), error instanceof HersError ? adviceFor(error) : 'see --verbose'),
+    );
   let store: Service;
   let files: FolderStore | undefined;
   try {
-    store = remote ? await openServer(context) : (files = await openFolder(settings, out));
+    store = remote ? await openServer(context) : (files = await openFolder(settings, out, { onTrouble }));
   } catch (error) {
     if (!(error instanceof HersError)) throw error;
     return { findings: [problem('gallery', error.message, adviceFor(error))], bytes: 0 };
@@ -82,6 +86,7 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
             `everything in it is encrypted; still, chmod 700 ${folder}`,
           ),
     ];
+    findings.push(...troubles);
     for (const { name, damage } of files?.damagedCollections() ?? [])
       findings.push(problem(`collection ${name}`, damage.message, adviceFor(damage)));
     using seed = await openQuietly(keys);

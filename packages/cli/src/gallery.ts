@@ -6,7 +6,7 @@ import { VersionFile } from '@hers/client/versions';
 import { type KernelName, openKernel } from '@hers/scan';
 import type { Service } from '@hers/service';
 import { openStore } from '@hers/store';
-import { CommandError, EXIT } from './exit.ts';
+import { CommandError, EXIT, messageOf } from './exit.ts';
 import { type Keys, versionsPath } from './keys.ts';
 import type { Output } from './output.ts';
 import type { Secrets } from './secrets.ts';
@@ -25,12 +25,15 @@ export interface Gallery {
 export interface GalleryOptions {
   /** Make the folder where there is none. */
   readonly create?: boolean;
+  /** Hears what is wrong with the folder as a whole; a note by default. */
+  readonly onTrouble?: (error: unknown) => void;
   /** Hears of every response of a search, to show progress. */
   readonly onResponse?: () => void;
 }
 
 /** The store in the folder of the settings. */
-export async function openFolder(settings: Settings, out: Output, { create = false }: GalleryOptions = {}) {
+export async function openFolder(settings: Settings, out: Output, options: GalleryOptions = {}) {
+  const { create = false, onTrouble = (error) => out.note(`warning: ${messageOf(error)}`) } = options;
   const folder = settings.value('gallery');
   if (!create && !existsSync(folder))
     throw new CommandError(
@@ -45,7 +48,7 @@ export async function openFolder(settings: Settings, out: Output, { create = fal
       out.detail(`scanned by ${choice.chosen}`);
       return choice.kernel;
     },
-    onTrouble: (error) => out.note(`warning: ${error instanceof Error ? error.message : String(error)}`),
+    onTrouble,
   });
   // They are in no list: what is silent about them would look like a gallery without them.
   for (const { name } of store.damagedCollections())

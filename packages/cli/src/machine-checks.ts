@@ -7,6 +7,7 @@ import { machine } from '@hers/lab/report';
 import { openKernel } from '@hers/scan';
 import { FORMAT } from '@hers/store';
 import { memoryBandwidth } from './bandwidth.ts';
+import { messageOf } from './exit.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 import { duration, size } from './quantities.ts';
 import type { Settings } from './settings.ts';
@@ -105,8 +106,4 @@ async function syncTime(folder: string): Promise<number> {
     await file.close();
     await unlink(path);
   }
-}
-
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

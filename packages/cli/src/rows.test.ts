@@ -51,6 +51,7 @@ describe('.csv', () => {
 
   for (const [what, text, options, message] of [
     ['a word among the numbers', 'x,y\n1,2\n3,four\n', {}, /line 3: column "y" is "four", not a number/],
+    ['a line of empty cells', 'x\ty\n1\t2\n\t\n3\t4\n', { format: 'tsv' }, /line 3: column "x" is "", not a number/],
     ['an empty cell', 'x,y\n1,\n', {}, /line 2: column "y" is "", not a number/],
     ['lines of different lengths', '1,2\n3\n', {}, /line 2: there are 1 cells, and the first line has 2/],
     ['two columns of one name', 'x,x\n1,2\n', {}, /two columns called "x"/],

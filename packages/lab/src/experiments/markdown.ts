@@ -40,7 +40,7 @@ export function page(
     ...paragraphs,
     '## How this was measured',
     table(['', ''], facts, [0, 1]),
-    `Made by \`node packages/lab/src/lab.ts ${`${name} ${options}`.trim()}\`; the same as data: [${name}.json](${name}.json).`,
+    `Made by \`npx hers lab ${`${name} ${options}`.trim()}\`; the same as data: [${name}.json](${name}.json).`,
   ];
   return `${parts.join('\n\n')}\n`;
 }
