@@ -13,19 +13,14 @@ export interface Checkpoint {
   figures: Record<string, number>;
   state: Matrices;
   best: Matrices;
-  /** Which of several trainings this is, and what those before it gave. */
-  part?: number;
-  before?: Matrices;
 }
 
 const KEY = 'hers.checkpoint';
 const BEST = 'best:';
-const BEFORE = 'before:';
 
-export function encodeCheckpoint({ state, best, before = {}, ...rest }: Checkpoint): Uint8Array<ArrayBuffer> {
-  const prefixed = (prefix: string, matrices: Matrices) =>
-    Object.entries(matrices).map(([name, matrix]) => [prefix + name, matrix] as const);
-  const named = [...Object.entries(state), ...prefixed(BEST, best), ...prefixed(BEFORE, before)];
+export function encodeCheckpoint({ state, best, ...rest }: Checkpoint): Uint8Array<ArrayBuffer> {
+  const kept = Object.entries(best).map(([name, matrix]) => [BEST + name, matrix] as const);
+  const named = [...Object.entries(state), ...kept];
   const tensors = named.map(([name, { data, shape }]) => ({ name, data: data as Float32Array, shape }));
   return encodeModel({ nodes: [], tensors, inputs: [], outputs: [], metadata: { [KEY]: JSON.stringify(rest) } });
 }
@@ -36,16 +31,15 @@ export function decodeCheckpoint(bytes: Uint8Array, fingerprint: string): Checkp
   const refuse = (why: string) =>
     new CompressError('INVALID_ARGUMENT', `This is not a checkpoint to resume from: ${why}.`);
   if (metadata?.[KEY] === undefined) throw refuse('it was not written by fit');
-  const rest = JSON.parse(metadata[KEY]) as Omit<Checkpoint, 'state' | 'best' | 'before'>;
+  const rest = JSON.parse(metadata[KEY]) as Omit<Checkpoint, 'state' | 'best'>;
   if (rest.fingerprint !== fingerprint) throw refuse('the method, the vectors, the seed or the settings have changed');
-  const [state, best, before]: Matrices[] = [{}, {}, {}];
+  const [state, best]: Matrices[] = [{}, {}];
   for (const { name, shape, data } of tensors) {
     if (!(data instanceof Float32Array)) throw refuse('it is damaged');
     if (name.startsWith(BEST)) best[name.slice(BEST.length)] = { data, shape };
-    else if (name.startsWith(BEFORE)) before[name.slice(BEFORE.length)] = { data, shape };
     else state[name] = { data, shape };
   }
-  return { ...rest, state, best, before };
+  return { ...rest, state, best };
 }
 
 /** Names a task: 53 bits of the vectors (FNV-1a in two lanes), and everything else in words. */

@@ -254,22 +254,27 @@ export class Graph {
 
   /**
    * One step of Adam (Kingma and Ba) for a parameter. `rate` is the learning rate over 1 − β₁ᵗ, `correction` is 1 / (1 − β₂ᵗ), `keep` is
-   * what is left of a weight after decay that does not pass through the moments (Loshchilov and Hutter); `l2` is decay that does.
+   * what is left of a weight after decay that does not pass through the moments (Loshchilov and Hutter); `own.l2` is decay that does,
+   * and `own.rate` a factor of this parameter's.
    */
   adam(
     parameter: Value,
     gradient: Value,
     state: { first: Value; second: Value; rate: Value; correction: Value; keep?: Value },
-    l2: number,
+    own: { l2: number; rate: number },
   ) {
     const { first, second, rate, correction, keep } = state;
     const mul = (a: Value, b: Value | number) => this.#pair('Mul', a, typeof b === 'number' ? this.scalar(b) : b);
     const add = (a: Value, b: Value) => this.#pair('Add', a, b);
-    const whole = l2 > 0 ? add(gradient, mul(parameter, l2)) : gradient;
+    const whole = own.l2 > 0 ? add(gradient, mul(parameter, own.l2)) : gradient;
     const nextFirst = add(mul(first, 0.9), mul(whole, 0.1));
     const nextSecond = add(mul(second, 0.999), mul(mul(whole, whole), 0.001));
     const root = this.#node('Sqrt', [mul(nextSecond, correction)], parameter.shape);
-    const move = this.#pair('Div', mul(nextFirst, rate), add(root, this.scalar(1e-8)));
+    const move = this.#pair(
+      'Div',
+      mul(nextFirst, own.rate === 1 ? rate : mul(rate, own.rate)),
+      add(root, this.scalar(1e-8)),
+    );
     const next = this.#pair('Sub', keep ? mul(parameter, keep) : parameter, move);
     return { parameter: next, first: nextFirst, second: nextSecond };
   }

@@ -38,6 +38,11 @@ export interface LdaSettings {
   between: Between;
 }
 
+export function requireBetween(between: unknown): void {
+  if (between !== 'vectors' && between !== 'classes')
+    throw new CompressError('INVALID_ARGUMENT', "between is 'vectors' or 'classes'.");
+}
+
 export const SHRINKAGES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9];
 const DRAWS = 3;
 
@@ -46,8 +51,7 @@ export const lda: Method<LdaSettings> = {
   needsLabels: true,
   check({ shrinkage, between }) {
     if (shrinkage !== null) requireShare('shrinkage', shrinkage);
-    if (between !== 'vectors' && between !== 'classes')
-      throw new CompressError('INVALID_ARGUMENT', "between is 'vectors' or 'classes'.");
+    requireBetween(between);
   },
   async fit(task, context) {
     const { set, dimension, seed, validation } = task;

@@ -73,3 +73,8 @@ export function requireCount(name: string, value: unknown, least = 1): void {
   if (!(Number.isInteger(value) && (value as number) >= least))
     throw new CompressError('INVALID_ARGUMENT', `${name} is a whole number, ${least} or more.`);
 }
+
+export function requireNumber(name: string, value: unknown): void {
+  if (!(typeof value === 'number' && value >= 0 && value < Infinity))
+    throw new CompressError('INVALID_ARGUMENT', `${name} is a number, 0 or more.`);
+}

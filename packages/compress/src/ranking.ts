@@ -1,78 +1,75 @@
 // Our own method: start from linear discriminants, and learn to rank.
 //
 // A probe finds its own class in a gallery of strangers when the noise within its class does not carry it over to another. So the loss plays
-// that game: a batch holds one vector x_i of each of many classes and a second one made of it, x_i + n_i, with noise n_i drawn from the
-// within-class covariance (twice: two pictures of one person differ by the noise of both). Each of the two has to find the other among all
-// of the batch, by the cross-entropy of the softmax of their cosines. Classes count once, however many vectors they have, and a class with a
-// single vector teaches as much about strangers as any other; the drawn noise never repeats, so there is little to overfit.
+// that game: a batch holds a vector x_i of each of many classes and a mate made of it, x_i + n_i, with noise n_i drawn from the within-class
+// covariance (twice: two pictures of one person differ by the noise of both). Each of the two has to find the other among all of the batch,
+// by the cross-entropy of the softmax of their cosines. Classes count once, however many vectors they have, and a class with a single vector
+// teaches as much about strangers as any other. Noise that is drawn never repeats, and x_i is itself moved a little towards a vector drawn from
+// the whole, so that few classes go a long way: learning from real mates instead overfits.
 //
-// The map is linear on whitened input, where it starts as the discriminants themselves; a hidden layer can learn a residual to it.
+// All this happens in whitened space, where the noise is a sphere and the discriminants are the first axes. The map is linear there, and begins
+// as those axes; hidden layers learn a residual to it.
 
 import { CompressError } from './apply/errors.ts';
 import { decodeCheckpoint, fingerprintOf } from './checkpoint.ts';
-import { classMeans } from './covariance.ts';
 import { Graph, type Value } from './graph.ts';
-import { type Between, discriminants, type LinearMap, shrunk, symmetricPower, withinClass } from './linear.ts';
-import { type Context, type Method, requireCount, requireShare, type Task, trialOf } from './method.ts';
+import { type Between, discriminants, type LinearMap } from './linear.ts';
+import { requireBetween } from './linear-methods.ts';
+import { type Context, type Method, requireCount, requireNumber, requireShare, type Task, trialOf } from './method.ts';
 import { type Body, encodeCompressor, linearBody } from './model.ts';
-import type { Parameter } from './network.ts';
+import { drawn, type Parameter } from './network.ts';
 import { Random } from './random.ts';
-import { type Matrices, type Matrix, openSession } from './session.ts';
-import { type Problem, Trainer } from './trainer.ts';
+import { type Matrices, openSession } from './session.ts';
+import { type Problem, parameterShapes, Trainer } from './trainer.ts';
 import { train } from './training.ts';
 import { members, type TrainingSet } from './training-set.ts';
 import { measured, withValidation } from './validation.ts';
 
 export interface RankingSettings {
-  /** Of the within-class covariance, for the discriminants to start from. */
+  /** Of the within-class covariance, towards a sphere. */
   shrinkage: number;
   between: Between;
-  /** Of the within-class covariance, for the noise. */
-  noiseShrinkage: number;
-  /** The length of the noise, where 1 is as long as measured. */
+  /** The length of the noise, where 1 is as measured. */
   noise: number;
-  /** Softmax of cosine over this. */
+  /** How far a vector is moved towards one drawn at random, 0 to 1. */
+  smoothing: number;
+  /** The cosines are divided by this. */
   temperature: number;
   /** Classes in a batch. */
   batch: number;
   steps: number;
   learningRate: number;
-  /** Units of the hidden layer that learns a residual; 0 for a linear map. */
-  hidden: number;
-  weightDecay: number;
-  /** The share of the target that is spread over all of the batch: nobody has to be certain. */
-  smoothing: number;
-  /** Maps learned from different seeds, whose average is the result. */
-  ensemble: number;
+  /** The layers of the residual; none for a linear map. */
+  hidden: readonly number[];
+  /** Their learning rate, as a share of the linear map's. */
+  hiddenRate: number;
 }
 
 export const ranking: Method<RankingSettings> = {
   defaults: {
     shrinkage: 0.3,
     between: 'classes',
-    noiseShrinkage: 0.3,
     noise: 1,
+    smoothing: 0.3,
     temperature: 0.12,
     batch: 512,
     steps: 600,
     learningRate: 3e-3,
-    hidden: 0,
-    weightDecay: 0,
-    smoothing: 0,
-    ensemble: 1,
+    hidden: [512, 512],
+    hiddenRate: 1 / 3,
   },
   needsLabels: true,
   check(settings) {
     requireShare('shrinkage', settings.shrinkage);
-    requireShare('noiseShrinkage', settings.noiseShrinkage);
+    requireShare('smoothing', settings.smoothing);
+    requireBetween(settings.between);
     requireCount('batch', settings.batch, 2);
     requireCount('steps', settings.steps, 0);
-    requireCount('hidden', settings.hidden, 0);
-    requireCount('ensemble', settings.ensemble);
-    requireShare('smoothing', settings.smoothing);
-    for (const name of ['noise', 'temperature', 'learningRate', 'weightDecay'] as const)
-      if (!(settings[name] >= 0 && settings[name] < Infinity))
-        throw new CompressError('INVALID_ARGUMENT', `${name} is a number, 0 or more.`);
+    if (!Array.isArray(settings.hidden))
+      throw new CompressError('INVALID_ARGUMENT', 'hidden is a list of layer sizes.');
+    for (const size of settings.hidden) requireCount('hidden', size);
+    for (const name of ['noise', 'learningRate', 'hiddenRate'] as const) requireNumber(name, settings[name]);
+    if (!(settings.temperature > 0)) throw new CompressError('INVALID_ARGUMENT', 'temperature is a number above 0.');
   },
   async fit(task, context) {
     const { set, seed, validation } = task;
@@ -94,129 +91,74 @@ export const ranking: Method<RankingSettings> = {
 };
 
 /** The learned map of `[rows, n]` whitened vectors. */
-function mapped(graph: Graph, y: Value, n: number, dimension: number, hidden: number, parameter: Parameter): Value {
-  const linear = graph.matmul(y, parameter('map.weight', [n, dimension]), { bias: parameter('map.bias', [dimension]) });
-  if (hidden === 0) return linear;
-  const inner = graph.relu(
-    graph.matmul(y, parameter('hidden.weight', [n, hidden]), { bias: parameter('hidden.bias', [hidden]) }),
-  );
-  return graph.add(linear, graph.matmul(inner, parameter('residual.weight', [hidden, dimension])));
-}
-
-/** The game as a loss: `x` holds one whitened vector of each class, `noise` as many standard normal ones. */
-export function rankingProblem(
-  settings: RankingSettings,
+function mapped(
+  graph: Graph,
+  y: Value,
   n: number,
   dimension: number,
-  batch: number,
-  root: Float32Array,
-): Problem {
+  hidden: readonly number[],
+  parameter: Parameter,
+): Value {
+  const layer = (x: Value, name: string, from: number, to: number) =>
+    graph.matmul(x, parameter(`${name}.weight`, [from, to]), { bias: parameter(`${name}.bias`, [to]) });
+  const linear = layer(y, 'map', n, dimension);
+  if (hidden.length === 0) return linear;
+  let inner = y;
+  for (const [i, size] of hidden.entries()) inner = graph.relu(layer(inner, `hidden${i}`, hidden[i - 1] ?? n, size));
+  return graph.add(linear, graph.matmul(inner, parameter('residual.weight', [hidden.at(-1)!, dimension])));
+}
+
+/** The game as a loss: `probes` and `mates` hold one whitened vector of each class. */
+export function rankingProblem(settings: RankingSettings, n: number, dimension: number, batch: number): Problem {
   const loss = (graph: Graph, parameter: Parameter) => {
-    const x = graph.input('x', [batch, n]);
-    const noise = graph.matmul(graph.input('noise', [batch, n]), graph.tensor('root', root, [n, n]));
-    const side = (y: Value) => graph.normalise(mapped(graph, y, n, dimension, settings.hidden, parameter));
-    const [probe, mate] = [side(x), side(graph.add(x, noise))];
-    const own = new Float32Array(batch * batch).fill(settings.smoothing / batch);
-    for (let i = 0; i < batch; i++) own[i * (batch + 1)] += 1 - settings.smoothing;
+    const side = (name: string) =>
+      graph.normalise(mapped(graph, graph.input(name, [batch, n]), n, dimension, settings.hidden, parameter));
+    const [probes, mates] = [side('probes'), side('mates')];
+    const own = new Float32Array(batch * batch);
+    for (let i = 0; i < batch; i++) own[i * (batch + 1)] = 1;
     const target = graph.tensor('own', own, [batch, batch]);
     const among = (a: Value, b: Value) =>
       graph.sum(
         graph.crossEntropy(graph.scale(graph.matmul(a, b, { transB: true }), 1 / settings.temperature), target),
       );
-    return graph.scale(graph.add(among(probe, mate), among(mate, probe)), 0.5 / batch);
+    return graph.scale(graph.add(among(probes, mates), among(mates, probes)), 0.5 / batch);
   };
-  return { loss, decay: settings.weightDecay, average: 0.99 };
+  const rate = (name: string) => (name.startsWith('map.') ? 1 : settings.hiddenRate);
+  return { loss, rate, average: 0.99 };
 }
 
-/** Learns the map on a set; returns it as part of a model, and as a function. */
+/** Learns the map on a set, as part of a model. */
 export async function learnRanking(task: Task<RankingSettings>, stage: string, context: Context) {
   const { set, dimension, seed, threads, settings } = task;
   const n = set.dimension;
-  const whitening = scaled((await discriminants(set, settings.between))(n, settings.shrinkage), set, dimension);
-  const white = await applied(set.vectors, whitening, threads);
-  const batch = Math.min(settings.batch, set.classCount);
-  const root = await noiseRoot({ ...set, vectors: white }, settings);
-  const problem = rankingProblem(settings, n, dimension, batch, root);
-  const lists = members(set);
-  const fingerprint = fingerprintOf('ranking', task);
-  const resume = task.resume && decodeCheckpoint(task.resume, fingerprint);
-  const nets: Matrices[] = asMany(resume?.before ?? {});
-  let loss = Number.NaN;
-  for (let member = nets.length; member < settings.ensemble; member++) {
-    const trainer = await Trainer.open(problem, startingPoint(n, dimension, settings.hidden, seed + member), threads);
-    const { parameters, figures } = await train(
-      trainer,
-      {
-        stage: settings.ensemble > 1 ? `${stage} (${member + 1} of ${settings.ensemble})` : stage,
-        epochs: settings.steps,
-        stepsPerEpoch: 1,
-        learningRate: (step) => settings.learningRate * warmAndCool(step, settings.steps),
-        batch: async (step) => drawBatch(white, n, lists, batch, new Random(seed, 0x4a2c, member, step)),
-        validateEvery: 1,
-        patience: 0,
-        fingerprint,
-        part: member,
-        before: asOne(nets),
-        resume: resume?.part === member ? resume : undefined,
-      },
-      context,
-    );
-    nets.push(parameters);
-    ({ loss } = figures);
-  }
-  return {
-    body: bodyOf(whitening, averaged(nets), settings.hidden * nets.length),
-    figures: { loss, steps: settings.steps },
-  };
-}
-
-/** Several maps under one roof, for a checkpoint, and back. */
-function asOne(nets: Matrices[]): Matrices {
-  return Object.fromEntries(
-    nets.flatMap((net, i) => Object.entries(net).map(([name, matrix]) => [`${i}/${name}`, matrix])),
+  const { whitening, noise } = scaled(
+    (await discriminants(set, settings.between))(n, settings.shrinkage),
+    set,
+    dimension,
   );
-}
-
-function asMany(matrices: Matrices): Matrices[] {
-  const nets: Matrices[] = [];
-  for (const [path, matrix] of Object.entries(matrices)) {
-    const [member, name] = path.split('/');
-    (nets[Number(member)] ??= {})[name] = matrix;
-  }
-  return nets;
-}
-
-/** The average of several maps as one: linear parts are averaged, hidden layers stand beside each other. */
-function averaged(nets: Matrices[]): Matrices {
-  const result: Matrices = {};
-  for (const [name, { shape }] of Object.entries(nets[0])) {
-    const parts = nets.map((net) => net[name]);
-    if (name === 'hidden.weight') result[name] = sideBySide(parts);
-    else if (name === 'hidden.bias') {
-      const data = Float32Array.from(parts.flatMap(({ data }) => [...data]));
-      result[name] = { data, shape: [data.length] };
-    } else if (name === 'residual.weight') {
-      const data = Float32Array.from(parts.flatMap(({ data }) => Array.from(data, (x) => x / nets.length)));
-      result[name] = { data, shape: [shape[0] * nets.length, shape[1]] };
-    } else {
-      const data = Float32Array.from(
-        parts[0].data,
-        (_, i) => parts.reduce((sum, part) => sum + part.data[i], 0) / nets.length,
-      );
-      result[name] = { data, shape };
-    }
-  }
-  return result;
-}
-
-function sideBySide(parts: Matrix[]): Matrix {
-  const [rows, columns] = parts[0].shape;
-  const data = new Float32Array(rows * columns * parts.length);
-  for (let r = 0; r < rows; r++)
-    parts.forEach((part, p) =>
-      data.set(part.data.subarray(r * columns, (r + 1) * columns), (r * parts.length + p) * columns),
-    );
-  return { data, shape: [rows, columns * parts.length] };
+  const white = { ...set, vectors: await applied(set.vectors, whitening, threads) };
+  const source: Source = { white, lists: members(set), deviations: deviations(white), noise: noise * settings.noise };
+  const batch = Math.min(settings.batch, set.classCount);
+  const problem = rankingProblem(settings, n, dimension, batch);
+  const trainer = await Trainer.open(problem, startingPoint(parameterShapes(problem), seed), threads);
+  const fingerprint = fingerprintOf('ranking', task);
+  const { parameters, figures } = await train(
+    trainer,
+    {
+      stage,
+      epochs: settings.steps,
+      stepsPerEpoch: 1,
+      learningRate: (step) => settings.learningRate * warmAndCool(step, settings.steps),
+      batch: async (step) => drawBatch(source, batch, settings.smoothing, new Random(seed, 0x4a2c, step)),
+      validateEvery: 1,
+      patience: 0,
+      fingerprint,
+      resume: task.resume && decodeCheckpoint(task.resume, fingerprint),
+    },
+    context,
+  );
+  const body = bodyOf(whitening, parameters, settings.hidden);
+  return { body, figures: { ...(settings.steps > 0 && { loss: figures.loss }), steps: settings.steps } };
 }
 
 /** Up over fifty steps, then down along a cosine. */
@@ -224,22 +166,56 @@ function warmAndCool(step: number, steps: number): number {
   return Math.min(1, (step + 1) / 50) * 0.5 * (1 + Math.cos((Math.PI * step) / steps));
 }
 
-function drawBatch(white: Float32Array, n: number, lists: number[][], batch: number, random: Random): Matrices {
-  const x = new Float32Array(batch * n);
-  random
-    .order(lists.length)
-    .subarray(0, batch)
-    .forEach((klass, i) => {
-      const row = lists[klass][random.below(lists[klass].length)];
-      x.set(white.subarray(row * n, (row + 1) * n), i * n);
-    });
-  const noise = new Float32Array(batch * n);
-  for (let i = 0; i < noise.length; i++) noise[i] = random.normal();
-  return { x: { data: x, shape: [batch, n] }, noise: { data: noise, shape: [batch, n] } };
+interface Source {
+  white: TrainingSet;
+  lists: number[][];
+  /** The standard deviation of each coordinate. */
+  deviations: Float64Array;
+  /** The standard deviation of the difference of two vectors of a class, in every coordinate. */
+  noise: number;
 }
 
-/** All discriminants, scaled so that the first `dimension` of them have variance one on average: a size that suits Adam. */
-function scaled(map: LinearMap, set: TrainingSet, dimension: number): LinearMap {
+function drawBatch(
+  { white, lists, deviations, noise }: Source,
+  batch: number,
+  smoothing: number,
+  random: Random,
+): Matrices {
+  const n = white.dimension;
+  const [probes, mates] = [new Float32Array(batch * n), new Float32Array(batch * n)];
+  const kept = Math.sqrt(1 - smoothing * smoothing);
+  const classes = random.order(lists.length);
+  for (let i = 0, at = 0; i < batch; i++) {
+    const list = lists[classes[i]];
+    const from = list[random.below(list.length)] * n;
+    for (let k = 0; k < n; k++, at++) {
+      // The length of the whole stays what it is: kept² + smoothing² = 1.
+      probes[at] = kept * white.vectors[from + k] + smoothing * deviations[k] * random.normal();
+      mates[at] = probes[at] + noise * random.normal();
+    }
+  }
+  return { probes: { data: probes, shape: [batch, n] }, mates: { data: mates, shape: [batch, n] } };
+}
+
+/** Of each coordinate, when every class counts once. */
+function deviations({ vectors, dimension, classes, classCount, count }: TrainingSet): Float64Array {
+  const sizes = new Int32Array(classCount);
+  for (const klass of classes) sizes[klass]++;
+  const [sums, squares] = [new Float64Array(dimension), new Float64Array(dimension)];
+  for (let r = 0; r < count; r++)
+    for (let k = 0; k < dimension; k++) {
+      const [x, weight] = [vectors[r * dimension + k], 1 / sizes[classes[r]] / classCount];
+      sums[k] += weight * x;
+      squares[k] += weight * x * x;
+    }
+  return squares.map((square, k) => Math.sqrt(Math.max(0, square - sums[k] * sums[k])));
+}
+
+/**
+ * All discriminants, scaled so that the first `dimension` of them have variance one on average: a size that suits Adam. The (shrunk) noise
+ * within a class had variance one before.
+ */
+function scaled(map: LinearMap, set: TrainingSet, dimension: number): { whitening: LinearMap; noise: number } {
   const n = set.dimension;
   let squares = 0;
   const rows = Math.min(set.count, 2000);
@@ -250,32 +226,16 @@ function scaled(map: LinearMap, set: TrainingSet, dimension: number): LinearMap 
       squares += y * y;
     }
   const factor = 1 / Math.sqrt(squares / (rows * dimension));
-  return { ...map, axes: map.axes.map((x) => x * factor) };
+  return { whitening: { ...map, axes: map.axes.map((x) => x * factor) }, noise: Math.SQRT2 * factor };
 }
 
-/** The matrix that turns standard normal rows into the difference of two vectors of a class. */
-async function noiseRoot(white: TrainingSet, { noise, noiseShrinkage }: RankingSettings): Promise<Float32Array> {
-  const eigen = shrunk(await withinClass(white, classMeans(white).means), noiseShrinkage);
-  return Float32Array.from(symmetricPower(eigen, 0.5, white.dimension), (x) => x * Math.SQRT2 * noise);
-}
-
-/** The discriminants themselves: the first axes of whitened space. A hidden layer starts with no say. */
-function startingPoint(n: number, dimension: number, hidden: number, seed: number): Matrices {
-  const random = new Random(seed, 0x57a7);
-  const matrix = (rows: number, columns: number, fill: (r: number, c: number) => number) => ({
-    data: Float32Array.from({ length: rows * columns }, (_, i) => fill(Math.floor(i / columns), i % columns)),
-    shape: [rows, columns],
-  });
-  const zeros = (size: number) => ({ data: new Float32Array(size), shape: [size] });
-  const linear = { 'map.weight': matrix(n, dimension, (r, c) => (r === c ? 1 : 0)), 'map.bias': zeros(dimension) };
-  if (hidden === 0) return linear;
-  const bound = 1 / Math.sqrt(n);
-  return {
-    ...linear,
-    'hidden.weight': matrix(n, hidden, () => (2 * random.uniform() - 1) * bound),
-    'hidden.bias': zeros(hidden),
-    'residual.weight': matrix(hidden, dimension, () => 0),
-  };
+/** The discriminants themselves: the first axes of whitened space. Hidden layers start with no say. */
+function startingPoint(shapes: ReadonlyMap<string, readonly number[]>, seed: number): Matrices {
+  const start = drawn(shapes, seed);
+  const { data, shape } = start['map.weight'];
+  for (let i = 0; i < data.length; i++) data[i] = Math.floor(i / shape[1]) === i % shape[1] ? 1 : 0;
+  start['residual.weight']?.data.fill(0);
+  return start;
 }
 
 async function applied(vectors: Float32Array, map: LinearMap, threads: number): Promise<Float32Array<ArrayBuffer>> {
@@ -294,12 +254,12 @@ async function applied(vectors: Float32Array, map: LinearMap, threads: number): 
 }
 
 /** Whitening and map as part of a model: one layer when both are linear. */
-function bodyOf(whitening: LinearMap, parameters: Matrices, hidden: number): Body {
+function bodyOf(whitening: LinearMap, parameters: Matrices, hidden: readonly number[]): Body {
   const n = whitening.inputDimension;
   const { data: map, shape } = parameters['map.weight'];
   const dimension = shape[1];
   const offset = Float64Array.from(parameters['map.bias'].data);
-  if (hidden === 0) {
+  if (hidden.length === 0) {
     const axes = new Float64Array(dimension * n);
     for (let o = 0; o < dimension; o++)
       for (let k = 0; k < n; k++) {

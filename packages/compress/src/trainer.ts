@@ -12,6 +12,8 @@ export interface Problem {
   l2?: number;
   /** Weight decay beside the gradient, for matrices only, as a share of the learning rate. */
   decay?: number;
+  /** A parameter's learning rate as a multiple of the step's. */
+  rate?(name: string): number;
   /** Keeps a running average of the weights: the share of the old average at each step. */
   average?: number;
 }
@@ -62,7 +64,8 @@ function stepGraph(problem: Problem): Graph {
     const state = { first: input(FIRST), second: input(SECOND), rate, correction };
     const isMatrix = value.shape.length === 2;
     const keep = isMatrix && problem.decay ? { keep: kept } : {};
-    const next = graph.adam(value, gradients[i], { ...state, ...keep }, isMatrix ? (problem.l2 ?? 0) : 0);
+    const own = { l2: isMatrix ? (problem.l2 ?? 0) : 0, rate: problem.rate?.(name) ?? 1 };
+    const next = graph.adam(value, gradients[i], { ...state, ...keep }, own);
     graph.output(NEXT + name, next.parameter);
     graph.output(NEXT + FIRST + name, next.first);
     graph.output(NEXT + SECOND + name, next.second);

@@ -22,9 +22,6 @@ export interface Course {
   patience: number;
   fingerprint: string;
   resume?: Checkpoint | undefined;
-  /** Which of several trainings this is, and what those before it gave, for the checkpoint. */
-  part?: number;
-  before?: Matrices;
 }
 
 export interface Outcome {
@@ -53,12 +50,8 @@ export async function train(trainer: Trainer, course: Course, context: Context):
   }
   const begun = { at: performance.now(), step: trainer.steps };
   let [spoken, saved] = [0, begun.at];
-  const { part, before } = course;
-  const several = part === undefined ? {} : { part, before: before ?? {} };
   const save = () =>
-    context.checkpoint(
-      encodeCheckpoint({ fingerprint, step: trainer.steps, figures, state: trainer.state, best, ...several }),
-    );
+    context.checkpoint(encodeCheckpoint({ fingerprint, step: trainer.steps, figures, state: trainer.state, best }));
   while (trainer.steps < steps && !ended(figures, course)) {
     if (context.aborted) {
       save();

@@ -46,7 +46,7 @@ const cases: [MethodName, object][] = [
   ['lda', { shrinkage: 0.3 }],
   ['deepmds++', short],
   ['deepmds++authors', short],
-  ['ranking', { steps: 5, hidden: 24 }],
+  ['ranking', { steps: 5, hidden: [24, 9] }],
 ];
 
 for (const [method, settings] of cases)

@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { part } from '../../../tools/parts.ts';
+import { type FitOptions, fit } from './fit.ts';
+import { checkGradients } from './gradient-check.ts';
+import { drawn } from './network.ts';
+import { Random } from './random.ts';
+import { rankOne } from './rank.ts';
+import { ranking, rankingProblem } from './ranking.ts';
+import { faces, synthetic } from './testing.ts';
+import { parameterShapes } from './trainer.ts';
+
+const data = part('data');
+const { vectors, labels } = synthetic({ classes: 60, each: 4, dimension: 16, noise: 0.5 });
+const short = { steps: 20, hidden: [12], batch: 40 };
+
+test('gradients of the loss that ranks are what differences of it say, for linear maps and with hidden layers', async () => {
+  for (const hidden of [[], [7], [9, 6]]) {
+    const problem = rankingProblem({ ...ranking.defaults, hidden }, 8, 3, 10);
+    const parameters = drawn(parameterShapes(problem), 3);
+    const random = new Random(6);
+    for (const { data } of Object.values(parameters))
+      for (let i = 0; i < data.length; i++) data[i] += 0.1 * random.normal();
+    const numbers = () => ({ data: Float32Array.from({ length: 80 }, () => random.normal()), shape: [10, 8] });
+    await checkGradients(problem, { probes: numbers(), mates: numbers() }, parameters, 4);
+  }
+});
+
+test('without a step the map is that of the discriminants, whatever the hidden layers', async () => {
+  const options = (settings: object) => ({ dimension: 4, validation: 0, settings }) as FitOptions;
+  const lda = await fit('lda', vectors, labels, options({ shrinkage: 0.3, between: 'classes' }));
+  const expected = await lda.transform(vectors);
+  for (const hidden of [[], [8, 8]]) {
+    const untrained = await fit('ranking', vectors, labels, options({ steps: 0, hidden }));
+    (await untrained.transform(vectors)).forEach((x, i) => assert.ok(Math.abs(x - expected[i]) < 1e-4));
+  }
+});
+
+test('the same seed gives the same bytes, and training taken up again too', async () => {
+  const options = { dimension: 4, settings: { ...short, steps: 200 }, validation: 0 } as const;
+  const whole = await fit('ranking', vectors, labels, options);
+  const controller = new AbortController();
+  let checkpoint: Uint8Array | undefined;
+  const interrupted = fit('ranking', vectors, labels, {
+    ...options,
+    signal: controller.signal,
+    onProgress: () => controller.abort(),
+    onCheckpoint: (bytes) => {
+      checkpoint = bytes;
+    },
+  });
+  await assert.rejects(interrupted, { code: 'ABORTED' });
+  const resumed = await fit('ranking', vectors, labels, { ...options, resume: checkpoint! });
+  assert.deepEqual(resumed.save(), whole.save());
+});
+
+test('classes fewer than the batch, and two vectors in all but one class, are enough', async () => {
+  const few = synthetic({ classes: 3, each: 4, dimension: 8 });
+  const compressor = await fit('ranking', few.vectors, few.labels, { dimension: 2, settings: short });
+  assert.equal(compressor.outputDimension, 2);
+});
+
+test('auto takes the best method on held-out identities, and says what it found', async () => {
+  const compressor = await fit('auto', vectors, labels, { dimension: 4, settings: { learn: false } });
+  const { notes, figures, settings } = compressor.metadata;
+  assert.match(notes[0], /full dimension \(16\): rank-1 [01]\.\d{4} on held-out identities/);
+  assert.match(notes.at(-1)!, new RegExp(`chosen: ${compressor.method} at 4`));
+  assert.ok(
+    notes.some((note) => note.startsWith('pca at 4')) &&
+      notes.some((note) => note.startsWith('lda between classes at 4')),
+  );
+  assert.ok(figures.validationRank1 <= figures.fullRank1 + 0.05);
+  assert.deepEqual(settings.auto, { loss: 0.01, learn: false, dimension: 4 });
+});
+
+test('auto without a dimension takes fewer the more may be lost, and none that lose more', async () => {
+  const easy = synthetic({ classes: 60, each: 4, dimension: 24, noise: 0.25 });
+  const at = async (loss: number) => fit('auto', easy.vectors, easy.labels, { settings: { loss, learn: false } });
+  const [careful, careless] = [await at(0.01), await at(0.5)];
+  assert.ok(careless.outputDimension < careful.outputDimension && careful.outputDimension < 24);
+  assert.ok(careful.metadata.figures.validationRank1 >= careful.metadata.figures.fullRank1 - 0.01);
+  await assert.rejects(fit('lda', vectors, labels, {}), { code: 'INVALID_ARGUMENT', message: /dimension/ });
+});
+
+test('learning to rank is ahead of the linear methods on the faces', data, async () => {
+  // The linear part alone, which takes seconds; `hers lab faces` has the figures of the whole.
+  const { learn, report } = faces(data.path!);
+  const compressor = await fit('ranking', learn.vectors, learn.labels, {
+    dimension: 32,
+    validation: 0,
+    settings: { hidden: [], steps: 60, batch: 256 },
+  });
+  const rank = rankOne(await compressor.transform(report.vectors), report.labels);
+  assert.ok(rank > 0.966, `${rank}`);
+});
