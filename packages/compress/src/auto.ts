@@ -34,10 +34,19 @@ function lda(between: Between, shrinkage: number): Candidate {
     name: 'lda',
     settings: { between, shrinkage },
     async fit(set) {
-      const all = (await discriminants(set, between))(set.dimension, shrinkage);
+      const all = (await discriminantsOnce(set, between))(set.dimension, shrinkage);
       return (dimension) => shortened(all, dimension);
     },
   };
+}
+
+/** What all shrinkages share is computed for the first of them. */
+const known = new WeakMap<TrainingSet, Partial<Record<Between, ReturnType<typeof discriminants>>>>();
+
+function discriminantsOnce(set: TrainingSet, between: Between): ReturnType<typeof discriminants> {
+  const mine = known.get(set) ?? {};
+  known.set(set, mine);
+  return (mine[between] ??= discriminants(set, between));
 }
 
 const pca: Candidate = {
@@ -56,11 +65,11 @@ function shortened(map: LinearMap, dimension: number): LinearMap {
 
 const linear = [pca, ...(['vectors', 'classes'] as const).flatMap((between) => SHRINKAGES.map((s) => lda(between, s)))];
 
-/** 1, 2, 3, 4, 6, 8, 12, 16, 24, …: each a third or a half more than the one before. */
+/** 1, 2, 3, 4, 6, 8, 12, 16, 24, …: each a third or a half more than the one before, and all dimensions at last. */
 function ladder(most: number): number[] {
   const steps = [1, 2, 3];
   for (let i = 4; i < most; i *= 2) steps.push(i, 1.5 * i);
-  return steps.filter((step) => step < most);
+  return [...steps.filter((step) => step < most), most];
 }
 
 export const auto: Method<AutoSettings, number | null> = {

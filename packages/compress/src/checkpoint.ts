@@ -31,7 +31,12 @@ export function decodeCheckpoint(bytes: Uint8Array, fingerprint: string): Checkp
   const refuse = (why: string) =>
     new CompressError('INVALID_ARGUMENT', `This is not a checkpoint to resume from: ${why}.`);
   if (metadata?.[KEY] === undefined) throw refuse('it was not written by fit');
-  const rest = JSON.parse(metadata[KEY]) as Omit<Checkpoint, 'state' | 'best'>;
+  let rest: Omit<Checkpoint, 'state' | 'best'>;
+  try {
+    rest = JSON.parse(metadata[KEY]);
+  } catch {
+    throw new CompressError('MALFORMED', 'The checkpoint is damaged: what it belongs to cannot be read.');
+  }
   if (rest.fingerprint !== fingerprint) throw refuse('the method, the vectors, the seed or the settings have changed');
   const [state, best]: Matrices[] = [{}, {}];
   for (const { name, shape, data } of tensors) {

@@ -110,7 +110,10 @@ function prepare(method: string, vectors: Float32Array, labels: Labels | undefin
 
 function inThread(order: Order, { signal, onProgress, onCheckpoint }: FitOptions): Promise<Uint8Array> {
   if (signal?.aborted) return Promise.reject(new CompressError('ABORTED', 'Training was interrupted before it began.'));
-  const worker = new Worker(new URL('./fit-worker.ts', import.meta.url), { workerData: order });
+  const worker = new Worker(new URL('./fit-worker.ts', import.meta.url), {
+    workerData: order,
+    transferList: [order.task.set.vectors.buffer, order.task.set.classes.buffer],
+  });
   const abort = () => Atomics.store(order.abort, 0, 1);
   signal?.addEventListener('abort', abort, { once: true });
   return new Promise<Uint8Array>((resolve, reject) => {

@@ -1,5 +1,6 @@
 // A loss, its gradient and Adam as one graph: a step is one run of it.
 
+import { CompressError } from './apply/errors.ts';
 import type { Dimension } from './apply/onnx.ts';
 import { Graph, type Value } from './graph.ts';
 import type { Parameter } from './network.ts';
@@ -127,8 +128,11 @@ export class Trainer {
   }
 
   restore(state: Matrices, steps: number): void {
-    for (const name of Object.keys(this.#state)) this.#state[name].data.set(state[name].data);
-    for (const name of Object.keys(this.#averages)) this.#averages[name].data.set(state[AVERAGE + name].data);
+    const averages = Object.entries(this.#averages).map(([name, matrix]) => [AVERAGE + name, matrix] as const);
+    const all = [...Object.entries(this.#state), ...averages];
+    if (!all.every(([name, { data }]) => state[name]?.data.length === data.length))
+      throw new CompressError('MALFORMED', 'The checkpoint is damaged: weights are missing.');
+    for (const [name, { data }] of all) data.set(state[name].data);
     this.#steps = steps;
   }
 

@@ -9,6 +9,9 @@ import { malformed } from './protobuf.ts';
 /** Rows that go through the layers together: enough for the blocks of the product, few enough for the cache. */
 const TILE = 32;
 
+/** Dimensions beyond any embedding: a damaged file should not ask for terabytes. */
+const MOST = 2 ** 20;
+
 /** A tensor while the model runs: so many columns, and one row for each vector, or one for all when it is a constant. */
 interface Slot {
   columns: number;
@@ -35,7 +38,12 @@ export function compile(model: OnnxModel): Program {
   const [input] = model.inputs;
   const [output] = model.outputs;
   const width = input?.shape[1];
-  if (model.inputs.length !== 1 || model.outputs.length !== 1 || typeof width !== 'number' || !(width > 0))
+  if (
+    model.inputs.length !== 1 ||
+    model.outputs.length !== 1 ||
+    typeof width !== 'number' ||
+    !(width > 0 && width <= MOST)
+  )
     throw unsupported('has not one input and one output of vectors');
   const tensors = new Map(model.tensors.map((tensor) => [tensor.name, tensor]));
   const first: Slot = slotOf(width);
