@@ -67,6 +67,7 @@ export const inversion: Experiment = {
       ]),
       { name: 'guess-mean', value: guess.mean, unit: 'cosine', source: 'measured' },
       { name: 'guess-stranger', value: guess.stranger, unit: 'cosine', source: 'measured' },
+      { name: 'guess-identified', value: guess.person, unit: 'of probes', source: 'computed' },
       ...links.flatMap(({ profile, keys, control }): Figure[] => [
         { name: `linking-${profile}`, value: keys.advantage, unit: 'advantage', source: 'measured' },
         { name: `linking-${profile}-control`, value: control.advantage, unit: 'advantage', source: 'measured' },
@@ -101,7 +102,7 @@ export const inversion: Experiment = {
           ]),
           [0, 1],
         ),
-        `Guessing without any score: a stranger's vector has a mean cosine of ${guess.stranger.toFixed(3)}, the mean of the population ${guess.mean.toFixed(3)}. "Person found" is how often the reconstruction, used as a probe, finds another picture of the same person first; a guess finds ${(1 / new Set(held.labels).size).toFixed(4)} of them.`,
+        `Guessing without any score: a stranger's vector has a mean cosine of ${guess.stranger.toFixed(3)}, the mean of the population ${guess.mean.toFixed(3)}. "Person found" is how often the reconstruction, used as a probe, finds another picture of the same person first; a picture drawn at random is one of the same person for ${guess.person.toFixed(3)} of the probes, for some people have many.`,
         `With the templates in the clear, ${dimension} scores are as good as the probe. With the same templates encrypted, all ${whole(most)} scores give ${last('encrypted').map(figures).join(' and ')}: nothing. The attacker here is as the server would be, takes the coefficients of the ciphertext for the gallery, and knows which score belongs to which slot. With scores alone (the attacker puts vectors of other people in the place of the templates), they give ${last('scores').map(figures).join(' and ')}.`,
         "The roles can be swapped: scores of one template against as many *known* probes give the template away just as well. So can they be put together: scores of many probes against many templates determine all vectors up to a linear map, and a few known ones fix it. Least squares is the paper's attack and needs no cryptography; what it shows is that scores are as good as vectors to whoever holds vectors on the other side. And a `compact` score carries noise that depends on the key: whoever sees ciphertexts *and* scores of known vectors can attack the key itself ([SECURITY.md](../../SECURITY.md)). This table is no permission to publish scores.",
         '## Linking',
@@ -266,18 +267,21 @@ function meanOf(groups: readonly number[]): { cosine: number; error: number } {
 }
 
 /** What those reach who know the population and no score. */
-function guesses(held: Part, training: Part, probes: Int32Array): { mean: number; stranger: number } {
-  const { dimension } = held;
+function guesses(held: Part, training: Part, probes: Int32Array): { mean: number; stranger: number; person: number } {
+  const { dimension, labels } = held;
+  const pictures = new Map<number, number>();
+  for (const label of labels) pictures.set(label, (pictures.get(label) ?? 0) + 1);
   const centre = new Float64Array(dimension);
   for (let i = 0; i < training.vectors.length; i++) centre[i % dimension] += training.vectors[i];
-  let [mean, stranger] = [0, 0];
+  let [mean, stranger, person] = [0, 0, 0];
   for (const [n, place] of probes.entries()) {
     const probe = held.vectors.subarray(place * dimension, (place + 1) * dimension);
     const other = Math.floor((n * training.labels.length) / probes.length);
     mean += cosine(probe, centre) / probes.length;
+    person += (pictures.get(labels[place])! - 1) / (labels.length - 1) / probes.length;
     stranger += cosine(probe, training.vectors.subarray(other * dimension, (other + 1) * dimension)) / probes.length;
   }
-  return { mean, stranger };
+  return { mean, stranger, person };
 }
 
 /** Blocks full of templates, in an order that differs from pair to pair. */
