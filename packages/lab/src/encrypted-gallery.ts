@@ -26,7 +26,7 @@ export class EncryptedGallery {
   }
 
   static async open({ dimension, profile }: { dimension: number; profile: Profile }): Promise<EncryptedGallery> {
-    const folder = await mkdtemp(join(tmpdir(), 'hers-lab-'));
+    const folder = await mkdtemp(join(tmpdir(), 'hers-gallery-'));
     try {
       const database = await connect(`file:${folder}`, { key: MasterSeed.generate() });
       const collection = await database.createCollection('gallery', { dimension, profile });
