@@ -599,6 +599,8 @@ describe('config, completion, bench, lab', () => {
       collection: { value: 'faces', origin: file },
       threads: { value: '1', origin: '--threads' },
       kernel: { value: null, origin: 'not set' },
+      tokenFile: { value: null, origin: 'not set' },
+      tokens: { value: join(folder, 'hers.tokens.json'), origin: 'default' },
       passphrase: { value: '(hidden)', origin: 'HERS_PASSPHRASE' },
     });
     assert.match((await hers(folder, ['config'])).out, /^key\t.*hers\.key\t.*hers\.config\.json$/m);

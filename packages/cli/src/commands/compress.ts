@@ -21,7 +21,7 @@ interface TrainOptions extends VectorOptions {
   readonly method: string;
   readonly dimension?: number;
   readonly loss?: number;
-  readonly seed?: number;
+  readonly random?: number;
   readonly checkpoint?: string;
   readonly replace?: boolean;
 }
@@ -62,7 +62,7 @@ export function addCompress(program: HersCommand, context: () => Context): void 
       numberOption('--dimension', { whole: true }),
     )
     .option('--loss <share>', 'what auto may lose of the rank-1 accuracy; 0.01 by default', numberOption('--loss'))
-    .option('--seed <number>', 'the same seed gives the same compressor; 1 by default', numberOption('--seed'))
+    .option('--random <number>', 'the same number gives the same compressor; 1 by default', numberOption('--random'))
     .option('--checkpoint <file>', 'kept up to date while it learns; when it exists, training goes on from there')
     .option('--replace', 'write over a file that exists')
     .example('hers train people.npy --labels people.txt --dimension 8 --output people.onnx', 'To 8 dimensions')
@@ -119,7 +119,7 @@ export function addCompress(program: HersCommand, context: () => Context): void 
 
 async function train(context: Context, argument: string, options: TrainOptions): Promise<void> {
   const { surroundings, out, signal } = context;
-  const { method, dimension, loss, seed = 1 } = options;
+  const { method, dimension, loss, random: seed = 1 } = options;
   if (method === 'auto' && dimension === undefined && loss !== undefined && !(loss > 0 && loss < 1))
     throw new CommandError(EXIT.usage, '--loss is a share between 0 and 1');
   if (method !== 'auto' && dimension === undefined)
