@@ -35,8 +35,8 @@ export const figure3: Experiment = {
   summary: 'time against the size of the gallery, 1 to 10 million, for 32, 64, 128 and 512 dimensions',
   options: { dimensions: { type: 'string', help: 'others than 32,64,128,512' } },
   async run({ small = false, dimensions: asked }): Promise<Outcome> {
-    const load = loadNow();
     const dimensions = wholeNumbers(asked, small ? [4, 8] : [32, 64, 128, 512]);
+    const load = loadNow();
     const sizes = Array.from({ length: small ? 5 : 8 }, (_, k) => 10 ** k);
     const points: Point[] = [];
     const crossings: { dimension: number; m: number; measured: boolean }[] = [];
