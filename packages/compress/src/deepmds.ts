@@ -39,7 +39,7 @@ export interface DeepMdsSettings extends PairLoss {
   /** Whether `random` counts the hard ones too. */
   fixedBatch: boolean;
   epochs: number;
-  /** `null`: once over the training set, pool by pool, and 8 at least. */
+  /** `null`: once over the training set, pool by pool, and 25 at least, which is what the paper's 100 000 vectors come to. */
   stepsPerEpoch: number | null;
   learningRate: number;
   /** `constant`, or `steps`: down to a hundredth, as the authors' code does. */
@@ -93,6 +93,7 @@ export const deepmdsPlusAuthors = method('deepmds++authors', {
   schedule: 'steps',
 });
 
+const LEAST_STEPS = 25;
 /** How often the held-out identities are looked at. */
 const VALIDATIONS = 25;
 
@@ -146,7 +147,7 @@ async function fit(name: string, task: Task<DeepMdsSettings>, context: Context):
   const problem = problemOf(architecture, settings);
   const trainer = await Trainer.open(problem, drawn(parameterShapes(problem), seed), threads);
   const pools = new Pools(learn, settings.pool, seed);
-  const stepsPerEpoch = settings.stepsPerEpoch ?? Math.max(8, pools.perPass);
+  const stepsPerEpoch = settings.stepsPerEpoch ?? Math.max(LEAST_STEPS, pools.perPass);
   const steps = settings.epochs * stepsPerEpoch;
   const project = await projection(architecture, threads);
   const miner = await minerFor(architecture, settings, project, threads);
