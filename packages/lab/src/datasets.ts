@@ -106,9 +106,10 @@ export function splitByLabel({ vectors, dimension, labels }: Part, split: Split)
     dimension,
     labels: Int32Array.from(at, (i) => labels[i]),
   });
+  // Bits rather than remainders, for labels may be negative.
   return split === 'test'
-    ? { training: part(places((label) => label % 2 === 1)), held: part(places((label) => label % 2 === 0)) }
-    : { training: part(places((label) => label % 4 === 1)), held: part(places((label) => label % 4 === 3)) };
+    ? { training: part(places((label) => (label & 1) === 1)), held: part(places((label) => (label & 1) === 0)) }
+    : { training: part(places((label) => (label & 3) === 1)), held: part(places((label) => (label & 3) === 3)) };
 }
 
 /** What a sentence says about a part. */

@@ -103,9 +103,9 @@ export async function write(name: string, { markdown, svg, report }: Outcome, fo
   await writeFile(`${folder}/${name}.json`, `${json(report)}\n`);
 }
 
-/** An error of ours that is about what was given: a file that is not there, a dimension that cannot be. */
+/** An error about what was given, of ours (a dimension that cannot be) or of the system (a folder that cannot be written). */
 function isRefusal(error: unknown): error is Error {
-  return error instanceof Error && 'status' in error && Number(error.status) < 500;
+  return error instanceof Error && ('syscall' in error || ('status' in error && Number(error.status) < 500));
 }
 
 /** Runs the command. Returns the exit code. */

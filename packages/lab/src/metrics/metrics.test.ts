@@ -54,6 +54,10 @@ test('rows of scores are the inner products, whatever the numbers of probes and 
 test('unit vectors', () => {
   assert.deepEqual([...unitVectors(Float32Array.of(3, 4, 0, -2), 2)], [...Float32Array.of(0.6, 0.8, 0, -1)]);
   assert.throws(() => unitVectors(new Float32Array(4), 2), /vector 0 is zero/);
+  assert.throws(
+    () => unitVectors(Float32Array.of(1, 1, 0, Number.NaN), 2),
+    /vector 1 holds something that is no number/,
+  );
 });
 
 describe('identification', () => {

@@ -53,6 +53,7 @@ export function unitVectors(vectors: Float32Array, dimension: number): Float32Ar
     let squares = 0;
     for (let i = at; i < at + dimension; i++) squares += vectors[i] * vectors[i];
     if (squares === 0) throw new RangeError(`vector ${at / dimension} is zero and has no direction`);
+    if (!Number.isFinite(squares)) throw new RangeError(`vector ${at / dimension} holds something that is no number`);
     const scale = 1 / Math.sqrt(squares);
     for (let i = at; i < at + dimension; i++) out[i] = vectors[i] * scale;
   }
