@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { graphDistanceDimension, likelihoodDimension, nearest, twoNearestDimension } from '@hers/compress/dimension';
 import { curvedManifold, FACE_LIKE } from './manifold.ts';
 import { pairScores } from './metrics/open-set.ts';
 import { identities } from './synthetic.ts';
@@ -31,6 +32,19 @@ test('strangers are as similar on average as was asked for', () => {
     const { vectors, labels } = identities(300, 1, 1000, { centres, noise: 0 }).gallery();
     const { mean } = moments(pairScores(vectors, 1000, labels).impostor);
     assert.ok(Math.abs(mean - similarity) < 0.02, `${mean}`);
+  }
+});
+
+test('estimators find the dimension that was asked for', async () => {
+  for (const intrinsic of [3, 6]) {
+    const centres = curvedManifold(48, { intrinsic, similarity: 0.2 });
+    const neighbours = await nearest(identities(1500, 1, 48, { noise: 0, centres }).gallery().vectors, 48, 15);
+    const found = [
+      graphDistanceDimension(neighbours, { sources: 100 }).dimension,
+      twoNearestDimension(neighbours),
+      likelihoodDimension(neighbours),
+    ];
+    for (const value of found) assert.ok(Math.abs(value / intrinsic - 1) < 0.25, `${intrinsic}: ${found.join(', ')}`);
   }
 });
 
