@@ -125,7 +125,8 @@ export class HttpService implements Service {
     if (source) return source.error;
     if (error instanceof HersError || error instanceof Passing) return error;
     const { code, message = code } = causeOf(error);
-    const reason = message === undefined ? '' : `: ${message}`;
+    // Browsers do not say why.
+    const reason = `: ${message ?? 'is it running, and are pages of this origin allowed (hers serve --cors)?'}`;
     const unavailable = new HersError('UNAVAILABLE', `${this.#base} cannot be reached${reason}`);
     if (code !== undefined && !PASSING.has(code)) return unavailable;
     return new Passing(unavailable, { untouched: code === 'ECONNREFUSED' });
@@ -388,7 +389,7 @@ export class HttpService implements Service {
       for await (const response of this.#stream('search', () => ({ method: 'POST', path, body }), readItems, options)) {
         // An answer that broke off is given again from the start, in another order.
         const { queryId, blockId } = peekResponse(response);
-        const key = hex(queryId) + hex(blockId);
+        const key = String.fromCharCode(...queryId, ...blockId);
         if (seen.has(key)) continue;
         seen.add(key);
         yield response;
@@ -433,7 +434,7 @@ export class HttpService implements Service {
 }
 
 function parseUrl(where: string): URL {
-  const url = URL.parse(where);
+  const url = URL.canParse(where) ? new URL(where) : undefined;
   if (!url || !/^https?:$/.test(url.protocol))
     throw new HersError('INVALID_ARGUMENT', `${JSON.stringify(where)} is not the address of a server`);
   if (url.username || url.password || url.search || url.hash)

@@ -66,9 +66,11 @@ export class Retries {
         if (!(error instanceof Passing)) throw error;
         const allowed = typeof when === 'function' ? when() : when;
         const may = allowed === 'always' || (allowed === 'untouched' && error.untouched);
-        const delayMs = this.#delay(number, error.afterMs);
         const elapsed = performance.now() - began;
-        if (!may || elapsed + delayMs > this.#forMs) throw last(error.error, number, elapsed);
+        const left = this.#forMs - elapsed;
+        if (!may || left <= 0) throw last(error.error, number, elapsed);
+        // The last attempt is made when the time is up, and not given up before.
+        const delayMs = Math.min(this.#delay(number, error.afterMs), Math.ceil(left));
         const { code, message } = error.error;
         this.#onRetry?.({ operation, attempt: number, delayMs, code, message });
         await pause(delayMs, signal);

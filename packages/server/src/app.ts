@@ -3,7 +3,7 @@
 
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { HersError, OCTETS, type Service } from '@hers/service';
+import { HersError, isCollectionName, OCTETS, type Service } from '@hers/service';
 import Fastify, {
   type FastifyInstance,
   type FastifyReply,
@@ -14,9 +14,10 @@ import Fastify, {
 import type { Audit } from './audit.ts';
 import { drain } from './body.ts';
 import { Call } from './call.ts';
+import { Connections, refuseSocket } from './connections.ts';
 import { Cors, type CorsOrigins } from './cors.ts';
 import { docsPage, STYLE_HASH } from './docs-page.ts';
-import { type Refusal, refusalOf } from './errors.ts';
+import { JSON_TYPE, type Refusal, refusalOf } from './errors.ts';
 import { Quotas } from './gate.ts';
 import { checkLimits, type Limits } from './limits.ts';
 import { type LogOptions, loggerOptions } from './logs.ts';
@@ -63,7 +64,6 @@ export interface App {
 
 /** What is still taken off the line when a request is refused in the middle of its body. */
 const DRAIN = { bytes: 2 ** 25, ms: 1000 };
-const JSON_TYPE = 'application/json; charset=utf-8';
 /** How often connections are looked at for being too slow. */
 const CHECK_MS = 1000;
 
@@ -80,7 +80,9 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
 
   const transport = { connectionsCheckingInterval: Math.min(CHECK_MS, 500 * limits.headerSeconds) };
   const settings = {
-    ...(tls ? { https: { ...transport, ...tls, minVersion: 'TLSv1.2' } } : { http: transport }),
+    ...(tls
+      ? { https: { ...transport, ...tls, minVersion: 'TLSv1.2', handshakeTimeout: 1000 * limits.headerSeconds } }
+      : { http: transport }),
     logger: log === false ? false : loggerOptions(log),
     logController: new LogController({ disableRequestLogging: true }),
     trustProxy: false,
@@ -93,7 +95,7 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
       const { status, body } = refusalOf(error);
       reply.status(status).type(JSON_TYPE).send(JSON.stringify(body));
     },
-    clientErrorHandler: (error: Error, socket: Socket) => refuseSocket(error, socket, metrics),
+    clientErrorHandler: (error: Error, socket: Socket) => metrics.error(refuseSocket(error, socket)),
   };
   // One type for both transports: nothing here depends on which it is.
   const fastify = Fastify(settings as FastifyServerOptions) as FastifyInstance;
@@ -101,6 +103,8 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
   server.headersTimeout = 1000 * limits.headerSeconds;
   server.maxConnections = limits.connections;
   server.on(tls ? 'secureConnection' : 'connection', (socket: Socket) => connections.add(socket));
+  // Under TLS there are sockets that are not yet anything more.
+  if (tls) server.on('connection', (socket: Socket) => connections.addBare(socket));
   server.on('checkExpectation', (_request, response: ServerResponse) => {
     const { body } = refusalOf(new HersError('INVALID_ARGUMENT', 'this expectation is not met here'));
     response.writeHead(417, { 'content-type': JSON_TYPE }).end(JSON.stringify(body));
@@ -159,7 +163,9 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
       metrics.phase('receive', (call.receivedAt - began) / 1000);
       if (call.answeredAt !== undefined) metrics.phase('send', (performance.now() - call.answeredAt) / 1000);
     }
-    const collection = call?.collection ?? (request.params as { name?: string } | undefined)?.name;
+    const named = call?.collection ?? (request.params as { name?: string } | undefined)?.name;
+    // What is no name could be anything, a token that was put into the wrong place for one.
+    const collection = named !== undefined && isCollectionName(named) ? named : undefined;
     const line = {
       operation,
       ...(collection === undefined ? {} : { collection }),
@@ -179,14 +185,19 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
     }
   }
 
+  /** Notes why a request failed, for its traces. */
+  function failed(request: FastifyRequest, error: unknown): Refusal {
+    const refusal = refusalOf(error);
+    request.refusal = refusal;
+    if (refusal.unexpected) request.log.error({ err: error }, 'a mistake of this server');
+    return refusal;
+  }
+
   fastify.setNotFoundHandler(async () => {
     throw new HersError('NOT_FOUND', 'there is no such path; /docs lists those there are');
   });
   fastify.setErrorHandler(async (error, request, reply) => {
-    const refusal = refusalOf(error);
-    request.refusal = refusal;
-    const { status, body, retryAfter, unexpected } = refusal;
-    if (unexpected) request.log.error({ err: error }, 'a mistake of this server');
+    const { status, body, retryAfter } = failed(request, error);
     if (hasBody(request) && !request.raw.readableEnded) {
       // Who is too slow would be too slow now as well.
       if (body.code !== 'TIMED_OUT') await drain(request.raw, DRAIN);
@@ -285,7 +296,12 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
           gone();
         });
         if (reply.raw.destroyed) gone();
-        request.call = new Call(request, reply, ending.signal, { limits, memory, traffic: metrics });
+        request.call = new Call(request, reply, ending.signal, {
+          limits,
+          memory,
+          traffic: metrics,
+          onFailure: (error) => failed(request, error),
+        });
         reply.status(gives.status);
         const result = await route.handle(request.call);
         return gives.kind === 'nothing' ? reply.send() : result;
@@ -297,69 +313,16 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
   const close = () => {
     closed ??= (async () => {
       closing = true;
+      fastify.log.info('going down');
       const ended = fastify.close();
       await connections.drain(1000 * limits.graceSeconds);
       await ended;
+      fastify.log.info('down');
       audit?.close();
     })();
     return closed;
   };
   return { fastify, routes, registered, limits, close };
-}
-
-/** Open connections, and which of them have a request under way. */
-class Connections {
-  readonly #requests = new Map<Socket, number>();
-  #running = 0;
-  #closing = false;
-  #idle: (() => void) | undefined;
-
-  get size(): number {
-    return this.#requests.size;
-  }
-
-  get requests(): number {
-    return this.#running;
-  }
-
-  add(socket: Socket): void {
-    if (this.#closing) {
-      socket.destroy();
-      return;
-    }
-    this.#requests.set(socket, 0);
-    socket.once('close', () => this.#requests.delete(socket));
-  }
-
-  began(socket: Socket): void {
-    this.#running++;
-    this.#requests.set(socket, (this.#requests.get(socket) ?? 0) + 1);
-  }
-
-  ended(socket: Socket): void {
-    this.#running--;
-    const left = (this.#requests.get(socket) ?? 1) - 1;
-    if (this.#requests.has(socket)) this.#requests.set(socket, left);
-    if (!this.#closing) return;
-    if (left === 0) socket.destroySoon();
-    if (this.#running === 0) this.#idle?.();
-  }
-
-  /** Connections without a request go at once, the others when theirs is answered, and all of them after `ms`. */
-  async drain(ms: number): Promise<void> {
-    this.#closing = true;
-    for (const [socket, running] of this.#requests) if (running === 0) socket.destroy();
-    if (this.#running > 0) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, ms);
-        this.#idle = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
-    }
-    if (this.#running > 0) for (const socket of this.#requests.keys()) socket.destroy();
-  }
 }
 
 function checkScope(token: Token, route: Route, name: string | undefined): void {
@@ -383,24 +346,4 @@ function securityHeaders(tls: boolean): Record<string, string> {
     'x-frame-options': 'DENY',
     ...(tls ? { 'strict-transport-security': 'max-age=31536000' } : {}),
   };
-}
-
-/** Answers what is not even HTTP, or comes too slowly to become it. */
-function refuseSocket(error: Error & { code?: string }, socket: Socket, metrics: Metrics): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const [status, text, reason] =
-    error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-      ? [408, 'Request Timeout', new HersError('TIMED_OUT', 'the head of this request came too slowly')]
-      : error.code === 'HPE_HEADER_OVERFLOW'
-        ? [431, 'Request Header Fields Too Large', new HersError('TOO_LARGE', 'the head of this request is too large')]
-        : [400, 'Bad Request', new HersError('MALFORMED', 'this is not a request of HTTP/1.1')];
-  const { body } = refusalOf(reason);
-  metrics.error(body.code);
-  const json = JSON.stringify(body);
-  socket.end(
-    `HTTP/1.1 ${status} ${text}\r\ncontent-type: ${JSON_TYPE}\r\ncontent-length: ${Buffer.byteLength(json)}\r\nconnection: close\r\n\r\n${json}`,
-  );
 }

@@ -19,6 +19,8 @@ export interface CallTools {
   readonly limits: Limits;
   readonly memory: Memory;
   readonly traffic: Traffic;
+  /** Hears why an answer ended that had begun. */
+  readonly onFailure: (error: unknown) => void;
 }
 
 export class Call {
@@ -34,6 +36,7 @@ export class Call {
   answeredAt: number | undefined;
   readonly #memory: Memory;
   readonly #traffic: Traffic;
+  readonly #onFailure: CallTools['onFailure'];
   #held = 0;
 
   constructor(request: FastifyRequest, reply: FastifyReply, signal: AbortSignal, tools: CallTools) {
@@ -43,6 +46,7 @@ export class Call {
     this.limits = tools.limits;
     this.#memory = tools.memory;
     this.#traffic = tools.traffic;
+    this.#onFailure = tools.onFailure;
     this.collection = (request.params as { name?: string } | undefined)?.name;
   }
 
@@ -118,6 +122,7 @@ export class Call {
         this.answeredAt = performance.now();
       },
       onSent: (bytes) => this.#traffic.sent(bytes),
+      onFailure: this.#onFailure,
     });
   }
 

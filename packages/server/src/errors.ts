@@ -3,6 +3,8 @@
 import { type ErrorBody, encodeError, HersError } from '@hers/service';
 import { Overloaded } from './gate.ts';
 
+export const JSON_TYPE = 'application/json; charset=utf-8';
+
 export interface Refusal {
   readonly status: number;
   readonly body: ErrorBody;

@@ -26,6 +26,8 @@ export interface SendOptions {
   /** Hears when the answer begins, and what was taken. */
   readonly onAnswer: () => void;
   readonly onSent: (bytes: number) => void;
+  /** Hears of an error that came too late for a status. */
+  readonly onFailure: (error: unknown) => void;
 }
 
 /** Nothing is sent before a first piece is full or all is there, so that what fails at once fails with a status; later errors become the last item. */
@@ -45,6 +47,7 @@ export async function sendItems(
     await writer.end();
   } catch (error) {
     if (!writer.begun) throw error;
+    options.onFailure(error);
     if (!reply.raw.destroyed) {
       await writer.put([Buffer.from(JSON.stringify(encodeError(error)))], ITEM_KIND.failed);
       await writer.end();

@@ -19,13 +19,15 @@ export interface ScanWatcher {
 /** Found and not yet sent, per search and in all. */
 const SPOOL_BYTES = 16 * 2 ** 20;
 const ALL_SPOOLS_BYTES = 128 * 2 ** 20;
+/** Seconds; the queue may be shorter than it looks, because those that wait are scanned together. */
+const LONGEST_RETRY = 5;
 /** Queries scanned together. */
 const MOST_QUERIES = 8;
 /** About what a response takes; galleries whose answers would not fit a spool are scanned for one client at a time. */
 const RESPONSE_BYTES = 8192;
 
 /** All spools together. */
-class Store {
+class Spools {
   bytes = 0;
   readonly #waiting = new Set<() => void>();
 
@@ -47,7 +49,7 @@ class Store {
 
 /** Between a scan and the client that reads it. */
 class Spool {
-  readonly #store: Store;
+  readonly #all: Spools;
   #items: Uint8Array[] = [];
   #bytes = 0;
   #ended: { error?: unknown } | undefined;
@@ -56,12 +58,12 @@ class Spool {
   /** Anything was put in at all. */
   used = false;
 
-  constructor(store: Store) {
-    this.#store = store;
+  constructor(all: Spools) {
+    this.#all = all;
   }
 
   get full(): boolean {
-    return !this.#cancelled && (this.#bytes > SPOOL_BYTES || (this.#bytes > 0 && this.#store.full));
+    return !this.#cancelled && (this.#bytes > SPOOL_BYTES || (this.#bytes > 0 && this.#all.full));
   }
 
   get cancelled(): boolean {
@@ -73,7 +75,7 @@ class Spool {
     this.used = true;
     this.#items.push(item);
     this.#bytes += item.length;
-    this.#store.bytes += item.length;
+    this.#all.bytes += item.length;
     this.#wake?.();
   }
 
@@ -85,7 +87,7 @@ class Spool {
   cancel(): void {
     this.#cancelled = true;
     this.#items = [];
-    this.#store.took(this.#bytes);
+    this.#all.took(this.#bytes);
     this.#bytes = 0;
     this.#wake?.();
   }
@@ -101,7 +103,7 @@ class Spool {
           yield items;
           if (!this.#cancelled) {
             this.#bytes -= bytes;
-            this.#store.took(bytes);
+            this.#all.took(bytes);
           }
           continue;
         }
@@ -135,7 +137,7 @@ export class Scans {
   readonly #service: Service;
   readonly #options: ScanOptions;
   readonly #watcher: ScanWatcher;
-  readonly #store = new Store();
+  readonly #spools = new Spools();
   readonly #waiting: Job[] = [];
   #running = 0;
   /** Seconds a scan took lately, for Retry-After. */
@@ -163,9 +165,9 @@ export class Scans {
     if (this.#running >= this.#options.scans && this.#waiting.length >= this.#options.queue)
       throw new Overloaded(
         `${this.#waiting.length} searches are waiting already`,
-        (this.#usual * this.#waiting.length) / this.#options.scans,
+        Math.min(LONGEST_RETRY, (this.#usual * this.#waiting.length) / this.#options.scans),
       );
-    const job: Job = { name, request, signal, spool: new Spool(this.#store), since: performance.now(), ids };
+    const job: Job = { name, request, signal, spool: new Spool(this.#spools), since: performance.now(), ids };
     const stop = () => {
       const at = this.#waiting.indexOf(job);
       if (at >= 0) this.#waiting.splice(at, 1);
@@ -225,9 +227,10 @@ export class Scans {
       .catch(() => ({ blocks: Number.POSITIVE_INFINITY }));
     const jobs: Job[] = [];
     const taken = new Set(first.ids);
+    const fits = ({ ids }: Job) => ids.length * blocks * RESPONSE_BYTES <= SPOOL_BYTES;
+    if (!fits(first)) return [];
     for (const job of [...this.#waiting]) {
-      const queries = taken.size + job.ids.length;
-      if (!alike(job) || queries > MOST_QUERIES || queries * blocks * RESPONSE_BYTES > SPOOL_BYTES) continue;
+      if (!alike(job) || !fits(job) || taken.size + job.ids.length > MOST_QUERIES) continue;
       if (job.ids.some((id) => taken.has(id))) continue;
       for (const id of job.ids) taken.add(id);
       this.#waiting.splice(this.#waiting.indexOf(job), 1);
@@ -258,7 +261,7 @@ export class Scans {
         bytes += request.queries[0].length;
         if (!spool?.full) continue;
         const since = performance.now();
-        while (spool.full) await this.#store.moved();
+        while (spool.full) await this.#spools.moved();
         left();
         paused += performance.now() - since;
       }

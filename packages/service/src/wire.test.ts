@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import { HersError } from '@hers/scheme';
+import fc from 'fast-check';
+import { frame } from './frames.ts';
+import {
+  decodeError,
+  decodeInfo,
+  decodeMessage,
+  encodeError,
+  encodeInfo,
+  encodeMessage,
+  ITEM_KIND,
+  packIds,
+  readItems,
+  unpackIds,
+} from './wire.ts';
+
+const failsWith = (code: string) => (error: unknown) => error instanceof HersError && error.code === code;
+const malformed = failsWith('MALFORMED');
+const bytes = fc.uint8Array({ maxLength: 60 });
+
+it('messages come back as they went, wherever they lie in memory', () => {
+  fc.assert(
+    fc.property(fc.dictionary(fc.string(), fc.jsonValue()), fc.array(bytes), fc.nat(9), (head, parts, offset) => {
+      const encoded = encodeMessage(head, parts);
+      const moved = new Uint8Array(offset + encoded.length);
+      moved.set(encoded, offset);
+      const decoded = decodeMessage(moved.subarray(offset));
+      assert.deepEqual(decoded.head, JSON.parse(JSON.stringify(head)));
+      assert.deepEqual(decoded.parts, parts);
+    }),
+  );
+});
+
+it('the first part of a message lies at a whole place', () => {
+  for (let i = 0; i < 20; i++) {
+    const { parts } = decodeMessage(encodeMessage({ x: 'y'.repeat(i) }, [new Uint8Array(8)]));
+    assert.equal(parts[0].byteOffset % 8, 0);
+  }
+});
+
+it('what is no message is MALFORMED, and nothing else', () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 200 }), (garbage) => {
+      try {
+        decodeMessage(garbage);
+      } catch (error) {
+        assert.ok(malformed(error));
+      }
+    }),
+  );
+  const whole = encodeMessage({ a: 1 }, [new Uint8Array(9)]);
+  assert.throws(() => decodeMessage(new Uint8Array(0)), malformed);
+  for (let length = 1; length < whole.length; length++) {
+    const cut = whole.subarray(0, length);
+    // Cut between two parts it is a message with fewer: the path says how many there must be.
+    if (length === 4 + 8) assert.deepEqual(decodeMessage(cut).parts, []);
+    else assert.throws(() => decodeMessage(cut), malformed);
+  }
+});
+
+const item = (content: Uint8Array, kind: number) => frame(Uint8Array.from([...content, kind]));
+const collect = (pieces: Uint8Array[]) => Array.fromAsync(readItems(pieces));
+
+it('items come back until the end; a stream without one was cut off', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(bytes), fc.integer({ min: 1, max: 50 }), async (items, cut) => {
+      const whole = Buffer.concat([
+        ...items.map((each) => item(each, ITEM_KIND.item)),
+        item(new Uint8Array(0), ITEM_KIND.end),
+      ]);
+      const pieces: Uint8Array[] = [];
+      for (let at = 0; at < whole.length; at += cut) pieces.push(whole.subarray(at, at + cut));
+      assert.deepEqual(
+        (await collect(pieces)).map((each) => [...each]),
+        items.map((each) => [...each]),
+      );
+    }),
+  );
+  await assert.rejects(collect([]), failsWith('UNAVAILABLE'));
+  await assert.rejects(collect([item(new Uint8Array(3), ITEM_KIND.item)]), failsWith('UNAVAILABLE'));
+  const end = item(new Uint8Array(0), ITEM_KIND.end);
+  await assert.rejects(collect([end, end]), malformed);
+  await assert.rejects(collect([item(new Uint8Array(3), 7)]), malformed);
+  await assert.rejects(collect([frame(new Uint8Array(0))]), malformed);
+});
+
+it('an error in the middle of a stream is thrown as what it was', async () => {
+  const error = new HersError('DAMAGED', 'segments/1.segment is damaged');
+  const json = new TextEncoder().encode(JSON.stringify(encodeError(error)));
+  await assert.rejects(collect([item(new Uint8Array(3), ITEM_KIND.item), item(json, ITEM_KIND.failed)]), (thrown) => {
+    assert.ok(failsWith('DAMAGED')(thrown));
+    assert.equal((thrown as Error).message, error.message);
+    return true;
+  });
+  await assert.rejects(collect([item(new TextEncoder().encode('{"code":"X"}'), ITEM_KIND.failed)]), malformed);
+});
+
+it('nothing is told of errors that are not ours, and a closed folder is a server that goes down', () => {
+  assert.ok(!JSON.stringify(encodeError(new TypeError('SECRET'))).includes('SECRET'));
+  assert.equal(encodeError(new HersError('CLOSED', 'x')).code, 'UNAVAILABLE');
+  assert.equal(decodeError({ code: 'constructor', message: 'x' }), undefined);
+  assert.equal(decodeError(null), undefined);
+  assert.equal(decodeError({ code: 'STALE', message: 'x' })?.retryable, true);
+});
+
+it('ids of one length travel one behind the other', () => {
+  const ids = [new Uint8Array(16).fill(1), new Uint8Array(16).fill(2)];
+  assert.deepEqual(unpackIds(packIds(ids, 16, 'an id'), 16, 'an id'), ids);
+  assert.throws(() => packIds([new Uint8Array(3)], 16, 'an id'), failsWith('INVALID_ARGUMENT'));
+  assert.throws(() => unpackIds(new Uint8Array(17), 16, 'an id'), malformed);
+});
+
+it('descriptions of collections come back as they went', () => {
+  const info = {
+    name: 'faces',
+    id: Uint8Array.from({ length: 16 }, (_, i) => i * 16),
+    descriptor: Uint8Array.from({ length: 256 }, (_, i) => i),
+    version: 3,
+    records: 4,
+    blocks: 5,
+    bytes: 6,
+  };
+  assert.deepEqual(decodeInfo(JSON.parse(JSON.stringify(encodeInfo(info)))), info);
+});
