@@ -296,6 +296,9 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
           gone();
         });
         if (reply.raw.destroyed) gone();
+        const encoding = request.headers['content-encoding'] ?? 'identity';
+        if (route.takes && encoding !== 'identity')
+          throw new HersError('INVALID_ARGUMENT', 'bodies are taken as they are: ciphertexts do not get smaller');
         request.call = new Call(request, reply, ending.signal, {
           limits,
           memory,

@@ -157,6 +157,9 @@ describe('a server', () => {
     assert.deepEqual(await code(await put('application/json')), [415, 'INVALID_ARGUMENT']);
     assert.deepEqual(await code(await put('nonsense')), [415, 'INVALID_ARGUMENT']);
     assert.deepEqual(await code(await put(OCTETS)), [400, 'MALFORMED']);
+    const packed = { 'content-type': OCTETS, 'content-encoding': 'gzip' };
+    const gzip = await fetch(`${server.url}/v1/collections/x/lists`, { method: 'POST', body: 'x', headers: packed });
+    assert.deepEqual(await code(gzip), [400, 'INVALID_ARGUMENT']);
     assert.deepEqual(await code(await fetch(`${server.url}/v1`, { method: 'PATCH' })), [404, 'NOT_FOUND']);
     assert.deepEqual(await code(await fetch(`${server.url}/v2`)), [404, 'NOT_FOUND']);
     assert.deepEqual(await code(await fetch(`${server.url}/v1/collections/%zz`)), [400, 'INVALID_ARGUMENT']);
