@@ -170,6 +170,7 @@ export class Changer {
     const turn = this.#turn.then(async () => {
       let view = await this.view();
       let lost = false;
+      let losses = 0;
       for (let attempt = 1; ; attempt++) {
         let draft: Draft | undefined;
         try {
@@ -180,7 +181,8 @@ export class Changer {
         } catch (error) {
           lost = draft !== undefined && error instanceof HersError && error.code === 'NOT_FOUND';
           const again = lost || (await isOvertaken(this.service, this.name, view.manifest.version, error));
-          if (!again || attempt === (lost ? MAX_LOST : MAX_ATTEMPTS)) throw error;
+          if (lost) losses++;
+          if (!again || losses > MAX_LOST || attempt === MAX_ATTEMPTS) throw error;
           view = await this.refresh(); // NOT_FOUND again when it is the collection that is gone
         }
       }

@@ -293,6 +293,29 @@ describe('several clients', () => {
   });
 });
 
+it('the usual limits let homomorphic enrolment through, 16.8 MB at 512 dimensions', async () => {
+  await using site = await Site.open();
+  const sizes: number[] = [];
+  const inner = new HttpService(site.url);
+  const service = altered(inner, {
+    stageBlock: async (name, pieces, options) => {
+      const all = await Array.fromAsync(pieces);
+      sizes.push(all.reduce((sum, piece) => sum + piece.length, 0));
+      return inner.stageBlock(name, all, options);
+    },
+  });
+  const db = new Database(service, { key: MasterSeed.generate(), threads: 1 });
+  const collection = await db.createCollection('faces', { dimension: 512, profile: 'exact', enrolment: 'homomorphic' });
+  await collection.upsert({ id: 'one', vector: vectorOf(1, 512) });
+  await collection.upsert({ id: 'two', vector: vectorOf(2, 512) });
+  assert.deepEqual(
+    sizes.map((bytes) => (bytes / 1e6).toFixed(1)),
+    ['16.8', '16.8'],
+  );
+  assert.equal((await collection.search(vectorOf(2, 512), { limit: 1 })).matches[0].id, 'two');
+  await db.close();
+});
+
 describe('secrets', () => {
   it('no vector, id, payload, key or token is in the log or the audit log, and no key is sent', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'hers-tokens-'));
