@@ -175,6 +175,9 @@ describe('a server that restarts', () => {
       [70_000, 70_000, 70_000],
     );
     assert.ok(cut <= 0);
+    // One that breaks off every time is given up.
+    cut = Number.POSITIVE_INFINITY;
+    await assert.rejects(Array.fromAsync(service.search('faces', query)), fails('UNAVAILABLE'));
     await service.close();
   });
 

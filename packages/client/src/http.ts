@@ -42,6 +42,8 @@ export interface HttpOptions extends RetryOptions {
 const BLOCK_ID_BYTES = 16;
 /** Queries sent in one request, unless a single one is larger. */
 const SEARCH_BYTES = 2 ** 25;
+/** An answer that breaks off more often than this will not get better. */
+const MOST_BREAKS = 10;
 /** Blocks uploaded at a time. */
 const UPLOADS = 4;
 
@@ -124,6 +126,8 @@ export class HttpService implements Service {
     const source = body?.failure();
     if (source) return source.error;
     if (error instanceof HersError || error instanceof Passing) return error;
+    if (error instanceof SyntaxError)
+      return new HersError('MALFORMED', `what ${this.#base} answers is not from a HERS server`);
     const { code, message = code } = causeOf(error);
     // Browsers do not say why.
     const reason = `: ${message ?? 'is it running, and are pages of this origin allowed (hers serve --cors)?'}`;
@@ -132,18 +136,18 @@ export class HttpService implements Service {
     return new Passing(unavailable, { untouched: code === 'ECONNREFUSED' });
   }
 
+  /** One of its own for every request: those that live long would collect what every request hangs on them. */
   #signal(given: AbortSignal | undefined): { signal: AbortSignal; done: () => void } {
-    const closing = this.#closing.signal;
-    if (!given) return { signal: closing, done: () => {} };
+    const sources = [this.#closing.signal, ...(given ? [given] : [])];
     const either = new AbortController();
     const stop = (event: Event) => either.abort((event.target as AbortSignal).reason);
-    for (const source of [closing, given])
+    for (const source of sources)
       if (source.aborted) either.abort(source.reason);
       else source.addEventListener('abort', stop, { once: true });
     return {
       signal: either.signal,
       done: () => {
-        for (const source of [closing, given]) source.removeEventListener('abort', stop);
+        for (const source of sources) source.removeEventListener('abort', stop);
       },
     };
   }
@@ -206,6 +210,7 @@ export class HttpService implements Service {
   ): AsyncGenerator<T> {
     const { signal, done } = this.#signal(options?.signal);
     let delivered = 0;
+    let breaks = 0;
     let current: { items: AsyncIterator<T>; done: () => void } | undefined;
     try {
       for (;;) {
@@ -220,9 +225,11 @@ export class HttpService implements Service {
               signal.throwIfAborted();
               return await current.items.next();
             } catch (error) {
+              const failure = this.#failure(error, signal);
+              if (current && ++breaks > MOST_BREAKS) throw failure instanceof Passing ? failure.error : failure;
               current?.done();
               current = undefined;
-              throw passing(this.#failure(error, signal));
+              throw passing(failure);
             }
           },
         );
