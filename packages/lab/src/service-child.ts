@@ -28,6 +28,12 @@ const line = createServer((socket) => {
 await new Promise<void>((resolve) => line.listen(0, '127.0.0.1', resolve));
 console.log(JSON.stringify({ url: server.url, line: (line.address() as { port: number }).port }));
 
+/** Collects garbage and says what is left. */
+process.on('message', () => {
+  globalThis.gc?.();
+  process.send?.(process.memoryUsage());
+});
+
 process.on('SIGTERM', async () => {
   line.close();
   await server.close();

@@ -29,11 +29,11 @@ export class ServiceProcess {
   static async start(folder: string, options: { port?: number; limits?: object } = {}): Promise<ServiceProcess> {
     const { port = 0, limits = {} } = options;
     const file = fileURLToPath(new URL('./service-child.ts', import.meta.url));
-    const child = spawn(process.execPath, [file, folder, String(port), JSON.stringify(limits)], {
-      stdio: ['ignore', 'pipe', 'inherit'],
+    const child = spawn(process.execPath, ['--expose-gc', file, folder, String(port), JSON.stringify(limits)], {
+      stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     });
     let text = '';
-    for await (const piece of child.stdout) {
+    for await (const piece of child.stdout!) {
       text += piece;
       if (text.includes('\n')) return new ServiceProcess(child, JSON.parse(text));
     }
@@ -46,6 +46,13 @@ export class ServiceProcess {
 
   get bytes(): number {
     return anonymousBytes(this.pid);
+  }
+
+  /** What it holds after collecting garbage. */
+  async settled(): Promise<NodeJS.MemoryUsage> {
+    const answer = once(this.#child, 'message');
+    this.#child.send('settle');
+    return (await answer)[0] as NodeJS.MemoryUsage;
   }
 
   /** Milliseconds of processor it has used; 0 where the system does not say. */

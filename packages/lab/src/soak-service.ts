@@ -36,12 +36,16 @@ export async function soakService(count: number, log: (line: string) => void = c
         if (i % 100 === 99) await collection.upsert({ id: `new-${i % 1000}`, vector: vectorOf(person).map((x) => -x) });
         if (i % 1000 === 999) await collection.optimize();
         if (i % 10 === 9) await rude(server.url, i);
-        if (i === warmUp) baseline = server.bytes;
+        if (i === warmUp) {
+          await server.settled();
+          baseline = server.bytes;
+        }
         if (i > warmUp && (i + 1) % report === 0) {
+          const { heapUsed, arrayBuffers } = await server.settled();
           last = server.bytes;
           const grown = ((last - baseline) / 1e6).toFixed(1);
           log(
-            `${i + 1} searches: the server holds ${(last / 1e6).toFixed(0)} MB, ${grown} MB since the warm-up, ${wrong} wrong`,
+            `${i + 1} searches: the server holds ${(last / 1e6).toFixed(0)} MB, ${grown} MB since the warm-up, ${(heapUsed / 1e6).toFixed(1)} MB of objects, ${(arrayBuffers / 1e6).toFixed(1)} MB of buffers, ${wrong} wrong`,
           );
         }
       }
