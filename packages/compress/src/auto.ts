@@ -100,7 +100,9 @@ export const auto: Method<AutoSettings, number | null> = {
     );
     const { dimension } = found;
     for (const [name, rank] of found.ranks) notes.push(`${name} at ${dimension}: ${shown(rank)}`);
-    const learned = settings.learn ? await tryRanking(parts, { ...task, dimension }, context) : undefined;
+    const learned = settings.learn
+      ? await tryRanking(parts, found.shrinkage, { ...task, dimension }, context)
+      : undefined;
     if (learned) notes.push(`ranking at ${dimension}: ${shown(learned.rank)}`);
     const chosen = learned && learned.rank > found.rank ? learned : found;
     notes.push(`chosen: ${chosen.name} at ${dimension}, ${shown(full - chosen.rank)} below full dimension`);
@@ -159,7 +161,7 @@ async function tryLinear(parts: Part[], dimensions: number[], enough: number | u
       rank: ranks[best],
       final: async (task) => linearBody((await fit(task.set))(task.dimension)),
     };
-    return { ...choice, dimension, ranks: bestOfEach(ranks) };
+    return { ...choice, dimension, ranks: bestOfEach(ranks), shrinkage: bestShrinkage(ranks) };
   };
   if (enough === undefined) return bestAt(dimensions[0]);
   // More dimensions are better, but for chance: halve the ladder.
@@ -170,6 +172,15 @@ async function tryLinear(parts: Part[], dimensions: number[], enough: number | u
     else low = middle + 1;
   }
   return bestAt(dimensions[low]);
+}
+
+/** The shrinkage that served the discriminants of the class means best: learning to rank starts from them. */
+function bestShrinkage(ranks: number[]): number {
+  let best = -1;
+  linear.forEach(({ settings }, i) => {
+    if (settings.between === 'classes' && !(ranks[i] <= ranks[best])) best = i;
+  });
+  return linear[best].settings.shrinkage as number;
 }
 
 /** The best figure of each kind of candidate. */
@@ -183,8 +194,13 @@ function bestOfEach(ranks: number[]): Map<string, number> {
   return best;
 }
 
-async function tryRanking(parts: Part[], task: Task<AutoSettings>, context: Context): Promise<Choice> {
-  const settings = ranking.defaults;
+async function tryRanking(
+  parts: Part[],
+  shrinkage: number,
+  task: Task<AutoSettings>,
+  context: Context,
+): Promise<Choice> {
+  const settings: RankingSettings = { ...ranking.defaults, shrinkage };
   const ranks: number[] = [];
   for (const [i, { learn, heldOut }] of parts.entries()) {
     const trial: Task<RankingSettings> = { ...task, set: learn, settings, resume: undefined };

@@ -73,6 +73,15 @@ test('auto takes the best method on held-out identities, and says what it found'
   assert.deepEqual(settings.auto, { loss: 0.01, learn: false, dimension: 4 });
 });
 
+test('auto tries learning to rank too, from the shrinkage that served best', async () => {
+  const few = synthetic({ classes: 30, each: 3, dimension: 8 });
+  const { metadata, method } = await fit('auto', few.vectors, few.labels, { dimension: 3 });
+  assert.ok(metadata.notes.some((note) => /^ranking at 3: [01]\.\d{4}$/.test(note)));
+  if (method === 'ranking') assert.notEqual(metadata.settings.shrinkage, undefined);
+  const ranks = metadata.notes.slice(1, -1).map((note) => Number(note.split(': ')[1]));
+  assert.equal(metadata.figures.validationRank1.toFixed(4), Math.max(...ranks).toFixed(4));
+});
+
 test('auto without a dimension takes fewer the more may be lost, and none that lose more', async () => {
   const easy = synthetic({ classes: 60, each: 4, dimension: 24, noise: 0.25 });
   const at = async (loss: number) => fit('auto', easy.vectors, easy.labels, { settings: { loss, learn: false } });
