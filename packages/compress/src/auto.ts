@@ -4,7 +4,7 @@
 import { CompressError } from './apply/errors.ts';
 import { type Between, discriminants, fitPca, type LinearMap } from './linear.ts';
 import { SHRINKAGES } from './linear-methods.ts';
-import { type Context, type Method, requireShare, type Task, trialOf } from './method.ts';
+import { type Context, completed, type Method, requireShare, type Task, trialOf } from './method.ts';
 import { type Body, encodeCompressor, linearBody } from './model.ts';
 import { learnRanking, type RankingSettings, ranking } from './ranking.ts';
 import { subset, type TrainingSet } from './training-set.ts';
@@ -13,8 +13,8 @@ import { draws, measured, measuredFull } from './validation.ts';
 export interface AutoSettings {
   /** The rank-1 that may be lost when no dimension is given: 0.01 is one point in a hundred. */
   loss: number;
-  /** Whether to try maps that are learned step by step, which takes minutes, beside those that are computed at once. */
-  learn: boolean;
+  /** Settings for learning to rank, which takes minutes; `null` for trying only what is computed at once. */
+  ranking: Partial<RankingSettings> | null;
 }
 
 /** Ways of holding identities out. */
@@ -73,11 +73,11 @@ function ladder(most: number): number[] {
 }
 
 export const auto: Method<AutoSettings, number | null> = {
-  defaults: { loss: 0.01, learn: true },
+  defaults: { loss: 0.01, ranking: {} },
   needsLabels: true,
-  check({ loss, learn }) {
+  check({ loss, ranking: given }) {
     requireShare('loss', loss);
-    if (typeof learn !== 'boolean') throw new CompressError('INVALID_ARGUMENT', 'learn is true or false.');
+    if (given !== null) ranking.check?.(completed('ranking', ranking.defaults, given));
   },
   async fit(task, context) {
     const { set, seed, settings } = task;
@@ -100,12 +100,11 @@ export const auto: Method<AutoSettings, number | null> = {
     );
     const { dimension } = found;
     for (const [name, rank] of found.ranks) notes.push(`${name} at ${dimension}: ${shown(rank)}`);
-    const learned = settings.learn
-      ? await tryRanking(parts, found.shrinkage, { ...task, dimension }, context)
-      : undefined;
-    if (learned) notes.push(`ranking at ${dimension}: ${shown(learned.rank)}`);
-    const chosen = learned && learned.rank > found.rank ? learned : found;
-    notes.push(`chosen: ${chosen.name} at ${dimension}, ${shown(full - chosen.rank)} below full dimension`);
+    const learned = settings.ranking ? await tryRankings(parts, found.shrinkage, { ...task, dimension }, context) : [];
+    for (const { kind, rank } of learned) notes.push(`${kind} at ${dimension}: ${shown(rank)}`);
+    // What is simpler wins a draw: linear maps that are computed come first.
+    const chosen = learned.toReversed().reduce((best: Choice, each) => (each.rank > best.rank ? each : best), found);
+    notes.push(`chosen: ${chosen.kind} at ${dimension}, ${shown(full - chosen.rank)} below full dimension`);
     context.progress({ stage: `fitting ${chosen.name} on all vectors`, done: 0.8 });
     const body = await chosen.final({ ...task, dimension }, context);
     context.progress({ stage: 'done', done: 1 });
@@ -128,6 +127,8 @@ type Part = ReturnType<typeof draws>[number];
 
 interface Choice {
   name: string;
+  /** The name, and what of its settings matters to a reader. */
+  kind: string;
   settings: object;
   rank: number;
   final(task: Task<AutoSettings>, context: Context): Promise<Body>;
@@ -157,6 +158,7 @@ async function tryLinear(parts: Part[], dimensions: number[], enough: number | u
     const { name, settings, fit } = linear[best];
     const choice: Choice = {
       name,
+      kind: name,
       settings,
       rank: ranks[best],
       final: async (task) => linearBody((await fit(task.set))(task.dimension)),
@@ -194,25 +196,35 @@ function bestOfEach(ranks: number[]): Map<string, number> {
   return best;
 }
 
-async function tryRanking(
+/** A residual network, and the linear map alone: the latter needs fewer steps, and no vectors that are moved. */
+const RANKINGS: readonly Partial<RankingSettings>[] = [{}, { hidden: [], smoothing: 0, steps: 600 }];
+
+async function tryRankings(
   parts: Part[],
   shrinkage: number,
   task: Task<AutoSettings>,
   context: Context,
-): Promise<Choice> {
-  const settings: RankingSettings = { ...ranking.defaults, shrinkage };
-  const ranks: number[] = [];
-  for (const [i, { learn, heldOut }] of parts.entries()) {
-    const trial: Task<RankingSettings> = { ...task, set: learn, settings, resume: undefined };
-    const { body } = await learnRanking(trial, `learning to rank, draw ${i + 1} of ${parts.length}`, trialOf(context));
-    ranks.push(await measured(body, heldOut, learn));
+): Promise<Choice[]> {
+  const choices: Choice[] = [];
+  const given = task.settings.ranking ?? {};
+  for (const variant of given.hidden ? [{}] : RANKINGS) {
+    const settings: RankingSettings = { ...ranking.defaults, shrinkage, ...variant, ...given };
+    const kind = settings.hidden.length > 0 ? 'ranking' : 'ranking, linear';
+    const ranks: number[] = [];
+    for (const [i, { learn, heldOut }] of parts.entries()) {
+      const trial: Task<RankingSettings> = { ...task, set: learn, settings, resume: undefined };
+      const { body } = await learnRanking(
+        trial,
+        `learning to rank, draw ${i + 1} of ${parts.length}`,
+        trialOf(context),
+      );
+      ranks.push(await measured(body, heldOut, learn));
+    }
+    const final: Choice['final'] = async (whole, within) =>
+      (await learnRanking({ ...whole, settings }, 'learning to rank', within)).body;
+    choices.push({ name: 'ranking', kind, settings, rank: average(ranks), final });
   }
-  return {
-    name: 'ranking',
-    settings,
-    rank: average(ranks),
-    final: async (whole, within) => (await learnRanking({ ...whole, settings }, 'learning to rank', within)).body,
-  };
+  return choices;
 }
 
 function average(numbers: number[]): number {

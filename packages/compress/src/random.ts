@@ -7,9 +7,10 @@ function mix(state: number): number {
   return z ^ (z >>> 15);
 }
 
-/** xoshiro128** (Blackman, Vigna). Its state can be written down and taken up again, for training that was interrupted. */
+/** xoshiro128** (Blackman, Vigna), started from the stream with these names. */
 export class Random {
   readonly #state = new Uint32Array(4);
+  #spare = Number.NaN;
 
   constructor(...names: number[]) {
     for (let lane = 0; lane < 4; lane++) {
@@ -18,14 +19,6 @@ export class Random {
       this.#state[lane] = word;
     }
     this.#state[3] |= 1; // never all zero, the one state it cannot leave
-  }
-
-  get state(): number[] {
-    return [...this.#state];
-  }
-
-  set state(words: readonly number[]) {
-    this.#state.set(words);
   }
 
   /** Uniform in [0, 1). */
@@ -48,9 +41,17 @@ export class Random {
     return Math.floor(this.uniform() * count);
   }
 
+  /** Standard normal (Box and Muller); they come in pairs, and the second waits for the next call. */
   normal(): number {
+    const spare = this.#spare;
+    if (!Number.isNaN(spare)) {
+      this.#spare = Number.NaN;
+      return spare;
+    }
     const radius = Math.sqrt(-2 * Math.log(1 - this.uniform()));
-    return radius * Math.cos(2 * Math.PI * this.uniform());
+    const angle = 2 * Math.PI * this.uniform();
+    this.#spare = radius * Math.sin(angle);
+    return radius * Math.cos(angle);
   }
 
   /** The numbers from 0 to `count` − 1 in random order (Fisher and Yates). */

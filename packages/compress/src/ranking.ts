@@ -39,6 +39,8 @@ export interface RankingSettings {
   batch: number;
   steps: number;
   learningRate: number;
+  /** Whitened coordinates that are looked at: the first so many, or all there are. */
+  inputs: number;
   /** The layers of the residual; none for a linear map. */
   hidden: readonly number[];
   /** Their learning rate, as a share of the linear map's. */
@@ -47,15 +49,16 @@ export interface RankingSettings {
 
 export const ranking: Method<RankingSettings> = {
   defaults: {
-    shrinkage: 0.3,
+    shrinkage: 0.2,
     between: 'classes',
     noise: 1,
-    smoothing: 0.3,
+    smoothing: 0.5,
     temperature: 0.12,
     batch: 512,
-    steps: 600,
+    steps: 1200,
     learningRate: 3e-3,
-    hidden: [512, 512],
+    inputs: 256,
+    hidden: [512],
     hiddenRate: 1 / 3,
   },
   needsLabels: true,
@@ -64,6 +67,7 @@ export const ranking: Method<RankingSettings> = {
     requireShare('smoothing', settings.smoothing);
     requireBetween(settings.between);
     requireCount('batch', settings.batch, 2);
+    requireCount('inputs', settings.inputs);
     requireCount('steps', settings.steps, 0);
     if (!Array.isArray(settings.hidden))
       throw new CompressError('INVALID_ARGUMENT', 'hidden is a list of layer sizes.');
@@ -130,13 +134,10 @@ export function rankingProblem(settings: RankingSettings, n: number, dimension: 
 /** Learns the map on a set, as part of a model. */
 export async function learnRanking(task: Task<RankingSettings>, stage: string, context: Context) {
   const { set, dimension, seed, threads, settings } = task;
-  const n = set.dimension;
-  const { whitening, noise } = scaled(
-    (await discriminants(set, settings.between))(n, settings.shrinkage),
-    set,
-    dimension,
-  );
-  const white = { ...set, vectors: await applied(set.vectors, whitening, threads) };
+  const n = Math.min(set.dimension, Math.max(settings.inputs, dimension));
+  const start = (await discriminants(set, settings.between))(n, settings.shrinkage);
+  const { whitening, noise } = scaled(start, set, dimension);
+  const white = { ...set, dimension: n, vectors: await applied(set.vectors, whitening, threads) };
   const source: Source = { white, lists: members(set), deviations: deviations(white), noise: noise * settings.noise };
   const batch = Math.min(settings.batch, set.classCount);
   const problem = rankingProblem(settings, n, dimension, batch);
@@ -255,24 +256,25 @@ async function applied(vectors: Float32Array, map: LinearMap, threads: number): 
 
 /** Whitening and map as part of a model: one layer when both are linear. */
 function bodyOf(whitening: LinearMap, parameters: Matrices, hidden: readonly number[]): Body {
-  const n = whitening.inputDimension;
+  const { inputDimension, outputDimension: n } = whitening;
   const { data: map, shape } = parameters['map.weight'];
   const dimension = shape[1];
   const offset = Float64Array.from(parameters['map.bias'].data);
   if (hidden.length === 0) {
-    const axes = new Float64Array(dimension * n);
+    const axes = new Float64Array(dimension * inputDimension);
     for (let o = 0; o < dimension; o++)
       for (let k = 0; k < n; k++) {
         const weight = map[k * dimension + o];
-        for (let i = 0; i < n; i++) axes[o * n + i] += weight * whitening.axes[k * n + i];
+        for (let i = 0; i < inputDimension; i++)
+          axes[o * inputDimension + i] += weight * whitening.axes[k * inputDimension + i];
       }
-    return linearBody({ axes, centre: whitening.centre, offset, inputDimension: n, outputDimension: dimension });
+    return linearBody({ axes, centre: whitening.centre, offset, inputDimension, outputDimension: dimension });
   }
   const graph = new Graph();
   const first = linearBody(whitening);
   const [weights, bias] = first.tensors.map(({ data, name, shape }) => graph.tensor(name, data as Float32Array, shape));
   const constant: Parameter = (name, shape) => graph.tensor(name, parameters[name].data as Float32Array, shape);
-  const y = graph.matmul({ name: 'unit', shape: ['count', n] }, weights, { bias });
+  const y = graph.matmul({ name: 'unit', shape: ['count', inputDimension] }, weights, { bias });
   const z = mapped(graph, y, n, dimension, hidden, constant);
-  return { ...graph.body(z, 'raw'), inputDimension: n, outputDimension: dimension };
+  return { ...graph.body(z, 'raw'), inputDimension, outputDimension: dimension };
 }
