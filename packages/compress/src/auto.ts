@@ -87,7 +87,7 @@ export const auto: Method<AutoSettings, number | null> = {
         'INVALID_LABELS',
         'There are too few classes with two vectors or more to choose on: name a method and a dimension instead.',
       );
-    const full = average(parts.map(({ heldOut, learn }) => measuredFull(heldOut, learn)));
+    const full = average(await Promise.all(parts.map(({ heldOut, learn }) => measuredFull(heldOut, learn))));
     const notes = [
       `full dimension (${set.dimension}): rank-1 ${shown(full)} on held-out identities, average of ${parts.length} draws`,
     ];

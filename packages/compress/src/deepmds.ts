@@ -10,7 +10,7 @@ import { type PairLoss, pairInputs, pairLoss } from './pair-loss.ts';
 import { HardestPairs, joined, largest, type Pairs, randomGenuine, randomImpostor, randomPairs } from './pairs.ts';
 import { Pools } from './pool.ts';
 import { Random } from './random.ts';
-import { rankOne } from './rank.ts';
+import { rankOneFast } from './rank.ts';
 import { type Matrices, openSession } from './session.ts';
 import { type Problem, parameterInputs, parameterShapes, Trainer } from './trainer.ts';
 import { train } from './training.ts';
@@ -166,7 +166,7 @@ async function fit(name: string, task: Task<DeepMdsSettings>, context: Context):
         const kinds = await miner({ x, classes, random: new Random(seed, 0xba7c, step), hard, weights });
         return batchOf(x, learn.dimension, kinds);
       },
-      validate: heldOut && (async (weights) => rankOne(await project(weights, heldOut.vectors), heldOut.classes)),
+      validate: heldOut && (async (weights) => rankOneFast(await project(weights, heldOut.vectors), heldOut.classes)),
       validateEvery: Math.max(1, Math.floor(settings.epochs / VALIDATIONS)),
       patience: settings.patience,
       fingerprint,

@@ -2,7 +2,7 @@
 
 import { load } from './apply/compressor.ts';
 import { type Body, encodeCompressor } from './model.ts';
-import { rankOne } from './rank.ts';
+import { rankOneFast } from './rank.ts';
 import { split, type TrainingSet } from './training-set.ts';
 
 /** Vectors of the held-out identities that are used at most: a measurement costs their number squared. */
@@ -30,12 +30,16 @@ export async function measured(body: Body, heldOut: TrainingSet, learn: Training
   const metadata = { method: '', metric: 'cosine', settings: {}, figures: {}, notes: [] } as const;
   const compressor = await load(encodeCompressor(body, metadata));
   const strangers = learn.vectors.subarray(0, Math.min(learn.count, 2 * MOST) * learn.dimension);
-  return rankOne(await compressor.transform(heldOut.vectors), heldOut.classes, await compressor.transform(strangers));
+  return rankOneFast(
+    await compressor.transform(heldOut.vectors),
+    heldOut.classes,
+    await compressor.transform(strangers),
+  );
 }
 
 /** The same for the vectors as they are. */
-export function measuredFull(heldOut: TrainingSet, learn: TrainingSet): number {
-  return rankOne(
+export function measuredFull(heldOut: TrainingSet, learn: TrainingSet): Promise<number> {
+  return rankOneFast(
     heldOut.vectors,
     heldOut.classes,
     learn.vectors.subarray(0, Math.min(learn.count, 2 * MOST) * learn.dimension),
