@@ -1,15 +1,19 @@
 // `npm run bench -- service`: the same database behind HTTP on this machine, beside the same folder opened in this process, the line alone and the scan alone.
 
-import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect as connectTo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { Database, HersError, HttpService, MasterSeed, type VectorRecord } from '@hers/client';
 import { collectionPath, encodeMessage, OCTETS, type Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Phases, quantile, TimedService } from './phases.ts';
 import { top1 } from './plaintext.ts';
 import { machine, progress, type Report, type Result } from './report.ts';
+import type { ScanAnswer, ScanOrder } from './scan-child.ts';
 import { anonymousBytes, ServiceProcess } from './service-process.ts';
 import { identities } from './synthetic.ts';
 
@@ -109,11 +113,12 @@ class Bench {
         const { queryBytes, responseBytes } = remote.phases[0];
         lines.push(await lineTime(server.line, queryBytes, responseBytes));
       }
-      progress('as many searches as it takes, and scans alone, in turns');
-      const rates = await this.#throughput(server, store);
+      const prepared = await this.#queries(uncloseable(store), 16);
       await remote.close();
       await own.close();
       await store.close();
+      progress('as many searches as it takes, and scans alone, in turns');
+      const rates = await this.#throughput(server, prepared);
       await server.stop();
       progress('searching in the clear');
       const plain = this.#plaintext();
@@ -153,6 +158,7 @@ class Bench {
         { name: 'live-searches-per-second', value: rates.live, unit: '1/s' },
         { name: 'server-cpu-per-search', value: rates.serverCpu, unit: 'ms' },
         { name: 'scan-cpu-per-search', value: rates.scanCpu, unit: 'ms' },
+        { name: 'scan-together-cpu-per-search', value: rates.togetherCpu, unit: 'ms' },
         { name: 'rank-1', value: remote.hits / remote.phases.length, unit: 'share' },
         { name: 'peak-rss-server', value: peakServer, unit: 'bytes' },
         { name: 'peak-rss-client', value: clientBytes, unit: 'bytes' },
@@ -214,7 +220,7 @@ class Bench {
   }
 
   /** Queries as the client sends them. */
-  async #queries(service: Service, count: number): Promise<{ version: number; queries: Uint8Array[] }> {
+  async #queries(service: Service, count: number): Promise<Prepared> {
     const queries: Uint8Array[] = [];
     let version = 0;
     const recording = new Proxy(service, {
@@ -238,42 +244,41 @@ class Bench {
   }
 
   /** Searches and scans a second, a little of each again and again. */
-  async #throughput(server: ServiceProcess, store: Service): Promise<Throughput> {
-    const { version, queries } = await this.#queries(uncloseable(store), 16);
+  async #throughput(server: ServiceProcess, prepared: Prepared): Promise<Throughput> {
+    const { version, queries } = prepared;
     const bodies = queries.map((query) => Buffer.from(encodeMessage({ version }, [query])));
     const lines = bodies.slice(0, CLIENTS).map(() => new Line(server.url));
-    const prepared = (i: number, line: number) => lines[line].search(bodies[i % bodies.length]);
-    const scan = (together: number) => async () => {
-      for await (const _ of store.search('bench', { version, queries: queries.slice(0, together) }));
-    };
+    const scans = await ScanProcess.start(join(this.#folder, 'own'), join(this.#folder, 'queries'), prepared);
     const db = new Database(new HttpService(server.url), { key: this.#key });
     const collection = await db.collection('bench');
     const { vectors } = this.#probes(64);
     const live = async (i: number) => {
       await collection.search(vectors.subarray((i % 64) * this.#dimension, ((i % 64) + 1) * this.#dimension));
     };
-    const sums = { prepared: new Rate(), single: new Rate(), together: new Rate(), live: new Rate() };
-    let [serverCpu, scanCpu] = [0, 0];
+    const rates = { prepared: new Rate(), live: new Rate() };
+    const alone = { single: { done: 0, ms: 0, cpuMs: 0 }, together: { done: 0, ms: 0, cpuMs: 0 } };
+    const seconds = this.#seconds / ROUNDS;
+    let serverCpu = 0;
     for (let round = 0; round < ROUNDS; round++) {
       const cpu = server.cpuMs;
-      await sums.prepared.measure(this.#seconds / ROUNDS, CLIENTS, prepared);
+      await rates.prepared.measure(seconds, CLIENTS, (i, line) => lines[line].search(bodies[i % bodies.length]));
       serverCpu += server.cpuMs - cpu;
-      const used = process.cpuUsage();
-      await sums.single.measure(this.#seconds / ROUNDS, 1, scan(1));
-      const { user, system } = process.cpuUsage(used);
-      scanCpu += (user + system) / 1000;
-      await sums.together.measure(this.#seconds / ROUNDS, 1, scan(TOGETHER));
-      await sums.live.measure(this.#seconds / ROUNDS, CLIENTS, live);
+      add(alone.single, await scans.measure({ together: 1, seconds }));
+      add(alone.together, await scans.measure({ together: TOGETHER, seconds }));
+      await rates.live.measure(seconds, CLIENTS, live);
     }
     for (const line of lines) line.close();
     await db.close();
+    await scans.end();
+    const perSecond = ({ done, ms }: ScanAnswer) => (1000 * done) / ms;
     return {
-      prepared: sums.prepared.perSecond,
-      single: sums.single.perSecond,
-      together: TOGETHER * sums.together.perSecond,
-      live: sums.live.perSecond,
-      serverCpu: serverCpu / sums.prepared.done,
-      scanCpu: scanCpu / sums.single.done,
+      prepared: rates.prepared.perSecond,
+      single: perSecond(alone.single),
+      together: perSecond(alone.together),
+      live: rates.live.perSecond,
+      serverCpu: serverCpu / rates.prepared.done,
+      scanCpu: alone.single.cpuMs / alone.single.done,
+      togetherCpu: alone.together.cpuMs / alone.together.done,
     };
   }
 
@@ -299,6 +304,47 @@ interface Throughput {
   /** Milliseconds of processor for each. */
   readonly serverCpu: number;
   readonly scanCpu: number;
+  readonly togetherCpu: number;
+}
+
+interface Prepared {
+  readonly version: number;
+  readonly queries: readonly Uint8Array[];
+}
+
+function add(sum: { done: number; ms: number; cpuMs: number }, { done, ms, cpuMs }: ScanAnswer): void {
+  sum.done += done;
+  sum.ms += ms;
+  sum.cpuMs += cpuMs;
+}
+
+/** `scan-child.ts` in a process of its own. */
+class ScanProcess {
+  readonly #child: ChildProcess;
+
+  private constructor(child: ChildProcess) {
+    this.#child = child;
+  }
+
+  static async start(folder: string, file: string, { version, queries }: Prepared): Promise<ScanProcess> {
+    await writeFile(file, Buffer.concat(queries));
+    await writeFile(`${file}.json`, JSON.stringify({ version, lengths: queries.map(({ length }) => length) }));
+    const child = fork(fileURLToPath(new URL('./scan-child.ts', import.meta.url)), [folder, file]);
+    await once(child, 'message');
+    return new ScanProcess(child);
+  }
+
+  async measure(order: ScanOrder): Promise<ScanAnswer> {
+    const answer = once(this.#child, 'message');
+    this.#child.send(order);
+    return (await answer)[0] as ScanAnswer;
+  }
+
+  async end(): Promise<void> {
+    const ended = once(this.#child, 'exit');
+    this.#child.disconnect();
+    await ended;
+  }
 }
 
 /** How often something ends when so many run at a time. */
