@@ -12,7 +12,7 @@ import { render, SCHEMA } from './plot.ts';
 import { TABLE_6 } from './published.ts';
 
 /** As in pictures.ts. */
-const NETWORK_INPUT = 256;
+const FIRST_AXES = 256;
 
 /** The columns of Table 6, and one it does not have. */
 const VARIANTS = [
@@ -42,8 +42,8 @@ export const ablation: Experiment = {
     const { training, held } = splitByLabel(data, split);
     const { models, settings } = fittingOf(small ? { epochs: '2', ...values } : values, 'deepmds++');
     const axes =
-      data.dimension > NETWORK_INPUT
-        ? await fitted('pca', training, { dimension: NETWORK_INPUT, models })
+      data.dimension > FIRST_AXES
+        ? await fitted('pca', training, { dimension: FIRST_AXES, models })
         : async (vectors: Float32Array) => vectors;
     const [before, after] = [await compressed(training, axes), await compressed(held, axes)];
     const full = precision(held);
@@ -94,7 +94,7 @@ export const ablation: Experiment = {
       'ablation',
       [
         '![Precision at 10 with and without the ingredients of DeepMDS++](ablation.svg)',
-        `${data.source}. Fitted on ${described(training, 'classes')}, measured on ${described(held, 'classes')} that were not seen: every measured picture is searched among all others by cosine, and the share of its class among the first ten is averaged. ${saidSplit(split)}${data.dimension > NETWORK_INPUT ? ` Networks are trained on the first ${NETWORK_INPUT} principal axes (P@10 ${percent(input)} %), not on all ${data.dimension} dimensions (${percent(full)} %), for ${values.epochs === undefined ? 'as many epochs as the paper does' : `${values.epochs} epochs instead of the paper's 250`}; one seed.` : ''}`,
+        `${data.source}. Fitted on ${described(training, 'classes')}, measured on ${described(held, 'classes')} that were not seen: every measured picture is searched among all others by cosine, and the share of its class among the first ten is averaged. ${saidSplit(split)}${data.dimension > FIRST_AXES ? ` Networks are trained on the first ${FIRST_AXES} principal axes (P@10 ${percent(input)} %), not on all ${data.dimension} dimensions (${percent(full)} %), for ${values.epochs === undefined ? 'as many epochs as the paper does' : `${values.epochs} epochs instead of the paper's 250`}; one seed.` : ''}`,
         table(
           ['P@10 (%), measured', ...VARIANTS.map(({ what }) => what)],
           rows.map(({ dimension, found }) => [String(dimension), ...found.map(percent)]),

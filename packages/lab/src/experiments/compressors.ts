@@ -57,9 +57,6 @@ export function compressorsOf(
 /** Those of the paper, trained epoch by epoch. */
 export const isNetwork = (name: MethodName) => name.startsWith('deepmds');
 
-/** Those whose time grows with the square of the dimension they begin with, many times over. */
-export const learnsInSteps = (name: MethodName) => !['pca', 'lda'].includes(name);
-
 /** The best there is, for experiments that need one. */
 export function bestCompressor(values: Values): MethodName {
   return compressorsOf(values, [['auto', 'lda'].find((name) => Object.hasOwn(methods, name))!])[0];
