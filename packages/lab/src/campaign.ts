@@ -15,12 +15,12 @@ Campaigns:
     --queries <count>   queries per case (default 400)
     --dimension <d>     this dimension alone
   soak         many searches on a small gallery, with writes in between: memory must stay flat
-    --searches <count>  how many (default 10000)
+    --searches <count>  how many (default 25000)
   crash        processes killed at random moments: the store alone, then a client that enrols, optimises and rotates keys;
                everything acknowledged must be there afterwards
     --kills <count>     how many of each (default 300)
   soak-service the same as soak over HTTP, with rude clients in between: the server's memory must stay flat
-    --searches <count>  how many (default 10000)
+    --searches <count>  how many (default 25000)
   crash-service  a server killed at random moments under load and started again: clients go on by themselves, and everything
                acknowledged must be there
     --kills <count>     how many (default 300)
@@ -155,7 +155,7 @@ async function main(args: string[]): Promise<void> {
     allowPositionals: true,
     options: {
       queries: { type: 'string', default: '400' },
-      searches: { type: 'string', default: '10000' },
+      searches: { type: 'string', default: '25000' },
       kills: { type: 'string', default: '300' },
       count: { type: 'string', default: '10000' },
       dimension: { type: 'string' },

@@ -11,8 +11,8 @@ import { identities } from './synthetic.ts';
 const DIMENSION = 32;
 const PEOPLE = 3000;
 const CLIENTS = 4;
-/** Growth of what the server holds, after a warm-up, that counts as a leak. */
-const ALLOWED_BYTES = 48e6;
+/** Growth of what the server holds over the second half that counts as a leak. In the first half the system's allocator still fills its arenas: some 70 MB in 10 000 searches, and then no more. */
+const ALLOWED_BYTES = 24e6;
 
 /** Searches `count` times; true when the server's memory stayed flat and every answer was right. */
 export async function soakService(count: number, log: (line: string) => void = console.log): Promise<boolean> {
@@ -25,7 +25,7 @@ export async function soakService(count: number, log: (line: string) => void = c
     const vectorOf = (i: number) => vectors.subarray(i * DIMENSION, (i + 1) * DIMENSION);
     await collection.upsert(Array.from({ length: PEOPLE }, (_, i) => ({ id: String(i), vector: vectorOf(i) })));
     let [wrong, done, baseline, last] = [0, 0, 0, 0];
-    const warmUp = Math.max(100, Math.floor(count / 5));
+    const warmUp = Math.floor(count / 2);
     const report = Math.max(1, Math.floor(count / 10));
     const client = async () => {
       while (done < count) {
@@ -45,7 +45,7 @@ export async function soakService(count: number, log: (line: string) => void = c
           last = server.bytes;
           const grown = ((last - baseline) / 1e6).toFixed(1);
           log(
-            `${i + 1} searches: the server holds ${(last / 1e6).toFixed(0)} MB, ${grown} MB since the warm-up, ${(heapUsed / 1e6).toFixed(1)} MB of objects, ${(arrayBuffers / 1e6).toFixed(1)} MB of buffers, ${wrong} wrong`,
+            `${i + 1} searches: the server holds ${(last / 1e6).toFixed(0)} MB, ${grown} MB since half of them, ${(heapUsed / 1e6).toFixed(1)} MB of objects, ${(arrayBuffers / 1e6).toFixed(1)} MB of buffers, ${wrong} wrong`,
           );
         }
       }
