@@ -70,7 +70,7 @@ export class HttpService implements Service {
     const url = parseUrl(where);
     const { token, insecure = false } = options;
     if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
-      throw new HersError('INVALID_ARGUMENT', 'a token has no spaces and no line breaks; was more than it copied?');
+      throw new HersError('INVALID_ARGUMENT', 'a token has no spaces and no line breaks; copy nothing but the token');
     if (token !== undefined && url.protocol === 'http:' && !isLoopback(url.hostname) && !insecure)
       throw new HersError(
         'INVALID_ARGUMENT',
