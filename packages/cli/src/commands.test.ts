@@ -352,13 +352,25 @@ describe('search and verify', () => {
       .split('\n')
       .map((line) => JSON.parse(line));
     assert.equal(lines.length, 4);
-    assert.deepEqual(Object.keys(lines[0]), ['probe', 'matches', 'coverage']);
+    assert.deepEqual(Object.keys(lines[0]), ['probe', 'matches', 'coverage', 'fetched']);
     assert.deepEqual(lines[0].coverage, { searched: 12, total: 12 });
     assert.deepEqual(lines[0].matches[0], {
       ...{ id: 'ada', score: lines[0].matches[0].score, scoreOrigin: 'recomputed', payload: { city: 'Delft' } },
     });
     const [labelled] = (await hers(folder, ['search', 'people.jsonl', '--batch', '--json'])).out.split('\n');
     assert.equal(JSON.parse(labelled).probe, 'ada');
+  });
+
+  test('fetching stops when a match is good enough, and that needs fetching', async () => {
+    const folder = await prepared.copy();
+    const best = ['search', 'probes.npy', '--row', '0', '--limit', '1', '--json'];
+    const { out } = await hers(folder, [...best, '--rerank', '12', '--enough', '0.5']);
+    const { matches, fetched } = JSON.parse(out);
+    assert.equal(matches[0].id, 'ada');
+    assert.equal(fetched, 12);
+    const wrong = await hers(folder, [...best, '--enough', '0.5']);
+    assert.equal(wrong.exit, 2);
+    assert.match(wrong.err, /enough is about full vectors: it needs rerank/);
   });
 
   test('a threshold leaves out the rest, and nothing is no error', async () => {

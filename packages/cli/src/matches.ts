@@ -32,10 +32,10 @@ export class MatchPrinter {
     this.#started = performance.now();
   }
 
-  add({ label }: Probe, { matches, coverage }: SearchResult): void {
+  add({ label }: Probe, { matches, coverage, fetched }: SearchResult): void {
     this.#coverage = coverage;
     if (this.#out.json) {
-      this.#out.object({ probe: label, matches, coverage });
+      this.#out.object({ probe: label, matches, coverage, fetched });
       return;
     }
     if (coverage.searched < coverage.total)

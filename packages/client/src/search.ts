@@ -20,9 +20,11 @@ export interface SearchOptions {
   readonly threshold?: number;
   /**
    * Fetch this many candidates (true: four times the limit) from the vault and rank them by their full vectors, which with a compressor is the second stage of the
-   * search. Off by default: it shows the store which records the candidates are.
+   * search. Off by default: it shows the store which records the candidates are. `threshold` is then about full vectors alone.
    */
   readonly rerank?: boolean | number;
+  /** With `rerank`: fetch in steps, best candidates first, and stop when as many records as the limit score this well by their full vectors. */
+  readonly enough?: number;
   /** Fetch the payloads of the matches. Off by default, for the same reason. */
   readonly payload?: boolean;
   readonly signal?: AbortSignal;
@@ -45,9 +47,14 @@ export interface SearchResult {
   readonly matches: readonly Match[];
   /** Records that were compared, and records there are. */
   readonly coverage: { readonly searched: number; readonly total: number };
+  /** Records that were fetched from the vault, which the store could see; 0 unless `rerank` or `payload` asked for it. */
+  readonly fetched: number;
 }
 
 const DEFAULT_LIMIT = 10;
+const MOST = 10_000;
+/** Records in the first step of fetching when `enough` may end it; each step after it has twice as many. */
+const FIRST_STEP = 16;
 /** Responses collected before they are handed to the crew. */
 const BATCH = 16;
 /** Standard deviations within which a recomputed score must agree (README.md). */
@@ -65,11 +72,15 @@ interface Found {
 /** The number of the "block" that waiting records are in, for ranking. */
 const WAITING = -1;
 
-function checkOptions({ limit = DEFAULT_LIMIT, threshold }: SearchOptions): void {
-  if (!(Number.isInteger(limit) && limit >= 1 && limit <= 10_000))
-    throw new HersError('INVALID_ARGUMENT', 'limit is a whole number from 1 to 10000');
+function checkOptions({ limit = DEFAULT_LIMIT, threshold, rerank = false, enough }: SearchOptions): void {
+  if (!(Number.isInteger(limit) && limit >= 1 && limit <= MOST))
+    throw new HersError('INVALID_ARGUMENT', `limit is a whole number from 1 to ${MOST}`);
   if (threshold !== undefined && !Number.isFinite(threshold))
     throw new HersError('INVALID_ARGUMENT', 'threshold must be a number');
+  if (enough === undefined) return;
+  if (!Number.isFinite(enough)) throw new HersError('INVALID_ARGUMENT', 'enough must be a number');
+  if (rerank === false)
+    throw new HersError('INVALID_ARGUMENT', 'enough is about full vectors: it needs rerank, which fetches them');
 }
 
 /** How many candidates are fetched; none when nothing asked for it. */
@@ -80,12 +91,18 @@ function fetched(changer: Changer, options: SearchOptions): number {
   const wanted = rerank === false ? limit : rerank === true ? 4 * limit : rerank;
   if (!(Number.isInteger(wanted) && wanted >= 1))
     throw new HersError('INVALID_ARGUMENT', 'rerank is true, or how many candidates to fetch');
-  // Against a store that cheats, every fetch is an answer to a question it chose: so there are never many (README.md).
-  const most = changer.keyring.plan.parameters.n / 16;
-  if (limit > most)
-    throw new HersError('INVALID_ARGUMENT', `at most ${most} records can be fetched for one search; lower the limit`);
+  // Which records are fetched under `compact` depends on noise that depends on the key: so there are never many (README.md).
+  const most = changer.keyring.plan.profile === 'exact' ? MOST : stepOf(changer);
+  if (limit > most || (rerank !== true && wanted > most))
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      `at most ${most} records can be fetched for one search of this collection; lower ${limit > most ? 'the limit' : 'rerank'}${most < MOST ? `, or use the profile exact, where it is ${MOST}` : ''}`,
+    );
   return Math.min(Math.max(wanted, limit), most);
 }
+
+/** Records fetched at once: against a store that cheats every fetch is an answer to a question it chose, so each step is checked before the next. */
+const stepOf = (changer: Changer) => changer.keyring.plan.parameters.n / 16;
 
 export function needsVault(what: string): HersError {
   return new HersError(
@@ -108,16 +125,18 @@ export async function search(
     checkVector(changer.keyring.plan, vector, 'query', vectors.length > 1 ? `vector ${i}` : 'the vector'),
   );
   const limit = Math.max(options.limit ?? DEFAULT_LIMIT, fetch);
+  // A short or noisy score may be on the other side of the threshold than the full one.
+  const { threshold: _, ...anyScore } = options;
   return changer.steady(async () => {
-    const { view, found } = await scan(changer, probes, { ...options, limit });
+    const { view, found } = await scan(changer, probes, { ...(options.rerank ? anyScore : options), limit });
     const total = liveCount(view.manifest);
     const results: SearchResult[] = [];
     for (let i = 0; i < probes.length; i++) {
-      const matches =
+      const answer =
         fetch > 0
           ? await fetchMatches(changer, view, probes[i], found[i], options)
-          : plainMatches(changer, view, found[i]);
-      results.push({ matches, coverage: { searched: total, total } });
+          : { matches: plainMatches(changer, view, found[i]), fetched: 0 };
+      results.push({ ...answer, coverage: { searched: total, total } });
     }
     return results;
   });
@@ -261,7 +280,7 @@ function plainMatches(changer: Changer, view: View, { candidates, pending }: Fou
 
 /**
  * Fetches candidates, computes their scores again, and stops with INTEGRITY when one disagrees with what was decrypted: either the store mixed something up, or it is using
- * searches to find out what ciphertexts decrypt to.
+ * searches to find out what ciphertexts decrypt to. Within a step they are asked for in the order of their handles, which says nothing about their scores.
  */
 async function fetchMatches(
   changer: Changer,
@@ -269,32 +288,42 @@ async function fetchMatches(
   probe: Float32Array,
   { candidates, pending }: Found,
   options: SearchOptions,
-): Promise<Match[]> {
+): Promise<{ matches: Match[]; fetched: number }> {
   const { keyring, service, name } = changer;
-  const { limit = DEFAULT_LIMIT, rerank = false, payload = false } = options;
-  const wanted = rerank === false ? candidates.slice(0, limit) : candidates;
-  const described = wanted.map((candidate) => describe(view, candidate, pending));
-  const handles = described.map(({ id }) => hex(keyring.records.handleOf(id)));
-  const matches: Match[] = [];
-  let at = 0;
-  for await (const record of readRecords(service, name, keyring, handles, options.signal)) {
-    const candidate = wanted[at];
-    if (record.version !== described[at].version)
-      throw new OutOfStep('the store gave an older copy of a record than its list names');
-    const score = await recomputed(changer.keyring.plan, spaceOf(view, candidate), record.vector, probe, candidate);
-    const content = payload ? payloadOf(record) : undefined;
-    const scored =
-      rerank === false
-        ? { score: candidate.score, scoreOrigin: originOf(changer, candidate) }
-        : { score, scoreOrigin: 'recomputed' as const };
-    matches.push({ id: record.id, ...scored, ...(content === undefined ? {} : { payload: content }) });
-    at++;
-  }
-  if (rerank === false) return matches;
+  const { limit = DEFAULT_LIMIT, rerank = false, payload = false, enough, threshold } = options;
   const sign = orderOf(changer) === 'descending' ? -1 : 1;
-  const { threshold } = options;
-  const within = matches.filter(({ score }) => threshold === undefined || sign * score <= sign * threshold);
-  return within.sort((a, b) => sign * (a.score - b.score)).slice(0, limit);
+  const reaches = (bound: number) => (match: Match) => sign * match.score <= sign * bound;
+  const wanted = (rerank === false ? candidates.slice(0, limit) : candidates).map((candidate, rank) => {
+    const { id, version } = describe(view, candidate, pending);
+    return { candidate, rank, version, handle: hex(keyring.records.handleOf(id)) };
+  });
+  const matches: Match[] = [];
+  let step = enough === undefined ? stepOf(changer) : Math.min(FIRST_STEP, stepOf(changer));
+  while (matches.length < wanted.length) {
+    if (enough !== undefined && matches.filter(reaches(enough)).length >= limit) break;
+    const some = wanted
+      .slice(matches.length, matches.length + step)
+      .sort((a, b) => (a.handle < b.handle ? -1 : a.handle > b.handle ? 1 : 0));
+    const handles = some.map(({ handle }) => handle);
+    let at = 0;
+    for await (const record of readRecords(service, name, keyring, handles, options.signal)) {
+      const { candidate, rank, version } = some[at++];
+      if (record.version !== version)
+        throw new OutOfStep('the store gave an older copy of a record than its list names');
+      const score = await recomputed(changer.keyring.plan, spaceOf(view, candidate), record.vector, probe, candidate);
+      const content = payload ? payloadOf(record) : undefined;
+      const scored =
+        rerank === false
+          ? { score: candidate.score, scoreOrigin: originOf(changer, candidate) }
+          : { score, scoreOrigin: 'recomputed' as const };
+      matches[rank] = { id: record.id, ...scored, ...(content === undefined ? {} : { payload: content }) };
+    }
+    step = Math.min(2 * step, stepOf(changer));
+  }
+  const fetched = matches.length;
+  if (rerank === false) return { matches, fetched };
+  const within = threshold === undefined ? matches : matches.filter(reaches(threshold));
+  return { matches: within.sort((a, b) => sign * (a.score - b.score)).slice(0, limit), fetched };
 }
 
 /** The space in which a candidate was compared. */

@@ -20,6 +20,7 @@ interface SearchFlags extends ProbeFlags {
   readonly limit: number;
   readonly threshold?: number;
   readonly rerank?: true | number;
+  readonly enough?: number;
   readonly payload?: boolean;
 }
 
@@ -54,6 +55,11 @@ export function addSearch(program: HersCommand, context: () => Context): void {
       'fetch candidates and rank them by their full vectors; shows the store which records they are',
       numberOption('--rerank', { whole: true }),
     )
+    .option(
+      '--enough <score>',
+      'with --rerank: fetch in steps, and stop when as many matches as wanted are this good',
+      numberOption('--enough'),
+    )
     .option('--payload', 'fetch the payloads of the matches; shows the store which records they are');
   addRowOptions(search)
     .example('hers search probes.npy --row 3', 'With one row of a file')
@@ -62,6 +68,10 @@ export function addSearch(program: HersCommand, context: () => Context): void {
     .example(
       'hers search probes.npy --row 0 --threshold 0.5 --payload',
       'Only good matches, and what is known about them',
+    )
+    .example(
+      'hers search probes.npy --row 0 --limit 1 --rerank 100 --enough 0.6',
+      'The best of 100 candidates by their full vectors, or the first that is good enough',
     )
     .action((probe: string, flags: SearchFlags) => runSearch(context(), probe, flags));
 
@@ -97,11 +107,18 @@ function rowOptions({ header, format, id, vector, delimiter }: ProbeFlags): RowO
 }
 
 async function runSearch(context: Context, argument: string, flags: SearchFlags): Promise<void> {
-  const { batch = false, row, limit, threshold, rerank = false, payload = false } = flags;
+  const { batch = false, row, limit, threshold, rerank = false, enough, payload = false } = flags;
   if (batch && row !== undefined)
     throw new CommandError(EXIT.usage, '--row and --batch exclude each other', 'give one of them');
   const { signal } = context;
-  const options = { limit, rerank, payload, signal, ...(threshold === undefined ? {} : { threshold }) };
+  const options = {
+    limit,
+    rerank,
+    payload,
+    signal,
+    ...(threshold === undefined ? {} : { threshold }),
+    ...(enough === undefined ? {} : { enough }),
+  };
   const matches = new MatchPrinter(context, { batch, payload });
   if (batch) await searchAll(context, argument, flags, options, matches);
   else await searchOne(context, argument, flags, options, matches);
