@@ -3,12 +3,27 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Collection, connect, type Database, MasterSeed, type Profile, type VectorRecord } from '@hers/client';
+import {
+  type Collection,
+  connect,
+  type Database,
+  MasterSeed,
+  type Profile,
+  type SearchOptions,
+  type VectorRecord,
+} from '@hers/client';
 
 export interface Found {
   /** Place in the gallery. */
   readonly index: number;
   readonly score: number;
+}
+
+export interface GalleryOptions {
+  readonly dimension: number;
+  readonly profile: Profile;
+  /** A saved one: what is scanned is then shorter than what is enrolled. */
+  readonly compressor?: Uint8Array;
 }
 
 export class EncryptedGallery {
@@ -25,11 +40,15 @@ export class EncryptedGallery {
     this.#dimension = dimension;
   }
 
-  static async open({ dimension, profile }: { dimension: number; profile: Profile }): Promise<EncryptedGallery> {
+  static async open({ dimension, profile, compressor }: GalleryOptions): Promise<EncryptedGallery> {
     const folder = await mkdtemp(join(tmpdir(), 'hers-gallery-'));
     try {
       const database = await connect(`file:${folder}`, { key: MasterSeed.generate() });
-      const collection = await database.createCollection('gallery', { dimension, profile });
+      const collection = await database.createCollection('gallery', {
+        dimension,
+        profile,
+        ...(compressor ? { compressor } : {}),
+      });
       return new EncryptedGallery(folder, database, collection, dimension);
     } catch (error) {
       await rm(folder, { recursive: true, force: true });
@@ -60,13 +79,18 @@ export class EncryptedGallery {
 
   /** The best of each probe, best first. Every template must have been compared, or the answer would mean nothing. */
   async search(probes: Float32Array, limit: number): Promise<Found[][]> {
+    return (await this.searchTwice(probes, { limit: Math.min(limit, this.#size) })).map(({ found }) => found);
+  }
+
+  /** The same with a second stage, if one is asked for; says how many records it took. */
+  async searchTwice(probes: Float32Array, options: SearchOptions): Promise<{ found: Found[]; fetched: number }[]> {
     const vectors = Array.from({ length: probes.length / this.#dimension }, (_, i) =>
       probes.subarray(i * this.#dimension, (i + 1) * this.#dimension),
     );
-    const results = await this.#collection.searchBatch(vectors, { limit: Math.min(limit, this.#size) });
-    return results.map(({ matches, coverage }) => {
+    const results = await this.#collection.searchBatch(vectors, options);
+    return results.map(({ matches, coverage, fetched }) => {
       if (coverage.searched !== this.#size) throw new Error(`${coverage.searched} of ${this.#size} were compared`);
-      return matches.map(({ id, score }) => ({ index: Number(id), score }));
+      return { found: matches.map(({ id, score }) => ({ index: Number(id), score })), fetched };
     });
   }
 

@@ -76,6 +76,11 @@ export async function fitted(
   training: Part,
   fitting: Fitting,
 ): Promise<(vectors: Float32Array) => Promise<Float32Array>> {
+  const compressor = await fittedCompressor(name, training, fitting);
+  return (given) => compressor.transform(given);
+}
+
+export async function fittedCompressor(name: MethodName, training: Part, fitting: Fitting): Promise<Compressor> {
   const { dimension, seed = 1, models } = fitting;
   const kept = models === undefined ? undefined : join(models, fileName(name, training, fitting));
   const bytes = kept === undefined ? undefined : await readFile(kept).catch(() => undefined);
@@ -86,7 +91,7 @@ export async function fitted(
     await writeFile(`${kept}.part`, compressor.save());
     await rename(`${kept}.part`, kept);
   }
-  return (given) => compressor.transform(given);
+  return compressor;
 }
 
 /** The same name for the same method, settings and training vectors, and no other. */

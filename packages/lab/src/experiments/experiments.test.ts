@@ -102,6 +102,10 @@ describe('what they say', () => {
     const figures = await results('two-stage-accuracy');
     assert.ok(figures.get('lda-6-k8')!.value > figures.get('lda-6')!.value);
     assert.ok(figures.get('lda-6-k8')!.value <= figures.get('full-24')!.value);
+    // Twenty candidates at most, sixteen of them in the first step, less the probe itself.
+    const fetched = figures.get('lda-6-enough-fetched')!.value;
+    assert.ok(fetched >= 15 && fetched < 20, `${fetched}`);
+    assert.ok(figures.get('lda-6-enough')!.value > figures.get('lda-6')!.value);
   });
 
   it('inversion: a gallery in the clear gives the probe away, an encrypted one does not; one mask used twice is seen', async () => {

@@ -27,7 +27,7 @@ export function tarAtFar(genuine: Float64Array, impostor: Float64Array, far: num
 }
 
 /** The lowest threshold that at most this share of the scores reaches: just above the score that would be one too many. */
-function thresholdAt(scores: ArrayLike<number>, share: number): number {
+export function thresholdAt(scores: ArrayLike<number>, share: number): number {
   if (!(share >= 0 && share <= 1) || scores.length === 0)
     throw new RangeError('a rate is from 0 to 1, of at least one score');
   const sorted = Float64Array.from(scores).sort();
