@@ -635,6 +635,14 @@ describe('config, completion, bench, lab', () => {
     for (const name of ['table1', 'figure3', 'two-stage']) assert.match(list.out, new RegExp(`^  ${name} `, 'm'));
     const { exit, err } = await hers(folder, ['lab', 'nonsense']);
     assert.deepEqual([exit, err], [2, "hers: There is no experiment 'nonsense'; hers lab lists what there is.\n"]);
+    const refused = await hers(folder, ['lab', 'faces', '--small', '--dimensions', '1000']);
+    assert.equal(refused.exit, 2);
+    assert.match(
+      refused.err,
+      /^fitting on .*\n(?:.*\n)*hers: .* cannot be compressed to 1000.*; hers lab lists what there is\.\n$/,
+    );
+    const told = await hers(folder, ['lab', 'faces', '--small', '--dimensions', '1000', '--json']);
+    assert.match(JSON.parse(told.err).error.message, /cannot be compressed to 1000/);
     const { bench, parameters } = await hersJson(folder, ['lab', 'table2', '--small', '--out', 'results']);
     assert.deepEqual([bench, parameters.small], ['table2', true]);
     assert.deepEqual((await readdir(join(folder, 'results'))).sort(), ['table2.json', 'table2.md', 'table2.svg']);

@@ -28,7 +28,7 @@ function locate({ name, resolve }: LabScript): string {
   }
 }
 
-/** Without arguments it lists what there is. Its output is ours; what it says on the way is for a terminal. */
+/** Without arguments it lists what there is. Its output is ours; what it says on the way goes to standard error, unless a program reads along. */
 export async function runScript(context: Context, script: LabScript, args: readonly string[]): Promise<void> {
   const { surroundings, out, signal } = context;
   const listing = args.length === 0;
@@ -37,23 +37,26 @@ export async function runScript(context: Context, script: LabScript, args: reado
   const child = spawn(
     process.execPath,
     [locate(script), ...(listing ? ['--help'] : args), ...(out.json && !listing ? ['--json'] : [])],
-    { cwd: surroundings.cwd, env, stdio: ['ignore', 'pipe', 'pipe'], signal },
+    { cwd: surroundings.cwd, env, stdio: ['ignore', 'pipe', 'pipe', 'ipc'], signal },
   );
   const rename = (text: string) => text.replaceAll(/npm run (?:--silent )?bench --/g, 'hers bench');
-  let complaint = '';
-  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+  let said = '';
+  let complaint: string | undefined;
+  child.stdout!.setEncoding('utf8').on('data', (text: string) => {
     surroundings.stdout.write(rename(text));
   });
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    complaint = (complaint + text).slice(-2000);
-    if (surroundings.stderr.isTTY) surroundings.stderr.write(rename(text));
+  child.stderr!.setEncoding('utf8').on('data', (text: string) => {
+    said = (said + text).slice(-2000);
+    if (!out.json) surroundings.stderr.write(rename(text));
+  });
+  child.once('message', (message) => {
+    complaint = String(message);
   });
   const code = await new Promise<number | null>((resolve, reject) => {
     child.once('error', (error) => reject(signal.aborted ? signal.reason : error));
     child.once('close', resolve);
   });
   if (code === 0) return;
-  const lines = rename(complaint).trim().split('\n');
-  const message = (code === EXIT.usage ? lines[0] : lines.at(-1)) || `${script.what} failed`;
+  const message = rename(complaint ?? said.trim().split('\n').at(-1)!) || `${script.what} failed`;
   throw new CommandError(code === EXIT.usage || code === EXIT.absent ? code : EXIT.unexpected, message);
 }

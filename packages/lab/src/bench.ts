@@ -2,7 +2,7 @@
 // `--help` is instant and one that needs something this machine lacks does not stop the others.
 
 import { type ParseArgsOptionDescriptor, parseArgs } from 'node:util';
-import { print, type Report } from './report.ts';
+import { complain, print, type Report } from './report.ts';
 
 type Option = ParseArgsOptionDescriptor & { help: string };
 type Values = { [name: string]: string | boolean | (string | boolean)[] | undefined };
@@ -117,6 +117,6 @@ try {
   await main(process.argv.slice(2));
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
-  process.stderr.write(`${error.message}; \`npm run bench -- --help\` lists what there is.\n`);
+  complain(`${error.message}; \`npm run bench -- --help\` lists what there is.`);
   process.exitCode = 2;
 }

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { Experiment, Option, Outcome, Values } from './experiments/experiment.ts';
 import { EXPERIMENTS } from './experiments/index.ts';
-import { print, progress } from './report.ts';
+import { complain, print, progress } from './report.ts';
 
 const RESULTS = fileURLToPath(new URL('../../../docs/results/', import.meta.url));
 
@@ -129,11 +129,11 @@ export async function lab(args: string[]): Promise<number> {
     return 0;
   } catch (error) {
     if (error instanceof MissingError) {
-      process.stderr.write(`${error.message}; install it, or run this in a clone after npm ci.\n`);
+      complain(`${error.message}; install it, or run this in a clone after npm ci.`);
       return 3;
     }
     if (!(error instanceof UsageError || error instanceof RangeError || isRefusal(error))) throw error;
-    process.stderr.write(`${error.message.replace(/\.$/, '')}; hers lab lists what there is.\n`);
+    complain(`${error.message.replace(/\.$/, '')}; hers lab lists what there is.`);
     return 2;
   }
 }

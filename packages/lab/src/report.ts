@@ -72,6 +72,12 @@ export function progress(message: string): void {
   process.stderr.write(`${message}\n`);
 }
 
+/** Says why nothing came of it: to the program that started this one, if it listens, and on standard error otherwise. */
+export function complain(message: string): void {
+  if (process.send) process.send(message);
+  else process.stderr.write(`${message}\n`);
+}
+
 /** The report for people. */
 export function table(report: Report): string {
   const { cpu, cores, memoryGiB, node, os, flags } = report.machine;
