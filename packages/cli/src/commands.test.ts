@@ -364,10 +364,15 @@ describe('search and verify', () => {
   test('fetching stops when a match is good enough, and that needs fetching', async () => {
     const folder = await prepared.copy();
     const best = ['search', 'probes.npy', '--row', '0', '--limit', '1', '--json'];
-    const { out } = await hers(folder, [...best, '--rerank', '12', '--enough', '0.5']);
-    const { matches, fetched } = JSON.parse(out);
+    await hers(folder, ['collections', 'create', 'exact', '--dimension', '128', '--profile', 'exact']);
+    await hers(folder, ['import', 'people.jsonl', '--collection', 'exact']);
+    await hers(folder, ['optimize', '--collection', 'exact']);
+    const { out, err } = await hers(folder, [...best, '--collection', 'exact', '--rerank', '12', '--enough', '0.5']);
+    const { matches, fetched } = JSON.parse(out || err);
     assert.equal(matches[0].id, 'ada');
     assert.equal(fetched, 12);
+    const compact = await hers(folder, [...best, '--rerank', '12', '--enough', '0.5']);
+    assert.match(compact.err, /enough needs the profile exact/);
     const wrong = await hers(folder, [...best, '--enough', '0.5']);
     assert.equal(wrong.exit, 2);
     assert.match(wrong.err, /enough is about full vectors: it needs rerank/);

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fit } from '@hers/compress';
+import { checksum } from '@hers/ring';
 import type { Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Collection, Database, HersError, MasterSeed } from './index.ts';
@@ -60,7 +61,7 @@ async function askedDuring(work: () => Promise<unknown>): Promise<string[][]> {
 }
 
 describe('re-ranking', () => {
-  it('asks for records in an order that says nothing about their scores, and gives them back by score', async () => {
+  it('asks for records in the order of their handles, all together, and gives them back by score', async () => {
     for (const [collection, options] of [
       [compact, { limit: 100, payload: true }],
       [compact, { limit: 100, rerank: true }],
@@ -76,7 +77,9 @@ describe('re-ranking', () => {
           scores.toSorted((a, b) => b - a),
         );
       });
-      for (const handles of asked) assert.deepEqual(handles, handles.toSorted());
+      const handles = asked.flat();
+      assert.ok(handles.length >= 100);
+      assert.deepEqual(handles, handles.toSorted());
       assert.equal(ids[0], ranked(probe)[0].id);
       assert.equal(ids.length, 100);
     }
@@ -116,6 +119,9 @@ describe('re-ranking', () => {
     assert.equal((await short.search(probe, { limit: 3, rerank: 100, enough: 1.5 })).fetched, 100);
     // What everything reaches ends it at once.
     assert.equal((await short.search(probe, { limit: 3, rerank: 100, enough: -1 })).fetched, 16);
+    // Within a step the order says nothing.
+    for (const handles of await askedDuring(() => short.search(probe, { limit: 3, rerank: 100, enough: 1.5 })))
+      assert.deepEqual(handles, handles.toSorted());
   });
 
   it('a threshold is about full vectors, not about the short ones they were found by', async () => {
@@ -143,6 +149,7 @@ describe('re-ranking', () => {
       await assert.rejects(compact.search(probe, { limit: 129, payload: true }), refused(/lower the limit/));
       await assert.rejects(exact.search(probe, { limit: 1, rerank: 10_001 }), refused(/at most 10000 records/));
       await assert.rejects(exact.search(probe, { enough: 0.5 }), refused(/needs rerank/));
+      await assert.rejects(compact.search(probe, { rerank: true, enough: 0.5 }), refused(/needs the profile exact/));
       await assert.rejects(exact.search(probe, { rerank: true, enough: Number.NaN }), refused(/must be a number/));
       await assert.rejects(exact.search(probe, { rerank: 0 }), refused(/how many candidates/));
       await assert.rejects(exact.search(probe, { rerank: 1.5 }), refused(/how many candidates/));
@@ -151,22 +158,99 @@ describe('re-ranking', () => {
     assert.ok(!calls.some(({ method }) => method === 'search'));
   });
 
-  it('a step that does not agree is the last one', async () => {
+  it('does not fetch what waits, for its vectors are here already, unless payloads are asked for', async () => {
+    const waiting = await new Database(watched(store, calls), { key }).createCollection('waiting', {
+      dimension: DIMENSION,
+    });
+    await waiting.upsert(all.slice(0, 50).map((record) => ({ ...record, payload: record.id })));
+    const best = all
+      .slice(0, 50)
+      .map(({ id, vector }) => ({ id, score: scoreOf('cosine', vector, probe) }))
+      .sort((a, b) => b.score - a.score);
+    const asked = await askedDuring(async () => {
+      const { matches, fetched } = await waiting.search(probe, { limit: 5, rerank: 20 });
+      assert.deepEqual(
+        matches.map(({ id }) => id),
+        best.slice(0, 5).map(({ id }) => id),
+      );
+      assert.equal(fetched, 0);
+    });
+    assert.deepEqual(asked, []);
+    const { matches, fetched } = await waiting.search(probe, { limit: 5, payload: true });
+    assert.equal(fetched, 5);
+    for (const { id, payload } of matches) assert.equal(payload, id);
+    assert.deepEqual((await waiting.search(probe, { limit: 100, rerank: true })).matches.length, 50);
+  });
+
+  for (const metric of ['dot', 'euclidean'] as const)
+    it(`stops, ranks and leaves out by ${metric}`, async () => {
+      const collection = await new Database(store, { key }).createCollection(metric, {
+        dimension: DIMENSION,
+        profile: 'exact',
+        metric,
+      });
+      const some = all.slice(0, 4096 + 100);
+      await collection.upsert(some);
+      const sign = metric === 'euclidean' ? 1 : -1;
+      const truth = some
+        .map(({ id, vector }) => ({ id, score: scoreOf(metric, vector, probe) }))
+        .sort((a, b) => sign * (a.score - b.score));
+      const third = truth[2].score + sign * 1e-6;
+      const ids = (result: { matches: readonly { id: string }[] }) => result.matches.map(({ id }) => id);
+      const best = truth.slice(0, 3).map(({ id }) => id);
+      const stopped = await collection.search(probe, { limit: 3, rerank: 300, enough: third });
+      assert.deepEqual(ids(stopped), best);
+      assert.ok(stopped.fetched <= 48, `${stopped.fetched} were fetched`);
+      assert.deepEqual(ids(await collection.search(probe, { limit: 9, rerank: 300, threshold: third })), best);
+    });
+
+  it('an empty collection has nothing to fetch, and one without a vault refuses', async () => {
+    const database = new Database(store, { key });
+    const empty = await database.createCollection('empty', { dimension: DIMENSION, profile: 'exact' });
+    assert.deepEqual(await empty.search(probe, { rerank: 50, enough: 0.5 }), {
+      matches: [],
+      coverage: { searched: 0, total: 0 },
+      fetched: 0,
+    });
+    const without = await database.createCollection('without', {
+      dimension: DIMENSION,
+      profile: 'exact',
+      enrolment: 'homomorphic',
+    });
+    await assert.rejects(
+      without.search(probe, { rerank: true }),
+      (error) => error instanceof HersError && error.code === 'NEEDS_VAULT',
+    );
+  });
+
+  it('a score that does not agree ends the search at that step', async () => {
+    // Blocks answer under each other's names, which only a fetched record can show.
     let steps = 0;
     const cheating = altered(store, {
-      async *getRecords(name, handles, options) {
+      async *search(name, request, options) {
+        const [a, b, ...others] = (await Array.fromAsync(store.search(name, request, options))).map((bytes) =>
+          bytes.slice(),
+        );
+        const idA = a.slice(48, 64);
+        a.set(b.subarray(48, 64), 48);
+        b.set(idA, 48);
+        for (const bytes of [a, b])
+          new DataView(bytes.buffer).setBigUint64(bytes.length - 8, checksum(bytes.subarray(0, -8)), true);
+        yield* [a, b, ...others];
+      },
+      getRecords(name, handles, options) {
         steps++;
-        // The second time, one record in the place of another.
-        const given = await Array.fromAsync(store.getRecords(name, handles, options));
-        if (steps === 2) given[1] = { handle: given[1].handle, sealed: given[0].sealed };
-        yield* given;
+        return store.getRecords(name, handles, options);
       },
     });
-    const collection = await new Database(cheating, { key }).collection('exact');
-    await assert.rejects(
-      collection.search(probe, { limit: 1, rerank: 600 }),
-      (error) => error instanceof HersError && ['INTEGRITY', 'DAMAGED'].includes(error.code),
-    );
-    assert.equal(steps, 2);
+    for (const options of [{ rerank: 600 }, { rerank: 600, enough: 2 }]) {
+      const collection = await new Database(cheating, { key }).collection('exact');
+      steps = 0;
+      await assert.rejects(
+        collection.search(probe, { limit: 1, ...options }),
+        (error) => error instanceof HersError && error.code === 'INTEGRITY' && /score/.test(error.message),
+      );
+      assert.equal(steps, 1);
+    }
   });
 });

@@ -23,7 +23,10 @@ export interface SearchOptions {
    * search. Off by default: it shows the store which records the candidates are. `threshold` is then about full vectors alone.
    */
   readonly rerank?: boolean | number;
-  /** With `rerank`: fetch in steps, best candidates first, and stop when as many records as the limit score this well by their full vectors. */
+  /**
+   * With `rerank`, under `exact`: fetch in steps, best candidates first, and stop when as many records as the limit score this well by their full vectors. It shows the
+   * store roughly how the candidates rank, and when the search was content.
+   */
   readonly enough?: number;
   /** Fetch the payloads of the matches. Off by default, for the same reason. */
   readonly payload?: boolean;
@@ -91,8 +94,14 @@ function fetched(changer: Changer, options: SearchOptions): number {
   const wanted = rerank === false ? limit : rerank === true ? 4 * limit : rerank;
   if (!(Number.isInteger(wanted) && wanted >= 1))
     throw new HersError('INVALID_ARGUMENT', 'rerank is true, or how many candidates to fetch');
+  const exact = changer.keyring.plan.profile === 'exact';
+  if (options.enough !== undefined && !exact)
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      'enough needs the profile exact: under compact, where fetching stops depends on noise that depends on the key',
+    );
   // Which records are fetched under `compact` depends on noise that depends on the key: so there are never many (README.md).
-  const most = changer.keyring.plan.profile === 'exact' ? MOST : stepOf(changer);
+  const most = exact ? MOST : stepOf(changer);
   if (limit > most || (rerank !== true && wanted > most))
     throw new HersError(
       'INVALID_ARGUMENT',
@@ -278,9 +287,27 @@ function plainMatches(changer: Changer, view: View, { candidates, pending }: Fou
   }));
 }
 
+/** A candidate that is fetched, or would be if it were not waiting. */
+interface Wanted {
+  readonly candidate: Candidate;
+  readonly rank: number;
+  readonly id: string;
+  readonly version: string;
+  readonly handle: string;
+}
+
+/** What is asked for at a time. The order of handles says nothing; only where fetching may stop in between do the steps follow the ranking. */
+function* stepsOf(wanted: readonly Wanted[], size: number, mayStop: boolean): Generator<Wanted[]> {
+  const byHandle = (a: Wanted, b: Wanted) => (a.handle < b.handle ? -1 : a.handle > b.handle ? 1 : 0);
+  const all = mayStop ? wanted : wanted.toSorted(byHandle);
+  let step = mayStop ? Math.min(FIRST_STEP, size) : size;
+  for (let at = 0; at < all.length; at += step, step = Math.min(2 * step, size))
+    yield all.slice(at, at + step).sort(byHandle);
+}
+
 /**
  * Fetches candidates, computes their scores again, and stops with INTEGRITY when one disagrees with what was decrypted: either the store mixed something up, or it is using
- * searches to find out what ciphertexts decrypt to. Within a step they are asked for in the order of their handles, which says nothing about their scores.
+ * searches to find out what ciphertexts decrypt to. Each step is checked before the next is asked for.
  */
 async function fetchMatches(
   changer: Changer,
@@ -293,36 +320,41 @@ async function fetchMatches(
   const { limit = DEFAULT_LIMIT, rerank = false, payload = false, enough, threshold } = options;
   const sign = orderOf(changer) === 'descending' ? -1 : 1;
   const reaches = (bound: number) => (match: Match) => sign * match.score <= sign * bound;
-  const wanted = (rerank === false ? candidates.slice(0, limit) : candidates).map((candidate, rank) => {
+  const wanted = (rerank === false ? candidates.slice(0, limit) : candidates).map((candidate, rank): Wanted => {
     const { id, version } = describe(view, candidate, pending);
-    return { candidate, rank, version, handle: hex(keyring.records.handleOf(id)) };
+    return { candidate, rank, id, version, handle: hex(keyring.records.handleOf(id)) };
   });
   const matches: Match[] = [];
-  let step = enough === undefined ? stepOf(changer) : Math.min(FIRST_STEP, stepOf(changer));
-  while (matches.length < wanted.length) {
-    if (enough !== undefined && matches.filter(reaches(enough)).length >= limit) break;
-    const some = wanted
-      .slice(matches.length, matches.length + step)
-      .sort((a, b) => (a.handle < b.handle ? -1 : a.handle > b.handle ? 1 : 0));
-    const handles = some.map(({ handle }) => handle);
+  const take = async ({ candidate, rank, id }: Wanted, vector: Float32Array, content?: Payload) => {
+    const score = await recomputed(keyring.plan, spaceOf(view, candidate), vector, probe, candidate);
+    const scored =
+      rerank === false
+        ? { score: candidate.score, scoreOrigin: originOf(changer, candidate) }
+        : { score, scoreOrigin: 'recomputed' as const };
+    matches[rank] = { id, ...scored, ...(content === undefined ? {} : { payload: content }) };
+  };
+  // The vectors of waiting records are here already.
+  const isHere = ({ candidate: { block } }: Wanted) => block === WAITING && !payload;
+  for (const each of wanted.filter(isHere)) await take(each, pending[each.candidate.slot].vector);
+  let fetched = 0;
+  const content = () => enough !== undefined && matches.filter(reaches(enough)).length >= limit;
+  const away = wanted.filter((each) => !isHere(each));
+  for (const step of stepsOf(away, stepOf(changer), enough !== undefined)) {
+    if (content()) break;
+    const handles = step.map(({ handle }) => handle);
     let at = 0;
     for await (const record of readRecords(service, name, keyring, handles, options.signal)) {
-      const { candidate, rank, version } = some[at++];
-      if (record.version !== version)
+      const each = step[at++];
+      if (record.version !== each.version)
         throw new OutOfStep('the store gave an older copy of a record than its list names');
-      const score = await recomputed(changer.keyring.plan, spaceOf(view, candidate), record.vector, probe, candidate);
-      const content = payload ? payloadOf(record) : undefined;
-      const scored =
-        rerank === false
-          ? { score: candidate.score, scoreOrigin: originOf(changer, candidate) }
-          : { score, scoreOrigin: 'recomputed' as const };
-      matches[rank] = { id: record.id, ...scored, ...(content === undefined ? {} : { payload: content }) };
+      await take(each, record.vector, payload ? payloadOf(record) : undefined);
+      fetched++;
     }
-    step = Math.min(2 * step, stepOf(changer));
   }
-  const fetched = matches.length;
-  if (rerank === false) return { matches, fetched };
-  const within = threshold === undefined ? matches : matches.filter(reaches(threshold));
+  // In the order of the ranking, without the gaps of what was not fetched.
+  const inOrder = Object.values(matches);
+  if (rerank === false) return { matches: inOrder, fetched };
+  const within = threshold === undefined ? inOrder : inOrder.filter(reaches(threshold));
   return { matches: within.sort((a, b) => sign * (a.score - b.score)).slice(0, limit), fetched };
 }
 

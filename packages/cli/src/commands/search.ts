@@ -57,7 +57,7 @@ export function addSearch(program: HersCommand, context: () => Context): void {
     )
     .option(
       '--enough <score>',
-      'with --rerank: fetch in steps, and stop when as many matches as wanted are this good',
+      'with --rerank, under exact: fetch in steps, and stop when as many matches as wanted are this good',
       numberOption('--enough'),
     )
     .option('--payload', 'fetch the payloads of the matches; shows the store which records they are');
@@ -70,8 +70,8 @@ export function addSearch(program: HersCommand, context: () => Context): void {
       'Only good matches, and what is known about them',
     )
     .example(
-      'hers search probes.npy --row 0 --limit 1 --rerank 100 --enough 0.6',
-      'The best of 100 candidates by their full vectors, or the first that is good enough',
+      'hers search probes.npy --row 0 --limit 1 --rerank 100',
+      'The best of 100 candidates by their full vectors',
     )
     .action((probe: string, flags: SearchFlags) => runSearch(context(), probe, flags));
 
