@@ -6,6 +6,7 @@ import { plan, roundVectors } from '@hers/scheme';
 import { type Background, backgroundLike } from '../background.ts';
 import { described, type Part, splitByLabel } from '../datasets.ts';
 import { EncryptedGallery, type Found } from '../encrypted-gallery.ts';
+import { FACE_LIKE } from '../manifold.ts';
 import { matedPlaces } from '../metrics/identification.ts';
 import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
 import { PlaintextSearch } from '../plaintext.ts';
@@ -63,6 +64,7 @@ export const encryptionCost: Experiment = {
     epochs: EPOCHS_OPTION,
     distractors: { type: 'string', help: 'how many synthetic distractors, with commas between (10000,100000,1000000)' },
     probes: { type: 'string', help: 'probes against the distractors (500); all are searched without' },
+    intrinsic: { type: 'string', help: 'dimensions of the manifold that distractors are on (16)' },
   },
   async run(values): Promise<Outcome> {
     const small = values.small === true;
@@ -85,7 +87,8 @@ export const encryptionCost: Experiment = {
         name: `${compressor}-${dimension}`,
         transform: await fitted(compressor, training, { dimension, ...fittingOf(values, compressor) }),
       });
-    const background = backgroundLike(training.vectors, data.dimension, small ? { intrinsic: 6 } : {});
+    const [intrinsic] = wholeNumbers(values.intrinsic, [small ? 6 : FACE_LIKE.intrinsic]);
+    const background = backgroundLike(training.vectors, data.dimension, { intrinsic });
     const rows: Row[] = [];
     const among: Crowd[] = [];
     for (const { name, transform } of cases) {
@@ -93,7 +96,7 @@ export const encryptionCost: Experiment = {
       rows.push(await costs(name, part, probes));
       among.push(...(await amongDistractors(name, part, some, background, transform, crowds)));
     }
-    const realism = await compareWithReal(held, training, some, background);
+    const realism = compareWithReal(held, training, some, background, Math.max(...crowds));
     const results: Figure[] = [
       ...rows.flatMap(({ name, plain, rounded, compact, exact, different }): Figure[] => [
         { name, value: plain, unit: 'rank-1', source: 'measured' },
@@ -108,6 +111,9 @@ export const encryptionCost: Experiment = {
       ]),
       { name: 'distractors-real', value: realism.real, unit: 'cosine', source: 'measured' },
       { name: 'distractors-synthetic', value: realism.synthetic, unit: 'cosine', source: 'measured' },
+      ...(realism.needed === undefined
+        ? []
+        : [{ name: 'distractors-equal', value: realism.needed, unit: 'distractors', source: 'measured' } as const]),
     ];
     const report = {
       bench: 'encryption-cost',
@@ -120,6 +126,7 @@ export const encryptionCost: Experiment = {
         probes: probes.length,
         distractors: crowds,
         distractorProbes: some.length,
+        intrinsic,
         epochs: typeof values.epochs === 'string' ? Number(values.epochs) : 'as published',
         ...versions(),
         small,
@@ -158,7 +165,7 @@ export const encryptionCost: Experiment = {
         ),
         `Compression is against ${data.dimension} dimensions, rounding and \`compact\` against floating-point numbers of the same dimension, \`exact\` against rounded ones. Under \`exact\`, ${rows.map(({ name, different }) => `${whole(different)} of ${whole(probes.length)} probes (${name})`).join(', ')} had another best score, or another person with it, than the search of rounded vectors in the clear. (Where several share the best score, a stranger counts as first, on both sides.)`,
         '## Among many',
-        `The same gallery with distractors added, ${whole(some.length)} of the probes, encrypted under \`compact\`. Distractors are synthetic people on a curved manifold of 16 dimensions, with noise, mapped so that their mean and covariance are those of the half that compressors are fitted on.`,
+        `The same gallery with distractors added, ${whole(some.length)} of the probes, encrypted under \`compact\`. Distractors are synthetic people on a curved manifold of ${intrinsic} dimensions, with noise, mapped so that their mean and covariance are those of the half that compressors are fitted on.`,
         table(
           ['', 'distractors', 'rank-1 in the clear', 'encrypted'],
           among.map(({ name, distractors, plain, encrypted }) => [
@@ -168,7 +175,19 @@ export const encryptionCost: Experiment = {
             encrypted.toFixed(4),
           ]),
         ),
-        `Beside real strangers: the best of ${whole(realism.count)} real ones (the training half) scores ${realism.real.toFixed(3)} on average, the best of as many synthetic ones ${realism.synthetic.toFixed(3)}. The paper's figures are against a million pictures of MegaFace.`,
+        `Beside real strangers, which have more look-alikes among them: the best of ${whole(realism.count)} real strangers (the training half, all dimensions) scores ${realism.real.toFixed(3)} on average, the best of as many synthetic ones ${realism.synthetic.toFixed(3)}; ${realism.needed === undefined ? 'not even all of them reach the former' : `it takes ${whole(realism.needed)} of them to reach the former`}.${realism.tails.length > 0 ? ' Scores that few strangers reach:' : ''}`,
+        ...(realism.tails.length === 0
+          ? []
+          : [
+              table(
+                ['one stranger in', ...realism.tails.map(({ one }) => whole(one))],
+                [
+                  ['real', ...realism.tails.map(({ real }) => real.toFixed(3))],
+                  ['synthetic', ...realism.tails.map(({ synthetic }) => synthetic.toFixed(3))],
+                ],
+              ),
+            ]),
+        "The table shows what noise and compression do among many, side by side. Where synthetic strangers score lower than real ones, it flatters all rows alike, and is no forecast for as many real people. The paper's figures are against a million pictures of MegaFace.",
       ],
       report,
       againWith(split),
@@ -289,16 +308,57 @@ async function amongDistractors(
   }
 }
 
-/** The best score of real strangers, and of as many synthetic ones, on average. */
-async function compareWithReal(held: Part, training: Part, probes: Int32Array, background: Background) {
-  const asked = rowsAt(held.vectors, held.dimension, probes);
-  const best = (parts: Iterable<Float32Array>) => {
-    const search = new PlaintextSearch(asked, held.dimension);
-    for (const part of parts) search.scan(part);
-    return search.best().score.reduce((sum, x) => sum + x, 0) / probes.length;
-  };
+/** What one stranger in so many reaches. */
+const TAILS = [1000, 10_000, 100_000];
+
+/** How real strangers and synthetic ones score against the same probes, and how many synthetic ones are as hard as all the real ones. */
+function compareWithReal(held: Part, training: Part, probes: Int32Array, background: Background, most: number) {
+  const { dimension } = held;
+  const asked = rowsAt(held.vectors, dimension, probes);
   const count = training.labels.length;
-  return { count, real: best([training.vectors]), synthetic: best(background.chunks(count)) };
+  const [same] = background.chunks(count, count);
+  const scores = [training.vectors, same].map((strangers) => {
+    const all = new Float64Array(probes.length * count);
+    let best = 0;
+    eachScoreRow(asked, strangers, dimension, (n, row) => {
+      all.set(row, n * count);
+      best += row.reduce((a, b) => Math.max(a, b)) / probes.length;
+    });
+    return { best, all: all.sort() };
+  });
+  const [real, synthetic] = scores;
+  const reached = ({ all }: { all: Float64Array }, one: number) => all[all.length - Math.ceil(all.length / one)];
+  const tails = TAILS.filter((one) => 10 * one <= real.all.length).map((one) => ({
+    one,
+    real: reached(real, one),
+    synthetic: reached(synthetic, one),
+  }));
+  return {
+    count,
+    real: real.best,
+    synthetic: synthetic.best,
+    needed: asHardAs(real.best, asked, dimension, background, most),
+    tails,
+  };
+}
+
+/** How many distractors it takes until the best of them score this well on average. */
+function asHardAs(
+  wanted: number,
+  asked: Float32Array,
+  dimension: number,
+  background: Background,
+  most: number,
+): number | undefined {
+  const search = new PlaintextSearch(asked, dimension);
+  let count = 0;
+  for (const chunk of background.chunks(most, 1000)) {
+    search.scan(chunk);
+    count += chunk.length / dimension;
+    const { score } = search.best();
+    if (score.reduce((sum, x) => sum + x, 0) / score.length >= wanted) return count;
+  }
+  return undefined;
 }
 
 function plot(among: readonly Crowd[]): Promise<string> {
