@@ -1,6 +1,15 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -20,6 +29,40 @@ test('--json prints one object and nothing else, and --out gets the table, the p
     assert.equal(JSON.parse(stdout).bench, 'table2');
     assert.deepEqual(readdirSync(folder).sort(), ['table2.json', 'table2.md', 'table2.svg']);
     assert.deepEqual(JSON.parse(readFileSync(join(folder, 'table2.json'), 'utf8')), JSON.parse(stdout));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('a folder that cannot be written is refused before the experiment runs', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'hers-lab-'));
+  try {
+    writeFileSync(join(folder, 'file'), '');
+    mkdirSync(join(folder, 'taken', 'table2.json'), { recursive: true });
+    for (const [out, message] of [
+      ['file', /^EEXIST/],
+      ['file/below', /^ENOTDIR/],
+      ['taken', /^EISDIR.*table2\.json'\.\n$/],
+    ] as const) {
+      const { status, stdout, stderr } = lab('table2', '--small', '--out', join(folder, out));
+      assert.equal(status, 2, stderr);
+      assert.equal(stdout, '');
+      assert.match(stderr, message);
+    }
+    assert.deepEqual(readdirSync(join(folder, 'taken')), ['table2.json']);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('the report is printed even when the disk is full in the end', { skip: !existsSync('/dev/full') }, () => {
+  const folder = mkdtempSync(join(tmpdir(), 'hers-lab-'));
+  try {
+    symlinkSync('/dev/full', join(folder, 'table2.svg'));
+    const { status, stdout, stderr } = lab('table2', '--small', '--out', folder, '--json');
+    assert.equal(status, 2);
+    assert.match(stderr, /ENOSPC/);
+    assert.equal(JSON.parse(stdout).bench, 'table2');
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -62,6 +105,11 @@ for (const [what, args, message] of [
   ['a name after an option', ['--split', 'faces', 'nonsense'], /^There is no experiment 'nonsense'/],
   ['a folder without data', ['--data', '/nonexistent', 'faces'], /^faces-lfw-arcface128.npy is not in \/nonexistent/],
   ['a wrong list', ['figure3', '--small', '--dimensions', 'many'], /^"many" is not a list/],
+  ['two numbers for one', ['faces', '--small', '--seeds', '2,5'], /^--seeds is one positive whole number, not "2,5"/],
+  ['no epochs where no network is', ['faces', '--small', '--epochs', '0'], /^--epochs is one positive whole number/],
+  ['epochs that are none', ['pictures', '--small', '--epochs', 'abc'], /^--epochs is one positive whole number/],
+  ['epochs of an ablation', ['ablation', '--small', '--epochs', 'abc'], /^--epochs is one positive whole number/],
+  ['probes', ['encryption-cost', '--small', '--probes', '1,2'], /^--probes is one positive whole number/],
 ] as const) {
   test(`${what} is answered by one sentence and exit code 2`, () => {
     const { status, stdout, stderr } = lab(...args);

@@ -1,7 +1,7 @@
 // `hers lab <name> [--json] [--small] [--out <folder>] [options of the experiment]`: runs an experiment and writes its table, plot and data.
 
 import { existsSync } from 'node:fs';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { access, constants, mkdir, open, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -95,9 +95,20 @@ function json(value: unknown, indent = '', used = 0): string {
   return `{\n${lines.join(',\n')}\n${indent}}`;
 }
 
+/** A run may take hours: that its results cannot be written is said before it. */
+async function requireWritable(name: string, folder: string): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  await access(folder, constants.W_OK);
+  for (const ending of ['md', 'svg', 'json']) {
+    const file = await open(`${folder}/${name}.${ending}`, 'r+').catch((error) => {
+      if (error.code !== 'ENOENT') throw error;
+    });
+    await file?.close();
+  }
+}
+
 /** Writes name.md, name.svg and name.json. */
 export async function write(name: string, { markdown, svg, report }: Outcome, folder: string): Promise<void> {
-  await mkdir(folder, { recursive: true });
   await writeFile(`${folder}/${name}.md`, markdown);
   await writeFile(`${folder}/${name}.svg`, svg);
   await writeFile(`${folder}/${name}.json`, `${json(report)}\n`);
@@ -118,14 +129,16 @@ export async function lab(args: string[]): Promise<number> {
     }
     if (!experiment) throw new UsageError('Name the experiment to run');
     const { json: asJson, out, help: _, ...options } = values;
-    const outcome = await experiment.run(options);
     const folder = typeof out === 'string' ? out : options.small ? undefined : usualFolder();
+    if (folder !== undefined) await requireWritable(experiment.name, folder);
+    const outcome = await experiment.run(options);
+    // Printed first: whatever happens to the folder in the meantime, the figures are not lost.
+    if (asJson) print(outcome.report, { json: true });
+    else process.stdout.write(outcome.markdown);
     if (folder !== undefined) {
       await write(experiment.name, outcome, folder);
       progress(`written to ${folder}: ${experiment.name}.md, ${experiment.name}.svg and ${experiment.name}.json`);
     }
-    if (asJson) print(outcome.report, { json: true });
-    else process.stdout.write(outcome.markdown);
     return 0;
   } catch (error) {
     if (error instanceof MissingError) {
@@ -133,7 +146,8 @@ export async function lab(args: string[]): Promise<number> {
       return 3;
     }
     if (!(error instanceof UsageError || error instanceof RangeError || isRefusal(error))) throw error;
-    complain(`${error.message.replace(/\.$/, '')}; hers lab lists what there is.`);
+    const remedy = 'syscall' in error ? '' : '; hers lab lists what there is';
+    complain(`${error.message.replace(/\.$/, '')}${remedy}.`);
     return 2;
   }
 }

@@ -4,7 +4,7 @@ import { described, type Part, splitByLabel } from '../datasets.ts';
 import { matedPlaces } from '../metrics/identification.ts';
 import { retrieval } from '../metrics/retrieval.ts';
 import { machine, progress } from '../report.ts';
-import { compressed, EPOCHS_OPTION, FULL, fitted, fittingOf, MODELS_OPTION } from './compressors.ts';
+import { compressed, EPOCHS_OPTION, epochsOf, FULL, fitted, fittingOf, MODELS_OPTION } from './compressors.ts';
 import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
 import { type Experiment, type Figure, type Outcome, wholeNumbers } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
@@ -38,9 +38,10 @@ export const ablation: Experiment = {
     const small = values.small === true;
     const split = splitOf(values);
     const dimensions = wholeNumbers(values.dimensions, small ? [8] : [128, 64, 32, 16]);
+    const epochs = epochsOf(values) ?? (small ? 2 : undefined);
+    const { models, settings } = fittingOf({ ...values, epochs: epochs?.toString() }, 'deepmds++');
     const data = await datasetOf('pictures', values);
     const { training, held } = splitByLabel(data, split);
-    const { models, settings } = fittingOf(small ? { epochs: '2', ...values } : values, 'deepmds++');
     const axes =
       data.dimension > FIRST_AXES
         ? await fitted('pca', training, { dimension: FIRST_AXES, models })
@@ -79,7 +80,7 @@ export const ablation: Experiment = {
         data: data.source,
         split,
         dimensions,
-        epochs: typeof values.epochs === 'string' ? Number(values.epochs) : 'as published',
+        epochs: epochs ?? 'as published',
         training: described(training, 'classes'),
         measured: described(held, 'classes'),
         ...versions(),
@@ -94,7 +95,7 @@ export const ablation: Experiment = {
       'ablation',
       [
         '![Precision at 10 with and without the ingredients of DeepMDS++](ablation.svg)',
-        `${data.source}. Fitted on ${described(training, 'classes')}, measured on ${described(held, 'classes')} that were not seen: every measured picture is searched among all others by cosine, and the share of its class among the first ten is averaged. ${saidSplit(split)}${data.dimension > FIRST_AXES ? ` Networks are trained on the first ${FIRST_AXES} principal axes (P@10 ${percent(input)} %), not on all ${data.dimension} dimensions (${percent(full)} %), for ${values.epochs === undefined ? 'as many epochs as the paper does' : `${values.epochs} epochs instead of the paper's 250`}; one seed.` : ''}`,
+        `${data.source}. Fitted on ${described(training, 'classes')}, measured on ${described(held, 'classes')} that were not seen: every measured picture is searched among all others by cosine, and the share of its class among the first ten is averaged. ${saidSplit(split)}${data.dimension > FIRST_AXES ? ` Networks are trained on the first ${FIRST_AXES} principal axes (P@10 ${percent(input)} %), not on all ${data.dimension} dimensions (${percent(full)} %), for ${epochs === undefined ? 'as many epochs as the paper does' : `${epochs} epochs instead of the paper's 250`}; one seed.` : ''}`,
         table(
           ['P@10 (%), measured', ...VARIANTS.map(({ what }) => what)],
           rows.map(({ dimension, found }) => [String(dimension), ...found.map(percent)]),
@@ -108,7 +109,7 @@ export const ablation: Experiment = {
         `Published: the validation set of ImageNet, 1,000 classes, Inception-ResNet v2, uncompressed ${percent(TABLE_6.full.precision)} %. "Without hard mining" draws genuine and impostor pairs at random, in equal numbers.`,
       ],
       report,
-      `${againWith(split)}${typeof values.epochs === 'string' ? ` --epochs ${values.epochs}` : ''}`,
+      againWith(values),
     );
     return { report, markdown, svg: await plot(rows, full) };
   },

@@ -15,7 +15,7 @@ import { openPaper, PAPER_VARIANTS, type PaperVariantName } from '../engine-pape
 import { comparablePlan } from '../engine-shared-mask.ts';
 import { compared, machine, progress } from '../report.ts';
 import { identities } from '../synthetic.ts';
-import { type Experiment, type Figure, type Outcome, type Source, wholeNumbers } from './experiment.ts';
+import { asGiven, type Experiment, type Figure, type Outcome, type Source, wholeNumbers } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
 import { COLOURS, DOTS, logAxis, render, SCHEMA, systemAxis } from './plot.ts';
 import { COMMUNICATION } from './published.ts';
@@ -134,6 +134,7 @@ export const communication: Experiment = {
         'With Boddeti\'s encoding, and the naive one, every score comes in a ciphertext of its own. "Improved" is encryption by the secret key, whose random half travels as a seed, and responses of which one prime is dropped before they are sent; the paper has neither.',
       ],
       report,
+      asGiven({ dimensions: asked, small }),
     );
     return { report, markdown, svg: await plot(byDimension.get(dimensions[0])!, dimensions[0]) };
   },

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { type Compressor, fit, load, type MethodName, methods } from '@hers/compress';
 import type { Part } from '../datasets.ts';
 import { progress } from '../report.ts';
-import type { Option, Values } from './experiment.ts';
+import { type Option, type Values, wholeNumber } from './experiment.ts';
 
 export const COMPRESSORS_OPTION: Option = {
   type: 'string',
@@ -51,7 +51,7 @@ export function compressorsOf(
   for (const name of names)
     if (!Object.hasOwn(methods, name))
       throw new RangeError(`There is no compressor '${name}': there are ${Object.keys(methods).join(', ')}`);
-  return names as MethodName[];
+  return [...new Set(names)] as MethodName[];
 }
 
 /** Those of the paper, trained epoch by epoch. */
@@ -121,13 +121,16 @@ function train(
   });
 }
 
+/** Epochs to train networks for; a number that makes no sense is refused whether or not there is a network. */
+export function epochsOf(values: Values): number | undefined {
+  return values.epochs === undefined ? undefined : wholeNumber(values, 'epochs', 1);
+}
+
 /** What the options say about fitting. Only networks have epochs. */
 export function fittingOf(values: Values, name: MethodName): { models: string | undefined; settings: object } {
   const models = typeof values.models === 'string' ? values.models : undefined;
-  if (values.epochs === undefined || !isNetwork(name)) return { models, settings: {} };
-  const epochs = Number(values.epochs);
-  if (!(Number.isInteger(epochs) && epochs > 0)) throw new RangeError('--epochs is a positive whole number');
-  return { models, settings: { epochs } };
+  const epochs = epochsOf(values);
+  return { models, settings: epochs !== undefined && isNetwork(name) ? { epochs } : {} };
 }
 
 /** A data set after a compressor. */

@@ -4,7 +4,7 @@ import { type Dataset, type DatasetName, loadDataset, type Split } from '../data
 import { curvedManifold, FACE_LIKE } from '../manifold.ts';
 import { rowsAt } from '../metrics/score-rows.ts';
 import { identities } from '../synthetic.ts';
-import type { Option, Values } from './experiment.ts';
+import { asGiven, type Option, type Values } from './experiment.ts';
 
 export const DATA_OPTION: Option = {
   type: 'string',
@@ -55,5 +55,8 @@ export function saidSplit(split: Split): string {
     : 'This is the validation split, within the odd labels: for choosing, not for the report.';
 }
 
-/** The command that makes a page again. */
-export const againWith = (split: Split) => `--data <folder>${split === 'test' ? ' --split test' : ''}`;
+/** The options that make a page again. Whose folder it was, and whether the environment named it, is nobody's business. */
+export function againWith({ data, ...others }: Values): string {
+  const folder = others.small && data === undefined ? '' : '--data <folder> ';
+  return `${folder}${asGiven(others)}`.trim();
+}

@@ -6,8 +6,8 @@ import { curvedManifold } from '../manifold.ts';
 import { Gaussian } from '../random.ts';
 import { machine, progress } from '../report.ts';
 import { identities } from '../synthetic.ts';
-import { DATA_OPTION, datasetOf } from './data.ts';
-import type { Experiment, Figure, Outcome } from './experiment.ts';
+import { againWith, DATA_OPTION, datasetOf } from './data.ts';
+import { type Experiment, type Figure, type Outcome, wholeNumber } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
 import { render, SCHEMA } from './plot.ts';
 import { INTRINSIC } from './published.ts';
@@ -41,8 +41,7 @@ export const dimension: Experiment = {
   },
   async run(values): Promise<Outcome> {
     const small = values.small === true;
-    const sources = values.sources === undefined ? (small ? 60 : 500) : Number(values.sources);
-    if (!(Number.isInteger(sources) && sources > 0)) throw new RangeError('--sources is a positive whole number');
+    const sources = wholeNumber(values, 'sources', small ? 60 : 500);
     const rows: Estimates[] = [];
     for (const { name, what, known, vectors, dimension } of manifolds(small ? 300 : 5000))
       rows.push({ name, what, known, ...(await estimates(name, vectors, dimension, sources)) });
@@ -91,7 +90,7 @@ export const dimension: Experiment = {
         `On the manifolds of known dimension the estimates are off by ${offBy(rows)}. Noise in every coordinate is what the local estimators see first. An estimate says how many numbers would do for a map that follows the manifold, not how many a linear map or a small network needs: for that see [faces](faces.md).`,
       ],
       report,
-      '--data <folder>',
+      againWith(values),
     );
     return { report, markdown, svg: await plot(rows) };
   },

@@ -22,7 +22,7 @@ import {
   MODELS_OPTION,
 } from './compressors.ts';
 import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
-import { type Experiment, type Figure, type Outcome, wholeNumbers } from './experiment.ts';
+import { type Experiment, type Figure, type Outcome, wholeNumber, wholeNumbers } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
 import { COLOURS, render, SCHEMA } from './plot.ts';
 import { templates, whole } from './quantities.ts';
@@ -71,7 +71,7 @@ export const encryptionCost: Experiment = {
     const split = splitOf(values);
     const dimensions = wholeNumbers(values.dimensions, small ? [8] : [32, 16]);
     const crowds = wholeNumbers(values.distractors, small ? [50, 300] : [10_000, 100_000, 1_000_000]);
-    const [crowdProbes] = wholeNumbers(values.probes, [small ? 20 : 500]);
+    const crowdProbes = wholeNumber(values, 'probes', small ? 20 : 500);
     const compressor = bestCompressor(small ? { compressors: 'lda', ...values } : values);
     const data = await datasetOf('faces', values);
     const { training, held } = splitByLabel(data, split);
@@ -190,7 +190,7 @@ export const encryptionCost: Experiment = {
         "The table shows what noise and compression do among many, side by side. Where synthetic strangers score lower than real ones, it flatters all rows alike, and is no forecast for as many real people. The paper's figures are against a million pictures of MegaFace.",
       ],
       report,
-      againWith(split),
+      againWith(values),
     );
     return { report, markdown, svg: await plot(among) };
   },

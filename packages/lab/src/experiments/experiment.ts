@@ -33,10 +33,33 @@ export interface Experiment {
   run(values: Values): Promise<Outcome>;
 }
 
-/** An option that is a list of whole numbers, separated by commas. */
+const isCount = (number: number) => Number.isSafeInteger(number) && number > 0;
+
+/** An option that is a list of whole numbers, separated by commas; what is named twice counts once. */
 export function wholeNumbers(value: Values[string], otherwise: readonly number[]): number[] {
   if (typeof value !== 'string') return [...otherwise];
   const numbers = value.split(',').map(Number);
-  if (numbers.every((number) => Number.isSafeInteger(number) && number > 0)) return numbers;
+  if (numbers.every(isCount)) return [...new Set(numbers)];
   throw new RangeError(`${JSON.stringify(value)} is not a list of positive whole numbers`);
 }
+
+/** An option that is one whole number. */
+export function wholeNumber(values: Values, name: string, otherwise: number): number {
+  const value = values[name];
+  if (value === undefined) return otherwise;
+  if (isCount(Number(value))) return Number(value);
+  throw new RangeError(`--${name} is one positive whole number, not ${JSON.stringify(value)}`);
+}
+
+/** What makes no difference to the page. */
+const ASIDE = ['models', 'out', 'json', 'help'];
+
+/** The options as they were given, for the command that makes a page again. */
+export function asGiven(values: Values): string {
+  return Object.entries(values)
+    .filter(([name, value]) => !ASIDE.includes(name) && value !== undefined && value !== false)
+    .map(([name, value]) => (value === true ? `--${name}` : `--${name} ${quoted(String(value))}`))
+    .join(' ');
+}
+
+const quoted = (word: string) => (/^[\w+,./:-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

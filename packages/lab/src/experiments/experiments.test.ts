@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Outcome, Source, Values } from './experiment.ts';
+import { againWith } from './data.ts';
+import { asGiven, type Outcome, type Source, type Values } from './experiment.ts';
 import { EXPERIMENTS } from './index.ts';
 
 /** What may be below zero. */
@@ -116,6 +117,30 @@ describe('what they say', () => {
       assert.ok(figures.get(`scores-${profile}-36`)!.value < 0.6);
       assert.equal(figures.get(`linking-${profile}-control`)!.value, 1);
     }
+  });
+
+  it('the command at the foot of a page makes that page', async () => {
+    const foot = ({ markdown }: Outcome) => /^Made by `npx hers lab (.*?)`;/m.exec(markdown)?.[1];
+    assert.equal(foot(await smallRun('faces')), 'faces --small');
+    assert.equal(foot(await smallRun('table2')), 'table2 --small');
+    const given = {
+      split: 'test',
+      dimensions: '8,8,4',
+      compressors: 'pca,lda,pca',
+      epochs: '3',
+      seeds: '2',
+      json: true,
+      small: true,
+    };
+    const outcome = await (await EXPERIMENTS.faces()).run(given);
+    const again = 'faces --split test --dimensions 8,8,4 --compressors pca,lda,pca --epochs 3 --seeds 2 --small';
+    assert.equal(foot(outcome), again);
+    assert.deepEqual(outcome.report.parameters.dimensions, [8, 4]);
+    assert.deepEqual(outcome.report.parameters.compressors, ['pca', 'lda']);
+    assert.equal(againWith({ data: '/home/somebody', split: 'test', models: 'kept' }), '--data <folder> --split test');
+    // The folder may be named by the environment.
+    assert.equal(againWith({}), '--data <folder>');
+    assert.equal(asGiven({ small: false, dimensions: undefined, sets: "a b'c" }), "--sets 'a b'\\''c'");
   });
 
   it('a split, a folder or a compressor that is not there is refused in a sentence', async () => {

@@ -11,6 +11,7 @@ import {
   compressorScale,
   compressorsOf,
   EPOCHS_OPTION,
+  epochsOf,
   FULL,
   fitted,
   fittingOf,
@@ -18,7 +19,7 @@ import {
   MODELS_OPTION,
 } from './compressors.ts';
 import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
-import { type Experiment, type Figure, type Outcome, wholeNumbers } from './experiment.ts';
+import { type Experiment, type Figure, type Outcome, wholeNumber, wholeNumbers } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
 import { render, SCHEMA } from './plot.ts';
 import { TABLE_4 } from './published.ts';
@@ -53,7 +54,8 @@ export const faces: Experiment = {
     const small = values.small === true;
     const split = splitOf(values);
     const dimensions = wholeNumbers(values.dimensions, small ? [8, 4] : [64, 32, 16]);
-    const [seeds] = wholeNumbers(values.seeds, [1]);
+    const seeds = wholeNumber(values, 'seeds', 1);
+    const epochs = epochsOf(values);
     const names = compressorsOf(values, small ? ['pca', 'lda'] : undefined);
     const data = await datasetOf('faces', values);
     const { training, held } = splitByLabel(data, split);
@@ -109,7 +111,7 @@ export const faces: Experiment = {
         training: described(training, 'people'),
         gallery: described(held, 'people'),
         probes,
-        epochs: typeof values.epochs === 'string' ? Number(values.epochs) : 'as published',
+        epochs: epochs ?? 'as published',
         ...versions(),
         small,
       },
@@ -166,7 +168,7 @@ export const faces: Experiment = {
         'The figures cannot be compared with ours one by one: another network, a gallery of a million or a hundred million strangers instead of some thousands, and 100 000 vectors to train on instead of some thousands. What can be compared is the loss from one dimension to the next, and the order of the methods.',
       ],
       report,
-      againWith(split),
+      againWith(values),
     );
     return { report, markdown, svg: await plot(rows, names, data.dimension, probes) };
   },

@@ -4,7 +4,7 @@ import { PUBLISHED } from '@hers/paper';
 import type { PaperVariantName } from '../engine-paper.ts';
 import { machine, progress } from '../report.ts';
 import { loadNow, timedBy } from './clock.ts';
-import { type Experiment, type Figure, type Outcome, type Source, wholeNumbers } from './experiment.ts';
+import { asGiven, type Experiment, type Figure, type Outcome, type Source, wholeNumbers } from './experiment.ts';
 import { EXTRAPOLATED, page, table, versions } from './markdown.ts';
 import { COLOURS, colourScale, logAxis, render, SCHEMA } from './plot.ts';
 import { marked, seconds, templates, whole } from './quantities.ts';
@@ -134,6 +134,7 @@ export const figure3: Experiment = {
         copiesOf(DISTINCT),
       ],
       report,
+      asGiven({ dimensions: asked, small }),
     );
     return { report, markdown, svg: await plot(points, crossings) };
   },

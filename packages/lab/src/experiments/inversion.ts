@@ -118,7 +118,7 @@ export const inversion: Experiment = {
         ),
       ],
       report,
-      againWith(split),
+      againWith(values),
     );
     return { report, markdown, svg: await plot(attacks, guess, dimension) };
   },

@@ -12,6 +12,7 @@ import {
   compressorScale,
   compressorsOf,
   EPOCHS_OPTION,
+  epochsOf,
   FULL,
   fitted,
   fittingOf,
@@ -53,6 +54,7 @@ export const pictures: Experiment = {
     const small = values.small === true;
     const split = splitOf(values);
     const dimensions = wholeNumbers(values.dimensions, small ? [8] : [128, 64, 32, 16]);
+    const epochs = epochsOf(values);
     const names = compressorsOf(values, small ? ['pca', 'lda'] : undefined);
     const data = await datasetOf('pictures', values);
     const { training, held } = splitByLabel(data, split);
@@ -93,7 +95,7 @@ export const pictures: Experiment = {
         split,
         dimensions,
         compressors: names,
-        epochs: typeof values.epochs === 'string' ? Number(values.epochs) : 'as published',
+        epochs: epochs ?? 'as published',
         training: described(training, 'classes'),
         measured: described(held, 'classes'),
         ...versions(),
@@ -121,7 +123,7 @@ export const pictures: Experiment = {
         ),
         ...(reduced
           ? [
-              `Compressors do not begin with ${whole(data.dimension)} dimensions but with the first ${FIRST_AXES} principal axes, whose figures are in the table: a network from there on would take hours on two cores.${names.some(isNetwork) ? ` Networks are trained for ${values.epochs === undefined ? 'as many epochs as the paper does' : `${values.epochs} epochs, not the paper's 250`}.` : ''}`,
+              `Compressors do not begin with ${whole(data.dimension)} dimensions but with the first ${FIRST_AXES} principal axes, whose figures are in the table: a network from there on would take hours on two cores.${names.some(isNetwork) ? ` Networks are trained for ${epochs === undefined ? 'as many epochs as the paper does' : `${epochs} epochs, not the paper's 250`}.` : ''}`,
             ]
           : []),
         '## What the paper reports',
@@ -138,7 +140,7 @@ export const pictures: Experiment = {
         `Uncompressed (1,536 dimensions of Inception-ResNet v2) it has an AP of ${TABLE_5.full.ap} and a top-1 of ${(100 * TABLE_5.full.top1).toFixed(1)} %. Its pictures are those of ImageNet at full size, with 1.28 million to train on; ours are Tiny-ImageNet's, 64 pixels wide, with 50 of each class.`,
       ],
       report,
-      `${againWith(split)}${typeof values.epochs === 'string' ? ` --epochs ${values.epochs}` : ''}`,
+      againWith(values),
     );
     return { report, markdown, svg: await plot(rows, dimensions, names) };
   },

@@ -161,7 +161,7 @@ export const twoStageAccuracy: Experiment = {
         `The paper's Figure 5 has DeepPrint fingerprints against 100 million: 16 dimensions, then the best K = 10 000 (0.01 %) at 192, "nearly identical" to 192 throughout. Its fingerprints have an intrinsic dimension of 5 by its own estimate; faces have more, and 16 numbers hold less of them ([dimension](dimension.md)). Fetching candidates shows the store who they are: in this project it is an option of the caller (\`rerank\`), never done unasked; under \`compact\` at most 128 are fetched.`,
       ],
       report,
-      againWith(split),
+      againWith(values),
     );
     const best = shown.stages.find(({ compressor }) => compressor === bestCompressor({})) ?? shown.stages[0];
     return { report, markdown, svg: await plot(best, shown) };

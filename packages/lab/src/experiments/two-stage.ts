@@ -5,7 +5,7 @@ import { Context, PUBLISHED, TwoStageClient, TwoStageServer } from '@hers/paper'
 import { machine, progress } from '../report.ts';
 import { identities } from '../synthetic.ts';
 import { loadNow, stopwatch, timedBy } from './clock.ts';
-import type { Experiment, Figure, Outcome, Source } from './experiment.ts';
+import { asGiven, type Experiment, type Figure, type Outcome, type Source } from './experiment.ts';
 import { EXTRAPOLATED, page, table, versions } from './markdown.ts';
 import { COLOURS, DOTS, logAxis, render, SCHEMA, systemAxis } from './plot.ts';
 import { TWO_STAGE } from './published.ts';
@@ -152,6 +152,7 @@ export const twoStage: Experiment = {
         "Two stages need the gallery twice, once in each encoding, and Boddeti's takes a ciphertext for every template. The second stage tells the server which K templates are the candidates.",
       ],
       report,
+      asGiven({ small }),
     );
     return { report, markdown, svg: await plot(rows, M) };
   },
