@@ -5,7 +5,7 @@ import { asGiven, type Outcome, type Source, type Values } from './experiment.ts
 import { EXPERIMENTS } from './index.ts';
 
 /** What may be below zero. */
-const SIGNED = ['cosine', 'advantage'];
+const SIGNED = ['cosine', 'advantage', 'rank-1 difference'];
 const SOURCES: readonly Source[] = ['published', 'measured', 'extrapolated', 'computed'];
 
 /** The small form of each is run once, whoever asks. */
@@ -86,6 +86,12 @@ describe('what they say', () => {
       const [more, fewer] = [8, 4].map((dimension) => figures.get(`${compressor}-${dimension}`)!.value);
       assert.ok(figures.get('full-24')!.value >= more && more > fewer, `${compressor}: ${more}, ${fewer}`);
       assert.ok(figures.get(`${compressor}-4-rank10`)!.value >= fewer);
+      assert.ok(figures.get(`${compressor}-4-error`)!.value > 0);
+    }
+    for (const dimension of [8, 4]) {
+      const difference = figures.get(`lda-${dimension}`)!.value - figures.get(`pca-${dimension}`)!.value;
+      assert.ok(Math.abs(figures.get(`lda-${dimension}-minus-pca`)!.value - difference) < 1e-12);
+      assert.ok(figures.get(`lda-${dimension}-minus-pca-error`)!.value > 0);
     }
   });
 

@@ -2,6 +2,8 @@
 
 import type { MethodName } from '@hers/compress';
 import { described, type Part, splitByLabel } from '../datasets.ts';
+import { halves } from '../metrics/halves.ts';
+import { matedPlaces } from '../metrics/identification.ts';
 import { decide, top1Accuracy, trainSvm } from '../metrics/linear-svm.ts';
 import { type PrecisionRecall, precisionRecall, retrieval } from '../metrics/retrieval.ts';
 import { rowsAt } from '../metrics/score-rows.ts';
@@ -166,23 +168,8 @@ function measured(compressor: string, part: Part): Row {
     dimension,
     top1: top1Accuracy(svm, decisions, unknown.labels),
     curve: precisionRecall(decisions, relevant),
-    ...retrieval(part, Int32Array.from(test)),
+    ...retrieval(part, matedPlaces(labels)),
   };
-}
-
-/** Every second vector of each class to train on, the others to test; a class of one vector is left out. */
-function halves(labels: Int32Array): { train: number[]; test: number[] } {
-  const sizes = new Map<number, number>();
-  for (const label of labels) sizes.set(label, (sizes.get(label) ?? 0) + 1);
-  const seen = new Map<number, number>();
-  const [train, test]: number[][] = [[], []];
-  for (const [place, label] of labels.entries()) {
-    if (sizes.get(label)! < 2) continue;
-    const number = seen.get(label) ?? 0;
-    seen.set(label, number + 1);
-    (number % 2 === 0 ? train : test).push(place);
-  }
-  return { train, test };
 }
 
 function plot(rows: readonly Row[], dimensions: readonly number[], names: readonly MethodName[]): Promise<string> {

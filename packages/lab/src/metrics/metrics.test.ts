@@ -4,9 +4,11 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { Gaussian } from '../random.ts';
+import { clusteredMean } from './clustered.ts';
+import { halves } from './halves.ts';
 import { cmc, matedPlaces, mateRanks, rankAccuracy, rankOfMate } from './identification.ts';
 import { decide, top1Accuracy, trainSvm } from './linear-svm.ts';
-import { fnirAtFpir, pairScores, tarAtFar } from './open-set.ts';
+import { fnirAtFpir, type OpenSearch, openSearches, pairScores, tarAtFar } from './open-set.ts';
 import { averagePrecision, precisionAt, precisionRecall, retrieval } from './retrieval.ts';
 import { eachScoreRow, unitVectors } from './score-rows.ts';
 
@@ -98,8 +100,9 @@ describe('retrieval', () => {
       for (const i of probes) {
         const ranking = Array.from(labels, (_, j) => j)
           .filter((j) => j !== i)
-          .sort((a, b) => dot(vectors, i, vectors, b, d) - dot(vectors, i, vectors, a, d) || a - b)
-          .map((j) => labels[j] === labels[i]);
+          .map((j) => ({ mate: labels[j] === labels[i], score: dot(vectors, i, vectors, j, d) }))
+          .sort((a, b) => b.score - a.score || Number(a.mate) - Number(b.mate))
+          .map(({ mate }) => mate);
         precision += ranking.slice(0, 10).filter(Boolean).length / 10 / probes.length;
         const at = ranking.flatMap((hit, r) => (hit ? [r + 1] : []));
         average += at.reduce((sum, r, n) => sum + (n + 1) / r, 0) / at.length / probes.length;
@@ -116,31 +119,50 @@ describe('retrieval', () => {
     assert.equal(precisionAt([true, false], 10), 0.5);
   });
 
-  test('the curve is the best precision at each recall or beyond, by definition', () => {
+  /** A few values for many decisions, so that most scores are shared. */
+  const decisions = fc
+    .array(fc.tuple(fc.integer({ min: -4, max: 4 }), fc.boolean()), { minLength: 1, maxLength: 40 })
+    .filter((all) => all.some(([, hit]) => hit));
+
+  /** What each relevant one adds to the curve, counted anew for each: behind it are those that score less, and of equals the relevant ones not counted yet. */
+  function points(all: readonly (readonly [number, boolean])[]) {
+    const total = all.filter(([, hit]) => hit).length;
+    return all.flatMap(([score, hit], i) => {
+      if (!hit) return [];
+      const before = all.filter(([other, too], j) => other > score || (other === score && (!too || j <= i)));
+      const hits = before.filter(([, too]) => too).length;
+      return { recall: hits / total, precision: hits / before.length };
+    });
+  }
+
+  test('the curve is the best precision at each recall or beyond, by definition, with relevant ones last among equals', () => {
     fc.assert(
-      fc.property(
-        fc.uniqueArray(fc.integer({ min: -1000, max: 1000 }), { minLength: 1, maxLength: 40 }),
-        fc.array(fc.boolean(), { minLength: 40, maxLength: 40 }),
-        (scores, flags) => {
-          const relevant = scores.map((_, i) => (i === 0 || flags[i] ? 1 : 0));
-          const { recall, precision, averagePrecision: ap } = precisionRecall(scores, relevant, 20);
-          const total = relevant.filter(Boolean).length;
-          const points = scores.map((t) => {
-            const above = scores.flatMap((s, i) => (s >= t ? [relevant[i]] : []));
-            const hits = above.filter(Boolean).length;
-            return { recall: hits / total, precision: hits / above.length };
-          });
-          for (const [step, r] of recall.entries()) {
-            const best = Math.max(...points.filter((p) => p.recall >= r - 1e-9).map((p) => p.precision));
-            assert.ok(Math.abs(precision[step] - best) < 1e-12, `${r}`);
-          }
-          const sorted = scores.map((s, i) => [s, relevant[i]]).sort((a, b) => b[0] - a[0]);
-          assert.ok(Math.abs(ap - averagePrecision(sorted.map(([, hit]) => hit === 1))) < 1e-12);
-        },
-      ),
-      { numRuns: 100 },
+      fc.property(decisions, (all) => {
+        const scores = all.map(([score]) => score);
+        const relevant = all.map(([, hit]) => Number(hit));
+        const { recall, precision, averagePrecision: ap } = precisionRecall(scores, relevant, 20);
+        const expected = points(all);
+        for (const [step, r] of recall.entries()) {
+          const best = Math.max(...expected.filter((p) => p.recall >= r - 1e-9).map((p) => p.precision));
+          assert.ok(Math.abs(precision[step] - best) < 1e-12, `${r}`);
+        }
+        const average = expected.reduce((sum, p) => sum + p.precision, 0) / expected.length;
+        assert.ok(Math.abs(ap - average) < 1e-12, `${ap}, ${average}`);
+      }),
+      { numRuns: 200 },
     );
     assert.throws(() => precisionRecall([1], [0]), /nothing is relevant/);
+  });
+
+  test('the order in which decisions are given makes no difference', () => {
+    assert.equal(precisionRecall([1, 1], [1, 0]).averagePrecision, 0.5);
+    assert.equal(precisionRecall([1, 1], [0, 1]).averagePrecision, 0.5);
+    const of = (all: readonly (readonly [number, boolean])[]) =>
+      precisionRecall(
+        all.map(([score]) => score),
+        all.map(([, hit]) => Number(hit)),
+      );
+    fc.assert(fc.property(decisions, (all) => assert.deepEqual(of(all), of(all.toReversed()))));
   });
 });
 
@@ -189,6 +211,31 @@ describe('errors at thresholds', () => {
         },
       ),
     );
+  });
+
+  test('an open search: one enrolled of everybody who has several, all others search, and who has one is a stranger', () => {
+    const alone = { vectors: Float32Array.of(1, 0, 0, 1, 0.6, 0.8, 0.8, 0.6), dimension: 2, labels: [3, 8, 8, 5] };
+    const found = openSearches(alone);
+    assert.deepEqual([found.enrolled, found.mated.length, found.strangers.length], [1, 1, 2]);
+    let ties = 0;
+    for (const data of [...sets, set(60, 2, 40, 8)]) {
+      const { vectors, dimension: d, labels } = data;
+      const count = (label: number) => labels.filter((other) => other === label).length;
+      const enrolled = [...labels.keys()].filter((i) => count(labels[i]) > 1 && labels.indexOf(labels[i]) === i);
+      const [mated, strangers]: OpenSearch[][] = [[], []];
+      for (const i of labels.keys()) {
+        if (enrolled.includes(i)) continue;
+        const best = enrolled
+          .map((j) => ({ mate: labels[j] === labels[i], score: dot(vectors, i, vectors, j, d) }))
+          .sort((a, b) => b.score - a.score || Number(a.mate) - Number(b.mate));
+        ties += Number(best.length > 1 && best[0].score === best[1].score);
+        const top = best[0].score;
+        if (count(labels[i]) === 1) strangers.push({ top });
+        else mated.push(best[0].mate ? { top, mate: top } : { top });
+      }
+      assert.deepEqual(openSearches(data), { enrolled: enrolled.length, mated, strangers });
+    }
+    assert.ok(ties > 0);
   });
 
   test('pairs: each once, never a vector with itself', () => {
@@ -252,5 +299,77 @@ describe('linear support vector machines', () => {
   test('what cannot be trained is refused', () => {
     assert.throws(() => trainSvm(new Float32Array(4), 2, [1, 1]), /two classes/);
     assert.throws(() => trainSvm(new Float32Array(4), 2, [1]), /a label for every vector/);
+  });
+});
+
+test('halves: no vector is learned from and asked about, and every class of several is in both', () => {
+  fc.assert(
+    fc.property(fc.array(fc.integer({ min: 0, max: 12 }), { maxLength: 60 }), (labels) => {
+      const { train, test } = halves(labels);
+      assert.equal(new Set([...train, ...test]).size, train.length + test.length);
+      for (const label of new Set(labels)) {
+        const all = labels.filter((other) => other === label).length;
+        const [known, asked] = [train, test].map((half) => half.filter((i) => labels[i] === label).length);
+        assert.deepEqual([known, asked], all < 2 ? [0, 0] : [Math.ceil(all / 2), Math.floor(all / 2)]);
+      }
+    }),
+  );
+  assert.deepEqual(halves([7, 7, 4, 7, 4, 1]), { train: [0, 2, 3], test: [1, 4] });
+});
+
+describe('means of outcomes in clusters', () => {
+  const random = new Gaussian();
+  const normal = (count: number) => {
+    const out = new Float64Array(count);
+    random.fill(out, 1);
+    return out;
+  };
+  /** From 0 to below 1: the fractions of much wider normal numbers. */
+  const uniform = (count: number) => normal(count).map((x) => (((100 * x) % 1) + 1) % 1);
+  const meanOf = (values: readonly number[]) => values.reduce((sum, x) => sum + x, 0) / values.length;
+  /** The textbook's, of independent values. */
+  const errorOf = (values: readonly number[]) =>
+    Math.sqrt(values.reduce((sum, x) => sum + (x - meanOf(values)) ** 2, 0) / (values.length - 1) / values.length);
+
+  test('where all clusters have the same size, it is the standard error of their means', () => {
+    random.seed(1);
+    for (const size of [1, 2, 5]) {
+      const shift = normal(12);
+      const outcomes = normal(12 * size).map((x, i) => x + shift[i % 12]);
+      const means = Array.from(shift, (_, g) => meanOf([...outcomes].filter((_, i) => i % 12 === g)));
+      const clusters = outcomes.map((_, i) => i % 12);
+      const found = clusteredMean(outcomes, clusters);
+      assert.equal(found.clusters, 12);
+      for (const mean of [found.mean, found.clusterMean]) assert.ok(Math.abs(mean - meanOf(means)) < 1e-12);
+      for (const error of [found.error, found.clusterError]) assert.ok(Math.abs(error - errorOf(means)) < 1e-12);
+    }
+  });
+
+  test('where they have not, it is what drawing the clusters anew gives', () => {
+    random.seed(2);
+    // A few have many, as in the faces, and whoever is hard to find is so on every picture.
+    const people = Array.from(normal(150), (hard, g) => {
+      const size = 1 + (g % 10 === 0 ? 25 : g % 3);
+      return Array.from(normal(size), (x) => Number(hard + 0.7 * x > -0.8));
+    });
+    const clusters = people.flatMap((outcomes, g) => outcomes.map(() => g));
+    const found = clusteredMean(people.flat(), clusters);
+    const [means, personMeans]: number[][] = [[], []];
+    for (let draw = 0; draw < 4000; draw++) {
+      const some = Array.from(uniform(150), (x) => people[Math.floor(150 * x)]);
+      means.push(meanOf(some.flat()));
+      personMeans.push(meanOf(some.map(meanOf)));
+    }
+    const spread = (values: readonly number[]) => errorOf(values) * Math.sqrt(values.length);
+    assert.ok(Math.abs(found.error / spread(means) - 1) < 0.1, `${found.error}, ${spread(means)}`);
+    assert.ok(Math.abs(found.clusterError / spread(personMeans) - 1) < 0.1);
+    assert.equal(found.clusterMean, meanOf(people.map(meanOf)));
+    // Taking pictures for independent would be far off.
+    assert.ok(errorOf(people.flat()) < 0.7 * found.error, `${errorOf(people.flat())}`);
+  });
+
+  test('what cannot be said is refused', () => {
+    assert.throws(() => clusteredMean([1, 0], [1]), /a cluster for every outcome/);
+    assert.throws(() => clusteredMean([1, 0], [1, 1]), /two clusters/);
   });
 });

@@ -1,11 +1,43 @@
 // Errors at thresholds: identification in an open set, where a probe may have no mate, and verification of pairs.
 
+import { type Labelled, matedPlaces } from './identification.ts';
+import { eachScoreRow, rowsAt } from './score-rows.ts';
+
 /** What one search gave. */
 export interface OpenSearch {
   /** The best score of all. */
   readonly top: number;
   /** The score of the mate where it came first; undefined where a stranger did, or where there is no mate. */
   readonly mate?: number;
+}
+
+export interface OpenSearches {
+  /** People who are enrolled. */
+  readonly enrolled: number;
+  readonly mated: readonly OpenSearch[];
+  readonly strangers: readonly OpenSearch[];
+}
+
+/** The first vector of every label that has several is enrolled; the others search, and so do those that have no other. A stranger that scores as high as the mate came first. */
+export function openSearches({ vectors, dimension, labels }: Labelled): OpenSearches {
+  const several = new Set(Array.from(matedPlaces(labels), (place) => labels[place]));
+  const enrolled = new Map<number, number>();
+  const probes: number[] = [];
+  for (let i = 0; i < labels.length; i++) {
+    if (several.has(labels[i]) && !enrolled.has(labels[i])) enrolled.set(labels[i], i);
+    else probes.push(i);
+  }
+  const names = [...enrolled.keys()];
+  const gallery = rowsAt(vectors, dimension, [...enrolled.values()]);
+  const [mated, strangers]: OpenSearch[][] = [[], []];
+  eachScoreRow(rowsAt(vectors, dimension, probes), gallery, dimension, (n, scores) => {
+    const label = labels[probes[n]];
+    const top = scores.reduce((best, score) => Math.max(best, score), Number.NEGATIVE_INFINITY);
+    if (!several.has(label)) strangers.push({ top });
+    else
+      mated.push(scores.every((score, j) => (score === top) === (names[j] === label)) ? { top, mate: top } : { top });
+  });
+  return { enrolled: names.length, mated, strangers };
 }
 
 /**

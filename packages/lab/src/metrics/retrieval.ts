@@ -15,18 +15,19 @@ export function retrieval({ vectors, dimension, labels }: Labelled, probes: Arra
   let [precision, average] = [0, 0];
   eachScoreRow(rowsAt(vectors, dimension, probes), vectors, dimension, (n, scores) => {
     const own = probes[n];
-    const ranking = ranked(scores).filter((j) => j !== own);
-    const relevant = Array.from(ranking, (j) => labels[j] === labels[own]);
+    const mates = Uint8Array.from(scores, (_, j) => Number(labels[j] === labels[own]));
+    const ranking = ranked(scores, mates).filter((j) => j !== own);
+    const relevant = Array.from(ranking, (j) => mates[j] === 1);
     precision += precisionAt(relevant, 10);
     average += averagePrecision(relevant);
   });
   return { precisionAt10: precision / probes.length, meanAveragePrecision: average / probes.length };
 }
 
-/** Places in the order of their scores, the best first; of equals the first first. */
-export function ranked(scores: ArrayLike<number>): Int32Array {
+/** Places in the order of their scores, the best first. Of equals the relevant ones come last, as mates do in ranks: what was first in the file is no merit. */
+function ranked(scores: ArrayLike<number>, relevant: ArrayLike<number>): Int32Array {
   const places = Int32Array.from({ length: scores.length }, (_, i) => i);
-  return places.sort((a, b) => scores[b] - scores[a] || a - b);
+  return places.sort((a, b) => scores[b] - scores[a] || relevant[a] - relevant[b]);
 }
 
 /** The share of the first k that are relevant. */
@@ -49,9 +50,12 @@ export interface PrecisionRecall {
   readonly averagePrecision: number;
 }
 
-/** One ranking of scored decisions, whatever they are about: with all pairs of pictures and classes in it, it is the micro-average. */
+/**
+ * One ranking of scored decisions (relevant: 1, others: 0), whatever they are about: with all pairs of pictures and classes in it, it is the micro-average. Of
+ * equal scores the relevant ones come last.
+ */
 export function precisionRecall(scores: ArrayLike<number>, relevant: ArrayLike<number>, steps = 100): PrecisionRecall {
-  const order = ranked(scores);
+  const order = ranked(scores, relevant);
   const total = order.reduce((sum, i) => sum + (relevant[i] ? 1 : 0), 0);
   if (total === 0) throw new RangeError('nothing is relevant, so there is no recall');
   const precision = new Float64Array(steps + 1);
