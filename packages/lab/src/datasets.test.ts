@@ -7,17 +7,9 @@ import { part } from '../../../tools/parts.ts';
 import { loadDataset, splitByLabel } from './datasets.ts';
 import { matedPlaces, mateRanks, rankAccuracy } from './metrics/identification.ts';
 import { writeNpy } from './npy.ts';
+import { npy } from './testing.ts';
 
 const data = part('data');
-
-function npy(descr: string, shape: string, body: Uint8Array): Uint8Array {
-  const text = Buffer.from(`{'descr': '${descr}', 'fortran_order': False, 'shape': (${shape}), }\n`, 'latin1');
-  return Buffer.concat([
-    Buffer.from([0x93, ...Buffer.from('NUMPY'), 1, 0, text.length & 255, text.length >> 8]),
-    text,
-    body,
-  ]);
-}
 
 test('whole numbers are multiplied by the scale of their row, and everything comes at unit length', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'hers-data-'));
@@ -64,14 +56,19 @@ test('no label is on both sides of a split, and the labels of the report are tou
   assert.ok([...choice.held.labels].every((label) => !report.held.labels.includes(label)));
 });
 
-test('the faces are as described: 6 211 pictures and 4 169 probes in the report, rank-1 0.9938', data, async () => {
-  const faces = await loadDataset('faces', data.path!);
-  assert.equal(faces.dimension, 128);
-  const { held } = splitByLabel(faces, 'test');
-  assert.equal(held.labels.length, 6211);
-  const probes = matedPlaces(held.labels);
-  assert.equal(probes.length, 4169);
-  // A tenth of the probes is enough to see that the pictures are those of the labels.
-  const some = probes.filter((_, i) => i % 10 === 0);
-  assert.ok(rankAccuracy(mateRanks(held, some), 1) > 0.98);
-});
+test(
+  'the faces are as described: 6 211 pictures and 4 169 probes in the report, of a tenth of which 98 % are found',
+  data,
+  async () => {
+    const faces = await loadDataset('faces', data.path!);
+    assert.equal(faces.dimension, 128);
+    assert.match(faces.source, /: 13 221 pictures of 5 745 people, 128 dimensions by an ArcFace/);
+    const { held } = splitByLabel(faces, 'test');
+    assert.equal(held.labels.length, 6211);
+    const probes = matedPlaces(held.labels);
+    assert.equal(probes.length, 4169);
+    // A tenth of the probes is enough to see that the pictures are those of the labels.
+    const some = probes.filter((_, i) => i % 10 === 0);
+    assert.ok(rankAccuracy(mateRanks(held, some), 1) > 0.98);
+  },
+);

@@ -4,6 +4,7 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HersError } from '@hers/client';
+import { matedPlaces } from './metrics/identification.ts';
 import { rowsAt, unitVectors } from './metrics/score-rows.ts';
 import { ByteSource, openNpy, readLabels } from './npy.ts';
 
@@ -24,26 +25,29 @@ interface Files {
   /** Where each row is stored as whole numbers times a scale of its own. */
   readonly scale?: string;
   readonly labels: string;
-  readonly source: string;
+  /** With numbers that were counted. */
+  readonly source: (counted: { vectors: string; labels: string; dimensions: string }) => string;
 }
 
 const FILES: Readonly<Record<DatasetName, Files>> = {
   faces: {
     file: 'faces-lfw-arcface128.npy',
     labels: 'faces-lfw-arcface128.labels.npy',
-    source:
-      'Labeled Faces in the Wild: 13 221 pictures of 5 745 people, 128 dimensions by an ArcFace-trained MobileFaceNet',
+    source: ({ vectors, labels, dimensions }) =>
+      `Labeled Faces in the Wild: ${vectors} pictures of ${labels} people, ${dimensions} dimensions by an ArcFace-trained MobileFaceNet`,
   },
   text: {
     file: 'text-clinc150-use512.npy',
     labels: 'text-clinc150-use512.labels.npy',
-    source: 'CLINC150: 22 500 questions of 150 intents, 512 dimensions by the Universal Sentence Encoder (lite)',
+    source: ({ vectors, labels, dimensions }) =>
+      `CLINC150: ${vectors} questions of ${labels} intents, ${dimensions} dimensions by the Universal Sentence Encoder (lite)`,
   },
   pictures: {
     file: 'images-tinyimagenet-resnet50-2048.u8.npy',
     scale: 'images-tinyimagenet-resnet50-2048.scale.npy',
     labels: 'images-tinyimagenet-resnet50-2048.labels.npy',
-    source: 'Tiny-ImageNet, its validation set: 10 000 pictures of 200 classes, 2 048 dimensions by a ResNet-50',
+    source: ({ vectors, labels, dimensions }) =>
+      `Tiny-ImageNet, its validation set: ${vectors} pictures of ${labels} classes, ${dimensions} dimensions by a ResNet-50`,
   },
 };
 
@@ -82,8 +86,16 @@ export async function loadDataset(name: DatasetName, folder: string): Promise<Da
       throw new HersError('MALFORMED', `${scale} holds ${scales.length} scales for ${rows} vectors`);
     for (let i = 0; i < all.length; i++) all[i] *= scales[Math.floor(i / columns)];
   }
-  return { name, source, vectors: unitVectors(all, columns), dimension: columns, labels };
+  const counted = {
+    vectors: spaced(rows),
+    labels: spaced(new Set(labels).size),
+    dimensions: spaced(columns),
+  };
+  return { name, source: source(counted), vectors: unitVectors(all, columns), dimension: columns, labels };
 }
+
+/** @example spaced(13221) // '13 221' */
+const spaced = (count: number) => count.toLocaleString('en-GB').replaceAll(',', ' ');
 
 /** `validation`: for choosing, within the odd labels. `test`: for the report, fitted on the odd labels and measured on the even ones. */
 export type Split = 'validation' | 'test';
@@ -94,7 +106,7 @@ export interface Part {
   readonly labels: Int32Array;
 }
 
-/** Fits on some labels and measures on others, so that no person and no class is in both. */
+/** Fits on some labels and measures on others, so that no person and no class is in both. Refuses what leaves nothing to fit on or to find. */
 export function splitByLabel({ vectors, dimension, labels }: Part, split: Split): { training: Part; held: Part } {
   const places = (wanted: (label: number) => boolean) => {
     const found: number[] = [];
@@ -107,9 +119,29 @@ export function splitByLabel({ vectors, dimension, labels }: Part, split: Split)
     labels: Int32Array.from(at, (i) => labels[i]),
   });
   // Bits rather than remainders, for labels may be negative.
-  return split === 'test'
-    ? { training: part(places((label) => (label & 1) === 1)), held: part(places((label) => (label & 1) === 0)) }
-    : { training: part(places((label) => (label & 3) === 1)), held: part(places((label) => (label & 3) === 3)) };
+  const parts =
+    split === 'test'
+      ? { training: part(places((label) => (label & 1) === 1)), held: part(places((label) => (label & 1) === 0)) }
+      : { training: part(places((label) => (label & 3) === 1)), held: part(places((label) => (label & 3) === 3)) };
+  requireEnough(parts.training, parts.held, split);
+  return parts;
+}
+
+function requireEnough(training: Part, held: Part, split: Split): void {
+  const said = (remainder: number) => (split === 'test' ? (remainder === 1 ? 'odd' : 'even') : `4n + ${remainder}`);
+  if (training.labels.length === 0)
+    throw new RangeError(
+      `The ${split} split has nothing to fit on: there are no vectors with a label that is ${said(1)}`,
+    );
+  if (held.labels.length === 0)
+    throw new RangeError(
+      `The ${split} split has nothing to measure on: there are no vectors with a label that is ${said(split === 'test' ? 0 : 3)}`,
+    );
+  const mated = new Set(Array.from(matedPlaces(held.labels), (place) => held.labels[place])).size;
+  if (mated < 2)
+    throw new RangeError(
+      `The ${split} split has too little to find: of its ${held.labels.length} vectors to measure on, ${mated === 0 ? 'no two have the same label' : 'only those of one label have a mate'}`,
+    );
 }
 
 /** What a sentence says about a part. */

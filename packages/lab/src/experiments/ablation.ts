@@ -122,6 +122,7 @@ function plot(rows: readonly { dimension: number; found: readonly number[] }[], 
     found.map((value, i) => ({ dimension: `${dimension} dimensions`, variant: VARIANTS[i].what, value })),
   );
   const variants = VARIANTS.map(({ what }) => what);
+  const most = Math.max(full, ...values.map(({ value }) => value));
   return render({
     $schema: SCHEMA,
     title: { text: 'Precision at 10 of DeepMDS++ and without its ingredients', subtitle: 'dashed: uncompressed' },
@@ -149,7 +150,7 @@ function plot(rows: readonly { dimension: number; found: readonly number[] }[], 
             field: 'value',
             type: 'quantitative',
             title: 'precision at 10',
-            scale: { domain: [0, Math.ceil(full * 10) / 10] },
+            scale: { domain: [0, Math.max(0.1, Math.ceil(most * 10) / 10)] },
           },
           color: {
             field: 'variant',
