@@ -2,7 +2,7 @@
 
 import { described, type Part, splitByLabel } from '../datasets.ts';
 import { matedPlaces } from '../metrics/identification.ts';
-import { retrieval } from '../metrics/retrieval.ts';
+import { type Retrieval, retrieval } from '../metrics/retrieval.ts';
 import { machine, progress } from '../report.ts';
 import { compressed, EPOCHS_OPTION, epochsOf, FULL, fitted, fittingOf, MODELS_OPTION } from './compressors.ts';
 import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
@@ -21,6 +21,12 @@ const VARIANTS = [
   { name: 'without-covariance', what: 'without the covariance penalty', settings: { covarianceWeight: 0 } },
   { name: 'deepmds', what: 'without either (DeepMDS)', settings: { pairs: 'balanced', covarianceWeight: 0 } },
 ] as const;
+
+interface Row {
+  readonly dimension: number;
+  /** For each of the variants. */
+  readonly found: readonly Retrieval[];
+}
 
 const COLOURS = ['#D55E00', '#E69F00', '#56B4E9', '#CC79A7'];
 
@@ -47,25 +53,27 @@ export const ablation: Experiment = {
         ? await fitted('pca', training, { dimension: FIRST_AXES, models })
         : async (vectors: Float32Array) => vectors;
     const [before, after] = [await compressed(training, axes), await compressed(held, axes)];
-    const full = precision(held);
-    const input = precision(after);
-    const rows: { dimension: number; found: number[] }[] = [];
+    const full = searched(held);
+    const input = searched(after);
+    const rows: Row[] = [];
     for (const dimension of dimensions) {
-      const found: number[] = [];
+      const found: Retrieval[] = [];
       for (const variant of VARIANTS) {
         const fitting = { dimension, models, settings: { ...variant.settings, ...settings } };
-        found.push(precision(await compressed(after, await fitted('deepmds++', before, fitting))));
-        progress(`${variant.name}-${dimension}: ${found.at(-1)!.toFixed(4)}`);
+        found.push(searched(await compressed(after, await fitted('deepmds++', before, fitting))));
+        progress(`${variant.name}-${dimension}: ${found.at(-1)!.precisionAt10.toFixed(4)}`);
       }
       rows.push({ dimension, found });
     }
     const unit = 'precision at 10';
+    const measured = (name: string, { precisionAt10, meanAveragePrecision }: Retrieval): Figure[] => [
+      { name, value: precisionAt10, unit, source: 'measured' },
+      { name: `${name}-map`, value: meanAveragePrecision, unit: 'mAP of retrieval', source: 'measured' },
+    ];
     const results: Figure[] = [
-      { name: `${FULL}-${data.dimension}`, value: full, unit, source: 'measured' },
+      ...measured(`${FULL}-${data.dimension}`, full),
       ...rows.flatMap(({ dimension, found }) =>
-        found.map(
-          (value, i): Figure => ({ name: `${VARIANTS[i].name}-${dimension}`, value, unit, source: 'measured' }),
-        ),
+        found.flatMap((each, i) => measured(`${VARIANTS[i].name}-${dimension}`, each)),
       ),
       ...Object.entries(TABLE_6.rows).flatMap(([dimension, found]) =>
         found.map((value, i): Figure => {
@@ -95,10 +103,13 @@ export const ablation: Experiment = {
       'ablation',
       [
         '![Precision at 10 with and without the ingredients of DeepMDS++](ablation.svg)',
-        `${data.source}. Fitted on ${described(training, 'classes')}, measured on ${described(held, 'classes')} that were not seen: every measured picture is searched among all others by cosine, and the share of its class among the first ten is averaged. ${saidSplit(split)}${data.dimension > FIRST_AXES ? ` Networks are trained on the first ${FIRST_AXES} principal axes (P@10 ${percent(input)} %), not on all ${data.dimension} dimensions (${percent(full)} %), for ${epochs === undefined ? 'as many epochs as the paper does' : `${epochs} epochs instead of the paper's 250`}; one seed.` : ''}`,
+        `${data.source}. Fitted on ${described(training, 'classes')}, measured on ${described(held, 'classes')} that were not seen: every measured picture is searched among all others by cosine, and the share of its class among the first ten is averaged. ${saidSplit(split)}${data.dimension > FIRST_AXES ? ` Networks are trained on the first ${FIRST_AXES} principal axes (P@10 ${percent(input.precisionAt10)} %), not on all ${data.dimension} dimensions (${percent(full.precisionAt10)} %), for ${epochs === undefined ? 'as many epochs as the paper does' : `${epochs} epochs instead of the paper's 250`}; one seed.` : ''}`,
         table(
           ['P@10 (%), measured', ...VARIANTS.map(({ what }) => what)],
-          rows.map(({ dimension, found }) => [String(dimension), ...found.map(percent)]),
+          rows.map(({ dimension, found }) => [
+            String(dimension),
+            ...found.map(({ precisionAt10 }) => percent(precisionAt10)),
+          ]),
         ),
         table(
           ['P@10 (%), published', 'DeepMDS++', 'without hard mining', 'without either (DeepMDS)'],
@@ -106,20 +117,32 @@ export const ablation: Experiment = {
             .toReversed()
             .map(([dimension, found]) => [dimension, ...found.map(percent)]),
         ),
-        `Published: the validation set of ImageNet, 1,000 classes, Inception-ResNet v2, uncompressed ${percent(TABLE_6.full.precision)} %. "Without hard mining" draws genuine and impostor pairs at random, in equal numbers.`,
+        `Published: the validation set of ImageNet, 1,000 classes, Inception-ResNet v2, uncompressed ${percent(TABLE_6.full.precision)} %. There 10 pictures of each class are probes and the other 40 their mates, beside all pictures of the other classes; here every picture is a probe once and all others are its gallery, so that it has ${matesOf(held)} mates. "Without hard mining" draws genuine and impostor pairs at random, in equal numbers.`,
       ],
       report,
       againWith(values),
     );
-    return { report, markdown, svg: await plot(rows, full) };
+    return { report, markdown, svg: await plot(rows, full.precisionAt10) };
   },
 };
 
-const precision = (part: Part) => retrieval(part, matedPlaces(part.labels)).precisionAt10;
+/** As a sentence says it. */
+function matesOf({ labels }: Part): string {
+  const counts = new Map<number, number>();
+  for (const place of matedPlaces(labels)) counts.set(labels[place], (counts.get(labels[place]) ?? 0) + 1);
+  const [least, most] = [Math.min(...counts.values()) - 1, Math.max(...counts.values()) - 1];
+  return least === most ? String(most) : `${least} to ${most}`;
+}
 
-function plot(rows: readonly { dimension: number; found: readonly number[] }[], full: number): Promise<string> {
+const searched = (part: Part) => retrieval(part, matedPlaces(part.labels));
+
+function plot(rows: readonly Row[], full: number): Promise<string> {
   const values = rows.flatMap(({ dimension, found }) =>
-    found.map((value, i) => ({ dimension: `${dimension} dimensions`, variant: VARIANTS[i].what, value })),
+    found.map(({ precisionAt10: value }, i) => ({
+      dimension: `${dimension} dimensions`,
+      variant: VARIANTS[i].what,
+      value,
+    })),
   );
   const variants = VARIANTS.map(({ what }) => what);
   const most = Math.max(full, ...values.map(({ value }) => value));

@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { type Compressor, fit, load, type MethodName, methods } from '@hers/compress';
 import type { Part } from '../datasets.ts';
 import { progress } from '../report.ts';
@@ -15,7 +16,7 @@ export const COMPRESSORS_OPTION: Option = {
 
 export const MODELS_OPTION: Option = {
   type: 'string',
-  help: 'a folder to keep fitted compressors in, and to take them from when they were fitted on the same vectors before',
+  help: 'a folder to keep fitted compressors in, and to take them from when they were fitted on the same vectors with the same settings before; empty it when the code that fits changes',
 };
 
 export const EPOCHS_OPTION: Option = {
@@ -83,15 +84,45 @@ export async function fitted(
 export async function fittedCompressor(name: MethodName, training: Part, fitting: Fitting): Promise<Compressor> {
   const { dimension, seed = 1, models } = fitting;
   const kept = models === undefined ? undefined : join(models, fileName(name, training, fitting));
-  const bytes = kept === undefined ? undefined : await readFile(kept).catch(() => undefined);
-  progress(`${bytes ? 'taking' : 'fitting'} ${name} to ${dimension} dimensions${seed === 1 ? '' : `, seed ${seed}`}`);
-  const compressor = bytes ? await load(bytes) : await train(name, training, fitting);
-  if (!bytes && kept !== undefined) {
+  const found = kept === undefined ? undefined : await keptCompressor(kept, name, fitting);
+  progress(`${found ? 'taking' : 'fitting'} ${name} to ${dimension} dimensions${seed === 1 ? '' : `, seed ${seed}`}`);
+  if (found) return found;
+  const compressor = await train(name, training, fitting);
+  if (kept !== undefined) {
     await mkdir(models!, { recursive: true });
     await writeFile(`${kept}.part`, compressor.save());
     await rename(`${kept}.part`, kept);
   }
   return compressor;
+}
+
+/** The compressor in a file, unless it is damaged or was fitted with other settings than it would be now: the file's name knows those that were given, not the defaults. */
+async function keptCompressor(file: string, name: MethodName, fitting: Fitting): Promise<Compressor | undefined> {
+  const bytes = await readFile(file).catch(() => undefined);
+  if (bytes === undefined) return undefined;
+  const compressor = await load(bytes).catch(() => undefined);
+  if (compressor && fittedSo(compressor, name, fitting)) return compressor;
+  progress(`${file} is ${compressor ? 'of other settings' : 'damaged'}`);
+  return undefined;
+}
+
+/** Whether the file says the method and the settings, defaults included, that fitting would use now. */
+export function fittedSo(
+  { method, outputDimension, metadata }: Pick<Compressor, 'method' | 'outputDimension' | 'metadata'>,
+  name: MethodName,
+  { dimension, seed = 1, settings = {} }: Fitting,
+): boolean {
+  const said = metadata.settings;
+  if (outputDimension !== dimension || said.seed !== seed) return false;
+  // What auto was told stands beside the settings of what it chose, which has a name of its own.
+  const own = said.auto === undefined ? { name: method, settings: said } : { name: 'auto', settings: said.auto };
+  // Where the default is null, fitting puts what it chose in its place.
+  return (
+    own.name === name &&
+    Object.entries({ ...methods[name].defaults, ...settings }).every(
+      ([key, value]) => value === null || isDeepStrictEqual((own.settings as Record<string, unknown>)[key], value),
+    )
+  );
 }
 
 /** The same name for the same method, settings and training vectors, and no other. */

@@ -27,6 +27,7 @@ interface Estimates {
   readonly known?: number;
   /** For each k of GRAPHS. */
   readonly graph: readonly number[];
+  /** The share of the vectors on the largest connected part of the graph, for the k with which it is least. */
   readonly connected: number;
   readonly two: number;
   readonly likelihood: number;
@@ -49,10 +50,11 @@ export const dimension: Experiment = {
       const data = await datasetOf(name, values);
       rows.push({ name, what: data.source, ...(await estimates(name, data.vectors, data.dimension, sources)) });
     }
-    const results: Figure[] = rows.flatMap(({ name, graph, two, likelihood, known }): Figure[] => [
+    const results: Figure[] = rows.flatMap(({ name, graph, connected, two, likelihood, known }): Figure[] => [
       ...graph.map(
         (value, i): Figure => ({ name: `${name}-graph-k${GRAPHS[i]}`, value, unit: 'dimensions', source: 'measured' }),
       ),
+      { name: `${name}-connected`, value: connected, unit: 'of vectors', source: 'measured' },
       { name: `${name}-two-nearest`, value: two, unit: 'dimensions', source: 'measured' },
       { name: `${name}-likelihood`, value: likelihood, unit: 'dimensions', source: 'measured' },
       ...(known === undefined
@@ -72,15 +74,25 @@ export const dimension: Experiment = {
       'dimension',
       [
         '![Estimates of intrinsic dimension](dimension.svg)',
-        `How many numbers it takes to say where on its manifold a vector is. Distances are angles. "Graph" is the estimator that the paper uses (Gong et al., after Granata and Carnevale): lengths of shortest paths on a graph of the k nearest neighbours, from ${whole(sources)} points to all, whose distribution is compared with that on a sphere; here the distribution is smoothed by half an edge first, since in many dimensions it has a hump for each number of edges. "Two nearest" is Facco et al.'s, "likelihood" Levina and Bickel's with the average of MacKay and Ghahramani, of ${NEIGHBOURS} neighbours.`,
+        `How many numbers it takes to say where on its manifold a vector is. Distances are angles. "Graph" is the estimator that the paper uses (Gong et al., after Granata and Carnevale): lengths of shortest paths on a graph of the k nearest neighbours, from ${whole(sources)} points to all, whose distribution is compared with that on a sphere; here the distribution is smoothed by half an edge first, since in many dimensions it has a hump for each number of edges. Only the largest connected part of a graph is measured: "connected" is the share of the vectors that are on it, for the k with which it is least. "Two nearest" is Facco et al.'s, "likelihood" Levina and Bickel's with the average of MacKay and Ghahramani, of ${NEIGHBOURS} neighbours.`,
         table(
-          ['set', 'vectors', 'in', 'known', ...GRAPHS.map((k) => `graph, k = ${k}`), 'two nearest', 'likelihood'],
+          [
+            'set',
+            'vectors',
+            'in',
+            'known',
+            ...GRAPHS.map((k) => `graph, k = ${k}`),
+            'connected (%)',
+            'two nearest',
+            'likelihood',
+          ],
           rows.map((row) => [
             row.name,
             whole(row.count),
             whole(row.dimension),
             row.known === undefined ? '' : String(row.known),
             ...row.graph.map((value) => value.toFixed(1)),
+            (100 * row.connected).toFixed(1),
             row.two.toFixed(1),
             row.likelihood.toFixed(1),
           ]),

@@ -95,6 +95,19 @@ describe('what they say', () => {
     }
   });
 
+  it('ablation: each variant is what it is called, and none is another', async () => {
+    const figures = await results('ablation');
+    const names = ['deepmds++', 'without-mining', 'without-covariance', 'deepmds'];
+    const found = names.map((name) => figures.get(`${name}-8-map`)!.value);
+    assert.equal(new Set(found).size, names.length, `${found}`);
+    // The two that are methods of their own, fitted under their own names, on the same vectors.
+    const pictures = await results('pictures', { compressors: 'deepmds,deepmds++', epochs: '2' });
+    for (const name of ['deepmds-8', 'deepmds++-8']) {
+      assert.equal(pictures.get(`${name}-map`)!.value, figures.get(`${name}-map`)!.value, name);
+      assert.equal(pictures.get(`${name}-precision10`)!.value, figures.get(name)!.value, name);
+    }
+  });
+
   it('encryption-cost: exact is the search of rounded vectors, and compact close to that in the clear', async () => {
     const figures = await results('encryption-cost');
     for (const name of ['full-24', 'lda-8']) {
