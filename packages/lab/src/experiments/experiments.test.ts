@@ -128,13 +128,22 @@ describe('what they say', () => {
     assert.ok(figures.get('lda-6-enough')!.value > figures.get('lda-6')!.value);
   });
 
-  it('inversion: a gallery in the clear gives the probe away, an encrypted one does not; one mask used twice is seen', async () => {
+  it('inversion: known templates or known probes give the probe away, ciphertexts and scores do not; one mask used twice is seen', async () => {
     const figures = await results('inversion');
+    const value = (name: string) => figures.get(name)!.value;
     for (const profile of ['exact', 'compact']) {
-      assert.ok(figures.get(`plain-${profile}-36`)!.value > 0.99);
-      assert.ok(figures.get(`encrypted-${profile}-36`)!.value < 0.5);
-      assert.ok(figures.get(`scores-${profile}-36`)!.value < 0.6);
-      assert.equal(figures.get(`linking-${profile}-control`)!.value, 1);
+      for (const known of ['plain', 'plain-population', 'known'])
+        assert.ok(value(`${known}-${profile}-36`) > 0.99, known);
+      // A reconstruction lies in the span of what is known.
+      for (const known of ['plain', 'known']) assert.ok(value(`${known}-${profile}-3`) < 0.7, known);
+      for (const nothing of ['encrypted', 'scores']) assert.ok(value(`${nothing}-${profile}-36`) < 0.6, nothing);
+      for (const nothing of ['encrypted-population', 'scores-population']) {
+        assert.ok(value(`${nothing}-${profile}-24`) < 0.6, nothing);
+        const gain = value(`${nothing}-${profile}-24`) - value('guess-mean');
+        assert.ok(Math.abs(value(`${nothing}-${profile}-24-gain`) - gain) < 1e-9, nothing);
+      }
+      assert.equal(value(`linking-${profile}-control`), 1);
+      assert.ok(Number.isFinite(value(`linking-${profile}-one-key`)));
     }
   });
 
@@ -160,6 +169,12 @@ describe('what they say', () => {
     // The folder may be named by the environment.
     assert.equal(againWith({}), '--data <folder>');
     assert.equal(asGiven({ small: false, dimensions: undefined, sets: "a b'c" }), "--sets 'a b'\\''c'");
+  });
+
+  it('inversion: numbers that cannot be are refused in a sentence', async () => {
+    await assert.rejects(results('inversion', { probes: '1' }), /--probes is a whole number, two or more/);
+    await assert.rejects(results('inversion', { probes: '2.5' }), /--probes is a whole number/);
+    await assert.rejects(results('inversion', { pairs: '7' }), /--pairs is an even whole number, four or more/);
   });
 
   it('a split, a folder or a compressor that is not there is refused in a sentence', async () => {

@@ -1,42 +1,38 @@
-// The paper's security analysis, carried out: what comes back of a probe from its scores, when the gallery is in the clear, when it is encrypted, and when there are scores alone;
-// and whether ciphertexts of the same templates under two keys can be linked.
+// The paper's security analysis, carried out: what comes back of a probe from its scores, by what else the attacker has; and whether ciphertexts can be linked.
 
-import { blockMatrix, decodeBlock, decodeQuery, encodeResponse, expandedQuery, plan, scanBlock } from '@hers/scheme';
-import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
-import { type Part, splitByLabel } from '../datasets.ts';
-import { matedPlaces, rankOfMate } from '../metrics/identification.ts';
-import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
+import { plan } from '@hers/scheme';
+import { type Dataset, type Split, splitByLabel } from '../datasets.ts';
 import { machine, progress } from '../report.ts';
-import { ciphertextAsGallery, ciphertextCoefficients } from '../security/ciphertext-words.ts';
-import { cosine, ScoreInversion } from '../security/inversion.ts';
-import { type Linking, linkingAdvantage, type Pair } from '../security/unlinkability.ts';
+import { ciphertextPairs, LINKED_DIMENSION } from '../security/ciphertext-pairs.ts';
+import type { Profile } from '../security/encrypted-search.ts';
+import {
+  type Attack,
+  attackAll,
+  type Campaign,
+  campaign,
+  type Guesses,
+  guesses,
+  type Leak,
+} from '../security/score-attacks.ts';
+import { type Linking, linkingAdvantage, marginOf, type Pair } from '../security/unlinkability.ts';
 import { againWith, DATA_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
 import type { Experiment, Figure, Outcome, Values } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
 import { render, SCHEMA } from './plot.ts';
 import { whole } from './quantities.ts';
 
-/** What the attacker holds beside the scores. */
-const LEAKS = {
-  plain: 'the templates in the clear',
-  encrypted: 'the templates encrypted',
-  scores: 'scores alone',
-} as const;
-type Leak = keyof typeof LEAKS;
+const PROFILES: readonly Profile[] = ['exact', 'compact'];
 
-/** Keys, and galleries, over which the probes are spread. */
-const GROUPS = 20;
+/** One of so many coefficients has a mask that is used twice; the last of the row is a single coefficient. */
+const REUSED = [1, 2, 8, 64, 512, 4096];
+/** One of so many coefficients is copied with a lot of noise. */
+const COPIED = [8, 32, 64, 128, 512];
 
-interface Attack {
-  readonly leak: Leak;
-  readonly profile: 'exact' | 'compact';
-  /** Scores that leaked, each of another template. */
-  readonly known: number;
-  readonly cosine: number;
-  /** Standard error of it, over the groups. */
-  readonly error: number;
-  /** Share of the probes whose person is the first that the reconstruction finds. */
-  readonly identified: number;
+interface Linked extends Linking {
+  readonly profile: Profile;
+  /** As in the names of results. */
+  readonly name: string;
+  readonly shown: string;
 }
 
 export const inversion: Experiment = {
@@ -45,334 +41,313 @@ export const inversion: Experiment = {
   options: {
     data: DATA_OPTION,
     split: SPLIT_OPTION,
-    probes: { type: 'string', help: 'probes to attack (200)' },
-    pairs: { type: 'string', help: 'pairs of ciphertexts to judge (400)' },
+    probes: { type: 'string', help: 'probes to attack (200), two or more' },
+    pairs: { type: 'string', help: 'pairs of ciphertexts to judge (400), an even number, four or more' },
   },
   async run(values): Promise<Outcome> {
     const small = values.small === true;
     const split = splitOf(values);
+    const wanted = {
+      probes: count(values, 'probes', small ? 7 : 200, 1),
+      pairs: count(values, 'pairs', small ? 8 : 400, 2),
+    };
     const data = await datasetOf('faces', values);
     const { training, held } = splitByLabel(data, split);
-    const { dimension } = data;
-    const probes = chosen(held, count(values, 'probes', small ? 6 : 200));
-    const pairs = count(values, 'pairs', small ? 8 : 400);
-    const profiles = ['exact', 'compact'] as const;
-    const attacks = profiles.flatMap((profile) => attack(held, training, probes, profile, small));
-    const guess = guesses(held, training, probes);
-    const links = profiles.map((profile) => ({ profile, ...linking(held, profile, pairs) }));
-    const results: Figure[] = [
-      ...attacks.flatMap(({ leak, profile, known, cosine: value, identified }): Figure[] => [
-        { name: `${leak}-${profile}-${known}`, value, unit: 'cosine', source: 'measured' },
-        { name: `${leak}-${profile}-${known}-identified`, value: identified, unit: 'of probes', source: 'measured' },
-      ]),
-      { name: 'guess-mean', value: guess.mean, unit: 'cosine', source: 'measured' },
-      { name: 'guess-stranger', value: guess.stranger, unit: 'cosine', source: 'measured' },
-      { name: 'guess-identified', value: guess.person, unit: 'of probes', source: 'computed' },
-      ...links.flatMap(({ profile, keys, control }): Figure[] => [
-        { name: `linking-${profile}`, value: keys.advantage, unit: 'advantage', source: 'measured' },
-        { name: `linking-${profile}-control`, value: control.advantage, unit: 'advantage', source: 'measured' },
-      ]),
-    ];
+    const from = campaign(held, training, {
+      probes: wanted.probes,
+      templates: small ? 64 : 16 * data.dimension,
+      examples: small ? 6 : 100,
+      rehearsals: small ? 4 : 20,
+    });
+    const guess = guesses(from);
+    const attacks = PROFILES.flatMap((profile) => attackAll(from, profile, progress));
+    const links = PROFILES.flatMap((profile) => linking(from, profile, wanted.pairs));
+    const probes = from.groups.reduce((sum, group) => sum + group.length, 0);
     const report = {
       bench: 'inversion',
-      parameters: { data: data.source, split, dimension, probes: probes.length, pairs, ...versions(), small },
+      parameters: {
+        data: data.source,
+        split,
+        dimension: data.dimension,
+        probes,
+        galleries: from.groups.length,
+        rehearsals: `${from.rehearsals.length} galleries, ${from.rehearsals[0].probes.length} probes each`,
+        pairs: wanted.pairs,
+        ...versions(),
+        small,
+      },
       machine: machine(),
-      results,
+      results: resultsOf(attacks, guess, links),
     };
-    const rows = attacks.filter(({ known }) => shown(known, dimension));
-    const most = Math.max(...attacks.map(({ known }) => known));
-    const last = (leak: Leak) => attacks.filter((each) => each.leak === leak && each.known === most);
-    const figures = (each: Attack) =>
-      `${each.cosine.toFixed(3)} ± ${(1.96 * each.error).toFixed(3)} under ${each.profile}`;
     const markdown = page(
       'Score inversion, and linking of ciphertexts',
       'inversion',
-      [
-        '![Resemblance of the reconstruction against the number of scores that leaked](inversion.svg)',
-        `Somebody learns the scores of an unknown probe against m templates and solves the least-squares problem of the paper's security analysis, q = (PᵀP + λI)⁻¹Pᵀr. The figures are the mean cosine of the result and the probe: 1 is the probe itself. Scores are the decrypted ones of real encrypted searches. ${saidSplit(split)} Data: ${data.source}; ${probes.length} probes, spread over ${Math.min(GROUPS, probes.length)} galleries with a key each; ± is 95 %, from how much these differ.`,
-        table(
-          ['the attacker holds scores and …', 'profile', 'm', 'cosine', '±', 'person found'],
-          rows.map((each) => [
-            LEAKS[each.leak],
-            each.profile,
-            whole(each.known),
-            each.cosine.toFixed(3),
-            (1.96 * each.error).toFixed(3),
-            each.identified.toFixed(3),
-          ]),
-          [0, 1],
-        ),
-        `Guessing without any score: a stranger's vector has a mean cosine of ${guess.stranger.toFixed(3)}, the mean of the population ${guess.mean.toFixed(3)}. "Person found" is how often the reconstruction, used as a probe, finds another picture of the same person first; a picture drawn at random is one of the same person for ${guess.person.toFixed(3)} of the probes, for some people have many.`,
-        `With the templates in the clear, ${dimension} scores are as good as the probe. With the same templates encrypted, all ${whole(most)} scores give ${last('encrypted').map(figures).join(' and ')}: nothing. The attacker here is as the server would be, takes the coefficients of the ciphertext for the gallery, and knows which score belongs to which slot. With scores alone (the attacker puts vectors of other people in the place of the templates), they give ${last('scores').map(figures).join(' and ')}.`,
-        "The roles can be swapped: scores of one template against as many *known* probes give the template away just as well. So can they be put together: scores of many probes against many templates determine all vectors up to a linear map, and a few known ones fix it. Least squares is the paper's attack and needs no cryptography; what it shows is that scores are as good as vectors to whoever holds vectors on the other side. And a `compact` score carries noise that depends on the key: whoever sees ciphertexts *and* scores of known vectors can attack the key itself ([SECURITY.md](../../SECURITY.md)). This table is no permission to publish scores.",
-        '## Linking',
-        `A judge is shown two encrypted blocks, eight coordinates each of ${whole(plan({ dimension, profile: 'compact' }).parameters.n)} (compact) or ${whole(plan({ dimension, profile: 'exact' }).parameters.n)} (exact) templates under two keys, half of the time of the same templates, and has to say which it is. It has learned from ${pairs} such pairs (correlation of the coefficients, their distances around the circle, signs, squares, equal values) and is measured on ${pairs} others. The control is the same with one mask used twice, which the scheme never does.`,
-        table(
-          ['profile', 'advantage, two keys', 'advantage, control', '95 % of judges that know nothing are within'],
-          links.map(({ profile, keys, control }) => [
-            profile,
-            keys.advantage.toFixed(3),
-            control.advantage.toFixed(3),
-            `± ${keys.margin.toFixed(3)}`,
-          ]),
-        ),
-      ],
+      [...inversionText(data, split, from, attacks, guess), ...linkingText(links, wanted.pairs)],
       report,
       againWith(values),
     );
-    return { report, markdown, svg: await plot(attacks, guess, dimension) };
+    return { report, markdown, svg: await plot(attacks, guess, data.dimension) };
   },
 };
 
-function count(values: Values, name: string, otherwise: number): number {
+function count(values: Values, name: string, otherwise: number, step: 1 | 2): number {
   if (values[name] === undefined) return otherwise;
   const number = Number(values[name]);
-  if (!(Number.isInteger(number) && number >= 4 && number % 2 === 0))
-    throw new RangeError(`--${name} is an even whole number, four or more`);
+  if (!(Number.isSafeInteger(number) && number >= 2 * step && number % step === 0))
+    throw new RangeError(
+      step === 1 ? `--${name} is a whole number, two or more` : `--${name} is an even whole number, four or more`,
+    );
   return number;
 }
 
-/** Mated pictures, spread over the set. */
-function chosen({ labels }: Part, wanted: number): Int32Array {
-  const mated = matedPlaces(labels);
-  const some = Math.min(wanted, mated.length);
-  return Int32Array.from({ length: some }, (_, i) => mated[Math.floor((i * mated.length) / some)]);
-}
-
-function leakSizes(dimension: number, most: number): number[] {
-  const sizes = [1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8, 1, 9 / 8, 3 / 2, 2, 4, 8, 16].map((x) => Math.round(x * dimension));
-  return [...sizes.filter((size) => size < most), most];
-}
-
-/** In the table: a few of the sizes that the plot shows. */
-const shown = (known: number, dimension: number) =>
-  [1 / 4, 1 / 2, 1, 2, 16].some((x) => known === Math.round(x * dimension));
-
-function newKey(dimension: number, profile: 'exact' | 'compact'): CollectionKey {
-  const master = MasterSeed.generate();
-  const key = master.collectionKey(plan({ dimension, profile }), crypto.getRandomValues(new Uint8Array(16)));
-  master.wipe();
-  return key;
-}
-
-/** One gallery, one key, and what the attack makes of the scores of a few probes. */
-interface Group {
-  readonly cosines: Map<string, number[]>;
-  readonly found: Map<string, number>;
-}
-
-/**
- * Real encrypted searches, and the attack on their scores. Every group of probes has a gallery, a key and a block of its own: what probes of one block have in common would
- * otherwise be taken for a result.
- */
-function attack(
-  held: Part,
-  training: Part,
-  probes: Int32Array,
-  profile: 'exact' | 'compact',
-  small: boolean,
-): Attack[] {
-  const { dimension } = held;
-  const people = new Set(Array.from(probes, (place) => held.labels[place]));
-  // Strangers to the probes: a picture of the same person would say more than its score.
-  const strangers = Array.from(held.labels.keys()).filter((place) => !people.has(held.labels[place]));
-  const { n } = plan({ dimension, profile }).parameters;
-  const most = Math.min(small ? 64 : 16 * dimension, n, strangers.length, training.labels.length);
-  const sizes = leakSizes(dimension, most);
-  const each = Math.ceil(probes.length / GROUPS);
-  const groups: Group[] = [];
-  for (let at = 0; at < probes.length; at += each) {
-    progress(`inversion, ${profile}: probe ${at + 1} of ${probes.length}`);
-    const turned = (length: number) => Array.from({ length: most }, (_, j) => (j + at * 31) % length);
-    const templates = rowsAt(
-      held.vectors,
-      dimension,
-      turned(strangers.length).map((j) => strangers[j]),
-    );
-    const substitutes = rowsAt(training.vectors, dimension, turned(training.labels.length));
-    groups.push(attackGroup(held, probes.subarray(at, at + each), { templates, substitutes, sizes, profile }));
-  }
-  return (Object.keys(LEAKS) as Leak[]).flatMap((leak) =>
-    sizes.map((known) => {
-      const name = `${leak}-${known}`;
-      const found = groups.reduce((sum, group) => sum + group.found.get(name)!, 0);
-      return {
-        leak,
-        profile,
-        known,
-        ...meanOf(groups.map((group) => mean(group.cosines.get(name)!))),
-        identified: found / probes.length,
-      };
+function resultsOf(attacks: readonly Attack[], guess: Guesses, links: readonly Linked[]): Figure[] {
+  const measured = (name: string, value: number, unit: string): Figure => ({ name, value, unit, source: 'measured' });
+  return [
+    ...attacks.flatMap((each) => {
+      const name = `${each.leak}-${each.profile}-${each.known}`;
+      return [
+        measured(name, each.cosine, 'cosine'),
+        measured(`${name}-interval`, 1.96 * each.error, 'cosine'),
+        measured(`${name}-gain`, each.gain, 'cosine'),
+        measured(`${name}-gain-interval`, 1.96 * each.gainError, 'cosine'),
+        measured(`${name}-identified`, each.identified, 'of probes'),
+      ];
     }),
-  );
+    measured('guess-mean', guess.mean, 'cosine'),
+    measured('guess-mean-interval', 1.96 * guess.meanError, 'cosine'),
+    measured('guess-stranger', guess.stranger, 'cosine'),
+    { name: 'guess-identified', value: guess.person, unit: 'of probes', source: 'computed' },
+    ...links.map(({ profile, name, advantage }) => measured(`linking-${profile}${name}`, advantage, 'advantage')),
+  ];
 }
 
-function attackGroup(
-  held: Part,
-  probes: Int32Array,
-  {
-    templates,
-    substitutes,
-    sizes,
+/** All that the judge is asked, in the order of the table. */
+function linking({ held }: Campaign, profile: Profile, pairs: number): Linked[] {
+  const made = ciphertextPairs(held, profile);
+  const ask = (name: string, shown: string, pair: Pair): Linked => ({
     profile,
-  }: { templates: Float32Array; substitutes: Float32Array; sizes: readonly number[]; profile: 'exact' | 'compact' },
-): Group {
-  const { dimension, labels } = held;
-  const key = newKey(dimension, profile);
-  const block = decodeBlock(encryptBlock(key, templates));
-  const matrix = blockMatrix(block);
-  const slots = Int32Array.from({ length: templates.length / dimension }, (_, j) => j);
-  const words = ciphertextAsGallery(block, slots, dimension);
-  // Ciphertext words are scaled to unit length like any template, or λ would mean something else for them.
-  const length = Math.sqrt(words.reduce((sum, x) => sum + x * x, 0) / slots.length);
-  const galleries = { plain: templates, encrypted: words.map((x) => x / length), scores: substitutes };
-  // Errors of a score have variance 0.0015² (noise, or rounding to 1/250), coordinates of a probe 1/d: λ is their ratio.
-  const lambda = 0.0015 ** 2 * dimension;
-  const cases = (Object.keys(LEAKS) as Leak[]).flatMap((leak) =>
-    sizes.map((known) => ({
-      name: `${leak}-${known}`,
-      known,
-      inversion: new ScoreInversion(galleries[leak].subarray(0, known * dimension), dimension, lambda),
-    })),
-  );
-  const cosines = new Map(cases.map(({ name }) => [name, [] as number[]]));
-  const found = new Map(cases.map(({ name }) => [name, 0]));
-  for (const place of probes) {
-    const probe = held.vectors.subarray(place * dimension, (place + 1) * dimension);
-    const { query, secret } = encryptQuery(key, probe);
-    const { scores } = secret.decrypt(encodeResponse(scanBlock(matrix, expandedQuery(decodeQuery(query)))));
-    secret.wipe();
-    const reconstructions = new Float32Array(cases.length * dimension);
-    for (const [i, { name, known, inversion }] of cases.entries()) {
-      const reconstruction = inversion.solve(scores.subarray(0, known));
-      cosines.get(name)!.push(cosine(reconstruction, probe));
-      reconstructions.set(reconstruction, i * dimension);
-    }
-    eachScoreRow(reconstructions, held.vectors, dimension, (i, row) => {
-      const { name } = cases[i];
-      if (rankOfMate(row, labels, labels[place], place) === 1) found.set(name, found.get(name)! + 1);
-    });
-  }
-  key.wipe();
-  return { cosines, found };
+    name,
+    shown,
+    ...linkingAdvantage(pair, pairs, (done, total) => {
+      if (done % 400 === 0) progress(`linking, ${profile}, ${shown}: ${done} of ${total} pairs`);
+    }),
+  });
+  return [
+    ask('', 'two keys', made.twoKeys),
+    ask('-one-key', 'the same key twice', made.oneKey),
+    ...REUSED.map((of) =>
+      ask(
+        of === 1 ? '-control' : `-control-${of}`,
+        `control: one mask twice, in ${of === 1 ? 'all coefficients' : `1 of ${whole(of)}`}`,
+        made.reusedMask(of),
+      ),
+    ),
+    ask('-control-single', 'control: one mask twice, in a single coefficient', made.reusedMask(made.coefficients)),
+    ...COPIED.map((of) => ask(`-copied-${of}`, `control: a noisy copy of 1 of ${whole(of)}`, made.faintCopy(of))),
+  ];
 }
 
-const mean = (values: readonly number[]) => values.reduce((sum, x) => sum + x, 0) / values.length;
+const plusMinus = (value: number, error: number) => `${value.toFixed(3)} ± ${(1.96 * error).toFixed(3)}`;
 
-/** The mean of the groups, and its standard error. */
-function meanOf(groups: readonly number[]): { cosine: number; error: number } {
-  const middle = mean(groups);
-  const variance = groups.reduce((sum, x) => sum + (x - middle) ** 2, 0) / (groups.length - 1);
-  return { cosine: middle, error: Math.sqrt(variance / groups.length) };
+/** A value for each profile, in one cell each. */
+const both = (show: (profile: Profile) => string) => PROFILES.map(show);
+
+function inversionText(
+  { source, dimension }: Dataset,
+  split: Split,
+  from: Campaign,
+  attacks: readonly Attack[],
+  guess: Guesses,
+): string[] {
+  const of = (leak: Leak, known: number, profile: Profile) =>
+    attacks.find((each) => each.leak === leak && each.known === known && each.profile === profile)!;
+  const probes = from.groups.reduce((sum, group) => sum + group.length, 0);
+  const most = Math.max(...from.sizes);
+  const sizes = from.rehearsed.filter((size) => size === most || (size >= dimension / 4 && size <= 2 * dimension));
+  const cells = (leak: Leak, known: number) =>
+    PROFILES.map((profile) => of(leak, known, profile)).flatMap((each) => [
+      plusMinus(each.cosine, each.error),
+      each.identified.toFixed(3),
+    ]);
+  const head = PROFILES.flatMap((profile) => [`cosine, ${profile}`, 'person found']);
+  const gains = attacks.filter(({ leak }) => leak === 'encrypted-population' || leak === 'scores-population');
+  const atMost = gains.filter(({ known }) => known === most);
+  const widest = gains.reduce((a, b) => (b.gain > a.gain ? b : a));
+  const seen = atMost.filter(({ gain, gainError }) => gain > 1.96 * gainError);
+  const verdict =
+    seen.length === 0
+      ? 'no better than the guess, within the interval'
+      : `${seen.map(({ leak, profile, gain, gainError }) => `${leak === 'encrypted-population' ? 'with the ciphertext' : 'with scores alone'} under ${profile} better than the guess by ${plusMinus(gain, gainError)}`).join('; ')}`;
+  const knownAt = (known: number) => both((profile) => of('known', known, profile).cosine.toFixed(3)).join(' and ');
+  const half = Math.round(dimension / 2);
+  const quarter = Math.round(dimension / 4);
+  const eighth = Math.round(dimension / 8);
+  return [
+    '![What comes back of a probe, against the number of scores that leaked and against the number of probes that are known](inversion.svg)',
+    `Somebody learns the scores of an unknown probe and tries to compute the probe. How well that goes depends on what else they have: the templates, the ciphertext, nothing, or probes that they know. The figures are the mean cosine of the result and the probe: 1 is the probe itself, and **${plusMinus(guess.mean, guess.meanError)} is what somebody reaches who sees nothing**, knows what faces look like and answers with their mean (a stranger's face reaches ${guess.stranger.toFixed(3)}). An attack below that guess has failed and proves nothing; so where nothing should come back, the attackers know the population too and are compared with the guess on the same probes.`,
+    `Scores are the decrypted ones of real encrypted searches. ${saidSplit(split)} What an attacker knows about the population, it knows from the half that is fitted on. Data: ${source}; ${probes} probes, spread over ${from.groups.length} galleries of ${whole(most)} templates with a key each; ± is 95 %, from how much these differ. "Person found" is how often the reconstruction, used as a probe, finds another picture of the same person first; a picture drawn at random is one of the same person for ${guess.person.toFixed(3)} of the probes, for some people have many.`,
+    '## The templates are known',
+    `The attack of the paper's security analysis: scores r of m templates P in the clear, q = (PᵀP + λI)⁻¹Pᵀr. With fewer scores than dimensions, knowing the population (q is normal with the mean and the covariance of the other half) gives more.`,
+    table(
+      ['method', 'm', ...head],
+      (
+        [
+          ['plain', 'least squares'],
+          ['plain-population', 'with the population'],
+        ] as const
+      ).flatMap(([leak, method]) => sizes.map((size) => [method, whole(size), ...cells(leak, size)])),
+    ),
+    `${whole(dimension)} scores of known templates are as good as the probe.`,
+    '## Neither templates nor probes are known',
+    `The attacker either is as the server would be, if it learned scores: it sees the ciphertext, and knows which score belongs to which slot; or it sees scores alone. "Least squares" takes the coefficients of the ciphertext, or vectors of other people, for the templates. "Learned" has rehearsed: it has encrypted ${from.rehearsals.length} galleries of its own, under keys of its own, searched each with ${from.rehearsals[0].probes.length} faces that it knows, and learned by ridge regression to tell the face from what it saw (order statistics and moments of the scores, and for the ciphertext how scores go with the coefficients of each coordinate). How far it trusts what it sees was chosen on rehearsals it had not learned from; not at all, hence the mean, is one of the choices.`,
+    table(
+      ['the attacker holds scores and …', 'method', 'profile', 'm', 'cosine', 'above the guess', 'person found'],
+      (
+        [
+          ['encrypted', 'the ciphertext', 'least squares'],
+          ['encrypted-population', 'the ciphertext', 'learned'],
+          ['scores', 'nothing', 'least squares'],
+          ['scores-population', 'nothing', 'learned'],
+        ] as const
+      ).flatMap(([leak, has, method]) =>
+        PROFILES.flatMap((profile) =>
+          sizes
+            .filter((size) => size === most || size === dimension)
+            .map((size) => of(leak, size, profile))
+            .map((each) => [
+              has,
+              method,
+              profile,
+              whole(each.known),
+              plusMinus(each.cosine, each.error),
+              plusMinus(each.gain, each.gainError),
+              each.identified.toFixed(3),
+            ]),
+        ),
+      ),
+      [0, 1, 2],
+    ),
+    `With all ${whole(most)} scores, the attackers that have rehearsed are ${verdict}. The largest gain at any m, of ${gains.length} that were measured, is ${plusMinus(widest.gain, widest.gainError)}. (The mean of all scores says how much the probe has of the population's mean; that is worth next to nothing, and the ciphertext adds nothing to it.) These are attacks on one probe at a time. Nothing is claimed about a whole table of scores, of many unknown probes against many unknown templates: it determines all vectors up to one linear map, and whatever fixes that map opens all of them.`,
+    '## Probes are known',
+    `No template and no ciphertext is needed by somebody who knows k probes, their own queries say, and sees their scores against the ${whole(most)} unknown templates and those of the unknown probe against the same. Scores are linear in the probe: the combination of known rows of scores that comes closest to the unknown row (least squares) is the combination of known probes that comes closest to the probe. The known probes are of other people.`,
+    table(
+      ['k', ...head],
+      from.knownProbes.map((known) => [whole(known), ...cells('known', known)]),
+    ),
+    `${[eighth, quarter, half].map((k) => `${k} known probes give ${knownAt(k)}`).join(', ')} (exact and compact), and ${whole(dimension)}, as many as there are dimensions, ${knownAt(dimension)}: the probe. This is the attack that works against an encrypted gallery, and encryption is not what stops it: keeping scores from people is.`,
+    '## What follows for a deployment',
+    [
+      "- **Encrypted templates and scores of one probe are worth nothing** to somebody who knows neither templates nor probes: that much of the paper's claim holds, as far as these attackers can tell.",
+      `- **Scores are secrets like vectors.** Whoever sees scores of probes they know needs about d of them (${whole(dimension)} here, fewer for a resemblance) to read any other probe off its scores, and by the same token any template off its scores against d known probes. "Even with access to the unencrypted scores, the unknown feature cannot be recovered", as the paper has it, is true only of those.`,
+      '- **The server sees no score**, encrypted ones aside, and so can carry out none of this. It must stay so: nothing decrypted goes back to it, logs and dashboards included.',
+      "- **A user who sees scores of their own queries** collects the known rows just by searching. What must not happen is that they see somebody else's rows against the same gallery: a shared log of scores, a cache, an audit trail with all scores. Give users ranks of a few and decisions, not whole rows of scores.",
+      '- A `compact` score carries noise that depends on the key: whoever sees ciphertexts *and* scores of known vectors can attack the key itself ([SECURITY.md](../../SECURITY.md)). Nothing on this page is a permission to publish scores.',
+    ].join('\n'),
+  ];
 }
 
-/** What those reach who know the population and no score. */
-function guesses(held: Part, training: Part, probes: Int32Array): { mean: number; stranger: number; person: number } {
-  const { dimension, labels } = held;
-  const pictures = new Map<number, number>();
-  for (const label of labels) pictures.set(label, (pictures.get(label) ?? 0) + 1);
-  const centre = new Float64Array(dimension);
-  for (let i = 0; i < training.vectors.length; i++) centre[i % dimension] += training.vectors[i];
-  let [mean, stranger, person] = [0, 0, 0];
-  for (const [n, place] of probes.entries()) {
-    const probe = held.vectors.subarray(place * dimension, (place + 1) * dimension);
-    const other = Math.floor((n * training.labels.length) / probes.length);
-    mean += cosine(probe, centre) / probes.length;
-    person += (pictures.get(labels[place])! - 1) / (labels.length - 1) / probes.length;
-    stranger += cosine(probe, training.vectors.subarray(other * dimension, (other + 1) * dimension)) / probes.length;
-  }
-  return { mean, stranger, person };
+function linkingText(links: readonly Linked[], pairs: number): string[] {
+  const shown = links.filter(({ profile }) => profile === PROFILES[0]);
+  const margin = marginOf(pairs);
+  const advantage = (name: string, profile: Profile) =>
+    links.find((link) => link.name === name && link.profile === profile)!.advantage;
+  /** The faintest of a row of controls that the judge still sees. */
+  const faintest = (name: string, of: readonly number[], profile: Profile) => {
+    const seen = of.filter((one) => advantage(one === 1 ? name : `${name}-${one}`, profile) > margin);
+    return seen.length === 0 ? 'none' : `1 of ${whole(Math.max(...seen))}`;
+  };
+  const single = (profile: Profile) =>
+    advantage('-control-single', profile) > margin ? 'a single coefficient' : faintest('-control', REUSED, profile);
+  return [
+    '## Linking',
+    `A judge is shown two encrypted blocks of ${LINKED_DIMENSION} coordinates of ${both((profile) => `${whole(plan({ dimension: LINKED_DIMENSION, profile }).parameters.n)} (${profile})`).join(' or ')} templates, half of the time of the same templates, and has to say which it is. It learns from ${whole(pairs)} such pairs (correlation of the coefficients, their distances around the circle, how many of them are closer than chance at thirteen scales, signs, squares) and is measured on ${whole(pairs)} others; so in every row of the table. Its advantage is P(says same | same) − P(says same | different); of judges that know nothing, 95 % are within ± ${margin.toFixed(3)}.`,
+    `The controls say what the judge would have seen. "One mask twice" is the mistake that the scheme must never make, with fresh noise of the scheme's size in both ciphertexts, in all coefficients or in a few, the others having masks of their own. "A noisy copy" is a link of a kind that no mistake of this scheme makes: in ciphertexts of the same templates, some coefficients are equal up to normal noise of an eighth of the modulus, which only statistics over many of them can see.`,
+    table(
+      ['pairs of ciphertexts', ...PROFILES.map((profile) => `advantage, ${profile}`)],
+      shown.map(({ name, shown: what }) => [what, ...both((profile) => advantage(name, profile).toFixed(3))]),
+    ),
+    `So the judge sees a mask that is used twice in ${both((profile) => `${single(profile)} (${profile})`).join(' and ')}, and noisy copies in ${both((profile) => `${faintest('-copied', COPIED, profile)} (${profile})`).join(' and ')}; a fainter link than that could have escaped it. That two ciphertexts cannot be linked by anybody rests on the proof ([packages/scheme](../../packages/scheme/README.md), §4), not on this table, which would have shown a mistake in the program.`,
+  ];
 }
 
-/** Blocks full of templates, in an order that differs from pair to pair. */
-function linking(held: Part, profile: 'exact' | 'compact', pairs: number): { keys: Linking; control: Linking } {
-  const dimension = Math.min(8, held.dimension);
-  const { n } = plan({ dimension, profile }).parameters;
-  let turn = 0;
-  const templates = () => {
-    turn += 1009;
-    const out = new Float32Array(n * dimension);
-    for (let j = 0; j < n; j++)
-      for (let c = 0; c < dimension; c++)
-        out[j * dimension + c] = held.vectors[((j * 7 + turn) % held.labels.length) * held.dimension + c];
-    return out;
-  };
-  const encrypted = (vectors: Float32Array) => {
-    const key = newKey(dimension, profile);
-    const coefficients = ciphertextCoefficients(decodeBlock(encryptBlock(key, vectors)));
-    key.wipe();
-    return coefficients;
-  };
-  const said = (what: string) => (done: number, total: number) => {
-    if (done % 200 === 0) progress(`linking, ${profile}, ${what}: ${done} of ${total} pairs`);
-  };
-  const keys: Pair = (same) => {
-    const vectors = templates();
-    return { a: encrypted(vectors), b: encrypted(same ? vectors : templates()) };
-  };
-  const mask = encrypted(templates());
-  const masked = (vectors: Float32Array) =>
-    Float64Array.from(vectors, (x, i) => {
-      const value = x / 8 + mask[i];
-      return value - Math.round(value);
-    });
-  const reused: Pair = (same) => {
-    const vectors = templates();
-    return { a: masked(vectors), b: masked(same ? vectors : templates()) };
-  };
-  return {
-    keys: linkingAdvantage(keys, pairs, said('two keys')),
-    control: linkingAdvantage(reused, Math.min(pairs, 40), said('control')),
-  };
-}
+const LINES = {
+  plain: 'the templates in the clear',
+  'plain-population': 'the templates in the clear, and the population',
+  known: 'scores of known probes',
+  'encrypted-population': 'the templates encrypted, and the population',
+  'scores-population': 'the population alone',
+} as const;
+const LINE_COLOURS = ['#D55E00', '#E69F00', '#CC79A7', '#0072B2', '#009E73'];
 
-const LEAK_COLOURS = ['#D55E00', '#0072B2', '#009E73'];
-
-function plot(attacks: readonly Attack[], guess: { mean: number }, dimension: number): Promise<string> {
+/** Two panels: what the number of leaked scores does, and what the number of known probes does. */
+function plot(attacks: readonly Attack[], guess: Guesses, dimension: number): Promise<string> {
   const values = attacks
-    .filter(({ profile }) => profile === 'compact')
-    .map(({ leak, known, cosine: value }) => ({ leak: LEAKS[leak], known, cosine: value }));
-  const sizes = [...new Set(values.map(({ known }) => known))];
-  const y = {
-    field: 'cosine',
-    type: 'quantitative' as const,
-    scale: { domain: [-0.1, 1], nice: false },
-    title: 'cosine of reconstruction and probe',
+    .filter(({ profile, leak }) => profile === 'compact' && Object.hasOwn(LINES, leak))
+    .map(({ leak, known, cosine }) => ({ leak: LINES[leak as keyof typeof LINES], known, cosine }));
+  const panel = (title: string, xTitle: string, width: number, own: typeof values, first: boolean) => {
+    const sizes = [...new Set(own.map(({ known }) => known))];
+    const y = {
+      field: 'cosine',
+      type: 'quantitative' as const,
+      scale: { domain: [-0.1, 1], nice: false },
+      title: first ? 'cosine of reconstruction and probe' : null,
+    };
+    return {
+      title: { text: title, fontSize: 12, fontWeight: 'normal' as const, anchor: 'middle' as const, offset: 6 },
+      width,
+      height: 300,
+      layer: [
+        {
+          data: { values: [{ cosine: guess.mean }] },
+          mark: { type: 'rule' as const, strokeDash: [5, 4], color: '#666666' },
+          encoding: { y },
+        },
+        {
+          data: { values: own },
+          mark: { type: 'line' as const, strokeWidth: 2.5, point: { size: 50, filled: true } },
+          encoding: {
+            x: {
+              field: 'known',
+              type: 'quantitative' as const,
+              scale: {
+                type: 'log' as const,
+                base: 2,
+                domain: [Math.min(...sizes), Math.max(...sizes)],
+                nice: false,
+              },
+              title: xTitle,
+              axis: { values: sizes.filter((size) => Number.isInteger(Math.log2(size / dimension))) },
+            },
+            y,
+            color: {
+              field: 'leak',
+              type: 'nominal' as const,
+              title: 'beside the scores of the probe, the attacker holds …',
+              scale: { domain: Object.values(LINES), range: LINE_COLOURS },
+              legend: { orient: 'bottom' as const, columns: 2, titleLimit: 0 },
+            },
+          },
+        },
+      ],
+    };
   };
+  const isKnown = ({ leak }: { leak: string }) => leak === LINES.known;
   return render({
     $schema: SCHEMA,
     title: {
       text: 'What comes back of a probe from its scores',
-      subtitle: `${dimension} dimensions, profile compact; dashed: a guess that knows the population and no score`,
+      subtitle: `${dimension} dimensions, profile compact; dashed: a guess that knows the population and sees nothing`,
     },
-    width: 520,
-    height: 300,
-    layer: [
-      {
-        data: { values: [{ cosine: guess.mean }] },
-        mark: { type: 'rule', strokeDash: [5, 4], color: '#666666' },
-        encoding: { y },
-      },
-      {
-        data: { values },
-        mark: { type: 'line', strokeWidth: 2.5, point: { size: 50, filled: true } },
-        encoding: {
-          x: {
-            field: 'known',
-            type: 'quantitative',
-            scale: { type: 'log', base: 2, domain: [Math.min(...sizes), Math.max(...sizes)], nice: false },
-            title: 'scores that leaked, each of another template',
-            axis: { values: sizes.filter((size) => Number.isInteger(Math.log2(size / dimension))) },
-          },
-          y,
-          color: {
-            field: 'leak',
-            type: 'nominal',
-            title: 'the attacker holds scores and …',
-            scale: { domain: Object.values(LEAKS), range: LEAK_COLOURS },
-          },
-        },
-      },
+    hconcat: [
+      panel(
+        'no probe is known',
+        'scores that leaked, each of another template',
+        380,
+        values.filter((value) => !isKnown(value)),
+        true,
+      ),
+      panel('probes are known', 'known probes', 230, values.filter(isKnown), false),
     ],
+    spacing: 24,
   });
 }

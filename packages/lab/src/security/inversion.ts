@@ -1,59 +1,70 @@
-// Score inversion, the attack of the paper's security analysis: from scores r = P·q of an unknown unit vector q and a gallery P, solve
-// min ‖r − P·q‖² + λ‖q‖², hence q = (PᵀP + λI)⁻¹ Pᵀ r.
+// Score inversion: what an unknown unit vector q must be, given its scores and vectors on either side of them.
 
-/** The least-squares problem of one gallery, factored once for any number of probes. Rows of the gallery are templates. */
-export class ScoreInversion {
-  readonly #gallery: ArrayLike<number>;
-  readonly #dimension: number;
-  readonly #rows: number;
-  /** L with L·Lᵀ = PᵀP + λI (Cholesky). */
-  readonly #factor: Float64Array;
+import { LeastSquares } from './least-squares.ts';
+import type { Population } from './population.ts';
 
-  constructor(gallery: ArrayLike<number>, dimension: number, lambda: number) {
-    this.#gallery = gallery;
-    this.#dimension = dimension;
-    this.#rows = gallery.length / dimension;
-    if (!Number.isInteger(this.#rows)) throw new RangeError(`templates must have ${dimension} coordinates each`);
-    const normal = new Float64Array(dimension * dimension);
-    for (let at = 0; at < gallery.length; at += dimension)
-      for (let a = 0; a < dimension; a++) {
-        const x = gallery[at + a];
-        for (let b = 0; b <= a; b++) normal[a * dimension + b] += x * gallery[at + b];
-      }
-    for (let a = 0; a < dimension; a++) normal[a * dimension + a] += lambda;
-    this.#factor = factored(normal, dimension);
-  }
+/** Makes a probe of its scores. */
+export type Reconstruct = (scores: ArrayLike<number>) => Float64Array;
 
-  /** The probe that explains these scores best, one for each template. */
-  solve(scores: ArrayLike<number>): Float64Array {
-    if (scores.length !== this.#rows) throw new RangeError('there must be a score for every template');
-    const [n, factor] = [this.#dimension, this.#factor];
-    const x = new Float64Array(n);
-    for (let j = 0, at = 0; j < this.#rows; j++)
-      for (let c = 0; c < n; c++, at++) x[c] += this.#gallery[at] * scores[j];
-    for (let i = 0; i < n; i++) {
-      for (let k = 0; k < i; k++) x[i] -= factor[i * n + k] * x[k];
-      x[i] /= factor[i * n + i];
-    }
-    for (let i = n - 1; i >= 0; i--) {
-      for (let k = i + 1; k < n; k++) x[i] -= factor[k * n + i] * x[k];
-      x[i] /= factor[i * n + i];
-    }
-    return x;
-  }
+/** The paper's attack: scores r = P·q of a gallery P in the clear (or of what is taken for it), q = (PᵀP + λI)⁻¹ Pᵀ r. Rows of the gallery are templates. */
+export function fromTemplates(templates: ArrayLike<number>, dimension: number, lambda: number): Reconstruct {
+  const problem = new LeastSquares(templates, dimension, lambda);
+  return (scores) => problem.solve(scores);
 }
 
-/** The lower triangle of A, which is given, is overwritten by L with L·Lᵀ = A. */
-function factored(a: Float64Array, n: number): Float64Array {
-  for (let j = 0; j < n; j++)
-    for (let i = j; i < n; i++) {
-      let sum = a[i * n + j];
-      for (let k = 0; k < j; k++) sum -= a[i * n + k] * a[j * n + k];
-      if (i > j) a[i * n + j] = sum / a[j * n + j];
-      else if (sum > 0) a[j * n + j] = Math.sqrt(sum);
-      else throw new RangeError('the equations have no unique solution; lambda must be larger');
+/**
+ * The same for somebody who also knows what vectors look like: q is normal with the mean μ and the covariance L·Lᵀ of a population, scores have errors of the given
+ * variance. With q = μ + L·z it is the same problem in z, of which nothing is known but that it is standard normal.
+ */
+export function fromTemplatesAndPopulation(
+  templates: ArrayLike<number>,
+  { mean, factor }: Population,
+  variance: number,
+): Reconstruct {
+  const dimension = mean.length;
+  const count = templates.length / dimension;
+  const expected = new Float64Array(count);
+  const turned = new Float64Array(templates.length);
+  for (let j = 0; j < count; j++)
+    for (let a = 0; a < dimension; a++) {
+      const x = templates[j * dimension + a];
+      expected[j] += x * mean[a];
+      for (let b = 0; b <= a; b++) turned[j * dimension + b] += x * factor[a * dimension + b];
     }
-  return a;
+  const problem = new LeastSquares(turned, dimension, variance);
+  return (scores) => {
+    const z = problem.solve(expected.map((x, j) => scores[j] - x));
+    return mean.map((x, a) => {
+      let sum = x;
+      for (let b = 0; b <= a; b++) sum += factor[a * dimension + b] * z[b];
+      return sum;
+    });
+  };
+}
+
+/**
+ * Without a template, in the clear or otherwise: the attacker knows a few probes and their scores against the same unknown templates (a row for each probe). Scores are
+ * linear in the probe, so that the combination of known rows that comes closest to the unknown row is the combination of known probes that comes closest to the probe.
+ */
+export function fromKnownProbes(
+  probes: ArrayLike<number>,
+  dimension: number,
+  scoreRows: readonly ArrayLike<number>[],
+  lambda: number,
+): Reconstruct {
+  const known = scoreRows.length;
+  if (probes.length !== known * dimension) throw new RangeError('there must be a row of scores for every known probe');
+  const templates = scoreRows[0].length;
+  const columns = new Float64Array(templates * known);
+  for (let i = 0; i < known; i++) for (let j = 0; j < templates; j++) columns[j * known + i] = scoreRows[i][j];
+  const problem = new LeastSquares(columns, known, lambda);
+  return (scores) => {
+    const weights = problem.solve(scores);
+    const sum = new Float64Array(dimension);
+    for (let i = 0; i < known; i++)
+      for (let c = 0; c < dimension; c++) sum[c] += weights[i] * probes[i * dimension + c];
+    return sum;
+  };
 }
 
 /** How much a reconstruction resembles the original: 1 is the same direction, 0 what any stranger has. */

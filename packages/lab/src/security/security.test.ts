@@ -4,9 +4,14 @@ import { decodeBlock, plan } from '@hers/scheme';
 import { encryptBlock, MasterSeed } from '@hers/scheme/secret';
 import { Gaussian } from '../random.ts';
 import { identities } from '../synthetic.ts';
+import { ciphertextPairs } from './ciphertext-pairs.ts';
 import { ciphertextAsGallery, ciphertextCoefficients } from './ciphertext-words.ts';
-import { cosine, ScoreInversion } from './inversion.ts';
-import { linkingAdvantage, type Pair } from './unlinkability.ts';
+import { EncryptedBlock } from './encrypted-search.ts';
+import { cosine, fromKnownProbes, fromTemplates, fromTemplatesAndPopulation } from './inversion.ts';
+import { LeastSquares } from './least-squares.ts';
+import { type Example, learnedFrom, populationOf, SCORE_FEATURES, scoreFeatures, slotFeatures } from './population.ts';
+import { campaign, guesses, meanAndError } from './score-attacks.ts';
+import { linkingAdvantage, marginOf, type Pair } from './unlinkability.ts';
 
 function normals(count: number, seed: number): Float64Array {
   const random = new Gaussian();
@@ -16,23 +21,16 @@ function normals(count: number, seed: number): Float64Array {
   return numbers;
 }
 
-const product = (gallery: ArrayLike<number>, q: Float64Array, rows: number) =>
-  Float64Array.from({ length: rows }, (_, j) => q.reduce((sum, x, c) => sum + x * gallery[j * q.length + c], 0));
+const dot = (a: ArrayLike<number>, b: ArrayLike<number>) => Array.from(a).reduce((sum, x, c) => sum + x * b[c], 0);
+const rowsOf = (matrix: Float64Array, width: number) =>
+  Array.from({ length: matrix.length / width }, (_, j) => matrix.subarray(j * width, (j + 1) * width));
+const product = (gallery: Float64Array, q: Float64Array, rows: number) =>
+  Float64Array.from(rowsOf(gallery, q.length).slice(0, rows), (template) => dot(template, q));
+const average = (values: readonly number[]) => values.reduce((sum, x) => sum + x, 0) / values.length;
 
-describe('score inversion', () => {
+describe('least squares', () => {
   const d = 12;
   const gallery = normals(40 * d, 1);
-  const q = normals(d, 2);
-
-  test('with as many templates as dimensions, the probe comes back', () => {
-    for (const rows of [d, 20, 40]) {
-      const found = new ScoreInversion(gallery.subarray(0, rows * d), d, 1e-9).solve(product(gallery, q, rows));
-      assert.ok(
-        found.every((x, i) => Math.abs(x - q[i]) < 1e-4),
-        `${rows}`,
-      );
-    }
-  });
 
   test('the gradient of what is minimised is zero', () => {
     for (const [rows, lambda] of [
@@ -40,7 +38,7 @@ describe('score inversion', () => {
       [30, 2],
     ] as const) {
       const r = normals(rows, 3);
-      const x = new ScoreInversion(gallery.subarray(0, rows * d), d, lambda).solve(r);
+      const x = new LeastSquares(gallery.subarray(0, rows * d), d, lambda).solve(r);
       const fitted = product(gallery, x, rows);
       for (let c = 0; c < d; c++) {
         let gradient = lambda * x[c];
@@ -51,8 +49,80 @@ describe('score inversion', () => {
   });
 
   test('what has no unique solution is refused', () => {
-    assert.throws(() => new ScoreInversion(new Float64Array(d), d, 0), /lambda must be larger/);
-    assert.throws(() => new ScoreInversion(gallery, d, 1).solve([1, 2]), /a score for every template/);
+    assert.throws(() => new LeastSquares(new Float64Array(d), d, 0), /lambda must be larger/);
+    assert.throws(() => new LeastSquares(new Float64Array(d + 1), d, 1), /12 numbers each/);
+    assert.throws(() => new LeastSquares(gallery, d, 1).solve([1, 2]), /a value for every row/);
+  });
+});
+
+describe('score inversion', () => {
+  const d = 12;
+  const gallery = normals(40 * d, 1);
+  const q = normals(d, 2);
+  const isProbe = (found: Float64Array) => found.every((x, i) => Math.abs(x - q[i]) < 1e-4);
+
+  test('with as many templates as dimensions, the probe comes back', () => {
+    for (const rows of [d, 20, 40])
+      assert.ok(isProbe(fromTemplates(gallery.subarray(0, rows * d), d, 1e-9)(product(gallery, q, rows))), `${rows}`);
+  });
+
+  test('from one score, a population gives the conditional mean', () => {
+    const vectors = normals(200 * d, 4).map((x, i) => x * (1 + (i % d)) + 3);
+    const population = populationOf(vectors, d);
+    const [p, variance, score] = [gallery.subarray(0, d), 0.5, 7];
+    const mean = Float64Array.from({ length: d }, (_, c) => average(rowsOf(vectors, d).map((row) => row[c])));
+    const covariance = (a: number, b: number) =>
+      average(rowsOf(vectors, d).map((row) => (row[a] - mean[a]) * (row[b] - mean[b])));
+    const along = mean.map((_, a) => p.reduce((sum, x, b) => sum + covariance(a, b) * x, 0));
+    const step = (score - dot(p, mean)) / (dot(p, along) + variance);
+    const found = fromTemplatesAndPopulation(p, population, variance)([score]);
+    for (let c = 0; c < d; c++) assert.ok(Math.abs(found[c] - (mean[c] + along[c] * step)) < 1e-4, `${c}`);
+  });
+
+  test('a population helps where scores are few, and does no harm where they are many', () => {
+    const drawn = (count: number, seed: number) => normals(count * d, seed).map((x, i) => x / (1 + (i % d)) + 0.5);
+    const population = populationOf(drawn(500, 5), d);
+    const probes = rowsOf(drawn(50, 6), d);
+    for (const [rows, least] of [
+      [4, 0.1],
+      [40, -1e-3],
+    ] as const) {
+      const templates = gallery.subarray(0, rows * d);
+      const plain = fromTemplates(templates, d, 1e-6);
+      const informed = fromTemplatesAndPopulation(templates, population, 1e-6);
+      const gain = average(
+        probes.map((probe) => {
+          const scores = product(gallery, probe, rows);
+          return cosine(informed(scores), probe) - cosine(plain(scores), probe);
+        }),
+      );
+      assert.ok(gain > least, `${rows}: ${gain}`);
+    }
+  });
+
+  test('d known probes and their scores give any other probe exactly, though no template is known', () => {
+    const known = normals(20 * d, 7);
+    const rows = rowsOf(known, d).map((probe) => product(gallery, probe, 40));
+    for (const k of [d, 20])
+      assert.ok(
+        isProbe(fromKnownProbes(known.subarray(0, k * d), d, rows.slice(0, k), 1e-9)(product(gallery, q, 40))),
+        `${k}`,
+      );
+    assert.throws(() => fromKnownProbes(known, d, rows.slice(1), 1), /a row of scores for every known probe/);
+  });
+
+  test('a few known probes give the part of it that is in their span, and no more', () => {
+    // Many templates in all directions: scores then keep angles, and what comes back is the projection, of length √(k/d) on average.
+    const [wide, templates] = [64, 1500];
+    const many = normals(templates * wide, 8);
+    const probes = rowsOf(normals(40 * wide, 9), wide);
+    for (const k of [1, 16]) {
+      const known = normals(k * wide, 10);
+      const rows = rowsOf(known, wide).map((probe) => product(many, probe, templates));
+      const solve = fromKnownProbes(known, wide, rows, 1e-9);
+      const reached = average(probes.map((probe) => cosine(solve(product(many, probe, templates)), probe)));
+      assert.ok(reached > 0.8 * Math.sqrt(k / wide) * 0.8 && reached < 1.1 * Math.sqrt(k / wide), `${k}: ${reached}`);
+    }
   });
 
   test('a reconstruction is compared by direction', () => {
@@ -62,43 +132,223 @@ describe('score inversion', () => {
   });
 });
 
+describe('attackers that know the population', () => {
+  test('scores are seen without their order', () => {
+    const scores = [0.1, -0.4, 0.3, 0.7, 0];
+    const seen = scoreFeatures(scores);
+    assert.equal(seen.length, SCORE_FEATURES);
+    assert.deepEqual(seen, scoreFeatures(scores.toReversed()));
+    assert.deepEqual([seen[0], seen[8], seen[16]], [-0.4, 0.1, 0.7]);
+    assert.ok(
+      Math.abs(seen[12] - 0.3) < 1e-12 && Math.abs(seen[17] - 0.14) < 1e-12 && Math.abs(seen[18] - 0.15) < 1e-12,
+    );
+    assert.equal(
+      scoreFeatures([0.5]).every((x) => x > 0),
+      true,
+    );
+  });
+
+  test('and slots with it', () => {
+    assert.deepEqual([...slotFeatures([2, 4], [1, 10, 100, 1000, 7, 7], 2)], [201, 2010]);
+  });
+
+  const d = 6;
+  const mean = Float64Array.from({ length: d }, (_, c) => (c === 0 ? 1 : 0));
+  /** Galleries of examples; `planted` is how much of the probe's second coordinate is in what is seen of it. */
+  const galleries = (planted: number, seed: number): Example[][] =>
+    Array.from({ length: 8 }, (_, g) =>
+      rowsOf(normals(60 * (d + 2), 100 * seed + g), d + 2).map((row) => {
+        const probe = row.subarray(0, d).map((x, c) => x + mean[c]);
+        return { seen: Float64Array.of(planted * probe[1] + 0.1 * row[d], row[d + 1], 5), probe };
+      }),
+    );
+  const gained = (planted: number) => {
+    const guess = learnedFrom(galleries(planted, 1), mean);
+    const fresh = galleries(planted, 2).flat();
+    return average(fresh.map(({ seen, probe }) => cosine(guess(seen), probe) - cosine(mean, probe)));
+  };
+
+  test('what depends on the probe is found', () => {
+    assert.ok(gained(1) > 0.1, `${gained(1)}`);
+  });
+
+  test('where nothing does, the guess stays the mean', () => {
+    assert.ok(Math.abs(gained(0)) < 0.01, `${gained(0)}`);
+    const blind = galleries(0, 3).map((all) => all.map(({ probe }) => ({ seen: Float64Array.of(1, 2), probe })));
+    assert.deepEqual(learnedFrom(blind, mean)(Float64Array.of(1, 2)), mean);
+    assert.throws(() => learnedFrom(blind.slice(1, 2), mean), /two are needed/);
+  });
+
+  test('templates in the clear, in the place of the ciphertext, would be found out', () => {
+    const examples = (words: (templates: Float64Array) => Float64Array, seed: number): Example[][] =>
+      Array.from({ length: 8 }, (_, g) => {
+        const templates = normals(100 * d, 1000 * seed + g);
+        return rowsOf(normals(40 * d, 2000 * seed + g), d).map((probe) => ({
+          seen: slotFeatures(product(templates, probe, 100), words(templates), d),
+          probe,
+        }));
+      });
+    const nothing = new Float64Array(d);
+    const reached = (words: (templates: Float64Array) => Float64Array) => {
+      const guess = learnedFrom(examples(words, 1), nothing);
+      return average(
+        examples(words, 2)
+          .flat()
+          .map(({ seen, probe }) => cosine(guess(seen), probe)),
+      );
+    };
+    assert.ok(reached((templates) => templates) > 0.95);
+    let seed = 50;
+    assert.ok(Math.abs(reached((templates) => normals(templates.length, ++seed))) < 0.15);
+  });
+});
+
+describe('a campaign', () => {
+  const part = (labels: readonly number[], vector: (i: number) => readonly number[]) => ({
+    vectors: Float32Array.from(labels.flatMap((_, i) => vector(i))),
+    dimension: vector(0).length,
+    labels: Int32Array.from(labels),
+  });
+  const options = { probes: 4, templates: 64, examples: 2, rehearsals: 2 };
+  const axes = (i: number) =>
+    [
+      [1, 0],
+      [0, 1],
+      [-1, 0],
+      [0, -1],
+    ][i % 4];
+
+  test('guesses are what the mean, a stranger and chance reach', () => {
+    const held = part([2, 2, 2, 4, 6, 8, 10], axes);
+    // The mean is (3, 1) / 8: cosines with the probes (1, 0), (0, 1), (−1, 0) are 3, 1 and −3, each over √10.
+    const training = part(
+      [1, 3, 5, 7, 9, 11, 13, 15],
+      (i) =>
+        [
+          [1, 0],
+          [1, 0],
+          [0, 1],
+          [1, 0],
+          [1, 0],
+          [0, 1],
+          [-1, 0],
+          [0, -1],
+        ][i],
+    );
+    const from = campaign(held, training, options);
+    assert.deepEqual(
+      from.groups.map((places) => [...places]),
+      [[0], [1], [2]],
+    );
+    const { mean, meanError, stranger, person } = guesses(from);
+    assert.ok(Math.abs(mean - 1 / 3 / Math.sqrt(10)) < 1e-12, `${mean}`);
+    const [, error] = meanAndError([3, 1, -3].map((x) => x / Math.sqrt(10)));
+    assert.ok(Math.abs(meanError - error) < 1e-12);
+    // Strangers are the first, the third and the sixth: cosines 1, 1 and 0.
+    assert.ok(Math.abs(stranger - 2 / 3) < 1e-12, `${stranger}`);
+    assert.equal(person, 2 / 6);
+  });
+
+  test('a mean has the standard error of its groups', () => {
+    assert.deepEqual(meanAndError([1, 2, 3]), [2, Math.sqrt(1 / 3)]);
+  });
+
+  test('galleries and rehearsals hold nobody who is a probe', () => {
+    const held = part([2, 2, 4, 4, 6, 8, 10], axes);
+    const training = part([1, 1, 3, 5, 7, 9], axes);
+    const { strangers, rehearsals } = campaign(held, training, { ...options, probes: 2 });
+    assert.deepEqual(strangers, [4, 5, 6]);
+    for (const { probes, templates } of rehearsals) {
+      assert.ok(probes.length === 2 && templates.length >= 3);
+      for (const probe of probes)
+        assert.ok(templates.every((place) => training.labels[place] !== training.labels[probe]));
+    }
+  });
+
+  test('too few people are refused in a sentence, before anything is encrypted', () => {
+    const training = part([1, 3, 5, 7, 9, 11], axes);
+    assert.throws(
+      () => campaign(part([2, 4, 6, 8], axes), training, options),
+      (error: Error) => error instanceof RangeError && /nobody .* has two vectors/.test(error.message),
+    );
+    assert.throws(
+      () => campaign(part([], axes), part([], axes), options),
+      (error: Error) => error instanceof RangeError,
+    );
+    assert.throws(
+      () => campaign(part([2, 2, 4], axes), training, options),
+      (error: Error) =>
+        error instanceof RangeError && /needs 2 templates.* 1 vectors of people who are no probes/.test(error.message),
+    );
+    assert.throws(() => campaign(part([2, 2, 4, 6], axes), part([1, 3], axes), options), /1 that the attacker can/);
+  });
+});
+
 describe('unlinkability', () => {
   const chosen = plan({ dimension: 4, profile: 'compact' });
-  const { n } = chosen.parameters;
+  const { n, primes } = chosen.parameters;
   let seed = 0;
   const templates = () => identities(n, 1, 4, { seed: ++seed }).gallery().vectors;
   const key = () => MasterSeed.generate().collectionKey(chosen, crypto.getRandomValues(new Uint8Array(16)));
-  const coefficients = (vectors: Float32Array) => ciphertextCoefficients(decodeBlock(encryptBlock(key(), vectors)));
+  const made = ciphertextPairs({ ...identities(500, 1, 4).gallery(), dimension: 4 }, 'compact');
 
-  test('ciphertexts under two keys cannot be told apart', () => {
-    const pair: Pair = (same) => {
-      const vectors = templates();
-      return { a: coefficients(vectors), b: coefficients(same ? vectors : templates()) };
-    };
-    const { advantage, margin } = linkingAdvantage(pair, 60);
-    // Five standard errors: a judge that knows nothing is outside of them once in two million runs.
-    assert.ok(Math.abs(advantage) < 2.55 * margin, `${advantage}, ${margin}`);
+  test('the margin holds 95 of 100 judges that toss a coin', () => {
+    for (const pairs of [100, 400]) {
+      const half = pairs / 2;
+      // Chances of 0 … half heads.
+      const chances = [2 ** -half];
+      for (let k = 1; k <= half; k++) chances.push((chances[k - 1] * (half - k + 1)) / k);
+      let outside = 0;
+      for (let a = 0; a <= half; a++)
+        for (let b = 0; b <= half; b++)
+          if (Math.abs(a - b) / half > marginOf(pairs)) outside += chances[a] * chances[b];
+      assert.ok(outside > 0.035 && outside < 0.065, `${pairs}: ${outside}`);
+    }
+    const coin: Pair = () => ({ a: normals(8, ++seed), b: normals(8, ++seed) });
+    const { pairs, margin } = linkingAdvantage(coin, 100);
+    assert.deepEqual([pairs, margin], [100, 0.196]);
+    assert.throws(() => linkingAdvantage(coin, 5), /an even number of pairs/);
   });
 
-  test('the same judge sees through masks that are used twice, and through no masks at all', () => {
-    const mask = normals(n * 4, 9);
-    const wrapped = (vectors: Float32Array, seed: number) => {
-      const noise = normals(vectors.length, seed);
-      return Float64Array.from(vectors, (x, i) => {
-        const value = 0.05 * x + mask[i] + 1e-6 * noise[i];
-        return value - Math.round(value);
-      });
-    };
-    const reused: Pair = (same) => {
-      const vectors = templates();
-      return { a: wrapped(vectors, ++seed), b: wrapped(same ? vectors : templates(), ++seed) };
-    };
-    assert.ok(linkingAdvantage(reused, 40).advantage > 0.9);
+  test('ciphertexts cannot be told apart, under two keys or under one', () => {
+    for (const pair of [made.twoKeys, made.oneKey]) {
+      const { advantage, margin } = linkingAdvantage(pair, 60);
+      // Five standard errors: a judge that knows nothing is outside of them once in two million runs.
+      assert.ok(Math.abs(advantage) < 2.55 * margin, `${advantage}, ${margin}`);
+    }
+  });
+
+  test('the same judge sees a mask that is used twice, down to a single coefficient, a noisy copy, and no mask at all', () => {
     const plain: Pair = (same) => {
       const vectors = templates();
       return { a: Float64Array.from(vectors), b: Float64Array.from(same ? vectors : templates()) };
     };
-    assert.ok(linkingAdvantage(plain, 40).advantage > 0.9);
+    for (const [name, pair] of Object.entries({
+      all: made.reusedMask(1),
+      some: made.reusedMask(64),
+      single: made.reusedMask(made.coefficients),
+      copy: made.faintCopy(4),
+      plain,
+    }))
+      assert.ok(linkingAdvantage(pair, 40).advantage > 0.9, name);
+    const faint = linkingAdvantage(made.faintCopy(made.coefficients), 60);
+    assert.ok(Math.abs(faint.advantage) < 2.55 * faint.margin, 'one noisy coefficient is no link that can be seen');
+  });
+
+  test('a mask that is used twice leaves the difference of the templates and fresh noise', () => {
+    const modulus = primes[0];
+    const differences = (pair: { a: Float64Array; b: Float64Array }) =>
+      pair.a.map((x, i) => Math.round((x - pair.b[i] - Math.round(x - pair.b[i])) * modulus));
+    const same = differences(made.reusedMask(1)(true));
+    const deviation = Math.sqrt(same.reduce((sum, x) => sum + x * x, 0) / same.length);
+    // Two centred binomials with η = 21.
+    assert.ok(Math.abs(deviation / Math.sqrt(21) - 1) < 0.05, `${deviation}`);
+    const different = differences(made.reusedMask(1)(false));
+    const signal = Math.sqrt(different.reduce((sum, x) => sum + x * x, 0) / different.length);
+    // Coordinates of unit vectors, of variance 1/4 each, at the scale of a gallery.
+    assert.ok(Math.abs(signal / (chosen.galleryScale * Math.sqrt(2 / 4)) - 1) < 0.1, `${signal}`);
+    const few = differences(made.reusedMask(64)(true));
+    assert.equal(few.filter((x, i) => (i % 64 === 0) === Math.abs(x) < 100).length > 0.99 * few.length, true);
   });
 
   test('what is read from a block are its coefficients, in the place of the templates', () => {
@@ -113,5 +363,19 @@ describe('unlinkability', () => {
     // Uniform: mean 0 and variance 1/12, within five standard errors.
     const mean = all.reduce((sum, x) => sum + x, 0) / all.length;
     assert.ok(Math.abs(mean) < 5 / Math.sqrt(12 * all.length), `${mean}`);
+  });
+
+  test('an encrypted block gives the scores of its templates, and words as long as templates', () => {
+    const vectors = templates().subarray(0, 4 * 100);
+    for (const profile of ['exact', 'compact'] as const) {
+      const block = new EncryptedBlock(vectors, 4, profile);
+      const probe = Float32Array.of(0.5, -0.5, 0.5, 0.5);
+      const scores = block.search(probe);
+      assert.equal(scores.length, 100);
+      for (let j = 0; j < 100; j++)
+        assert.ok(Math.abs(scores[j] - dot(vectors.subarray(4 * j, 4 * j + 4), probe)) < 0.012, `${j}`);
+      assert.ok(Math.abs(block.words.reduce((sum, x) => sum + x * x, 0) - 100) < 1e-9);
+      block.wipe();
+    }
   });
 });

@@ -1,5 +1,5 @@
-// Can two ciphertexts be linked? A judge is shown a ciphertext under one key and one under another, half of the time of the same templates, and says which it is. The judge
-// is a linear machine trained on features of such pairs; its advantage is measured on pairs it has not seen.
+// Can two ciphertexts be linked? A judge is shown two of them, half of the time of the same templates, and says which it is. The judge is a linear machine trained on
+// features of such pairs; its advantage is measured on pairs it has not seen.
 
 import { decide, trainSvm } from '../metrics/linear-svm.ts';
 
@@ -14,6 +14,9 @@ export interface Linking {
   /** Half of a 95 % interval around a judge that knows nothing. */
   readonly margin: number;
 }
+
+/** 1.96 standard deviations of the difference of two shares of pairs / 2 coins each: the variance is 2 · ¼ / (pairs / 2). */
+export const marginOf = (pairs: number) => 1.96 / Math.sqrt(pairs);
 
 /** Trains on as many pairs as it judges, half of them of each kind. */
 export function linkingAdvantage(
@@ -41,23 +44,31 @@ export function linkingAdvantage(
     }
     return said / (pairs / 2);
   };
-  return { pairs, advantage: says(1) - says(0), margin: 1.96 / Math.sqrt(pairs) };
+  return { pairs, advantage: says(1) - says(0), margin: marginOf(pairs) };
 }
 
-/** What may give it away: correlation, how close the coefficients are around the circle, their signs, and the same for squares and for the whole shifted by one. */
+/** Coefficients that differ by less are counted: from what is common among strangers down to less than the noise of a scheme. */
+const CLOSE = [8, 12, 16, 20, 22, 24, 26, 28, 32, 36, 40, 44, 48].map((bits) => 2 ** -bits);
+
+/**
+ * What may give it away: correlation, how close the coefficients are around the circle and how many of them are closer than any by chance, their signs, and the same
+ * for squares and for the whole shifted by one.
+ */
 function compared(a: Float64Array, b: Float64Array): number[] {
-  let [product, near, signs, squares, shifted, equal] = [0, 0, 0, 0, 0, 0];
+  let [product, near, signs, squares, shifted] = [0, 0, 0, 0, 0];
+  const close = new Array<number>(CLOSE.length).fill(0);
   for (let i = 0; i < a.length; i++) {
     const [x, y] = [a[i], b[i]];
     const apart = Math.abs(x - y);
+    const around = Math.min(apart, 1 - apart);
     product += x * y;
-    near += Math.min(apart, 1 - apart);
+    near += around;
     signs += Math.sign(x) * Math.sign(y);
     squares += (x * x - 1 / 12) * (y * y - 1 / 12);
     shifted += x * b[(i + 1) % b.length];
-    if (apart < 2 ** -12) equal++;
+    for (let k = 0; k < CLOSE.length && around < CLOSE[k]; k++) close[k]++;
   }
-  return [product, near, signs, squares, shifted, equal].map((sum) => sum / a.length);
+  return [product, near, signs, squares, shifted, ...close].map((sum) => sum / a.length);
 }
 
 /** Features at mean 0 and deviation 1 over the first rows, which are those that are trained on. */

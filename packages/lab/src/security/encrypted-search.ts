@@ -1,0 +1,53 @@
+// A gallery in one encrypted block, searched by the scheme itself: what its server sees, and what its client decrypts.
+
+import {
+  type BlockMatrix,
+  blockMatrix,
+  decodeBlock,
+  decodeQuery,
+  encodeResponse,
+  expandedQuery,
+  plan,
+  scanBlock,
+} from '@hers/scheme';
+import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
+import { ciphertextAsGallery } from './ciphertext-words.ts';
+
+export type Profile = 'exact' | 'compact';
+
+/** A key that nothing else has. */
+export function newKey(dimension: number, profile: Profile): CollectionKey {
+  const master = MasterSeed.generate();
+  const key = master.collectionKey(plan({ dimension, profile }), crypto.getRandomValues(new Uint8Array(16)));
+  master.wipe();
+  return key;
+}
+
+export class EncryptedBlock {
+  readonly #key: CollectionKey;
+  readonly #matrix: BlockMatrix;
+  /** Coefficients of the ciphertext in the place of the templates, scaled to the length of a template on average: λ means the same for them. */
+  readonly words: Float64Array;
+
+  constructor(templates: Float32Array, dimension: number, profile: Profile) {
+    this.#key = newKey(dimension, profile);
+    const block = decodeBlock(encryptBlock(this.#key, templates));
+    this.#matrix = blockMatrix(block);
+    const slots = Int32Array.from({ length: templates.length / dimension }, (_, j) => j);
+    const words = ciphertextAsGallery(block, slots, dimension);
+    const length = Math.sqrt(words.reduce((sum, x) => sum + x * x, 0) / slots.length);
+    this.words = words.map((x) => x / length);
+  }
+
+  /** Decrypted scores, one for each template. */
+  search(probe: Float32Array): Float64Array {
+    const { query, secret } = encryptQuery(this.#key, probe);
+    const { scores } = secret.decrypt(encodeResponse(scanBlock(this.#matrix, expandedQuery(decodeQuery(query)))));
+    secret.wipe();
+    return Float64Array.from(scores);
+  }
+
+  wipe(): void {
+    this.#key.wipe();
+  }
+}

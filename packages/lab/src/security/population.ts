@@ -1,0 +1,118 @@
+// Attackers that know what vectors look like. One knows the mean and the covariance; another has rehearsed: it has searched galleries of its own with vectors it knows,
+// and has learned to tell the vector from whatever it will see.
+
+import { cosine } from './inversion.ts';
+import { cholesky, LeastSquares } from './least-squares.ts';
+
+export interface Population {
+  readonly mean: Float64Array;
+  /** L, lower triangular, with L·Lᵀ the covariance. */
+  readonly factor: Float64Array;
+}
+
+/** Fewer vectors than dimensions leave directions without variance; so little of it is added that no other notices. */
+const LEAST_VARIANCE = 1e-6;
+
+export function populationOf(vectors: ArrayLike<number>, dimension: number): Population {
+  const count = vectors.length / dimension;
+  const mean = meanVector(vectors, dimension);
+  const covariance = new Float64Array(dimension * dimension);
+  for (let at = 0; at < vectors.length; at += dimension)
+    for (let a = 0; a < dimension; a++) {
+      const x = (vectors[at + a] - mean[a]) / count;
+      for (let b = 0; b <= a; b++) covariance[a * dimension + b] += x * (vectors[at + b] - mean[b]);
+    }
+  for (let a = 0; a < dimension; a++) covariance[a * dimension + a] += LEAST_VARIANCE;
+  return { mean, factor: cholesky(covariance, dimension) };
+}
+
+/** The best guess of a unit vector for those who see nothing. */
+export function meanVector(vectors: ArrayLike<number>, dimension: number): Float64Array {
+  const mean = new Float64Array(dimension);
+  const count = vectors.length / dimension;
+  for (let i = 0; i < vectors.length; i++) mean[i % dimension] += vectors[i] / count;
+  return mean;
+}
+
+const QUANTILES = 16;
+export const SCORE_FEATURES = QUANTILES + 1 + 4;
+
+/** What scores say when nobody knows whose they are: their order statistics, and their first four moments. */
+export function scoreFeatures(scores: ArrayLike<number>): Float64Array {
+  const sorted = Float64Array.from(scores).sort();
+  const out = new Float64Array(SCORE_FEATURES);
+  for (let i = 0; i <= QUANTILES; i++) {
+    const at = (i * (sorted.length - 1)) / QUANTILES;
+    const [low, high] = [sorted[Math.floor(at)], sorted[Math.ceil(at)]];
+    out[i] = low + (at - Math.floor(at)) * (high - low);
+  }
+  for (let power = 1; power <= 4; power++)
+    out[QUANTILES + power] = sorted.reduce((sum, x) => sum + x ** power, 0) / sorted.length;
+  return out;
+}
+
+/** Scores and what may be the templates, slot by slot: how scores go with each coordinate. In the clear this would be Pᵀr, from which the probe follows. */
+export function slotFeatures(scores: ArrayLike<number>, words: ArrayLike<number>, dimension: number): Float64Array {
+  const out = new Float64Array(dimension);
+  for (let j = 0, at = 0; j < scores.length; j++)
+    for (let c = 0; c < dimension; c++, at++) out[c] += (scores[j] * words[at]) / scores.length;
+  return out;
+}
+
+export interface Example {
+  /** What the attacker saw. */
+  readonly seen: Float64Array;
+  readonly probe: ArrayLike<number>;
+}
+
+/** λ for every example that is learned from, features having variance 1. */
+const STRENGTHS = [100, 10, 1, 1e-1, 1e-2, 1e-3];
+
+/**
+ * Learns to tell a probe from what is seen of it, by ridge regression: how it differs from `mean`, the guess of those who see nothing. How far to trust what is seen is
+ * chosen on the last quarter of the galleries, learned from the others; then it learns from all of them. Where nothing was
+ * learned, the guess remains.
+ */
+export function learnedFrom(
+  galleries: readonly (readonly Example[])[],
+  mean: Float64Array,
+): (seen: Float64Array) => Float64Array {
+  if (galleries.length < 2)
+    throw new RangeError('what was learned is tried on a gallery that it was not learned from: two are needed');
+  const held = Math.ceil(galleries.length / 4);
+  const trial = galleries.slice(0, -held).flat();
+  const judged = galleries.slice(-held).flat();
+  let [best, strength] = [0, Number.POSITIVE_INFINITY];
+  for (const candidate of STRENGTHS) {
+    const guess = ridge(trial, mean, candidate);
+    const gains = judged.map(({ seen, probe }) => cosine(guess(seen), probe) - cosine(mean, probe));
+    const gain = gains.reduce((sum, x) => sum + x, 0);
+    // A gain below two standard errors of it is not trusted: of so many candidates, one has as much by luck.
+    const luck = 2 * Math.sqrt(gains.reduce((sum, x) => sum + x * x, 0));
+    if (gain > luck && gain > best) [best, strength] = [gain, candidate];
+  }
+  return strength === Number.POSITIVE_INFINITY ? () => mean : ridge(galleries.flat(), mean, strength);
+}
+
+function ridge(
+  examples: readonly Example[],
+  mean: Float64Array,
+  strength: number,
+): (seen: Float64Array) => Float64Array {
+  const width = examples[0].seen.length;
+  const [centre, variance] = [new Float64Array(width), new Float64Array(width)];
+  for (const { seen } of examples) for (let c = 0; c < width; c++) centre[c] += seen[c] / examples.length;
+  for (const { seen } of examples)
+    for (let c = 0; c < width; c++) variance[c] += (seen[c] - centre[c]) ** 2 / examples.length;
+  const scaled = (seen: Float64Array) =>
+    seen.map((x, c) => (variance[c] > 0 ? (x - centre[c]) / Math.sqrt(variance[c]) : 0));
+  const rows = new Float64Array(examples.length * width);
+  for (const [i, { seen }] of examples.entries()) rows.set(scaled(seen), i * width);
+  const problem = new LeastSquares(rows, width, strength * examples.length);
+  // Rows are centred, so that it does not matter what is subtracted from a column of probes.
+  const weights = Array.from(mean, (middle, c) => problem.solve(examples.map(({ probe }) => probe[c] - middle)));
+  return (seen) => {
+    const x = scaled(seen);
+    return mean.map((middle, c) => x.reduce((sum, value, i) => sum + value * weights[c][i], middle));
+  };
+}
