@@ -187,7 +187,7 @@ function inversionText(
     `Somebody learns the scores of an unknown probe and tries to compute the probe. How well that goes depends on what else they have: the templates, the ciphertext, nothing, or probes that they know. The figures are the mean cosine of the result and the probe: 1 is the probe itself, and **${plusMinus(guess.mean, guess.meanError)} is what somebody reaches who sees nothing**, knows what faces look like and answers with their mean (a stranger's face reaches ${guess.stranger.toFixed(3)}). An attack below that guess has failed and proves nothing; so where nothing should come back, the attackers know the population too and are compared with the guess on the same probes.`,
     `Scores are the decrypted ones of real encrypted searches. ${saidSplit(split)} What an attacker knows about the population, it knows from the half that is fitted on. Data: ${source}; ${probes} probes, spread over ${from.groups.length} galleries of ${whole(most)} templates with a key each; ± is 95 %, from how much these differ. "Person found" is how often the reconstruction, used as a probe, finds another picture of the same person first; a picture drawn at random is one of the same person for ${guess.person.toFixed(3)} of the probes, for some people have many.`,
     '## The templates are known',
-    `The attack of the paper's security analysis: scores r of m templates P in the clear, q = (PᵀP + λI)⁻¹Pᵀr. With fewer scores than dimensions, knowing the population (q is normal with the mean and the covariance of the other half) gives more.`,
+    `The attack of the paper's security analysis: scores r of m templates P in the clear, q = (PᵀP + λI)⁻¹Pᵀr. An attacker that knows the population, too, takes q for normal with the mean and the covariance of the other half.`,
     table(
       ['method', 'm', ...head],
       (
@@ -197,7 +197,7 @@ function inversionText(
         ] as const
       ).flatMap(([leak, method]) => sizes.map((size) => [method, whole(size), ...cells(leak, size)])),
     ),
-    `${whole(dimension)} scores of known templates are as good as the probe.`,
+    `${whole(dimension)} scores of known templates are as good as the probe. With fewer, the population makes a difference: ${[quarter, half].map((size) => `with ${size} scores ${of('plain-population', size, 'compact').cosine.toFixed(3)} against ${of('plain', size, 'compact').cosine.toFixed(3)}`).join(', ')} (compact).`,
     '## Neither templates nor probes are known',
     `The attacker either is as the server would be, if it learned scores: it sees the ciphertext, and knows which score belongs to which slot; or it sees scores alone. "Least squares" takes the coefficients of the ciphertext, or vectors of other people, for the templates. "Learned" has rehearsed: it has encrypted ${from.rehearsals.length} galleries of its own, under keys of its own, searched each with ${from.rehearsals[0].probes.length} faces that it knows, and learned by ridge regression to tell the face from what it saw (order statistics and moments of the scores, and for the ciphertext how scores go with the coefficients of each coordinate). How far it trusts what it sees was chosen on rehearsals it had not learned from; not at all, hence the mean, is one of the choices.`,
     table(
@@ -227,7 +227,7 @@ function inversionText(
       ),
       [0, 1, 2],
     ),
-    `With all ${whole(most)} scores, the attackers that have rehearsed are ${verdict}. The largest gain at any m, of ${gains.length} that were measured, is ${plusMinus(widest.gain, widest.gainError)}. (The mean of all scores says how much the probe has of the population's mean; that is worth next to nothing, and the ciphertext adds nothing to it.) These are attacks on one probe at a time. Nothing is claimed about a whole table of scores, of many unknown probes against many unknown templates: it determines all vectors up to one linear map, and whatever fixes that map opens all of them.`,
+    `With all ${whole(most)} scores, the attackers that have rehearsed are ${verdict}. The largest gain at any m, of ${gains.length} that were measured, is ${plusMinus(widest.gain, widest.gainError)}. (The mean of all scores says how much the probe has of the population's mean, which is why there can be a gain at all.) These are attacks on one probe at a time. Nothing is claimed about a whole table of scores, of many unknown probes against many unknown templates: it determines all vectors up to one linear map, and whatever fixes that map opens all of them.`,
     '## Probes are known',
     `No template and no ciphertext is needed by somebody who knows k probes, their own queries say, and sees their scores against the ${whole(most)} unknown templates and those of the unknown probe against the same. Scores are linear in the probe: the combination of known rows of scores that comes closest to the unknown row (least squares) is the combination of known probes that comes closest to the probe. The known probes are of other people.`,
     table(
@@ -237,10 +237,10 @@ function inversionText(
     `${[eighth, quarter, half].map((k) => `${k} known probes give ${knownAt(k)}`).join(', ')} (exact and compact), and ${whole(dimension)}, as many as there are dimensions, ${knownAt(dimension)}: the probe. This is the attack that works against an encrypted gallery, and encryption is not what stops it: keeping scores from people is.`,
     '## What follows for a deployment',
     [
-      "- **Encrypted templates and scores of one probe are worth nothing** to somebody who knows neither templates nor probes: that much of the paper's claim holds, as far as these attackers can tell.",
-      `- **Scores are secrets like vectors.** Whoever sees scores of probes they know needs about d of them (${whole(dimension)} here, fewer for a resemblance) to read any other probe off its scores, and by the same token any template off its scores against d known probes. "Even with access to the unencrypted scores, the unknown feature cannot be recovered", as the paper has it, is true only of those.`,
-      '- **The server sees no score**, encrypted ones aside, and so can carry out none of this. It must stay so: nothing decrypted goes back to it, logs and dashboards included.',
-      "- **A user who sees scores of their own queries** collects the known rows just by searching. What must not happen is that they see somebody else's rows against the same gallery: a shared log of scores, a cache, an audit trail with all scores. Give users ranks of a few and decisions, not whole rows of scores.",
+      `- **Encrypted templates and the scores of a probe are worth ${seen.length === 0 ? 'nothing' : 'next to nothing'} to somebody who knows neither templates nor probes**, as far as these attackers can tell. That much of the paper's claim holds.`,
+      `- **Whoever sees scores of probes they know needs about d of them** (${whole(dimension)} here; fewer for a resemblance) to read any other probe off its scores; and, the roles being equal, any template off its scores against d known probes. "Even with access to the unencrypted scores, the unknown feature cannot be recovered", as the paper has it, is not true of them. Scores are secrets, like vectors.`,
+      '- **The server sees no score** in the clear, and so can carry out none of this. It has to stay so: nothing decrypted goes back to it, nor into logs and dashboards that it can read.',
+      '- **A user who sees whole rows of scores of their own queries** collects known rows just by searching. After d of them every template is theirs, and so is the probe of anybody else whose row they get to see: in a shared log, a cache, an audit trail. Give users the best few and not the rows, keep no rows, and count queries. (Those who hold the key could decrypt the gallery anyway; this is about users of a program that holds it.)',
       '- A `compact` score carries noise that depends on the key: whoever sees ciphertexts *and* scores of known vectors can attack the key itself ([SECURITY.md](../../SECURITY.md)). Nothing on this page is a permission to publish scores.',
     ].join('\n'),
   ];
