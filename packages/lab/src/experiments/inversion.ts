@@ -177,7 +177,7 @@ function inversionText(
   const verdict =
     seen.length === 0
       ? 'no better than the guess, within the interval'
-      : `${seen.map(({ leak, profile, gain, gainError }) => `${leak === 'encrypted-population' ? 'with the ciphertext' : 'with scores alone'} under ${profile} better than the guess by ${plusMinus(gain, gainError)}`).join('; ')}`;
+      : `better than the guess ${seen.map(({ leak, profile, gain, gainError }) => `by ${plusMinus(gain, gainError)} (${leak === 'encrypted-population' ? 'with the ciphertext' : 'scores alone'}, ${profile})`).join(', ')}`;
   const knownAt = (known: number) => both((profile) => of('known', known, profile).cosine.toFixed(3)).join(' and ');
   const half = Math.round(dimension / 2);
   const quarter = Math.round(dimension / 4);
@@ -199,7 +199,7 @@ function inversionText(
     ),
     `${whole(dimension)} scores of known templates are as good as the probe. With fewer, the population makes a difference: ${[quarter, half].map((size) => `with ${size} scores ${of('plain-population', size, 'compact').cosine.toFixed(3)} against ${of('plain', size, 'compact').cosine.toFixed(3)}`).join(', ')} (compact).`,
     '## Neither templates nor probes are known',
-    `The attacker either is as the server would be, if it learned scores: it sees the ciphertext, and knows which score belongs to which slot; or it sees scores alone. "Least squares" takes the coefficients of the ciphertext, or vectors of other people, for the templates. "Learned" has rehearsed: it has encrypted ${from.rehearsals.length} galleries of its own, under keys of its own, searched each with ${from.rehearsals[0].probes.length} faces that it knows, and learned by ridge regression to tell the face from what it saw (order statistics and moments of the scores, and for the ciphertext how scores go with the coefficients of each coordinate). How far it trusts what it sees was chosen on rehearsals it had not learned from; not at all, hence the mean, is one of the choices.`,
+    `The attacker either is as the server would be, if it learned scores: it sees the ciphertext, and knows which score belongs to which slot; or it sees scores alone. "Least squares" takes the coefficients of the ciphertext, or vectors of other people, for the templates. "Learned" has rehearsed: it has encrypted ${from.rehearsals.length} galleries of its own, under keys of its own, searched each with ${from.rehearsals[0].probes.length} faces that it knows, and learned by ridge regression to tell the face from what it saw (order statistics and moments of the scores, and for the ciphertext how scores go with the coefficients of each coordinate). How far it trusts what it sees was chosen on rehearsals it had not learned from; not at all, hence the guess, is one of the choices, and to look at the scores and not at the ciphertext another. A gain of 0.000 ± 0.000 is the guess itself.`,
     table(
       ['the attacker holds scores and …', 'method', 'profile', 'm', 'cosine', 'above the guess', 'person found'],
       (
@@ -229,7 +229,7 @@ function inversionText(
     ),
     `With all ${whole(most)} scores, the attackers that have rehearsed are ${verdict}. The largest gain at any m, of ${gains.length} that were measured, is ${plusMinus(widest.gain, widest.gainError)}. (The mean of all scores says how much the probe has of the population's mean, which is why there can be a gain at all.) These are attacks on one probe at a time. Nothing is claimed about a whole table of scores, of many unknown probes against many unknown templates: it determines all vectors up to one linear map, and whatever fixes that map opens all of them.`,
     '## Probes are known',
-    `No template and no ciphertext is needed by somebody who knows k probes, their own queries say, and sees their scores against the ${whole(most)} unknown templates and those of the unknown probe against the same. Scores are linear in the probe: the combination of known rows of scores that comes closest to the unknown row (least squares) is the combination of known probes that comes closest to the probe. The known probes are of other people.`,
+    `No template and no ciphertext is needed by somebody who knows k probes, their own queries say, and sees their scores against the ${whole(most)} unknown templates and those of the unknown probe against the same. Scores are linear in the probe: the combination of known rows of scores that comes closest to the unknown row (least squares) is the combination of known probes that comes closest to the probe. The known probes are of other people, and are taken as they are compared (\`exact\` rounds them to 1/250, as anybody can).`,
     table(
       ['k', ...head],
       from.knownProbes.map((known) => [whole(known), ...cells('known', known)]),
@@ -237,7 +237,7 @@ function inversionText(
     `${[eighth, quarter, half].map((k) => `${k} known probes give ${knownAt(k)}`).join(', ')} (exact and compact), and ${whole(dimension)}, as many as there are dimensions, ${knownAt(dimension)}: the probe. This is the attack that works against an encrypted gallery, and encryption is not what stops it: keeping scores from people is.`,
     '## What follows for a deployment',
     [
-      `- **Encrypted templates and the scores of a probe are worth ${seen.length === 0 ? 'nothing' : 'next to nothing'} to somebody who knows neither templates nor probes**, as far as these attackers can tell. That much of the paper's claim holds.`,
+      `- **Encrypted templates and the scores of a probe are worth no more than a guess to somebody who knows neither templates nor probes**, as far as these attackers can tell: ${widest.gain.toFixed(3)} in cosine is the most that any of them gained. That much of the paper's claim holds.`,
       `- **Whoever sees scores of probes they know needs about d of them** (${whole(dimension)} here; fewer for a resemblance) to read any other probe off its scores; and, the roles being equal, any template off its scores against d known probes. "Even with access to the unencrypted scores, the unknown feature cannot be recovered", as the paper has it, is not true of them. Scores are secrets, like vectors.`,
       '- **The server sees no score** in the clear, and so can carry out none of this. It has to stay so: nothing decrypted goes back to it, nor into logs and dashboards that it can read.',
       '- **A user who sees whole rows of scores of their own queries** collects known rows just by searching. After d of them every template is theirs, and so is the probe of anybody else whose row they get to see: in a shared log, a cache, an audit trail. Give users the best few and not the rows, keep no rows, and count queries. (Those who hold the key could decrypt the gallery anyway; this is about users of a program that holds it.)',
@@ -261,7 +261,7 @@ function linkingText(links: readonly Linked[], pairs: number): string[] {
   return [
     '## Linking',
     `A judge is shown two encrypted blocks of ${LINKED_DIMENSION} coordinates of ${both((profile) => `${whole(plan({ dimension: LINKED_DIMENSION, profile }).parameters.n)} (${profile})`).join(' or ')} templates, half of the time of the same templates, and has to say which it is. It learns from ${whole(pairs)} such pairs (correlation of the coefficients, their distances around the circle, how many of them are closer than chance at thirteen scales, signs, squares) and is measured on ${whole(pairs)} others; so in every row of the table. Its advantage is P(says same | same) − P(says same | different); of judges that know nothing, 95 % are within ± ${margin.toFixed(3)}.`,
-    `The controls say what the judge would have seen. "One mask twice" is the mistake that the scheme must never make, with fresh noise of the scheme's size in both ciphertexts, in all coefficients or in a few, the others having masks of their own. "A noisy copy" is a link of a kind that no mistake of this scheme makes: in ciphertexts of the same templates, some coefficients are equal up to normal noise of an eighth of the modulus, which only statistics over many of them can see.`,
+    `The controls say what the judge would have seen. "One mask twice" is the mistake that the scheme must never make, with fresh noise of the scheme's size in both ciphertexts, in all coefficients or in a few, the others having masks of their own (under \`exact\`, that noise is mostly below the resolution of the double-precision numbers that the judge reads). "A noisy copy" is a link of a kind that no mistake of this scheme makes: in ciphertexts of the same templates, some coefficients are equal up to normal noise of an eighth of the modulus, which only statistics over many of them can see.`,
     table(
       ['pairs of ciphertexts', ...PROFILES.map((profile) => `advantage, ${profile}`)],
       shown.map(({ name, shown: what }) => [what, ...both((profile) => advantage(name, profile).toFixed(3))]),

@@ -8,6 +8,7 @@ import {
   encodeResponse,
   expandedQuery,
   plan,
+  roundVectors,
   scanBlock,
 } from '@hers/scheme';
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
@@ -45,6 +46,13 @@ export class EncryptedBlock {
     const { scores } = secret.decrypt(encodeResponse(scanBlock(this.#matrix, expandedQuery(decodeQuery(query)))));
     secret.wipe();
     return Float64Array.from(scores);
+  }
+
+  /** Probes as they are compared, which anybody can compute: `exact` rounds them to 1/250. */
+  compared(probes: Float32Array): Float64Array {
+    const { plan } = this.#key;
+    const steps = plan.profile === 'exact' ? plan.steps : plan.queryScale;
+    return Float64Array.from(roundVectors(plan, probes, 'query'), (x) => x / steps);
   }
 
   wipe(): void {

@@ -71,41 +71,42 @@ const STRENGTHS = [100, 10, 1, 1e-1, 1e-2, 1e-3];
 /**
  * Learns to tell a probe from what is seen of it, by ridge regression: how it differs from `mean`, the guess of those who see nothing. How far to trust what is seen is
  * chosen on the last quarter of the galleries, learned from the others; then it learns from all of them. Where nothing was
- * learned, the guess remains.
+ * learned, the guess remains. `widths` are how much of what is seen it may attend to: all, or the first so many features.
  */
 export function learnedFrom(
   galleries: readonly (readonly Example[])[],
   mean: Float64Array,
+  widths: readonly number[] = [galleries[0][0].seen.length],
 ): (seen: Float64Array) => Float64Array {
   if (galleries.length < 2)
     throw new RangeError('what was learned is tried on a gallery that it was not learned from: two are needed');
   const held = Math.ceil(galleries.length / 4);
   const trial = galleries.slice(0, -held).flat();
   const judged = galleries.slice(-held).flat();
-  let [best, strength] = [0, Number.POSITIVE_INFINITY];
-  for (const candidate of STRENGTHS) {
-    const guess = ridge(trial, mean, candidate);
+  let best = { gain: 0, guess: (_: Float64Array) => mean };
+  for (const [width, strength] of widths.flatMap((width) => STRENGTHS.map((strength) => [width, strength]))) {
+    const guess = ridge(trial, mean, width, strength);
     const gains = judged.map(({ seen, probe }) => cosine(guess(seen), probe) - cosine(mean, probe));
     const gain = gains.reduce((sum, x) => sum + x, 0);
     // A gain below two standard errors of it is not trusted: of so many candidates, one has as much by luck.
     const luck = 2 * Math.sqrt(gains.reduce((sum, x) => sum + x * x, 0));
-    if (gain > luck && gain > best) [best, strength] = [gain, candidate];
+    if (gain > luck && gain > best.gain) best = { gain, guess: ridge(galleries.flat(), mean, width, strength) };
   }
-  return strength === Number.POSITIVE_INFINITY ? () => mean : ridge(galleries.flat(), mean, strength);
+  return best.guess;
 }
 
 function ridge(
   examples: readonly Example[],
   mean: Float64Array,
+  width: number,
   strength: number,
 ): (seen: Float64Array) => Float64Array {
-  const width = examples[0].seen.length;
   const [centre, variance] = [new Float64Array(width), new Float64Array(width)];
   for (const { seen } of examples) for (let c = 0; c < width; c++) centre[c] += seen[c] / examples.length;
   for (const { seen } of examples)
     for (let c = 0; c < width; c++) variance[c] += (seen[c] - centre[c]) ** 2 / examples.length;
   const scaled = (seen: Float64Array) =>
-    seen.map((x, c) => (variance[c] > 0 ? (x - centre[c]) / Math.sqrt(variance[c]) : 0));
+    seen.subarray(0, width).map((x, c) => (variance[c] > 0 ? (x - centre[c]) / Math.sqrt(variance[c]) : 0));
   const rows = new Float64Array(examples.length * width);
   for (const [i, { seen }] of examples.entries()) rows.set(scaled(seen), i * width);
   const problem = new LeastSquares(rows, width, strength * examples.length);

@@ -13,6 +13,7 @@ import {
   meanVector,
   type Population,
   populationOf,
+  SCORE_FEATURES,
   scoreFeatures,
   slotFeatures,
 } from './population.ts';
@@ -120,8 +121,11 @@ export function campaign(held: Part, training: Part, options: CampaignOptions): 
     throw new RangeError(
       `an attack needs ${dimension} templates, as many as there are dimensions: there are ${strangers.length} vectors of people who are no probes, and ${own} that the attacker can rehearse with`,
     );
-  const known = [1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8, 1, 9 / 8, 3 / 2, 2].map((x) => Math.round(x * dimension));
-  const sizes = [...[...known, 4 * dimension, 8 * dimension, 16 * dimension].filter((size) => size < most), most];
+  const known = [1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8, 1, 9 / 8, 3 / 2].map((x) => Math.round(x * dimension));
+  const sizes = [
+    ...[...known, 2 * dimension, 4 * dimension, 8 * dimension, 16 * dimension].filter((size) => size < most),
+    most,
+  ];
   return {
     held,
     training,
@@ -209,7 +213,9 @@ function rehearse(
   return new Map(
     Array.from(examples, ([name, galleries]) => {
       onProgress(`inversion, ${profile}: learning from ${name}`);
-      return [name, learnedFrom(galleries, mean)];
+      // Whoever sees the ciphertext may find that scores alone say as much.
+      const widths = new Set([SCORE_FEATURES, galleries[0][0].seen.length]);
+      return [name, learnedFrom(galleries, mean, [...widths])];
     }),
   );
 }
@@ -299,11 +305,12 @@ function casesOf(from: Campaign, group: number, profile: Profile, population: Po
     Array.from({ length: asked }, (_, i) => (Math.floor((i * others.length) / asked) + group) % others.length),
   );
   const rows = Array.from({ length: asked }, (_, i) => block.search(own.subarray(i * dimension, (i + 1) * dimension)));
+  const compared = block.compared(own);
   for (const size of knownProbes)
     cases.push({
       leak: 'known',
       known: size,
-      reconstruct: fromKnownProbes(own.subarray(0, size * dimension), dimension, rows.slice(0, size), ERROR ** 2),
+      reconstruct: fromKnownProbes(compared.subarray(0, size * dimension), dimension, rows.slice(0, size), ERROR ** 2),
     });
   return { block, cases };
 }

@@ -179,6 +179,26 @@ describe('attackers that know the population', () => {
     assert.throws(() => learnedFrom(blind.slice(1, 2), mean), /two are needed/);
   });
 
+  test('features that say nothing are left aside', () => {
+    const padded = (all: Example[][]) =>
+      all.map((gallery, g) =>
+        gallery.map(({ seen, probe }, i) => ({
+          seen: Float64Array.from([...seen, ...normals(200, 70 * g + i)]),
+          probe,
+        })),
+      );
+    const reached = (widths: number[]) => {
+      const guess = learnedFrom(padded(galleries(1, 1)), mean, widths);
+      return average(
+        padded(galleries(1, 2))
+          .flat()
+          .map(({ seen, probe }) => cosine(guess(seen), probe)),
+      );
+    };
+    assert.equal(reached([3, 203]), reached([3]));
+    assert.ok(reached([3]) > reached([203]) + 0.01);
+  });
+
   test('templates in the clear, in the place of the ciphertext, would be found out', () => {
     const examples = (words: (templates: Float64Array) => Float64Array, seed: number): Example[][] =>
       Array.from({ length: 8 }, (_, g) => {
@@ -374,6 +394,12 @@ describe('unlinkability', () => {
       assert.equal(scores.length, 100);
       for (let j = 0; j < 100; j++)
         assert.ok(Math.abs(scores[j] - dot(vectors.subarray(4 * j, 4 * j + 4), probe)) < 0.012, `${j}`);
+      const compared = block.compared(Float32Array.of(0.6, 0.8, 0, 0, 0.5003, -0.5, 0.5, 0.4997));
+      assert.deepEqual(
+        [...compared.slice(0, 4)].map((x) => Math.round(x * 1e4)),
+        [6000, 8000, 0, 0],
+      );
+      assert.equal(compared[4] === 0.5, profile === 'exact');
       assert.ok(Math.abs(block.words.reduce((sum, x) => sum + x * x, 0) - 100) < 1e-9);
       block.wipe();
     }
