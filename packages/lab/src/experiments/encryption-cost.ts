@@ -27,7 +27,6 @@ import { page, table, versions } from './markdown.ts';
 import { COLOURS, render, SCHEMA } from './plot.ts';
 import { templates, whole } from './quantities.ts';
 
-const PROFILES = ['compact', 'exact'] as const satisfies readonly Profile[];
 const BATCH = 32;
 /** Enough to hold whoever scores the same as the best. */
 const DEEP = 12;
@@ -39,7 +38,8 @@ interface Row {
   readonly dimension: number;
   readonly plain: number;
   readonly rounded: number;
-  readonly compact: number;
+  /** With a key each: noise depends on it. */
+  readonly compact: readonly number[];
   readonly exact: number;
   /** Probes for which the encrypted search under `exact` and the search of rounded vectors disagree about the best score, or about the person. */
   readonly different: number;
@@ -64,6 +64,10 @@ export const encryptionCost: Experiment = {
     epochs: EPOCHS_OPTION,
     distractors: { type: 'string', help: 'how many synthetic distractors, with commas between (10000,100000,1000000)' },
     probes: { type: 'string', help: 'probes against the distractors (500); all are searched without' },
+    keys: {
+      type: 'string',
+      help: 'keys under which all probes are searched for under compact, whose noise depends on the key (5)',
+    },
     intrinsic: { type: 'string', help: 'dimensions of the manifold that distractors are on (16)' },
   },
   async run(values): Promise<Outcome> {
@@ -87,13 +91,14 @@ export const encryptionCost: Experiment = {
         name: `${compressor}-${dimension}`,
         transform: await fitted(compressor, training, { dimension, ...fittingOf(values, compressor) }),
       });
-    const [intrinsic] = wholeNumbers(values.intrinsic, [small ? 6 : FACE_LIKE.intrinsic]);
+    const intrinsic = wholeNumber(values, 'intrinsic', small ? 6 : FACE_LIKE.intrinsic);
+    const keys = wholeNumber(values, 'keys', small ? 2 : 5);
     const background = backgroundLike(training.vectors, data.dimension, { intrinsic });
     const rows: Row[] = [];
     const among: Crowd[] = [];
     for (const { name, transform } of cases) {
       const part = await compressed(held, transform);
-      rows.push(await costs(name, part, probes));
+      rows.push(await costs(name, part, probes, keys));
       among.push(...(await amongDistractors(name, part, some, background, transform, crowds)));
     }
     const realism = compareWithReal(held, training, some, background, Math.max(...crowds));
@@ -101,7 +106,15 @@ export const encryptionCost: Experiment = {
       ...rows.flatMap(({ name, plain, rounded, compact, exact, different }): Figure[] => [
         { name, value: plain, unit: 'rank-1', source: 'measured' },
         { name: `${name}-rounded`, value: rounded, unit: 'rank-1', source: 'measured' },
-        { name: `${name}-compact`, value: compact, unit: 'rank-1', source: 'measured' },
+        { name: `${name}-compact`, value: mean(compact), unit: 'rank-1', source: 'measured' },
+        ...compact.map(
+          (value, i): Figure => ({
+            name: `${name}-compact-key${i + 1}`,
+            value,
+            unit: 'rank-1',
+            source: 'measured',
+          }),
+        ),
         { name: `${name}-exact`, value: exact, unit: 'rank-1', source: 'measured' },
         { name: `${name}-exact-different`, value: different, unit: 'probes', source: 'measured' },
       ]),
@@ -149,7 +162,7 @@ export const encryptionCost: Experiment = {
             plain.toFixed(4),
             rounded.toFixed(4),
             exact.toFixed(4),
-            compact.toFixed(4),
+            `${mean(compact).toFixed(4)} (${Math.min(...compact).toFixed(4)} to ${Math.max(...compact).toFixed(4)})`,
           ]),
         ),
         'The same as differences:',
@@ -160,10 +173,10 @@ export const encryptionCost: Experiment = {
             name.startsWith(FULL) ? '' : signed(plain - uncompressed.plain),
             signed(rounded - plain),
             signed(exact - rounded),
-            signed(compact - plain),
+            `${signed(mean(compact) - plain)} (${signed(Math.min(...compact) - plain)} to ${signed(Math.max(...compact) - plain)})`,
           ]),
         ),
-        `Compression is against ${data.dimension} dimensions, rounding and \`compact\` against floating-point numbers of the same dimension, \`exact\` against rounded ones. Under \`exact\`, ${rows.map(({ name, different }) => `${whole(different)} of ${whole(probes.length)} probes (${name})`).join(', ')} had another best score, or another person with it, than the search of rounded vectors in the clear. (Where several share the best score, a stranger counts as first, on both sides.)`,
+        `Under \`compact\` all probes were searched for under ${keys} keys; the figures are the mean, and in brackets the lowest and the highest: noise decides between two who score almost the same, either way, and fewer dimensions make more such pairs. Compression is against ${data.dimension} dimensions, rounding and \`compact\` against floating-point numbers of the same dimension, \`exact\` against rounded ones. Under \`exact\`, ${rows.map(({ name, different }) => `${whole(different)} of ${whole(probes.length)} probes (${name})`).join(', ')} had another best score, or another person with it, than the search of rounded vectors in the clear. (Where several share the best score, a stranger counts as first, on both sides.)`,
         '## Among many',
         `The same gallery with distractors added, ${whole(some.length)} of the probes, encrypted under \`compact\`. Distractors are synthetic people on a curved manifold of ${intrinsic} dimensions, with noise, mapped so that their mean and covariance are those of the half that compressors are fitted on.`,
         table(
@@ -203,46 +216,57 @@ function isFound(found: readonly Found[], labels: Int32Array, probe: number): bo
   return others.every(({ index, score }) => score < best || labels[index] === labels[probe]);
 }
 
-async function costs(name: string, part: Part, probes: Int32Array): Promise<Row> {
+async function costs(name: string, part: Part, probes: Int32Array, keys: number): Promise<Row> {
   const { vectors, dimension, labels } = part;
   progress(`${name}: in the clear`);
   const rounded = Float32Array.from(roundVectors(plan({ dimension, profile: 'exact' }), vectors));
   const clear = plainBest(vectors, dimension, labels, probes);
   const integers = plainBest(rounded, dimension, labels, probes);
-  const found = { compact: 0, exact: 0 };
-  let different = 0;
-  for (const profile of PROFILES) {
+  const share = (count: number) => count / probes.length;
+  const searched = async (
+    profile: Profile,
+    about: string,
+    look: (i: number, list: readonly Found[]) => void = () => {},
+  ) => {
     const gallery = await EncryptedGallery.open({ dimension, profile });
+    let found = 0;
     try {
       await gallery.enrol(vectors);
       await gallery.seal();
       for (let at = 0; at < probes.length; at += BATCH) {
-        if (at % (BATCH * 32) === 0) progress(`${name}: encrypted, ${profile}, ${at} of ${probes.length}`);
+        if (at % (BATCH * 32) === 0) progress(`${name}: encrypted, ${about}, ${at} of ${probes.length}`);
         const places = probes.subarray(at, at + BATCH);
         for (const [i, list] of (await gallery.search(rowsAt(vectors, dimension, places), DEEP)).entries()) {
-          const right = isFound(list, labels, places[i]);
-          if (right) found[profile]++;
-          if (profile === 'compact') continue;
-          const best = list.find(({ index }) => index !== places[i])!;
-          const wanted = integers[at + i];
-          if (right !== wanted.right || Math.round(best.score * 250 ** 2) !== wanted.score) different++;
+          if (isFound(list, labels, places[i])) found++;
+          look(at + i, list);
         }
       }
     } finally {
       await gallery.close();
     }
-  }
-  const share = (count: number) => count / probes.length;
+    return share(found);
+  };
+  const compact: number[] = [];
+  for (let key = 1; key <= keys; key++) compact.push(await searched('compact', `compact, key ${key} of ${keys}`));
+  let different = 0;
+  const exact = await searched('exact', 'exact', (n, list) => {
+    const best = list.find(({ index }) => index !== probes[n])!;
+    const wanted = integers[n];
+    if (isFound(list, labels, probes[n]) !== wanted.right || Math.round(best.score * 250 ** 2) !== wanted.score)
+      different++;
+  });
   return {
     name,
     dimension,
     plain: share(clear.filter(({ right }) => right).length),
     rounded: share(integers.filter(({ right }) => right).length),
-    compact: share(found.compact),
-    exact: share(found.exact),
+    compact,
+    exact,
     different,
   };
 }
+
+const mean = (values: readonly number[]) => values.reduce((sum, x) => sum + x, 0) / values.length;
 
 /** The best of all others for every probe, and whether it is a mate. */
 function plainBest(vectors: Float32Array, dimension: number, labels: Int32Array, probes: Int32Array) {
