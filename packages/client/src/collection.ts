@@ -182,7 +182,7 @@ export class Collection {
       if (options.rerank) {
         const space = place === 'pending' ? view.space : view.spaces.get(place.block.epoch)!;
         const [record] = await this.#fetch(view, [id], options.signal);
-        score = await recomputed(this.plan, space, record.vector, probe, candidate);
+        [score] = await recomputed(this.plan, space, record.vector, probe, [score]);
         scoreOrigin = 'recomputed';
       }
       const { threshold } = options;

@@ -296,6 +296,11 @@ interface Wanted {
   readonly handle: string;
 }
 
+interface Taken extends Wanted {
+  readonly vector: Float32Array;
+  readonly content?: Payload | undefined;
+}
+
 /** What is asked for at a time. The order of handles says nothing; only where fetching may stop in between do the steps follow the ranking. */
 function* stepsOf(wanted: readonly Wanted[], size: number, mayStop: boolean): Generator<Wanted[]> {
   const byHandle = (a: Wanted, b: Wanted) => (a.handle < b.handle ? -1 : a.handle > b.handle ? 1 : 0);
@@ -325,31 +330,41 @@ async function fetchMatches(
     return { candidate, rank, id, version, handle: hex(keyring.records.handleOf(id)) };
   });
   const matches: Match[] = [];
-  const take = async ({ candidate, rank, id }: Wanted, vector: Float32Array, content?: Payload) => {
-    const score = await recomputed(keyring.plan, spaceOf(view, candidate), vector, probe, candidate);
-    const scored =
-      rerank === false
-        ? { score: candidate.score, scoreOrigin: originOf(changer, candidate) }
-        : { score, scoreOrigin: 'recomputed' as const };
-    matches[rank] = { id, ...scored, ...(content === undefined ? {} : { payload: content }) };
+  const take = async (taken: readonly Taken[]) => {
+    for (const [space, some] of Map.groupBy(taken, ({ candidate }) => spaceOf(view, candidate))) {
+      const vectors = new Float32Array(some.length * probe.length);
+      some.forEach(({ vector }, i) => {
+        vectors.set(vector, i * probe.length);
+      });
+      const decrypted = some.map(({ candidate }) => candidate.score);
+      const scores = await recomputed(keyring.plan, space, vectors, probe, decrypted);
+      for (const [i, { candidate, rank, id, content }] of some.entries()) {
+        const scored =
+          rerank === false
+            ? { score: candidate.score, scoreOrigin: originOf(changer, candidate) }
+            : { score: scores[i], scoreOrigin: 'recomputed' as const };
+        matches[rank] = { id, ...scored, ...(content === undefined ? {} : { payload: content }) };
+      }
+    }
   };
   // The vectors of waiting records are here already.
   const isHere = ({ candidate: { block } }: Wanted) => block === WAITING && !payload;
-  for (const each of wanted.filter(isHere)) await take(each, pending[each.candidate.slot].vector);
+  await take(wanted.filter(isHere).map((each) => ({ ...each, vector: pending[each.candidate.slot].vector })));
   let fetched = 0;
   const content = () => enough !== undefined && matches.filter(reaches(enough)).length >= limit;
   const away = wanted.filter((each) => !isHere(each));
   for (const step of stepsOf(away, stepOf(changer), enough !== undefined)) {
     if (content()) break;
     const handles = step.map(({ handle }) => handle);
-    let at = 0;
+    const taken: Taken[] = [];
     for await (const record of readRecords(service, name, keyring, handles, options.signal)) {
-      const each = step[at++];
+      const each = step[taken.length];
       if (record.version !== each.version)
         throw new OutOfStep('the store gave an older copy of a record than its list names');
-      await take(each, record.vector, payload ? payloadOf(record) : undefined);
-      fetched++;
+      taken.push({ ...each, vector: record.vector, content: payload ? payloadOf(record) : undefined });
     }
+    await take(taken);
+    fetched += taken.length;
   }
   // In the order of the ranking, without the gaps of what was not fetched.
   const inOrder = Object.values(matches);
@@ -363,32 +378,34 @@ function spaceOf(view: View, { block }: Candidate): Space {
   return block === WAITING ? view.space : view.spaces.get(view.manifest.blocks[block].epoch)!;
 }
 
-/** The score of the full vectors; INTEGRITY when what was decrypted is not within its noise of the score in its space. */
+/** The scores of full vectors, which lie one after the other; INTEGRITY when what was decrypted for one is not within its noise of the score in its space. */
 export async function recomputed(
   full: Plan,
   space: Space,
-  vector: Float32Array,
+  vectors: Float32Array,
   probe: Float32Array,
-  { score }: { readonly score: number },
-): Promise<number> {
+  scores: readonly number[],
+): Promise<number[]> {
+  if (scores.length === 0) return [];
   const { plan } = space;
-  const [plain] = plainScores(plan, await space.project(vector), await space.project(probe));
+  const plain = plainScores(plan, await space.project(vectors), await space.project(probe));
   const euclidean = plan.metric === 'euclidean';
-  // Compared before the square root, where the noise is what the planner says it is.
-  const decrypted = euclidean ? score * score : score;
   const slope = plan.normBound * plan.queryNormBound * (euclidean ? 2 : 1);
   const room =
     plan.profile === 'exact'
       ? (space.model ? COMPRESSED_STEPS / plan.steps : 1e-6) * slope
       : AGREE_SIGMAS * plan.noise.score + plan.noise.worstRounding * slope;
-  // A distance that noise made negative was cut off at zero.
-  if (!(Math.abs(decrypted - plain) <= room || (euclidean && decrypted === 0 && plain <= room))) {
-    throw new HersError(
-      'INTEGRITY',
-      'a record does not have the score that was decrypted for it: the store altered something, or mixed it up. Nothing more is asked of it',
-    );
+  for (const [i, score] of scores.entries()) {
+    // Compared before the square root, where the noise is what the planner says it is.
+    const decrypted = euclidean ? score * score : score;
+    // A distance that noise made negative was cut off at zero.
+    if (!(Math.abs(decrypted - plain[i]) <= room || (euclidean && decrypted === 0 && plain[i] <= room)))
+      throw new HersError(
+        'INTEGRITY',
+        'a record does not have the score that was decrypted for it: the store altered something, or mixed it up. Nothing more is asked of it',
+      );
   }
   const real =
-    space.model || plan.profile === 'exact' ? plainScores({ ...full, profile: 'compact' }, vector, probe)[0] : plain;
-  return euclidean ? Math.sqrt(Math.max(0, real)) : real;
+    space.model || plan.profile === 'exact' ? plainScores({ ...full, profile: 'compact' }, vectors, probe) : plain;
+  return Array.from(real, (score) => (euclidean ? Math.sqrt(Math.max(0, score)) : score));
 }
