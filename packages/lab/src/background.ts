@@ -1,6 +1,7 @@
 // Distractors for real embeddings, as many as wanted: synthetic people on a curved manifold, moved by a linear map so that their mean and covariance are those of a real
 // sample. What real strangers have in common beyond that they do not have; an experiment that uses them says so, and compares them with real ones.
 
+import { cholesky } from './cholesky.ts';
 import { curvedManifold, FACE_LIKE, type ManifoldOptions } from './manifold.ts';
 import { identities } from './synthetic.ts';
 
@@ -22,7 +23,7 @@ export function backgroundLike(sample: Float32Array, dimension: number, options:
     });
   const drawn = moments(people(Math.max(SAMPLE, 4 * dimension)).gallery().vectors, dimension);
   const wanted = moments(sample, dimension);
-  const map = fromTo(cholesky(drawn.covariance, dimension), cholesky(wanted.covariance, dimension), dimension);
+  const map = fromTo(factor(drawn.covariance, dimension), factor(wanted.covariance, dimension), dimension);
   return {
     dimension,
     *chunks(count, each = 8192) {
@@ -45,18 +46,12 @@ function moments(vectors: Float32Array, d: number): { mean: Float64Array; covari
   return { mean, covariance };
 }
 
-/** L with L·Lᵀ = A, lower triangular; a little is added to the diagonal, for samples that do not fill the space. */
-function cholesky(a: Float64Array, d: number): Float64Array {
+/** The factor of a covariance; a little is added to the diagonal, for samples that do not fill the space. */
+function factor(covariance: Float64Array, d: number): Float64Array {
   let trace = 0;
-  for (let i = 0; i < d; i++) trace += a[i * d + i];
-  const out = new Float64Array(d * d);
-  for (let j = 0; j < d; j++)
-    for (let i = j; i < d; i++) {
-      let sum = a[i * d + j] + (i === j ? (1e-6 * trace) / d : 0);
-      for (let k = 0; k < j; k++) sum -= out[i * d + k] * out[j * d + k];
-      out[i * d + j] = i === j ? Math.sqrt(sum) : sum / out[j * d + j];
-    }
-  return out;
+  for (let i = 0; i < d; i++) trace += covariance[i * d + i];
+  for (let i = 0; i < d; i++) covariance[i * d + i] += (1e-6 * trace) / d;
+  return cholesky(covariance, d);
 }
 
 /** M with M·from = to, all lower triangular: it takes vectors whose covariance is from·fromᵀ to those with to·toᵀ. */

@@ -1,5 +1,7 @@
 // Regularised least squares: min ‖y − A·x‖² + λ‖x‖², hence x = (AᵀA + λI)⁻¹ Aᵀ y. All attacks on scores are problems of this form.
 
+import { cholesky } from '../cholesky.ts';
+
 /** One matrix A, row by row, factored once for any number of right-hand sides. */
 export class LeastSquares {
   readonly #rows: ArrayLike<number>;
@@ -39,17 +41,4 @@ export class LeastSquares {
     }
     return x;
   }
-}
-
-/** The lower triangle of A, which is given, is overwritten by L with L·Lᵀ = A. */
-export function cholesky(a: Float64Array, n: number): Float64Array {
-  for (let j = 0; j < n; j++)
-    for (let i = j; i < n; i++) {
-      let sum = a[i * n + j];
-      for (let k = 0; k < j; k++) sum -= a[i * n + k] * a[j * n + k];
-      if (i > j) a[i * n + j] = sum / a[j * n + j];
-      else if (sum > 0) a[j * n + j] = Math.sqrt(sum);
-      else throw new RangeError('the equations have no unique solution; lambda must be larger');
-    }
-  return a;
 }

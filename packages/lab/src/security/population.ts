@@ -1,8 +1,9 @@
 // Attackers that know what vectors look like. One knows the mean and the covariance; another has rehearsed: it has searched galleries of its own with vectors it knows,
 // and has learned to tell the vector from whatever it will see.
 
+import { cholesky } from '../cholesky.ts';
 import { cosine } from './inversion.ts';
-import { cholesky, LeastSquares } from './least-squares.ts';
+import { LeastSquares } from './least-squares.ts';
 
 export interface Population {
   readonly mean: Float64Array;
