@@ -53,6 +53,8 @@ interface Measured {
   readonly data: Dataset;
   readonly held: Part;
   readonly probes: number;
+  /** Of so many that have a mate. */
+  readonly mated: number;
   readonly full: Float64Array;
   readonly ks: readonly number[];
   readonly enough: number;
@@ -221,7 +223,7 @@ async function measure(
       stages.push({ compressor: name, dimension, curves, stopping });
     }
   const falseAlarms = alarms(held, mated, enough);
-  return { data, held, probes: probes.length, full, ks, enough, falseAlarms, most, stages };
+  return { data, held, probes: probes.length, mated: mated.length, full, ks, enough, falseAlarms, most, stages };
 }
 
 /** The score that somebody in a gallery of strangers reaches in few searches. */
@@ -249,7 +251,7 @@ function alarms({ vectors, dimension, labels }: Part, mated: Int32Array, enough:
 }
 
 /** The section of one data set. */
-function told({ data, held, probes, full, ks, stages }: Measured): string[] {
+function told({ data, held, probes, mated, full, ks, stages }: Measured): string[] {
   const percent = (k: number) => `K = ${k} (${((100 * k) / held.labels.length).toFixed(1)} %)`;
   const within = stages.map(({ compressor, dimension, curves }) => {
     const first = curves.find(({ k, curve }) => k > 0 && curve[0] >= full[0] - LOSS);
@@ -257,7 +259,7 @@ function told({ data, held, probes, full, ks, stages }: Measured): string[] {
   });
   return [
     `## ${data.name === 'faces' ? 'Faces' : 'Sentences'}`,
-    `${data.source}. A gallery of ${described(held, data.name === 'faces' ? 'people' : 'intents')}, ${whole(probes)} probes. At ${data.dimension} dimensions in the clear, rank-1 is **${full[0].toFixed(4)}**; one probe is ${(1 / probes).toFixed(4)}.`,
+    `${data.source}. A gallery of ${described(held, data.name === 'faces' ? 'people' : 'intents')}, ${whole(probes)} probes${probes < mated ? ` (of ${whole(mated)}, evenly)` : ''}. At ${data.dimension} dimensions in the clear, rank-1 is **${full[0].toFixed(4)}**; one probe is ${(1 / probes).toFixed(4)}.`,
     table(
       ['rank-1', 'first stage alone', ...ks.map(percent)],
       stages.map(({ compressor, dimension, curves }) => [
