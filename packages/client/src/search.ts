@@ -351,10 +351,10 @@ async function fetchMatches(
   const isHere = ({ candidate: { block } }: Wanted) => block === WAITING && !payload;
   await take(wanted.filter(isHere).map((each) => ({ ...each, vector: pending[each.candidate.slot].vector })));
   let fetched = 0;
-  const content = () => enough !== undefined && matches.filter(reaches(enough)).length >= limit;
+  const isContent = () => enough !== undefined && matches.filter(reaches(enough)).length >= limit;
   const away = wanted.filter((each) => !isHere(each));
   for (const step of stepsOf(away, stepOf(changer), enough !== undefined)) {
-    if (content()) break;
+    if (isContent()) break;
     const handles = step.map(({ handle }) => handle);
     const taken: Taken[] = [];
     for await (const record of readRecords(service, name, keyring, handles, options.signal)) {

@@ -3,6 +3,7 @@
 
 import { cholesky } from './cholesky.ts';
 import { curvedManifold, FACE_LIKE, type ManifoldOptions } from './manifold.ts';
+import { moments } from './moments.ts';
 import { identities } from './synthetic.ts';
 
 /** Synthetic vectors from which mean and covariance of the manifold are taken. */
@@ -31,19 +32,6 @@ export function backgroundLike(sample: Float32Array, dimension: number, options:
         yield moved(vectors, dimension, drawn.mean, map, wanted.mean);
     },
   };
-}
-
-function moments(vectors: Float32Array, d: number): { mean: Float64Array; covariance: Float64Array } {
-  const count = vectors.length / d;
-  const mean = new Float64Array(d);
-  for (let i = 0; i < vectors.length; i++) mean[i % d] += vectors[i] / count;
-  const covariance = new Float64Array(d * d);
-  const row = new Float64Array(d);
-  for (let at = 0; at < vectors.length; at += d) {
-    for (let c = 0; c < d; c++) row[c] = vectors[at + c] - mean[c];
-    for (let a = 0; a < d; a++) for (let b = 0; b <= a; b++) covariance[a * d + b] += (row[a] * row[b]) / count;
-  }
-  return { mean, covariance };
 }
 
 /** The factor of a covariance; a little is added to the diagonal, for samples that do not fill the space. */

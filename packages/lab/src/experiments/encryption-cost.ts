@@ -8,6 +8,7 @@ import { described, type Part, splitByLabel } from '../datasets.ts';
 import { EncryptedGallery, type Found } from '../encrypted-gallery.ts';
 import { FACE_LIKE } from '../manifold.ts';
 import { matedPlaces } from '../metrics/identification.ts';
+import { mean } from '../metrics/mean.ts';
 import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
 import { PlaintextSearch } from '../plaintext.ts';
 import { machine, progress } from '../report.ts';
@@ -25,7 +26,7 @@ import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, sai
 import { type Experiment, type Figure, type Outcome, wholeNumber, wholeNumbers } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
 import { COLOURS, render, SCHEMA } from './plot.ts';
-import { templates, whole } from './quantities.ts';
+import { signed, templates, whole } from './quantities.ts';
 
 const BATCH = 32;
 /** Enough to hold whoever scores the same as the best. */
@@ -76,6 +77,8 @@ export const encryptionCost: Experiment = {
     const dimensions = wholeNumbers(values.dimensions, small ? [8] : [32, 16]);
     const crowds = wholeNumbers(values.distractors, small ? [50, 300] : [10_000, 100_000, 1_000_000]);
     const crowdProbes = wholeNumber(values, 'probes', small ? 20 : 500);
+    const intrinsic = wholeNumber(values, 'intrinsic', small ? 6 : FACE_LIKE.intrinsic);
+    const keys = wholeNumber(values, 'keys', small ? 2 : 5);
     const compressor = bestCompressor(small ? { compressors: 'lda', ...values } : values);
     const data = await datasetOf('faces', values);
     const { training, held } = splitByLabel(data, split);
@@ -91,8 +94,6 @@ export const encryptionCost: Experiment = {
         name: `${compressor}-${dimension}`,
         transform: await fitted(compressor, training, { dimension, ...fittingOf(values, compressor) }),
       });
-    const intrinsic = wholeNumber(values, 'intrinsic', small ? 6 : FACE_LIKE.intrinsic);
-    const keys = wholeNumber(values, 'keys', small ? 2 : 5);
     const background = backgroundLike(training.vectors, data.dimension, { intrinsic });
     const rows: Row[] = [];
     const among: Crowd[] = [];
@@ -148,7 +149,6 @@ export const encryptionCost: Experiment = {
       results,
     };
     const [uncompressed] = rows;
-    const signed = (x: number) => `${x < 0 ? '−' : '+'}${Math.abs(x).toFixed(4)}`;
     const markdown = page(
       'What compression, rounding and encryption cost',
       'encryption-cost',
@@ -265,8 +265,6 @@ async function costs(name: string, part: Part, probes: Int32Array, keys: number)
     different,
   };
 }
-
-const mean = (values: readonly number[]) => values.reduce((sum, x) => sum + x, 0) / values.length;
 
 /** The best of all others for every probe, and whether it is a mate. */
 function plainBest(vectors: Float32Array, dimension: number, labels: Int32Array, probes: Int32Array) {

@@ -3,6 +3,7 @@
 import { described, type Part, splitByLabel } from '../datasets.ts';
 import { type ClusteredMean, clusteredMean } from '../metrics/clustered.ts';
 import { matedPlaces, mateRanks, rankAccuracy } from '../metrics/identification.ts';
+import { mean } from '../metrics/mean.ts';
 import { fnirAtFpir, openSearches, pairScores, tarAtFar } from '../metrics/open-set.ts';
 import { machine, progress } from '../report.ts';
 import {
@@ -23,7 +24,7 @@ import { type Experiment, type Figure, type Outcome, wholeNumber, wholeNumbers }
 import { page, table, versions } from './markdown.ts';
 import { render, SCHEMA } from './plot.ts';
 import { TABLE_4 } from './published.ts';
-import { whole } from './quantities.ts';
+import { signed, whole } from './quantities.ts';
 
 const FAR = 1e-4;
 const FPIR = 0.01;
@@ -216,14 +217,10 @@ export const faces: Experiment = {
   },
 };
 
-const mean = (values: readonly number[]) => values.reduce((sum, x) => sum + x, 0) / values.length;
-
 function saidMean(values: readonly number[]): string {
   const said = mean(values).toFixed(4);
   return values.length === 1 ? said : `${said} (${Math.min(...values).toFixed(4)}–${Math.max(...values).toFixed(4)})`;
 }
-
-const signed = (x: number) => `${x < 0 ? '−' : '+'}${Math.abs(x).toFixed(4)}`;
 
 function mostOfOne(people: Int32Array): number {
   const counts = new Map<number, number>();

@@ -1,10 +1,10 @@
 // The paper's security analysis, carried out: what comes back of a probe from its scores, by what else the attacker has; and whether ciphertexts can be linked.
 
+import type { Profile } from '@hers/scheme';
 import { plan } from '@hers/scheme';
 import { type Dataset, type Split, splitByLabel } from '../datasets.ts';
 import { machine, progress } from '../report.ts';
 import { ciphertextPairs, LINKED_DIMENSION } from '../security/ciphertext-pairs.ts';
-import type { Profile } from '../security/encrypted-search.ts';
 import {
   type Attack,
   attackAll,

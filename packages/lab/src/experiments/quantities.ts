@@ -31,6 +31,11 @@ export function whole(value: number): string {
   return value.toLocaleString('en-GB');
 }
 
+/** @example signed(-0.0012) // '−0.0012' */
+export function signed(difference: number): string {
+  return `${difference < 0 ? '−' : '+'}${Math.abs(difference).toFixed(4)}`;
+}
+
 /** How much faster, or smaller; what is slower is a fraction. */
 export function times(value: number): string {
   return value >= 1 ? `${significant(value)} ×` : `1/${significant(1 / value)} ×`;

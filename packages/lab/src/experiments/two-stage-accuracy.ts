@@ -22,7 +22,7 @@ import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, sai
 import { type Experiment, type Figure, type Outcome, type Values, wholeNumbers } from './experiment.ts';
 import { page, table, versions } from './markdown.ts';
 import { render, SCHEMA } from './plot.ts';
-import { whole } from './quantities.ts';
+import { signed, whole } from './quantities.ts';
 
 const RANKS = 20;
 /** Under `compact` a search may fetch 128 records, which would not do for the larger K. */
@@ -60,7 +60,6 @@ interface Measured {
   readonly enough: number;
   /** The share of probes without a mate to whom somebody is good enough; undefined where everybody has one. */
   readonly falseAlarms: number | undefined;
-  readonly most: number;
   readonly stages: readonly Stage[];
 }
 
@@ -156,7 +155,7 @@ export const twoStageAccuracy: Experiment = {
               stopping.fetched.toFixed(1),
               `${((100 * stopping.fetched) / held.labels.length).toFixed(2)} %`,
               stopping.rank1.toFixed(4),
-              difference(stopping.rank1 - full[0]),
+              signed(stopping.rank1 - full[0]),
             ]),
           ),
         ),
@@ -223,7 +222,7 @@ async function measure(
       stages.push({ compressor: name, dimension, curves, stopping });
     }
   const falseAlarms = alarms(held, mated, enough);
-  return { data, held, probes: probes.length, mated: mated.length, full, ks, enough, falseAlarms, most, stages };
+  return { data, held, probes: probes.length, mated: mated.length, full, ks, enough, falseAlarms, stages };
 }
 
 /** The score that somebody in a gallery of strangers reaches in few searches. */
@@ -270,8 +269,6 @@ function told({ data, held, probes, mated, full, ks, stages }: Measured): string
     `Within ${LOSS} of the full dimension are: ${within.join(', ')}.`,
   ];
 }
-
-const difference = (x: number) => `${x < 0 ? '−' : '+'}${Math.abs(x).toFixed(4)}`;
 
 /** Searches with every probe of a gallery it is part of. */
 async function eachProbe<T>(

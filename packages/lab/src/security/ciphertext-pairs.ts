@@ -1,11 +1,11 @@
 // Pairs of ciphertexts for the judge of unlinkability: those that the scheme makes, and those that a scheme with a mistake in it would make.
 
-import { decodeBlock, plan, roundVectors } from '@hers/scheme';
+import { decodeBlock, type Profile, plan, roundVectors } from '@hers/scheme';
 import { encryptBlock } from '@hers/scheme/secret';
 import type { Part } from '../datasets.ts';
 import { Gaussian } from '../random.ts';
 import { ciphertextCoefficients } from './ciphertext-words.ts';
-import { newKey, type Profile } from './encrypted-search.ts';
+import { newKey } from './encrypted-search.ts';
 import type { Pair } from './unlinkability.ts';
 
 /** Coordinates of a template that are encrypted: a judge has the same to say about all of them. */

@@ -7,14 +7,13 @@ import {
   decodeQuery,
   encodeResponse,
   expandedQuery,
+  type Profile,
   plan,
   roundVectors,
   scanBlock,
 } from '@hers/scheme';
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
 import { ciphertextAsGallery } from './ciphertext-words.ts';
-
-export type Profile = 'exact' | 'compact';
 
 /** A key that nothing else has. */
 export function newKey(dimension: number, profile: Profile): CollectionKey {

@@ -2,6 +2,7 @@
 // and has learned to tell the vector from whatever it will see.
 
 import { cholesky } from '../cholesky.ts';
+import { moments } from '../moments.ts';
 import { cosine } from './inversion.ts';
 import { LeastSquares } from './least-squares.ts';
 
@@ -15,24 +16,9 @@ export interface Population {
 const LEAST_VARIANCE = 1e-6;
 
 export function populationOf(vectors: ArrayLike<number>, dimension: number): Population {
-  const count = vectors.length / dimension;
-  const mean = meanVector(vectors, dimension);
-  const covariance = new Float64Array(dimension * dimension);
-  for (let at = 0; at < vectors.length; at += dimension)
-    for (let a = 0; a < dimension; a++) {
-      const x = (vectors[at + a] - mean[a]) / count;
-      for (let b = 0; b <= a; b++) covariance[a * dimension + b] += x * (vectors[at + b] - mean[b]);
-    }
+  const { mean, covariance } = moments(vectors, dimension);
   for (let a = 0; a < dimension; a++) covariance[a * dimension + a] += LEAST_VARIANCE;
   return { mean, factor: cholesky(covariance, dimension) };
-}
-
-/** The best guess of a unit vector for those who see nothing. */
-export function meanVector(vectors: ArrayLike<number>, dimension: number): Float64Array {
-  const mean = new Float64Array(dimension);
-  const count = vectors.length / dimension;
-  for (let i = 0; i < vectors.length; i++) mean[i % dimension] += vectors[i] / count;
-  return mean;
 }
 
 const QUANTILES = 16;

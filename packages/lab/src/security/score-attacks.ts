@@ -1,16 +1,17 @@
 // Attacks on the scores of real encrypted searches. Every group of probes has a gallery, a key and a block of its own: what probes of one block have in common would otherwise be
 // taken for a result, and intervals come from how much groups differ.
 
-import { plan } from '@hers/scheme';
+import { type Profile, plan } from '@hers/scheme';
 import type { Part } from '../datasets.ts';
 import { matedPlaces, rankOfMate } from '../metrics/identification.ts';
+import { mean } from '../metrics/mean.ts';
 import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
-import { EncryptedBlock, type Profile } from './encrypted-search.ts';
+import { moments } from '../moments.ts';
+import { EncryptedBlock } from './encrypted-search.ts';
 import { cosine, fromKnownProbes, fromTemplates, fromTemplatesAndPopulation, type Reconstruct } from './inversion.ts';
 import {
   type Example,
   learnedFrom,
-  meanVector,
   type Population,
   populationOf,
   SCORE_FEATURES,
@@ -322,7 +323,7 @@ export function guesses({ held, training, groups }: Campaign): Guesses {
   const { labels } = held;
   const pictures = new Map<number, number>();
   for (const label of labels) pictures.set(label, (pictures.get(label) ?? 0) + 1);
-  const centre = meanVector(training.vectors, training.dimension);
+  const { mean: centre } = moments(training.vectors, training.dimension);
   const [value, error] = meanAndError(
     groups.map((places) => mean(Array.from(places, (place) => cosine(vectorAt(held, place), centre)))),
   );
@@ -335,8 +336,6 @@ export function guesses({ held, training, groups }: Campaign): Guesses {
     person: mean(probes.map((place) => (pictures.get(labels[place])! - 1) / (labels.length - 1))),
   };
 }
-
-const mean = (values: readonly number[]) => values.reduce((sum, x) => sum + x, 0) / values.length;
 
 /** The mean of the groups, and its standard error. */
 export function meanAndError(groups: readonly number[]): [mean: number, error: number] {
