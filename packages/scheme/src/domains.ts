@@ -5,3 +5,5 @@ export const QUERY_MASK = 2;
 export const ERRORS = 3;
 export const GALLERY_SECRETS = 4;
 export const RESULT_SECRET = 5;
+export const ROW_FACTORS = 6;
+export const COLUMN_FACTORS = 7;

@@ -18,4 +18,4 @@ export { decodeQuery, encodeQuery, expandQuery, peekQuery, type Query } from './
 export { decodeResponse, encodeResponse, peekResponse, type Response } from './response.ts';
 export { type BlockMatrix, blockMatrix, type ExpandedQuery, expandedQuery, scanBlock } from './scan.ts';
 export { type Security, securityOf } from './security.ts';
-export { checkVector, plainScores, roundVectors, type Vectors } from './vectors.ts';
+export { checkVector, noiselessScores, plainScores, roundVectors, type Vectors } from './vectors.ts';

@@ -10,8 +10,8 @@ import { deserialize, serialize } from 'node:v8';
 import { decodeBlock, encodeBlock } from './block.ts';
 import { RESULT_SECRET } from './domains.ts';
 import { type ErrorCode, HersError } from './errors.ts';
-import { ringOf } from './parameters.ts';
-import { plan } from './plan.ts';
+import { PROFILES, ringOf } from './parameters.ts';
+import { METRICS, plan } from './plan.ts';
 import { decodeQuery } from './query.ts';
 import { decodeResponse, encodeResponse } from './response.ts';
 import { blockMatrix, expandedQuery, scanBlock } from './scan.ts';
@@ -42,11 +42,22 @@ function scene() {
   const master = MasterSeed.from(seedBytes);
   const key = master.collectionKey(p, collectionId);
 
-  const info = new Uint8Array(16 + 16 + 6);
-  info.set(new TextEncoder().encode('gallery secrets\0'));
-  info.set(collectionId, 16);
-  new DataView(info.buffer).setUint16(32, p.parameters.id, true);
-  const gallerySeed = new Uint8Array(hkdfSync('sha256', seedBytes, 'HERS v1', info, 32));
+  // docs/formats.md §4: the context of epoch 0. That it is the right one shows in the key id, which is public.
+  const context = Buffer.alloc(64);
+  context.set(collectionId);
+  context.writeUInt32LE(p.dimension, 20);
+  context.writeUInt16LE(p.parameters.id, 24);
+  context.writeUInt8(METRICS.indexOf(p.metric), 26);
+  context.writeUInt8(Object.keys(PROFILES).indexOf(p.profile), 27);
+  for (const [i, bound] of [p.galleryScale, p.queryScale, p.normBound, p.queryNormBound].entries())
+    context.writeDoubleLE(bound, 32 + 8 * i);
+  const derived = (label: string, length: number) =>
+    new Uint8Array(
+      hkdfSync('sha256', seedBytes, 'HERS v1', Buffer.concat([Buffer.from(`${label}\0`), context]), length),
+    );
+  assert.deepEqual(derived('key id', 16), key.keyId);
+  const gallerySeed = derived('gallery secrets', 32);
+  const authenticatorSeed = derived('block authenticator', 32);
 
   const drawn: Uint8Array[] = [];
   const seed = () => {
@@ -67,7 +78,8 @@ function scene() {
   const resultSecret = poly.residues.slice();
   ring.wipe();
 
-  const secrets = { seedBytes, gallerySeed, blockErrors, queryErrors, resultSeed, gallerySecret, resultSecret };
+  const seeds = { seedBytes, gallerySeed, authenticatorSeed };
+  const secrets = { ...seeds, blockErrors, queryErrors, resultSeed, gallerySecret, resultSecret };
   return { master, key, block, query, secret, response, secrets };
 }
 
@@ -293,10 +305,12 @@ describe('errors', () => {
 describe('wiping', () => {
   it('overwrites the memory that held the secret', () => {
     const seed = new Uint8Array(32).fill(7);
-    const key = new CollectionKey(p, collectionId, 0, new Uint8Array(16), seed);
+    const authenticator = new Uint8Array(32).fill(9);
+    const key = new CollectionKey(p, collectionId, 0, new Uint8Array(16), seed, authenticator);
     encryptBlock(key, [vector]);
     key.wipe();
     assert.deepEqual(seed, new Uint8Array(32));
+    assert.deepEqual(authenticator, new Uint8Array(32));
 
     const residues = new Uint32Array(64).fill(7);
     const readout = { slope: 1, offset: 0, sign: 1, shift: 0 } as const;

@@ -231,3 +231,17 @@ export function plainScores(plan: Plan, gallery: Vectors, query: ArrayLike<numbe
   }
   return out;
 }
+
+/** The scores that decryption under `compact` would give without noise: of vectors as they are encrypted, rounded to the scales of the plan. */
+export function noiselessScores(plan: Plan, gallery: Vectors, query: ArrayLike<number>): Float64Array {
+  const { count, values, lifts } = encodeVectors(plan, gallery, 'gallery');
+  const probe = encodeVectors(plan, [query], 'query');
+  const { slope, offset } = readout(plan, probe, vectorNorm(query));
+  const out = new Float64Array(count);
+  for (let j = 0; j < count; j++) {
+    let phase = 0;
+    for (let i = 0; i < plan.width; i++) phase += values[i * count + j] * lifts[i] * probe.values[i] * probe.lifts[i];
+    out[j] = slope * (phase / plan.unit) + offset;
+  }
+  return out;
+}

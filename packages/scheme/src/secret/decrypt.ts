@@ -94,12 +94,12 @@ export class QuerySecret {
       const { slope, offset, sign, shift } = this.#readout;
       if (plan.profile === 'compact') {
         const { values, largest } = ring.toFloats(phase, step * slope, offset);
-        if (largest > plan.largestPhase * 2 ** bits1) throw nonsense();
-        return { blockId, first, scores: values.subarray(first, first + count) };
+        if (largest > plan.largestPhase * 2 ** bits1) throw nonsense(values);
+        return { blockId, first, scores: only(values, first, count) };
       }
       const { values, residual } = ring.toIntegers(phase, step);
-      if (residual > LARGEST_RESIDUAL) throw nonsense();
-      const integers = values.subarray(first, first + count);
+      if (residual > LARGEST_RESIDUAL) throw nonsense(values);
+      const integers = only(values, first, count);
       if (sign !== 1) for (let j = 0; j < count; j++) integers[j] = shift - integers[j];
       const scores = new Float32Array(count);
       for (let j = 0; j < count; j++) scores[j] = integers[j] * slope;
@@ -127,7 +127,15 @@ function wiped(): HersError {
   return new HersError('WIPED', 'the secret of this query has been wiped; send a new query');
 }
 
-function nonsense(): HersError {
+/** Part of an array, the rest of which is overwritten: what other slots decrypt to is nobody's. */
+function only<T extends Float32Array | Int32Array>(values: T, first: number, count: number): T {
+  values.fill(0, 0, first).fill(0, first + count);
+  return values.subarray(first, first + count) as T;
+}
+
+/** What was decrypted is overwritten. */
+function nonsense(...decrypted: readonly (Float32Array | Float64Array | Int32Array)[]): HersError {
+  for (const values of decrypted) values.fill(0);
   return new HersError(
     'INTEGRITY',
     'this decrypts to values no score can have: it was altered, or comes from another block or key',
@@ -170,13 +178,15 @@ export function decryptBlock(key: CollectionKey, bytes: Uint8Array): Vectors {
         const value = centred[first + j] / galleryScale;
         if (integers) {
           const nearest = Math.round(value) + 0; // never −0, which would tell the sign of the noise
-          if (Math.abs(value - nearest) > LARGEST_RESIDUAL || Math.abs(nearest) > 2 * steps) throw nonsense();
+          if (Math.abs(value - nearest) > LARGEST_RESIDUAL || Math.abs(nearest) > 2 * steps)
+            throw nonsense(centred, vectors, integers);
           integers[j * dimension + i] = nearest;
           vectors[j * dimension + i] = (nearest * normBound) / steps;
         } else {
           vectors[j * dimension + i] = value * normBound;
         }
       }
+      centred.fill(0);
     }
   } finally {
     ring.wipe();

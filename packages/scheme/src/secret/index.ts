@@ -1,5 +1,6 @@
 // What only a key holder may import. Server packages must not: the layer check sees to it.
 
+export { addTags, authenticate, sameTag, tagBytes } from './authenticator.ts';
 export { decryptBlock, type ExposedSecret, QuerySecret, type Scores, type Vectors } from './decrypt.ts';
 export { type BlockOptions, type EncryptedQuery, encryptBlock, encryptQuery } from './encrypt.ts';
 export { CollectionKey, MasterSeed } from './key.ts';

@@ -1,4 +1,5 @@
-// Keys: a 32-byte master seed, and for every collection, parameter set and epoch the gallery secrets s_1 … s_width derived from it.
+// Keys: a 32-byte master seed, and derived from it, for every collection, parameter set and epoch, the gallery secrets s_1 … s_width and the key that
+// authenticates blocks.
 //
 // Secret material sits in private fields: it shows under no inspector, serialiser or clone, and can be wiped.
 
@@ -69,6 +70,11 @@ export class MasterSeed {
     return new MasterSeed(new Uint8Array(bytes)); // a Buffer's `slice` would share its memory
   }
 
+  /** Another one of the same bytes, to be wiped by itself; nothing else holds them. */
+  clone(): MasterSeed {
+    return new MasterSeed((this.#bytes ?? wiped()).slice());
+  }
+
   /** A copy of the bytes, for sealing in a key file. Whoever holds them can decrypt everything. */
   reveal(): Uint8Array {
     return (this.#bytes ?? wiped()).slice();
@@ -96,6 +102,7 @@ export class MasterSeed {
       epoch,
       keyId,
       derive(bytes, 'gallery secrets', context, SEED_BYTES),
+      derive(bytes, 'block authenticator', context, SEED_BYTES),
     );
   }
 
@@ -116,6 +123,9 @@ export class MasterSeed {
 /** Loads the transform of s_i into a polynomial. */
 export let loadSecret: (key: CollectionKey, i: number, into: Poly) => void;
 
+/** Expands factors of the block authenticator into a polynomial: uniform residues, for each prime by itself. */
+export let loadFactors: (key: CollectionKey, domain: number, index: number, into: Poly) => void;
+
 /** What encrypts and decrypts for one collection, parameter set and epoch. */
 export class CollectionKey {
   readonly plan: Plan;
@@ -124,19 +134,31 @@ export class CollectionKey {
   /** Public: tells keys apart and gives nothing away. */
   readonly keyId: Uint8Array;
   #seed: Uint8Array | undefined;
+  #authenticator: Uint8Array | undefined;
   #cache: Uint32Array | undefined;
   #cached: Uint8Array | undefined;
 
   static {
     loadSecret = (key, i, into) => key.#load(ringOf(key.plan.parameters), i, into);
+    loadFactors = (key, domain, index, into) =>
+      ringOf(key.plan.parameters).uniform(into, { key: key.#authenticator ?? wiped(), domain, index });
   }
 
-  constructor(plan: Plan, collectionId: Uint8Array, epoch: number, keyId: Uint8Array, seed: Uint8Array) {
+  /** Takes both seeds over, and wipes them. */
+  constructor(
+    plan: Plan,
+    collectionId: Uint8Array,
+    epoch: number,
+    keyId: Uint8Array,
+    seed: Uint8Array,
+    authenticator: Uint8Array,
+  ) {
     this.plan = plan;
     this.collectionId = collectionId;
     this.epoch = epoch;
     this.keyId = keyId;
     this.#seed = seed;
+    this.#authenticator = authenticator;
     const words = plan.width * polyWords(plan.parameters);
     if (4 * words <= CACHE_BYTES) {
       this.#cache = new Uint32Array(words);
@@ -172,8 +194,10 @@ export class CollectionKey {
 
   wipe(): void {
     this.#seed?.fill(0);
+    this.#authenticator?.fill(0);
     this.#cache?.fill(0);
     this.#seed = undefined;
+    this.#authenticator = undefined;
     this.#cache = undefined;
     this.#cached = undefined;
   }

@@ -1,4 +1,4 @@
-// Known answers: every wire format, computed from fixed seeds. known-answers.json holds what must come out, in Node and in browsers alike, so nothing
+// Known answers: every wire format and the tags of blocks, computed from fixed seeds. known-answers.json holds what must come out, in Node and in browsers alike, so nothing
 // here needs either. It lies on the secret side because it encrypts and decrypts; nothing exports it.
 
 import { rootOfUnity } from '@hers/ring';
@@ -10,6 +10,7 @@ import { decodeQuery } from '../query.ts';
 import { encodeResponse } from '../response.ts';
 import { blockMatrix, expandedQuery, scanBlock } from '../scan.ts';
 import { ID_BYTES } from '../wire.ts';
+import { authenticate } from './authenticator.ts';
 import { decryptBlock, type QuerySecret } from './decrypt.ts';
 import { type Entropy, encryptBlockFrom, encryptQueryFrom } from './encrypt.ts';
 import { MasterSeed } from './key.ts';
@@ -201,6 +202,11 @@ function answer({ name, request, epoch, first, count, added }: Case) {
     query: { ...querySeeds(queryEntropy), message: message(query) },
     response: { message: message(response), ...scoresOf(secret, response) },
     sumResponse: { message: message(sumResponse), ...scoresOf(secret, sumResponse) },
+    tags: {
+      block: hex(authenticate(key, block)),
+      secondBlock: hex(authenticate(key, more)),
+      sum: hex(authenticate(key, sum)),
+    },
   };
 }
 
