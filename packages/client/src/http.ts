@@ -4,10 +4,8 @@ import { peekResponse } from '@hers/scheme';
 import {
   type CallOptions,
   type Change,
-  type CollectionBody,
   type CollectionInfo,
   collectionPath,
-  decodeError,
   decodeInfo,
   decodeMessage,
   encodeMessage,
@@ -17,19 +15,30 @@ import {
   HersError,
   isCollectionName,
   LIST_ID_BYTES,
-  type ManifestHead,
   type Many,
   OCTETS,
   packIds,
+  printable,
   readItems,
   type SealedRecord,
   type SearchRequest,
   type Service,
-  type StageBody,
   type StageId,
 } from '@hers/service';
 import { concat, hex } from './bytes.ts';
-import { type Body, gatherBody, wholeBody } from './http-body.ts';
+import {
+  checkRedirect,
+  type Expected,
+  fieldsOf,
+  isCount,
+  parseAnswer,
+  piecesOf,
+  refusal,
+  SMALL_BYTES,
+  Watch,
+  wholeAnswer,
+} from './http-answer.ts';
+import { type Body, gatherBody, isNode, wholeBody } from './http-body.ts';
 import { Passing, Retries, type RetryOptions } from './retry.ts';
 
 export interface HttpOptions extends RetryOptions {
@@ -47,6 +56,20 @@ const MOST_BREAKS = 10;
 /** Blocks uploaded at a time. */
 const UPLOADS = 4;
 
+// What answers may be. A sealed record is a payload of 16 MiB at most, with vectors and an id; a list has an id of 1 KiB at most for every slot of a block; a piece of a model has 4 MiB.
+const SMALL: Expected = { bytes: SMALL_BYTES };
+const SMALL_AFTER_WORK: Expected = { bytes: SMALL_BYTES, works: true };
+const COLLECTIONS: Expected = { bytes: 2 ** 24 };
+const MANIFEST: Expected = { bytes: 2 ** 28 };
+const BLOCK: Expected = { bytes: 2 ** 28, streamed: true };
+const ITEMS: Expected = { bytes: Number.POSITIVE_INFINITY, streamed: true };
+const ITEMS_OF_WORK: Expected = { ...ITEMS, works: true };
+const RECORD_BYTES = 18 * 2 ** 20;
+const LIST_BYTES = 2 ** 23;
+const RESPONSE_BYTES = 2 ** 20;
+const HELLO_LETTERS = 100;
+const STAGE_LETTERS = 1000;
+
 type When = 'always' | 'untouched';
 
 interface Call {
@@ -54,8 +77,17 @@ interface Call {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   readonly path: string;
   readonly body?: Body;
+  readonly expected: Expected;
   /** Whether this error, after an attempt whose answer was lost, means that that attempt did what was asked. */
   readonly made?: (error: HersError) => Promise<boolean>;
+}
+
+/** A request whose answer has begun. Whoever gets it calls `done` when it is read. */
+interface Attempt {
+  readonly answer: Response;
+  readonly watch: Watch;
+  readonly signal: AbortSignal;
+  readonly done: () => void;
 }
 
 export class HttpService implements Service {
@@ -77,46 +109,54 @@ export class HttpService implements Service {
         `a token sent to ${url.origin} could be read on the way; use https, or say insecure: true if the line is safe`,
       );
     this.#base = url.origin + url.pathname.replace(/\/+$/, '');
-    this.#headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    this.#headers = {
+      // Ciphertexts do not get smaller. Pages may not say so.
+      ...(isNode ? { 'accept-encoding': 'identity' } : {}),
+      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+    };
     this.#retries = new Retries(options);
   }
 
   /** Asks the server who it is: an address or a token that is wrong is noticed now and not later. */
   async hello(options?: CallOptions): Promise<HelloBody> {
-    const hello = await this.#json<HelloBody>({ operation: 'connect', method: 'GET', path: '/v1' }, options);
-    if (hello?.server !== 'hers') throw new HersError('INVALID_ARGUMENT', `${this.#base} is not a HERS server`);
-    return hello;
+    const call: Call = { operation: 'connect', method: 'GET', path: '/v1', expected: SMALL };
+    const { server, version, bodyBytes } = fieldsOf(await this.#json(call, options));
+    if (server !== 'hers') throw new HersError('INVALID_ARGUMENT', `${this.#base} is not a HERS server`);
+    if (!(isText(version, HELLO_LETTERS) && isCount(bodyBytes))) throw this.#nonsense();
+    return { server, version: printable(version), bodyBytes };
   }
 
   // — requests —
 
-  /** One attempt, as far as the head of the answer. Whoever gets the answer calls `done` when it is read. */
-  async #send({ method, path, body }: Call, options?: CallOptions): Promise<{ answer: Response; done: () => void }> {
-    const { signal, done } = this.#signal(options?.signal);
-    let answer: Response;
+  /** One attempt, as far as the head of the answer. */
+  async #send({ method, path, body, expected }: Call, options?: CallOptions): Promise<Attempt> {
+    const { signal, stop, done: release } = this.#signal(options?.signal);
+    const onLate = (what: string) =>
+      stop(new Passing(new HersError('UNAVAILABLE', `${this.#base} ${what}`), { untouched: false }));
+    const watch = new Watch({ expected, quietMs: this.#retries.quietMs, body, onLate });
+    const done = () => {
+      watch.end();
+      release();
+    };
     try {
       signal.throwIfAborted();
       const content = body?.content();
-      answer = await fetch(this.#base + path, {
+      const answer = await fetch(this.#base + path, {
         method,
         headers: { ...this.#headers, ...(body ? { 'content-type': OCTETS } : {}) },
         signal,
-        redirect: 'error',
+        redirect: 'manual',
         credentials: 'omit',
         cache: 'no-store',
         ...(content === undefined ? {} : { body: content as BodyInit, duplex: 'half' }),
       } as RequestInit);
+      watch.head();
+      await checkRedirect(answer, this.#base);
+      if (!answer.ok) throw await refusal(answer, watch);
+      return { answer, watch, signal, done };
     } catch (error) {
       done();
       throw this.#failure(error, signal, body);
-    }
-    if (answer.ok) return { answer, done };
-    try {
-      throw await refusal(answer);
-    } catch (error) {
-      throw this.#failure(error, signal, body);
-    } finally {
-      done();
     }
   }
 
@@ -126,8 +166,6 @@ export class HttpService implements Service {
     const source = body?.failure();
     if (source) return source.error;
     if (error instanceof HersError || error instanceof Passing) return error;
-    if (error instanceof SyntaxError)
-      return new HersError('MALFORMED', `what ${this.#base} answers is not from a HERS server`);
     const { code, message = code } = causeOf(error);
     // Browsers do not say why.
     const reason = `: ${message ?? 'is it running, and are pages of this origin allowed (hers serve --cors)?'}`;
@@ -136,8 +174,17 @@ export class HttpService implements Service {
     return new Passing(unavailable, { untouched: code === 'ECONNREFUSED' });
   }
 
+  /** An answer that is well formed and says what it cannot say. */
+  #nonsense(): HersError {
+    return new HersError('MALFORMED', `what ${this.#base} answers is not from a HERS server`);
+  }
+
   /** One of its own for every request: those that live long would collect what every request hangs on them. */
-  #signal(given: AbortSignal | undefined): { signal: AbortSignal; done: () => void } {
+  #signal(given: AbortSignal | undefined): {
+    signal: AbortSignal;
+    stop: (reason: unknown) => void;
+    done: () => void;
+  } {
     const sources = [this.#closing.signal, ...(given ? [given] : [])];
     const either = new AbortController();
     const stop = (event: Event) => either.abort((event.target as AbortSignal).reason);
@@ -146,36 +193,35 @@ export class HttpService implements Service {
       else source.addEventListener('abort', stop, { once: true });
     return {
       signal: either.signal,
+      stop: (reason) => either.abort(reason),
       done: () => {
         for (const source of sources) source.removeEventListener('abort', stop);
       },
     };
   }
 
-  /** Calls until it works, and reads the answer with `read`. */
-  async #call<T>(
+  /** Calls until it works, and gives the whole answer. */
+  async #call(
     call: Call,
-    read: (answer: Response) => Promise<T>,
     options?: CallOptions & { readonly onLost?: () => void },
     when: When = 'always',
-  ): Promise<T> {
+  ): Promise<Uint8Array> {
     const { signal, done } = this.#signal(options?.signal);
-    const { operation, body } = call;
+    const { operation, body, expected } = call;
     try {
       return await this.#retries.run(
         { operation, signal, when: () => (body && !body.repeatable ? 'never' : when) },
         async () => {
-          let sent: (() => void) | undefined;
+          let attempt: Attempt | undefined;
           try {
-            const attempt = await this.#send(call, options);
-            sent = attempt.done;
-            return await read(attempt.answer);
+            attempt = await this.#send(call, options);
+            return await wholeAnswer(attempt.answer, attempt.watch, expected.bytes);
           } catch (error) {
-            const failure = this.#failure(error, signal, body);
+            const failure = this.#failure(error, attempt?.signal ?? signal, body);
             if (failure instanceof Passing && !failure.untouched) options?.onLost?.();
             throw failure;
           } finally {
-            sent?.();
+            attempt?.done();
           }
         },
       );
@@ -185,8 +231,8 @@ export class HttpService implements Service {
     }
   }
 
-  #json<T>(call: Call, options?: CallOptions, when?: When): Promise<T> {
-    return this.#call(call, async (answer) => (await answer.json()) as T, options, when);
+  async #json(call: Call, options?: CallOptions, when?: When): Promise<unknown> {
+    return parseAnswer(await this.#call(call, options, when));
   }
 
   async #nothing(call: Call, options?: CallOptions, when?: When): Promise<void> {
@@ -195,23 +241,26 @@ export class HttpService implements Service {
       lost = true;
     };
     try {
-      await this.#call(call, async (answer) => void (await answer.arrayBuffer()), { ...options, onLost }, when);
+      await this.#call(call, { ...options, onLost }, when);
     } catch (error) {
       if (!(lost && error instanceof HersError && (await call.made?.(error)))) throw error;
     }
   }
 
-  /** A stream of things. A line that breaks is taken up again by `ask`, which is told how many were delivered, if it can be. */
+  /**
+   * A stream of things. A line that breaks is taken up again by `ask`, which is told how many were delivered, if it can be. Every attempt is read by a `read` of its own, which is told
+   * the same.
+   */
   async *#stream<T>(
     operation: string,
     ask: (delivered: number) => Omit<Call, 'operation'> | undefined,
-    read: (pieces: AsyncIterable<Uint8Array>) => AsyncIterable<T>,
+    read: (pieces: AsyncIterable<Uint8Array>, delivered: number) => AsyncIterable<T>,
     options?: CallOptions,
   ): AsyncGenerator<T> {
     const { signal, done } = this.#signal(options?.signal);
     let delivered = 0;
     let breaks = 0;
-    let current: { items: AsyncIterator<T>; done: () => void } | undefined;
+    let current: { items: AsyncIterator<T>; attempt: Attempt } | undefined;
     try {
       for (;;) {
         const next = await this.#retries.run(
@@ -219,15 +268,17 @@ export class HttpService implements Service {
           async () => {
             try {
               if (!current) {
-                const { answer, done: sent } = await this.#send({ operation, ...ask(delivered)! }, options);
-                current = { items: read(piecesOf(answer))[Symbol.asyncIterator](), done: sent };
+                const call: Call = { operation, ...ask(delivered)! };
+                const attempt = await this.#send(call, options);
+                const pieces = piecesOf(attempt.answer, attempt.watch, call.expected.bytes);
+                current = { items: read(pieces, delivered)[Symbol.asyncIterator](), attempt };
               }
               signal.throwIfAborted();
               return await current.items.next();
             } catch (error) {
-              const failure = this.#failure(error, signal);
+              const failure = this.#failure(error, current?.attempt.signal ?? signal);
               if (current && ++breaks > MOST_BREAKS) throw failure instanceof Passing ? failure.error : failure;
-              current?.done();
+              current?.attempt.done();
               current = undefined;
               throw passing(failure);
             }
@@ -239,7 +290,7 @@ export class HttpService implements Service {
       }
     } finally {
       await current?.items.return?.().then(undefined, () => {});
-      current?.done();
+      current?.attempt.done();
       done();
     }
   }
@@ -266,35 +317,41 @@ export class HttpService implements Service {
     const body = wholeBody(encodeMessage({ name, id: hex(created.id) }, [created.descriptor, created.manifest]));
     const made = async (error: HersError) =>
       error.code === 'ALREADY_EXISTS' && hex((await this.getCollection(name)).id) === hex(created.id);
-    await this.#nothing({ operation: 'createCollection', method: 'POST', path: '/v1/collections', body, made });
+    const path = '/v1/collections';
+    await this.#nothing({ operation: 'createCollection', method: 'POST', path, body, expected: SMALL, made });
   }
 
   async listCollections(): Promise<CollectionInfo[]> {
-    const { collections } = await this.#json<{ collections: CollectionBody[] }>({
-      operation: 'listCollections',
-      method: 'GET',
-      path: '/v1/collections',
-    });
+    const path = '/v1/collections';
+    const answer = await this.#json({ operation: 'listCollections', method: 'GET', path, expected: COLLECTIONS });
+    const { collections } = fieldsOf(answer);
+    if (!Array.isArray(collections)) throw this.#nonsense();
     return collections.map(decodeInfo);
   }
 
   async getCollection(name: string): Promise<CollectionInfo> {
-    return decodeInfo(await this.#json({ operation: 'getCollection', method: 'GET', path: this.#path(name) }));
+    const path = this.#path(name);
+    const info = decodeInfo(await this.#json({ operation: 'getCollection', method: 'GET', path, expected: SMALL }));
+    if (info.name !== name)
+      throw new HersError('INTEGRITY', `the server was asked for ${name}, and describes another collection`);
+    return info;
   }
 
   async deleteCollection(name: string): Promise<void> {
     const made = async (error: HersError) => error.code === 'NOT_FOUND';
-    await this.#nothing({ operation: 'deleteCollection', method: 'DELETE', path: this.#path(name), made });
+    const [path, expected] = [this.#path(name), SMALL_AFTER_WORK];
+    await this.#nothing({ operation: 'deleteCollection', method: 'DELETE', path, expected, made });
   }
 
   // — changes —
 
   async getManifest(name: string): Promise<{ readonly version: number; readonly manifest: Uint8Array }> {
-    const call: Call = { operation: 'getManifest', method: 'GET', path: this.#path(name, 'manifest') };
-    const { head, parts } = await this.#call(call, async (answer) =>
-      decodeMessage(new Uint8Array(await answer.arrayBuffer())),
-    );
-    return { version: (head as ManifestHead).version, manifest: parts[0] };
+    const path = this.#path(name, 'manifest');
+    const answer = await this.#call({ operation: 'getManifest', method: 'GET', path, expected: MANIFEST });
+    const { head, parts } = decodeMessage(answer, 1);
+    const { version } = fieldsOf(head);
+    if (!isCount(version) || parts.length !== 1) throw this.#nonsense();
+    return { version, manifest: parts[0] };
   }
 
   async stageRecords(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId> {
@@ -316,8 +373,10 @@ export class HttpService implements Service {
     });
   }
 
-  async #stage(call: Call, options?: CallOptions): Promise<StageId> {
-    return (await this.#json<StageBody>(call, options)).stage;
+  async #stage(call: Omit<Call, 'expected'>, options?: CallOptions): Promise<StageId> {
+    const { stage } = fieldsOf(await this.#json({ ...call, expected: SMALL_AFTER_WORK }, options));
+    if (!isText(stage, STAGE_LETTERS)) throw this.#nonsense();
+    return stage;
   }
 
   async commit(name: string, change: Change): Promise<number> {
@@ -354,7 +413,10 @@ export class HttpService implements Service {
       ]),
     );
     // Committing the same manifest twice is the same as once, so an answer that was lost is asked for again.
-    return (await this.#json<{ version: number }>({ operation: 'commit', method: 'POST', path, body })).version;
+    const call: Call = { operation: 'commit', method: 'POST', path, body, expected: SMALL_AFTER_WORK };
+    const { version } = fieldsOf(await this.#json(call));
+    if (!isCount(version)) throw this.#nonsense();
+    return version;
   }
 
   // — reading —
@@ -365,9 +427,18 @@ export class HttpService implements Service {
       method: 'POST' as const,
       path,
       body: wholeBody(packIds(handles.slice(delivered), HANDLE_BYTES, 'a handle')),
+      expected: ITEMS,
     });
-    for await (const item of this.#stream('getRecords', ask, readItems, options))
-      yield { handle: item.subarray(0, HANDLE_BYTES), sealed: item.subarray(HANDLE_BYTES) };
+    const read = (pieces: AsyncIterable<Uint8Array>, delivered: number) =>
+      counted(readItems(pieces, RECORD_BYTES), handles.length - delivered);
+    let next = 0;
+    for await (const item of this.#stream('getRecords', ask, read, options)) {
+      const [handle, sealed] = [item.subarray(0, HANDLE_BYTES), item.subarray(HANDLE_BYTES)];
+      const asked = handles[next++];
+      if (handle.length !== asked.length || handle.some((byte, i) => byte !== asked[i]))
+        throw new HersError('INTEGRITY', 'the server gave another record than it was asked for');
+      yield { handle, sealed };
+    }
   }
 
   async *getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncGenerator<Uint8Array> {
@@ -376,13 +447,17 @@ export class HttpService implements Service {
       method: 'POST' as const,
       path,
       body: wholeBody(packIds(ids.slice(delivered), LIST_ID_BYTES, 'a list id')),
+      expected: ITEMS,
     });
-    yield* this.#stream('getLists', ask, readItems, options);
+    const read = (pieces: AsyncIterable<Uint8Array>, delivered: number) =>
+      counted(readItems(pieces, LIST_BYTES), ids.length - delivered);
+    yield* this.#stream('getLists', ask, read, options);
   }
 
   async *getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncGenerator<Uint8Array> {
     const path = this.#path(name, `blocks/${hex(blockId)}`);
-    const ask = (delivered: number) => (delivered === 0 ? { method: 'GET' as const, path } : undefined);
+    const call = { method: 'GET', path, expected: BLOCK } as const;
+    const ask = (delivered: number) => (delivered === 0 ? call : undefined);
     yield* this.#stream('getBlock', ask, (pieces) => pieces, options);
   }
 
@@ -392,27 +467,23 @@ export class HttpService implements Service {
     const some = blocks ? [packIds(blocks, BLOCK_ID_BYTES, 'a block id')] : [];
     for (const group of groups(queries)) {
       const body = wholeBody(encodeMessage({ version, ...(blocks ? { some: true } : {}) }, [...some, ...group]));
-      const seen = new Set<string>();
-      for await (const response of this.#stream('search', () => ({ method: 'POST', path, body }), readItems, options)) {
-        // An answer that broke off is given again from the start, in another order.
-        const { queryId, blockId } = peekResponse(response);
-        const key = String.fromCharCode(...queryId, ...blockId);
-        if (seen.has(key)) continue;
-        seen.add(key);
-        yield response;
-      }
+      const call = { method: 'POST', path, body, expected: ITEMS_OF_WORK } as const;
+      for await (const { response, again } of this.#stream('search', () => call, unrepeated(), options))
+        if (!again) yield response;
     }
   }
 
   // — upkeep —
 
   async purge(name: string, options?: CallOptions): Promise<void> {
-    await this.#nothing({ operation: 'purge', method: 'POST', path: this.#path(name, 'purge') }, options);
+    const path = this.#path(name, 'purge');
+    await this.#nothing({ operation: 'purge', method: 'POST', path, expected: SMALL_AFTER_WORK }, options);
   }
 
   async *snapshot(name: string, options?: CallOptions): AsyncGenerator<Uint8Array> {
     const path = this.#path(name, 'snapshot');
-    const ask = (delivered: number) => (delivered === 0 ? { method: 'GET' as const, path } : undefined);
+    const call = { method: 'GET', path, expected: ITEMS_OF_WORK } as const;
+    const ask = (delivered: number) => (delivered === 0 ? call : undefined);
     yield* this.#stream('snapshot', ask, (pieces) => pieces, options);
   }
 
@@ -421,7 +492,8 @@ export class HttpService implements Service {
     checkNew(name);
     const path = this.#path(name, 'snapshot');
     const body = await gatherBody(pieces, options?.signal);
-    await this.#nothing({ operation: 'restore', method: 'PUT', path, body }, options, 'untouched');
+    const call: Call = { operation: 'restore', method: 'PUT', path, body, expected: SMALL_AFTER_WORK };
+    await this.#nothing(call, options, 'untouched');
   }
 
   async close(): Promise<void> {
@@ -487,34 +559,40 @@ function groups(queries: readonly Uint8Array[]): Uint8Array[][] {
   return out;
 }
 
-/** The pieces of an answer. Leaving early ends the request. */
-async function* piecesOf(answer: Response): AsyncGenerator<Uint8Array> {
-  if (!answer.body) return;
-  const reader = answer.body.getReader();
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      yield value;
-    }
-  } finally {
-    await reader.cancel().catch(() => {});
+/** As many items as were asked for. */
+async function* counted(items: AsyncIterable<Uint8Array>, count: number): AsyncGenerator<Uint8Array> {
+  let left = count;
+  for await (const item of items) {
+    if (left-- === 0) throw new HersError('INTEGRITY', 'the server gave more than it was asked for');
+    yield item;
   }
+  if (left > 0) throw new HersError('INTEGRITY', `the server left out ${left} of ${count} things it was asked for`);
 }
 
-/** What a refused request is told. */
-async function refusal(answer: Response): Promise<unknown> {
-  let error: HersError | undefined;
-  try {
-    error = decodeError(await answer.json());
-  } catch {}
-  error ??= new HersError(
-    answer.status === 429 ? 'OVERLOADED' : answer.status >= 500 ? 'UNAVAILABLE' : 'INVALID_ARGUMENT',
-    `the server, or something before it, answered ${answer.status} without saying why`,
-  );
-  if (error.code !== 'OVERLOADED' && error.code !== 'UNAVAILABLE') return error;
-  const seconds = Number(answer.headers.get('retry-after') ?? Number.NaN);
-  return new Passing(error, { afterMs: Number.isFinite(seconds) ? 1000 * seconds : undefined, untouched: true });
+/**
+ * Reads the responses of one search. An answer that broke off is given again from the start, in another order: what an earlier attempt delivered comes `again`. What comes twice in one answer
+ * is INTEGRITY, for a server could go on so for ever.
+ */
+function unrepeated(): (
+  pieces: AsyncIterable<Uint8Array>,
+) => AsyncGenerator<{ readonly response: Uint8Array; readonly again: boolean }> {
+  const earlier = new Set<string>();
+  let current = new Set<string>();
+  return async function* (pieces) {
+    for (const key of current) earlier.add(key);
+    current = new Set();
+    for await (const response of readItems(pieces, RESPONSE_BYTES)) {
+      const { queryId, blockId } = peekResponse(response);
+      const key = String.fromCharCode(...queryId, ...blockId);
+      if (current.has(key)) throw new HersError('INTEGRITY', 'the server answered twice for one block');
+      current.add(key);
+      yield { response, again: earlier.has(key) };
+    }
+  };
+}
+
+function isText(value: unknown, most: number): value is string {
+  return typeof value === 'string' && value !== '' && value.length <= most;
 }
 
 /** A stream that ends before its end is a line that broke. */
@@ -532,7 +610,8 @@ const PASSING = new Set(
 function causeOf(error: unknown): { readonly code?: string; readonly message?: string } {
   const { cause } = error as { cause?: { code?: unknown; message?: unknown } };
   if (typeof cause !== 'object' || cause === null) return {};
-  const text = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined);
+  // Some quote what the other side sent.
+  const text = (value: unknown) => (typeof value === 'string' && value !== '' ? printable(value) : undefined);
   const [code, message] = [text(cause.code), text(cause.message)];
   return { ...((code ?? message) ? { code: code ?? message! } : {}), ...(message ? { message } : {}) };
 }

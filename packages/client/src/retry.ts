@@ -14,7 +14,10 @@ export interface RetryEvent {
 }
 
 export interface RetryOptions {
-  /** How long a call is repeated before it fails; 30 seconds by default, 0 for never. */
+  /**
+   * How long a call is repeated before it fails; 30 seconds by default, 0 for never. A server that is silent for as long counts as gone; one that has to work, as in a
+   * search, may be silent for twenty times as long.
+   */
   readonly retryMs?: number;
   /** Hears of every attempt that failed and will be repeated. */
   readonly onRetry?: (event: RetryEvent) => void;
@@ -23,6 +26,11 @@ export interface RetryOptions {
 const DEFAULT_MS = 30_000;
 const FIRST_MS = 100;
 const LONGEST_MS = 5_000;
+/** A server may ask for this long a pause, and no longer. */
+const LONGEST_AFTER_MS = 60_000;
+/** A silence between these, whatever is repeated for how long: less is usual on a bad line, and more helps nobody. */
+const LEAST_QUIET_MS = 1_000;
+const MOST_QUIET_MS = 300_000;
 
 /** A failure that may pass, and when the server said to come back. */
 export class Passing extends Error {
@@ -56,6 +64,11 @@ export class Retries {
     this.#onRetry = onRetry;
   }
 
+  /** How long a server that has nothing to work on may be silent before its line counts as broken. */
+  get quietMs(): number {
+    return Math.min(Math.max(this.#forMs || DEFAULT_MS, LEAST_QUIET_MS), MOST_QUIET_MS);
+  }
+
   /** Runs `attempt` until it succeeds, fails for good, or has failed for too long. */
   async run<T>({ operation, signal, when }: Retrying, attempt: (number: number) => Promise<T>): Promise<T> {
     const began = performance.now();
@@ -81,7 +94,7 @@ export class Retries {
   /** Twice as long every time, and never the same for two clients that failed together. */
   #delay(attempt: number, afterMs = 0): number {
     const backOff = Math.min(LONGEST_MS, FIRST_MS * 2 ** (attempt - 1));
-    return Math.round(Math.max(afterMs, 0) + backOff * (0.5 + Math.random() / 2));
+    return Math.round(Math.min(Math.max(afterMs, 0), LONGEST_AFTER_MS) + backOff * (0.5 + Math.random() / 2));
   }
 }
 

@@ -33,3 +33,43 @@ it('a stream that is cut off, or claims too much, is refused', async () => {
   await assert.rejects(collect([whole], 9), malformed);
   await assert.rejects(collect([new Uint8Array([255, 255, 255, 255])]), malformed);
 });
+
+it('nothing of a piece is kept: a stream may hand over the same memory again and again', async () => {
+  const whole = Uint8Array.from(
+    [1, 3000, 0, 70_000].flatMap((length) => [...frame(new Uint8Array(length).fill(length))]),
+  );
+  const pieces = function* () {
+    const piece = new Uint8Array(1);
+    for (const byte of whole) {
+      piece[0] = byte;
+      yield piece;
+    }
+  };
+  const frames = await Array.fromAsync(unframe(pieces()));
+  assert.deepEqual(
+    frames.map((bytes) => [
+      bytes.length,
+      bytes.buffer.byteLength,
+      bytes.every((byte) => byte === (bytes.length & 255)),
+    ]),
+    [1, 3000, 0, 70_000].map((length) => [length, length, true]),
+  );
+});
+
+it('a length is not believed before the bytes have come', async () => {
+  // Were the room made at once, sixty-four such streams would take 16 GiB.
+  const claims = new Uint8Array(new Uint32Array([2 ** 28]).buffer);
+  const before = process.memoryUsage().arrayBuffers;
+  const streams = Array.from({ length: 64 }, () => {
+    const frames = unframe(
+      (async function* () {
+        yield claims;
+        await new Promise<void>((resolve) => setTimeout(resolve, 100));
+      })(),
+    );
+    return assert.rejects(frames.next(), malformed);
+  });
+  await new Promise<void>((resolve) => setTimeout(resolve, 50));
+  assert.ok(process.memoryUsage().arrayBuffers - before < 2 ** 27);
+  await Promise.all(streams);
+});

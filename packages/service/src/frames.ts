@@ -11,46 +11,49 @@ export function frame(bytes: Uint8Array): Uint8Array {
   return out;
 }
 
+/** Room is made for so much because somebody says so; beyond that, only as bytes come. */
+const AT_ONCE_BYTES = 2 ** 20;
+
 /** Reads frames back from pieces cut anywhere. A frame longer than `limit`, or one that the stream cuts off, is MALFORMED. */
 export async function* unframe(pieces: Many<Uint8Array>, limit = 2 ** 28): AsyncGenerator<Uint8Array> {
-  let parts: Uint8Array[] = [];
-  let held = 0;
-  /** Takes exactly `length` held bytes. */
-  const take = (length: number): Uint8Array => {
-    const out = new Uint8Array(length);
-    let at = 0;
-    while (at < length) {
-      const part = parts[0];
-      const use = Math.min(part.length, length - at);
-      out.set(part.subarray(0, use), at);
-      at += use;
-      if (use === part.length) parts.shift();
-      else parts[0] = part.subarray(use);
-    }
-    held -= length;
-    return out;
-  };
-  let wanted: number | undefined;
+  const head = new Uint8Array(4);
+  let headFilled = 0;
+  let content: Uint8Array | undefined;
+  let wanted = 0;
+  let filled = 0;
   for await (const piece of pieces) {
-    if (piece.length === 0) continue;
-    parts.push(piece);
-    held += piece.length;
-    for (;;) {
-      if (wanted === undefined) {
-        if (held < 4) break;
-        wanted = new DataView(take(4).buffer).getUint32(0, true);
+    // Nothing of a piece is kept: a stream of single bytes would keep a large buffer for each.
+    for (let at = 0; at < piece.length; ) {
+      if (!content) {
+        const use = Math.min(head.length - headFilled, piece.length - at);
+        head.set(piece.subarray(at, at + use), headFilled);
+        headFilled += use;
+        at += use;
+        if (headFilled < head.length) break;
+        wanted = new DataView(head.buffer).getUint32(0, true);
         if (wanted > limit)
           throw new HersError(
             'MALFORMED',
             `a part of this stream claims ${wanted} bytes; at most ${limit} are allowed`,
           );
+        content = new Uint8Array(Math.min(wanted, Math.max(AT_ONCE_BYTES, piece.length - at)));
+        filled = 0;
       }
-      if (held < wanted) break;
-      yield take(wanted);
-      wanted = undefined;
+      const use = Math.min(wanted - filled, piece.length - at);
+      if (filled + use > content.length) {
+        const larger = new Uint8Array(Math.min(wanted, Math.max(2 * content.length, filled + use)));
+        larger.set(content);
+        content = larger;
+      }
+      content.set(piece.subarray(at, at + use), filled);
+      filled += use;
+      at += use;
+      if (filled < wanted) break;
+      const whole = content;
+      content = undefined;
+      headFilled = 0;
+      yield whole;
     }
   }
-  parts = [];
-  if (held > 0 || wanted !== undefined)
-    throw new HersError('MALFORMED', 'this stream ends in the middle of a part; was it cut off?');
+  if (headFilled > 0) throw new HersError('MALFORMED', 'this stream ends in the middle of a part; was it cut off?');
 }

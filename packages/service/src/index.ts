@@ -33,6 +33,7 @@ export {
   type Message,
   OCTETS,
   packIds,
+  printable,
   readItems,
   type SearchHead,
   type StageBody,

@@ -12,6 +12,7 @@ import {
   encodeMessage,
   ITEM_KIND,
   packIds,
+  printable,
   readItems,
   unpackIds,
 } from './wire.ts';
@@ -123,4 +124,38 @@ it('descriptions of collections come back as they went', () => {
     bytes: 6,
   };
   assert.deepEqual(decodeInfo(JSON.parse(JSON.stringify(encodeInfo(info)))), info);
+});
+
+it('what is no description of a collection is MALFORMED, and nothing else', () => {
+  const good = { name: 'faces', id: '00'.repeat(16), descriptor: '', version: 0, records: 0, blocks: 0, bytes: 0 };
+  assert.equal(decodeInfo({ ...good, more: 1 }).descriptor.length, 0);
+  assert.ok(!('more' in decodeInfo({ ...good, more: 1 })));
+  assert.equal(decodeInfo({ ...good, descriptor: 'A'.repeat(2 ** 16) }).descriptor.length, 49_152);
+  fc.assert(
+    fc.property(fc.constantFrom(...Object.keys(good)), fc.jsonValue(), (field, value) => {
+      try {
+        decodeInfo({ ...good, [field]: value });
+      } catch (error) {
+        assert.ok(malformed(error));
+      }
+      assert.throws(() => decodeInfo(value), malformed);
+    }),
+  );
+});
+
+it('a message has no more parts than it may have, and an item no more bytes', async () => {
+  const parts = Array.from({ length: 3 }, () => new Uint8Array(0));
+  assert.equal(decodeMessage(encodeMessage({}, parts), 3).parts.length, 3);
+  assert.throws(() => decodeMessage(encodeMessage({}, parts), 2), malformed);
+  assert.throws(() => decodeMessage(encodeMessage({}, Array<Uint8Array>(2 ** 16 + 1).fill(parts[0]))), malformed);
+  const stream = [item(new Uint8Array(9), ITEM_KIND.item), item(new Uint8Array(0), ITEM_KIND.end)];
+  assert.equal((await Array.fromAsync(readItems(stream, 9))).length, 1);
+  await assert.rejects(Array.fromAsync(readItems(stream, 8)), malformed);
+});
+
+it('words from elsewhere are cut short and move no cursor', () => {
+  assert.equal(printable('no collection "Zoë" 😀'), 'no collection "Zoë" 😀');
+  assert.equal(printable('a\u001b\r\nb\u009b\u202ec'), 'a b c');
+  assert.equal(printable('x'.repeat(1000)).length, 500);
+  assert.equal(decodeError({ code: 'STALE', message: `a\u0007${'b'.repeat(9999)}` })?.message.length, 500);
 });

@@ -9,7 +9,7 @@
 
 import { type ErrorCode, HersError, isErrorCode } from '@hers/scheme';
 import { unframe } from './frames.ts';
-import type { CollectionInfo, Many } from './service.ts';
+import { type CollectionInfo, isCollectionName, type Many } from './service.ts';
 
 export const OCTETS = 'application/octet-stream';
 
@@ -77,6 +77,13 @@ export interface Message<Head> {
 
 /** Behind a head of a whole number of words the parts lie at whole places too, and can be used where they are. */
 const WORD_BYTES = 8;
+/** Parts of a message; a search has one for every query. */
+const MOST_PARTS = 2 ** 16;
+/** Bytes of an error in JSON, and letters of its message. */
+const ERROR_BYTES = 2 ** 16;
+const MESSAGE_LETTERS = 500;
+/** Letters of a descriptor in base64. */
+const DESCRIPTOR_LETTERS = 2 ** 16;
 
 export function encodeMessage(head: object, parts: readonly Uint8Array[]): Uint8Array {
   const json = new TextEncoder().encode(JSON.stringify(head));
@@ -94,8 +101,8 @@ export function encodeMessage(head: object, parts: readonly Uint8Array[]): Uint8
   return out;
 }
 
-/** Takes a message apart; the parts are views of it. The caller says whether its head is one it knows. */
-export function decodeMessage(bytes: Uint8Array): Message<unknown> {
+/** Takes a message apart; the parts are views of it. The caller says whether its head is one it knows. More than `most` parts are MALFORMED. */
+export function decodeMessage(bytes: Uint8Array, most = MOST_PARTS): Message<unknown> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const frames: Uint8Array[] = [];
   for (let at = 0; at < bytes.length; ) {
@@ -103,6 +110,8 @@ export function decodeMessage(bytes: Uint8Array): Message<unknown> {
     at += 4;
     if (length > bytes.length - at)
       throw new HersError('MALFORMED', 'this message ends in the middle of a part; was it cut off?');
+    // The head is none of them.
+    if (frames.length > most) throw new HersError('MALFORMED', `this message has more than ${most} parts`);
     frames.push(new Uint8Array(bytes.buffer, bytes.byteOffset + at, length));
     at += length;
   }
@@ -140,10 +149,10 @@ export function unpackIds(bytes: Uint8Array, length: number, what: string): Uint
 /** The last byte of a frame in a stream of items. */
 export const ITEM_KIND = { item: 0, end: 1, failed: 2 } as const;
 
-/** Reads items back. UNAVAILABLE when the stream ends before its end. */
-export async function* readItems(pieces: Many<Uint8Array>): AsyncGenerator<Uint8Array> {
+/** Reads items back, of `limit` bytes at most. UNAVAILABLE when the stream ends before its end. */
+export async function* readItems(pieces: Many<Uint8Array>, limit = 2 ** 28): AsyncGenerator<Uint8Array> {
   let ended = false;
-  for await (const bytes of unframe(pieces)) {
+  for await (const bytes of unframe(pieces, limit + 1)) {
     if (ended || bytes.length === 0) throw new HersError('MALFORMED', 'the answer goes on behind its end');
     const content = bytes.subarray(0, -1);
     switch (bytes[bytes.length - 1]) {
@@ -155,7 +164,7 @@ export async function* readItems(pieces: Many<Uint8Array>): AsyncGenerator<Uint8
         break;
       case ITEM_KIND.failed:
         throw (
-          decodeError(parseJson(content)) ??
+          (content.length <= ERROR_BYTES ? decodeError(parseJson(content)) : undefined) ??
           new HersError('MALFORMED', 'the answer ends with an error of no known kind')
         );
       default:
@@ -180,7 +189,13 @@ export function encodeError(error: unknown): ErrorBody {
 /** The error that a body speaks of, or nothing where it is not one of ours. */
 export function decodeError(body: unknown): HersError | undefined {
   const { code, message } = (body ?? {}) as Partial<ErrorBody>;
-  return isErrorCode(code) && typeof message === 'string' ? new HersError(code, message) : undefined;
+  return isErrorCode(code) && typeof message === 'string' ? new HersError(code, printable(message)) : undefined;
+}
+
+/** Words from elsewhere, made fit for a terminal: not too many, and none that move the cursor or turn the line around. */
+export function printable(text: string): string {
+  const short = text.length > MESSAGE_LETTERS ? `${text.slice(0, MESSAGE_LETTERS - 1)}…` : text;
+  return short.toWellFormed().replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, ' ');
 }
 
 const PAIR = /^(?:[0-9a-f]{2})*$/;
@@ -200,7 +215,27 @@ export function encodeInfo({ id, descriptor, ...rest }: CollectionInfo): Collect
   return { ...rest, id: toHex(id), descriptor: btoa(binary) };
 }
 
-export function decodeInfo({ id, descriptor, ...rest }: CollectionBody): CollectionInfo {
-  const bytes = Uint8Array.from(atob(descriptor), (character) => character.charCodeAt(0));
-  return { ...rest, id: fromHex(id), descriptor: bytes };
+const ID = /^[0-9a-f]{32}$/;
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+/** Reads a CollectionBody back; MALFORMED where it is anything else. */
+export function decodeInfo(body: unknown): CollectionInfo {
+  const { name, id, descriptor, version, records, blocks, bytes } = (body ?? {}) as Partial<CollectionBody>;
+  if (
+    !(typeof name === 'string' && isCollectionName(name)) ||
+    !(typeof id === 'string' && ID.test(id)) ||
+    !(typeof descriptor === 'string' && descriptor.length <= DESCRIPTOR_LETTERS && BASE64.test(descriptor)) ||
+    !(isCount(version) && isCount(records) && isCount(blocks) && isCount(bytes))
+  )
+    throw new HersError('MALFORMED', 'this is not the description of a collection');
+  return {
+    name,
+    id: fromHex(id),
+    descriptor: Uint8Array.from(atob(descriptor), (character) => character.charCodeAt(0)),
+    version,
+    records,
+    blocks,
+    bytes,
+  };
 }
