@@ -495,7 +495,7 @@ describe('upkeep', () => {
     await hersJson(folder, ['collections', 'delete', 'faces', '--yes']);
     const { exit, err } = await hers(folder, ['restore', 'old-faces.snapshot']);
     assert.equal(exit, 6);
-    assert.match(err, /is of version 2, and this key has seen version \d.*--accept-older/);
+    assert.match(err, /is of version 2, and version \d of the collection was seen.*--accept-older/);
     assert.equal((await hers(folder, ['collections', 'describe', 'old-faces'])).exit, 3);
     assert.equal((await hersJson(folder, ['restore', 'old-faces.snapshot', '--accept-older'])).records, 12);
     assert.equal((await hers(folder, ['count', '--collection', 'old-faces'])).out, '12\n');

@@ -13,7 +13,7 @@ export async function confirmed(
   if (!stdin.isTTY || !stderr.isTTY)
     throw new CommandError(
       EXIT.usage,
-      'this cannot be taken back, and there is no terminal to ask',
+      'this is to be confirmed, and there is no terminal to ask',
       'add --yes if it is meant',
     );
   const answer = await confirm({
@@ -25,5 +25,5 @@ export async function confirmed(
     withGuide: false,
   });
   if (isCancel(answer)) throw new Interrupted('SIGINT');
-  if (!answer) throw new CommandError(EXIT.no, 'nothing was deleted', 'answer yes, or add --yes, if it is meant');
+  if (!answer) throw new CommandError(EXIT.no, 'nothing was done', 'answer yes, or add --yes, if it is meant');
 }

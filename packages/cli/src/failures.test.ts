@@ -314,21 +314,25 @@ describe('the folder', () => {
   });
 });
 
-test('versions seen that cannot be read are not taken for none', async () => {
+test('what was seen and cannot be read is not taken for nothing', async () => {
   const folder = await prepared.copy();
-  await writeFile(join(folder, 'hers.key.versions.json'), '{"half');
-  await fails(
-    folder,
-    ['count'],
-    EXIT.integrity,
-    /remembers the last versions seen, is damaged; bring back a copy of it/,
-  );
-  const { exit, out } = await hers(folder, ['doctor']);
-  assert.equal(exit, EXIT.no);
-  assert.match(out, /^problem\tversions seen\t.*is damaged\tbring back a copy/m);
-  for (const content of ['', '[]', '{"a": "b"}', 'null', '{"a": -0.5}']) {
-    await writeFile(join(folder, 'hers.key.versions.json'), content);
-    await fails(folder, ['count'], EXIT.integrity, /versions seen, is damaged/);
+  for (const file of ['hers.key.versions.json', 'hers.key.seen.json']) {
+    const before = await readFile(join(folder, file), 'utf8').catch(() => '{}');
+    await writeFile(join(folder, file), '{"half');
+    await fails(
+      folder,
+      ['count'],
+      EXIT.integrity,
+      new RegExp(`${file}, which remembers what was seen of collections, is damaged; bring back a copy of it`),
+    );
+    const { exit, out } = await hers(folder, ['doctor']);
+    assert.equal(exit, EXIT.no);
+    assert.match(out, /^problem\twhat was seen\t.*is damaged\tbring back a copy/m);
+    for (const content of ['', '[]', '{"a": "b"}', 'null', '{"a": -0.5}', '{"format": 2, "collections": [1]}']) {
+      await writeFile(join(folder, file), content);
+      await fails(folder, ['count'], EXIT.integrity, /what was seen of collections, is damaged/);
+    }
+    await writeFile(join(folder, file), before);
   }
 });
 

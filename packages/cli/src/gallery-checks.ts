@@ -9,7 +9,7 @@ import type { FolderStore } from '@hers/store';
 import type { Context } from './context.ts';
 import { CommandError, messageOf } from './exit.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
-import { isServer, openFolder, openServer, openVersions } from './gallery.ts';
+import { addressOf, isServer, openFolder, openServer, openVersions } from './gallery.ts';
 import { counted, size } from './quantities.ts';
 
 export function configuration({ settings }: Context): Finding {
@@ -103,8 +103,11 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
       );
     const versions = usable && (await openVersions(settings).catch((error) => refused(error)));
     if (versions instanceof CommandError)
-      findings.push(problem('versions seen', versions.message, versions.next ?? ''));
-    else database = usable && new Database(store, { key: usable, versions: versions! });
+      findings.push(problem('what was seen', versions.message, versions.next ?? ''));
+    else {
+      const gallery = await addressOf(settings);
+      database = usable && new Database(store, { key: usable, versions: versions!, gallery });
+    }
     const sorted = infos.toSorted((a, b) => (a.name < b.name ? -1 : 1));
     for (const info of sorted) findings.push(...(await checkCollection(database, info)));
     if (scrub) {

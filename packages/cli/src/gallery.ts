@@ -1,13 +1,14 @@
 // The folder or the server, and what is in it, open for as long as one command needs it.
 
 import { existsSync } from 'node:fs';
-import { type Collection, Database, HersError, HttpService } from '@hers/client';
-import { VersionFile } from '@hers/client/versions';
+import { realpath } from 'node:fs/promises';
+import { type Collection, Database, galleryOf, HersError, HttpService } from '@hers/client';
+import type { VersionFile } from '@hers/client/versions';
 import { type KernelName, openKernel } from '@hers/scan';
 import type { Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { CommandError, EXIT, messageOf } from './exit.ts';
-import { type Keys, versionsPath } from './keys.ts';
+import { type Keys, versionsOf } from './keys.ts';
 import type { Output } from './output.ts';
 import type { Secrets } from './secrets.ts';
 import { isServer, type Settings } from './settings.ts';
@@ -17,7 +18,6 @@ export { isServer };
 export interface Gallery {
   readonly database: Database;
   readonly service: Service;
-  readonly versions: VersionFile;
   /** The collection that the settings name, or the only one there is. */
   collection(): Promise<Collection>;
 }
@@ -110,29 +110,35 @@ export async function withGallery<T>(
     : await openFolder(settings, out, options);
   const service = options.onResponse ? watched(store, options.onResponse) : store;
   const { threads } = settings;
-  const database = new Database(service, { key, versions, ...(threads === undefined ? {} : { threads }) });
+  const gallery = await addressOf(settings);
+  const database = new Database(service, { key, versions, gallery, ...(threads === undefined ? {} : { threads }) });
   try {
     const collection = async () => {
       const name = settings.value('collection') ?? (await onlyCollection(service));
       return database.collection(name).catch((error) => Promise.reject(notFound(error)));
     };
-    return await use({ database, service, versions, collection });
+    return await use({ database, service, collection });
   } finally {
     await database.close();
   }
 }
 
-/** The last versions seen. A file that cannot be read must not pass for one that has seen nothing. */
+/** What tells the gallery's collections from those of the same names elsewhere: the address of the server, or where the folder really is. */
+export async function addressOf(settings: Settings): Promise<string> {
+  const where = settings.value('gallery');
+  return isServer(where) ? galleryOf(where) : `file:${await realpath(where)}`;
+}
+
+/** What was seen so far. A file that cannot be read must not pass for one that has seen nothing. */
 export async function openVersions(settings: Settings): Promise<VersionFile> {
-  const path = versionsPath(settings.value('key'));
-  const versions = new VersionFile(path);
+  const versions = versionsOf(settings.value('key'));
   try {
-    await versions.read('');
+    await versions.count();
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     throw new CommandError(
       EXIT.integrity,
-      `${path}, which remembers the last versions seen, is damaged`,
+      `${(error as { path?: string }).path}, which remembers what was seen of collections, is damaged`,
       'bring back a copy of it, or delete it and trust the gallery as it is now',
     );
   }

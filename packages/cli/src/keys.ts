@@ -2,6 +2,7 @@
 
 import { readFile, stat } from 'node:fs/promises';
 import { HersError, isSealed, MasterSeed, openKey, sealKey, unsealedKey } from '@hers/client';
+import { VersionFile } from '@hers/client/versions';
 import { CommandError, EXIT } from './exit.ts';
 import type { Output } from './output.ts';
 import { writePrivately } from './private-file.ts';
@@ -11,8 +12,10 @@ import type { Surroundings } from './surroundings.ts';
 
 const REMEDY = 'set HERS_PASSPHRASE, or name a file with --passphrase-file';
 
-/** Where the last versions seen are kept: beside the key, because both must be as safe. */
-export const versionsPath = (key: string) => `${key}.versions.json`;
+/** Where it is kept what was seen of collections: beside the key, because both must be as safe. What an older program has seen is beside it, too. */
+export function versionsOf(key: string): VersionFile {
+  return new VersionFile(`${key}.seen.json`, { older: `${key}.versions.json` });
+}
 
 export class Keys {
   readonly #surroundings: Surroundings;

@@ -96,7 +96,7 @@ test('every file that commands make is for its owner alone', async () => {
   await hers(folder, ['keys', 'rotate'], { env });
   const made = (await readdir(folder, { recursive: true })).filter((name) => !before.has(name));
   assert.ok(made.includes('new.key') && made.includes('inner/hers.key') && made.includes('inner/example/faces.npy'));
-  for (const name of [...made, 'hers.key.versions.json']) {
+  for (const name of [...made, 'hers.key.seen.json']) {
     const about = await stat(join(folder, name));
     // The lock of a gallery is an empty file that says nothing.
     if (about.size > 0) assert.equal(about.mode & 0o077, 0, name);

@@ -2,7 +2,7 @@
 // each, and sends back pieces again.
 
 import { HersError, type SealedRecord } from '@hers/service';
-import type { PlainRecord } from './records.ts';
+import type { PlainRecord, Projection } from './records.ts';
 
 /** Hexadecimal digits of a handle, and of a version. */
 const NAME_DIGITS = 32;
@@ -18,6 +18,8 @@ export interface PlainBatch {
   /** JSON; nothing where there is none. */
   readonly payloads: Uint8Array;
   readonly payloadEnds: Uint32Array;
+  /** What was indexed of the vectors, where that is sealed too (records.ts). */
+  readonly projections?: Float32Array | undefined;
 }
 
 /** Handles and versions of a batch. */
@@ -145,13 +147,20 @@ export class Packing {
   }
 }
 
-/** Records that exist as such already, as batches of at most `size`. */
-export function* packed(records: readonly PlainRecord[], dimension: number, size: number): Generator<PlainBatch> {
+/** Records that exist as such already, as batches of at most `size`; with what is indexed of them, one after the other, where that is sealed too. */
+export function* packed(
+  records: readonly PlainRecord[],
+  dimension: number,
+  size: number,
+  projections?: Float32Array,
+): Generator<PlainBatch> {
+  const width = projections ? projections.length / records.length : 0;
   for (let at = 0; at < records.length; at += size) {
     const part = records.slice(at, at + size);
     const packing = new Packing(part.length, dimension);
     for (const { id, vector, payload } of part) packing.add(id, vector, payload);
-    yield packing.take();
+    const projected = projections?.slice(at * width, (at + part.length) * width);
+    yield { ...packing.take(), ...(projected ? { projections: projected } : {}) };
   }
 }
 
@@ -162,13 +171,15 @@ class BatchRecord implements PlainRecord {
   readonly version: string;
   readonly #batch: PlainBatch;
   readonly #index: number;
+  readonly #epoch: number;
 
-  constructor(id: string, batch: PlainBatch, index: number, names: BatchNames) {
+  constructor(id: string, batch: PlainBatch, index: number, names: BatchNames, epoch: number) {
     this.id = id;
     this.handle = names.handleText.slice(index * NAME_DIGITS, (index + 1) * NAME_DIGITS);
     this.version = names.versionText.slice(index * NAME_DIGITS, (index + 1) * NAME_DIGITS);
     this.#batch = batch;
     this.#index = index;
+    this.#epoch = epoch;
   }
 
   get vector(): Float32Array {
@@ -181,12 +192,20 @@ class BatchRecord implements PlainRecord {
     const { payloads, payloadEnds } = this.#batch;
     return payloads.subarray(this.#index === 0 ? 0 : payloadEnds[this.#index - 1], payloadEnds[this.#index]);
   }
+
+  get projection(): Projection | undefined {
+    const { projections, count } = this.#batch;
+    if (!projections) return undefined;
+    const dimension = projections.length / count;
+    const values = projections.subarray(this.#index * dimension, (this.#index + 1) * dimension);
+    return { epoch: this.#epoch, values };
+  }
 }
 
-/** The records of a batch one by one. */
-export function recordsOf(ids: readonly string[], batch: PlainBatch, names: BatchNames): PlainRecord[] {
+/** The records of a batch one by one; `epoch` is that of their projections. */
+export function recordsOf(ids: readonly string[], batch: PlainBatch, names: BatchNames, epoch: number): PlainRecord[] {
   checkNames(batch.count, names);
-  return ids.map((id, i) => new BatchRecord(id, batch, i, names));
+  return ids.map((id, i) => new BatchRecord(id, batch, i, names, epoch));
 }
 
 /** One seal of a batch, as the store takes it. */

@@ -1,19 +1,30 @@
 // Changing a collection: everything a change brings is staged first, then one commit. Who loses a race reads again, adapts and repeats.
 
+import { authenticate } from '@hers/scheme/secret';
 import { type Change, HersError, type Service, type StageId } from '@hers/service';
 import { packed, sealsOf } from './batch.ts';
 import { fromHex, hex, sha256 } from './bytes.ts';
+import { Candidates } from './candidates.ts';
 import type { Keyring } from './keyring.ts';
 import { type ListEntry, sealList } from './lists.ts';
-import { type Manifest, type ManifestBlock, type ManifestModel, sealManifest } from './manifest.ts';
+import {
+  historyAfter,
+  type Manifest,
+  type ManifestBlock,
+  type ManifestModel,
+  manifestHash,
+  sealManifest,
+} from './manifest.ts';
 import { sealModel } from './models.ts';
 import { type PlainRecord, WaitingRecord } from './records.ts';
 import type { Model, Space } from './space.ts';
-import { rememberedAs, type VersionMemory } from './versions.ts';
-import { isOvertaken, readView, type View } from './view.ts';
+import type { Place, VersionMemory } from './versions.ts';
+import { mayBeOvertaken, pauseAfter, readView, remember, type Source, type View } from './view.ts';
 
 /** Rebasing again and again means that something else is wrong. */
 const MAX_ATTEMPTS = 100;
+/** A store that says it has moved on, and shows nothing newer, may be a little behind itself; or it wants to hear everything again. */
+const MAX_CONTRADICTIONS = 3;
 /** Servers that restart in the middle of every change are not worth waiting for. */
 const MAX_LOST = 5;
 /** Seals under one epoch; random nonces of 96 bits stay apart up to 2^32 of them. */
@@ -106,23 +117,30 @@ export class Draft {
       const dead = this.#dead.get(block.id);
       return dead ? { ...block, dead: [...dead].sort((a, b) => a - b) } : block;
     });
-    return { version: manifest.version + 1, epoch: this.epoch, seals, blocks, pending, models: this.models };
+    const history = historyAfter(this.view.hash, manifest.history);
+    return { version: manifest.version + 1, epoch: this.epoch, seals, blocks, pending, models: this.models, history };
   }
 }
 
 export class Changer {
   readonly service: Service;
-  readonly name: string;
+  readonly place: Place;
   readonly keyring: Keyring;
-  readonly #memory: VersionMemory;
+  readonly memory: VersionMemory;
+  readonly candidates: Candidates;
   #view: Promise<View> | undefined;
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(service: Service, name: string, keyring: Keyring, memory: VersionMemory) {
+  constructor({ service, place, keyring, memory }: Source) {
     this.service = service;
-    this.name = name;
+    this.place = place;
     this.keyring = keyring;
-    this.#memory = memory;
+    this.memory = memory;
+    this.candidates = new Candidates(this);
+  }
+
+  get name(): string {
+    return this.place.name;
   }
 
   /** The view as it was last read, or read now. */
@@ -136,7 +154,7 @@ export class Changer {
     const known = this.#view;
     const reading = (async () => {
       const before = await known?.catch(() => undefined);
-      return readView(this.service, this.name, this.keyring, this.#memory, before);
+      return readView(this, before);
     })();
     this.#view = reading;
     reading.catch(() => {
@@ -146,16 +164,32 @@ export class Changer {
     return reading;
   }
 
-  /** Reads what must fit one view; where another writer came in between, it is read again. */
+  /**
+   * The view to try again with after an error that another writer may have caused. Believed is only a newer manifest, opened and authenticated; a store that shows none is asked
+   * again a few times, and then the error stands.
+   */
+  overtaking(): (view: View, error: unknown) => Promise<View> {
+    let attempts = 0;
+    let contradictions = 0;
+    return async (view, error) => {
+      if (!mayBeOvertaken(error) || ++attempts === MAX_ATTEMPTS) throw error;
+      const now = await this.refresh(); // NOT_FOUND again when it is the collection that is gone
+      if (now.manifest.version > view.manifest.version) return now;
+      if ((error as HersError).code !== 'STALE') throw error;
+      if (++contradictions > MAX_CONTRADICTIONS) throw contradiction();
+      await pauseAfter(contradictions);
+      return now;
+    };
+  }
+
+  /** Reads what must fit one view; where another writer came in between, it is read again. Nothing that `read` asks for may depend on what it decrypted. */
   async steady<T>(read: (view: View) => Promise<T>): Promise<T> {
-    for (let attempt = 1; ; attempt++) {
-      const view = await this.view();
+    const again = this.overtaking();
+    for (let view = await this.view(); ; ) {
       try {
         return await read(view);
       } catch (error) {
-        const { version } = view.manifest;
-        if (attempt === MAX_ATTEMPTS || !(await isOvertaken(this.service, this.name, version, error))) throw error;
-        await this.refresh();
+        view = await again(view, error);
       }
     }
   }
@@ -169,9 +203,10 @@ export class Changer {
   ): Promise<T> {
     const turn = this.#turn.then(async () => {
       let view = await this.view();
+      const again = this.overtaking();
       let lost = false;
       let losses = 0;
-      for (let attempt = 1; ; attempt++) {
+      for (;;) {
         let draft: Draft | undefined;
         try {
           const made = await make(view, lost);
@@ -180,10 +215,9 @@ export class Changer {
           return made.result;
         } catch (error) {
           lost = draft !== undefined && error instanceof HersError && error.code === 'NOT_FOUND';
-          const again = lost || (await isOvertaken(this.service, this.name, view.manifest.version, error));
-          if (lost) losses++;
-          if (!again || losses > MAX_LOST || attempt === MAX_ATTEMPTS) throw error;
-          view = await this.refresh(); // NOT_FOUND again when it is the collection that is gone
+          if (lost && ++losses > MAX_LOST) throw error;
+          view = lost ? await this.refresh() : await again(view, error);
+          if (lost) await pauseAfter(losses);
         }
       }
     });
@@ -196,6 +230,7 @@ export class Changer {
     const manifest = draft.manifest();
     const sealed = await sealManifest(await this.keyring.manifestSealer(), this.keyring.id, manifest);
     const { records, removed, newBlocks, sums, dropped, lists, droppedLists } = draft;
+    const hash = await manifestHash(sealed);
     await this.service.commit(this.name, {
       expected: manifest.version - 1,
       manifest: sealed,
@@ -207,20 +242,24 @@ export class Changer {
       lists,
       droppedLists,
     });
-    const pending = new Map([...draft.pending].map(([handle, record]) => [handle, WaitingRecord.of(record)]));
-    this.#view = Promise.resolve(draft.view.next(manifest, draft.entries, pending, draft.spaces, draft.gone));
-    await this.#memory.write(rememberedAs(this.keyring.id, this.name), manifest.version);
+    const pending = new Map(
+      [...draft.pending].map(([handle, record]) => [
+        handle,
+        WaitingRecord.of(record, draft.space.projectionOf(record) ?? record.projection),
+      ]),
+    );
+    this.#view = Promise.resolve(draft.view.next(manifest, hash, draft.entries, pending, draft.spaces, draft.gone));
+    await remember(this, manifest, hash);
   }
 
-  /** Seals and stages records under the draft's epoch. */
-  async stageRecords(
-    draft: { readonly epoch: number },
-    records: readonly PlainRecord[],
-    signal?: AbortSignal,
-  ): Promise<StageId> {
+  /** Seals records under the epoch of a space, with what is indexed of them where that is sealed too, and stages them. */
+  async stageRecords(space: Space, records: readonly PlainRecord[], signal?: AbortSignal): Promise<StageId> {
     const { keyring } = this;
     const { dimension, parameters } = keyring.plan;
-    const batches = [...packed(records, dimension, parameters.n)].map((batch) => keyring.seal(draft.epoch, batch));
+    const projections = space.sealsProjections ? await space.projectRecords(records) : undefined;
+    const batches = [...packed(records, dimension, parameters.n, projections)].map((batch) =>
+      keyring.seal(space.epoch, batch),
+    );
     const seals = sealsOf(await Promise.all(batches));
     return this.service.stageRecords(this.name, seals, signal ? { signal } : {});
   }
@@ -260,6 +299,9 @@ export class Changer {
   ): Promise<void> {
     const crew = await draft.space.crew();
     const encoded = await crew.encrypt(vectors, 0);
+    // The blocks of a vault are made anew from it, and never read.
+    const tagged = this.keyring.descriptor.enrolment === 'homomorphic';
+    const tag = tagged ? { tag: hex(authenticate(draft.space.key(), encoded)) } : {};
     signal?.throwIfAborted();
     const [stage, hash, list] = await Promise.all([
       this.service.stageBlock(this.name, [encoded], signal ? { signal } : {}),
@@ -272,6 +314,7 @@ export class Changer {
     draft.blocks.push({
       id,
       hash: hex(hash),
+      ...tag,
       epoch: draft.epoch,
       count: entries.length,
       additions: 1,
@@ -279,6 +322,11 @@ export class Changer {
       dead: [],
     });
   }
+}
+
+/** A store that says that it has moved on, and has nothing to show for it. */
+export function contradiction(): HersError {
+  return new HersError('INTEGRITY', 'the store says that the collection has changed, and shows no newer manifest');
 }
 
 /** The id of an encoded block stands behind the head of every message. */

@@ -9,7 +9,7 @@ import { HersError, type SealedRecord, type Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Collection, Database, MasterSeed } from './index.ts';
 import { altered, vectorOf } from './testing.ts';
-import { rememberedAs, ShortMemory } from './versions.ts';
+import { ShortMemory } from './versions.ts';
 
 const DIMENSION = 8;
 const key = MasterSeed.generate();
@@ -168,7 +168,8 @@ describe('a cheating store', () => {
   it('rolls the whole store back, remembered beside the key', async () => {
     const remembered = new ShortMemory();
     const { id } = await store.getCollection('faces');
-    await remembered.write(rememberedAs(id, 'faces'), old.version + 5);
+    const seen = { id: Buffer.from(id).toString('hex'), version: old.version + 5 };
+    await remembered.update({ gallery: '', name: 'faces' }, () => seen);
     await assert.rejects(new Database(store, { key, versions: remembered }).collection('faces'), caught);
   });
 

@@ -11,11 +11,12 @@ import { type MaintenanceOptions, optimise, reindex, rotate } from './maintenanc
 import { liveCount } from './manifest.ts';
 import { openModel } from './models.ts';
 import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './records.ts';
+import { ScoreCheck } from './score-check.ts';
 import {
+  fullScore,
   type Match,
   needsVault,
   orderOf,
-  recomputed,
   type SearchOptions,
   type SearchResult,
   scan,
@@ -166,29 +167,41 @@ export class Collection {
         ? { blocks: [], pending: [now.pending.get(hex(changer.keyring.records.handleOf(id)))!] }
         : { blocks: [place.block], pending: [] };
     };
-    return changer.steady(async () => {
-      const { view, found } = await scan(
-        changer,
-        [probe],
-        { limit: n, ...(options.signal ? { signal: options.signal } : {}) },
-        only,
-      );
-      const place = view.locate(id)!;
-      const candidate = found[0].candidates.find(({ slot }) => place === 'pending' || slot === place.slot);
-      if (!candidate) throw new HersError('INTEGRITY', 'the store did not answer for this record');
-      let { score } = candidate;
-      let scoreOrigin: Match['scoreOrigin'] =
-        this.plan.profile === 'exact' ? 'exact' : place === 'pending' ? 'recomputed' : 'noisy';
-      if (options.rerank) {
-        const space = place === 'pending' ? view.space : view.spaces.get(place.block.epoch)!;
-        const [record] = await this.#fetch(view, [id], options.signal);
-        [score] = await recomputed(this.plan, space, record.vector, probe, [score]);
-        scoreOrigin = 'recomputed';
-      }
-      const { threshold } = options;
-      if (threshold === undefined) return { score, scoreOrigin };
-      return { score, scoreOrigin, match: orderOf(changer) === 'descending' ? score >= threshold : score <= threshold };
+    const signal = options.signal ? { signal: options.signal } : {};
+    const { view, found } = await scan(changer, [probe], { limit: n, ...signal }, only).catch(async (error) => {
+      if (options.rerank && error instanceof HersError && error.code === 'INTEGRITY')
+        await changer.candidates.undecryptable();
+      throw error;
     });
+    const location = view.locate(id)!;
+    const isWaiting = location === 'pending';
+    const candidate = found[0].candidates.find(({ slot }) => isWaiting || slot === location.slot);
+    if (!candidate) throw new HersError('INTEGRITY', 'the store did not answer for this record');
+    const { profile } = this.plan;
+    let { score } = candidate;
+    let scoreOrigin: Match['scoreOrigin'] = profile === 'exact' ? 'exact' : isWaiting ? 'recomputed' : 'noisy';
+    if (options.rerank) {
+      const handle = hex(changer.keyring.records.handleOf(id));
+      const version = view.versionOf(id, handle)!;
+      const space = isWaiting ? view.space : view.spaces.get(location.block.epoch)!;
+      const wanted = { id, version, handle, space, ...(isWaiting ? {} : { decrypted: score }) };
+      const fetched = await changer.candidates.fetch(view, [wanted], new ScoreCheck(probe), options.signal);
+      const found = fetched.get(handle);
+      if (!found) throw notFound(id);
+      score = fullScore(this.plan, found.record.vector, probe);
+      scoreOrigin = 'recomputed';
+    }
+    const { threshold } = options;
+    if (threshold === undefined) return { score, scoreOrigin };
+    return { score, scoreOrigin, match: orderOf(changer) === 'descending' ? score >= threshold : score <= threshold };
+  }
+
+  /**
+   * Lets searches fetch again after the store was shown too many candidates without giving the records that prove its answer right, or gave a wrong score. For a person to call who
+   * has found out why.
+   */
+  async resume(): Promise<void> {
+    await this.#changer.candidates.resume();
   }
 
   /** Records by id, those that exist, in the order asked for. The store learns which ones. */
@@ -205,11 +218,11 @@ export class Collection {
   }
 
   /** Records from the vault, each in the version that the view names. */
-  async #fetch(view: View, ids: readonly string[], signal?: AbortSignal): Promise<PlainRecord[]> {
+  async #fetch(view: View, ids: readonly string[]): Promise<PlainRecord[]> {
     const { keyring, service, name } = this.#changer;
     const handles = ids.map((id) => hex(keyring.records.handleOf(id)));
     const out: PlainRecord[] = [];
-    for await (const record of readRecords(service, name, keyring, handles, signal)) {
+    for await (const record of readRecords(service, name, keyring, handles, { newest: view.manifest.epoch })) {
       if (record.version !== view.versionOf(record.id, record.handle))
         throw new OutOfStep('the store gave an older copy of a record than its list names');
       out.push(record);
@@ -264,6 +277,7 @@ export class Collection {
   }
 
   async close(): Promise<void> {
+    await this.#changer.candidates.close();
     await this.#changer.keyring.close();
   }
 }

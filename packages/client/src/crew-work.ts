@@ -11,12 +11,17 @@ export interface Done {
   readonly transfer: ArrayBuffer[];
 }
 
+/** Takes the seed over: once the keys are made from it, it is overwritten. */
 export function workFor(material: KeyMaterial): (task: Task) => Promise<Done> {
-  const key = keyFrom(material);
-  const sealing = sealerFrom(material);
+  const { key, sealing } = keysFrom(material);
 
   async function perform(task: Task): Promise<unknown> {
-    if (task.kind === 'seal') return (await sealing)(task.batch);
+    if (task.kind === 'wipe') {
+      key.wipe();
+      (await sealing).wipe();
+      return {};
+    }
+    if (task.kind === 'seal') return (await sealing).seal(task.batch);
     if (task.kind === 'encrypt') return encryptBlock(key, task.vectors, { first: task.first });
     using secret = secretFrom(key.plan, task.secret);
     return rankResponses(secret, task.tasks, task.options);
@@ -32,6 +37,14 @@ export function workFor(material: KeyMaterial): (task: Task) => Promise<Done> {
       return { answer: { code, message }, transfer: [] };
     }
   };
+}
+
+function keysFrom(material: KeyMaterial) {
+  try {
+    return { key: keyFrom(material), sealing: sealerFrom(material) };
+  } finally {
+    material.seed.fill(0);
+  }
 }
 
 function memoryOf(value: unknown): ArrayBuffer[] {

@@ -5,6 +5,7 @@ import type { KeyMaterial } from './crew.ts';
 import { workFor } from './crew-work.ts';
 import type { Task } from './workers.ts';
 
+// `workerData` lasts as long as the thread, and the seed in it not longer than this.
 const work = workFor(workerData as KeyMaterial);
 
 parentPort!.on('message', async (task: Task) => {

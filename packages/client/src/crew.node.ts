@@ -14,7 +14,12 @@ export function threadCrew(material: KeyMaterial, threads = availableParallelism
 function threadsFor(material: KeyMaterial): WorkerSource {
   return {
     start(answered, failed) {
-      const thread = new Thread(new URL('./crew-worker.node.ts', import.meta.url), { workerData: material });
+      // A copy that moves: the message it is sent in holds none, and the thread overwrites it.
+      const seed = new Uint8Array(material.seed);
+      const thread = new Thread(new URL('./crew-worker.node.ts', import.meta.url), {
+        workerData: { ...material, seed },
+        transferList: [seed.buffer],
+      });
       thread.unref();
       thread.on('message', (answer: Answer) => answered(answer));
       thread.on('error', failed);

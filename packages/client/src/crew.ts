@@ -49,14 +49,26 @@ export function keyFrom({ seed, request, collectionId, epoch }: KeyMaterial): Co
   return master.collectionKey(plan(request), collectionId, epoch);
 }
 
-/** What seals records under the crew's epoch. */
-export async function sealerFrom(material: KeyMaterial): Promise<(batch: PlainBatch) => Promise<SealedBatch>> {
+/** What names and seals records under one epoch. */
+export interface BatchSealer {
+  seal(batch: PlainBatch): Promise<SealedBatch>;
+  wipe(): void;
+}
+
+/** Copies the seed before it returns its promise. */
+export async function sealerFrom(material: KeyMaterial): Promise<BatchSealer> {
   const { collectionId, epoch } = material;
   const master = MasterSeed.from(material.seed);
   try {
     const keys = await RecordKeys.of(master, collectionId);
     const sealer = await makeSealer(sealingKey(master, collectionId, epoch));
-    return (batch) => keys.seal(sealer, epoch, batch);
+    return {
+      seal: (batch) => keys.seal(sealer, epoch, batch),
+      wipe: () => {
+        keys.wipe();
+        sealer.wipe();
+      },
+    };
   } finally {
     master.wipe();
   }
@@ -70,10 +82,12 @@ export function rankResponses(
 ): Candidate[] {
   const ranking = new Ranking(limit, order, threshold);
   for (const { response, block, dead } of tasks) {
-    const { scores, first } = secret.decrypt(response);
+    const { scores, integers, first } = secret.decrypt(response);
     if (order === 'ascending') toDistances(scores);
     for (const slot of dead) scores[slot - first] = Number.NaN;
     ranking.offer(block, first, scores);
+    scores.fill(0);
+    integers?.fill(0);
   }
   return ranking.best();
 }
@@ -87,19 +101,19 @@ export function secretFrom(settings: Plan, exposed: ExposedSecret): QuerySecret 
   return QuerySecret.from(settings, exposed);
 }
 
-/** A crew of one: this thread. */
+/** A crew of one: this thread. The material stays its owner's. */
 export class Alone implements Crew {
   readonly size = 1;
   readonly #key: CollectionKey;
-  readonly #seal: ReturnType<typeof sealerFrom>;
+  readonly #sealing: Promise<BatchSealer>;
 
   constructor(material: KeyMaterial) {
     this.#key = keyFrom(material);
-    this.#seal = sealerFrom(material);
+    this.#sealing = sealerFrom(material);
   }
 
   async seal(batch: PlainBatch): Promise<SealedBatch> {
-    return (await this.#seal)(batch);
+    return (await this.#sealing).seal(batch);
   }
 
   async encrypt(vectors: Float32Array | Int32Array, first: number): Promise<Uint8Array> {
@@ -112,6 +126,7 @@ export class Alone implements Crew {
 
   async close(): Promise<void> {
     this.#key.wipe();
+    (await this.#sealing.catch(() => undefined))?.wipe();
   }
 }
 

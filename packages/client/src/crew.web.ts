@@ -55,7 +55,9 @@ function workersFor(material: KeyMaterial, first: Worker): WorkerSource {
 
 function begin(material: KeyMaterial): Worker {
   const worker = new Worker(new URL('./crew-worker.web.ts', import.meta.url), { type: 'module', name: 'hers' });
-  worker.postMessage({ material } satisfies Message);
+  // A copy that moves: the message it is sent in holds none, and the worker overwrites it.
+  const seed = new Uint8Array(material.seed);
+  worker.postMessage({ material: { ...material, seed } } satisfies Message, [seed.buffer]);
   return worker;
 }
 

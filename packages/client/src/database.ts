@@ -10,12 +10,12 @@ import { Collection } from './collection.ts';
 import { type Enrolment, encodeDescriptor, openDescriptor } from './descriptor.ts';
 import { type HttpOptions, HttpService } from './http.ts';
 import { Keyring } from './keyring.ts';
-import { emptyManifest, liveCount, sealManifest } from './manifest.ts';
+import { emptyManifest, liveCount, manifestHash, sealManifest } from './manifest.ts';
 import { openModel } from './models.ts';
 import { inNode } from './platform.ts';
 import { makeSealer } from './sealing.ts';
-import { ShortMemory, type VersionMemory } from './versions.ts';
-import { readManifest } from './view.ts';
+import { howToAccept, type Place, type Seen, ShortMemory, type VersionMemory } from './versions.ts';
+import { openShown, readManifest } from './view.ts';
 
 export interface CollectionOptions {
   readonly dimension: number;
@@ -33,8 +33,10 @@ export interface CollectionOptions {
 export interface ConnectOptions extends HttpOptions {
   /** The master seed, or its 32 bytes. */
   readonly key: MasterSeed | Uint8Array;
-  /** Where the last version seen of each collection is remembered; for the length of the connection by default. */
+  /** Where it is remembered what was seen of each collection; for the length of the connection by default. */
   readonly versions?: VersionMemory;
+  /** The gallery's own address, which tells its collections from those of the same names elsewhere; `connect` knows it. */
+  readonly gallery?: string;
   /** Threads for encryption and decryption; all cores by default. */
   readonly threads?: number;
 }
@@ -73,14 +75,20 @@ export class Database {
   readonly #service: Service;
   readonly #seed: MasterSeed;
   readonly #memory: VersionMemory;
+  readonly #gallery: string;
   readonly #threads: number | undefined;
   readonly #open = new Map<string, Promise<Collection>>();
 
-  constructor(service: Service, { key, versions, threads }: ConnectOptions) {
+  constructor(service: Service, { key, versions, gallery = '', threads }: ConnectOptions) {
     this.#service = service;
-    this.#seed = MasterSeed.from(key instanceof Uint8Array ? key : key.reveal());
+    this.#seed = key instanceof Uint8Array ? MasterSeed.from(key) : key.clone();
     this.#memory = versions ?? new ShortMemory();
+    this.#gallery = gallery;
     this.#threads = threads;
+  }
+
+  #place(name: string): Place {
+    return { gallery: this.#gallery, name };
   }
 
   /**
@@ -102,11 +110,15 @@ export class Database {
       enrolment === 'homomorphic' ? { ...rest, maxAdditions: rest.maxAdditions ?? defaultAdditions(rest) } : rest;
     plan(request); // refuses what cannot be served
     if (compressor) await openModel(compressor, request);
+    await this.#checkFree(name);
     const id = crypto.getRandomValues(new Uint8Array(16));
     const descriptor = { id, request, enrolment };
     const sealer = await makeSealer(this.#seed.deriveKey('manifest', id));
     const manifest = await sealManifest(sealer, id, emptyManifest(1));
+    sealer.wipe();
     await this.#service.createCollection(name, { id, descriptor: encodeDescriptor(this.#seed, descriptor), manifest });
+    const hash = await manifestHash(manifest);
+    await this.#memory.update(this.#place(name), () => ({ id: hex(id), version: 1, hash, linked: true }));
     const collection = await this.collection(name);
     try {
       if (compressor) await collection.reindex(compressor);
@@ -116,6 +128,18 @@ export class Database {
       throw error;
     }
     return collection;
+  }
+
+  /** A collection that was seen, and that this client has not deleted, does not make room for another without a word. */
+  async #checkFree(name: string): Promise<void> {
+    const seen = await this.#memory.read(this.#place(name));
+    if (!seen || seen.deleted) return;
+    const exists = await this.#service.getCollection(name).catch((error) => {
+      if (error instanceof HersError && error.code === 'NOT_FOUND') return undefined;
+      throw error;
+    });
+    if (exists) throw new HersError('ALREADY_EXISTS', `there is a collection ${JSON.stringify(name)} already`);
+    throw new HersError('INTEGRITY', `${missing(name)}. ${howToAccept(name)}`);
   }
 
   /** A collection that exists. WRONG_KEY when it was made with another key. */
@@ -131,10 +155,25 @@ export class Database {
   }
 
   async #openCollection(name: string): Promise<Collection> {
-    const keyring = await this.#keyringOf(await this.#service.getCollection(name));
-    const changer = new Changer(this.#service, name, keyring, this.#memory);
-    await changer.view();
+    const keyring = await this.#keyringOf(await this.#info(name));
+    const changer = new Changer({ service: this.#service, place: this.#place(name), keyring, memory: this.#memory });
+    try {
+      await changer.view();
+    } catch (error) {
+      await keyring.close();
+      throw error;
+    }
     return new Collection(changer);
+  }
+
+  async #info(name: string): Promise<CollectionInfo> {
+    try {
+      return await this.#service.getCollection(name);
+    } catch (error) {
+      const seen = await this.#memory.read(this.#place(name));
+      const isGone = error instanceof HersError && error.code === 'NOT_FOUND' && seen && !seen.deleted;
+      throw isGone ? new HersError('NOT_FOUND', `${missing(name)}. ${howToAccept(name)}`) : error;
+    }
   }
 
   /** WRONG_KEY when the collection was made with another. */
@@ -164,7 +203,7 @@ export class Database {
 
   async describe(name: string): Promise<CollectionDescription> {
     checkName(name);
-    return this.#describe(await this.#service.getCollection(name));
+    return this.#describe(await this.#info(name));
   }
 
   /** From description and manifest alone: the lists of a large collection are not fetched for it. */
@@ -172,7 +211,8 @@ export class Database {
     const { name, blocks, bytes } = info;
     const keyring = await this.#keyringOf(info);
     try {
-      const { manifest } = await readManifest(this.#service, name, keyring, this.#memory);
+      const source = { service: this.#service, place: this.#place(name), keyring, memory: this.#memory };
+      const { manifest } = await readManifest(source);
       const { plan: settings, descriptor } = keyring;
       const { dimension, metric, profile } = settings;
       const { enrolment } = descriptor;
@@ -202,13 +242,73 @@ export class Database {
     this.#open.delete(name);
     await (await open?.catch(() => undefined))?.close();
     await this.#service.deleteCollection(name);
+    await this.#memory.update(this.#place(name), (seen) => seen && { ...seen, deleted: true });
   }
 
-  /** A snapshot back to a collection, of this name or another. */
-  async restore(name: string, pieces: Many<Uint8Array>): Promise<Collection> {
+  /**
+   * A snapshot back to a collection, of this name or another. One that is older than what was seen of the collection under any name is refused, because that is what a rolled-back
+   * gallery looks like, unless it is meant.
+   */
+  async restore(
+    name: string,
+    pieces: Many<Uint8Array>,
+    { acceptOlder = false, signal }: { readonly acceptOlder?: boolean; readonly signal?: AbortSignal } = {},
+  ): Promise<Collection> {
     checkName(name);
-    await this.#service.restore(name, pieces);
-    return this.collection(name);
+    await this.#service.restore(name, pieces, signal ? { signal } : {});
+    try {
+      await this.#pin(name, async (id, version) => {
+        const versions = (await this.#memory.places(id)).map(({ seen }) => seen.version);
+        const newest = Math.max(0, ...versions);
+        if (newest > version && !acceptOlder)
+          throw new HersError(
+            'INTEGRITY',
+            `this snapshot is of version ${version}, and version ${newest} of the collection was seen; acceptOlder says that going back is meant`,
+          );
+      });
+      return await this.collection(name);
+    } catch (error) {
+      // What does not open with this key, or is not meant, is taken away again; what was seen before stays seen.
+      await this.#service.deleteCollection(name);
+      throw error;
+    }
+  }
+
+  /**
+   * Takes what the store shows under a name now for what is right: after another client has deleted a collection and made it again, restored an older one, or after somebody has
+   * looked into why the store shows something else than it did. Returns what was remembered before.
+   */
+  async accept(name: string): Promise<Seen | undefined> {
+    checkName(name);
+    const before = await this.#memory.read(this.#place(name));
+    const open = this.#open.get(name);
+    this.#open.delete(name);
+    await (await open?.catch(() => undefined))?.close();
+    try {
+      await this.#pin(name);
+    } catch (error) {
+      if (!(error instanceof HersError && error.code === 'NOT_FOUND')) throw error;
+      await this.#memory.update(this.#place(name), () => undefined);
+    }
+    return before;
+  }
+
+  /** Remembers what is there now as what there is to be, if `check` does not throw. */
+  async #pin(name: string, check?: (id: string, version: number) => Promise<void>): Promise<void> {
+    const keyring = await this.#keyringOf(await this.#service.getCollection(name));
+    try {
+      const place = this.#place(name);
+      const { shown } = await openShown({ service: this.#service, place, keyring });
+      const { id, version, hash, history } = shown;
+      await check?.(id, version);
+      await this.#memory.update(place, (seen) => {
+        // What the store was shown stays shown.
+        const { unverified = [], stopped = false } = seen?.id === id ? seen : {};
+        return { id, version, hash, linked: history !== undefined, unverified, stopped };
+      });
+    } finally {
+      await keyring.close();
+    }
   }
 
   async close(): Promise<void> {
@@ -221,6 +321,10 @@ export class Database {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
+}
+
+function missing(name: string): string {
+  return `there is no collection ${JSON.stringify(name)}, and there was: another client has deleted it, or the store hides it`;
 }
 
 /** A block of its own for every slot would take n additions; where the plan cannot promise that many, half as many, and so on. */
@@ -243,6 +347,12 @@ function checkName(name: string): void {
     );
 }
 
+/** How the address of a server is remembered: however it was written. */
+export function galleryOf(where: string): string {
+  const { origin, pathname } = new URL(where);
+  return origin + pathname.replace(/\/+$/, '');
+}
+
 /**
  * Opens a database.
  *
@@ -253,12 +363,13 @@ export async function connect(where: string, options: ConnectOptions): Promise<D
   if (where.startsWith('file:')) {
     if (!inNode)
       throw new HersError('INVALID_ARGUMENT', 'a page cannot open a folder; connect to a server: https://<server>');
-    return new Database(await (await import('./folder.node.ts')).openFolder(where), options);
+    const { service, gallery } = await (await import('./folder.node.ts')).openFolder(where);
+    return new Database(service, { gallery, ...options });
   }
   if (/^https?:/.test(where)) {
     const service = new HttpService(where, options);
     await service.hello();
-    return new Database(service, options);
+    return new Database(service, { gallery: galleryOf(where), ...options });
   }
   throw new HersError(
     'INVALID_ARGUMENT',

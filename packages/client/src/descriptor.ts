@@ -18,7 +18,12 @@ export interface Descriptor {
 const FORMAT = 1;
 
 function macOf(seed: MasterSeed, id: Uint8Array, text: string): string {
-  return hex(hmac(sha256, seed.deriveKey('descriptor', id), new TextEncoder().encode(text)));
+  const key = seed.deriveKey('descriptor', id);
+  try {
+    return hex(hmac(sha256, key, new TextEncoder().encode(text)));
+  } finally {
+    key.fill(0);
+  }
 }
 
 export function encodeDescriptor(seed: MasterSeed, { id, request, enrolment }: Descriptor): Uint8Array {

@@ -1,6 +1,7 @@
 // Writing records. Under `vault` enrolment they are sealed into the vault, and encrypted into blocks as those fill; under `homomorphic` enrolment each is encrypted into its
 // slot and added to the open block on the store's side (the paper's Algorithm 6), and nothing else is kept of it.
 
+import { addTags, authenticate } from '@hers/scheme/secret';
 import type { SealedRecord, StageId } from '@hers/service';
 import { type SealedBatch, sealAt } from './batch.ts';
 import { fromHex, hex } from './bytes.ts';
@@ -82,7 +83,7 @@ export class VaultBatch {
     const stage =
       epoch === this.#batch.epoch
         ? this.#changer.service.stageRecords(this.#changer.name, chosen(seals, which), options)
-        : this.#changer.stageRecords({ epoch }, fresh, this.#signal); // the key was rotated meanwhile
+        : this.#changer.stageRecords(view.space, fresh, this.#signal); // the key was rotated meanwhile
     stage.catch(() => {}); // who writes it hears of it
     this.#staged = { epoch, which, stage };
     return { fresh, stage };
@@ -116,16 +117,20 @@ export class VaultBatch {
   }
 }
 
-/** Turns waiting records into blocks of `size` as long as there are enough; the rest waits on. */
+/**
+ * Turns waiting records into blocks of `size` as long as there are enough; the rest waits on. In a block they take slots in an order that nobody knows: a store that could tell which
+ * record is in which slot would learn more from the candidates that it is shown. Their own order is kept in the list.
+ */
 export async function fillBlocks(changer: Changer, draft: Draft, size: number, signal?: AbortSignal): Promise<void> {
   const waiting = [...draft.pending.values()];
   const jobs: Promise<void>[] = [];
-  const index = async (records: typeof waiting) => {
-    const entries = records.map(({ id, version }) => ({ id, version }));
+  const index = async (inOrder: typeof waiting) => {
+    const order = shuffled(inOrder.map((_, i) => i));
+    const records = order.map((i) => inOrder[i]);
+    const entries = records.map(({ id, version }, slot) => ({ id, version, order: order[slot] }));
     await changer.addBlock(draft, entries, await draft.space.projectRecords(records), signal);
   };
-  let at = 0;
-  for (; at + size <= waiting.length && size > 0; at += size) {
+  for (let at = 0; at + size <= waiting.length && size > 0; at += size) {
     const records = waiting.slice(at, at + size);
     jobs.push(index(records));
     for (const record of records) draft.pending.delete(record.handle);
@@ -133,12 +138,35 @@ export async function fillBlocks(changer: Changer, draft: Draft, size: number, s
   await Promise.all(jobs);
 }
 
-/** The block that takes the next addition, if any does: the newest, unless it is full or has taken as many as it may. */
-function openBlock({ manifest }: View, n: number, maxAdditions: number): ManifestBlock | undefined {
-  const block = manifest.blocks.at(-1);
-  return block && block.epoch === manifest.epoch && block.count < n && block.additions < maxAdditions
-    ? block
-    : undefined;
+/** Any order is as likely as any other (Fisher and Yates). */
+function shuffled<T>(things: T[]): T[] {
+  for (let left = things.length; left > 1; left--) {
+    const chosen = below(left);
+    [things[left - 1], things[chosen]] = [things[chosen], things[left - 1]];
+  }
+  return things;
+}
+
+const pool = new Uint32Array(1024);
+let drawn = pool.length;
+
+/** Uniform in 0 … limit − 1: numbers beyond the last whole multiple of the limit are drawn again. */
+function below(limit: number): number {
+  for (;;) {
+    if (drawn === pool.length) {
+      crypto.getRandomValues(pool);
+      drawn = 0;
+    }
+    const number = pool[drawn++];
+    if (number < 2 ** 32 - (2 ** 32 % limit)) return number % limit;
+  }
+}
+
+/** The block that takes the next addition, if any does: the newest, unless it is full, has taken as many as it may, or was begun by an older program and has no tag. */
+function openBlock({ manifest }: View, n: number, maxAdditions: number): (ManifestBlock & { tag: string }) | undefined {
+  const { tag, ...block } = manifest.blocks.at(-1) ?? { count: n };
+  if (tag === undefined || !('epoch' in block) || block.epoch !== manifest.epoch) return undefined;
+  return block.count < n && block.additions < maxAdditions ? { ...block, tag } : undefined;
 }
 
 /** Adds records to the open block, as many as fit, in one commit; the caller goes on with the rest. Returns how many of the batch were dealt with. */
@@ -168,13 +196,15 @@ export function addHomomorphically(
 async function addToOpen(
   changer: Changer,
   draft: Draft,
-  open: ManifestBlock,
+  open: ManifestBlock & { readonly tag: string },
   entries: readonly { id: string; version: string }[],
   vectors: Float32Array,
   signal?: AbortSignal,
 ): Promise<void> {
   const crew = await draft.space.crew();
   const part = await crew.encrypt(vectors, open.count);
+  const { parameters } = draft.space.plan;
+  const tag = hex(addTags(parameters, fromHex(open.tag), authenticate(draft.space.key(), part)));
   signal?.throwIfAborted();
   const stage = await changer.service.stageBlock(changer.name, [part], signal ? { signal } : {});
   const result = crypto.getRandomValues(new Uint8Array(16));
@@ -191,7 +221,7 @@ async function addToOpen(
   draft.entries.set(hex(result), all);
   draft.blocks = draft.blocks.map((block) =>
     block.id === open.id
-      ? { ...block, id: hex(result), hash: '', count: all.length, additions: block.additions + 1, lists }
+      ? { ...block, id: hex(result), hash: '', tag, count: all.length, additions: block.additions + 1, lists }
       : block,
   );
   draft.movedBlock(open.id, hex(result));

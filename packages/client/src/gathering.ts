@@ -7,6 +7,7 @@ import type { Changer } from './changes.ts';
 import type { SealedRecords } from './enrolment.ts';
 import { checkId, checkPayload, type PlainRecord, type VectorRecord } from './records.ts';
 import { needsVault } from './search.ts';
+import type { Space } from './space.ts';
 
 /** Blocks' worth of records in one commit of an upsert. */
 const BLOCKS_PER_COMMIT = 8;
@@ -59,14 +60,14 @@ export async function* gather(changer: Changer, records: Many<VectorRecord>): As
 /** A batch in the making; its parts are sealed as they come. */
 class Gathering {
   readonly #changer: Changer;
-  readonly #epoch: Promise<number>;
+  readonly #space: Promise<Space>;
   readonly #parts: Promise<{ records: PlainRecord[]; seals: SealedBatch[] }>[] = [];
   #count = 0;
 
   constructor(changer: Changer) {
     this.#changer = changer;
-    this.#epoch = changer.view().then(({ manifest }) => manifest.epoch);
-    this.#epoch.catch(() => {}); // who waits for the parts hears of it
+    this.#space = changer.view().then(({ space }) => space);
+    this.#space.catch(() => {}); // who waits for the parts hears of it
   }
 
   get parts(): number {
@@ -82,15 +83,18 @@ class Gathering {
 
   async #seal(packing: Packing): Promise<{ records: PlainRecord[]; seals: SealedBatch[] }> {
     const { keyring } = this.#changer;
-    const batch = packing.take();
+    const plain = packing.take();
+    const space = await this.#space;
     if (keyring.descriptor.enrolment !== 'vault')
-      return { records: recordsOf(packing.names, batch, keyring.records.name(batch)), seals: [] };
-    const sealed = await keyring.seal(await this.#epoch, batch);
-    return { records: recordsOf(packing.names, batch, sealed), seals: [sealed] };
+      return { records: recordsOf(packing.names, plain, keyring.records.name(plain), space.epoch), seals: [] };
+    const projections = space.sealsProjections ? await space.project(plain.vectors) : undefined;
+    const batch = projections ? { ...plain, projections } : plain;
+    const sealed = await keyring.seal(space.epoch, batch);
+    return { records: recordsOf(packing.names, batch, sealed, space.epoch), seals: [sealed] };
   }
 
   gathered(): Gathered {
-    const sealed = Promise.all([this.#epoch, Promise.all(this.#parts)]).then(([epoch, parts]) => ({
+    const sealed = Promise.all([this.#space, Promise.all(this.#parts)]).then(([{ epoch }, parts]) => ({
       epoch,
       records: parts.flatMap(({ records }) => records),
       seals: parts.flatMap(({ seals }) => seals),

@@ -16,6 +16,7 @@ export {
   type ConnectOptions,
   connect,
   Database,
+  galleryOf,
 } from './database.ts';
 export type { Enrolment } from './descriptor.ts';
 export type { Written } from './enrolment.ts';
@@ -25,4 +26,4 @@ export type { MaintenanceOptions } from './maintenance.ts';
 export { checkId, type Payload, type VectorRecord } from './records.ts';
 export type { RetryEvent, RetryOptions } from './retry.ts';
 export type { Match, SearchOptions, SearchResult } from './search.ts';
-export { rememberedAs, ShortMemory, type VersionMemory } from './versions.ts';
+export { type Place, type Seen, ShortMemory, type VersionMemory } from './versions.ts';

@@ -24,7 +24,14 @@ const ABOUT = new TextEncoder().encode('hers-key 1');
 async function sealerFor(passphrase: string, scrypt: NonNullable<KeyFile['scrypt']>): Promise<WebSealer> {
   const { N, r, p } = scrypt;
   const secret = new TextEncoder().encode(passphrase.normalize('NFKC'));
-  return new WebSealer(await scryptAsync(secret, fromHex(scrypt.salt), { N, r, p, dkLen: 32, maxmem: 2 ** 31 }));
+  try {
+    const key = await scryptAsync(secret, fromHex(scrypt.salt), { N, r, p, dkLen: 32, maxmem: 2 ** 31 });
+    const sealer = new WebSealer(key);
+    key.fill(0);
+    return sealer;
+  } finally {
+    secret.fill(0);
+  }
 }
 
 /**
@@ -39,13 +46,23 @@ export async function sealKey(seed: MasterSeed, passphrase: string, cost: number
       'the passphrase is empty; for a key file without one, ask for an unsealed key',
     );
   const scrypt = { ...COST, N: cost, salt: hex(crypto.getRandomValues(new Uint8Array(16))) };
-  const sealed = hex(await seal(await sealerFor(passphrase, scrypt), seed.reveal(), ABOUT));
-  return `${JSON.stringify({ format: 'hers-key', version: 1, scrypt, sealed } satisfies KeyFile, null, 2)}\n`;
+  const sealer = await sealerFor(passphrase, scrypt);
+  const bytes = seed.reveal();
+  try {
+    const sealed = hex(await seal(sealer, bytes, ABOUT));
+    return `${JSON.stringify({ format: 'hers-key', version: 1, scrypt, sealed } satisfies KeyFile, null, 2)}\n`;
+  } finally {
+    bytes.fill(0);
+    sealer.wipe();
+  }
 }
 
-/** A key file anyone can use who can read it. */
+/** A key file anyone can use who can read it. Text cannot be overwritten: it stays in memory until that is used again. */
 export function unsealedKey(seed: MasterSeed): string {
-  return `${JSON.stringify({ format: 'hers-key', version: 1, seed: hex(seed.reveal()) } satisfies KeyFile, null, 2)}\n`;
+  const bytes = seed.reveal();
+  const text = hex(bytes);
+  bytes.fill(0);
+  return `${JSON.stringify({ format: 'hers-key', version: 1, seed: text } satisfies KeyFile, null, 2)}\n`;
 }
 
 function parse(text: string): KeyFile {
@@ -76,18 +93,29 @@ export function isSealed(text: string): boolean {
   return parse(text).sealed !== undefined;
 }
 
+/** The seed that these bytes are, which are overwritten. */
+function seedOf(bytes: Uint8Array): MasterSeed {
+  try {
+    return MasterSeed.from(bytes);
+  } finally {
+    bytes.fill(0);
+  }
+}
+
 /** The master seed in a key file. WRONG_KEY for a wrong passphrase, which cannot be told from a damaged file. */
 export async function openKey(text: string, passphrase?: string): Promise<MasterSeed> {
   const file = parse(text);
-  if (file.seed !== undefined) return MasterSeed.from(fromHex(file.seed));
+  if (file.seed !== undefined) return seedOf(fromHex(file.seed));
   if (passphrase === undefined) throw new HersError('WRONG_KEY', 'this key file is sealed; give its passphrase');
   let bytes: Uint8Array;
+  let sealer: WebSealer | undefined;
   try {
-    bytes = await (await sealerFor(passphrase, file.scrypt!)).open(fromHex(file.sealed!), ABOUT);
+    sealer = await sealerFor(passphrase, file.scrypt!);
+    bytes = await sealer.open(fromHex(file.sealed!), ABOUT);
   } catch {
     throw new HersError('WRONG_KEY', 'the passphrase is wrong, or the key file is damaged');
+  } finally {
+    sealer?.wipe();
   }
-  const seed = MasterSeed.from(bytes);
-  bytes.fill(0);
-  return seed;
+  return seedOf(bytes);
 }

@@ -1,7 +1,7 @@
 // Every key of one collection, made when first needed from the master seed.
 
 import { type Plan, plan } from '@hers/scheme';
-import { MasterSeed } from '@hers/scheme/secret';
+import type { MasterSeed } from '@hers/scheme/secret';
 import type { PlainBatch, SealedBatch } from './batch.ts';
 import type { Descriptor } from './descriptor.ts';
 import { RecordKeys, sealingKey } from './records.ts';
@@ -27,7 +27,7 @@ export class Keyring {
     this.plan = plan(descriptor.request);
     this.records = records;
     this.#threads = threads;
-    this.#seed = MasterSeed.from(seed.reveal());
+    this.#seed = seed.clone();
   }
 
   static async make(seed: MasterSeed, descriptor: Descriptor, threads?: number): Promise<Keyring> {
@@ -78,6 +78,11 @@ export class Keyring {
   async close(): Promise<void> {
     for (const space of this.#spaces.values()) await space.close();
     this.#spaces.clear();
+    for (const sealer of [...this.#sealers.values(), this.#manifestSealer])
+      (await sealer?.catch(() => undefined))?.wipe();
+    this.#sealers.clear();
+    this.#manifestSealer = undefined;
+    this.records.wipe();
     this.#seed.wipe();
   }
 }

@@ -1,8 +1,15 @@
 // Which record is in which slot: a list for every block (for every addition, where a block grows), sealed by the client and named by its hash in the manifest.
 // The store keeps it without being able to read it.
+//
+//   list      mark u16, edition u16, count u32, entries, parts (parts.ts)
+//   entry     length of the id u16, version (16 bytes), id (UTF-8)
+//   order     a part: for every entry the place it has among them in the order in which records were written, u16
+//
+// Lists of edition 1 are entries alone. No id is as long as the mark says, so it tells them apart.
 
 import { HersError } from '@hers/service';
 import { concat, fromHex, hexText } from './bytes.ts';
+import { decodeParts, encodePart } from './parts.ts';
 import { VERSION_BYTES } from './records.ts';
 import { type Sealer, seal } from './sealing.ts';
 
@@ -10,7 +17,21 @@ export interface ListEntry {
   readonly id: string;
   /** Hexadecimal. */
   readonly version: string;
+  /** Its place among the entries of the list in the order in which records were written, where slots have another. */
+  readonly order?: number;
 }
+
+/** Entries with their slots, in the order in which records were written. */
+export function inOrder(entries: readonly ListEntry[]): { readonly entry: ListEntry; readonly slot: number }[] {
+  const slots = entries.map((entry, slot) => ({ entry, slot }));
+  return entries[0]?.order === undefined ? slots : slots.sort((a, b) => a.entry.order! - b.entry.order!);
+}
+
+const MARK = 0xffff;
+const EDITION = 2;
+const HEAD_BYTES = 8;
+const ORDER = 'order';
+const KNOWN_PARTS: ReadonlySet<string> = new Set([ORDER]);
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -23,10 +44,13 @@ export async function sealList(
   entries: readonly ListEntry[],
 ): Promise<Uint8Array> {
   // At most three bytes for each unit of an id.
-  const most = entries.reduce((sum, { id }) => sum + 2 + VERSION_BYTES + 3 * id.length, 0);
+  const most = entries.reduce((sum, { id }) => sum + 2 + VERSION_BYTES + 3 * id.length, HEAD_BYTES);
   const bytes = new Uint8Array(most);
   const view = new DataView(bytes.buffer);
-  let at = 0;
+  view.setUint16(0, MARK, true);
+  view.setUint16(2, EDITION, true);
+  view.setUint32(4, entries.length, true);
+  let at = HEAD_BYTES;
   for (const { id, version } of entries) {
     bytes.set(fromHex(version), at + 2);
     const { written } = encoder.encodeInto(id, bytes.subarray(at + 2 + VERSION_BYTES));
@@ -34,7 +58,17 @@ export async function sealList(
     at += 2 + VERSION_BYTES + written;
   }
   const plain = bytes.subarray(0, at);
-  return seal(sealer, plain, about(collectionId));
+  return seal(sealer, concat(plain, ...orderPart(entries)), about(collectionId));
+}
+
+function orderPart(entries: readonly ListEntry[]): Uint8Array[] {
+  if (entries[0]?.order === undefined) return [];
+  const content = new Uint8Array(2 * entries.length);
+  const view = new DataView(content.buffer);
+  entries.forEach(({ order }, i) => {
+    view.setUint16(2 * i, order!, true);
+  });
+  return [encodePart({ name: ORDER, must: false, content })];
 }
 
 export async function openList(sealer: Sealer, collectionId: Uint8Array, sealed: Uint8Array): Promise<ListEntry[]> {
@@ -44,7 +78,9 @@ export async function openList(sealer: Sealer, collectionId: Uint8Array, sealed:
   const ids = new Uint8Array(plain.length);
   const versions = new Uint8Array(plain.length);
   let idsEnd = 0;
-  for (let at = 0; at < plain.length; ) {
+  const { count, first } = headOf(plain, view);
+  let at = first;
+  while (at < plain.length && ends.length < count) {
     const start = at + 2 + VERSION_BYTES;
     const end = start <= plain.length ? start + view.getUint16(at, true) : start;
     if (end > plain.length) throw new HersError('INTEGRITY', 'a sealed list ends in the middle of an entry');
@@ -53,6 +89,12 @@ export async function openList(sealer: Sealer, collectionId: Uint8Array, sealed:
     ends.push((idsEnd += end - start));
     at = end;
   }
+  let orders: DataView | undefined;
+  if (count !== Number.POSITIVE_INFINITY) {
+    if (ends.length < count) throw new HersError('INTEGRITY', 'a sealed list has fewer entries than it says');
+    const part = decodeParts(plain.subarray(at), KNOWN_PARTS).get(ORDER);
+    if (part?.length === 2 * count) orders = new DataView(part.buffer, part.byteOffset, part.length);
+  }
   // All texts at once, and each cut out of the whole: a million small ones take a second more.
   const versionText = hexText(versions.subarray(0, ends.length * VERSION_BYTES));
   const text = decoder.decode(ids.subarray(0, idsEnd));
@@ -60,6 +102,16 @@ export async function openList(sealer: Sealer, collectionId: Uint8Array, sealed:
   return ends.map((end, i) => {
     const start = i === 0 ? 0 : ends[i - 1];
     const version = versionText.slice(2 * VERSION_BYTES * i, 2 * VERSION_BYTES * (i + 1));
-    return { version, id: isAscii ? text.slice(start, end) : decoder.decode(ids.subarray(start, end)) };
+    const id = isAscii ? text.slice(start, end) : decoder.decode(ids.subarray(start, end));
+    return orders ? { version, id, order: orders.getUint16(2 * i, true) } : { version, id };
   });
+}
+
+/** How many entries there are, as far as the list says so, and where they begin. */
+function headOf(plain: Uint8Array, view: DataView): { count: number; first: number } {
+  if (plain.length < HEAD_BYTES || view.getUint16(0, true) !== MARK)
+    return { count: Number.POSITIVE_INFINITY, first: 0 };
+  if (view.getUint16(2, true) !== EDITION)
+    throw new HersError('UNSUPPORTED_VERSION', 'this collection has lists of a newer version; use that');
+  return { count: view.getUint32(4, true), first: HEAD_BYTES };
 }

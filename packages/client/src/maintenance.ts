@@ -1,17 +1,18 @@
 // What a key holder does to a collection now and then: indexing what waits, making deletions final, changing keys. Each step is one commit, so an interrupted run goes on
 // where it stopped, and the collection can be searched throughout.
 
-import { decryptBlock } from '@hers/scheme/secret';
+import { decodeBlock } from '@hers/scheme';
+import { authenticate, decryptBlock, sameTag } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { fromHex, hex, joined, sha256 } from './bytes.ts';
 import { type Changer, Draft } from './changes.ts';
 import { fillBlocks } from './enrolment.ts';
 import { PART_BYTES } from './gathering.ts';
-import type { ListEntry } from './lists.ts';
+import { inOrder, type ListEntry } from './lists.ts';
 import type { Manifest, ManifestBlock } from './manifest.ts';
 import { type PlainRecord, WaitingRecord } from './records.ts';
 import { needsVault } from './search.ts';
-import type { Model } from './space.ts';
+import type { Model, Space } from './space.ts';
 import { OutOfStep, readRecords, type View } from './view.ts';
 
 export interface MaintenanceOptions {
@@ -103,6 +104,7 @@ async function rewrite(
   let done = 0;
   for (let last = false; !last; ) {
     signal?.throwIfAborted();
+    const decrypted = new Map<string, Int32Array>();
     const step = await changer.change(async (view) => {
       // Another client has begun a newer epoch, and moves everything there.
       if (view.manifest.epoch !== epoch) return { result: { blocks: 0, last: true } };
@@ -111,7 +113,7 @@ async function rewrite(
       const result = { blocks: part.length, last: part.length === blocks.length };
       const draft = new Draft(view, epoch);
       if (descriptor.enrolment === 'vault') await rewriteFromVault(changer, draft, part, result.last, signal);
-      else await rewriteByDecrypting(changer, draft, part, signal);
+      else await rewriteByDecrypting(changer, draft, part, decrypted, signal);
       const idle = part.length === 0 && draft.newBlocks.length === 0;
       return idle ? { result } : { draft, result };
     });
@@ -123,7 +125,7 @@ async function rewrite(
 
 function liveEntries(view: View, block: ManifestBlock): { entry: ListEntry; slot: number }[] {
   const dead = new Set(block.dead);
-  return view.entries.get(block.id)!.flatMap((entry, slot) => (dead.has(slot) ? [] : [{ entry, slot }]));
+  return inOrder(view.entries.get(block.id)!).filter(({ slot }) => !dead.has(slot));
 }
 
 /** Reads records of these versions, and returns what blocks are made of; where asked to, seals and stages them under the draft's epoch, a part at a time. */
@@ -135,28 +137,36 @@ async function carryOver(
   signal?: AbortSignal,
 ): Promise<WaitingRecord[]> {
   const { keyring, service, name } = changer;
-  const kept: WaitingRecord[] = [];
+  const kept = new Map<string, WaitingRecord>();
   let part: PlainRecord[] = [];
   let bytes = 0;
   const stage = async () => {
     if (part.length === 0) return;
-    draft.records.push(await changer.stageRecords(draft, part, signal));
+    draft.records.push(await changer.stageRecords(draft.space, part, signal));
     draft.countSeals(part.length);
+    // What is indexed later is what was sealed now.
+    for (const record of part) kept.set(record.handle, WaitingRecord.of(record, draft.space.projectionOf(record)));
     part = [];
     bytes = 0;
   };
-  const handles = named.map(({ handle }) => handle);
-  for await (const record of readRecords(service, name, keyring, handles, signal)) {
-    if (record.version !== named[kept.length].version)
+  // In an order that says nothing about slots.
+  const wanted = named.toSorted((a, b) => (a.handle < b.handle ? -1 : 1));
+  const handles = wanted.map(({ handle }) => handle);
+  const newest = draft.view.manifest.epoch;
+  let at = 0;
+  for await (const record of readRecords(service, name, keyring, handles, { newest, signal })) {
+    if (record.version !== wanted[at++].version)
       throw new OutOfStep('the store gave an older copy of a record than its list names');
-    kept.push(WaitingRecord.of(record));
-    if (!reseal) continue;
+    if (!reseal) {
+      kept.set(record.handle, WaitingRecord.of(record));
+      continue;
+    }
     part.push(record);
     bytes += record.payload.length;
     if (part.length === keyring.plan.parameters.n || bytes >= PART_BYTES) await stage();
   }
   await stage();
-  return kept;
+  return named.map(({ handle }) => kept.get(handle)!);
 }
 
 async function rewriteFromVault(
@@ -184,10 +194,28 @@ async function rewriteFromVault(
   if (last && draft.pending.size > 0) await fillBlocks(changer, draft, draft.pending.size, signal);
 }
 
+/**
+ * The rows of a block that the store gave for one of the manifest. Nothing is decrypted that is not what was added up in it: what it decrypts to decides what the client does next, and
+ * the store may have chosen it. The sums of older programs have no tag; of them at least what can be compared is.
+ */
+function openBlock(space: Space, block: ManifestBlock, encoded: Uint8Array): Int32Array {
+  const refuse = (): never => {
+    throw new HersError('INTEGRITY', 'the store gave another block than the manifest names');
+  };
+  const key = space.key();
+  const given = decodeBlock(encoded);
+  if (hex(given.blockId) !== block.id || given.first !== 0) return refuse();
+  if (given.count !== block.count || given.additions !== block.additions) return refuse();
+  if (block.tag !== undefined && !sameTag(authenticate(key, given), fromHex(block.tag))) return refuse();
+  return decryptBlock(key, encoded).integers!;
+}
+
+/** `decrypted` holds the rows of blocks that were read before for the same step: none is decrypted twice, whatever the store answers to a commit. */
 async function rewriteByDecrypting(
   changer: Changer,
   draft: Draft,
   blocks: readonly ManifestBlock[],
+  decrypted: Map<string, Int32Array>,
   signal?: AbortSignal,
 ): Promise<void> {
   const { service, name } = changer;
@@ -195,13 +223,17 @@ async function rewriteByDecrypting(
   const entries: ListEntry[] = [];
   const rows: Int32Array[] = [];
   for (const block of blocks) {
-    const encoded = await joined(service.getBlock(name, fromHex(block.id), signal ? { signal } : {}));
-    if (block.hash !== '' && hex(await sha256(encoded)) !== block.hash)
-      throw new HersError('INTEGRITY', 'the store gave another block than the manifest names');
-    const { integers } = decryptBlock(draft.view.spaces.get(block.epoch)!.key(), encoded);
+    let integers = decrypted.get(block.id);
+    if (!integers) {
+      const encoded = await joined(service.getBlock(name, fromHex(block.id), signal ? { signal } : {}));
+      if (block.hash !== '' && hex(await sha256(encoded)) !== block.hash)
+        throw new HersError('INTEGRITY', 'the store gave another block than the manifest names');
+      integers = openBlock(draft.view.spaces.get(block.epoch)!, block, encoded);
+      decrypted.set(block.id, integers);
+    }
     for (const { entry, slot } of liveEntries(draft.view, block)) {
-      entries.push(entry);
-      rows.push(integers!.subarray(slot * dimension, (slot + 1) * dimension));
+      entries.push({ id: entry.id, version: entry.version });
+      rows.push(integers.subarray(slot * dimension, (slot + 1) * dimension));
       draft.gone.add(entry.id);
     }
     draft.dropBlock(block);

@@ -1,8 +1,11 @@
 // The manifest: the client's own list of what a collection holds. It is sealed (so authenticated) under a key from the master seed and bound to the collection and its version;
 // a store can keep it, or lose it, but not alter it. Sealing rather than only authenticating it hides which slots are deleted and which records were written again unchanged.
+//
+// Every manifest names the hashes of those before it, so that a history that forks shows (versions.ts).
 
 import { HersError } from '@hers/service';
-import { concat, u32 } from './bytes.ts';
+import { concat, hex, sha256, u32 } from './bytes.ts';
+import { notUnderstood } from './parts.ts';
 import { type Sealer, seal } from './sealing.ts';
 
 export interface ManifestBlock {
@@ -10,6 +13,8 @@ export interface ManifestBlock {
   readonly id: string;
   /** SHA-256 of the encoded block; empty for a sum, which the store makes. */
   readonly hash: string;
+  /** Homomorphic enrolment: the tag that the block must have (`authenticate` of scheme/secret), which adds up as blocks do. Not there in blocks of older programs. */
+  readonly tag?: string;
   readonly epoch: number;
   readonly count: number;
   readonly additions: number;
@@ -49,12 +54,38 @@ export interface Manifest {
   readonly seals: number;
   /** Of the epochs that have one; at most one of each. */
   readonly models: readonly ManifestModel[];
+  /** Hashes of the manifests before this one, the newest first, as many as are kept. Undefined in manifests of older programs. */
+  readonly history?: readonly string[];
 }
 
-/** With compressors; a client that does not know them must not write. */
-const FORMAT = 2;
-/** Without any. */
-const PLAIN_FORMAT = 1;
+const FORMAT = 3;
+/** Of older programs: without history, and without compressors (1) or with (2). */
+const OLDER_FORMATS = [1, 2];
+/** Hashes that a manifest names: so many versions may have passed unseen by a client that still notices a fork. */
+export const HISTORY = 128;
+/** Of a hash, in a manifest and in memory. Only clients with the key make manifests, so nobody can look for collisions. */
+const HASH_BYTES = 16;
+
+/** What tells a sealed manifest from every other. */
+export async function manifestHash(sealed: Uint8Array): Promise<string> {
+  return hex((await sha256(sealed)).subarray(0, HASH_BYTES));
+}
+
+/** What follows a manifest of this hash and history says about its own. */
+export function historyAfter(hash: string, history: readonly string[] = []): string[] {
+  return [hash, ...history].slice(0, HISTORY);
+}
+
+/**
+ * What not every manifest has, by name. `must` says that a program which does not know it may not use the collection; anything else it may leave out, and does when it writes the
+ * next manifest.
+ */
+interface Parts {
+  readonly models?: { readonly must: true; readonly value: readonly ManifestModel[] };
+  /** By block. */
+  readonly tags?: { readonly must: true; readonly value: Readonly<Record<string, string>> };
+}
+const KNOWN_PARTS = new Set(['models', 'tags']);
 
 function about(collectionId: Uint8Array, version: number): Uint8Array {
   return concat(
@@ -66,15 +97,21 @@ function about(collectionId: Uint8Array, version: number): Uint8Array {
 }
 
 export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, manifest: Manifest): Promise<Uint8Array> {
-  const { version, epoch, blocks, pending, seals, models } = manifest;
+  const { version, epoch, blocks, pending, seals, models, history = [] } = manifest;
+  const tagged = blocks.flatMap(({ id, tag }) => (tag === undefined ? [] : [[id, tag] as const]));
+  const parts: Parts = {
+    ...(models.length > 0 ? { models: { must: true, value: models } } : {}),
+    ...(tagged.length > 0 ? { tags: { must: true, value: Object.fromEntries(tagged) } } : {}),
+  };
   const text = JSON.stringify({
-    format: models.length > 0 ? FORMAT : PLAIN_FORMAT,
+    format: FORMAT,
     version,
     epoch,
     seals,
+    history: history.join(''),
     blocks: blocks.map((b) => [b.id, b.hash, b.epoch, b.count, b.additions, b.lists, b.dead]),
     pending: pending.map((p) => [p.handle, p.version]),
-    ...(models.length > 0 ? { models } : {}),
+    parts,
   });
   return seal(sealer, new TextEncoder().encode(text), about(collectionId, version));
 }
@@ -98,8 +135,12 @@ export async function openManifest(
     );
   }
   const content = JSON.parse(new TextDecoder().decode(plain));
-  if (content.format !== FORMAT && content.format !== PLAIN_FORMAT)
+  const isOlder = OLDER_FORMATS.includes(content.format);
+  if (content.format !== FORMAT && !isOlder)
     throw new HersError('UNSUPPORTED_VERSION', 'this collection was written by a newer version; use that');
+  const parts: Parts = content.parts ?? {};
+  for (const [name, { must }] of Object.entries(parts)) if (must && !KNOWN_PARTS.has(name)) throw notUnderstood(name);
+  const tags = parts.tags?.value ?? {};
   return {
     version: content.version,
     epoch: content.epoch,
@@ -107,19 +148,21 @@ export async function openManifest(
     blocks: content.blocks.map(([id, hash, epoch, count, additions, lists, dead]: Row) => ({
       id,
       hash,
+      ...(Object.hasOwn(tags, id) ? { tag: tags[id] } : {}),
       epoch,
       count,
       additions,
       lists,
       dead,
     })),
-    models: content.models ?? [],
+    models: (isOlder ? content.models : parts.models?.value) ?? [],
     pending: content.pending.map(([handle, recordVersion]: [string, string]) => ({ handle, version: recordVersion })),
+    ...(isOlder ? {} : { history: content.history.match(new RegExp(`.{${2 * HASH_BYTES}}`, 'g')) ?? [] }),
   };
 }
 
 export function emptyManifest(version: number): Manifest {
-  return { version, epoch: 0, seals: 0, blocks: [], pending: [], models: [] };
+  return { version, epoch: 0, seals: 0, blocks: [], pending: [], models: [], history: [] };
 }
 
 /** Records that can be found: in blocks and not dead, or pending. */

@@ -2,18 +2,34 @@
 //
 // The handle is a keyed hash of the id. The version is a keyed hash of the whole content: writing the same record again gives the same version, so nothing has to be written;
 // and a store that serves an older copy is caught, because lists and manifest name the version.
+//
+//   sealed record   mark and edition u32, epoch u32, seal (sealing.ts)
+//   in the seal     version (16 bytes), length of the id u32, coordinates u32, length of the payload u32, id (UTF-8), vector (f32), payload (JSON), parts (parts.ts)
+//   projection      a part: what a compressor that may round otherwise elsewhere made of the vector, as it was indexed (f32)
+//
+// Everything is little-endian. Records of edition 1 begin with epoch and version in the open, and no epoch is as large as the mark.
 
 import type { MasterSeed } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import type { BatchNames, PlainBatch, SealedBatch } from './batch.ts';
 import { bytesOf, concat, fromHex, hex, hexText, u32 } from './bytes.ts';
+import { decodeParts, encodePart, partBytes } from './parts.ts';
 import { type KeyedHash, makeKeyedHash, SEAL_OVERHEAD, type Sealer } from './sealing.ts';
 
 export const VERSION_BYTES = 16;
 const HANDLE_BYTES = 16;
+const COLLECTION_ID_BYTES = 16;
 const MAX_ID_BYTES = 1024;
 const MAX_PAYLOAD_BYTES = 2 ** 24;
-const HEAD_BYTES = 4 + VERSION_BYTES;
+/** 0xffff, and the edition. */
+const MARK = 0xffff_0002;
+const HEAD_BYTES = 8;
+/** What stands before the id in a seal. */
+const LENGTHS_BYTES = VERSION_BYTES + 12;
+/** Of edition 1. */
+const OLDER_HEAD_BYTES = 4 + VERSION_BYTES;
+const PROJECTION = 'projection';
+const KNOWN_PARTS: ReadonlySet<string> = new Set([PROJECTION]);
 const ABOUT = new TextEncoder().encode('record');
 /** Seals under way at a time where each is a promise. */
 const IN_FLIGHT = 256;
@@ -27,6 +43,12 @@ export interface VectorRecord {
   readonly payload?: Payload;
 }
 
+/** What was indexed of a vector under an epoch. */
+export interface Projection {
+  readonly epoch: number;
+  readonly values: Float32Array;
+}
+
 /** A record that has passed its checks, in the bytes that are hashed and sealed. */
 export interface PlainRecord {
   readonly id: string;
@@ -36,6 +58,15 @@ export interface PlainRecord {
   /** Both hexadecimal: they are keys of maps. */
   readonly handle: string;
   readonly version: string;
+  /** Sealed with the record where its compressor may round otherwise elsewhere. */
+  readonly projection?: Projection | undefined;
+}
+
+/** A record as it was read from the vault. */
+export interface OpenedRecord extends PlainRecord {
+  /** The epoch it is sealed under. */
+  readonly epoch: number;
+  readonly edition: 1 | 2;
 }
 
 /** What is remembered of a record that waits for a block: not its payload, which may be large, and nothing of the batch it came with. */
@@ -44,16 +75,19 @@ export class WaitingRecord {
   readonly vector: Float32Array;
   readonly handle: string;
   readonly version: string;
+  readonly projection: Projection | undefined;
 
-  private constructor({ id, vector, handle, version }: PlainRecord) {
+  private constructor({ id, vector, handle, version }: PlainRecord, projection: Projection | undefined) {
     this.id = id;
     this.vector = vector.slice();
     this.handle = handle;
     this.version = version;
+    this.projection = projection && { epoch: projection.epoch, values: projection.values.slice() };
   }
 
-  static of(record: PlainRecord | WaitingRecord): WaitingRecord {
-    return record instanceof WaitingRecord ? record : new WaitingRecord(record);
+  /** With this projection, where it is not the record's own. */
+  static of(record: PlainRecord | WaitingRecord, projection = record.projection): WaitingRecord {
+    return record instanceof WaitingRecord ? record : new WaitingRecord(record, projection);
   }
 }
 
@@ -122,6 +156,11 @@ export class RecordKeys {
     return this.#handle(encoder.encode(id)).subarray(0, HANDLE_BYTES);
   }
 
+  wipe(): void {
+    this.#handle.wipe();
+    this.#version.wipe();
+  }
+
   /** Handle and version of every record of a batch. */
   name(batch: PlainBatch): BatchNames {
     const { count, ids, idEnds, payloads, payloadEnds } = batch;
@@ -143,14 +182,17 @@ export class RecordKeys {
     return { handles, handleText: hexText(handles), versionText: hexText(versions) };
   }
 
-  /** Each record becomes epoch, version, then the seal of id, vector and payload, bound to collection, handle, version and epoch. */
+  /** Seals every record of a batch, bound to collection, handle, edition and epoch. */
   async seal(sealer: Sealer, epoch: number, batch: PlainBatch): Promise<SealedBatch> {
-    const { count, ids, idEnds, payloads, payloadEnds } = batch;
+    const { count, ids, idEnds, payloads, payloadEnds, projections } = batch;
     const names = this.name(batch);
     const floats = bytesOf(batch.vectors);
     const size = floats.length / count;
+    const projected = projections && bytesOf(projections);
+    const partSize = projected ? projected.length / count : 0;
+    const partTotal = projected ? count * partBytes(PROJECTION, partSize) : 0;
     const versions = fromHex(names.versionText);
-    const contents = count * 8 + ids.length + floats.length + payloads.length;
+    const contents = count * LENGTHS_BYTES + ids.length + floats.length + payloads.length + partTotal;
     const sealed = new Uint8Array(contents + count * (HEAD_BYTES + SEAL_OVERHEAD));
     // One piece of memory for all: one for each record would take as long as the cipher.
     const plains = new Uint8Array(contents);
@@ -160,24 +202,37 @@ export class RecordKeys {
     const [sealedView, plainView] = [new DataView(sealed.buffer), new DataView(plains.buffer)];
     for (let i = 0, at = 0, plainAt = 0; i < count; i++) {
       const idAt = i === 0 ? 0 : idEnds[i - 1];
-      const vectorAt = plainAt + 8 + idEnds[i] - idAt;
       const payloadAt = i === 0 ? 0 : payloadEnds[i - 1];
-      const plainEnd = vectorAt + size + payloadEnds[i] - payloadAt;
-      plainView.setUint32(plainAt, idEnds[i] - idAt, true);
-      plainView.setUint32(plainAt + 4, size / 4, true);
-      plains.set(ids.subarray(idAt, idEnds[i]), plainAt + 8);
+      const vectorAt = plainAt + LENGTHS_BYTES + idEnds[i] - idAt;
+      const partsAt = vectorAt + size + payloadEnds[i] - payloadAt;
+      plains.set(versions.subarray(i * VERSION_BYTES, (i + 1) * VERSION_BYTES), plainAt);
+      plainView.setUint32(plainAt + VERSION_BYTES, idEnds[i] - idAt, true);
+      plainView.setUint32(plainAt + VERSION_BYTES + 4, size / 4, true);
+      plainView.setUint32(plainAt + VERSION_BYTES + 8, payloadEnds[i] - payloadAt, true);
+      plains.set(ids.subarray(idAt, idEnds[i]), plainAt + LENGTHS_BYTES);
       plains.set(floats.subarray(i * size, (i + 1) * size), vectorAt);
       plains.set(payloads.subarray(payloadAt, payloadEnds[i]), vectorAt + size);
-      sealedView.setUint32(at, epoch, true);
-      sealed.set(versions.subarray(i * VERSION_BYTES, (i + 1) * VERSION_BYTES), at + 4);
+      let plainEnd = partsAt;
+      if (projected) {
+        const content = projected.subarray(i * partSize, (i + 1) * partSize);
+        const part = encodePart({ name: PROJECTION, must: false, content });
+        plains.set(part, partsAt);
+        plainEnd += part.length;
+      }
+      sealedView.setUint32(at, MARK, true);
+      sealedView.setUint32(at + 4, epoch, true);
       const about = abouts.subarray(i * this.#about.length, (i + 1) * this.#about.length);
-      this.#fillAbout(
-        about,
+      about.set(this.#about);
+      about.set(
         names.handles.subarray(i * HANDLE_BYTES, (i + 1) * HANDLE_BYTES),
-        sealed.subarray(at, at + HEAD_BYTES),
+        this.#about.length - HEAD_BYTES - HANDLE_BYTES,
       );
+      about.set(sealed.subarray(at, at + HEAD_BYTES), this.#about.length - HEAD_BYTES);
       const end = at + HEAD_BYTES + SEAL_OVERHEAD + plainEnd - plainAt;
-      const sealing = sealer.sealInto(sealed.subarray(at + HEAD_BYTES, end), plains.subarray(plainAt, plainEnd), about);
+      // The version tells contents apart without hashing them again, except for what it does not cover.
+      const hedge = projected ? undefined : versions.subarray(i * VERSION_BYTES, (i + 1) * VERSION_BYTES);
+      const plain = plains.subarray(plainAt, plainEnd);
+      const sealing = sealer.sealInto(sealed.subarray(at + HEAD_BYTES, end), plain, about, hedge);
       if (sealing) waiting.push(sealing);
       if (waiting.length === IN_FLIGHT) await Promise.all(waiting.splice(0));
       at = ends[i] = end;
@@ -187,37 +242,71 @@ export class RecordKeys {
     return { ...names, sealed, ends };
   }
 
-  /** Opens a record and checks that it is the one asked for. */
+  /** Opens a record and checks that it is the one asked for. `sealerOf` refuses epochs that there cannot be. */
   async open(
     sealerOf: (epoch: number) => Sealer | Promise<Sealer>,
     handle: Uint8Array,
     bytes: Uint8Array,
-  ): Promise<PlainRecord> {
+  ): Promise<OpenedRecord> {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
     if (bytes.length < HEAD_BYTES) throw broken();
-    const head = bytes.subarray(0, HEAD_BYTES);
-    const epoch = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
-    const plain = await (await sealerOf(epoch)).open(bytes.subarray(HEAD_BYTES), this.#aboutOf(handle, head));
-    const view = new DataView(plain.buffer, plain.byteOffset, plain.length);
-    const nameLength = view.getUint32(0, true);
-    const vectorAt = 8 + nameLength;
-    const payloadAt = vectorAt + 4 * view.getUint32(4, true);
-    if (payloadAt > plain.length) throw broken();
-    const id = decoder.decode(plain.subarray(8, vectorAt));
-    const vector = new Float32Array(plain.slice(vectorAt, payloadAt).buffer);
-    return { id, vector, payload: plain.slice(payloadAt), handle: hex(handle), version: hex(head.subarray(4)) };
+    const mark = view.getUint32(0, true);
+    if (mark >>> 16 === 0xffff && mark !== MARK)
+      throw new HersError('UNSUPPORTED_VERSION', 'this collection has records of a newer version; use that');
+    const isOlder = mark !== MARK;
+    const headBytes = isOlder ? OLDER_HEAD_BYTES : HEAD_BYTES;
+    if (bytes.length < headBytes) throw broken();
+    const head = bytes.subarray(0, headBytes);
+    const epoch = isOlder ? mark : view.getUint32(4, true);
+    const about = concat(this.#about.subarray(0, ABOUT.length + COLLECTION_ID_BYTES), handle, head);
+    const plain = await (await sealerOf(epoch)).open(bytes.subarray(headBytes), about);
+    const content = isOlder ? olderContent(plain, head) : contentOf(plain);
+    const projected = content.parts.get(PROJECTION);
+    const projection = projected && { epoch, values: floatsOf(projected) };
+    const { id, vector, payload, version } = content;
+    return { id, vector, payload, handle: hex(handle), version, epoch, edition: isOlder ? 1 : 2, projection };
   }
+}
 
-  #aboutOf(handle: Uint8Array, head: Uint8Array): Uint8Array {
-    const about = new Uint8Array(this.#about.length);
-    this.#fillAbout(about, handle, head);
-    return about;
-  }
+interface Content extends Pick<PlainRecord, 'id' | 'vector' | 'payload' | 'version'> {
+  readonly parts: ReadonlyMap<string, Uint8Array>;
+}
 
-  #fillAbout(about: Uint8Array, handle: Uint8Array, head: Uint8Array): void {
-    about.set(this.#about);
-    about.set(handle, about.length - HEAD_BYTES - HANDLE_BYTES);
-    about.set(head, about.length - HEAD_BYTES);
-  }
+function contentOf(plain: Uint8Array): Content {
+  if (plain.length < LENGTHS_BYTES) throw broken();
+  const view = new DataView(plain.buffer, plain.byteOffset, plain.length);
+  const vectorAt = LENGTHS_BYTES + view.getUint32(VERSION_BYTES, true);
+  const payloadAt = vectorAt + 4 * view.getUint32(VERSION_BYTES + 4, true);
+  const partsAt = payloadAt + view.getUint32(VERSION_BYTES + 8, true);
+  if (partsAt > plain.length) throw broken();
+  return {
+    version: hex(plain.subarray(0, VERSION_BYTES)),
+    id: decoder.decode(plain.subarray(LENGTHS_BYTES, vectorAt)),
+    vector: floatsOf(plain.subarray(vectorAt, payloadAt)),
+    payload: plain.slice(payloadAt, partsAt),
+    parts: decodeParts(plain.subarray(partsAt), KNOWN_PARTS),
+  };
+}
+
+/** Edition 1: the version in the open, and no parts. */
+function olderContent(plain: Uint8Array, head: Uint8Array): Content {
+  if (plain.length < 8) throw broken();
+  const view = new DataView(plain.buffer, plain.byteOffset, plain.length);
+  const vectorAt = 8 + view.getUint32(0, true);
+  const payloadAt = vectorAt + 4 * view.getUint32(4, true);
+  if (payloadAt > plain.length) throw broken();
+  return {
+    version: hex(head.subarray(4)),
+    id: decoder.decode(plain.subarray(8, vectorAt)),
+    vector: floatsOf(plain.subarray(vectorAt, payloadAt)),
+    payload: plain.slice(payloadAt),
+    parts: new Map(),
+  };
+}
+
+/** In memory of their own, for floats begin at whole words. */
+function floatsOf(bytes: Uint8Array): Float32Array {
+  return new Float32Array(bytes.slice().buffer);
 }
 
 function broken(): HersError {

@@ -1,23 +1,26 @@
 // Every way of naming and sealing records gives what every other opens: Node's and the browser's ciphers, this thread and a crew, and what was written before.
 
 import assert from 'node:assert/strict';
-import { createHmac } from 'node:crypto';
-import { describe, it } from 'node:test';
+import nodeCrypto, { createHmac } from 'node:crypto';
+import { syncBuiltinESMExports } from 'node:module';
+import { describe, it, type TestContext } from 'node:test';
 import { MasterSeed } from '@hers/scheme/secret';
+import { HersError } from '@hers/service';
 import { Packing, type PlainBatch, packed, recordsOf, type SealedBatch, sealsOf } from './batch.ts';
 import { concat, fromHex, hex, hexText } from './bytes.ts';
 import { threadCrew } from './crew.node.ts';
 import { Alone } from './crew.ts';
-import { HersError } from './index.ts';
 import { type ListEntry, openList, sealList } from './lists.ts';
 import { type PlainRecord, RecordKeys, sealingKey } from './records.ts';
 import { NodeSealer, nodeKeyedHash } from './sealing.node.ts';
-import { SEAL_OVERHEAD, type Sealer, seal, WebSealer } from './sealing.ts';
+import { NONCE_BYTES, SEAL_OVERHEAD, type Sealer, seal, WebSealer, webKeyedHash } from './sealing.ts';
 
 const seed = MasterSeed.from(Uint8Array.from({ length: 32 }, (_, i) => i));
 const collectionId = Uint8Array.from({ length: 16 }, (_, i) => 0xf0 + i);
 const EPOCH = 7;
 const DIMENSION = 3;
+/** What stands before the seal of a record (records.ts). */
+const HEAD_BYTES = 8;
 const keys = await RecordKeys.of(seed, collectionId);
 const key = sealingKey(seed, collectionId, EPOCH);
 const ciphers: Record<string, Sealer> = { node: new NodeSealer(key), web: new WebSealer(key) };
@@ -69,7 +72,7 @@ describe('records in bulk', () => {
   const { ids, batch } = pack();
 
   it('are named by keyed hashes of what they hold', () => {
-    const records = recordsOf(ids, batch, keys.name(batch));
+    const records = recordsOf(ids, batch, keys.name(batch), EPOCH);
     assert.deepEqual(
       records.map(({ handle, version }) => ({ handle, version })),
       samples.map(plainNames),
@@ -95,7 +98,8 @@ describe('records in bulk', () => {
     it(`sealed by ${way}: every cipher opens them, and nothing that was altered`, async () => {
       const sealed = await sealing();
       const nonces = new Set<string>();
-      for (const { sealed: each } of sealsOf([sealed])) nonces.add(hex(each.subarray(20, 32)));
+      for (const { sealed: each } of sealsOf([sealed]))
+        nonces.add(hex(each.subarray(HEAD_BYTES, HEAD_BYTES + NONCE_BYTES)));
       assert.equal(nonces.size, samples.length);
       for (const cipher of Object.values(ciphers)) {
         const opened = await openAll(cipher, sealed);
@@ -104,18 +108,19 @@ describe('records in bulk', () => {
           opened.map(({ handle, version }) => ({ handle, version })),
           samples.map(plainNames),
         );
-        for (const at of [0, 5, 25, 40, sealed.ends[0] - 1]) {
+        for (const at of [0, 5, 9, 25, 40, sealed.ends[0] - 1]) {
           const altered = sealed.sealed.slice(0, sealed.ends[0]);
           altered[at] ^= 1;
           const opening = keys.open(() => cipher, sealed.handles.subarray(0, 16), altered);
-          await assert.rejects(opening, (error) => error instanceof HersError && error.code === 'INTEGRITY');
+          const code = at === 0 ? 'UNSUPPORTED_VERSION' : 'INTEGRITY';
+          await assert.rejects(opening, (error) => error instanceof HersError && error.code === code);
         }
       }
     });
   }
 
   it('are packed again from records one by one, in parts', async () => {
-    const records = recordsOf(ids, batch, keys.name(batch));
+    const records = recordsOf(ids, batch, keys.name(batch), EPOCH);
     const parts = [...packed(records, DIMENSION, 128)];
     assert.deepEqual(
       parts.map(({ count }) => count),
@@ -140,7 +145,7 @@ describe('records in bulk', () => {
   it('a worker that answers for another batch is noticed', () => {
     const packing = new Packing(1, DIMENSION);
     packing.add('a', Float32Array.of(1, 2, 3), '');
-    assert.throws(() => recordsOf(ids, batch, keys.name(packing.take())), HersError);
+    assert.throws(() => recordsOf(ids, batch, keys.name(packing.take()), EPOCH), HersError);
   });
 
   it('written by the first version open as they did', async () => {
@@ -162,7 +167,7 @@ describe('records in bulk', () => {
     const packing = new Packing(1, DIMENSION);
     packing.add(expected.id, expected.vector, expected.payload);
     const again = await keys.seal(ciphers.node, EPOCH, packing.take());
-    assert.deepEqual([again.handleText, again.versionText, again.sealed.length], [handle, version, sealed.length / 2]);
+    assert.deepEqual([again.handleText, again.versionText], [handle, version]);
   });
 });
 
@@ -193,13 +198,112 @@ it('seals have the size they say, from nothing to 64 KiB', async () => {
   }
 });
 
+describe('nonces', () => {
+  /** More seals than any pool has random bytes for. */
+  const MANY = 2000;
+  const nonceOf = (sealed: Uint8Array) => hex(sealed.subarray(0, NONCE_BYTES));
+  const drain = () => {
+    const out = new Uint8Array(SEAL_OVERHEAD);
+    for (let i = 0; i < MANY; i++) ciphers.node.sealInto(out, new Uint8Array(0), key);
+  };
+
+  /** As in an image that is resumed again and again: every random byte is 7 meanwhile. */
+  async function withRepeatedRandomness(t: TestContext, run: () => Promise<void>): Promise<void> {
+    t.mock.method(nodeCrypto, 'randomFillSync', (bytes: Uint8Array) => bytes.fill(7));
+    t.mock.method(crypto, 'getRandomValues', (bytes: Uint8Array) => bytes.fill(7));
+    syncBuiltinESMExports();
+    drain();
+    try {
+      await run();
+    } finally {
+      t.mock.restoreAll();
+      syncBuiltinESMExports();
+      drain();
+    }
+  }
+
+  /** Around the size from which on they are hashed in pieces; each is there twice, with one bit changed. */
+  const contents = [0, 1, 31, 600, 601, 8100, 8192, 20_000].flatMap((length) => {
+    const plain = Uint8Array.from({ length }, (_, i) => i);
+    const other = plain.slice();
+    if (length > 0) other[length - 1] ^= 1;
+    return length > 0 ? [plain, other] : [plain];
+  });
+  const abouts = [new Uint8Array(0), Uint8Array.of(0), Uint8Array.of(0, 1), collectionId];
+
+  it('differ for different contents when the random bytes repeat; equal contents have the equal seal, by either cipher', async (t) => {
+    await withRepeatedRandomness(t, async () => {
+      const nonces = new Set<string>();
+      for (const plain of contents) {
+        for (const about of abouts) {
+          const [node, again, web] = [
+            await seal(ciphers.node, plain, about),
+            await seal(ciphers.node, plain, about),
+            await seal(ciphers.web, plain, about),
+          ];
+          assert.equal(hex(again), hex(node));
+          assert.equal(hex(web), hex(node));
+          nonces.add(nonceOf(node));
+          for (const cipher of Object.values(ciphers)) assert.equal(hex(await cipher.open(node, about)), hex(plain));
+        }
+      }
+      assert.equal(nonces.size, contents.length * abouts.length);
+    });
+  });
+
+  it('depend on where contents begin, and on the key', async (t) => {
+    await withRepeatedRandomness(t, async () => {
+      const bytes = Uint8Array.from({ length: 40 }, (_, i) => i);
+      const nonces = new Set<string>();
+      for (let cut = 0; cut <= bytes.length; cut++)
+        nonces.add(nonceOf(await seal(ciphers.node, bytes.subarray(cut), bytes.subarray(0, cut))));
+      assert.equal(nonces.size, bytes.length + 1);
+      const other = new NodeSealer(sealingKey(seed, collectionId, EPOCH + 1));
+      const [one, two] = [await seal(ciphers.node, bytes, collectionId), await seal(other, bytes, collectionId)];
+      assert.notEqual(nonceOf(one), nonceOf(two));
+    });
+  });
+
+  it('follow the hedge that is given, which is not too short', async (t) => {
+    const plain = new Uint8Array(600);
+    const out = new Uint8Array(plain.length + SEAL_OVERHEAD);
+    await withRepeatedRandomness(t, async () => {
+      for (const [name, cipher] of Object.entries(ciphers)) {
+        for (const byte of [0, 1, 255]) {
+          await cipher.sealInto(out, plain, collectionId, new Uint8Array(16).fill(byte));
+          assert.equal(nonceOf(out), hex(new Uint8Array(NONCE_BYTES).fill(7 ^ byte)), name);
+          for (const opening of Object.values(ciphers))
+            assert.equal(hex(await opening.open(out, collectionId)), hex(plain));
+        }
+        await assert.rejects(
+          async () => cipher.sealInto(out, plain, collectionId, new Uint8Array(NONCE_BYTES - 1)),
+          RangeError,
+        );
+      }
+    });
+  });
+
+  it('of one content are all different, with a hedge or without', async () => {
+    const plain = new Uint8Array(100);
+    const nonces = new Set<string>();
+    for (const cipher of Object.values(ciphers)) {
+      for (let i = 0; i < MANY; i++) {
+        const out = new Uint8Array(plain.length + SEAL_OVERHEAD);
+        await cipher.sealInto(out, plain, collectionId, i % 2 === 0 ? undefined : collectionId);
+        nonces.add(nonceOf(out));
+      }
+    }
+    assert.equal(nonces.size, MANY * Object.keys(ciphers).length);
+  });
+});
+
 it('the keyed hash is HMAC-SHA256, whatever the length and however it is cut', () => {
-  const hashed = nodeKeyedHash(key);
+  const hashes = [nodeKeyedHash(key), webKeyedHash(key)];
   for (const length of [0, 1, 55, 56, 63, 64, 65, 600, 2 ** 16 - 65, 2 ** 16 - 64, 2 ** 16 - 63, 2 ** 18]) {
     const bytes = Uint8Array.from({ length }, (_, i) => i * 7);
     const expected = createHmac('sha256', key).update(bytes).digest('hex');
     for (const cut of [0, 1, length >> 1, length])
-      assert.equal(hex(hashed(bytes.subarray(0, cut), bytes.subarray(cut))), expected);
+      for (const hashed of hashes) assert.equal(hex(hashed(bytes.subarray(0, cut), bytes.subarray(cut))), expected);
   }
 });
 

@@ -5,13 +5,15 @@ import { checkVector, type Plan, peekResponse, plainScores } from '@hers/scheme'
 import { encryptQuery, type QuerySecret } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { fromHex, hex } from './bytes.ts';
+import type { Candidate as Wanted } from './candidates.ts';
 import type { Changer } from './changes.ts';
 import { type DecryptTask, toDistances } from './crew.ts';
 import { liveCount, type ManifestBlock } from './manifest.ts';
 import { type Candidate, type Order, Ranking } from './ranking.ts';
 import { type Payload, payloadOf, type WaitingRecord } from './records.ts';
+import { ScoreCheck } from './score-check.ts';
 import type { Space } from './space.ts';
-import { OutOfStep, readRecords, type View } from './view.ts';
+import type { View } from './view.ts';
 
 export interface SearchOptions {
   /** How many matches at most; 10 by default. */
@@ -60,11 +62,6 @@ const MOST = 10_000;
 const FIRST_STEP = 16;
 /** Responses collected before they are handed to the crew. */
 const BATCH = 16;
-/** Standard deviations within which a recomputed score must agree (README.md). */
-const AGREE_SIGMAS = 7;
-/** Another machine may run a network with other roundings: then a few coordinates of the vector are rounded to the next step. */
-const COMPRESSED_STEPS = 8;
-const MAX_ATTEMPTS = 20;
 
 /** What is found for one vector: in blocks by number and slot, among waiting records by their position. */
 interface Found {
@@ -136,42 +133,44 @@ export async function search(
   const limit = Math.max(options.limit ?? DEFAULT_LIMIT, fetch);
   // A short or noisy score may be on the other side of the threshold than the full one.
   const { threshold: _, ...anyScore } = options;
-  return changer.steady(async () => {
-    const { view, found } = await scan(changer, probes, { ...(options.rerank ? anyScore : options), limit });
-    const total = liveCount(view.manifest);
-    const results: SearchResult[] = [];
-    for (let i = 0; i < probes.length; i++) {
-      const answer =
-        fetch > 0
-          ? await fetchMatches(changer, view, probes[i], found[i], options)
-          : { matches: plainMatches(changer, view, found[i]), fetched: 0 };
-      results.push({ ...answer, coverage: { searched: total, total } });
-    }
-    return results;
-  });
+  const { view, found } = await scan(changer, probes, { ...(options.rerank ? anyScore : options), limit }).catch(
+    async (error) => {
+      if (fetch > 0 && error instanceof HersError && error.code === 'INTEGRITY')
+        await changer.candidates.undecryptable();
+      throw error;
+    },
+  );
+  // From here on the store is shown what was found, and nothing is scanned again in this call.
+  const total = liveCount(view.manifest);
+  const results: SearchResult[] = [];
+  for (let i = 0; i < probes.length; i++) {
+    const answer =
+      fetch > 0
+        ? await fetchMatches(changer, view, probes[i], found[i], options)
+        : { matches: plainMatches(changer, view, found[i]), fetched: 0 };
+    results.push({ ...answer, coverage: { searched: total, total } });
+  }
+  return results;
 }
 
-/** Asks the store, as often as it takes to be at the same version. `blocks` are all unless given. */
+/**
+ * Asks the store, as often as it takes to be at the same version. `blocks` are all unless given. Repeating tells the store nothing: every query is encrypted anew, and whether
+ * it is repeated depends on versions alone.
+ */
 export async function scan(
   changer: Changer,
   probes: readonly Float32Array[],
   options: SearchOptions & { readonly limit: number },
   only?: (view: View) => { readonly blocks: readonly ManifestBlock[]; readonly pending: readonly WaitingRecord[] },
 ): Promise<{ view: View; found: Found[] }> {
-  for (let attempt = 1; ; attempt++) {
-    const view = await changer.view();
+  return changer.steady(async (view) => {
     const { blocks, pending } = only?.(view) ?? { blocks: view.manifest.blocks, pending: [...view.pending.values()] };
-    try {
-      const candidates = await scanBlocks(changer, view, probes, blocks, only !== undefined, options);
-      const found: Found[] = [];
-      for (let i = 0; i < probes.length; i++)
-        found.push(await withPending(changer, view, probes[i], candidates[i], pending, options));
-      return { view, found };
-    } catch (error) {
-      if (!(error instanceof HersError && error.code === 'STALE') || attempt === MAX_ATTEMPTS) throw error;
-      await changer.refresh();
-    }
-  }
+    const candidates = await scanBlocks(changer, view, probes, blocks, only !== undefined, options);
+    const found: Found[] = [];
+    for (let i = 0; i < probes.length; i++)
+      found.push(await withPending(changer, view, probes[i], candidates[i], pending, options));
+    return { view, found };
+  });
 }
 
 /** Ranks waiting records, which only the client can read, together with what was found in blocks. */
@@ -287,20 +286,6 @@ function plainMatches(changer: Changer, view: View, { candidates, pending }: Fou
   }));
 }
 
-/** A candidate that is fetched, or would be if it were not waiting. */
-interface Wanted {
-  readonly candidate: Candidate;
-  readonly rank: number;
-  readonly id: string;
-  readonly version: string;
-  readonly handle: string;
-}
-
-interface Taken extends Wanted {
-  readonly vector: Float32Array;
-  readonly content?: Payload | undefined;
-}
-
 /** What is asked for at a time. The order of handles says nothing; only where fetching may stop in between do the steps follow the ranking. */
 function* stepsOf(wanted: readonly Wanted[], size: number, mayStop: boolean): Generator<Wanted[]> {
   const byHandle = (a: Wanted, b: Wanted) => (a.handle < b.handle ? -1 : a.handle > b.handle ? 1 : 0);
@@ -311,8 +296,8 @@ function* stepsOf(wanted: readonly Wanted[], size: number, mayStop: boolean): Ge
 }
 
 /**
- * Fetches candidates, computes their scores again, and stops with INTEGRITY when one disagrees with what was decrypted: either the store mixed something up, or it is using
- * searches to find out what ciphertexts decrypt to. Each step is checked before the next is asked for.
+ * Fetches candidates, and stops with INTEGRITY when one does not have the score that was decrypted for it: either the store mixed something up, or it is using searches to find out
+ * what ciphertexts decrypt to. Each step is checked before the next is asked for.
  */
 async function fetchMatches(
   changer: Changer,
@@ -321,54 +306,46 @@ async function fetchMatches(
   { candidates, pending }: Found,
   options: SearchOptions,
 ): Promise<{ matches: Match[]; fetched: number }> {
-  const { keyring, service, name } = changer;
+  const { plan, records } = changer.keyring;
   const { limit = DEFAULT_LIMIT, rerank = false, payload = false, enough, threshold } = options;
   const sign = orderOf(changer) === 'descending' ? -1 : 1;
   const reaches = (bound: number) => (match: Match) => sign * match.score <= sign * bound;
-  const wanted = (rerank === false ? candidates.slice(0, limit) : candidates).map((candidate, rank): Wanted => {
-    const { id, version } = describe(view, candidate, pending);
-    return { candidate, rank, id, version, handle: hex(keyring.records.handleOf(id)) };
-  });
+  const chosen = rerank === false ? candidates.slice(0, limit) : candidates;
+  const check = new ScoreCheck(probe);
   const matches: Match[] = [];
-  const take = async (taken: readonly Taken[]) => {
-    for (const [space, some] of Map.groupBy(taken, ({ candidate }) => spaceOf(view, candidate))) {
-      const vectors = new Float32Array(some.length * probe.length);
-      some.forEach(({ vector }, i) => {
-        vectors.set(vector, i * probe.length);
-      });
-      const decrypted = some.map(({ candidate }) => candidate.score);
-      const scores = await recomputed(keyring.plan, space, vectors, probe, decrypted);
-      for (const [i, { candidate, rank, id, content }] of some.entries()) {
-        const scored =
-          rerank === false
-            ? { score: candidate.score, scoreOrigin: originOf(changer, candidate) }
-            : { score: scores[i], scoreOrigin: 'recomputed' as const };
-        matches[rank] = { id, ...scored, ...(content === undefined ? {} : { payload: content }) };
-      }
+  const away: Wanted[] = [];
+  const ranks = new Map<string, number>();
+  for (const [rank, candidate] of chosen.entries()) {
+    const { id, version } = describe(view, candidate, pending);
+    const isWaiting = candidate.block === WAITING;
+    // The vectors of waiting records are here already.
+    if (isWaiting && !payload) {
+      const score = fullScore(plan, pending[candidate.slot].vector, probe);
+      matches[rank] = { id, score, scoreOrigin: 'recomputed' };
+      continue;
     }
-  };
-  // The vectors of waiting records are here already.
-  const isHere = ({ candidate: { block } }: Wanted) => block === WAITING && !payload;
-  await take(wanted.filter(isHere).map((each) => ({ ...each, vector: pending[each.candidate.slot].vector })));
+    const handle = hex(records.handleOf(id));
+    const decrypted = isWaiting ? {} : { decrypted: candidate.score };
+    ranks.set(handle, rank);
+    away.push({ id, version, handle, space: spaceOf(view, candidate), ...decrypted });
+  }
   let fetched = 0;
   const isContent = () => enough !== undefined && matches.filter(reaches(enough)).length >= limit;
-  const away = wanted.filter((each) => !isHere(each));
   for (const step of stepsOf(away, stepOf(changer), enough !== undefined)) {
     if (isContent()) break;
-    const handles = step.map(({ handle }) => handle);
-    const taken: Taken[] = [];
-    for await (const record of readRecords(service, name, keyring, handles, options.signal)) {
-      const each = step[taken.length];
-      if (record.version !== each.version)
-        throw new OutOfStep('the store gave an older copy of a record than its list names');
-      taken.push({ ...each, vector: record.vector, content: payload ? payloadOf(record) : undefined });
+    for (const [handle, { record, isReplaced }] of await changer.candidates.fetch(view, step, check, options.signal)) {
+      const rank = ranks.get(handle)!;
+      const isFull = rerank !== false || isReplaced;
+      const scored = isFull
+        ? { score: fullScore(plan, record.vector, probe), scoreOrigin: 'recomputed' as const }
+        : { score: chosen[rank].score, scoreOrigin: originOf(changer, chosen[rank]) };
+      const content = payload ? payloadOf(record) : undefined;
+      matches[rank] = { id: record.id, ...scored, ...(content === undefined ? {} : { payload: content }) };
     }
-    await take(taken);
-    fetched += taken.length;
+    fetched += step.length;
   }
   // In the order of the ranking, without the gaps of what was not fetched.
   const inOrder = Object.values(matches);
-  if (rerank === false) return { matches: inOrder, fetched };
   const within = threshold === undefined ? inOrder : inOrder.filter(reaches(threshold));
   return { matches: within.sort((a, b) => sign * (a.score - b.score)).slice(0, limit), fetched };
 }
@@ -378,34 +355,8 @@ function spaceOf(view: View, { block }: Candidate): Space {
   return block === WAITING ? view.space : view.spaces.get(view.manifest.blocks[block].epoch)!;
 }
 
-/** The scores of full vectors, which lie one after the other; INTEGRITY when what was decrypted for one is not within its noise of the score in its space. */
-export async function recomputed(
-  full: Plan,
-  space: Space,
-  vectors: Float32Array,
-  probe: Float32Array,
-  scores: readonly number[],
-): Promise<number[]> {
-  if (scores.length === 0) return [];
-  const { plan } = space;
-  const plain = plainScores(plan, await space.project(vectors), await space.project(probe));
-  const euclidean = plan.metric === 'euclidean';
-  const slope = plan.normBound * plan.queryNormBound * (euclidean ? 2 : 1);
-  const room =
-    plan.profile === 'exact'
-      ? (space.model ? COMPRESSED_STEPS / plan.steps : 1e-6) * slope
-      : AGREE_SIGMAS * plan.noise.score + plan.noise.worstRounding * slope;
-  for (const [i, score] of scores.entries()) {
-    // Compared before the square root, where the noise is what the planner says it is.
-    const decrypted = euclidean ? score * score : score;
-    // A distance that noise made negative was cut off at zero.
-    if (!(Math.abs(decrypted - plain[i]) <= room || (euclidean && decrypted === 0 && plain[i] <= room)))
-      throw new HersError(
-        'INTEGRITY',
-        'a record does not have the score that was decrypted for it: the store altered something, or mixed it up. Nothing more is asked of it',
-      );
-  }
-  const real =
-    space.model || plan.profile === 'exact' ? plainScores({ ...full, profile: 'compact' }, vectors, probe) : plain;
-  return Array.from(real, (score) => (euclidean ? Math.sqrt(Math.max(0, score)) : score));
+/** The score of full vectors, whatever is indexed of them. */
+export function fullScore(plan: Plan, vector: Float32Array, probe: Float32Array): number {
+  const [score] = plainScores({ ...plan, profile: 'compact' }, vector, probe);
+  return plan.metric === 'euclidean' ? Math.sqrt(Math.max(0, score)) : score;
 }

@@ -5,7 +5,7 @@ import type { Compressor } from '@hers/compress/apply';
 import { type Plan, plan } from '@hers/scheme';
 import type { CollectionKey } from '@hers/scheme/secret';
 import { type Crew, type KeyMaterial, keyFrom, makeCrew } from './crew.ts';
-import type { PlainRecord, WaitingRecord } from './records.ts';
+import type { PlainRecord, Projection, WaitingRecord } from './records.ts';
 
 /** A compressor, and what tells it from others. */
 export interface Model {
@@ -53,9 +53,25 @@ export class Space {
     return this.model && vectors.length > 0 ? this.model.compressor.transform(vectors) : vectors;
   }
 
+  /** Whether what is indexed is sealed with each record: a network may round otherwise on another machine, or in other company. */
+  get sealsProjections(): boolean {
+    return this.model !== undefined && !this.model.compressor.reproducible;
+  }
+
+  /** What is indexed of a record, as it is sealed with it, where that is known. */
+  projectionOf(record: Indexable): Projection | undefined {
+    if (!this.sealsProjections) return undefined;
+    if (record.projection?.epoch === this.epoch) return record.projection;
+    const values = this.#projected.get(record);
+    return values && { epoch: this.epoch, values };
+  }
+
   /** The same for records, which remember it: those that wait for a block are compared by every search. */
   async projectRecords(records: readonly Indexable[]): Promise<Float32Array> {
     if (!this.model) return packVectors(records, this.plan.dimension);
+    for (const record of records)
+      if (record.projection?.epoch === this.epoch && this.sealsProjections)
+        this.#projected.set(record, record.projection.values);
     const fresh = records.filter((record) => !this.#projected.has(record));
     const { inputDimension, outputDimension } = this.model.compressor;
     const made = await this.project(packVectors(fresh, inputDimension));

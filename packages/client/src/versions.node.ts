@@ -1,61 +1,125 @@
-// The last versions seen, in a file of their own beside the key file.
+// What was seen, in a file of its own beside the key file. Written by one process at a time, to a temporary file that is synced and renamed: a crash leaves what was there or what is new.
 
 import { randomBytes } from 'node:crypto';
 import { open, readFile, rename, unlink } from 'node:fs/promises';
-import { hex } from './bytes.ts';
-import type { VersionMemory } from './versions.ts';
+import { dirname } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { HersError } from '@hers/service';
+import { type Place, type Seen, Sightings, type VersionMemory } from './versions.ts';
+
+const FORMAT = 2;
+/** How long another process may take with the file. */
+const LOCK_MS = 10_000;
+const LOCK_PAUSE_MS = 5;
+
+type Row = Place & Seen;
+
+/** Numbers alone, by id and name: all that was remembered before there were hashes. */
+type Numbers = Readonly<Record<string, number>>;
+
+interface Content {
+  readonly format: typeof FORMAT;
+  readonly collections: readonly Row[];
+  /** From the same file, as an older program left it. */
+  readonly numbers?: Numbers;
+}
 
 export class VersionFile implements VersionMemory {
   readonly #path: string;
-  /** What this process has seen; the file may be shared with others that use the same key for other galleries. */
-  readonly #own = new Map<string, number>();
-  #written: Promise<Map<string, number>> | undefined;
-  #writing: Promise<void> = Promise.resolve();
+  readonly #older: string | undefined;
+  #writing: Promise<unknown> = Promise.resolve();
 
-  constructor(path: string) {
+  /** `older` is a file of numbers, as it was written before there were hashes: it is read, and left as it is for older programs. */
+  constructor(path: string, { older }: { readonly older?: string } = {}) {
     this.#path = path;
+    this.#older = older;
   }
 
-  /** Throws SyntaxError where the file holds something else. */
-  async #read(): Promise<Map<string, number>> {
-    let text: string;
-    try {
-      text = await readFile(this.#path, 'utf8');
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-      return new Map();
-    }
-    const content: unknown = JSON.parse(text);
-    const object = typeof content === 'object' && content !== null && !Array.isArray(content);
-    if (!object || !Object.values(content).every(Number.isSafeInteger))
-      throw new SyntaxError(`${this.#path} does not hold versions`);
-    return new Map(Object.entries(content));
+  /** Throws SyntaxError where a file holds something else. */
+  async #read(): Promise<{ readonly sightings: Sightings; readonly own: Numbers; readonly numbers: Numbers }> {
+    const content = await contentOf(this.#path);
+    const older = this.#older === undefined ? {} : await contentOf(this.#older);
+    const sightings = new Sightings();
+    for (const { gallery, name, ...seen } of isContent(content) ? content.collections : [])
+      sightings.set({ gallery, name }, seen);
+    const own = numbersOf(content);
+    const numbers: Record<string, number> = { ...own };
+    for (const [collection, version] of Object.entries(numbersOf(older)))
+      numbers[collection] = Math.max(version, numbers[collection] ?? 0);
+    return { sightings, own, numbers };
   }
 
-  async read(collection: string): Promise<number | undefined> {
-    this.#written ??= this.#read();
-    return this.#own.get(collection) ?? (await this.#written).get(collection);
+  async read(place: Place): Promise<Seen | undefined> {
+    const { sightings, numbers } = await this.#read();
+    return atLeast(sightings.get(place), place, numbers);
   }
 
-  /** The highest version seen of a collection under any name. */
-  async highest(id: Uint8Array): Promise<number | undefined> {
-    const versions = [...(await this.#read()), ...this.#own].filter(([collection]) => collection.startsWith(hex(id)));
-    return versions.length === 0 ? undefined : Math.max(...versions.map(([, version]) => version));
+  async places(id: string): Promise<readonly { readonly place: Place; readonly seen: Seen }[]> {
+    const { sightings, numbers } = await this.#read();
+    const older = Object.entries(numbers)
+      .filter(([collection]) => collection.startsWith(`${id} `))
+      .map(([collection, version]) => ({
+        place: { gallery: '', name: collection.slice(id.length + 1) },
+        seen: { id, version },
+      }));
+    return [...sightings.of(id), ...older];
   }
 
-  /** Written to a temporary file and renamed: a crash leaves the old versions or the new ones. */
-  async write(collection: string, version: number): Promise<void> {
-    this.#own.set(collection, version);
-    this.#writing = this.#writing.catch(() => {}).then(() => this.#replace());
-    return this.#writing;
+  /** How many collections were seen. */
+  async count(): Promise<number> {
+    const { sightings, numbers } = await this.#read();
+    const seen = new Set(sightings.all().map(({ place, seen: { id } }) => `${id} ${place.name}`));
+    return new Set([...seen, ...Object.keys(numbers)]).size;
   }
 
-  async #replace(): Promise<void> {
-    const versions = new Map([...(await this.#read()), ...this.#own]);
+  /** All that is known of a gallery is forgotten: for one that is made anew at its place. */
+  forget(gallery: string): Promise<void> {
+    return this.#alone(async () => {
+      const { sightings, own } = await this.#read();
+      const known = sightings.all().filter(({ place }) => place.gallery === gallery);
+      if (known.length === 0) return;
+      for (const { place } of known) sightings.set(place, undefined);
+      await this.#write(sightings, own);
+    });
+  }
+
+  update(place: Place, change: (seen: Seen | undefined) => Seen | undefined): Promise<Seen | undefined> {
+    return this.#alone(async () => {
+      const { sightings, own, numbers } = await this.#read();
+      const before = atLeast(sightings.get(place), place, numbers);
+      const seen = change(before);
+      if (JSON.stringify(seen) === JSON.stringify(before)) return seen;
+      sightings.set(place, seen);
+      await this.#write(sightings, own);
+      return seen;
+    });
+  }
+
+  /** One at a time in this process, and under the lock among others. */
+  #alone<T>(work: () => Promise<T>): Promise<T> {
+    const turn = this.#writing.then(async () => {
+      const unlock = await lock(`${this.#path}.lock`);
+      try {
+        return await work();
+      } finally {
+        unlock();
+      }
+    });
+    this.#writing = turn.catch(() => {});
+    return turn;
+  }
+
+  async #write(sightings: Sightings, numbers: Numbers): Promise<void> {
+    const collections = sightings.all().map(({ place, seen }) => ({ ...place, ...seen }));
+    const content: Content = {
+      format: FORMAT,
+      collections,
+      ...(Object.keys(numbers).length > 0 ? { numbers } : {}),
+    };
     const temporary = `${this.#path}.${randomBytes(6).toString('hex')}.tmp`;
     const file = await open(temporary, 'wx', 0o600);
     try {
-      await file.writeFile(JSON.stringify(Object.fromEntries(versions)));
+      await file.writeFile(`${JSON.stringify(content, null, 1)}\n`);
       await file.datasync();
       await file.close();
       await rename(temporary, this.#path);
@@ -63,6 +127,93 @@ export class VersionFile implements VersionMemory {
       await file.close().catch(() => {});
       await unlink(temporary).catch(() => {});
       throw error;
+    }
+    // The new name is on the disk when its folder is; where a folder cannot be opened the rename has to do.
+    const folder = await open(dirname(this.#path), 'r').catch(() => undefined);
+    await folder
+      ?.sync()
+      .catch(() => {})
+      .finally(() => folder.close());
+  }
+}
+
+/** What an older program has seen of the same collection counts as well. */
+function atLeast(seen: Seen | undefined, { name }: Place, numbers: Numbers): Seen | undefined {
+  const number = seen ? (numbers[`${seen.id} ${name}`] ?? 0) : 0;
+  if (!seen || number <= seen.version) return seen;
+  const { hash: _, ...rest } = seen;
+  return { ...rest, version: number };
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+function isRow(row: unknown): row is Row {
+  if (!isObject(row)) return false;
+  const { gallery, name, id, version, hash, linked, unverified, stopped, deleted } = row;
+  const isText = (value: unknown) => typeof value === 'string';
+  return (
+    [gallery, name, id].every(isText) &&
+    Number.isSafeInteger(version) &&
+    (hash === undefined || isText(hash)) &&
+    [linked, stopped, deleted].every((flag) => flag === undefined || typeof flag === 'boolean') &&
+    (unverified === undefined || (Array.isArray(unverified) && unverified.every(isText)))
+  );
+}
+
+const isNumbers = (value: unknown): value is Numbers =>
+  isObject(value) && Object.values(value).every(Number.isSafeInteger);
+
+const isContent = (content: Content | Numbers): content is Content => Array.isArray(content.collections);
+
+const numbersOf = (content: Content | Numbers): Numbers => (isContent(content) ? (content.numbers ?? {}) : content);
+
+/** Nothing where there is no file; SyntaxError where it holds something else. */
+async function contentOf(path: string): Promise<Content | Numbers> {
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return {};
+  }
+  const damaged = () => Object.assign(new SyntaxError(`${path} does not hold what was seen`), { path });
+  let content: unknown;
+  try {
+    content = JSON.parse(text);
+  } catch {
+    throw damaged();
+  }
+  if (isObject(content) && 'collections' in content) {
+    const { format, collections, numbers = {} } = content;
+    if (typeof format === 'number' && format > FORMAT)
+      throw new HersError('UNSUPPORTED_VERSION', `${path} was written by a newer version; use that`);
+    if (format === FORMAT && Array.isArray(collections) && collections.every(isRow) && isNumbers(numbers))
+      return { format, collections, numbers };
+  } else if (isNumbers(content)) return content;
+  throw damaged();
+}
+
+/**
+ * Held by one process at a time: an empty SQLite file in an exclusive transaction, which the operating system ends with the process, however that ends. So there is no lock that
+ * somebody left behind.
+ */
+async function lock(path: string): Promise<() => void> {
+  await (await open(path, 'a', 0o600)).close(); // for its owner alone, as the file that it guards
+  const file = new DatabaseSync(path, { timeout: 0 });
+  const until = performance.now() + LOCK_MS;
+  for (;;) {
+    try {
+      file.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
+      return () => file.close();
+    } catch (error) {
+      const busy = /locked|busy/.test((error as Error).message);
+      if (!busy || performance.now() > until) {
+        file.close();
+        if (!busy) throw error;
+        throw new HersError('LOCKED', `${path}: another process is writing what it has seen; try again`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, LOCK_PAUSE_MS * (0.5 + Math.random())));
     }
   }
 }

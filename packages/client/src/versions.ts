@@ -1,27 +1,126 @@
-// The last version seen of every collection, kept beside the key: a store that rolls back is caught.
+// What a client has seen of every collection, and holds the store to: which collection a name means, the newest manifest, and the candidates that a store was shown
+// without showing in turn that its answer was right. Kept beside the key, so that what a store shows later is compared with it.
 
-import { hex } from './bytes.ts';
+import { HersError } from '@hers/service';
+
+/** Where a collection is: the address of a gallery, and a name in it. */
+export interface Place {
+  readonly gallery: string;
+  readonly name: string;
+}
+
+export interface Seen {
+  /** Of the collection, hexadecimal. */
+  readonly id: string;
+  /** Of the newest manifest, and its hash (manifest.ts) where more than the number is known. */
+  readonly version: number;
+  readonly hash?: string;
+  /** Whether that manifest names those before it: then all that follow do. */
+  readonly linked?: boolean;
+  /** Candidate sets that the store was shown and that were not verified (candidates.ts), by their fingerprints. */
+  readonly unverified?: readonly string[];
+  /** The store was caught at a wrong score: nothing is fetched because of a score until a person says so. */
+  readonly stopped?: boolean;
+  /** This client has deleted it. */
+  readonly deleted?: boolean;
+}
 
 /** Where that is remembered. Without one it is remembered for as long as the connection lasts, and a first contact trusts what it is shown. */
 export interface VersionMemory {
-  /** `collection` is what `rememberedAs` makes of it. */
-  read(collection: string): Promise<number | undefined>;
-  write(collection: string, version: number): Promise<void>;
+  read(place: Place): Promise<Seen | undefined>;
+  /** Replaces what is remembered of a place by what `change` makes of it, with nothing in between; nothing of it when that is undefined. Throws what `change` throws. */
+  update(place: Place, change: (seen: Seen | undefined) => Seen | undefined): Promise<Seen | undefined>;
+  /** Wherever a collection of this id was seen. */
+  places(id: string): Promise<readonly { readonly place: Place; readonly seen: Seen }[]>;
 }
 
-/** By id and name: a snapshot restored beside its original has the same id, and from then on versions of its own. */
-export function rememberedAs(id: Uint8Array, name: string): string {
-  return `${hex(id)} ${name}`;
+/** All that is remembered, as data. */
+export class Sightings {
+  readonly #rows = new Map<string, { readonly place: Place; readonly seen: Seen }>();
+
+  static #key({ gallery, name }: Place): string {
+    return `${name}\n${gallery}`;
+  }
+
+  get(place: Place): Seen | undefined {
+    return this.#rows.get(Sightings.#key(place))?.seen;
+  }
+
+  set(place: Place, seen: Seen | undefined): void {
+    const key = Sightings.#key(place);
+    if (seen) this.#rows.set(key, { place: { gallery: place.gallery, name: place.name }, seen });
+    else this.#rows.delete(key);
+  }
+
+  of(id: string): { readonly place: Place; readonly seen: Seen }[] {
+    return this.all().filter(({ seen }) => seen.id === id);
+  }
+
+  all(): { readonly place: Place; readonly seen: Seen }[] {
+    return [...this.#rows.values()];
+  }
 }
 
 export class ShortMemory implements VersionMemory {
-  readonly #seen = new Map<string, number>();
+  readonly #sightings = new Sightings();
 
-  async read(collection: string): Promise<number | undefined> {
-    return this.#seen.get(collection);
+  async read(place: Place): Promise<Seen | undefined> {
+    return this.#sightings.get(place);
   }
 
-  async write(collection: string, version: number): Promise<void> {
-    this.#seen.set(collection, version);
+  async update(place: Place, change: (seen: Seen | undefined) => Seen | undefined): Promise<Seen | undefined> {
+    const seen = change(this.#sightings.get(place));
+    this.#sightings.set(place, seen);
+    return seen;
   }
+
+  async places(id: string): Promise<readonly { readonly place: Place; readonly seen: Seen }[]> {
+    return this.#sightings.of(id);
+  }
+}
+
+/** A manifest that a store has shown, opened and authenticated. */
+export interface Shown {
+  readonly id: string;
+  readonly version: number;
+  readonly hash: string;
+  /** The hashes of those before it, the newest first, as far as it names them; nothing where it was written by an older program. */
+  readonly history?: readonly string[];
+}
+
+/** How a person accepts what a client refuses. */
+export const howToAccept = (name: string) =>
+  `If that is right, accept it: database.accept(${JSON.stringify(name)}), or hers collections accept ${name}`;
+
+/**
+ * What is remembered after this manifest was shown. INTEGRITY when it contradicts what was seen before: another collection, an older version, another manifest of the same version, or
+ * one that does not follow from it. Between versions further apart than a manifest names hashes nothing can be told; SECURITY.md says so.
+ */
+export function seenAfter(seen: Seen | undefined, shown: Shown, name: string): Seen {
+  const { id, version, hash, history } = shown;
+  const now: Seen = { id, version, hash, linked: history !== undefined };
+  if (!seen || (seen.deleted && seen.id !== id)) return now;
+  const refuse = (what: string): never => {
+    throw new HersError('INTEGRITY', `collection ${JSON.stringify(name)} ${what}. ${howToAccept(name)}`);
+  };
+  if (seen.id !== id)
+    return refuse(
+      'is not the one that was seen under this name: another client has deleted it and made it again, or the store shows one for another',
+    );
+  if (seen.deleted) return refuse('is there again after this client has deleted it');
+  if (version < seen.version)
+    return refuse(`was rolled back: it is at version ${version} and version ${seen.version} was seen before`);
+  const kept: Seen = { ...seen, ...now };
+  if (seen.hash === undefined) return kept;
+  const before = version === seen.version ? hash : history?.[version - seen.version - 1];
+  if (before === undefined ? !history && seen.linked : before !== seen.hash)
+    return refuse(
+      `has another history than the one that was seen: what the store shows as version ${version} does not follow from version ${seen.version}`,
+    );
+  return kept;
+}
+
+/** The same, where another process or another reader may have seen something newer meanwhile: that stays. */
+export function laterOf(seen: Seen | undefined, shown: Shown, name: string): Seen {
+  return seen && seen.id === shown.id && seen.version > shown.version ? seen : seenAfter(seen, shown, name);
 }

@@ -4,21 +4,23 @@
 import { HersError, type Service } from '@hers/service';
 import { fromHex, hex, sha256 } from './bytes.ts';
 import type { Keyring } from './keyring.ts';
-import { type ListEntry, openList } from './lists.ts';
-import { type Manifest, type ManifestBlock, openManifest } from './manifest.ts';
+import { inOrder, type ListEntry, openList } from './lists.ts';
+import { type Manifest, type ManifestBlock, manifestHash, openManifest } from './manifest.ts';
 import { fetchModel } from './models.ts';
-import { type PlainRecord, WaitingRecord } from './records.ts';
+import { type OpenedRecord, WaitingRecord } from './records.ts';
 import type { Space } from './space.ts';
-import { rememberedAs, type VersionMemory } from './versions.ts';
+import { laterOf, type Place, type Seen, type Shown, seenAfter, type VersionMemory } from './versions.ts';
 
 /** Where a record is. */
-export type Place = { readonly block: ManifestBlock; readonly slot: number } | 'pending';
+export type Location = { readonly block: ManifestBlock; readonly slot: number } | 'pending';
 
 const PENDING = -1;
 const SLOTS = 65536;
 
 export class View {
   readonly manifest: Manifest;
+  /** Of the manifest as it is sealed. */
+  readonly hash: string;
   /** The entries of every block, by block id. */
   readonly entries: ReadonlyMap<string, readonly ListEntry[]>;
   /** Waiting records by handle. */
@@ -29,11 +31,13 @@ export class View {
 
   constructor(
     manifest: Manifest,
+    hash: string,
     entries: ReadonlyMap<string, readonly ListEntry[]>,
     pending: ReadonlyMap<string, WaitingRecord>,
     spaces: ReadonlyMap<number, Space>,
   ) {
     this.manifest = manifest;
+    this.hash = hash;
     this.entries = entries;
     this.pending = pending;
     this.spaces = spaces;
@@ -60,7 +64,7 @@ export class View {
     return this.#index;
   }
 
-  locate(id: string): Place | undefined {
+  locate(id: string): Location | undefined {
     const place = this.#places().get(id);
     if (place === undefined) return undefined;
     if (place === PENDING) return 'pending';
@@ -76,12 +80,11 @@ export class View {
       : this.entries.get(place.block.id)![place.slot].version;
   }
 
-  /** The ids in order of their places. */
+  /** The ids, block by block in the order in which they were written. */
   *ids(): Generator<string> {
     for (const block of this.manifest.blocks) {
       const dead = new Set(block.dead);
-      const entries = this.entries.get(block.id)!;
-      for (let slot = 0; slot < entries.length; slot++) if (!dead.has(slot)) yield entries[slot].id;
+      for (const { entry, slot } of inOrder(this.entries.get(block.id)!)) if (!dead.has(slot)) yield entry.id;
     }
     for (const record of this.pending.values()) yield record.id;
   }
@@ -89,12 +92,13 @@ export class View {
   /** The view after a change of our own, without fetching anything. The index moves along where the change is small beside it. */
   next(
     manifest: Manifest,
+    hash: string,
     entries: ReadonlyMap<string, readonly ListEntry[]>,
     pending: ReadonlyMap<string, WaitingRecord>,
     spaces: ReadonlyMap<number, Space>,
     gone: Iterable<string>,
   ): View {
-    const view = new View(manifest, entries, pending, spaces);
+    const view = new View(manifest, hash, entries, pending, spaces);
     const index = this.#index;
     // Numbers of blocks change when one is dropped; then the index is made anew.
     const kept = this.manifest.blocks.every((block, i) => manifest.blocks[i]?.id === block.id);
@@ -123,54 +127,94 @@ export class OutOfStep extends HersError {
 /** Reading again and again means that something else is wrong. */
 const MAX_ATTEMPTS = 20;
 
-/** Whether another writer was the reason of this error, which then is none: what was read belongs to an older version than the current one. */
-export async function isOvertaken(service: Service, name: string, version: number, error: unknown): Promise<boolean> {
-  if (!(error instanceof HersError)) return false;
-  if (error.code === 'STALE') return true;
-  if (error.code !== 'NOT_FOUND' && !(error instanceof OutOfStep)) return false;
-  return (await service.getManifest(name)).version > version;
+/** Whether another writer may be the reason of this error, which then is none. Whether one is, only a newer manifest tells. */
+export function mayBeOvertaken(error: unknown): boolean {
+  return (
+    error instanceof HersError && (error.code === 'STALE' || error.code === 'NOT_FOUND' || error instanceof OutOfStep)
+  );
 }
 
-/** Reads the current manifest. INTEGRITY when the store shows an older version than was seen before, or anything altered. */
-export async function readManifest(
-  service: Service,
-  name: string,
-  keyring: Keyring,
-  memory: VersionMemory,
-  known = 0,
-): Promise<{ readonly manifest: Manifest; readonly isNew: boolean }> {
-  const { version, manifest: sealed } = await service.getManifest(name);
-  const seen = Math.max((await memory.read(rememberedAs(keyring.id, name))) ?? 0, known);
-  if (version < seen) {
-    throw new HersError(
-      'INTEGRITY',
-      `collection ${JSON.stringify(name)} was rolled back: it is at version ${version} and version ${seen} was seen before`,
-    );
-  }
+const FIRST_PAUSE_MS = 20;
+const LONGEST_PAUSE_MS = 1000;
+
+/** Before trying again: longer each time, and never as long as another that failed at the same moment. */
+export function pauseAfter(attempt: number): Promise<void> {
+  const ms = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (attempt - 1));
+  return new Promise((resolve) => setTimeout(resolve, ms * (0.5 + Math.random() / 2)));
+}
+
+/** What opening a collection's manifest takes. */
+export interface Source {
+  readonly service: Service;
+  readonly place: Place;
+  readonly keyring: Keyring;
+  readonly memory: VersionMemory;
+}
+
+/** The state that a first contact is held to: of the same collection, by the same name, wherever it was seen. */
+async function seenElsewhere({ place, keyring, memory }: Source) {
+  const all = (await memory.places(hex(keyring.id)))
+    .filter((other) => other.place.name === place.name && !other.seen.deleted)
+    .sort((a, b) => b.seen.version - a.seen.version);
+  // What was shown there says nothing about this gallery.
+  const { unverified: _, stopped: __, ...seen } = all[0]?.seen ?? {};
+  return all.length === 0 ? undefined : (seen as Seen);
+}
+
+export interface ShownManifest {
+  readonly manifest: Manifest;
+  readonly hash: string;
+  /** What there is to remember of it. */
+  readonly shown: Shown;
+}
+
+/** Opens the current manifest, whatever was seen before. INTEGRITY when it was altered, or is of another collection. */
+export async function openShown({ service, place, keyring }: Omit<Source, 'memory'>): Promise<ShownManifest> {
+  const { version, manifest: sealed } = await service.getManifest(place.name);
   const manifest = await openManifest(await keyring.manifestSealer(), keyring.id, version, sealed);
   if (manifest.version !== version)
     throw new HersError('INTEGRITY', 'the manifest has another version than the store says');
-  return { manifest, isNew: version > seen };
+  const hash = await manifestHash(sealed);
+  return { manifest, hash, shown: shownOf(keyring, manifest, hash) };
+}
+
+function shownOf({ id }: Keyring, { version, history }: Manifest, hash: string): Shown {
+  return { id: hex(id), version, hash, ...(history ? { history } : {}) };
+}
+
+/** Reads the current manifest. INTEGRITY when it was altered, or contradicts what was seen before. */
+export async function readManifest(source: Source): Promise<ShownManifest> {
+  const { place, memory } = source;
+  // As it was before asking: what is committed meanwhile may or may not be in the answer.
+  const seen = (await memory.read(place)) ?? (await seenElsewhere(source));
+  const read = await openShown(source);
+  seenAfter(seen, read.shown, place.name);
+  return read;
+}
+
+/** Remembers that this manifest was seen. */
+export async function remember({ place, keyring, memory }: Source, manifest: Manifest, hash: string): Promise<void> {
+  await memory.update(place, (seen) => laterOf(seen, shownOf(keyring, manifest, hash), place.name));
 }
 
 /** Reads the current state, reusing what `known` has already. */
-export async function readView(
-  service: Service,
-  name: string,
-  keyring: Keyring,
-  memory: VersionMemory,
-  known?: View,
-): Promise<View> {
+export async function readView(source: Source, known?: View): Promise<View> {
+  const { service, place, keyring } = source;
+  const { name } = place;
+  let { manifest, hash } = await readManifest(source);
   for (let attempt = 1; ; attempt++) {
-    const { manifest, isNew } = await readManifest(service, name, keyring, memory, known?.manifest.version);
     try {
       const entries = await readEntries(service, name, keyring, manifest, known);
       const pending = await readPending(service, name, keyring, manifest, known);
       const spaces = await readSpaces(service, name, keyring, manifest);
-      if (isNew) await memory.write(rememberedAs(keyring.id, name), manifest.version);
-      return new View(manifest, entries, pending, spaces);
+      await remember(source, manifest, hash);
+      return new View(manifest, hash, entries, pending, spaces);
     } catch (error) {
-      if (attempt === MAX_ATTEMPTS || !(await isOvertaken(service, name, manifest.version, error))) throw error;
+      if (attempt === MAX_ATTEMPTS || !mayBeOvertaken(error)) throw error;
+      const now = await readManifest(source);
+      if (now.manifest.version <= manifest.version) throw error;
+      ({ manifest, hash } = now);
+      await pauseAfter(attempt);
     }
   }
 }
@@ -243,12 +287,8 @@ async function readPending(
   const wanted = manifest.pending.filter(({ handle, version }) => known?.pending.get(handle)?.version !== version);
   const fetched = new Map<string, WaitingRecord>();
   if (wanted.length > 0) {
-    for await (const record of readRecords(
-      service,
-      name,
-      keyring,
-      wanted.map((p) => p.handle),
-    ))
+    const handles = wanted.map((p) => p.handle);
+    for await (const record of readRecords(service, name, keyring, handles, { newest: manifest.epoch }))
       fetched.set(record.handle, WaitingRecord.of(record));
   }
   for (const { handle, version } of manifest.pending) {
@@ -260,20 +300,24 @@ async function readPending(
   return pending;
 }
 
-/** Opens sealed records in the order of their handles. */
+/** Opens sealed records in the order of their handles. No epoch after the `newest` has a key: records of one belong to a newer manifest, or to nothing. */
 export async function* readRecords(
   service: Service,
   name: string,
   keyring: Keyring,
   handles: readonly string[],
-  signal?: AbortSignal,
-): AsyncGenerator<PlainRecord> {
+  { newest, signal }: { readonly newest: number; readonly signal?: AbortSignal | undefined },
+): AsyncGenerator<OpenedRecord> {
+  const sealerOf = (epoch: number) => {
+    if (epoch > newest) throw new OutOfStep('the store gave a record of a later key than the manifest names');
+    return keyring.sealer(epoch);
+  };
   let at = 0;
   for await (const { handle, sealed } of service.getRecords(name, handles.map(fromHex), signal ? { signal } : {})) {
     if (hex(handle) !== handles[at])
       throw new HersError('INTEGRITY', 'the store gave another record than was asked for');
     at++;
-    yield keyring.records.open((epoch) => keyring.sealer(epoch), handle, sealed);
+    yield keyring.records.open(sealerOf, handle, sealed);
   }
   if (at !== handles.length) throw new HersError('INTEGRITY', 'the store has lost a record of this collection');
 }

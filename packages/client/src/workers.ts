@@ -14,7 +14,9 @@ export type Task =
       readonly secret: ExposedSecret;
       readonly tasks: readonly DecryptTask[];
       readonly options: RankOptions;
-    };
+    }
+  /** Overwrite the keys: no other task will come. */
+  | { readonly kind: 'wipe' };
 
 export type Answer = { readonly value: unknown } | { readonly code: string; readonly message: string };
 
@@ -27,9 +29,10 @@ export interface Worker {
   end(): Promise<void>;
 }
 
-/** What a task need not be copied for: vectors that were packed for it alone. */
+/** What a task need not be copied for: vectors that were packed for it alone, and secrets, of which no copy is to stay behind; the worker overwrites its own. */
 export function memoryOf(task: Task): ArrayBuffer[] {
-  return task.kind === 'encrypt' ? [task.vectors.buffer as ArrayBuffer] : [];
+  if (task.kind === 'encrypt') return [task.vectors.buffer as ArrayBuffer];
+  return task.kind === 'decrypt' ? [task.secret.secret.buffer as ArrayBuffer] : [];
 }
 
 /** Where workers come from. */
@@ -48,6 +51,8 @@ interface Waiting {
 
 /** Responses handed to a worker at a time: enough to make the message worth while. */
 const BATCH = 8;
+/** How long a worker that rests may take to overwrite its keys; it is ended then in any case. */
+const WIPE_MS = 1000;
 
 export class Workers implements Crew {
   readonly size: number;
@@ -75,7 +80,7 @@ export class Workers implements Crew {
   }
 
   #run<T>(task: Task): Promise<T> {
-    if (this.#closed) return Promise.reject(new HersError('CLOSED', 'this collection is closed'));
+    if (this.#closed) return Promise.reject(closed(task));
     return new Promise<T>((resolve, reject) => {
       const queue = task.kind === 'seal' ? this.#seals : this.#queue;
       queue.push({ task, resolve: resolve as Waiting['resolve'], reject });
@@ -84,6 +89,7 @@ export class Workers implements Crew {
   }
 
   #next(): void {
+    if (this.#closed) return;
     while (this.#queue.length + this.#seals.length > 0) {
       const worker = this.#idle.pop() ?? (this.#all.length < this.size ? this.#start() : undefined);
       if (!worker) return;
@@ -104,14 +110,30 @@ export class Workers implements Crew {
   }
 
   #failed(worker: Worker, error: Error): void {
+    const waiting = this.#busy.get(worker);
+    if (waiting?.task.kind === 'wipe') waiting.reject(error);
     const at = this.#all.indexOf(worker);
     if (at < 0) return;
     this.#all.splice(at, 1);
     const idle = this.#idle.indexOf(worker);
     if (idle >= 0) this.#idle.splice(idle, 1);
-    this.#busy.get(worker)?.reject(error);
+    waiting?.reject(error);
     this.#busy.delete(worker);
-    if (!this.#closed) this.#next();
+    this.#next();
+  }
+
+  /** The memory of a worker that ends is not overwritten by anyone else. */
+  #wipe(worker: Worker): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, WIPE_MS);
+      const done = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      const task = { kind: 'wipe' } as const;
+      this.#busy.set(worker, { task, resolve: done, reject: done });
+      worker.begin(task);
+    });
   }
 
   seal(batch: PlainBatch): Promise<SealedBatch> {
@@ -136,9 +158,20 @@ export class Workers implements Crew {
   async close(): Promise<void> {
     this.#closed = true;
     this.#source.close();
-    await Promise.all(this.#all.splice(0).map((worker) => worker.end()));
-    for (const waiting of [...this.#queue.splice(0), ...this.#seals.splice(0), ...this.#busy.values()])
-      waiting.reject(new HersError('CLOSED', 'this collection is closed'));
+    const resting = new Set(this.#idle.splice(0));
+    const end = async (worker: Worker) => {
+      if (resting.has(worker)) await this.#wipe(worker);
+      await worker.end();
+    };
+    await Promise.all(this.#all.splice(0).map(end));
+    for (const { task, reject } of [...this.#queue.splice(0), ...this.#seals.splice(0), ...this.#busy.values()])
+      reject(closed(task));
     this.#busy.clear();
   }
+}
+
+/** What is said of a task that will not be done; the secret of one that was never sent is overwritten. */
+function closed(task: Task): HersError {
+  if (task.kind === 'decrypt' && task.secret.secret.length > 0) task.secret.secret.fill(0);
+  return new HersError('CLOSED', 'this collection is closed');
 }

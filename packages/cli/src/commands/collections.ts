@@ -1,7 +1,7 @@
 // `hers collections`: what a gallery is divided into, each with its own dimension, metric and profile.
 
 import { readFile } from 'node:fs/promises';
-import type { CollectionDescription, CollectionOptions, CollectionSummary } from '@hers/client';
+import { type CollectionDescription, type CollectionOptions, type CollectionSummary, HersError } from '@hers/client';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import { confirmed } from '../confirm.ts';
@@ -13,7 +13,7 @@ type CreateOptions = Omit<CollectionOptions, 'compressor'> & { readonly compress
 export function addCollections(program: HersCommand, context: () => Context): void {
   const collections = program
     .command('collections')
-    .summary('create, list, describe and delete collections')
+    .summary('create, list, describe and delete collections; accept and resume')
     .description('A collection holds vectors of one dimension, compared by one metric.');
 
   collections
@@ -112,6 +112,54 @@ export function addCollections(program: HersCommand, context: () => Context): vo
       if (out.json) out.object({ deleted: name });
       else out.line(`${name} is deleted.`);
     });
+
+  collections
+    .command('accept')
+    .summary('take what a name shows now for what is right')
+    .description(
+      'A collection that is not the one that was seen under its name, that is older, that has another history or that is gone is refused: so looks a gallery that was tampered with. It also looks so when another client has deleted the collection, made it again or restored it. When that is what happened, this accepts what is there now.',
+    )
+    .argument('<name>', 'which')
+    .option('-y, --yes', 'do not ask')
+    .example('hers collections accept faces --yes', 'After another client has restored faces from a snapshot')
+    .action((name: string, { yes = false }: { yes?: boolean }) => accept(context(), name, yes));
+
+  collections
+    .command('resume')
+    .summary('let searches fetch records again')
+    .description(
+      'Searches with --payload or --rerank fetch records, which shows the store who was found. A store that is shown candidates and never gives the records, or whose scores are not those of the records, may be using searches to read probes or keys; then nothing more is fetched. When you know why it happened (a network that broke at the wrong moment again and again, a disk that was damaged), this goes on.',
+    )
+    .argument('[name]', 'the one in the settings, or the only one, by default')
+    .option('-y, --yes', 'do not ask')
+    .example('hers collections resume faces --yes', 'After the server was repaired')
+    .action((name: string | undefined, { yes = false }: { yes?: boolean }) => resume(context(), name, yes));
+}
+
+async function accept(context: Context, name: string, yes: boolean): Promise<void> {
+  const { out } = context;
+  const before = await context.gallery(async ({ database, service }) => {
+    const now = await service.getCollection(name).then(
+      ({ version }) => `at version ${version}`,
+      (error) => (error instanceof HersError && error.code === 'NOT_FOUND' ? 'gone' : Promise.reject(error)),
+    );
+    await confirmed(context, yes, `Take ${name} for right as the store shows it now (${now})?`);
+    return database.accept(name);
+  });
+  if (out.json) out.object({ accepted: name, before: before?.version ?? null });
+  else out.line(`${name} is accepted as it is${before ? `; before, version ${before.version} had been seen` : ''}.`);
+}
+
+async function resume(context: Context, given: string | undefined, yes: boolean): Promise<void> {
+  const { out } = context;
+  const name = await context.gallery(async (gallery) => {
+    const collection = given === undefined ? await gallery.collection() : await gallery.database.collection(given);
+    await confirmed(context, yes, `Let searches of ${collection.name} fetch records again?`);
+    await collection.resume();
+    return collection.name;
+  });
+  if (out.json) out.object({ resumed: name });
+  else out.line(`Searches of ${name} fetch records again.`);
 }
 
 async function create(context: Context, name: string, { compressor: file, ...rest }: CreateOptions): Promise<void> {

@@ -1,12 +1,14 @@
 // `hers init`: a folder with everything a first search needs.
 
 import { existsSync } from 'node:fs';
+import { realpath } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { openStore } from '@hers/store';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { writeExample } from '../example.ts';
 import { CommandError, EXIT } from '../exit.ts';
+import { versionsOf } from '../keys.ts';
 import { makePrivateFolder, writePrivately } from '../private-file.ts';
 import { CONFIG_FILE, isServer, SETTINGS } from '../settings.ts';
 
@@ -56,7 +58,10 @@ async function init(context: Context, argument: string, { unsealed = false, exam
   if (keyExists && namedKey === undefined)
     throw new CommandError(EXIT.absent, `${key} exists already`, `use it with --key ${key}, or choose another folder`);
   await makePrivateFolder(folder);
+  const isNew = !server && !existsSync(gallery);
   if (!server) await (await openStore(gallery)).close();
+  // What was seen of a gallery that was here before says nothing about this one.
+  if (isNew && keyExists) await versionsOf(key).forget(`file:${await realpath(gallery)}`);
   if (!keyExists) await context.keys.create(key, { unsealed });
   const content = { gallery: server ? gallery : shortest(folder, gallery), key: shortest(folder, key) };
   await writePrivately(config, { replace: false }, (file) => file.writeFile(`${JSON.stringify(content, null, 2)}\n`));

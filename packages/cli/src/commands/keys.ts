@@ -1,10 +1,10 @@
 // `hers keys`: the key file, and the key of a collection.
 
-import { readFile, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { stoppedAt } from '../exit.ts';
-import { fingerprint, versionsPath } from '../keys.ts';
+import { fingerprint, versionsOf } from '../keys.ts';
 import { counted, duration } from '../quantities.ts';
 
 export function addKeys(program: HersCommand, context: () => Context): void {
@@ -80,10 +80,9 @@ async function show({ settings, keys, out }: Context): Promise<void> {
   const { mode, mtime } = await stat(path);
   // Fingerprints need the seed, so a sealed file is opened only where that takes no question.
   using seed = (await keys.mustAsk()) ? undefined : await keys.open();
-  const seen = await readFile(versionsPath(path), 'utf8').then(
-    (text) => Object.keys(JSON.parse(text)).length,
-    () => 0,
-  );
+  const seen = await versionsOf(path)
+    .count()
+    .catch(() => 0);
   const print = seed && fingerprint(seed);
   const rights = (mode & 0o777).toString(8).padStart(3, '0');
   if (out.json) {
@@ -103,7 +102,7 @@ async function show({ settings, keys, out }: Context): Promise<void> {
     ['fingerprint', print ?? 'needs the passphrase: set HERS_PASSPHRASE'],
     ['permissions', rights],
     ['changed', mtime.toISOString()],
-    ['last versions seen', `of ${counted(seen, 'collection')}`],
+    ['seen so far', `${counted(seen, 'collection')}`],
   ]);
 }
 

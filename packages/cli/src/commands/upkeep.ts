@@ -2,12 +2,11 @@
 
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
-import { type Collection, HersError, rememberedAs } from '@hers/client';
+import { HersError } from '@hers/client';
 import { openBytes, STANDARD_INPUT } from '../bytes.ts';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
-import type { Gallery } from '../gallery.ts';
 import { writePrivately } from '../private-file.ts';
 import { counted, duration, size } from '../quantities.ts';
 
@@ -156,11 +155,10 @@ async function restore(
             progress.update(source.position);
           }
         };
-        await gallery.service
-          .restore(name, pieces(), { signal })
+        const collection = await gallery.database
+          .restore(name, pieces(), { acceptOlder, signal })
           .catch((error) => Promise.reject(notRestored(error, source.name, signal)));
         progress.end();
-        const collection = await opened(gallery, name, acceptOlder);
         const records = await collection.count();
         if (out.json) out.object({ collection: name, records });
         else out.line(`${name} holds ${counted(records, 'record')}.`);
@@ -172,39 +170,21 @@ async function restore(
   }
 }
 
-/** What a stream of bytes complains of says little to somebody who named a file. */
+/** What a stream of bytes, or a database, complains of says little to somebody who named a file. */
 function notRestored(error: unknown, file: string, signal: AbortSignal): unknown {
-  if (!(error instanceof HersError && error.code === 'MALFORMED'))
-    return stoppedAt(error, signal, 'nothing was restored');
+  const code = error instanceof HersError ? error.code : undefined;
+  if (code === 'INTEGRITY' && /acceptOlder/.test((error as HersError).message))
+    return new CommandError(
+      EXIT.integrity,
+      (error as HersError).message.replace(/;[^;]*$/, ''),
+      'add --accept-older if going back is meant',
+      code,
+    );
+  if (code !== 'MALFORMED') return stoppedAt(error, signal, 'nothing was restored');
   return new CommandError(
     EXIT.input,
-    `${file} is no snapshot, or is damaged: ${error.message}`,
+    `${file} is no snapshot, or is damaged: ${(error as HersError).message}`,
     'take another copy',
-    error.code,
+    code,
   );
-}
-
-/** A restored collection that opens with this key and is not older than what was seen; otherwise it is taken away again. */
-async function opened(
-  { database, service, versions }: Gallery,
-  name: string,
-  acceptOlder: boolean,
-): Promise<Collection> {
-  const { id, version } = await service.getCollection(name);
-  const remembered = rememberedAs(id, name);
-  try {
-    const seen = (await versions.highest(id)) ?? 0;
-    if (seen > version && !acceptOlder)
-      throw new CommandError(
-        EXIT.integrity,
-        `this snapshot is of version ${version}, and this key has seen version ${seen} of the collection`,
-        'add --accept-older if going back is meant',
-      );
-    // What is restored goes on from its own version, whatever was called so before.
-    await versions.write(remembered, version);
-    return await database.collection(name);
-  } catch (error) {
-    await database.deleteCollection(name);
-    throw error;
-  }
 }

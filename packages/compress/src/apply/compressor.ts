@@ -27,6 +27,8 @@ export interface Compressor {
   readonly inputDimension: number;
   readonly outputDimension: number;
   readonly metadata: Metadata;
+  /** Whether every machine computes the same bits, whatever else is transformed with a vector: one linear map in plain arithmetic, not a network, nor anything whose last bit is up to the engine. */
+  readonly reproducible: boolean;
   /** Unit vectors of `outputDimension`, one after the other, for vectors of `inputDimension`, of any length but zero. */
   transform(vectors: Float32Array | readonly number[]): Promise<Float32Array<ArrayBuffer>>;
   /** The .onnx file. */
@@ -64,7 +66,8 @@ export async function load(bytes: Uint8Array, options: LoadOptions = {}): Promis
   const metadata = readMetadata(model);
   let program: Program | undefined;
   let shape: { inputDimension: number; outputDimension: number };
-  const runtime = options.runtime === undefined ? await localRuntime(model) : options.runtime;
+  const linear = isLinear(model);
+  const runtime = options.runtime === undefined ? (linear ? undefined : await localRuntime()) : options.runtime;
   try {
     shape = program = compile(model);
   } catch (error) {
@@ -78,6 +81,7 @@ export async function load(bytes: Uint8Array, options: LoadOptions = {}): Promis
     inputDimension,
     outputDimension,
     metadata,
+    reproducible: linear && program !== undefined && !runtime && model.nodes.every(({ op }) => op !== 'Tanh'),
     save: () => file.slice(),
     async transform(given) {
       const vectors = given instanceof Float32Array ? given : Float32Array.from(given);
@@ -98,8 +102,9 @@ export async function load(bytes: Uint8Array, options: LoadOptions = {}): Promis
 }
 
 /** Networks are worth a runtime; a linear map is not. */
-async function localRuntime(model: OnnxModel): Promise<Runtime | undefined> {
-  if (model.nodes.filter(({ op }) => op === 'Gemm' || op === 'MatMul').length === 1) return;
+const isLinear = ({ nodes }: OnnxModel) => nodes.filter(({ op }) => op === 'Gemm' || op === 'MatMul').length === 1;
+
+async function localRuntime(): Promise<Runtime | undefined> {
   const { process } = globalThis as { process?: { versions?: { node?: string } } };
   if (process?.versions?.node === undefined) return;
   try {
