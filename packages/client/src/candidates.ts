@@ -159,7 +159,11 @@ export class Candidates {
   }
 
   #writeDown({ print }: Pick<Shown, 'print'>): Promise<void> {
-    return this.#remember((seen) => ({ ...seen, unverified: [...new Set([...(seen.unverified ?? []), print])] }));
+    return this.#remember((seen) => {
+      const { unverified = [] } = seen;
+      const isKnown = unverified.includes(print) || unverified.length > 2 * MOST_UNVERIFIED;
+      return isKnown ? seen : { ...seen, unverified: [...unverified, print] };
+    });
   }
 
   #stop(): Promise<void> {

@@ -5,6 +5,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { fit } from '@hers/compress';
+import { decodeResponse, encodeResponse } from '@hers/scheme';
 import { HersError, type SealedRecord, type Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Collection, Database, MasterSeed } from './index.ts';
@@ -126,6 +128,28 @@ describe('a cheating store', () => {
         }),
       },
     ],
+    [
+      'shows another collection under this name, with everything that belongs to it',
+      {
+        getCollection: async () => ({ ...(await store.getCollection('other')), name: 'faces' }),
+        getManifest: () => store.getManifest('other'),
+        getLists: (_, ids) => store.getLists('other', ids),
+        getRecords: (_, handles) => store.getRecords('other', handles),
+        search: (_, request) => store.search('other', request),
+      },
+    ],
+    [
+      'gives records that claim another key',
+      {
+        async *getRecords(name, handles) {
+          for await (const record of store.getRecords(name, handles)) {
+            const sealed = record.sealed.slice();
+            new DataView(sealed.buffer).setUint32(4, 7, true);
+            yield { ...record, sealed };
+          }
+        },
+      },
+    ],
     ['alters a list', { getLists: (name, ids) => flipped(store.getLists(name, ids), 30) }],
     ['swaps lists', { getLists: (name, ids) => store.getLists(name, [...ids].reverse()) }],
     ['loses a list', { getLists: (name, ids) => store.getLists(name, ids.slice(1)) }],
@@ -225,3 +249,92 @@ async function handlesOf(_: Collection, service: Service, id: string): Promise<U
   await collection.get(id);
   return asked;
 }
+
+describe('the version of a record', () => {
+  it('is not told: writing the same content again after another looks like any other change', async () => {
+    const staged: Uint8Array[] = [];
+    const watching = altered(store, {
+      async stageRecords(name, all, options) {
+        const sealed = await Array.fromAsync(all as AsyncIterable<SealedRecord>);
+        staged.push(...sealed.map((each) => each.sealed.slice()));
+        return store.stageRecords(name, sealed, options);
+      },
+    });
+    const things = await new Database(watching, { key }).createCollection('again', { dimension: DIMENSION });
+    for (const seed of [1, 2, 1]) await things.upsert({ id: 'a', vector: vectorOf(seed, DIMENSION) });
+    assert.equal(staged.length, 3);
+    // Edition and epoch are alike in all; of the rest no eight bytes in a row occur twice.
+    const HEAD = 8;
+    for (const [i, one] of staged.entries()) {
+      assert.equal(Buffer.compare(one.subarray(0, HEAD), staged[0].subarray(0, HEAD)), 0);
+      for (const other of staged.slice(i + 1))
+        for (let at = HEAD; at + 8 <= one.length; at++)
+          assert.equal(Buffer.from(other).indexOf(one.subarray(at, at + 8), HEAD), -1);
+    }
+  });
+});
+
+describe('exact, with a compressor', () => {
+  const COUNT = 4096;
+  const WIDE = 16;
+  const all = Array.from({ length: COUNT }, (_, i) => ({ id: `r${i}`, vector: vectorOf(i, WIDE) }));
+  const vectors = new Float32Array(COUNT * WIDE);
+  all.forEach(({ vector }, i) => {
+    vectors.set(vector, i * WIDE);
+  });
+  const labels = all.map((_, i) => `p${i >> 3}`);
+
+  for (const method of ['pca', 'deepmds'] as const)
+    it(`${method}: a score that is one step off is caught, and one that is right is believed on any machine`, async () => {
+      const settings = method === 'deepmds' ? { settings: { epochs: 1 } } : {};
+      const options = { inputDimension: WIDE, dimension: 8, ...settings };
+      const compressor = await fit(method, vectors, labels, options as { dimension: number });
+      assert.equal(compressor.reproducible, method === 'pca');
+      const db = new Database(store, { key });
+      const name = `exact-${method}`;
+      const collection = await db.createCollection(name, {
+        dimension: WIDE,
+        profile: 'exact',
+        compressor: compressor.save(),
+      });
+      await collection.upsert(all);
+      const probe = vectorOf(50_000, WIDE);
+      assert.equal((await collection.search(probe, { limit: 9, rerank: 600 })).matches.length, 9);
+      // Every score one step larger: a constant is added to what the store computed.
+      const { bits, step } = await stepOf(collection);
+      const cheating = altered(store, {
+        async *search(where, request, given) {
+          for await (const response of store.search(where, request, given)) yield addedToScores(response, bits, step);
+        },
+      });
+      const victim = await new Database(cheating, { key, threads: 1 }).collection(name);
+      const shifted = (await victim.search(probe, { limit: 1 })).matches[0].score;
+      const honest = (await collection.search(probe, { limit: 1 })).matches[0].score;
+      assert.ok(Math.abs(shifted - honest - 1 / 250 ** 2) < 1e-6, `${shifted} and ${honest}`);
+      await assert.rejects(victim.search(probe, { limit: 5, rerank: true }), caught);
+    });
+
+  /** What one step of a score is in the words of a response. */
+  async function stepOf(collection: Collection) {
+    const { plan } = await collection.index();
+    const modulus = plan.parameters.primes.reduce((product, p) => product * p, 1);
+    return { bits: plan.responseBits.c0, step: (plan.unit / modulus) * 2 ** plan.responseBits.c0 };
+  }
+
+  function addedToScores(response: Uint8Array, bits: number, step: number): Uint8Array {
+    const decoded = decodeResponse(response);
+    const packed = decoded.packed0.slice();
+    const n = (8 * packed.length) / bits;
+    const add = Math.round(step);
+    for (let j = 0; j < n; j++) {
+      let word = 0;
+      for (let b = 0; b < bits; b++) word += ((packed[(j * bits + b) >> 3] >> ((j * bits + b) & 7)) & 1) * 2 ** b;
+      word = (word + add) % 2 ** bits;
+      for (let b = 0; b < bits; b++) {
+        const at = j * bits + b;
+        packed[at >> 3] = (packed[at >> 3] & ~(1 << (at & 7))) | ((Math.floor(word / 2 ** b) % 2) << (at & 7));
+      }
+    }
+    return encodeResponse({ ...decoded, packed0: packed });
+  }
+});

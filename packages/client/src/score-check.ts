@@ -111,7 +111,7 @@ function agree(residuals: readonly Residual[]): boolean {
   if (squares > (count - 1) * largestSpread(count - 1)) return false;
   // Among records that score alike those with the best noise come first, so their mean is not zero: where scores fall off as exp(−s/t) above the worst of them, it is 1/t.
   const scores = residuals.map(({ score }) => score);
-  const fallOff = scores.reduce((sum, score) => sum + score, 0) / count - Math.min(...scores);
+  const fallOff = Math.max(0, scores.reduce((sum, score) => sum + score, 0) / count - Math.min(...scores));
   const common = Math.max(...residuals.map((each) => each.common));
   const sigma = Math.sqrt(common + (1 - common) / count);
   return Math.abs(mean) <= Math.min(AGREE_SIGMAS, Math.sqrt(-2 * (LOG_CHANCE - Math.LN2)) * sigma + 1 / fallOff);

@@ -1,6 +1,6 @@
 // Shared by tests: vectors, a plaintext search, folders that vanish, and services that watch or cheat.
 
-import type { Metric } from '@hers/scheme';
+import { decodeQuery, encodeResponse, type Metric } from '@hers/scheme';
 import type { Service } from '@hers/service';
 
 /** A needle in every encoding somebody might write it in; base64 wherever it begins among other bytes. */
@@ -114,5 +114,27 @@ export function altered(service: Service, changes: Partial<Service>): Service {
         ? (own as (...args: unknown[]) => unknown).bind(changes[method] ? changes : target)
         : own;
     },
+  });
+}
+
+/** A response that nobody computed: slot j of the block has the score that takes up `share(j)` of the modulus. Needs no key. */
+export function forgedResponse(query: Uint8Array, blockId: Uint8Array, count: number, share: (slot: number) => number) {
+  const { bits0, bits1, parameters, keyId, queryId } = decodeQuery(query);
+  const { n } = parameters;
+  const pack = (bits: number, value: (slot: number) => number) => {
+    const out = new Uint8Array((n * bits) / 8);
+    for (let j = 0; j < n; j++) {
+      const word = value(j);
+      for (let b = 0; b < bits; b++) {
+        // Beyond 31 bits shifts would wrap around.
+        if (Math.floor(word / 2 ** b) % 2 === 1) out[(j * bits + b) >> 3] |= 1 << ((j * bits + b) & 7);
+      }
+    }
+    return out;
+  };
+  const packed0 = pack(bits0, (j) => Math.round((((share(j) % 1) + 1) % 1) * 2 ** bits0) % 2 ** bits0);
+  return encodeResponse({
+    ...{ parameters, keyId, queryId, blockId, first: 0, count, bits0, bits1, packed0 },
+    packed1: pack(bits1, () => 0),
   });
 }

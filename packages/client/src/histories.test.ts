@@ -1,0 +1,319 @@
+// A name keeps meaning the collection it meant, and a collection has one history: a store that shows another, an older one or a fork is caught, and a person can accept it.
+
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { HersError, type Service } from '@hers/service';
+import { openStore } from '@hers/store';
+import { Database, MasterSeed } from './index.ts';
+import { HISTORY } from './manifest.ts';
+import { altered, vectorOf } from './testing.ts';
+import { VersionFile } from './versions.node.ts';
+import { ShortMemory } from './versions.ts';
+
+const key = MasterSeed.generate();
+const folders: string[] = [];
+const open: Service[] = [];
+after(async () => {
+  for (const store of open) await store.close();
+  await Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true })));
+});
+
+async function newFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'hers-histories-'));
+  folders.push(folder);
+  return folder;
+}
+
+async function newStore(): Promise<Service> {
+  const store = await openStore(await newFolder());
+  open.push(store);
+  return store;
+}
+
+/** A store that is one of several, and can become another between two calls. */
+function changing(first: Service): { service: Service; show: (store: Service) => void } {
+  let shown = first;
+  const service = new Proxy(first, {
+    get(_, method: keyof Service) {
+      const value = shown[method];
+      return typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(shown) : value;
+    },
+  });
+  return {
+    service,
+    show: (store) => {
+      shown = store;
+    },
+  };
+}
+
+/** The same store under other names. */
+function renamed(store: Service, names: Readonly<Record<string, string>>): Service {
+  return new Proxy(store, {
+    get(target, method: keyof Service) {
+      const value = target[method];
+      if (typeof value !== 'function') return value;
+      return (first: unknown, ...rest: unknown[]) => {
+        const name = typeof first === 'string' ? (names[first] ?? first) : first;
+        const result = (value as (...args: unknown[]) => unknown).call(target, name, ...rest);
+        return method === 'getCollection'
+          ? (result as ReturnType<Service['getCollection']>).then((info) => ({ ...info, name: first }))
+          : result;
+      };
+    },
+  });
+}
+
+const client = (service: Service, versions = new ShortMemory()) => new Database(service, { key, versions, threads: 1 });
+const one = { id: 'x', vector: [1, 0, 0] };
+const two = { id: 'y', vector: [0, 1, 0] };
+const integrity = (what: RegExp) => (error: unknown) =>
+  error instanceof HersError && error.code === 'INTEGRITY' && what.test(error.message);
+const isAnother = integrity(/is not the one that was seen under this name.*database\.accept/);
+const hasAnotherHistory = integrity(/has another history.*database\.accept/);
+
+describe('a name is a collection', () => {
+  it('another one in its place is refused, with its own description, manifest, lists and records', async () => {
+    const store = await newStore();
+    const versions = new ShortMemory();
+    const honest = client(store, versions);
+    await (await honest.createCollection('employees', { dimension: 3 })).upsert(one);
+    await (await honest.createCollection('banned', { dimension: 3 })).upsert(two);
+    const swapped = renamed(store, { employees: 'banned', banned: 'employees' });
+    await assert.rejects(client(swapped, versions).collection('employees'), isAnother);
+    await assert.rejects(client(swapped, versions).describe('employees'), isAnother);
+    await assert.rejects(client(swapped, versions).listCollections(), integrity(/./));
+    // Without a memory it is a first contact, which trusts.
+    assert.equal(await (await client(swapped).collection('employees')).count(), 1);
+    assert.equal(await (await client(store, versions).collection('employees')).count(), 1);
+  });
+
+  it('a file keeps it, and galleries at other addresses have their own', async () => {
+    const [store, other] = [await newStore(), await newStore()];
+    const path = join(await newFolder(), 'seen.json');
+    const at = (service: Service, gallery: string) =>
+      new Database(service, { key, versions: new VersionFile(path), gallery, threads: 1 });
+    await at(store, 'https://a').createCollection('faces', { dimension: 3 });
+    await at(other, 'https://b').createCollection('faces', { dimension: 3 });
+    await at(store, 'https://a').collection('faces');
+    await at(other, 'https://b').collection('faces');
+    await assert.rejects(at(other, 'https://a').collection('faces'), isAnother);
+  });
+
+  it('is accepted by a person after another client has made it again', async () => {
+    const store = await newStore();
+    const versions = new ShortMemory();
+    await client(store, versions).createCollection('faces', { dimension: 3 });
+    const other = client(store);
+    await other.deleteCollection('faces');
+    await assert.rejects(
+      client(store, versions).collection('faces'),
+      (error) => error instanceof HersError && error.code === 'NOT_FOUND' && /there was/.test(error.message),
+    );
+    // What is hidden is not made again without a word.
+    await assert.rejects(
+      client(store, versions).createCollection('faces', { dimension: 3 }),
+      integrity(/another client has deleted it, or the store hides it/),
+    );
+    await (await other.createCollection('faces', { dimension: 3 })).upsert(one);
+    const db = client(store, versions);
+    await assert.rejects(db.collection('faces'), isAnother);
+    assert.equal((await db.accept('faces'))?.version, 1);
+    assert.equal(await (await db.collection('faces')).count(), 1);
+    // Accepting that there is none makes room.
+    await other.deleteCollection('faces');
+    await db.accept('faces');
+    await db.createCollection('faces', { dimension: 4 });
+  });
+
+  it('deleted by this client it stays deleted, until it is restored', async () => {
+    const [store, copy] = [await newStore(), await newStore()];
+    const versions = new ShortMemory();
+    const { service, show } = changing(store);
+    const db = client(service, versions);
+    await (await db.createCollection('faces', { dimension: 3 })).upsert(one);
+    await copy.restore('faces', store.snapshot('faces'));
+    const snapshot = await Array.fromAsync(store.snapshot('faces'));
+    await db.deleteCollection('faces');
+    show(copy);
+    await assert.rejects(db.collection('faces'), integrity(/is there again after this client has deleted it/));
+    show(store);
+    assert.equal(await (await db.createCollection('faces', { dimension: 3 })).count(), 0);
+    show(copy);
+    await assert.rejects(client(service, versions).collection('faces'), isAnother);
+    show(store);
+    await db.deleteCollection('faces');
+    assert.equal(await (await db.restore('faces', snapshot)).count(), 1);
+    assert.equal(await (await client(service, versions).collection('faces')).count(), 1);
+  });
+
+  it('the id that was drawn is the id that is there', async () => {
+    const store = await newStore();
+    await (await client(store).createCollection('old', { dimension: 3 })).upsert(one);
+    const lying = altered(store, {
+      createCollection: async () => {},
+      getCollection: async (name) => ({ ...(await store.getCollection('old')), name }),
+      getManifest: () => store.getManifest('old'),
+    });
+    await assert.rejects(client(lying).createCollection('new', { dimension: 3 }), isAnother);
+  });
+
+  it('a snapshot older than what was seen under any name is restored only when that is meant', async () => {
+    const store = await newStore();
+    const db = client(store);
+    const faces = await db.createCollection('faces', { dimension: 3 });
+    await faces.upsert(one);
+    const snapshot = await Array.fromAsync(faces.snapshot());
+    await faces.upsert(two);
+    await assert.rejects(db.restore('twin', snapshot), integrity(/acceptOlder/));
+    assert.deepEqual((await db.listCollections()).length, 1);
+    const twin = await db.restore('twin', snapshot, { acceptOlder: true });
+    assert.equal(await twin.count(), 1);
+    // From then on it has a history of its own, and neither passes for the other.
+    await twin.upsert({ id: 'z', vector: [0, 0, 1] });
+    await twin.upsert({ id: 'w', vector: [0, 1, 1] });
+    const exchanged = renamed(store, { faces: 'twin', twin: 'faces' });
+    const versions = new ShortMemory();
+    for (const name of ['faces', 'twin']) await client(store, versions).collection(name);
+    await assert.rejects(client(exchanged, versions).collection('faces'), hasAnotherHistory);
+    await assert.rejects(client(exchanged, versions).collection('twin'), integrity(/rolled back/));
+  });
+});
+
+describe('history is a chain', () => {
+  /** A store and its fork: both have x and y. */
+  async function forked() {
+    const [first, second] = [await newStore(), await newStore()];
+    await (await client(first).createCollection('faces', { dimension: 3 })).upsert([one, two]);
+    await second.restore('faces', first.snapshot('faces'));
+    return { first, second, ...changing(second) };
+  }
+
+  it('another manifest of the same version is refused: what was deleted does not come back', async () => {
+    const { first, service, show } = await forked();
+    const versions = new ShortMemory();
+    const b = await client(service, versions).collection('faces');
+    await b.delete('x');
+    const a = await client(first).collection('faces');
+    await a.upsert({ id: 'z', vector: [0, 0, 1] });
+    show(first);
+    assert.equal((await service.getManifest('faces')).version, 3);
+    await assert.rejects(b.count(), hasAnotherHistory);
+    await assert.rejects(client(service, versions).collection('faces'), hasAnotherHistory);
+    // What it writes goes on from what it has seen; whoever has seen the other branch notices.
+    await b.upsert({ id: 'w', vector: [0, 0, 1] });
+    await assert.rejects(a.count(), hasAnotherHistory);
+  });
+
+  for (const ahead of [1, 2, HISTORY - 1, HISTORY])
+    it(`a fork ${ahead} versions on is refused`, async () => {
+      const { first, service, show } = await forked();
+      const b = await client(service).collection('faces');
+      await b.delete('x');
+      const a = await client(first).collection('faces');
+      for (let i = 0; i < ahead + 1; i++) await a.upsert({ id: 'z', vector: vectorOf(i, 3) });
+      show(first);
+      assert.equal((await service.getManifest('faces')).version, 3 + ahead);
+      await assert.rejects(b.count(), hasAnotherHistory);
+    });
+
+  it(`beyond ${HISTORY} versions nothing can be told, and what is not a fork is fine`, async () => {
+    const { first, second, service, show } = await forked();
+    const versions = new ShortMemory();
+    const b = await client(service, versions).collection('faces');
+    const writer = await client(second).collection('faces');
+    for (let i = 0; i < HISTORY; i++) await writer.upsert({ id: 'z', vector: vectorOf(i, 3) });
+    assert.equal(await b.count(), 3);
+    const a = await client(first).collection('faces');
+    for (let i = 0; i < 2 * HISTORY + 1; i++) await a.upsert({ id: 'z', vector: vectorOf(i, 3) });
+    show(first);
+    // This is what SECURITY.md admits.
+    assert.equal(await b.count(), 3);
+  });
+
+  it('a person accepts another history, and goes on from it', async () => {
+    const { first, service, show } = await forked();
+    const versions = new ShortMemory();
+    const db = client(service, versions);
+    await (await db.collection('faces')).delete('x');
+    await (await client(first).collection('faces')).upsert({ id: 'z', vector: [0, 0, 1] });
+    show(first);
+    await assert.rejects((await db.collection('faces')).count(), hasAnotherHistory);
+    await db.accept('faces');
+    const faces = await db.collection('faces');
+    assert.equal(await faces.count(), 3);
+    await faces.upsert({ id: 'w', vector: [0, 0, 1] });
+    assert.equal(await (await client(service, versions).collection('faces')).count(), 4);
+  });
+
+  it('a change that was made and whose acknowledgement was lost is not made twice, nor taken for a fork', async () => {
+    const store = await newStore();
+    let lose = false;
+    const losing = altered(store, {
+      async commit(name, change) {
+        const version = await store.commit(name, change);
+        if (!lose) return version;
+        lose = false;
+        throw new HersError('STALE', 'another change came first');
+      },
+    });
+    const faces = await client(losing).createCollection('faces', { dimension: 3 });
+    lose = true;
+    assert.deepEqual(await faces.upsert([one, two]), { written: 0, unchanged: 2 });
+    assert.equal(await faces.count(), 2);
+    await faces.delete('x');
+    assert.deepEqual(await Array.fromAsync(faces.list()), ['y']);
+  });
+
+  it('readers and writers of one process do not take each other for a roll-back', async () => {
+    const store = await newStore();
+    const slow = altered(store, {
+      async getManifest(name) {
+        const answer = await store.getManifest(name);
+        await new Promise((resolve) => setTimeout(resolve, 3));
+        return answer;
+      },
+    });
+    const versions = new ShortMemory();
+    const writer = await client(store, versions).createCollection('faces', { dimension: 3 });
+    const reader = await client(slow, versions).collection('faces');
+    let isWriting = true;
+    const writing = (async () => {
+      for (let i = 0; i < 60; i++) await writer.upsert({ id: `r${i % 7}`, vector: vectorOf(i, 3) });
+      isWriting = false;
+    })();
+    while (isWriting) {
+      await reader.count();
+      await reader.search([1, 0, 0], { payload: true });
+    }
+    await writing;
+    assert.equal(await reader.count(), 7);
+  });
+
+  it('a store that says that it moved on and shows nothing newer is not believed for ever', async () => {
+    const store = await newStore();
+    let commits = 0;
+    const stubborn = altered(store, {
+      async commit() {
+        commits++;
+        throw new HersError('STALE', 'another change came first');
+      },
+    });
+    await client(store).createCollection('faces', { dimension: 3 });
+    const faces = await client(stubborn).collection('faces');
+    await assert.rejects(faces.upsert(one), integrity(/shows no newer manifest/));
+    assert.ok(commits <= 5, `${commits} commits`);
+    const gone = altered(store, {
+      async commit() {
+        commits++;
+        throw new HersError('NOT_FOUND', 'no such stage');
+      },
+    });
+    commits = 0;
+    await assert.rejects((await client(gone).collection('faces')).upsert(one), HersError);
+    assert.ok(commits <= 7, `${commits} commits`);
+  });
+});
