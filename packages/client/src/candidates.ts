@@ -20,7 +20,7 @@ const WRITE_DOWN_MS = 50;
 const CLOSE_MS = 2000;
 
 /** A record that is wanted because of its score. */
-export interface Candidate extends Scored {
+export interface Wanted extends Scored {
   readonly id: string;
   /** As it was when it was compared. */
   readonly version: string;
@@ -60,7 +60,7 @@ export class Candidates {
    */
   async fetch(
     view: View,
-    candidates: readonly Candidate[],
+    candidates: readonly Wanted[],
     check: ScoreCheck,
     signal?: AbortSignal,
   ): Promise<FetchedByHandle> {
@@ -199,7 +199,7 @@ export class Candidates {
    * Asks for these records and checks each as it comes. A record that is not there as it was, or not at all, is believed to have been changed when a newer manifest says so; then what
    * the manifest says is what counts. Nothing else is asked for.
    */
-  async #ask(view: View, candidates: readonly Candidate[], check: ScoreCheck): Promise<FetchedByHandle> {
+  async #ask(view: View, candidates: readonly Wanted[], check: ScoreCheck): Promise<FetchedByHandle> {
     const { service, name, keyring } = this.#changer;
     let latest = view;
     let wanted = candidates;
@@ -233,7 +233,7 @@ function notGiven(): HersError {
 }
 
 /** The same for the same handles, and for no others. */
-async function fingerprint(candidates: readonly Candidate[]): Promise<string> {
+async function fingerprint(candidates: readonly Wanted[]): Promise<string> {
   const handles = candidates.map(({ handle }) => handle).sort();
   return hex(await sha256(new TextEncoder().encode(handles.join(' ')))).slice(0, 32);
 }

@@ -21,6 +21,7 @@ import {
   type SearchResult,
   scan,
   search,
+  toFetch,
 } from './search.ts';
 import { OutOfStep, readRecords, type View } from './view.ts';
 
@@ -168,11 +169,8 @@ export class Collection {
         : { blocks: [place.block], pending: [] };
     };
     const signal = options.signal ? { signal: options.signal } : {};
-    const { view, found } = await scan(changer, [probe], { limit: n, ...signal }, only).catch(async (error) => {
-      if (options.rerank && error instanceof HersError && error.code === 'INTEGRITY')
-        await changer.candidates.undecryptable();
-      throw error;
-    });
+    const scanning = scan(changer, [probe], { limit: n, ...signal }, only);
+    const { view, found } = await (options.rerank ? toFetch(changer, scanning) : scanning);
     const location = view.locate(id)!;
     const isWaiting = location === 'pending';
     const candidate = found[0].candidates.find(({ slot }) => isWaiting || slot === location.slot);

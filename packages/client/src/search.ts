@@ -5,7 +5,7 @@ import { checkVector, type Plan, peekResponse, plainScores } from '@hers/scheme'
 import { encryptQuery, type QuerySecret } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { fromHex, hex } from './bytes.ts';
-import type { Candidate as Wanted } from './candidates.ts';
+import type { Wanted } from './candidates.ts';
 import type { Changer } from './changes.ts';
 import { type DecryptTask, toDistances } from './crew.ts';
 import { liveCount, type ManifestBlock } from './manifest.ts';
@@ -62,6 +62,25 @@ const MOST = 10_000;
 const FIRST_STEP = 16;
 /** Responses collected before they are handed to the crew. */
 const BATCH = 16;
+
+/** An answer that could not be decrypted, for the reason that the error gives. */
+class Undecryptable extends HersError {
+  constructor(error: unknown) {
+    const { code, message } =
+      error instanceof HersError ? error : { code: 'INTEGRITY' as const, message: String(error) };
+    super(code, message);
+  }
+}
+
+/** A scan after which something would be fetched: that nothing is, because it could not be decrypted, is counted. */
+export async function toFetch<T>(changer: Changer, scanning: Promise<T>): Promise<T> {
+  try {
+    return await scanning;
+  } catch (error) {
+    if (error instanceof Undecryptable) await changer.candidates.undecryptable();
+    throw error;
+  }
+}
 
 /** What is found for one vector: in blocks by number and slot, among waiting records by their position. */
 interface Found {
@@ -256,8 +275,10 @@ async function scanBlocks(
       if (missing.size > 0)
         throw new HersError('INTEGRITY', `the store left out ${missing.size} of ${blocks.length} blocks`);
     const rankings = probes.map(() => new Ranking(limit, options.order));
-    for (const { probe, best } of parts)
-      for (const { block, slot, score } of await best) rankings[probe].offer(block, slot, [score]);
+    for (const { probe, best } of parts) {
+      const candidates = await best.catch((error) => Promise.reject(new Undecryptable(error)));
+      for (const { block, slot, score } of candidates) rankings[probe].offer(block, slot, [score]);
+    }
     return rankings.map((ranking) => ranking.best());
   } finally {
     await Promise.allSettled(parts.map((part) => part.best));

@@ -12,7 +12,7 @@ import type { Space } from './space.ts';
 import { laterOf, type Place, type Seen, type Shown, seenAfter, type VersionMemory } from './versions.ts';
 
 /** Where a record is. */
-export type Location = { readonly block: ManifestBlock; readonly slot: number } | 'pending';
+export type RecordLocation = { readonly block: ManifestBlock; readonly slot: number } | 'pending';
 
 const PENDING = -1;
 const SLOTS = 65536;
@@ -64,7 +64,7 @@ export class View {
     return this.#index;
   }
 
-  locate(id: string): Location | undefined {
+  locate(id: string): RecordLocation | undefined {
     const place = this.#places().get(id);
     if (place === undefined) return undefined;
     if (place === PENDING) return 'pending';
@@ -194,6 +194,8 @@ export async function readManifest(source: Source): Promise<ShownManifest> {
 
 /** Remembers that this manifest was seen. */
 export async function remember({ place, keyring, memory }: Source, manifest: Manifest, hash: string): Promise<void> {
+  const known = await memory.read(place);
+  if (known?.version === manifest.version && known.hash === hash) return;
   await memory.update(place, (seen) => laterOf(seen, shownOf(keyring, manifest, hash), place.name));
 }
 
