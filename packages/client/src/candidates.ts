@@ -69,7 +69,7 @@ export class Candidates {
       print: await fingerprint(candidates),
       ask: () => this.#ask(view, candidates, check),
     };
-    await this.#settle();
+    await (signal ? aborted(this.#settle(), signal) : this.#settle());
     const done = await this.#turn(shown, signal);
     const asking = this.#show(shown).finally(done);
     asking.catch(() => {}); // heard of by the caller, unless the signal was first
@@ -131,13 +131,15 @@ export class Candidates {
   }
 
   async #show(shown: Shown): Promise<FetchedByHandle> {
+    let writing: Promise<void> | undefined;
     const timer = setTimeout(() => {
-      this.#writeDown(shown).catch(() => {}); // tried again when the set fails
+      writing = this.#writeDown(shown).catch(() => {}); // tried again when the set fails
     }, WRITE_DOWN_MS);
     (timer as { unref?: () => void }).unref?.();
     try {
       const fetched = await shown.ask();
       clearTimeout(timer);
+      await writing;
       await this.#verified(shown);
       return fetched;
     } catch (error) {

@@ -77,7 +77,7 @@ export async function toFetch<T>(changer: Changer, scanning: Promise<T>): Promis
   try {
     return await scanning;
   } catch (error) {
-    if (error instanceof Undecryptable) await changer.candidates.undecryptable();
+    if (error instanceof Undecryptable && error.code === 'INTEGRITY') await changer.candidates.undecryptable();
     throw error;
   }
 }
