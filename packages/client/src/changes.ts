@@ -18,8 +18,8 @@ import {
 import { sealModel } from './models.ts';
 import { type PlainRecord, WaitingRecord } from './records.ts';
 import type { Model, Space } from './space.ts';
-import type { Place, VersionMemory } from './versions.ts';
-import { mayBeOvertaken, pauseAfter, readView, remember, type Source, type View } from './view.ts';
+import { type Place, seenAfter, type VersionMemory } from './versions.ts';
+import { mayBeOvertaken, pauseAfter, readView, remember, type Source, shownOf, type View } from './view.ts';
 
 /** Rebasing again and again means that something else is wrong. */
 const MAX_ATTEMPTS = 100;
@@ -38,6 +38,7 @@ export class Draft {
   /** Those with a payload come from this change; only what is needed of them is kept afterwards. */
   readonly pending: Map<string, PlainRecord | WaitingRecord>;
   readonly entries: Map<string, readonly ListEntry[]>;
+  readonly scoreSums: Map<string, Uint8Array>;
   readonly spaces: Map<number, Space>;
   models: readonly ManifestModel[];
   /** Ids that left the place the view has them in. */
@@ -58,6 +59,7 @@ export class Draft {
     this.blocks = [...view.manifest.blocks];
     this.pending = new Map(view.pending);
     this.entries = new Map(view.entries);
+    this.scoreSums = new Map(view.scoreSums);
     this.spaces = new Map(view.spaces);
     this.models = view.manifest.models;
   }
@@ -96,6 +98,7 @@ export class Draft {
   dropBlock(block: ManifestBlock): void {
     this.blocks = this.blocks.filter((b) => b.id !== block.id);
     this.entries.delete(block.id);
+    this.scoreSums.delete(block.id);
     this.dropped.push(fromHex(block.id));
     for (const list of block.lists) this.droppedLists.push(fromHex(list));
   }
@@ -152,14 +155,17 @@ export class Changer {
   /** Reads what is current. */
   refresh(): Promise<View> {
     const known = this.#view;
+    let before: View | undefined;
     const reading = (async () => {
-      const before = await known?.catch(() => undefined);
+      before = await known?.catch(() => undefined);
       return readView(this, before);
     })();
     this.#view = reading;
-    reading.catch(() => {
-      // A failed reading is not kept; what was known before is still good for the next.
-      if (this.#view === reading) this.#view = known;
+    reading.catch((error) => {
+      if (this.#view !== reading) return;
+      // A failed reading is not kept. What was known before is good for the next, unless the store was caught: then nobody goes on as if it had not been.
+      const isCaught = error instanceof HersError && error.code === 'INTEGRITY';
+      this.#view = before && !isCaught ? Promise.resolve(before) : undefined;
     });
     return reading;
   }
@@ -185,7 +191,14 @@ export class Changer {
   /** Reads what must fit one view; where another writer came in between, it is read again. Nothing that `read` asks for may depend on what it decrypted. */
   async steady<T>(read: (view: View) => Promise<T>): Promise<T> {
     const again = this.overtaking();
-    for (let view = await this.view(); ; ) {
+    let view = await this.view();
+    // Others that share this memory may have seen more; a store that answers for what it was before is then caught by reading again.
+    const seen = await this.memory.read(this.place);
+    const { version } = view.manifest;
+    const isSame = seen?.id === hex(this.keyring.id) && !seen.deleted;
+    const isOther = seen?.version === version && seen.hash !== undefined && seen.hash !== view.hash;
+    if (seen && (!isSame || seen.version > version || isOther)) view = await this.refresh();
+    for (;;) {
       try {
         return await read(view);
       } catch (error) {
@@ -212,6 +225,11 @@ export class Changer {
           const made = await make(view, lost);
           ({ draft } = made);
           if (draft) await this.#commit(draft);
+          // That there is nothing to do is said of what is there now, not of what was there when it was last read.
+          else if (await this.#isOld(view)) {
+            view = await this.view();
+            continue;
+          }
           return made.result;
         } catch (error) {
           lost = draft !== undefined && error instanceof HersError && error.code === 'NOT_FOUND';
@@ -225,12 +243,21 @@ export class Changer {
     return turn;
   }
 
+  async #isOld({ manifest }: View): Promise<boolean> {
+    return (await this.refresh()).manifest.version > manifest.version;
+  }
+
   async #commit(draft: Draft): Promise<void> {
     draft.dropUnused();
     const manifest = draft.manifest();
     const sealed = await sealManifest(await this.keyring.manifestSealer(), this.keyring.id, manifest);
     const { records, removed, newBlocks, sums, dropped, lists, droppedLists } = draft;
     const hash = await manifestHash(sealed);
+    // Others that share this memory may have gone on, or have seen another history, or accepted one: then this change is not made on top of what was read here.
+    const seen = await this.memory.read(this.place);
+    if (seen && seen.version >= manifest.version)
+      throw new HersError('STALE', 'another client has changed this collection');
+    seenAfter(seen, shownOf(this.keyring, manifest, hash), this.name);
     await this.service.commit(this.name, {
       expected: manifest.version - 1,
       manifest: sealed,
@@ -248,7 +275,9 @@ export class Changer {
         WaitingRecord.of(record, draft.space.projectionOf(record) ?? record.projection),
       ]),
     );
-    this.#view = Promise.resolve(draft.view.next(manifest, hash, draft.entries, pending, draft.spaces, draft.gone));
+    this.#view = Promise.resolve(
+      draft.view.next(manifest, hash, draft.entries, draft.scoreSums, pending, draft.spaces, draft.gone),
+    );
     await remember(this, manifest, hash);
   }
 
@@ -265,8 +294,8 @@ export class Changer {
   }
 
   /** Stages a list, and returns its name in the manifest. */
-  async stageList(draft: Draft, entries: readonly ListEntry[]): Promise<string> {
-    const sealed = await sealList(await this.keyring.sealer(draft.epoch), this.keyring.id, entries);
+  async stageList(draft: Draft, entries: readonly ListEntry[], sums?: Uint8Array): Promise<string> {
+    const sealed = await sealList(await this.keyring.sealer(draft.epoch), this.keyring.id, entries, sums);
     draft.countSeals(1);
     draft.lists.push(await this.service.stageList(this.name, sealed));
     return hex(await sha256(sealed));
@@ -298,7 +327,7 @@ export class Changer {
     signal?: AbortSignal,
   ): Promise<void> {
     const crew = await draft.space.crew();
-    const encoded = await crew.encrypt(vectors, 0);
+    const { block: encoded, sums } = await crew.encrypt(vectors, 0);
     // The blocks of a vault are made anew from it, and never read.
     const tagged = this.keyring.descriptor.enrolment === 'homomorphic';
     const tag = tagged ? { tag: hex(authenticate(draft.space.key(), encoded)) } : {};
@@ -306,11 +335,12 @@ export class Changer {
     const [stage, hash, list] = await Promise.all([
       this.service.stageBlock(this.name, [encoded], signal ? { signal } : {}),
       sha256(encoded),
-      this.stageList(draft, entries),
+      this.stageList(draft, entries, sums),
     ]);
     const id = blockIdOf(encoded);
     draft.newBlocks.push(stage);
     draft.entries.set(id, entries);
+    if (sums) draft.scoreSums.set(id, sums);
     draft.blocks.push({
       id,
       hash: hex(hash),

@@ -307,11 +307,20 @@ describe('exact, with a compressor', () => {
           for await (const response of store.search(where, request, given)) yield addedToScores(response, bits, step);
         },
       });
-      const victim = await new Database(cheating, { key, threads: 1 }).collection(name);
-      const shifted = (await victim.search(probe, { limit: 1 })).matches[0].score;
-      const honest = (await collection.search(probe, { limit: 1 })).matches[0].score;
-      assert.ok(Math.abs(shifted - honest - 1 / 250 ** 2) < 1e-6, `${shifted} and ${honest}`);
-      await assert.rejects(victim.search(probe, { limit: 5, rerank: true }), caught);
+      for (const threads of [1, 2]) {
+        const victim = await new Database(cheating, { key, threads }).collection(name);
+        for (const given of [{}, { rerank: true }, { payload: true }])
+          await assert.rejects(victim.search(probe, { limit: 5, ...given }), caught, JSON.stringify(given));
+        await assert.rejects(victim.verify('r3', probe), caught);
+      }
+      // Moving all scores by nothing is no alteration: the change above is what was noticed.
+      const still = altered(store, {
+        async *search(where, request, given) {
+          for await (const response of store.search(where, request, given)) yield addedToScores(response, bits, 0);
+        },
+      });
+      const client = await new Database(still, { key, threads: 1 }).collection(name);
+      assert.equal((await client.search(probe, { limit: 5, rerank: true })).matches.length, 5);
     });
 
   /** What one step of a score is in the words of a response. */
@@ -336,5 +345,68 @@ describe('exact, with a compressor', () => {
       }
     }
     return encodeResponse({ ...decoded, packed0: packed });
+  }
+});
+
+describe('exact: every score of every block', () => {
+  for (const [metric, enrolment] of [
+    ['cosine', 'vault'],
+    ['euclidean', 'vault'],
+    ['dot', 'homomorphic'],
+  ] as const)
+    it(`${metric}, ${enrolment}: one that is changed in one slot is caught without fetching anything`, async () => {
+      const name = `all-${metric}`;
+      const options = { dimension: DIMENSION, profile: 'exact', metric, enrolment, normBound: 1 } as const;
+      const { normBound: _, ...cosine } = options;
+      const collection = await new Database(store, { key }).createCollection(
+        name,
+        metric === 'cosine' ? cosine : options,
+      );
+      for (const from of [0, 40, 80]) await collection.upsert(records(from, from + 40));
+      if (enrolment === 'vault') await collection.optimize();
+      await collection.delete('r7');
+      const probe = vectorOf(50_000, DIMENSION);
+      const { plan } = collection;
+      const modulus = plan.parameters.primes.reduce((product, p) => product * p, 1);
+      const step = (plan.unit / modulus) * 2 ** plan.responseBits.c0;
+      for (const [slot, steps] of [
+        [0, 1],
+        [119, -1],
+        [60, -30_000],
+      ]) {
+        const cheating = altered(store, {
+          async *search(where, request, given) {
+            for await (const response of store.search(where, request, given))
+              yield changedWord(response, plan.responseBits.c0, slot, Math.round(steps * step));
+          },
+        });
+        const victim = await new Database(cheating, { key, threads: 1 }).collection(name);
+        await assert.rejects(victim.search(probe), caught, `slot ${slot} by ${steps}`);
+      }
+      // Slots that hold nobody are nobody's business.
+      const harmless = altered(store, {
+        async *search(where, request, given) {
+          for await (const response of store.search(where, request, given))
+            yield changedWord(response, plan.responseBits.c0, 3000, Math.round(step));
+        },
+      });
+      const client = await new Database(harmless, { key, threads: 1 }).collection(name);
+      assert.equal((await client.search(probe, { limit: 200 })).matches.length, 119);
+      // Through another key, and with blocks of both.
+      await collection.rotateKey();
+      assert.equal((await collection.search(probe, { limit: 200 })).matches.length, 119);
+    });
+
+  function changedWord(response: Uint8Array, bits: number, slot: number, by: number): Uint8Array {
+    const decoded = decodeResponse(response);
+    const packed0 = decoded.packed0.slice();
+    let word = 0;
+    for (let b = 0; b < bits; b++) word += ((packed0[(slot * bits + b) >> 3] >> ((slot * bits + b) & 7)) & 1) * 2 ** b;
+    word = (((word + by) % 2 ** bits) + 2 ** bits) % 2 ** bits;
+    for (let b = 0; b < bits; b++) {
+      const at = slot * bits + b;
+      packed0[at >> 3] = (packed0[at >> 3] & ~(1 << (at & 7))) | ((Math.floor(word / 2 ** b) % 2) << (at & 7));
+    }
+    return encodeResponse({ ...decoded, packed0 });
   }
 });

@@ -182,7 +182,7 @@ export class Collection {
       const handle = hex(changer.keyring.records.handleOf(id));
       const version = view.versionOf(id, handle)!;
       const space = isWaiting ? view.space : view.spaces.get(location.block.epoch)!;
-      const wanted = { id, version, handle, space, ...(isWaiting ? {} : { decrypted: score }) };
+      const wanted = { id, version, handle, space, ...(isWaiting ? {} : { slot: candidate.slot, decrypted: score }) };
       const fetched = await changer.candidates.fetch(view, [wanted], new ScoreCheck(probe), options.signal);
       const found = fetched.get(handle);
       if (!found) throw notFound(id);

@@ -1,8 +1,7 @@
 // What a worker of a crew does with a task, wherever it runs.
 
-import { encryptBlock } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
-import { type KeyMaterial, keyFrom, rankResponses, sealerFrom, secretFrom } from './crew.ts';
+import { encrypted, type KeyMaterial, keyFrom, rankResponses, sealerFrom, secretFrom } from './crew.ts';
 import type { Answer, Task } from './workers.ts';
 
 export interface Done {
@@ -22,9 +21,9 @@ export function workFor(material: KeyMaterial): (task: Task) => Promise<Done> {
       return {};
     }
     if (task.kind === 'seal') return (await sealing).seal(task.batch);
-    if (task.kind === 'encrypt') return encryptBlock(key, task.vectors, { first: task.first });
+    if (task.kind === 'encrypt') return encrypted(key, task.vectors, task.first);
     using secret = secretFrom(key.plan, task.secret);
-    return rankResponses(secret, task.tasks, task.options);
+    return rankResponses(key, secret, task.tasks, task.options);
   }
 
   return async (task) => {

@@ -2,7 +2,18 @@
 
 import type { Plan, PlanRequest } from '@hers/scheme';
 import { plan } from '@hers/scheme';
-import { type CollectionKey, type ExposedSecret, encryptBlock, MasterSeed, QuerySecret } from '@hers/scheme/secret';
+import {
+  type CollectionKey,
+  decodeScoreSums,
+  type ExposedSecret,
+  encodeScoreSums,
+  encryptBlock,
+  MasterSeed,
+  QuerySecret,
+  scoreChecker,
+  scoreSums,
+} from '@hers/scheme/secret';
+import { HersError } from '@hers/service';
 import type { PlainBatch, SealedBatch } from './batch.ts';
 import { inNode } from './platform.ts';
 import { type Candidate, type Order, Ranking } from './ranking.ts';
@@ -24,12 +35,22 @@ export interface DecryptTask {
   readonly block: number;
   /** Slots to leave out. */
   readonly dead: readonly number[];
+  /** What its scores must add up to, where that is known. */
+  readonly sums?: Uint8Array | undefined;
 }
 
 export interface RankOptions {
   readonly limit: number;
   readonly order: Order;
   readonly threshold?: number;
+  /** What was asked for, to compare the sums of scores with. */
+  readonly query?: Float32Array;
+}
+
+/** A block, and under `exact` what its scores add up to (`scoreSums` of scheme/secret). */
+export interface EncryptedBlock {
+  readonly block: Uint8Array;
+  readonly sums?: Uint8Array;
 }
 
 export interface Crew {
@@ -38,8 +59,8 @@ export interface Crew {
   /** Names records and seals them under the crew's epoch. */
   seal(batch: PlainBatch): Promise<SealedBatch>;
   /** Takes the vectors over: they are not the caller's any more. */
-  encrypt(vectors: Float32Array | Int32Array, first: number): Promise<Uint8Array>;
-  /** The best of these responses to one query. */
+  encrypt(vectors: Float32Array | Int32Array, first: number): Promise<EncryptedBlock>;
+  /** The best of these responses to one query. INTEGRITY where scores do not add up; then the crew is that of the epoch. */
   decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]>;
   close(): Promise<void>;
 }
@@ -74,15 +95,30 @@ export async function sealerFrom(material: KeyMaterial): Promise<BatchSealer> {
   }
 }
 
+export function encrypted(key: CollectionKey, vectors: Float32Array | Int32Array, first: number): EncryptedBlock {
+  const sums = key.plan.profile === 'exact' ? { sums: encodeScoreSums(scoreSums(key, vectors, first)) } : {};
+  return { block: encryptBlock(key, vectors, { first }), ...sums };
+}
+
 /** Decrypts and ranks. Distances come out of decryption squared, and as people know them from here on. */
 export function rankResponses(
+  key: CollectionKey,
   secret: QuerySecret,
   tasks: readonly DecryptTask[],
-  { limit, order, threshold }: RankOptions,
+  { limit, order, threshold, query }: RankOptions,
 ): Candidate[] {
   const ranking = new Ranking(limit, order, threshold);
-  for (const { response, block, dead } of tasks) {
+  let addUp: ReturnType<typeof scoreChecker> | undefined;
+  for (const { response, block, dead, sums } of tasks) {
     const { scores, integers, first } = secret.decrypt(response);
+    if (sums && integers && query) {
+      addUp ??= scoreChecker(key, query);
+      if (!addUp(decodeScoreSums(key.plan, sums), integers))
+        throw new HersError(
+          'INTEGRITY',
+          'the scores of a block do not add up to what they must: the store altered something, or mixed it up',
+        );
+    }
     if (order === 'ascending') toDistances(scores);
     for (const slot of dead) scores[slot - first] = Number.NaN;
     ranking.offer(block, first, scores);
@@ -116,12 +152,12 @@ export class Alone implements Crew {
     return (await this.#sealing).seal(batch);
   }
 
-  async encrypt(vectors: Float32Array | Int32Array, first: number): Promise<Uint8Array> {
-    return encryptBlock(this.#key, vectors, { first });
+  async encrypt(vectors: Float32Array | Int32Array, first: number): Promise<EncryptedBlock> {
+    return encrypted(this.#key, vectors, first);
   }
 
   async decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
-    return rankResponses(secret, tasks, options);
+    return rankResponses(this.#key, secret, tasks, options);
   }
 
   async close(): Promise<void> {

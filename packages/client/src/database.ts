@@ -14,7 +14,17 @@ import { emptyManifest, liveCount, manifestHash, sealManifest } from './manifest
 import { openModel } from './models.ts';
 import { inNode } from './platform.ts';
 import { makeSealer } from './sealing.ts';
-import { howToAccept, type Place, type Seen, ShortMemory, type VersionMemory } from './versions.ts';
+import { SnapshotHead } from './snapshot-head.ts';
+import {
+  deletedAt,
+  howToAccept,
+  type Place,
+  type Seen,
+  ShortMemory,
+  type Shown,
+  seenAfter,
+  type VersionMemory,
+} from './versions.ts';
 import { openShown, readManifest } from './view.ts';
 
 export interface CollectionOptions {
@@ -118,7 +128,14 @@ export class Database {
     sealer.wipe();
     await this.#service.createCollection(name, { id, descriptor: encodeDescriptor(this.#seed, descriptor), manifest });
     const hash = await manifestHash(manifest);
-    await this.#memory.update(this.#place(name), () => ({ id: hex(id), version: 1, hash, linked: true }));
+    await this.#memory.update(this.#place(name), (seen) => ({
+      id: hex(id),
+      version: 1,
+      hash,
+      linked: true,
+      ...deletedAt(seen),
+    }));
+    await this.#forget(name);
     const collection = await this.collection(name);
     try {
       if (compressor) await collection.reindex(compressor);
@@ -238,16 +255,14 @@ export class Database {
 
   async deleteCollection(name: string): Promise<void> {
     checkName(name);
-    const open = this.#open.get(name);
-    this.#open.delete(name);
-    await (await open?.catch(() => undefined))?.close();
+    await this.#forget(name);
     await this.#service.deleteCollection(name);
     await this.#memory.update(this.#place(name), (seen) => seen && { ...seen, deleted: true });
   }
 
   /**
    * A snapshot back to a collection, of this name or another. One that is older than what was seen of the collection under any name is refused, because that is what a rolled-back
-   * gallery looks like, unless it is meant.
+   * gallery looks like, unless it is meant. INTEGRITY when the store shows something else afterwards than the snapshot holds.
    */
   async restore(
     name: string,
@@ -255,11 +270,21 @@ export class Database {
     { acceptOlder = false, signal }: { readonly acceptOlder?: boolean; readonly signal?: AbortSignal } = {},
   ): Promise<Collection> {
     checkName(name);
-    await this.#service.restore(name, pieces, signal ? { signal } : {});
+    const head = new SnapshotHead();
+    await this.#service.restore(name, head.pass(pieces), signal ? { signal } : {});
+    await this.#forget(name);
     try {
-      await this.#pin(name, async (id, version) => {
-        const versions = (await this.#memory.places(id)).map(({ seen }) => seen.version);
-        const newest = Math.max(0, ...versions);
+      await this.#pin(name, async (shown) => {
+        const { id, version } = shown;
+        const snapshot = await head.seen();
+        if (snapshot?.id !== id)
+          throw new HersError(
+            'INTEGRITY',
+            `the store shows another collection under the name ${JSON.stringify(name)} than the snapshot that it was to restore`,
+          );
+        seenAfter(snapshot, shown, name);
+        const known = (await this.#memory.places(id)).filter(({ seen }) => seen.id === id);
+        const newest = Math.max(0, ...known.map(({ seen }) => seen.version));
         if (newest > version && !acceptOlder)
           throw new HersError(
             'INTEGRITY',
@@ -269,7 +294,7 @@ export class Database {
       return await this.collection(name);
     } catch (error) {
       // What does not open with this key, or is not meant, is taken away again; what was seen before stays seen.
-      await this.#service.deleteCollection(name);
+      await this.#service.deleteCollection(name).catch(() => {}); // the first error is the one to tell
       throw error;
     }
   }
@@ -281,9 +306,7 @@ export class Database {
   async accept(name: string): Promise<Seen | undefined> {
     checkName(name);
     const before = await this.#memory.read(this.#place(name));
-    const open = this.#open.get(name);
-    this.#open.delete(name);
-    await (await open?.catch(() => undefined))?.close();
+    await this.#forget(name);
     try {
       await this.#pin(name);
     } catch (error) {
@@ -293,18 +316,34 @@ export class Database {
     return before;
   }
 
-  /** Remembers what is there now as what there is to be, if `check` does not throw. */
-  async #pin(name: string, check?: (id: string, version: number) => Promise<void>): Promise<void> {
+  /** Closes what is open under a name: it may be another collection from now on. */
+  async #forget(name: string): Promise<void> {
+    const open = this.#open.get(name);
+    this.#open.delete(name);
+    await (await open?.catch(() => undefined))?.close();
+  }
+
+  /** Remembers what is there now as what there is to be, if `check` does not throw. Without one a person has looked, and what was deleted here before may come back. */
+  async #pin(name: string, check?: (shown: Shown) => Promise<void>): Promise<void> {
     const keyring = await this.#keyringOf(await this.#service.getCollection(name));
     try {
       const place = this.#place(name);
       const { shown } = await openShown({ service: this.#service, place, keyring });
       const { id, version, hash, history } = shown;
-      await check?.(id, version);
+      await check?.(shown);
       await this.#memory.update(place, (seen) => {
         // What the store was shown stays shown.
         const { unverified = [], stopped = false } = seen?.id === id ? seen : {};
-        return { id, version, hash, linked: history !== undefined, unverified, stopped };
+        const deletedIds = check ? deletedAt(seen).deletedIds?.filter((other) => other !== id) : undefined;
+        return {
+          id,
+          version,
+          hash,
+          linked: history !== undefined,
+          unverified,
+          stopped,
+          ...(deletedIds?.length ? { deletedIds } : {}),
+        };
       });
     } finally {
       await keyring.close();

@@ -1,7 +1,7 @@
 // Writing records. Under `vault` enrolment they are sealed into the vault, and encrypted into blocks as those fill; under `homomorphic` enrolment each is encrypted into its
 // slot and added to the open block on the store's side (the paper's Algorithm 6), and nothing else is kept of it.
 
-import { addTags, authenticate } from '@hers/scheme/secret';
+import { addScoreSums, addTags, authenticate, decodeScoreSums, encodeScoreSums } from '@hers/scheme/secret';
 import type { SealedRecord, StageId } from '@hers/service';
 import { type SealedBatch, sealAt } from './batch.ts';
 import { fromHex, hex } from './bytes.ts';
@@ -202,8 +202,14 @@ async function addToOpen(
   signal?: AbortSignal,
 ): Promise<void> {
   const crew = await draft.space.crew();
-  const part = await crew.encrypt(vectors, open.count);
-  const { parameters } = draft.space.plan;
+  const { block: part, sums } = await crew.encrypt(vectors, open.count);
+  const { plan } = draft.space;
+  const { parameters } = plan;
+  const before = draft.scoreSums.get(open.id);
+  const both =
+    before && sums
+      ? encodeScoreSums(addScoreSums(decodeScoreSums(plan, before), decodeScoreSums(plan, sums)))
+      : undefined;
   const tag = hex(addTags(parameters, fromHex(open.tag), authenticate(draft.space.key(), part)));
   signal?.throwIfAborted();
   const stage = await changer.service.stageBlock(changer.name, [part], signal ? { signal } : {});
@@ -213,12 +219,14 @@ async function addToOpen(
   let lists = open.lists;
   if (lists.length + 1 >= MAX_LISTS) {
     for (const list of lists) draft.droppedLists.push(fromHex(list));
-    lists = [await changer.stageList(draft, all)];
+    lists = [await changer.stageList(draft, all, both)];
   } else {
-    lists = [...lists, await changer.stageList(draft, entries)];
+    lists = [...lists, await changer.stageList(draft, entries, sums)];
   }
   draft.entries.delete(open.id);
   draft.entries.set(hex(result), all);
+  draft.scoreSums.delete(open.id);
+  if (both) draft.scoreSums.set(hex(result), both);
   draft.blocks = draft.blocks.map((block) =>
     block.id === open.id
       ? { ...block, id: hex(result), hash: '', tag, count: all.length, additions: block.additions + 1, lists }

@@ -73,6 +73,9 @@ const two = { id: 'y', vector: [0, 1, 0] };
 const integrity = (what: RegExp) => (error: unknown) =>
   error instanceof HersError && error.code === 'INTEGRITY' && what.test(error.message);
 const isAnother = integrity(/is not the one that was seen under this name.*database\.accept/);
+const isKnownAs = (name: string) =>
+  integrity(new RegExp(`"${name}": another client has restored a snapshot of it, or the store.*database\\.accept`));
+const isThereAgain = integrity(/is there again after this client has deleted it.*database\.accept/);
 const hasAnotherHistory = integrity(/has another history.*database\.accept/);
 
 describe('a name is a collection', () => {
@@ -139,7 +142,7 @@ describe('a name is a collection', () => {
     const snapshot = await Array.fromAsync(store.snapshot('faces'));
     await db.deleteCollection('faces');
     show(copy);
-    await assert.rejects(db.collection('faces'), integrity(/is there again after this client has deleted it/));
+    await assert.rejects(db.collection('faces'), isThereAgain);
     show(store);
     assert.equal(await (await db.createCollection('faces', { dimension: 3 })).count(), 0);
     show(copy);
@@ -148,6 +151,104 @@ describe('a name is a collection', () => {
     await db.deleteCollection('faces');
     assert.equal(await (await db.restore('faces', snapshot)).count(), 1);
     assert.equal(await (await client(service, versions).collection('faces')).count(), 1);
+  });
+
+  it('a collection that is known under one name is not shown under another, whether there was one or not', async () => {
+    const store = await newStore();
+    const path = join(await newFolder(), 'seen.json');
+    const at = (service: Service, gallery = 'https://a') =>
+      new Database(service, { key, versions: new VersionFile(path), gallery, threads: 1 });
+    await at(store).createCollection('employees', { dimension: 3 });
+    await (await at(store).createCollection('banned', { dimension: 3 })).upsert(one);
+    await at(store).deleteCollection('employees');
+    const cheating = renamed(store, { employees: 'banned', visitors: 'banned' });
+    for (const name of ['employees', 'visitors']) {
+      await assert.rejects(at(cheating).collection(name), isKnownAs('banned'));
+      await assert.rejects(at(cheating).describe(name), isKnownAs('banned'));
+      // Another gallery has names of its own.
+      assert.equal(await (await at(cheating, `https://${name}`).collection(name)).count(), 1);
+    }
+    // One that another client made is a first contact, after a deletion too.
+    await client(store).createCollection('employees', { dimension: 3 });
+    assert.equal(await (await at(store).collection('employees')).count(), 0);
+    // What was deleted under one name is not shown under another either.
+    await client(store).restore('visitors', await Array.fromAsync(store.snapshot('banned')));
+    await at(store).deleteCollection('banned');
+    await assert.rejects(at(store).collection('visitors'), isKnownAs('banned'));
+    await at(store).accept('visitors');
+    assert.equal(await (await at(store).collection('visitors')).count(), 1);
+  });
+
+  it('a snapshot that this client restores beside its original is known under both names', async () => {
+    const store = await newStore();
+    const versions = new ShortMemory();
+    const faces = await client(store, versions).createCollection('faces', { dimension: 3 });
+    await client(store, versions).restore('twin', faces.snapshot());
+    for (const name of ['faces', 'twin'])
+      assert.equal(await (await client(store, versions).collection(name)).count(), 0);
+  });
+
+  it('every collection that this client has deleted stays deleted, until it is restored or accepted', async () => {
+    const store = await newStore();
+    const path = join(await newFolder(), 'seen.json');
+    const db = () => new Database(store, { key, versions: new VersionFile(path), threads: 1 });
+    const snapshots: Uint8Array[][] = [];
+    for (let i = 0; i < 3; i++) {
+      snapshots.push(await Array.fromAsync((await db().createCollection('faces', { dimension: 3 })).snapshot()));
+      await db().deleteCollection('faces');
+    }
+    for (const snapshot of snapshots) {
+      await store.restore('faces', snapshot);
+      await assert.rejects(db().collection('faces'), isThereAgain);
+      await store.deleteCollection('faces');
+    }
+    await db().restore('faces', snapshots[0]);
+    await db().deleteCollection('faces');
+    await store.restore('faces', snapshots[1]);
+    await assert.rejects(db().collection('faces'), isThereAgain);
+    await db().accept('faces');
+    await db().collection('faces');
+    // Accepted is that the name has another past: what was deleted before does not count any more.
+    await db().deleteCollection('faces');
+    await store.restore('faces', snapshots[2]);
+    await db().collection('faces');
+  });
+
+  it('what is restored is what the snapshot holds, whatever the store shows', async () => {
+    const store = await newStore();
+    const versions = new ShortMemory();
+    const db = client(store, versions);
+    const faces = await db.createCollection('faces', { dimension: 3 });
+    await faces.upsert(one);
+    const older = await Array.fromAsync(faces.snapshot());
+    await faces.upsert(two);
+    const snapshot = await Array.fromAsync(faces.snapshot());
+    await db.createCollection('banned', { dimension: 3 });
+    const cheating = (shown: string) => {
+      const other = renamed(store, { second: shown });
+      return altered(other, {
+        restore: store.restore.bind(store),
+        deleteCollection: store.deleteCollection.bind(store),
+      });
+    };
+    for (const memory of [versions, new ShortMemory()])
+      await assert.rejects(
+        client(cheating('banned'), memory).restore('second', snapshot),
+        integrity(/shows another collection under the name "second" than the snapshot/),
+      );
+    // The same collection as it was before, or in another history.
+    await store.restore('other', older);
+    await assert.rejects(client(cheating('other')).restore('second', snapshot), integrity(/rolled back/));
+    await (await client(store).collection('other')).upsert({ id: 'z', vector: [0, 0, 1] });
+    await assert.rejects(client(cheating('other')).restore('second', snapshot), hasAnotherHistory);
+    // A store that has not looked at it has restored something else.
+    const idle = altered(cheating('faces'), { restore: async () => {} });
+    await assert.rejects(client(idle).restore('second', snapshot), integrity(/than the snapshot/));
+    assert.equal(await db.collection('second').catch((error) => error.code), 'NOT_FOUND');
+    // Cut anywhere, it is the same snapshot.
+    const bytes = Buffer.concat(snapshot);
+    const crumbs = Array.from({ length: bytes.length }, (_, i) => bytes.subarray(i, i + 1));
+    assert.equal(await (await db.restore('second', crumbs)).count(), 2);
   });
 
   it('the id that was drawn is the id that is there', async () => {
@@ -177,7 +278,11 @@ describe('a name is a collection', () => {
     await twin.upsert({ id: 'w', vector: [0, 1, 1] });
     const exchanged = renamed(store, { faces: 'twin', twin: 'faces' });
     const versions = new ShortMemory();
-    for (const name of ['faces', 'twin']) await client(store, versions).collection(name);
+    await client(store, versions).collection('faces');
+    // It was not this client that restored it.
+    await assert.rejects(client(store, versions).collection('twin'), isKnownAs('faces'));
+    await client(store, versions).accept('twin');
+    await client(store, versions).collection('twin');
     await assert.rejects(client(exchanged, versions).collection('faces'), hasAnotherHistory);
     await assert.rejects(client(exchanged, versions).collection('twin'), integrity(/rolled back/));
   });
@@ -197,14 +302,18 @@ describe('history is a chain', () => {
     const versions = new ShortMemory();
     const b = await client(service, versions).collection('faces');
     await b.delete('x');
+    const c = await client(service).collection('faces');
     const a = await client(first).collection('faces');
     await a.upsert({ id: 'z', vector: [0, 0, 1] });
     show(first);
     assert.equal((await service.getManifest('faces')).version, 3);
     await assert.rejects(b.count(), hasAnotherHistory);
     await assert.rejects(client(service, versions).collection('faces'), hasAnotherHistory);
-    // What it writes goes on from what it has seen; whoever has seen the other branch notices.
-    await b.upsert({ id: 'w', vector: [0, 0, 1] });
+    // Once it has noticed it neither searches nor writes on.
+    await assert.rejects(b.search([1, 0, 0]), hasAnotherHistory);
+    await assert.rejects(b.upsert({ id: 'w', vector: [0, 0, 1] }), hasAnotherHistory);
+    // What is written by one that has not goes on from what that one has seen; whoever has seen the other branch notices.
+    await c.upsert({ id: 'w', vector: [0, 0, 1] });
     await assert.rejects(a.count(), hasAnotherHistory);
   });
 
@@ -315,5 +424,121 @@ describe('history is a chain', () => {
     commits = 0;
     await assert.rejects((await client(gone).collection('faces')).upsert(one), HersError);
     assert.ok(commits <= 7, `${commits} commits`);
+  });
+});
+
+describe('a view', () => {
+  it('is not older than what others that share the memory have seen', async () => {
+    const [store, frozen] = [await newStore(), await newStore()];
+    const path = join(await newFolder(), 'seen.json');
+    const at = (service: Service) => new Database(service, { key, versions: new VersionFile(path), threads: 1 });
+    const { service, show } = changing(store);
+    const b = await at(store).createCollection('faces', { dimension: 3 });
+    await b.upsert([one, two]);
+    await frozen.restore('faces', store.snapshot('faces'));
+    const a = await at(service).collection('faces');
+    const find = async () => (await a.search([1, 0, 0], { limit: 1 })).matches[0].id;
+    assert.equal(await find(), 'x');
+    show(frozen);
+    await b.delete('x');
+    for (let i = 0; i < 2; i++) await assert.rejects(find(), integrity(/rolled back/));
+    // Neither is the old one put back after the error, for those that only write.
+    await assert.rejects(a.upsert({ id: 'w', vector: [0, 0, 1] }), integrity(/rolled back/));
+    show(store);
+    assert.equal(await find(), 'y');
+    await at(store).deleteCollection('faces');
+    show(frozen);
+    await assert.rejects(find(), isThereAgain);
+  });
+
+  it('is kept when a newer one cannot be fetched', async () => {
+    const store = await newStore();
+    const faces = await client(store).createCollection('faces', { dimension: 3 });
+    await faces.upsert(one);
+    let isAway = false;
+    const flaky = altered(store, {
+      getManifest: async (name) => {
+        if (isAway) throw new HersError('UNAVAILABLE', 'not now');
+        return store.getManifest(name);
+      },
+    });
+    const reader = await client(flaky).collection('faces');
+    isAway = true;
+    const counts = [reader.count(), reader.count()];
+    for (const count of counts) await assert.rejects(count, { code: 'UNAVAILABLE' });
+    isAway = false;
+    assert.equal((await reader.search([1, 0, 0])).matches[0].id, 'x');
+  });
+
+  const records = Array.from({ length: 8 }, (_, i) => ({ id: `r${i}`, vector: vectorOf(i, 3) }));
+
+  it('is read while another client writes, and fetched again is what has changed', async () => {
+    const store = await newStore();
+    const writer = await client(store).createCollection('faces', { dimension: 3 });
+    await writer.upsert(records);
+    let changes = 0;
+    const asked: number[] = [];
+    const busy = altered(store, {
+      async *getRecords(name, handles, options) {
+        asked.push(handles.length);
+        // The one that was asked for is another when it comes, and yet another is when the manifest is read again.
+        if (changes++ < 3) await writer.upsert({ id: 'r0', vector: vectorOf(100 + changes, 3) });
+        yield* store.getRecords(name, handles, options);
+        if (changes < 3) await writer.upsert({ id: `r${changes}`, vector: vectorOf(200 + changes, 3) });
+      },
+    });
+    assert.equal(await (await client(busy).collection('faces')).count(), 8);
+    assert.equal(asked[0], 8);
+    assert.ok(asked.length > 1 && asked.slice(1).every((count) => count <= 2), `${asked}`);
+  });
+
+  it('is read between two changes, however soon the second comes', { timeout: 60_000 }, async () => {
+    const store = await newStore();
+    const writer = await client(store).createCollection('faces', { dimension: 3 });
+    await writer.upsert(records);
+    let number = 0;
+    let writing: Promise<unknown> = Promise.resolve();
+    // The time for a small reading, and not for a pause in between.
+    const busy = altered(store, {
+      async getManifest(name) {
+        await writing;
+        const answer = await store.getManifest(name);
+        const wait = number === 0 ? 0 : 8;
+        writing = new Promise((resolve) => setTimeout(resolve, wait)).then(() =>
+          writer.upsert({ id: 'r0', vector: vectorOf(300 + number++, 3) }),
+        );
+        if (wait === 0) await writing;
+        return answer;
+      },
+    });
+    assert.equal(await (await client(busy).collection('faces')).count(), 8);
+    await writing;
+  });
+
+  it('that changes faster than it can be read is STALE, which says to try again, and not INTEGRITY', async () => {
+    const store = await newStore();
+    const writer = await client(store).createCollection('faces', { dimension: 3 });
+    let number = 0;
+    const change = () => writer.upsert({ id: 'r0', vector: vectorOf(number++, 3) });
+    await change();
+    const busy = altered(store, {
+      async getManifest(name) {
+        await change();
+        return store.getManifest(name);
+      },
+      async *getRecords(name, handles, options) {
+        await change();
+        yield* store.getRecords(name, handles, options);
+      },
+    });
+    await assert.rejects(
+      client(busy).collection('faces'),
+      (error) => error instanceof HersError && error.code === 'STALE' && /try again/.test(error.message),
+    );
+    // Without a newer manifest nobody else is the reason.
+    const withholding = altered(store, {
+      getRecords: () => store.getRecords('faces', [new Uint8Array(16)]),
+    });
+    await assert.rejects(client(withholding).collection('faces'), (error) => (error as HersError).code !== 'STALE');
   });
 });

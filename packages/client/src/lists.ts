@@ -4,6 +4,7 @@
 //   list      mark u16, edition u16, count u32, entries, parts (parts.ts)
 //   entry     length of the id u16, version (16 bytes), id (UTF-8)
 //   order     a part: for every entry the place it has among them in the order in which records were written, u16
+//   sums      a part, under `exact`: what the scores of these slots add up to (`scoreSums` of scheme/secret)
 //
 // Lists of edition 1 are entries alone. No id is as long as the mark says, so it tells them apart.
 
@@ -31,7 +32,13 @@ const MARK = 0xffff;
 const EDITION = 2;
 const HEAD_BYTES = 8;
 const ORDER = 'order';
-const KNOWN_PARTS: ReadonlySet<string> = new Set([ORDER]);
+const SUMS = 'sums';
+const KNOWN_PARTS: ReadonlySet<string> = new Set([ORDER, SUMS]);
+
+export interface OpenedList {
+  readonly entries: ListEntry[];
+  readonly sums?: Uint8Array;
+}
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -42,6 +49,7 @@ export async function sealList(
   sealer: Sealer,
   collectionId: Uint8Array,
   entries: readonly ListEntry[],
+  sums?: Uint8Array,
 ): Promise<Uint8Array> {
   // At most three bytes for each unit of an id.
   const most = entries.reduce((sum, { id }) => sum + 2 + VERSION_BYTES + 3 * id.length, HEAD_BYTES);
@@ -58,7 +66,8 @@ export async function sealList(
     at += 2 + VERSION_BYTES + written;
   }
   const plain = bytes.subarray(0, at);
-  return seal(sealer, concat(plain, ...orderPart(entries)), about(collectionId));
+  const sumsPart = sums ? [encodePart({ name: SUMS, must: false, content: sums })] : [];
+  return seal(sealer, concat(plain, ...orderPart(entries), ...sumsPart), about(collectionId));
 }
 
 function orderPart(entries: readonly ListEntry[]): Uint8Array[] {
@@ -71,7 +80,7 @@ function orderPart(entries: readonly ListEntry[]): Uint8Array[] {
   return [encodePart({ name: ORDER, must: false, content })];
 }
 
-export async function openList(sealer: Sealer, collectionId: Uint8Array, sealed: Uint8Array): Promise<ListEntry[]> {
+export async function openList(sealer: Sealer, collectionId: Uint8Array, sealed: Uint8Array): Promise<OpenedList> {
   const plain = await sealer.open(sealed, about(collectionId));
   const view = new DataView(plain.buffer, plain.byteOffset, plain.length);
   const ends: number[] = [];
@@ -90,21 +99,25 @@ export async function openList(sealer: Sealer, collectionId: Uint8Array, sealed:
     at = end;
   }
   let orders: DataView | undefined;
+  let sums: Uint8Array | undefined;
   if (count !== Number.POSITIVE_INFINITY) {
     if (ends.length < count) throw new HersError('INTEGRITY', 'a sealed list has fewer entries than it says');
-    const part = decodeParts(plain.subarray(at), KNOWN_PARTS).get(ORDER);
+    const parts = decodeParts(plain.subarray(at), KNOWN_PARTS);
+    const part = parts.get(ORDER);
     if (part?.length === 2 * count) orders = new DataView(part.buffer, part.byteOffset, part.length);
+    sums = parts.get(SUMS)?.slice();
   }
   // All texts at once, and each cut out of the whole: a million small ones take a second more.
   const versionText = hexText(versions.subarray(0, ends.length * VERSION_BYTES));
   const text = decoder.decode(ids.subarray(0, idsEnd));
   const isAscii = text.length === idsEnd;
-  return ends.map((end, i) => {
+  const entries = ends.map((end, i) => {
     const start = i === 0 ? 0 : ends[i - 1];
     const version = versionText.slice(2 * VERSION_BYTES * i, 2 * VERSION_BYTES * (i + 1));
     const id = isAscii ? text.slice(start, end) : decoder.decode(ids.subarray(start, end));
     return orders ? { version, id, order: orders.getUint16(2 * i, true) } : { version, id };
   });
+  return sums ? { entries, sums } : { entries };
 }
 
 /** How many entries there are, as far as the list says so, and where they begin. */

@@ -243,14 +243,20 @@ describe('re-ranking', () => {
         return store.getRecords(name, handles, options);
       },
     });
-    for (const options of [{ rerank: 600 }, { rerank: 600, enough: 2 }]) {
-      const collection = await new Database(cheating, { key }).collection('exact');
+    for (const [name, options, fetches] of [
+      ['compact', { rerank: 100 }, 1],
+      // Under exact all scores of a block are checked before anything is fetched.
+      ['exact', { rerank: 600 }, 0],
+      ['exact', { rerank: 600, enough: 2 }, 0],
+      ['exact', {}, 0],
+    ] as const) {
+      const collection = await new Database(cheating, { key }).collection(name);
       steps = 0;
       await assert.rejects(
         collection.search(probe, { limit: 1, ...options }),
         (error) => error instanceof HersError && error.code === 'INTEGRITY' && /score/.test(error.message),
       );
-      assert.equal(steps, 1);
+      assert.equal(steps, fetches);
     }
   });
 });

@@ -2,8 +2,8 @@
 // ask what ciphertexts decrypt to: a score that is not the record's own ends that.
 //
 // Under `exact` a score is the record's own to the last integer. Under `compact` it carries noise, so each residual must be within seven standard deviations; and since a store could
-// hide a smaller change in every one of them, they are also looked at together (README.md): their spread around their mean, which for K independent ones is almost never larger than
-// `largestSpread(K)`, and their mean, which may share the part of the noise that templates of one block have in common.
+// hide a smaller change in every one of them, they are also looked at together (README.md): the differences of neighbours, whose mean square for K pairs is almost never larger than
+// `largestSpread(K)`, and the mean of all, which may hold the part of the noise that templates have in common.
 
 import { noiselessScores, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
@@ -21,20 +21,21 @@ const COMPRESSED_STEPS = 8;
 export interface Scored {
   readonly handle: string;
   readonly space: Space;
+  readonly slot?: number;
   readonly decrypted?: number;
 }
+
+const WRONG = 'a record does not have the score that was decrypted for it: the store altered something, or mixed it up';
 
 /** A decrypted score that is not the record's. */
 export class WrongScore extends HersError {
   constructor() {
-    super(
-      'INTEGRITY',
-      'a record does not have the score that was decrypted for it: the store altered something, or mixed it up. Nothing more is fetched because of a score',
-    );
+    super('INTEGRITY', `${WRONG}. Nothing more is fetched because of a score`);
   }
 }
 
 interface Residual {
+  readonly slot: number;
   /** In standard deviations. */
   readonly value: number;
   /** The score without noise, in standard deviations; larger is better. */
@@ -45,22 +46,22 @@ interface Residual {
 
 /** The scores of one probe. */
 export class ScoreCheck {
-  readonly #probe: Float32Array;
+  readonly probe: Float32Array;
   readonly #probes = new Map<Space, Promise<Float32Array>>();
   readonly #residuals = new Map<string, Residual>();
 
   constructor(probe: Float32Array) {
-    this.#probe = probe;
+    this.probe = probe;
   }
 
   #probeIn(space: Space): Promise<Float32Array> {
     let probe = this.#probes.get(space);
-    if (!probe) this.#probes.set(space, (probe = space.project(this.#probe)));
+    if (!probe) this.#probes.set(space, (probe = space.project(this.probe)));
     return probe;
   }
 
   /** WrongScore when this record cannot have that score. */
-  async one({ handle, space, decrypted: score }: Scored, record: OpenedRecord): Promise<void> {
+  async one({ handle, space, slot = 0, decrypted: score }: Scored, record: OpenedRecord): Promise<void> {
     if (score === undefined) return;
     const { plan } = space;
     const { vector, isAsIndexed } = await indexed(space, record);
@@ -79,6 +80,7 @@ export class ScoreCheck {
     const [plain] = noiselessScores(plan, vector, probe);
     const sigma = plan.noise.score;
     const residual = {
+      slot,
       value: (decrypted - plain) / sigma,
       score: (euclidean ? -plain : plain) / sigma,
       common: (plan.noise.A / plan.noise.total) ** 2,
@@ -87,9 +89,10 @@ export class ScoreCheck {
     if (!wasCut) this.#residuals.set(handle, residual);
   }
 
-  /** WrongScore when no single score is wrong, but all together are. */
+  /** INTEGRITY when no single score is wrong, but all together hardly come from noise. */
   together(): void {
-    if (!agree([...this.#residuals.values()])) throw new WrongScore();
+    if (!agree([...this.#residuals.values()]))
+      throw new HersError('INTEGRITY', `${WRONG}, in many records by a little`);
   }
 }
 
@@ -106,9 +109,13 @@ async function indexed(space: Space, record: OpenedRecord): Promise<{ vector: Fl
 function agree(residuals: readonly Residual[]): boolean {
   const count = residuals.length;
   if (count < 2) return true;
+  // Templates that are alike share a part of the noise, which changes little from one slot to the next: pairs of neighbours are free of it.
+  const bySlot = residuals.toSorted((a, b) => a.slot - b.slot);
+  const pairs = Math.floor(count / 2);
+  let squares = 0;
+  for (let i = 0; i < pairs; i++) squares += (bySlot[2 * i].value - bySlot[2 * i + 1].value) ** 2 / 2;
+  if (squares > pairs * largestSpread(pairs)) return false;
   const mean = residuals.reduce((sum, { value }) => sum + value, 0) / count;
-  const squares = residuals.reduce((sum, { value }) => sum + (value - mean) ** 2, 0);
-  if (squares > (count - 1) * largestSpread(count - 1)) return false;
   // Among records that score alike those with the best noise come first, so their mean is not zero: where scores fall off as exp(−s/t) above the worst of them, it is 1/t.
   const scores = residuals.map(({ score }) => score);
   const fallOff = Math.max(0, scores.reduce((sum, score) => sum + score, 0) / count - Math.min(...scores));

@@ -222,10 +222,12 @@ async function scanBlocks(
   const { service, name } = changer;
   const numbers = new Map(blocks.map((block, number) => [block.id, number]));
   const spaces = [...new Set(blocks.map((block) => block.epoch))].map((epoch) => view.spaces.get(epoch)!);
-  const queries: { probe: number; space: Space; query: Uint8Array; secret: QuerySecret }[] = [];
+  const queries: { probe: number; space: Space; vector: Float32Array; query: Uint8Array; secret: QuerySecret }[] = [];
   for (const space of spaces)
-    for (let i = 0; i < probes.length; i++)
-      queries.push({ probe: i, space, ...encryptQuery(space.key(), await space.project(probes[i])) });
+    for (let i = 0; i < probes.length; i++) {
+      const vector = await space.project(probes[i]);
+      queries.push({ probe: i, space, vector, ...encryptQuery(space.key(), vector) });
+    }
   // With no blocks there is nothing to ask, but an empty search still tells whether the version is current.
   const byId = new Map(
     queries.map((query) => [
@@ -233,15 +235,17 @@ async function scanBlocks(
       { ...query, missing: new Set(blocks.filter((b) => b.epoch === query.space.epoch).map((b) => b.id)) },
     ]),
   );
-  // The plan decides how to decrypt, not the epoch: one crew serves all spaces of one dimension.
-  const crewOf = (space: Space) => (space.plan.dimension === view.space.plan.dimension ? view.space : space).crew();
+  // The plan decides how to decrypt, not the epoch: one crew serves all spaces of one dimension. What scores add up to is up to the epoch.
+  const isAlike = (space: Space) =>
+    space.plan.profile !== 'exact' && space.plan.dimension === view.space.plan.dimension;
+  const crewOf = (space: Space) => (isAlike(space) ? view.space : space).crew();
   const options = { limit, order: orderOf(changer), ...(threshold === undefined ? {} : { threshold }) };
   const parts: { probe: number; best: Promise<Candidate[]> }[] = [];
   const waiting = new Map<string, DecryptTask[]>();
   const flush = (id: string, tasks: DecryptTask[]) => {
     waiting.delete(id);
-    const { probe, space, secret } = byId.get(id)!;
-    const best = crewOf(space).then((crew) => crew.decrypt(secret, tasks, options));
+    const { probe, space, vector, secret } = byId.get(id)!;
+    const best = crewOf(space).then((crew) => crew.decrypt(secret, tasks, { ...options, query: vector }));
     best.catch(() => {}); // reported below, with the others
     parts.push({ probe, best });
   };
@@ -266,7 +270,7 @@ async function scanBlocks(
           'the store answered for a block with another number of records than the manifest names',
         );
       const tasks = waiting.get(id) ?? [];
-      tasks.push({ response, block: number, dead: block.dead });
+      tasks.push({ response, block: number, dead: block.dead, sums: view.scoreSums.get(block.id) });
       waiting.set(id, tasks);
       if (tasks.length === BATCH) flush(id, tasks);
     }
@@ -346,7 +350,7 @@ async function fetchMatches(
       continue;
     }
     const handle = hex(records.handleOf(id));
-    const decrypted = isWaiting ? {} : { decrypted: candidate.score };
+    const decrypted = isWaiting ? {} : { slot: candidate.slot, decrypted: candidate.score };
     ranks.set(handle, rank);
     away.push({ id, version, handle, space: spaceOf(view, candidate), ...decrypted });
   }

@@ -83,14 +83,18 @@ export class VersionFile implements VersionMemory {
     });
   }
 
-  update(place: Place, change: (seen: Seen | undefined) => Seen | undefined): Promise<Seen | undefined> {
+  update(
+    place: Place,
+    change: (seen: Seen | undefined) => Seen | undefined,
+    { isFleeting = false }: { readonly isFleeting?: boolean } = {},
+  ): Promise<Seen | undefined> {
     return this.#alone(async () => {
       const { sightings, own, numbers } = await this.#read();
       const before = atLeast(sightings.get(place), place, numbers);
       const seen = change(before);
       if (JSON.stringify(seen) === JSON.stringify(before)) return seen;
       sightings.set(place, seen);
-      await this.#write(sightings, own);
+      await this.#write(sightings, own, isFleeting);
       return seen;
     });
   }
@@ -109,7 +113,7 @@ export class VersionFile implements VersionMemory {
     return turn;
   }
 
-  async #write(sightings: Sightings, numbers: Numbers): Promise<void> {
+  async #write(sightings: Sightings, numbers: Numbers, isFleeting = false): Promise<void> {
     const collections = sightings.all().map(({ place, seen }) => ({ ...place, ...seen }));
     const content: Content = {
       format: FORMAT,
@@ -120,7 +124,7 @@ export class VersionFile implements VersionMemory {
     const file = await open(temporary, 'wx', 0o600);
     try {
       await file.writeFile(`${JSON.stringify(content, null, 1)}\n`);
-      await file.datasync();
+      if (!isFleeting) await file.datasync();
       await file.close();
       await rename(temporary, this.#path);
     } catch (error) {
@@ -128,6 +132,7 @@ export class VersionFile implements VersionMemory {
       await unlink(temporary).catch(() => {});
       throw error;
     }
+    if (isFleeting) return;
     // The new name is on the disk when its folder is; where a folder cannot be opened the rename has to do.
     const folder = await open(dirname(this.#path), 'r').catch(() => undefined);
     await folder
@@ -150,14 +155,14 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 
 function isRow(row: unknown): row is Row {
   if (!isObject(row)) return false;
-  const { gallery, name, id, version, hash, linked, unverified, stopped, deleted } = row;
+  const { gallery, name, id, version, hash, linked, unverified, stopped, deleted, deletedIds } = row;
   const isText = (value: unknown) => typeof value === 'string';
   return (
     [gallery, name, id].every(isText) &&
     Number.isSafeInteger(version) &&
     (hash === undefined || isText(hash)) &&
     [linked, stopped, deleted].every((flag) => flag === undefined || typeof flag === 'boolean') &&
-    (unverified === undefined || (Array.isArray(unverified) && unverified.every(isText)))
+    [unverified, deletedIds].every((list) => list === undefined || (Array.isArray(list) && list.every(isText)))
   );
 }
 

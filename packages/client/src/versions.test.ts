@@ -183,6 +183,35 @@ describe('what is shown must follow from what was seen', () => {
       version: 1,
       hash: 'h1',
       linked: true,
+      deletedIds: [ID],
     });
   });
+
+  test('those that were deleted before stay deleted, the last 64 of a name', () => {
+    let now: Seen = seen(5, { deleted: true });
+    for (let i = 0; i < 70; i++) now = { ...seenAfter(now, shown(1, 0, { id: `${i}` }), 'faces'), deleted: true };
+    assert.equal(now.deletedIds?.length, 64);
+    for (const id of ['6', '68', '69'])
+      assert.throws(() => seenAfter(now, shown(1, 0, { id }), 'faces'), integrity(/has deleted it/));
+    assert.equal(seenAfter(now, shown(1, 0, { id: '4' }), 'faces').id, '4');
+  });
 });
+
+test('a file keeps what was deleted, and finds it', () =>
+  withFile(async (path) => {
+    const deleted = seen(5, { deletedIds: ['a', 'b'] });
+    await new VersionFile(path).update(faces, () => deleted);
+    const file = new VersionFile(path);
+    assert.deepEqual(await file.read(faces), deleted);
+    for (const id of [ID, 'a', 'b'])
+      assert.deepEqual(
+        (await file.places(id)).map(({ place }) => place),
+        [faces],
+      );
+    assert.deepEqual(await file.places('c'), []);
+    await writeFile(
+      path,
+      '{"format":2,"collections":[{"gallery":"g","name":"n","id":"x","version":1,"deletedIds":[1]}]}',
+    );
+    await assert.rejects(new VersionFile(path).read(faces), SyntaxError);
+  }));

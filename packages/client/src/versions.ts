@@ -23,14 +23,35 @@ export interface Seen {
   readonly stopped?: boolean;
   /** This client has deleted it. */
   readonly deleted?: boolean;
+  /** Those of this name that it deleted before, the last one last. */
+  readonly deletedIds?: readonly string[];
+}
+
+/** Deletions that are remembered of a place: enough for a store to gain nothing from waiting, and no file that grows for ever. */
+const MOST_DELETED = 64;
+
+/** What this client has deleted at a place, for whatever comes after it there. */
+export function deletedAt(seen: Seen | undefined): Pick<Seen, 'deletedIds'> {
+  const ids = [...(seen?.deletedIds ?? []), ...(seen?.deleted ? [seen.id] : [])];
+  return ids.length > 0 ? { deletedIds: [...new Set(ids)].slice(-MOST_DELETED) } : {};
+}
+
+/** Whether a collection of this id is the first there is to see at a place. */
+export function isFirstContact(seen: Seen | undefined, id: string): boolean {
+  return !seen || (seen.deleted === true && !deletedAt(seen).deletedIds?.includes(id));
 }
 
 /** Where that is remembered. Without one it is remembered for as long as the connection lasts, and a first contact trusts what it is shown. */
 export interface VersionMemory {
   read(place: Place): Promise<Seen | undefined>;
   /** Replaces what is remembered of a place by what `change` makes of it, with nothing in between; nothing of it when that is undefined. Throws what `change` throws. */
-  update(place: Place, change: (seen: Seen | undefined) => Seen | undefined): Promise<Seen | undefined>;
-  /** Wherever a collection of this id was seen. */
+  update(
+    place: Place,
+    change: (seen: Seen | undefined) => Seen | undefined,
+    /** What is `isFleeting` may be lost when the power fails, and in no other way. */
+    options?: { readonly isFleeting?: boolean },
+  ): Promise<Seen | undefined>;
+  /** Wherever a collection of this id was seen, or is among those that were deleted. */
   places(id: string): Promise<readonly { readonly place: Place; readonly seen: Seen }[]>;
 }
 
@@ -53,7 +74,7 @@ export class Sightings {
   }
 
   of(id: string): { readonly place: Place; readonly seen: Seen }[] {
-    return this.all().filter(({ seen }) => seen.id === id);
+    return this.all().filter(({ seen }) => seen.id === id || seen.deletedIds?.includes(id));
   }
 
   all(): { readonly place: Place; readonly seen: Seen }[] {
@@ -99,15 +120,15 @@ export const howToAccept = (name: string) =>
 export function seenAfter(seen: Seen | undefined, shown: Shown, name: string): Seen {
   const { id, version, hash, history } = shown;
   const now: Seen = { id, version, hash, linked: history !== undefined };
-  if (!seen || (seen.deleted && seen.id !== id)) return now;
+  if (!seen || isFirstContact(seen, id)) return { ...now, ...deletedAt(seen) };
   const refuse = (what: string): never => {
     throw new HersError('INTEGRITY', `collection ${JSON.stringify(name)} ${what}. ${howToAccept(name)}`);
   };
+  if (seen.deleted) return refuse('is there again after this client has deleted it');
   if (seen.id !== id)
     return refuse(
       'is not the one that was seen under this name: another client has deleted it and made it again, or the store shows one for another',
     );
-  if (seen.deleted) return refuse('is there again after this client has deleted it');
   if (version < seen.version)
     return refuse(`was rolled back: it is at version ${version} and version ${seen.version} was seen before`);
   const kept: Seen = { ...seen, ...now };
@@ -120,7 +141,34 @@ export function seenAfter(seen: Seen | undefined, shown: Shown, name: string): S
   return kept;
 }
 
-/** The same, where another process or another reader may have seen something newer meanwhile: that stays. */
+/**
+ * What a collection is held to where it is the first to see: what was seen of it under the same name in another gallery, if anything. INTEGRITY when this gallery has shown it under
+ * another name: then the store may show one collection for another, and a snapshot restored beside its original looks the same.
+ */
+export async function seenElsewhere(memory: VersionMemory, place: Place, id: string): Promise<Seen | undefined> {
+  const { gallery, name } = place;
+  const known = await memory.places(id);
+  const others = known.filter((other) => other.place.gallery === gallery && other.place.name !== name);
+  if (others.length > 0) {
+    const kept = others.find(({ seen }) => seen.id === id && !seen.deleted);
+    const what = kept
+      ? `is the one that was seen under the name ${JSON.stringify(kept.place.name)}`
+      : `is one that this client has deleted under the name ${JSON.stringify(others[0].place.name)}`;
+    throw new HersError(
+      'INTEGRITY',
+      `collection ${JSON.stringify(name)} ${what}: another client has restored a snapshot of it, or the store shows one for another. ${howToAccept(name)}`,
+    );
+  }
+  const [newest] = known
+    .filter((other) => other.place.name === name && other.seen.id === id && !other.seen.deleted)
+    .sort((a, b) => b.seen.version - a.seen.version);
+  if (!newest) return undefined;
+  // What was shown or deleted there says nothing about this gallery.
+  const { unverified: _, stopped: __, deletedIds: ___, ...seen } = newest.seen;
+  return seen;
+}
+
+/** As `seenAfter`, where another process or another reader may have seen something newer meanwhile: that stays. */
 export function laterOf(seen: Seen | undefined, shown: Shown, name: string): Seen {
   return seen && seen.id === shown.id && seen.version > shown.version ? seen : seenAfter(seen, shown, name);
 }

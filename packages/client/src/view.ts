@@ -1,6 +1,8 @@
 // What a client knows about a collection at one version: the manifest, which record is in which slot, and the records that wait for a block.
 // Lists and waiting records are fetched once and kept.
 
+import type { Plan } from '@hers/scheme';
+import { addScoreSums, decodeScoreSums, encodeScoreSums, type ScoreSums } from '@hers/scheme/secret';
 import { HersError, type Service } from '@hers/service';
 import { fromHex, hex, sha256 } from './bytes.ts';
 import type { Keyring } from './keyring.ts';
@@ -9,7 +11,15 @@ import { type Manifest, type ManifestBlock, manifestHash, openManifest } from '.
 import { fetchModel } from './models.ts';
 import { type OpenedRecord, WaitingRecord } from './records.ts';
 import type { Space } from './space.ts';
-import { laterOf, type Place, type Seen, type Shown, seenAfter, type VersionMemory } from './versions.ts';
+import {
+  isFirstContact,
+  laterOf,
+  type Place,
+  type Shown,
+  seenAfter,
+  seenElsewhere,
+  type VersionMemory,
+} from './versions.ts';
 
 /** Where a record is. */
 export type RecordLocation = { readonly block: ManifestBlock; readonly slot: number } | 'pending';
@@ -23,6 +33,8 @@ export class View {
   readonly hash: string;
   /** The entries of every block, by block id. */
   readonly entries: ReadonlyMap<string, readonly ListEntry[]>;
+  /** What the scores of a block add up to (`scoreSums` of scheme/secret), by block id, where that is known. */
+  readonly scoreSums: ReadonlyMap<string, Uint8Array>;
   /** Waiting records by handle. */
   readonly pending: ReadonlyMap<string, WaitingRecord>;
   /** By epoch: those that have blocks, and the current one. */
@@ -33,12 +45,14 @@ export class View {
     manifest: Manifest,
     hash: string,
     entries: ReadonlyMap<string, readonly ListEntry[]>,
+    scoreSums: ReadonlyMap<string, Uint8Array>,
     pending: ReadonlyMap<string, WaitingRecord>,
     spaces: ReadonlyMap<number, Space>,
   ) {
     this.manifest = manifest;
     this.hash = hash;
     this.entries = entries;
+    this.scoreSums = scoreSums;
     this.pending = pending;
     this.spaces = spaces;
   }
@@ -94,11 +108,12 @@ export class View {
     manifest: Manifest,
     hash: string,
     entries: ReadonlyMap<string, readonly ListEntry[]>,
+    scoreSums: ReadonlyMap<string, Uint8Array>,
     pending: ReadonlyMap<string, WaitingRecord>,
     spaces: ReadonlyMap<number, Space>,
     gone: Iterable<string>,
   ): View {
-    const view = new View(manifest, hash, entries, pending, spaces);
+    const view = new View(manifest, hash, entries, scoreSums, pending, spaces);
     const index = this.#index;
     // Numbers of blocks change when one is dropped; then the index is made anew.
     const kept = this.manifest.blocks.every((block, i) => manifest.blocks[i]?.id === block.id);
@@ -124,7 +139,7 @@ export class OutOfStep extends HersError {
   }
 }
 
-/** Reading again and again means that something else is wrong. */
+/** How often a collection is read that changes while it is. */
 const MAX_ATTEMPTS = 20;
 
 /** Whether another writer may be the reason of this error, which then is none. Whether one is, only a newer manifest tells. */
@@ -151,16 +166,6 @@ export interface Source {
   readonly memory: VersionMemory;
 }
 
-/** The state that a first contact is held to: of the same collection, by the same name, wherever it was seen. */
-async function seenElsewhere({ place, keyring, memory }: Source) {
-  const all = (await memory.places(hex(keyring.id)))
-    .filter((other) => other.place.name === place.name && !other.seen.deleted)
-    .sort((a, b) => b.seen.version - a.seen.version);
-  // What was shown there says nothing about this gallery.
-  const { unverified: _, stopped: __, ...seen } = all[0]?.seen ?? {};
-  return all.length === 0 ? undefined : (seen as Seen);
-}
-
 export interface ShownManifest {
   readonly manifest: Manifest;
   readonly hash: string;
@@ -178,15 +183,17 @@ export async function openShown({ service, place, keyring }: Omit<Source, 'memor
   return { manifest, hash, shown: shownOf(keyring, manifest, hash) };
 }
 
-function shownOf({ id }: Keyring, { version, history }: Manifest, hash: string): Shown {
+export function shownOf({ id }: Keyring, { version, history }: Manifest, hash: string): Shown {
   return { id: hex(id), version, hash, ...(history ? { history } : {}) };
 }
 
 /** Reads the current manifest. INTEGRITY when it was altered, or contradicts what was seen before. */
 export async function readManifest(source: Source): Promise<ShownManifest> {
-  const { place, memory } = source;
+  const { place, memory, keyring } = source;
   // As it was before asking: what is committed meanwhile may or may not be in the answer.
-  const seen = (await memory.read(place)) ?? (await seenElsewhere(source));
+  const here = await memory.read(place);
+  const id = hex(keyring.id);
+  const seen = isFirstContact(here, id) ? await seenElsewhere(memory, place, id) : here;
   const read = await openShown(source);
   seenAfter(seen, read.shown, place.name);
   return read;
@@ -196,27 +203,74 @@ export async function readManifest(source: Source): Promise<ShownManifest> {
 export async function remember({ place, keyring, memory }: Source, manifest: Manifest, hash: string): Promise<void> {
   const known = await memory.read(place);
   if (known?.version === manifest.version && known.hash === hash) return;
+  // Another name may have been given the same collection while this one was read.
+  if (isFirstContact(known, hex(keyring.id))) await seenElsewhere(memory, place, hex(keyring.id));
   await memory.update(place, (seen) => laterOf(seen, shownOf(keyring, manifest, hash), place.name));
 }
 
-/** Reads the current state, reusing what `known` has already. */
+/** What was opened already: by an earlier view, and by attempts at this one. */
+class Opened {
+  readonly #known: View | undefined;
+  readonly #entries = new Map<string, readonly ListEntry[]>();
+  readonly #sums = new Map<string, Uint8Array>();
+  readonly #pending = new Map<string, WaitingRecord>();
+
+  constructor(known: View | undefined) {
+    this.#known = known;
+  }
+
+  /** Of a block; they never change. */
+  entries(block: string): readonly ListEntry[] | undefined {
+    return this.#entries.get(block) ?? this.#known?.entries.get(block);
+  }
+
+  sums(block: string): Uint8Array | undefined {
+    return this.#sums.get(block) ?? this.#known?.scoreSums.get(block);
+  }
+
+  keepEntries(block: string, entries: readonly ListEntry[], sums: Uint8Array | undefined): void {
+    this.#entries.set(block, entries);
+    if (sums) this.#sums.set(block, sums);
+  }
+
+  record(handle: string, version: string): WaitingRecord | undefined {
+    const record = this.#pending.get(`${handle} ${version}`) ?? this.#known?.pending.get(handle);
+    return record?.version === version ? record : undefined;
+  }
+
+  /** Also where it is not what the manifest names: a later manifest may. */
+  keepRecord(record: WaitingRecord): void {
+    this.#pending.set(`${record.handle} ${record.version}`, record);
+  }
+}
+
+/**
+ * Reads the current state, reusing what `known` has already. Where another writer comes in between, it is read again, and fetched is what has changed since. STALE when that happens
+ * every time; when no newer manifest shows that it happened, the error stands.
+ */
 export async function readView(source: Source, known?: View): Promise<View> {
   const { service, place, keyring } = source;
   const { name } = place;
-  let { manifest, hash } = await readManifest(source);
+  const opened = new Opened(known);
+  let failed: { readonly version: number; readonly error: unknown } | undefined;
   for (let attempt = 1; ; attempt++) {
+    // Nothing stands between a manifest and what it names: whatever does gives a writer the time to change it.
+    const { manifest, hash } = await readManifest(source);
+    if (failed && manifest.version <= failed.version) throw failed.error;
+    if (attempt > MAX_ATTEMPTS)
+      throw new HersError('STALE', 'the collection changes faster than it can be read; try again');
     try {
-      const entries = await readEntries(service, name, keyring, manifest, known);
-      const pending = await readPending(service, name, keyring, manifest, known);
+      // What waits is what changes.
+      const pending = await readPending(service, name, keyring, manifest, opened);
       const spaces = await readSpaces(service, name, keyring, manifest);
+      const { entries, scoreSums } = await readEntries(service, name, keyring, manifest, spaces, opened);
       await remember(source, manifest, hash);
-      return new View(manifest, hash, entries, pending, spaces);
+      return new View(manifest, hash, entries, scoreSums, pending, spaces);
     } catch (error) {
-      if (attempt === MAX_ATTEMPTS || !mayBeOvertaken(error)) throw error;
-      const now = await readManifest(source);
-      if (now.manifest.version <= manifest.version) throw error;
-      ({ manifest, hash } = now);
-      await pauseAfter(attempt);
+      if (!mayBeOvertaken(error)) throw error;
+      failed = { version: manifest.version, error };
+      // Much has changed after a pause, and little right after an attempt: so every other follows at once.
+      if (attempt % 2 === 0) await pauseAfter(attempt / 2);
     }
   }
 }
@@ -245,13 +299,14 @@ async function readEntries(
   name: string,
   keyring: Keyring,
   manifest: Manifest,
-  known?: View,
-): Promise<Map<string, readonly ListEntry[]>> {
+  spaces: ReadonlyMap<number, Space>,
+  opened: Opened,
+): Promise<{ entries: Map<string, readonly ListEntry[]>; scoreSums: Map<string, Uint8Array> }> {
   const entries = new Map<string, readonly ListEntry[]>();
   const wanted: ManifestBlock[] = [];
   for (const block of manifest.blocks) {
     if (entries.has(block.id)) throw new HersError('INTEGRITY', 'the manifest names a block twice');
-    const have = known?.entries.get(block.id);
+    const have = opened.entries(block.id);
     entries.set(block.id, have ?? []);
     if (!have) wanted.push(block);
   }
@@ -261,21 +316,41 @@ async function readEntries(
     for (const block of wanted) {
       const sealer = await keyring.sealer(block.epoch);
       const all: ListEntry[] = [];
+      const sums: (Uint8Array | undefined)[] = [];
       for (const id of block.lists) {
         const { value, done } = await lists.next();
         if (done) throw new HersError('INTEGRITY', 'the store has lost a list of this collection');
         if (hex(await sha256(value)) !== id)
           throw new HersError('INTEGRITY', 'the store gave another list than the manifest names');
-        all.push(...(await openList(sealer, keyring.id, value)));
+        const list = await openList(sealer, keyring.id, value);
+        all.push(...list.entries);
+        sums.push(list.sums);
       }
       if (all.length !== block.count)
         throw new HersError('INTEGRITY', 'the lists of a block do not fit its number of records');
       entries.set(block.id, all);
+      opened.keepEntries(block.id, all, sumOf(spaces.get(block.epoch)!.plan, sums));
     }
   } finally {
     await lists.return?.();
   }
-  return entries;
+  const scoreSums = new Map<string, Uint8Array>();
+  for (const { id } of manifest.blocks) {
+    const sums = opened.sums(id);
+    if (sums) scoreSums.set(id, sums);
+  }
+  return { entries, scoreSums };
+}
+
+/** Nothing where a part of a block was added by a program that did not know them. */
+function sumOf(plan: Plan, parts: readonly (Uint8Array | undefined)[]): Uint8Array | undefined {
+  let sum: ScoreSums | undefined;
+  for (const part of parts) {
+    if (!part) return undefined;
+    const next = decodeScoreSums(plan, part);
+    sum = sum ? addScoreSums(sum, next) : next;
+  }
+  return sum && encodeScoreSums(sum);
 }
 
 async function readPending(
@@ -283,20 +358,18 @@ async function readPending(
   name: string,
   keyring: Keyring,
   manifest: Manifest,
-  known?: View,
+  opened: Opened,
 ): Promise<Map<string, WaitingRecord>> {
   const pending = new Map<string, WaitingRecord>();
-  const wanted = manifest.pending.filter(({ handle, version }) => known?.pending.get(handle)?.version !== version);
-  const fetched = new Map<string, WaitingRecord>();
+  const wanted = manifest.pending.filter(({ handle, version }) => !opened.record(handle, version));
   if (wanted.length > 0) {
     const handles = wanted.map((p) => p.handle);
     for await (const record of readRecords(service, name, keyring, handles, { newest: manifest.epoch }))
-      fetched.set(record.handle, WaitingRecord.of(record));
+      opened.keepRecord(WaitingRecord.of(record));
   }
   for (const { handle, version } of manifest.pending) {
-    const record = fetched.get(handle) ?? known?.pending.get(handle);
-    if (record?.version !== version)
-      throw new OutOfStep('the store gave an older copy of a record than the manifest names');
+    const record = opened.record(handle, version);
+    if (!record) throw new OutOfStep('the store gave an older copy of a record than the manifest names');
     pending.set(handle, record);
   }
   return pending;

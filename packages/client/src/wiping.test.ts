@@ -206,7 +206,10 @@ describe('a worker', () => {
     const encrypted = await work({ kind: 'encrypt', vectors: vectors(2), first: 0 });
     assert.ok('value' in sealed.answer && 'value' in encrypted.answer);
     using key = keyFrom(material());
-    assert.equal(decryptBlock(key, encrypted.answer.value as Uint8Array).vectors.length, 2 * DIMENSION);
+    assert.equal(
+      decryptBlock(key, (encrypted.answer.value as { block: Uint8Array }).block).vectors.length,
+      2 * DIMENSION,
+    );
 
     assert.ok('value' in (await work({ kind: 'wipe' })).answer);
     for (const task of [
@@ -374,7 +377,15 @@ describe('decryption', () => {
       assert.ok(!isZero(decryptBlock(key, block).vectors));
       assert.equal(centred.length, DIMENSION);
       if (profile === 'exact') {
-        using forged = new CollectionKey(key.plan, collectionId, key.epoch, key.keyId, bytes(32, 9), bytes(32, 8));
+        using forged = new CollectionKey(
+          key.plan,
+          collectionId,
+          key.epoch,
+          key.keyId,
+          bytes(32, 9),
+          bytes(32, 8),
+          bytes(32, 7),
+        );
         assert.throws(() => decryptBlock(forged, block), HersError);
         assert.equal(centred.length, DIMENSION + 1);
       }
@@ -410,7 +421,7 @@ describe('decryption', () => {
         ranked.push(...([opened.scores, opened.integers ?? [0]] as unknown as Uint8Array[]));
         return opened;
       });
-      const best = rankResponses(secret, [{ response, block: 0, dead: [] }], { limit: 2, order: 'descending' });
+      const best = rankResponses(key, secret, [{ response, block: 0, dead: [] }], { limit: 2, order: 'descending' });
       assert.equal(best.length, 2);
       assert.ok(allZero(ranked));
     });

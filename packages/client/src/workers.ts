@@ -3,7 +3,7 @@
 import type { ExposedSecret, QuerySecret } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import type { PlainBatch, SealedBatch } from './batch.ts';
-import type { Crew, DecryptTask, RankOptions } from './crew.ts';
+import type { Crew, DecryptTask, EncryptedBlock, RankOptions } from './crew.ts';
 import { type Candidate, Ranking } from './ranking.ts';
 
 export type Task =
@@ -140,7 +140,7 @@ export class Workers implements Crew {
     return this.#run({ kind: 'seal', batch });
   }
 
-  encrypt(vectors: Float32Array | Int32Array, first: number): Promise<Uint8Array> {
+  encrypt(vectors: Float32Array | Int32Array, first: number): Promise<EncryptedBlock> {
     return this.#run({ kind: 'encrypt', vectors, first });
   }
 

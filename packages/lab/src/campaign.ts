@@ -26,6 +26,9 @@ Campaigns:
     --kills <count>     how many (default 300)
   connections  idle connections, as many as asked for or as the descriptor limit allows: others are served, idle ones let go
     --count <count>     how many (default 10000)
+  cheating     a store that cheats at random in every way it can, under clients that go on: nothing wrong without an error
+    --seconds <count>   how long (default 300)
+    --seed <number>     of an earlier run, to repeat it (default: a fresh one)
 
 Examples:
   npm run campaign -- noise
@@ -110,6 +113,8 @@ const campaigns: Record<
     searches: number;
     kills: number;
     count: number;
+    seconds: number;
+    seed: number;
     dimension?: number;
   }) => boolean | Promise<boolean>
 > = {
@@ -119,6 +124,7 @@ const campaigns: Record<
   'soak-service': async ({ searches }) => (await import('./soak-service.ts')).soakService(searches),
   'crash-service': ({ kills }) => crashService(kills),
   connections: async ({ count }) => (await import('./connections.ts')).idleConnections(count),
+  cheating: async ({ seconds, seed }) => (await import('./cheating.ts')).cheating({ seconds, seed }),
 };
 
 /** Throws with what is missing; so it is good when it returns. */
@@ -158,6 +164,8 @@ async function main(args: string[]): Promise<void> {
       searches: { type: 'string', default: '25000' },
       kills: { type: 'string', default: '300' },
       count: { type: 'string', default: '10000' },
+      seconds: { type: 'string', default: '300' },
+      seed: { type: 'string', default: String(1 + (new Uint32Array(randomSeed().buffer)[0] >>> 1)) },
       dimension: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
     },
@@ -167,13 +175,14 @@ async function main(args: string[]): Promise<void> {
     return;
   }
   const [name] = positionals;
-  const numbers = [values.queries, values.searches, values.kills, values.count, values.dimension ?? '1'].map(Number);
+  const { queries: asked, searches: runs, kills: killed, count: many, seconds: long, seed: from } = values;
+  const numbers = [asked, runs, killed, many, long, from, values.dimension ?? '1'].map(Number);
   const known = positionals.length === 1 && Object.hasOwn(campaigns, name);
   if (!known || numbers.some((number) => !(Number.isInteger(number) && number > 0)))
     throw new TypeError('name a campaign and its options');
-  const [queries, searches, kills, count, dimension] = numbers;
-  if (!(await campaigns[name]({ queries, searches, kills, count, ...(values.dimension ? { dimension } : {}) })))
-    process.exitCode = 1;
+  const [queries, searches, kills, count, seconds, seed, dimension] = numbers;
+  const given = { queries, searches, kills, count, seconds, seed, ...(values.dimension ? { dimension } : {}) };
+  if (!(await campaigns[name](given))) process.exitCode = 1;
 }
 
 try {

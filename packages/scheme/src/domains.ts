@@ -7,3 +7,4 @@ export const GALLERY_SECRETS = 4;
 export const RESULT_SECRET = 5;
 export const ROW_FACTORS = 6;
 export const COLUMN_FACTORS = 7;
+export const SCORE_WEIGHTS = 8;

@@ -17,7 +17,8 @@ import { decodeResponse, encodeResponse } from './response.ts';
 import { blockMatrix, expandedQuery, scanBlock } from './scan.ts';
 import { decryptBlock, QuerySecret } from './secret/decrypt.ts';
 import { encryptBlock, encryptBlockFrom, encryptQuery, encryptQueryFrom } from './secret/encrypt.ts';
-import { CollectionKey, loadSecret, MasterSeed } from './secret/key.ts';
+import { CollectionKey, loadSecret, MasterSeed, scoreWeights } from './secret/key.ts';
+import { scoreSums, scoresFit } from './secret/score-sums.ts';
 import { resealed } from './secret/tampering.ts';
 import { repeatable } from './testing.ts';
 
@@ -58,6 +59,7 @@ function scene() {
   assert.deepEqual(derived('key id', 16), key.keyId);
   const gallerySeed = derived('gallery secrets', 32);
   const authenticatorSeed = derived('block authenticator', 32);
+  const weightSeed = derived('score weights', 32);
 
   const drawn: Uint8Array[] = [];
   const seed = () => {
@@ -78,7 +80,7 @@ function scene() {
   const resultSecret = poly.residues.slice();
   ring.wipe();
 
-  const seeds = { seedBytes, gallerySeed, authenticatorSeed };
+  const seeds = { seedBytes, gallerySeed, authenticatorSeed, weightSeed };
   const secrets = { ...seeds, blockErrors, queryErrors, resultSeed, gallerySecret, resultSecret };
   return { master, key, block, query, secret, response, secrets };
 }
@@ -207,6 +209,8 @@ describe('secret objects', () => {
       encryptQuery: () => encryptQuery(key, vector),
       decrypt: () => secret.decrypt(response),
       decryptBlock: () => decryptBlock(key, block),
+      scoreSums: () => scoreSums(scene().key, [vector]),
+      scoresFit: () => scoresFit(scene().key, scoreSums(key, [vector]), vector, new Int32Array(1)),
       'a refused vector': () => assert.throws(() => encryptQuery(key, [1, 2, 3])),
       'a refused response': () => assert.throws(() => secret.decrypt(block)),
     };
@@ -306,11 +310,16 @@ describe('wiping', () => {
   it('overwrites the memory that held the secret', () => {
     const seed = new Uint8Array(32).fill(7);
     const authenticator = new Uint8Array(32).fill(9);
-    const key = new CollectionKey(p, collectionId, 0, new Uint8Array(16), seed, authenticator);
+    const weightSeed = new Uint8Array(32).fill(5);
+    const key = new CollectionKey(p, collectionId, 0, new Uint8Array(16), seed, authenticator, weightSeed);
     encryptBlock(key, [vector]);
+    const weights = scoreWeights(key);
+    assert.ok(weights.some((x) => x !== 0));
     key.wipe();
     assert.deepEqual(seed, new Uint8Array(32));
     assert.deepEqual(authenticator, new Uint8Array(32));
+    assert.deepEqual(weightSeed, new Uint8Array(32));
+    assert.deepEqual(weights, new Float64Array(weights.length));
 
     const residues = new Uint32Array(64).fill(7);
     const readout = { slope: 1, offset: 0, sign: 1, shift: 0 } as const;

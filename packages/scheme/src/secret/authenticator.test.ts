@@ -476,7 +476,15 @@ describe('keys of tags', () => {
     for (const { residues } of ringOf(key.plan.parameters).polys) assert.ok(residues.every((x) => x === 0));
 
     const [seed, authenticator] = [new Uint8Array(32).fill(5), new Uint8Array(32).fill(6)];
-    const own = new CollectionKey(key.plan, collectionId, 0, key.keyId, seed, authenticator);
+    const own = new CollectionKey(
+      key.plan,
+      collectionId,
+      0,
+      key.keyId,
+      seed,
+      authenticator,
+      new Uint8Array(32).fill(4),
+    );
     authenticate(own, block);
     own.wipe();
     assert.deepEqual([seed, authenticator], [new Uint8Array(32), new Uint8Array(32)]);

@@ -4,3 +4,12 @@ export { addTags, authenticate, sameTag, tagBytes } from './authenticator.ts';
 export { decryptBlock, type ExposedSecret, QuerySecret, type Scores, type Vectors } from './decrypt.ts';
 export { type BlockOptions, type EncryptedQuery, encryptBlock, encryptQuery } from './encrypt.ts';
 export { CollectionKey, MasterSeed } from './key.ts';
+export {
+  addScoreSums,
+  decodeScoreSums,
+  encodeScoreSums,
+  type ScoreSums,
+  scoreChecker,
+  scoreSums,
+  scoresFit,
+} from './score-sums.ts';

@@ -1,12 +1,12 @@
-// Keys: a 32-byte master seed, and derived from it, for every collection, parameter set and epoch, the gallery secrets s_1 … s_width and the key that
-// authenticates blocks.
+// Keys: a 32-byte master seed, and derived from it, for every collection, parameter set and epoch, the gallery secrets s_1 … s_width, the key that
+// authenticates blocks, and the weights that scores are checked with.
 //
 // Secret material sits in private fields: it shows under no inspector, serialiser or clone, and can be wiped.
 
 import { type Poly, type Ring, randomSeed } from '@hers/ring';
 import { hkdf } from '@noble/hashes/hkdf.js';
 import { sha256 } from '@noble/hashes/sha2.js';
-import { GALLERY_SECRETS } from '../domains.ts';
+import { GALLERY_SECRETS, SCORE_WEIGHTS } from '../domains.ts';
 import { HersError } from '../errors.ts';
 import { encodeKeyInfo } from '../keyinfo.ts';
 import { PROFILES, polyWords, ringOf } from '../parameters.ts';
@@ -16,6 +16,10 @@ import { ID_BYTES, SEED_BYTES } from '../wire.ts';
 const SALT = new TextEncoder().encode('HERS v1');
 /** Transformed secrets are kept up to this many bytes; larger ones (4096 dimensions under `exact`) are expanded at every use. */
 const CACHE_BYTES = 1 << 25;
+
+/** Scores are checked with this many independent sets of weights, each weight below 2^WEIGHT_BITS (README.md §7). */
+export const WEIGHT_COPIES = 6;
+const WEIGHT_BITS = 20;
 
 /** HKDF-SHA256 (RFC 5869) with info = label, a zero byte, context. */
 function derive(seed: Uint8Array, label: string, context: Uint8Array, length: number): Uint8Array {
@@ -103,6 +107,7 @@ export class MasterSeed {
       keyId,
       derive(bytes, 'gallery secrets', context, SEED_BYTES),
       derive(bytes, 'block authenticator', context, SEED_BYTES),
+      derive(bytes, 'score weights', context, SEED_BYTES),
     );
   }
 
@@ -126,6 +131,9 @@ export let loadSecret: (key: CollectionKey, i: number, into: Poly) => void;
 /** Expands factors of the block authenticator into a polynomial: uniform residues, for each prime by itself. */
 export let loadFactors: (key: CollectionKey, domain: number, index: number, into: Poly) => void;
 
+/** The weights that scores are checked with, copy by copy, n each. They belong to the key, which wipes them: keep no reference. */
+export let scoreWeights: (key: CollectionKey) => Float64Array;
+
 /** What encrypts and decrypts for one collection, parameter set and epoch. */
 export class CollectionKey {
   readonly plan: Plan;
@@ -135,6 +143,8 @@ export class CollectionKey {
   readonly keyId: Uint8Array;
   #seed: Uint8Array | undefined;
   #authenticator: Uint8Array | undefined;
+  #weightSeed: Uint8Array | undefined;
+  #weights: Float64Array | undefined;
   #cache: Uint32Array | undefined;
   #cached: Uint8Array | undefined;
 
@@ -142,9 +152,10 @@ export class CollectionKey {
     loadSecret = (key, i, into) => key.#load(ringOf(key.plan.parameters), i, into);
     loadFactors = (key, domain, index, into) =>
       ringOf(key.plan.parameters).uniform(into, { key: key.#authenticator ?? wiped(), domain, index });
+    scoreWeights = (key) => key.#expandWeights();
   }
 
-  /** Takes both seeds over, and wipes them. */
+  /** Takes the seeds over, and wipes them. */
   constructor(
     plan: Plan,
     collectionId: Uint8Array,
@@ -152,6 +163,7 @@ export class CollectionKey {
     keyId: Uint8Array,
     seed: Uint8Array,
     authenticator: Uint8Array,
+    weightSeed: Uint8Array,
   ) {
     this.plan = plan;
     this.collectionId = collectionId;
@@ -159,6 +171,7 @@ export class CollectionKey {
     this.keyId = keyId;
     this.#seed = seed;
     this.#authenticator = authenticator;
+    this.#weightSeed = weightSeed;
     const words = plan.width * polyWords(plan.parameters);
     if (4 * words <= CACHE_BYTES) {
       this.#cache = new Uint32Array(words);
@@ -185,6 +198,28 @@ export class CollectionKey {
     }
   }
 
+  /** Uses and wipes the memory of the ring, the first time. */
+  #expandWeights(): Float64Array {
+    if (this.#weights) return this.#weights;
+    const seed = this.#weightSeed ?? wiped();
+    const { parameters } = this.plan;
+    const { n } = parameters;
+    const ring = ringOf(parameters);
+    const [{ residues }] = ring.polys;
+    const weights = new Float64Array(WEIGHT_COPIES * n);
+    try {
+      for (let c = 0; c < WEIGHT_COPIES; c++) {
+        ring.uniform(ring.polys[0], { key: seed, domain: SCORE_WEIGHTS, index: c });
+        // Of the first prime, which is so close below 2^30 that no remainder is likelier than 2^−20·(1 + 2^−14).
+        for (let j = 0; j < n; j++) weights[c * n + j] = residues[j] % 2 ** WEIGHT_BITS;
+      }
+    } finally {
+      ring.wipe();
+    }
+    this.#weights = weights;
+    return weights;
+  }
+
   /** The public part, for the store. */
   info(): Uint8Array {
     const { plan, keyId, collectionId, epoch } = this;
@@ -195,9 +230,13 @@ export class CollectionKey {
   wipe(): void {
     this.#seed?.fill(0);
     this.#authenticator?.fill(0);
+    this.#weightSeed?.fill(0);
+    this.#weights?.fill(0);
     this.#cache?.fill(0);
     this.#seed = undefined;
     this.#authenticator = undefined;
+    this.#weightSeed = undefined;
+    this.#weights = undefined;
     this.#cache = undefined;
     this.#cached = undefined;
   }
