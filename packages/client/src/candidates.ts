@@ -57,6 +57,9 @@ function decodeEntry(text: string): Entry {
   return { state: state === 'asked' ? 'asked' : 'failed', time: Number(time), id, sealed };
 }
 
+/** A clock that was set back must not make anybody wait for ever. */
+const isYoung = ({ time }: Entry) => Math.abs(Date.now() - time) < OTHERS_MS;
+
 const entriesIn = (seen: Seen | undefined) => (seen?.unverified ?? []).map(decodeEntry);
 const withEntries = (seen: Seen, entries: readonly Entry[]): Seen => ({
   ...seen,
@@ -142,8 +145,7 @@ export class Candidates {
         { isFleeting: true },
       );
       if (open.length < MOST_UNVERIFIED) return;
-      const isComing = ({ state, id, time }: Entry) =>
-        state === 'asked' && (this.#asked.has(id) || Date.now() - time < OTHERS_MS);
+      const isComing = (each: Entry) => each.state === 'asked' && (this.#asked.has(each.id) || isYoung(each));
       if (!open.some(isComing) && !isSettled) {
         // Those of processes that ended meanwhile can be settled here.
         await (signal ? aborted(this.#settle(), signal) : this.#settle());
@@ -205,8 +207,9 @@ export class Candidates {
     this.#settling ??= (async () => {
       const seen = await this.#changer.memory.read(this.#changer.place);
       if (seen?.stopped) return; // refused with the reason when the set is to be written down
-      for (const { state, time, id, sealed } of entriesIn(seen)) {
-        if (sealed === '' || this.#asked.has(id) || (state === 'asked' && Date.now() - time < OTHERS_MS)) continue;
+      for (const entry of entriesIn(seen)) {
+        const { state, id, sealed } = entry;
+        if (sealed === '' || this.#asked.has(id) || (state === 'asked' && isYoung(entry))) continue;
         try {
           const view = await this.#changer.view();
           const { wanted, probe } = await this.#opened(view, sealed);

@@ -17,7 +17,7 @@ export interface Seen {
   readonly hash?: string;
   /** Whether that manifest names those before it: then all that follow do. */
   readonly linked?: boolean;
-  /** Candidate sets that the store was shown and that were not verified (candidates.ts), by their fingerprints. */
+  /** Candidate sets that the store was shown and that are not verified, as candidates.ts writes them down. */
   readonly unverified?: readonly string[];
   /** The store was caught at a wrong score: nothing is fetched because of a score until a person says so. */
   readonly stopped?: boolean;
