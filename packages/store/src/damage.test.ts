@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { cpSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { ReferenceKernel } from '@hers/scan';
@@ -442,4 +442,50 @@ it('a missing file is named, and the rest stays usable', async () => {
       await store.close();
     });
   }
+});
+
+describe('a pack that is not the one that was written', () => {
+  const packs = () => readdirSync(join(original, 'vault')).map((file) => `vault/${file}`);
+  const ways: [string, (folder: string, pack: string) => void][] = [
+    ['one byte short', (folder, pack) => truncateSync(join(folder, pack), statSync(join(folder, pack)).size - 1)],
+    ['cut to half', (folder, pack) => truncateSync(join(folder, pack), statSync(join(folder, pack)).size >> 1)],
+    ['empty', (folder, pack) => truncateSync(join(folder, pack), 0)],
+    [
+      'exchanged for another',
+      (folder, pack) => {
+        const other = packs().find((each) => each !== pack)!;
+        cpSync(join(original, other), join(folder, pack));
+      },
+    ],
+    [
+      'all zeros',
+      (folder, pack) => writeFileSync(join(folder, pack), new Uint8Array(statSync(join(folder, pack)).size)),
+    ],
+  ];
+  for (const [way, change] of ways)
+    it(`${way}: scrub names it, and snapshot and purge end`, { timeout: 60_000 }, async () => {
+      for (const pack of packs()) {
+        const folder = `${original}-${way.replaceAll(' ', '-')}`;
+        rmSync(folder, { recursive: true, force: true });
+        cpSync(original, folder, { recursive: true });
+        change(folder, pack);
+        const store = await openStore(folder, { kernel });
+        try {
+          const signal = new AbortController().signal;
+          const found = await Array.fromAsync(store.scrub({ signal }));
+          assert.ok(
+            found.some(({ damage }) => damage?.code === 'DAMAGED' && damage.message.includes(pack)),
+            `${way} ${pack}: ${found.map(({ damage }) => damage?.message).join('; ')}`,
+          );
+          const typed = (error: unknown) => assert.ok(error instanceof HersError, String(error));
+          for (const name of NAMES) {
+            await Array.fromAsync(store.snapshot(name)).catch(typed);
+            await store.purge(name).catch(typed);
+          }
+        } finally {
+          await store.close();
+          rmSync(folder, { recursive: true, force: true });
+        }
+      }
+    });
 });

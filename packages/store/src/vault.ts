@@ -301,7 +301,11 @@ export class VaultReader {
     checkPackHeader(await this.#open(pack).read(0, PACK_HEADER_BYTES), name);
     let size = RUN_BYTES;
     for (let start = PACK_HEADER_BYTES; start < end; ) {
-      const bytes = await this.#open(pack).read(start, Math.min(size, end - start));
+      const wanted = Math.min(size, end - start);
+      const bytes = await this.#open(pack).read(start, wanted);
+      // A file that ends too soon would be read here for ever.
+      if (bytes.length < wanted)
+        throw damaged(name, `it ends after ${start + bytes.length} bytes, and should have ${end}`);
       const found: { entry: Entry; place: Place }[] = [];
       let at = 0;
       let length = entryLength(bytes, at);
@@ -314,8 +318,9 @@ export class VaultReader {
       if (at === 0) {
         // One entry larger than what was read, or a length that makes no sense.
         const whole = length === undefined ? end : start + length;
-        if (whole > end || bytes.length >= end - start) throw damaged(name, `it holds no entry at ${start}`);
-        size = Math.max(size, length ?? 0);
+        if (whole > end || bytes.length >= end - start || (length ?? 0) <= size)
+          throw damaged(name, `it holds no entry at ${start}`);
+        size = length!;
         continue;
       }
       yield found;
