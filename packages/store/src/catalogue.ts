@@ -29,6 +29,8 @@ const SCHEMA = `CREATE TABLE IF NOT EXISTS collections (
   descriptor BLOB NOT NULL
 ) STRICT`;
 
+const BRING_BACK = `Bring back ${CATALOGUE}, ${WAL} and ${SUMS} from one moment; nothing was changed`;
+
 /** Damaged pages of the catalogue, and the collections they belong to. */
 interface Damage {
   readonly pages: readonly number[];
@@ -36,7 +38,13 @@ interface Damage {
 }
 
 /** The counter has 31 bits, and 0 is that of a database without anything in it. */
-const after = (transactions: number) => (transactions % (2 ** 31 - 1)) + 1;
+const COUNTS = 2 ** 31 - 1;
+const after = (transactions: number) => (transactions % COUNTS) + 1;
+/** The counter goes round, so the shorter way tells which is the older. */
+const isOlder = (one: number, other: number) => {
+  const distance = (other - one + COUNTS) % COUNTS;
+  return distance > 0 && distance < COUNTS / 2;
+};
 
 export class Catalogue {
   readonly #disk: Disk;
@@ -50,10 +58,13 @@ export class Catalogue {
   /** A transaction failed, and what it wrote may still be in the log. */
   #unclean = false;
 
-  constructor(disk: Disk) {
+  /** `isInUse`: the folder holds what only a catalogue can name. Then one that is not there, empty, or older than its sums is not the one written last, and nothing is touched. */
+  constructor(disk: Disk, isInUse: boolean) {
     this.#disk = disk;
     const known = readSums(disk);
-    if (known && disk.sizeSync(CATALOGUE) === undefined) throw damaged(CATALOGUE, 'it is missing');
+    const size = disk.sizeSync(CATALOGUE) ?? 0;
+    if ((known || isInUse) && size === 0 && (disk.sizeSync(WAL) ?? 0) === 0)
+      throw damaged(CATALOGUE, `it is ${disk.sizeSync(CATALOGUE) === undefined ? 'missing' : 'empty'}. ${BRING_BACK}`);
     try {
       this.#file = openSync(disk.path(CATALOGUE), 'a+', 0o600);
     } catch (error) {
@@ -62,7 +73,14 @@ export class Catalogue {
     try {
       const wal = ofLog(disk, readWal) ?? EMPTY_WAL;
       if (wal.damage) throw damaged(WAL, wal.damage);
-      const old = known && wal.pages.size === 0 && transactionsIn(this.#file) !== known.transactions;
+      const counter = transactionsIn(this.#file);
+      // Sums are written before the log is copied: a database that lacks what they count, and has no log to take it from, has lost it.
+      if (known && wal.pages.size === 0 && isOlder(counter, known.transactions))
+        throw damaged(
+          CATALOGUE,
+          `it is older than ${SUMS}: an older copy, or one without its log ${WAL}. ${BRING_BACK}`,
+        );
+      const old = known && wal.pages.size === 0 && counter !== known.transactions;
       const sums = old ? undefined : known;
       const pages = sums?.damagedPages(this.#file, fstatSync(this.#file).size, wal) ?? [];
       this.#db = openDatabase(disk);

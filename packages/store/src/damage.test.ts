@@ -489,3 +489,70 @@ describe('a pack that is not the one that was written', () => {
       }
     });
 });
+
+describe('a catalogue that is not the one written last', () => {
+  const filesIn = (folder: string) =>
+    readdirSync(folder, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => join(entry.parentPath, entry.name))
+      .map((path) => [path, createHash('sha256').update(readFileSync(path)).digest('hex')])
+      .sort();
+  const catalogue = (folder: string) => join(folder, 'catalogue.db');
+  const cases: [string, (folder: string) => Promise<void> | void][] = [
+    ['is empty', (folder) => truncateSync(catalogue(folder), 0)],
+    ['is missing', (folder) => rmSync(catalogue(folder))],
+    [
+      'is empty, and so are its sums',
+      (folder) => {
+        truncateSync(catalogue(folder), 0);
+        rmSync(join(folder, 'catalogue.sums'));
+      },
+    ],
+    [
+      'is gone with its sums',
+      (folder) => {
+        rmSync(catalogue(folder));
+        rmSync(join(folder, 'catalogue.sums'));
+      },
+    ],
+    [
+      'is an older copy',
+      async (folder) => {
+        const older = readFileSync(catalogue(folder));
+        const store = await openStore(folder, { kernel });
+        await fill(store, 'third', 99);
+        await store.close();
+        writeFileSync(catalogue(folder), older);
+      },
+    ],
+  ];
+  for (const [what, change] of cases)
+    it(`${what}: nothing is opened, and nothing is touched`, async () => {
+      const folder = `${original}-catalogue`;
+      rmSync(folder, { recursive: true, force: true });
+      cpSync(original, folder, { recursive: true });
+      const whole = catalogue(folder);
+      const good = [readFileSync(whole), readFileSync(join(folder, 'catalogue.sums'))];
+      await change(folder);
+      const before = filesIn(folder);
+      for (let i = 0; i < 2; i++)
+        await assert.rejects(
+          openStore(folder, { kernel }),
+          (error) =>
+            error instanceof HersError &&
+            error.code === 'DAMAGED' &&
+            /^catalogue\.db is damaged.*Bring back/.test(error.message),
+        );
+      assert.deepEqual(filesIn(folder), before);
+      if (what !== 'is an older copy') {
+        // Who has a copy has everything.
+        writeFileSync(whole, good[0]);
+        writeFileSync(join(folder, 'catalogue.sums'), good[1]);
+        const store = await openStore(folder, { kernel });
+        assert.equal((await store.listCollections()).length, NAMES.length);
+        for (const { damage } of await Array.fromAsync(store.scrub())) assert.equal(damage, undefined);
+        await store.close();
+      }
+      rmSync(folder, { recursive: true, force: true });
+    });
+});

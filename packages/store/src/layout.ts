@@ -71,6 +71,13 @@ export function makeLayout(disk: Disk): void {
 /** What the store itself calls its files, finished or not. */
 const OWN_NAME = /^\d+-[0-9a-f]+\.(?:pack|block|segment|building)(?:\.[0-9a-f]+)?(?:\.tmp)?$/;
 
+/** Whether the folder holds files that only a catalogue can name. */
+export function isInUse(disk: Disk): boolean {
+  return FOLDERS.some(
+    (folder) => disk.sizeSync(folder) !== undefined && disk.listSync(folder).some((file) => OWN_NAME.test(file)),
+  );
+}
+
 /** Removes what the catalogue does not name, files of somebody else excepted, and cuts packs behind their last committed entry: all that a crash can leave. */
 export function cleanFolders(disk: Disk, named: ReadonlySet<string>, packEnds: ReadonlyMap<string, number>): void {
   for (const folder of FOLDERS) {

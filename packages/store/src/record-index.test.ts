@@ -12,7 +12,7 @@ import { Tables } from './tables.ts';
 const pause = () => new Promise<void>(setImmediate);
 
 function open(folder: string) {
-  const catalogue = new Catalogue(new Disk(folder));
+  const catalogue = new Catalogue(new Disk(folder), false);
   const tables = new Tables(catalogue, 1);
   return { catalogue, tables, index: new RecordIndex(catalogue, tables) };
 }

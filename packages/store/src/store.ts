@@ -25,7 +25,7 @@ import { commitChange } from './commit.ts';
 import { Disk, type Watcher } from './disk.ts';
 import { LIST, RECORD } from './entry.ts';
 import { fault } from './faults.ts';
-import { checkFormat, cleanFolders, makeLayout } from './layout.ts';
+import { checkFormat, cleanFolders, isInUse, makeLayout } from './layout.ts';
 import { FolderLock } from './lock.ts';
 import { decodePlace, type Place } from './place.ts';
 import { purgeCollection } from './purge.ts';
@@ -107,7 +107,7 @@ export class FolderStore implements Service {
     try {
       checkFormat(this.#disk);
       makeLayout(this.#disk);
-      this.#catalogue = new Catalogue(this.#disk);
+      this.#catalogue = new Catalogue(this.#disk, isInUse(this.#disk));
       this.#folder = {
         disk: this.#disk,
         catalogue: this.#catalogue,
