@@ -278,7 +278,13 @@ export class Changer {
     this.#view = Promise.resolve(
       draft.view.next(manifest, hash, draft.entries, draft.scoreSums, pending, draft.spaces, draft.gone),
     );
-    await remember(this, manifest, hash);
+    await remember(this, manifest, hash).catch((error) => {
+      if (error instanceof HersError) throw error;
+      throw new HersError(
+        'STORAGE',
+        `the change was made, but what was seen of it cannot be written down (${(error as Error).message}); the folder of that file must be writable`,
+      );
+    });
   }
 
   /** Seals records under the epoch of a space, with what is indexed of them where that is sealed too, and stages them. */

@@ -255,9 +255,22 @@ export class Database {
 
   async deleteCollection(name: string): Promise<void> {
     checkName(name);
+    await this.#checkMeant(name);
     await this.#forget(name);
     await this.#service.deleteCollection(name);
     await this.#memory.update(this.#place(name), (seen) => seen && { ...seen, deleted: true });
+  }
+
+  /** What is deleted under a name is the collection that was seen under it. */
+  async #checkMeant(name: string): Promise<void> {
+    const seen = await this.#memory.read(this.#place(name));
+    if (!seen || seen.deleted) return;
+    const { id } = await this.#info(name);
+    if (hex(id) !== seen.id)
+      throw new HersError(
+        'INTEGRITY',
+        `collection ${JSON.stringify(name)} is not the one that was seen under this name, and is not deleted for it. ${howToAccept(name)}`,
+      );
   }
 
   /**
@@ -310,7 +323,7 @@ export class Database {
     try {
       await this.#pin(name);
     } catch (error) {
-      if (!(error instanceof HersError && error.code === 'NOT_FOUND')) throw error;
+      if (!(error instanceof HersError && error.code === 'NOT_FOUND') || !before) throw error;
       await this.#memory.update(this.#place(name), () => undefined);
     }
     return before;

@@ -251,6 +251,21 @@ describe('a name is a collection', () => {
     assert.equal(await (await db.restore('second', crumbs)).count(), 2);
   });
 
+  it('another one is not deleted for it, and a name that nobody knows is not accepted', async () => {
+    const store = await newStore();
+    const versions = new ShortMemory();
+    await client(store, versions).createCollection('faces', { dimension: 3 });
+    const other = client(store);
+    await other.deleteCollection('faces');
+    await (await other.createCollection('faces', { dimension: 3 })).upsert(one);
+    const db = client(store, versions);
+    await assert.rejects(db.deleteCollection('faces'), integrity(/is not the one that was seen under this name/));
+    assert.equal(await (await client(store).collection('faces')).count(), 1);
+    await db.accept('faces');
+    await db.deleteCollection('faces');
+    await assert.rejects(db.accept('never'), (error) => error instanceof HersError && error.code === 'NOT_FOUND');
+  });
+
   it('the id that was drawn is the id that is there', async () => {
     const store = await newStore();
     await (await client(store).createCollection('old', { dimension: 3 })).upsert(one);

@@ -91,8 +91,11 @@ export class VersionFile implements VersionMemory {
     return this.#alone(async () => {
       const { sightings, own, numbers } = await this.#read();
       const before = atLeast(sightings.get(place), place, numbers);
-      const seen = change(before);
-      if (JSON.stringify(seen) === JSON.stringify(before)) return seen;
+      const changed = change(before);
+      if (JSON.stringify(changed) === JSON.stringify(before)) return changed;
+      // Less than an older program has seen is never written by itself: somebody meant it.
+      const number = changed ? (numbers[`${changed.id} ${place.name}`] ?? 0) : 0;
+      const seen = changed && number > changed.version ? { ...changed, outranked: number } : changed;
       sightings.set(place, seen);
       await this.#write(sightings, own, isFleeting);
       return seen;
@@ -145,7 +148,7 @@ export class VersionFile implements VersionMemory {
 /** What an older program has seen of the same collection counts as well. */
 function atLeast(seen: Seen | undefined, { name }: Place, numbers: Numbers): Seen | undefined {
   const number = seen ? (numbers[`${seen.id} ${name}`] ?? 0) : 0;
-  if (!seen || number <= seen.version) return seen;
+  if (!seen || number <= Math.max(seen.version, seen.outranked ?? 0)) return seen;
   const { hash: _, ...rest } = seen;
   return { ...rest, version: number };
 }
@@ -155,11 +158,12 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 
 function isRow(row: unknown): row is Row {
   if (!isObject(row)) return false;
-  const { gallery, name, id, version, hash, linked, unverified, stopped, deleted, deletedIds } = row;
+  const { gallery, name, id, version, hash, linked, outranked, unverified, stopped, deleted, deletedIds } = row;
   const isText = (value: unknown) => typeof value === 'string';
   return (
     [gallery, name, id].every(isText) &&
     Number.isSafeInteger(version) &&
+    (outranked === undefined || Number.isSafeInteger(outranked)) &&
     (hash === undefined || isText(hash)) &&
     [linked, stopped, deleted].every((flag) => flag === undefined || typeof flag === 'boolean') &&
     [unverified, deletedIds].every((list) => list === undefined || (Array.isArray(list) && list.every(isText)))

@@ -84,10 +84,25 @@ describe('the numbers of an older program', () => {
         (await file.places(ID)).map((each) => [each.place.name, each.seen.version]),
         [['faces', 7]],
       );
-      await write(file, 5);
+      await write(file, 8);
+      const more = JSON.stringify({ [`${ID} faces`]: 9 });
+      await writeFile(older, more);
       // The older program has seen more of it than this one: its number counts, and what was known of a lower one does not.
-      assert.deepEqual(await file.read(faces), { id: ID, version: 7 });
-      assert.equal(await readFile(older, 'utf8'), numbers);
+      assert.deepEqual(await file.read(faces), { id: ID, version: 9 });
+      assert.equal(await readFile(older, 'utf8'), more);
+    }));
+
+  test('are outranked by what a person accepts, until that program has seen more', () =>
+    withFile(async (path, folder) => {
+      const older = join(folder, 'versions.json');
+      await writeFile(older, JSON.stringify({ [`${ID} faces`]: 7 }));
+      const file = new VersionFile(path, { older });
+      await write(file, 5);
+      assert.equal((await file.read(faces))?.version, 5);
+      await file.update(faces, (now) => ({ ...now!, version: 6, hash: 'h6' }));
+      assert.equal((await new VersionFile(path, { older }).read(faces))?.version, 6);
+      await writeFile(older, JSON.stringify({ [`${ID} faces`]: 8 }));
+      assert.equal((await file.read(faces))?.version, 8);
     }));
 
   test('in the same file stay in it', () =>

@@ -21,6 +21,8 @@ export interface Seen {
   readonly unverified?: readonly string[];
   /** The store was caught at a wrong score: nothing is fetched because of a score until a person says so. */
   readonly stopped?: boolean;
+  /** A number that an older program has seen, and that a person has accepted less than. */
+  readonly outranked?: number;
   /** This client has deleted it. */
   readonly deleted?: boolean;
   /** Those of this name that it deleted before, the last one last. */
@@ -111,7 +113,7 @@ export interface Shown {
 
 /** How a person accepts what a client refuses. */
 export const howToAccept = (name: string) =>
-  `If that is right, accept it: database.accept(${JSON.stringify(name)}), or hers collections accept ${name}`;
+  `Find out why; if it is right all the same, database.accept(${JSON.stringify(name)}), or hers collections accept ${name}, goes on`;
 
 /**
  * What is remembered after this manifest was shown. INTEGRITY when it contradicts what was seen before: another collection, an older version, another manifest of the same version, or
@@ -163,8 +165,8 @@ export async function seenElsewhere(memory: VersionMemory, place: Place, id: str
     .filter((other) => other.place.name === name && other.seen.id === id && !other.seen.deleted)
     .sort((a, b) => b.seen.version - a.seen.version);
   if (!newest) return undefined;
-  // What was shown or deleted there says nothing about this gallery.
-  const { unverified: _, stopped: __, deletedIds: ___, ...seen } = newest.seen;
+  // What was deleted there says nothing about this gallery. Candidates that were shown count wherever: the same store may have another address.
+  const { deletedIds: _, ...seen } = newest.seen;
   return seen;
 }
 

@@ -204,8 +204,14 @@ export async function remember({ place, keyring, memory }: Source, manifest: Man
   const known = await memory.read(place);
   if (known?.version === manifest.version && known.hash === hash) return;
   // Another name may have been given the same collection while this one was read.
-  if (isFirstContact(known, hex(keyring.id))) await seenElsewhere(memory, place, hex(keyring.id));
-  await memory.update(place, (seen) => laterOf(seen, shownOf(keyring, manifest, hash), place.name));
+  const id = hex(keyring.id);
+  const elsewhere = isFirstContact(known, id) ? await seenElsewhere(memory, place, id) : undefined;
+  const { unverified, stopped } = elsewhere ?? {};
+  const carried = { ...(unverified ? { unverified } : {}), ...(stopped ? { stopped } : {}) };
+  await memory.update(place, (seen) => ({
+    ...(isFirstContact(seen, id) ? carried : {}),
+    ...laterOf(seen, shownOf(keyring, manifest, hash), place.name),
+  }));
 }
 
 /** What was opened already: by an earlier view, and by attempts at this one. */

@@ -124,7 +124,7 @@ const campaigns: Record<
   'soak-service': async ({ searches }) => (await import('./soak-service.ts')).soakService(searches),
   'crash-service': ({ kills }) => crashService(kills),
   connections: async ({ count }) => (await import('./connections.ts')).idleConnections(count),
-  cheating: async ({ seconds, seed }) => (await import('./cheating.ts')).cheating({ seconds, seed }),
+  cheating: async ({ seconds, seed }) => (await import('./cheating/campaign.ts')).cheating({ seconds, seed }),
 };
 
 /** Throws with what is missing; so it is good when it returns. */

@@ -117,7 +117,7 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     .command('accept')
     .summary('take what a name shows now for what is right')
     .description(
-      'A collection that is not the one that was seen under its name, that is older, that has another history or that is gone is refused: so looks a gallery that was tampered with. It also looks so when another client has deleted the collection, made it again or restored it. When that is what happened, this accepts what is there now.',
+      'A collection that is not the one that was seen under its name, that is older, that has another history or that is gone is refused, because that is what a gallery looks like that was tampered with. It also looks so when you have put back a backup, or when another client has deleted the collection, made it again or restored it. When that is what happened, this accepts what is there now.',
     )
     .argument('<name>', 'which')
     .option('-y, --yes', 'do not ask')
@@ -138,15 +138,23 @@ export function addCollections(program: HersCommand, context: () => Context): vo
 
 async function accept(context: Context, name: string, yes: boolean): Promise<void> {
   const { out } = context;
-  const before = await context.gallery(async ({ database, service }) => {
-    const now = await service.getCollection(name).then(
-      ({ version }) => `at version ${version}`,
-      (error) => (error instanceof HersError && error.code === 'NOT_FOUND' ? 'gone' : Promise.reject(error)),
+  const { before, isGone } = await context.gallery(async ({ database, service }) => {
+    const there = await service.getCollection(name).catch((error) => {
+      if (error instanceof HersError && error.code === 'NOT_FOUND') return undefined;
+      throw error;
+    });
+    // Why it is refused, in the words of who refuses it.
+    const why = await database.describe(name).then(
+      ({ version, records }) =>
+        `${name} is as it was seen before, at version ${version} with ${counted(records, 'record')}`,
+      (error) => (error as Error).message.split('. Find out why')[0],
     );
-    await confirmed(context, yes, `Take ${name} for right as the store shows it now (${now})?`);
-    return database.accept(name);
+    const now = there ? `as it is now, at version ${there.version} with ${counted(there.records, 'record')}` : 'gone';
+    await confirmed(context, yes, `${why}. Take it for right that it is ${now}?`);
+    return { before: await database.accept(name), isGone: !there };
   });
-  if (out.json) out.object({ accepted: name, before: before?.version ?? null });
+  if (out.json) out.object({ accepted: name, gone: isGone, before: before?.version ?? null });
+  else if (isGone) out.line(`That ${name} is gone is accepted: the name is free.`);
   else out.line(`${name} is accepted as it is${before ? `; before, version ${before.version} had been seen` : ''}.`);
 }
 

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { cheating } from './cheating.ts';
+import { cheating } from './campaign.ts';
 
 it('three hundred calls of a store that cheats at random: nothing wrong without an error', async () => {
   const lines: string[] = [];

@@ -1,0 +1,132 @@
+// What is wrong with an answer, if anything.
+
+import type { Match, Payload, Plan, SearchOptions, SearchResult } from '@hers/client';
+import type { Compressor } from '@hers/compress';
+import { noiselessScores, plainScores, plan } from '@hers/scheme';
+import type { Content, Node, Plain, World } from './truth.ts';
+
+/** What a result may be compared with. */
+export interface Sight {
+  /** Nodes that follow from what the client knew, the newest first. */
+  readonly nodes: readonly Node[];
+  /** What the client's memory says afterwards. */
+  readonly after: Node | undefined;
+  /** Whether scores were altered, and nothing has to show it where nothing is fetched: under compact alone. */
+  readonly isAdmitted: boolean;
+}
+
+export const samePayload = (a: Payload | undefined, b: Payload | undefined) => JSON.stringify(a) === JSON.stringify(b);
+const sameVector = (a: ArrayLike<number>, b: ArrayLike<number>) =>
+  a.length === b.length && Array.from(a).every((x, i) => x === b[i]);
+export const samePlain = (a: Plain | undefined, b: Plain | undefined) =>
+  a === b ||
+  (a !== undefined && b !== undefined && sameVector(a.vector, b.vector) && samePayload(a.payload, b.payload));
+
+/** Distances come out of the scheme squared. */
+const asShown = ({ metric }: Plan, score: number) => (metric === 'euclidean' ? Math.sqrt(Math.max(0, score)) : score);
+/** −1 where less is better. */
+const signOf = ({ plan: { metric } }: World) => (metric === 'euclidean' ? -1 : 1);
+
+/** Scores as they should be. */
+export class Scores {
+  readonly #models: readonly Compressor[];
+
+  constructor(models: readonly Compressor[]) {
+    this.#models = models;
+  }
+
+  #full({ plan: settings }: World, vector: Float32Array, probe: Float32Array): number {
+    return asShown(settings, plainScores({ ...settings, profile: 'compact' }, vector, probe)[0]);
+  }
+
+  /** Whether a match has the score of this record. */
+  async fits(world: World, match: Match, { vector }: Plain, probe: Float32Array): Promise<boolean> {
+    const { plan: settings } = world;
+    // Distances are compared as their squares, as they are decrypted.
+    const isDistance = settings.metric === 'euclidean';
+    const shown = isDistance ? match.score ** 2 : match.score;
+    const near = (score: number, room: number) => Math.abs(shown - score) <= room;
+    if (match.scoreOrigin === 'recomputed')
+      return near(plainScores({ ...settings, profile: 'compact' }, vector, probe)[0], 1e-5);
+    if (match.scoreOrigin === 'noisy')
+      return near(noiselessScores(settings, vector, probe)[0], 7.5 * settings.noise.score);
+    const all = await this.#compared(world, vector, probe);
+    return all.some((score) => near(score, isDistance ? 1e-5 : 1e-6));
+  }
+
+  /** What a record under exact may have been compared as; distances squared. */
+  async #compared(world: World, vector: Float32Array, probe: Float32Array): Promise<number[]> {
+    const scores = [plainScores(world.plan, vector, probe)[0]];
+    if (world.name !== 'short') return scores;
+    // Whatever compressor it was compared through: while it is exchanged, there are two.
+    for (const model of this.#models) {
+      const short = plan({ ...world.options, dimension: model.outputDimension });
+      const [a, b] = [await model.transform(vector), await model.transform(probe)];
+      scores.push(plainScores(short, a, b)[0]);
+    }
+    return scores;
+  }
+
+  /** Of all records, the least that each must be found with; best first. Room for noise is up to the caller. */
+  async least(world: World, content: Content, probe: Float32Array): Promise<number[]> {
+    const sign = signOf(world);
+    const scores: number[] = [];
+    for (const [, { vector }] of content.entries()) {
+      const isExact = world.plan.profile === 'exact';
+      const all = isExact ? await this.#compared(world, vector, probe) : [];
+      const shown = isExact ? all.map((score) => asShown(world.plan, score)) : [this.#full(world, vector, probe)];
+      scores.push(sign * Math.min(...shown.map((score) => sign * score)));
+    }
+    return scores.sort((a, b) => sign * (b - a));
+  }
+}
+
+/** What is wrong with the answer of a search. */
+export async function wrongIn(
+  scores: Scores,
+  { matches }: SearchResult,
+  probe: Float32Array,
+  options: SearchOptions,
+  { nodes, isAdmitted }: Sight,
+): Promise<string | undefined> {
+  const { limit = 10, threshold, payload = false, rerank = false, enough } = options;
+  const isFetched = payload || rerank !== false;
+  if (matches.length > limit) return 'more matches than the limit';
+  if (new Set(matches.map(({ id }) => id)).size !== matches.length) return 'a match twice';
+  const sign = nodes.length > 0 ? signOf(nodes[0].world) : 1;
+  const isRight = async (match: Match, { world, content }: Node): Promise<boolean> => {
+    const record = content.get(match.id);
+    if (!record || (payload && !samePayload(record.payload, match.payload))) return false;
+    // "a server can compute a response from other rows than it should, and as long as no record is fetched nothing shows it"
+    return (!isFetched && isAdmitted) || scores.fits(world, match, record, probe);
+  };
+  for (const [i, match] of matches.entries()) {
+    if (i > 0 && sign * match.score > sign * matches[i - 1].score) return 'matches out of order';
+    if (threshold !== undefined && !(sign * match.score >= sign * threshold)) return 'a match beyond the threshold';
+    if (!(await isAny(nodes, (node) => isRight(match, node)))) return `a match that is wrong: ${JSON.stringify(match)}`;
+  }
+  if (isAdmitted || nodes.length === 0) return undefined;
+  const { world } = nodes[0];
+  const isExact = world.plan.profile === 'exact';
+  // Under compact what is fetched may miss what noise has moved; through a compressor, what is only near in full. And where there is more than one node, somebody may have deleted some.
+  const isPartial =
+    !isExact || enough !== undefined || (rerank !== false && world.name === 'short') || nodes.length > 1;
+  if (isFetched && isPartial) return undefined;
+  const room = !isExact ? 8 * world.plan.noise.score + 0.01 : rerank !== false ? 0.02 : sign < 0 ? 0.004 : 1e-6;
+  const isWhole = async (node: Node): Promise<boolean> => {
+    for (const match of matches) if (!(await isRight(match, node))) return false;
+    // Everything that was scored right is ranked right, so the n-th best is as good as the n-th best should be.
+    const best = (await scores.least(node.world, node.content, probe)).slice(0, limit);
+    return best.every((score, i) => {
+      const least = sign * score - room;
+      if (threshold !== undefined && least < sign * threshold) return true;
+      return i < matches.length && sign * matches[i].score >= least;
+    });
+  };
+  return (await isAny(nodes, isWhole)) ? undefined : 'an answer that leaves out better records';
+}
+
+async function isAny<T>(things: readonly T[], holds: (thing: T) => Promise<boolean>): Promise<boolean> {
+  for (const thing of things) if (await holds(thing)) return true;
+  return false;
+}
