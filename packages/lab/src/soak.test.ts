@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { soak } from './soak.ts';
 
-it('two hundred and fifty searches with writes in between: right answers, flat memory', async () => {
+it('six hundred searches with writes in between: right answers, flat memory', async () => {
   const lines: string[] = [];
-  assert.ok(await soak(250, (line) => lines.push(line)), lines.join('\n'));
+  assert.ok(await soak(600, (line) => lines.push(line)), lines.join('\n'));
 });
