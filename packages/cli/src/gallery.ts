@@ -39,7 +39,7 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
     throw new CommandError(
       EXIT.absent,
       `there is no gallery at ${folder}`,
-      '`hers init` makes one, --gallery names another',
+      '`hers init` makes one, or `hers collections create` where there is a configuration; --gallery names another',
     );
   const store = await openStore(folder, {
     kernel: async () => {
