@@ -152,13 +152,8 @@ export async function search(
   const limit = Math.max(options.limit ?? DEFAULT_LIMIT, fetch);
   // A short or noisy score may be on the other side of the threshold than the full one.
   const { threshold: _, ...anyScore } = options;
-  const { view, found } = await scan(changer, probes, { ...(options.rerank ? anyScore : options), limit }).catch(
-    async (error) => {
-      if (fetch > 0 && error instanceof HersError && error.code === 'INTEGRITY')
-        await changer.candidates.undecryptable();
-      throw error;
-    },
-  );
+  const scanning = scan(changer, probes, { ...(options.rerank ? anyScore : options), limit });
+  const { view, found } = await (fetch > 0 ? toFetch(changer, scanning) : scanning);
   // From here on the store is shown what was found, and nothing is scanned again in this call.
   const total = liveCount(view.manifest);
   const results: SearchResult[] = [];
