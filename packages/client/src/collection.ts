@@ -184,9 +184,9 @@ export class Collection {
       const space = isWaiting ? view.space : view.spaces.get(location.block.epoch)!;
       const wanted = { id, version, handle, space, ...(isWaiting ? {} : { slot: candidate.slot, decrypted: score }) };
       const fetched = await changer.candidates.fetch(view, [wanted], new ScoreCheck(probe), options.signal);
-      const found = fetched.get(handle);
-      if (!found) throw notFound(id);
-      score = fullScore(this.plan, found.record.vector, probe);
+      const current = fetched.get(handle);
+      if (!current) throw notFound(id);
+      score = fullScore(this.plan, current.record.vector, probe);
       scoreOrigin = 'recomputed';
     }
     const { threshold } = options;

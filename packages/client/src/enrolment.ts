@@ -163,11 +163,13 @@ function below(limit: number): number {
 }
 
 /** The block that takes the next addition, if any does: the newest, unless it is full, has taken as many as it may, or was begun by an older program and has no tag. */
-function openBlock({ manifest }: View, n: number, maxAdditions: number): (ManifestBlock & { tag: string }) | undefined {
-  const { tag, ...block } = manifest.blocks.at(-1) ?? { count: n };
-  if (tag === undefined || !('epoch' in block) || block.epoch !== manifest.epoch) return undefined;
-  return block.count < n && block.additions < maxAdditions ? { ...block, tag } : undefined;
+function openBlock({ manifest }: View, n: number, maxAdditions: number): TaggedBlock | undefined {
+  const block = manifest.blocks.at(-1);
+  if (!block || block.epoch !== manifest.epoch || block.tag === undefined) return undefined;
+  return block.count < n && block.additions < maxAdditions ? { ...block, tag: block.tag } : undefined;
 }
+
+type TaggedBlock = ManifestBlock & { readonly tag: string };
 
 /** Adds records to the open block, as many as fit, in one commit; the caller goes on with the rest. Returns how many of the batch were dealt with. */
 export function addHomomorphically(
@@ -196,7 +198,7 @@ export function addHomomorphically(
 async function addToOpen(
   changer: Changer,
   draft: Draft,
-  open: ManifestBlock & { readonly tag: string },
+  open: TaggedBlock,
   entries: readonly { id: string; version: string }[],
   vectors: Float32Array,
   signal?: AbortSignal,

@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { Console } from 'node:console';
-import { hkdfSync } from 'node:crypto';
 import { Writable } from 'node:stream';
 import { describe, it } from 'node:test';
 import { format, inspect } from 'node:util';
@@ -10,8 +9,8 @@ import { deserialize, serialize } from 'node:v8';
 import { decodeBlock, encodeBlock } from './block.ts';
 import { RESULT_SECRET } from './domains.ts';
 import { type ErrorCode, HersError } from './errors.ts';
-import { PROFILES, ringOf } from './parameters.ts';
-import { METRICS, plan } from './plan.ts';
+import { ringOf } from './parameters.ts';
+import { plan } from './plan.ts';
 import { decodeQuery } from './query.ts';
 import { decodeResponse, encodeResponse } from './response.ts';
 import { blockMatrix, expandedQuery, scanBlock } from './scan.ts';
@@ -20,6 +19,7 @@ import { encryptBlock, encryptBlockFrom, encryptQuery, encryptQueryFrom } from '
 import { CollectionKey, loadSecret, MasterSeed, scoreWeights } from './secret/key.ts';
 import { scoreSums, scoresFit } from './secret/score-sums.ts';
 import { resealed } from './secret/tampering.ts';
+import { derivedSlowly } from './testing.node.ts';
 import { repeatable } from './testing.ts';
 
 const request = {
@@ -43,19 +43,8 @@ function scene() {
   const master = MasterSeed.from(seedBytes);
   const key = master.collectionKey(p, collectionId);
 
-  // docs/formats.md §4: the context of epoch 0. That it is the right one shows in the key id, which is public.
-  const context = Buffer.alloc(64);
-  context.set(collectionId);
-  context.writeUInt32LE(p.dimension, 20);
-  context.writeUInt16LE(p.parameters.id, 24);
-  context.writeUInt8(METRICS.indexOf(p.metric), 26);
-  context.writeUInt8(Object.keys(PROFILES).indexOf(p.profile), 27);
-  for (const [i, bound] of [p.galleryScale, p.queryScale, p.normBound, p.queryNormBound].entries())
-    context.writeDoubleLE(bound, 32 + 8 * i);
-  const derived = (label: string, length: number) =>
-    new Uint8Array(
-      hkdfSync('sha256', seedBytes, 'HERS v1', Buffer.concat([Buffer.from(`${label}\0`), context]), length),
-    );
+  // That the context is the right one shows in the key id, which is public.
+  const derived = (label: string, length: number) => derivedSlowly(seedBytes, label, { plan: p, collectionId }, length);
   assert.deepEqual(derived('key id', 16), key.keyId);
   const gallerySeed = derived('gallery secrets', 32);
   const authenticatorSeed = derived('block authenticator', 32);

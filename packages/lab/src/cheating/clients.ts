@@ -1,6 +1,7 @@
 // The clients, and what they must never send.
 
 import { Database, type MasterSeed, type VersionMemory } from '@hers/client';
+import { encodings } from '@hers/client/testing';
 import { Candidates } from './candidates.ts';
 import type { Liar } from './liar.ts';
 import { DIMENSION, type Node, SECRET_NAME, SECRET_NOTE } from './truth.ts';
@@ -39,22 +40,6 @@ export class Client {
     const service = liar.service((collection) => remembering.candidates(collection));
     this.database = new Database(service, { key, versions: remembering.memory, threads: 1 });
   }
-}
-
-/** A needle in the encodings in which somebody might write it. */
-function encodings(bytes: Uint8Array): Buffer[] {
-  const buffer = Buffer.from(bytes);
-  const inBase64 = [0, 1, 2].map((before) => {
-    const text = Buffer.concat([Buffer.alloc(before), buffer]).toString('base64');
-    return Buffer.from(text.slice(Math.ceil((8 * before) / 6), Math.floor((8 * (before + buffer.length)) / 6)));
-  });
-  return [
-    buffer,
-    Buffer.from(buffer).reverse(),
-    Buffer.from(buffer.toString('hex')),
-    ...inBase64,
-    Buffer.from([...bytes].join(',')),
-  ];
 }
 
 /** What must never cross. */

@@ -1,6 +1,7 @@
 // The store.
 
 import { HersError, type MasterSeed } from '@hers/client';
+import { bytesIn } from '@hers/client/testing';
 import { decodeQuery, plan } from '@hers/scheme';
 import type { Change, CollectionInfo, SealedRecord, SearchRequest, Service } from '@hers/service';
 import type { Candidates } from './candidates.ts';
@@ -603,14 +604,6 @@ export class Liar {
         return undefined;
     }
   }
-}
-
-function bytesIn(value: unknown): Uint8Array[] {
-  if (value instanceof Uint8Array) return [value];
-  if (Array.isArray(value)) return value.flatMap(bytesIn);
-  if (value !== null && typeof value === 'object' && !(value instanceof AbortSignal))
-    return Object.values(value).flatMap(bytesIn);
-  return [];
 }
 
 function* tapped(items: Iterable<unknown>, take: (item: unknown) => void): Generator<unknown> {

@@ -1,14 +1,15 @@
 // The tag of a block: what it is, that it adds up, and that nothing but the block itself has it (README.md §6).
 
 import assert from 'node:assert/strict';
-import { createCipheriv, hkdfSync } from 'node:crypto';
+import { createCipheriv } from 'node:crypto';
 import { describe, it } from 'node:test';
 import { modInverse } from '@hers/ring';
 import fc from 'fast-check';
 import { addBlocks, type Block, blockMask, decodeBlock, encodeBlock } from '../block.ts';
 import { HersError } from '../errors.ts';
-import { type ParameterSet, PROFILES, polyWords, ringOf } from '../parameters.ts';
-import { METRICS, type Plan, type PlanRequest, plan } from '../plan.ts';
+import { type ParameterSet, polyWords, ringOf } from '../parameters.ts';
+import { type Plan, type PlanRequest, plan } from '../plan.ts';
+import { derivedSlowly } from '../testing.node.ts';
 import { randomVectors, repeatable } from '../testing.ts';
 import { addTags, authenticate, sameTag, tagBytes } from './authenticator.ts';
 import { decryptBlock } from './decrypt.ts';
@@ -65,22 +66,8 @@ const withResidues = (block: Block) => ({ ...block, mask: { residues: blockMask(
 
 // — the slow and obvious version, from docs/formats.md and Node's own HKDF and ChaCha20 —
 
-function authenticatorSeed(p: Plan, epoch: number): Uint8Array {
-  const label = new TextEncoder().encode('block authenticator\0');
-  const info = new Uint8Array(label.length + 64);
-  info.set(label);
-  info.set(collectionId, label.length);
-  const view = new DataView(info.buffer, label.length);
-  view.setUint32(16, epoch, true);
-  view.setUint32(20, p.dimension, true);
-  view.setUint16(24, p.parameters.id, true);
-  view.setUint8(26, METRICS.indexOf(p.metric));
-  view.setUint8(27, Object.keys(PROFILES).indexOf(p.profile));
-  [p.galleryScale, p.queryScale, p.normBound, p.queryNormBound].forEach((x, i) => {
-    view.setFloat64(32 + 8 * i, x, true);
-  });
-  return new Uint8Array(hkdfSync('sha256', masterBytes, 'HERS v1', info, 32));
-}
+const authenticatorSeed = (p: Plan, epoch: number) =>
+  derivedSlowly(masterBytes, 'block authenticator', { plan: p, collectionId, epoch });
 
 function slowUniform(seed: Uint8Array, domain: number, index: number, third: number, p: number, n: number): bigint[] {
   const nonce = Buffer.from(Uint32Array.of(0, domain, index, third).buffer); // the counter comes first

@@ -1,16 +1,17 @@
 // The check of scores: what the sums are, that right scores fit, and that no others do (README.md §7).
 
 import assert from 'node:assert/strict';
-import { createCipheriv, hkdfSync } from 'node:crypto';
+import { createCipheriv } from 'node:crypto';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { addBlocks, decodeBlock, encodeBlock } from '../block.ts';
 import { HersError } from '../errors.ts';
-import { PROFILES, ringOf } from '../parameters.ts';
+import { ringOf } from '../parameters.ts';
 import { METRICS, type Metric, type Plan, type PlanRequest, plan } from '../plan.ts';
 import { decodeQuery } from '../query.ts';
 import { encodeResponse } from '../response.ts';
 import { blockMatrix, expandedQuery, scanBlock } from '../scan.ts';
+import { derivedSlowly } from '../testing.node.ts';
 import { normals, randomVectors } from '../testing.ts';
 import { roundVectors, type Vectors } from '../vectors.ts';
 import { encryptBlock, encryptQuery } from './encrypt.ts';
@@ -69,20 +70,7 @@ const altered = (integers: Int32Array, change: (copy: Int32Array) => void): Int3
 
 /** For each copy the weights of all slots. */
 function slowWeights(p: Plan, epoch: number): bigint[][] {
-  const label = new TextEncoder().encode('score weights\0');
-  const info = new Uint8Array(label.length + 64);
-  info.set(label);
-  info.set(collectionId, label.length);
-  const view = new DataView(info.buffer, label.length);
-  view.setUint32(16, epoch, true);
-  view.setUint32(20, p.dimension, true);
-  view.setUint16(24, p.parameters.id, true);
-  view.setUint8(26, METRICS.indexOf(p.metric));
-  view.setUint8(27, Object.keys(PROFILES).indexOf(p.profile));
-  [p.galleryScale, p.queryScale, p.normBound, p.queryNormBound].forEach((x, i) => {
-    view.setFloat64(32 + 8 * i, x, true);
-  });
-  const seed = new Uint8Array(hkdfSync('sha256', masterBytes, 'HERS v1', info, 32));
+  const seed = derivedSlowly(masterBytes, 'score weights', { plan: p, collectionId, epoch });
   const { n, primes } = p.parameters;
   return Array.from({ length: COPIES }, (_, c) => {
     const nonce = Buffer.from(Uint32Array.of(0, 8, c, 0).buffer); // the counter comes first
