@@ -557,3 +557,60 @@ describe('a view', () => {
     await assert.rejects(client(withholding).collection('faces'), (error) => (error as HersError).code !== 'STALE');
   });
 });
+
+describe('a write', () => {
+  it('finds nothing to do only in what is there now', async () => {
+    const store = await newStore();
+    const a = await client(store).createCollection('faces', { dimension: 3 });
+    await a.upsert({ id: 'r', vector: [1, 0, 0] });
+    const b = await client(store).collection('faces');
+    await b.upsert([
+      { id: 'r', vector: [0, 1, 0] },
+      { id: 's', vector: [0, 0, 1] },
+    ]);
+    // Its view is that of before: there r is so already, and there is no s.
+    assert.deepEqual(await a.upsert({ id: 'r', vector: [1, 0, 0] }), { written: 1, unchanged: 0 });
+    await b.upsert({ id: 't', vector: [0, 0, 1] });
+    assert.equal(await a.delete(['s', 't']), 2);
+    assert.deepEqual((await b.get('r'))[0].vector, Float32Array.of(1, 0, 0));
+    assert.equal(await b.count(), 1);
+  });
+
+  it('is not made on top of a history that others of the same memory refused', async () => {
+    const store = await newStore();
+    let swallow = false;
+    let commits = 0;
+    const liar = altered(store, {
+      async commit(name, change) {
+        commits++;
+        return swallow ? change.expected + 1 : store.commit(name, change);
+      },
+    });
+    const versions = new ShortMemory();
+    const a = await client(liar, versions).createCollection('faces', { dimension: 3 });
+    await a.upsert(one);
+    swallow = true;
+    await a.upsert(two); // said to be done
+    swallow = false;
+    const db = client(liar, versions);
+    await assert.rejects(db.collection('faces'), integrity(/rolled back/));
+    await db.accept('faces');
+    await (await db.collection('faces')).upsert({ id: 'z', vector: [0, 0, 1] });
+    commits = 0;
+    await assert.rejects(a.upsert({ id: 'w', vector: [0, 1, 1] }), HersError);
+    assert.equal(commits, 0);
+    assert.equal(await (await client(store).collection('faces')).count(), 2);
+  });
+
+  it('goes to the collection that was just made, not to one of its name from before', async () => {
+    const store = await newStore();
+    const db = client(store);
+    await db.createCollection('faces', { dimension: 3 });
+    await client(store).deleteCollection('faces');
+    await db.accept('faces');
+    const faces = await db.createCollection('faces', { dimension: 4 });
+    assert.equal(faces.plan.dimension, 4);
+    await faces.upsert({ id: 'x', vector: [1, 0, 0, 0] });
+    assert.equal(await (await client(store).collection('faces')).count(), 1);
+  });
+});
