@@ -1,6 +1,7 @@
 // The door to JavaScript (Node-API). What goes through it is checked by packages/scan/src/native.ts; here only that a value is what it claims to be.
 //
-// Nothing here belongs to the process: pools are known to the environment (main thread or worker) that made them, which ends their threads before it goes.
+// Nothing here belongs to the process, except the handler of mapping.h: pools are known to the environment (main thread or worker) that made them, which ends
+// their threads before it goes.
 // Objects are handed out as externals; forgotten ones are freed with them.
 
 #include <node_api.h>
@@ -366,7 +367,7 @@ Layout layoutOf(napi_env env, napi_value value) {
 
 napi_value mapSegment(napi_env env, const Arguments& a) {
   const auto segment = Segment::map(static_cast<int>(sizeOf(env, a[0])), layoutOf(env, a[1]));
-  if (!segment) refuse(env, nullptr, strerror(errno));
+  if (!segment) refuse(env, errno == ENODATA ? "ENODATA" : nullptr, strerror(errno));
   return wrap<Segment, Kind::kSegment>(env, segment);
 }
 
@@ -494,7 +495,12 @@ std::vector<std::shared_ptr<Segment>> segmentsOf(napi_env env, napi_value value)
 }
 
 napi_value readSeconds(napi_env env, const Arguments& a) {
-  return numbers(env, measureRead(variantOf(env, a[0]), segmentsOf(env, a[1]), sizeOf(env, a[2]), sizeOf(env, a[3])));
+  const auto segments = segmentsOf(env, a[1]);
+  const auto seconds = measureRead(variantOf(env, a[0]), segments, sizeOf(env, a[2]), sizeOf(env, a[3]));
+  for (const auto& segment : segments) {
+    if (segment->look().fate != Fate::kSound) refuse(env, nullptr, "a segment was cut while it was read");
+  }
+  return numbers(env, seconds);
 }
 
 napi_value createPlain(napi_env env, const Arguments& a) {

@@ -180,7 +180,7 @@ void blocksOf(const Multiply& job, const Run& run, size_t query, const Ahead& ah
 void multiply(const Multiply& job) {
   const uint32_t* gallery = job.part;
   for (size_t row = 0; row < job.rows;) {
-    if (__atomic_load_n(job.stop, __ATOMIC_RELAXED)) return;
+    if (__atomic_load_n(job.stop, __ATOMIC_ACQUIRE)) return;
     Run run = {{}, 0, job.query + row * kQueryRow, row == 0, false};
     const auto take = [&]() {
       const size_t left = job.rows - row;

@@ -39,6 +39,8 @@ long diskReads() {
   return 0;
 }
 
+Outcome outcomeOf(Fate fate) { return fate == Fate::kCut ? Outcome::kCut : Outcome::kUnreadable; }
+
 void putLittleEndian(uint8_t* at, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; i++) at[i] = static_cast<uint8_t>(value >> 8 * i);
 }
@@ -50,6 +52,8 @@ struct Slot {
   size_t item = 0;
   bool busy = false;
   std::shared_ptr<Segment> segment;
+  /** When its file had been written last. */
+  int64_t written = 0;
   uint32_t firstQuery = 0, queries = 0;
   size_t nextPart = 0, partsDone = 0;
   size_t responses = 0, nextResponse = 0, responsesDone = 0;
@@ -136,8 +140,9 @@ bool Scan::open() try {
   }
   const Item& item = items_[nextItem_];
   const Layout& layout = setup_.segments[item.segment]->layout();
-  if (!setup_.segments[item.segment]->isWhole()) {
-    fail(Outcome::kTruncated, item.segment, 0);
+  const Look look = setup_.segments[item.segment]->look();
+  if (look.fate != Fate::kSound) {
+    fail(outcomeOf(look.fate), item.segment, 0);
     return false;
   }
   const size_t words = setup_.ring->groups() * item.queries * layout.blocks * kQueryRow;
@@ -148,6 +153,7 @@ bool Scan::open() try {
   slot->item = nextItem_++;
   slot->busy = true;
   slot->segment = setup_.segments[item.segment];
+  slot->written = look.written;
   slot->firstQuery = item.firstQuery;
   slot->queries = item.queries;
   slot->nextPart = slot->partsDone = slot->nextResponse = slot->responsesDone = 0;
@@ -219,7 +225,16 @@ void Scan::fail(Outcome outcome, uint32_t segment, uint32_t part) {
     badSegment_ = segment;
     badPart_ = part;
   }
-  __atomic_store_n(&stop_, 1, __ATOMIC_RELAXED);
+  // Released, and acquired where it is read: a thread that gives up its sums half done must not find outcome_ unset in `take` afterwards, or they would be answered.
+  __atomic_store_n(&stop_, 1, __ATOMIC_RELEASE);
+}
+
+/** Whether the file is the one that the slot began with; if not, fails the scan. */
+bool Scan::isAsItWas(const Slot& slot) {
+  const Look look = slot.segment->look();
+  if (look.fate == Fate::kSound && look.written == slot.written) return true;
+  fail(look.fate == Fate::kSound ? Outcome::kChanged : outcomeOf(look.fate), items_[slot.item].segment, 0);
+  return false;
 }
 
 bool Scan::isOver() const { return running_ == 0 && (outcome_.load() != 0 || finishedItems_ == items_.size()); }
@@ -302,9 +317,12 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
   job.stop = &stop_;
   uint64_t at = now();
   for (size_t part = task.from; part < task.until; part++) {
-    if (__atomic_load_n(&stop_, __ATOMIC_RELAXED)) return;
-    if (!segment.isVerified(part)) {
-      if (!segment.verify(part)) return fail(Outcome::kDamaged, number, static_cast<uint32_t>(part));
+    if (__atomic_load_n(&stop_, __ATOMIC_ACQUIRE)) return;
+    if (!segment.isVerified(part, slot.written)) {
+      if (!segment.verify(part, slot.written)) {
+        if (isAsItWas(slot)) fail(Outcome::kDamaged, number, static_cast<uint32_t>(part));
+        return;
+      }
       const uint64_t then = now();
       spent_[1] += then - at;
       at = then;
@@ -314,6 +332,7 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
     job.modulus = &setup_.ring->ring().moduli[part / groupsPerPrime];
     job.out = slot.sums.get() + part * perGroup;
     setup_.variant->multiply(job);
+    if (segment.isBroken() && !isAsItWas(slot)) return;
     const uint64_t then = now();
     spent_[2] += then - at;
     at = then;
@@ -325,6 +344,8 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
 
 void Scan::respond(const Task& task, Scratch& scratch) {
   Slot& slot = *task.slot;
+  // The file has been read by now, and answers are made of the sums alone: so this is where to look whether it was the file that was read.
+  if (!isAsItWas(slot)) return;
   const Layout& layout = slot.segment->layout();
   const Ring& ring = setup_.ring->ring();
   const uint32_t segment = items_[slot.item].segment;

@@ -54,7 +54,7 @@ struct Batch {
   }
 };
 
-enum class Outcome : uint32_t { kNone, kDone, kStopped, kDamaged, kTruncated, kNoMemory };
+enum class Outcome : uint32_t { kNone, kDone, kStopped, kDamaged, kCut, kNoMemory, kUnreadable, kChanged };
 
 /** Nanoseconds: of all threads together in each kind of task; and of the clock, from the start to the first multiplication, and to the end. */
 struct Times {
@@ -131,6 +131,7 @@ class Scan {
 
   bool open();
   void fail(Outcome outcome, uint32_t segment, uint32_t part);
+  bool isAsItWas(const Slot& slot);
   void expand(const Task& task, Scratch& scratch);
   void multiply(const Task& task, Scratch& scratch);
   void respond(const Task& task, Scratch& scratch);
@@ -150,7 +151,7 @@ class Scan {
   /** Of all items, what has not been given out to be multiplied. */
   size_t bytesLeft_ = 0;
   size_t running_ = 0, waiting_ = 0;
-  /** Set without the mutex as well, by the thread that finds damage; the kernels look at stop_. */
+  /** Set without the mutex as well, by the thread that finds damage; the kernels look at stop_. Whoever sees stop_ must see outcome_ too: see `fail`. */
   std::atomic<uint32_t> outcome_{0};
   int stop_ = 0;
   uint32_t badSegment_ = 0, badPart_ = 0;

@@ -12,55 +12,35 @@
 namespace hers {
 namespace {
 
-constexpr size_t kHugePage = size_t{1} << 21;
+/** No file is that old. */
+constexpr int64_t kNever = INT64_MIN;
 
-/**
- * Maps a file where its huge pages would lie on huge pages of memory. With MADV_HUGEPAGE, Linux then reads it in pieces of 2 MiB (where the file system can) and maps
- * each of them by one entry, which makes up to a third of a scan's speed.
- */
-void* mapAligned(int file, size_t bytes) {
-  void* const room = mmap(nullptr, bytes + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) return MAP_FAILED;
-  uint8_t* const begin = static_cast<uint8_t*>(room);
-  uint8_t* const end = begin + bytes + kHugePage;
-  uint8_t* const place = begin + (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
-  void* const at = mmap(place, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, file, 0);
-  if (at == MAP_FAILED) {
-    const int error = errno;
-    munmap(room, bytes + kHugePage);
-    errno = error;
-    return MAP_FAILED;
-  }
-  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  uint8_t* const rest = place + (bytes + page - 1) / page * page;
-  if (place > begin) munmap(begin, static_cast<size_t>(place - begin));
-  if (end > rest) munmap(rest, static_cast<size_t>(end - rest));
-#ifdef MADV_HUGEPAGE
-  madvise(at, bytes, MADV_HUGEPAGE);
+int64_t writtenAt(const struct stat& status) {
+#ifdef __APPLE__
+  const struct timespec& time = status.st_mtimespec;
+#else
+  const struct timespec& time = status.st_mtim;
 #endif
-  return at;
+  return int64_t{time.tv_sec} * 1000000000 + time.tv_nsec;
 }
 
 }  // namespace
 
-Segment::Segment(Layout layout) : layout_(std::move(layout)), verified_(new std::atomic<bool>[layout_.checksums.size()]) {
-  for (size_t i = 0; i < parts(); i++) verified_[i].store(false, std::memory_order_relaxed);
+Segment::Segment(Layout layout) : layout_(std::move(layout)), verified_(new std::atomic<int64_t>[layout_.checksums.size()]) {
+  for (size_t i = 0; i < parts(); i++) verified_[i].store(kNever, std::memory_order_relaxed);
 }
 
 std::shared_ptr<Segment> Segment::map(int file, Layout layout) {
   std::shared_ptr<Segment> segment(new Segment(std::move(layout)));
   segment->file_ = fcntl(file, F_DUPFD_CLOEXEC, 0);
   if (segment->file_ < 0) return nullptr;
-  const size_t bytes = segment->layout_.dataAt + segment->bytes();
-  segment->mappingBytes_ = bytes;
-  if (!segment->isWhole()) {
-    errno = EINVAL;
+  if (segment->look().fate != Fate::kSound) {
+    errno = ENODATA;
     return nullptr;
   }
-  void* at = mapAligned(segment->file_, bytes);
-  if (at == MAP_FAILED) return nullptr;
-  segment->mapping_ = at;
-  segment->data_ = static_cast<uint8_t*>(at) + segment->layout_.dataAt;
+  segment->mapping_ = Mapping::of(segment->file_, segment->fileBytes());
+  if (!segment->mapping_) return nullptr;
+  segment->data_ = segment->mapping_->at() + segment->layout_.dataAt;
   return segment;
 }
 
@@ -72,27 +52,30 @@ std::shared_ptr<Segment> Segment::allocate(Layout layout) {
 #ifdef MADV_HUGEPAGE
   madvise(at, bytes, MADV_HUGEPAGE);
 #endif
-  segment->mapping_ = at;
-  segment->mappingBytes_ = bytes;
+  segment->memory_ = at;
   segment->data_ = static_cast<uint8_t*>(at);
   return segment;
 }
 
 Segment::~Segment() {
-  if (mapping_) munmap(mapping_, mappingBytes_);
+  if (memory_) munmap(memory_, bytes());
   if (file_ >= 0) close(file_);
 }
 
-bool Segment::verify(size_t part) {
-  if (isVerified(part)) return true;
+bool Segment::verify(size_t part, int64_t written) {
+  if (isVerified(part, written)) return true;
   if (xxh64(this->part(part), layout_.partBytes) != layout_.checksums[part]) return false;
-  verified_[part].store(true, std::memory_order_release);
+  verified_[part].store(written, std::memory_order_release);
   return true;
 }
 
-bool Segment::isWhole() const {
+Look Segment::look() const {
+  if (file_ < 0) return {Fate::kSound, 0};
   struct stat status;
-  return file_ < 0 || (fstat(file_, &status) == 0 && static_cast<size_t>(status.st_size) >= mappingBytes_);
+  if (fstat(file_, &status) != 0) return {Fate::kUnreadable, 0};
+  // A cut within a page raises no signal: the rest of the page becomes zero.
+  if (static_cast<size_t>(status.st_size) < fileBytes()) return {Fate::kCut, 0};
+  return {isBroken() ? Fate::kUnreadable : Fate::kSound, writtenAt(status)};
 }
 
 void Segment::forget(int file) {
@@ -107,7 +90,8 @@ void Segment::willNeed(size_t from, size_t length) const {
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t until = from + length < bytes() ? from + length : bytes();
   const size_t begin = (layout_.dataAt + from) / page * page;
-  madvise(static_cast<uint8_t*>(mapping_) + begin, layout_.dataAt + until - begin, MADV_WILLNEED);
+  // Of a file that was cut, or of the zeros in its place, there is nothing to read ahead, and nothing happens.
+  madvise(mapping_->at() + begin, layout_.dataAt + until - begin, MADV_WILLNEED);
 }
 
 }  // namespace hers

@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "mapping.h"
+
 namespace hers {
 
 struct SegmentBlock {
@@ -23,9 +25,18 @@ struct Layout {
   std::vector<uint64_t> checksums;
 };
 
+/** What has become of a segment's file. Memory is always sound. */
+enum class Fate { kSound, kCut, kUnreadable };
+
+struct Look {
+  Fate fate;
+  /** When the file was written last, in nanoseconds. */
+  int64_t written;
+};
+
 class Segment {
  public:
-  /** Maps the file behind `file`, which the caller may close afterwards; null, with errno set, where that fails. */
+  /** Maps the file behind `file`, which the caller may close afterwards; null, with errno set, where that fails: ENODATA for a file that is too short. */
   static std::shared_ptr<Segment> map(int file, Layout layout);
   /** Memory to be written by `write`; null when there is not enough. */
   static std::shared_ptr<Segment> allocate(Layout layout);
@@ -41,23 +52,30 @@ class Segment {
   const uint8_t* part(size_t part) const { return data_ + part * layout_.partBytes; }
   uint8_t* data() const { return data_; }
 
-  /** Whether the part fits its checksum. Computed once, whichever thread comes first. */
-  bool verify(size_t part);
-  bool isVerified(size_t part) const { return verified_[part].load(std::memory_order_acquire); }
-  /** False when the mapped file has become shorter: touching what is gone would end the process. */
-  bool isWhole() const;
+  /** Whether the part fits its checksum. Computed once for a file that was last written then, whichever thread comes first. */
+  bool verify(size_t part, int64_t written);
+  bool isVerified(size_t part, int64_t written) const { return verified_[part].load(std::memory_order_acquire) == written; }
+  /** Looks at the file. Before and after reading: what was read in between is right if it is sound, and was not written. */
+  Look look() const;
+  /** The part of it that costs nothing: whether a read has failed. */
+  bool isBroken() const { return mapping_ && mapping_->isBroken(); }
   /** Asks the system to read these bytes ahead. */
   void willNeed(size_t from, size_t length) const;
 
  private:
   explicit Segment(Layout layout);
 
+  /** Of the file, up to the end of the data. */
+  size_t fileBytes() const { return layout_.dataAt + bytes(); }
+
   const Layout layout_;
   uint8_t* data_ = nullptr;
-  void* mapping_ = nullptr;
-  size_t mappingBytes_ = 0;
+  /** A file has a mapping, and memory is its own. */
+  std::unique_ptr<Mapping> mapping_;
+  void* memory_ = nullptr;
   int file_ = -1;
-  std::unique_ptr<std::atomic<bool>[]> verified_;
+  /** For each part, the time of writing that it was verified for. */
+  std::unique_ptr<std::atomic<int64_t>[]> verified_;
 };
 
 }  // namespace hers

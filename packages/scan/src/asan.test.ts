@@ -5,7 +5,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
-import { it } from 'node:test';
+import { after, before, describe, it } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { nativeAddon } from '../../../tools/addon.ts';
 import { buildStale } from '../../../tools/build.ts';
@@ -68,23 +68,36 @@ const script = (folder: string, isas: readonly string[]) => `
   console.log('clean');
 `;
 
-it('the addon is clean under AddressSanitizer', { skip }, async () => {
+const folder = mkdtempSync(join(tmpdir(), 'hers-asan-'));
+after(() => rmSync(folder, { recursive: true }));
+
+/** The addon, built with the sanitizer. */
+async function build(): Promise<void> {
   const messages: unknown[] = [];
   const flags = ['-fsanitize=address', '-fno-omit-frame-pointer', '-O1', '-g1'];
   const target = nativeAddon(join(import.meta.dirname, '../native'), output, flags);
   assert.ok(await buildStale([target], (message) => messages.push(message)), messages.join('\n'));
-  const folder = mkdtempSync(join(tmpdir(), 'hers-asan-'));
-  try {
-    const args = ['--expose-gc', '--input-type=module', '-e', script(folder, loadAddon().variants())];
-    const { status, stdout, stderr } = spawnSync(process.execPath, args, {
-      encoding: 'utf8',
-      // Node itself leaves memory to the end of the process.
-      env: { ...process.env, LD_PRELOAD: library, ASAN_OPTIONS: 'detect_leaks=0' },
-    });
-    assert.equal(stderr, '');
-    assert.equal(stdout, 'clean\n');
-    assert.equal(status, 0);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+}
+
+/** What the process says, which must be all it says. */
+function checkSays(args: readonly string[], says: string): void {
+  const { status, signal, stdout, stderr } = spawnSync(process.execPath, args, {
+    encoding: 'utf8',
+    // Node itself leaves memory to the end of the process.
+    env: { ...process.env, LD_PRELOAD: library, ASAN_OPTIONS: 'detect_leaks=0' },
+  });
+  assert.deepEqual({ stderr, stdout, status, signal }, { stderr: '', stdout: says, status: 0, signal: null });
+}
+
+describe('under AddressSanitizer', { skip }, () => {
+  before(build);
+
+  it('the addon is clean', () => {
+    checkSays(['--expose-gc', '--input-type=module', '-e', script(folder, loadAddon().variants())], 'clean\n');
+  });
+
+  it('files that are cut while they are scanned end scans, and the sanitizer keeps its own handler', () => {
+    for (const name of ['before', 'during'])
+      checkSays([join(import.meta.dirname, 'cut-child.ts'), name, mkdtempSync(join(folder, name)), output], 'right\n');
+  });
 });

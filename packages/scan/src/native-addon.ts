@@ -36,7 +36,7 @@ export interface Addon {
   createPool(threads: number): PoolRef;
   closePool(pool: PoolRef): void;
   createRing(isa: Isa, n: number, moduli: readonly Modulus[]): RingRef;
-  /** Maps the file behind a descriptor, which may be closed afterwards. */
+  /** Maps the file behind a descriptor, which may be closed afterwards. Throws with the code ENODATA where it is shorter than the layout says. */
   mapSegment(descriptor: number, layout: NativeLayout): SegmentRef;
   allocateSegment(layout: NativeLayout): SegmentRef;
   writeSegment(segment: SegmentRef, offset: number, bytes: Uint8Array): void;

@@ -24,7 +24,9 @@ export interface Batch {
 const DONE = 1;
 const STOPPED = 2;
 const DAMAGED = 3;
-const TRUNCATED = 4;
+const CUT = 4;
+const UNREADABLE = 6;
+const CHANGED = 7;
 
 export class NativeRun {
   readonly #addon: Addon;
@@ -110,10 +112,21 @@ export class NativeRun {
 
 function failure(outcome: number, name: string, part: number): Error {
   if (outcome === DAMAGED) return damagedPart(name, part);
-  if (outcome === TRUNCATED)
+  if (outcome === CUT) return cutFile(name);
+  if (outcome === UNREADABLE)
     return new HersError(
       'DAMAGED',
-      `${name} is damaged: it has become shorter since it was opened; restore it from a copy`,
+      `${name} could not be read: the disk reports an error, or it was cut for a while; restore it from a copy, and open it again`,
+    );
+  if (outcome === CHANGED)
+    return new HersError(
+      'DAMAGED',
+      `${name} was changed while it was being scanned, which no segment ever is; search again, and restore it from a copy if that fails`,
     );
   return new HersError('UNSUPPORTED_PLAN', 'there is not enough memory for this search; ask less at once');
+}
+
+/** The error for a file that was as long as its header says before. */
+export function cutFile(name: string): HersError {
+  return new HersError('DAMAGED', `${name} ends too soon: it was cut while it was open; restore it from a copy`);
 }

@@ -17,7 +17,7 @@ import {
   type RingRef,
   type SegmentRef,
 } from './native-addon.ts';
-import { NativeRun, type NativeTimes } from './native-run.ts';
+import { cutFile, NativeRun, type NativeTimes } from './native-run.ts';
 import { decodeHeader, PANEL_ROWS, type SegmentHeader } from './segment.ts';
 import { readHeader } from './segment-file.ts';
 
@@ -106,6 +106,8 @@ export class NativeKernel implements Kernel {
     try {
       const header = await readHeader(file, path);
       return this.#add(path, header, this.#addon.mapSegment(file.fd, layoutOf(header)));
+    } catch (error) {
+      throw (error as { code?: unknown }).code === 'ENODATA' ? cutFile(path) : error;
     } finally {
       await file.close();
     }
