@@ -216,14 +216,25 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
       await model.check();
       await model.fill();
       await model.check();
-      const [first, second] = model.records.values();
-      const twice = await Array.fromAsync(service.getRecords('faces', [second.handle, first.handle, second.handle]));
-      assert.deepEqual(twice.map(flat), [second, first, second].map(flat));
       assert.ok((await service.getCollection('faces')).bytes > 70_000);
       if (!reopen) return;
       model.service = await reopen();
       await model.check();
       await model.fill();
+      await model.check();
+    });
+
+    test('a record or list is asked for once, and a block scanned once however often it is named', async (service) => {
+      const model = await Model.create(service);
+      await model.fill();
+      const [first, second] = [...model.records.values()].map(({ handle }) => handle);
+      const [one, two] = [...model.lists.values()].map(listId);
+      await assert.rejects(drain(service.getRecords('faces', [second, first, second])), fails('INVALID_ARGUMENT'));
+      await assert.rejects(drain(service.getLists('faces', [one, two, one])), fails('INVALID_ARGUMENT'));
+      const [block] = model.blocks.values();
+      const query = model.samples.query();
+      const found = await Array.fromAsync(model.search([query], [block, block, block]));
+      assert.deepEqual(sorted(found), sorted(expectedResponses([block], [query])));
       await model.check();
     });
 

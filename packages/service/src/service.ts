@@ -59,7 +59,7 @@ export interface SearchRequest {
   readonly version: number;
   /** Encoded queries, each answered by the blocks of its key. */
   readonly queries: readonly Uint8Array[];
-  /** Only these blocks; all of them by default. */
+  /** Only these blocks, each scanned once however often it is named; all of them by default. */
   readonly blocks?: readonly Uint8Array[];
 }
 
@@ -92,8 +92,9 @@ export interface Service {
   /** Returns the new version. STALE when another change came first. */
   commit(name: string, change: Change): Promise<number>;
 
-  /** Sealed records in the order of the handles; NOT_FOUND for one that is not there. */
+  /** Sealed records in the order of the handles, each of which is named once; NOT_FOUND for one that is not there. */
   getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncIterable<SealedRecord>;
+  /** Sealed lists in the order of the ids, in the same way. */
   getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncIterable<Uint8Array>;
   /** The pieces of an encoded block, for rebuilding without a vault. */
   getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncIterable<Uint8Array>;

@@ -27,6 +27,12 @@ export function sha256(...parts: readonly Uint8Array[]): Uint8Array {
   return new Uint8Array(hash.digest());
 }
 
+/** Refuses what is longer than a snapshot could hold. */
+export function checkLength({ length }: Uint8Array, what: string, most: number): void {
+  if (length > most)
+    throw new HersError('INVALID_ARGUMENT', `${what} has at most ${most} bytes, and this one has ${length}`);
+}
+
 /** Refuses what is not bytes, or not so many. */
 export function checkBytes(value: unknown, what: string, length?: number): asserts value is Uint8Array {
   if (!(value instanceof Uint8Array)) throw new HersError('INVALID_ARGUMENT', `${what} must be given as bytes`);

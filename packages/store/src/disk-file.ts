@@ -51,7 +51,11 @@ export class DiskReader {
   }
 
   get size(): number {
-    return fstatSync(this.#file!).size;
+    try {
+      return fstatSync(this.#file!).size;
+    } catch (error) {
+      throw storageError(error, this.path);
+    }
   }
 
   /** The bytes from `at` on; fewer than asked for where the file ends. */

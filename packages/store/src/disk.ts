@@ -3,13 +3,17 @@
 
 import {
   closeSync,
+  constants,
   fdatasyncSync,
+  fstatSync,
   fsync,
   fsyncSync,
   ftruncateSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readdirSync,
+  realpathSync,
   renameSync,
   rmSync,
   statSync,
@@ -20,7 +24,7 @@ import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { HersError } from '@hers/service';
 import { DiskFile, DiskReader } from './disk-file.ts';
-import { storageError } from './storage-errors.ts';
+import { damaged, kindError, storageError } from './storage-errors.ts';
 
 export type Step =
   | { readonly kind: 'create'; readonly path: string }
@@ -41,6 +45,11 @@ export interface Watcher {
 }
 
 const MODE = 0o600;
+/** Opening a pipe waits for whoever writes into it, unless it is told not to; files do not care. */
+const TO_READ = constants.O_RDONLY | constants.O_NONBLOCK;
+const TO_WRITE = constants.O_RDWR | constants.O_NONBLOCK;
+const TO_REPLACE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NONBLOCK;
+const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY;
 const fsyncAsync = promisify(fsync);
 
 export class Disk {
@@ -56,6 +65,15 @@ export class Disk {
     return join(this.folder, path);
   }
 
+  /** The same for all ways that lead to the file. */
+  realPath(path: string): string {
+    try {
+      return join(realpathSync(this.folder), path);
+    } catch (error) {
+      throw storageError(error, this.folder);
+    }
+  }
+
   #name(path: string): string {
     return path === '.' ? this.folder : path;
   }
@@ -67,7 +85,7 @@ export class Disk {
       this.#watcher?.after?.(step);
       return result;
     } catch (error) {
-      throw storageError(error, this.#name(step.path));
+      throw storageError(error, this.#name(step.kind === 'rename' ? step.to : step.path));
     }
   }
 
@@ -78,7 +96,7 @@ export class Disk {
       this.#watcher?.after?.(step);
       return result;
     } catch (error) {
-      throw storageError(error, this.#name(step.path));
+      throw storageError(error, this.#name(step.kind === 'rename' ? step.to : step.path));
     }
   }
 
@@ -95,26 +113,20 @@ export class Disk {
 
   /** A file that is there, to write more into it. */
   reopen(path: string): DiskFile {
-    return new DiskFile(this.#step.bind(this), this.#open(path, 'r+'), path);
+    return new DiskFile(this.#step.bind(this), this.openSync(path, TO_WRITE), path);
   }
 
   openToRead(path: string): DiskReader {
-    return new DiskReader(this.#open(path, 'r'), path);
+    return new DiskReader(this.openSync(path, TO_READ), path);
   }
 
-  #open(path: string, flags: string): number {
-    try {
-      return openSync(this.path(path), flags);
-    } catch (error) {
-      throw storageError(error, path);
-    }
-  }
-
-  /** A whole file. */
-  async read(path: string): Promise<Buffer<ArrayBuffer>> {
+  /** A whole file, which has no more than so many bytes. */
+  async read(path: string, most: number): Promise<Buffer<ArrayBuffer>> {
     const file = this.openToRead(path);
     try {
-      return await file.read(0, file.size);
+      const { size } = file;
+      if (size > most) throw damaged(path, `it has ${size} bytes, more than were ever written`);
+      return await file.read(0, size);
     } finally {
       file.close();
     }
@@ -131,7 +143,7 @@ export class Disk {
 
   syncFolder(path: string): Promise<void> {
     return this.#step({ kind: 'sync-folder', path }, async () => {
-      const folder = openSync(this.path(path), 'r');
+      const folder = openSync(this.path(path), FOLDER);
       try {
         await fsyncAsync(folder);
       } finally {
@@ -162,26 +174,66 @@ export class Disk {
     }
   }
 
-  listSync(path: string): string[] {
+  /** A file that is there. What is no file is DAMAGED, and never waited for. */
+  openSync(path: string, flags = TO_READ): number {
+    let file: number | undefined;
     try {
-      return readdirSync(this.path(path));
+      file = openSync(this.path(path), flags);
+      const wrong = kindError(fstatSync(file), 'file', path);
+      if (wrong) throw wrong;
+      return file;
     } catch (error) {
+      if (file !== undefined) closeSync(file);
       throw storageError(error, path);
     }
   }
 
-  /** The length of a file, or undefined when there is none. */
+  /** Refuses what is there but is no file, or no folder. */
+  checkKindSync(path: string, wanted: 'file' | 'folder'): void {
+    const name = this.#name(path);
+    try {
+      const itself = lstatSync(this.path(path), { throwIfNoEntry: false });
+      if (!itself) return;
+      const kind = statSync(this.path(path), { throwIfNoEntry: false });
+      const wrong = kind
+        ? kindError(kind, wanted, name)
+        : damaged(name, 'a symbolic link that leads nowhere is in its place');
+      if (wrong) throw wrong;
+    } catch (error) {
+      throw storageError(error, name);
+    }
+  }
+
+  listSync(path: string): string[] {
+    try {
+      return readdirSync(this.path(path));
+    } catch (error) {
+      throw storageError(error, this.#name(path));
+    }
+  }
+
+  /** The length of a file, 0 for what is no file, or undefined when there is nothing. */
   sizeSync(path: string): number | undefined {
-    return statSync(this.path(path), { throwIfNoEntry: false })?.size;
+    try {
+      const kind = statSync(this.path(path), { throwIfNoEntry: false });
+      return kind?.isFile() ? kind.size : kind && 0;
+    } catch (error) {
+      if ((error as { code?: string }).code === 'ELOOP') return 0;
+      throw storageError(error, this.#name(path));
+    }
   }
 
   removeSync(path: string): void {
     this.#stepSync({ kind: 'remove', path }, () => rmSync(this.path(path), { force: true }));
   }
 
+  renameSync(path: string, to: string): void {
+    this.#stepSync({ kind: 'rename', path, to }, () => renameSync(this.path(path), this.path(to)));
+  }
+
   truncateSync(path: string, length: number): void {
     this.#stepSync({ kind: 'truncate', path, length }, () => {
-      const file = openSync(this.path(path), 'r+');
+      const file = this.openSync(path, TO_WRITE);
       try {
         ftruncateSync(file, length);
         fdatasyncSync(file);
@@ -195,11 +247,19 @@ export class Disk {
     this.#stepSync({ kind: 'sync-folder', path }, () => syncFolder(this.path(path)));
   }
 
+  /** Bytes into an open file, on disk when this returns. */
+  overwriteSync(path: string, file: number, bytes: Uint8Array, at: number): void {
+    this.#stepSync({ kind: 'write', path, at, bytes }, () => {
+      for (let done = 0; done < bytes.length; ) done += writeSync(file, bytes, done, bytes.length - done, at + done);
+    });
+    this.#stepSync({ kind: 'sync', path }, () => fdatasyncSync(file));
+  }
+
   /** A whole file, new or in place of another: afterwards it is there entirely, before not at all. */
   replaceSync(path: string, bytes: Uint8Array, written?: () => void): void {
     const temporary = `${path}.tmp`;
     this.#stepSync({ kind: 'write', path: temporary, at: 0, bytes }, () => {
-      const file = openSync(this.path(temporary), 'w', MODE);
+      const file = openSync(this.path(temporary), TO_REPLACE, MODE);
       try {
         for (let at = 0; at < bytes.length; ) at += writeSync(file, bytes, at, bytes.length - at, at);
         fdatasyncSync(file);
@@ -217,10 +277,30 @@ export class Disk {
 }
 
 function syncFolder(path: string): void {
-  const folder = openSync(path, 'r');
+  const folder = openSync(path, FOLDER);
   try {
     fsyncSync(folder);
   } finally {
     closeSync(folder);
+  }
+}
+
+/** Files that are needed stay readable, whoever removes them meanwhile: they are opened before, and found by their descriptors. */
+export class PinnedDisk extends Disk {
+  readonly #pinned = new Map<string, number>();
+
+  /** What is missing already shows when it is read. */
+  pinIfThere(path: string): void {
+    if (!this.#pinned.has(path) && this.sizeSync(path) !== undefined) this.#pinned.set(path, this.openSync(path));
+  }
+
+  override path(path: string): string {
+    const file = this.#pinned.get(path);
+    return file === undefined ? super.path(path) : `/dev/fd/${file}`;
+  }
+
+  close(): void {
+    for (const file of this.#pinned.values()) closeSync(file);
+    this.#pinned.clear();
   }
 }

@@ -7,6 +7,7 @@
 
 import { checksum } from '@hers/ring';
 import { HANDLE_BYTES, HersError } from '@hers/service';
+import { sameBytes } from './bytes.ts';
 import { damaged } from './storage-errors.ts';
 
 const MAGIC = 0x4b43415053524548n; // 'HERSPACK'
@@ -36,7 +37,7 @@ export function packHeader(collectionId: Uint8Array): Uint8Array {
   return bytes;
 }
 
-export function checkPackHeader(bytes: Uint8Array, name: string): void {
+export function checkPackHeader(bytes: Uint8Array, collectionId: Uint8Array, name: string): void {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   if (
     bytes.length < PACK_HEADER_BYTES ||
@@ -45,6 +46,7 @@ export function checkPackHeader(bytes: Uint8Array, name: string): void {
     view.getBigUint64(32, true) !== checksum(bytes.subarray(0, 32))
   )
     throw damaged(name, 'it does not begin as a pack');
+  if (!sameBytes(bytes.subarray(16, 32), collectionId)) throw damaged(name, 'it is a pack of another collection');
 }
 
 export function entryBytes(contentBytes: number): number {

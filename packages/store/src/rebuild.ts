@@ -3,29 +3,41 @@
 
 import { decodeHeader, headerLength, LANES, PANEL_ROWS, type SegmentHeader } from '@hers/scan';
 import { type Block, decodeBlock, encodeBlock, HersError, polyWords, ringOf } from '@hers/scheme';
-import { sameBytes, sha256 } from './bytes.ts';
+import { hex, sameBytes, sha256 } from './bytes.ts';
 import type { Disk } from './disk.ts';
 import type { DiskReader } from './disk-file.ts';
 import { damaged } from './storage-errors.ts';
 import type { StoredBlock } from './stored-block.ts';
 
 const HEADER_START = 128;
+/** The largest encoded block: 4097 rows of 4096 coefficients modulo two primes, and a little. */
+export const MAX_BLOCK_BYTES = 2 ** 28;
 /** Reads under way together. */
 const AT_ONCE = 32;
 
+/** What a segment is called: a hash of its header, which holds the ids of the blocks and the checksums of all parts, and so stands for the content. */
+export function segmentName(header: Uint8Array): string {
+  return hex(sha256(header).subarray(0, 16));
+}
+
+/** Throws when the file is not the segment that was written under its name. */
 export async function readSegmentHeader(file: DiskReader): Promise<SegmentHeader> {
   const { path, size } = file;
   try {
     const length = headerLength(await file.read(0, HEADER_START), path);
-    return decodeHeader(await file.read(0, length), size, path);
+    const bytes = await file.read(0, length);
+    const header = decodeHeader(bytes, size, path);
+    if (!path.endsWith(`-${segmentName(bytes)}.segment`)) throw damaged(path, 'it is another segment');
+    return header;
   } catch (error) {
     // Whatever is wrong with a file that was whole once, it is damage.
-    throw error instanceof HersError && error.code !== 'STORAGE' ? damaged(path, error.message) : error;
+    const odd = error instanceof HersError && error.code !== 'STORAGE' && error.code !== 'DAMAGED';
+    throw odd ? damaged(path, error.message) : error;
   }
 }
 
 /** All rows, mask rows included, of block `index`, in the order of the scheme. */
-async function readRows(
+export async function readRows(
   file: DiskReader,
   { parameters, rows, blocks, dataAt, partBytes }: SegmentHeader,
   index: number,
@@ -53,7 +65,7 @@ async function readRows(
 }
 
 /** a = Σ_k g^k·D_k(a), which holds in NTT form as well. */
-function maskFromDigits({ parameters }: SegmentHeader, maskRows: Uint32Array): Uint32Array {
+export function maskFromDigits({ parameters }: SegmentHeader, maskRows: Uint32Array): Uint32Array {
   const ring = ringOf(parameters);
   const words = polyWords(parameters);
   const [sum, digit] = ring.polys;
@@ -96,7 +108,7 @@ export async function readKeptBlock(disk: Disk, kept: KeptBlock): Promise<ReadBl
       file.close();
     }
   }
-  const encoded = await disk.read(kept.path);
+  const encoded = await disk.read(kept.path, MAX_BLOCK_BYTES);
   if (!sameBytes(sha256(encoded), kept.hash)) throw damaged(kept.path, 'it is not the block that was written');
   return { block: decodeBlock(encoded), encoded };
 }

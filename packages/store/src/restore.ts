@@ -1,20 +1,31 @@
 // Takes a snapshot back. Until the last frame has come and fits, the new collection has no name, and a folder that is opened forgets such ones.
 
-import { decodeBlock } from '@hers/scheme';
+import { type Block, decodeBlock } from '@hers/scheme';
 import { HANDLE_BYTES, HersError, type Many, unframe } from '@hers/service';
-import { sameBytes, sha256 } from './bytes.ts';
+import { hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import { LIST, RECORD } from './entry.ts';
+import { seedsOf } from './commit.ts';
+import { LIST, MAX_CONTENT, RECORD } from './entry.ts';
 import { fault } from './faults.ts';
 import { decodePlace } from './place.ts';
-import { decodeSnapshotHeader, HashedStream, PART, type SnapshotHeader } from './snapshot.ts';
+import { MAX_BLOCK_BYTES } from './rebuild.ts';
+import { decodeSnapshotHeader, HashedStream, MAX_FRAME_BYTES, PART, type SnapshotHeader } from './snapshot.ts';
 import { newBlockRow } from './stored-block.ts';
 import { Batch, KEY_BYTES, ROW_BYTES } from './vault.ts';
 
-/** Entries written before the catalogue is told. */
+/** Entries written before the catalogue is told; and what each takes in memory, however short it is. */
 const BATCH_BYTES = 2 ** 25;
+const ENTRY_COST = 256;
 
 const malformed = (what: string) => new HersError('MALFORMED', `this snapshot ${what}; nothing was restored`);
+
+/** Pieces, until somebody wants no more of them. */
+async function* until(pieces: Many<Uint8Array>, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  for await (const piece of pieces) {
+    signal.throwIfAborted();
+    yield piece;
+  }
+}
 
 /** Fills `make(header)`, a collection without a name, from the stream. */
 export async function fillFromSnapshot(
@@ -26,7 +37,7 @@ export async function fillFromSnapshot(
   const stream = new HashedStream();
   let announced: Uint8Array | undefined;
   try {
-    for await (const content of unframe(stream.pass(pieces))) {
+    for await (const content of unframe(stream.pass(until(pieces, signal)), MAX_FRAME_BYTES)) {
       signal.throwIfAborted();
       if (announced) throw malformed('goes on behind its end');
       if (!filling) {
@@ -45,9 +56,51 @@ export async function fillFromSnapshot(
   }
 }
 
+/** The pieces of a block, put together as they come: a list of many small ones would take far more than their bytes. */
+class BlockPieces {
+  #bytes = new Uint8Array(0);
+  #filled = 0;
+
+  get begun(): boolean {
+    return this.#filled > 0;
+  }
+
+  add(piece: Uint8Array): void {
+    if (piece.length === 0) throw malformed('holds an empty piece of a block');
+    const end = this.#filled + piece.length;
+    if (end > MAX_BLOCK_BYTES) throw malformed('holds something too long to be a block');
+    if (end > this.#bytes.length) {
+      const larger = new Uint8Array(Math.min(MAX_BLOCK_BYTES, Math.max(2 * this.#bytes.length, end)));
+      larger.set(this.#bytes.subarray(0, this.#filled));
+      this.#bytes = larger;
+    }
+    this.#bytes.set(piece, this.#filled);
+    this.#filled = end;
+  }
+
+  /** All of them. */
+  take(): Uint8Array {
+    const whole = this.#bytes.subarray(0, this.#filled);
+    this.#bytes = new Uint8Array(0);
+    this.#filled = 0;
+    return whole;
+  }
+}
+
+function decodedBlock(encoded: Uint8Array): Block {
+  try {
+    return decodeBlock(encoded);
+  } catch (error) {
+    if (!(error instanceof HersError)) throw error;
+    const code = error.code === 'UNSUPPORTED_VERSION' ? error.code : 'MALFORMED';
+    throw new HersError(code, `a block in this snapshot cannot be read (${error.message}); nothing was restored`);
+  }
+}
+
 class Filling {
   readonly #collection: Collection;
   readonly #header: SnapshotHeader;
+  readonly #pieces = new BlockPieces();
   #batch: Batch;
   #kinds: number[] = [];
   #listIds: Uint8Array[] = [];
@@ -55,7 +108,6 @@ class Filling {
   #records = 0;
   #lists = 0;
   #blocks = 0;
-  #pieces: Uint8Array[] = [];
 
   constructor(collection: Collection, header: SnapshotHeader) {
     this.#collection = collection;
@@ -66,26 +118,25 @@ class Filling {
   async take(content: Uint8Array): Promise<void> {
     const [kind] = content;
     const rest = content.subarray(1);
-    if (this.#pieces.length > 0 && kind !== PART.blockPiece && kind !== PART.blockEnd)
-      throw malformed('breaks off a block');
+    if (this.#pieces.begun && kind !== PART.blockPiece && kind !== PART.blockEnd) throw malformed('breaks off a block');
     switch (kind) {
       case PART.record:
+        if (++this.#records > this.#header.records) throw malformed('holds more records than it announces');
         if (rest.length < HANDLE_BYTES) throw malformed('holds a record without a handle');
         await this.#add(RECORD, rest.subarray(0, KEY_BYTES), rest);
         break;
       case PART.list: {
+        if (++this.#lists > this.#header.lists) throw malformed('holds more lists than it announces');
         const id = sha256(rest);
         this.#listIds.push(id);
         await this.#add(LIST, id.subarray(0, KEY_BYTES), rest);
         break;
       }
       case PART.blockPiece:
-        this.#pieces.push(rest);
-        break;
       case PART.blockEnd:
-        this.#pieces.push(rest);
-        await this.#addBlock(Buffer.concat(this.#pieces));
-        this.#pieces = [];
+        if (this.#blocks >= this.#header.blocks) throw malformed('holds more blocks than it announces');
+        this.#pieces.add(rest);
+        if (kind === PART.blockEnd) await this.#addBlock(this.#pieces.take());
         break;
       default:
         throw malformed('holds something unknown');
@@ -93,10 +144,11 @@ class Filling {
   }
 
   async #add(kind: typeof RECORD | typeof LIST, key: Uint8Array, content: Uint8Array): Promise<void> {
+    if (content.length > MAX_CONTENT) throw malformed('holds a record or list that is too long');
     const full = this.#batch.add(kind, key, content);
     if (full) await full;
     this.#kinds.push(kind);
-    this.#bytes += content.length;
+    this.#bytes += ENTRY_COST + content.length;
     if (this.#bytes >= BATCH_BYTES) await this.#flush();
   }
 
@@ -123,8 +175,6 @@ class Filling {
     });
     for (const { batch, entries } of fresh) records.take(batch, entries);
     fault('restore.records');
-    this.#records += changes.length;
-    this.#lists += list;
     this.#batch = new Batch(vault);
     this.#kinds = [];
     this.#listIds = [];
@@ -134,11 +184,15 @@ class Filling {
 
   async #addBlock(encoded: Uint8Array): Promise<void> {
     const collection = this.#collection;
-    const block = decodeBlock(encoded);
+    const block = decodedBlock(encoded);
+    if (collection.blocks.has(hex(block.blockId))) throw malformed('holds a block twice');
     const file = await collection.writeBlock(encoded);
     await collection.syncNames();
     const row = newBlockRow(block, { hash: sha256(encoded), bytes: encoded.length }, file);
-    collection.folder.catalogue.transaction(() => collection.tables.addBlock(row));
+    collection.folder.catalogue.transaction(
+      () => collection.tables.addBlock(row),
+      () => [{ key: collection.key, seeds: seedsOf([row]) }],
+    );
     collection.addBlock(row);
     this.#blocks++;
     fault('restore.blocks');

@@ -1,0 +1,124 @@
+// Sealed records and lists, in the order in which they are asked for. The catalogue says how long each is, so no more is read at once than memory should hold.
+
+import { HANDLE_BYTES, HersError, LIST_ID_BYTES, type SealedRecord } from '@hers/service';
+import { checkBytes, handleKey, hex, sameBytes, sha256 } from './bytes.ts';
+import type { Collection } from './collection.ts';
+import { decodePlace, type Place } from './place.ts';
+import { damaged } from './storage-errors.ts';
+import type { Vault, VaultReader } from './vault.ts';
+
+/** Looked up and read together: so many entries, or fewer, when they have more bytes than this; but one at least. */
+const READ_ENTRIES = 512;
+const READ_BYTES = 2 ** 22;
+
+/** What is read: how it is called, how long its ids are, and where each lies. */
+interface Kind {
+  readonly what: string;
+  readonly idBytes: number;
+  find(id: Uint8Array): Place | undefined;
+  /** Another process may have moved it. */
+  refresh(): boolean;
+}
+
+interface Read {
+  readonly id: Uint8Array;
+  readonly content: Uint8Array;
+  readonly place: Place;
+}
+
+export async function* readRecords(
+  { records, vault, folder }: Collection,
+  handles: readonly Uint8Array[],
+  signal: AbortSignal,
+): AsyncGenerator<SealedRecord> {
+  const kind: Kind = {
+    what: 'record',
+    idBytes: HANDLE_BYTES,
+    find: (handle) => records.find(handle),
+    refresh: folder.refresh,
+  };
+  for await (const { id, content, place } of readAll(vault, kind, handles, signal)) {
+    const handle = new Uint8Array(content.subarray(0, HANDLE_BYTES));
+    if (!sameBytes(handle, id)) throw misplaced(vault, place, `record ${hex(id)}`);
+    yield { handle, sealed: new Uint8Array(content.subarray(HANDLE_BYTES)) };
+  }
+}
+
+export async function* readLists(
+  { tables, vault, folder }: Collection,
+  ids: readonly Uint8Array[],
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  const find = (id: Uint8Array) => {
+    const place = tables.listPlace(id);
+    return place && decodePlace(place);
+  };
+  const kind: Kind = { what: 'list', idBytes: LIST_ID_BYTES, find, refresh: folder.refresh };
+  for await (const { id, content, place } of readAll(vault, kind, ids, signal)) {
+    if (!sameBytes(sha256(content), id)) throw misplaced(vault, place, `list ${hex(id)}`);
+    yield new Uint8Array(content);
+  }
+}
+
+function misplaced(vault: Vault, { pack, offset }: Place, what: string): HersError {
+  return damaged(vault.path(pack), `${what} is not in it at ${offset}, where the catalogue says`);
+}
+
+async function* readAll(
+  vault: Vault,
+  kind: Kind,
+  ids: readonly Uint8Array[],
+  signal: AbortSignal,
+): AsyncGenerator<Read> {
+  checkIds(kind, ids);
+  const reader = vault.reader();
+  try {
+    for (let at = 0; at < ids.length; ) {
+      signal.throwIfAborted();
+      const some = await readSome(reader, kind, ids.slice(at, at + READ_ENTRIES));
+      at += some.length;
+      yield* some;
+    }
+  } finally {
+    reader.close();
+  }
+}
+
+/** Who asks for the same thing many times would be sent many times what is stored. */
+function checkIds({ what, idBytes }: Kind, ids: readonly Uint8Array[]): void {
+  const seen = new Set<string>();
+  for (const id of ids) {
+    checkBytes(id, `the id of a ${what}`, idBytes);
+    seen.add(handleKey(id));
+  }
+  if (seen.size < ids.length) throw new HersError('INVALID_ARGUMENT', `a ${what} is asked for twice; ask for it once`);
+}
+
+/** The first of these entries, and as many of the next as fit; looked up again where a purge has moved them in between. */
+async function readSome(reader: VaultReader, kind: Kind, ids: readonly Uint8Array[]): Promise<Read[]> {
+  for (;;) {
+    const places = firstPlaces(kind, ids);
+    try {
+      const entries = await reader.read(places, (i) => `${kind.what} ${hex(ids[i])}`);
+      return entries.map(({ content }, i) => ({ id: ids[i], content, place: places[i] }));
+    } catch (error) {
+      kind.refresh();
+      const now = firstPlaces(kind, ids);
+      const moved = places.some(({ pack, offset }, i) => now[i]?.pack !== pack || now[i].offset !== offset);
+      if (!moved) throw error;
+    }
+  }
+}
+
+function firstPlaces({ what, find }: Kind, ids: readonly Uint8Array[]): Place[] {
+  const places: Place[] = [];
+  let bytes = 0;
+  for (const id of ids) {
+    const place = find(id);
+    if (!place) throw new HersError('NOT_FOUND', `there is no ${what} ${hex(id)} in this collection`);
+    bytes += place.length;
+    if (places.length > 0 && bytes > READ_BYTES) break;
+    places.push(place);
+  }
+  return places;
+}
