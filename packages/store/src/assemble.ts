@@ -2,15 +2,14 @@
 
 import { buildSegment } from '@hers/scan';
 import { type BlockMatrix, blockMatrix } from '@hers/scheme';
-import { hex, sha256 } from './bytes.ts';
 import type { Disk } from './disk.ts';
-import { type KeptBlock, readKeptBlock } from './rebuild.ts';
+import { type KeptBlock, readKeptBlock, segmentName } from './rebuild.ts';
 import { SegmentProof } from './segment-proof.ts';
 
 export interface Assembled {
   /** The length of the file. */
   readonly bytes: number;
-  /** A hash of its header, which holds the ids of the blocks and the checksums of all parts: it stands for the content. */
+  /** See `segmentName`. */
   readonly name: string;
 }
 
@@ -27,5 +26,5 @@ export async function assembleSegment(
   const proof = new SegmentProof();
   const { fileBytes } = await buildSegment(disk.path(path), proof.watch(matrices()), blocks.length, { signal });
   const header = await proof.check(disk, path);
-  return { bytes: fileBytes, name: hex(sha256(header).subarray(0, 16)) };
+  return { bytes: fileBytes, name: segmentName(header) };
 }

@@ -1,23 +1,27 @@
-// The catalogue: one SQLite file that says which collections there are and where everything of them lies. It is written in transactions that are on disk
-// when they return (WAL, synchronous = FULL), and what is deleted in it is overwritten (secure_delete).
+// The catalogue: one SQLite file that says which collections there are and where everything of them lies. One process writes it, in transactions that are on disk when they return (WAL,
+// synchronous = FULL), and what is deleted in it is overwritten (secure_delete). Others may read it meanwhile (catalogue-reader.ts): SQLite shows each the state of one commit.
 
-import { closeSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { HersError } from '@hers/service';
 import type { Disk } from './disk.ts';
 import { fault } from './faults.ts';
+import { JOURNAL, Journal, type JournalPart, type Mark } from './journal.ts';
 import { PageSums } from './page-sums.ts';
-import { damaged, storageError } from './storage-errors.ts';
-import { EMPTY_WAL, readWal } from './wal.ts';
+import { after, CATALOGUE, examine, ofLog, type Proof, SUMS, WAL } from './proof.ts';
+import { giveReserveBack, keepReserve } from './reserve.ts';
+import { damaged, isNoRoom, storageError } from './storage-errors.ts';
+import { readWal } from './wal.ts';
 
-export const CATALOGUE = 'catalogue.db';
-const WAL = `${CATALOGUE}-wal`;
-export const SUMS = 'catalogue.sums';
 /** The log is copied into the database when it has grown to this. */
 const WAL_BYTES = 2 ** 25;
 const CACHE_BYTES = 2 ** 26;
 /** A vacuum builds the new database in memory up to this size, else in a temporary file. */
 const VACUUM_IN_MEMORY = 2 ** 28;
+/** The journal is written anew when it has grown to this, or to twice of what it was. */
+const JOURNAL_BYTES = 2 ** 20;
+/** How long the writer waits for a process that begins or ends reading. */
+const BUSY_MS = 5000;
 
 /** The tables of a collection end in its number; see tables.ts. */
 const TABLE_OF_COLLECTION = /^(?:current|records|fresh|lists|blocks|segments|packs)_(\d+)$/;
@@ -29,229 +33,386 @@ const SCHEMA = `CREATE TABLE IF NOT EXISTS collections (
   descriptor BLOB NOT NULL
 ) STRICT`;
 
-const BRING_BACK = `Bring back ${CATALOGUE}, ${WAL} and ${SUMS} from one moment; nothing was changed`;
-
-/** Damaged pages of the catalogue, and the collections they belong to. */
+/** What is damaged in the catalogue, or missing beside it: everything of some collections, and writing for all. */
 interface Damage {
-  readonly pages: readonly number[];
+  readonly error: HersError;
   readonly collections: ReadonlySet<number>;
+  /** Pages of it are damaged; else it is only not proven. */
+  readonly isCertain: boolean;
 }
 
-/** The counter has 31 bits, and 0 is that of a database without anything in it. */
-const COUNTS = 2 ** 31 - 1;
-const after = (transactions: number) => (transactions % COUNTS) + 1;
-/** The counter goes round, so the shorter way tells which is the older. */
-const isOlder = (one: number, other: number) => {
-  const distance = (other - one + COUNTS) % COUNTS;
-  return distance > 0 && distance < COUNTS / 2;
-};
+/** A catalogue as it can be read. */
+export abstract class Catalogue {
+  protected readonly disk: Disk;
+  protected abstract readonly db: DatabaseSync;
+  #damage: Damage | undefined;
 
-export class Catalogue {
-  readonly #disk: Disk;
-  readonly #db: DatabaseSync;
-  /** Kept open as long as the database: closing any descriptor of a file drops the locks that the process has on it. */
-  readonly #file: number;
-  #sums: PageSums;
-  readonly #damage: Damage | undefined;
-  /** Counts transactions; also in the database, and with the sums. */
-  #transactions: number;
-  /** A transaction failed, and what it wrote may still be in the log. */
-  #unclean = false;
-
-  /** `isInUse`: the folder holds what only a catalogue can name. Then one that is not there, empty, or older than its sums is not the one written last, and nothing is touched. */
-  constructor(disk: Disk, isInUse: boolean) {
-    this.#disk = disk;
-    const known = readSums(disk);
-    const size = disk.sizeSync(CATALOGUE) ?? 0;
-    if ((known || isInUse) && size === 0 && (disk.sizeSync(WAL) ?? 0) === 0)
-      throw damaged(CATALOGUE, `it is ${disk.sizeSync(CATALOGUE) === undefined ? 'missing' : 'empty'}. ${BRING_BACK}`);
-    try {
-      this.#file = openSync(disk.path(CATALOGUE), 'a+', 0o600);
-    } catch (error) {
-      throw storageError(error, CATALOGUE);
-    }
-    try {
-      const wal = ofLog(disk, readWal) ?? EMPTY_WAL;
-      if (wal.damage) throw damaged(WAL, wal.damage);
-      const counter = transactionsIn(this.#file);
-      // Sums are written before the log is copied: a database that lacks what they count, and has no log to take it from, has lost it.
-      if (known && wal.pages.size === 0 && isOlder(counter, known.transactions))
-        throw damaged(
-          CATALOGUE,
-          `it is older than ${SUMS}: an older copy, or one without its log ${WAL}. ${BRING_BACK}`,
-        );
-      const old = known && wal.pages.size === 0 && counter !== known.transactions;
-      const sums = old ? undefined : known;
-      const pages = sums?.damagedPages(this.#file, fstatSync(this.#file).size, wal) ?? [];
-      this.#db = openDatabase(disk);
-      try {
-        this.#transactions = this.#number('PRAGMA user_version');
-        if (pages.length > 0) this.#damage = { pages, collections: this.#collectionsOf(pages) };
-        this.#sums = sums ?? this.#makeSums();
-        if (this.#transactions === 0) this.transaction(() => this.#db.exec(SCHEMA));
-      } catch (error) {
-        this.#db.close();
-        throw error;
-      }
-    } catch (error) {
-      closeSync(this.#file);
-      throw storageError(error, CATALOGUE);
-    }
-    fault('catalogue.made');
+  constructor(disk: Disk) {
+    this.disk = disk;
   }
 
-  #number(sql: string): number {
-    return Object.values(this.#db.prepare(sql).get() ?? {})[0] as number;
+  /** Whether nothing can be written: damage, or another process is the one that writes. */
+  abstract readonly isReadOnly: boolean;
+
+  prepare(sql: string): StatementSync {
+    return this.db.prepare(sql);
   }
 
-  /** Which collections the pages belong to. A page that all need is the end of it; one of no table leaves all of them readable. */
-  #collectionsOf(pages: readonly number[]): Set<number> {
-    const where = new Set(pages);
-    const collections = new Set<number>();
-    try {
-      this.#db.prepare('SELECT * FROM collections').all();
-      for (const row of this.#db.prepare('SELECT name, pageno FROM dbstat').iterate()) {
-        if (!where.has(row.pageno as number)) continue;
-        const key = TABLE_OF_COLLECTION.exec(row.name as string)?.[1];
-        if (key === undefined) throw new Error(`${row.name} cannot be read`);
-        collections.add(Number(key));
-      }
-    } catch (error) {
-      throw damaged(CATALOGUE, `page ${pages[0]} of it is not what was written (${(error as Error).message})`);
-    }
-    return collections;
+  exec(sql: string): void {
+    this.db.exec(sql);
   }
 
-  /** The sums are missing, old or damaged themselves: what SQLite can check is checked, then they are made anew. */
-  #makeSums(): PageSums {
-    const contradiction = this.#contradiction();
-    if (contradiction) throw contradiction;
-    this.#db.prepare('PRAGMA wal_checkpoint(TRUNCATE)').get();
-    const pageSize = this.#number('PRAGMA page_size');
-    const pages = fstatSync(this.#file).size / pageSize;
-    const sums = PageSums.of(this.#file, pageSize, pages, this.#transactions);
-    this.#disk.replaceSync(SUMS, sums.encode());
-    return sums;
+  protected number(sql: string): number {
+    return Object.values(this.db.prepare(sql).get() ?? {})[0] as number;
   }
 
   /** The error for anything that is damaged in the catalogue: everything of some collections, and writing for all. */
   damageOf(key?: number): HersError | undefined {
     if (!this.#damage || (key !== undefined && !this.#damage.collections.has(key))) return undefined;
-    const where = `page ${this.#damage.pages[0]} of it is not what was written`;
-    if (key !== undefined) return damaged(CATALOGUE, `${where}, and belongs to this collection`);
-    return new HersError(
-      'DAMAGED',
-      `${CATALOGUE} is damaged: ${where}. The folder is open for reading: take snapshots of what can be read, and restore them elsewhere`,
-    );
+    return this.#damage.error;
+  }
+
+  /** Whether pages of it are damaged, and not only what should prove it. */
+  protected get isCertainlyDamaged(): boolean {
+    return this.#damage?.isCertain ?? false;
+  }
+
+  /** Remembers what is wrong, after the database was opened. */
+  protected takeDamage({ pages, doubt }: Proof, db: DatabaseSync): void {
+    this.#damage = undefined;
+    if (pages.length > 0) {
+      const error = new HersError(
+        'DAMAGED',
+        `${CATALOGUE} is damaged: page ${pages[0]} of it is not what was written. The folder is open for reading: take snapshots of what can be read, or run hers doctor --repair`,
+      );
+      this.#damage = { error, collections: collectionsOf(db, pages), isCertain: true };
+    } else if (doubt) this.#damage = { error: doubt, collections: new Set(), isCertain: false };
   }
 
   /** What is known since it was opened, when every page was compared with its sum; and whether the pages fit together. */
   scrub(): { readonly file: string; readonly bytes: number; readonly damage?: HersError } {
-    const file = { file: CATALOGUE, bytes: fstatSync(this.#file).size };
-    const damage = this.damageOf() ?? this.#contradiction();
+    const file = { file: CATALOGUE, bytes: this.disk.sizeSync(CATALOGUE) ?? 0 };
+    const damage = this.damageOf() ?? this.contradiction();
     return damage ? { ...file, damage } : file;
   }
 
-  #contradiction(): HersError | undefined {
-    const [first] = this.#db.prepare('PRAGMA integrity_check(1)').all();
+  protected contradiction(): HersError | undefined {
+    const [first] = this.db.prepare('PRAGMA integrity_check(1)').all();
     return first?.integrity_check === 'ok' ? undefined : damaged(CATALOGUE, String(first?.integrity_check));
   }
 
-  prepare(sql: string): StatementSync {
-    return this.#db.prepare(sql);
-  }
+  /** All of it is on disk when this returns, or none. `work` is synchronous, so nobody sees a state in between. `parts` says what the journal should know of it. */
+  abstract transaction<T>(
+    work: () => T,
+    parts?: () => readonly JournalPart[],
+    options?: { mayUseReserve?: boolean },
+  ): T;
 
-  exec(sql: string): void {
-    this.#db.exec(sql);
-  }
+  /** Copies the log into the database and empties it; false where others still read what is in it. */
+  abstract checkpoint(): boolean;
 
-  /** All of it is on disk when this returns, or none. `work` is synchronous, so nobody sees a state in between. */
-  transaction<T>(work: () => T): T {
-    const damage = this.damageOf();
-    if (damage) throw damage;
-    // What a failed transaction left in the log could look like damage after a crash.
-    if (this.#unclean) this.checkpoint();
-    let result: T;
+  /** Empties the log, as far as nobody reads it, and takes out of the journal what is not so any more. */
+  abstract forgetPast(): void;
+
+  /** Writes the database anew from what is in it, so that its files hold nothing else once `checkpoint` has emptied the log. */
+  abstract vacuum(): void;
+
+  abstract close(): void;
+}
+
+/** The catalogue of a folder that this process writes. */
+export class WritableCatalogue extends Catalogue {
+  protected readonly db: DatabaseSync;
+  /** SQLite copies the log when the last connection that may write is closed. Ours must not, before the sums are written; so there is another, which may not. */
+  readonly #guard: DatabaseSync;
+  readonly #file: SharedFile;
+  #sums: PageSums | undefined;
+  #journal: Journal | undefined;
+  #mark: Mark;
+  #deleted: ReadonlySet<number> = new Set();
+  /** Its length when it was written anew. */
+  #journalBytes = 0;
+  /** A transaction failed, and what it wrote may still be in the log. */
+  #unclean = false;
+  /** The log is copied when it has grown to this: more than usual while others read what is in it. */
+  #checkpointAt = WAL_BYTES;
+
+  /** `isInUse`: the folder holds what only a catalogue can name. Then one that is not there, empty, or older than it should be is not the one written last, and nothing is touched. */
+  constructor(disk: Disk, isInUse: boolean) {
+    super(disk);
+    const proof = examineFile(disk, isInUse);
+    // Before the database: whatever is in that later, the journal is not behind it by more than one transaction.
+    if (proof.isNew)
+      this.#journal = proof.journal?.last ? Journal.open(disk, proof.journal) : Journal.make(disk, proof.mark, []);
+    this.#file = openShared(disk, true);
+    this.#mark = proof.mark;
     try {
-      this.#db.exec('BEGIN IMMEDIATE');
-      result = work();
-      this.#db.exec(`PRAGMA user_version = ${after(this.#transactions)}; COMMIT`);
+      this.db = openDatabase(disk);
+      try {
+        this.#guard = openGuard(disk);
+        try {
+          this.#begin(proof);
+        } catch (error) {
+          this.#guard.close();
+          throw error;
+        }
+      } catch (error) {
+        this.db.close();
+        throw error;
+      }
     } catch (error) {
-      this.#unclean = true;
-      if (this.#db.isTransaction) this.#db.exec('ROLLBACK');
+      this.#journal?.close();
+      this.#file.close();
       throw storageError(error, CATALOGUE);
     }
-    this.#transactions = after(this.#transactions);
-    this.#disk.note({ kind: 'commit', path: CATALOGUE });
-    if ((this.#disk.sizeSync(WAL) ?? 0) > WAL_BYTES) this.#checkpointIfPossible();
+    closeAtExit(this);
+    fault('catalogue.made');
+  }
+
+  /** Keys of collections that were deleted lately, of which files may be left. */
+  get deleted(): ReadonlySet<number> {
+    return this.#deleted;
+  }
+
+  #begin(proof: Proof): void {
+    this.#deleted = proof.journal?.gone ?? new Set();
+    this.takeDamage(proof, this.db);
+    if (this.damageOf()) return;
+    this.#sums = proof.sums ?? this.#makeSums();
+    this.#journal ??= proof.journal
+      ? Journal.open(this.disk, proof.journal)
+      : Journal.make(this.disk, this.#mark, this.#contents());
+    this.#journalBytes = this.#journal.bytes;
+    if (proof.isNew) this.transaction(() => this.db.exec(SCHEMA));
+    else if (proof.journal?.last && proof.journal.last.counter !== this.#mark.counter) {
+      // A crash came between a transaction and its entry.
+      this.#journal.rewrite(this.#mark, this.#contents());
+    }
+  }
+
+  get isReadOnly(): boolean {
+    return this.damageOf() !== undefined;
+  }
+
+  /** Of a new database; of one of the older edition that was not closed; and when proofs are mended. What SQLite can check is checked before. */
+  #makeSums(): PageSums {
+    const contradiction = this.contradiction();
+    if (contradiction) throw contradiction;
+    this.db.prepare('PRAGMA wal_checkpoint(TRUNCATE)').get();
+    const pageSize = this.number('PRAGMA page_size');
+    const pages = fstatSync(this.#file.descriptor).size / pageSize;
+    const sums = PageSums.of(this.#file.descriptor, pageSize, pages, this.#mark.counter);
+    this.disk.replaceSync(SUMS, sums.encode());
+    return sums;
+  }
+
+  /** What the journal must hold of all collections. */
+  #contents(): JournalPart[] {
+    const parts: JournalPart[] = [];
+    const rows = this.db.prepare('SELECT key, name, id, descriptor FROM collections').all() as unknown as {
+      key: number;
+      name: string | null;
+      id: Uint8Array;
+      descriptor: Uint8Array;
+    }[];
+    for (const { key, name, id, descriptor } of rows) {
+      const seeds = this.db.prepare(`SELECT id, seed FROM blocks_${key} WHERE seed IS NOT NULL`).all();
+      parts.push({ key, seeds: seeds as unknown as { id: Uint8Array; seed: Uint8Array }[] });
+      if (name === null) continue;
+      const current = this.db.prepare(`SELECT version, manifest FROM current_${key}`).get();
+      const { version, manifest } = current as unknown as { version: number; manifest: Uint8Array };
+      parts.push({ collection: { key, name, id, descriptor, version, manifest } });
+    }
+    return parts;
+  }
+
+  transaction<T>(
+    work: () => T,
+    parts: () => readonly JournalPart[] = () => [],
+    { mayUseReserve = false }: { mayUseReserve?: boolean } = {},
+  ): T {
+    try {
+      return this.#transaction(work, parts);
+    } catch (error) {
+      if (!mayUseReserve || !isNoRoom(error) || !giveReserveBack(this.disk)) throw error;
+      return this.#transaction(work, parts);
+    }
+  }
+
+  #transaction<T>(work: () => T, parts: () => readonly JournalPart[]): T {
+    const damage = this.damageOf();
+    if (damage) throw damage;
+    const mark = { counter: after(this.#mark.counter), stamp: randomStamp() };
+    let result: T;
+    try {
+      this.#journal!.settle();
+      // What a failed transaction left in the log could look like damage after a crash.
+      if (this.#unclean) this.checkpoint();
+      this.db.exec('BEGIN IMMEDIATE');
+      result = work();
+      this.db.exec(`PRAGMA user_version = ${mark.counter}; PRAGMA application_id = ${mark.stamp}; COMMIT`);
+    } catch (error) {
+      this.#unclean = true;
+      if (this.db.isTransaction) this.db.exec('ROLLBACK');
+      throw storageError(error, CATALOGUE);
+    }
+    this.#mark = mark;
+    this.disk.note({ kind: 'commit', path: CATALOGUE });
+    fault('catalogue.committed');
+    this.#journal!.append(mark, parts());
+    fault('catalogue.journalled');
+    if ((this.disk.sizeSync(WAL) ?? 0) > this.#checkpointAt) this.#checkpointIfPossible();
     return result;
   }
 
   /** After a commit nothing may fail. A log that cannot be copied now is only longer, and whatever is wrong shows again. */
   #checkpointIfPossible(): boolean {
     try {
-      this.checkpoint();
-      return true;
+      return this.checkpoint();
     } catch {
       return false;
     }
   }
 
-  /** Copies the log into the database and empties it; see page-sums.ts for the order. */
-  checkpoint(): void {
+  /** See page-sums.ts for the order. */
+  checkpoint(): boolean {
+    if (this.damageOf()) return false;
     try {
-      const sums = ofLog(this.#disk, (file, size) => {
+      const sums = ofLog(this.disk, (file, size) => {
         const wal = readWal(file, size);
-        return wal.pages.size > 0 ? this.#sums.with(file, wal, this.#transactions) : undefined;
+        return wal.pages.size > 0 ? this.#sums!.with(file, wal, this.#mark.counter) : undefined;
       });
       if (sums) {
-        this.#disk.replaceSync(SUMS, sums.encode(), () => fault('sums.written'));
+        this.disk.replaceSync(SUMS, sums.encode(), () => fault('sums.written'));
         this.#sums = sums;
         fault('sums.renamed');
       }
-      this.#db.prepare('PRAGMA wal_checkpoint(PASSIVE)').get();
+      this.db.prepare('PRAGMA wal_checkpoint(PASSIVE)').get();
       fault('checkpoint.written');
-      this.#db.prepare('PRAGMA wal_checkpoint(TRUNCATE)').get();
+      // It does not wait for readers.
+      this.db.exec('PRAGMA busy_timeout = 0');
+      const emptied = this.number('PRAGMA wal_checkpoint(TRUNCATE)') === 0;
+      this.db.exec(`PRAGMA busy_timeout = ${BUSY_MS}`);
+      this.#checkpointAt = emptied ? WAL_BYTES : (this.disk.sizeSync(WAL) ?? 0) + WAL_BYTES;
       fault('checkpoint.done');
-      this.#unclean = false;
+      if (emptied) this.#unclean = false;
+      if (this.#journal!.bytes > Math.max(JOURNAL_BYTES, 2 * this.#journalBytes)) this.#rewriteJournal();
+      keepReserve(this.disk);
+      return emptied;
     } catch (error) {
       throw storageError(error, CATALOGUE);
     }
   }
 
-  /** Writes the database anew from what is in it, so that its files hold nothing else. */
+  #rewriteJournal(): void {
+    this.#journal!.rewrite(this.#mark, this.#contents());
+    this.#journalBytes = this.#journal!.bytes;
+    fault('journal.rewritten');
+  }
+
+  forgetPast(): void {
+    this.#rewriteJournal();
+    this.checkpoint();
+  }
+
   vacuum(): void {
+    // The counter grows, so that what is behind is known to be.
+    this.transaction(() => {});
     try {
-      const bytes = this.#number('PRAGMA page_count') * this.#sums.pageSize;
-      this.#db.exec(`PRAGMA temp_store = ${bytes < VACUUM_IN_MEMORY ? 'MEMORY' : 'FILE'}`);
-      this.#transactions = after(this.#transactions);
-      this.#db.exec(`PRAGMA user_version = ${this.#transactions}; VACUUM`);
+      const bytes = this.number('PRAGMA page_count') * this.#sums!.pageSize;
+      this.db.exec(`PRAGMA temp_store = ${bytes < VACUUM_IN_MEMORY ? 'MEMORY' : 'FILE'}; VACUUM`);
     } catch (error) {
       this.#unclean = true;
       throw storageError(error, CATALOGUE);
     }
-    this.#disk.note({ kind: 'commit', path: CATALOGUE });
+    this.disk.note({ kind: 'commit', path: CATALOGUE });
     fault('purge.vacuumed');
-    this.checkpoint();
-    fault('purge.truncated');
+    this.#rewriteJournal(); // older manifests were replaced, too
+  }
+
+  /** Makes sums and journal anew where one of them is missing or damaged, and nothing else is wrong. Returns whether all is proven then. */
+  mend(): boolean {
+    const damage = this.damageOf();
+    if (!damage) return true;
+    if (this.isCertainlyDamaged || this.contradiction()) return false;
+    this.#makeSums();
+    Journal.make(this.disk, this.#mark, this.#contents()).close();
+    return true;
   }
 
   close(): void {
+    open.delete(this);
+    const emptied = this.#checkpointWithReserve();
     try {
-      // SQLite copies the log when it closes. Sums that could not be written before must not contradict it.
-      if (!this.#checkpointIfPossible()) this.#disk.removeSync(SUMS);
+      this.#journal?.close();
+      // The last one that may write empties what is empty already, and removes the log.
+      for (const connection of emptied ? [this.#guard, this.db] : [this.db, this.#guard]) connection.close();
     } finally {
-      this.#db.close();
-      closeSync(this.#file);
+      this.#file.close();
+    }
+  }
+
+  #checkpointWithReserve(): boolean {
+    try {
+      return this.checkpoint();
+    } catch (error) {
+      return isNoRoom(error) && giveReserveBack(this.disk) && this.#checkpointIfPossible();
     }
   }
 }
 
-function openDatabase(disk: Disk): DatabaseSync {
-  const db = new DatabaseSync(disk.path(CATALOGUE));
+/** Which collections the pages belong to. A page that all need is the end of it; one of no table leaves all of them readable. */
+function collectionsOf(db: DatabaseSync, pages: readonly number[]): Set<number> {
+  const where = new Set(pages);
+  const collections = new Set<number>();
   try {
-    // Exclusive locking also keeps the index of the log in memory, so there is no file for it. Checkpoints are ours: see `checkpoint`.
-    db.exec(`PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;
+    db.prepare('SELECT * FROM collections').all();
+    for (const row of db.prepare('SELECT name, pageno FROM dbstat').iterate()) {
+      if (!where.has(row.pageno as number)) continue;
+      const key = TABLE_OF_COLLECTION.exec(row.name as string)?.[1];
+      if (key === undefined) throw new Error(`${row.name} cannot be read`);
+      collections.add(Number(key));
+    }
+  } catch (error) {
+    throw damaged(CATALOGUE, `page ${pages[0]} of it is not what was written (${(error as Error).message})`);
+  }
+  return collections;
+}
+
+/** When a process ends without closing a folder, Node closes the database, in an order of its own, and SQLite would copy the log without writing sums. */
+const open = new Set<WritableCatalogue>();
+let isWatching = false;
+
+function closeAtExit(catalogue: WritableCatalogue): void {
+  open.add(catalogue);
+  if (isWatching) return;
+  isWatching = true;
+  process.once('exit', () => {
+    for (const each of open) each.close();
+  });
+}
+
+function randomStamp(): number {
+  return 1 + Math.floor(Math.random() * (2 ** 31 - 2));
+}
+
+/** Examines the database file where there is one. */
+export function examineFile(disk: Disk, isInUse: boolean): Proof {
+  for (const file of [CATALOGUE, WAL, `${CATALOGUE}-shm`, SUMS, JOURNAL]) disk.checkKindSync(file, 'file');
+  const isThere = disk.sizeSync(CATALOGUE) !== undefined;
+  const file = isThere ? openShared(disk) : undefined;
+  try {
+    return examine(disk, file?.descriptor, isInUse);
+  } finally {
+    file?.close();
+  }
+}
+
+function openDatabase(disk: Disk): DatabaseSync {
+  const db = new DatabaseSync(disk.path(CATALOGUE), { timeout: BUSY_MS });
+  try {
+    // Checkpoints are ours: see `checkpoint`.
+    db.exec(`PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;
       PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = ${-CACHE_BYTES / 1024}; PRAGMA foreign_keys = OFF`);
     return db;
   } catch (error) {
@@ -260,30 +421,45 @@ function openDatabase(disk: Disk): DatabaseSync {
   }
 }
 
-function readSums(disk: Disk): PageSums | undefined {
-  if (disk.sizeSync(SUMS) === undefined) return undefined;
+function openGuard(disk: Disk): DatabaseSync {
+  const guard = new DatabaseSync(disk.path(CATALOGUE), { readOnly: true, timeout: BUSY_MS });
   try {
-    return PageSums.decode(readFileSync(disk.path(SUMS)));
+    guard.prepare('SELECT count(*) FROM sqlite_schema').get();
+    return guard;
   } catch (error) {
-    throw storageError(error, SUMS);
+    guard.close();
+    throw error;
   }
 }
 
-/** The counter in the header of the database file: its user version. */
-function transactionsIn(file: number): number {
-  const header = Buffer.alloc(64);
-  readSync(file, header, 0, header.length, 0);
-  return header.readUInt32BE(60);
+export interface SharedFile {
+  readonly descriptor: number;
+  close(): void;
 }
 
-/** What `read` makes of the log, if there is one. */
-function ofLog<T>(disk: Disk, read: (file: number, size: number) => T): T | undefined {
-  const size = disk.sizeSync(WAL);
-  if (size === undefined) return undefined;
-  const file = openSync(disk.path(WAL), 'r');
-  try {
-    return read(file, size);
-  } finally {
-    closeSync(file);
+/** The catalogue's file, by path: closing any descriptor of a file drops the locks that the process has on it, SQLite's too. So there is one, and it is closed last. */
+const shared = new Map<string, { readonly descriptor: number; users: number }>();
+
+export function openShared(disk: Disk, create = false): SharedFile {
+  const path = disk.realPath(CATALOGUE);
+  let file = shared.get(path);
+  if (!file) {
+    disk.checkKindSync(CATALOGUE, 'file');
+    try {
+      file = { descriptor: openSync(path, constants.O_RDONLY | (create ? constants.O_CREAT : 0), 0o600), users: 0 };
+    } catch (error) {
+      throw storageError(error, CATALOGUE);
+    }
+    shared.set(path, file);
   }
+  file.users++;
+  const { descriptor } = file;
+  return {
+    descriptor,
+    close() {
+      if (--file.users > 0) return;
+      shared.delete(path);
+      closeSync(descriptor);
+    },
+  };
 }

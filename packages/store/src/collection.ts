@@ -23,6 +23,8 @@ export interface Folder {
   readonly assembler: Assembler;
   /** Opened when it is first needed. */
   readonly kernel: () => Promise<Kernel>;
+  /** Where another process writes: sees what it has committed meanwhile, and says whether that is anything. */
+  readonly refresh: () => boolean;
 }
 
 export interface CollectionRow {
@@ -53,6 +55,7 @@ export class Collection {
   readonly #retiring = new Set<Promise<void>>();
   #snapshotsEnded: (() => void)[] = [];
   #newNames = false;
+  #version = 0;
 
   constructor(folder: Folder, row: CollectionRow) {
     this.folder = folder;
@@ -64,13 +67,32 @@ export class Collection {
     this.tables = new Tables(catalogue, row.key);
     this.records = new RecordIndex(catalogue, this.tables, () => this.beingCopied);
     const tail = this.tables.packs().at(-1);
+    // A pack that is longer (what a crash left is kept for a while) or shorter (it is damaged) than was committed takes nothing more.
+    const fits = tail !== undefined && disk.sizeSync(packPath(row.key, tail.pack)) === tail.ends;
     const { last_pack } = this.tables.current();
-    this.vault = new Vault(disk, row.key, row.id, last_pack, tail && { pack: tail.pack, length: tail.ends });
+    this.vault = new Vault(disk, row.key, row.id, last_pack, fits ? { pack: tail.pack, length: tail.ends } : undefined);
+    this.#load(new Map());
+  }
+
+  #load(known: ReadonlyMap<string, Source>): void {
     const sealed = new Map<string, Source>();
     for (const { file, blocks, bytes } of this.tables.segments()) {
-      sealed.set(file, this.addSource({ path: file, sealed: true, bytes, total: blocks }));
+      sealed.set(file, this.addSource({ path: file, sealed: true, bytes, total: blocks }, known));
     }
-    for (const blockRow of this.tables.blocks()) this.addBlock(blockRow, sealed.get(blockRow.file));
+    for (const row of this.tables.blocks()) this.addBlock(row, sealed.get(row.file), known);
+    this.#version = this.tables.current().version;
+  }
+
+  /** Another process has written: takes over what the catalogue says now, and keeps what is still the same. */
+  refresh(): void {
+    this.tables.reset();
+    const known = new Map([...this.sources].map((source) => [source.path, source]));
+    for (const source of this.sources) source.live.clear();
+    this.sources.clear();
+    this.blocks.clear();
+    this.#load(known);
+    this.records.reload();
+    for (const source of known.values()) if (!this.sources.has(source)) source.letGo();
   }
 
   /** Everything on disk that is named: segments and blocks; and packs, with the end of each. */
@@ -79,8 +101,9 @@ export class Collection {
     return { named, packEnds: this.tables.packs().map(({ pack, ends }) => [packPath(this.key, pack), ends]) };
   }
 
+  /** Of the blocks that are in memory: another process may have gone on. */
   get version(): number {
-    return this.tables.current().version;
+    return this.folder.catalogue.isReadOnly ? this.#version : this.tables.current().version;
   }
 
   info(): CollectionInfo {
@@ -93,14 +116,17 @@ export class Collection {
 
   // — blocks and their files —
 
-  addSource(file: { path: string; sealed: boolean; bytes: number; total: number }): Source {
-    const source = new Source(this.folder.disk, this.folder.kernel, file);
+  addSource(
+    file: { path: string; sealed: boolean; bytes: number; total: number },
+    known: ReadonlyMap<string, Source> = new Map(),
+  ): Source {
+    const source = known.get(file.path) ?? new Source(this.folder.disk, this.folder.kernel, file);
     this.sources.add(source);
     return source;
   }
 
-  addBlock(row: BlockRow, segment?: Source): StoredBlock {
-    const source = segment ?? this.addSource({ path: row.file, sealed: false, bytes: row.bytes, total: 1 });
+  addBlock(row: BlockRow, segment?: Source, known?: ReadonlyMap<string, Source>): StoredBlock {
+    const source = segment ?? this.addSource({ path: row.file, sealed: false, bytes: row.bytes, total: 1 }, known);
     const block = storedBlock(row, source);
     this.blocks.set(block.name, block);
     source.live.add(block);
@@ -120,6 +146,11 @@ export class Collection {
       if (!source.beingRead) prompt.push(gone);
     }
     await Promise.all(prompt);
+  }
+
+  /** Lets go of everything, when another process has deleted the collection. */
+  letGo(): void {
+    for (const source of this.sources) source.letGo();
   }
 
   /** Lets go of everything, when the collection is deleted. */

@@ -2,11 +2,13 @@
 
 import { addBlocks, encodeBlock } from '@hers/scheme';
 import { type Change, HANDLE_BYTES, HersError, LIST_ID_BYTES, type StageId } from '@hers/service';
-import { checkBytes, hex, sameBytes, sha256 } from './bytes.ts';
+import { checkBytes, checkLength, hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
+import type { BlockSeed } from './journal.ts';
 import { decodePlace, encodePlace, NOWHERE } from './place.ts';
 import { readKeptBlock, readStoredBlock } from './rebuild.ts';
+import { MAX_MANIFEST_BYTES } from './snapshot.ts';
 import { newBlockRow, type StoredBlock } from './stored-block.ts';
 import type { BlockRow } from './tables.ts';
 import { type Batch, KEY_BYTES, ROW_BYTES } from './vault.ts';
@@ -47,12 +49,21 @@ export function commitChange(collection: Collection, change: Change): Promise<nu
       await collection.syncNames();
       fault('commit.folders');
       collection.checkUsable();
-      const fresh = folder.catalogue.transaction(() => {
-        const written = write(collection, draft);
-        tables.setCurrent(current.version + 1, change.manifest);
-        fault('commit.within');
-        return written;
-      });
+      const { key, name, id, descriptor } = collection;
+      const version = current.version + 1;
+      const fresh = folder.catalogue.transaction(
+        () => {
+          const written = write(collection, draft);
+          tables.setCurrent(version, change.manifest);
+          fault('commit.within');
+          return written;
+        },
+        () => [
+          { key, seeds: seedsOf(draft.added) },
+          { collection: { key, name, id, descriptor, version, manifest: change.manifest } },
+        ],
+        { mayUseReserve: draft.loses && draft.stages.length === 0 },
+      );
       fault('commit.committed');
       for (const { batch, entries } of fresh) collection.records.take(batch, entries);
     } catch (error) {
@@ -76,6 +87,7 @@ function checkChange(change: Change): void {
   if (!Number.isSafeInteger(change.expected))
     throw new HersError('INVALID_ARGUMENT', 'a change needs the version it is based on');
   checkBytes(change.manifest, 'a manifest');
+  checkLength(change.manifest, 'a manifest', MAX_MANIFEST_BYTES);
   for (const handle of change.removed ?? []) checkBytes(handle, 'a handle', HANDLE_BYTES);
   for (const id of change.dropped ?? []) checkBytes(id, 'a block id', BLOCK_ID_BYTES);
   for (const id of change.droppedLists ?? []) checkBytes(id, 'a list id', LIST_ID_BYTES);
@@ -120,6 +132,11 @@ function draftOf({ stages, blocks, tables }: Collection, change: Change): Draft 
     stages: stagesOf(change),
     loses: removed.length + dropped.size + droppedLists.length > 0,
   };
+}
+
+/** Of the blocks whose masks follow from one. */
+export function seedsOf(rows: readonly BlockRow[]): BlockSeed[] {
+  return rows.flatMap(({ id, seed }) => (seed === null ? [] : [{ id, seed }]));
 }
 
 /** Homomorphic enrolment: the sums are written as blocks of their own, before anything refers to them. */

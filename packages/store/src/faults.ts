@@ -28,6 +28,9 @@ export const FAULT_POINTS = [
   'sums.written',
   'sums.renamed',
   'checkpoint.done',
+  'catalogue.committed',
+  'catalogue.journalled',
+  'journal.rewritten',
   // Compaction.
   'segment.built',
   'segment.renamed',

@@ -1,20 +1,25 @@
 // What lies in a folder, and which version of it this program knows.
 //
 //   format          one line that names the version; read before anything else
-//   lock            held while a process has the folder open
-//   catalogue.db    SQLite: collections, and where everything of them is (tables.ts); catalogue.db-wal, its log; catalogue.sums (page-sums.ts)
+//   lock            held by the process that writes; writer, which one that is
+//   reserve         room for the day on which there is none (reserve.ts)
+//   catalogue.db    SQLite: collections, and where everything of them is (tables.ts); catalogue.db-wal, its log; catalogue.db-shm, while it is open
+//   catalogue.sums  a checksum of every page of it (page-sums.ts)
+//   catalogue.journal  what was committed last, and what can be told without a catalogue (journal.ts)
 //   blocks/         encoded blocks that are not in a segment yet
 //   segments/       many blocks each, in the layout that is scanned
 //   vault/          packs of sealed records and lists (entry.ts)
+//   lost+found/     what the catalogue does not name (lost-and-found.ts)
 //
 // The names of files in the three folders begin with the number of the collection they belong to. A file that the catalogue does not name belongs to nothing.
 
 import { readFileSync } from 'node:fs';
 import { HersError } from '@hers/service';
-import { CATALOGUE } from './catalogue.ts';
 import type { Disk } from './disk.ts';
 import { fault } from './faults.ts';
-import { LOCK_FILE } from './lock.ts';
+import { LOCK_FILE, WRITER_FILE } from './lock.ts';
+import { setAside, type Tail } from './lost-and-found.ts';
+import { CATALOGUE } from './proof.ts';
 import { storageError } from './storage-errors.ts';
 
 export const FORMAT = 1;
@@ -32,6 +37,8 @@ export const segmentPath = (key: number, name: string) => `${SEGMENTS}/${key}-${
 
 /** Refuses a folder that is not ours, or is of a later format, and leaves it as it is. */
 export function checkFormat(disk: Disk): void {
+  disk.checkKindSync(FORMAT_FILE, 'file');
+  for (const folder of FOLDERS) disk.checkKindSync(folder, 'folder');
   const files = disk.sizeSync('.') === undefined ? [] : disk.listSync('.');
   if (files.includes(FORMAT_FILE)) {
     const line = FORMAT_LINE.exec(readLine(disk));
@@ -42,11 +49,16 @@ export function checkFormat(disk: Disk): void {
         'UNSUPPORTED_VERSION',
         `${disk.folder} was written in format ${line[1]}, and this program knows format ${FORMAT}; use a newer program`,
       );
-  } else if (files.some((file) => file !== LOCK_FILE && file !== `${FORMAT_FILE}.tmp`)) {
+  } else if (files.some((file) => ![LOCK_FILE, WRITER_FILE, `${FORMAT_FILE}.tmp`].includes(file))) {
     // Cleaning up in a folder of somebody else would be a disaster.
     const what = files.includes(CATALOGUE) ? `lacks its file ${FORMAT_FILE}` : 'holds other files already';
     throw new HersError('INVALID_ARGUMENT', `${disk.folder} ${what}; choose an empty folder, or one that HERS made`);
   }
+}
+
+/** Whether this is a folder that HERS made. */
+export function hasFormat(disk: Disk): boolean {
+  return disk.sizeSync(FORMAT_FILE) !== undefined;
 }
 
 function readLine(disk: Disk): string {
@@ -78,14 +90,36 @@ export function isInUse(disk: Disk): boolean {
   );
 }
 
-/** Removes what the catalogue does not name, files of somebody else excepted, and cuts packs behind their last committed entry: all that a crash can leave. */
-export function cleanFolders(disk: Disk, named: ReadonlySet<string>, packEnds: ReadonlyMap<string, number>): void {
+/** Names of files that were never finished, so that no catalogue ever named them. */
+const UNFINISHED = /\.(?:building|tmp)(?:\.|$)/;
+
+const keyOf = (file: string) => Number.parseInt(file, 10);
+
+/**
+ * Sets aside what a proven catalogue does not name, files of somebody else excepted. What belonged to deleted collections goes, and so does what was never finished. Returns the packs
+ * that have more than was committed.
+ */
+export function clearFolders(
+  disk: Disk,
+  named: ReadonlySet<string>,
+  packEnds: ReadonlyMap<string, number>,
+  deleted: ReadonlySet<number>,
+): Tail[] {
+  const tails: Tail[] = [];
   for (const folder of FOLDERS) {
+    let changed = false;
     for (const file of disk.listSync(folder)) {
       const path = `${folder}/${file}`;
       const end = packEnds.get(path);
-      if (end === undefined && !named.has(path) && OWN_NAME.test(file)) disk.removeSync(path);
-      else if (end !== undefined && (disk.sizeSync(path) ?? 0) > end) disk.truncateSync(path, end);
+      if (end !== undefined) {
+        if ((disk.sizeSync(path) ?? 0) > end) tails.push({ path, end });
+      } else if (!named.has(path) && OWN_NAME.test(file)) {
+        if (deleted.has(keyOf(file)) || UNFINISHED.test(file)) disk.removeSync(path);
+        else setAside(disk, path);
+        changed = true;
+      }
     }
+    if (changed) disk.syncFolderSync(folder);
   }
+  return tails;
 }

@@ -13,7 +13,7 @@ import type { Step } from './disk.ts';
 import { openStore } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();
-const CATALOGUE_FILES = ['catalogue.db', 'catalogue.db-wal', 'catalogue.sums', 'format'];
+const CATALOGUE_FILES = ['catalogue.db', 'catalogue.db-wal', 'catalogue.sums'];
 const STEPS = 20;
 const SHARE = 0.08;
 

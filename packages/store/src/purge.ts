@@ -6,12 +6,17 @@ import type { Collection } from './collection.ts';
 import { compact } from './compaction.ts';
 import { type Entry, LIST, PACK_HEADER_BYTES, RECORD } from './entry.ts';
 import { fault } from './faults.ts';
+import { VAULT } from './layout.ts';
+import { clearSetAside, type Tail } from './lost-and-found.ts';
 import { decodePlace, type Place } from './place.ts';
+import { damaged } from './storage-errors.ts';
 import type { Tables } from './tables.ts';
 import { Batch, KEY_BYTES, ROW_BYTES, type VaultReader } from './vault.ts';
 
 /** Copied before the catalogue is told: bounds the memory it takes, and the length of the transaction. */
 const COPY_BYTES = 2 ** 25;
+/** How often it is tried to empty the log that another process reads. */
+const READERS_MS = 50;
 
 interface Moved {
   readonly kind: Entry['kind'];
@@ -23,7 +28,11 @@ interface Moved {
 }
 
 /** In a turn of upkeep. */
-export async function purgeCollection(collection: Collection, signal: AbortSignal): Promise<void> {
+export async function purgeCollection(
+  collection: Collection,
+  signal: AbortSignal,
+  tails: readonly Tail[],
+): Promise<void> {
   const { tables, vault, folder, records, stages } = collection;
   const pause = async () => {
     await new Promise(setImmediate);
@@ -31,6 +40,10 @@ export async function purgeCollection(collection: Collection, signal: AbortSigna
   };
   await collection.snapshotsEnd(signal);
   await records.merge(pause);
+  clearSetAside(folder.disk, collection.key);
+  for (const { path, end } of tails)
+    if (path.startsWith(`${VAULT}/${collection.key}-`) && (folder.disk.sizeSync(path) ?? 0) > end)
+      folder.disk.truncateSync(path, end);
   for (const file of stages.expire()) await folder.disk.remove(file);
   await vault.seal();
   const last = vault.last;
@@ -50,7 +63,12 @@ export async function purgeCollection(collection: Collection, signal: AbortSigna
     folder.catalogue.vacuum();
     folder.catalogue.transaction(() => tables.setStale(false));
   }
-  folder.catalogue.checkpoint();
+  // Others may still read what is in the log.
+  while (!folder.catalogue.checkpoint()) {
+    await new Promise((resolve) => setTimeout(resolve, READERS_MS));
+    signal.throwIfAborted();
+  }
+  fault('purge.truncated');
 }
 
 /** Packs in which nothing was ever committed, and nothing is staged any more. */
@@ -104,6 +122,9 @@ async function rewritePack(
   } finally {
     await batch.end();
   }
+  // What the catalogue says is in it and was not found there would be lost with it.
+  await records.merge(pause);
+  if (tables.isNamed(pack)) throw damaged(vault.path(pack), 'records or lists that the catalogue names are not in it');
   folder.catalogue.transaction(() => {
     tables.dropPack(pack);
     fault('purge.within');

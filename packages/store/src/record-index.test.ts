@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { Samples } from '@hers/service/samples';
 import { hex } from './bytes.ts';
-import { Catalogue } from './catalogue.ts';
+import { WritableCatalogue } from './catalogue.ts';
 import { withFolder } from './crash.ts';
 import { Disk } from './disk.ts';
 import { encodePlace, NOWHERE, type Place } from './place.ts';
@@ -12,7 +12,7 @@ import { Tables } from './tables.ts';
 const pause = () => new Promise<void>(setImmediate);
 
 function open(folder: string) {
-  const catalogue = new Catalogue(new Disk(folder), false);
+  const catalogue = new WritableCatalogue(new Disk(folder), false);
   const tables = new Tables(catalogue, 1);
   return { catalogue, tables, index: new RecordIndex(catalogue, tables) };
 }

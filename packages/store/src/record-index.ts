@@ -46,6 +46,15 @@ export class RecordIndex {
     for (const { batch, entries } of this.#tables.freshBatches()) this.take(batch, entries);
   }
 
+  /** Another process has written: what was read of the catalogue is read again when it is needed. */
+  reload(): void {
+    this.#fresh.clear();
+    this.#batches.clear();
+    this.#present.clear();
+    this.#lastBatch = 0;
+    this.#loaded = false;
+  }
+
   /** Records that changed since the last merge. */
   get fresh(): number {
     this.#load();

@@ -92,6 +92,7 @@ export async function* searchCollection(
       }
     }
   } catch (error) {
+    if (error instanceof HersError && error.code === 'DAMAGED') for (const source of held) source.distrust();
     throw signal.aborted ? signal.reason : storageError(error, collection.name);
   } finally {
     for (const source of held) source.release();

@@ -24,6 +24,14 @@ const PIECE_BYTES = 2 ** 20;
 
 const END_FRAME_BYTES = 4 + 1 + 32;
 
+/** The longest frame is a header with a long manifest; a client reads no manifest, and no list of collections, that is longer than these. */
+export const MAX_FRAME_BYTES = 2 ** 28;
+export const MAX_DESCRIPTOR_BYTES = 2 ** 24;
+/** What is left of a frame beside the longest descriptor. */
+export const MAX_MANIFEST_BYTES = MAX_FRAME_BYTES - MAX_DESCRIPTOR_BYTES - 2 ** 10;
+/** Far more changes than there ever are, and numbers enough for later ones. */
+const MAX_VERSION = 2 ** 48;
+
 export const PART = { record: 1, list: 2, blockPiece: 3, blockEnd: 4, end: 5 } as const;
 
 export interface SnapshotHeader {
@@ -36,7 +44,7 @@ export interface SnapshotHeader {
   readonly manifest: Uint8Array;
 }
 
-function encodeHeader(header: SnapshotHeader): Uint8Array {
+export function encodeSnapshotHeader(header: SnapshotHeader): Uint8Array {
   const fields = Buffer.alloc(FIELDS_BYTES);
   fields.writeBigUInt64LE(MAGIC, 0);
   fields.writeUInt32LE(SNAPSHOT_VERSION, 8);
@@ -59,14 +67,19 @@ export function decodeSnapshotHeader(bytes: Uint8Array): SnapshotHeader {
       'UNSUPPORTED_VERSION',
       `this snapshot has format version ${format}; this program reads version ${SNAPSHOT_VERSION}`,
     );
-  const manifestAt = FIELDS_BYTES + fields.readUInt32LE(56);
+  const descriptorBytes = fields.readUInt32LE(56);
+  const manifestAt = FIELDS_BYTES + descriptorBytes;
   const version = Number(fields.readBigUInt64LE(32));
-  if (manifestAt > bytes.length || fields.readUInt32LE(60) !== 0 || !Number.isSafeInteger(version))
+  const records = Number(fields.readBigUInt64LE(40));
+  const isOdd = fields.readUInt32LE(12) !== 0 || fields.readUInt32LE(60) !== 0 || manifestAt > bytes.length;
+  if (isOdd || version < 1 || !Number.isSafeInteger(records))
     throw new HersError('MALFORMED', 'the header of this snapshot contradicts itself');
+  if (descriptorBytes > MAX_DESCRIPTOR_BYTES || version > MAX_VERSION)
+    throw new HersError('MALFORMED', 'the header of this snapshot announces more than a collection can have');
   return {
     id: new Uint8Array(bytes.subarray(16, 32)),
     version,
-    records: Number(fields.readBigUInt64LE(40)),
+    records,
     lists: fields.readUInt32LE(48),
     blocks: fields.readUInt32LE(52),
     descriptor: new Uint8Array(bytes.subarray(FIELDS_BYTES, manifestAt)),
@@ -75,7 +88,7 @@ export function decodeSnapshotHeader(bytes: Uint8Array): SnapshotHeader {
 }
 
 /** Frames, gathered into pieces of a useful size. Each method returns a piece when one is full. */
-class Frames {
+export class Frames {
   readonly #hash = createHash('sha256');
   #piece = Buffer.allocUnsafe(PIECE_BYTES);
   #filled = 0;
@@ -132,7 +145,7 @@ export class HashedStream {
 export interface Moment {
   readonly header: SnapshotHeader;
   readonly lists: ReadonlyMap<string, Place>;
-  readonly packs: readonly { readonly pack: number; readonly ends: number }[];
+  readonly packs: readonly { readonly pack: number; readonly ends: number; readonly live: number }[];
   readonly blocks: readonly StoredBlock[];
   release(): void;
 }
@@ -156,9 +169,9 @@ function capture(collection: Collection): Moment {
   };
 }
 
-/** Nothing is written to a damaged catalogue. */
-function isFrozen({ folder }: Collection): boolean {
-  return folder.catalogue.damageOf() !== undefined;
+/** Nothing is written to a damaged catalogue, or to that of another process. */
+export function isFrozen({ folder }: Collection): boolean {
+  return folder.catalogue.isReadOnly;
 }
 
 /** What `read` makes of a collection as it is at one moment, whatever changes meanwhile. */
@@ -214,7 +227,7 @@ export async function* namedEntries(
 }
 
 /** Where these records are at the moment of a snapshot: in the B-tree, unless nothing could be merged into it. */
-function recordPlaces(collection: Collection, handles: readonly Uint8Array[]): Map<string, Place | undefined> {
+export function recordPlaces(collection: Collection, handles: readonly Uint8Array[]): Map<string, Place | undefined> {
   if (!isFrozen(collection))
     return new Map([...collection.tables.places(handles)].map(([key, place]) => [key, decodePlace(place)]));
   const found = collection.records.findMany(handles);
@@ -233,7 +246,7 @@ export function snapshotCollection(collection: Collection, signal: AbortSignal):
 async function* piecesOf(collection: Collection, moment: Captured): AsyncGenerator<Uint8Array> {
   const { header, packs, blocks, signal } = moment;
   const frames = new Frames();
-  frames.put(undefined, encodeHeader(header));
+  frames.put(undefined, encodeSnapshotHeader(header));
   let missing = header.records + header.lists;
   for (const pack of packs) {
     for await (const { kind, content } of namedEntries(collection, moment, pack)) {

@@ -1,10 +1,11 @@
 // A file with blocks, as the kernel scans it: a segment, or an encoded block of its own, which is laid out in memory when it is first needed. Searches hold
 // on to what they began with, so a file that is no longer needed disappears at once, and what the kernel has of it when the last search lets go.
 
-import { type Kernel, type SegmentHandle, segmentBytes } from '@hers/scan';
+import { type Kernel, type SegmentBlock, type SegmentHandle, type SegmentHeader, segmentBytes } from '@hers/scan';
 import { blockMatrix, HersError } from '@hers/scheme';
+import { hex, sameBytes } from './bytes.ts';
 import type { Disk } from './disk.ts';
-import { keptBlock, readKeptBlock } from './rebuild.ts';
+import { keptBlock, readKeptBlock, readSegmentHeader } from './rebuild.ts';
 import { damaged, storageError } from './storage-errors.ts';
 import type { StoredBlock } from './stored-block.ts';
 
@@ -19,6 +20,8 @@ export class Source {
   readonly #disk: Disk;
   readonly #kernel: () => Promise<Kernel>;
   #handle: Promise<SegmentHandle> | undefined;
+  /** Let go of when nobody scans it any more. */
+  #distrusted: Promise<SegmentHandle>[] = [];
   #scans = 0;
   /** Who needs the file itself. */
   #readers = 0;
@@ -58,6 +61,12 @@ export class Source {
     this.#settle();
   }
 
+  /** A scan found it damaged: the next one loads it anew, should it have been brought back. */
+  distrust(): void {
+    if (this.#handle) this.#distrusted.push(this.#handle);
+    this.#handle = undefined;
+  }
+
   /** Keeps the file where it is until the function is called that this returns. */
   hold(): () => void {
     this.#readers++;
@@ -82,12 +91,28 @@ export class Source {
   }
 
   async #load(): Promise<SegmentHandle> {
-    const [stored] = this.live;
-    const kept = keptBlock(stored); // before the first pause, after which it may have been dropped
+    // Before the first pause, after which blocks may have been dropped or moved.
+    const blocks = [...this.live].map((block) => ({ ...block }));
+    const kept = keptBlock(blocks[0]);
     const kernel = await this.#kernel();
-    if (this.sealed) return kernel.load({ path: this.#disk.path(this.path) });
+    if (this.sealed) {
+      await this.#checkHeader(blocks);
+      return kernel.load({ path: this.#disk.path(this.path) });
+    }
     const { block } = await readKeptBlock(this.#disk, kept);
     return kernel.load({ bytes: segmentBytes([blockMatrix(block)]), name: this.path });
+  }
+
+  /** Kernels know nothing of the catalogue: they would scan any segment. */
+  async #checkHeader(blocks: readonly StoredBlock[]): Promise<void> {
+    const file = this.#disk.openToRead(this.path);
+    try {
+      const header = await readSegmentHeader(file);
+      for (const block of blocks)
+        if (!isAt(header, block)) throw damaged(this.path, `block ${block.name} is not in it where the catalogue says`);
+    } finally {
+      file.close();
+    }
   }
 
   /** The file goes; resolves when it is gone. */
@@ -99,12 +124,29 @@ export class Source {
     return this.#retiring;
   }
 
-  #settle(): void {
-    if (!this.#retired) return;
-    if (this.#readers === 0) this.#retired();
-    if (this.#scans > 0 || !this.#handle) return;
-    const handle = this.#handle;
-    this.#handle = undefined;
-    handle.then(async (loaded) => (await this.#kernel()).unload(loaded)).catch(() => {});
+  /** It is needed no longer, and its file is not ours to remove. */
+  letGo(): void {
+    this.#retired ??= () => {};
+    this.#settle();
   }
+
+  #settle(): void {
+    if (this.#readers === 0) this.#retired?.();
+    if (this.#scans > 0) return;
+    if (this.#retired) this.distrust();
+    for (const handle of this.#distrusted.splice(0))
+      handle.then(async (loaded) => (await this.#kernel()).unload(loaded)).catch(() => {});
+  }
+}
+
+function isAt(header: SegmentHeader, block: StoredBlock): boolean {
+  const entry: SegmentBlock | undefined = header.blocks[block.position];
+  return (
+    entry !== undefined &&
+    sameBytes(entry.blockId, block.id) &&
+    hex(header.keyId) === block.key &&
+    header.parameters.id === block.parametersId &&
+    header.width === block.width &&
+    header.galleryScale === block.galleryScale
+  );
 }

@@ -40,6 +40,11 @@ export class Stages {
     return files;
   }
 
+  /** Files of blocks that nothing refers to yet. */
+  files(): string[] {
+    return [...this.#stages.values()].flatMap((stage) => (stage.kind === 'block' ? [stage.row.file] : []));
+  }
+
   get<K extends Stage['kind']>(id: StageId, kind: K): StageOf<K> {
     const stage = this.#stages.get(id);
     if (!stage)

@@ -4,14 +4,17 @@ import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import {
   chmodSync,
+  closeSync,
   cpSync,
   existsSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -144,6 +147,61 @@ it('a full disk refuses what does not fit, and it goes on when there is room', (
     await again.close();
   }));
 
+it('a full disk still lets people read, copy elsewhere and delete', (t) =>
+  withSmallDisk(t, 100 * 2 ** 20, async (disk) => {
+    const script = new Script(5);
+    const folder = join(disk, 'store');
+    const fill = () => {
+      const file = openSync(join(disk, 'filler'), 'a');
+      try {
+        for (const bytes of [2 ** 20, 2 ** 12, 1]) for (;;) if (!written(file, bytes)) break;
+      } finally {
+        closeSync(file);
+      }
+    };
+    const store = await openStore(folder, { kernel, quietMs: 1, onTrouble: () => {} });
+    for (let i = 0; i < 5; i++) await script.step(i).run(store);
+    fill();
+    await checkHolds(store, script.after(5));
+    await assert.rejects(script.step(5).run(store), fails('STORAGE', /no room/));
+    await store.close();
+    fill(); // closing has given the reserve back
+    const reader = await openStore(folder, { kernel, mode: 'read' });
+    await checkHolds(reader, script.after(5));
+    await withFolder(async (elsewhere) => {
+      const copy = await openStore(elsewhere, { kernel });
+      await copy.restore('faces', reader.snapshot('faces'));
+      await copy.close();
+    });
+    await reader.close();
+
+    // With a reserve, which is made again as soon as there is room.
+    rmSync(join(disk, 'filler'));
+    await (await openStore(folder, { kernel })).close();
+    assert.ok(existsSync(join(folder, 'reserve')));
+    fill();
+    const deleting = await openStore(folder, { kernel, onTrouble: () => {} });
+    await checkHolds(deleting, script.after(5));
+    const { version } = await deleting.getManifest('faces');
+    const removed = [...script.after(5).get('faces')!.records.values()].map(({ handle }) => handle);
+    await deleting.commit('faces', { expected: version, manifest: new Uint8Array(60), removed });
+    assert.equal((await deleting.getCollection('faces')).records, 0);
+    await deleting.close();
+    const again = await openStore(folder, { kernel, mode: 'read' });
+    assert.equal((await again.getCollection('faces')).records, 0);
+    await again.close();
+  }));
+
+/** Whether so many bytes found room. */
+function written(file: number, bytes: number): boolean {
+  try {
+    writeSync(file, Buffer.alloc(bytes));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** Bytes available. */
 function statFs(path: string): { bavail: number } {
   const out = spawnSync('df', ['--output=avail', '-B1', path], { encoding: 'utf8' }).stdout;
@@ -159,7 +217,13 @@ it('a read-only folder says so', (t) =>
     await store.close();
     const remount = (how: string) => spawnSync('mount', ['-o', `remount,${how}`, disk]).status;
     assert.equal(remount('ro'), 0);
-    await assert.rejects(openStore(folder, { kernel }), fails('STORAGE', /read-only/));
+    // With its log, too, which nobody can copy into the database.
+    for (const mode of ['write', 'read'] as const) {
+      const reading = await openStore(folder, { kernel, mode });
+      await checkHolds(reading, script.after(5));
+      await assert.rejects(script.step(5).run(reading), fails('STORAGE', /read-only|to be read/));
+      await reading.close();
+    }
     await assert.rejects(openStore(join(disk, 'new'), { kernel }), fails('STORAGE', /read-only/));
     assert.equal(remount('rw'), 0);
     const again = await openStore(folder, { kernel });
@@ -241,7 +305,7 @@ it('a second process gets LOCKED, and a killed one leaves no lock', () =>
       await openStore(${JSON.stringify(folder)}).then(() => console.log('open'), (error) => console.log(error.code));`;
     const store = await openStore(folder, { kernel });
     assert.equal(await runElsewhere(tryIt), 'LOCKED\n');
-    await assert.rejects(openStore(folder, { kernel }), fails('LOCKED', /in use/));
+    await assert.rejects(openStore(folder, { kernel }), fails('LOCKED', /is being written by this process/));
     assert.equal(await runElsewhere(tryIt), 'LOCKED\n');
     await store.close();
     assert.equal(await runElsewhere(tryIt), 'open\n');
@@ -284,7 +348,7 @@ it('a folder with other files in it is refused and left as it is', () =>
 
 // The folder was written by this program, version 1 of its format, with
 //   node -e "import('./packages/store/src/fixture.ts').then(({ writeFixture }) => writeFixture('packages/store/fixtures/v1'))"
-it('what a crash left is removed, and what somebody else put there is not', () =>
+it('what a crash left is set aside, and what somebody else put there is not', () =>
   withFolder(async (folder) => {
     await (await openStore(folder, { kernel })).close();
     const own = [
@@ -301,6 +365,13 @@ it('what a crash left is removed, and what somebody else put there is not', () =
       [...own, ...foreign].filter((file) => existsSync(join(folder, file))),
       foreign,
     );
+    // What was never finished is of no use to anybody.
+    assert.deepEqual(readdirSync(join(folder, 'lost+found')).sort(), [
+      '1-00ff.block',
+      '1-00ff.segment',
+      '3-1.pack',
+      'ledger.json',
+    ]);
   }));
 
 it('a folder written in format 1 opens, and holds what was put into it', () =>

@@ -9,7 +9,6 @@ import {
   HANDLE_BYTES,
   HersError,
   isCollectionName,
-  LIST_ID_BYTES,
   type Many,
   type SealedRecord,
   type SearchOptions,
@@ -18,38 +17,46 @@ import {
   type StageId,
 } from '@hers/service';
 import { Assembler } from './assembler.ts';
-import { checkBytes, hex, sameBytes, sha256 } from './bytes.ts';
-import { Catalogue } from './catalogue.ts';
+import { checkBytes, checkLength, hex, sha256 } from './bytes.ts';
+import { type Catalogue, WritableCatalogue } from './catalogue.ts';
+import { ReadableCatalogue } from './catalogue-reader.ts';
 import { Collection, type CollectionRow, type Folder, noSuchCollection } from './collection.ts';
 import { commitChange } from './commit.ts';
-import { Disk, type Watcher } from './disk.ts';
+import { Disk, PinnedDisk, type Watcher } from './disk.ts';
 import { LIST, RECORD } from './entry.ts';
 import { fault } from './faults.ts';
-import { checkFormat, cleanFolders, isInUse, makeLayout } from './layout.ts';
+import type { JournalPart } from './journal.ts';
+import { checkFormat, clearFolders, hasFormat, isInUse, makeLayout } from './layout.ts';
 import { FolderLock } from './lock.ts';
-import { decodePlace, type Place } from './place.ts';
+import { clearSetAside, listSetAside, type SetAside, SWEEP_MS, sweep, type Tail } from './lost-and-found.ts';
+import { CATALOGUE } from './proof.ts';
 import { purgeCollection } from './purge.ts';
-import { readStoredBlock } from './rebuild.ts';
+import { readLists, readRecords } from './reading.ts';
+import { MAX_BLOCK_BYTES, readStoredBlock } from './rebuild.ts';
+import { giveReserveBack, keepReserve } from './reserve.ts';
 import { fillFromSnapshot } from './restore.ts';
-import { type Scrubbed, scrubCollection } from './scrub.ts';
+import { Scrub, type Scrubbed, type ScrubOptions } from './scrub.ts';
 import { searchCollection } from './search.ts';
 import { eitherSignal } from './signals.ts';
-import { snapshotCollection } from './snapshot.ts';
-import { storageError } from './storage-errors.ts';
+import { MAX_DESCRIPTOR_BYTES, MAX_MANIFEST_BYTES, snapshotCollection } from './snapshot.ts';
+import { isNoRoom, isNotWritable, readOnly, storageError } from './storage-errors.ts';
 import { newBlockRow } from './stored-block.ts';
 import { Tables } from './tables.ts';
 import { Upkeep, warn } from './upkeep.ts';
 import { Batch } from './vault.ts';
 
 const COLLECTION_ID_BYTES = 16;
-/** Records looked up and read together. */
-const READ_RECORDS = 512;
 const PIECE_BYTES = 2 ** 20;
-/** The largest encoded block: 4097 rows of 4096 coefficients modulo two primes, and a little. */
-const MAX_BLOCK_BYTES = 2 ** 28;
 const FIRST_VERSION = 1;
+/** A statement that does not fit the tables. */
+const SQLITE_ERROR = 1;
 
 export interface StoreOptions {
+  /**
+   * `read` never writes, needs no permission to, and sees what another process commits meanwhile. The default is `write`, for which one process at a time has a folder open; a folder that
+   * cannot be written is then opened as by `read`.
+   */
+  readonly mode?: 'write' | 'read';
   /** What scans; the fastest kernel that works here by default. */
   readonly kernel?: () => Promise<Kernel>;
   /** Milliseconds without a commit after which a collection is tidied. */
@@ -60,7 +67,7 @@ export interface StoreOptions {
   readonly watcher?: Watcher;
 }
 
-const OPTIONS = ['kernel', 'quietMs', 'onTrouble', 'watcher'];
+const OPTIONS = ['mode', 'kernel', 'quietMs', 'onTrouble', 'watcher'];
 
 /**
  * Opens a folder, or makes one.
@@ -71,6 +78,9 @@ export async function openStore(folder: string, options: StoreOptions = {}): Pro
   for (const option of Object.keys(options))
     if (!OPTIONS.includes(option))
       throw new HersError('INVALID_ARGUMENT', `a store has no option ${JSON.stringify(option)}`);
+  const { mode = 'write' } = options;
+  if (mode !== 'write' && mode !== 'read')
+    throw new HersError('INVALID_ARGUMENT', 'a store is opened in the mode `write` or `read`');
   return new FolderStore(folder, options);
 }
 
@@ -85,7 +95,7 @@ interface Open {
 
 export class FolderStore implements Service {
   readonly #disk: Disk;
-  readonly #lock: FolderLock;
+  readonly #lock: FolderLock | undefined;
   readonly #catalogue: Catalogue;
   readonly #assembler = new Assembler();
   readonly #folder: Folder;
@@ -97,31 +107,57 @@ export class FolderStore implements Service {
   readonly #closing = new AbortController();
   #kernel: Promise<Kernel> | undefined;
   #closed: Promise<void> | undefined;
+  #sweeping: NodeJS.Timeout | undefined;
 
   constructor(folder: string, options: StoreOptions) {
     this.#options = options;
     this.#disk = new Disk(folder, options.watcher);
     checkFormat(this.#disk);
-    this.#disk.makeFolderSync('.');
-    this.#lock = new FolderLock(this.#disk);
+    this.#lock = options.mode === 'read' ? undefined : this.#takeLock();
     try {
       checkFormat(this.#disk);
-      makeLayout(this.#disk);
-      this.#catalogue = new Catalogue(this.#disk, isInUse(this.#disk));
+      if (this.#lock) makeLayout(this.#disk);
+      const inUse = isInUse(this.#disk);
+      const catalogue = this.#lock ? this.#openCatalogue(inUse) : new ReadableCatalogue(this.#disk, inUse);
+      this.#catalogue = catalogue;
       this.#folder = {
         disk: this.#disk,
-        catalogue: this.#catalogue,
+        catalogue,
         assembler: this.#assembler,
         kernel: () => this.#openKernel(),
+        refresh: () => this.#refresh(),
       };
       try {
-        this.#load();
+        this.#lock?.leaveName(this.#disk);
+        if (catalogue instanceof WritableCatalogue) this.#load(catalogue);
+        else this.#look(catalogue as ReadableCatalogue);
       } catch (error) {
-        this.#catalogue.close();
-        throw storageError(error, 'catalogue.db');
+        catalogue.close();
+        throw storageError(error, CATALOGUE);
       }
     } catch (error) {
-      this.#lock.release();
+      this.#lock?.release();
+      throw error;
+    }
+  }
+
+  /** On a full disk, with the room of the reserve. */
+  #openCatalogue(inUse: boolean): WritableCatalogue {
+    try {
+      return new WritableCatalogue(this.#disk, inUse);
+    } catch (error) {
+      if (!isNoRoom(error) || !giveReserveBack(this.#disk)) throw error;
+      return new WritableCatalogue(this.#disk, inUse);
+    }
+  }
+
+  /** Undefined where the folder is there, and cannot be written. */
+  #takeLock(): FolderLock | undefined {
+    try {
+      this.#disk.makeFolderSync('.');
+      return new FolderLock(this.#disk);
+    } catch (error) {
+      if (isNotWritable(error) && hasFormat(this.#disk)) return undefined;
       throw error;
     }
   }
@@ -134,17 +170,22 @@ export class FolderStore implements Service {
     return this.#kernel;
   }
 
-  #load(): void {
+  #rows(): CollectionRow[] {
     const rows = this.#catalogue.prepare('SELECT key, name, id, descriptor FROM collections').all();
+    return rows as unknown as CollectionRow[];
+  }
+
+  /** What is in a folder that is ours to write. */
+  #load(catalogue: WritableCatalogue): void {
     const named: string[] = [];
     const packEnds: [string, number][] = [];
-    const whole = this.#catalogue.damageOf() === undefined;
-    for (const row of rows as unknown as CollectionRow[]) {
+    const whole = catalogue.damageOf() === undefined;
+    for (const row of this.#rows()) {
       if (row.name === null) {
         if (whole) this.#forget(row.key);
         continue;
       }
-      if (this.#catalogue.damageOf(row.key)) {
+      if (catalogue.damageOf(row.key)) {
         this.#damaged.set(row.name, row);
         continue;
       }
@@ -155,8 +196,64 @@ export class FolderStore implements Service {
       this.#add(collection);
     }
     // Where the catalogue cannot be trusted, what it does not name may still be needed.
-    if (!whole) this.#trouble(this.#catalogue.damageOf());
-    else cleanFolders(this.#disk, new Set(named), new Map(packEnds));
+    if (!whole) {
+      this.#trouble(catalogue.damageOf());
+      return;
+    }
+    for (const key of catalogue.deleted) clearSetAside(this.#disk, key);
+    this.#tails = clearFolders(this.#disk, new Set(named), new Map(packEnds), catalogue.deleted);
+    sweep(this.#disk, this.#tails);
+    this.#sweeping = setInterval(() => this.#sweep(), SWEEP_MS).unref();
+    keepReserve(this.#disk);
+  }
+
+  /** Packs in which a crash left more than was committed. */
+  #tails: readonly Tail[] = [];
+
+  #sweep(): void {
+    try {
+      sweep(this.#disk, this.#tails);
+    } catch (error) {
+      this.#trouble(error);
+    }
+  }
+
+  /** What is in a folder that another process may write, as of one commit. */
+  #look(catalogue: ReadableCatalogue): void {
+    catalogue.atOnce(() => {
+      const rows = this.#rows().filter(({ name }) => name !== null);
+      const keys = new Set(rows.map(({ key }) => key));
+      this.#damaged.clear();
+      for (const [name, { collection }] of this.#collections) {
+        if (keys.has(collection.key) && !catalogue.damageOf(collection.key)) continue;
+        this.#collections.delete(name);
+        collection.ending.abort(noSuchCollection(name));
+        collection.letGo();
+      }
+      for (const row of rows) {
+        const known = this.#collections.get(row.name!);
+        if (catalogue.damageOf(row.key)) this.#damaged.set(row.name!, row);
+        else if (known) known.collection.refresh();
+        else this.#add(new Collection(this.#folder, row));
+      }
+    });
+    const damage = catalogue.damageOf();
+    if (damage && damage !== this.#told) this.#trouble((this.#told = damage));
+  }
+
+  #told: HersError | undefined;
+
+  /** Sees what another process has committed meanwhile; whether that is anything. */
+  #refresh(): boolean {
+    const catalogue = this.#catalogue;
+    if (!(catalogue instanceof ReadableCatalogue)) return false;
+    try {
+      if (!catalogue.hasChanged()) return false;
+      this.#look(catalogue);
+      return true;
+    } catch (error) {
+      throw storageError(error, CATALOGUE);
+    }
   }
 
   /** Collections whose part of the catalogue is damaged. */
@@ -174,11 +271,15 @@ export class FolderStore implements Service {
 
   /** Takes a collection out of the catalogue. */
   #forget(key: number): void {
-    this.#catalogue.transaction(() => {
-      new Tables(this.#catalogue, key).drop();
-      this.#catalogue.prepare('DELETE FROM collections WHERE key = ?').run(key);
-      fault('delete.within');
-    });
+    this.#catalogue.transaction(
+      () => {
+        new Tables(this.#catalogue, key).drop();
+        this.#catalogue.prepare('DELETE FROM collections WHERE key = ?').run(key);
+        fault('delete.within');
+      },
+      () => [{ gone: key }],
+      { mayUseReserve: true },
+    );
     fault('delete.committed');
   }
 
@@ -188,6 +289,7 @@ export class FolderStore implements Service {
 
   #open(name: string): Open {
     this.#checkOpen();
+    this.#refresh();
     const open = this.#collections.get(name);
     if (open) return open;
     const damaged = this.#damaged.get(name);
@@ -196,7 +298,7 @@ export class FolderStore implements Service {
 
   /** Runs `work` so that closing waits for it. */
   #run<T>(work: () => Promise<T>): Promise<T> {
-    const running = (async () => work())();
+    const running = work().catch((error) => Promise.reject(storageError(error, CATALOGUE)));
     this.#running.add(running);
     const ended = () => this.#running.delete(running);
     running.then(ended, ended);
@@ -209,19 +311,77 @@ export class FolderStore implements Service {
     options: CallOptions | undefined,
     make: (collection: Collection, signal: AbortSignal) => AsyncIterable<T>,
   ): AsyncGenerator<T> {
-    const { collection } = this.#open(name);
-    const { signal, done } = eitherSignal(collection.ending.signal, options?.signal);
-    try {
-      signal.throwIfAborted();
-      for await (const item of make(collection, signal)) {
-        yield item;
+    for (;;) {
+      const { collection } = this.#open(name);
+      const { signal, done } = eitherSignal(collection.ending.signal, options?.signal);
+      let begun = false;
+      try {
         signal.throwIfAborted();
+        for await (const item of make(collection, signal)) {
+          begun = true;
+          yield item;
+          signal.throwIfAborted();
+        }
+        return;
+      } catch (error) {
+        if (signal.aborted) throw signal.reason;
+        // What another process has moved meanwhile is not where it was looked for.
+        if (!isPerhapsMoved(error) || !this.#refresh()) throw storageError(error, CATALOGUE);
+        if (begun)
+          throw new HersError('STALE', `${name} was changed by another process while it was read; read it again`);
+      } finally {
+        done();
       }
-    } catch (error) {
-      throw signal.aborted ? signal.reason : error;
-    } finally {
-      done();
     }
+  }
+
+  /** What `look` finds; again, where another process has changed it in between. */
+  #steadily<T>(look: () => T): T {
+    for (;;) {
+      this.#refresh();
+      try {
+        return look();
+      } catch (error) {
+        if (!isPerhapsMoved(error) || !this.#refresh()) throw storageError(error, CATALOGUE);
+      }
+    }
+  }
+
+  /** The same over the collection as it is now, whatever another process does to its files meanwhile. */
+  #streamFrozen<T>(
+    name: string,
+    options: CallOptions | undefined,
+    make: (collection: Collection, signal: AbortSignal) => AsyncIterable<T>,
+  ): AsyncGenerator<T> {
+    const catalogue = this.#catalogue;
+    if (!(catalogue instanceof ReadableCatalogue)) return this.#stream(name, options, make);
+    const { disk, assembler, kernel } = this.#folder;
+    return this.#stream(name, options, async function* ({ key, name, id, descriptor }, signal) {
+      const pinned = new PinnedDisk(disk.folder);
+      try {
+        const frozen = catalogue.freeze(pinned);
+        try {
+          const folder = { disk: pinned, catalogue: frozen, assembler, kernel, refresh: () => false };
+          const collection = new Collection(folder, { key, name, id, descriptor });
+          const { named, packEnds } = collection.files();
+          for (const path of [...named, ...packEnds.map(([path]) => path)]) pinned.pinIfThere(path);
+          yield* make(collection, signal);
+        } finally {
+          frozen.close();
+        }
+      } finally {
+        pinned.close();
+      }
+    });
+  }
+
+  /** Refuses to write where this process only reads. */
+  #checkWritable(): void {
+    this.#checkOpen();
+    if (this.#lock) return;
+    throw this.#options.mode === 'read'
+      ? new HersError('STORAGE', `${this.#disk.folder} was opened to be read: open it in the mode \`write\``)
+      : readOnly(this.#disk.folder);
   }
 
   // — collections —
@@ -235,6 +395,8 @@ export class FolderStore implements Service {
       checkBytes(created.id, 'a collection id', COLLECTION_ID_BYTES);
       checkBytes(created.descriptor, 'a descriptor');
       checkBytes(created.manifest, 'a manifest');
+      checkLength(created.descriptor, 'a descriptor', MAX_DESCRIPTOR_BYTES);
+      checkLength(created.manifest, 'a manifest', MAX_MANIFEST_BYTES);
       const key = this.#create(name, { ...created, version: FIRST_VERSION });
       this.#add(new Collection(this.#folder, { key, name, ...copyOf(created) }));
       fault('collection.made');
@@ -242,7 +404,7 @@ export class FolderStore implements Service {
   }
 
   #checkNew(name: string): void {
-    this.#checkOpen();
+    this.#checkWritable();
     if (!isCollectionName(name))
       throw new HersError(
         'INVALID_ARGUMENT',
@@ -257,26 +419,31 @@ export class FolderStore implements Service {
     name: string | null,
     made: { id: Uint8Array; descriptor: Uint8Array; manifest: Uint8Array; version: number },
   ): number {
-    return this.#catalogue.transaction(() => {
+    let key = 0;
+    const { id, descriptor, version, manifest } = made;
+    const parts = (): JournalPart[] =>
+      name === null ? [] : [{ collection: { key, name, id, descriptor, version, manifest } }];
+    this.#catalogue.transaction(() => {
       const insert = this.#catalogue.prepare('INSERT INTO collections (name, id, descriptor) VALUES (?, ?, ?)');
-      const key = Number(insert.run(name, made.id, made.descriptor).lastInsertRowid);
-      new Tables(this.#catalogue, key).create(made.version, made.manifest);
+      key = Number(insert.run(name, id, descriptor).lastInsertRowid);
+      new Tables(this.#catalogue, key).create(version, manifest);
       fault('collection.committing');
-      return key;
-    });
+    }, parts);
+    return key;
   }
 
   async listCollections(): Promise<CollectionInfo[]> {
     this.#checkOpen();
-    return [...this.#collections.values()].map(({ collection }) => collection.info());
+    return this.#steadily(() => [...this.#collections.values()].map(({ collection }) => collection.info()));
   }
 
   async getCollection(name: string): Promise<CollectionInfo> {
-    return this.#open(name).collection.info();
+    return this.#steadily(() => this.#open(name).collection.info());
   }
 
   deleteCollection(name: string): Promise<void> {
     return this.#run(async () => {
+      this.#checkWritable();
       const { collection, upkeep } = this.#open(name);
       const damage = this.#catalogue.damageOf();
       if (damage) throw damage;
@@ -294,12 +461,15 @@ export class FolderStore implements Service {
       collection.dropAll();
       await this.#removeFiles(collection.key);
       fault('delete.removed');
-      this.#catalogue.checkpoint();
+      this.#catalogue.forgetPast();
     });
   }
 
   /** Removes the files of a collection that the catalogue no longer knows; what fails is done when the folder is opened next. */
   async #removeFiles(key: number): Promise<void> {
+    try {
+      clearSetAside(this.#disk, key);
+    } catch {}
     for (const folder of ['blocks', 'segments', 'vault'])
       for (const file of this.#disk.listSync(folder))
         if (file.startsWith(`${key}-`)) await this.#disk.remove(`${folder}/${file}`).catch(() => {});
@@ -308,13 +478,13 @@ export class FolderStore implements Service {
   // — changes —
 
   async getManifest(name: string): Promise<{ readonly version: number; readonly manifest: Uint8Array }> {
-    const { collection } = this.#open(name);
-    const { version, manifest } = collection.tables.manifest();
+    const { version, manifest } = this.#steadily(() => this.#open(name).collection.tables.manifest());
     return { version, manifest };
   }
 
   stageRecords(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId> {
     return this.#run(async () => {
+      this.#checkWritable();
       const { collection } = this.#open(name);
       const { signal, done } = eitherSignal(collection.ending.signal, options?.signal);
       const batch = new Batch(collection.vault);
@@ -349,6 +519,7 @@ export class FolderStore implements Service {
 
   stageList(name: string, sealed: Uint8Array): Promise<StageId> {
     return this.#run(async () => {
+      this.#checkWritable();
       const { collection } = this.#open(name);
       checkBytes(sealed, 'a sealed list');
       const batch = new Batch(collection.vault);
@@ -363,6 +534,7 @@ export class FolderStore implements Service {
 
   stageBlock(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<StageId> {
     return this.#run(async () => {
+      this.#checkWritable();
       const { collection } = this.#open(name);
       const { signal, done } = eitherSignal(collection.ending.signal, options?.signal);
       try {
@@ -386,6 +558,7 @@ export class FolderStore implements Service {
 
   commit(name: string, change: Change): Promise<number> {
     return this.#run(async () => {
+      this.#checkWritable();
       const { collection, upkeep } = this.#open(name);
       const version = await commitChange(collection, change);
       upkeep.touch();
@@ -397,47 +570,11 @@ export class FolderStore implements Service {
   // — reading —
 
   getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncIterable<SealedRecord> {
-    return this.#stream(name, options, async function* (collection, signal) {
-      const reader = collection.vault.reader();
-      try {
-        for (let at = 0; at < handles.length; at += READ_RECORDS) {
-          signal.throwIfAborted();
-          const part = handles.slice(at, at + READ_RECORDS);
-          for (const handle of part) checkBytes(handle, 'a handle', HANDLE_BYTES);
-          const entries = await readWhere(part, reader, (handle) => collection.records.find(handle), 'record');
-          for (const [i, { content }] of entries.entries()) {
-            const handle = content.subarray(0, HANDLE_BYTES);
-            if (!sameBytes(handle, part[i]))
-              throw new HersError('DAMAGED', `the catalogue is damaged: record ${hex(part[i])} is not where it says`);
-            yield { handle: new Uint8Array(handle), sealed: new Uint8Array(content.subarray(HANDLE_BYTES)) };
-          }
-        }
-      } finally {
-        reader.close();
-      }
-    });
+    return this.#stream(name, options, (collection, signal) => readRecords(collection, handles, signal));
   }
 
   getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncIterable<Uint8Array> {
-    return this.#stream(name, options, async function* ({ vault, tables }, signal) {
-      const reader = vault.reader();
-      try {
-        for (const id of ids) {
-          signal.throwIfAborted();
-          checkBytes(id, 'a list id', LIST_ID_BYTES);
-          const find = () => {
-            const place = tables.listPlace(id);
-            return place && decodePlace(place);
-          };
-          const [{ content }] = await readWhere([id], reader, find, 'list');
-          if (!sameBytes(sha256(content), id))
-            throw new HersError('DAMAGED', `the catalogue is damaged: list ${hex(id)} is not where it says`);
-          yield new Uint8Array(content);
-        }
-      } finally {
-        reader.close();
-      }
-    });
+    return this.#stream(name, options, (collection, signal) => readLists(collection, ids, signal));
   }
 
   getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncIterable<Uint8Array> {
@@ -462,21 +599,52 @@ export class FolderStore implements Service {
     return [...this.#damaged].map(([name, { key }]) => ({ name, damage: this.#catalogue.damageOf(key)! }));
   }
 
-  /** Reads every file of the folder and compares it with what was written, file after file; damage is told, not thrown. */
-  async *scrub(options?: CallOptions): AsyncGenerator<Scrubbed> {
+  /** Whether nothing can be written: this process only reads, or the folder is damaged. */
+  get isReadOnly(): boolean {
+    return this.#catalogue.isReadOnly;
+  }
+
+  /** What the catalogue does not name, and is kept for a while. */
+  setAside(): SetAside[] {
     this.#checkOpen();
-    yield this.#catalogue.scrub();
-    for (const name of this.#collections.keys()) yield* this.#stream(name, options, scrubCollection);
+    const ends = [...this.#collections.values()].flatMap(({ collection }) => collection.files().packEnds);
+    return listSetAside(
+      this.#disk,
+      ends.map(([path, end]) => ({ path, end })),
+    );
+  }
+
+  /** Reads every file of the folder and compares it with what was written, file after file; damage is told, not thrown. */
+  async *scrub(options?: ScrubOptions): AsyncGenerator<Scrubbed> {
+    this.#checkOpen();
+    const catalogue = this.#catalogue.scrub();
+    const collections = () => [...this.#collections.values()].map(({ collection }) => collection);
+    const scrub = this.#steadily(() => new Scrub(collections(), catalogue.bytes, options));
+    try {
+      scrub.tell(catalogue.bytes);
+      yield catalogue;
+      for (const { name } of collections()) {
+        try {
+          yield* this.#streamFrozen(name, options, (collection, signal) => scrub.collection(collection, signal));
+        } catch (error) {
+          // Deleted meanwhile: then there is nothing to verify.
+          if (!(error instanceof HersError && error.code === 'NOT_FOUND')) throw error;
+        }
+      }
+    } finally {
+      await scrub.close();
+    }
   }
 
   purge(name: string, options?: CallOptions): Promise<void> {
     return this.#run(async () => {
+      this.#checkWritable();
       const { collection } = this.#open(name);
       const { signal, done } = eitherSignal(collection.ending.signal, options?.signal);
       try {
         await collection.upkeep.take(async () => {
           signal.throwIfAborted();
-          await purgeCollection(collection, signal);
+          await purgeCollection(collection, signal, this.#tails);
         });
       } finally {
         done();
@@ -485,7 +653,7 @@ export class FolderStore implements Service {
   }
 
   snapshot(name: string, options?: CallOptions): AsyncIterable<Uint8Array> {
-    return this.#stream(name, options, snapshotCollection);
+    return this.#streamFrozen(name, options, snapshotCollection);
   }
 
   restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void> {
@@ -505,10 +673,14 @@ export class FolderStore implements Service {
           signal,
         );
         const collection = filled!;
-        this.#catalogue.transaction(() => {
-          this.#catalogue.prepare('UPDATE collections SET name = ? WHERE key = ?').run(name, collection.key);
-          fault('restore.within');
-        });
+        const { key, id, descriptor } = collection;
+        this.#catalogue.transaction(
+          () => {
+            this.#catalogue.prepare('UPDATE collections SET name = ? WHERE key = ?').run(name, key);
+            fault('restore.within');
+          },
+          () => [{ collection: { key, name, id, descriptor, ...collection.tables.manifest() } }],
+        );
         fault('restore.committed');
         collection.name = name;
         this.#add(collection).upkeep.touch();
@@ -528,7 +700,7 @@ export class FolderStore implements Service {
     try {
       this.#forget(collection.key);
       await this.#removeFiles(collection.key);
-      this.#catalogue.checkpoint();
+      this.#catalogue.forgetPast();
     } catch {}
   }
 
@@ -540,21 +712,33 @@ export class FolderStore implements Service {
   async #close(): Promise<void> {
     const reason = new HersError('CLOSED', 'this store is closed; open it again');
     this.#closing.abort(reason);
+    clearInterval(this.#sweeping);
     for (const { collection, upkeep } of this.#collections.values()) {
       upkeep.stop();
       collection.ending.abort(reason);
     }
     await Promise.allSettled(this.#running);
-    for (const { collection } of this.#collections.values()) await collection.idle();
+    for (const { collection } of this.#collections.values()) {
+      await collection.idle();
+      // What was staged and never committed is ours to remove; what a crash leaves is set aside.
+      for (const file of collection.stages.files()) await this.#disk.remove(file).catch(() => {});
+    }
     await this.#assembler.close();
     await (await this.#kernel?.catch(() => undefined))?.close();
     this.#catalogue.close();
-    this.#lock.release();
+    this.#lock?.release();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
+}
+
+/** What it looks like when a file or a table is gone that was there a moment ago. */
+function isPerhapsMoved(error: unknown): boolean {
+  if (error instanceof HersError) return error.code === 'DAMAGED';
+  const { code, errcode } = error as { code?: unknown; errcode?: unknown };
+  return code === 'ERR_SQLITE_ERROR' && errcode === SQLITE_ERROR;
 }
 
 function copyOf({ id, descriptor }: { id: Uint8Array; descriptor: Uint8Array }) {
@@ -573,28 +757,4 @@ async function gather(pieces: Many<Uint8Array>, signal: AbortSignal): Promise<Ui
     parts.push(piece);
   }
   return parts.length === 1 ? parts[0] : new Uint8Array(Buffer.concat(parts));
-}
-
-/** Finds and reads entries; once more where a purge has moved them in between. */
-async function readWhere(
-  ids: readonly Uint8Array[],
-  reader: ReturnType<Collection['vault']['reader']>,
-  find: (id: Uint8Array) => Place | undefined,
-  what: string,
-) {
-  const look = () =>
-    ids.map((id) => {
-      const place = find(id);
-      if (!place) throw new HersError('NOT_FOUND', `there is no ${what} ${hex(id)} in this collection`);
-      return place;
-    });
-  for (;;) {
-    const places = look();
-    try {
-      return await reader.read(places, (i) => `${what} ${hex(ids[i])}`);
-    } catch (error) {
-      const moved = look().some(({ pack, offset }, i) => pack !== places[i].pack || offset !== places[i].offset);
-      if (!moved) throw error;
-    }
-  }
 }

@@ -3,6 +3,7 @@
 import type { StatementSync } from 'node:sqlite';
 import { handleKey } from './bytes.ts';
 import type { Catalogue } from './catalogue.ts';
+import { encodePlace } from './place.ts';
 
 const SCHEMA = (key: number) => `
 CREATE TABLE current_${key} (
@@ -77,6 +78,11 @@ export class Tables {
     this.key = key;
   }
 
+  /** The database was opened anew. */
+  reset(): void {
+    this.#statements.clear();
+  }
+
   /** Within a transaction. */
   create(version: number, manifest: Uint8Array): void {
     this.#catalogue.exec(SCHEMA(this.key));
@@ -144,6 +150,16 @@ export class Tables {
     return found;
   }
 
+  /** Handles and places, one behind the other, of the first records behind a handle; and the last of those handles. */
+  recordsAfter(handle: Uint8Array, limit: number): { readonly rows: Buffer; readonly last: Uint8Array } | undefined {
+    // One string for all: a row at a time would take three times as long.
+    const { rows, last } = this.#sql(
+      `SELECT group_concat(hex(handle) || hex(place), '') AS rows, max(handle) AS last
+       FROM (SELECT handle, place FROM records_# WHERE handle > ? ORDER BY handle LIMIT ?)`,
+    ).get(handle, limit) as { rows: string | null; last: Uint8Array };
+    return rows === null ? undefined : { rows: Buffer.from(rows, 'hex'), last };
+  }
+
   /** Adds rows (handle and place alternating) that are not there yet, and returns how many that were. */
   insertRecords(values: readonly Uint8Array[]): number {
     return this.#putRecords('INSERT OR IGNORE INTO records_# VALUES', values);
@@ -189,6 +205,14 @@ export class Tables {
 
   listPlace(id: Uint8Array): Uint8Array | undefined {
     return this.#sql('SELECT place FROM lists_# WHERE id = ?').get(id)?.place as Uint8Array | undefined;
+  }
+
+  /** Whether any record or list is said to be in this pack; reads all of them. */
+  isNamed(pack: number): boolean {
+    const start = encodePlace({ pack, offset: 0, length: 0 }).subarray(0, 4);
+    const isIn = (table: string) =>
+      this.#sql(`SELECT 1 FROM ${table}_# WHERE substr(place, 1, 4) = ? LIMIT 1`).get(start) !== undefined;
+    return isIn('lists') || isIn('records');
   }
 
   lists(): { readonly id: Uint8Array; readonly place: Uint8Array }[] {

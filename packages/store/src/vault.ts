@@ -160,7 +160,7 @@ export class Vault {
   }
 
   reader(): VaultReader {
-    return new VaultReader(this.#disk, (pack) => this.path(pack));
+    return new VaultReader(this.#disk, this.#id, (pack) => this.path(pack));
   }
 }
 
@@ -246,11 +246,13 @@ export class Batch {
 
 export class VaultReader {
   readonly #disk: Disk;
+  readonly #id: Uint8Array;
   readonly #path: (pack: number) => string;
   readonly #files = new Map<number, DiskReader>();
 
-  constructor(disk: Disk, path: (pack: number) => string) {
+  constructor(disk: Disk, collectionId: Uint8Array, path: (pack: number) => string) {
     this.#disk = disk;
+    this.#id = collectionId;
     this.#path = path;
   }
 
@@ -298,7 +300,7 @@ export class VaultReader {
   /** All entries of a pack up to `end`, dead ones included, some at a time. */
   async *entries(pack: number, end: number): AsyncGenerator<{ readonly entry: Entry; readonly place: Place }[]> {
     const name = this.#path(pack);
-    checkPackHeader(await this.#open(pack).read(0, PACK_HEADER_BYTES), name);
+    checkPackHeader(await this.#open(pack).read(0, PACK_HEADER_BYTES), this.#id, name);
     let size = RUN_BYTES;
     for (let start = PACK_HEADER_BYTES; start < end; ) {
       const wanted = Math.min(size, end - start);
