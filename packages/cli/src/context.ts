@@ -63,7 +63,8 @@ export class Context {
   }
 
   progress(options: ProgressOptions): Progress {
-    return new Progress(this.surroundings.stderr, options);
+    // With --json, programs read standard error too: there is nothing but objects.
+    return new Progress(this.surroundings.stderr, options, { lines: !this.out.json });
   }
 
   gallery<T>(use: (gallery: Gallery) => Promise<T>, options: GalleryOptions = {}): Promise<T> {

@@ -12,21 +12,32 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
     // The first asks for an orderly end, the second gets any end: a folder survives that as it survives a crash.
     if (stop.signal.aborted) {
-      if (performance.now() - stoppedAt < SAME_MS) return;
-      // A progress bar may have hidden the cursor.
-      if (process.stderr.isTTY) process.stderr.write('\x1b[?25h');
-      process.exit(new Interrupted(signal).exit);
+      if (performance.now() - stoppedAt >= SAME_MS) endNow(signal);
+      return;
     }
     stoppedAt = performance.now();
     stop.abort(new Interrupted(signal));
+    // A run that prints waits for its reader, and would wait for ever for one that has stopped reading.
+    setTimeout(() => {
+      if (process.stdout.writableLength > 0) endNow(signal);
+    }, SAME_MS).unref();
   });
 }
+
+function endNow(signal: 'SIGINT' | 'SIGTERM'): never {
+  // A progress bar may have hidden the cursor.
+  if (process.stderr.isTTY) process.stderr.write('\x1b[?25h');
+  process.exit(new Interrupted(signal).exit);
+}
+
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   // Whoever reads our output has had enough: `hers list | head`.
   const closed = error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED';
   stop.abort(closed ? Object.assign(error, { code: 'EPIPE' }) : error);
 });
 
+// A run may wait for a thread that does not keep the process alive by itself.
+const running = setInterval(() => {}, 2 ** 30);
 const { env } = process;
 process.exitCode = await run(process.argv.slice(2), {
   // `npm run hers` starts in the root of the workspace; paths are meant from where the person is.
@@ -37,5 +48,6 @@ process.exitCode = await run(process.argv.slice(2), {
   stderr: process.stderr,
   signal: stop.signal,
 });
+clearInterval(running);
 // A pipe on standard input that was not read to its end would keep the process alive.
 process.stdin.destroy();

@@ -56,15 +56,47 @@ test('bytes are shown as such, and without a total there is no bar', async () =>
   assert.match(shown(), /Copying {2}2\.50 MB {2}[\d.]+ MB\/s/);
 });
 
-test('what is quick, and what nobody watches, shows nothing', async () => {
+test('what is quick shows nothing, and neither does what is not to be shown', async (context) => {
   const quick = screen(true);
   const progress = new Progress(quick.stream, { label: 'Searching', total: 3, unit: 'blocks' });
   progress.update(3);
   progress.end();
-  const piped = screen(false);
-  using slow = new Progress(piped.stream, { label: 'Searching', total: 3, unit: 'blocks' });
-  await pause(1100);
-  slow.update(1);
-  await pause(200);
-  assert.deepEqual([quick.shown(), piped.shown()], ['', '']);
+  context.mock.timers.enable({ apis: ['setInterval'] });
+  const [piped, programs] = [screen(false), screen(false)];
+  using first = new Progress(piped.stream, { label: 'Searching', total: 3, unit: 'blocks' });
+  using second = new Progress(programs.stream, { label: 'Searching', total: 3, unit: 'blocks' }, { lines: false });
+  for (const each of [first, second]) each.update(1);
+  context.mock.timers.tick(9999);
+  first.end();
+  context.mock.timers.tick(1e7);
+  assert.deepEqual([quick.shown(), piped.shown(), programs.shown()], ['', '', '']);
+});
+
+test('where there is no terminal, a line comes after ten seconds, and then with every tenth', (context) => {
+  context.mock.timers.enable({ apis: ['setInterval'] });
+  const { stream, shown } = screen(false);
+  using progress = new Progress(stream, { label: 'Scrubbing', total: 3.5e9, unit: 'bytes' });
+  const lines = () => shown().split('\n').slice(0, -1);
+  progress.update(1.2e9);
+  context.mock.timers.tick(10_000);
+  assert.match(lines()[0], /^Scrubbing: 34 %, 1\.20 GB of 3\.50 GB, [\d.]+ [GT]B\/s, [\d.]+ m?s left$/);
+  progress.update(1.5e9); // not a tenth more
+  context.mock.timers.tick(10_000);
+  assert.equal(lines().length, 1);
+  for (let done = 1.5e9; done <= 3.5e9; done += 1e8) progress.update(done); // all of it at once
+  assert.equal(lines().length, 1);
+  context.mock.timers.tick(10_000);
+  assert.match(lines()[1], /^Scrubbing: 100 %, /);
+  assert.equal(lines().length, 2);
+});
+
+test('what hardly moves, or has no end that is known, says so every ten minutes', (context) => {
+  context.mock.timers.enable({ apis: ['setInterval'] });
+  const { stream, shown } = screen(false);
+  using progress = new Progress(stream, { label: 'Optimising', unit: 'blocks' });
+  progress.update(7);
+  context.mock.timers.tick(3_600_000);
+  const lines = shown().split('\n').slice(0, -1);
+  assert.equal(lines.length, 6);
+  for (const line of lines) assert.match(line, /^Optimising: 7 blocks, [\d,]+ blocks\/s$/);
 });

@@ -17,7 +17,7 @@ const INTRODUCTION = `# The command \`hers\`
 Everything the SDK does, from a shell. [getting-started.md](getting-started.md) is the guided tour, this is the reference; \`hers <command> --help\` says the same.
 
 **Output.** Results go to standard output: tables on a terminal, plain lines in a pipe (cells parted by tabs, control characters escaped), and with \`--json\` one JSON object, or one a line where there are many (\`list\`, \`get\`, \`search --batch\`). Notes, hints, progress and
-errors go to standard error; progress and hints only when that is a terminal. With \`--json\`, an error is \`{"error": {"exit", "code", "message", "next"}}\`.
+errors go to standard error; hints only when that is a terminal. Progress is a bar there, and elsewhere a line after ten seconds and then with every tenth, or none with \`--json\`. With \`--json\`, an error is \`{"error": {"exit", "code", "message", "next"}}\`.
 
 **Secrets** come from a file, an environment variable or a prompt, never from an argument. In this order: \`--passphrase-file\`, \`HERS_PASSPHRASE\`, \`HERS_PASSPHRASE_FILE\` or \`passphraseFile\` in the configuration, a prompt on the terminal. For a new passphrase of a key file:
 \`--new-passphrase-file\`, \`HERS_NEW_PASSPHRASE\`, a prompt. All files that commands write can be read by their owner alone.

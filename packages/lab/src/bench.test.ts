@@ -25,6 +25,13 @@ test('--json prints one object and nothing else', () => {
   }
 });
 
+test('scrub compares all cores with one, and both with plain reading', () => {
+  const { status, stdout, stderr } = bench('scrub', '--count', '3000', '--dimension', '4', '--runs', '1', '--json');
+  assert.equal(status, 0, stderr);
+  const names = JSON.parse(stdout).results.map(({ name }: { name: string }) => name.replace(/\d+/, 'n'));
+  assert.deepEqual(names, ['plain-read', 'scrub-n-thread', 'scrub-n-threads', 'all-cores', 'bytes-on-disk']);
+});
+
 test('--help lists the benchmarks', () => {
   const { status, stdout } = bench('--help');
   assert.equal(status, 0);

@@ -46,6 +46,16 @@ const benches: Record<string, Bench> = {
     },
     run: async (values) => (await import('./bench-embedded.ts')).run(values),
   },
+  scrub: {
+    summary: 'every byte of a folder verified, on one core and on all, beside plain reading of the same files',
+    options: {
+      count: { type: 'string', help: 'records (1000000)' },
+      dimension: { type: 'string', help: 'dimensions (128)' },
+      runs: { type: 'string', help: 'runs of each measurement (3)' },
+      folder: { type: 'string', help: 'where the folder is written (the temporary folder)' },
+    },
+    run: async (values) => (await import('./bench-scrub.ts')).run(values),
+  },
   service: {
     summary:
       'the same behind HTTP on this machine: searches by phase, throughput, beside the folder, the line and the scan',

@@ -1,12 +1,11 @@
-// Every byte of a collection's files, compared with the checksums that were written with it: what a disk loses in silence is found before it is needed.
+// Every byte of a folder's files, compared with the checksums that were written with it: what a disk loses in silence is found before it is needed.
+// The bytes are read in other threads (scrub-crew.ts); what needs the catalogue is done here (scrub-collection.ts).
 
-import { checksum } from '@hers/ring';
-import { HersError } from '@hers/service';
+import type { CallOptions, HersError } from '@hers/service';
 import type { Collection } from './collection.ts';
-import type { Disk } from './disk.ts';
-import { readSegmentHeader, readStoredBlock } from './rebuild.ts';
-import { atOneMoment, entriesMissing, type Moment, namedEntries } from './snapshot.ts';
-import { damaged } from './storage-errors.ts';
+import { CollectionScrub } from './scrub-collection.ts';
+import { ScrubCrew } from './scrub-crew.ts';
+import { atOneMoment } from './snapshot.ts';
 
 /** A file that was read to its end, or as far as its damage. */
 export interface Scrubbed {
@@ -17,59 +16,47 @@ export interface Scrubbed {
   readonly damage?: HersError;
 }
 
-/** Verifies file after file, and goes on after damage: all of it should be known. */
-export function scrubCollection(collection: Collection, signal: AbortSignal): AsyncGenerator<Scrubbed> {
-  const { name, key, folder, vault } = collection;
-  const verify = async (file: string, bytes: number, work: () => Promise<void>): Promise<Scrubbed> => {
-    signal.throwIfAborted();
-    const damage = await work().then(() => undefined, damageIn);
-    return { file, collection: name, bytes, ...(damage ? { damage } : {}) };
-  };
-  return atOneMoment(collection, signal, async function* (moment) {
-    let missing = moment.header.records + moment.header.lists;
-    let whole = true;
-    for (const pack of moment.packs) {
-      const scrubbed = await verify(vault.path(pack.pack), pack.ends, async () => {
-        for await (const _ of namedEntries(collection, moment, pack)) missing--;
-      });
-      whole &&= !scrubbed.damage;
-      yield scrubbed;
-    }
-    if (whole && missing !== 0)
-      yield { file: 'vault', collection: name, bytes: 0, damage: entriesMissing(key, missing) };
-    for (const [source, blocks] of bySource(moment.blocks)) {
-      yield await verify(source.path, source.bytes, async () => {
-        if (source.sealed) await verifySegment(folder.disk, source.path, moment.signal);
-        for (const block of blocks) {
-          moment.signal.throwIfAborted();
-          await readStoredBlock(folder.disk, block);
-        }
-      });
-    }
-  });
+export interface ScrubOptions extends CallOptions {
+  /** Hears how many bytes are done, also in the middle of a file. */
+  readonly onProgress?: (progress: { readonly done: number; readonly total: number }) => void;
+  /** How many threads read; by default one for each core, and none for a small folder. */
+  readonly threads?: number;
 }
 
-/** Damage is a finding; anything else, such as an abort or a lack of memory, ends the scrub. */
-function damageIn(error: unknown): HersError {
-  if (error instanceof HersError && error.code === 'DAMAGED') return error;
-  throw error;
-}
+/** One run over a folder. */
+export class Scrub {
+  readonly #crew: ScrubCrew;
+  readonly #onProgress: ScrubOptions['onProgress'];
+  readonly #total: number;
+  #done = 0;
 
-function bySource(blocks: Moment['blocks']) {
-  return Map.groupBy(blocks, ({ source }) => source);
-}
-
-/** The header, and the checksum of every part: the digits of the masks have no other. */
-async function verifySegment(disk: Disk, path: string, signal: AbortSignal): Promise<void> {
-  const file = disk.openToRead(path);
-  try {
-    const { dataAt, partBytes, partChecksums } = await readSegmentHeader(file);
-    for (const [part, sum] of partChecksums.entries()) {
-      signal.throwIfAborted();
-      if (checksum(await file.read(dataAt + part * partBytes, partBytes)) !== sum)
-        throw damaged(path, `part ${part} of it is not what was written`);
-    }
-  } finally {
-    file.close();
+  constructor(collections: readonly Collection[], catalogueBytes: number, options: ScrubOptions = {}) {
+    const bytes = collections.reduce((sum, collection) => sum + bytesOf(collection), 0);
+    this.#onProgress = options.onProgress;
+    this.#total = catalogueBytes + bytes;
+    this.#crew = new ScrubCrew(bytes, options.threads);
   }
+
+  /** So many more bytes are done. */
+  tell(bytes: number): void {
+    this.#done += bytes;
+    // What was written since the scrub began is read too, and changes nothing about how much there was to do.
+    this.#onProgress?.({ done: Math.min(this.#done, this.#total), total: this.#total });
+  }
+
+  collection(collection: Collection, signal: AbortSignal): AsyncGenerator<Scrubbed> {
+    const tell = (bytes: number) => this.tell(bytes);
+    return atOneMoment(collection, signal, (moment) =>
+      new CollectionScrub(collection, moment, this.#crew, tell).files(),
+    );
+  }
+
+  close(): Promise<void> {
+    return this.#crew.close();
+  }
+}
+
+function bytesOf({ tables, sources }: Collection): number {
+  const packs = tables.packs().reduce((sum, { ends }) => sum + ends, 0);
+  return [...sources].reduce((sum, { bytes }) => sum + bytes, packs);
 }
