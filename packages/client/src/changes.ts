@@ -50,6 +50,8 @@ export class Draft {
   readonly dropped: Uint8Array[] = [];
   readonly lists: StageId[] = [];
   readonly droppedLists: Uint8Array[] = [];
+  /** Of the manifest that this draft was sealed as, once it was. */
+  hash: string | undefined;
   readonly #dead = new Map<string, Set<number>>();
   #seals = 0;
 
@@ -220,11 +222,10 @@ export class Changer {
       let lost = false;
       let losses = 0;
       for (;;) {
-        let draft: Draft | undefined;
+        let made: Awaited<ReturnType<typeof make>> | undefined;
         try {
-          const made = await make(view, lost);
-          ({ draft } = made);
-          if (draft) await this.#commit(draft);
+          made = await make(view, lost);
+          if (made.draft) await this.#commit(made.draft);
           // That there is nothing to do is said of what is there now, not of what was there when it was last read.
           else if (await this.#isOld(view)) {
             view = await this.view();
@@ -232,9 +233,11 @@ export class Changer {
           }
           return made.result;
         } catch (error) {
-          lost = draft !== undefined && error instanceof HersError && error.code === 'NOT_FOUND';
+          lost = made?.draft !== undefined && error instanceof HersError && error.code === 'NOT_FOUND';
           if (lost && ++losses > MAX_LOST) throw error;
           view = lost ? await this.refresh() : await again(view, error);
+          // The answer to the commit was lost, and others went on from it before it was asked for again.
+          if (made?.draft && isIn(view, made.draft)) return made.result;
           if (lost) await pauseAfter(losses);
         }
       }
@@ -253,6 +256,7 @@ export class Changer {
     const sealed = await sealManifest(await this.keyring.manifestSealer(), this.keyring.id, manifest);
     const { records, removed, newBlocks, sums, dropped, lists, droppedLists } = draft;
     const hash = await manifestHash(sealed);
+    draft.hash = hash;
     // Others that share this memory may have gone on, or have seen another history, or accepted one: then this change is not made on top of what was read here.
     const seen = await this.memory.read(this.place);
     if (seen && seen.version >= manifest.version)
@@ -358,6 +362,11 @@ export class Changer {
       dead: [],
     });
   }
+}
+
+/** Whether a draft became this view, or one before it. */
+function isIn({ hash, manifest }: View, draft: Draft): boolean {
+  return draft.hash !== undefined && (hash === draft.hash || (manifest.history ?? []).includes(draft.hash));
 }
 
 /** A store that says that it has moved on, and has nothing to show for it. */

@@ -9,7 +9,7 @@ import type { Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Collection, connect, Database, HersError, MasterSeed, type VectorRecord } from './index.ts';
 import { RecordKeys } from './records.ts';
-import { type Call, scoreOf, vectorOf, watched } from './testing.ts';
+import { type Call, counts, scoreOf, vectorOf, watched } from './testing.ts';
 
 const folders: string[] = [];
 const temporary = async () => {
@@ -75,15 +75,13 @@ describe('a collection in a folder', () => {
     // 5000 records: two blocks of 2048, and 904 that wait.
     const all = records(0, 5000);
     const progress: number[] = [];
-    assert.deepEqual(await faces.upsert(all, { onProgress: ({ acknowledged }) => progress.push(acknowledged) }), {
-      written: 5000,
-      unchanged: 0,
-    });
+    const first = await faces.upsert(all, { onProgress: ({ acknowledged }) => progress.push(acknowledged) });
+    assert.deepEqual(first, counts({ inserted: 5000 }));
     assert.deepEqual(progress, [5000]);
     assert.equal(await faces.count(), 5000);
     for (const number of [0, 2047, 2048, 4999]) await assertFinds(faces, all, vectorOf(number, DIMENSION));
 
-    assert.deepEqual(await faces.upsert(all), { written: 0, unchanged: 5000 });
+    assert.deepEqual(await faces.upsert(all), counts({ unchanged: 5000 }));
     const moved = { id: 'r17', vector: vectorOf(99_017, DIMENSION) };
     await faces.upsert(moved);
     all[17] = moved;
@@ -99,6 +97,11 @@ describe('a collection in a folder', () => {
       { id: 'r17', vector: moved.vector },
       { id: 'r4999', vector: all[4999].vector, payload: { number: 4999 } },
     ]);
+    // Each as often as it is asked for, though the store is asked once.
+    assert.deepEqual(
+      (await faces.get(['r20', 'r21', 'r20'])).map(({ id }) => id),
+      ['r20', 'r21', 'r20'],
+    );
     assert.deepEqual(new Set(await Array.fromAsync(faces.list())), new Set(left.map(({ id }) => id)));
 
     await db.close();
@@ -354,7 +357,7 @@ describe('homomorphic enrolment', () => {
       );
       assert.equal(matches[0].scoreOrigin, 'exact');
     }
-    assert.deepEqual(await prints.upsert(all.slice(0, 2)), { written: 0, unchanged: 2 });
+    assert.deepEqual(await prints.upsert(all.slice(0, 2)), counts({ unchanged: 2 }));
     assert.equal(await prints.delete(['p1']), 1);
     await prints.upsert({ id: 'p2', vector: vectorAt(90_002) });
     const checkDeleted = async (collection: Collection) => {
@@ -425,14 +428,15 @@ describe('two writers', () => {
       yield* all;
       await b.rotateKey();
     };
-    assert.deepEqual(await a.upsert(stream()), { written: 2190, unchanged: 10 });
-    assert.deepEqual(await a.upsert([all[5], ...all.slice(2100), all[5]]), { written: 0, unchanged: 102 });
+    assert.deepEqual(await a.upsert(stream()), counts({ inserted: 2190, unchanged: 10 }));
+    const again = await a.upsert([all[5], ...all.slice(2100), all[5]]);
+    assert.deepEqual(again, counts({ unchanged: 101, repeated: 1 }));
     for (const collection of [a, b]) {
       await assertFinds(collection, all, vectorOf(2150, DIMENSION));
       assert.deepEqual(await collection.get(['r3', 'r2199']), [all[3], all[2199]]);
     }
-    const again = new Database(service, { key });
-    assert.equal((await (await again.collection('faces')).get('r2199'))[0].id, 'r2199');
+    const third = new Database(service, { key });
+    assert.equal((await (await third.collection('faces')).get('r2199'))[0].id, 'r2199');
     // Every record says in the open which epoch sealed it, and nothing else.
     const seen = await Array.fromAsync(service.getRecords('faces', await handlesOf(key, service, all)));
     for (const { sealed } of seen) assert.equal(new DataView(sealed.buffer, sealed.byteOffset).getUint32(4, true), 1);
@@ -443,9 +447,9 @@ describe('two writers', () => {
     const db = await open(await temporary(), MasterSeed.generate());
     const faces = await db.createCollection('faces', { dimension: DIMENSION });
     const twice = [...records(0, 100), { id: 'r7', vector: vectorOf(1007, DIMENSION) }, ...records(200, 210)];
-    assert.deepEqual(await faces.upsert(twice), { written: 110, unchanged: 1 });
+    assert.deepEqual(await faces.upsert(twice), counts({ inserted: 110, repeated: 1 }));
     assert.deepEqual((await faces.get('r7'))[0].vector, vectorOf(1007, DIMENSION));
-    assert.deepEqual(await faces.upsert(twice), { written: 0, unchanged: 111 });
+    assert.deepEqual(await faces.upsert(twice), counts({ unchanged: 110, repeated: 1 }));
     await db.close();
   });
 });

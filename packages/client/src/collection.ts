@@ -5,7 +5,7 @@ import { checkVector, type Plan } from '@hers/scheme';
 import { HersError, type Many } from '@hers/service';
 import { hex } from './bytes.ts';
 import type { Changer } from './changes.ts';
-import { addHomomorphically, removeRecords, type SealedRecords, VaultBatch, type Written } from './enrolment.ts';
+import { addHomomorphically, type Outcome, removeRecords, type SealedRecords, VaultBatch } from './enrolment.ts';
 import { checkRecord, gather, isRecord } from './gathering.ts';
 import { type MaintenanceOptions, optimise, reindex, rotate } from './maintenance.ts';
 import { liveCount } from './manifest.ts';
@@ -23,6 +23,7 @@ import {
   search,
   toFetch,
 } from './search.ts';
+import { Tally, type Written } from './tally.ts';
 import { OutOfStep, readRecords, type View } from './view.ts';
 
 export interface UpsertOptions {
@@ -60,7 +61,7 @@ export interface Index {
 
 /** A batch that is ready to be written. */
 interface Batch {
-  write(): Promise<Written>;
+  write(): Promise<readonly Outcome[]>;
   /** Resolves when nothing is under way for it ahead of writing. */
   idle(): Promise<void>;
 }
@@ -85,18 +86,17 @@ export class Collection {
 
   /**
    * Writes records: one, many, or a stream. A record whose id exists is replaced; one that is there already exactly so is left alone, so repeating an upsert is safe.
-   * Records are written in batches; each is acknowledged as a whole. When one fails, the error's `acknowledged` says how many records are safe.
+   * Returned is how many are new, replaced, unchanged: what there was before beside what there is after. Records are written in batches; each is acknowledged as a whole. When one fails, the error's `acknowledged` says how many records are safe.
    *
    * @example await faces.upsert({ id: 'ada', vector, payload: { name: 'Ada' } });
    */
   async upsert(records: VectorRecord | Many<VectorRecord>, options: UpsertOptions = {}): Promise<Written> {
     const input: Many<VectorRecord> = isRecord(records) ? [records] : records;
     const total = Array.isArray(input) ? input.length : undefined;
-    let sum = { written: 0, unchanged: 0 };
+    const tally = new Tally();
     let acknowledged = 0;
     const write = async (count: number, batch: Promise<Batch>) => {
-      const { written, unchanged } = await (await batch).write();
-      sum = { written: sum.written + written, unchanged: sum.unchanged + unchanged };
+      tally.add(count, await (await batch).write());
       acknowledged += count;
       options.onProgress?.({ acknowledged, ...(total === undefined ? {} : { total }) });
     };
@@ -115,7 +115,7 @@ export class Collection {
         writing.catch(() => {}); // heard of when it is waited for
       }
       await writing;
-      return sum;
+      return tally.written;
     } catch (error) {
       await Promise.allSettled([writing, batch?.then((ahead) => ahead.idle())]);
       if (error instanceof Error) Object.assign(error, { acknowledged });
@@ -131,14 +131,14 @@ export class Collection {
     return batch;
   }
 
-  async #add(records: readonly PlainRecord[], signal?: AbortSignal): Promise<Written> {
-    let sum = { written: 0, unchanged: 0 };
+  async #add(records: readonly PlainRecord[], signal?: AbortSignal): Promise<Outcome[]> {
+    const all: Outcome[] = [];
     for (let at = 0; at < records.length; ) {
-      const { written, unchanged, taken } = await addHomomorphically(this.#changer, records.slice(at), signal);
-      sum = { written: sum.written + written, unchanged: sum.unchanged + unchanged };
+      const { outcomes, taken } = await addHomomorphically(this.#changer, records.slice(at), signal);
+      all.push(...outcomes);
       at += taken;
     }
-    return sum;
+    return all;
   }
 
   /**
@@ -208,10 +208,11 @@ export class Collection {
     await this.#changer.refresh();
     return this.#changer.steady(async (view) => {
       const known = (typeof ids === 'string' ? [ids] : ids).filter((id) => view.locate(id) !== undefined);
-      return (await this.#fetch(view, known)).map((record) => {
-        const payload = payloadOf(record);
-        return { id: record.id, vector: record.vector, ...(payload === undefined ? {} : { payload }) };
-      });
+      // The store gives each record once.
+      const once = [...new Set(known)];
+      const records = (await this.#fetch(view, once)).map(storedRecord);
+      const found = new Map(once.map((id, i) => [id, records[i]]));
+      return known.map((id) => found.get(id)!);
     });
   }
 
@@ -282,4 +283,9 @@ export class Collection {
 
 function notFound(id: string): HersError {
   return new HersError('NOT_FOUND', `there is no record ${JSON.stringify(id)}`);
+}
+
+function storedRecord(record: PlainRecord): StoredRecord {
+  const payload = payloadOf(record);
+  return { id: record.id, vector: record.vector, ...(payload === undefined ? {} : { payload }) };
 }

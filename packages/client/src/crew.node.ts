@@ -20,6 +20,7 @@ function threadsFor(material: KeyMaterial): WorkerSource {
         workerData: { ...material, seed },
         transferList: [seed.buffer],
       });
+      let isEnding = false;
       thread.unref();
       thread.on('message', (answer: Answer) => answered(answer));
       thread.on('error', failed);
@@ -29,8 +30,13 @@ function threadsFor(material: KeyMaterial): WorkerSource {
           thread.ref();
           thread.postMessage(task, memoryOf(task));
         },
-        rest: () => thread.unref(),
+        // Whoever waits for its end needs it to keep the process alive.
+        rest() {
+          if (!isEnding) thread.unref();
+        },
         async end() {
+          isEnding = true;
+          thread.ref();
           await thread.terminate();
         },
       };

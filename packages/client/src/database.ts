@@ -49,6 +49,8 @@ export interface ConnectOptions extends HttpOptions {
   readonly gallery?: string;
   /** Threads for encryption and decryption; all cores by default. */
   readonly threads?: number;
+  /** Of a folder: `read` opens it beside the one process that writes, and never writes itself; `write` is the default. */
+  readonly mode?: 'write' | 'read';
 }
 
 export interface CollectionSummary {
@@ -415,7 +417,7 @@ export async function connect(where: string, options: ConnectOptions): Promise<D
   if (where.startsWith('file:')) {
     if (!inNode)
       throw new HersError('INVALID_ARGUMENT', 'a page cannot open a folder; connect to a server: https://<server>');
-    const { service, gallery } = await (await import('./folder.node.ts')).openFolder(where);
+    const { service, gallery } = await (await import('./folder.node.ts')).openFolder(where, options.mode);
     return new Database(service, { gallery, ...options });
   }
   if (/^https?:/.test(where)) {

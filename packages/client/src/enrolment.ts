@@ -10,11 +10,11 @@ import type { ManifestBlock } from './manifest.ts';
 import type { PlainRecord } from './records.ts';
 import type { View } from './view.ts';
 
-export interface Written {
-  /** Records that are new or have new content. */
-  readonly written: number;
-  /** Records that were there already, exactly so. */
-  readonly unchanged: number;
+/** What writing did to one record: its version before, if it was there, and after. */
+export interface Outcome {
+  readonly id: string;
+  readonly before: string | undefined;
+  readonly after: string;
 }
 
 /** Lists of an open block are put together when there are this many. */
@@ -51,6 +51,14 @@ function lastOfEach(records: readonly PlainRecord[]): number[] {
 /** Those of them that the view has not, or not so. */
 function changedIn(view: View, records: readonly PlainRecord[], which: readonly number[]): number[] {
   return which.filter((i) => view.versionOf(records[i].id, records[i].handle) !== records[i].version);
+}
+
+/** What writing these on top of the view does. */
+function outcomesIn(view: View, records: readonly PlainRecord[], which: readonly number[]): Outcome[] {
+  return which.map((i) => {
+    const { id, handle, version } = records[i];
+    return { id, before: view.versionOf(id, handle), after: version };
+  });
 }
 
 /** A batch on its way into the vault. Its records are staged ahead of the change that writes them, and again only when others have changed what there is to write. */
@@ -94,12 +102,12 @@ export class VaultBatch {
   }
 
   /** Writes the batch in one commit: all of it or nothing. */
-  write(): Promise<Written> {
+  write(): Promise<Outcome[]> {
     const { n } = this.#changer.keyring.plan.parameters;
     return this.#changer.change(async (view, lost) => {
       if (lost) this.#staged = undefined;
       const { fresh, stage } = this.stage(view);
-      const result = { written: fresh.length, unchanged: this.#batch.records.length - fresh.length };
+      const result = outcomesIn(view, this.#batch.records, this.#last);
       if (!stage) return { result };
       const draft = new Draft(view);
       for (const record of fresh) {
@@ -176,14 +184,15 @@ export function addHomomorphically(
   changer: Changer,
   batch: readonly PlainRecord[],
   signal?: AbortSignal,
-): Promise<Written & { readonly taken: number }> {
+): Promise<{ readonly outcomes: Outcome[]; readonly taken: number }> {
   const { n } = changer.keyring.plan.parameters;
   return changer.change(async (view) => {
     const open = openBlock(view, n, view.space.plan.maxAdditions);
     const room = n - (open?.count ?? 0);
     const part = batch.slice(0, room);
-    const fresh = changedIn(view, part, lastOfEach(part)).map((i) => part[i]);
-    const result = { written: fresh.length, unchanged: part.length - fresh.length, taken: part.length };
+    const last = lastOfEach(part);
+    const fresh = changedIn(view, part, last).map((i) => part[i]);
+    const result = { outcomes: outcomesIn(view, part, last), taken: part.length };
     if (fresh.length === 0) return { result };
     const draft = new Draft(view);
     for (const record of fresh) draft.displace(record.id, record.handle);

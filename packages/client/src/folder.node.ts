@@ -7,8 +7,11 @@ import type { Service } from '@hers/service';
 import { openStore } from '@hers/store';
 
 /** `file:./gallery` is relative to the working directory, `file:///srv/gallery` is not. Its address is where it really is. */
-export async function openFolder(where: string): Promise<{ readonly service: Service; readonly gallery: string }> {
+export async function openFolder(
+  where: string,
+  mode?: 'write' | 'read',
+): Promise<{ readonly service: Service; readonly gallery: string }> {
   const folder = where.startsWith('file:///') ? fileURLToPath(where) : resolve(where.slice('file:'.length));
-  const service = await openStore(folder);
+  const service = await openStore(folder, mode === undefined ? {} : { mode });
   return { service, gallery: `file:${await realpath(folder)}` };
 }

@@ -9,7 +9,7 @@ import { HersError, type Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { Database, MasterSeed } from './index.ts';
 import { HISTORY } from './manifest.ts';
-import { altered, vectorOf } from './testing.ts';
+import { altered, counts, vectorOf } from './testing.ts';
 import { VersionFile } from './versions.node.ts';
 import { ShortMemory } from './versions.ts';
 
@@ -386,7 +386,7 @@ describe('history is a chain', () => {
     });
     const faces = await client(losing).createCollection('faces', { dimension: 3 });
     lose = true;
-    assert.deepEqual(await faces.upsert([one, two]), { written: 0, unchanged: 2 });
+    assert.deepEqual(await faces.upsert([one, two]), counts({ inserted: 2 }));
     assert.equal(await faces.count(), 2);
     await faces.delete('x');
     assert.deepEqual(await Array.fromAsync(faces.list()), ['y']);
@@ -569,7 +569,7 @@ describe('a write', () => {
       { id: 's', vector: [0, 0, 1] },
     ]);
     // Its view is that of before: there r is so already, and there is no s.
-    assert.deepEqual(await a.upsert({ id: 'r', vector: [1, 0, 0] }), { written: 1, unchanged: 0 });
+    assert.deepEqual(await a.upsert({ id: 'r', vector: [1, 0, 0] }), counts({ replaced: 1 }));
     await b.upsert({ id: 't', vector: [0, 0, 1] });
     assert.equal(await a.delete(['s', 't']), 2);
     assert.deepEqual((await b.get('r'))[0].vector, Float32Array.of(1, 0, 0));

@@ -11,7 +11,7 @@ import { HersError, OCTETS, type Service } from '@hers/service';
 import { Samples } from '@hers/service/samples';
 import { openStore } from '@hers/store';
 import { Database, HttpService, MasterSeed, type RetryEvent } from './index.ts';
-import { altered, vectorOf } from './testing.ts';
+import { altered, counts, vectorOf } from './testing.ts';
 
 const fails = (code: string) => (error: unknown) => error instanceof HersError && error.code === code;
 const text = (value: string) => new TextEncoder().encode(value);
@@ -82,7 +82,7 @@ describe('a server that restarts', () => {
       const db = new Database(service, { key: seed, threads: 1 });
       const collection = await db.createCollection(name, options);
       const records = Array.from({ length: 2100 }, (_, i) => ({ id: `r${i}`, vector: vectorOf(i, 8) }));
-      assert.deepEqual(await collection.upsert(records), { written: 2100, unchanged: 0 });
+      assert.deepEqual(await collection.upsert(records), counts({ inserted: 2100 }));
       assert.equal(await collection.count(), 2100);
       restarts = 1;
       assert.equal(await collection.delete(['r0', 'r1']), 2);

@@ -93,7 +93,7 @@ async function finishEpoch(changer: Changer, options: MaintenanceOptions): Promi
 }
 
 /** Puts the live records of the chosen blocks into new blocks under `epoch`, a few at a time; what is left over at the end forms one that is not full. */
-async function rewrite(
+export async function rewrite(
   changer: Changer,
   chosen: (block: ManifestBlock) => boolean,
   epoch: number,

@@ -2,6 +2,7 @@
 
 import { decodeQuery, encodeResponse, type Metric } from '@hers/scheme';
 import type { Service } from '@hers/service';
+import type { Written } from './tally.ts';
 
 /** A needle in every encoding somebody might write it in; base64 wherever it begins among other bytes. */
 export function encodings(bytes: Uint8Array): Buffer[] {
@@ -35,6 +36,11 @@ export function vectorOf(seed: number, dimension: number, length = 1): Float32Ar
   }
   const norm = Math.hypot(...out);
   return out.map((x) => (x * length) / norm);
+}
+
+/** What an upsert returns; what is not named is none. */
+export function counts({ inserted = 0, replaced = 0, unchanged = 0, repeated = 0 }: Partial<Written>): Written {
+  return { written: inserted + replaced, inserted, replaced, unchanged, repeated };
 }
 
 export function scoreOf(metric: Metric, a: ArrayLike<number>, b: ArrayLike<number>): number {

@@ -1,16 +1,18 @@
 // What was seen, in a file of its own beside the key file. Written by one process at a time, to a temporary file that is synced and renamed: a crash leaves what was there or what is new.
 
 import { randomBytes } from 'node:crypto';
-import { open, readFile, rename, unlink } from 'node:fs/promises';
+import { open, readFile, unlink, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { HersError } from '@hers/service';
+import { isFileThere, renameOverFile } from '@hers/service/target';
 import { type Place, type Seen, Sightings, type VersionMemory } from './versions.ts';
 
 const FORMAT = 2;
 /** How long another process may take with the file. */
 const LOCK_MS = 10_000;
 const LOCK_PAUSE_MS = 5;
+const SPARE_BYTES = 2 ** 16;
 
 type Row = Place & Seen;
 
@@ -123,13 +125,40 @@ export class VersionFile implements VersionMemory {
       collections,
       ...(Object.keys(numbers).length > 0 ? { numbers } : {}),
     };
+    const text = `${JSON.stringify(content, null, 1)}\n`;
+    try {
+      await this.#replace(text, isFleeting);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
+      await unlink(this.#spare);
+      await this.#replace(text, isFleeting);
+    }
+    await this.#keepSpare();
+  }
+
+  get #spare(): string {
+    return `${this.#path}.spare`;
+  }
+
+  /** Room for the day on which the disk is full: searches that fetch records write down what they show before they show it. */
+  async #keepSpare(): Promise<void> {
+    try {
+      await writeFile(this.#spare, Buffer.alloc(SPARE_BYTES), { flag: 'wx', mode: 0o600 });
+    } catch (error) {
+      const isThere = (error as NodeJS.ErrnoException).code === 'EEXIST';
+      if (!isThere) await unlink(this.#spare).catch(() => {});
+    }
+  }
+
+  async #replace(text: string, isFleeting: boolean): Promise<void> {
+    isFileThere(this.#path);
     const temporary = `${this.#path}.${randomBytes(6).toString('hex')}.tmp`;
     const file = await open(temporary, 'wx', 0o600);
     try {
-      await file.writeFile(`${JSON.stringify(content, null, 1)}\n`);
+      await file.writeFile(text);
       if (!isFleeting) await file.datasync();
       await file.close();
-      await rename(temporary, this.#path);
+      renameOverFile(temporary, this.#path);
     } catch (error) {
       await file.close().catch(() => {});
       await unlink(temporary).catch(() => {});

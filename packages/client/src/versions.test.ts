@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
@@ -32,7 +32,21 @@ test('what was seen outlives the process, in a file for its owner alone', () =>
     assert.equal(await file.read({ ...faces, name: 'voices' }), undefined);
     assert.equal(await file.read({ ...faces, gallery: 'file:/b' }), undefined);
     for (const name of await readdir(folder)) assert.equal((await stat(join(folder, name))).mode & 0o777, 0o600, name);
-    assert.deepEqual((await readdir(folder)).sort(), ['seen.json', 'seen.json.lock']);
+    assert.deepEqual((await readdir(folder)).sort(), ['seen.json', 'seen.json.lock', 'seen.json.spare']);
+  }));
+
+test('a link is read through, and neither it nor what it leads to is written over', () =>
+  withFile(async (path, folder) => {
+    const other = join(folder, 'other.json');
+    await write(new VersionFile(other), 3);
+    const before = await readFile(other, 'utf8');
+    await symlink('other.json', path);
+    const file = new VersionFile(path);
+    assert.deepEqual(await file.read(faces), seen(3));
+    await assert.rejects(write(file, 4), /seen\.json is a symbolic link; name another file/);
+    assert.equal(await readlink(path), 'other.json');
+    assert.equal(await readFile(other, 'utf8'), before);
+    assert.ok((await readdir(folder)).every((name) => !name.endsWith('.tmp')));
   }));
 
 test('two that use one file do not forget what the other has seen, nor go back behind it', () =>

@@ -263,6 +263,10 @@ export async function readView(source: Source, known?: View): Promise<View> {
     // Nothing stands between a manifest and what it names: whatever does gives a writer the time to change it.
     const { manifest, hash } = await readManifest(source);
     if (failed && manifest.version <= failed.version) throw failed.error;
+    if (known?.hash === hash) {
+      await remember(source, manifest, hash);
+      return known;
+    }
     if (attempt > MAX_ATTEMPTS)
       throw new HersError('STALE', 'the collection changes faster than it can be read; try again');
     try {

@@ -4,11 +4,12 @@ import { existsSync } from 'node:fs';
 import { styleText } from 'node:util';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { EXIT } from '../exit.ts';
+import { CommandError, EXIT } from '../exit.ts';
 import type { Finding, Level } from '../finding.ts';
 import { configuration, gallery, key } from '../gallery-checks.ts';
 import { disk, kernel, memory, processor, versions } from '../machine-checks.ts';
 import { printable } from '../output.ts';
+import { type RepairFlags, repair } from '../repair.ts';
 import { isServer } from '../settings.ts';
 
 export function addDoctor(program: HersCommand, context: () => Context): void {
@@ -19,12 +20,31 @@ export function addDoctor(program: HersCommand, context: () => Context): void {
       'Looks at versions, processor, kernel, memory and disk, then at configuration, key and gallery, and says what to do about everything that is not as it should be. Ends with exit code 1 when it found a problem.',
     )
     .option('--scrub', 'read and verify every byte of the gallery')
+    .option(
+      '--repair',
+      'make a damaged gallery anew, with the key, from all that is not damaged; the damaged one is kept beside it. Exit code 0 when everything came back, 1 when something is missing',
+    )
+    .option(
+      '--into <folder>',
+      'with --repair: a new folder for the repaired gallery, and the damaged one stays where it is',
+    )
+    .option(
+      '--unlisted',
+      'with --repair: bring back records of lists that are lost, each as it was written last; deleted records may come back with them',
+    )
     .example('hers doctor', 'A look at everything')
     .example('hers doctor --scrub', 'Every byte of the gallery, too')
-    .action(({ scrub = false }: { scrub?: boolean }) => doctor(context(), scrub));
+    .example('hers doctor --repair', 'Repair the gallery; does nothing when it is whole')
+    .example('hers doctor --repair --into repaired', 'The same, and leave the damaged gallery alone')
+    .example('hers doctor --repair --json', 'What came back, and the ids of what is lost, for programs')
+    .action(({ scrub = false, ...flags }: { scrub?: boolean; repair?: boolean } & RepairFlags) =>
+      flags.repair ? repair(context(), flags) : doctor(context(), scrub, flags),
+    );
 }
 
-async function doctor(context: Context, scrub: boolean): Promise<void> {
+async function doctor(context: Context, scrub: boolean, { into, unlisted }: RepairFlags): Promise<void> {
+  if (into !== undefined || unlisted)
+    throw new CommandError(EXIT.usage, '--into and --unlisted are about a repair', 'add --repair');
   const { out, settings, surroundings } = context;
   const findings: Finding[] = [];
   const report = (finding: Finding) => {
