@@ -26,6 +26,7 @@ test('bash completes commands, options and values', needs('bash'), () => {
   assert.deepEqual(offered('hers', 'collections', 'create', 'x', '--prof'), ['--profile']);
   assert.deepEqual(offered('hers', 'collections', 'create', 'x', '--metric', ''), ['cosine', 'dot', 'euclidean']);
   assert.deepEqual(offered('hers', '--json', '--key', 'keys', 'doctor', '--sc'), ['--scrub']);
+  assert.deepEqual(offered('hers', 'import', 'x.npy', '--row'), ['--row-ids']);
   assert.deepEqual(offered('hers', 'completion', ''), [...SHELLS]);
   assert.ok(offered('hers', 'count', '--').includes('--gallery'));
 });

@@ -118,6 +118,8 @@ export function columnOf(file: string, names: readonly string[], name: string): 
 
 interface Plan {
   readonly id: number | undefined;
+  /** Whether somebody said where the id is: then every row has one there. */
+  readonly isIdNamed: boolean;
   readonly payload: readonly (readonly [name: string, at: number])[];
   /** One column with everything in it, or one for each coordinate. */
   readonly vector: number | readonly number[];
@@ -126,12 +128,13 @@ interface Plan {
 function planFor(file: string, names: readonly string[], options: RowOptions): Plan {
   const column = (name: string) => columnOf(file, names, name);
   const usual = (name: string) => (names.includes(name) ? names.indexOf(name) : undefined);
-  const id = options.id === undefined ? usual('id') : column(options.id);
+  const isIdNamed = options.id !== undefined;
+  const id = isIdNamed ? column(options.id!) : usual('id');
   const payload = (options.payload ?? []).map((name) => [name, column(name)] as const);
   const whole = options.vector === undefined ? usual('vector') : column(options.vector);
-  if (whole !== undefined) return { id, payload, vector: whole };
+  if (whole !== undefined) return { id, isIdNamed, payload, vector: whole };
   const taken = new Set([id, ...payload.map(([, at]) => at)]);
-  return { id, payload, vector: names.map((_, i) => i).filter((i) => !taken.has(i)) };
+  return { id, isIdNamed, payload, vector: names.map((_, i) => i).filter((i) => !taken.has(i)) };
 }
 
 export async function* readCsv(source: ByteSource, options: RowOptions): AsyncGenerator<Row | BadRow> {
@@ -140,13 +143,13 @@ export async function* readCsv(source: ByteSource, options: RowOptions): AsyncGe
     if (line instanceof BadRow) yield line;
     else {
       plan ??= planFor(source.name, line.names, options);
-      const { id, payload } = plan;
+      const { id, isIdNamed, payload } = plan;
       const { number, where, cells } = line;
       yield attempt(number, where, () => ({
         number,
         where,
         vector: vectorOf(source.name, line, plan!),
-        ...(id === undefined ? {} : { id: cells[id] }),
+        ...(id === undefined || (cells[id] === '' && !isIdNamed) ? {} : { id: cells[id] }),
         ...(payload.length === 0 ? {} : { payload: payloadOf(plan!, cells) }),
       }));
     }

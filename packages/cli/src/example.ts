@@ -25,6 +25,11 @@ const idOf = (person: number) => `person-${String(person).padStart(4, '0')}`;
 /** Probe i is another picture of person 250·i. */
 const probed = Array.from({ length: PROBES }, (_, i) => (i * PEOPLE) / PROBES);
 
+const [FACES, ABOUT, MORE] = ['faces.npy', 'people.csv', 'probes.npy'];
+
+/** What it consists of, in this folder. */
+export const exampleFiles = (folder: string) => [FACES, ABOUT, MORE].map((name) => join(folder, name));
+
 export async function writeExample(folder: string): Promise<void> {
   // Easier than the benchmarks' faces: an example should show who is found, not how often.
   const world = identities(PEOPLE, 1, DIMENSION, { noise: 0.8 });
@@ -39,8 +44,8 @@ export async function writeExample(folder: string): Promise<void> {
   const write = (
     name: string,
     content: (file: Parameters<Parameters<typeof writePrivately>[2]>[0]) => Promise<unknown>,
-  ) => writePrivately(join(folder, name), { replace: true }, async (file) => void (await content(file)));
-  await write('faces.npy', (file) => writeNpy(file, DIMENSION, vectorsOf(world.gallery().vectors)));
-  await write('people.csv', (file) => file.writeFile(['id,name,since', ...people, ''].join('\n')));
-  await write('probes.npy', (file) => writeNpy(file, DIMENSION, vectorsOf(world.probes(probed).vectors)));
+  ) => writePrivately(join(folder, name), { replace: false }, async (file) => void (await content(file)));
+  await write(FACES, (file) => writeNpy(file, DIMENSION, vectorsOf(world.gallery().vectors)));
+  await write(ABOUT, (file) => file.writeFile(['id,name,since', ...people, ''].join('\n')));
+  await write(MORE, (file) => writeNpy(file, DIMENSION, vectorsOf(world.probes(probed).vectors)));
 }

@@ -63,6 +63,36 @@ describe('called wrongly', () => {
     ['a row of a vector', ['search', '[1,2]', '--row', '1'], /--row goes with a file/],
     ['no ids', ['delete'], /no ids were given; name some/],
     [
+      'rows without ids',
+      ['import', 'vectors.npy'],
+      /vectors\.npy, row 0 has no id; add one of --ids <file>, --row-ids and --id-prefix <text>/,
+    ],
+    [
+      'rows numbered in two ways',
+      ['import', 'vectors.npy', '--row-ids', '--id-prefix', 'a'],
+      /--row-ids and --id-prefix exclude each other; give one of them/,
+    ],
+    [
+      'rows that are named and numbered',
+      ['import', 'vectors.npy', '--ids', 'names.txt', '--row-ids'],
+      /--ids and --row-ids exclude each other/,
+    ],
+    [
+      'rows that are named and numbered with a prefix',
+      ['import', 'vectors.npy', '--ids', 'names.txt', '--id-prefix', 'a'],
+      /--ids and --id-prefix exclude each other/,
+    ],
+    [
+      'a column of ids, and numbers',
+      ['import', 'people.csv', '--id', 'name', '--row-ids'],
+      /--id and --row-ids exclude each other/,
+    ],
+    [
+      'a prefix that is none',
+      ['import', 'vectors.npy', '--id-prefix', ''],
+      /--id-prefix takes some text; --row-ids numbers rows without any/,
+    ],
+    [
       'a limit beyond all bounds',
       ['search', 'probes.npy', '--row', '0', '--limit', '100000'],
       /limit is a whole number from 1 to 10000/,
@@ -217,14 +247,16 @@ describe('data that cannot be used', () => {
     ['another dimension', '1,2,3\n', /line 1: its vector has 3 coordinates, and the collection takes 4/],
     ['an empty id', '{"id":"","vector":[1,2,3,4]}', /line 1: a record id is a string that is not empty/],
   ] as const) {
-    test(what, async () => fails(await prepared.copy(), ['import', '-', ...tiny], EXIT.input, message, { input }));
+    test(what, async () =>
+      fails(await prepared.copy(), ['import', '-', '--row-ids', ...tiny], EXIT.input, message, { input }),
+    );
   }
 
   test('a dimension that the file tells is told before anything is written', async () => {
     const folder = await prepared.copy();
     await fails(
       folder,
-      ['import', 'vectors.npy', ...tiny],
+      ['import', 'vectors.npy', '--row-ids', ...tiny],
       EXIT.input,
       /vectors of 128 dimensions, and the collection takes 4/,
     );
@@ -270,17 +302,18 @@ describe('data that cannot be used', () => {
 });
 
 describe('the folder', () => {
-  test('in use by another process', async () => {
+  test('written by another process: it can be read, not written', async () => {
     const folder = await prepared.copy();
     const store = await openStore(join(folder, 'gallery'));
     try {
       await fails(
         folder,
-        ['count'],
+        ['optimize'],
         EXIT.storage,
-        /in use by another process.*close it there.*then repeat the command/,
+        /is being written by this process: one process writes at a time.*then repeat the command/,
       );
-      assert.match((await hers(folder, ['doctor'])).out, /^problem\tgallery\t.*in use.*\tanother process has it open/m);
+      assert.equal((await hers(folder, ['count'])).exit, 0);
+      assert.equal((await hers(folder, ['doctor', '--scrub'])).exit, 0);
     } finally {
       await store.close();
     }

@@ -67,10 +67,14 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
   let store: Service;
   let files: FolderStore | undefined;
   try {
-    store = remote ? await openServer(context) : (files = await openFolder(settings, out, { onTrouble }));
+    store = remote ? await openServer(context) : (files = await openFolder(settings, out, { read: true, onTrouble }));
   } catch (error) {
     if (!(error instanceof HersError)) throw error;
-    return { findings: [problem('gallery', error.message, adviceFor(error))], bytes: 0 };
+    const finding =
+      error.code === 'NOT_FOUND'
+        ? note('gallery', error.message, 'hers collections create makes one')
+        : problem('gallery', error.message, adviceFor(error));
+    return { findings: [finding], bytes: 0 };
   }
   let database: Database | undefined;
   try {
@@ -86,7 +90,7 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
             `everything in it is encrypted; still, chmod 700 ${folder}`,
           ),
     ];
-    findings.push(...troubles);
+    findings.push(...troubles, ...(files ? setAside(files) : []));
     for (const { name, damage } of files?.damagedCollections() ?? [])
       findings.push(problem(`collection ${name}`, damage.message, adviceFor(damage)));
     using seed = await openQuietly(keys);
@@ -120,6 +124,21 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
   } finally {
     await (database ?? store).close();
   }
+}
+
+/** What the catalogue does not name: mostly what a crash has left. */
+function setAside(store: FolderStore): Finding[] {
+  const aside = store.setAside();
+  if (aside.length === 0) return [];
+  const bytes = aside.reduce((sum, each) => sum + each.bytes, 0);
+  const days = Math.ceil(Math.max(...aside.map(({ left }) => left)) / (24 * 3600 * 1000));
+  return [
+    note(
+      'lost+found',
+      `${counted(aside.length, 'thing')} that belong to no collection, ${size(bytes)}: ${aside[0].path}${aside.length > 1 ? ' and others' : ''}`,
+      `a crash leaves such things, and they go by themselves in ${counted(days, 'day')} or with hers optimize; if something is missing, keep a copy of the folder and run hers doctor --repair`,
+    ),
+  ];
 }
 
 function refused(error: unknown): CommandError {
@@ -165,11 +184,13 @@ function problemOf(check: string, error: unknown): Finding {
 /** Every byte of every file, without the key: the store compares it with the checksums that were written with it. */
 async function scrubbed(context: Context, store: FolderStore, bytes: number): Promise<Finding[]> {
   using progress = context.progress({ label: 'Scrubbing', total: bytes, unit: 'bytes' });
+  const { signal } = context;
   const findings: Finding[] = [];
   let [read, files] = [0, 0];
-  for await (const { file, bytes: each, damage } of store.scrub({ signal: context.signal })) {
+  const onProgress = ({ done, total }: { done: number; total: number }) => progress.update(done, total);
+  for await (const { file, bytes: each, damage } of store.scrub({ signal, onProgress })) {
     files++;
-    progress.update(Math.min(bytes, (read += each)));
+    read += each;
     if (damage) findings.push(problem(`scrub ${file}`, damage.message, adviceFor(damage)));
   }
   const whole = ok('scrub', `${counted(files, 'file')}, ${size(read)}: every byte is as it was written`);
@@ -212,11 +233,11 @@ async function openAll(context: Context, collection: Collection): Promise<number
 function adviceFor({ code }: HersError): string {
   switch (code) {
     case 'LOCKED':
-      return 'another process has it open: end that, then run this again';
+      return 'another process writes to it: end that, then run this again';
     case 'WRONG_KEY':
       return 'it was made with another key: name that with --key';
     case 'DAMAGED':
-      return 'bring the gallery back from a copy, or the collection from a snapshot with hers restore';
+      return 'hers doctor --repair brings back what can be; or bring the gallery back from a copy, or the collection from a snapshot with hers restore';
     case 'INTEGRITY':
       return 'the store shows something that this key did not write: do not use it, compare it with a snapshot you trust';
     case 'UNSUPPORTED_VERSION':

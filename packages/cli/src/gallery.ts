@@ -23,6 +23,8 @@ export interface Gallery {
 }
 
 export interface GalleryOptions {
+  /** Only reads: another process may write to the folder meanwhile. */
+  readonly read?: boolean;
   /** Make the folder where there is none. */
   readonly create?: boolean;
   /** Hears what is wrong with the folder as a whole; a note by default. */
@@ -33,7 +35,7 @@ export interface GalleryOptions {
 
 /** The store in the folder of the settings. */
 export async function openFolder(settings: Settings, out: Output, options: GalleryOptions = {}) {
-  const { create = false, onTrouble = (error) => out.note(`warning: ${messageOf(error)}`) } = options;
+  const { read = false, create = false, onTrouble = (error) => out.note(`warning: ${messageOf(error)}`) } = options;
   const folder = settings.value('gallery');
   if (!create && !existsSync(folder))
     throw new CommandError(
@@ -42,6 +44,7 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
       '`hers init` makes one, or `hers collections create` where there is a configuration; --gallery names another',
     );
   const store = await openStore(folder, {
+    mode: read ? 'read' : 'write',
     kernel: async () => {
       const kernel = settings.value('kernel') as KernelName | 'auto' | undefined;
       const choice = await openKernel({ kernel, threads: settings.threads, warn: (message) => out.detail(message) });

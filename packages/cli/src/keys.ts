@@ -3,6 +3,7 @@
 import { readFile, stat } from 'node:fs/promises';
 import { HersError, isSealed, MasterSeed, openKey, sealKey, unsealedKey } from '@hers/client';
 import { VersionFile } from '@hers/client/versions';
+import { isFileThere } from '@hers/service/target';
 import { CommandError, EXIT } from './exit.ts';
 import type { Output } from './output.ts';
 import { writePrivately } from './private-file.ts';
@@ -97,6 +98,7 @@ export class Keys {
 
   /** A new key file. Never over another: that would make its galleries unreadable. */
   async create(path: string, { unsealed }: { readonly unsealed: boolean }): Promise<void> {
+    isFileThere(path); // what cannot be written to should not cost a passphrase
     using seed = MasterSeed.generate();
     const text = unsealed ? unsealedKey(seed) : await sealKey(seed, await this.#secrets.chosen(this.#passphrase));
     await writePrivately(path, { replace: false }, (file) => file.writeFile(text));
@@ -104,6 +106,7 @@ export class Keys {
 
   /** The same key behind another passphrase, or behind none. */
   async reseal(path: string, source: Pick<SecretSource, 'flag'>, { unsealed }: { readonly unsealed: boolean }) {
+    isFileThere(path); // a link can be read through, and is not replaced
     using seed = await this.open();
     const text = unsealed
       ? unsealedKey(seed)

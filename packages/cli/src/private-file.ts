@@ -1,9 +1,9 @@
 // Files that only their owner can read, written so that a crash leaves the old content or the new, never half of one.
 
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { type FileHandle, link, mkdir, open, rename, unlink } from 'node:fs/promises';
+import { type FileHandle, link, mkdir, open, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { isFileThere, renameOverFile } from '@hers/service/target';
 
 const OWNER_ONLY = 0o600;
 
@@ -18,12 +18,16 @@ export async function makePrivateFolder(path: string): Promise<void> {
   }
 }
 
-/** Calls `write` with a new file beside `path`, and gives it that name when all of it is on disk. EEXIST where `path` exists and may not be replaced. */
+/**
+ * Calls `write` with a new file beside `path`, and gives it that name when all of it is on disk. EEXIST where `path` exists and may not be replaced. What is no file is never
+ * replaced: INVALID_ARGUMENT, before anything is written.
+ */
 export async function writePrivately(
   path: string,
   { replace }: { readonly replace: boolean },
   write: (file: FileHandle) => Promise<void>,
 ): Promise<void> {
+  if (isFileThere(path) && !replace) throw taken(path);
   const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
   const file = await open(temporary, 'wx', OWNER_ONLY).catch((error) => {
     throw Object.assign(error, { path }); // the name that somebody knows
@@ -32,7 +36,7 @@ export async function writePrivately(
     await write(file);
     await file.sync();
     await file.close();
-    if (replace) await rename(temporary, path);
+    if (replace) renameOverFile(temporary, path);
     else await nameOnce(temporary, path);
     await syncFolder(dirname(path));
   } finally {
@@ -47,9 +51,14 @@ async function nameOnce(temporary: string, path: string): Promise<void> {
     await link(temporary, path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST' || existsSync(path)) throw Object.assign(error as Error, { code: 'EEXIST', path });
-    await rename(temporary, path); // a file system without links
+    if (isFileThere(path) || code === 'EEXIST') throw taken(path);
+    renameOverFile(temporary, path); // a file system without links
   }
+}
+
+/** As the system says it. */
+export function taken(path: string): Error {
+  return Object.assign(new Error(`${path} exists already`), { code: 'EEXIST', path });
 }
 
 /** A name is on disk when its folder is. */

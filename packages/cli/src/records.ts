@@ -1,4 +1,6 @@
 // From rows to records: an id for each, checks before the collection sees them, and a count of what was left out.
+//
+// A number is no id that anybody chose: two imports that number their rows write over each other. So rows are numbered only where that was asked for.
 
 import { checkId, HersError, type Plan, type VectorRecord } from '@hers/client';
 import { checkVector } from '@hers/scheme';
@@ -16,7 +18,9 @@ export interface RecordOptions {
   /** A file with the payloads, and the columns or fields of it. */
   readonly payloads?: string;
   readonly payload?: readonly string[];
-  /** Before the number of a row where there is no other id. */
+  /** The number of a row is its id where there is no other. */
+  readonly rowIds?: boolean;
+  /** The same with this before the number. */
   readonly idPrefix?: string;
   readonly skip?: number;
   readonly limit?: number;
@@ -24,31 +28,30 @@ export interface RecordOptions {
   readonly skipBad?: boolean;
 }
 
-/** Repeated ids are looked for among so many records: their names have to be remembered. */
-const MAX_REMEMBERED = 8_000_000;
 /** Complaints about single rows before they are only counted. */
 const MAX_COMPLAINTS = 10;
 
 export class RecordStream {
   readonly #surroundings: Surroundings;
   readonly #file: RowFile;
-  readonly #plan: Plan;
   readonly #options: RecordOptions;
   readonly #out: Output;
-  readonly #seen = new Set<string>();
+  readonly #rows: AsyncGenerator<Row>;
+  /** Read ahead, for a look at its id. */
+  #first: Row | undefined;
+  /** Whether a record was handed on. */
+  #hasBegun = false;
   /** Rows read, used or not. */
   read = 0;
   /** Rows left out by --skip-bad. */
   bad = 0;
-  /** Records whose id came before in the same import. */
-  repeated = 0;
 
-  constructor(surroundings: Surroundings, file: RowFile, plan: Plan, options: RecordOptions, out: Output) {
+  constructor(surroundings: Surroundings, file: RowFile, options: RecordOptions, out: Output) {
     this.#surroundings = surroundings;
     this.#file = file;
-    this.#plan = plan;
     this.#options = options;
     this.#out = out;
+    this.#rows = this.#readable();
   }
 
   /** How many there will be, where that can be known. */
@@ -59,13 +62,21 @@ export class RecordStream {
     return Math.min(Math.max(0, count - skip), limit);
   }
 
+  /** Looks at the first row: where it has no id, and none can be made for it, the import ends before it begins. */
+  async begin(): Promise<void> {
+    const { value, done } = await this.#rows.next();
+    if (done) return;
+    this.#first = value;
+    this.#idOf(value);
+  }
+
   /** What can be known to be wrong before anything is written: another dimension, or another number of ids or payloads than rows. */
-  async check(): Promise<void> {
+  async check(plan: Plan): Promise<void> {
     const { count, dimension, source } = this.#file;
-    if (dimension !== undefined && dimension !== this.#plan.dimension)
+    if (dimension !== undefined && dimension !== plan.dimension)
       throw new HersError(
         'INVALID_VECTOR',
-        `${source.name} has vectors of ${dimension} dimensions, and the collection takes ${this.#plan.dimension}`,
+        `${source.name} has vectors of ${dimension} dimensions, and the collection takes ${plan.dimension}`,
       );
     if (count === undefined) return;
     for (const [path, items] of this.#companions()) {
@@ -85,7 +96,22 @@ export class RecordStream {
     if (payloads !== undefined) yield [payloads, payloadsFrom(this.#surroundings, payloads, payload)];
   }
 
-  async *records(): AsyncGenerator<VectorRecord> {
+  async *records(plan: Plan): AsyncGenerator<VectorRecord> {
+    try {
+      if (this.#first) yield* this.#record(this.#first, plan);
+      for await (const row of this.#rows) yield* this.#record(row, plan);
+    } finally {
+      await this.close();
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#rows.return(undefined);
+    await this.#file.source.close();
+  }
+
+  /** The rows to be imported that can be read, with what stands beside them in other files. */
+  async *#readable(): AsyncGenerator<Row> {
     const { ids, id, payloads, payload, skip = 0, limit = Number.POSITIVE_INFINITY } = this.#options;
     const names = ids === undefined ? undefined : idsFrom(this.#surroundings, ids, id);
     const contents = payloads === undefined ? undefined : payloadsFrom(this.#surroundings, payloads, payload);
@@ -100,19 +126,17 @@ export class RecordStream {
           this.#refuse(row.error.message, row.error);
           continue;
         }
-        const record = this.#record({
+        yield {
           ...row,
           ...(name === undefined ? {} : { id: name }),
           ...(content === undefined ? {} : { payload: content }),
-        });
-        if (record) yield record;
+        };
       }
       await this.#mustEnd(names, ids);
       await this.#mustEnd(contents, payloads);
     } finally {
       await names?.return(undefined);
       await contents?.return(undefined);
-      await this.#file.source.close();
     }
   }
 
@@ -138,32 +162,47 @@ export class RecordStream {
   }
 
   /** A row that cannot be used ends the import, unless it may be left out. */
-  #refuse(message: string, { code }: HersError): void {
-    if (!this.#options.skipBad)
-      throw new CommandError(EXIT.input, message, 'correct it, or leave such rows out with --skip-bad', code);
+  #refuse(message: string, { code }: HersError, remedy = 'correct it, or leave such rows out with --skip-bad'): void {
+    if (!this.#options.skipBad) throw new CommandError(EXIT.input, message, remedy, code);
     if (++this.bad <= MAX_COMPLAINTS) this.#out.note(`left out: ${message}`);
     else if (this.bad === MAX_COMPLAINTS + 1) this.#out.note('left out: more, which are only counted');
   }
 
-  #record(row: Row): VectorRecord | undefined {
-    const { idPrefix = '' } = this.#options;
-    const id = row.id ?? `${idPrefix}${row.number}`;
+  /** The id that a row has, or that is made for it; undefined for one that was left out. Where not even the first row has one, the file has none. */
+  #idOf({ id, number, where }: Row): string | undefined {
+    const { rowIds = false, idPrefix } = this.#options;
+    if (id !== undefined) return id;
+    if (rowIds || idPrefix !== undefined) return `${idPrefix ?? ''}${number}`;
+    const message = `${this.#file.source.name}, ${where} has no id`;
+    if (!this.#hasBegun) throw new CommandError(EXIT.usage, message, this.#remedy);
+    const remedy = `${this.#remedy}, or leave such rows out with --skip-bad`;
+    this.#refuse(message, new HersError('MALFORMED', message), remedy);
+    return undefined;
+  }
+
+  get #remedy(): string {
+    const column = this.#file.format === 'npy' ? '' : 'name its column or field with --id, or ';
+    return `${column}add one of --ids <file>, --row-ids and --id-prefix <text>`;
+  }
+
+  *#record(row: Row, plan: Plan): Generator<VectorRecord> {
+    const id = this.#idOf(row);
+    if (id === undefined) return;
     try {
       checkId(id);
-      const { dimension } = this.#plan;
+      const { dimension } = plan;
       if (row.vector.length !== dimension)
         throw new HersError(
           'INVALID_VECTOR',
           `its vector has ${row.vector.length} coordinates, and the collection takes ${dimension}`,
         );
-      checkVector(this.#plan, row.vector, 'gallery', 'its vector');
+      checkVector(plan, row.vector, 'gallery', 'its vector');
     } catch (error) {
       if (!(error instanceof HersError)) throw error;
       this.#refuse(`${this.#file.source.name}, ${row.where}: ${error.message}`, error);
-      return undefined;
+      return;
     }
-    if (this.#seen.has(id)) this.repeated++;
-    else if (this.#seen.size < MAX_REMEMBERED) this.#seen.add(id);
-    return { id, vector: row.vector, ...(row.payload === undefined ? {} : { payload: row.payload }) };
+    this.#hasBegun = true;
+    yield { id, vector: row.vector, ...(row.payload === undefined ? {} : { payload: row.payload }) };
   }
 }

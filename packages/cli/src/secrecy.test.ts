@@ -73,7 +73,7 @@ test('nor does a wrong passphrase appear in the complaint about it', async () =>
 
 test('other processes see no secret among the arguments', async () => {
   const { folder, hidden } = await sealedGallery();
-  const child = spawn(process.execPath, [launcher, 'import', '-', '--collection', 'tiny'], {
+  const child = spawn(process.execPath, [launcher, 'import', '-', '--row-ids', '--collection', 'tiny'], {
     cwd: folder,
     env: childEnv('', { HERS_PASSPHRASE: PASSPHRASE }),
     stdio: ['pipe', 'ignore', 'ignore'],

@@ -55,7 +55,7 @@ test('every command works against a server, with a token from a variable or a fi
   assert.equal(match.id, PEOPLE[2]);
   assert.equal((await hers(at, ['verify', PEOPLE[2], probe, '--threshold', '0.5', ...collection])).exit, 0);
   await hersJson(at, ['collections', 'create', 'more', '--dimension', '2']);
-  await hersJson(at, ['import', '-', '--collection', 'more'], { input: '1,0\n0,1\n' });
+  await hersJson(at, ['import', '-', '--row-ids', '--collection', 'more'], { input: '1,0\n0,1\n' });
   await hersJson(at, ['delete', '0', '--collection', 'more']);
   await hersJson(at, ['optimize', '--collection', 'more']);
   await hersJson(at, ['keys', 'rotate', '--collection', 'more']);

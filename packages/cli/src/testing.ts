@@ -149,7 +149,7 @@ export async function writeGallery(folder: string): Promise<void> {
   await must(hers(folder, ['snapshot', 'old-faces.snapshot']));
   await must(hers(folder, ['train', 'people.npy', '-m', 'pca', '-d', '8', '-o', 'faces.onnx']));
   await must(hers(folder, ['collections', 'create', 'tiny', '--dimension', '4']));
-  await must(hers(folder, ['import', '-', '--collection', 'tiny'], { input: '1,0,0,0\n0,1,0,0\n' }));
+  await must(hers(folder, ['import', '-', '--row-ids', '--collection', 'tiny'], { input: '1,0,0,0\n0,1,0,0\n' }));
   await must(hers(folder, ['optimize', '--collection', 'faces']));
   const { cert, key } = selfSigned();
   await writeFile(join(folder, 'server.crt'), cert);

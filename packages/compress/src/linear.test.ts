@@ -13,12 +13,12 @@ test(
   data,
   async () => {
     const { learn, report } = faces(data.path!);
-    assert.ok(Math.abs(rankOne(report.vectors, report.labels) - 0.9938) < 0.0005);
+    assert.ok(Math.abs((await rankOne(report.vectors, report.labels)) - 0.9938) < 0.0005);
     const known = { pca: { 64: 0.9902, 32: 0.958, 16: 0.8052 }, lda: { 64: 0.9909, 32: 0.964, 16: 0.8546 } } as const;
     for (const method of ['pca', 'lda'] as const)
       for (const dimension of [64, 32, 16] as const) {
         const compressor = await fit(method, learn.vectors, learn.labels, { dimension });
-        const rank = rankOne(await compressor.transform(report.vectors), report.labels);
+        const rank = await rankOne(await compressor.transform(report.vectors), report.labels);
         assert.ok(Math.abs(rank - known[method][dimension]) <= 0.003, `${method} at ${dimension}: ${rank}`);
         assert.ok(compressor.metadata.figures.validationRank1 > 0.7);
       }

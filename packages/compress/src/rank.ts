@@ -6,8 +6,13 @@ import { openSession } from './session.ts';
 
 const TILE = 64;
 
-/** The share of probes that are identified; NaN when there are none. `strangers` are of no class in `classes`. */
-export function rankOne(vectors: Float32Array, classes: Int32Array, strangers?: Float32Array): number {
+/** The share of probes that are identified; NaN when there are none. `strangers` are of no class in `classes`. Can be stopped between tiles. */
+export async function rankOne(
+  vectors: Float32Array,
+  classes: Int32Array,
+  strangers?: Float32Array,
+  signal?: AbortSignal,
+): Promise<number> {
   const { gallery, dimension, count, probes } = gathered(vectors, classes, strangers);
   const unit = Float64Array.from(gallery);
   const scores = new Float64Array(TILE * count);
@@ -17,6 +22,8 @@ export function rankOne(vectors: Float32Array, classes: Int32Array, strangers?: 
     const rows = Float64Array.from(rowsOf(gallery, dimension, tile));
     multiplyTransposed(rows, unit, scores, { rows: tile.length, inner: dimension, columns: count });
     found += identified(scores, tile, classes, count);
+    await new Promise<void>((resolve) => setTimeout(resolve));
+    signal?.throwIfAborted();
   }
   return found / probes.length;
 }

@@ -98,6 +98,6 @@ test('the default reaches 0.966 on the faces at 32 dimensions with what is compu
   // Learning to rank takes minutes; `hers lab faces` has its figures.
   const { learn, report } = faces(data.path!);
   const compressor = await fit('auto', learn.vectors, learn.labels, { dimension: 32, settings: { ranking: null } });
-  const rank = rankOne(await compressor.transform(report.vectors), report.labels);
+  const rank = await rankOne(await compressor.transform(report.vectors), report.labels);
   assert.ok(rank >= 0.966, `${rank}`);
 });

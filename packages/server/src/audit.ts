@@ -1,6 +1,9 @@
 // Who did what to which collection, one JSON object a line: a record of its own, beside the log. It holds names and outcomes and nothing else.
 
-import { closeSync, fchmodSync, fstatSync, openSync, writeSync } from 'node:fs';
+import { closeSync, constants, fchmodSync, fstatSync, openSync, writeSync } from 'node:fs';
+import { AS_FILE, isFileThere, requireFile } from '@hers/service/target';
+
+const { O_APPEND, O_CREAT, O_WRONLY } = constants;
 
 export interface AuditEntry {
   readonly time: string;
@@ -19,10 +22,18 @@ export interface Audit {
   close(): void;
 }
 
-/** Appends to a file that only its owner can read. */
+/** Appends to a file that only its owner can read. What is no file is refused: its permissions are not ours to change. */
 export function openAudit(path: string): Audit {
-  const file = openSync(path, 'a', 0o600);
-  if ((fstatSync(file).mode & 0o077) !== 0) fchmodSync(file, 0o600);
+  isFileThere(path);
+  const file = openSync(path, O_APPEND | O_CREAT | O_WRONLY | AS_FILE, 0o600);
+  try {
+    const about = fstatSync(file);
+    requireFile(path, about);
+    if ((about.mode & 0o077) !== 0) fchmodSync(file, 0o600);
+  } catch (error) {
+    closeSync(file);
+    throw error;
+  }
   let open = true;
   return {
     write(entry) {

@@ -3,9 +3,10 @@
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { statSync } from 'node:fs';
-import { open, readFile, rename, stat, unlink } from 'node:fs/promises';
+import { lstat, open, readFile, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { HersError, isCollectionName } from '@hers/service';
+import { isFileThere, renameOverFile } from '@hers/service/target';
 import type { Scope } from './routes.ts';
 
 export interface Token {
@@ -117,6 +118,7 @@ export class TokenStore {
 
   /** One change at a time, even by several processes; a crash leaves the old file or the new one. */
   async #change(change: (tokens: readonly StoredToken[]) => readonly StoredToken[]): Promise<void> {
+    isFileThere(this.path);
     const unlock = await lock(`${this.path}.lock`);
     try {
       const { tokens } = await this.#read();
@@ -126,10 +128,12 @@ export class TokenStore {
       try {
         await handle.writeFile(`${JSON.stringify(file, null, 2)}\n`);
         await handle.sync();
-      } finally {
         await handle.close();
+        renameOverFile(temporary, this.path);
+      } finally {
+        await handle.close().catch(() => {});
+        await unlink(temporary).catch(() => {});
       }
-      await rename(temporary, this.path);
       const folder = await open(dirname(this.path), 'r');
       await folder.sync().finally(() => folder.close());
     } finally {
@@ -145,12 +149,11 @@ async function lock(path: string): Promise<() => Promise<void>> {
       return () => unlink(path);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-      const since = await stat(path).then(
-        (s) => s.mtimeMs,
-        () => Number.NaN,
-      );
-      if (Date.now() - since > LOCK_STALE_MS) await unlink(path).catch(() => {});
-      else if (tries === LOCK_TRIES)
+      const about = await lstat(path).catch(() => undefined);
+      // Ours is an empty file; anything else of this name is somebody's.
+      const isStale = about?.isFile() && about.size === 0 && Date.now() - about.mtimeMs > LOCK_STALE_MS;
+      if (isStale) await unlink(path).catch(() => {});
+      if (tries === LOCK_TRIES)
         throw new HersError('LOCKED', `${path} exists: somebody else is changing the tokens; try again`);
       else await new Promise((resolve) => setTimeout(resolve, LOCK_WAIT_MS));
     }

@@ -138,21 +138,24 @@ export function addCollections(program: HersCommand, context: () => Context): vo
 
 async function accept(context: Context, name: string, yes: boolean): Promise<void> {
   const { out } = context;
-  const { before, isGone } = await context.gallery(async ({ database, service }) => {
-    const there = await service.getCollection(name).catch((error) => {
-      if (error instanceof HersError && error.code === 'NOT_FOUND') return undefined;
-      throw error;
-    });
-    // Why it is refused, in the words of who refuses it.
-    const why = await database.describe(name).then(
-      ({ version, records }) =>
-        `${name} is as it was seen before, at version ${version} with ${counted(records, 'record')}`,
-      (error) => (error as Error).message.split('. Find out why')[0],
-    );
-    const now = there ? `as it is now, at version ${there.version} with ${counted(there.records, 'record')}` : 'gone';
-    await confirmed(context, yes, `${why}. Take it for right that it is ${now}?`);
-    return { before: await database.accept(name), isGone: !there };
-  });
+  const { before, isGone } = await context.gallery(
+    async ({ database, service }) => {
+      const there = await service.getCollection(name).catch((error) => {
+        if (error instanceof HersError && error.code === 'NOT_FOUND') return undefined;
+        throw error;
+      });
+      // Why it is refused, in the words of who refuses it.
+      const why = await database.describe(name).then(
+        ({ version, records }) =>
+          `${name} is as it was seen before, at version ${version} with ${counted(records, 'record')}`,
+        (error) => (error as Error).message.split('. Find out why')[0],
+      );
+      const now = there ? `as it is now, at version ${there.version} with ${counted(there.records, 'record')}` : 'gone';
+      await confirmed(context, yes, `${why}. Take it for right that it is ${now}?`);
+      return { before: await database.accept(name), isGone: !there };
+    },
+    { read: true },
+  );
   if (out.json) out.object({ accepted: name, gone: isGone, before: before?.version ?? null });
   else if (isGone) out.line(`That ${name} is gone is accepted: the name is free.`);
   else out.line(`${name} is accepted as it is${before ? `; before, version ${before.version} had been seen` : ''}.`);
@@ -160,12 +163,15 @@ async function accept(context: Context, name: string, yes: boolean): Promise<voi
 
 async function resume(context: Context, given: string | undefined, yes: boolean): Promise<void> {
   const { out } = context;
-  const name = await context.gallery(async (gallery) => {
-    const collection = given === undefined ? await gallery.collection() : await gallery.database.collection(given);
-    await confirmed(context, yes, `Let searches of ${collection.name} fetch records again?`);
-    await collection.resume();
-    return collection.name;
-  });
+  const name = await context.gallery(
+    async (gallery) => {
+      const collection = given === undefined ? await gallery.collection() : await gallery.database.collection(given);
+      await confirmed(context, yes, `Let searches of ${collection.name} fetch records again?`);
+      await collection.resume();
+      return collection.name;
+    },
+    { read: true },
+  );
   if (out.json) out.object({ resumed: name });
   else out.line(`Searches of ${name} fetch records again.`);
 }
@@ -180,12 +186,12 @@ async function create(context: Context, name: string, { compressor: file, ...res
     },
     { create: true },
   );
-  context.out.hint(`Next: hers import vectors.npy --collection ${name}`);
+  context.out.hint(`Next: hers import vectors.npy --ids names.txt --collection ${name}`);
 }
 
 async function list(context: Context): Promise<void> {
   const { out } = context;
-  const all = await context.gallery(({ database }) => database.listCollections());
+  const all = await context.gallery(({ database }) => database.listCollections(), { read: true });
   const sorted = all.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   if (out.json) {
     out.object({ collections: sorted });

@@ -1,8 +1,8 @@
 // `hers train`, `evaluate`, `dimension` and `reindex`: fewer dimensions for a collection. A scan costs as much as there are dimensions to compare.
 
-import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { Compressor, MethodName, Progress as Training } from '@hers/compress';
+import { isFileThere } from '@hers/service/target';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -126,10 +126,11 @@ async function train(context: Context, argument: string, options: TrainOptions):
     throw new CommandError(EXIT.usage, `${method} has to be told how short vectors shall be`, 'add --dimension');
   const path = context.path(options.output);
   const taken = () => new CommandError(EXIT.absent, `${path} exists already`, 'choose another name, or add --replace');
-  if (!options.replace && existsSync(path)) throw taken();
+  if (isFileThere(path) && !options.replace) throw taken();
+  const checkpoint = options.checkpoint === undefined ? undefined : context.path(options.checkpoint);
+  if (checkpoint !== undefined) isFileThere(checkpoint);
   const data = await readVectors(surroundings, argument, rowOptions(options));
   const { fit } = await import('@hers/compress');
-  const checkpoint = options.checkpoint === undefined ? undefined : context.path(options.checkpoint);
   const resume = checkpoint && (await readIfThere(checkpoint));
   const started = performance.now();
   using progress = context.progress({ label: 'Training', total: 1000, unit: '‰' });
@@ -220,16 +221,16 @@ async function evaluate(
     return numbers.get(label)!;
   });
   const results: { compressor: string; dimension: number; rank1: number }[] = [];
-  const measure = (compressor: string, width: number, what: Float32Array) => {
+  const measure = async (compressor: string, width: number, what: Float32Array) => {
     signal.throwIfAborted();
-    results.push({ compressor, dimension: width, rank1: rankOne(what, classes) });
+    results.push({ compressor, dimension: width, rank1: await rankOne(what, classes, undefined, signal) });
   };
   using progress = context.progress({ label: 'Comparing', total: files.length + 1, unit: 'compressors' });
-  measure('none', dimension, vectors);
+  await measure('none', dimension, vectors);
   progress.add(1);
   for (const file of files) {
     const compressor = await load(await readFile(context.path(file)));
-    measure(file, compressor.outputDimension, await compressor.transform(vectors));
+    await measure(file, compressor.outputDimension, await compressor.transform(vectors));
     progress.add(1);
   }
   progress.end();

@@ -17,7 +17,7 @@ export function addImport(program: HersCommand, context: () => Context): void {
     .command('import')
     .summary('encrypt vectors into a collection')
     .description(
-      'Encrypts vectors from a .npy, .csv or .jsonl file, or from standard input, into a collection. A record whose id is there is replaced, one that is there already exactly so is left alone: importing again is safe, and is how an interrupted import goes on. Without ids in the file or in --ids, the id of a record is the number of its row, counted from 0.',
+      'Encrypts vectors from a .npy, .csv or .jsonl file, or from standard input, into a collection. A record whose id is there is replaced, one that is there already exactly so is left alone: importing again is safe, and is how an interrupted import goes on. Rows that have no id in the file need one of --ids, --row-ids and --id-prefix: numbers are no ids unless they are asked for, because two files with numbered rows write over each other.',
     )
     .argument(
       '<file>',
@@ -25,7 +25,8 @@ export function addImport(program: HersCommand, context: () => Context): void {
     );
   addRowOptions(command)
     .option('--ids <file>', 'ids from a text file, one a line, or from the --id column of a .csv or .jsonl file')
-    .option('--id-prefix <text>', 'before the number of the row, where there are no other ids')
+    .option('--row-ids', 'the id of a row that has none is its number, counted from 0')
+    .option('--id-prefix <text>', 'the same with this text before the number, such as the name of the file')
     .option(
       '--payload <columns>',
       'columns or fields that form the payload, with commas between; the field `payload` of .jsonl by default',
@@ -45,25 +46,39 @@ export function addImport(program: HersCommand, context: () => Context): void {
       'hers import vectors.npy --ids people.csv --id name --payloads people.csv --payload city',
       'Names and payloads from a .csv',
     )
+    .example('hers import vectors.npy --id-prefix 2026-', 'Without names: 2026-0, 2026-1, …')
     .example('cat people.jsonl | hers import -', 'From a pipe')
     .action((file: string, options: ImportOptions) => importFile(context(), file, options));
 }
 
 async function importFile(context: Context, argument: string, options: ImportOptions): Promise<void> {
   const { surroundings, out } = context;
-  // Opened before the key: a wrong file name should not cost a passphrase.
+  checkIdOptions(options);
+  // Opened before the key: a wrong file name, or rows without ids, should not cost a passphrase.
   const file = await openRows(surroundings, argument, rowOptions(options));
+  const stream = new RecordStream(surroundings, file, options, out);
   try {
+    await stream.begin();
     await context.collection(async (collection) => {
-      const stream = new RecordStream(surroundings, file, collection.plan, options, out);
-      await stream.check();
+      await stream.check(collection.plan);
       const started = performance.now();
       const written = await write(context, collection, file, stream);
       await summarise(context, collection, stream, written, performance.now() - started);
     });
   } finally {
-    await file.source.close();
+    await stream.close();
   }
+}
+
+/** Where every row has an id, because somebody said where it is, none is numbered; and rows are numbered in one way. */
+function checkIdOptions({ ids, id, rowIds, idPrefix }: ImportOptions): void {
+  const numbering = [...(rowIds ? ['--row-ids'] : []), ...(idPrefix === undefined ? [] : ['--id-prefix'])];
+  const naming = [...(ids === undefined ? [] : ['--ids']), ...(id === undefined ? [] : ['--id'])];
+  const [one, two] = [...naming.slice(0, 1), ...numbering];
+  if (numbering.length > 0 && two !== undefined)
+    throw new CommandError(EXIT.usage, `${one} and ${two} exclude each other`, 'give one of them');
+  if (idPrefix === '')
+    throw new CommandError(EXIT.usage, '--id-prefix takes some text', '--row-ids numbers rows without any');
 }
 
 /** --id and --payload are about the files in --ids and --payloads where these have columns, and about the vectors' own file otherwise. */
@@ -83,7 +98,7 @@ async function write(context: Context, collection: Collection, file: RowFile, st
   progress.update(0, expected);
   let safe = 0;
   try {
-    return await collection.upsert(stream.records(), {
+    return await collection.upsert(stream.records(collection.plan), {
       signal,
       onProgress: ({ acknowledged }) => {
         safe = acknowledged;
@@ -104,23 +119,29 @@ function told(error: unknown, signal: AbortSignal, records: number): unknown {
   const safe = `${records === 1 ? '1 record is' : `${count(records)} records are`} safe in the collection`;
   if (signal.aborted) return stoppedAt(error, signal, `${safe}; run the same command again to go on`);
   if (!(error instanceof CommandError || error instanceof HersError)) return error;
+  if (error instanceof CommandError && error.exit === EXIT.usage) return error; // nothing was begun
   return Object.defineProperty(error, 'message', { value: `${error.message.replace(/[.\s]+$/, '')}; ${safe}` });
 }
 
 async function summarise(
   { out }: Context,
   collection: Collection,
-  { read, bad, repeated }: RecordStream,
-  { written, unchanged }: Written,
+  { read, bad }: RecordStream,
+  { written, inserted, replaced, unchanged, repeated }: Written,
   ms: number,
 ): Promise<void> {
   const records = await collection.count();
   if (out.json) {
-    out.object({ collection: collection.name, written, unchanged, bad, repeated, records, seconds: ms / 1000 });
+    const outcome = { written, inserted, replaced, unchanged, bad, repeated };
+    out.object({ collection: collection.name, ...outcome, records, seconds: ms / 1000 });
   } else {
-    const also = unchanged > 0 ? `, ${count(unchanged)} were there already` : '';
+    const parts = [
+      `${counted(inserted, 'record')} new`,
+      ...(replaced > 0 ? [`${count(replaced)} replaced`] : []),
+      ...(unchanged > 0 ? [`${count(unchanged)} unchanged`] : []),
+    ];
     const total = `${collection.name} holds ${count(records)}`;
-    out.line(`${counted(written, 'record')} written${also}; ${total}. That took ${duration(ms)}.`);
+    out.line(`${parts.join(', ')}; ${total}. That took ${duration(ms)}.`);
   }
   if (read === 0) out.note('There were no rows to import.');
   if (bad > 0 && written + unchanged === 0)

@@ -3,10 +3,11 @@
 import { existsSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { join, relative } from 'node:path';
+import { isFileThere } from '@hers/service/target';
 import { openStore } from '@hers/store';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { writeExample } from '../example.ts';
+import { exampleFiles, writeExample } from '../example.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { versionsOf } from '../keys.ts';
 import { makePrivateFolder, writePrivately } from '../private-file.ts';
@@ -37,7 +38,7 @@ async function init(context: Context, argument: string, { unsealed = false, exam
   const { env } = surroundings;
   const folder = context.path(argument);
   const config = join(folder, CONFIG_FILE);
-  if (existsSync(config))
+  if (isFileThere(config))
     throw new CommandError(
       EXIT.absent,
       `${config} exists already`,
@@ -57,6 +58,10 @@ async function init(context: Context, argument: string, { unsealed = false, exam
   const keyExists = existsSync(key);
   if (keyExists && namedKey === undefined)
     throw new CommandError(EXIT.absent, `${key} exists already`, `use it with --key ${key}, or choose another folder`);
+  if (!keyExists) isFileThere(key);
+  const inTheWay = example ? exampleFiles(join(folder, 'example')).find(isFileThere) : undefined;
+  if (inTheWay !== undefined)
+    throw new CommandError(EXIT.absent, `${inTheWay} exists already`, 'leave out --example, or choose another folder');
   await makePrivateFolder(folder);
   const isNew = !server && !existsSync(gallery);
   if (!server) await (await openStore(gallery)).close();

@@ -2,11 +2,12 @@
 
 import type { StoredRecord } from '@hers/client';
 import { writeNpy } from '@hers/lab/npy';
+import { isFileThere } from '@hers/service/target';
 import type { HersCommand } from '../command.ts';
 import { idsFrom } from '../companions.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
-import { writePrivately } from '../private-file.ts';
+import { taken, writePrivately } from '../private-file.ts';
 import { counted } from '../quantities.ts';
 
 /** Records asked for together. */
@@ -51,7 +52,7 @@ export function addRecords(program: HersCommand, context: () => Context): void {
     .example('hers count', 'One number')
     .action(async () => {
       const { out } = context();
-      const records = await context().collection((collection) => collection.count());
+      const records = await context().collection((collection) => collection.count(), { read: true });
       if (out.json) out.object({ records });
       else out.line(String(records));
     });
@@ -79,43 +80,47 @@ async function get(
   const { out } = context;
   if (all && (ids.length > 0 || flags.ids !== undefined))
     throw new CommandError(EXIT.usage, '--all and single ids exclude each other', 'give one of them');
+  const path = output === undefined ? undefined : context.path(output);
+  if (path !== undefined && isFileThere(path)) throw taken(path);
   const named = all ? undefined : await givenIds(context, ids, flags);
-  await context.collection(async (collection) => {
-    let asked = 0;
-    let found = 0;
-    using progress = context.progress({ label: 'Reading', unit: 'records', total: await collection.count() });
-    const records = async function* (): AsyncGenerator<StoredRecord> {
-      for await (const part of together(named ?? collection.list())) {
-        context.signal.throwIfAborted();
-        const got = await collection.get(part);
-        asked += part.length;
-        found += got.length;
-        yield* got;
-        progress.update(asked);
+  await context.collection(
+    async (collection) => {
+      let asked = 0;
+      let found = 0;
+      using progress = context.progress({ label: 'Reading', unit: 'records', total: await collection.count() });
+      const records = async function* (): AsyncGenerator<StoredRecord> {
+        for await (const part of together(named ?? collection.list())) {
+          context.signal.throwIfAborted();
+          const got = await collection.get(part);
+          asked += part.length;
+          found += got.length;
+          yield* got;
+          progress.update(asked);
+        }
+      };
+      if (path === undefined) {
+        for await (const record of records()) {
+          print(context, record);
+          await out.taken();
+        }
+      } else {
+        await writePrivately(path, { replace: false }, async (file) => {
+          const vectors = async function* () {
+            for await (const { vector } of records()) yield vector;
+          };
+          await writeNpy(file, collection.plan.dimension, vectors());
+        });
+        if (out.json) out.object({ file: path, records: found });
+        else out.line(`${counted(found, 'vector')} written to ${path}.`);
       }
-    };
-    if (output === undefined) {
-      for await (const record of records()) {
-        print(context, record);
-        await out.taken();
+      progress.end();
+      if (found < asked) {
+        out.note(`${counted(asked - found, 'id')} not found.`);
+        context.exit = EXIT.no;
       }
-    } else {
-      const path = context.path(output);
-      await writePrivately(path, { replace: false }, async (file) => {
-        const vectors = async function* () {
-          for await (const { vector } of records()) yield vector;
-        };
-        await writeNpy(file, collection.plan.dimension, vectors());
-      });
-      if (out.json) out.object({ file: path, records: found });
-      else out.line(`${counted(found, 'vector')} written to ${path}.`);
-    }
-    progress.end();
-    if (found < asked) {
-      out.note(`${counted(asked - found, 'id')} not found.`);
-      context.exit = EXIT.no;
-    }
-  });
+    },
+    { read: true },
+  );
 }
 
 async function* together(ids: Iterable<string> | AsyncIterable<string>): AsyncGenerator<string[]> {
@@ -153,12 +158,15 @@ async function remove(context: Context, ids: readonly string[], flags: IdFlags):
 
 async function list(context: Context): Promise<void> {
   const { out } = context;
-  await context.collection(async (collection) => {
-    for await (const id of collection.list()) {
-      context.signal.throwIfAborted();
-      if (out.json) out.object({ id });
-      else out.line(id);
-      await out.taken();
-    }
-  });
+  await context.collection(
+    async (collection) => {
+      for await (const id of collection.list()) {
+        context.signal.throwIfAborted();
+        if (out.json) out.object({ id });
+        else out.line(id);
+        await out.taken();
+      }
+    },
+    { read: true },
+  );
 }

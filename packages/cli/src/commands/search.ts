@@ -144,7 +144,7 @@ async function searchOne(
       matches.add(probe, result);
       matches.end();
     },
-    { onResponse: () => answered() },
+    { read: true, onResponse: () => answered() },
   );
 }
 
@@ -156,29 +156,32 @@ async function searchAll(
   matches: MatchPrinter,
 ): Promise<void> {
   const { surroundings, out, signal } = context;
-  await context.collection(async (collection) => {
-    using progress = context.progress({ label: 'Searching', unit: 'probes' });
-    let done = 0;
-    matches.begin();
-    try {
-      const batches = probeBatches(surroundings, argument, BATCH, rowOptions(flags), (known) =>
-        progress.update(0, known),
-      );
-      for await (const probes of batches) {
-        const results = await collection.searchBatch(
-          probes.map(({ vector }) => vector),
-          options,
+  await context.collection(
+    async (collection) => {
+      using progress = context.progress({ label: 'Searching', unit: 'probes' });
+      let done = 0;
+      matches.begin();
+      try {
+        const batches = probeBatches(surroundings, argument, BATCH, rowOptions(flags), (known) =>
+          progress.update(0, known),
         );
-        results.forEach((result, i) => matches.add(probes[i], result));
-        await out.taken();
-        progress.update((done += probes.length));
+        for await (const probes of batches) {
+          const results = await collection.searchBatch(
+            probes.map(({ vector }) => vector),
+            options,
+          );
+          results.forEach((result, i) => matches.add(probes[i], result));
+          await out.taken();
+          progress.update((done += probes.length));
+        }
+      } catch (error) {
+        throw stoppedAt(error, signal, `${counted(done, 'probe')} searched with`);
       }
-    } catch (error) {
-      throw stoppedAt(error, signal, `${counted(done, 'probe')} searched with`);
-    }
-    progress.end();
-    matches.end();
-  });
+      progress.end();
+      matches.end();
+    },
+    { read: true },
+  );
 }
 
 async function runVerify(
@@ -190,8 +193,9 @@ async function runVerify(
   const { surroundings, out, signal } = context;
   const { threshold, row } = flags;
   const probe = await oneProbe(surroundings, argument, row, rowOptions(flags));
-  const result = await context.collection((collection) =>
-    collection.verify(id, probe.vector, { signal, ...(threshold === undefined ? {} : { threshold }) }),
+  const result = await context.collection(
+    (collection) => collection.verify(id, probe.vector, { signal, ...(threshold === undefined ? {} : { threshold }) }),
+    { read: true },
   );
   const shown = score(result.score, { noisy: result.scoreOrigin === 'noisy' });
   if (out.json) out.object({ id, ...result });

@@ -1,8 +1,8 @@
 // `hers optimize`, `snapshot` and `restore`: what a collection needs now and then.
 
-import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import { HersError } from '@hers/client';
+import { isFileThere } from '@hers/service/target';
 import { openBytes, STANDARD_INPUT } from '../bytes.ts';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -91,36 +91,39 @@ async function snapshot(context: Context, argument: string, replace: boolean): P
     throw new CommandError(EXIT.usage, 'a snapshot is not for a terminal', 'name a file, or send it through a pipe');
   const path = context.path(argument);
   const taken = () => new CommandError(EXIT.absent, `${path} exists already`, 'choose another name, or add --replace');
-  if (!toStandardOutput && !replace && existsSync(path)) throw taken();
-  await context.collection(async (collection, { service }) => {
-    const { bytes: estimate } = await service.getCollection(collection.name);
-    const started = performance.now();
-    using progress = context.progress({ label: 'Copying', total: estimate, unit: 'bytes' });
-    let bytes = 0;
-    const pieces = async function* () {
-      for await (const piece of collection.snapshot({ signal })) {
-        yield piece;
-        progress.update((bytes += piece.length));
+  if (!toStandardOutput && isFileThere(path) && !replace) throw taken();
+  await context.collection(
+    async (collection, { service }) => {
+      const { bytes: estimate } = await service.getCollection(collection.name);
+      const started = performance.now();
+      using progress = context.progress({ label: 'Copying', total: estimate, unit: 'bytes' });
+      let bytes = 0;
+      const pieces = async function* () {
+        for await (const piece of collection.snapshot({ signal })) {
+          yield piece;
+          progress.update((bytes += piece.length));
+        }
+      };
+      if (toStandardOutput) {
+        for await (const piece of pieces()) await writeAll(surroundings.stdout, piece);
+        return;
       }
-    };
-    if (toStandardOutput) {
-      for await (const piece of pieces()) await writeAll(surroundings.stdout, piece);
-      return;
-    }
-    try {
-      await writePrivately(path, { replace }, async (file) => {
-        for await (const piece of pieces()) await file.appendFile(piece);
-      });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST')
-        throw stoppedAt(error, signal, `${path} was not written; the collection is as it was`);
-      throw taken();
-    }
-    progress.end();
-    const ms = performance.now() - started;
-    if (out.json) out.object({ collection: collection.name, file: path, bytes, seconds: ms / 1000 });
-    else out.line(`${collection.name} is in ${path}: ${size(bytes)}. That took ${duration(ms)}.`);
-  });
+      try {
+        await writePrivately(path, { replace }, async (file) => {
+          for await (const piece of pieces()) await file.appendFile(piece);
+        });
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EEXIST')
+          throw stoppedAt(error, signal, `${path} was not written; the collection is as it was`);
+        throw taken();
+      }
+      progress.end();
+      const ms = performance.now() - started;
+      if (out.json) out.object({ collection: collection.name, file: path, bytes, seconds: ms / 1000 });
+      else out.line(`${collection.name} is in ${path}: ${size(bytes)}. That took ${duration(ms)}.`);
+    },
+    { read: true },
+  );
 }
 
 function writeAll(stream: NodeJS.WritableStream, bytes: Uint8Array): Promise<void> {
