@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import {
   existsSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -14,6 +15,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { write } from './lab.ts';
+import { machine } from './report.ts';
 
 const command = fileURLToPath(new URL('./lab.ts', import.meta.url));
 
@@ -42,7 +45,7 @@ test('a folder that cannot be written is refused before the experiment runs', ()
     for (const [out, message] of [
       ['file', /^EEXIST/],
       ['file/below', /^ENOTDIR/],
-      ['taken', /^EISDIR.*table2\.json'\.\n$/],
+      ['taken', /taken\/table2\.json is a folder; name another file\.\n$/],
     ] as const) {
       const { status, stdout, stderr } = lab('table2', '--small', '--out', join(folder, out));
       assert.equal(status, 2, stderr);
@@ -55,13 +58,34 @@ test('a folder that cannot be written is refused before the experiment runs', ()
   }
 });
 
-test('the report is printed even when the disk is full in the end', { skip: !existsSync('/dev/full') }, () => {
+test('what is no file is not written to, whether it is there before the experiment or comes meanwhile', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'hers-lab-'));
   try {
-    symlinkSync('/dev/full', join(folder, 'table2.svg'));
-    const { status, stdout, stderr } = lab('table2', '--small', '--out', folder, '--json');
+    const pipe = join(folder, 'table2.md');
+    spawnSync('mkfifo', [pipe]);
+    writeFileSync(join(folder, 'mine'), 'mine');
+    const { status, stderr } = lab('table2', '--small', '--out', folder);
+    assert.deepEqual([status, stderr], [2, `${pipe} is a named pipe; name another file.\n`]);
+    assert.ok(lstatSync(pipe).isFIFO());
+    const outcome = { markdown: '', svg: '', report: { bench: '', parameters: {}, machine: machine(), results: [] } };
+    await assert.rejects(write('table2', outcome, folder), /table2\.md is a named pipe/);
+    symlinkSync('mine', join(folder, 'table3.md'));
+    await assert.rejects(write('table3', outcome, folder), /table3\.md is a symbolic link/);
+    assert.equal(readFileSync(join(folder, 'mine'), 'utf8'), 'mine');
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('the report is printed even when it cannot be written in the end', { skip: !existsSync('/bin/sh') }, () => {
+  const folder = mkdtempSync(join(tmpdir(), 'hers-lab-'));
+  try {
+    // No file may hold anything; a pipe may.
+    const line = 'ulimit -f 0; exec "$@"';
+    const args = ['-c', line, 'sh', process.execPath, command, 'table2', '--small', '--out', folder, '--json'];
+    const { status, stdout, stderr } = spawnSync('/bin/sh', args, { encoding: 'utf8' });
     assert.equal(status, 2);
-    assert.match(stderr, /ENOSPC/);
+    assert.match(stderr, /EFBIG/);
     assert.equal(JSON.parse(stdout).bench, 'table2');
   } finally {
     rmSync(folder, { recursive: true });

@@ -5,6 +5,7 @@ import { access, constants, mkdir, open, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { AS_FILE, isFileThere } from '@hers/service/target';
 import type { Experiment, Option, Outcome, Values } from './experiments/experiment.ts';
 import { EXPERIMENTS } from './experiments/index.ts';
 import { complain, print, progress } from './report.ts';
@@ -100,18 +101,24 @@ async function requireWritable(name: string, folder: string): Promise<void> {
   await mkdir(folder, { recursive: true });
   await access(folder, constants.W_OK);
   for (const ending of ['md', 'svg', 'json']) {
-    const file = await open(`${folder}/${name}.${ending}`, 'r+').catch((error) => {
-      if (error.code !== 'ENOENT') throw error;
-    });
-    await file?.close();
+    const path = `${folder}/${name}.${ending}`;
+    if (isFileThere(path)) await (await open(path, 'r+')).close();
   }
+}
+
+const { O_CREAT, O_TRUNC, O_WRONLY } = constants;
+
+/** Over a file, or a new one. */
+async function writeOver(path: string, text: string): Promise<void> {
+  isFileThere(path);
+  await writeFile(path, text, { flag: O_CREAT | O_TRUNC | O_WRONLY | AS_FILE });
 }
 
 /** Writes name.md, name.svg and name.json. */
 export async function write(name: string, { markdown, svg, report }: Outcome, folder: string): Promise<void> {
-  await writeFile(`${folder}/${name}.md`, markdown);
-  await writeFile(`${folder}/${name}.svg`, svg);
-  await writeFile(`${folder}/${name}.json`, `${json(report)}\n`);
+  await writeOver(`${folder}/${name}.md`, markdown);
+  await writeOver(`${folder}/${name}.svg`, svg);
+  await writeOver(`${folder}/${name}.json`, `${json(report)}\n`);
 }
 
 /** An error about what was given, of ours (a dimension that cannot be) or of the system (a folder that cannot be written). */
@@ -146,7 +153,8 @@ export async function lab(args: string[]): Promise<number> {
       return 3;
     }
     if (!(error instanceof UsageError || error instanceof RangeError || isRefusal(error))) throw error;
-    const remedy = 'syscall' in error ? '' : '; hers lab lists what there is';
+    const saysWhatToDo = 'syscall' in error || error.message.includes(';');
+    const remedy = saysWhatToDo ? '' : '; hers lab lists what there is';
     complain(`${error.message.replace(/\.$/, '')}${remedy}.`);
     return 2;
   }

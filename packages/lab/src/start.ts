@@ -261,7 +261,7 @@ With your own data, in a folder of your own:
   export PATH="${join(import.meta.dirname, '../../../node_modules/.bin')}:$PATH"
   hers init                                        # a key and an empty gallery; --example brings some faces, too
   hers collections create faces --dimension 512    # as many as your vectors have
-  hers import vectors.npy --ids names.txt          # .npy, .csv, .jsonl, or a pipe
+  hers import vectors.npy --ids names.txt          # .npy, .csv, .jsonl, or a pipe; --row-ids without names
   hers search probes.npy --row 0
 docs/getting-started.md goes on from here, README.md says what is promised.`;
 

@@ -1,6 +1,13 @@
 // What clients do, and how the results are judged.
 
-import { type Collection, HersError, type Match, type SearchOptions, type SearchResult } from '@hers/client';
+import {
+  type Collection,
+  HersError,
+  type Match,
+  type SearchOptions,
+  type SearchResult,
+  type Written,
+} from '@hers/client';
 import { type Scores, type Sight, samePlain, wrongIn } from './answers.ts';
 import type { Client } from './clients.ts';
 import type { Dice } from './dice.ts';
@@ -92,8 +99,8 @@ export class Tasks {
           return on(
             'upsert',
             (collection) => collection.upsert(records.map(([id, plain]) => ({ id, ...plain }))),
-            ({ written, unchanged }: { written: number; unchanged: number }, sight) => {
-              if (written + unchanged !== records.length) return 'an upsert that forgets records';
+            ({ written, unchanged, repeated }: Written, sight) => {
+              if (written + unchanged + repeated !== records.length) return 'an upsert that forgets records';
               return this.#acknowledged(records, sight);
             },
             { effect: (content) => content.with(records) },

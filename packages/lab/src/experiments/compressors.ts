@@ -1,10 +1,11 @@
 // The compressors that experiments compare, fitted on the training part of a data set.
 
-import { createHash } from 'node:crypto';
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { createHash, randomBytes } from 'node:crypto';
+import { mkdir, readFile, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { type Compressor, fit, load, type MethodName, methods } from '@hers/compress';
+import { isFileThere, renameOverFile } from '@hers/service/target';
 import type { Part } from '../datasets.ts';
 import { progress } from '../report.ts';
 import { type Option, type Values, wholeNumber } from './experiment.ts';
@@ -87,13 +88,24 @@ export async function fittedCompressor(name: MethodName, training: Part, fitting
   const found = kept === undefined ? undefined : await keptCompressor(kept, name, fitting);
   progress(`${found ? 'taking' : 'fitting'} ${name} to ${dimension} dimensions${seed === 1 ? '' : `, seed ${seed}`}`);
   if (found) return found;
+  if (kept !== undefined) isFileThere(kept); // fitting may take hours
   const compressor = await train(name, training, fitting);
   if (kept !== undefined) {
     await mkdir(models!, { recursive: true });
-    await writeFile(`${kept}.part`, compressor.save());
-    await rename(`${kept}.part`, kept);
+    await keep(kept, compressor.save());
   }
   return compressor;
+}
+
+/** A crash leaves nothing of that name, or all of it. */
+async function keep(path: string, bytes: Uint8Array): Promise<void> {
+  const temporary = `${path}.${randomBytes(6).toString('hex')}.part`;
+  try {
+    await writeFile(temporary, bytes, { flag: 'wx' });
+    renameOverFile(temporary, path);
+  } finally {
+    await unlink(temporary).catch(() => {});
+  }
 }
 
 /** The compressor in a file, unless it is damaged or was fitted with other settings than it would be now: the file's name knows those that were given, not the defaults. */
