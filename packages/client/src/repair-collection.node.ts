@@ -159,7 +159,7 @@ export class Rescue {
   // — records —
 
   /** An entry of a pack that may be one of ours; whether it is. */
-  async consider(salvage: Salvage, pack: number, { entry, offset }: FoundEntry): Promise<boolean> {
+  async consider(pack: number, { entry, offset, length }: FoundEntry): Promise<boolean> {
     if (!this.#isVault) return false;
     const handle = entry.content.subarray(0, HANDLE_BYTES);
     const key = keyOf(handle);
@@ -174,9 +174,8 @@ export class Rescue {
     const record = await this.#open(handle, entry.content.subarray(HANDLE_BYTES));
     if (!record) return false;
     const told = this.#told?.get(key);
-    const file = salvage.packs[pack];
-    const isNamed =
-      told !== undefined && told.offset === offset && told.pack === file.pack && file.key === this.known.key;
+    // Packs may have been exchanged; but no two versions of a record lie at the same place of two packs.
+    const isNamed = told !== undefined && told.offset === offset && told.length === length;
     // The one that the catalogue names, else the one that was written last.
     if (isNamed || !this.#unlisted.get(key)?.isNamed) this.#unlisted.set(key, { pack, offset, isNamed });
     return true;
@@ -205,7 +204,7 @@ export class Rescue {
     if (this.#options.bringUnlisted) return all;
     if (slots === 0) return [];
     const told = this.#told;
-    if (told) return all.filter((key) => told.has(key));
+    if (told) return all.filter((key) => this.#unlisted.get(key)!.isNamed);
     return all.length === slots ? all : [];
   }
 

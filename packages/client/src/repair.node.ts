@@ -286,9 +286,10 @@ class Repair {
     const ofOtherKeys = new Set<string>();
     const deleted = new Set<string>();
     const taken = new Set<string>();
-    const byKey = Map.groupBy(salvage.collections(), ({ key }) => key);
-    // A name that is in use twice belongs to the collection made last.
-    for (const [, versions] of [...byKey].sort(([a], [b]) => b - a)) {
+    const byId = Map.groupBy(salvage.collections(), ({ id }) => hex(id));
+    // A name that is in use twice belongs to the collection that something here is of, and of several to the one made last.
+    const rank = ([{ key, id }]: readonly KnownCollection[]) => (salvage.hasPacks(id) ? 1e12 : 0) + key;
+    for (const versions of [...byId.values()].sort((a, b) => rank(b) - rank(a))) {
       const rescue = await this.#newest(salvage, versions, ofOtherKeys);
       if (!rescue) continue;
       const { name } = rescue.known;
@@ -400,7 +401,7 @@ class Repair {
       // Where a pack has lost its head, its entries tell where they belong.
       const candidates = collection === undefined ? rescues : (byId.get(collection) ?? []);
       for (const each of found)
-        if (each.entry.kind === RECORD) for (const rescue of candidates) await rescue.consider(salvage, pack, each);
+        if (each.entry.kind === RECORD) for (const rescue of candidates) await rescue.consider(pack, each);
     }
   }
 

@@ -29,6 +29,11 @@ Campaigns:
   cheating     a store that cheats at random in every way it can, under clients that go on: nothing wrong without an error
     --seconds <count>   how long (default 300)
     --seed <number>     of an earlier run, to repeat it (default: a fresh one)
+  damage       galleries damaged at random, in every kind of file: right or an error, nothing deleted, and repaired but for the
+               damaged bytes
+    --cases <count>     how many (default 2000)
+    --seed <number>     of an earlier run, to repeat it (default: a fresh one)
+    --case <number>     this one alone
 
 Examples:
   npm run campaign -- noise
@@ -115,7 +120,9 @@ const campaigns: Record<
     count: number;
     seconds: number;
     seed: number;
+    cases: number;
     dimension?: number;
+    only?: number;
   }) => boolean | Promise<boolean>
 > = {
   noise: ({ queries, dimension }) => noise(queries, dimension ? [dimension] : [16, 128, 512, 1536]),
@@ -125,6 +132,7 @@ const campaigns: Record<
   'crash-service': ({ kills }) => crashService(kills),
   connections: async ({ count }) => (await import('./connections.ts')).idleConnections(count),
   cheating: async ({ seconds, seed }) => (await import('./cheating/campaign.ts')).cheating({ seconds, seed }),
+  damage: async ({ cases, seed, only }) => (await import('./damage/campaign.ts')).damage({ cases, seed, only }),
 };
 
 /** Throws with what is missing; so it is good when it returns. */
@@ -166,6 +174,8 @@ async function main(args: string[]): Promise<void> {
       count: { type: 'string', default: '10000' },
       seconds: { type: 'string', default: '300' },
       seed: { type: 'string', default: String(1 + (new Uint32Array(randomSeed().buffer)[0] >>> 1)) },
+      cases: { type: 'string', default: '2000' },
+      case: { type: 'string' },
       dimension: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
     },
@@ -176,12 +186,18 @@ async function main(args: string[]): Promise<void> {
   }
   const [name] = positionals;
   const { queries: asked, searches: runs, kills: killed, count: many, seconds: long, seed: from } = values;
-  const numbers = [asked, runs, killed, many, long, from, values.dimension ?? '1'].map(Number);
+  const numbers = [asked, runs, killed, many, long, from, values.cases, values.dimension ?? '1'].map(Number);
+  const only = values.case === undefined ? undefined : Number(values.case);
   const known = positionals.length === 1 && Object.hasOwn(campaigns, name);
-  if (!known || numbers.some((number) => !(Number.isInteger(number) && number > 0)))
+  const isCount = (number: number) => Number.isInteger(number) && number > 0;
+  if (!known || !numbers.every(isCount) || !(only === undefined || only === 0 || isCount(only)))
     throw new TypeError('name a campaign and its options');
-  const [queries, searches, kills, count, seconds, seed, dimension] = numbers;
-  const given = { queries, searches, kills, count, seconds, seed, ...(values.dimension ? { dimension } : {}) };
+  const [queries, searches, kills, count, seconds, seed, cases, dimension] = numbers;
+  const given = {
+    ...{ queries, searches, kills, count, seconds, seed, cases },
+    ...(values.dimension ? { dimension } : {}),
+    ...(only === undefined ? {} : { only }),
+  };
   if (!(await campaigns[name](given))) process.exitCode = 1;
 }
 

@@ -3,17 +3,17 @@
 // That needs a small file beside the database, which a folder that cannot be written (or a disk without room) may lack. Then the database is read as it is, where it has no log; and else
 // from a copy of both.
 
-import { cpSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { cpSync, lstatSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { HersError } from '@hers/service';
-import { Catalogue, examineFile, openShared, type SharedFile } from './catalogue.ts';
+import { Catalogue, examineFile, openShared, ROLLBACK, type SharedFile } from './catalogue.ts';
 import type { Disk } from './disk.ts';
 import { JOURNAL } from './journal.ts';
 import { CATALOGUE, type Proof, SUMS, WAL } from './proof.ts';
-import { readOnly, storageError } from './storage-errors.ts';
+import { damaged, readOnly, storageError } from './storage-errors.ts';
 
 /** How often what looks like damage is looked at again, when something was written meanwhile. */
 const TRIES = 20;
@@ -78,6 +78,8 @@ export class ReadableCatalogue extends UnwritableCatalogue {
   }
 
   #open(proof: Proof): Opened {
+    if (this.disk.sizeSync(ROLLBACK) !== undefined)
+      throw damaged(ROLLBACK, 'it does not belong here. Who opens the folder to write sets it aside');
     const opened = openSomehow(this.disk);
     try {
       this.takeDamage(proof, opened.db);
@@ -178,7 +180,7 @@ function pause(): void {
 function filesOf(disk: Disk): string {
   return [CATALOGUE, WAL, SUMS, JOURNAL]
     .map((path) => {
-      const file = statSync(disk.path(path), { bigint: true, throwIfNoEntry: false });
+      const file = lstatSync(disk.path(path), { bigint: true, throwIfNoEntry: false });
       return file ? `${file.ino} ${file.size} ${file.mtimeNs}` : '';
     })
     .join();

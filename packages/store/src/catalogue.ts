@@ -7,6 +7,7 @@ import { HersError } from '@hers/service';
 import type { Disk } from './disk.ts';
 import { fault } from './faults.ts';
 import { JOURNAL, Journal, type JournalPart, type Mark } from './journal.ts';
+import { setAside } from './lost-and-found.ts';
 import { PageSums } from './page-sums.ts';
 import { after, CATALOGUE, examine, ofLog, type Proof, SUMS, WAL } from './proof.ts';
 import { giveReserveBack, keepReserve } from './reserve.ts';
@@ -22,6 +23,9 @@ const VACUUM_IN_MEMORY = 2 ** 28;
 const JOURNAL_BYTES = 2 ** 20;
 /** How long the writer waits for a process that begins or ends reading. */
 const BUSY_MS = 5000;
+
+/** What a catalogue with a log never has. */
+export const ROLLBACK = `${CATALOGUE}-journal`;
 
 /** The tables of a collection end in its number; see tables.ts. */
 const TABLE_OF_COLLECTION = /^(?:current|records|fresh|lists|blocks|segments|packs)_(\d+)$/;
@@ -141,26 +145,24 @@ export class WritableCatalogue extends Catalogue {
   constructor(disk: Disk, isInUse: boolean) {
     super(disk);
     const proof = examineFile(disk, isInUse);
+    // SQLite would play it back into the database.
+    if (!proof.isNew && disk.sizeSync(ROLLBACK) !== undefined) setAside(disk, ROLLBACK);
     // Before the database: whatever is in that later, the journal is not behind it by more than one transaction.
     if (proof.isNew)
       this.#journal = proof.journal?.last ? Journal.open(disk, proof.journal) : Journal.make(disk, proof.mark, []);
     this.#file = openShared(disk, true);
     this.#mark = proof.mark;
+    let [db, guard]: DatabaseSync[] = [];
     try {
-      this.db = openDatabase(disk);
-      try {
-        this.#guard = openGuard(disk);
-        try {
-          this.#begin(proof);
-        } catch (error) {
-          this.#guard.close();
-          throw error;
-        }
-      } catch (error) {
-        this.db.close();
-        throw error;
-      }
+      // A new database is made first. Of any other the guard is there before and after, whatever fails in between.
+      if (proof.isNew) db = openDatabase(disk);
+      guard = openGuard(disk);
+      db ??= openDatabase(disk);
+      [this.db, this.#guard] = [db, guard];
+      this.#begin(proof);
     } catch (error) {
+      db?.close();
+      guard?.close();
       this.#journal?.close();
       this.#file.close();
       throw storageError(error, CATALOGUE);
@@ -398,7 +400,11 @@ function randomStamp(): number {
 
 /** Examines the database file where there is one. */
 export function examineFile(disk: Disk, isInUse: boolean): Proof {
-  for (const file of [CATALOGUE, WAL, `${CATALOGUE}-shm`, SUMS, JOURNAL]) disk.checkKindSync(file, 'file');
+  for (const file of [CATALOGUE, WAL, `${CATALOGUE}-shm`, SUMS, JOURNAL]) {
+    disk.checkKindSync(file, 'file');
+    // SQLite looks for the log beside the file that a link leads to.
+    if (disk.isLinkSync(file)) throw damaged(file, 'a symbolic link is in its place');
+  }
   const isThere = disk.sizeSync(CATALOGUE) !== undefined;
   const file = isThere ? openShared(disk) : undefined;
   try {

@@ -204,6 +204,10 @@ export class Disk {
     }
   }
 
+  isLinkSync(path: string): boolean {
+    return lstatSync(this.path(path), { throwIfNoEntry: false })?.isSymbolicLink() ?? false;
+  }
+
   listSync(path: string): string[] {
     try {
       return readdirSync(this.path(path));

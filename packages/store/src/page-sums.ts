@@ -36,6 +36,11 @@ export class PageSums {
     return new PageSums(pageSize, transactions, sums);
   }
 
+  /** Of the database. */
+  get bytes(): number {
+    return this.pageSize * this.#sums.length;
+  }
+
   encode(): Uint8Array {
     const bytes = new Uint8Array(SUMS_AT + 8 * this.#sums.length + 8);
     const view = new DataView(bytes.buffer);

@@ -62,7 +62,9 @@ export function examine(disk: Disk, file: number | undefined, isInUse: boolean):
 
   const committed = journal?.last;
   const isNew = mark.counter === 0;
-  if (isNew && (isInUse || (committed?.counter ?? 0) > 0 || (known?.transactions ?? 0) > 0)) {
+  // A log alone is none: SQLite would remove it.
+  const isGone = !isNew && (file === undefined || fstatSync(file).size === 0);
+  if (isGone || (isNew && (isInUse || (committed?.counter ?? 0) > 0 || (known?.transactions ?? 0) > 0))) {
     const size = file === undefined ? undefined : fstatSync(file).size;
     throw wal.damage && size !== undefined
       ? damaged(WAL, wal.damage)
@@ -90,7 +92,10 @@ export function examine(disk: Disk, file: number | undefined, isInUse: boolean):
   const doubt = isNew
     ? undefined
     : (doubtSums(disk, known, areOld, isOlderEdition) ?? doubtJournal(journal, mark, isOlderEdition));
-  const pages = file === undefined ? [] : (sums?.damagedPages(file, fstatSync(file).size, wal) ?? []);
+  const size = file === undefined ? 0 : fstatSync(file).size;
+  if (sums && wal.pages.size === 0 && size > sums.bytes)
+    throw damaged(CATALOGUE, `it has ${size} bytes, and ${sums.bytes} were written. ${BRING_BACK}`);
+  const pages = file === undefined ? [] : (sums?.damagedPages(file, size, wal) ?? []);
   return { mark, journal, sums, pages, doubt, isNew, isOlderEdition };
 }
 

@@ -15,6 +15,8 @@ const HEADER_START = 128;
 const FILE_BYTES_AT = 72;
 /** The id of an encoded block stands behind the head of every message. */
 const ID_AT = 32;
+/** And there, how long it is. */
+const LENGTH_AT = 24;
 const ID_END = 48;
 
 /** A place where a block may be. */
@@ -116,7 +118,9 @@ export async function readBlockAt(
   try {
     return await reading(disk, path, async (file) => {
       if (!header) {
-        const encoded = await readThrough(file, 0, file.size);
+        const whole = await readThrough(file, 0, file.size);
+        // Something else may stand behind it.
+        const encoded = whole.subarray(0, whole.readUInt32LE(LENGTH_AT));
         return { block: decodeBlock(encoded), encoded };
       }
       const { parameters, keyId, width, galleryScale } = header;

@@ -2,7 +2,7 @@
 // does not prove itself later, a manifest by its seal, a seed by the hash of its block.
 
 import { constants } from 'node:fs';
-import { chmod, copyFile, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, copyFile, mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -193,6 +193,7 @@ function takeBatch(places: Map<string, Place>, entries: unknown): void {
 /** Whether there was something to copy. */
 async function copied(from: string, to: string): Promise<boolean> {
   try {
+    if (!(await stat(from)).isFile()) return false; // a pipe would be waited for
     await copyFile(from, to, constants.COPYFILE_FICLONE);
     await chmod(to, 0o600); // the copy is ours to write, whatever it is a copy of
     return true;

@@ -48,7 +48,8 @@ export async function openSalvage(folder: string, options: SalvageOptions): Prom
   try {
     const catalogue = await OldCatalogue.open(disk);
     try {
-      return new Salvage(disk, lock, catalogue, journalOf(disk), await filesOf(disk), options);
+      const files = await filesOf(disk);
+      return new Salvage(disk, lock, catalogue, journalOf(disk), files, await ownersOf(disk, files), options);
     } catch (error) {
       await catalogue.close();
       throw error;
@@ -63,6 +64,7 @@ export async function openSalvage(folder: string, options: SalvageOptions): Prom
 function checkLater(disk: Disk): void {
   let line: string;
   try {
+    disk.checkKindSync('format', 'file');
     line = readFileSync(disk.path('format'), 'latin1').slice(0, 100);
   } catch {
     return;
@@ -84,6 +86,22 @@ function lockOf(disk: Disk, mayBeReadOnly: boolean): FolderLock | undefined {
   }
 }
 
+/** The collections that packs say they belong to, in hexadecimal. */
+async function ownersOf(disk: Disk, files: readonly FolderFile[]): Promise<Set<string>> {
+  const owners = new Set<string>();
+  for (const { path, kind, size } of files) {
+    if (kind !== 'pack' || size < PACK_HEADER_BYTES) continue;
+    const file = disk.openToRead(path);
+    try {
+      const id = packCollection(await readThrough(file, 0, PACK_HEADER_BYTES));
+      if (id) owners.add(hex(id));
+    } finally {
+      file.close();
+    }
+  }
+  return owners;
+}
+
 function journalOf(disk: Disk): JournalContent | undefined {
   try {
     return readJournal(disk);
@@ -98,6 +116,7 @@ export class Salvage {
   readonly #catalogue: OldCatalogue;
   readonly #journal: JournalContent | undefined;
   readonly #files: readonly FolderFile[];
+  readonly #owners: ReadonlySet<string>;
   readonly #options: SalvageOptions;
   readonly #damage = new Map<string, Range[]>();
   readonly packs: SalvagedPack[] = [];
@@ -108,6 +127,7 @@ export class Salvage {
     catalogue: OldCatalogue,
     journal: JournalContent | undefined,
     files: readonly FolderFile[],
+    owners: ReadonlySet<string>,
     options: SalvageOptions,
   ) {
     this.#disk = disk;
@@ -115,6 +135,7 @@ export class Salvage {
     this.#catalogue = catalogue;
     this.#journal = journal;
     this.#files = files;
+    this.#owners = owners;
     this.#options = options;
   }
 
@@ -142,13 +163,35 @@ export class Salvage {
   /** Whether the journal is whole and the catalogue not ahead of it: then it knows of every collection, and what was committed last. */
   get isJournalWhole(): boolean {
     const { last, damage } = this.#journal ?? {};
-    return last !== undefined && damage === undefined && this.#catalogue.counter <= last.counter;
+    const isWhole = last !== undefined && damage === undefined && this.#catalogue.counter <= last.counter;
+    return isWhole && (this.#journalled.length === 0 || this.#isOurs(this.#journalled, this.#catalogue.collections));
+  }
+
+  get #journalled(): readonly KnownCollection[] {
+    return [...(this.#journal?.collections.values() ?? [])];
+  }
+
+  /** A journal or a catalogue may be of another folder: then nothing here is of its collections, and the other does not know them. */
+  #isOurs(one: readonly KnownCollection[], other: readonly KnownCollection[]): boolean {
+    const known = new Set(other.map(({ id }) => hex(id)));
+    return this.#owners.size === 0 || one.some(({ id }) => this.hasPacks(id) || known.has(hex(id)));
   }
 
   /** Collections as they are known; several versions of one, where sources differ. */
   collections(): KnownCollection[] {
-    const journalled = [...(this.#journal?.collections.values() ?? [])];
-    return this.isJournalWhole ? journalled : [...journalled, ...this.#catalogue.collections];
+    const journalled = this.#journalled;
+    if (this.isJournalWhole) return [...journalled];
+    const { collections } = this.#catalogue;
+    const ours = [
+      ...(this.#isOurs(journalled, collections) ? journalled : []),
+      ...(this.#isOurs(collections, journalled) ? collections : []),
+    ];
+    return ours.length > 0 ? ours : [...journalled, ...collections];
+  }
+
+  /** Whether a pack says that it belongs to this collection. */
+  hasPacks(id: Uint8Array): boolean {
+    return this.#owners.has(hex(id));
   }
 
   /** What the journal or the catalogue knows of a block. */
@@ -162,8 +205,11 @@ export class Salvage {
   }
 
   /** Where every record was at this version, by handle, if the catalogue can tell. */
-  recordPlaces(collection: { readonly key: number; readonly version: number }) {
-    return this.#catalogue.records(collection);
+  recordPlaces(collection: KnownCollection) {
+    const isThere = this.#catalogue.collections.some(
+      ({ key, id }) => key === collection.key && hex(id) === hex(collection.id),
+    );
+    return isThere ? this.#catalogue.records(collection) : undefined;
   }
 
   // — packs —

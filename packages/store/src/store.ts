@@ -25,11 +25,11 @@ import { commitChange } from './commit.ts';
 import { Disk, PinnedDisk, type Watcher } from './disk.ts';
 import { LIST, RECORD } from './entry.ts';
 import { fault } from './faults.ts';
-import type { JournalPart } from './journal.ts';
+import { JOURNAL, type JournalPart } from './journal.ts';
 import { checkFormat, clearFolders, hasFormat, isInUse, makeLayout } from './layout.ts';
 import { FolderLock } from './lock.ts';
 import { clearSetAside, listSetAside, type SetAside, SWEEP_MS, sweep, type Tail } from './lost-and-found.ts';
-import { CATALOGUE } from './proof.ts';
+import { CATALOGUE, SUMS } from './proof.ts';
 import { purgeCollection } from './purge.ts';
 import { readLists, readRecords } from './reading.ts';
 import { MAX_BLOCK_BYTES, readStoredBlock } from './rebuild.ts';
@@ -204,6 +204,7 @@ export class FolderStore implements Service {
     this.#tails = clearFolders(this.#disk, new Set(named), new Map(packEnds), catalogue.deleted);
     sweep(this.#disk, this.#tails);
     this.#sweeping = setInterval(() => this.#sweep(), SWEEP_MS).unref();
+    for (const file of [SUMS, JOURNAL]) this.#disk.removeSync(`${file}.tmp`);
     keepReserve(this.#disk);
   }
 

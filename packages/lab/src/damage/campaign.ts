@@ -1,0 +1,216 @@
+// Galleries that are damaged at random, one or two files at a time, in every kind of file and every way that comes to mind. What a client then sees must be right or an error, nothing may be
+// lost without a word, nothing deleted, nothing hang; and a repair must bring back every acknowledged record that is not in the damaged bytes.
+//
+// What may be lost, and what is admitted besides, is in losses.ts. Every case runs in another process with a limit of time, from a seed that makes the same choices again; ids and nonces are
+// random all the same, so the folder of a case that fails is kept.
+
+import { type ChildProcess, fork, spawnSync } from 'node:child_process';
+import { accessSync, constants, existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { makeGalleries } from './galleries.ts';
+import { shown } from './harm.ts';
+import { KNOWN } from './known.ts';
+import { Tally } from './tally.ts';
+import type { Outcome } from './trial.ts';
+import type { Told } from './trial-child.ts';
+
+/** Longer than this a case does not take. */
+const CASE_MS = 40_000;
+const PROGRESS_MS = 5000;
+const MOST_SHOWN = 20;
+const SHARED_MEMORY = '/dev/shm';
+
+export interface DamageOptions {
+  readonly cases: number;
+  /** The same seed makes the same galleries, and damages them in the same ways. */
+  readonly seed: number;
+  /** This case alone. */
+  readonly only?: number | undefined;
+  /** Of small galleries. */
+  readonly isShort?: boolean;
+  readonly log?: (line: string) => void;
+  readonly onProgress?: (line: string) => void;
+}
+
+/** True when nothing was wrong. */
+export async function damage(options: DamageOptions): Promise<boolean> {
+  const { cases, seed, only, isShort = false, log = console.log, onProgress = console.error } = options;
+  const folder = mkdtempSync(join(roomForFiles(), 'hers-damage-'));
+  try {
+    await makeGalleries(folder, seed, isShort);
+    const numbers = only === undefined ? Array.from({ length: cases }, (_, i) => i) : [only];
+    const campaign = new Campaign(folder, seed, numbers, log, onProgress);
+    await campaign.run();
+    campaign.report();
+    return campaign.isFine;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Stores sync every write, which takes long on a disk and says nothing here. */
+function roomForFiles(): string {
+  try {
+    accessSync(SHARED_MEMORY, constants.W_OK);
+    return process.env.TMPDIR ?? SHARED_MEMORY;
+  } catch {
+    return tmpdir();
+  }
+}
+
+class Campaign {
+  readonly #folder: string;
+  readonly #seed: number;
+  readonly #left: number[];
+  readonly #cases: number;
+  readonly #log: (line: string) => void;
+  readonly #onProgress: (line: string) => void;
+  readonly #tally = new Tally();
+  /** Cases that ended by defects which are known. */
+  readonly #known = new Map<string, number[]>();
+  readonly #began = performance.now();
+  #done = 0;
+  #told = performance.now();
+  #slowest = 0;
+
+  constructor(
+    folder: string,
+    seed: number,
+    numbers: readonly number[],
+    log: (line: string) => void,
+    onProgress: (line: string) => void,
+  ) {
+    this.#folder = folder;
+    this.#seed = seed;
+    this.#left = [...numbers];
+    this.#cases = numbers.length;
+    this.#log = log;
+    this.#onProgress = onProgress;
+  }
+
+  get isFine(): boolean {
+    return this.#tally.failed.length === 0;
+  }
+
+  async run(): Promise<void> {
+    const hands = Math.min(availableParallelism(), this.#left.length, 8);
+    await Promise.all(Array.from({ length: hands }, (_, i) => this.#work(i)));
+  }
+
+  /** Beside the galleries, which go when the run ends. */
+  get #kept(): string {
+    return join(tmpdir(), `hers-damage-failed-${this.#seed}`);
+  }
+
+  /** Cases one after the other, in a child that is replaced when one of them was its end. */
+  async #work(hand: number): Promise<void> {
+    for (let life = 0; this.#left.length > 0; life++) {
+      const room = join(this.#folder, `room-${hand}-${life}`);
+      const child = fork(fileURLToPath(new URL('./trial-child.ts', import.meta.url)), [
+        this.#folder,
+        String(this.#seed),
+        room,
+        this.#kept,
+      ]);
+      try {
+        await answer(child);
+        await this.#serve(child, room);
+      } finally {
+        child.kill('SIGKILL');
+        rmSync(room, { recursive: true, force: true });
+      }
+    }
+  }
+
+  async #serve(child: ChildProcess, room: string): Promise<void> {
+    for (let number = this.#left.shift(); number !== undefined; number = this.#left.shift()) {
+      let last: Outcome | undefined;
+      child.send(number);
+      try {
+        const told = await answer(child, (so) => {
+          last = so;
+        });
+        this.#take((told as { outcome: Outcome }).outcome);
+      } catch (error) {
+        const kept = `${this.#kept}-${number}`;
+        rmSync(kept, { recursive: true, force: true });
+        spawnSync('cp', ['-a', join(room, `case-${number}`), kept]);
+        const where = last ? ` (${last.step})` : '';
+        this.#take({ ...(last ?? nothingYet(number)), failures: [`${(error as Error).message}${where}`] });
+        return;
+      }
+    }
+  }
+
+  #take(outcome: Outcome): void {
+    const { failures } = outcome;
+    for (const failure of failures.splice(0)) {
+      const known = KNOWN.find((each) => each.is(failure, outcome));
+      if (known) this.#known.set(known.defect, [...(this.#known.get(known.defect) ?? []), outcome.number]);
+      else failures.push(failure);
+    }
+    this.#tally.add(outcome);
+    this.#done++;
+    this.#slowest = Math.max(this.#slowest, outcome.milliseconds);
+    if (failures.length > 0) this.#log(this.#described(outcome));
+    if (performance.now() - this.#told < PROGRESS_MS) return;
+    this.#told = performance.now();
+    this.#onProgress(`${this.#done} of ${this.#cases} cases, ${this.#tally.failed.length} failed, seed ${this.#seed}`);
+  }
+
+  #described({ number, gallery, harms, failures, said }: Outcome): string {
+    const folder = `${this.#kept}-${number}`;
+    return [
+      `FAILED: case ${number} (--seed ${this.#seed} --case ${number}), gallery ${gallery}${existsSync(folder) ? `, kept at ${folder}` : ''}`,
+      ...harms.map((harm) => `  ${shown(harm)}`),
+      ...failures.map((failure) => `  → ${failure}`),
+      ...said.slice(0, MOST_SHOWN).map((line) => `  said: ${line}`),
+    ].join('\n');
+  }
+
+  report(): void {
+    const log = this.#log;
+    log(`\n${this.#tally.table()}`);
+    const seconds = Math.round((performance.now() - this.#began) / 1000);
+    log(
+      `\n${this.#done} cases in ${seconds} s, the slowest ${(this.#slowest / 1000).toFixed(1)} s; seed ${this.#seed}`,
+    );
+    for (const [defect, cases] of this.#known) log(`KNOWN: ${defect}: cases ${[...new Set(cases)].join(', ')}`);
+    if (!this.isFine) log('NOT as it should be.');
+    else if (this.#known.size > 0) log('Nothing is wrong but what is known.');
+    else log('Nothing wrong came without an error, and nothing was lost that was not damaged.');
+  }
+}
+
+const nothingYet = (number: number): Outcome => ({
+  number,
+  gallery: 'unknown',
+  harms: [],
+  met: 'harmless',
+  failures: [],
+  said: [],
+  step: '',
+  lost: 0,
+  milliseconds: CASE_MS,
+});
+
+/** What a child says in the end; how far it has come is heard on the way. */
+function answer(child: ChildProcess, onStep: (so: Outcome) => void = () => {}): Promise<Told> {
+  return new Promise((resolve, reject) => {
+    const end = (settle: () => void) => {
+      clearTimeout(timer);
+      child.off('message', onMessage).off('exit', onExit);
+      settle();
+    };
+    const onMessage = (told: Told) => {
+      if ('so' in told) onStep(told.so);
+      else end(() => resolve(told));
+    };
+    const onExit = (code: number | null, signal: string | null) =>
+      end(() => reject(new Error(`it ended the process (${signal ?? code})`)));
+    const timer = setTimeout(() => end(() => reject(new Error(`it hung: no end after ${CASE_MS / 1000} s`))), CASE_MS);
+    child.on('message', onMessage).on('exit', onExit);
+  });
+}

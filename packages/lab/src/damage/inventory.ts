@@ -1,0 +1,80 @@
+// What lies in a folder: every file by its path and the hash of its content, so that nothing goes away unseen.
+
+import { createHash } from 'node:crypto';
+import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** The kinds of files a gallery has. */
+export const KINDS = [
+  'format',
+  'lock',
+  'writer',
+  'reserve',
+  'catalogue.db',
+  'catalogue.db-wal',
+  'catalogue.db-shm',
+  'catalogue.sums',
+  'catalogue.journal',
+  'pack',
+  'block',
+  'segment',
+  'lost+found',
+] as const;
+export type Kind = (typeof KINDS)[number];
+
+export interface Item {
+  readonly path: string;
+  readonly kind: Kind | undefined;
+  readonly type: 'file' | 'link' | 'pipe';
+  readonly size: number;
+  /** Of its content, or of where a link leads. */
+  readonly hash: string;
+}
+
+export function kindOf(path: string): Kind | undefined {
+  if (path.startsWith('lost+found/')) return 'lost+found';
+  const inside = /^(?:vault\/.*\.(pack)|blocks\/.*\.(block)|segments\/.*\.(segment))$/.exec(path);
+  if (inside) return (inside[1] ?? inside[2] ?? inside[3]) as Kind;
+  return KINDS.find((kind) => kind === path);
+}
+
+const hashOf = (content: string | Uint8Array) => createHash('sha256').update(content).digest('hex').slice(0, 32);
+
+/** Everything in a folder but the folders, by path. */
+export function inventory(folder: string, inside = ''): Item[] {
+  const items: Item[] = [];
+  for (const name of readdirSync(join(folder, inside)).sort()) {
+    const path = inside === '' ? name : `${inside}/${name}`;
+    const full = join(folder, path);
+    const stat = lstatSync(full);
+    if (stat.isDirectory()) items.push(...inventory(folder, path));
+    else items.push({ path, kind: kindOf(path), size: stat.size, ...contentOf(full, stat) });
+  }
+  return items;
+}
+
+function contentOf(path: string, stat: { isSymbolicLink(): boolean; isFile(): boolean }): Pick<Item, 'type' | 'hash'> {
+  // Large, and nothing but zeros.
+  if (path.endsWith('/reserve') && stat.isFile()) return { type: 'file', hash: '' };
+  if (stat.isSymbolicLink()) return { type: 'link', hash: hashOf(readlinkSync(path)) };
+  return stat.isFile() ? { type: 'file', hash: hashOf(readFileSync(path)) } : { type: 'pipe', hash: '' };
+}
+
+/** Files that say nothing of records: who writes, room for bad days, what SQLite keeps while it is open, and what was never finished. */
+const FLEETING = new Set<Kind | undefined>(['lock', 'writer', 'reserve', 'catalogue.db-shm']);
+const UNFINISHED = /\.(?:building|tmp)(?:\.|$)|^lost\+found\/ledger\.json$|^catalogue\.db-journal$/;
+const CATALOGUE = /^catalogue\.(?:db|db-wal|sums|journal)$/;
+
+/**
+ * What was there before and is nowhere now. A store that was opened to write may replace the files of the catalogue; `isUntouched` says that it was not.
+ */
+export function missing(before: readonly Item[], after: readonly Item[], isUntouched: boolean): string[] {
+  const left = Map.groupBy(after, ({ type, hash }) => `${type} ${hash}`);
+  return before
+    .filter(({ path, kind, type, size }) => {
+      const isEmpty = type === 'file' && size === 0;
+      return !isEmpty && !FLEETING.has(kind) && !UNFINISHED.test(path) && (isUntouched || !CATALOGUE.test(path));
+    })
+    .filter(({ type, hash }) => left.get(`${type} ${hash}`)?.pop() === undefined)
+    .map(({ path }) => path);
+}
