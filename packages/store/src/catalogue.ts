@@ -1,7 +1,7 @@
 // The catalogue: one SQLite file that says which collections there are and where everything of them lies. One process writes it, in transactions that are on disk when they return (WAL,
 // synchronous = FULL), and what is deleted in it is overwritten (secure_delete). Others may read it meanwhile (catalogue-reader.ts): SQLite shows each the state of one commit.
 
-import { closeSync, constants, fstatSync, openSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, type Stats, statSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { HersError } from '@hers/service';
 import type { Disk } from './disk.ts';
@@ -176,9 +176,27 @@ export class WritableCatalogue extends Catalogue {
     return this.#deleted;
   }
 
+  /** Collections to come get higher numbers than this: files of other ones may still have it. */
+  keepKeysAbove(key: number): void {
+    if (this.number('SELECT coalesce(max(seq), 0) FROM sqlite_sequence') >= key) return;
+    this.transaction(() => {
+      this.db.exec(`DELETE FROM sqlite_sequence WHERE name = 'collections'`);
+      this.db.prepare(`INSERT INTO sqlite_sequence (name, seq) VALUES ('collections', ?)`).run(key);
+    });
+  }
+
+  /** Whether the sums had to be made anew, because SQLite has copied the log without them. */
+  get areSumsBehind(): boolean {
+    return this.#areSumsBehind;
+  }
+
+  #areSumsBehind = false;
+
   #begin(proof: Proof): void {
+    this.#areSumsBehind = proof.areSumsBehind && !proof.isOlderEdition;
     this.#deleted = proof.journal?.gone ?? new Set();
     this.takeDamage(proof, this.db);
+    this.#mark = this.#markOf(proof);
     if (this.damageOf()) return;
     this.#sums = proof.sums ?? this.#makeSums();
     this.#journal ??= proof.journal
@@ -190,6 +208,18 @@ export class WritableCatalogue extends Catalogue {
       // A crash came between a transaction and its entry.
       this.#journal.rewrite(this.#mark, this.#contents());
     }
+  }
+
+  /**
+   * A process that is killed while it commits may leave a transaction in the log that SQLite does not know: as long as somebody reads, it goes by the memory they share. Nobody was told of
+   * it, and the next one takes its place.
+   */
+  #markOf({ mark, journal }: Proof): Mark {
+    const known = { counter: this.number('PRAGMA user_version'), stamp: this.number('PRAGMA application_id') };
+    if (known.counter === mark.counter) return mark;
+    if (mark.counter !== after(known.counter) || journal?.last?.counter === mark.counter)
+      throw damaged(CATALOGUE, `SQLite finds transaction ${known.counter} in it, and ${mark.counter} was the last`);
+    return known;
   }
 
   get isReadOnly(): boolean {
@@ -281,7 +311,9 @@ export class WritableCatalogue extends Catalogue {
     if (this.damageOf()) return false;
     try {
       const sums = ofLog(this.disk, (file, size) => {
-        const wal = readWal(file, size);
+        // What a commit that failed has left there is none of it.
+        const { log } = this.db.prepare('PRAGMA wal_checkpoint(NOOP)').get() as unknown as { log: number };
+        const wal = readWal(file, size, Math.max(0, log));
         return wal.pages.size > 0 ? this.#sums!.with(file, wal, this.#mark.counter) : undefined;
       });
       if (sums) {
@@ -292,9 +324,7 @@ export class WritableCatalogue extends Catalogue {
       this.db.prepare('PRAGMA wal_checkpoint(PASSIVE)').get();
       fault('checkpoint.written');
       // It does not wait for readers.
-      this.db.exec('PRAGMA busy_timeout = 0');
-      const emptied = this.number('PRAGMA wal_checkpoint(TRUNCATE)') === 0;
-      this.db.exec(`PRAGMA busy_timeout = ${BUSY_MS}`);
+      const emptied = this.#truncate();
       this.#checkpointAt = emptied ? WAL_BYTES : (this.disk.sizeSync(WAL) ?? 0) + WAL_BYTES;
       fault('checkpoint.done');
       if (emptied) this.#unclean = false;
@@ -303,6 +333,15 @@ export class WritableCatalogue extends Catalogue {
       return emptied;
     } catch (error) {
       throw storageError(error, CATALOGUE);
+    }
+  }
+
+  #truncate(): boolean {
+    this.db.exec('PRAGMA busy_timeout = 0');
+    try {
+      return this.number('PRAGMA wal_checkpoint(TRUNCATE)') === 0;
+    } finally {
+      this.db.exec(`PRAGMA busy_timeout = ${BUSY_MS}`);
     }
   }
 
@@ -359,6 +398,9 @@ export class WritableCatalogue extends Catalogue {
       return this.checkpoint();
     } catch (error) {
       return isNoRoom(error) && giveReserveBack(this.disk) && this.#checkpointIfPossible();
+    } finally {
+      // With the log gone there is room for it again: for the next time, before others take it.
+      keepReserve(this.disk, 0);
     }
   }
 }
@@ -443,29 +485,30 @@ export interface SharedFile {
   close(): void;
 }
 
-/** The catalogue's file, by path: closing any descriptor of a file drops the locks that the process has on it, SQLite's too. So there is one, and it is closed last. */
+/** The catalogue's file, by what it is on its disk: closing any descriptor of a file drops the locks that the process has on it, SQLite's too. So there is one, and it is closed last. */
 const shared = new Map<string, { readonly descriptor: number; users: number }>();
 
 export function openShared(disk: Disk, create = false): SharedFile {
-  const path = disk.realPath(CATALOGUE);
-  let file = shared.get(path);
-  if (!file) {
-    disk.checkKindSync(CATALOGUE, 'file');
-    try {
-      file = { descriptor: openSync(path, constants.O_RDONLY | (create ? constants.O_CREAT : 0), 0o600), users: 0 };
-    } catch (error) {
-      throw storageError(error, CATALOGUE);
+  disk.checkKindSync(CATALOGUE, 'file');
+  try {
+    const there = statSync(disk.path(CATALOGUE), { throwIfNoEntry: false });
+    let file = there && shared.get(nameOf(there));
+    if (!file) {
+      const flags = constants.O_RDONLY | (create ? constants.O_CREAT : 0);
+      file = { descriptor: openSync(disk.path(CATALOGUE), flags, 0o600), users: 0 };
+      shared.set(nameOf(fstatSync(file.descriptor)), file);
     }
-    shared.set(path, file);
+    file.users++;
+    return { descriptor: file.descriptor, close: () => closeShared(file) };
+  } catch (error) {
+    throw storageError(error, CATALOGUE);
   }
-  file.users++;
-  const { descriptor } = file;
-  return {
-    descriptor,
-    close() {
-      if (--file.users > 0) return;
-      shared.delete(path);
-      closeSync(descriptor);
-    },
-  };
+}
+
+const nameOf = ({ dev, ino }: Stats) => `${dev} ${ino}`;
+
+function closeShared(file: { readonly descriptor: number; users: number }): void {
+  if (--file.users > 0) return;
+  shared.delete(nameOf(fstatSync(file.descriptor)));
+  closeSync(file.descriptor);
 }

@@ -13,7 +13,6 @@ import {
   mkdirSync,
   openSync,
   readdirSync,
-  realpathSync,
   renameSync,
   rmSync,
   statSync,
@@ -63,15 +62,6 @@ export class Disk {
 
   path(path: string): string {
     return join(this.folder, path);
-  }
-
-  /** The same for all ways that lead to the file. */
-  realPath(path: string): string {
-    try {
-      return join(realpathSync(this.folder), path);
-    } catch (error) {
-      throw storageError(error, this.folder);
-    }
   }
 
   #name(path: string): string {
@@ -204,6 +194,10 @@ export class Disk {
     }
   }
 
+  isFileSync(path: string): boolean {
+    return lstatSync(this.path(path), { throwIfNoEntry: false })?.isFile() ?? false;
+  }
+
   isLinkSync(path: string): boolean {
     return lstatSync(this.path(path), { throwIfNoEntry: false })?.isSymbolicLink() ?? false;
   }
@@ -251,11 +245,17 @@ export class Disk {
     this.#stepSync({ kind: 'sync-folder', path }, () => syncFolder(this.path(path)));
   }
 
-  /** Bytes into an open file, on disk when this returns. */
-  overwriteSync(path: string, file: number, bytes: Uint8Array, at: number): void {
+  createSync(path: string): number {
+    return this.#stepSync({ kind: 'create', path }, () => openSync(this.path(path), 'wx+', MODE));
+  }
+
+  writeSync(path: string, file: number, bytes: Uint8Array, at: number): void {
     this.#stepSync({ kind: 'write', path, at, bytes }, () => {
       for (let done = 0; done < bytes.length; ) done += writeSync(file, bytes, done, bytes.length - done, at + done);
     });
+  }
+
+  syncSync(path: string, file: number): void {
     this.#stepSync({ kind: 'sync', path }, () => fdatasyncSync(file));
   }
 
@@ -294,8 +294,11 @@ export class PinnedDisk extends Disk {
   readonly #pinned = new Map<string, number>();
 
   /** What is missing already shows when it is read. */
-  pinIfThere(path: string): void {
-    if (!this.#pinned.has(path) && this.sizeSync(path) !== undefined) this.#pinned.set(path, this.openSync(path));
+  pinIfThere(path: string): boolean {
+    if (this.#pinned.has(path)) return true;
+    if (this.sizeSync(path) === undefined) return false;
+    this.#pinned.set(path, this.openSync(path));
+    return true;
   }
 
   override path(path: string): string {

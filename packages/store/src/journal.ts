@@ -8,9 +8,9 @@
 //
 // A crash may leave half an entry at the end, of a transaction that was not acknowledged yet. Whatever else does not fit is damage.
 
-import { closeSync, constants, readFileSync } from 'node:fs';
+import { closeSync, constants, fstatSync, readSync } from 'node:fs';
 import { checksum } from '@hers/ring';
-import { asBuffer, hex } from './bytes.ts';
+import { hex } from './bytes.ts';
 import type { Disk } from './disk.ts';
 import { storageError } from './storage-errors.ts';
 
@@ -25,6 +25,7 @@ const PART_HEAD_BYTES = 8;
 const [COLLECTION, SEEDS, GONE] = [1, 2, 3];
 const ID_BYTES = 16;
 const SEED_BYTES = 32;
+const READ_BYTES = 2 ** 30;
 
 /** What tells a transaction from all others: they are counted, and each has a random stamp. Both are in the database too. */
 export interface Mark {
@@ -193,7 +194,7 @@ export function readJournal(disk: Disk): JournalContent | undefined {
   const file = disk.openSync(JOURNAL);
   let bytes: Buffer;
   try {
-    bytes = readFileSync(file);
+    bytes = readAll(file);
   } catch (error) {
     throw storageError(error, JOURNAL);
   } finally {
@@ -217,6 +218,18 @@ export function readJournal(disk: Disk): JournalContent | undefined {
   return { collections, gone, end, ...(last ? { last } : {}), ...(damage ? { damage } : {}) };
 }
 
+/** Node reads no file of more than 2 GiB at once. */
+function readAll(file: number): Buffer {
+  const bytes = Buffer.allocUnsafeSlow(fstatSync(file).size);
+  let done = 0;
+  while (done < bytes.length) {
+    const read = readSync(file, bytes, done, Math.min(READ_BYTES, bytes.length - done), done);
+    if (read === 0) break;
+    done += read;
+  }
+  return bytes.subarray(0, done);
+}
+
 /** The journal of a folder that is written to. */
 export class Journal {
   readonly #disk: Disk;
@@ -238,8 +251,16 @@ export class Journal {
 
   /** A new one, or one in place of that which is there. */
   static make(disk: Disk, mark: Mark, parts: readonly JournalPart[]): Journal {
-    const end = replace(disk, mark, parts);
-    return new Journal(disk, openFile(disk), end);
+    let journal: Journal | undefined;
+    try {
+      replace(disk, mark, parts, (file, end) => {
+        journal = new Journal(disk, file, end);
+      });
+    } catch (error) {
+      journal?.close();
+      throw error;
+    }
+    return journal!;
   }
 
   get bytes(): number {
@@ -264,17 +285,20 @@ export class Journal {
   }
 
   #write(entry: Buffer): void {
-    this.#disk.overwriteSync(JOURNAL, this.#file, entry, this.#end);
+    this.#disk.writeSync(JOURNAL, this.#file, entry, this.#end);
+    this.#disk.syncSync(JOURNAL, this.#file);
     this.#end += entry.length;
   }
 
   /** Holds these parts and nothing older afterwards. */
   rewrite(mark: Mark, parts: readonly JournalPart[]): void {
-    const end = replace(this.#disk, mark, parts);
-    closeSync(this.#file);
-    this.#file = openFile(this.#disk);
-    this.#end = end;
-    this.#owed = undefined;
+    const old = this.#file;
+    replace(this.#disk, mark, parts, (file, end) => {
+      closeSync(old);
+      this.#file = file;
+      this.#end = end;
+      this.#owed = undefined;
+    });
   }
 
   close(): void {
@@ -282,10 +306,33 @@ export class Journal {
   }
 }
 
-function replace(disk: Disk, mark: Mark, parts: readonly JournalPart[]): number {
-  const bytes = Buffer.concat([header(), encodeEntry(mark, parts)]);
-  disk.replaceSync(JOURNAL, asBuffer(bytes));
-  return bytes.length;
+/** Writes a journal anew, and tells `named` as soon as it has its name: whatever fails then, what comes next goes into this one. */
+function replace(
+  disk: Disk,
+  mark: Mark,
+  parts: readonly JournalPart[],
+  named: (file: number, end: number) => void,
+): void {
+  const temporary = `${JOURNAL}.tmp`;
+  disk.removeSync(temporary);
+  const file = disk.createSync(temporary);
+  let isNamed = false;
+  try {
+    let end = 0;
+    // An entry for each part: a length has 32 bits.
+    const pieces = parts.length === 0 ? [encodeEntry(mark, [])] : parts.map((part) => encodeEntry(mark, [part]));
+    for (const piece of [header(), ...pieces]) {
+      disk.writeSync(temporary, file, piece, end);
+      end += piece.length;
+    }
+    disk.syncSync(temporary, file);
+    disk.renameSync(temporary, JOURNAL);
+    isNamed = true;
+    named(file, end);
+    disk.syncFolderSync('.');
+  } finally {
+    if (!isNamed) closeSync(file);
+  }
 }
 
 function openFile(disk: Disk): number {

@@ -18,7 +18,7 @@ import { HersError } from '@hers/service';
 import type { Disk } from './disk.ts';
 import { fault } from './faults.ts';
 import { LOCK_FILE, WRITER_FILE } from './lock.ts';
-import { setAside, type Tail } from './lost-and-found.ts';
+import { LOST_AND_FOUND, setAside, type Tail } from './lost-and-found.ts';
 import { CATALOGUE } from './proof.ts';
 import { storageError } from './storage-errors.ts';
 
@@ -82,6 +82,14 @@ export function makeLayout(disk: Disk): void {
 
 /** What the store itself calls its files, finished or not. */
 const OWN_NAME = /^\d+-[0-9a-f]+\.(?:pack|block|segment|building)(?:\.[0-9a-f]+)?(?:\.tmp)?$/;
+
+/** The highest number of a collection that any file names, also of those set aside. */
+export function highestKey(disk: Disk): number {
+  const folders = [...FOLDERS, LOST_AND_FOUND].filter((folder) => disk.sizeSync(folder) !== undefined);
+  const files = folders.flatMap((folder) => disk.listSync(folder)).filter((file) => OWN_NAME.test(file));
+  const keys = files.map(keyOf).filter((key) => key < 2 ** 31); // no collection ever had a higher one
+  return keys.reduce((highest, key) => Math.max(highest, key), 0);
+}
 
 /** Whether the folder holds files that only a catalogue can name. */
 export function isInUse(disk: Disk): boolean {

@@ -8,6 +8,8 @@ import type { Disk } from './disk.ts';
 
 export const LOST_AND_FOUND = 'lost+found';
 const LEDGER = `${LOST_AND_FOUND}/ledger.json`;
+/** What was set aside: anything else in there is somebody else's. */
+const OURS = /^lost\+found\/(?:\d+-[0-9a-f]+\.(?:pack|block|segment)|catalogue\.db-journal)(?:\.\d+)?$/;
 const DAY_MS = 24 * 3600 * 1000;
 const GRACE_MS = 7 * DAY_MS;
 /** How often a folder that stays open looks whether something may go. */
@@ -43,6 +45,15 @@ export function setAside(disk: Disk, path: string): void {
   let free = `${LOST_AND_FOUND}/${name}`;
   for (let i = 1; disk.sizeSync(free) !== undefined; i++) free = `${LOST_AND_FOUND}/${name}.${i}`;
   disk.renameSync(path, free);
+  strike(disk, (known) => known === free);
+}
+
+/** Forgets how long these were aside: others of their names may come. */
+function strike(disk: Disk, isStruck: (path: string) => boolean): void {
+  const ledger = readLedger(disk);
+  if (!ledger || !Object.keys(ledger.left).some(isStruck)) return;
+  const left = Object.fromEntries(Object.entries(ledger.left).filter(([path]) => !isStruck(path)));
+  writeLedger(disk, { ...ledger, left });
 }
 
 /** Lets go of what has been aside for long enough, and says what is left. */
@@ -83,6 +94,7 @@ export function clearSetAside(disk: Disk, key: number): void {
   for (const file of disk.listSync(LOST_AND_FOUND))
     if (file.startsWith(`${key}-`)) disk.removeSync(`${LOST_AND_FOUND}/${file}`);
   disk.syncFolderSync(LOST_AND_FOUND);
+  strike(disk, (path) => path.startsWith(`${LOST_AND_FOUND}/${key}-`));
 }
 
 function found(disk: Disk, tails: readonly Tail[]): { path: string; bytes: number; end?: number }[] {
@@ -90,7 +102,7 @@ function found(disk: Disk, tails: readonly Tail[]): { path: string; bytes: numbe
   return [
     ...files
       .map((file) => `${LOST_AND_FOUND}/${file}`)
-      .filter((path) => path !== LEDGER && !path.endsWith('.tmp'))
+      .filter((path) => OURS.test(path) && disk.isFileSync(path))
       .map((path) => ({ path, bytes: disk.sizeSync(path) ?? 0 })),
     ...tails
       .map(({ path, end }) => ({ path, end, bytes: (disk.sizeSync(path) ?? 0) - end }))

@@ -42,6 +42,8 @@ export interface Proof {
   readonly doubt: HersError | undefined;
   /** Nothing was ever committed. */
   readonly isNew: boolean;
+  /** SQLite has copied the log by itself, which it does when a thread is ended that has the folder open; the journal knows what was committed. */
+  readonly areSumsBehind: boolean;
   /** Written by a program that kept no journal. */
   readonly isOlderEdition: boolean;
 }
@@ -86,28 +88,23 @@ export function examine(disk: Disk, file: number | undefined, isInUse: boolean):
   const areOld = known !== undefined && isOlder(known.transactions, copied.counter);
   const sums = areOld ? undefined : known;
   // One witness that does not fit may be an older copy; when both say otherwise, it is the catalogue that does not belong here.
-  const isJournalled = !committed || (mark.counter === committed.counter && mark.stamp === committed.stamp);
-  if (areOld && !isOlderEdition && !isJournalled)
+  const isJournalled = committed !== undefined && isNext(mark, committed);
+  if (areOld && committed && !isOlderEdition && !isJournalled)
     throw damaged(CATALOGUE, `it fits neither ${SUMS} nor ${JOURNAL}. ${BRING_BACK}`);
   const doubt = isNew
     ? undefined
-    : (doubtSums(disk, known, areOld, isOlderEdition) ?? doubtJournal(journal, mark, isOlderEdition));
+    : (doubtSums(disk, known, areOld && !isOlderEdition && !isJournalled) ??
+      doubtJournal(journal, mark, isOlderEdition));
   const size = file === undefined ? 0 : fstatSync(file).size;
   if (sums && wal.pages.size === 0 && size > sums.bytes)
     throw damaged(CATALOGUE, `it has ${size} bytes, and ${sums.bytes} were written. ${BRING_BACK}`);
   const pages = file === undefined ? [] : (sums?.damagedPages(file, size, wal) ?? []);
-  return { mark, journal, sums, pages, doubt, isNew, isOlderEdition };
+  return { mark, journal, sums, pages, doubt, isNew, isOlderEdition, areSumsBehind: areOld && !doubt };
 }
 
-function doubtSums(
-  disk: Disk,
-  known: PageSums | undefined,
-  areOld: boolean,
-  isOlderEdition: boolean,
-): HersError | undefined {
+function doubtSums(disk: Disk, known: PageSums | undefined, areOld: boolean): HersError | undefined {
   if (!known) return witnessed(SUMS, disk.sizeSync(SUMS) === undefined ? 'is missing' : 'is damaged');
-  // Programs of the older edition that ended without closing a folder left them behind the database.
-  if (areOld && !isOlderEdition) return witnessed(SUMS, `is older than ${CATALOGUE}`);
+  if (areOld) return witnessed(SUMS, `is older than ${CATALOGUE}`);
   return undefined;
 }
 
@@ -115,8 +112,12 @@ function doubtJournal(journal: JournalContent | undefined, mark: Mark, isOlderEd
   if (!journal) return isOlderEdition ? undefined : witnessed(JOURNAL, 'is missing');
   if (journal.damage) return witnessed(JOURNAL, `is damaged: ${journal.damage}`);
   if (!journal.last) return witnessed(JOURNAL, 'is empty');
-  const isNext = mark.counter === journal.last.counter || mark.counter === after(journal.last.counter);
-  return isNext ? undefined : witnessed(JOURNAL, `is older than ${CATALOGUE}`);
+  return isNext(mark, journal.last) ? undefined : witnessed(JOURNAL, `is older than ${CATALOGUE}`);
+}
+
+/** Whether the journal has this transaction, or the one before it. */
+function isNext(mark: Mark, last: Mark): boolean {
+  return mark.counter === last.counter ? mark.stamp === last.stamp : mark.counter === after(last.counter);
 }
 
 function witnessed(file: string, what: string): HersError {

@@ -85,6 +85,11 @@ it('after a purge, what was deleted or replaced is nowhere in the folder', () =>
     );
     assert.equal(found.length, 1500);
 
+    // Also where nothing but the manifest was replaced.
+    await store.commit('faces', { expected: 3, manifest: text('manifest 4') });
+    await store.purge('faces');
+    assert.equal(count(everything(folder), [text('manifest 3')]), 0);
+
     // The same for a collection as a whole.
     await store.createCollection('empty', { ...created, manifest: text('stays') });
     await store.deleteCollection('faces');

@@ -17,6 +17,7 @@ import { Batch, KEY_BYTES, ROW_BYTES, type VaultReader } from './vault.ts';
 const COPY_BYTES = 2 ** 25;
 /** How often it is tried to empty the log that another process reads. */
 const READERS_MS = 50;
+const MOST_MS = 1000;
 
 interface Moved {
   readonly kind: Entry['kind'];
@@ -63,9 +64,10 @@ export async function purgeCollection(
     folder.catalogue.vacuum();
     folder.catalogue.transaction(() => tables.setStale(false));
   }
+  folder.catalogue.forgetPast();
   // Others may still read what is in the log.
-  while (!folder.catalogue.checkpoint()) {
-    await new Promise((resolve) => setTimeout(resolve, READERS_MS));
+  for (let pauseMs = READERS_MS; !folder.catalogue.checkpoint(); pauseMs = Math.min(MOST_MS, 2 * pauseMs)) {
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
     signal.throwIfAborted();
   }
   fault('purge.truncated');

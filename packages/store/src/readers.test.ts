@@ -7,11 +7,12 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { it } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { Worker } from 'node:worker_threads';
 import { ReferenceKernel } from '@hers/scan';
 import { HersError } from '@hers/service';
 import { encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
 import { hex } from './bytes.ts';
-import { withFolder } from './crash.ts';
+import { checkFolder, runChild, withFolder } from './crash.ts';
 import { checkHolds, type Expected, Script } from './crash-script.ts';
 import { type FolderStore, openStore } from './store.ts';
 
@@ -122,6 +123,43 @@ it('a snapshot that was begun before a purge is of the state before it, and does
     await reader.close();
     await checkHolds(store, script.after(9));
     await store.close();
+  }));
+
+it('a writer that is killed while others read leaves a folder that opens, again and again', () =>
+  withFolder(async (folder) => {
+    const script = new Script(25, 0.05);
+    const first = await openStore(folder, { kernel });
+    await script.step(0).run(first);
+    await first.close();
+    const reader = await openStore(folder, { kernel, mode: 'read' });
+    // What is read together is kept alive by the reader, with what the writer was about to do.
+    for (let i = 0, held = 1; i < 12; i++) {
+      const killAfter = 40 + 15 * i;
+      const run = await runChild({ folder, seed: 25, share: 0.05, first: held, steps: 40, killAfter });
+      held = await checkFolder(folder, script, run.acknowledged);
+      await checkHolds(reader, script.after(held));
+    }
+    await reader.close();
+  }));
+
+it('a thread that is ended with the folder open leaves it whole', () =>
+  withFolder(async (folder) => {
+    const script = new Script(26, SHARE);
+    for (let i = 0; i < 4; i++) {
+      const program = `const { parentPort } = require('node:worker_threads');
+        Promise.all([import(${JSON.stringify(new URL('./store.ts', import.meta.url).href)}), import(${JSON.stringify(new URL('./crash-script.ts', import.meta.url).href)})]).then(async ([{ openStore }, { Script }]) => {
+          const store = await openStore(${JSON.stringify(folder)});
+          await new Script(26, ${SHARE}).step(${i}).run(store);
+          parentPort.postMessage('done');
+        });`;
+      const worker = new Worker(program, { eval: true });
+      await once(worker, 'message');
+      await worker.terminate();
+      const store = await openStore(folder, { kernel, onTrouble: () => {} });
+      await checkHolds(store, script.after(i + 1));
+      await store.close();
+      await (await openStore(folder, { kernel, onTrouble: assert.ifError })).close();
+    }
   }));
 
 it('many readers at once, and none of them is in the way of the next writer', () =>

@@ -8,12 +8,17 @@ const RESERVE_BYTES = 2 ** 22;
 /** So much must be left beside it: a disk that is nearly full needs what it has. */
 const ROOM_BYTES = 2 ** 26;
 
-/** Makes the reserve where there is none, and room for it. */
-export function keepReserve(disk: Disk): void {
-  if (disk.sizeSync(RESERVE) !== undefined) return;
+function hasReserve(disk: Disk): boolean {
+  return disk.sizeSync(RESERVE) === RESERVE_BYTES;
+}
+
+/** Makes the reserve where there is none, and so much room beside it. */
+export function keepReserve(disk: Disk, room = ROOM_BYTES): void {
+  if (hasReserve(disk)) return;
   try {
     const { bavail, bsize } = statfsSync(disk.folder);
-    if (bavail * bsize < ROOM_BYTES) return;
+    if (bavail * bsize < RESERVE_BYTES + room) return;
+    disk.removeSync(RESERVE); // one that a crash has cut
     const file = openSync(disk.path(RESERVE), constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600);
     try {
       // Really written, because a file with holes reserves nothing.

@@ -26,7 +26,7 @@ import { Disk, PinnedDisk, type Watcher } from './disk.ts';
 import { LIST, RECORD } from './entry.ts';
 import { fault } from './faults.ts';
 import { JOURNAL, type JournalPart } from './journal.ts';
-import { checkFormat, clearFolders, hasFormat, isInUse, makeLayout } from './layout.ts';
+import { checkFormat, clearFolders, hasFormat, highestKey, isInUse, makeLayout } from './layout.ts';
 import { FolderLock } from './lock.ts';
 import { clearSetAside, listSetAside, type SetAside, SWEEP_MS, sweep, type Tail } from './lost-and-found.ts';
 import { CATALOGUE, SUMS } from './proof.ts';
@@ -39,7 +39,7 @@ import { Scrub, type Scrubbed, type ScrubOptions } from './scrub.ts';
 import { searchCollection } from './search.ts';
 import { eitherSignal } from './signals.ts';
 import { MAX_DESCRIPTOR_BYTES, MAX_MANIFEST_BYTES, snapshotCollection } from './snapshot.ts';
-import { isNoRoom, isNotWritable, readOnly, storageError } from './storage-errors.ts';
+import { damaged, isNoRoom, isNotWritable, readOnly, storageError } from './storage-errors.ts';
 import { newBlockRow } from './stored-block.ts';
 import { Tables } from './tables.ts';
 import { Upkeep, warn } from './upkeep.ts';
@@ -180,9 +180,11 @@ export class FolderStore implements Service {
     const named: string[] = [];
     const packEnds: [string, number][] = [];
     const whole = catalogue.damageOf() === undefined;
+    const deleted = new Set(catalogue.deleted);
     for (const row of this.#rows()) {
       if (row.name === null) {
         if (whole) this.#forget(row.key);
+        deleted.add(row.key);
         continue;
       }
       if (catalogue.damageOf(row.key)) {
@@ -200,9 +202,17 @@ export class FolderStore implements Service {
       this.#trouble(catalogue.damageOf());
       return;
     }
-    for (const key of catalogue.deleted) clearSetAside(this.#disk, key);
-    this.#tails = clearFolders(this.#disk, new Set(named), new Map(packEnds), catalogue.deleted);
-    sweep(this.#disk, this.#tails);
+    catalogue.keepKeysAbove(highestKey(this.#disk));
+    for (const key of deleted) clearSetAside(this.#disk, key);
+    this.#tails = clearFolders(this.#disk, new Set(named), new Map(packEnds), deleted);
+    if (catalogue.areSumsBehind)
+      this.#trouble(
+        new HersError(
+          'DAMAGED',
+          `${SUMS} was older than ${CATALOGUE}, as after a thread that was ended with the folder open. SQLite has checked the pages, and it was made anew`,
+        ),
+      );
+    this.#sweep();
     this.#sweeping = setInterval(() => this.#sweep(), SWEEP_MS).unref();
     for (const file of [SUMS, JOURNAL]) this.#disk.removeSync(`${file}.tmp`);
     keepReserve(this.#disk);
@@ -243,6 +253,8 @@ export class FolderStore implements Service {
   }
 
   #told: HersError | undefined;
+  /** Grows with every change of another process that was seen. */
+  #generation = 0;
 
   /** Sees what another process has committed meanwhile; whether that is anything. */
   #refresh(): boolean {
@@ -250,6 +262,7 @@ export class FolderStore implements Service {
     if (!(catalogue instanceof ReadableCatalogue)) return false;
     try {
       if (!catalogue.hasChanged()) return false;
+      this.#generation++;
       this.#look(catalogue);
       return true;
     } catch (error) {
@@ -314,6 +327,7 @@ export class FolderStore implements Service {
   ): AsyncGenerator<T> {
     for (;;) {
       const { collection } = this.#open(name);
+      const generation = this.#generation;
       const { signal, done } = eitherSignal(collection.ending.signal, options?.signal);
       let begun = false;
       try {
@@ -327,7 +341,7 @@ export class FolderStore implements Service {
       } catch (error) {
         if (signal.aborted) throw signal.reason;
         // What another process has moved meanwhile is not where it was looked for.
-        if (!isPerhapsMoved(error) || !this.#refresh()) throw storageError(error, CATALOGUE);
+        if (!isPerhapsMoved(error) || !this.#hasMoved(generation)) throw storageError(error, CATALOGUE);
         if (begun)
           throw new HersError('STALE', `${name} was changed by another process while it was read; read it again`);
       } finally {
@@ -336,14 +350,20 @@ export class FolderStore implements Service {
     }
   }
 
+  /** Whether another process has changed something since, as this or another call has seen. */
+  #hasMoved(since: number): boolean {
+    return this.#refresh() || this.#generation !== since;
+  }
+
   /** What `look` finds; again, where another process has changed it in between. */
   #steadily<T>(look: () => T): T {
     for (;;) {
       this.#refresh();
+      const generation = this.#generation;
       try {
         return look();
       } catch (error) {
-        if (!isPerhapsMoved(error) || !this.#refresh()) throw storageError(error, CATALOGUE);
+        if (!isPerhapsMoved(error) || !this.#hasMoved(generation)) throw storageError(error, CATALOGUE);
       }
     }
   }
@@ -356,7 +376,7 @@ export class FolderStore implements Service {
   ): AsyncGenerator<T> {
     const catalogue = this.#catalogue;
     if (!(catalogue instanceof ReadableCatalogue)) return this.#stream(name, options, make);
-    const { disk, assembler, kernel } = this.#folder;
+    const { disk, assembler, kernel, refresh } = this.#folder;
     return this.#stream(name, options, async function* ({ key, name, id, descriptor }, signal) {
       const pinned = new PinnedDisk(disk.folder);
       try {
@@ -365,7 +385,8 @@ export class FolderStore implements Service {
           const folder = { disk: pinned, catalogue: frozen, assembler, kernel, refresh: () => false };
           const collection = new Collection(folder, { key, name, id, descriptor });
           const { named, packEnds } = collection.files();
-          for (const path of [...named, ...packEnds.map(([path]) => path)]) pinned.pinIfThere(path);
+          for (const path of [...named, ...packEnds.map(([path]) => path)])
+            if (!pinned.pinIfThere(path) && refresh()) throw damaged(path, 'it was moved meanwhile');
           yield* make(collection, signal);
         } finally {
           frozen.close();

@@ -40,9 +40,9 @@ class Sum {
   }
 }
 
-/** The log in the open file `file` of `size` bytes. */
-export function readWal(file: number, size: number): WalContent {
-  if (size <= HEADER) return EMPTY_WAL;
+/** The log in the open file `file` of `size` bytes; of its frames no more than `most`. */
+export function readWal(file: number, size: number, most = Number.POSITIVE_INFINITY): WalContent {
+  if (size <= HEADER || most === 0) return EMPTY_WAL;
   const head = new DataView(new ArrayBuffer(HEADER));
   readSync(file, head, 0, HEADER, 0);
   const sum = new Sum();
@@ -58,7 +58,7 @@ export function readWal(file: number, size: number): WalContent {
   let waiting: [number, number][] = []; // pages of a transaction whose end has not come yet
   let databasePages = 0;
   let at = HEADER;
-  for (; at + length <= size; at += length) {
+  for (; at + length <= size && (at - HEADER) / length < most; at += length) {
     readSync(file, frame, 0, length, at);
     sum.add(words, 0, 2);
     sum.add(words, FRAME_HEADER / 4, words.length);

@@ -11,7 +11,6 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { makeGalleries } from './galleries.ts';
 import { shown } from './harm.ts';
-import { KNOWN } from './known.ts';
 import { Tally } from './tally.ts';
 import type { Outcome } from './trial.ts';
 import type { Told } from './trial-child.ts';
@@ -68,8 +67,6 @@ class Campaign {
   readonly #log: (line: string) => void;
   readonly #onProgress: (line: string) => void;
   readonly #tally = new Tally();
-  /** Cases that ended by defects which are known. */
-  readonly #known = new Map<string, number[]>();
   readonly #began = performance.now();
   #done = 0;
   #told = performance.now();
@@ -146,11 +143,6 @@ class Campaign {
 
   #take(outcome: Outcome): void {
     const { failures } = outcome;
-    for (const failure of failures.splice(0)) {
-      const known = KNOWN.find((each) => each.is(failure, outcome));
-      if (known) this.#known.set(known.defect, [...(this.#known.get(known.defect) ?? []), outcome.number]);
-      else failures.push(failure);
-    }
     this.#tally.add(outcome);
     this.#done++;
     this.#slowest = Math.max(this.#slowest, outcome.milliseconds);
@@ -177,9 +169,7 @@ class Campaign {
     log(
       `\n${this.#done} cases in ${seconds} s, the slowest ${(this.#slowest / 1000).toFixed(1)} s; seed ${this.#seed}`,
     );
-    for (const [defect, cases] of this.#known) log(`KNOWN: ${defect}: cases ${[...new Set(cases)].join(', ')}`);
     if (!this.isFine) log('NOT as it should be.');
-    else if (this.#known.size > 0) log('Nothing is wrong but what is known.');
     else log('Nothing wrong came without an error, and nothing was lost that was not damaged.');
   }
 }
