@@ -97,3 +97,42 @@ it('after a purge, what was deleted or replaced is nowhere in the folder', () =>
     await store.close();
     assert.equal(count(everything(folder), [...here, ...gone]), 0);
   }));
+
+it('what was staged when a purge began and is committed while it runs stays', () =>
+  withFolder(async (folder) => {
+    const samples = new Samples(2);
+    let committing: Promise<number> | undefined;
+    let stage = '';
+    const after = ({ kind, path }: { kind: string; path: string }) => {
+      // The first pack is being copied, and the second comes next.
+      if (kind === 'create' && path === 'vault/1-3.pack')
+        committing = store.commit('faces', { expected: 4, manifest: text('5'), records: [stage] });
+    };
+    const store = await openStore(folder, { kernel, watcher: { after } });
+    await store.createCollection('faces', { id: samples.id(), descriptor: text('d'), manifest: text('1') });
+    const [first, second, third] = [samples.records(400), samples.records(400), samples.records(20)];
+    const add = async (expected: number, records: typeof first) =>
+      store.commit('faces', {
+        expected,
+        manifest: text(`${expected + 1}`),
+        records: [await store.stageRecords('faces', records)],
+      });
+    await add(1, first);
+    await store.purge('faces'); // what comes now goes into a second pack
+    await add(2, second);
+    const removed = [...first.slice(0, 200), ...second.slice(0, 200)].map(({ handle }) => handle);
+    await store.commit('faces', { expected: 3, manifest: text('4'), removed });
+    stage = await store.stageRecords('faces', third);
+    await store.purge('faces');
+    assert.equal(await committing, 5);
+    const kept = [...first.slice(200), ...second.slice(200), ...third];
+    const found = await Array.fromAsync(
+      store.getRecords(
+        'faces',
+        kept.map(({ handle }) => handle),
+      ),
+    );
+    assert.equal(found.length, kept.length);
+    await store.purge('faces');
+    await store.close();
+  }));

@@ -51,7 +51,7 @@ export async function purgeCollection(
   const packs = tables.packs().filter(({ ends, live }) => ends - PACK_HEADER_BYTES > live);
   const reader = vault.reader();
   try {
-    for (const { pack, ends } of packs) await rewritePack(collection, reader, pack, ends, pause);
+    for (const { pack } of packs) await rewritePack(collection, reader, pack, pause);
   } finally {
     reader.close();
   }
@@ -85,10 +85,11 @@ async function rewritePack(
   collection: Collection,
   reader: VaultReader,
   pack: number,
-  ends: number,
   pause: () => Promise<void>,
 ): Promise<void> {
   const { vault, stages, folder, tables, records } = collection;
+  // As it is now: what was staged in it when the purge began may have been committed since.
+  const ends = tables.packs().find((each) => each.pack === pack)?.ends ?? 0;
   const staged = stages.placesIn(pack);
   const end = [...staged.values()].reduce((last, { offset, length }) => Math.max(last, offset + length), ends);
   let moved: Moved[] = [];
