@@ -7,6 +7,7 @@
 //   A list of a vault says which records there are, and the catalogue does too: only when both are hit, the records of the list's block may be lost.
 //   The manifest is in the catalogue and in the journal: only when both are hit, everything may be lost, and only then a repair may refuse, or bring back an earlier state; it has to say so.
 //   What a symbolic link leads to is somebody else's: a repair does not follow it, so a link counts as damage to all of the file, also where it leads to the file itself.
+//   A number in `format` that a flipped bit makes a higher one is that of a newer program, which everything refuses, a repair too.
 //   A lock that is damaged is refused, also by a repair in place: whether somebody else writes cannot be told. Repairing into another folder works.
 
 import { lstatSync, readFileSync } from 'node:fs';

@@ -250,7 +250,9 @@ class Trial {
       });
     } catch (error) {
       const isOurs = error instanceof HersError;
-      if (isOurs && (isAllAdmitted || (isLockHit && isInPlace))) this.outcome.mended = 'refused, admitted';
+      const isFormatHit = this.outcome.harms.some(({ path }) => path === 'format');
+      const isNewer = isOurs && error.code === 'UNSUPPORTED_VERSION' && isFormatHit;
+      if (isOurs && (isAllAdmitted || isNewer || (isLockHit && isInPlace))) this.outcome.mended = 'refused, admitted';
       else
         this.#fail(
           `repair${isInPlace ? ' in place' : ''}: ${isOurs ? `${error.code} ${error.message}` : briefly(error)}`,
