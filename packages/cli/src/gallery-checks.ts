@@ -135,8 +135,8 @@ function setAside(store: FolderStore): Finding[] {
   return [
     note(
       'lost+found',
-      `${counted(aside.length, 'thing')} that belong to no collection, ${size(bytes)}: ${aside[0].path}${aside.length > 1 ? ' and others' : ''}`,
-      `a crash leaves such things, and they go by themselves in ${counted(days, 'day')} or with hers optimize; if something is missing, keep a copy of the folder and run hers doctor --repair`,
+      `${aside.length === 1 ? '1 thing that belongs' : `${aside.length} things that belong`} to no collection, ${size(bytes)}: ${aside[0].path}${aside.length > 1 ? ' and others' : ''}`,
+      `what was never committed is left by a crash or an import that was refused; it goes by themselves in ${counted(days, 'day')} or with hers optimize. If something is missing, keep a copy of the folder and run hers doctor --repair`,
     ),
   ];
 }
@@ -239,7 +239,7 @@ function adviceFor({ code }: HersError): string {
     case 'DAMAGED':
       return 'hers doctor --repair brings back what can be; or bring the gallery back from a copy, or the collection from a snapshot with hers restore';
     case 'INTEGRITY':
-      return 'the store shows something that this key did not write: do not use it, compare it with a snapshot you trust';
+      return 'it is not what this key has written last: if you put back an older copy yourself, hers collections accept goes on with it; else do not use it, and compare it with a snapshot you trust';
     case 'UNSUPPORTED_VERSION':
       return 'use the version of the program that wrote it, or a newer one';
     case 'UNAVAILABLE':

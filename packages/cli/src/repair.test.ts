@@ -46,7 +46,7 @@ describe('hers doctor --repair', () => {
     const { exit, out, err } = await hers(folder, ['doctor', '--repair']);
     assert.equal(exit, 0, err);
     assert.match(out, /^What was wrong: catalogue\.db is damaged/m);
-    assert.match(out, /^faces: version \d+, 12 records, all that were acknowledged\.$/m);
+    assert.match(out, /^faces: version \d+, 12 records, all that its manifest names\.$/m);
     const [, backup] = /^The damaged one is in (\S+);/m.exec(out)!;
     assert.ok(existsSync(join(backup, 'vault')));
     assert.equal((await hers(folder, ['count'])).out, '12\n');

@@ -71,7 +71,7 @@ class Bars {
 
 function tell({ out }: Context, report: RepairReport, ms: number): void {
   const { outcome, folder, backup, reason, bytes } = report;
-  if (reason !== undefined) out.line(`What was wrong: ${reason}.`);
+  if (reason !== undefined) out.line(`What was wrong: ${reason.split(';')[0]}.`);
   for (const { file, ranges } of report.damage) out.line(`${file}: ${rangesOf(ranges)}`);
   for (const collection of report.collections) {
     for (const sentence of sentencesOf(collection)) out.line(`${collection.name}: ${sentence}`);
@@ -94,7 +94,11 @@ function tell({ out }: Context, report: RepairReport, ms: number): void {
   else {
     out.line(`The repaired gallery is in ${folder}: ${size(bytes)} were read in ${duration(ms)}.`);
     if (backup !== undefined)
-      out.line(`The damaged one is in ${backup}; delete it when you have seen that you miss nothing.`);
+      out.line(
+        report.complete
+          ? `The damaged one is in ${backup}; delete it when you have seen that you miss nothing.`
+          : `Keep ${backup}: it is all there is of what is missing. hers doctor --repair --unlisted --gallery ${backup} --into <folder> brings back records that no list names, deleted ones with them.`,
+      );
   }
   for (const leftover of report.leftovers)
     out.line(`${leftover} is left from an earlier repair, complete and not used: it can be deleted.`);
@@ -113,7 +117,7 @@ function sentencesOf(collection: RepairedCollection): string[] {
   const { version, found, records, lost, blocks, unlisted, missingVersions } = collection;
   const next = version === found ? '' : ` (${found} was found)`;
   const said = [
-    `version ${version}${next}, ${counted(records, 'record')}${collection.complete ? ', all that were acknowledged' : ''}.`,
+    `version ${version}${next}, ${counted(records, 'record')}${collection.complete ? ', all that its manifest names' : ''}.`,
   ];
   if (blocks.rebuilt > 0) said.push(`${counted(blocks.rebuilt, 'block')} encrypted again from the vault.`);
   if (blocks.dropped > 0) said.push(`${counted(blocks.dropped, 'block')} dropped, because of what is missing.`);

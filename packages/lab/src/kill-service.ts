@@ -114,7 +114,8 @@ async function check(
   const samples = [...written].filter((_, i) => i % Math.ceil(written.size / 40) === 0);
   const results = await collection.searchBatch(
     samples.map(([, i]) => vectorOf(i)),
-    { limit: 20 },
+    // As many as share a vector, and some more: they differ by noise alone.
+    { limit: 20 + Math.ceil((WRITERS * written.size) / PEOPLE) },
   );
   results.forEach(({ matches }, k) => {
     if (!matches.some(({ id }) => id === samples[k][0]))

@@ -352,6 +352,8 @@ export class WritableCatalogue extends Catalogue {
   }
 
   forgetPast(): void {
+    const damage = this.damageOf();
+    if (damage) throw damage;
     this.#rewriteJournal();
     this.checkpoint();
   }

@@ -616,7 +616,7 @@ describe('a catalogue that is not the one written last', () => {
           (error) =>
             error instanceof HersError &&
             error.code === 'DAMAGED' &&
-            /^catalogue\.db(?:-wal)? is damaged.*Bring back/.test(error.message),
+            /^catalogue\.db(?:-wal)? is damaged.*nothing was changed.*bring back/.test(error.message),
         );
       assert.deepEqual(filesIn(folder), before);
       // Those that went on have another journal.

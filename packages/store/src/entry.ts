@@ -8,7 +8,7 @@
 import { checksum } from '@hers/ring';
 import { HANDLE_BYTES, HersError } from '@hers/service';
 import { sameBytes } from './bytes.ts';
-import { damaged } from './storage-errors.ts';
+import { damaged, REPAIR } from './storage-errors.ts';
 
 const MAGIC = 0x4b43415053524548n; // 'HERSPACK'
 const VERSION = 1;
@@ -81,9 +81,6 @@ export function readEntry(bytes: Buffer, at: number, length: number, where: () =
     bytes.readBigUInt64LE(end - 8) !== checksum(bytes.subarray(at, end - 8)) ||
     (kind === RECORD && length < ENTRY_OVERHEAD + HANDLE_BYTES)
   )
-    throw new HersError(
-      'DAMAGED',
-      `${where()} is damaged: its checksum does not fit; restore it from a copy or a snapshot`,
-    );
+    throw new HersError('DAMAGED', `${where()} is damaged: its checksum does not fit; ${REPAIR}`);
   return { kind, content: bytes.subarray(at + HEAD_BYTES, end - 8) };
 }

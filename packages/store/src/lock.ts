@@ -32,7 +32,7 @@ export class FolderLock {
       if (reason instanceof HersError && reason.code === 'LOCKED')
         throw new HersError(
           'LOCKED',
-          `${disk.folder} is being written by ${writerOf(disk)}: one process writes at a time, others may read; end it there, or wait for it`,
+          `${disk.folder} is being written by ${writerOf(disk)}: one process writes at a time, and others may read meanwhile; wait for it`,
         );
       throw reason;
     }

@@ -28,7 +28,8 @@ const isOlder = (one: number, other: number) => {
   return distance > 0 && distance < COUNTS / 2;
 };
 
-const BRING_BACK = `Bring back ${CATALOGUE}, ${WAL}, ${SUMS} and ${JOURNAL} from one moment, or run hers doctor --repair; nothing was changed`;
+/** What to do about a catalogue that is refused. */
+const BRING_BACK = `nothing was changed. Run hers doctor --repair, or bring back all files catalogue.* from one moment`;
 
 export interface Proof {
   /** What the catalogue says of its last transaction. */
@@ -70,19 +71,20 @@ export function examine(disk: Disk, file: number | undefined, isInUse: boolean):
     const size = file === undefined ? undefined : fstatSync(file).size;
     throw wal.damage && size !== undefined
       ? damaged(WAL, wal.damage)
-      : damaged(CATALOGUE, `it is ${size === undefined ? 'missing' : 'empty'}. ${BRING_BACK}`);
+      : damaged(CATALOGUE, `it is ${size === undefined ? 'missing' : 'empty'}`, BRING_BACK);
   }
   if (committed) {
     if (isOlder(mark.counter, committed.counter))
       throw damaged(
         disk.sizeSync(WAL) ? WAL : CATALOGUE,
-        `the last commit in it is older than ${JOURNAL} says: it is an older copy, one without its log, or damaged. ${BRING_BACK}`,
+        `the last commit in it is older than ${JOURNAL} says: it is an older copy, one without its log, or damaged`,
+        BRING_BACK,
       );
     if (mark.counter === committed.counter && mark.stamp !== committed.stamp)
-      throw damaged(CATALOGUE, `it is of another history than ${JOURNAL}. ${BRING_BACK}`);
+      throw damaged(CATALOGUE, `it is of another history than ${JOURNAL}`, BRING_BACK);
   } else if (wal.damage) throw damaged(WAL, wal.damage);
   if (known && isOlder(mark.counter, known.transactions))
-    throw damaged(CATALOGUE, `it is older than ${SUMS}: an older copy, or one without its log ${WAL}. ${BRING_BACK}`);
+    throw damaged(CATALOGUE, `it is older than ${SUMS}: an older copy, or one without its log ${WAL}`, BRING_BACK);
 
   const isOlderEdition = !isNew && mark.stamp === 0;
   const areOld = known !== undefined && isOlder(known.transactions, copied.counter);
@@ -90,14 +92,14 @@ export function examine(disk: Disk, file: number | undefined, isInUse: boolean):
   // One witness that does not fit may be an older copy; when both say otherwise, it is the catalogue that does not belong here.
   const isJournalled = committed !== undefined && isNext(mark, committed);
   if (areOld && committed && !isOlderEdition && !isJournalled)
-    throw damaged(CATALOGUE, `it fits neither ${SUMS} nor ${JOURNAL}. ${BRING_BACK}`);
+    throw damaged(CATALOGUE, `it fits neither ${SUMS} nor ${JOURNAL}`, BRING_BACK);
   const doubt = isNew
     ? undefined
     : (doubtSums(disk, known, areOld && !isOlderEdition && !isJournalled) ??
       doubtJournal(journal, mark, isOlderEdition));
   const size = file === undefined ? 0 : fstatSync(file).size;
   if (sums && wal.pages.size === 0 && size > sums.bytes)
-    throw damaged(CATALOGUE, `it has ${size} bytes, and ${sums.bytes} were written. ${BRING_BACK}`);
+    throw damaged(CATALOGUE, `it has ${size} bytes, and ${sums.bytes} were written`, BRING_BACK);
   const pages = file === undefined ? [] : (sums?.damagedPages(file, size, wal) ?? []);
   return { mark, journal, sums, pages, doubt, isNew, isOlderEdition, areSumsBehind: areOld && !doubt };
 }

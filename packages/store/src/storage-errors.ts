@@ -67,8 +67,10 @@ const badName = (name: string) =>
 const refused = (name: string, detail: string) =>
   new HersError('STORAGE', `the system refuses ${name} (${detail}): see what is wrong there, and try again`);
 
-export function damaged(name: string, what: string): HersError {
-  return new HersError('DAMAGED', `${name} is damaged: ${what}; restore it from a copy or a snapshot`);
+export const REPAIR = 'hers doctor --repair brings back what can be, a copy or a snapshot the rest';
+
+export function damaged(name: string, what: string, remedy = REPAIR): HersError {
+  return new HersError('DAMAGED', `${name} is damaged: ${what}; ${remedy}`);
 }
 
 const FOLDER_THERE = 'a folder is in its place';

@@ -400,6 +400,8 @@ export class FolderStore implements Service {
   /** Refuses to write where this process only reads. */
   #checkWritable(): void {
     this.#checkOpen();
+    const damage = this.#lock && this.#catalogue.damageOf();
+    if (damage) throw damage;
     if (this.#lock) return;
     throw this.#options.mode === 'read'
       ? new HersError('STORAGE', `${this.#disk.folder} was opened to be read: open it in the mode \`write\``)
