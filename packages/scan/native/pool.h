@@ -31,7 +31,7 @@ class Pool {
  private:
   void work();
   bool take(std::shared_ptr<Scan>& scan, Task& task);
-  void retireOver(std::unique_lock<std::mutex>& lock);
+  bool retireOver(std::unique_lock<std::mutex>& lock);
 
   const size_t count_;
   const std::shared_ptr<Spares> spares_ = std::make_shared<Spares>();
