@@ -115,8 +115,8 @@ export abstract class Catalogue {
   /** Copies the log into the database and empties it; false where others still read what is in it. */
   abstract checkpoint(): boolean;
 
-  /** Empties the log, as far as nobody reads it, and takes out of the journal what is not so any more. */
-  abstract forgetPast(): void;
+  /** Takes out of the journal what is not so any more, and empties the log; false where others still read what is in it. */
+  abstract forgetPast(): boolean;
 
   /** Writes the database anew from what is in it, so that its files hold nothing else once `checkpoint` has emptied the log. */
   abstract vacuum(): void;
@@ -351,11 +351,11 @@ export class WritableCatalogue extends Catalogue {
     fault('journal.rewritten');
   }
 
-  forgetPast(): void {
+  forgetPast(): boolean {
     const damage = this.damageOf();
     if (damage) throw damage;
     this.#rewriteJournal();
-    this.checkpoint();
+    return this.checkpoint();
   }
 
   vacuum(): void {
@@ -370,7 +370,6 @@ export class WritableCatalogue extends Catalogue {
     }
     this.disk.note({ kind: 'commit', path: CATALOGUE });
     fault('purge.vacuumed');
-    this.#rewriteJournal(); // older manifests were replaced, too
   }
 
   /** Makes sums and journal anew where one of them is missing or damaged, and nothing else is wrong. Returns whether all is proven then. */
@@ -402,7 +401,7 @@ export class WritableCatalogue extends Catalogue {
       return isNoRoom(error) && giveReserveBack(this.disk) && this.#checkpointIfPossible();
     } finally {
       // With the log gone there is room for it again: for the next time, before others take it.
-      keepReserve(this.disk, 0);
+      if (!this.damageOf()) keepReserve(this.disk, 0);
     }
   }
 }

@@ -264,8 +264,8 @@ describe('something else in the place of a file or folder of the store', () => {
   const CATALOGUE = ['db', 'db-wal', 'db-shm', 'sums', 'journal'].map((end) => `catalogue.${end}`);
   for (const file of ['format', 'lock', 'writer', 'reserve', ...CATALOGUE, 'vault', 'blocks', 'segments', 'lost+found'])
     for (const [what, replace] of Object.entries(REPLACEMENTS))
-      it(`${file}: ${what}`, async (t) => {
-        if (!existsSync(join(original, file))) return t.skip('there is no such file here');
+      it(`${file}: ${what}`, async () => {
+        assert.ok(existsSync(join(original, file)));
         // What of the catalogue is lost shows in what is left of it.
         const names = file.startsWith('catalogue') ? ['catalogue.'] : [file];
         await withChanged(

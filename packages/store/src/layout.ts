@@ -24,7 +24,7 @@ import { storageError } from './storage-errors.ts';
 
 export const FORMAT = 1;
 const FORMAT_FILE = 'format';
-const FORMAT_LINE = /^HERS store, format (\d{1,9})\n$/;
+export const FORMAT_LINE = /^HERS store, format (\d{1,9})\n$/;
 
 export const BLOCKS = 'blocks';
 export const SEGMENTS = 'segments';

@@ -40,7 +40,11 @@ export class FolderLock {
 
   /** Says who has it, once the folder is ours: nothing depends on that. */
   leaveName(disk: Disk): void {
-    leaveName(disk);
+    const name = { process: process.pid, host: hostname(), since: new Date().toISOString() };
+    try {
+      rmSync(disk.path(WRITER_FILE), { force: true });
+      writeFileSync(disk.path(WRITER_FILE), `${JSON.stringify(name)}\n`, { flag: 'wx', mode: 0o600 });
+    } catch {}
   }
 
   release(): void {
@@ -58,14 +62,6 @@ function makePrivate(path: string): void {
       chmodSync(path, 0o600);
     } catch {} // the owner's, or on a disk that cannot be written
   }
-}
-
-function leaveName(disk: Disk): void {
-  const name = { process: process.pid, host: hostname(), since: new Date().toISOString() };
-  try {
-    rmSync(disk.path(WRITER_FILE), { force: true });
-    writeFileSync(disk.path(WRITER_FILE), `${JSON.stringify(name)}\n`, { flag: 'wx', mode: 0o600 });
-  } catch {}
 }
 
 function writerOf(disk: Disk): string {

@@ -64,11 +64,12 @@ export async function purgeCollection(
     folder.catalogue.vacuum();
     folder.catalogue.transaction(() => tables.setStale(false));
   }
-  folder.catalogue.forgetPast();
   // Others may still read what is in the log.
-  for (let pauseMs = READERS_MS; !folder.catalogue.checkpoint(); pauseMs = Math.min(MOST_MS, 2 * pauseMs)) {
+  let emptied = folder.catalogue.forgetPast();
+  for (let pauseMs = READERS_MS; !emptied; pauseMs = Math.min(MOST_MS, 2 * pauseMs)) {
     await new Promise((resolve) => setTimeout(resolve, pauseMs));
     signal.throwIfAborted();
+    emptied = folder.catalogue.checkpoint();
   }
   fault('purge.truncated');
 }

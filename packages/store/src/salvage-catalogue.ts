@@ -9,11 +9,8 @@ import { DatabaseSync } from 'node:sqlite';
 import { asBuffer, handleKey, hex } from './bytes.ts';
 import type { Disk } from './disk.ts';
 import { decodePlace, NOWHERE, PLACE_BYTES, type Place } from './place.ts';
-
-const CATALOGUE = 'catalogue.db';
-const LOG = `${CATALOGUE}-wal`;
-const KEY_BYTES = 16;
-const ROW_BYTES = KEY_BYTES + PLACE_BYTES;
+import { CATALOGUE, WAL } from './proof.ts';
+import { KEY_BYTES, ROW_BYTES } from './vault.ts';
 
 /** A collection, as the journal or a catalogue has it. */
 export interface KnownCollection {
@@ -75,7 +72,7 @@ export class OldCatalogue {
       for (const withLog of [true, false]) {
         const copy = join(folder, `${withLog ? 'with' : 'without'}-log.db`);
         if (!(await copied(disk.path(CATALOGUE), copy))) continue;
-        if (withLog && !(await copied(disk.path(LOG), `${copy}-wal`))) continue;
+        if (withLog && !(await copied(disk.path(WAL), `${copy}-wal`))) continue;
         try {
           databases.push(new DatabaseSync(copy));
         } catch {}

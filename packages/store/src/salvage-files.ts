@@ -4,6 +4,7 @@ import { type Dirent, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Disk } from './disk.ts';
 import { BLOCKS, SEGMENTS, VAULT } from './layout.ts';
+import { LOST_AND_FOUND } from './lost-and-found.ts';
 
 export type FileKind = 'pack' | 'block' | 'segment';
 
@@ -17,8 +18,6 @@ export interface FolderFile {
   readonly pack: number;
 }
 
-/** Where a store sets aside what its catalogue does not know. */
-const SET_ASIDE = 'lost+found';
 const NAME = /^(\d{1,9})-([0-9a-f]+)\.(pack|block|segment)(?![a-z])/;
 const START_BYTES = 8;
 const STARTS: readonly [string, FileKind][] = [
@@ -29,7 +28,7 @@ const STARTS: readonly [string, FileKind][] = [
 /** All files that may hold something, packs in the order in which they were written. */
 export async function filesOf(disk: Disk): Promise<FolderFile[]> {
   const files: FolderFile[] = [];
-  for (const folder of [VAULT, BLOCKS, SEGMENTS, SET_ASIDE]) {
+  for (const folder of [VAULT, BLOCKS, SEGMENTS, LOST_AND_FOUND]) {
     for (const path of await pathsIn(disk, folder)) {
       const file = await fileAt(disk, path);
       if (file) files.push(file);

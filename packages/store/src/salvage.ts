@@ -7,7 +7,7 @@ import { hex } from './bytes.ts';
 import { Disk } from './disk.ts';
 import { type Entry, PACK_HEADER_BYTES, RECORD } from './entry.ts';
 import { type JournalContent, readJournal } from './journal.ts';
-import { FORMAT } from './layout.ts';
+import { FORMAT, FORMAT_LINE } from './layout.ts';
 import { FolderLock } from './lock.ts';
 import { type BlockPlace, blockPlaces, damagedParts, readBlockAt, type SalvagedBlock } from './salvage-blocks.ts';
 import { type KnownBlock, type KnownCollection, OldCatalogue } from './salvage-catalogue.ts';
@@ -18,7 +18,6 @@ import { encodeSnapshotHeader, Frames, PART, type SnapshotHeader } from './snaps
 export type { BlockPlace, FoundEntry, KnownCollection, Range, SalvagedBlock };
 
 const PIECE_BYTES = 2 ** 20;
-const FORMAT_LINE = /^HERS store, format (\d{1,9})\n$/;
 
 export interface SalvageOptions {
   readonly signal: AbortSignal;
