@@ -5,6 +5,8 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import nodeModule from 'node:module';
+import { Socket } from 'node:net';
+import { constants } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -13,13 +15,35 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 /** Written after every build, for its time. */
 const marker = join(root, 'packages/cli/build/built');
 
-/** Runs something else instead of this process. Ctrl-C reaches both from the keyboard, so it is not passed on; a request to end is. */
+/** Passed on as they are. A Ctrl-C reaches both from the keyboard, and main.ts takes two so close together for one. */
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'];
+/** Names the descriptor of a pipe from `become`. It ends with the process that has the other end, and that is an order to go down. */
+const LIFELINE = 'HERS_LIFELINE';
+
+/** Runs something else instead of this process: what this one is told it is told, and neither is left when the other has ended, however that ended. */
 async function become(command, args) {
-  const child = spawn(command, args, { stdio: 'inherit' });
-  process.on('SIGINT', () => {});
-  process.on('SIGTERM', () => child.kill('SIGTERM'));
-  const [status, signal] = await once(child, 'close');
-  process.exit(status ?? (signal === 'SIGINT' ? 130 : 143));
+  const env = { ...process.env, [LIFELINE]: '3' };
+  const child = spawn(command, args, { stdio: ['inherit', 'inherit', 'inherit', 'pipe'], env });
+  for (const name of SIGNALS) process.on(name, () => child.kill(name));
+  const [status, signal] = await once(child, 'exit');
+  if (signal) {
+    // Whoever waits for this process should see what became of the other.
+    for (const name of SIGNALS) process.removeAllListeners(name);
+    process.kill(process.pid, signal);
+  }
+  process.exit(status ?? 128 + constants.signals[signal]);
+}
+
+/** The other side of `become`: nothing ever comes through the pipe but its end. It keeps nobody alive, and main.ts and what that starts do not see it. */
+function holdLifeline() {
+  const fd = Number(process.env[LIFELINE]);
+  delete process.env[LIFELINE];
+  if (!(fd > 2)) return;
+  try {
+    const lifeline = new Socket({ fd, readable: true, writable: false });
+    lifeline.on('error', () => {}).on('close', () => process.kill(process.pid, 'SIGTERM'));
+    lifeline.resume().unref();
+  } catch {} // no such descriptor: somebody else has set the variable
 }
 
 /** The newest change in a folder of sources; what it means is up to the build, which compares contents. */
@@ -50,6 +74,7 @@ if (Number.parseInt(process.versions.node, 10) < NEEDED) {
   process.exit(1);
 }
 
+holdLifeline();
 const build = join(root, 'tools/run.mjs');
 if (existsSync(build) && !isBuilt()) {
   const { status } = spawnSync(process.execPath, [build], { stdio: ['ignore', 'ignore', 'inherit'] });

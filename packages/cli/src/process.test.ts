@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -35,13 +35,28 @@ interface Running {
   readonly ended: Promise<{ exit: number | null; out: string; err: string }>;
 }
 
-function start(cwd: string, args: readonly string[], env: Record<string, string> = {}): Running {
-  const child = spawn(process.execPath, [launcher, ...args], { cwd, env: childEnv(bin, env), stdio: 'pipe' });
+function start(
+  cwd: string,
+  args: readonly string[],
+  env: Record<string, string> = {},
+  flags: readonly string[] = [],
+): Running {
+  const child = spawn(process.execPath, [...flags, launcher, ...args], {
+    cwd,
+    env: childEnv(bin, env),
+    stdio: 'pipe',
+  });
   let out = '';
   let err = '';
   child.stdout!.setEncoding('utf8').on('data', (text) => (out += text));
   child.stderr!.setEncoding('utf8').on('data', (text) => (err += text));
   return { child, ended: once(child, 'close').then(([exit]) => ({ exit, out, err })) };
+}
+
+/** Waits for the end; what does not end by itself is ended. */
+async function inTime({ child, ended }: Running, pid = child.pid!) {
+  const tooLong = setTimeout(() => process.kill(pid, 'SIGKILL'), 20_000);
+  return ended.finally(() => clearTimeout(tooLong));
 }
 
 describe('Ctrl-C', () => {
@@ -102,8 +117,42 @@ describe('Ctrl-C', () => {
     assert.equal(exit, 143, err);
     const { error } = JSON.parse(err);
     assert.deepEqual([error.code, error.exit], ['INTERRUPTED', 143]);
-    assert.match(error.message, /0 records are safe/);
+    assert.match(error.message, /^stopped: nothing was acknowledged; /);
     assert.equal((await hers(folder, ['count', '--collection', 'tiny'])).out, '2\n');
+  });
+});
+
+describe('a run that is over', () => {
+  /** What a module leaves behind, before the command has even begun. */
+  for (const [what, source] of [
+    ['a handle', `setInterval(() => {}, 2 ** 30);`],
+    [
+      'a thread that computes for ever',
+      `import { Worker, isMainThread } from 'node:worker_threads'; if (isMainThread) new Worker('for (;;);', { eval: true });`,
+    ],
+    [
+      'a thread that waits in a call of the system',
+      `import { open } from 'node:fs'; import { isMainThread } from 'node:worker_threads'; if (isMainThread) open(process.env.TEST_PIPE, 'r', () => {});`,
+    ],
+  ] as const)
+    test(`does not wait for what it has left behind: ${what}`, { timeout: 30_000 }, async () => {
+      await using folder = await temporaryFolder();
+      const pipe = join(folder.path, 'pipe');
+      spawnSync('mkfifo', [pipe]);
+      const { exit, err } = await inTime(start(folder.path, ['count'], { TEST_PIPE: pipe }, importing(source)));
+      assert.deepEqual([exit, err.includes('hers: ')], [3, true], err);
+    });
+
+  test('is over when everything was read that it has printed, however slowly', async () => {
+    await using folder = await temporaryFolder();
+    // More than any pipe holds, and something left behind.
+    const much = importing(`process.stdout.write('x'.repeat(2 ** 23)); setInterval(() => {}, 2 ** 30);`);
+    const running = start(folder.path, ['--version'], {}, much);
+    const { stdout } = running.child;
+    stdout!.pause();
+    setTimeout(() => stdout!.resume(), 2500);
+    const { exit, out } = await inTime(running);
+    assert.deepEqual([exit, out.length], [0, 2 ** 23 + '0.1.0\n'.length]);
   });
 });
 
@@ -231,23 +280,59 @@ describe('on a terminal', { skip: scriptIsThere ? false : 'no util-linux `script
   });
 });
 
+/** Runs this module before anything else. */
+const importing = (source: string) => ['--import', `data:text/javascript,${encodeURIComponent(source)}`];
+
 describe('the launcher', () => {
+  // An old Node, played by this one: it reports another version.
+  const old = importing(`Object.defineProperty(process.versions, 'node', { value: '20.0.0' });`);
+  const brought = existsSync(join(launcher, '../../../../node_modules/.bin/node'));
+
   test('takes the Node of the workspace where the one it is started with is too old', async () => {
-    await using folder = await temporaryFolder();
-    // An old Node, played by this one: it reports another version.
-    await mkdir(join(folder.path, 'old'));
-    await writeFile(
-      join(folder.path, 'old/pretend.mjs'),
-      `Object.defineProperty(process.versions, 'node', { value: '20.0.0' });\n`,
-    );
-    const { status, stdout, stderr } = spawnSync(
-      process.execPath,
-      ['--import', join(folder.path, 'old/pretend.mjs'), launcher, '--version'],
-      { encoding: 'utf8', env: childEnv(bin) },
-    );
-    const brought = existsSync(join(launcher, '../../../../node_modules/.bin/node'));
+    const { status, stdout, stderr } = spawnSync(process.execPath, [...old, launcher, '--version'], {
+      encoding: 'utf8',
+      env: childEnv(bin),
+    });
     if (brought) assert.deepEqual([status, stdout], [0, '0.1.0\n'], stderr);
     else assert.match(stderr, /this is Node 20\.0\.0, and Node 24 is needed/);
+  });
+
+  describe('and the server that it has started', { skip: brought ? false : 'there is no Node to start' }, () => {
+    /** `hers serve`, started by an old Node: the process that is known to whoever started it, and the one that serves. */
+    async function serving() {
+      const folder = await prepared.copy();
+      const { child, ended } = start(folder, ['serve', '--port', '0', '--json'], {}, old);
+      await once(child.stdout!, 'data');
+      const { process: server } = JSON.parse(await readFile(join(folder, 'gallery/writer'), 'utf8'));
+      assert.notEqual(server, child.pid);
+      return { child, server, ended };
+    }
+
+    /** How both have ended; the output ends with whoever lives longer. */
+    async function both({ child, server, ended }: Awaited<ReturnType<typeof serving>>) {
+      const { exit, err } = await inTime({ child, ended }, server);
+      const inOrder = err.split('\n').some((line) => line !== '' && JSON.parse(line).msg === 'down');
+      return { end: child.signalCode ?? exit, inOrder };
+    }
+
+    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
+      test(`go down in order by a ${signal} to the first`, async () => {
+        const pair = await serving();
+        pair.child.kill(signal);
+        assert.deepEqual(await both(pair), { end: 0, inOrder: true });
+      });
+
+    test('go down, the server in order, when the first is killed by kill -9', async () => {
+      const pair = await serving();
+      pair.child.kill('SIGKILL');
+      assert.deepEqual(await both(pair), { end: 'SIGKILL', inOrder: true });
+    });
+
+    test('end alike when the server is killed by kill -9', async () => {
+      const pair = await serving();
+      process.kill(pair.server, 'SIGKILL');
+      assert.deepEqual(await both(pair), { end: 'SIGKILL', inOrder: false });
+    });
   });
 
   test('npm run hers works where the person is, and not where npm starts it', async () => {

@@ -131,8 +131,8 @@ test('the help of serve shows every limit and its default', async () => {
   const flat = out.replace(/\s+/g, ' ');
   for (const [flag, usual] of [
     ['--max-body-bytes', 75497472],
-    ['--max-scans', 2],
-    ['--max-queue', 64],
+    ['--max-scans', 4],
+    ['--max-queue', 128],
     ['--max-requests', 64],
     ['--max-request-seconds', 120],
     ['--max-header-seconds', 10],

@@ -16,6 +16,7 @@ import {
   isCollectionName,
   LIST_ID_BYTES,
   type Many,
+  MOST_IDS,
   OCTETS,
   packIds,
   printable,
@@ -143,7 +144,8 @@ export class HttpService implements Service {
       const content = body?.content();
       const answer = await fetch(this.#base + path, {
         method,
-        headers: { ...this.#headers, ...(body ? { 'content-type': OCTETS } : {}) },
+        // Servers want it with every change, because a page cannot send it without asking.
+        headers: { ...this.#headers, ...(method === 'GET' ? {} : { 'content-type': OCTETS }) },
         signal,
         redirect: 'manual',
         credentials: 'omit',
@@ -422,6 +424,14 @@ export class HttpService implements Service {
   // — reading —
 
   async *getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncGenerator<SealedRecord> {
+    for (const some of parts(handles)) yield* this.#getRecords(name, some, options);
+  }
+
+  async *#getRecords(
+    name: string,
+    handles: readonly Uint8Array[],
+    options?: CallOptions,
+  ): AsyncGenerator<SealedRecord> {
     const path = this.#path(name, 'records/get');
     const ask = (delivered: number) => ({
       method: 'POST' as const,
@@ -442,6 +452,10 @@ export class HttpService implements Service {
   }
 
   async *getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncGenerator<Uint8Array> {
+    for (const some of parts(ids)) yield* this.#getLists(name, some, options);
+  }
+
+  async *#getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncGenerator<Uint8Array> {
     const path = this.#path(name, 'lists/get');
     const ask = (delivered: number) => ({
       method: 'POST' as const,
@@ -510,6 +524,12 @@ export class HttpService implements Service {
     if (!isCollectionName(name)) throw new HersError('NOT_FOUND', `there is no collection ${JSON.stringify(name)}`);
     return rest === undefined ? collectionPath(name) : `${collectionPath(name)}/${rest}`;
   }
+}
+
+/** As many as are asked for in one request; one part at least, so that even nothing is asked for. */
+function* parts(ids: readonly Uint8Array[]): Generator<readonly Uint8Array[]> {
+  if (ids.length <= MOST_IDS) yield ids;
+  else for (let at = 0; at < ids.length; at += MOST_IDS) yield ids.slice(at, at + MOST_IDS);
 }
 
 function parseUrl(where: string): URL {

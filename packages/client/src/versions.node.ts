@@ -3,15 +3,14 @@
 import { randomBytes } from 'node:crypto';
 import { open, readFile, unlink, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { HersError } from '@hers/service';
 import { isFileThere, renameOverFile } from '@hers/service/target';
+import { lockFile } from '@hers/store/file-lock';
 import { type Place, type Seen, Sightings, type VersionMemory } from './versions.ts';
 
 const FORMAT = 2;
 /** How long another process may take with the file. */
 const LOCK_MS = 10_000;
-const LOCK_PAUSE_MS = 5;
 const SPARE_BYTES = 2 ** 16;
 
 type Row = Place & Seen;
@@ -107,11 +106,11 @@ export class VersionFile implements VersionMemory {
   /** One at a time in this process, and under the lock among others. */
   #alone<T>(work: () => Promise<T>): Promise<T> {
     const turn = this.#writing.then(async () => {
-      const unlock = await lock(`${this.#path}.lock`);
+      const lock = await lockFile(`${this.#path}.lock`, LOCK_MS);
       try {
         return await work();
       } finally {
-        unlock();
+        lock.release();
       }
     });
     this.#writing = turn.catch(() => {});
@@ -230,28 +229,4 @@ async function contentOf(path: string): Promise<Content | Numbers> {
       return { format, collections, numbers };
   } else if (isNumbers(content)) return content;
   throw damaged();
-}
-
-/**
- * Held by one process at a time: an empty SQLite file in an exclusive transaction, which the operating system ends with the process, however that ends. So there is no lock that
- * somebody left behind.
- */
-async function lock(path: string): Promise<() => void> {
-  await (await open(path, 'a', 0o600)).close(); // for its owner alone, as the file that it guards
-  const file = new DatabaseSync(path, { timeout: 0 });
-  const until = performance.now() + LOCK_MS;
-  for (;;) {
-    try {
-      file.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
-      return () => file.close();
-    } catch (error) {
-      const busy = /locked|busy/.test((error as Error).message);
-      if (!busy || performance.now() > until) {
-        file.close();
-        if (!busy) throw error;
-        throw new HersError('LOCKED', `${path}: another process is writing what it has seen; try again`);
-      }
-      await new Promise((resolve) => setTimeout(resolve, LOCK_PAUSE_MS * (0.5 + Math.random())));
-    }
-  }
 }

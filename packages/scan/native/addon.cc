@@ -143,9 +143,17 @@ struct Channel {
   /** For the threads, until the last message. */
   std::mutex mutex;
   napi_threadsafe_function call = nullptr;
-  /** The same for the thread of the environment, which may let go of the event loop or hold it until that message has arrived. */
+  /** The same for the thread of the environment, which may let go of the event loop or hold it until the function is gone: see `forgetCall`. */
   napi_threadsafe_function loop = nullptr;
 };
+
+/** Called before the function is freed, whatever was the reason: the last message, one that could not be sent, the end of the environment. */
+void forgetCall(napi_env, void* data, void*) {
+  const std::unique_ptr<std::shared_ptr<Channel>> channel(static_cast<std::shared_ptr<Channel>*>(data));
+  (*channel)->loop = nullptr;
+  const std::lock_guard<std::mutex> lock((*channel)->mutex);
+  (*channel)->call = nullptr;
+}
 
 struct RunningScan {
   std::shared_ptr<Pool> pool;
@@ -227,7 +235,6 @@ const Variant& variantOf(napi_env env, napi_value value) {
 
 /** Either a batch or an ending. */
 struct Message {
-  std::shared_ptr<Channel> channel;
   std::unique_ptr<Batch> batch;
   Ending ending;
 };
@@ -275,7 +282,6 @@ void deliver(napi_env env, napi_value callback, void*, void* data) {
       const napi_value arguments[] = {batchBuffer(env, message->batch), entries};
       napi_call_function(env, self, callback, 2, arguments, nullptr);
     } else {
-      message->channel->loop = nullptr;
       const Ending& e = message->ending;
       const Times& t = e.times;
       napi_value null;
@@ -450,18 +456,20 @@ napi_value startScan(napi_env env, const Arguments& a) {
   napi_value name;
   check(env, napi_create_string_utf8(env, "hers.scan", NAPI_AUTO_LENGTH, &name), "no memory");
   setup.onBatch = [channel](std::unique_ptr<Batch> batch) {
-    std::unique_ptr<Message> message(new Message{channel, std::move(batch), {}});
+    std::unique_ptr<Message> message(new Message{std::move(batch), {}});
     send(*channel, std::move(message), false);
   };
   setup.onEnd = [channel](const Ending& ending) {
-    std::unique_ptr<Message> message(new Message{channel, nullptr, ending});
+    std::unique_ptr<Message> message(new Message{nullptr, ending});
     send(*channel, std::move(message), true);
   };
   const auto scan = std::make_shared<Scan>(std::move(setup));
   const auto running = std::make_shared<RunningScan>(RunningScan{pool, scan, channel});
   const napi_value value = wrap<RunningScan, Kind::kScan>(env, running);
-  check(env, napi_create_threadsafe_function(env, a[6], nullptr, name, 0, 1, nullptr, nullptr, nullptr, deliver, &channel->call),
+  auto kept = std::make_unique<std::shared_ptr<Channel>>(channel);
+  check(env, napi_create_threadsafe_function(env, a[6], nullptr, name, 0, 1, kept.get(), forgetCall, nullptr, deliver, &channel->call),
         "no memory");
+  kept.release();
   channel->loop = channel->call;
   pool->start(scan);
   return value;

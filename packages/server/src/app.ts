@@ -15,25 +15,29 @@ import type { Audit } from './audit.ts';
 import { drain } from './body.ts';
 import { Call } from './call.ts';
 import { Connections, refuseSocket } from './connections.ts';
-import { Cors, type CorsOrigins } from './cors.ts';
 import { docsPage, STYLE_HASH } from './docs-page.ts';
 import { JSON_TYPE, type Refusal, refusalOf } from './errors.ts';
-import { Quotas } from './gate.ts';
+import { Overloaded, Rates } from './gate.ts';
+import { Guest, Guests } from './guests.ts';
 import { checkLimits, type Limits } from './limits.ts';
 import { type LogOptions, loggerOptions } from './logs.ts';
-import { Memory } from './memory.ts';
 import { Metrics } from './metrics.ts';
 import { openApi } from './openapi.ts';
+import { type CorsOrigins, checkChange, Pages } from './pages.ts';
 import { type Route, serviceRoutes } from './routes.ts';
 import { Scans } from './scans.ts';
+import type { TlsOptions } from './tls.ts';
 import { allows, type Token, type TokenCheck } from './tokens.ts';
 import { VERSION } from './version.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
     token: Token | undefined;
+    guest: Guest | undefined;
     call: Call | undefined;
     refusal: Refusal | undefined;
+    /** One of so many strangers that the log would be full of them. */
+    untold: boolean | undefined;
   }
   interface FastifyContextConfig {
     hers?: Route;
@@ -44,9 +48,11 @@ export interface AppOptions {
   readonly limits?: Partial<Limits>;
   /** Absent: everybody may do everything. */
   readonly tokens?: TokenCheck;
-  readonly tls?: { readonly cert: Buffer; readonly key: Buffer };
+  readonly tls?: TlsOptions;
   /** Pages of which origins may ask; none by default. */
   readonly cors?: CorsOrigins;
+  /** Where there are no tokens: the names that it answers to, besides the addresses it listens on. */
+  readonly names?: readonly string[];
   /** False: no log. */
   readonly log?: LogOptions | false;
   readonly audit?: Audit;
@@ -58,31 +64,31 @@ export interface App {
   readonly routes: readonly Route[];
   readonly registered: readonly string[];
   readonly limits: Limits;
-  /** Finishes what is under way, refuses what is new, closes. The Service stays open. */
-  close(): Promise<void>;
+  /** Finishes what is under way, for so long at most, refuses what is new, closes. The Service stays open. */
+  close(graceSeconds?: number): Promise<void>;
 }
 
 /** What is still taken off the line when a request is refused in the middle of its body. */
 const DRAIN = { bytes: 2 ** 25, ms: 1000 };
+/** What may be asked from anywhere: whether it is up. */
+const HEALTH: ReadonlySet<string> = new Set(['health', 'ready']);
 /** How often connections are looked at for being too slow. */
 const CHECK_MS = 1000;
 
 export function makeApp(service: Service, options: AppOptions = {}): App {
   const limits = checkLimits(options.limits ?? {});
-  const { tokens, tls, log = false, audit } = options;
+  const { tokens, tls, log = false, audit, cors, names = [] } = options;
   const metrics = new Metrics(VERSION);
-  const memory = new Memory(limits.memoryBytes);
-  const quotas = new Quotas({ atOnce: limits.requests, perSecond: limits.requestsPerSecond });
+  const guests = new Guests(limits);
+  const strangers = new Rates(limits.requestsPerSecond);
   const scans = new Scans(service, limits, metrics);
-  const cors = new Cors(options.cors);
-  const connections = new Connections();
+  const pages = new Pages({ cors, names: tokens ? undefined : names, tls: tls !== undefined });
+  const connections = new Connections(limits.connections);
   let closing = false;
 
   const transport = { connectionsCheckingInterval: Math.min(CHECK_MS, 500 * limits.headerSeconds) };
   const settings = {
-    ...(tls
-      ? { https: { ...transport, ...tls, minVersion: 'TLSv1.2', handshakeTimeout: 1000 * limits.headerSeconds } }
-      : { http: transport }),
+    ...(tls ? { https: { ...transport, ...tls, handshakeTimeout: 1000 * limits.headerSeconds } } : { http: transport }),
     logger: log === false ? false : loggerOptions(log),
     logController: new LogController({ disableRequestLogging: true }),
     trustProxy: false,
@@ -101,10 +107,9 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
   const fastify = Fastify(settings as FastifyServerOptions) as FastifyInstance;
   const { server } = fastify;
   server.headersTimeout = 1000 * limits.headerSeconds;
-  server.maxConnections = limits.connections;
+  server.on('connection', (socket: Socket) => connections.arrived(socket));
+  // Under TLS there are lines that are not yet anything more.
   server.on(tls ? 'secureConnection' : 'connection', (socket: Socket) => connections.add(socket));
-  // Under TLS there are sockets that are not yet anything more.
-  if (tls) server.on('connection', (socket: Socket) => connections.addBare(socket));
   server.on('checkExpectation', (_request, response: ServerResponse) => {
     const { body } = refusalOf(new HersError('INVALID_ARGUMENT', 'this expectation is not met here'));
     response.writeHead(417, { 'content-type': JSON_TYPE }).end(JSON.stringify(body));
@@ -117,35 +122,51 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
   fastify.removeAllContentTypeParsers();
   // Bodies are read by the handlers, as they come.
   fastify.addContentTypeParser(OCTETS, (_request, payload, done) => done(null, payload));
-  for (const name of ['token', 'call', 'refusal']) fastify.decorateRequest(name, undefined);
+  for (const name of ['token', 'guest', 'call', 'refusal', 'untold']) fastify.decorateRequest(name, undefined);
 
   fastify.addHook('onRequest', async (request, reply) => {
     const began = performance.now();
     const { raw } = reply;
     connections.began(request.raw.socket);
-    let leave: (() => void) | undefined;
     raw.once('close', () => {
-      leave?.();
-      request.call?.end();
+      request.guest?.leave();
       trace(request, reply, (performance.now() - began) / 1000);
       connections.ended(request.raw.socket);
     });
     for (const [name, value] of Object.entries(securityHeaders(tls !== undefined))) reply.header(name, value);
     if (closing) reply.header('connection', 'close');
     const route = request.routeOptions.config.hers;
-    if (cors.answer(request, reply, route !== undefined)) return reply;
+    const isHealth = HEALTH.has(route?.operation ?? '');
+    /** Whoever has no place here and comes too often is not even answered. */
+    const checkStranger = () => {
+      if (isHealth || strangers.take(request.ip) === 0) return;
+      request.untold = true;
+      raw.destroy();
+      throw new Overloaded('too many requests come from this address', 1);
+    };
+    try {
+      if (!isHealth) pages.check(request);
+    } catch (error) {
+      checkStranger();
+      throw error;
+    }
+    if (pages.answer(request, reply, route !== undefined)) return reply;
     if (closing && route?.needs !== 'open')
       throw new HersError('UNAVAILABLE', 'the server is going down; try again soon');
-    if (request.is404 || route?.needs === 'open') return;
+    if (request.is404 || route?.needs === 'open') return checkStranger();
     // A path that is not in the table has nobody to say who may use it.
     if (!route) throw new HersError('FORBIDDEN', 'this path is not for anybody');
     if (tokens) {
-      request.token = await tokens.identify(request.headers.authorization);
+      request.token = await tokens.identify(request.headers.authorization).catch((error) => {
+        checkStranger();
+        throw error;
+      });
       checkScope(request.token, route, (request.params as { name?: string }).name);
     }
-    leave = quotas.enter(request.token?.id ?? request.ip);
+    request.guest = guests.enter(request.token?.id ?? request.ip);
     // The client may have gone while the tokens were read.
-    if (raw.destroyed) leave();
+    if (raw.destroyed) request.guest.leave();
+    checkChange(request);
   });
 
   /** What a request leaves behind. */
@@ -174,7 +195,7 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
       ...(code ? { code } : {}),
       ms: Math.round(10_000 * seconds) / 10,
     };
-    if (route?.needs === 'open') request.log.debug(line, 'request');
+    if (route?.needs === 'open' || request.untold) request.log.debug(line, 'request');
     else request.log.info(line, 'request');
     if (!audit || route?.needs === 'open') return;
     const { ms: _, ...entry } = line;
@@ -209,6 +230,8 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
   });
 
   const routes: Route[] = [];
+  const document = once(() => JSON.stringify(openApi(routes, VERSION)));
+  const page = once(() => docsPage(routes, VERSION));
   const own: Route[] = [
     {
       method: 'GET',
@@ -247,6 +270,7 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
             scansWaiting: () => scans.waiting,
             requestsRunning: () => connections.requests,
             connections: () => connections.size,
+            held: () => guests.memory.held,
           }),
         ),
     },
@@ -257,7 +281,7 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
       operation: 'openapi',
       summary: 'These paths, for programs',
       gives: { kind: 'text', status: 200, type: 'application/json', about: 'OpenAPI 3.1' },
-      handle: async ({ reply }) => reply.type(JSON_TYPE).send(JSON.stringify(openApi(routes, VERSION))),
+      handle: async ({ reply }) => reply.type(JSON_TYPE).send(document()),
     },
     {
       method: 'GET',
@@ -268,7 +292,7 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
       gives: { kind: 'text', status: 200, type: 'text/html', about: 'a page' },
       handle: async ({ reply }) => {
         reply.header('content-security-policy', `default-src 'none'; style-src ${STYLE_HASH}; frame-ancestors 'none'`);
-        return reply.type('text/html; charset=utf-8').send(docsPage(routes, VERSION));
+        return reply.type('text/html; charset=utf-8').send(page());
       },
     },
   ];
@@ -284,24 +308,30 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
         ...(gives.kind === 'json' ? { response: { [gives.status]: gives.body } } : {}),
       },
       handler: async (request, reply) => {
-        const ending = new AbortController();
+        const { raw } = reply;
+        // What needs no token is nobody's.
+        const guest = request.guest ?? new Guest(request.ip, guests.memory);
+        const { ending } = guest;
         const gone = () => ending.abort(new HersError('UNAVAILABLE', 'the client is gone'));
         const late = () =>
           ending.abort(
             new HersError('TIMED_OUT', `this took longer than ${limits.requestSeconds} s, which is allowed here`),
           );
         const timer = route.endless ? undefined : setTimeout(late, 1000 * limits.requestSeconds);
-        reply.raw.once('close', () => {
+        raw.once('close', () => {
           clearTimeout(timer);
           gone();
         });
-        if (reply.raw.destroyed) gone();
+        if (raw.destroyed) gone();
+        // An answer that is on its way as a whole ends with its line.
+        ending.signal.addEventListener('abort', () => {
+          if (raw.headersSent && !request.call?.streams) raw.destroy();
+        });
         const encoding = request.headers['content-encoding'] ?? 'identity';
         if (route.takes && encoding !== 'identity')
           throw new HersError('INVALID_ARGUMENT', 'bodies are taken as they are: ciphertexts do not get smaller');
-        request.call = new Call(request, reply, ending.signal, {
+        request.call = new Call(request, reply, guest, {
           limits,
-          memory,
           traffic: metrics,
           onFailure: (error) => failed(request, error),
         });
@@ -313,12 +343,12 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
   }
 
   let closed: Promise<void> | undefined;
-  const close = () => {
+  const close = (graceSeconds = limits.graceSeconds) => {
     closed ??= (async () => {
       closing = true;
       fastify.log.info('going down');
       const ended = fastify.close();
-      await connections.drain(1000 * limits.graceSeconds);
+      await connections.drain(1000 * graceSeconds);
       await ended;
       fastify.log.info('down');
       audit?.close();
@@ -335,6 +365,12 @@ function checkScope(token: Token, route: Route, name: string | undefined): void 
   if (route.whole) throw new HersError('FORBIDDEN', 'this is not for a token of one collection');
   if (name !== undefined && name !== token.collection)
     throw new HersError('FORBIDDEN', 'this token is for another collection');
+}
+
+/** The same again and again, made when it is first wanted. */
+function once(make: () => string): () => string {
+  let made: string | undefined;
+  return () => (made ??= make());
 }
 
 const hasBody = ({ headers }: FastifyRequest) =>

@@ -17,13 +17,34 @@ export interface AuditEntry {
   readonly code?: string;
 }
 
+/** Of strangers there may be more than a disk has room for: what was not written is counted. */
+export interface LeftOut {
+  readonly time: string;
+  readonly operation: 'leftOut';
+  readonly requests: number;
+  /** UNAUTHENTICATED: 17, and so on; `none` where there was no code. */
+  readonly codes: Readonly<Record<string, number>>;
+  /** Of the first few. */
+  readonly addresses: Readonly<Record<string, number>>;
+}
+
 export interface Audit {
   write(entry: AuditEntry): void;
   close(): void;
 }
 
+export interface AuditOptions {
+  /** Whether whoever shows no token is a stranger: where there are tokens. */
+  readonly limitStrangers?: boolean;
+}
+
+/** Lines a minute for all strangers together. Whoever has a token is always written down. */
+const STRANGERS_A_MINUTE = 60;
+const MINUTE_MS = 60_000;
+const MOST_ADDRESSES = 16;
+
 /** Appends to a file that only its owner can read. What is no file is refused: its permissions are not ours to change. */
-export function openAudit(path: string): Audit {
+export function openAudit(path: string, { limitStrangers = false }: AuditOptions = {}): Audit {
   isFileThere(path);
   const file = openSync(path, O_APPEND | O_CREAT | O_WRONLY | AS_FILE, 0o600);
   try {
@@ -35,14 +56,81 @@ export function openAudit(path: string): Audit {
     throw error;
   }
   let open = true;
+  // A line at a time, and at once: what the kernel has survives the end of the process.
+  const append = (line: AuditEntry | LeftOut) => void writeSync(file, `${JSON.stringify(line)}\n`);
+  const strangers = new Strangers(append);
   return {
     write(entry) {
-      // A line at a time, and at once: what the kernel has survives the end of the process.
-      if (open) writeSync(file, `${JSON.stringify(entry)}\n`);
+      if (!open) return;
+      if (!limitStrangers || entry.token !== undefined || strangers.mayBeWritten(entry)) append(entry);
     },
     close() {
-      if (open) closeSync(file);
+      if (!open) return;
       open = false;
+      strangers.close();
+      closeSync(file);
     },
   };
+}
+
+/** The first lines of a minute are written, the others counted; the minute begins with the first. */
+class Strangers {
+  readonly #append: (line: LeftOut) => void;
+  #minute: NodeJS.Timeout | undefined;
+  #written = 0;
+  #requests = 0;
+  #codes = new Map<string, number>();
+  #addresses = new Map<string, number>();
+
+  constructor(append: (line: LeftOut) => void) {
+    this.#append = append;
+  }
+
+  mayBeWritten({ code = 'none', address }: AuditEntry): boolean {
+    this.#minute ??= setTimeout(() => this.#endMinute(), MINUTE_MS).unref();
+    if (this.#written < STRANGERS_A_MINUTE) {
+      this.#written++;
+      return true;
+    }
+    this.#requests++;
+    addOne(this.#codes, code);
+    if (this.#addresses.has(address) || this.#addresses.size < MOST_ADDRESSES) addOne(this.#addresses, address);
+    return false;
+  }
+
+  #endMinute(): void {
+    this.#minute = undefined;
+    this.#written = 0;
+    try {
+      this.#report();
+    } catch {
+      // The disk is full, perhaps. The numbers stay; the next line that cannot be written is told by whoever writes it.
+      this.#minute = setTimeout(() => this.#endMinute(), MINUTE_MS).unref();
+    }
+  }
+
+  #report(): void {
+    if (this.#requests === 0) return;
+    this.#append({
+      time: new Date().toISOString(),
+      operation: 'leftOut',
+      requests: this.#requests,
+      codes: Object.fromEntries(this.#codes),
+      addresses: Object.fromEntries(this.#addresses),
+    });
+    this.#requests = 0;
+    this.#codes = new Map();
+    this.#addresses = new Map();
+  }
+
+  close(): void {
+    clearTimeout(this.#minute);
+    try {
+      this.#report();
+    } catch {} // nobody is left to be told
+  }
+}
+
+function addOne(counts: Map<string, number>, key: string): void {
+  counts.set(key, (counts.get(key) ?? 0) + 1);
 }

@@ -2,6 +2,7 @@
 
 import type { IncomingMessage } from 'node:http';
 import { HersError } from '@hers/service';
+import type { Pace } from './pace.ts';
 
 export interface BodyLimits {
   /** Undefined: as much as comes. */
@@ -9,25 +10,23 @@ export interface BodyLimits {
   /** Milliseconds without a byte after which a body counts as abandoned. */
   readonly stallMs: number;
   readonly signal: AbortSignal;
+  readonly pace: Pace;
   /** Hears how much came, before it is passed on. */
   readonly onBytes?: (bytes: number) => void;
 }
 
-/** Who sends for longer than `stallMs` must send this many bytes a second; else a byte now and then would hold a line for ever. */
-const LEAST_RATE = 1024;
-
 /** The body of a request. Leaving early leaves the line open, so that the client can be told why. */
 export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGenerator<Uint8Array> {
-  const { bytes: limit, stallMs, signal, onBytes } = limits;
+  const { bytes: limit, stallMs, signal, pace, onBytes } = limits;
   const announced = Number(raw.headers['content-length'] ?? 0);
   if (limit !== undefined && announced > limit) throw tooLarge(announced, limit);
   let total = 0;
-  let waitedMs = 0;
   for (;;) {
     signal.throwIfAborted();
     const piece: Buffer | null = raw.read();
     if (piece) {
       total += piece.length;
+      pace.moved(piece.length);
       onBytes?.(piece.length);
       if (limit !== undefined && total > limit) throw tooLarge(total, limit);
       yield piece;
@@ -36,10 +35,8 @@ export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGe
     } else if (raw.destroyed) {
       throw new HersError('MALFORMED', 'the body of this request broke off');
     } else {
-      const since = performance.now();
-      const happened = await moved(raw, stallMs, signal);
-      waitedMs += performance.now() - since;
-      if (!happened || (waitedMs > stallMs && total < (waitedMs / 1000) * LEAST_RATE))
+      pace.wait();
+      if (!(await moved(raw, stallMs, signal)) || pace.isTooSlow(stallMs))
         throw new HersError('TIMED_OUT', 'this body came too slowly; send it again');
     }
   }
@@ -48,16 +45,25 @@ export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGe
 /** A buffer is made this large because somebody says so; beyond that, only as bytes come. */
 const AT_ONCE_BYTES = 2 ** 22;
 
-/** The whole body in one buffer. */
-export async function wholeBody(raw: IncomingMessage, limits: BodyLimits): Promise<Buffer> {
-  const announced = Math.min(Number(raw.headers['content-length'] ?? 0), AT_ONCE_BYTES);
+/** The whole body in one buffer. `hold` hears of the room that is made for it, before it is. */
+export async function wholeBody(
+  raw: IncomingMessage,
+  limits: BodyLimits,
+  hold: (bytes: number) => void,
+): Promise<Buffer> {
+  const announced = Number(raw.headers['content-length'] ?? 0);
   // Not from the shared pool: parts of it are read as words, and words want to lie at whole places.
-  let whole = Buffer.allocUnsafeSlow(announced);
+  let whole = Buffer.alloc(0);
   let filled = 0;
   for await (const piece of bodyOf(raw, limits)) {
-    if (filled + piece.length > whole.length) {
-      const larger = Buffer.allocUnsafeSlow(Math.max(2 * whole.length, filled + piece.length));
+    const needed = filled + piece.length;
+    if (needed > whole.length) {
+      const doubled = Math.max(needed, 2 * whole.length, Math.min(announced, AT_ONCE_BYTES));
+      const room = announced >= needed ? Math.min(announced, doubled) : doubled;
+      hold(room);
+      const larger = Buffer.allocUnsafeSlow(room);
       whole.copy(larger, 0, 0, filled);
+      hold(-whole.length);
       whole = larger;
     }
     whole.set(piece, filled);

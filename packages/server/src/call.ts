@@ -1,12 +1,12 @@
 // One request on its way through a handler: its body, its signal, and how its answer is sent.
 
-import { Readable } from 'node:stream';
-import { decodeMessage, HersError, type Message, OCTETS } from '@hers/service';
+import { type CallOptions, decodeMessage, HersError, ID_COST, type Many, type Message, unpackIds } from '@hers/service';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Answer } from './answer.ts';
 import { type BodyLimits, bodyOf, wholeBody } from './body.ts';
+import type { Guest } from './guests.ts';
 import { type ItemParts, sendItems } from './items.ts';
 import type { Limits } from './limits.ts';
-import type { Memory } from './memory.ts';
 import type { Token } from './tokens.ts';
 
 /** Counts bytes that came and went. */
@@ -17,7 +17,6 @@ export interface Traffic {
 
 export interface CallTools {
   readonly limits: Limits;
-  readonly memory: Memory;
   readonly traffic: Traffic;
   /** Hears why an answer ended that had begun. */
   readonly onFailure: (error: unknown) => void;
@@ -26,25 +25,22 @@ export interface CallTools {
 export class Call {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
-  /** Ends when the client is gone, or the request has taken too long. */
-  readonly signal: AbortSignal;
+  readonly guest: Guest;
   readonly limits: Limits;
   /** The collection it is about, where that is known. */
   collection: string | undefined;
   /** When the body had come, when the answer was ready to be sent: `performance.now()`. */
   receivedAt: number | undefined;
   answeredAt: number | undefined;
-  readonly #memory: Memory;
   readonly #traffic: Traffic;
   readonly #onFailure: CallTools['onFailure'];
-  #held = 0;
+  #streams = false;
 
-  constructor(request: FastifyRequest, reply: FastifyReply, signal: AbortSignal, tools: CallTools) {
+  constructor(request: FastifyRequest, reply: FastifyReply, guest: Guest, tools: CallTools) {
     this.request = request;
     this.reply = reply;
-    this.signal = signal;
+    this.guest = guest;
     this.limits = tools.limits;
-    this.#memory = tools.memory;
     this.#traffic = tools.traffic;
     this.#onFailure = tools.onFailure;
     this.collection = (request.params as { name?: string } | undefined)?.name;
@@ -59,6 +55,19 @@ export class Call {
     return this.request.token;
   }
 
+  /** Ends when the client is gone, the request has taken too long, or had to make room. */
+  get signal(): AbortSignal {
+    return this.guest.ending.signal;
+  }
+
+  /** For the Service: when to stop, and who counts memory. */
+  get options(): Required<CallOptions> {
+    return { signal: this.signal, hold: this.hold };
+  }
+
+  /** Counts memory for this request. */
+  readonly hold = (bytes: number): void => this.guest.hold.take(bytes);
+
   /** The collection that a body names. FORBIDDEN when the token is for another. */
   touch(name: string): void {
     this.collection = name;
@@ -68,83 +77,82 @@ export class Call {
 
   /** The body as it comes, passed on at once. */
   stream(): AsyncGenerator<Uint8Array> {
-    return bodyOf(
-      this.request.raw,
-      this.#bodyLimits(undefined, (bytes) => this.#traffic.received(bytes)),
-    );
+    return bodyOf(this.request.raw, this.#bodyLimits(undefined));
   }
 
-  #bodyLimits(bytes: number | undefined, onBytes: (bytes: number) => void): BodyLimits {
-    return { bytes, stallMs: 1000 * this.limits.stallSeconds, signal: this.signal, onBytes };
+  #bodyLimits(bytes: number | undefined): BodyLimits {
+    const onBytes = (came: number) => this.#traffic.received(came);
+    const { pace } = this.guest;
+    return { bytes, stallMs: 1000 * this.limits.stallSeconds, signal: this.signal, pace, onBytes };
   }
 
   /** The whole body, which counts as held in memory until the request is over. */
   async octets(): Promise<Uint8Array> {
-    const limits = this.#bodyLimits(this.limits.bodyBytes, (bytes) => {
-      this.#traffic.received(bytes);
-      this.#memory.take(bytes, this.#held);
-      this.#held += bytes;
-    });
-    const whole = await wholeBody(this.request.raw, limits);
+    const whole = await wholeBody(this.request.raw, this.#bodyLimits(this.limits.bodyBytes), this.hold);
     this.receivedAt = performance.now();
     return whole;
   }
 
   /** The body as a message, with a head that fits its schema and as many parts as it must have. */
   async message<Head>(schema: object, parts: { least: number; most: number }): Promise<Message<Head>> {
-    const message = decodeMessage(await this.octets());
+    const message = decodeMessage(await this.octets(), parts.most);
     const validate = this.request.compileValidationSchema(schema);
     if (!validate(message.head)) {
       const [error] = validate.errors ?? [];
       const where = error?.instancePath ? `${error.instancePath} ` : '';
       throw new HersError('INVALID_ARGUMENT', `the head of this message does not fit: ${where}${error?.message ?? ''}`);
     }
-    const { length } = message.parts;
-    if (length < parts.least || length > parts.most)
-      throw new HersError('MALFORMED', `this message has ${length} parts, and should have ${parts.least}`);
+    if (message.parts.length < parts.least)
+      throw new HersError(
+        'MALFORMED',
+        `this message has ${message.parts.length} parts, and should have ${parts.least}`,
+      );
     return message as Message<Head>;
   }
 
-  /** Answers with a stream. The first piece is waited for, so that what fails at once fails with a status. */
-  async answer(pieces: AsyncIterable<Uint8Array>): Promise<FastifyReply> {
-    const source = pieces[Symbol.asyncIterator]();
-    const first = await source.next();
-    this.answeredAt = performance.now();
-    this.reply.header('content-type', OCTETS);
-    return this.reply.send(Readable.from(this.#paced(first, source), { objectMode: false, highWaterMark: 2 ** 18 }));
+  /** Ids out of a body: what they unpack to is many times their bytes. */
+  ids(bytes: Uint8Array, length: number, what: string, most = Number.POSITIVE_INFINITY): Uint8Array[] {
+    const count = bytes.length / length;
+    if (count > most) throw new HersError('TOO_LARGE', `${count} at a time are too many; ask for ${most} at most`);
+    this.guest.hold.takeWithin(ID_COST * count, `${count} ids`);
+    return unpackIds(bytes, length, what);
   }
 
-  /** Answers with items, as they come. */
-  items(batches: AsyncIterable<readonly ItemParts[]>): Promise<FastifyReply> {
-    return sendItems(this.reply, batches, {
+  /** Whether the answer is a stream, which knows itself when to end. */
+  get streams(): boolean {
+    return this.#streams;
+  }
+
+  #answer(): Answer {
+    this.#streams = true;
+    return new Answer(this.reply, {
       stallMs: 1000 * this.limits.stallSeconds,
-      onAnswer: () => {
+      pace: this.guest.pace,
+      signal: this.signal,
+      onBegin: () => {
         this.answeredAt = performance.now();
       },
       onSent: (bytes) => this.#traffic.sent(bytes),
-      onFailure: this.#onFailure,
     });
   }
 
-  /** A client that does not read is given up. While this waits in `yield`, it is the client's turn. */
-  async *#paced(first: IteratorResult<Uint8Array>, source: AsyncIterator<Uint8Array>): AsyncGenerator<Uint8Array> {
-    const { socket } = this.request.raw;
-    const timer = setTimeout(() => socket.destroy(), 1000 * this.limits.stallSeconds);
+  /** Answers with a stream. Its first piece is waited for, so that what fails at once fails with a status. */
+  async pieces(pieces: Many<Uint8Array>): Promise<FastifyReply> {
+    const answer = this.#answer();
     try {
-      for (let next = first; !next.done; next = await source.next()) {
-        timer.refresh();
-        yield next.value;
-        this.#traffic.sent(next.value.length);
-      }
-    } finally {
-      clearTimeout(timer);
-      await source.return?.();
+      for await (const piece of pieces) await answer.write(piece);
+      answer.end();
+    } catch (error) {
+      if (!answer.begun) throw error;
+      this.#onFailure(error);
+      answer.breakOff();
     }
+    return this.reply;
   }
 
-  /** Gives back what it held. */
-  end(): void {
-    this.#memory.give(this.#held);
-    this.#held = 0;
+  /** Answers with items, as they come. */
+  async items(batches: AsyncIterable<readonly ItemParts[]>): Promise<FastifyReply> {
+    await sendItems(this.#answer(), batches, { hold: this.hold, onFailure: this.#onFailure });
+    return this.reply;
   }
 }

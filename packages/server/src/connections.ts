@@ -3,17 +3,37 @@
 import type { Socket } from 'node:net';
 import { HersError } from '@hers/service';
 import { JSON_TYPE, refusalOf } from './errors.ts';
+import { half } from './gate.ts';
 
 /** For the last bytes of the last answers. */
 const FLUSH_MS = 100;
 
-/** Open connections, and which of them have a request under way. */
+/** The lines of one address: those without a request under way, the longest quiet first, and the others. */
+interface Address {
+  readonly quiet: Set<Socket>;
+  count: number;
+}
+
+/** TCP and TLS see one line as two sockets, which have this in common. */
+const lineOf = ({ remoteAddress, remotePort }: Socket) => `${remoteAddress} ${remotePort}`;
+
+/**
+ * Open connections, and which of them have a request under way. There are so many at most, and half of them from one address; whoever comes then takes the place of one that has no request
+ * under way, so that nobody can shut others out by saying nothing.
+ */
 export class Connections {
+  readonly #limit: number;
   readonly #requests = new Map<Socket, number>();
   readonly #bare = new Set<Socket>();
+  readonly #addresses = new Map<string, Address>();
+  readonly #lines = new Map<string, Socket>();
   #running = 0;
   #closing = false;
   #idle: (() => void) | undefined;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
 
   get size(): number {
     return this.#requests.size;
@@ -23,6 +43,37 @@ export class Connections {
     return this.#running;
   }
 
+  /** A line, before anything was said on it. */
+  arrived(socket: Socket): void {
+    const { remoteAddress } = socket;
+    // Gone already.
+    if (remoteAddress === undefined) return;
+    let address = this.#addresses.get(remoteAddress);
+    if (!address) this.#addresses.set(remoteAddress, (address = { quiet: new Set(), count: 0 }));
+    const { quiet } = address;
+    const line = lineOf(socket);
+    this.#bare.add(socket);
+    this.#lines.set(line, socket);
+    address.count++;
+    socket.once('close', () => {
+      this.#bare.delete(socket);
+      if (this.#lines.get(line) === socket) this.#lines.delete(line);
+      quiet.delete(socket);
+      if (--address.count === 0) this.#addresses.delete(remoteAddress);
+    });
+    if (address.count > half(this.#limit)) dropOne(address, socket);
+    else if (this.#bare.size > this.#limit) dropOne(this.#busiest(), socket);
+    if (!socket.destroyed) quiet.add(socket);
+  }
+
+  /** The address with the most lines. */
+  #busiest(): Address {
+    let busiest: Address | undefined;
+    for (const address of this.#addresses.values()) if (!busiest || address.count > busiest.count) busiest = address;
+    return busiest!;
+  }
+
+  /** One that can carry requests. */
   add(socket: Socket): void {
     if (this.#closing) {
       socket.destroy();
@@ -32,21 +83,26 @@ export class Connections {
     socket.once('close', () => this.#requests.delete(socket));
   }
 
-  /** One that may never become a connection. */
-  addBare(socket: Socket): void {
-    this.#bare.add(socket);
-    socket.once('close', () => this.#bare.delete(socket));
+  /** Whether a request is under way on a line, as `arrived` knows it. */
+  #mark(socket: Socket, isQuiet: boolean): void {
+    const line = this.#lines.get(lineOf(socket));
+    const quiet = this.#addresses.get(socket.remoteAddress ?? '')?.quiet;
+    if (!line || line.destroyed || !quiet) return;
+    if (isQuiet) quiet.add(line);
+    else quiet.delete(line);
   }
 
   began(socket: Socket): void {
     this.#running++;
     this.#requests.set(socket, (this.#requests.get(socket) ?? 0) + 1);
+    this.#mark(socket, false);
   }
 
   ended(socket: Socket): void {
     this.#running--;
     const left = (this.#requests.get(socket) ?? 1) - 1;
     if (this.#requests.has(socket)) this.#requests.set(socket, left);
+    if (left === 0) this.#mark(socket, true);
     if (!this.#closing) return;
     if (left === 0) socket.destroySoon();
     if (this.#running === 0) this.#idle?.();
@@ -70,6 +126,13 @@ export class Connections {
     if (this.#bare.size > 0) await new Promise((resolve) => setTimeout(resolve, FLUSH_MS));
     for (const socket of this.#bare) socket.destroy();
   }
+}
+
+/** Ends the line that has been quiet for longest, or, where all are busy, the one that has just come. */
+function dropOne({ quiet }: Address, newest: Socket): void {
+  const [longest = newest] = quiet;
+  quiet.delete(longest);
+  longest.destroy();
 }
 
 /** Answers what is not even HTTP, or comes too slowly to become it; returns the code. */

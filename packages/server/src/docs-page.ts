@@ -54,7 +54,8 @@ export function docsPage(routes: readonly Route[], version: string): string {
 <p>Encrypted galleries behind HTTP. Only ciphertexts, sealed records and opaque handles cross it. Applications use the SDK,
 <code>connect('https://…', {key, token})</code>, which encrypts, verifies and ranks; these are the paths underneath, also as
 <a href="openapi.json">openapi.json</a>.</p>
-<p>Tokens travel as <code>Authorization: Bearer</code>. A <em>frame</em> is a length (u32, little-endian) and that many bytes; a
+<p>Tokens travel as <code>Authorization: Bearer</code>. Every <code>POST</code>, <code>PUT</code> and <code>DELETE</code> is sent
+as <code>application/octet-stream</code>, with a body or without. A <em>frame</em> is a length (u32, little-endian) and that many bytes; a
 <em>message</em> is frames, the first of which is JSON; <em>items</em> are frames whose last byte says what they are: 0 an item, 1 the end,
 2 an error in JSON. Errors are <code>{code, message, retryable}</code>; with 429 and 503 <code>Retry-After</code> says when to come back.</p>
 ${routes.map(section).join('\n')}

@@ -13,46 +13,37 @@ export class Overloaded extends HersError {
   }
 }
 
-/** How many requests each caller has under way, and how fast they come: a bucket that fills with `perSecond` and holds twice that. */
-export class Quotas {
-  readonly #atOnce: number;
-  readonly #perSecond: number;
-  readonly #callers = new Map<string, { running: number; tokens: number; since: number }>();
+/** Half of what there is, but something. */
+export const half = (count: number) => (count === 0 ? 0 : Math.max(1, Math.floor(count / 2)));
 
-  constructor({ atOnce, perSecond }: { atOnce: number; perSecond: number }) {
-    this.#atOnce = atOnce;
+/** Callers that are remembered before the quiet ones are forgotten. */
+const MANY = 1024;
+const QUIET_MS = 2000;
+
+/** How fast requests of each caller come: a bucket that fills with `perSecond` and holds twice that. */
+export class Rates {
+  readonly #perSecond: number;
+  readonly #buckets = new Map<string, { left: number; since: number }>();
+
+  constructor(perSecond: number) {
     this.#perSecond = perSecond;
   }
 
-  /** Lets a request in, and returns what to call when it is over. */
-  enter(caller: string, now = performance.now()): () => void {
+  /** Zero when one more may come, else the seconds until then. */
+  take(caller: string, now = performance.now()): number {
     const most = 2 * this.#perSecond;
-    let state = this.#callers.get(caller);
-    if (!state) this.#callers.set(caller, (state = { running: 0, tokens: most, since: now }));
-    state.tokens = Math.min(most, state.tokens + ((now - state.since) / 1000) * this.#perSecond);
-    state.since = now;
-    if (state.running >= this.#atOnce)
-      throw new Overloaded(`this caller has ${this.#atOnce} requests under way already`, 1);
-    if (state.tokens < 1)
-      throw new Overloaded(
-        `this caller sends more than ${this.#perSecond} requests a second`,
-        (1 - state.tokens) / this.#perSecond,
-      );
-    state.tokens--;
-    state.running++;
-    let left = false;
-    return () => {
-      if (left) return;
-      left = true;
-      state.running--;
-      this.#forget(now);
-    };
+    if (this.#buckets.size >= MANY) this.#forget(now);
+    let bucket = this.#buckets.get(caller);
+    if (!bucket) this.#buckets.set(caller, (bucket = { left: most, since: now }));
+    bucket.left = Math.min(most, bucket.left + ((now - bucket.since) / 1000) * this.#perSecond);
+    bucket.since = now;
+    if (bucket.left < 1) return (1 - bucket.left) / this.#perSecond;
+    bucket.left--;
+    return 0;
   }
 
   /** Callers that have been quiet for long enough are as good as new. */
   #forget(now: number): void {
-    if (this.#callers.size < 1024) return;
-    for (const [caller, { running, since }] of this.#callers)
-      if (running === 0 && now - since > 2000) this.#callers.delete(caller);
+    for (const [caller, { since }] of this.#buckets) if (now - since > QUIET_MS) this.#buckets.delete(caller);
   }
 }

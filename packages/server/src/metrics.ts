@@ -59,6 +59,7 @@ export interface Gauges {
   scansWaiting(): number;
   requestsRunning(): number;
   connections(): number;
+  held(): number;
 }
 
 export class Metrics implements Traffic, ScanWatcher {
@@ -133,6 +134,7 @@ export class Metrics implements Traffic, ScanWatcher {
       ['hers_scans_waiting', 'gauge', 'Searches that wait for a scan.', constant(gauges.scansWaiting())],
       ['hers_requests_running', 'gauge', 'Requests under way.', constant(gauges.requestsRunning())],
       ['hers_connections', 'gauge', 'Connections that are open.', constant(gauges.connections())],
+      ['hers_held_bytes', 'gauge', 'Memory held for requests, of what they may have.', constant(gauges.held())],
       ['process_resident_memory_bytes', 'gauge', 'Resident memory.', constant(rss)],
       ['process_start_time_seconds', 'gauge', 'When the process started.', constant(started)],
     ];

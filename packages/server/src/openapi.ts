@@ -55,7 +55,7 @@ export function openApi(routes: readonly Route[], version: string): object {
     path[method.toLowerCase()] = {
       operationId: operation,
       summary,
-      description: NEEDS[needs],
+      description: `${NEEDS[needs]}${method === 'GET' || body ? '' : ` Sent with the content type ${OCTETS}, though without a body.`}`,
       parameters: parametersOf(route),
       ...(body ? { requestBody: body } : {}),
       responses: {

@@ -10,12 +10,11 @@ import {
   type HelloBody,
   HersError,
   LIST_ID_BYTES,
-  OCTETS,
+  MOST_IDS,
   type SealedRecord,
   type SearchHead,
   type Service,
   unframe,
-  unpackIds,
 } from '@hers/service';
 import type { Call } from './call.ts';
 import type { ItemParts } from './items.ts';
@@ -50,7 +49,12 @@ export interface Route {
 }
 
 const BLOCK_ID_BYTES = 16;
-const MANY = Number.MAX_SAFE_INTEGER;
+/** Queries in one search. */
+const MOST_QUERIES = 1024;
+/** What is known of a staged record until it is committed. */
+const STAGED_COST = 64;
+/** An answer that is there as a whole is sent in pieces of this size. */
+const PIECE_BYTES = 2 ** 18;
 
 /** The routes that stand for the calls of a Service; searches go to `scans`, where they may have to wait. */
 export function serviceRoutes(service: Service, scans: Scans, version: string): Route[] {
@@ -122,9 +126,10 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       summary: 'The manifest and its version',
       params,
       gives: { kind: 'octets', status: 200, about: 'a message: the head, the manifest', head: schemas.manifestHead },
-      handle: async ({ name, reply }) => {
-        const { version, manifest } = await service.getManifest(name);
-        return reply.type(OCTETS).send(encodeMessage({ version }, [manifest]));
+      handle: async (call) => {
+        const { version, manifest } = await service.getManifest(call.name);
+        call.hold(2 * manifest.length);
+        return call.pieces(inPieces(encodeMessage({ version }, [manifest])));
       },
     },
     {
@@ -138,7 +143,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       gives: { kind: 'json', status: 201, body: schemas.stageBody },
       endless: true,
       handle: async (call) => ({
-        stage: await service.stageRecords(call.name, recordsOf(call), { signal: call.signal }),
+        stage: await service.stageRecords(call.name, recordsOf(call), call.options),
       }),
     },
     {
@@ -151,9 +156,8 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       takes: { kind: 'octets', about: 'handles of 16 bytes, one behind the other' },
       gives: { kind: 'octets', status: 200, about: 'items: handle and sealed record' },
       handle: async (call) => {
-        const { name, signal } = call;
-        const handles = unpackIds(await call.octets(), HANDLE_BYTES, 'a handle');
-        return call.items(recordParts(service.getRecords(name, handles, { signal })));
+        const handles = call.ids(await call.octets(), HANDLE_BYTES, 'a handle', MOST_IDS);
+        return call.items(recordParts(service.getRecords(call.name, handles, call.options)));
       },
     },
     {
@@ -177,9 +181,8 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       takes: { kind: 'octets', about: 'ids of 32 bytes, one behind the other' },
       gives: { kind: 'octets', status: 200, about: 'items: sealed lists' },
       handle: async (call) => {
-        const { name, signal } = call;
-        const ids = unpackIds(await call.octets(), LIST_ID_BYTES, 'a list id');
-        return call.items(listParts(service.getLists(name, ids, { signal })));
+        const ids = call.ids(await call.octets(), LIST_ID_BYTES, 'a list id', MOST_IDS);
+        return call.items(listParts(service.getLists(call.name, ids, call.options)));
       },
     },
     {
@@ -192,7 +195,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       takes: { kind: 'octets', about: 'the encoded block' },
       gives: { kind: 'json', status: 201, body: schemas.stageBody },
       handle: async (call) => ({
-        stage: await service.stageBlock(call.name, [await call.octets()], { signal: call.signal }),
+        stage: await service.stageBlock(call.name, [await call.octets()], call.options),
       }),
     },
     {
@@ -205,7 +208,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       gives: { kind: 'octets', status: 200, about: 'the encoded block' },
       handle: async (call) => {
         const { block } = call.request.params as { block: string };
-        return call.answer(service.getBlock(call.name, fromHex(block), { signal: call.signal }));
+        return call.pieces(service.getBlock(call.name, fromHex(block), call.options));
       },
     },
     {
@@ -226,18 +229,18 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
         const { head, parts } = await call.message<CommitHead>(schemas.commitHead, { least: 5, most: 5 });
         const [manifest, removed, ends, dropped, droppedLists] = parts;
         const { sums = [], ...rest } = head;
-        const ids = unpackIds(ends, BLOCK_ID_BYTES, 'a block id');
+        const ids = call.ids(ends, BLOCK_ID_BYTES, 'a block id');
         if (ids.length !== 2 * sums.length)
           throw new HersError('MALFORMED', 'every sum has a base and a result, and this message names more or fewer');
-        const version = await service.commit(call.name, {
+        const change = {
           ...rest,
           manifest,
-          removed: unpackIds(removed, HANDLE_BYTES, 'a handle'),
+          removed: call.ids(removed, HANDLE_BYTES, 'a handle'),
           sums: sums.map((sum, i) => ({ ...sum, base: ids[2 * i], result: ids[2 * i + 1] })),
-          dropped: unpackIds(dropped, BLOCK_ID_BYTES, 'a block id'),
-          droppedLists: unpackIds(droppedLists, LIST_ID_BYTES, 'a list id'),
-        });
-        return { version };
+          dropped: call.ids(dropped, BLOCK_ID_BYTES, 'a block id'),
+          droppedLists: call.ids(droppedLists, LIST_ID_BYTES, 'a list id'),
+        };
+        return { version: await service.commit(call.name, change, call.options) };
       },
     },
     {
@@ -254,13 +257,15 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       },
       gives: { kind: 'octets', status: 200, about: 'items: encoded responses, in any order' },
       handle: async (call) => {
-        const { head, parts } = await call.message<SearchHead>(schemas.searchHead, { least: 0, most: MANY });
+        const { head, parts } = await call.message<SearchHead>(schemas.searchHead, {
+          least: 0,
+          most: 1 + MOST_QUERIES,
+        });
         const { version, some } = head;
         if (some && parts.length === 0) throw new HersError('MALFORMED', 'this search names no blocks');
         const queries = some ? parts.slice(1) : parts;
-        const blocks = some ? { blocks: unpackIds(parts[0], BLOCK_ID_BYTES, 'a block id') } : {};
-        const { name, signal } = call;
-        return call.items(parted(scans.search(name, { version, queries, ...blocks }, { signal })));
+        const blocks = some ? { blocks: call.ids(parts[0], BLOCK_ID_BYTES, 'a block id') } : {};
+        return call.items(parted(scans.search(call.name, { version, queries, ...blocks }, call.guest)));
       },
     },
     {
@@ -283,7 +288,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       params,
       gives: { kind: 'octets', status: 200, about: 'a snapshot' },
       endless: true,
-      handle: (call) => call.answer(service.snapshot(call.name, { signal: call.signal })),
+      handle: (call) => call.pieces(service.snapshot(call.name, call.options)),
     },
     {
       method: 'PUT',
@@ -295,16 +300,22 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       takes: { kind: 'octets', about: 'a snapshot of any size' },
       gives: { kind: 'nothing', status: 204 },
       endless: true,
-      handle: (call) => service.restore(call.name, call.stream(), { signal: call.signal }),
+      handle: (call) => service.restore(call.name, call.stream(), call.options),
     },
   ];
 }
 
 async function* recordsOf(call: Call): AsyncGenerator<SealedRecord> {
-  for await (const content of unframe(call.stream(), call.limits.bodyBytes)) {
+  for await (const content of unframe(call.stream(), call.limits.bodyBytes, call.hold)) {
     if (content.length < HANDLE_BYTES) throw new HersError('MALFORMED', 'a record begins with its handle');
+    // It is copied into what is written next, and known until it is committed.
+    call.guest.hold.takeWithin(STAGED_COST, 'these records');
     yield { handle: content.subarray(0, HANDLE_BYTES), sealed: content.subarray(HANDLE_BYTES) };
   }
+}
+
+function* inPieces(whole: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < whole.length; at += PIECE_BYTES) yield whole.subarray(at, at + PIECE_BYTES);
 }
 
 // Items for `Call.items`: several at a time, each of one or more parts.

@@ -1,13 +1,23 @@
-// Searches take turns: so many scans at a time, so many waiting, in the order they came. Searches of one collection that wait together are scanned together, because the gallery is
-// then read once for all of them. What a scan finds is taken off its hands even while its client reads slowly, up to a limit, so that slow readers do not hold up the others.
+// Searches take turns: so many scans at a time, so many waiting, in the order they came, and at most half of both for one caller. Searches of one collection that wait together are scanned
+// together, because the gallery is then read once for all of them. What a scan finds is taken off its hands even while its client reads slowly, up to a limit; beyond that the scan
+// rests, and lets others go on meanwhile, so that slow readers do not hold up the others.
 
-import { type CallOptions, HersError, peekQuery, peekResponse, type SearchRequest, type Service } from '@hers/service';
-import { Overloaded } from './gate.ts';
+import { HersError, peekQuery, peekResponse, type SearchRequest, type Service } from '@hers/service';
+import { half, Overloaded } from './gate.ts';
+import type { Hold } from './memory.ts';
 
 export interface ScanOptions {
   /** Scans at a time, and searches that may wait. */
   readonly scans: number;
   readonly queue: number;
+  readonly memoryBytes: number;
+}
+
+/** Who searches: whose share it takes, what its answer counts for, and when it ends. */
+export interface Searcher {
+  readonly caller: string;
+  readonly hold: Hold;
+  readonly ending: AbortController;
 }
 
 /** Hears how searches went, for the metrics. Times in seconds. */
@@ -16,9 +26,8 @@ export interface ScanWatcher {
   scanned(seconds: number, bytes: number, queries: number): void;
 }
 
-/** Found and not yet sent, per search and in all. */
+/** Found and not yet sent, per search. All together have half of the memory. */
 const SPOOL_BYTES = 16 * 2 ** 20;
-const ALL_SPOOLS_BYTES = 128 * 2 ** 20;
 /** Seconds; the queue may be shorter than it looks, because those that wait are scanned together. */
 const LONGEST_RETRY = 5;
 /** Queries scanned together. */
@@ -28,15 +37,24 @@ const RESPONSE_BYTES = 8192;
 
 /** All spools together. */
 class Spools {
-  bytes = 0;
+  readonly #limit: number;
+  #bytes = 0;
   readonly #waiting = new Set<() => void>();
 
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
   get full(): boolean {
-    return this.bytes > ALL_SPOOLS_BYTES;
+    return this.#bytes > this.#limit;
+  }
+
+  put(bytes: number): void {
+    this.#bytes += bytes;
   }
 
   took(bytes: number): void {
-    this.bytes -= bytes;
+    this.#bytes -= bytes;
     for (const resolve of this.#waiting) resolve();
     this.#waiting.clear();
   }
@@ -50,6 +68,7 @@ class Spools {
 /** Between a scan and the client that reads it. */
 class Spool {
   readonly #all: Spools;
+  readonly #hold: Hold;
   #items: Uint8Array[] = [];
   #bytes = 0;
   #ended: { error?: unknown } | undefined;
@@ -58,12 +77,14 @@ class Spool {
   /** Anything was put in at all. */
   used = false;
 
-  constructor(all: Spools) {
+  constructor(all: Spools, hold: Hold) {
     this.#all = all;
+    this.#hold = hold;
   }
 
   get full(): boolean {
-    return !this.#cancelled && (this.#bytes > SPOOL_BYTES || (this.#bytes > 0 && this.#all.full));
+    const isShort = this.#all.full || this.#hold.isFull;
+    return !this.#cancelled && (this.#bytes > SPOOL_BYTES || (this.#bytes > 0 && isShort));
   }
 
   get cancelled(): boolean {
@@ -75,7 +96,8 @@ class Spool {
     this.used = true;
     this.#items.push(item);
     this.#bytes += item.length;
-    this.#all.bytes += item.length;
+    this.#all.put(item.length);
+    this.#hold.add(item.length);
     this.#wake?.();
   }
 
@@ -87,9 +109,14 @@ class Spool {
   cancel(): void {
     this.#cancelled = true;
     this.#items = [];
-    this.#all.took(this.#bytes);
-    this.#bytes = 0;
+    this.#took(this.#bytes);
     this.#wake?.();
+  }
+
+  #took(bytes: number): void {
+    this.#bytes -= bytes;
+    this.#hold.add(-bytes);
+    this.#all.took(bytes);
   }
 
   /** Everything that is there, again and again: many at a time cost less than one by one. */
@@ -101,10 +128,7 @@ class Spool {
           const bytes = items.reduce((sum, item) => sum + item.length, 0);
           this.#items = [];
           yield items;
-          if (!this.#cancelled) {
-            this.#bytes -= bytes;
-            this.#all.took(bytes);
-          }
+          if (!this.#cancelled) this.#took(bytes);
           continue;
         }
         if (this.#ended) {
@@ -125,7 +149,8 @@ class Spool {
 interface Job {
   readonly name: string;
   readonly request: SearchRequest;
-  readonly signal: AbortSignal | undefined;
+  readonly caller: string;
+  readonly signal: AbortSignal;
   readonly spool: Spool;
   readonly since: number;
   readonly ids: readonly string[];
@@ -137,9 +162,11 @@ export class Scans {
   readonly #service: Service;
   readonly #options: ScanOptions;
   readonly #watcher: ScanWatcher;
-  readonly #spools = new Spools();
+  readonly #spools: Spools;
   readonly #waiting: Job[] = [];
-  #running = 0;
+  /** Scans that have rested, and would go on. */
+  readonly #resting: { readonly caller: string; readonly goOn: () => void }[] = [];
+  readonly #running = new Map<string, number>();
   /** Seconds a scan took lately, for Retry-After. */
   #usual = 0.05;
 
@@ -147,10 +174,13 @@ export class Scans {
     this.#service = service;
     this.#options = options;
     this.#watcher = watcher;
+    this.#spools = new Spools(options.memoryBytes / 2);
   }
 
   get running(): number {
-    return this.#running;
+    let sum = 0;
+    for (const count of this.#running.values()) sum += count;
+    return sum;
   }
 
   get waiting(): number {
@@ -158,43 +188,83 @@ export class Scans {
   }
 
   /** Encoded responses, several at a time. OVERLOADED when too many wait already. */
-  async *search(name: string, request: SearchRequest, options: CallOptions = {}): AsyncGenerator<Uint8Array[]> {
-    const { signal } = options;
-    signal?.throwIfAborted();
+  async *search(name: string, request: SearchRequest, searcher: Searcher): AsyncGenerator<Uint8Array[]> {
+    const { caller, hold } = searcher;
+    const { signal } = searcher.ending;
+    signal.throwIfAborted();
     const ids = request.queries.map((query) => hexOf(peekQuery(query).queryId));
-    if (this.#running >= this.#options.scans && this.#waiting.length >= this.#options.queue)
-      throw new Overloaded(
-        `${this.#waiting.length} searches are waiting already`,
-        Math.min(LONGEST_RETRY, (this.#usual * this.#waiting.length) / this.#options.scans),
-      );
-    const job: Job = { name, request, signal, spool: new Spool(this.#spools), since: performance.now(), ids };
+    if (!this.#hasSlot(caller)) this.#checkQueue(caller);
+    const spool = new Spool(this.#spools, hold);
+    const job: Job = { name, request, caller, signal, spool, since: performance.now(), ids };
     const stop = () => {
       const at = this.#waiting.indexOf(job);
       if (at >= 0) this.#waiting.splice(at, 1);
-      job.spool.end(signal!.reason);
+      job.spool.end(signal.reason);
       job.spool.cancel();
     };
-    signal?.addEventListener('abort', stop, { once: true });
+    signal.addEventListener('abort', stop, { once: true });
     this.#waiting.push(job);
     this.#next();
     try {
       yield* job.spool.read();
     } finally {
-      signal?.removeEventListener('abort', stop);
+      signal.removeEventListener('abort', stop);
       const at = this.#waiting.indexOf(job);
       if (at >= 0) this.#waiting.splice(at, 1);
     }
   }
 
+  #hasSlot(caller: string): boolean {
+    const { scans } = this.#options;
+    return this.running < scans && (this.#running.get(caller) ?? 0) < half(scans);
+  }
+
+  /** OVERLOADED where too many wait already, or too many of this caller. */
+  #checkQueue(caller: string): void {
+    const { scans, queue } = this.#options;
+    const all = this.#waiting.length;
+    const own = this.#waiting.reduce((sum, job) => sum + (job.caller === caller ? 1 : 0), 0);
+    const retryAfter = Math.min(LONGEST_RETRY, (this.#usual * all) / scans);
+    if (all >= queue) throw new Overloaded(`${all} searches are waiting already`, retryAfter);
+    if (own >= half(queue)) throw new Overloaded(`${own} searches of this caller are waiting already`, retryAfter);
+  }
+
+  #take(caller: string): void {
+    this.#running.set(caller, (this.#running.get(caller) ?? 0) + 1);
+  }
+
+  #give(caller: string): void {
+    const left = this.#running.get(caller)! - 1;
+    if (left > 0) this.#running.set(caller, left);
+    else this.#running.delete(caller);
+    this.#next();
+  }
+
+  /** Gives free slots away: first to scans that have rested, then to those that wait longest. */
   #next(): void {
-    while (this.#running < this.#options.scans && this.#waiting.length > 0) {
-      const first = this.#waiting.shift()!;
-      this.#running++;
-      void this.#scan(first).finally(() => {
-        this.#running--;
-        this.#next();
-      });
+    const takeOut = <T extends { caller: string }>(from: T[]): T | undefined => {
+      const at = from.findIndex(({ caller }) => this.#hasSlot(caller));
+      return at < 0 ? undefined : from.splice(at, 1)[0];
+    };
+    for (let rested = takeOut(this.#resting); rested; rested = takeOut(this.#resting)) {
+      this.#take(rested.caller);
+      rested.goOn();
     }
+    for (let first = takeOut(this.#waiting); first; first = takeOut(this.#waiting)) {
+      const { caller } = first;
+      this.#take(caller);
+      void this.#scan(first).finally(() => this.#give(caller));
+    }
+  }
+
+  /** Lets others scan until the client of a full spool has read some. */
+  async #rest(caller: string, spool: Spool): Promise<void> {
+    this.#give(caller);
+    while (spool.full) await this.#spools.moved();
+    await new Promise<void>((goOn) => {
+      this.#resting.push({ caller, goOn });
+      this.#next();
+    });
   }
 
   async #scan(first: Job): Promise<void> {
@@ -243,10 +313,10 @@ export class Scans {
     const ending = new AbortController();
     // The scan ends when nobody wants it any more.
     const left = () => {
-      if (jobs.every(({ spool, signal }) => spool.cancelled || signal?.aborted))
+      if (jobs.every(({ spool, signal }) => spool.cancelled || signal.aborted))
         ending.abort(new HersError('UNAVAILABLE', 'the client is gone'));
     };
-    for (const { signal } of jobs) signal?.addEventListener('abort', left, { once: true });
+    for (const { signal } of jobs) signal.addEventListener('abort', left, { once: true });
     const [first] = jobs;
     const request = { ...first.request, queries: jobs.flatMap((job) => job.request.queries) };
     const owner = new Map(jobs.flatMap((job) => job.ids.map((id) => [id, job.spool] as const)));
@@ -261,14 +331,14 @@ export class Scans {
         bytes += request.queries[0].length;
         if (!spool?.full) continue;
         const since = performance.now();
-        while (spool.full) await this.#spools.moved();
+        await this.#rest(first.caller, spool);
         left();
         paused += performance.now() - since;
       }
       for (const { spool } of jobs) spool.end();
       this.#watcher.scanned((performance.now() - began - paused) / 1000, bytes, request.queries.length);
     } finally {
-      for (const { signal } of jobs) signal?.removeEventListener('abort', left);
+      for (const { signal } of jobs) signal.removeEventListener('abort', left);
     }
   }
 }

@@ -35,7 +35,7 @@ describe('a server', () => {
     assert.equal(plain.headers.get('x-content-type-options'), 'nosniff');
     assert.match(plain.headers.get('content-security-policy')!, /default-src 'none'/);
     const refused = await fetch(`${closed.url}/v1`, preflight);
-    assert.deepEqual([refused.status, refused.headers.get('access-control-allow-origin')], [404, null]);
+    assert.deepEqual([refused.status, refused.headers.get('access-control-allow-origin')], [403, null]);
 
     await using open = await served({ cors: [origin] });
     const allowed = await fetch(`${open.url}/v1/collections/x/search`, preflight);

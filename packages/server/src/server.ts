@@ -8,7 +8,7 @@ import { openAudit } from './audit.ts';
 import { readTls, type TlsFiles, watchTls } from './tls.ts';
 import { TokenCheck } from './tokens.ts';
 
-export interface ServeOptions extends Omit<AppOptions, 'tokens' | 'tls' | 'audit'> {
+export interface ServeOptions extends Omit<AppOptions, 'tokens' | 'tls' | 'audit' | 'names'> {
   /** 127.0.0.1 by default: this machine alone. */
   readonly host?: string;
   /** 7443 by default; 0 for any. */
@@ -20,6 +20,8 @@ export interface ServeOptions extends Omit<AppOptions, 'tokens' | 'tls' | 'audit
   readonly audit?: string;
   /** Serve other machines without TLS, because something in front of this server has it. */
   readonly allowPlaintext?: boolean;
+  /** Without tokens: other names and addresses that it answers to, besides those it listens on. */
+  readonly allowHosts?: readonly string[];
   /** Serve without tokens: whoever reaches the server may read, write and delete everything. */
   readonly allowAnyone?: boolean;
   /** How often the certificate is looked at. */
@@ -28,11 +30,17 @@ export interface ServeOptions extends Omit<AppOptions, 'tokens' | 'tls' | 'audit
 
 export interface RunningServer {
   readonly url: string;
-  /** Running requests finish, new ones are refused; then the service is closed. */
+  /** Running requests finish, new ones are refused; then the service is closed. All within the grace: what has not ended by then is left behind, and logged. */
   close(): Promise<void>;
 }
 
 const DEFAULT_PORT = 7443;
+/** The part of the grace that requests get; the rest is for closing the folder, a second at least. */
+const FOR_REQUESTS = 0.9;
+const LEAST_CLOSING_MS = 1000;
+
+/** Whether it stands for every address of this machine. */
+const isWildcard = (host: string) => host === '' || /^(0\.0\.0\.0|::|::0|0:0:0:0:0:0:0:0)$/.test(host);
 
 /** Whether nobody but this machine can reach the address. */
 export function isLoopback(host: string): boolean {
@@ -63,7 +71,7 @@ function checkCare({ host = '127.0.0.1', tls, tokens, allowPlaintext, allowAnyon
 export async function startServer(service: Service, options: ServeOptions = {}): Promise<RunningServer> {
   checkCare(options);
   const { host = '127.0.0.1', port = DEFAULT_PORT, tls, tokens: tokenFile, audit, tlsEveryMs, ...rest } = options;
-  const { allowPlaintext: _, allowAnyone: __, ...appOptions } = rest;
+  const { allowPlaintext: _, allowAnyone: __, allowHosts = [], ...appOptions } = rest;
   const tokens = tokenFile === undefined ? undefined : new TokenCheck(tokenFile);
   if (tokens && (await tokens.count()) === 0)
     throw new HersError(
@@ -72,9 +80,10 @@ export async function startServer(service: Service, options: ServeOptions = {}):
     );
   const app = makeApp(service, {
     ...appOptions,
+    names: [...(isWildcard(host) ? [] : [host]), ...allowHosts],
     ...(tokens ? { tokens } : {}),
     ...(tls ? { tls: readTls(tls) } : {}),
-    ...(audit === undefined ? {} : { audit: openAudit(audit) }),
+    ...(audit === undefined ? {} : { audit: openAudit(audit, { limitStrangers: tokens !== undefined }) }),
   });
   const { fastify } = app;
   try {
@@ -97,10 +106,25 @@ export async function startServer(service: Service, options: ServeOptions = {}):
     url: `${tls ? 'https' : 'http'}://${shown}:${address.port}`,
     async close() {
       unwatch();
-      await app.close();
-      await service.close();
+      const graceMs = 1000 * app.limits.graceSeconds;
+      const until = performance.now() + Math.max(graceMs, LEAST_CLOSING_MS);
+      await app.close((FOR_REQUESTS * graceMs) / 1000);
+      if (!(await endsWithin(service.close(), until - performance.now())))
+        fastify.log.error('something did not end in time, and is left behind; what was acknowledged is on disk');
     },
   };
+}
+
+/** Whether it is over after so long at most; what goes wrong with it counts. */
+async function endsWithin(work: Promise<void>, ms: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<boolean>((resolve) => {
+    timer = setTimeout(resolve, Math.max(0, ms), false);
+  });
+  const done = work.then(() => true);
+  // Nobody hears of it later.
+  done.catch(() => {});
+  return Promise.race([done, late]).finally(() => clearTimeout(timer));
 }
 
 function listenError(error: unknown, host: string, port: number): unknown {

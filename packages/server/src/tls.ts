@@ -1,7 +1,7 @@
 // Certificate and key from files, read again when they change: a renewed certificate is served without a restart.
 
 import { readFileSync, statSync } from 'node:fs';
-import { createSecureContext, type Server } from 'node:tls';
+import { createSecureContext, type SecureVersion, type Server } from 'node:tls';
 import { HersError } from '@hers/service';
 
 export interface TlsFiles {
@@ -10,15 +10,33 @@ export interface TlsFiles {
   readonly key: string;
 }
 
-interface Pair {
+/** What is spoken. A new certificate sets all of it anew, so the files and this go together everywhere. */
+export const TLS_SETTINGS = {
+  minVersion: 'TLSv1.2' as SecureVersion,
+  /** With authenticated encryption and forward secrecy alone (RFC 9325 §4.2). Under TLS 1.2, what is left out encrypts with CBC, or opens what was recorded to whoever gets the key later. */
+  ciphers: [
+    'TLS_AES_256_GCM_SHA384',
+    'TLS_CHACHA20_POLY1305_SHA256',
+    'TLS_AES_128_GCM_SHA256',
+    'ECDHE-ECDSA-AES128-GCM-SHA256',
+    'ECDHE-RSA-AES128-GCM-SHA256',
+    'ECDHE-ECDSA-AES256-GCM-SHA384',
+    'ECDHE-RSA-AES256-GCM-SHA384',
+    'ECDHE-ECDSA-CHACHA20-POLY1305',
+    'ECDHE-RSA-CHACHA20-POLY1305',
+  ].join(':'),
+} as const;
+
+/** Options of a server of node:tls. */
+export type TlsOptions = typeof TLS_SETTINGS & {
   readonly cert: Buffer;
   readonly key: Buffer;
-}
+};
 
 const LOOK_EVERY_MS = 2000;
 
 /** INVALID_ARGUMENT with the file that is wrong, or when the two do not belong together. */
-export function readTls({ cert, key }: TlsFiles): Pair {
+export function readTls({ cert, key }: TlsFiles): TlsOptions {
   const read = (path: string, what: string) => {
     try {
       return readFileSync(path);
@@ -27,14 +45,18 @@ export function readTls({ cert, key }: TlsFiles): Pair {
       throw new HersError('INVALID_ARGUMENT', `${path}, which should hold the ${what}, cannot be read (${code})`);
     }
   };
-  const pair = { cert: read(cert, 'certificate'), key: read(key, 'private key of the certificate') };
+  const options: TlsOptions = {
+    ...TLS_SETTINGS,
+    cert: read(cert, 'certificate'),
+    key: read(key, 'private key of the certificate'),
+  };
   try {
-    createSecureContext(pair);
+    createSecureContext(options);
   } catch {
     // What OpenSSL says could hold a part of the key.
     throw new HersError('INVALID_ARGUMENT', `${cert} and ${key} are not a certificate and its private key`);
   }
-  return pair;
+  return options;
 }
 
 const stampOf = ({ cert, key }: TlsFiles) =>

@@ -3,10 +3,11 @@
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { statSync } from 'node:fs';
-import { lstat, open, readFile, unlink } from 'node:fs/promises';
+import { open, readFile, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { HersError, isCollectionName } from '@hers/service';
 import { isFileThere, renameOverFile } from '@hers/service/target';
+import { lockFile } from '@hers/store/file-lock';
 import type { Scope } from './routes.ts';
 
 export interface Token {
@@ -32,10 +33,8 @@ interface TokenFile {
 
 export const SCOPES: readonly Scope[] = ['search', 'write', 'admin'];
 const SHAPE = /^hers_([0-9a-f]{12})_[A-Za-z0-9_-]{43}$/;
-const LOCK_TRIES = 100;
-const LOCK_WAIT_MS = 50;
-/** Nobody changes a token file for this long: whoever has it locked is gone. */
-const LOCK_STALE_MS = 10_000;
+/** How long others may take with the file. */
+const LOCK_MS = 5000;
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest();
 
@@ -119,7 +118,7 @@ export class TokenStore {
   /** One change at a time, even by several processes; a crash leaves the old file or the new one. */
   async #change(change: (tokens: readonly StoredToken[]) => readonly StoredToken[]): Promise<void> {
     isFileThere(this.path);
-    const unlock = await lock(`${this.path}.lock`);
+    const lock = await lockFile(`${this.path}.lock`, LOCK_MS);
     try {
       const { tokens } = await this.#read();
       const file: TokenFile = { format: 1, tokens: change(tokens) };
@@ -137,25 +136,7 @@ export class TokenStore {
       const folder = await open(dirname(this.path), 'r');
       await folder.sync().finally(() => folder.close());
     } finally {
-      await unlock();
-    }
-  }
-}
-
-async function lock(path: string): Promise<() => Promise<void>> {
-  for (let tries = 1; ; tries++) {
-    try {
-      await (await open(path, 'wx', 0o600)).close();
-      return () => unlink(path);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-      const about = await lstat(path).catch(() => undefined);
-      // Ours is an empty file; anything else of this name is somebody's.
-      const isStale = about?.isFile() && about.size === 0 && Date.now() - about.mtimeMs > LOCK_STALE_MS;
-      if (isStale) await unlink(path).catch(() => {});
-      if (tries === LOCK_TRIES)
-        throw new HersError('LOCKED', `${path} exists: somebody else is changing the tokens; try again`);
-      else await new Promise((resolve) => setTimeout(resolve, LOCK_WAIT_MS));
+      lock.release();
     }
   }
 }

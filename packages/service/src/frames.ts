@@ -14,46 +14,68 @@ export function frame(bytes: Uint8Array): Uint8Array {
 /** Room is made for so much because somebody says so; beyond that, only as bytes come. */
 const AT_ONCE_BYTES = 2 ** 20;
 
-/** Reads frames back from pieces cut anywhere. A frame longer than `limit`, or one that the stream cuts off, is MALFORMED. */
-export async function* unframe(pieces: Many<Uint8Array>, limit = 2 ** 28): AsyncGenerator<Uint8Array> {
+/**
+ * Reads frames back from pieces cut anywhere. A frame longer than `limit`, or one that the stream cuts off, is MALFORMED. `hold` hears how much room is made for a frame, and that
+ * it is given back when the next is wanted.
+ */
+export async function* unframe(
+  pieces: Many<Uint8Array>,
+  limit = 2 ** 28,
+  hold: (bytes: number) => void = () => {},
+): AsyncGenerator<Uint8Array> {
   const head = new Uint8Array(4);
   let headFilled = 0;
   let content: Uint8Array | undefined;
   let wanted = 0;
   let filled = 0;
-  for await (const piece of pieces) {
-    // Nothing of a piece is kept: a stream of single bytes would keep a large buffer for each.
-    for (let at = 0; at < piece.length; ) {
-      if (!content) {
-        const use = Math.min(head.length - headFilled, piece.length - at);
-        head.set(piece.subarray(at, at + use), headFilled);
-        headFilled += use;
+  let held = 0;
+  const become = (bytes: number) => {
+    hold(bytes - held);
+    held = bytes;
+  };
+  try {
+    for await (const piece of pieces) {
+      // Nothing of a piece is kept: a stream of single bytes would keep a large buffer for each.
+      for (let at = 0; at < piece.length; ) {
+        if (!content) {
+          const use = Math.min(head.length - headFilled, piece.length - at);
+          head.set(piece.subarray(at, at + use), headFilled);
+          headFilled += use;
+          at += use;
+          if (headFilled < head.length) break;
+          wanted = new DataView(head.buffer).getUint32(0, true);
+          if (wanted > limit)
+            throw new HersError(
+              'MALFORMED',
+              `a part of this stream claims ${wanted} bytes; at most ${limit} are allowed`,
+            );
+          const room = Math.min(wanted, Math.max(AT_ONCE_BYTES, piece.length - at));
+          become(room);
+          content = new Uint8Array(room);
+          filled = 0;
+        }
+        const use = Math.min(wanted - filled, piece.length - at);
+        if (filled + use > content.length) {
+          const room = Math.min(wanted, Math.max(2 * content.length, filled + use));
+          become(content.length + room);
+          const larger = new Uint8Array(room);
+          larger.set(content);
+          content = larger;
+          become(room);
+        }
+        content.set(piece.subarray(at, at + use), filled);
+        filled += use;
         at += use;
-        if (headFilled < head.length) break;
-        wanted = new DataView(head.buffer).getUint32(0, true);
-        if (wanted > limit)
-          throw new HersError(
-            'MALFORMED',
-            `a part of this stream claims ${wanted} bytes; at most ${limit} are allowed`,
-          );
-        content = new Uint8Array(Math.min(wanted, Math.max(AT_ONCE_BYTES, piece.length - at)));
-        filled = 0;
+        if (filled < wanted) break;
+        const whole = content;
+        content = undefined;
+        headFilled = 0;
+        yield whole;
+        become(0);
       }
-      const use = Math.min(wanted - filled, piece.length - at);
-      if (filled + use > content.length) {
-        const larger = new Uint8Array(Math.min(wanted, Math.max(2 * content.length, filled + use)));
-        larger.set(content);
-        content = larger;
-      }
-      content.set(piece.subarray(at, at + use), filled);
-      filled += use;
-      at += use;
-      if (filled < wanted) break;
-      const whole = content;
-      content = undefined;
-      headFilled = 0;
-      yield whole;
     }
+  } finally {
+    become(0);
   }
   if (headFilled > 0) throw new HersError('MALFORMED', 'this stream ends in the middle of a part; was it cut off?');
 }

@@ -65,6 +65,8 @@ export interface SearchRequest {
 
 export interface CallOptions {
   readonly signal?: AbortSignal;
+  /** Hears how many bytes the call is about to hold in memory, or, below zero, has given back, where they are many. What it throws ends the call. */
+  readonly hold?: (bytes: number) => void;
 }
 
 export interface SearchOptions extends CallOptions {
@@ -90,7 +92,7 @@ export interface Service {
   /** The pieces of an encoded block, in order. */
   stageBlock(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<StageId>;
   /** Returns the new version. STALE when another change came first. */
-  commit(name: string, change: Change): Promise<number>;
+  commit(name: string, change: Change, options?: CallOptions): Promise<number>;
 
   /** Sealed records in the order of the handles, each of which is named once; NOT_FOUND for one that is not there. */
   getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncIterable<SealedRecord>;

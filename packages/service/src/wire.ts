@@ -79,6 +79,8 @@ export interface Message<Head> {
 const WORD_BYTES = 8;
 /** Parts of a message; a search has one for every query. */
 const MOST_PARTS = 2 ** 16;
+/** Bytes of a head: what is parsed takes many times its bytes. */
+const HEAD_BYTES = 2 ** 20;
 /** Bytes of an error in JSON, and letters of its message. */
 const ERROR_BYTES = 2 ** 16;
 const MESSAGE_LETTERS = 500;
@@ -117,6 +119,7 @@ export function decodeMessage(bytes: Uint8Array, most = MOST_PARTS): Message<unk
   }
   const [head, ...parts] = frames;
   if (!head) throw new HersError('MALFORMED', 'this message is empty');
+  if (head.length > HEAD_BYTES) throw new HersError('MALFORMED', 'the head of this message is too long');
   return { head: parseJson(head), parts };
 }
 
@@ -139,9 +142,15 @@ export function packIds(ids: readonly Uint8Array[], length: number, what: string
   return out;
 }
 
+/** Records or lists asked for in one request. */
+export const MOST_IDS = 2 ** 16;
+/** What an id takes in memory once it is unpacked, about. */
+export const ID_COST = 256;
+
+/** Views of the bytes. */
 export function unpackIds(bytes: Uint8Array, length: number, what: string): Uint8Array[] {
   if (bytes.length % length !== 0) throw new HersError('MALFORMED', `${what} has ${length} bytes`);
-  return Array.from({ length: bytes.length / length }, (_, i) => bytes.slice(i * length, (i + 1) * length));
+  return Array.from({ length: bytes.length / length }, (_, i) => bytes.subarray(i * length, (i + 1) * length));
 }
 
 // — items —

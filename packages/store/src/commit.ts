@@ -5,9 +5,10 @@ import { type Change, HANDLE_BYTES, HersError, LIST_ID_BYTES, type StageId } fro
 import { checkBytes, checkLength, hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
+import { Holding } from './holding.ts';
 import type { BlockSeed } from './journal.ts';
 import { decodePlace, encodePlace, NOWHERE } from './place.ts';
-import { readKeptBlock, readStoredBlock } from './rebuild.ts';
+import { READING_COST, readKeptBlock, readStoredBlock } from './rebuild.ts';
 import { MAX_MANIFEST_BYTES } from './snapshot.ts';
 import { newBlockRow, type StoredBlock } from './stored-block.ts';
 import type { BlockRow } from './tables.ts';
@@ -30,7 +31,7 @@ interface Draft {
   readonly loses: boolean;
 }
 
-export function commitChange(collection: Collection, change: Change): Promise<number> {
+export function commitChange(collection: Collection, change: Change, hold?: (bytes: number) => void): Promise<number> {
   checkChange(change);
   return collection.commits.take(async () => {
     collection.checkUsable();
@@ -44,7 +45,7 @@ export function commitChange(collection: Collection, change: Change): Promise<nu
         `${collection.name} has version ${current.version}, and this change is based on ${change.expected}; read it again`,
       );
     const draft = draftOf(collection, change);
-    const summed = await addUp(collection, change, draft);
+    const summed = await addUp(collection, change, draft, hold);
     try {
       await collection.syncNames();
       fault('commit.folders');
@@ -140,12 +141,21 @@ export function seedsOf(rows: readonly BlockRow[]): BlockSeed[] {
 }
 
 /** Homomorphic enrolment: the sums are written as blocks of their own, before anything refers to them. */
-async function addUp(collection: Collection, change: Change, draft: Draft): Promise<BlockRow[]> {
+async function addUp(
+  collection: Collection,
+  change: Change,
+  draft: Draft,
+  hold?: (bytes: number) => void,
+): Promise<BlockRow[]> {
   const { folder, stages, blocks } = collection;
+  using holding = new Holding(hold);
   const summed: BlockRow[] = [];
   try {
     for (const { base, part, result, maxAdditions } of change.sums ?? []) {
-      const left = await readStoredBlock(folder.disk, blocks.get(hex(base))!);
+      const stored = blocks.get(hex(base))!;
+      // Both, and their sum.
+      holding.become(3 * READING_COST * stored.bytes);
+      const left = await readStoredBlock(folder.disk, stored);
       const { file: path, seed, hash } = stages.get(part, 'block').row;
       const right = await readKeptBlock(folder.disk, { path, sealed: false, position: 0, name: part, seed, hash });
       const sum = { ...addBlocks(left.block, right.block, maxAdditions), blockId: new Uint8Array(result) };

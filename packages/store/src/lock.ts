@@ -1,33 +1,25 @@
-// One process writes to a folder. The lock is an empty SQLite file of its own, held in an exclusive transaction: the operating system releases it when the
-// process ends, however it ends, and the catalogue stays untouched until it is known to be ours. Beside it stands who has it, for whoever is refused.
+// One process writes to a folder: it holds the lock, and the catalogue stays untouched until it is known to be ours. Beside it stands who has it, for whoever is refused.
 
-import { accessSync, chmodSync, closeSync, constants, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { accessSync, closeSync, constants, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { DatabaseSync } from 'node:sqlite';
 import { HersError } from '@hers/service';
 import type { Disk } from './disk.ts';
+import { FileLock } from './file-lock.ts';
 import { storageError } from './storage-errors.ts';
 
 export const LOCK_FILE = 'lock';
 export const WRITER_FILE = 'writer';
 
 export class FolderLock {
-  readonly #file: DatabaseSync;
+  readonly #file: FileLock;
 
   constructor(disk: Disk) {
     disk.checkKindSync(LOCK_FILE, 'file');
     try {
       accessSync(disk.folder, constants.W_OK);
-      makePrivate(disk.path(LOCK_FILE));
-      accessSync(disk.path(LOCK_FILE), constants.W_OK);
-      this.#file = new DatabaseSync(disk.path(LOCK_FILE));
+      this.#file = new FileLock(disk.path(LOCK_FILE));
     } catch (error) {
-      throw storageError(error, LOCK_FILE);
-    }
-    try {
-      this.#file.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
-    } catch (error) {
-      this.#file.close();
       const reason = storageError(error, LOCK_FILE);
       if (reason instanceof HersError && reason.code === 'LOCKED')
         throw new HersError(
@@ -48,35 +40,70 @@ export class FolderLock {
   }
 
   release(): void {
-    this.#file.close();
+    this.#file.release();
   }
 }
 
-/** Made, or changed by its name: to close a descriptor of it would let go of the lock that this process may have. */
-function makePrivate(path: string): void {
-  try {
-    closeSync(openSync(path, 'wx', 0o600));
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    try {
-      chmodSync(path, 0o600);
-    } catch {} // the owner's, or on a disk that cannot be written
-  }
+interface Writer {
+  readonly process: number;
+  readonly host: string;
+  readonly since: string;
 }
 
-function writerOf(disk: Disk): string {
+function leftName(disk: Disk): Writer | undefined {
   let file: number | undefined;
   try {
     file = disk.openSync(WRITER_FILE);
     const { process: id, host, since } = JSON.parse(readFileSync(file, 'utf8'));
-    if (!Number.isSafeInteger(id)) throw new Error();
-    const where = host === hostname() ? '' : ` on ${String(host).slice(0, 100)}`;
-    return id === process.pid && where === ''
-      ? 'this process'
-      : `process ${id}${where}, since ${String(since).slice(0, 30)}`;
+    if (!Number.isSafeInteger(id)) return undefined;
+    return { process: id, host: String(host).slice(0, 100), since: String(since).slice(0, 30) };
   } catch {
-    return 'another process';
+    return undefined;
   } finally {
     if (file !== undefined) closeSync(file);
+  }
+}
+
+function writerOf(disk: Disk): string {
+  const writer = leftName(disk);
+  if (!writer) return 'another process';
+  const where = writer.host === hostname() ? '' : ` on ${writer.host}`;
+  return writer.process === process.pid && where === ''
+    ? 'this process'
+    : `process ${writer.process}${where}, since ${writer.since}`;
+}
+
+/**
+ * Who holds the lock, for those who only read. It is asked for only where somebody has left a name who may still run: asking is in the way of a process that takes the lock at the same
+ * moment.
+ */
+export function writerNow(disk: Disk): string | undefined {
+  const writer = leftName(disk);
+  return writer && mayRun(writer) && isHeld(disk) ? writerOf(disk) : undefined;
+}
+
+/** Of another machine nobody knows. */
+function mayRun({ process: id, host }: Writer): boolean {
+  if (host !== hostname()) return true;
+  try {
+    process.kill(id, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+function isHeld(disk: Disk): boolean {
+  try {
+    const file = new DatabaseSync(disk.path(LOCK_FILE), { readOnly: true });
+    try {
+      file.exec('SELECT * FROM sqlite_schema');
+      return false;
+    } finally {
+      file.close();
+    }
+  } catch (error) {
+    const reason = storageError(error, LOCK_FILE);
+    return reason instanceof HersError && reason.code === 'LOCKED';
   }
 }

@@ -195,13 +195,19 @@ it('a second writer is told which process the first is, and may read', () =>
       await openStore(${JSON.stringify(folder)}).catch((error) => console.log(error.message));
       const reader = await openStore(${JSON.stringify(folder)}, { mode: 'read' });
       console.log((await reader.listCollections()).length);
+      console.log(reader.writer());
       await reader.close();`;
     const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     const output = (await Array.fromAsync(child.stdout.setEncoding('utf8'))).join('');
-    assert.match(output, new RegExp(`is being written by process ${process.pid}, since .*\n1\n$`));
+    const name = `process ${process.pid}, since [-0-9T:.]+Z`;
+    assert.match(output, new RegExp(`is being written by ${name}: .*\n1\n${name}\n$`));
+    assert.equal(store.writer(), undefined);
+    await using reader = await openStore(folder, { mode: 'read' });
+    assert.equal(reader.writer(), 'this process');
     await store.close();
+    assert.equal(reader.writer(), undefined);
   }));
 
 it('a reader of a folder that is not there makes none', () =>

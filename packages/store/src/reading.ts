@@ -3,6 +3,7 @@
 import { HANDLE_BYTES, HersError, LIST_ID_BYTES, type SealedRecord } from '@hers/service';
 import { checkBytes, handleKey, hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
+import { Holding } from './holding.ts';
 import { decodePlace, type Place } from './place.ts';
 import { damaged } from './storage-errors.ts';
 import type { Vault, VaultReader } from './vault.ts';
@@ -30,6 +31,7 @@ export async function* readRecords(
   { records, vault, folder }: Collection,
   handles: readonly Uint8Array[],
   signal: AbortSignal,
+  hold?: (bytes: number) => void,
 ): AsyncGenerator<SealedRecord> {
   const kind: Kind = {
     what: 'record',
@@ -37,7 +39,7 @@ export async function* readRecords(
     find: (handle) => records.find(handle),
     refresh: folder.refresh,
   };
-  for await (const { id, content, place } of readAll(vault, kind, handles, signal)) {
+  for await (const { id, content, place } of readAll(vault, kind, handles, signal, hold)) {
     const handle = new Uint8Array(content.subarray(0, HANDLE_BYTES));
     if (!sameBytes(handle, id)) throw misplaced(vault, place, `record ${hex(id)}`);
     yield { handle, sealed: new Uint8Array(content.subarray(HANDLE_BYTES)) };
@@ -48,13 +50,14 @@ export async function* readLists(
   { tables, vault, folder }: Collection,
   ids: readonly Uint8Array[],
   signal: AbortSignal,
+  hold?: (bytes: number) => void,
 ): AsyncGenerator<Uint8Array> {
   const find = (id: Uint8Array) => {
     const place = tables.listPlace(id);
     return place && decodePlace(place);
   };
   const kind: Kind = { what: 'list', idBytes: LIST_ID_BYTES, find, refresh: folder.refresh };
-  for await (const { id, content, place } of readAll(vault, kind, ids, signal)) {
+  for await (const { id, content, place } of readAll(vault, kind, ids, signal, hold)) {
     if (!sameBytes(sha256(content), id)) throw misplaced(vault, place, `list ${hex(id)}`);
     yield new Uint8Array(content);
   }
@@ -69,13 +72,15 @@ async function* readAll(
   kind: Kind,
   ids: readonly Uint8Array[],
   signal: AbortSignal,
+  hold?: (bytes: number) => void,
 ): AsyncGenerator<Read> {
   checkIds(kind, ids);
+  using holding = new Holding(hold);
   const reader = vault.reader();
   try {
     for (let at = 0; at < ids.length; ) {
       signal.throwIfAborted();
-      const some = await readSome(reader, kind, ids.slice(at, at + READ_ENTRIES));
+      const some = await readSome(reader, kind, ids.slice(at, at + READ_ENTRIES), holding);
       at += some.length;
       yield* some;
     }
@@ -95,9 +100,16 @@ function checkIds({ what, idBytes }: Kind, ids: readonly Uint8Array[]): void {
 }
 
 /** The first of these entries, and as many of the next as fit; looked up again where a purge has moved them in between. */
-async function readSome(reader: VaultReader, kind: Kind, ids: readonly Uint8Array[]): Promise<Read[]> {
+async function readSome(
+  reader: VaultReader,
+  kind: Kind,
+  ids: readonly Uint8Array[],
+  holding: Holding,
+): Promise<Read[]> {
   for (;;) {
     const places = firstPlaces(kind, ids);
+    // What is read together, and a copy of each on its way.
+    holding.become(2 * places.reduce((sum, { length }) => sum + length, 0));
     try {
       const entries = await reader.read(places, (i) => `${kind.what} ${hex(ids[i])}`);
       return entries.map(({ content }, i) => ({ id: ids[i], content, place: places[i] }));

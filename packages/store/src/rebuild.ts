@@ -93,6 +93,9 @@ export function keptBlock({ source: { path, sealed }, position, name, seed, hash
   return { path, sealed, position, name, seed, hash };
 }
 
+/** What reading a block takes, in blocks: its rows and its encoding. */
+export const READING_COST = 2;
+
 /** A block and its encoding, which is proven to be the one that was given. */
 export interface ReadBlock {
   readonly block: Block;

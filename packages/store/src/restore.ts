@@ -7,11 +7,12 @@ import type { Collection } from './collection.ts';
 import { seedsOf } from './commit.ts';
 import { LIST, MAX_CONTENT, RECORD } from './entry.ts';
 import { fault } from './faults.ts';
+import { Holding } from './holding.ts';
 import { decodePlace } from './place.ts';
 import { MAX_BLOCK_BYTES } from './rebuild.ts';
 import { decodeSnapshotHeader, HashedStream, MAX_FRAME_BYTES, PART, type SnapshotHeader } from './snapshot.ts';
 import { newBlockRow } from './stored-block.ts';
-import { Batch, KEY_BYTES, ROW_BYTES } from './vault.ts';
+import { Batch, CHUNK_BYTES, KEY_BYTES, ROW_BYTES } from './vault.ts';
 
 /** Entries written before the catalogue is told; and what each takes in memory, however short it is. */
 const BATCH_BYTES = 2 ** 25;
@@ -32,12 +33,14 @@ export async function fillFromSnapshot(
   pieces: Many<Uint8Array>,
   make: (header: SnapshotHeader) => Collection,
   signal: AbortSignal,
+  hold?: (bytes: number) => void,
 ): Promise<void> {
+  using holding = new Holding(hold);
   let filling: Filling | undefined;
   const stream = new HashedStream();
   let announced: Uint8Array | undefined;
   try {
-    for await (const content of unframe(stream.pass(until(pieces, signal)), MAX_FRAME_BYTES)) {
+    for await (const content of unframe(stream.pass(until(pieces, signal)), MAX_FRAME_BYTES, hold)) {
       signal.throwIfAborted();
       if (announced) throw malformed('goes on behind its end');
       if (!filling) {
@@ -46,7 +49,10 @@ export async function fillFromSnapshot(
         fault('restore.begun');
       } else if (content[0] === PART.end) {
         announced = content.subarray(1);
-      } else await filling.take(content);
+      } else {
+        holding.become(filling.holds(content));
+        await filling.take(content);
+      }
     }
     if (!filling || !announced) throw malformed('is cut off');
     if (!sameBytes(announced, stream.digest())) throw malformed('was altered on the way');
@@ -63,6 +69,11 @@ class BlockPieces {
 
   get begun(): boolean {
     return this.#filled > 0;
+  }
+
+  /** What these and one more of so many bytes may take: the last one makes a block of them, which is decoded. */
+  holds(more: number): number {
+    return 3 * Math.max(this.#bytes.length, this.#filled + more);
   }
 
   add(piece: Uint8Array): void {
@@ -113,6 +124,12 @@ class Filling {
     this.#collection = collection;
     this.#header = header;
     this.#batch = new Batch(collection.vault);
+  }
+
+  /** What it takes in memory when `content` has come: a chunk of entries that is written, what is known of each, and the block that is put together. */
+  holds(content: Uint8Array): number {
+    const isPiece = content[0] === PART.blockPiece || content[0] === PART.blockEnd;
+    return ENTRY_COST * this.#kinds.length + CHUNK_BYTES + this.#pieces.holds(isPiece ? content.length : 0);
   }
 
   async take(content: Uint8Array): Promise<void> {

@@ -1,7 +1,16 @@
 // A scrub finds the same in threads as without, in the same order; it tells how far it is, and stops when it is told to.
 
 import assert from 'node:assert/strict';
-import { cpSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  cpSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { ReferenceKernel } from '@hers/scan';
@@ -99,6 +108,35 @@ function flip(folder: string, file: string, at: number): void {
   bytes[at] ^= 1 << (at % 8);
   writeFileSync(join(folder, file), bytes);
 }
+
+describe('a look at the lengths', () => {
+  const wrong = async (change: (folder: string) => void) =>
+    withCopy(change, async (store) =>
+      store.lengths().flatMap(({ file, damage }) => (damage ? [`${file} ${damage.code} ${damage.message}`] : [])),
+    );
+
+  it('sees every file that the catalogue names, and nothing wrong where nothing is', async () => {
+    const files = await withCopy(
+      () => {},
+      async (store) => store.lengths(),
+    );
+    assert.deepEqual(files.map(({ file }) => file).sort(), ['vault', 'segments', 'blocks'].flatMap(filesIn).sort());
+    assert.ok(files.every(({ file, bytes, damage }) => !damage && bytes === statSync(join(original, file)).size));
+  });
+
+  it('tells what is missing, cut or too long; behind the end of a pack there may be more', async () => {
+    for (const file of [pack(), filesIn('segments')[0], filesIn('blocks')[0]]) {
+      const { size } = statSync(join(original, file));
+      const [missing] = await wrong((folder) => rmSync(join(folder, file)));
+      assert.ok(missing.startsWith(`${file} DAMAGED ${file} is damaged: it is missing;`), missing);
+      const cut = await wrong((folder) => truncateSync(join(folder, file), size - 1));
+      assert.equal(cut.length, 1);
+      assert.ok(cut[0].includes(`it has ${size - 1} bytes and should have ${size};`), cut[0]);
+      const long = await wrong((folder) => appendFileSync(join(folder, file), 'more'));
+      assert.equal(long.length, file === pack() ? 0 : 1, long.join());
+    }
+  });
+});
 
 describe('a scrub in threads', () => {
   it('reads all files, and finds nothing wrong', async () => {

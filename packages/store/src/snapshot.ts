@@ -10,12 +10,13 @@ import { frame, HANDLE_BYTES, HersError, type Many } from '@hers/service';
 import { handleKey, hex, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { type Entry, RECORD } from './entry.ts';
+import { Holding } from './holding.ts';
 import { decodePlace, type Place } from './place.ts';
-import { readStoredBlock } from './rebuild.ts';
+import { READING_COST, readStoredBlock } from './rebuild.ts';
 import { eitherSignal } from './signals.ts';
 import { damaged } from './storage-errors.ts';
 import type { StoredBlock } from './stored-block.ts';
-import type { VaultReader } from './vault.ts';
+import { RUN_BYTES, type VaultReader } from './vault.ts';
 
 const MAGIC = 0x50414e5353524548n; // 'HERSSNAP'
 export const SNAPSHOT_VERSION = 1;
@@ -26,7 +27,7 @@ const END_FRAME_BYTES = 4 + 1 + 32;
 
 /** The longest frame is a header with a long manifest; a client reads no manifest, and no list of collections, that is longer than these. */
 export const MAX_FRAME_BYTES = 2 ** 28;
-export const MAX_DESCRIPTOR_BYTES = 2 ** 24;
+export const MAX_DESCRIPTOR_BYTES = 48 * 2 ** 10;
 /** What is left of a frame beside the longest descriptor. */
 export const MAX_MANIFEST_BYTES = MAX_FRAME_BYTES - MAX_DESCRIPTOR_BYTES - 2 ** 10;
 /** Far more changes than there ever are, and numbers enough for later ones. */
@@ -239,18 +240,32 @@ export function entriesMissing(key: number, missing: number): HersError {
   return damaged(`vault/${key}-*.pack`, `${missing} records or lists are missing`);
 }
 
-export function snapshotCollection(collection: Collection, signal: AbortSignal): AsyncGenerator<Uint8Array> {
-  return atOneMoment(collection, signal, (moment) => piecesOf(collection, moment));
+export function snapshotCollection(
+  collection: Collection,
+  signal: AbortSignal,
+  hold?: (bytes: number) => void,
+): AsyncGenerator<Uint8Array> {
+  return atOneMoment(collection, signal, (moment) => piecesOf(collection, moment, hold));
 }
 
-async function* piecesOf(collection: Collection, moment: Captured): AsyncGenerator<Uint8Array> {
+async function* piecesOf(
+  collection: Collection,
+  moment: Captured,
+  hold?: (bytes: number) => void,
+): AsyncGenerator<Uint8Array> {
   const { header, packs, blocks, signal } = moment;
+  using holding = new Holding(hold);
+  // A piece that is filled, one on its way, and what is read of a pack at a time.
+  const usual = 2 * PIECE_BYTES + RUN_BYTES;
+  const headerBytes = header.manifest.length + header.descriptor.length;
+  holding.become(usual + 2 * headerBytes);
   const frames = new Frames();
   frames.put(undefined, encodeSnapshotHeader(header));
   let missing = header.records + header.lists;
   for (const pack of packs) {
     for await (const { kind, content } of namedEntries(collection, moment, pack)) {
       missing--;
+      holding.become(usual + (content.length > RUN_BYTES ? 3 * content.length : 0));
       const piece = frames.put(kind === RECORD ? PART.record : PART.list, content);
       if (piece) yield piece;
     }
@@ -258,6 +273,7 @@ async function* piecesOf(collection: Collection, moment: Captured): AsyncGenerat
   if (missing !== 0) throw entriesMissing(collection.key, missing);
   for (const block of blocks) {
     signal.throwIfAborted();
+    holding.become(usual + READING_COST * block.bytes);
     const { encoded } = await readStoredBlock(collection.folder.disk, block);
     for (let at = 0; at < encoded.length; at += PIECE_BYTES) {
       const last = at + PIECE_BYTES >= encoded.length;

@@ -1,4 +1,4 @@
-// What is staged: on disk, belonging to nothing, and forgotten when the folder is closed, or a day later.
+// What is staged: on disk, belonging to nothing, and forgotten when the folder is closed, a day later, or when so much was staged after it that it takes too much memory.
 
 import { randomBytes } from 'node:crypto';
 import { HersError, type StageId } from '@hers/service';
@@ -14,10 +14,16 @@ export type Stage =
 type StageOf<K extends Stage['kind']> = Extract<Stage, { kind: K }>;
 
 const LIFETIME_MS = 24 * 3600 * 1000;
+/** What is known of staged entries, all together; and of each staged thing, about. */
+const MOST_BYTES = 2 ** 26;
+const STAGE_COST = 512;
+
+const costOf = (stage: Stage) => STAGE_COST + (stage.kind === 'block' ? 0 : stage.batch.rows.length);
 
 export class Stages {
   readonly #stages = new Map<StageId, Stage>();
   readonly #since = new Map<StageId, number>();
+  #bytes = 0;
   /** Batches that are still being written. */
   readonly #open = new Set<Batch>();
 
@@ -25,14 +31,16 @@ export class Stages {
     const id = randomBytes(16).toString('hex');
     this.#stages.set(id, stage);
     this.#since.set(id, Date.now());
+    this.#bytes += costOf(stage);
     return id;
   }
 
-  /** Forgets what nobody has committed for a day, and returns the files of blocks among it. */
+  /** Forgets what nobody has committed for a day, and the oldest of what is too much; returns the files of blocks among it. */
   expire(now = Date.now()): string[] {
     const files: string[] = [];
     for (const [id, since] of this.#since) {
-      if (now - since < LIFETIME_MS) break; // in the order they came
+      // In the order they came; the newest stays, however large it is.
+      if (now - since < LIFETIME_MS && (this.#bytes <= MOST_BYTES || this.#stages.size === 1)) break;
       const stage = this.#stages.get(id);
       if (stage?.kind === 'block') files.push(stage.row.file);
       this.drop(id);
@@ -55,6 +63,8 @@ export class Stages {
   }
 
   drop(id: StageId): void {
+    const stage = this.#stages.get(id);
+    if (stage) this.#bytes -= costOf(stage);
     this.#stages.delete(id);
     this.#since.delete(id);
   }

@@ -25,20 +25,23 @@ import { commitChange } from './commit.ts';
 import { Disk, PinnedDisk, type Watcher } from './disk.ts';
 import { LIST, RECORD } from './entry.ts';
 import { fault } from './faults.ts';
+import { Holding } from './holding.ts';
 import { JOURNAL, type JournalPart } from './journal.ts';
 import { checkFormat, clearFolders, hasFormat, highestKey, isInUse, makeLayout } from './layout.ts';
-import { FolderLock } from './lock.ts';
+import { lengthsOf } from './lengths.ts';
+import { FolderLock, writerNow } from './lock.ts';
 import { clearSetAside, listSetAside, type SetAside, SWEEP_MS, sweep, type Tail } from './lost-and-found.ts';
 import { CATALOGUE, SUMS } from './proof.ts';
 import { purgeCollection } from './purge.ts';
 import { readLists, readRecords } from './reading.ts';
-import { MAX_BLOCK_BYTES, readStoredBlock } from './rebuild.ts';
+import { MAX_BLOCK_BYTES, READING_COST, readStoredBlock } from './rebuild.ts';
 import { giveReserveBack, keepReserve } from './reserve.ts';
 import { fillFromSnapshot } from './restore.ts';
 import { Scrub, type Scrubbed, type ScrubOptions } from './scrub.ts';
 import { searchCollection } from './search.ts';
 import { eitherSignal } from './signals.ts';
 import { MAX_DESCRIPTOR_BYTES, MAX_MANIFEST_BYTES, snapshotCollection } from './snapshot.ts';
+import type { Stage } from './stages.ts';
 import { damaged, isNoRoom, isNotWritable, readOnly, storageError } from './storage-errors.ts';
 import { newBlockRow } from './stored-block.ts';
 import { Tables } from './tables.ts';
@@ -533,7 +536,7 @@ export class FolderStore implements Service {
             }
           signal.throwIfAborted();
           await batch.finish();
-          return collection.stages.add({ kind: 'records', batch });
+          return this.#stage(collection, { kind: 'records', batch });
         });
       } finally {
         done();
@@ -551,7 +554,7 @@ export class FolderStore implements Service {
         const id = sha256(sealed);
         await batch.add(LIST, id.subarray(0, HANDLE_BYTES), sealed);
         await batch.finish();
-        return collection.stages.add({ kind: 'list', batch, id });
+        return this.#stage(collection, { kind: 'list', batch, id });
       });
     });
   }
@@ -564,8 +567,9 @@ export class FolderStore implements Service {
       try {
         signal.throwIfAborted();
         const encoded = await gather(pieces, signal);
+        using holding = new Holding(options?.hold);
+        holding.become(encoded.length);
         const block = decodeBlock(encoded);
-        for (const old of collection.stages.expire()) await this.#disk.remove(old).catch(() => {});
         const file = await collection.writeBlock(encoded);
         const hash = sha256(encoded);
         if (signal.aborted) {
@@ -573,18 +577,24 @@ export class FolderStore implements Service {
           throw signal.reason;
         }
         const row = newBlockRow(block, { hash, bytes: encoded.length }, file);
-        return collection.stages.add({ kind: 'block', row });
+        return this.#stage(collection, { kind: 'block', row });
       } finally {
         done();
       }
     });
   }
 
-  commit(name: string, change: Change): Promise<number> {
+  async #stage({ stages }: Collection, stage: Stage): Promise<StageId> {
+    const id = stages.add(stage);
+    for (const old of stages.expire()) await this.#disk.remove(old).catch(() => {});
+    return id;
+  }
+
+  commit(name: string, change: Change, options?: CallOptions): Promise<number> {
     return this.#run(async () => {
       this.#checkWritable();
       const { collection, upkeep } = this.#open(name);
-      const version = await commitChange(collection, change);
+      const version = await commitChange(collection, change, options?.hold);
       upkeep.touch();
       await upkeep.ease();
       return version;
@@ -594,11 +604,11 @@ export class FolderStore implements Service {
   // — reading —
 
   getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncIterable<SealedRecord> {
-    return this.#stream(name, options, (collection, signal) => readRecords(collection, handles, signal));
+    return this.#stream(name, options, (collection, signal) => readRecords(collection, handles, signal, options?.hold));
   }
 
   getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncIterable<Uint8Array> {
-    return this.#stream(name, options, (collection, signal) => readLists(collection, ids, signal));
+    return this.#stream(name, options, (collection, signal) => readLists(collection, ids, signal, options?.hold));
   }
 
   getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncIterable<Uint8Array> {
@@ -606,8 +616,11 @@ export class FolderStore implements Service {
       checkBytes(blockId, 'a block id');
       const block = blocks.get(hex(blockId));
       if (!block) throw new HersError('NOT_FOUND', `there is no block ${hex(blockId)} in this collection`);
+      using holding = new Holding(options?.hold);
+      holding.become(READING_COST * block.bytes);
       const { encoded } = await readStoredBlock(folder.disk, block);
-      for (let at = 0; at < encoded.length; at += PIECE_BYTES) yield encoded.slice(at, at + PIECE_BYTES);
+      holding.become(encoded.length);
+      for (let at = 0; at < encoded.length; at += PIECE_BYTES) yield encoded.subarray(at, at + PIECE_BYTES);
     });
   }
 
@@ -628,6 +641,12 @@ export class FolderStore implements Service {
     return this.#catalogue.isReadOnly;
   }
 
+  /** Who writes to the folder at the moment, where this process only reads. */
+  writer(): string | undefined {
+    this.#checkOpen();
+    return this.#lock ? undefined : writerNow(this.#disk);
+  }
+
   /** What the catalogue does not name, and is kept for a while. */
   setAside(): SetAside[] {
     this.#checkOpen();
@@ -636,6 +655,18 @@ export class FolderStore implements Service {
       this.#disk,
       ends.map(([path, end]) => ({ path, end })),
     );
+  }
+
+  /** Every file that the catalogue names, with the damage that shows without reading it: it is missing, or has another length. */
+  lengths(): Scrubbed[] {
+    this.#checkOpen();
+    for (;;) {
+      this.#refresh();
+      const generation = this.#generation;
+      const files = [...this.#collections.values()].flatMap(({ collection }) => lengthsOf(collection));
+      // What another process has moved meanwhile is not where it was looked for.
+      if (files.every(({ damage }) => !damage) || !this.#hasMoved(generation)) return files;
+    }
   }
 
   /** Reads every file of the folder and compares it with what was written, file after file; damage is told, not thrown. */
@@ -677,7 +708,9 @@ export class FolderStore implements Service {
   }
 
   snapshot(name: string, options?: CallOptions): AsyncIterable<Uint8Array> {
-    return this.#streamFrozen(name, options, snapshotCollection);
+    return this.#streamFrozen(name, options, (collection, signal) =>
+      snapshotCollection(collection, signal, options?.hold),
+    );
   }
 
   restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void> {
@@ -695,6 +728,7 @@ export class FolderStore implements Service {
             return filled;
           },
           signal,
+          options?.hold,
         );
         const collection = filled!;
         const { key, id, descriptor } = collection;

@@ -24,10 +24,11 @@ import { Turns } from './turns.ts';
 /** A new pack is begun when one has grown to this. */
 const PACK_BYTES = 2 ** 30;
 /** Entries are written together up to this many bytes. */
-const CHUNK_BYTES = 2 ** 21;
+export const CHUNK_BYTES = 2 ** 21;
 /** Entries that lie this close are read together. */
 const GAP_BYTES = 2 ** 14;
-const RUN_BYTES = 2 ** 22;
+/** What is read at a time, unless one entry has more. */
+export const RUN_BYTES = 2 ** 22;
 
 /** A key of 16 bytes (of a record, its handle) and a place: what a batch says about each of its entries. */
 export const KEY_BYTES = 16;

@@ -15,6 +15,7 @@ interface ServeFlags {
   readonly tlsKey?: string;
   readonly auditLog?: string;
   readonly cors?: readonly string[];
+  readonly allowHost?: readonly string[];
   readonly allowPlaintext?: boolean;
   readonly allowAnyone?: boolean;
   readonly logLevel: LogLevel;
@@ -39,6 +40,10 @@ export function addServe(program: HersCommand, context: () => Context): void {
     .option('--tls-key <file>', 'the private key of the certificate, PEM')
     .option('--audit-log <file>', 'write who did what to which collection to this file')
     .option('--cors <origins...>', 'origins whose pages may ask, such as https://app.example, or *; none by default')
+    .option(
+      '--allow-host <names...>',
+      'without tokens: other names and addresses that it answers to, such as gallery.example, besides those it listens on',
+    )
     .option('--allow-plaintext', 'serve other machines without TLS, because something in front of this server has it')
     .option('--allow-anyone', 'serve other machines without tokens: whoever reaches it may delete everything')
     .addOption(new Option('--log-level <level>', 'what is logged').choices(LEVELS as string[]).default('info'));
@@ -68,7 +73,18 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
   const folder = settings.value('gallery');
   if (isServer(folder))
     throw new CommandError(EXIT.usage, `${folder} is a server already`, 'name a folder with --gallery');
-  const { host, port, tlsCert, tlsKey, auditLog, cors, allowPlaintext = false, allowAnyone = false, logLevel } = flags;
+  const {
+    host,
+    port,
+    tlsCert,
+    tlsKey,
+    auditLog,
+    cors,
+    allowHost,
+    allowPlaintext = false,
+    allowAnyone = false,
+    logLevel,
+  } = flags;
   if ((tlsCert === undefined) !== (tlsKey === undefined))
     throw new CommandError(
       EXIT.usage,
@@ -96,6 +112,7 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
     ...(tokens === undefined ? {} : { tokens }),
     ...(auditLog === undefined ? {} : { audit: context.path(auditLog) }),
     ...(cors ? { cors: cors.includes('*') ? '*' : cors } : {}),
+    ...(allowHost ? { allowHosts: allowHost } : {}),
     log: { level: logLevel, stream: { write: (line: string) => void stderr.write(line) } },
   }).catch(async (error) => {
     await store.close();

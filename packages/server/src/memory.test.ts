@@ -1,0 +1,233 @@
+// Nothing that is sent or asked for takes memory out of proportion: what is held is counted, and what is too much is refused before it is there.
+
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { encodeMessage, frame, type Service } from '@hers/service';
+import { FACES, filled, head, metrics, open, post, settled } from './clients.ts';
+import { Hold, Memory } from './memory.ts';
+import { served } from './testing.ts';
+
+const MIB = 2 ** 20;
+
+describe('what is held', () => {
+  it('is counted, and half of it is enough for one caller', () => {
+    const memory = new Memory(1000);
+    const [a, b, c] = ['x', 'x', 'y'].map((caller) => new Hold(memory, caller));
+    a.take(400);
+    assert.throws(() => b.take(101), { code: 'OVERLOADED' });
+    b.take(100);
+    c.take(400);
+    assert.throws(() => c.take(101), { code: 'OVERLOADED' });
+    assert.equal(memory.held, 900);
+    b.take(-100);
+    a.end();
+    assert.equal(memory.held, 400);
+    assert.equal(memory.heldBy('x'), 0);
+  });
+
+  it('may be one thing of any size, where there is nothing else; what it only unpacks to may not', () => {
+    const memory = new Memory(1000);
+    const alone = new Hold(memory, 'x');
+    alone.take(5000);
+    assert.throws(() => new Hold(memory, 'y').take(1), { code: 'OVERLOADED' });
+    alone.take(-4900);
+    assert.throws(() => alone.takeWithin(901, 'ids'), { code: 'TOO_LARGE' });
+    alone.takeWithin(900, 'ids');
+  });
+
+  it('is none of what has ended', () => {
+    const memory = new Memory(1000);
+    const hold = new Hold(memory, 'x');
+    hold.take(10);
+    hold.end();
+    hold.take(-10);
+    hold.add(50);
+    assert.throws(() => hold.take(1), { code: 'OVERLOADED' });
+    assert.equal(memory.held, 0);
+  });
+
+  it('makes room by ending what is slow', () => {
+    const holds: Hold[] = [];
+    const memory = new Memory(1000, () => {
+      const slow = holds.pop();
+      slow?.end();
+      return slow !== undefined;
+    });
+    for (let i = 0; i < 10; i++) {
+      const hold = new Hold(memory, `caller ${i}`);
+      hold.take(100);
+      holds.push(hold);
+    }
+    new Hold(memory, 'new').take(300);
+    assert.equal(holds.length, 7);
+    assert.equal(memory.held, 1000);
+  });
+});
+
+/** Follows what a server says it holds. */
+async function peakWhile(url: string, work: Promise<unknown>): Promise<number> {
+  let peak = 0;
+  let over = false;
+  const ended = work.finally(() => {
+    over = true;
+  });
+  while (!over) {
+    peak = Math.max(peak, (await metrics(url)).get('hers_held_bytes')!);
+    await pause(5);
+  }
+  await ended;
+  return peak;
+}
+
+it('records that come in large frames are counted', async () => {
+  const limit = 32 * MIB;
+  await using server = await served({ limits: { memoryBytes: limit } });
+  await filled(server.store);
+  const body = frame(Buffer.alloc(6 * MIB));
+  const answers = Promise.all(
+    Array.from({ length: 24 }, async () => {
+      const answer = await post(server.url, `${FACES}/records`, body, 'PUT').catch(() => undefined);
+      await answer?.arrayBuffer();
+      return answer?.status;
+    }),
+  );
+  const peak = await peakWhile(server.url, answers);
+  const statuses = await answers;
+  assert.ok(peak <= limit, `${peak} bytes`);
+  assert.ok(statuses.includes(429), `${statuses}`);
+  assert.ok(
+    statuses.every((status) => status === 201 || status === 429 || status === undefined),
+    `${statuses}`,
+  );
+  await settled(server.url);
+  assert.equal((await metrics(server.url)).get('hers_held_bytes'), 0);
+});
+
+it('streams to readers that do not read are counted, and the next is refused', async () => {
+  const limit = 32 * MIB;
+  await using server = await served({ limits: { memoryBytes: limit } });
+  await filled(server.store, 40, { set: 'n_4096_logq_30_30', width: 16 });
+  const lines = [];
+  for (let i = 0; i < 8; i++) {
+    const line = await open(server.url);
+    line.socket.pause();
+    line.socket.write(head('GET', `${FACES}/snapshot`));
+    lines.push(line);
+  }
+  // As many as there is room for; the others are refused when their turn comes.
+  let held = 0;
+  while (held < limit / 4) {
+    await pause(20);
+    held = (await metrics(server.url)).get('hers_held_bytes')!;
+  }
+  assert.ok(held <= limit, `${held} bytes`);
+  const refused = await fetch(`${server.url}${FACES}/snapshot`);
+  assert.equal(refused.status, 429);
+  for (const { socket } of lines) socket.destroy();
+  await settled(server.url);
+  assert.equal((await metrics(server.url)).get('hers_held_bytes'), 0);
+  assert.equal((await fetch(`${server.url}${FACES}/snapshot`)).status, 200);
+});
+
+it('what a Service says that it holds is counted, and refused where it is too much', async () => {
+  const service = (store: Service) =>
+    new Proxy(store, {
+      get(target, method: keyof Service) {
+        if (method === 'getBlock')
+          return async function* (...[, , options]: Parameters<Service['getBlock']>) {
+            options!.hold!(20 * MIB);
+            yield new Uint8Array(10);
+            await pause(300);
+            options!.hold!(-20 * MIB);
+          };
+        const own = target[method];
+        return typeof own === 'function' ? own.bind(target) : own;
+      },
+    });
+  await using server = await served({ service, limits: { memoryBytes: 32 * MIB } });
+  const block = `${server.url}${FACES}/blocks/${'00'.repeat(16)}`;
+  const first = fetch(block);
+  await pause(100);
+  assert.equal((await metrics(server.url)).get('hers_held_bytes'), 20 * MIB);
+  assert.equal((await fetch(block)).status, 429);
+  assert.equal((await (await first).arrayBuffer()).byteLength, 10);
+});
+
+describe('a server with little memory', () => {
+  const HEAP_MIB = 96;
+  let folder: string;
+  let child: ChildProcess;
+  let url: string;
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'hers-memory-'));
+    const script = `
+      import { startServer } from ${JSON.stringify(new URL('./server.ts', import.meta.url).href)};
+      import { filled } from ${JSON.stringify(new URL('./clients.ts', import.meta.url).href)};
+      import { openStore } from '@hers/store';
+      const store = await openStore(process.argv[1]);
+      await filled(store);
+      const server = await startServer(store, { port: 0, limits: { memoryBytes: ${64 * MIB} } });
+      console.log(server.url);
+    `;
+    const args = [`--max-old-space-size=${HEAP_MIB}`, '--input-type=module', '-e', script, join(folder, 'gallery')];
+    child = spawn(process.execPath, args, { cwd: import.meta.dirname, stdio: ['ignore', 'pipe', 'inherit'] });
+    url = String((await once(child.stdout!, 'data'))[0]).trim();
+  });
+  after(async () => {
+    child.kill('SIGKILL');
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const zeros = (bytes: number) => new Uint8Array(bytes);
+  const words = (bytes: number) => Buffer.alloc(bytes, '{},');
+  const headOf = (json: string | Uint8Array) => frame(typeof json === 'string' ? Buffer.from(json) : json);
+  const ids = (count: number) =>
+    Buffer.alloc(
+      16 * count,
+      Uint8Array.from({ length: 4096 }, (_, i) => i * 7),
+    );
+  const commit = (removed: Uint8Array, dropped: Uint8Array) =>
+    encodeMessage({ expected: 2 }, [zeros(1), removed, zeros(0), dropped, zeros(0)]);
+  const bombs: [string, string, string, () => Uint8Array][] = [
+    ['a message of empty frames to search', 'POST', `${FACES}/search`, () => zeros(24 * MIB)],
+    ['a message of empty frames to commit', 'POST', `${FACES}/commit`, () => zeros(24 * MIB)],
+    ['a message of empty frames to create', 'POST', '/v1/collections', () => zeros(24 * MIB)],
+    [
+      'a head of many objects',
+      'POST',
+      `${FACES}/commit`,
+      () => headOf(Buffer.concat([Buffer.from('['), words(24 * MIB), Buffer.from('{}]')])),
+    ],
+    ['a deep head', 'POST', `${FACES}/search`, () => headOf('['.repeat(20 * MIB))],
+    ['many handles', 'POST', `${FACES}/records/get`, () => ids(1_500_000)],
+    ['many list ids', 'POST', `${FACES}/lists/get`, () => ids(1_500_000)],
+    ['many block ids', 'POST', `${FACES}/search`, () => encodeMessage({ version: 2, some: true }, [ids(1_500_000)])],
+    ['many handles to remove', 'POST', `${FACES}/commit`, () => commit(ids(1_500_000), zeros(0))],
+    ['many blocks to drop', 'POST', `${FACES}/commit`, () => commit(zeros(0), ids(1_500_000))],
+    ['a block of zeros', 'POST', `${FACES}/blocks`, () => zeros(30 * MIB)],
+    ['a frame that claims four gigabytes', 'PUT', `${FACES}/records`, () => Buffer.alloc(8, 0xff)],
+    ['a snapshot that claims four gigabytes', 'PUT', '/v1/collections/new/snapshot', () => Buffer.alloc(8, 0xff)],
+    ['empty records without end', 'PUT', `${FACES}/records`, () => Buffer.alloc(24 * MIB, frame(zeros(16)))],
+  ];
+  for (const [name, method, path, body] of bombs)
+    it(`survives ${name}`, async () => {
+      const answer = await post(url, path, body(), method);
+      const { code } = (await answer.json()) as { code: string };
+      assert.ok(answer.status >= 400 && answer.status < 500, `${answer.status} ${code}`);
+      assert.equal((await fetch(`${url}/healthz`)).status, 200);
+    });
+
+  it('has not taken much more than it may', () => {
+    const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
+    const peak = Number(/^VmHWM:\s+(\d+) kB/m.exec(status)![1]) / 1024;
+    assert.ok(peak < 64 + HEAP_MIB + 250, `${peak} MiB`);
+  });
+});
