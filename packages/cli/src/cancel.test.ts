@@ -72,10 +72,13 @@ function assertEnded({ exit, signal, err, ms }: Ended): void {
   if (exit === 143) assert.match(err, /^hers: stopped[^\n]*\.\n$/);
 }
 
+/** A name that no run before had: one that is stopped may have done everything. */
+const NEW = 'new';
+
 const COMMANDS: readonly (readonly string[])[] = [
   ['doctor', '--scrub'],
   ['snapshot', 'new.snapshot', '-c', 'large'],
-  ['restore', 'large.snapshot', '--as', 'again', '--accept-older'],
+  ['restore', 'large.snapshot', '--as', NEW, '--accept-older'],
   ['optimize', '-c', 'large'],
   ['import', 'vectors.npy', '--ids', 'ids.txt', '-c', 'other'],
   ['search', 'vectors.npy', '--batch', '-c', 'large'],
@@ -106,7 +109,8 @@ describe('SIGTERM', () => {
       const { records } = await hersJson(folder, ['count', '-c', 'large']);
       const before = readdirSync(folder).sort();
       for (const delay of DELAYS_MS) {
-        const ended = await terminated(folder, args, delay);
+        const given = args.map((arg) => (arg === NEW ? `${NEW}-${delay}` : arg));
+        const ended = await terminated(folder, given, delay);
         assertEnded(ended);
         const made = readdirSync(folder).filter((name) => !before.includes(name) && !name.startsWith('hers.key'));
         // The signal may come between the last byte and the end of the process: then all of the file is there.

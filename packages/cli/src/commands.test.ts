@@ -2,10 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { existsSync, statSync } from 'node:fs';
-import { chmod, copyFile, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, readdir, readFile, stat, truncate, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable, Writable } from 'node:stream';
 import { after, before, describe, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { stripVTControlCharacters } from 'node:util';
 import { isSealed } from '@hers/client';
+import { openStore } from '@hers/store';
+import { run } from './program.ts';
 import {
   DIMENSION,
   hers,
@@ -27,6 +32,7 @@ before(async () => {
 });
 after(() => prepared.remove());
 
+const isRoot = process.getuid?.() === 0;
 const modeOf = (path: string) => statSync(path).mode & 0o777;
 
 describe('init', () => {
@@ -242,15 +248,17 @@ describe('import', () => {
     const mixed = '{"id":"a","vector":[1,2,3,4]}\n[4,3,2,1]\n{"id":"c","vector":[1,1,2,3]}\n';
     const stopped = await importing(mixed);
     assert.deepEqual([stopped.exit, stopped.ids], [5, []]);
-    assert.match(stopped.err, /line 2 has no id; 0 records are safe in the collection; .*--row-ids.*--skip-bad\.\n$/);
+    assert.match(stopped.err, /line 2 has no id; nothing was written; .*--row-ids.*--skip-bad\.\n$/);
     assert.deepEqual((await importing(mixed, '--row-ids')).ids, ['a', '1', 'c']);
     const left = await importing(mixed, '--skip-bad');
     assert.deepEqual([left.exit, left.ids], [0, ['a', 'c']]);
     assert.match(left.err, /left out: standard input, line 2 has no id/);
     // None has one: that is no row to be left out, but an import that nobody meant.
     assert.equal((await importing('[1,2,3,4]\n', '--skip-bad')).exit, 2);
-    // Rows that are left out at the start do not matter.
+    // Rows that are left out at the start do not matter, and count where rows are numbered.
     assert.deepEqual((await importing('[1,2,3,4]\n{"id":"b","vector":[4,3,2,1]}\n', '--skip', '1')).ids, ['b']);
+    assert.deepEqual((await importing('1,2,3,4\n4,3,2,1\n', '--row-ids', '--skip', '1')).ids, ['1']);
+    assert.deepEqual((await importing('0,0,0,0\n4,3,2,1\n', '--row-ids', '--skip-bad')).ids, ['1']);
   });
 
   test('rows without ids cost no passphrase, and two files with prefixes do not meet', async () => {
@@ -294,6 +302,40 @@ describe('import', () => {
     const args = ['import', 'vectors.npy', '--ids', 'people.csv', '--id', 'name', '--payloads', 'extra.jsonl'];
     assert.equal((await hersJson(folder, args)).written, 12);
     assert.deepEqual(JSON.parse((await hers(folder, ['get', 'emmy', '--json'])).out).payload, { i: 6 });
+  });
+
+  test('ids of --ids win over those in the file', async () => {
+    const folder = await prepared.copy();
+    await writeFile(join(folder, 'other.txt'), PEOPLE.map((name) => `${name}-2\n`).join(''));
+    await hersJson(folder, ['import', 'people.jsonl', '--ids', 'other.txt']);
+    assert.equal((await hers(folder, ['count'])).out, '24\n');
+    assert.equal((await hers(folder, ['get', 'ada-2'])).exit, 0);
+  });
+
+  test('rows of a slow pipe are counted as they arrive', async () => {
+    const folder = await prepared.copy();
+    let shown = '';
+    const write = (chunk: Buffer | string, _: string, done: () => void) => {
+      shown += chunk;
+      done();
+    };
+    const slow = async function* () {
+      for (const wait of [0, 600, 900]) {
+        await pause(wait);
+        yield Buffer.from(`{"id":"slow${wait}","vector":[1,2,3,${wait}]}\n`);
+      }
+      await pause(400);
+    };
+    const exit = await run(['import', '-', '--collection', 'tiny'], {
+      cwd: folder,
+      env: {},
+      stdin: Readable.from(slow()),
+      stdout: new Writable({ write }),
+      stderr: Object.assign(new Writable({ write }), { isTTY: true, columns: 100 }),
+      signal: new AbortController().signal,
+    });
+    assert.equal(exit, 0, shown);
+    assert.match(stripVTControlCharacters(shown), /Encrypting {2}2 records.*Encrypting {2}3 records.*3 records new/s);
   });
 
   test('a stream of .npy, .csv or .jsonl on standard input', async () => {
@@ -588,6 +630,43 @@ describe('doctor', () => {
       ...['collection faces', 'collection tiny', 'scrub', 'seals faces', 'seals tiny', 'disk', 'memory'],
     ]);
     for (const { level, advice } of findings) assert.equal(advice !== undefined, level !== 'ok');
+  });
+
+  test('without reading them, finds files that are missing or cut', async () => {
+    const folder = await prepared.copy();
+    assert.match((await hers(folder, ['doctor'])).out, /^ok\tfiles\t\d+ files, there and as long as /m);
+    const [pack] = await readdir(join(folder, 'gallery/vault'));
+    const [block] = await readdir(join(folder, 'gallery/blocks'));
+    await truncate(join(folder, 'gallery/vault', pack), 50);
+    await unlink(join(folder, 'gallery/blocks', block));
+    const { exit, out } = await hers(folder, ['doctor']);
+    assert.equal(exit, 1);
+    assert.match(
+      out,
+      new RegExp(`^problem\tfile vault/${pack}\t.*it has 50 bytes and should have \\d+;.*\thers doctor --repair`, 'm'),
+    );
+    assert.match(out, new RegExp(`^problem\tfile blocks/${block}\t.*it is missing;`, 'm'));
+  });
+
+  test('mentions who writes to the gallery', async () => {
+    const folder = await prepared.copy();
+    assert.doesNotMatch((await hers(folder, ['doctor'])).out, /\twriter\t/);
+    await using store = await openStore(join(folder, 'gallery'));
+    assert.equal(store.isReadOnly, false);
+    const { exit, out } = await hers(folder, ['doctor']);
+    assert.equal(exit, 0, out);
+    assert.match(out, /^note\twriter\twritten by this process\t/m);
+  });
+
+  test('a gallery that cannot be written is worth a note', {
+    skip: isRoot && 'nothing is forbidden to root',
+  }, async () => {
+    const folder = await prepared.copy();
+    await chmod(join(folder, 'gallery'), 0o500);
+    const { exit, out } = await hers(folder, ['doctor']);
+    await chmod(join(folder, 'gallery'), 0o700);
+    assert.equal(exit, 0, out);
+    assert.match(out, /^note\tdisk\t.*gallery is read-only, or belongs to another user\tit can be searched;/m);
   });
 
   test('finds what is wrong, with what to do about it', async () => {

@@ -146,6 +146,7 @@ describe('a configuration that makes no sense', () => {
 describe('something is not there', () => {
   for (const [what, args, message] of [
     ['a file', ['import', 'nothing.npy'], /there is no .*nothing\.npy; check the path/],
+    ['the folder of a new file', ['snapshot', 'nodir/faces.snapshot'], /there is no .*\/nodir; check the path/],
     ['a collection', ['count', '--collection', 'voices'], /"voices"/],
     ['a gallery', ['count', '--gallery', 'nowhere'], /there is no gallery at .*nowhere; `hers init` makes one/],
     ['a key', ['count', '--key', 'no.key'], /there is no key file .*no\.key; `hers init` makes one/],
@@ -201,7 +202,9 @@ describe('keys and passphrases', () => {
     const folder = await prepared.copy();
     await hers(folder, ['keys', 'create', 'other.key', '--unsealed']);
     await fails(folder, ['count', '--key', 'other.key'], EXIT.key, /another key|wrong key/i);
-    assert.equal((await hers(folder, ['collections', 'list', '--key', 'other.key'])).out, '');
+    const listed = await hers(folder, ['collections', 'list', '--key', 'other.key']);
+    assert.deepEqual([listed.exit, listed.out], [0, '']);
+    assert.equal(listed.err, '2 collections made with another key are not shown.\n');
     assert.match(
       (await hers(folder, ['doctor', '--key', 'other.key'])).out,
       /^problem\tcollection faces\t.*\tit was made with another key: name that with --key$/m,
@@ -236,12 +239,12 @@ describe('data that cannot be used', () => {
     [
       'a truncated .npy',
       npy([vectorOf(1, 4), vectorOf(2, 4)], 4).subarray(0, 150),
-      /truncated: it should hold 2 rows and ends within row 1; 0 records are safe/,
+      /truncated: it should hold 2 rows and ends within row 1; nothing was written/,
     ],
     [
       'a row with NaN',
       npy([vectorOf(1, 4), new Float32Array(4).fill(Number.NaN)], 4),
-      /row 1: its vector holds NaN.*0 records are safe in the collection; correct it, or leave such rows out with --skip-bad/,
+      /row 1: its vector holds NaN.*nothing was written; correct it, or leave such rows out with --skip-bad/,
     ],
     ['a row of zeros', '1,2,3,4\n0,0,0,0\n', /line 2: its vector is zero/],
     ['another dimension', '1,2,3\n', /line 1: its vector has 3 coordinates, and the collection takes 4/],

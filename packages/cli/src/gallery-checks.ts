@@ -5,7 +5,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { relative } from 'node:path';
 import { type Collection, Database, HersError, isSealed, type MasterSeed } from '@hers/client';
 import type { CollectionInfo, Service } from '@hers/service';
-import type { FolderStore } from '@hers/store';
+import type { FolderStore, Scrubbed } from '@hers/store';
 import type { Context } from './context.ts';
 import { CommandError, messageOf } from './exit.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
@@ -90,7 +90,7 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
             `everything in it is encrypted; still, chmod 700 ${folder}`,
           ),
     ];
-    findings.push(...troubles, ...(files ? setAside(files) : []));
+    findings.push(...troubles, ...(files ? [...writer(files), ...setAside(files)] : []));
     for (const { name, damage } of files?.damagedCollections() ?? [])
       findings.push(problem(`collection ${name}`, damage.message, adviceFor(damage)));
     using seed = await openQuietly(keys);
@@ -114,6 +114,7 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
     }
     const sorted = infos.toSorted((a, b) => (a.name < b.name ? -1 : 1));
     for (const info of sorted) findings.push(...(await checkCollection(database, info)));
+    if (files && !scrub) findings.push(...lengths(files));
     if (scrub) {
       if (files) findings.push(...(await scrubbed(context, files, bytes)));
       else
@@ -124,6 +125,29 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
   } finally {
     await (database ?? store).close();
   }
+}
+
+function writer(store: FolderStore): Finding[] {
+  const who = store.writer();
+  return who === undefined
+    ? []
+    : [note('writer', `written by ${who}`, 'reading goes on beside it; whatever else would write has to wait for it')];
+}
+
+/** What a look into the folders shows; a scrub shows that too. */
+function lengths(store: FolderStore): Finding[] {
+  let files: Scrubbed[];
+  try {
+    files = store.lengths();
+  } catch (error) {
+    return [problemOf('files', error)];
+  }
+  const wrong = files.flatMap(({ file, damage }) =>
+    damage ? [problem(`file ${file}`, damage.message, adviceFor(damage))] : [],
+  );
+  if (wrong.length > 0) return wrong;
+  const found = `${counted(files.length, 'file')}, there and as long as the catalogue says; --scrub reads them`;
+  return files.length === 0 ? [] : [ok('files', found)];
 }
 
 /** What the catalogue does not name: mostly what a crash has left. */

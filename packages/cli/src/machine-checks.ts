@@ -72,11 +72,15 @@ export async function disk(folder: string, galleryBytes: number): Promise<Findin
   try {
     sync = await syncTime(folder);
   } catch (error) {
-    return problem(
-      'disk',
-      `${folder} cannot be written: ${messageOf(error)}`,
-      'check its owner, its permissions and whether the disk is full',
-    );
+    const { code } = error as NodeJS.ErrnoException;
+    // A copy on a read-only disk, or one that belongs to somebody else, may be meant to be so.
+    if (code === 'EROFS' || code === 'EACCES' || code === 'EPERM')
+      return note(
+        'disk',
+        `${folder} is read-only, or belongs to another user`,
+        'it can be searched; where it should be written as well, check its owner and its permissions',
+      );
+    return problem('disk', `${folder} cannot be written: ${messageOf(error)}`, 'check whether the disk is full');
   }
   const found = `${size(free)} free, a synced write of ${size(SYNCED_BYTES)} takes ${duration(sync)}`;
   // A rewrite of everything needs the old and the new beside each other.

@@ -30,7 +30,8 @@ export async function writePrivately(
   if (isFileThere(path) && !replace) throw taken(path);
   const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
   const file = await open(temporary, 'wx', OWNER_ONLY).catch((error) => {
-    throw Object.assign(error, { path }); // the name that somebody knows
+    // The name that somebody knows; and where there is no folder, it is that which is not there.
+    throw Object.assign(error, { path: error.code === 'ENOENT' ? dirname(path) : path });
   });
   try {
     await write(file);

@@ -39,6 +39,18 @@ describe('hers doctor --repair', () => {
     assert.deepEqual(await beside(folder), ['gallery']);
   });
 
+  test('says that another key opens nothing of a gallery that is whole', async () => {
+    const folder = await prepared.copy();
+    await hers(folder, ['keys', 'create', 'other.key', '--unsealed']);
+    const { exit, out, err } = await hers(folder, ['doctor', '--repair', '--key', 'other.key']);
+    assert.deepEqual([exit, out], [4, '']);
+    assert.match(err, /gallery was made with another key \(.*faces.*\); use that\. Its files are whole/);
+    await hers(folder, ['collections', 'create', 'theirs', '--dimension', '4', '--key', 'other.key']);
+    const mixed = await hers(folder, ['doctor', '--repair']);
+    assert.equal(mixed.exit, 0, mixed.err);
+    assert.match(mixed.out, /^theirs: made with another key; its files are whole/m);
+  });
+
   test('brings a gallery without a catalogue back, and says where the damaged one is', async () => {
     const folder = await prepared.copy();
     await truncate(join(folder, 'gallery/catalogue.db'), 0);
@@ -60,7 +72,7 @@ describe('hers doctor --repair', () => {
     const { exit, out } = await hers(folder, ['doctor', '--repair', '--into', 'text']);
     assert.equal(exit, 1);
     assert.match(out, /^vault\/1-\d+\.pack: \S+ bytes cannot be used, at \d+ to \d+\.$/m);
-    assert.match(out, /^faces: 1 record lost\./m);
+    assert.match(out, /^faces: 1 record lost\. --verbose and --json name them\.$/m);
     const asJson = await hers(folder, ['doctor', '--repair', '--json', '--into', 'data']);
     assert.equal(asJson.exit, 1);
     const { complete, collections } = JSON.parse(asJson.out);
@@ -68,8 +80,9 @@ describe('hers doctor --repair', () => {
     const { lost, records } = collections.find(({ name }: { name: string }) => name === 'faces');
     assert.equal(records, 11);
     assert.ok(PEOPLE.includes(lost.ids[0]));
-    const { err } = await hers(folder, ['doctor', '--repair', '--verbose', '--into', 'verbose']);
+    const { out: named, err } = await hers(folder, ['doctor', '--repair', '--verbose', '--into', 'verbose']);
     assert.match(err, new RegExp(`^faces: lost "${lost.ids[0]}"$`, 'm'));
+    assert.match(named, /^faces: 1 record lost\.$/m);
     assert.equal((await hers(folder, ['count', '--gallery', 'data'])).out, '11\n');
   });
 

@@ -74,11 +74,15 @@ function tell({ out }: Context, report: RepairReport, ms: number): void {
   if (reason !== undefined) out.line(`What was wrong: ${reason.split(';')[0]}.`);
   for (const { file, ranges } of report.damage) out.line(`${file}: ${rangesOf(ranges)}`);
   for (const collection of report.collections) {
-    for (const sentence of sentencesOf(collection)) out.line(`${collection.name}: ${sentence}`);
+    for (const sentence of sentencesOf(collection, out.verbose)) out.line(`${collection.name}: ${sentence}`);
     for (const id of collection.lost.ids) out.detail(`${collection.name}: lost ${JSON.stringify(id)}`);
   }
   for (const name of report.ofOtherKeys)
-    out.line(`${name}: made with another key, and left out. Repair it with that key, into a folder of its own.`);
+    out.line(
+      outcome === 'rebuilt'
+        ? `${name}: made with another key, and left out. Repair it with that key, into a folder of its own.`
+        : `${name}: made with another key; its files are whole, and only that key opens what is in them.`,
+    );
   for (const name of report.deleted) out.line(`${name}: was deleted, and is left out.`);
   for (const { id, records, lists, blockFiles } of report.unknown)
     out.line(
@@ -113,7 +117,7 @@ function rangesOf(ranges: DamagedPlace['ranges']): string {
   return `${counted(bytes, 'byte')} cannot be used, at ${shown.join(', ')}${more}.`;
 }
 
-function sentencesOf(collection: RepairedCollection): string[] {
+function sentencesOf(collection: RepairedCollection, verbose: boolean): string[] {
   const { version, found, records, lost, blocks, unlisted, missingVersions } = collection;
   const next = version === found ? '' : ` (${found} was found)`;
   const said = [
@@ -123,7 +127,7 @@ function sentencesOf(collection: RepairedCollection): string[] {
   if (blocks.dropped > 0) said.push(`${counted(blocks.dropped, 'block')} dropped, because of what is missing.`);
   if (lost.count > 0) {
     const named = lost.ids.length < lost.count ? `, ${count(lost.ids.length)} of them known by id` : '';
-    const how = lost.ids.length > 0 ? ' --verbose and --json name them.' : '';
+    const how = lost.ids.length > 0 && !verbose ? ' --verbose and --json name them.' : '';
     said.push(`${counted(lost.count, 'record')} lost${named}.${how}`);
   }
   if (collection.lostCompressor)

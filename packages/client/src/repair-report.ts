@@ -57,7 +57,7 @@ export interface RepairReport {
   readonly reason?: string;
   readonly complete: boolean;
   readonly collections: readonly RepairedCollection[];
-  /** Made with another key, and left out. */
+  /** Made with another key, and left out; where nothing was rebuilt, they are there as they were. */
   readonly ofOtherKeys: readonly string[];
   /** Deleted by this client, and left out. */
   readonly deleted: readonly string[];

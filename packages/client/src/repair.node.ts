@@ -7,8 +7,8 @@
 //   5  The new folder is read to its end, opened with the key, and gets its name.
 
 import { existsSync } from 'node:fs';
-import { readdir, realpath } from 'node:fs/promises';
-import { resolve } from 'node:path';
+import { access, constants, readdir, realpath } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
 import { MasterSeed } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { type FolderStore, mendProofs, openStore } from '@hers/store';
@@ -20,12 +20,20 @@ import { Keyring } from './keyring.ts';
 import { manifestHash, openManifest } from './manifest.ts';
 import { Rescue } from './repair-collection.node.ts';
 import { clearLeftovers, finishRenames, RepairFolder } from './repair-folder.node.ts';
-import type { RepairedCollection, RepairProgress, RepairReport, UnknownCollection } from './repair-report.ts';
-import { ShortMemory, type VersionMemory } from './versions.ts';
+import type {
+  DamagedPlace,
+  RepairedCollection,
+  RepairProgress,
+  RepairReport,
+  UnknownCollection,
+} from './repair-report.ts';
+import { type Place, ShortMemory, type VersionMemory } from './versions.ts';
 
 export type * from './repair-report.ts';
 
 const RECORD = 1;
+/** How the address of a folder begins. */
+const FILE = 'file:';
 
 export interface RepairOptions {
   readonly folder: string;
@@ -57,7 +65,10 @@ export async function repairGallery(options: RepairOptions): Promise<RepairRepor
   using seed = options.key instanceof Uint8Array ? MasterSeed.from(options.key) : options.key.clone();
   const repair = new Repair(folder, seed, { ...options, signal });
   const looked = await repair.look();
-  if (looked) return finished === undefined ? looked : { ...looked, outcome: 'finished', backup: finished };
+  if (looked && finished !== undefined) return { ...looked, outcome: 'finished', backup: finished };
+  if (looked?.outcome === 'whole' && looked.collections.length === 0 && looked.ofOtherKeys.length > 0)
+    throw wrongKey(folder, looked.ofOtherKeys, 'Its files are whole, and nothing was done');
+  if (looked) return looked;
   return await repair.rebuild(); // awaited: the seed is wiped on the way out
 }
 
@@ -69,12 +80,36 @@ async function checkGallery(folder: string): Promise<void> {
     throw new HersError('INVALID_ARGUMENT', `${folder} is not a gallery: it holds nothing that HERS has written`);
 }
 
+function wrongKey(folder: string, names: readonly string[], what: string): HersError {
+  return new HersError(
+    'WRONG_KEY',
+    `everything in ${folder} was made with another key (${names.join(', ')}); use that. ${what}`,
+  );
+}
+
 const CODES_OF_DAMAGE = ['DAMAGED', 'INTEGRITY', 'NOT_FOUND', 'MALFORMED', 'KEY_MISMATCH'];
 
 function isDamage(error: unknown): boolean {
   if (error instanceof HersError) return CODES_OF_DAMAGE.includes(error.code);
   // What SQLite says of a catalogue that was opened all the same.
   return (error as { code?: unknown } | undefined)?.code === 'ERR_SQLITE_ERROR';
+}
+
+/** What a look has found in a folder without damage. */
+interface Looked {
+  readonly collections: readonly RepairedCollection[];
+  readonly ofOtherKeys: readonly string[];
+}
+
+/** Ranges in their order, with those together that touch. */
+function joined(ranges: DamagedPlace['ranges']): DamagedPlace['ranges'] {
+  const out: { from: number; to: number }[] = [];
+  for (const { from, to } of ranges.toSorted((a, b) => a.from - b.from)) {
+    const last = out.at(-1);
+    if (last && from <= last.to) last.to = Math.max(last.to, to);
+    else out.push({ from, to });
+  }
+  return out;
 }
 
 class Repair {
@@ -112,9 +147,22 @@ class Repair {
   async look(): Promise<RepairReport | undefined> {
     const whole = await this.#lookInto();
     if (whole) return this.#nothingDone('whole', whole);
-    if (this.#options.into !== undefined || this.#isBehind || !(await this.#mend())) return undefined;
+    if (this.#options.into !== undefined) return undefined;
+    await this.#checkWritable();
+    if (this.#isBehind || !(await this.#mend())) return undefined;
     const mended = await this.#lookInto();
     return mended && this.#nothingDone('mended', mended);
+  }
+
+  /** Before everything is read, rather than after it: what is repaired in place moves the folder, and makes another beside it. */
+  async #checkWritable(): Promise<void> {
+    for (const path of [this.#folder, dirname(this.#folder)])
+      await access(path, constants.W_OK).catch(() => {
+        throw new HersError(
+          'STORAGE',
+          `${path} is read-only, or belongs to another user, and cannot be repaired in place; with --into <folder> the repaired gallery is made in a new folder elsewhere`,
+        );
+      });
   }
 
   async #mend(): Promise<boolean> {
@@ -131,14 +179,14 @@ class Repair {
     this.#reason ??= error instanceof Error ? error.message : String(error);
   }
 
-  #nothingDone(outcome: 'whole' | 'mended', collections: readonly RepairedCollection[]): RepairReport {
+  #nothingDone(outcome: 'whole' | 'mended', { collections, ofOtherKeys }: Looked): RepairReport {
     return {
       outcome,
       folder: this.#folder,
       ...(this.#reason === undefined ? {} : { reason: this.#reason }),
       complete: collections.every(({ complete }) => complete),
       collections,
-      ofOtherKeys: [],
+      ofOtherKeys,
       deleted: [],
       unknown: [],
       damage: [],
@@ -148,7 +196,7 @@ class Repair {
   }
 
   /** The collections of a folder without any damage; undefined where there is some. */
-  async #lookInto(): Promise<RepairedCollection[] | undefined> {
+  async #lookInto(): Promise<Looked | undefined> {
     const troubles: unknown[] = [];
     let store: FolderStore;
     try {
@@ -158,13 +206,14 @@ class Repair {
       const isReadOnly = error instanceof HersError && error.code === 'STORAGE' && this.#options.into !== undefined;
       if (isDamage(error) || isReadOnly || (error instanceof HersError && error.code === 'INVALID_ARGUMENT'))
         return this.#damaged(error);
+      if (error instanceof HersError && error.code === 'STORAGE') await this.#checkWritable();
       throw error;
     }
     const database = new Database(store, { key: this.#seed, threads: 1 });
     try {
       const [first = (await this.#scrub(store, 'Checking')) ?? store.damagedCollections()[0]?.damage] = troubles;
       for (const { id, version } of await store.listCollections())
-        if ((await this.#seen(hex(id))) > version) this.#isBehind = true;
+        if ((await this.#missing(hex(id), version)) > 0) this.#isBehind = true;
       if (first) return this.#damaged(first);
       return await this.#openAll(database, store);
     } catch (error) {
@@ -191,17 +240,19 @@ class Repair {
   }
 
   /** Every collection of this key, as a client sees it. */
-  async #openAll(database: Database, store: FolderStore): Promise<RepairedCollection[] | undefined> {
+  async #openAll(database: Database, store: FolderStore): Promise<Looked | undefined> {
     const seen: RepairedCollection[] = [];
+    const ofOtherKeys: string[] = [];
     for (const { name, id, blocks } of await store.listCollections()) {
       try {
         await database.collection(name);
       } catch (error) {
-        if (error instanceof HersError && error.code === 'WRONG_KEY') continue;
-        throw error;
+        if (!(error instanceof HersError && error.code === 'WRONG_KEY')) throw error;
+        ofOtherKeys.push(name);
+        continue;
       }
       const { version, records } = await database.describe(name);
-      const missingVersions = Math.max(0, (await this.#seen(hex(id))) - version);
+      const missingVersions = await this.#missing(hex(id), version);
       if (missingVersions > 0 && this.#options.unlisted) return undefined;
       seen.push({
         name,
@@ -216,13 +267,35 @@ class Repair {
         complete: missingVersions === 0,
       });
     }
-    return seen;
+    return { collections: seen, ofOtherKeys };
   }
 
-  /** The newest version of a collection that was seen anywhere. */
-  async #seen(id: string): Promise<number> {
-    const places = await this.#memory.places(id);
-    return Math.max(0, ...places.filter(({ seen }) => seen.id === id && !seen.deleted).map(({ seen }) => seen.version));
+  /** How many versions were seen after this one. Those that another folder has are not missing: a copy, such as an earlier repair has made, goes its own way. */
+  async #missing(id: string, version: number): Promise<number> {
+    let newest = version;
+    for (const { place, seen } of await this.#memory.places(id)) {
+      if (seen.id !== id || seen.deleted || seen.version <= newest) continue;
+      if (!(await this.#isElsewhere(place, id, seen.version))) newest = seen.version;
+    }
+    return newest - version;
+  }
+
+  /** Whether another folder has this version of a collection, or a later one. */
+  async #isElsewhere({ gallery, name }: Place, id: string, version: number): Promise<boolean> {
+    const folder = gallery.startsWith(FILE) ? gallery.slice(FILE.length) : this.#folder;
+    if (folder === this.#folder || !existsSync(folder)) return false;
+    try {
+      const store = await openStore(folder, { mode: 'read', onTrouble: () => {} });
+      const database = new Database(store, { key: this.#seed, threads: 1 });
+      try {
+        const info = await store.getCollection(name);
+        return hex(info.id) === id && (await database.describe(name)).version >= version;
+      } finally {
+        await database.close();
+      }
+    } catch {
+      return false; // what cannot be told counts as missing
+    }
   }
 
   // — rebuilding —
@@ -271,7 +344,7 @@ class Repair {
         collections,
         ...chosen,
         unknown,
-        damage: salvage.damage(),
+        damage: salvage.damage().map(({ file, ranges }) => ({ file, ranges: joined(ranges) })),
         bytes: packs + blocks,
         leftovers,
       };
@@ -319,7 +392,7 @@ class Repair {
       try {
         const { id, version, manifest: sealed } = { ...known, id: descriptor.id };
         const manifest = await openManifest(await keyring.manifestSealer(), id, version, sealed);
-        const missingVersions = Math.max(0, (await this.#seen(hex(id))) - version);
+        const missingVersions = await this.#missing(hex(id), version);
         ofOtherKeys.delete(known.name);
         return new Rescue({ ...known, id }, keyring, manifest, await manifestHash(sealed), this.#seed, {
           missingVersions,
@@ -379,12 +452,12 @@ class Repair {
     { ofOtherKeys }: { readonly ofOtherKeys: readonly string[] },
     unknown: readonly UnknownCollection[],
   ): void {
-    if (ofOtherKeys.length > 0 && (rescues.length === 0 || this.#options.into === undefined))
+    if (ofOtherKeys.length > 0 && rescues.length === 0)
+      throw wrongKey(this.#folder, ofOtherKeys, 'Nothing was written');
+    if (ofOtherKeys.length > 0 && this.#options.into === undefined)
       throw new HersError(
         'WRONG_KEY',
-        rescues.length === 0
-          ? `everything in ${this.#folder} was made with another key (${ofOtherKeys.join(', ')}); use that. Nothing was written`
-          : `${ofOtherKeys.join(', ')} in ${this.#folder} was made with another key: repair into a new folder, with each key. Nothing was written`,
+        `${ofOtherKeys.join(', ')} in ${this.#folder} was made with another key: repair into a new folder, with each key. Nothing was written`,
       );
     if (rescues.length > 0 || salvage.isJournalWhole || salvage.isEmpty) return;
     const records = unknown.reduce((sum, each) => sum + each.records, 0);

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  chmodSync,
   cpSync,
   existsSync,
   mkdtempSync,
@@ -27,6 +28,8 @@ import { type RepairedCollection, type RepairReport, repairGallery } from './rep
 import { scoreOf, vectorOf } from './testing.ts';
 import { VersionFile } from './versions.node.ts';
 
+const isRoot = process.getuid?.() === 0;
+const ROOT_MAY = 'nothing is forbidden to root';
 const key = MasterSeed.generate();
 const DIMENSION = 4;
 type Oracle = Map<string, VectorRecord>;
@@ -635,6 +638,20 @@ describe('blocks', () => {
     await check(report);
   });
 
+  it('parts that are damaged one behind the other are one place', async () => {
+    const folder = copyOf();
+    const [path] = only(folder, 'segments', '1-');
+    const bytes = readFileSync(path);
+    const dataAt = Number(bytes.readBigUInt64LE(64));
+    zero(path, dataAt + 64, dataAt + ((bytes.length - dataAt) >> 1));
+    const { damage } = await repair(folder);
+    assert.equal(damage.length, 1);
+    assert.equal(damage[0].ranges.length, 1);
+    const [{ from, to }] = damage[0].ranges;
+    assert.equal(from, dataAt);
+    assert.ok(to >= dataAt + ((bytes.length - dataAt) >> 1) && to < bytes.length, `${from} to ${to}`);
+  });
+
   it('a segment without its head is read by what the catalogue says of it', async () => {
     const folder = copyOf();
     zero(only(folder, 'segments', '1-')[0], 0, 300);
@@ -725,6 +742,39 @@ describe('repairing', () => {
     assert.deepEqual(besides(folder, 'repair'), []);
   });
 
+  it('says that another key opens nothing of a gallery that is whole, and which collections a key does not open', async () => {
+    const folder = copyOf();
+    const other = MasterSeed.generate();
+    await assert.rejects(repair(folder, { key: other, versions: new VersionFile(`${folder}.other.json`) }), {
+      code: 'WRONG_KEY',
+      message: /made with another key \(faces, prints, sums\)/,
+    });
+    assert.deepEqual(besides(folder, 'repair'), []);
+    const db = await connect(`file:${folder}`, { key: other, threads: 1 });
+    await db.createCollection('theirs', { dimension: DIMENSION });
+    await db.close();
+    const report = await repair(folder);
+    assert.equal(report.outcome, 'whole');
+    assert.equal(report.complete, true);
+    assert.deepEqual(report.ofOtherKeys, ['theirs']);
+  });
+
+  it('says before it reads everything that nothing can be written there', { skip: isRoot && ROOT_MAY }, async () => {
+    const folder = join(copyOf(), '..', `locked-${copies}`, 'gallery');
+    cpSync(original, folder, { recursive: true });
+    flip(only(folder, 'blocks', '1-')[0], 5000);
+    for (const path of [folder, dirname(folder)]) {
+      chmodSync(path, 0o500);
+      await assert.rejects(repair(folder), (error: HersError) => {
+        assert.equal(error.code, 'STORAGE');
+        assert.ok(error.message.startsWith(`${path} is read-only`), error.message);
+        assert.match(error.message, /--into/);
+        return true;
+      });
+      chmodSync(path, 0o700);
+    }
+  });
+
   it('refuses a folder that is in use, one that is no gallery, and a place that is taken', async () => {
     const folder = copyOf();
     flip(only(folder, 'blocks', '1-')[0], 5000);
@@ -746,6 +796,24 @@ describe('repairing', () => {
     exactly(report);
     assert.deepEqual(filesOf(folder), damaged);
     await check(report);
+  });
+
+  it('versions that a repaired copy has are not missing, those of a copy that is gone are', async () => {
+    const folder = copyOf();
+    const [path] = only(folder, 'vault', '2-');
+    flip(path, entriesIn(path).filter(({ kind }) => kind === 1)[200].at + 40);
+    const { folder: copy } = await repair(folder, { into: `${folder}-copy` });
+    const versions = versionsAt(folder);
+    const db = await connect(`file:${copy}`, { key, threads: 1, versions });
+    await (await db.collection('prints')).upsert(record('later', 1));
+    await db.close();
+    renameSync(copy, `${copy}-away`);
+    assert.equal(of(await repair(folder, { into: `${folder}-second` }), 'prints').missingVersions, 2);
+    renameSync(`${copy}-away`, copy);
+    assert.equal(of(await repair(folder), 'prints').missingVersions, 0);
+    const again = await open(folder);
+    await (await again.collection('prints')).upsert(record('after', 1));
+    await again.close();
   });
 
   it('after a rotation of the key, with records under both', async () => {

@@ -138,7 +138,11 @@ export function seenAfter(seen: Seen | undefined, shown: Shown, name: string): S
   const before = version === seen.version ? hash : history?.[version - seen.version - 1];
   if (before === undefined ? !history && seen.linked : before !== seen.hash)
     return refuse(
-      `has another history than the one that was seen: what the store shows as version ${version} does not follow from version ${seen.version}`,
+      `has another history than the one that was seen: ${
+        version === seen.version
+          ? `the store shows another version ${version} than before`
+          : `what the store shows as version ${version} does not follow from version ${seen.version}`
+      }`,
     );
   return kept;
 }

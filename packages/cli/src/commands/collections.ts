@@ -191,8 +191,18 @@ async function create(context: Context, name: string, { compressor: file, ...res
 
 async function list(context: Context): Promise<void> {
   const { out } = context;
-  const all = await context.gallery(({ database }) => database.listCollections(), { read: true });
+  const { all, others } = await context.gallery(
+    async ({ database, service }) => {
+      const all = await database.listCollections();
+      const own = new Set(all.map(({ name }) => name));
+      const others = (await service.listCollections()).filter(({ name }) => !own.has(name)).length;
+      return { all, others };
+    },
+    { read: true },
+  );
   const sorted = all.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  if (others > 0)
+    out.note(`${counted(others, 'collection')} made with another key ${others === 1 ? 'is' : 'are'} not shown.`);
   if (out.json) {
     out.object({ collections: sorted });
     return;
@@ -205,8 +215,9 @@ async function list(context: Context): Promise<void> {
     enrolment,
     out.terminal ? size(bytes) : String(bytes),
   ];
-  if (sorted.length === 0) out.hint('There is no collection yet. Next: hers collections create faces --dimension 128');
-  else
+  if (sorted.length === 0 && others === 0)
+    out.hint('There is no collection yet. Next: hers collections create faces --dimension 128');
+  if (sorted.length > 0)
     out.table(
       [
         { title: 'name' },

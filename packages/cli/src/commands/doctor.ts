@@ -17,7 +17,7 @@ export function addDoctor(program: HersCommand, context: () => Context): void {
     .command('doctor')
     .summary('check this machine and this gallery')
     .description(
-      'Looks at versions, processor, kernel, memory and disk, then at configuration, key and gallery, and says what to do about everything that is not as it should be. Ends with exit code 1 when it found a problem.',
+      'Looks at versions, processor, kernel, memory and disk, then at configuration, key and gallery, and says what to do about everything that is not as it should be. Of the files of the gallery it looks whether they are there and as long as they should be; --scrub reads them. Ends with exit code 1 when it found a problem.',
     )
     .option('--scrub', 'read and verify every byte of the gallery')
     .option(

@@ -4,7 +4,7 @@ import { type Collection, HersError, type Written } from '@hers/client';
 import { type HersCommand, numberOption } from '../command.ts';
 import { hasColumns } from '../companions.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import { CommandError, EXIT, endingOf, stoppedAt } from '../exit.ts';
 import { count, counted, duration } from '../quantities.ts';
 import { type RecordOptions, RecordStream } from '../records.ts';
 import { addRowOptions } from '../row-options.ts';
@@ -24,8 +24,14 @@ export function addImport(program: HersCommand, context: () => Context): void {
       'a .npy (2-D, float32, float64, float16, int8, uint8), .csv, .tsv or .jsonl file, or - for standard input',
     );
   addRowOptions(command)
-    .option('--ids <file>', 'ids from a text file, one a line, or from the --id column of a .csv or .jsonl file')
-    .option('--row-ids', 'the id of a row that has none is its number, counted from 0')
+    .option(
+      '--ids <file>',
+      'ids from a text file, one a line, or from the --id column of a .csv or .jsonl file; they win over ids in the file of the vectors',
+    )
+    .option(
+      '--row-ids',
+      'the id of a row that has none is its number, counted from 0; rows that are left out by --skip or --skip-bad count, too',
+    )
     .option('--id-prefix <text>', 'the same with this text before the number, such as the name of the file')
     .option(
       '--payload <columns>',
@@ -94,17 +100,21 @@ function rowOptions({ header, ids, payloads, id, payload, ...rest }: ImportOptio
 async function write(context: Context, collection: Collection, file: RowFile, stream: RecordStream): Promise<Written> {
   const { signal } = context;
   const { expected } = stream;
+  const { size } = file.source;
+  // A pipe may be slower than everything behind it: then what has arrived is counted.
+  const isPipe = size === undefined;
   using progress = context.progress({ label: 'Encrypting', unit: 'records' });
   progress.update(0, expected);
+  const records = stream.records(collection.plan);
   let safe = 0;
   try {
-    return await collection.upsert(stream.records(collection.plan), {
+    return await collection.upsert(isPipe ? announced(records, () => progress.update(stream.read)) : records, {
       signal,
       onProgress: ({ acknowledged }) => {
         safe = acknowledged;
+        if (isPipe) return progress.update(stream.read);
         // Without a count, the share of the bytes read tells how much there will be.
-        const { size, position } = file.source;
-        const guess = size ? Math.round((acknowledged * size) / Math.max(1, position)) : undefined;
+        const guess = Math.round((acknowledged * size) / Math.max(1, file.source.position));
         progress.update(acknowledged, expected ?? guess);
       },
     });
@@ -114,9 +124,20 @@ async function write(context: Context, collection: Collection, file: RowFile, st
   }
 }
 
+async function* announced<T>(items: AsyncIterable<T>, onItem: () => void): AsyncGenerator<T> {
+  for await (const item of items) {
+    onItem();
+    yield item;
+  }
+}
+
 /** Says how far it came. What was acknowledged stays; nothing is half written. */
 function told(error: unknown, signal: AbortSignal, records: number): unknown {
-  const safe = `${records === 1 ? '1 record is' : `${count(records)} records are`} safe in the collection`;
+  // Where the store failed, or was stopped, it may have more than it has acknowledged.
+  const isInput = !signal.aborted && endingOf(error).exit === EXIT.input;
+  const nothing = isInput ? 'nothing was written' : 'nothing was acknowledged';
+  const some = `${records === 1 ? '1 record is' : `${count(records)} records are`} safe in the collection`;
+  const safe = records === 0 ? nothing : some;
   if (signal.aborted) return stoppedAt(error, signal, `${safe}; run the same command again to go on`);
   if (!(error instanceof CommandError || error instanceof HersError)) return error;
   if (error instanceof CommandError && error.exit === EXIT.usage) return error; // nothing was begun
