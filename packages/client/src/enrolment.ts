@@ -2,7 +2,7 @@
 // slot and added to the open block on the store's side (the paper's Algorithm 6), and nothing else is kept of it.
 
 import { addScoreSums, addTags, authenticate, decodeScoreSums, encodeScoreSums } from '@hers/scheme/secret';
-import type { SealedRecord, StageId } from '@hers/service';
+import { MOST_REMOVED, type SealedRecord, type StageId } from '@hers/service';
 import { type SealedBatch, sealAt } from './batch.ts';
 import { fromHex, hex } from './bytes.ts';
 import { type Changer, Draft } from './changes.ts';
@@ -246,11 +246,19 @@ async function addToOpen(
   draft.movedBlock(open.id, hex(result));
 }
 
-/** Deletes records; returns how many there were. */
-export function removeRecords(changer: Changer, ids: readonly string[]): Promise<number> {
+/** Deletes records, as many at a time as one change may; returns how many there were. */
+export async function removeRecords(changer: Changer, ids: readonly string[]): Promise<number> {
+  const all = [...new Set(ids)];
+  let removed = 0;
+  for (let at = 0; at === 0 || at < all.length; at += MOST_REMOVED)
+    removed += await removeSome(changer, all.slice(at, at + MOST_REMOVED));
+  return removed;
+}
+
+function removeSome(changer: Changer, ids: readonly string[]): Promise<number> {
   return changer.change(async (view) => {
     const draft = new Draft(view);
-    const found = [...new Set(ids)].filter((id) => view.locate(id) !== undefined);
+    const found = ids.filter((id) => view.locate(id) !== undefined);
     if (found.length === 0) return { result: 0 };
     for (const id of found) {
       const handle = changer.keyring.records.handleOf(id);

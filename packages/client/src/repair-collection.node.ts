@@ -556,7 +556,10 @@ function withoutBlocks(service: Service, missing: ReadonlySet<string>): Service 
     get(target, method: keyof Service) {
       if (method === 'commit')
         return (...[name, change]: Parameters<Service['commit']>) =>
-          target.commit(name, { ...change, dropped: (change.dropped ?? []).filter((id) => !missing.has(hex(id))) });
+          target.commit(name, {
+            ...change,
+            dropped: [...(change.dropped ?? [])].filter((id) => !missing.has(hex(id))),
+          });
       const own = target[method];
       return typeof own === 'function' ? (own as (...args: unknown[]) => unknown).bind(target) : own;
     },

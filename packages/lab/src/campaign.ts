@@ -34,6 +34,15 @@ Campaigns:
     --cases <count>     how many (default 2000)
     --seed <number>     of an earlier run, to repeat it (default: a fresh one)
     --case <number>     this one alone
+  hostile-clients  a server attacked in every way that comes to mind, while one honest client is served: no 5xx, no death, nobody
+               let in, memory within its limits, right answers, and p95 below ten times that of quiet times
+    --seconds <count>   how long, without the enrolment before (default 300)
+    --seed <number>     of an earlier run, to repeat it (default: a fresh one)
+  busy         many searchers while records are enrolled into the same collection over HTTP: every answer is right, and p99 below
+               ten times p50
+    --searchers <count> how many (default 50)
+    --records <count>   how many (default 200000)
+    --seed <number>     of an earlier run, to repeat it (default: a fresh one)
 
 Examples:
   npm run campaign -- noise
@@ -121,6 +130,8 @@ const campaigns: Record<
     seconds: number;
     seed: number;
     cases: number;
+    searchers: number;
+    records: number;
     dimension?: number;
     only?: number;
   }) => boolean | Promise<boolean>
@@ -133,6 +144,9 @@ const campaigns: Record<
   connections: async ({ count }) => (await import('./connections.ts')).idleConnections(count),
   cheating: async ({ seconds, seed }) => (await import('./cheating/campaign.ts')).cheating({ seconds, seed }),
   damage: async ({ cases, seed, only }) => (await import('./damage/campaign.ts')).damage({ cases, seed, only }),
+  'hostile-clients': async ({ seconds, seed }) =>
+    (await import('./hostile/campaign.ts')).hostileClients({ seconds, seed }),
+  busy: async ({ searchers, records, seed }) => (await import('./hostile/busy.ts')).busy({ searchers, records, seed }),
 };
 
 /** Throws with what is missing; so it is good when it returns. */
@@ -175,6 +189,8 @@ async function main(args: string[]): Promise<void> {
       seconds: { type: 'string', default: '300' },
       seed: { type: 'string', default: String(1 + (new Uint32Array(randomSeed().buffer)[0] >>> 1)) },
       cases: { type: 'string', default: '2000' },
+      searchers: { type: 'string', default: '50' },
+      records: { type: 'string', default: '200000' },
       case: { type: 'string' },
       dimension: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
@@ -186,19 +202,21 @@ async function main(args: string[]): Promise<void> {
   }
   const [name] = positionals;
   const { queries: asked, searches: runs, kills: killed, count: many, seconds: long, seed: from } = values;
-  const numbers = [asked, runs, killed, many, long, from, values.cases, values.dimension ?? '1'].map(Number);
+  const { cases: harmed, searchers: seekers, records: enrolled } = values;
+  const given = [asked, runs, killed, many, long, from, harmed, seekers, enrolled, values.dimension ?? '1'];
+  const numbers = given.map(Number);
   const only = values.case === undefined ? undefined : Number(values.case);
   const known = positionals.length === 1 && Object.hasOwn(campaigns, name);
   const isCount = (number: number) => Number.isInteger(number) && number > 0;
   if (!known || !numbers.every(isCount) || !(only === undefined || only === 0 || isCount(only)))
     throw new TypeError('name a campaign and its options');
-  const [queries, searches, kills, count, seconds, seed, cases, dimension] = numbers;
-  const given = {
-    ...{ queries, searches, kills, count, seconds, seed, cases },
+  const [queries, searches, kills, count, seconds, seed, cases, searchers, records, dimension] = numbers;
+  const settings = {
+    ...{ queries, searches, kills, count, seconds, seed, cases, searchers, records },
     ...(values.dimension ? { dimension } : {}),
     ...(only === undefined ? {} : { only }),
   };
-  if (!(await campaigns[name](given))) process.exitCode = 1;
+  if (!(await campaigns[name](settings))) process.exitCode = 1;
 }
 
 try {

@@ -2,7 +2,7 @@
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /** What a process holds beyond mapped files, which the system can drop at any time. */
@@ -14,24 +14,46 @@ export function anonymousBytes(pid: number | 'self' = 'self'): number {
   }
 }
 
+export interface ServiceProcessOptions {
+  readonly port?: number;
+  readonly limits?: object;
+  /** The token file; nobody needs a token without one. */
+  readonly tokens?: string;
+  /** Where the audit log goes. */
+  readonly audit?: string;
+  /** A file for what it says on standard error: its mistakes, and its last words. */
+  readonly log?: string;
+  /** The largest heap in MiB. Node decides by the memory of the machine. */
+  readonly heapMiB?: number;
+}
+
 export class ServiceProcess {
   readonly url: string;
   /** The port that only moves bytes. */
   readonly line: number;
+  /** What became of it: `exit 0`, `SIGKILL`. */
+  readonly ended: Promise<string>;
   readonly #child: ChildProcess;
 
   private constructor(child: ChildProcess, { url, line }: { url: string; line: number }) {
     this.#child = child;
     this.url = url;
     this.line = line;
+    this.ended = new Promise((resolve) =>
+      child.once('exit', (code, signal) => resolve(signal === null ? `exit ${code}` : signal)),
+    );
   }
 
-  static async start(folder: string, options: { port?: number; limits?: object } = {}): Promise<ServiceProcess> {
-    const { port = 0, limits = {} } = options;
+  static async start(folder: string, options: ServiceProcessOptions = {}): Promise<ServiceProcess> {
+    const { log, heapMiB, port = 0, limits = {}, tokens, audit } = options;
     const file = fileURLToPath(new URL('./service-child.ts', import.meta.url));
-    const child = spawn(process.execPath, ['--expose-gc', file, folder, String(port), JSON.stringify(limits)], {
-      stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+    const given = JSON.stringify({ port, limits, tokens, audit, logs: log !== undefined });
+    const flags = ['--expose-gc', ...(heapMiB === undefined ? [] : [`--max-old-space-size=${heapMiB}`])];
+    const said = log === undefined ? undefined : openSync(log, 'a');
+    const child = spawn(process.execPath, [...flags, file, folder, given], {
+      stdio: ['ignore', 'pipe', said ?? 'inherit', 'ipc'],
     });
+    if (said !== undefined) closeSync(said);
     let text = '';
     for await (const piece of child.stdout!) {
       text += piece;

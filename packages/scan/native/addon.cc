@@ -1,10 +1,14 @@
 // The door to JavaScript (Node-API). What goes through it is checked by packages/scan/src/native.ts; here only that a value is what it claims to be.
 //
-// Nothing here belongs to the process, except the handler of mapping.h: pools are known to the environment (main thread or worker) that made them, which ends
+// Nothing here belongs to the process, except the handler of mapping.h and what `returnFreedMemory` sets: pools are known to the environment (main thread or worker) that made them, which ends
 // their threads before it goes.
 // Objects are handed out as externals; forgotten ones are freed with them.
 
 #include <node_api.h>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <cerrno>
 #include <cstring>
@@ -405,6 +409,17 @@ napi_value forgetFile(napi_env env, const Arguments& a) {
   return undefined(env);
 }
 
+/** By itself glibc keeps what was freed for the next time, and the more, the larger it was; a buffer that was mapped goes back to the system when it is freed. */
+napi_value returnFreedMemory(napi_env env, const Arguments& a) {
+#ifdef __GLIBC__
+  const int least = static_cast<int>(sizeOf(env, a[0]));
+  mallopt(M_MMAP_THRESHOLD, least);
+  mallopt(M_TRIM_THRESHOLD, least);
+  malloc_trim(0);
+#endif
+  return undefined(env);
+}
+
 napi_value createQuery(napi_env env, const Arguments& a) {
   auto query = std::make_shared<Query>();
   query->words = sizeOf(env, a[1]);
@@ -570,6 +585,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("writeSegment", call<writeSegment, 3>),
       method("freeSegment", call<freeSegment, 2>),
       method("forgetFile", call<forgetFile, 1>),
+      method("returnFreedMemory", call<returnFreedMemory, 1>),
       method("createQuery", call<createQuery, 6>),
       method("writeQuery", call<writeQuery, 3>),
       method("startScan", call<startScan, 7>),

@@ -10,6 +10,7 @@ export {
   type SegmentSource,
 } from './kernel.ts';
 export { type Isa, NativeKernel, type NativeOptions, type NativeTimes } from './native.ts';
+export { returnFreedMemory } from './native-addon.ts';
 export { ReferenceKernel } from './reference.ts';
 export {
   decodeHeader,

@@ -57,6 +57,8 @@ export interface Addon {
   holdLoop(scan: ScanRef, hold: boolean): void;
   /** Takes the file behind a descriptor, which must not be mapped, out of the page cache. */
   forgetFile(descriptor: number): void;
+  /** What was freed goes back to the system, and so do from now on buffers of so many bytes when they are freed. For the whole process. */
+  returnFreedMemory(least: number): void;
   // Yardsticks: seconds of every repetition. They block until they are done.
   readSeconds(isa: Isa, segments: readonly SegmentRef[], threads: number, repetitions: number): number[];
   createPlain(count: number, dimension: number): PlainRef;
@@ -82,4 +84,19 @@ export function loadAddon(path = ADDON_PATH): Addon {
   const module = { exports: {} };
   process.dlopen(module, path);
   return module.exports as Addon;
+}
+
+/** Buffers that are returned: smaller ones cost more to map than they are worth. */
+const RETURNED_BYTES = 2 ** 17;
+let addon: Addon | undefined;
+
+/**
+ * Gives what was freed back to the system, and from now on large buffers when they are freed, where the allocator would keep them for later. For a process that serves many. Changes nothing
+ * where there is no addon.
+ */
+export function returnFreedMemory(): void {
+  try {
+    addon ??= loadAddon();
+    addon.returnFreedMemory(RETURNED_BYTES);
+  } catch {}
 }

@@ -49,21 +49,22 @@ export class Answer {
     const response = this.#response;
     const { stallMs, pace, signal, onSent } = this.#options;
     return new Promise((resolve, reject) => {
-      const gone = () => settle(signal.aborted ? signal.reason : new HersError('UNAVAILABLE', 'the client is gone'));
+      const gone = (): Error => (signal.aborted ? signal.reason : new HersError('UNAVAILABLE', 'the client is gone'));
+      const closed = () => settle(gone());
       const stop = () => response.destroy();
       const settle = (error?: Error | null) => {
         clearTimeout(timer);
-        response.off('close', gone);
+        response.off('close', closed);
         signal.removeEventListener('abort', stop);
         pace.moved(error ? 0 : bytes.length);
         if (!error && pace.isTooSlow(stallMs)) response.destroy();
-        if (error) return reject(error);
+        if (error) return reject(error instanceof HersError ? error : gone());
         onSent(bytes.length);
         resolve();
       };
       const timer = setTimeout(stop, stallMs);
-      if (response.destroyed) return gone();
-      response.once('close', gone);
+      if (response.destroyed) return closed();
+      response.once('close', closed);
       signal.addEventListener('abort', stop, { once: true });
       pace.wait();
       response.write(bytes, settle);

@@ -1,7 +1,7 @@
 // The server: fastify around a Service. Every request passes the same gates in the same order: is the server going down, may this page ask, whose token is it, what may
 // it do, is there room; and leaves the same traces: a line in the log, a line in the audit log, the metrics.
 
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { HersError, isCollectionName, OCTETS, type Service } from '@hers/service';
 import Fastify, {
@@ -18,7 +18,7 @@ import { Connections, refuseSocket } from './connections.ts';
 import { docsPage, STYLE_HASH } from './docs-page.ts';
 import { JSON_TYPE, type Refusal, refusalOf } from './errors.ts';
 import { Overloaded, Rates } from './gate.ts';
-import { Guest, Guests } from './guests.ts';
+import { Guest, Guests, type Measure } from './guests.ts';
 import { checkLimits, type Limits } from './limits.ts';
 import { type LogOptions, loggerOptions } from './logs.ts';
 import { Metrics } from './metrics.ts';
@@ -56,6 +56,8 @@ export interface AppOptions {
   /** False: no log. */
   readonly log?: LogOptions | false;
   readonly audit?: Audit;
+  /** What the process has in memory; for tests, which share it with their clients. */
+  readonly measure?: Measure;
 }
 
 export interface App {
@@ -79,7 +81,7 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
   const limits = checkLimits(options.limits ?? {});
   const { tokens, tls, log = false, audit, cors, names = [] } = options;
   const metrics = new Metrics(VERSION);
-  const guests = new Guests(limits);
+  const guests = new Guests(limits, options.measure);
   const strangers = new Rates(limits.requestsPerSecond);
   const scans = new Scans(service, limits, metrics);
   const pages = new Pages({ cors, names: tokens ? undefined : names, tls: tls !== undefined });
@@ -97,7 +99,8 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
     requestTimeout: 0,
     keepAliveTimeout: 1000 * limits.idleSeconds,
     ajv: { customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false } },
-    frameworkErrors: (error: Error, _request: FastifyRequest, reply: FastifyReply) => {
+    frameworkErrors: (error: Error, request: FastifyRequest, reply: FastifyReply) => {
+      if (strangers.take(request.ip) > 0) return request.raw.socket.destroy();
       const { status, body } = refusalOf(error);
       reply.status(status).type(JSON_TYPE).send(JSON.stringify(body));
     },
@@ -110,10 +113,31 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
   server.on('connection', (socket: Socket) => connections.arrived(socket));
   // Under TLS there are lines that are not yet anything more.
   server.on(tls ? 'secureConnection' : 'connection', (socket: Socket) => connections.add(socket));
-  server.on('checkExpectation', (_request, response: ServerResponse) => {
+  server.on('checkExpectation', ({ socket }, response: ServerResponse) => {
+    if (strangers.take(socket.remoteAddress ?? '') > 0) return socket.destroy();
     const { body } = refusalOf(new HersError('INVALID_ARGUMENT', 'this expectation is not met here'));
     response.writeHead(417, { 'content-type': JSON_TYPE }).end(JSON.stringify(body));
   });
+
+  // Whatever comes, before anything else sees it; also what no hook will see, because its path or its head is none.
+  const watch = (request: IncomingMessage, response: ServerResponse) => {
+    // One that breaks off may say so when nobody listens any more.
+    request.on('error', () => {});
+    const { socket } = request;
+    // Nobody has to send the next request before the answer to the last; who does, and reads nothing, would have us keep all the answers.
+    if (connections.isBusy(socket)) return socket.destroy();
+    connections.began(socket);
+    response.once('close', () => connections.ended(socket));
+    // What is ready is sent as fast as it is taken, but not for ever.
+    response.once('prefinish', () => {
+      if (socket.destroyed) return;
+      connections.answered(socket);
+      const timer = setTimeout(() => socket.destroy(), 1000 * limits.stallSeconds);
+      response.once('close', () => clearTimeout(timer));
+    });
+  };
+  server.prependListener('request', watch);
+  server.prependListener('checkExpectation', watch);
 
   const registered: string[] = [];
   fastify.addHook('onRoute', ({ method, url }) => {
@@ -127,12 +151,13 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
   fastify.addHook('onRequest', async (request, reply) => {
     const began = performance.now();
     const { raw } = reply;
-    connections.began(request.raw.socket);
+    const { socket } = request.raw;
     raw.once('close', () => {
       request.guest?.leave();
       trace(request, reply, (performance.now() - began) / 1000);
-      connections.ended(request.raw.socket);
     });
+    // A line that is gone already will not say so for this request.
+    if (socket.destroyed) return reply.hijack();
     for (const [name, value] of Object.entries(securityHeaders(tls !== undefined))) reply.header(name, value);
     if (closing) reply.header('connection', 'close');
     const route = request.routeOptions.config.hers;
@@ -165,7 +190,10 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
     }
     request.guest = guests.enter(request.token?.id ?? request.ip);
     // The client may have gone while the tokens were read.
-    if (raw.destroyed) request.guest.leave();
+    if (raw.destroyed || socket.destroyed) {
+      request.guest.leave();
+      return reply.hijack();
+    }
     checkChange(request);
   });
 
@@ -221,7 +249,8 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
     const { status, body, retryAfter } = failed(request, error);
     if (hasBody(request) && !request.raw.readableEnded) {
       // Who is too slow would be too slow now as well.
-      if (body.code !== 'TIMED_OUT') await drain(request.raw, DRAIN);
+      if (body.code !== 'TIMED_OUT' && !request.guest?.ending.signal.aborted)
+        await drain(request.raw, DRAIN, (bytes) => guests.memory.litter(bytes));
       if (!request.raw.readableEnded) reply.header('connection', 'close');
     }
     if (retryAfter !== undefined) reply.header('retry-after', String(retryAfter));
@@ -251,7 +280,10 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
       gives: { kind: 'text', status: 200, type: 'text/plain', about: 'ready' },
       handle: async ({ reply }) => {
         if (closing) throw new HersError('UNAVAILABLE', 'the server is going down');
-        await service.listCollections();
+        // No collection has this name: an open gallery says so, and does nothing else.
+        await service.getCollection('').catch((error) => {
+          if (!(error instanceof HersError && error.code === 'NOT_FOUND')) throw error;
+        });
         return reply.type('text/plain').send('ready\n');
       },
     },
@@ -335,6 +367,7 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
           traffic: metrics,
           onFailure: (error) => failed(request, error),
         });
+        if (route.heavy) guests.load(guest);
         reply.status(gives.status);
         const result = await route.handle(request.call);
         return gives.kind === 'nothing' ? reply.send() : result;
@@ -350,6 +383,7 @@ export function makeApp(service: Service, options: AppOptions = {}): App {
       const ended = fastify.close();
       await connections.drain(1000 * graceSeconds);
       await ended;
+      guests.memory.close();
       fastify.log.info('down');
       audit?.close();
     })();

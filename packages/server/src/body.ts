@@ -1,7 +1,7 @@
 // What a client sends, piece by piece: never more than allowed, and never more slowly.
 
 import type { IncomingMessage } from 'node:http';
-import { HersError } from '@hers/service';
+import { grown, HersError } from '@hers/service';
 import type { Pace } from './pace.ts';
 
 export interface BodyLimits {
@@ -50,10 +50,10 @@ export async function wholeBody(
   raw: IncomingMessage,
   limits: BodyLimits,
   hold: (bytes: number) => void,
-): Promise<Buffer> {
+): Promise<Uint8Array> {
   const announced = Number(raw.headers['content-length'] ?? 0);
-  // Not from the shared pool: parts of it are read as words, and words want to lie at whole places.
-  let whole = Buffer.alloc(0);
+  // Of its own: parts of it are read as words, and words want to lie at whole places.
+  let whole = new Uint8Array(0);
   let filled = 0;
   for await (const piece of bodyOf(raw, limits)) {
     const needed = filled + piece.length;
@@ -61,10 +61,9 @@ export async function wholeBody(
       const doubled = Math.max(needed, 2 * whole.length, Math.min(announced, AT_ONCE_BYTES));
       const room = announced >= needed ? Math.min(announced, doubled) : doubled;
       hold(room);
-      const larger = Buffer.allocUnsafeSlow(room);
-      whole.copy(larger, 0, 0, filled);
-      hold(-whole.length);
-      whole = larger;
+      const before = whole.length;
+      whole = grown(whole, room);
+      hold(-before);
     }
     whole.set(piece, filled);
     filled += piece.length;
@@ -91,13 +90,19 @@ function moved(raw: IncomingMessage, ms: number, signal?: AbortSignal): Promise<
 }
 
 /** Takes what is left of a body off the line, within bounds: many clients listen only after they have sent everything. */
-export async function drain(raw: IncomingMessage, { bytes, ms }: { bytes: number; ms: number }): Promise<void> {
+export async function drain(
+  raw: IncomingMessage,
+  { bytes, ms }: { readonly bytes: number; readonly ms: number },
+  onBytes: (bytes: number) => void,
+): Promise<void> {
   const until = performance.now() + ms;
   let left = bytes;
   while (!raw.readableEnded && !raw.destroyed && left > 0) {
     const piece: Buffer | null = raw.read();
-    if (piece) left -= piece.length;
-    else if (performance.now() >= until || !(await moved(raw, until - performance.now()))) return;
+    if (piece) {
+      left -= piece.length;
+      onBytes(piece.length);
+    } else if (performance.now() >= until || !(await moved(raw, until - performance.now()))) return;
   }
 }
 

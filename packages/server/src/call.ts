@@ -81,7 +81,11 @@ export class Call {
   }
 
   #bodyLimits(bytes: number | undefined): BodyLimits {
-    const onBytes = (came: number) => this.#traffic.received(came);
+    const onBytes = (came: number) => {
+      this.#traffic.received(came);
+      // What comes off the line is copied.
+      this.guest.hold.litter(came);
+    };
     const { pace } = this.guest;
     return { bytes, stallMs: 1000 * this.limits.stallSeconds, signal: this.signal, pace, onBytes };
   }
@@ -152,7 +156,14 @@ export class Call {
 
   /** Answers with items, as they come. */
   async items(batches: AsyncIterable<readonly ItemParts[]>): Promise<FastifyReply> {
-    await sendItems(this.#answer(), batches, { hold: this.hold, onFailure: this.#onFailure });
+    const answer = this.#answer();
+    try {
+      await sendItems(answer, batches, { hold: this.hold, onFailure: this.#onFailure });
+    } catch (error) {
+      if (!answer.begun) throw error;
+      // Not even the error could be told.
+      answer.breakOff();
+    }
     return this.reply;
   }
 }

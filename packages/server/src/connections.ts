@@ -24,6 +24,8 @@ const lineOf = ({ remoteAddress, remotePort }: Socket) => `${remoteAddress} ${re
 export class Connections {
   readonly #limit: number;
   readonly #requests = new Map<Socket, number>();
+  /** With a request whose answer is not ready. */
+  readonly #unanswered = new Set<Socket>();
   readonly #bare = new Set<Socket>();
   readonly #addresses = new Map<string, Address>();
   readonly #lines = new Map<string, Socket>();
@@ -92,14 +94,27 @@ export class Connections {
     else quiet.delete(line);
   }
 
+  /** Whether a line has a request that is not answered yet, or answers that the client has not taken. One may be on its way: its client has it before we know. */
+  isBusy(socket: Socket): boolean {
+    return this.#unanswered.has(socket) || (this.#requests.get(socket) ?? 0) > 1;
+  }
+
+  /** What is left is up to the client: such a line may have to make room. */
+  answered(socket: Socket): void {
+    this.#unanswered.delete(socket);
+    this.#mark(socket, true);
+  }
+
   began(socket: Socket): void {
     this.#running++;
+    this.#unanswered.add(socket);
     this.#requests.set(socket, (this.#requests.get(socket) ?? 0) + 1);
     this.#mark(socket, false);
   }
 
   ended(socket: Socket): void {
     this.#running--;
+    this.#unanswered.delete(socket);
     const left = (this.#requests.get(socket) ?? 1) - 1;
     if (this.#requests.has(socket)) this.#requests.set(socket, left);
     if (left === 0) this.#mark(socket, true);

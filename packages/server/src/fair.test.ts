@@ -13,7 +13,7 @@ import { encodeMessage, OCTETS, type Service } from '@hers/service';
 import { encodeQuery } from '@hers/service/samples';
 import type { FastifyReply } from 'fastify';
 import { Answer } from './answer.ts';
-import { FACES, filled, head, held, metrics, open, post, settled } from './clients.ts';
+import { FACES, filled, head, held, measure, metrics, open, post, settled } from './clients.ts';
 import { Guests } from './guests.ts';
 import { LEAST_RATE, Pace } from './pace.ts';
 import { collectedLog, selfSigned, served } from './testing.ts';
@@ -99,7 +99,7 @@ describe('the pace of a client', () => {
 });
 
 it('requests that are slow give way when their caller has too many', () => {
-  const guests = new Guests({ requests: 3, requestsPerSecond: 1000, memoryBytes: 1000 });
+  const guests = new Guests({ scans: 2, requests: 3, requestsPerSecond: 1000, memoryBytes: 1000 });
   const slow = guests.enter('x');
   const [other] = [guests.enter('x'), guests.enter('x')];
   assert.throws(() => guests.enter('x'), { code: 'OVERLOADED' });
@@ -141,7 +141,7 @@ describe('without tokens, where all clients of a machine are one address', () =>
 
   it('nor do slow bodies that hold all of the memory', async () => {
     const bytes = 2 ** 20;
-    await using server = await served({ limits: { memoryBytes: 4 * bytes } });
+    await using server = await served({ measure, limits: { memoryBytes: 4 * bytes } });
     await filled(server.store);
     const slow: Awaited<ReturnType<typeof open>>[] = [];
     for (let i = 0; i < 4; i++) {
@@ -152,8 +152,13 @@ describe('without tokens, where all clients of a machine are one address', () =>
       await pause(20);
     }
     await pause(1500);
-    const answer = await post(server.url, `${FACES}/lists`, new Uint8Array(2 * bytes));
-    assert.equal(answer.status, 201);
+    // The first that finds no room makes it.
+    let status = 429;
+    for (let tries = 0; status === 429 && tries < 20; tries++) {
+      status = (await post(server.url, `${FACES}/lists`, new Uint8Array(2 * bytes))).status;
+      await pause(50);
+    }
+    assert.equal(status, 201);
     for (const { socket } of slow) socket.destroy();
     await settled(server.url);
     assert.equal((await metrics(server.url)).get('hers_held_bytes'), 0);
@@ -202,11 +207,15 @@ describe('callers with tokens of their own', () => {
   });
 
   it('a search whose client does not read lets others scan meanwhile', async () => {
-    await using server = await served({ tokens: tokens.path, limits: { scans: 1, memoryBytes: 16 * 2 ** 20 } });
+    await using server = await served({
+      measure,
+      tokens: tokens.path,
+      limits: { scans: 1, memoryBytes: 48 * 2 ** 20 },
+    });
     // More than the buffers of a line hold.
     const shape = { set: 'n_4096_logq_30_30', width: 2 };
     const { samples, version, search } = await filled(server.store, 40, shape);
-    const queries = Array.from({ length: 30 }, () => encodeQuery(samples.query(shape)));
+    const queries = Array.from({ length: 48 }, () => encodeQuery(samples.query(shape)));
     const large = Buffer.from(encodeMessage({ version }, queries));
     const { socket, said } = await open(server.url);
     const headers = [
@@ -228,7 +237,7 @@ describe('callers with tokens of their own', () => {
     socket.resume();
     while ((await numbers(server.url)).get('hers_requests_running')! > 1) await pause(20);
     assert.match(said(), /^HTTP\/1.1 200 /);
-    assert.ok(said().length > 30 * 40 * 1000);
+    assert.ok(said().length > 48 * 40 * 1000);
     socket.destroy();
   });
 

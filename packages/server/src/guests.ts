@@ -1,20 +1,26 @@
 // Requests under way, by caller: a token, or an address where there are no tokens. A caller has so many at a time; when it has more, or memory is short, the slowest gives way, so that
 // clients who send or read slowly on purpose hold up nobody but themselves.
 
-import { Overloaded, Rates } from './gate.ts';
+import { half, Overloaded, Rates } from './gate.ts';
 import { Hold, Memory } from './memory.ts';
 import { Pace } from './pace.ts';
 
 export interface GuestLimits {
+  readonly scans: number;
   readonly requests: number;
   readonly requestsPerSecond: number;
   readonly memoryBytes: number;
 }
 
+/** What the process takes; of its own, unless a test says otherwise. */
+export type Measure = () => number;
+
 /** One request under way. */
 export class Guest {
   readonly caller: string;
   readonly pace = new Pace();
+  /** Reads or writes a whole collection. */
+  isHeavy = false;
   readonly hold: Hold;
   /** Ends when the client is gone, the request has taken too long, or had to make room. */
   readonly ending = new AbortController();
@@ -32,31 +38,41 @@ export class Guest {
     this.#leave(this);
   }
 
+  /** Ends it. What it holds counts until it is over, because it is still there. */
   giveWay(): void {
     this.ending.abort(new Overloaded('others need the room, and this request moves slowly', 1));
-    this.leave();
+    this.#leave(this);
   }
 }
 
 export class Guests {
   readonly memory: Memory;
+  readonly #scans: number;
   readonly #atOnce: number;
   readonly #perSecond: number;
   readonly #rates: Rates;
   readonly #callers = new Map<string, Set<Guest>>();
 
-  constructor({ requests, requestsPerSecond, memoryBytes }: GuestLimits) {
+  constructor({ scans, requests, requestsPerSecond, memoryBytes }: GuestLimits, measure?: Measure) {
+    this.#scans = scans;
     this.#atOnce = requests;
     this.#perSecond = requestsPerSecond;
     this.#rates = new Rates(requestsPerSecond);
-    this.memory = new Memory(memoryBytes, (caller) => this.#makeRoom(caller, ({ hold }) => hold.bytes > 0));
+    const makeRoom = (bytes: number, caller?: string) => {
+      for (let left = bytes; left > 0; ) {
+        const freed = this.#endSlowest(caller, ({ hold }) => hold.bytes > 0)?.hold.bytes;
+        if (freed === undefined) return;
+        left -= freed;
+      }
+    };
+    this.memory = new Memory(memoryBytes, makeRoom, measure);
   }
 
   /** Lets a request in. OVERLOADED where its caller has too many, and none of them is slow. */
   enter(caller: string): Guest {
     const seconds = this.#rates.take(caller);
     if (seconds > 0) throw new Overloaded(`this caller sends more than ${this.#perSecond} requests a second`, seconds);
-    if ((this.#callers.get(caller)?.size ?? 0) >= this.#atOnce && !this.#makeRoom(caller))
+    if ((this.#callers.get(caller)?.size ?? 0) >= this.#atOnce && !this.#endSlowest(caller))
       throw new Overloaded(`this caller has ${this.#atOnce} requests under way already`, 1);
     const guest = new Guest(caller, this.memory, (each) => this.#left(each));
     const guests = this.#callers.get(caller);
@@ -65,20 +81,33 @@ export class Guests {
     return guest;
   }
 
+  /** Makes a guest a heavy one. OVERLOADED where there are too many; the slowest of them makes room for the next. */
+  load(guest: Guest): void {
+    const heavy = (caller: string) => [...(this.#callers.get(caller) ?? [])].filter(({ isHeavy }) => isHeavy).length;
+    let all = 0;
+    for (const caller of this.#callers.keys()) all += heavy(caller);
+    const isOwn = heavy(guest.caller) >= half(this.#scans);
+    if (isOwn || all >= this.#scans) {
+      this.#endSlowest(isOwn ? guest.caller : undefined, ({ isHeavy }) => isHeavy);
+      throw new Overloaded('as many snapshots as may be are read or restored already', 1);
+    }
+    guest.isHeavy = true;
+  }
+
   #left(guest: Guest): void {
     const guests = this.#callers.get(guest.caller);
     guests?.delete(guest);
     if (guests?.size === 0) this.#callers.delete(guest.caller);
   }
 
-  /** Ends the slowest request, of one caller or of all. */
-  #makeRoom(caller: string | undefined, counts: (guest: Guest) => boolean = () => true): boolean {
+  /** Ends the slowest request, of one caller or of all, if one is slow. */
+  #endSlowest(caller: string | undefined, counts: (guest: Guest) => boolean = () => true): Guest | undefined {
     const sets = caller === undefined ? this.#callers.values() : [this.#callers.get(caller) ?? []];
     let slowest: Guest | undefined;
     for (const guests of sets)
       for (const guest of guests)
         if (counts(guest) && guest.pace.givesWay && !(slowest && slowest.pace.rate <= guest.pace.rate)) slowest = guest;
     slowest?.giveWay();
-    return slowest !== undefined;
+    return slowest;
   }
 }

@@ -12,11 +12,10 @@ const PIECE_BYTES = 2 ** 17;
 const MOST_FREE = 32;
 const free: Buffer[] = [];
 
-const takePiece = (bytes: number) =>
-  (bytes <= PIECE_BYTES && free.pop()) || Buffer.allocUnsafeSlow(Math.max(bytes, PIECE_BYTES));
+const takePiece = () => free.pop() ?? Buffer.allocUnsafeSlow(PIECE_BYTES);
 
 function givePiece(piece: Buffer): void {
-  if (piece.length === PIECE_BYTES && free.length < MOST_FREE) free.push(piece);
+  if (free.length < MOST_FREE) free.push(piece);
 }
 
 /** Nothing is sent before a first piece is full or all is there, so that what fails at once fails with a status; later errors become the last item. */
@@ -48,7 +47,6 @@ export async function sendItems(
 
 class ItemWriter {
   readonly #answer: Answer;
-  readonly #hold: (bytes: number) => void;
   #piece: Buffer;
   #filled = 0;
   /** The write of the piece before. */
@@ -56,20 +54,31 @@ class ItemWriter {
 
   constructor(answer: Answer, hold: (bytes: number) => void) {
     this.#answer = answer;
-    this.#hold = hold;
     // One that is filled, and one on its way.
     hold(2 * PIECE_BYTES);
-    this.#piece = takePiece(0);
+    this.#piece = takePiece();
   }
 
   /** Adds an item; what it returns must be waited for. */
   put(parts: ItemParts, kind: number): Promise<void> | undefined {
     let length = 1;
     for (const part of parts) length += part.length;
-    if (this.#filled + 4 + length > this.#piece.length)
-      return this.#flush(4 + length).then(() => this.#add(parts, length, kind));
+    if (4 + length > PIECE_BYTES) return this.#putLarge(parts, length, kind);
+    if (this.#filled + 4 + length > PIECE_BYTES) return this.#flush().then(() => this.#add(parts, length, kind));
     this.#add(parts, length, kind);
     return undefined;
+  }
+
+  /** What does not fit into a piece is written as it is, a piece's length at a time. */
+  async #putLarge(parts: ItemParts, length: number, kind: number): Promise<void> {
+    if (this.#filled + 4 > PIECE_BYTES) await this.#flush();
+    this.#filled = this.#piece.writeUInt32LE(length, this.#filled);
+    await this.#flush();
+    await this.#writing;
+    for (const part of parts)
+      for (let at = 0; at < part.length; at += PIECE_BYTES)
+        await this.#answer.write(part.subarray(at, at + PIECE_BYTES));
+    this.#filled = this.#piece.writeUInt8(kind, 0);
   }
 
   #add(parts: ItemParts, length: number, kind: number): void {
@@ -83,35 +92,28 @@ class ItemWriter {
     this.#filled = at + 1;
   }
 
-  /** Hands the piece over, once the one before is gone, and takes another with room for so many bytes. */
-  async #flush(room: number): Promise<void> {
+  /** Hands the piece over, once the one before is gone, and takes another. */
+  async #flush(): Promise<void> {
     await this.#writing;
     const piece = this.#piece;
-    // What is larger than usual counts until it is written.
-    const extra = Math.max(0, piece.length - PIECE_BYTES);
-    this.#hold(Math.max(0, room - PIECE_BYTES));
+    // One whose write failed may still be on its way somewhere: it is not used again.
     if (this.#filled > 0)
-      this.#writing = this.#answer.write(piece.subarray(0, this.#filled)).then(() => {
-        // One whose write failed may still be on its way somewhere: it is not used again.
-        this.#hold(-extra);
-        givePiece(piece);
-      });
-    else this.#hold(-extra);
+      this.#writing = this.#answer.write(piece.subarray(0, this.#filled)).then(() => givePiece(piece));
     // A failure is noticed when the next piece is full, or at the end.
     this.#writing.catch(() => {});
-    this.#piece = takePiece(room);
+    this.#piece = takePiece();
     this.#filled = 0;
   }
 
   async end(): Promise<void> {
-    await this.#flush(0);
+    await this.#flush();
     await this.#writing;
     this.#answer.end();
   }
 
   /** Nothing more will be put. */
   release(): void {
-    givePiece(this.#piece);
+    if (this.#piece.length > 0) givePiece(this.#piece);
     this.#piece = Buffer.alloc(0);
   }
 }

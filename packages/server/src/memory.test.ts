@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { encodeMessage, frame, type Service } from '@hers/service';
-import { FACES, filled, head, metrics, open, post, settled } from './clients.ts';
+import { FACES, filled, head, measure, metrics, open, post, settled } from './clients.ts';
 import { Hold, Memory } from './memory.ts';
 import { served } from './testing.ts';
 
@@ -18,7 +18,7 @@ const MIB = 2 ** 20;
 
 describe('what is held', () => {
   it('is counted, and half of it is enough for one caller', () => {
-    const memory = new Memory(1000);
+    const memory = new Memory(1000, undefined, measure);
     const [a, b, c] = ['x', 'x', 'y'].map((caller) => new Hold(memory, caller));
     a.take(400);
     assert.throws(() => b.take(101), { code: 'OVERLOADED' });
@@ -33,7 +33,7 @@ describe('what is held', () => {
   });
 
   it('may be one thing of any size, where there is nothing else; what it only unpacks to may not', () => {
-    const memory = new Memory(1000);
+    const memory = new Memory(1000, undefined, measure);
     const alone = new Hold(memory, 'x');
     alone.take(5000);
     assert.throws(() => new Hold(memory, 'y').take(1), { code: 'OVERLOADED' });
@@ -43,7 +43,7 @@ describe('what is held', () => {
   });
 
   it('is none of what has ended', () => {
-    const memory = new Memory(1000);
+    const memory = new Memory(1000, undefined, measure);
     const hold = new Hold(memory, 'x');
     hold.take(10);
     hold.end();
@@ -53,21 +53,31 @@ describe('what is held', () => {
     assert.equal(memory.held, 0);
   });
 
-  it('makes room by ending what is slow', () => {
-    const holds: Hold[] = [];
-    const memory = new Memory(1000, () => {
-      const slow = holds.pop();
-      slow?.end();
-      return slow !== undefined;
-    });
-    for (let i = 0; i < 10; i++) {
-      const hold = new Hold(memory, `caller ${i}`);
-      hold.take(100);
-      holds.push(hold);
-    }
-    new Hold(memory, 'new').take(300);
-    assert.equal(holds.length, 7);
-    assert.equal(memory.held, 1000);
+  it('may be half as much while the process is larger than what was counted', async () => {
+    let bytes = 100e6;
+    const memory = new Memory(1000, undefined, () => bytes);
+    new Hold(memory, 'x').take(450);
+    bytes += 5000;
+    await pause(50);
+    assert.throws(() => new Hold(memory, 'y').take(100), { code: 'OVERLOADED' });
+    new Hold(memory, 'y').take(40);
+    bytes -= 5000;
+    await pause(50);
+    new Hold(memory, 'z').take(400);
+    memory.close();
+  });
+
+  it('makes room by ending what is slow, for the next time', () => {
+    const asked: unknown[] = [];
+    const memory = new Memory(1000, (...args) => asked.push(args), measure);
+    const [a, b] = ['x', 'y'].map((caller) => new Hold(memory, caller));
+    a.take(450);
+    b.take(450);
+    assert.throws(() => new Hold(memory, 'x').take(100), { code: 'OVERLOADED' });
+    assert.throws(() => new Hold(memory, 'z').take(300), { code: 'OVERLOADED' });
+    assert.deepEqual(asked, [[50, 'x'], [200]]);
+    a.end();
+    new Hold(memory, 'z').take(300);
   });
 });
 
@@ -88,7 +98,7 @@ async function peakWhile(url: string, work: Promise<unknown>): Promise<number> {
 
 it('records that come in large frames are counted', async () => {
   const limit = 32 * MIB;
-  await using server = await served({ limits: { memoryBytes: limit } });
+  await using server = await served({ measure, limits: { memoryBytes: limit } });
   await filled(server.store);
   const body = frame(Buffer.alloc(6 * MIB));
   const answers = Promise.all(
@@ -110,9 +120,9 @@ it('records that come in large frames are counted', async () => {
   assert.equal((await metrics(server.url)).get('hers_held_bytes'), 0);
 });
 
-it('streams to readers that do not read are counted, and the next is refused', async () => {
-  const limit = 32 * MIB;
-  await using server = await served({ limits: { memoryBytes: limit } });
+it('streams to readers that do not read are counted', async () => {
+  const limit = 8 * MIB;
+  await using server = await served({ measure, limits: { memoryBytes: limit } });
   await filled(server.store, 40, { set: 'n_4096_logq_30_30', width: 16 });
   const lines = [];
   for (let i = 0; i < 8; i++) {
@@ -128,8 +138,11 @@ it('streams to readers that do not read are counted, and the next is refused', a
     held = (await metrics(server.url)).get('hers_held_bytes')!;
   }
   assert.ok(held <= limit, `${held} bytes`);
-  const refused = await fetch(`${server.url}${FACES}/snapshot`);
-  assert.equal(refused.status, 429);
+  // One more is refused, or takes the place of one that has not read for a second.
+  const more = await fetch(`${server.url}${FACES}/snapshot`);
+  assert.ok(more.status === 429 || more.status === 200, `${more.status}`);
+  assert.ok((await metrics(server.url)).get('hers_held_bytes')! <= limit);
+  await more.body?.cancel();
   for (const { socket } of lines) socket.destroy();
   await settled(server.url);
   assert.equal((await metrics(server.url)).get('hers_held_bytes'), 0);
@@ -151,7 +164,7 @@ it('what a Service says that it holds is counted, and refused where it is too mu
         return typeof own === 'function' ? own.bind(target) : own;
       },
     });
-  await using server = await served({ service, limits: { memoryBytes: 32 * MIB } });
+  await using server = await served({ service, measure, limits: { memoryBytes: 32 * MIB } });
   const block = `${server.url}${FACES}/blocks/${'00'.repeat(16)}`;
   const first = fetch(block);
   await pause(100);
@@ -195,7 +208,7 @@ describe('a server with little memory', () => {
       Uint8Array.from({ length: 4096 }, (_, i) => i * 7),
     );
   const commit = (removed: Uint8Array, dropped: Uint8Array) =>
-    encodeMessage({ expected: 2 }, [zeros(1), removed, zeros(0), dropped, zeros(0)]);
+    encodeMessage({ expected: 2 }, [zeros(7), removed, zeros(0), dropped, zeros(0)]);
   const bombs: [string, string, string, () => Uint8Array][] = [
     ['a message of empty frames to search', 'POST', `${FACES}/search`, () => zeros(24 * MIB)],
     ['a message of empty frames to commit', 'POST', `${FACES}/commit`, () => zeros(24 * MIB)],
@@ -210,8 +223,8 @@ describe('a server with little memory', () => {
     ['many handles', 'POST', `${FACES}/records/get`, () => ids(1_500_000)],
     ['many list ids', 'POST', `${FACES}/lists/get`, () => ids(1_500_000)],
     ['many block ids', 'POST', `${FACES}/search`, () => encodeMessage({ version: 2, some: true }, [ids(1_500_000)])],
-    ['many handles to remove', 'POST', `${FACES}/commit`, () => commit(ids(1_500_000), zeros(0))],
-    ['many blocks to drop', 'POST', `${FACES}/commit`, () => commit(zeros(0), ids(1_500_000))],
+    ['many handles to remove', 'POST', `${FACES}/commit`, () => commit(ids(1_500_000), zeros(16))],
+    ['many blocks to drop', 'POST', `${FACES}/commit`, () => commit(zeros(16), ids(1_500_000))],
     ['a block of zeros', 'POST', `${FACES}/blocks`, () => zeros(30 * MIB)],
     ['a frame that claims four gigabytes', 'PUT', `${FACES}/records`, () => Buffer.alloc(8, 0xff)],
     ['a snapshot that claims four gigabytes', 'PUT', '/v1/collections/new/snapshot', () => Buffer.alloc(8, 0xff)],

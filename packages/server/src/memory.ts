@@ -1,20 +1,152 @@
-// What is held in memory for requests, all together: bodies, what they are unpacked to, what is on its way to clients. Whoever takes more asks first.
+// What is held in memory for requests, all together: bodies, what they are unpacked to, what is on its way to clients. Whoever takes more asks first. What was given back is garbage until
+// it is collected, and the engine collects when its own heap wants it, which knows little of large buffers: so it is told to, when garbage and what is held are too much. And because not
+// everything can be counted, the memory of the process is looked at as well: where it has grown by more than the limit, there is half as much for requests until it has shrunk.
 
+import { readFileSync } from 'node:fs';
+import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { HersError } from '@hers/service';
+import { returnFreedMemory } from '@hers/store';
 import { Overloaded } from './gate.ts';
 
-/** Asked to end something that holds memory, for this caller or, without one, for anybody; says whether it could. */
-export type MakeRoom = (caller?: string) => boolean;
+/** Less garbage than this is not worth a collection, which takes some ten milliseconds. */
+const LEAST_GARBAGE = 2 ** 25;
+/** Garbage is collected when nothing was added to it for so long, and now and then in any case. */
+const IDLE_MS = 1000;
+const NOW_AND_THEN_MS = 10_000;
+/** A process that has grown by this part of the limit is larger than it should be. */
+const SWOLLEN = 0.8;
+/** How often the memory of the process is looked at, and something done about it. */
+const LOOK_MS = 25;
+const FREED_MS = 10;
+const COLLECT_MS = 500;
+const PAGE_BYTES = 4096;
+
+/** Asked to end what is slow and holds so many bytes, of this caller or, without one, of anybody. The room is there when that has ended, a moment later. */
+export type MakeRoom = (bytes: number, caller?: string) => void;
+
+let collectNow: (() => void) | undefined;
+
+/** Makes the engine collect garbage. */
+function collect(): void {
+  if (!collectNow) {
+    setFlagsFromString('--expose-gc');
+    collectNow = runInNewContext('gc') as () => void;
+  }
+  collectNow();
+}
+
+/** Calls back when the engine has collected by itself, until it is disconnected. */
+function watchCollections(onCollected: () => void): PerformanceObserver {
+  const isMajor = (entry: PerformanceEntry & { detail?: { kind?: number } }) =>
+    entry.detail?.kind === constants.NODE_PERFORMANCE_GC_MAJOR;
+  const observer = new PerformanceObserver((list) => {
+    if (list.getEntries().some(isMajor)) onCollected();
+  });
+  observer.observe({ entryTypes: ['gc'] });
+  return observer;
+}
+
+/** What this process has in memory beyond mapped files, which the system can drop at any time. */
+function processBytes(): number {
+  try {
+    const [, resident, shared] = readFileSync('/proc/self/statm', 'latin1').split(' ').map(Number);
+    return (resident - shared) * PAGE_BYTES;
+  } catch {
+    const { heapTotal, external } = process.memoryUsage();
+    return heapTotal + external;
+  }
+}
 
 export class Memory {
-  readonly limit: number;
   readonly makeRoom: MakeRoom;
+  /** What may be held when all is well. */
+  readonly most: number;
+  readonly #measure: () => number;
   readonly #callers = new Map<string, number>();
+  readonly #observer: PerformanceObserver;
   #held = 0;
+  #garbage = 0;
+  /** What the process has when nothing is held. */
+  #rest: number;
+  #lookedAt = 0;
+  #collectedAt = 0;
+  #isSwollen = false;
+  #idle: NodeJS.Timeout | undefined;
+  #later: NodeJS.Timeout | undefined;
 
-  constructor(limit: number, makeRoom: MakeRoom = () => false) {
-    this.limit = limit;
+  constructor(limit: number, makeRoom: MakeRoom = () => {}, measure: () => number = processBytes) {
+    this.most = limit;
     this.makeRoom = makeRoom;
+    this.#measure = measure;
+    this.#rest = measure();
+    this.#observer = watchCollections(() => {
+      this.#garbage = 0;
+    });
+  }
+
+  close(): void {
+    this.#observer.disconnect();
+    clearTimeout(this.#idle);
+    clearTimeout(this.#later);
+  }
+
+  /** What may be held at the moment. */
+  get limit(): number {
+    return this.#isSwollen ? this.most / 2 : this.most;
+  }
+
+  /** Garbage that is not held by anybody: what was copied, say. */
+  litter(bytes: number): void {
+    this.#garbage += bytes;
+    this.#later ??= setTimeout(() => {
+      this.#later = undefined;
+      this.#tidy();
+    }, NOW_AND_THEN_MS).unref();
+    if (this.#garbage < LEAST_GARBAGE) return;
+    if (this.#idle) this.#idle.refresh();
+    else this.#idle = setTimeout(() => this.#tidy(), IDLE_MS).unref();
+  }
+
+  #tidy(): void {
+    clearTimeout(this.#idle);
+    if (this.#garbage >= LEAST_GARBAGE) this.#collect();
+    else returnFreedMemory();
+    // Freed buffers are gone a moment later.
+    this.#idle = setTimeout(() => this.#settle(), LOOK_MS).unref();
+  }
+
+  #settle(): void {
+    this.#idle = undefined;
+    if (this.#held < this.most / 8) this.#rest = this.#measure() - this.#held;
+    this.#look();
+  }
+
+  #collect(): void {
+    collect();
+    this.#garbage = 0;
+    this.#collectedAt = performance.now();
+    // Buffers are freed a moment later.
+    setTimeout(returnFreedMemory, FREED_MS).unref();
+  }
+
+  #look(): void {
+    this.#lookedAt = performance.now();
+    this.#isSwollen = this.#measure() - this.#rest > SWOLLEN * this.most;
+  }
+
+  /** Before so much is taken: collects where garbage and what is held are too much, or the process is larger than it should be. */
+  prepare(bytes: number): void {
+    const now = performance.now();
+    const isTooMuch = this.#garbage >= LEAST_GARBAGE && this.#held + this.#garbage + bytes > this.most;
+    if (isTooMuch) this.#collect();
+    if (now - this.#lookedAt < LOOK_MS) return;
+    this.#look();
+    if (!this.#isSwollen || now - this.#collectedAt < COLLECT_MS) return;
+    this.#collect();
+    // What is left when little is held is what the process needs to be there.
+    if (this.#held < this.most / 8) this.#idle ??= setTimeout(() => this.#settle(), LOOK_MS).unref();
   }
 
   get held(): number {
@@ -32,6 +164,7 @@ export class Memory {
   /** Counts what is there already, or is gone. */
   add(caller: string, bytes: number): void {
     this.#held += bytes;
+    if (bytes < 0) this.litter(-bytes);
     const held = this.heldBy(caller) + bytes;
     if (held > 0) this.#callers.set(caller, held);
     else this.#callers.delete(caller);
@@ -63,20 +196,27 @@ export class Hold {
   take(bytes: number): void {
     // One that has ended counts for nothing any more.
     if (this.#ended) {
-      if (bytes > 0) throw new Overloaded('this request had to make room for others', 1);
+      if (bytes > 0) throw new Overloaded('this request is over', 1);
       return;
     }
+    if (bytes > 0) this.#memory.prepare(bytes);
     const { limit, makeRoom } = this.#memory;
-    while (bytes > 0 && this.#memory.held + bytes > limit && this.#memory.held > this.#bytes)
-      if (!makeRoom()) throw new Overloaded('the server holds as much in memory as it may', 1);
-    while (bytes > 0 && this.#callersOwn + bytes > limit / 2 && this.#callersOwn > this.#bytes)
-      if (!makeRoom(this.#caller)) throw new Overloaded('this caller holds as much memory as one may', 1);
+    const { held } = this.#memory;
+    const callersOwn = this.#memory.heldBy(this.#caller);
+    if (bytes > 0 && callersOwn + bytes > limit / 2 && callersOwn > this.#bytes) {
+      makeRoom(callersOwn + bytes - limit / 2, this.#caller);
+      throw new Overloaded('this caller holds as much memory as one may', 1);
+    }
+    if (bytes > 0 && held + bytes > limit && held > this.#bytes) {
+      makeRoom(held + bytes - limit);
+      throw new Overloaded('the server holds as much in memory as it may', 1);
+    }
     this.add(bytes);
   }
 
   /** The same for what a request only unpacks to: never more than the limit, not even for one that is alone. */
   takeWithin(bytes: number, what: string): void {
-    if (this.#bytes + bytes > this.#memory.limit)
+    if (this.#bytes + bytes > this.#memory.most)
       throw new HersError(
         'TOO_LARGE',
         `${what} are more than fit into the memory of this server; send fewer at a time`,
@@ -84,8 +224,8 @@ export class Hold {
     this.take(bytes);
   }
 
-  get #callersOwn(): number {
-    return this.#memory.heldBy(this.#caller);
+  litter(bytes: number): void {
+    this.#memory.litter(bytes);
   }
 
   /** Counts without asking. */

@@ -124,6 +124,8 @@ it('a request that a page of another origin has made reads and changes nothing',
     { 'sec-fetch-site': 'same-site' },
     { 'sec-fetch-site': 'nonsense' },
     { origin: 'https://evil.example', 'sec-fetch-site': 'same-origin' },
+    { origin: server.url, 'sec-fetch-site': 'cross-site' },
+    { origin: `http://evil@127.0.0.1:${port}` },
   ];
   for (const headers of foreign) {
     const shown = JSON.stringify(headers);

@@ -45,16 +45,15 @@ export class Pages {
 
   /** FORBIDDEN for a request that a page of another origin has made, or that came under another name. */
   check({ headers, raw }: FastifyRequest): void {
-    if (this.#names && !this.#answersTo(headers.host, raw))
+    // A whole address in the place of a path is for proxies.
+    if (this.#names && !(raw.url?.startsWith('/') && this.#answersTo(headers.host, raw)))
       throw new HersError(
         'FORBIDDEN',
         'without tokens this server answers only to its own name and address; name others with --allow-host, or make tokens',
       );
     const { origin, 'sec-fetch-site': site } = headers;
-    const isForeign =
-      origin === undefined
-        ? this.#cors !== '*' && !OWN_SITES.includes(site)
-        : !this.#allows(origin) && !this.#isOwn(origin, headers.host);
+    const isOwnSite = OWN_SITES.includes(site) && (origin === undefined || this.#isOwn(origin, headers.host));
+    const isForeign = !isOwnSite && !(origin === undefined ? this.#cors === '*' : this.#allows(origin));
     if (isForeign)
       throw new HersError(
         'FORBIDDEN',
@@ -70,7 +69,7 @@ export class Pages {
   #isOwn(origin: string, host: string | undefined): boolean {
     const url = URL.parse(origin);
     const isScheme = url?.protocol === 'https:' || (url?.protocol === 'http:' && !this.#tls);
-    return isScheme && url.host === host?.toLowerCase();
+    return isScheme && url.origin === origin && url.host === host?.toLowerCase();
   }
 
   #answersTo(host: string | undefined, { socket }: IncomingMessage): boolean {

@@ -1,6 +1,7 @@
 // Every path of the server: what it takes, what it answers, who may. The table is the router, the validation and /openapi.json at once.
 
 import {
+  type CollectionInfo,
   type CommitHead,
   type CreateHead,
   encodeInfo,
@@ -11,6 +12,8 @@ import {
   HersError,
   LIST_ID_BYTES,
   MOST_IDS,
+  MOST_REMOVED,
+  PackedIds,
   type SealedRecord,
   type SearchHead,
   type Service,
@@ -43,6 +46,8 @@ export interface Route {
     | { readonly kind: 'octets'; readonly status: 200; readonly about: string; readonly head?: object }
     | { readonly kind: 'text'; readonly status: 200; readonly type: string; readonly about: string }
     | { readonly kind: 'nothing'; readonly status: 204 };
+  /** Reads or writes a whole collection: there are as many at a time as there are scans. */
+  readonly heavy?: boolean;
   /** Takes as long as it takes: neither its duration nor the size of its body is limited. */
   readonly endless?: boolean;
   readonly handle: (call: Call) => Promise<unknown>;
@@ -51,8 +56,12 @@ export interface Route {
 const BLOCK_ID_BYTES = 16;
 /** Queries in one search. */
 const MOST_QUERIES = 1024;
+/** What is made of a query when it is scanned for, in queries: a copy, its other half, and sums. */
+const QUERY_COST = 3;
 /** What is known of a staged record until it is committed. */
 const STAGED_COST = 64;
+/** What the description of a collection takes as JSON, besides its descriptor. */
+const INFO_COST = 1024;
 /** An answer that is there as a whole is sent in pieces of this size. */
 const PIECE_BYTES = 2 ** 18;
 
@@ -77,10 +86,11 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       operation: 'listCollections',
       summary: 'All collections, or the one that the token is for',
       gives: { kind: 'json', status: 200, body: schemas.collectionsBody },
-      handle: async ({ token }) => {
-        const all = await service.listCollections();
-        const only = token?.collection;
-        return { collections: all.filter(({ name }) => only === undefined || name === only).map(encodeInfo) };
+      handle: async (call) => {
+        const only = call.token?.collection;
+        const all = only === undefined ? await service.listCollections() : await onlyThat(service, only);
+        call.hold(all.reduce((sum, { descriptor }) => sum + INFO_COST + 4 * descriptor.length, 0));
+        return { collections: all.map(encodeInfo) };
       },
     },
     {
@@ -229,16 +239,16 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
         const { head, parts } = await call.message<CommitHead>(schemas.commitHead, { least: 5, most: 5 });
         const [manifest, removed, ends, dropped, droppedLists] = parts;
         const { sums = [], ...rest } = head;
-        const ids = call.ids(ends, BLOCK_ID_BYTES, 'a block id');
-        if (ids.length !== 2 * sums.length)
+        if (ends.length !== 2 * BLOCK_ID_BYTES * sums.length)
           throw new HersError('MALFORMED', 'every sum has a base and a result, and this message names more or fewer');
+        const ids = call.ids(ends, BLOCK_ID_BYTES, 'a block id');
         const change = {
           ...rest,
           manifest,
-          removed: call.ids(removed, HANDLE_BYTES, 'a handle'),
+          removed: fewIds(removed, HANDLE_BYTES, 'a handle'),
           sums: sums.map((sum, i) => ({ ...sum, base: ids[2 * i], result: ids[2 * i + 1] })),
-          dropped: call.ids(dropped, BLOCK_ID_BYTES, 'a block id'),
-          droppedLists: call.ids(droppedLists, LIST_ID_BYTES, 'a list id'),
+          dropped: fewIds(dropped, BLOCK_ID_BYTES, 'a block id'),
+          droppedLists: fewIds(droppedLists, LIST_ID_BYTES, 'a list id'),
         };
         return { version: await service.commit(call.name, change, call.options) };
       },
@@ -264,6 +274,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
         const { version, some } = head;
         if (some && parts.length === 0) throw new HersError('MALFORMED', 'this search names no blocks');
         const queries = some ? parts.slice(1) : parts;
+        call.hold(QUERY_COST * queries.reduce((sum, { length }) => sum + length, 0));
         const blocks = some ? { blocks: call.ids(parts[0], BLOCK_ID_BYTES, 'a block id') } : {};
         return call.items(parted(scans.search(call.name, { version, queries, ...blocks }, call.guest)));
       },
@@ -288,6 +299,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       params,
       gives: { kind: 'octets', status: 200, about: 'a snapshot' },
       endless: true,
+      heavy: true,
       handle: (call) => call.pieces(service.snapshot(call.name, call.options)),
     },
     {
@@ -300,18 +312,39 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       takes: { kind: 'octets', about: 'a snapshot of any size' },
       gives: { kind: 'nothing', status: 204 },
       endless: true,
+      heavy: true,
       handle: (call) => service.restore(call.name, call.stream(), call.options),
     },
   ];
 }
 
 async function* recordsOf(call: Call): AsyncGenerator<SealedRecord> {
+  let largest = 0;
   for await (const content of unframe(call.stream(), call.limits.bodyBytes, call.hold)) {
     if (content.length < HANDLE_BYTES) throw new HersError('MALFORMED', 'a record begins with its handle');
     // It is copied into what is written next, and known until it is committed.
+    call.hold(Math.max(0, content.length - largest));
+    largest = Math.max(largest, content.length);
     call.guest.hold.takeWithin(STAGED_COST, 'these records');
     yield { handle: content.subarray(0, HANDLE_BYTES), sealed: content.subarray(HANDLE_BYTES) };
   }
+}
+
+/** The collection that a token is for, where it is there. */
+async function onlyThat(service: Service, name: string): Promise<CollectionInfo[]> {
+  try {
+    return [await service.getCollection(name)];
+  } catch (error) {
+    if (error instanceof HersError && error.code === 'NOT_FOUND') return [];
+    throw error;
+  }
+}
+
+function fewIds(bytes: Uint8Array, length: number, what: string): PackedIds {
+  const ids = new PackedIds(bytes, length, what);
+  if (ids.length > MOST_REMOVED)
+    throw new HersError('TOO_LARGE', `a change deletes or drops ${MOST_REMOVED} at most, not ${ids.length}`);
+  return ids;
 }
 
 function* inPieces(whole: Uint8Array): Generator<Uint8Array> {

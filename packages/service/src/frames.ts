@@ -14,6 +14,16 @@ export function frame(bytes: Uint8Array): Uint8Array {
 /** Room is made for so much because somebody says so; beyond that, only as bytes come. */
 const AT_ONCE_BYTES = 2 ** 20;
 
+/** The same bytes with more room. Where the engine can, the old room is given back at once. */
+export function grown(bytes: Uint8Array<ArrayBuffer>, room: number): Uint8Array<ArrayBuffer> {
+  const { buffer } = bytes;
+  if (typeof buffer.transfer === 'function' && bytes.length === buffer.byteLength)
+    return new Uint8Array(buffer.transfer(room));
+  const larger = new Uint8Array(room);
+  larger.set(bytes);
+  return larger;
+}
+
 /**
  * Reads frames back from pieces cut anywhere. A frame longer than `limit`, or one that the stream cuts off, is MALFORMED. `hold` hears how much room is made for a frame, and that
  * it is given back when the next is wanted.
@@ -25,7 +35,7 @@ export async function* unframe(
 ): AsyncGenerator<Uint8Array> {
   const head = new Uint8Array(4);
   let headFilled = 0;
-  let content: Uint8Array | undefined;
+  let content: Uint8Array<ArrayBuffer> | undefined;
   let wanted = 0;
   let filled = 0;
   let held = 0;
@@ -58,9 +68,7 @@ export async function* unframe(
         if (filled + use > content.length) {
           const room = Math.min(wanted, Math.max(2 * content.length, filled + use));
           become(content.length + room);
-          const larger = new Uint8Array(room);
-          larger.set(content);
-          content = larger;
+          content = grown(content, room);
           become(room);
         }
         content.set(piece.subarray(at, at + use), filled);

@@ -1,10 +1,11 @@
 export { type ErrorCode, HersError, isErrorCode, peekQuery, peekResponse } from '@hers/scheme';
-export { frame, unframe } from './frames.ts';
+export { frame, grown, unframe } from './frames.ts';
 export {
   type CallOptions,
   type Change,
   type CollectionInfo,
   HANDLE_BYTES,
+  type Ids,
   isCollectionName,
   LIST_ID_BYTES,
   type Many,
@@ -33,7 +34,9 @@ export {
   type ManifestHead,
   type Message,
   MOST_IDS,
+  MOST_REMOVED,
   OCTETS,
+  PackedIds,
   packIds,
   printable,
   readItems,

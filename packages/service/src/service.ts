@@ -33,6 +33,11 @@ export interface CollectionInfo {
 /** Names a staged thing until it is committed. Valid for this opening of the service only. */
 export type StageId = string;
 
+/** Ids that are gone through in their order: an array, or bytes that hold one behind the other, which may be millions. */
+export interface Ids extends Iterable<Uint8Array> {
+  readonly length: number;
+}
+
 export interface Change {
   /** The version this change is based on. The manifest is that of the next one. */
   readonly expected: number;
@@ -40,7 +45,7 @@ export interface Change {
   /** Staged records, which replace those of the same handle. */
   readonly records?: readonly StageId[];
   /** Handles of records to delete; unknown ones are ignored. */
-  readonly removed?: readonly Uint8Array[];
+  readonly removed?: Ids;
   readonly blocks?: readonly StageId[];
   /** Homomorphic enrolment: base + staged part becomes a block of this id. The base is dropped. */
   readonly sums?: readonly {
@@ -49,9 +54,9 @@ export interface Change {
     readonly result: Uint8Array;
     readonly maxAdditions: number;
   }[];
-  readonly dropped?: readonly Uint8Array[];
+  readonly dropped?: Ids;
   readonly lists?: readonly StageId[];
-  readonly droppedLists?: readonly Uint8Array[];
+  readonly droppedLists?: Ids;
 }
 
 export interface SearchRequest {

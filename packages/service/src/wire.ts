@@ -9,7 +9,7 @@
 
 import { type ErrorCode, HersError, isErrorCode } from '@hers/scheme';
 import { unframe } from './frames.ts';
-import { type CollectionInfo, isCollectionName, type Many } from './service.ts';
+import { type CollectionInfo, type Ids, isCollectionName, type Many } from './service.ts';
 
 export const OCTETS = 'application/octet-stream';
 
@@ -132,25 +132,46 @@ function parseJson(bytes: Uint8Array): unknown {
 }
 
 /** Ids of one length, one behind the other. */
-export function packIds(ids: readonly Uint8Array[], length: number, what: string): Uint8Array {
+export function packIds(ids: Ids, length: number, what: string): Uint8Array {
   const out = new Uint8Array(ids.length * length);
-  ids.forEach((id, i) => {
+  let at = 0;
+  for (const id of ids) {
     if (!(id instanceof Uint8Array && id.length === length))
       throw new HersError('INVALID_ARGUMENT', `${what} has ${length} bytes`);
-    out.set(id, i * length);
-  });
+    out.set(id, at);
+    at += length;
+  }
   return out;
+}
+
+/** The same, seen one after the other: no more than one of them takes memory besides the bytes. */
+export class PackedIds implements Ids {
+  readonly length: number;
+  readonly #bytes: Uint8Array;
+  readonly #each: number;
+
+  constructor(bytes: Uint8Array, each: number, what: string) {
+    if (bytes.length % each !== 0) throw new HersError('MALFORMED', `${what} has ${each} bytes`);
+    this.length = bytes.length / each;
+    this.#bytes = bytes;
+    this.#each = each;
+  }
+
+  *[Symbol.iterator](): Generator<Uint8Array> {
+    for (let at = 0; at < this.#bytes.length; at += this.#each) yield this.#bytes.subarray(at, at + this.#each);
+  }
 }
 
 /** Records or lists asked for in one request. */
 export const MOST_IDS = 2 ** 16;
+/** Records that one change deletes, and blocks or lists that it drops: a change is made in one piece, while everybody waits. */
+export const MOST_REMOVED = 2 ** 16;
 /** What an id takes in memory once it is unpacked, about. */
 export const ID_COST = 256;
 
 /** Views of the bytes. */
 export function unpackIds(bytes: Uint8Array, length: number, what: string): Uint8Array[] {
-  if (bytes.length % length !== 0) throw new HersError('MALFORMED', `${what} has ${length} bytes`);
-  return Array.from({ length: bytes.length / length }, (_, i) => bytes.subarray(i * length, (i + 1) * length));
+  return [...new PackedIds(bytes, length, what)];
 }
 
 // — items —

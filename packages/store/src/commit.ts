@@ -1,7 +1,7 @@
 // One change of a collection: what was staged becomes part of it, together with a new manifest, in one transaction of the catalogue.
 
 import { addBlocks, encodeBlock } from '@hers/scheme';
-import { type Change, HANDLE_BYTES, HersError, LIST_ID_BYTES, type StageId } from '@hers/service';
+import { type Change, HANDLE_BYTES, HersError, type Ids, LIST_ID_BYTES, type StageId } from '@hers/service';
 import { checkBytes, checkLength, hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
@@ -15,17 +15,20 @@ import type { BlockRow } from './tables.ts';
 import { type Batch, KEY_BYTES, ROW_BYTES } from './vault.ts';
 
 const BLOCK_ID_BYTES = 16;
+/** What a removed record takes, as a row in what is written and in what is looked up until it is merged; and a manifest, in bytes for each of its own, on its way into catalogue and journal. */
+const REMOVED_COST = 4 * ROW_BYTES;
+const MANIFEST_COST = 3;
 const FIELDS = ['expected', 'manifest', 'records', 'removed', 'blocks', 'sums', 'dropped', 'lists', 'droppedLists'];
 
 /** What a change means for this collection, before anything is done. */
 interface Draft {
-  readonly removed: readonly Uint8Array[];
+  readonly removed: Ids;
   /** Batches whose places are read at the last moment: a purge may move what is staged. */
   readonly records: readonly Batch[];
   readonly added: BlockRow[];
   readonly dropped: ReadonlySet<StoredBlock>;
   readonly lists: readonly { readonly id: Uint8Array; readonly batch: Batch }[];
-  readonly droppedLists: readonly Uint8Array[];
+  readonly droppedLists: Ids;
   readonly stages: readonly StageId[];
   /** Whether something disappears. */
   readonly loses: boolean;
@@ -45,6 +48,8 @@ export function commitChange(collection: Collection, change: Change, hold?: (byt
         `${collection.name} has version ${current.version}, and this change is based on ${change.expected}; read it again`,
       );
     const draft = draftOf(collection, change);
+    using holding = new Holding(hold);
+    holding.become(REMOVED_COST * draft.removed.length + MANIFEST_COST * change.manifest.length);
     const summed = await addUp(collection, change, draft, hold);
     try {
       await collection.syncNames();
@@ -112,11 +117,13 @@ function draftOf({ stages, blocks, tables }: Collection, change: Change): Draft 
   for (const id of droppedLists)
     if (!tables.listPlace(id)) throw new HersError('NOT_FOUND', `there is no list ${hex(id)} to drop`);
   const dropped = new Set<StoredBlock>();
-  for (const id of [...(change.dropped ?? []), ...(change.sums ?? []).map(({ base }) => base)]) {
+  const drop = (id: Uint8Array) => {
     const block = blocks.get(hex(id));
     if (!block) throw new HersError('NOT_FOUND', `there is no block ${hex(id)} to drop or to add to`);
     dropped.add(block);
-  }
+  };
+  for (const id of change.dropped ?? []) drop(id);
+  for (const { base } of change.sums ?? []) drop(base);
   const added = (change.blocks ?? []).map((stage) => stages.get(stage, 'block').row);
   for (const { part } of change.sums ?? []) stages.get(part, 'block');
   const ids = [...added.map(({ id }) => id), ...(change.sums ?? []).map(({ result }) => result)].map(hex);
@@ -192,10 +199,12 @@ function write({ tables, records }: Collection, draft: Draft) {
   for (const row of draft.added) tables.addBlock(row);
   if (draft.loses) tables.setStale(true);
   const deletions = Buffer.alloc(ROW_BYTES * draft.removed.length);
-  draft.removed.forEach((handle, i) => {
-    deletions.set(handle, ROW_BYTES * i);
-    encodePlace(NOWHERE, deletions, ROW_BYTES * i + KEY_BYTES);
-  });
+  let at = 0;
+  for (const handle of draft.removed) {
+    deletions.set(handle, at);
+    encodePlace(NOWHERE, deletions, at + KEY_BYTES);
+    at += ROW_BYTES;
+  }
   return records.write(Buffer.concat([deletions, ...draft.records.map(({ rows }) => rows)]));
 }
 

@@ -1,3 +1,4 @@
+export { returnFreedMemory } from '@hers/scan';
 export { FAULT_POINTS, type FaultPoint } from './faults.ts';
 export { FORMAT } from './layout.ts';
 export { mendProofs } from './mend.ts';

@@ -10,7 +10,7 @@ import type { Vault, VaultReader } from './vault.ts';
 
 /** Looked up and read together: so many entries, or fewer, when they have more bytes than this; but one at least. */
 const READ_ENTRIES = 512;
-const READ_BYTES = 2 ** 22;
+const READ_BYTES = 2 ** 19;
 
 /** What is read: how it is called, how long its ids are, and where each lies. */
 interface Kind {
@@ -42,7 +42,7 @@ export async function* readRecords(
   for await (const { id, content, place } of readAll(vault, kind, handles, signal, hold)) {
     const handle = new Uint8Array(content.subarray(0, HANDLE_BYTES));
     if (!sameBytes(handle, id)) throw misplaced(vault, place, `record ${hex(id)}`);
-    yield { handle, sealed: new Uint8Array(content.subarray(HANDLE_BYTES)) };
+    yield { handle, sealed: ownBytes(content.subarray(HANDLE_BYTES)) };
   }
 }
 
@@ -59,8 +59,13 @@ export async function* readLists(
   const kind: Kind = { what: 'list', idBytes: LIST_ID_BYTES, find, refresh: folder.refresh };
   for await (const { id, content, place } of readAll(vault, kind, ids, signal, hold)) {
     if (!sameBytes(sha256(content), id)) throw misplaced(vault, place, `list ${hex(id)}`);
-    yield new Uint8Array(content);
+    yield ownBytes(content);
   }
+}
+
+/** Without the neighbours that were read with them: copied, unless they were read alone. */
+function ownBytes(bytes: Uint8Array): Uint8Array {
+  return bytes.length > bytes.buffer.byteLength / 2 ? bytes : new Uint8Array(bytes);
 }
 
 function misplaced(vault: Vault, { pack, offset }: Place, what: string): HersError {

@@ -110,26 +110,30 @@ function decodedBlock(encoded: Uint8Array): Block {
 
 class Filling {
   readonly #collection: Collection;
-  readonly #header: SnapshotHeader;
+  /** What the header announces. Not the header itself: its manifest may be large. */
+  readonly #announced: Pick<SnapshotHeader, 'records' | 'lists' | 'blocks'>;
   readonly #pieces = new BlockPieces();
   #batch: Batch;
   #kinds: number[] = [];
   #listIds: Uint8Array[] = [];
   #bytes = 0;
+  /** What is written at a time: one entry, if it is larger than a chunk. */
+  #largest = CHUNK_BYTES;
   #records = 0;
   #lists = 0;
   #blocks = 0;
 
-  constructor(collection: Collection, header: SnapshotHeader) {
+  constructor(collection: Collection, { records, lists, blocks }: SnapshotHeader) {
     this.#collection = collection;
-    this.#header = header;
+    this.#announced = { records, lists, blocks };
     this.#batch = new Batch(collection.vault);
   }
 
   /** What it takes in memory when `content` has come: a chunk of entries that is written, what is known of each, and the block that is put together. */
   holds(content: Uint8Array): number {
     const isPiece = content[0] === PART.blockPiece || content[0] === PART.blockEnd;
-    return ENTRY_COST * this.#kinds.length + CHUNK_BYTES + this.#pieces.holds(isPiece ? content.length : 0);
+    this.#largest = Math.max(this.#largest, content.length);
+    return ENTRY_COST * this.#kinds.length + this.#largest + this.#pieces.holds(isPiece ? content.length : 0);
   }
 
   async take(content: Uint8Array): Promise<void> {
@@ -138,12 +142,12 @@ class Filling {
     if (this.#pieces.begun && kind !== PART.blockPiece && kind !== PART.blockEnd) throw malformed('breaks off a block');
     switch (kind) {
       case PART.record:
-        if (++this.#records > this.#header.records) throw malformed('holds more records than it announces');
+        if (++this.#records > this.#announced.records) throw malformed('holds more records than it announces');
         if (rest.length < HANDLE_BYTES) throw malformed('holds a record without a handle');
         await this.#add(RECORD, rest.subarray(0, KEY_BYTES), rest);
         break;
       case PART.list: {
-        if (++this.#lists > this.#header.lists) throw malformed('holds more lists than it announces');
+        if (++this.#lists > this.#announced.lists) throw malformed('holds more lists than it announces');
         const id = sha256(rest);
         this.#listIds.push(id);
         await this.#add(LIST, id.subarray(0, KEY_BYTES), rest);
@@ -151,7 +155,7 @@ class Filling {
       }
       case PART.blockPiece:
       case PART.blockEnd:
-        if (this.#blocks >= this.#header.blocks) throw malformed('holds more blocks than it announces');
+        if (this.#blocks >= this.#announced.blocks) throw malformed('holds more blocks than it announces');
         this.#pieces.add(rest);
         if (kind === PART.blockEnd) await this.#addBlock(this.#pieces.take());
         break;
@@ -217,7 +221,7 @@ class Filling {
 
   async finish(signal: AbortSignal): Promise<void> {
     await this.#flush();
-    const { records, lists, blocks } = this.#header;
+    const { records, lists, blocks } = this.#announced;
     const counted = this.#records === records && this.#lists === lists && this.#blocks === blocks;
     // Twice the same handle, list or block would count as one.
     const { tables } = this.#collection;

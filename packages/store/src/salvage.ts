@@ -309,16 +309,12 @@ export async function* snapshotOf(
   blocks: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<Uint8Array> {
   const frames = new Frames();
-  frames.put(undefined, encodeSnapshotHeader(header));
-  for await (const { kind, content } of entries) {
-    const piece = frames.put(kind === RECORD ? PART.record : PART.list, content);
-    if (piece) yield piece;
-  }
+  yield* frames.put(undefined, encodeSnapshotHeader(header));
+  for await (const { kind, content } of entries) yield* frames.put(kind === RECORD ? PART.record : PART.list, content);
   for await (const encoded of blocks) {
     for (let at = 0; at < encoded.length; at += PIECE_BYTES) {
       const last = at + PIECE_BYTES >= encoded.length;
-      const piece = frames.put(last ? PART.blockEnd : PART.blockPiece, encoded.subarray(at, at + PIECE_BYTES));
-      if (piece) yield piece;
+      yield* frames.put(last ? PART.blockEnd : PART.blockPiece, encoded.subarray(at, at + PIECE_BYTES));
     }
   }
   yield frames.end();

@@ -16,12 +16,14 @@ import { READING_COST, readStoredBlock } from './rebuild.ts';
 import { eitherSignal } from './signals.ts';
 import { damaged } from './storage-errors.ts';
 import type { StoredBlock } from './stored-block.ts';
-import { RUN_BYTES, type VaultReader } from './vault.ts';
+import type { VaultReader } from './vault.ts';
 
 const MAGIC = 0x50414e5353524548n; // 'HERSSNAP'
 export const SNAPSHOT_VERSION = 1;
 const FIELDS_BYTES = 64;
-const PIECE_BYTES = 2 ** 20;
+const PIECE_BYTES = 2 ** 18;
+/** Read of a pack at a time: there may be many readers. */
+const RUN_BYTES = 2 ** 16;
 
 const END_FRAME_BYTES = 4 + 1 + 32;
 
@@ -88,27 +90,33 @@ export function decodeSnapshotHeader(bytes: Uint8Array): SnapshotHeader {
   };
 }
 
-/** Frames, gathered into pieces of a useful size. Each method returns a piece when one is full. */
+/** Frames, gathered into pieces of a useful size: each method gives those that are full. What is larger than a piece is passed on as it is. */
 export class Frames {
   readonly #hash = createHash('sha256');
   #piece = Buffer.allocUnsafe(PIECE_BYTES);
   #filled = 0;
 
-  put(kind: number | undefined, content: Uint8Array): Buffer | undefined {
+  *put(kind: number | undefined, content: Uint8Array): Generator<Uint8Array> {
     const head = kind === undefined ? 4 : 5;
-    const length = head + content.length;
-    const full = this.#filled + length > this.#piece.length ? this.#take(length) : undefined;
-    this.#piece.writeUInt32LE(length - 4, this.#filled);
+    const isLarge = content.length > PIECE_BYTES / 2;
+    if (this.#filled + head + (isLarge ? 0 : content.length) > PIECE_BYTES) yield this.#take();
+    this.#piece.writeUInt32LE(head - 4 + content.length, this.#filled);
     if (kind !== undefined) this.#piece[this.#filled + 4] = kind;
-    this.#piece.set(content, this.#filled + head);
-    this.#filled += length;
-    return full;
+    this.#filled += head;
+    if (isLarge) {
+      yield this.#take();
+      this.#hash.update(content);
+      for (let at = 0; at < content.length; at += PIECE_BYTES) yield content.subarray(at, at + PIECE_BYTES);
+    } else {
+      this.#piece.set(content, this.#filled);
+      this.#filled += content.length;
+    }
   }
 
-  #take(next = 0): Buffer {
+  #take(): Buffer {
     const piece = this.#piece.subarray(0, this.#filled);
     this.#hash.update(piece);
-    this.#piece = Buffer.allocUnsafe(Math.max(PIECE_BYTES, next));
+    this.#piece = Buffer.allocUnsafe(PIECE_BYTES);
     this.#filled = 0;
     return piece;
   }
@@ -215,7 +223,7 @@ export async function* namedEntries(
   { pack, ends }: Moment['packs'][number],
 ): AsyncGenerator<Entry> {
   const handleOf = (content: Uint8Array) => content.subarray(0, HANDLE_BYTES);
-  for await (const entries of reader.entries(pack, ends)) {
+  for await (const entries of reader.entries(pack, ends, RUN_BYTES)) {
     signal.throwIfAborted();
     const handles = entries.filter(({ entry }) => entry.kind === RECORD).map(({ entry }) => handleOf(entry.content));
     const places = recordPlaces(collection, handles);
@@ -260,14 +268,13 @@ async function* piecesOf(
   const headerBytes = header.manifest.length + header.descriptor.length;
   holding.become(usual + 2 * headerBytes);
   const frames = new Frames();
-  frames.put(undefined, encodeSnapshotHeader(header));
+  yield* frames.put(undefined, encodeSnapshotHeader(header));
   let missing = header.records + header.lists;
   for (const pack of packs) {
     for await (const { kind, content } of namedEntries(collection, moment, pack)) {
       missing--;
-      holding.become(usual + (content.length > RUN_BYTES ? 3 * content.length : 0));
-      const piece = frames.put(kind === RECORD ? PART.record : PART.list, content);
-      if (piece) yield piece;
+      holding.become(usual + (content.length > RUN_BYTES ? content.length : 0));
+      yield* frames.put(kind === RECORD ? PART.record : PART.list, content);
     }
   }
   if (missing !== 0) throw entriesMissing(collection.key, missing);
@@ -277,8 +284,7 @@ async function* piecesOf(
     const { encoded } = await readStoredBlock(collection.folder.disk, block);
     for (let at = 0; at < encoded.length; at += PIECE_BYTES) {
       const last = at + PIECE_BYTES >= encoded.length;
-      const piece = frames.put(last ? PART.blockEnd : PART.blockPiece, encoded.subarray(at, at + PIECE_BYTES));
-      if (piece) yield piece;
+      yield* frames.put(last ? PART.blockEnd : PART.blockPiece, encoded.subarray(at, at + PIECE_BYTES));
     }
   }
   yield frames.end();

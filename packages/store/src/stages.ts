@@ -16,7 +16,7 @@ type StageOf<K extends Stage['kind']> = Extract<Stage, { kind: K }>;
 const LIFETIME_MS = 24 * 3600 * 1000;
 /** What is known of staged entries, all together; and of each staged thing, about. */
 const MOST_BYTES = 2 ** 26;
-const STAGE_COST = 512;
+const STAGE_COST = 2048;
 
 const costOf = (stage: Stage) => STAGE_COST + (stage.kind === 'block' ? 0 : stage.batch.rows.length);
 

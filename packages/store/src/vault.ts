@@ -27,8 +27,9 @@ const PACK_BYTES = 2 ** 30;
 export const CHUNK_BYTES = 2 ** 21;
 /** Entries that lie this close are read together. */
 const GAP_BYTES = 2 ** 14;
-/** What is read at a time, unless one entry has more. */
-export const RUN_BYTES = 2 ** 22;
+const RUN_BYTES = 2 ** 22;
+/** The same for entries that are asked for by their places. */
+const NEIGHBOURS_BYTES = 2 ** 19;
 
 /** A key of 16 bytes (of a record, its handle) and a place: what a batch says about each of its entries. */
 export const KEY_BYTES = 16;
@@ -233,6 +234,7 @@ export class Batch {
   /** Everything added is on disk afterwards, though belonging to nothing. */
   async finish(): Promise<void> {
     await this.#flush();
+    this.#rows = Buffer.from(this.rows);
     for (const pack of this.#held) await pack.file.sync();
     fault('pack.synced');
     await this.end();
@@ -277,32 +279,40 @@ export class VaultReader {
       const { pack, offset } = places[order[from]];
       let end = offset;
       let to = from;
+      let wanted = 0;
       for (; to < order.length; to++) {
         const next = places[order[to]];
         const apart = next.pack !== pack || next.offset > end + GAP_BYTES;
-        if (to > from && (apart || next.offset + next.length - offset > RUN_BYTES)) break;
+        if (to > from && (apart || next.offset + next.length - offset > NEIGHBOURS_BYTES)) break;
         end = Math.max(end, next.offset + next.length);
+        wanted += next.length;
       }
       const bytes = await this.#open(pack).read(offset, end - offset);
       for (; from < to; from++) {
         const index = order[from];
         const place = places[index];
-        entries[index] = readEntry(
+        const { kind, content } = readEntry(
           bytes,
           place.offset - offset,
           place.length,
           () => `${whatIs(index)} in ${this.#path(pack)} at ${place.offset}`,
         );
+        // What lies between them is not kept.
+        entries[index] = { kind, content: 2 * wanted < bytes.length ? new Uint8Array(content) : content };
       }
     }
     return entries;
   }
 
-  /** All entries of a pack up to `end`, dead ones included, some at a time. */
-  async *entries(pack: number, end: number): AsyncGenerator<{ readonly entry: Entry; readonly place: Place }[]> {
+  /** All entries of a pack up to `end`, dead ones included, some at a time: so many bytes, or one that has more. */
+  async *entries(
+    pack: number,
+    end: number,
+    run = RUN_BYTES,
+  ): AsyncGenerator<{ readonly entry: Entry; readonly place: Place }[]> {
     const name = this.#path(pack);
     checkPackHeader(await this.#open(pack).read(0, PACK_HEADER_BYTES), this.#id, name);
-    let size = RUN_BYTES;
+    let size = run;
     for (let start = PACK_HEADER_BYTES; start < end; ) {
       const wanted = Math.min(size, end - start);
       const bytes = await this.#open(pack).read(start, wanted);
@@ -328,6 +338,7 @@ export class VaultReader {
       }
       yield found;
       start += at;
+      size = run;
     }
   }
 }

@@ -1,7 +1,7 @@
 // `hers serve`: the gallery of this folder for other machines, and for pages.
 
 import { existsSync } from 'node:fs';
-import { LIMITS, type LimitName, type LogLevel, startServer } from '@hers/server';
+import { keepProcessSmall, LIMITS, type LimitName, type LogLevel, startServer } from '@hers/server';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -99,6 +99,7 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
     number
   >;
   const { stderr } = surroundings;
+  keepProcessSmall();
   const store = await openFolder(settings, out);
   const server = await startServer(store, {
     host,
