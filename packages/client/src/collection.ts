@@ -229,7 +229,7 @@ export class Collection {
     return out;
   }
 
-  /** Deletes records; returns how many there were. They are never found again; `optimize` makes them disappear from the disk. */
+  /** Deletes records; returns how many there were. More than 65 536 are deleted in several changes. They are never found again; `optimize` makes them disappear from the disk. */
   async delete(ids: string | readonly string[]): Promise<number> {
     return removeRecords(this.#changer, typeof ids === 'string' ? [ids] : ids);
   }

@@ -210,7 +210,7 @@ describe('callers with tokens of their own', () => {
     await using server = await served({
       measure,
       tokens: tokens.path,
-      limits: { scans: 1, memoryBytes: 48 * 2 ** 20 },
+      limits: { scans: 1, memoryBytes: 64 * 2 ** 20 },
     });
     // More than the buffers of a line hold.
     const shape = { set: 'n_4096_logq_30_30', width: 2 };

@@ -17,6 +17,8 @@ const IDLE_MS = 1000;
 const NOW_AND_THEN_MS = 10_000;
 /** A process that has grown by this part of the limit is larger than it should be. */
 const SWOLLEN = 0.8;
+/** Garbage is collected when it and what is held are this part of the limit. */
+const LITTERED = 0.6;
 /** How often the memory of the process is looked at, and something done about it. */
 const LOOK_MS = 25;
 const FREED_MS = 10;
@@ -139,7 +141,7 @@ export class Memory {
   /** Before so much is taken: collects where garbage and what is held are too much, or the process is larger than it should be. */
   prepare(bytes: number): void {
     const now = performance.now();
-    const isTooMuch = this.#garbage >= LEAST_GARBAGE && this.#held + this.#garbage + bytes > this.most;
+    const isTooMuch = this.#garbage >= LEAST_GARBAGE && this.#held + this.#garbage + bytes > LITTERED * this.most;
     if (isTooMuch) this.#collect();
     if (now - this.#lookedAt < LOOK_MS) return;
     this.#look();

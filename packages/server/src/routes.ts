@@ -56,7 +56,7 @@ export interface Route {
 const BLOCK_ID_BYTES = 16;
 /** Queries in one search. */
 const MOST_QUERIES = 1024;
-/** What is made of a query when it is scanned for, in queries: a copy, its other half, and sums. */
+/** What is made of a query when it is scanned for, in queries: a copy, its other half, sums and answers. */
 const QUERY_COST = 3;
 /** What is known of a staged record until it is committed. */
 const STAGED_COST = 64;
