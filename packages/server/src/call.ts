@@ -158,7 +158,8 @@ export class Call {
   async items(batches: AsyncIterable<readonly ItemParts[]>): Promise<FastifyReply> {
     const answer = this.#answer();
     try {
-      await sendItems(answer, batches, { hold: this.hold, onFailure: this.#onFailure });
+      const reserve = (bytes: number) => this.guest.hold.reserve(bytes);
+      await sendItems(answer, batches, { reserve, onFailure: this.#onFailure });
     } catch (error) {
       if (!answer.begun) throw error;
       // Not even the error could be told.

@@ -22,9 +22,11 @@ function givePiece(piece: Buffer): void {
 export async function sendItems(
   answer: Answer,
   batches: AsyncIterable<readonly ItemParts[]>,
-  { hold, onFailure }: { readonly hold: (bytes: number) => void; readonly onFailure: (error: unknown) => void },
+  { reserve, onFailure }: { readonly reserve: (bytes: number) => void; readonly onFailure: (error: unknown) => void },
 ): Promise<void> {
-  const writer = new ItemWriter(answer, hold);
+  // A piece that is filled, and one on its way.
+  reserve(2 * PIECE_BYTES);
+  const writer = new ItemWriter(answer);
   try {
     for await (const batch of batches)
       for (const parts of batch) {
@@ -47,16 +49,13 @@ export async function sendItems(
 
 class ItemWriter {
   readonly #answer: Answer;
-  #piece: Buffer;
+  #piece = takePiece();
   #filled = 0;
   /** The write of the piece before. */
   #writing: Promise<void> = Promise.resolve();
 
-  constructor(answer: Answer, hold: (bytes: number) => void) {
+  constructor(answer: Answer) {
     this.#answer = answer;
-    // One that is filled, and one on its way.
-    hold(2 * PIECE_BYTES);
-    this.#piece = takePiece();
   }
 
   /** Adds an item; what it returns must be waited for. */

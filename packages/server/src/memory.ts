@@ -1,6 +1,6 @@
 // What is held in memory for requests, all together: bodies, what they are unpacked to, what is on its way to clients. Whoever takes more asks first. What was given back is garbage until
-// it is collected, and the engine collects when its own heap wants it, which knows little of large buffers: so it is told to, when garbage and what is held are too much. And because not
-// everything can be counted, the memory of the process is looked at as well: where it has grown by more than the limit, there is half as much for requests until it has shrunk.
+// it is collected, and the engine collects when its own heap wants it, which knows little of large buffers: so it is told to, when there is garbage and the process has grown. Because not
+// everything can be counted, a process that has grown too much all the same has half as much for requests until it has shrunk.
 
 import { readFileSync } from 'node:fs';
 import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
@@ -17,12 +17,13 @@ const IDLE_MS = 1000;
 const NOW_AND_THEN_MS = 10_000;
 /** A process that has grown by this part of the limit is larger than it should be. */
 const SWOLLEN = 0.8;
-/** Garbage is collected when it and what is held are this part of the limit. */
-const LITTERED = 0.6;
+/** Garbage is collected when it has grown by this part. */
+const LITTERED = 0.7;
 /** How often the memory of the process is looked at, and something done about it. */
-const LOOK_MS = 25;
+const LOOK_MS = 10;
 const FREED_MS = 10;
-const COLLECT_MS = 500;
+const SETTLE_MS = 25;
+const COLLECT_MS = 200;
 const PAGE_BYTES = 4096;
 
 /** Asked to end what is slow and holds so many bytes, of this caller or, without one, of anybody. The room is there when that has ended, a moment later. */
@@ -74,7 +75,8 @@ export class Memory {
   #rest: number;
   #lookedAt = 0;
   #collectedAt = 0;
-  #isSwollen = false;
+  /** Since it was at rest. */
+  #grown = 0;
   #idle: NodeJS.Timeout | undefined;
   #later: NodeJS.Timeout | undefined;
 
@@ -116,7 +118,7 @@ export class Memory {
     if (this.#garbage >= LEAST_GARBAGE) this.#collect();
     else returnFreedMemory();
     // Freed buffers are gone a moment later.
-    this.#idle = setTimeout(() => this.#settle(), LOOK_MS).unref();
+    this.#idle = setTimeout(() => this.#settle(), SETTLE_MS).unref();
   }
 
   #settle(): void {
@@ -135,20 +137,23 @@ export class Memory {
 
   #look(): void {
     this.#lookedAt = performance.now();
-    this.#isSwollen = this.#measure() - this.#rest > SWOLLEN * this.most;
+    this.#grown = this.#measure() - this.#rest;
   }
 
-  /** Before so much is taken: collects where garbage and what is held are too much, or the process is larger than it should be. */
-  prepare(bytes: number): void {
+  /** Before something is taken: collects where the process has grown too much, and there is garbage. */
+  prepare(): void {
     const now = performance.now();
-    const isTooMuch = this.#garbage >= LEAST_GARBAGE && this.#held + this.#garbage + bytes > LITTERED * this.most;
-    if (isTooMuch) this.#collect();
     if (now - this.#lookedAt < LOOK_MS) return;
     this.#look();
-    if (!this.#isSwollen || now - this.#collectedAt < COLLECT_MS) return;
+    const isLittered = this.#garbage >= LEAST_GARBAGE && this.#grown > LITTERED * this.most;
+    if (!(isLittered || this.#isSwollen) || now - this.#collectedAt < COLLECT_MS) return;
     this.#collect();
     // What is left when little is held is what the process needs to be there.
-    if (this.#held < this.most / 8) this.#idle ??= setTimeout(() => this.#settle(), LOOK_MS).unref();
+    if (this.#held < this.most / 8) this.#idle ??= setTimeout(() => this.#settle(), SETTLE_MS).unref();
+  }
+
+  get #isSwollen(): boolean {
+    return this.#grown > SWOLLEN * this.most;
   }
 
   get held(): number {
@@ -163,10 +168,10 @@ export class Memory {
     return this.#callers.get(caller) ?? 0;
   }
 
-  /** Counts what is there already, or is gone. */
-  add(caller: string, bytes: number): void {
+  /** Counts what is there already, or is gone: garbage then, unless it never was the engine's. */
+  add(caller: string, bytes: number, isEngines = true): void {
     this.#held += bytes;
-    if (bytes < 0) this.litter(-bytes);
+    if (bytes < 0 && isEngines) this.litter(-bytes);
     const held = this.heldBy(caller) + bytes;
     if (held > 0) this.#callers.set(caller, held);
     else this.#callers.delete(caller);
@@ -178,6 +183,7 @@ export class Hold {
   readonly #memory: Memory;
   readonly #caller: string;
   #bytes = 0;
+  #reserved = 0;
   #ended = false;
 
   constructor(memory: Memory, caller: string) {
@@ -201,7 +207,7 @@ export class Hold {
       if (bytes > 0) throw new Overloaded('this request is over', 1);
       return;
     }
-    if (bytes > 0) this.#memory.prepare(bytes);
+    if (bytes > 0) this.#memory.prepare();
     const { limit, makeRoom } = this.#memory;
     const { held } = this.#memory;
     const callersOwn = this.#memory.heldBy(this.#caller);
@@ -214,6 +220,12 @@ export class Hold {
       throw new Overloaded('the server holds as much in memory as it may', 1);
     }
     this.add(bytes);
+  }
+
+  /** The same for what is not the engine's, and for what is used again: it leaves no garbage. It is given back in the end. */
+  reserve(bytes: number): void {
+    this.take(bytes);
+    this.#reserved += bytes;
   }
 
   /** The same for what a request only unpacks to: never more than the limit, not even for one that is alone. */
@@ -240,7 +252,8 @@ export class Hold {
   /** All of it is given back. */
   end(): void {
     if (this.#ended) return;
-    this.#memory.add(this.#caller, -this.#bytes);
+    this.#memory.add(this.#caller, -this.#reserved, false);
+    this.#memory.add(this.#caller, this.#reserved - this.#bytes);
     this.#bytes = 0;
     this.#ended = true;
   }

@@ -274,7 +274,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
         const { version, some } = head;
         if (some && parts.length === 0) throw new HersError('MALFORMED', 'this search names no blocks');
         const queries = some ? parts.slice(1) : parts;
-        call.hold(QUERY_COST * queries.reduce((sum, { length }) => sum + length, 0));
+        call.guest.hold.reserve(QUERY_COST * queries.reduce((sum, { length }) => sum + length, 0));
         const blocks = some ? { blocks: call.ids(parts[0], BLOCK_ID_BYTES, 'a block id') } : {};
         return call.items(parted(scans.search(call.name, { version, queries, ...blocks }, call.guest)));
       },
