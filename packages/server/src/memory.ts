@@ -19,6 +19,8 @@ const NOW_AND_THEN_MS = 10_000;
 const SWOLLEN = 0.8;
 /** Garbage is collected when it has grown by this part. */
 const LITTERED = 0.7;
+/** The part of the limit that every caller has, whatever the others do. */
+const LITTLE = 1 / 16;
 /** How often the memory of the process is looked at, and something done about it. */
 const LOOK_MS = 10;
 const FREED_MS = 10;
@@ -215,7 +217,9 @@ export class Hold {
       makeRoom(callersOwn + bytes - limit / 2, this.#caller);
       throw new Overloaded('this caller holds as much memory as one may', 1);
     }
-    if (bytes > 0 && held + bytes > limit && held > this.#bytes) {
+    // Who holds little is served however much the others hold.
+    const isLittle = callersOwn + bytes <= LITTLE * this.#memory.most;
+    if (bytes > 0 && !isLittle && held + bytes > limit && held > this.#bytes) {
       makeRoom(held + bytes - limit);
       throw new Overloaded('the server holds as much in memory as it may', 1);
     }
