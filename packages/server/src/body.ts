@@ -13,15 +13,22 @@ export interface BodyLimits {
   readonly pace: Pace;
   /** Hears how much came, before it is passed on. */
   readonly onBytes?: (bytes: number) => void;
+  /** Waited for before more is read, where memory is short. */
+  readonly room?: () => Promise<void> | undefined;
 }
+
+/** So much of a body is read however short memory is: a search is hardly larger. */
+const AT_ANY_TIME_BYTES = 2 ** 21;
 
 /** The body of a request. Leaving early leaves the line open, so that the client can be told why. */
 export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGenerator<Uint8Array> {
-  const { bytes: limit, stallMs, signal, pace, onBytes } = limits;
+  const { bytes: limit, stallMs, signal, pace, onBytes, room } = limits;
   const announced = Number(raw.headers['content-length'] ?? 0);
   if (limit !== undefined && announced > limit) throw tooLarge(announced, limit);
   let total = 0;
   for (;;) {
+    const busy = total > AT_ANY_TIME_BYTES ? room?.() : undefined;
+    if (busy) await busy;
     signal.throwIfAborted();
     const piece: Buffer | null = raw.read();
     if (piece) {

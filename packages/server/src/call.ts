@@ -86,8 +86,9 @@ export class Call {
       // What comes off the line is copied.
       this.guest.hold.litter(came);
     };
-    const { pace } = this.guest;
-    return { bytes, stallMs: 1000 * this.limits.stallSeconds, signal: this.signal, pace, onBytes };
+    const { pace, hold } = this.guest;
+    const room = () => hold.room();
+    return { bytes, stallMs: 1000 * this.limits.stallSeconds, signal: this.signal, pace, onBytes, room };
   }
 
   /** The whole body, which counts as held in memory until the request is over. */

@@ -68,6 +68,32 @@ describe('what is held', () => {
     memory.close();
   });
 
+  it('is not read from clients while a process that has grown too much collects its garbage', async () => {
+    let bytes = 100e6;
+    const most = 200 * MIB;
+    const memory = new Memory(most, undefined, () => bytes);
+    const hold = new Hold(memory, 'x');
+    hold.litter(40 * MIB);
+    assert.equal(hold.room(), undefined);
+    bytes += 190 * MIB;
+    await pause(20);
+    const room = hold.room();
+    let isThere = false;
+    void room?.then(() => {
+      isThere = true;
+    });
+    await pause(40);
+    assert.ok(room && !isThere);
+    bytes -= 190 * MIB;
+    await room;
+    assert.equal(hold.room(), undefined);
+    // Nothing to collect: waiting would not help.
+    bytes += 190 * MIB;
+    await pause(100);
+    assert.equal(hold.room(), undefined);
+    memory.close();
+  });
+
   it('makes room by ending what is slow, for the next time', () => {
     const asked: unknown[] = [];
     const memory = new Memory(1000, (...args) => asked.push(args), measure);

@@ -4,6 +4,7 @@
 
 import { readFileSync } from 'node:fs';
 import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
+import { setTimeout as pause } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { HersError } from '@hers/service';
@@ -26,6 +27,11 @@ const LOOK_MS = 10;
 const FREED_MS = 10;
 const SETTLE_MS = 25;
 const COLLECT_MS = 200;
+/** A process that has grown by this part reads no more from clients until its garbage is collected; it waits so long at most. */
+const TIGHT = 0.85;
+const TIGHT_COLLECT_MS = 50;
+const WAIT_MS = 500;
+const BUSY_TRUST = 1 / 8;
 const PAGE_BYTES = 4096;
 
 /** Asked to end what is slow and holds so many bytes, of this caller or, without one, of anybody. The room is there when that has ended, a moment later. */
@@ -108,24 +114,28 @@ export class Memory {
     this.#garbage += bytes;
     this.#later ??= setTimeout(() => {
       this.#later = undefined;
-      this.#tidy();
+      this.#tidy(BUSY_TRUST);
     }, NOW_AND_THEN_MS).unref();
     if (this.#garbage < LEAST_GARBAGE) return;
     if (this.#idle) this.#idle.refresh();
-    else this.#idle = setTimeout(() => this.#tidy(), IDLE_MS).unref();
+    else this.#idle = setTimeout(() => this.#tidy(1), IDLE_MS).unref();
   }
 
-  #tidy(): void {
+  #tidy(trust: number): void {
     clearTimeout(this.#idle);
     if (this.#garbage >= LEAST_GARBAGE) this.#collect();
     else returnFreedMemory();
     // Freed buffers are gone a moment later.
-    this.#idle = setTimeout(() => this.#settle(), SETTLE_MS).unref();
+    this.#idle = setTimeout(() => this.#settle(trust), SETTLE_MS).unref();
   }
 
-  #settle(): void {
+  /** What is left when little is held is what the process needs to be there. How far that may be more than before depends on how quiet it is: under load some of it is garbage. */
+  #settle(trust: number): void {
     this.#idle = undefined;
-    if (this.#held < this.most / 8) this.#rest = this.#measure() - this.#held;
+    if (this.#held < this.most / 8) {
+      const more = this.#measure() - this.#held - this.#rest;
+      this.#rest += more > 0 ? trust * more : more;
+    }
     this.#look();
   }
 
@@ -150,8 +160,24 @@ export class Memory {
     const isLittered = this.#garbage >= LEAST_GARBAGE && this.#grown > LITTERED * this.most;
     if (!(isLittered || this.#isSwollen) || now - this.#collectedAt < COLLECT_MS) return;
     this.#collect();
-    // What is left when little is held is what the process needs to be there.
-    if (this.#held < this.most / 8) this.#idle ??= setTimeout(() => this.#settle(), SETTLE_MS).unref();
+    this.#idle ??= setTimeout(() => this.#settle(0), SETTLE_MS).unref();
+  }
+
+  /** Whether reading more should wait until garbage has been collected. */
+  get isTight(): boolean {
+    if (performance.now() - this.#lookedAt >= LOOK_MS) this.#look();
+    if (this.#grown <= TIGHT * this.most) return false;
+    // What was collected a moment ago is on its way out; where there is nothing to collect, waiting does not help.
+    return this.#garbage >= LEAST_GARBAGE || performance.now() - this.#collectedAt < TIGHT_COLLECT_MS;
+  }
+
+  /** Collects garbage until the process is smaller, or there is nothing left to collect. */
+  async relax(): Promise<void> {
+    for (const until = performance.now() + WAIT_MS; this.isTight && performance.now() < until; ) {
+      const isDue = performance.now() - this.#collectedAt >= TIGHT_COLLECT_MS;
+      if (isDue && this.#garbage >= LEAST_GARBAGE) this.#collect();
+      await pause(SETTLE_MS);
+    }
   }
 
   get #isSwollen(): boolean {
@@ -195,6 +221,11 @@ export class Hold {
 
   get bytes(): number {
     return this.#bytes;
+  }
+
+  /** To be waited for before more is read from a client; undefined when there is room. */
+  room(): Promise<void> | undefined {
+    return this.#memory.isTight ? this.#memory.relax() : undefined;
   }
 
   /** Whether all requests together hold too much. */
