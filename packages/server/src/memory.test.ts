@@ -15,10 +15,12 @@ import { Hold, Memory } from './memory.ts';
 import { served } from './testing.ts';
 
 const MIB = 2 ** 20;
+/** Of which 1000 may be held. */
+const GROWTH = 4000 / 3;
 
 describe('what is held', () => {
   it('is counted, and half of it is enough for one caller', () => {
-    const memory = new Memory(1000, undefined, measure);
+    const memory = new Memory(GROWTH, undefined, measure);
     const [a, b, c] = ['x', 'x', 'y'].map((caller) => new Hold(memory, caller));
     a.take(400);
     assert.throws(() => b.take(101), { code: 'OVERLOADED' });
@@ -33,7 +35,7 @@ describe('what is held', () => {
   });
 
   it('may be one thing of any size, where there is nothing else; what it only unpacks to may not', () => {
-    const memory = new Memory(1000, undefined, measure);
+    const memory = new Memory(GROWTH, undefined, measure);
     const alone = new Hold(memory, 'x');
     alone.take(5000);
     assert.throws(() => new Hold(memory, 'y').take(63), { code: 'OVERLOADED' });
@@ -44,7 +46,7 @@ describe('what is held', () => {
   });
 
   it('is none of what has ended', () => {
-    const memory = new Memory(1000, undefined, measure);
+    const memory = new Memory(GROWTH, undefined, measure);
     const hold = new Hold(memory, 'x');
     hold.take(10);
     hold.end();
@@ -56,7 +58,7 @@ describe('what is held', () => {
 
   it('may be half as much while the process is larger than what was counted', async () => {
     let bytes = 100e6;
-    const memory = new Memory(1000, undefined, () => bytes);
+    const memory = new Memory(GROWTH, undefined, () => bytes);
     new Hold(memory, 'x').take(450);
     bytes += 5000;
     await pause(50);
@@ -96,7 +98,7 @@ describe('what is held', () => {
 
   it('makes room by ending what is slow, for the next time', () => {
     const asked: unknown[] = [];
-    const memory = new Memory(1000, (...args) => asked.push(args), measure);
+    const memory = new Memory(GROWTH, (...args) => asked.push(args), measure);
     const [a, b] = ['x', 'y'].map((caller) => new Hold(memory, caller));
     a.take(450);
     b.take(450);
@@ -160,7 +162,7 @@ it('streams to readers that do not read are counted', async () => {
   }
   // As many as there is room for; the others are refused when their turn comes.
   let held = 0;
-  while (held < limit / 4) {
+  while (held < limit / 8) {
     await pause(20);
     held = (await metrics(server.url)).get('hers_held_bytes')!;
   }

@@ -16,17 +16,20 @@ const LEAST_GARBAGE = 2 ** 25;
 /** Garbage is collected when nothing was added to it for so long, and now and then in any case. */
 const IDLE_MS = 1000;
 const NOW_AND_THEN_MS = 10_000;
-/** A process that has grown by this part of the limit is larger than it should be. */
+/** Of what a process may grow by, so much may be held. The rest is for garbage, copies, and what the scans keep for the next. */
+const HELD = 0.75;
+/** A process that has grown by this part is larger than it should be. */
 const SWOLLEN = 0.8;
 /** Garbage is collected when it has grown by this part. */
 const LITTERED = 0.7;
-/** The part of the limit that every caller has, whatever the others do. */
+/** The part of what may be held that every caller has, whatever the others do. */
 const LITTLE = 1 / 16;
 /** How often the memory of the process is looked at, and something done about it. */
 const LOOK_MS = 10;
 const FREED_MS = 10;
 const SETTLE_MS = 25;
 const COLLECT_MS = 200;
+const TRIM_MS = 50;
 /** A process that has grown by this part reads no more from clients until its garbage is collected; it waits so long at most. */
 const TIGHT = 0.85;
 const TIGHT_COLLECT_MS = 50;
@@ -72,6 +75,8 @@ function processBytes(): number {
 
 export class Memory {
   readonly makeRoom: MakeRoom;
+  /** What the process may grow by. */
+  readonly #growth: number;
   /** What may be held when all is well. */
   readonly most: number;
   readonly #measure: () => number;
@@ -83,13 +88,15 @@ export class Memory {
   #rest: number;
   #lookedAt = 0;
   #collectedAt = 0;
+  #trimmedAt = 0;
   /** Since it was at rest. */
   #grown = 0;
   #idle: NodeJS.Timeout | undefined;
   #later: NodeJS.Timeout | undefined;
 
-  constructor(limit: number, makeRoom: MakeRoom = () => {}, measure: () => number = processBytes) {
-    this.most = limit;
+  constructor(growth: number, makeRoom: MakeRoom = () => {}, measure: () => number = processBytes) {
+    this.#growth = growth;
+    this.most = HELD * growth;
     this.makeRoom = makeRoom;
     this.#measure = measure;
     this.#rest = measure();
@@ -124,7 +131,7 @@ export class Memory {
   #tidy(trust: number): void {
     clearTimeout(this.#idle);
     if (this.#garbage >= LEAST_GARBAGE) this.#collect();
-    else returnFreedMemory();
+    else this.#trim();
     // Freed buffers are gone a moment later.
     this.#idle = setTimeout(() => this.#settle(trust), SETTLE_MS).unref();
   }
@@ -133,6 +140,7 @@ export class Memory {
   #settle(trust: number): void {
     this.#idle = undefined;
     if (this.#held < this.most / 8) {
+      this.#trim();
       const more = this.#measure() - this.#held - this.#rest;
       this.#rest += more > 0 ? trust * more : more;
     }
@@ -144,12 +152,22 @@ export class Memory {
     this.#garbage = 0;
     this.#collectedAt = performance.now();
     // Buffers are freed a moment later.
-    setTimeout(returnFreedMemory, FREED_MS).unref();
+    setTimeout(() => this.#trim(), FREED_MS).unref();
   }
 
   #look(): void {
-    this.#lookedAt = performance.now();
+    const now = performance.now();
+    this.#lookedAt = now;
     this.#grown = this.#measure() - this.#rest;
+    if (this.#grown <= LITTERED * this.#growth || now - this.#trimmedAt < TRIM_MS) return;
+    // The engine frees what it collects by itself, but the allocator keeps it.
+    this.#trim();
+    this.#grown = this.#measure() - this.#rest;
+  }
+
+  #trim(): void {
+    returnFreedMemory();
+    this.#trimmedAt = performance.now();
   }
 
   /** Before something is taken: collects where the process has grown too much, and there is garbage. */
@@ -157,23 +175,23 @@ export class Memory {
     const now = performance.now();
     if (now - this.#lookedAt < LOOK_MS) return;
     this.#look();
-    const isLittered = this.#garbage >= LEAST_GARBAGE && this.#grown > LITTERED * this.most;
+    const isLittered = this.#garbage >= LEAST_GARBAGE && this.#grown > LITTERED * this.#growth;
     if (!(isLittered || this.#isSwollen) || now - this.#collectedAt < COLLECT_MS) return;
     this.#collect();
     this.#idle ??= setTimeout(() => this.#settle(0), SETTLE_MS).unref();
   }
 
-  /** Whether reading more should wait until garbage has been collected. */
-  get isTight(): boolean {
+  /** Whether reading more should wait until garbage has been collected, where so many bytes are about to be taken. */
+  isTight(bytes: number): boolean {
     if (performance.now() - this.#lookedAt >= LOOK_MS) this.#look();
-    if (this.#grown <= TIGHT * this.most) return false;
+    if (this.#grown + bytes <= TIGHT * this.#growth) return false;
     // What was collected a moment ago is on its way out; where there is nothing to collect, waiting does not help.
     return this.#garbage >= LEAST_GARBAGE || performance.now() - this.#collectedAt < TIGHT_COLLECT_MS;
   }
 
   /** Collects garbage until the process is smaller, or there is nothing left to collect. */
-  async relax(): Promise<void> {
-    for (const until = performance.now() + WAIT_MS; this.isTight && performance.now() < until; ) {
+  async relax(bytes: number): Promise<void> {
+    for (const until = performance.now() + WAIT_MS; this.isTight(bytes) && performance.now() < until; ) {
       const isDue = performance.now() - this.#collectedAt >= TIGHT_COLLECT_MS;
       if (isDue && this.#garbage >= LEAST_GARBAGE) this.#collect();
       await pause(SETTLE_MS);
@@ -181,7 +199,7 @@ export class Memory {
   }
 
   get #isSwollen(): boolean {
-    return this.#grown > SWOLLEN * this.most;
+    return this.#grown > SWOLLEN * this.#growth;
   }
 
   get held(): number {
@@ -223,9 +241,10 @@ export class Hold {
     return this.#bytes;
   }
 
-  /** To be waited for before more is read from a client; undefined when there is room. */
+  /** To be waited for before more is read from a client; undefined when there is room. What is large grows by being copied, and is copied again where it goes. */
   room(): Promise<void> | undefined {
-    return this.#memory.isTight ? this.#memory.relax() : undefined;
+    const coming = 3 * this.#bytes;
+    return this.#memory.isTight(coming) ? this.#memory.relax(coming) : undefined;
   }
 
   /** Whether all requests together hold too much. */
