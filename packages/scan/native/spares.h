@@ -44,8 +44,8 @@ class Spares {
   }
 
  private:
-  /** 32 MiB. */
-  static constexpr size_t kMostWords = size_t{1} << 23;
+  /** 64 MiB. */
+  static constexpr size_t kMostWords = size_t{1} << 24;
   std::mutex mutex_;
   std::vector<Aligned<uint32_t>> spares_;
   size_t words_ = 0;

@@ -22,7 +22,7 @@ export const LIMITS = {
     usual: 256 * MIB,
     least: 1024,
     about:
-      'bytes of memory for all requests together; three quarters of it held at a time, and half of that for one token',
+      'bytes of memory for all requests together; two thirds of it held at a time, and half of that for one token',
   },
   scans: { usual: 4, least: 1, about: 'scans at a time; half of them for one token' },
   queue: { usual: 128, least: 0, about: 'searches that may wait for a scan; half of them of one token' },

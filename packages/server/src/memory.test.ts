@@ -16,7 +16,7 @@ import { served } from './testing.ts';
 
 const MIB = 2 ** 20;
 /** Of which 1000 may be held. */
-const GROWTH = 4000 / 3;
+const GROWTH = 1500;
 
 describe('what is held', () => {
   it('is counted, and half of it is enough for one caller', () => {

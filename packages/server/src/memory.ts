@@ -17,7 +17,7 @@ const LEAST_GARBAGE = 2 ** 25;
 const IDLE_MS = 1000;
 const NOW_AND_THEN_MS = 10_000;
 /** Of what a process may grow by, so much may be held. The rest is for garbage, copies, and what the scans keep for the next. */
-const HELD = 0.75;
+const HELD = 2 / 3;
 /** A process that has grown by this part is larger than it should be. */
 const SWOLLEN = 0.8;
 /** Garbage is collected when it has grown by this part. */
