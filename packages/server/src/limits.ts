@@ -21,8 +21,7 @@ export const LIMITS = {
   memoryBytes: {
     usual: 256 * MIB,
     least: 1024,
-    about:
-      'bytes of memory for all requests together; two thirds of it held at a time, and half of that for one token',
+    about: 'bytes of memory for all requests together; two thirds of it held at a time, and half of that for one token',
   },
   scans: { usual: 4, least: 1, about: 'scans at a time; half of them for one token' },
   queue: { usual: 128, least: 0, about: 'searches that may wait for a scan; half of them of one token' },
