@@ -5,7 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
-import type { Service } from '@hers/service';
+import { MOST_REMOVED, type Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Collection, connect, Database, HersError, MasterSeed, type VectorRecord } from './index.ts';
 import { RecordKeys } from './records.ts';
@@ -149,6 +149,22 @@ describe('a collection in a folder', () => {
       });
     }
   }
+
+  it('deletes more ids than fit one change', async () => {
+    const calls: Call[] = [];
+    const db = new Database(watched(await openStore(await temporary(), { quietMs: 5 }), calls), {
+      key: MasterSeed.generate(),
+    });
+    const faces = await db.createCollection('faces', { dimension: DIMENSION });
+    const ids = Array.from({ length: MOST_REMOVED + 4000 }, (_, i) => `id ${i}`);
+    const there = [0, MOST_REMOVED - 1, MOST_REMOVED, ids.length - 1].map((i) => ids[i]);
+    await faces.upsert(there.map((id, i) => ({ id, vector: vectorOf(i, DIMENSION) })));
+    calls.length = 0;
+    assert.equal(await faces.delete(ids), there.length);
+    assert.equal(calls.filter(({ method }) => method === 'commit').length, 2);
+    assert.equal(await faces.count(), 0);
+    await db.close();
+  });
 
   it('re-ranks and fetches payloads when asked', async () => {
     const db = await open(await temporary(), MasterSeed.generate());

@@ -127,7 +127,8 @@ function draftOf({ stages, blocks, tables }: Collection, change: Change): Draft 
   const added = (change.blocks ?? []).map((stage) => stages.get(stage, 'block').row);
   for (const { part } of change.sums ?? []) stages.get(part, 'block');
   const ids = [...added.map(({ id }) => id), ...(change.sums ?? []).map(({ result }) => result)].map(hex);
-  const twice = ids.find((id, i) => ids.indexOf(id) !== i || (blocks.has(id) && !dropped.has(blocks.get(id)!)));
+  const known = new Set<string>();
+  const twice = ids.find((id) => known.has(id) || (blocks.has(id) && !dropped.has(blocks.get(id)!)) || !known.add(id));
   if (twice !== undefined) throw new HersError('ALREADY_EXISTS', `there is a block ${twice} already`);
   const removed = change.removed ?? [];
   return {
