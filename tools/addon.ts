@@ -1,5 +1,7 @@
-// How a native addon is built: every file of its folder by the C++ compiler of the machine, with the headers of node-api-headers, into one shared object.
-// Files called `…_avx2.cc` and `…_avx512.cc` are for Linux on x64 alone and get the flags of their instruction set; the addon asks the CPU before it calls them.
+// How a native addon is built: every file of its folder by the C++ compiler of the machine, with
+// the headers of node-api-headers, into one shared object. Files called `…_avx2.cc` and
+// `…_avx512.cc` are for Linux on x64 alone and get the flags of their instruction set; the addon
+// asks the CPU before it calls them.
 
 import { execFile } from 'node:child_process';
 import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -23,14 +25,26 @@ const instructionSets: Record<string, string[]> = {
 const isX86 = process.platform === 'linux' && process.arch === 'x64';
 const shared = process.platform === 'darwin' ? ['-bundle', '-undefined', 'dynamic_lookup'] : ['-shared'];
 
-/** `more` are flags for the compiler and the linker, a sanitizer's for example. */
-export function nativeAddon(folder: string, output: string, more: readonly string[] = []): Target {
+export interface AddonOptions {
+  /** For the compiler and the linker, a sanitizer's for example. */
+  readonly flags?: readonly string[];
+  /** Files of other folders that are compiled along with it. */
+  readonly also?: readonly string[];
+}
+
+export function nativeAddon(
+  folder: string,
+  output: string,
+  { flags: more = [], also = [] }: AddonOptions = {},
+): Target {
   const flags = [...common, ...(isX86 ? ['-DHERS_X86'] : []), ...more];
   const sets = JSON.stringify(instructionSets);
   return {
     output,
     sources: folder,
-    // Without the compiler's version: asking for it would start the compiler every time, and any of them makes the same results.
+    besides: [...new Set(also.map((file) => dirname(file)))],
+    // Without the compiler's version: asking for it would start the compiler every time, and any of
+    // them makes the same results.
     recipe: `c++ ${process.platform} ${process.arch} ${headers.version} ${flags.join(' ')} ${sets} ${shared.join(' ')}`,
     async make(stamp) {
       const { path: compiler } = part('compiler', { PATH: process.env.PATH });
@@ -38,7 +52,7 @@ export function nativeAddon(folder: string, output: string, more: readonly strin
       const objects = mkdtempSync(join(tmpdir(), 'hers-addon-'));
       try {
         const args = [...flags, `-I${include}`, `-DHERS_STAMP="${stamp}"`, '-c'];
-        const sources = sourcesOf(folder);
+        const sources = [...sourcesOf(folder), ...also.map((file) => ({ file, extra: [] }))];
         const object = (file: string) => join(objects, `${basename(file, '.cc')}.o`);
         await inTurns(sources, ({ file, extra }) => run(compiler, [...args, ...extra, file, '-o', object(file)]));
         const result = join(objects, 'addon.node');

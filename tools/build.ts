@@ -1,6 +1,6 @@
-// Builds the generated files that are stale. A generated file carries a stamp: a hash over its sources, the options
-// and the compiler's version. It is fresh as long as it holds the stamp that its sources have now; modification times
-// mean nothing in a fresh clone.
+// Builds the generated files that are stale. A generated file carries a stamp: a hash over its
+// sources, the options and the compiler's version. It is fresh as long as it holds the stamp that
+// its sources have now; modification times mean nothing in a fresh clone.
 
 import { createHash, randomBytes } from 'node:crypto';
 import { globSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
@@ -21,7 +21,7 @@ const targets: Target[] = [
   wasmModule(join(root, 'packages/ring/assembly/kernel.ts'), join(root, 'packages/ring/build/kernel.ts')),
   wasmModule(join(root, 'packages/scan/assembly/kernel.ts'), join(root, 'packages/scan/build/kernel.ts'), {
     besides: [join(root, 'packages/ring/assembly')],
-    // One memory for all threads, of at most 1 GiB (packages/scan/src/wasm-memory.ts).
+    // One memory for all threads, of at most 1 GiB (packages/scan/src/wasm/wasm-memory.ts).
     options: '--enable threads --importMemory --sharedMemory --initialMemory 1 --maximumMemory 16384'.split(' '),
   }),
 ];
@@ -29,7 +29,7 @@ const targets: Target[] = [
 /** Made from what these make. */
 const bundles: Target[] = [
   browserModule(join(client, 'src/browser.ts'), join(client, 'build/hers.js'), {
-    worker: 'hers-worker.js',
+    manifest: join(client, 'package.json'),
     besides: ['service/src', 'compress/src/apply', 'scheme/src', 'ring/src', 'ring/build'].map((folder) =>
       join(root, 'packages', folder),
     ),
@@ -37,7 +37,10 @@ const bundles: Target[] = [
   browserWorker(join(client, 'src/browser.ts'), join(client, 'build/hers-worker.js'), 'hers.js'),
 ];
 
-/** AssemblyScript to a TypeScript module that holds the WASM as text, so that Node and every bundler load it alike. */
+/**
+ * AssemblyScript to a TypeScript module that holds the WASM as text, so that Node and every bundler
+ * load it alike.
+ */
 export function wasmModule(
   entry: string,
   output: string,
@@ -62,7 +65,8 @@ export function wasmModule(
 }
 
 async function compile(folder: string, args: string[]): Promise<Uint8Array> {
-  // Loaded here and not on top: the compiler takes longer to load than everything else does when nothing is stale.
+  // Loaded here and not on top: the compiler takes longer to load than everything else does when
+  // nothing is stale.
   const { main } = await import('assemblyscript/asc');
   let wasm: Uint8Array | undefined;
   const { error, stderr } = await main([...args, '--outFile', 'out.wasm', '--baseDir', folder], {
@@ -103,7 +107,10 @@ export async function buildAll(): Promise<boolean> {
   return (await buildStale(targets)) && (await buildStale(bundles));
 }
 
-/** Builds what is stale, all at once (most of it waits for the C++ compiler), prints a line for each file built, and says whether all succeeded. */
+/**
+ * Builds what is stale, all at once (most of it waits for the C++ compiler), prints a line for each
+ * file built, and says whether all succeeded.
+ */
 export async function buildStale(list: readonly Target[], print = console.error): Promise<boolean> {
   const stale = list
     .map((target) => ({ target, stamp: stampOf(target) }))

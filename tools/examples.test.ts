@@ -2,12 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { it } from 'node:test';
 
 const root = resolve(import.meta.dirname, '..');
-// Beside the packages, so that `@hers/…` resolves as it does for a user; ignored by git like everything built.
+// Beside the packages, so that `@hers/…` resolves as it does for a user; ignored by git like
+// everything built.
 const folder = join(root, 'packages/lab/build/examples');
 
 for (const document of globSync(['*.md', 'docs/**/*.md', 'packages/*/*.md'], { cwd: root }).sort()) {
@@ -17,7 +19,10 @@ for (const document of globSync(['*.md', 'docs/**/*.md', 'packages/*/*.md'], { c
       mkdirSync(folder, { recursive: true });
       const file = join(folder, `${document.replaceAll('/', '-')}-${i + 1}.ts`);
       writeFileSync(file, code);
-      const { status, stderr } = spawnSync(process.execPath, [file], { encoding: 'utf8', timeout: 60_000 });
+      // A folder of its own, as a reader would have.
+      const cwd = mkdtempSync(join(tmpdir(), 'hers-example-'));
+      const { status, stderr } = spawnSync(process.execPath, [file], { cwd, encoding: 'utf8', timeout: 60_000 });
+      rmSync(cwd, { recursive: true });
       rmSync(file);
       assert.equal(status, 0, stderr);
     });

@@ -1,9 +1,10 @@
 // Lists what a source file loads: imports, re-exports, dynamic imports, worker URLs.
 //
-// The original text is read, not the text with its types stripped: stripping removes type-only imports, and these must
-// not cross a wall either. es-module-lexer reads TypeScript and finds the statements and dynamic imports of code, but
-// it passes over `import('…')` inside type aliases, and knows nothing of URLs. A plain search finds those; where it errs,
-// it reports too much (what stands in a string) rather than too little.
+// The original text is read, not the text with its types stripped: stripping removes type-only
+// imports, and these must not cross a wall either. es-module-lexer reads TypeScript and finds the
+// statements and dynamic imports of code, but it passes over `import('…')` inside type aliases, and
+// knows nothing of URLs. A plain search finds those; where it errs, it reports too much (what
+// stands in a string) rather than too little.
 
 import { init, parse } from 'es-module-lexer';
 
@@ -13,7 +14,10 @@ export interface Import {
   /** Undefined when it is not a plain string literal, so that nobody can tell what is loaded. */
   specifier: string | undefined;
   line: number;
-  /** `static` covers re-exports and type-only imports; `url` is a file handed to a worker, or about to be. */
+  /**
+   * `static` covers re-exports and type-only imports; `url` is a file handed to a worker, or about
+   * to be.
+   */
   kind: 'static' | 'dynamic' | 'url';
 }
 
@@ -52,7 +56,8 @@ export function importsOf(source: string, name: string): Import[] {
       add(start, 'url', start > at && besideThisFile.test(url) ? asRelative(literalAt(url)) : undefined);
     } else if (what.endsWith('URL')) {
       const text = literalAt(argument);
-      // Data files beside the code are nobody's layer; a name put together at run time might be anything.
+      // Data files beside the code are nobody's layer; a name put together at run time might be
+      // anything.
       const counts = text === undefined || codeFile.test(text);
       if (counts && besideThisFile.test(argument)) add(at, 'url', asRelative(text));
     } else if (what !== 'require' || literalAt(argument) !== undefined) {

@@ -1,5 +1,6 @@
-// The layer check: every import points downwards, and two walls hold. Code that may see a gallery never imports code that
-// holds keys; code that a browser runs never imports Node's modules. The table below is the rule.
+// The layer check: every import points downwards, and two walls hold. Code that may see a gallery
+// never imports code that holds keys; code that a browser runs never imports Node's modules. The
+// table below is the rule.
 
 import { readFileSync } from 'node:fs';
 import { isBuiltin } from 'node:module';
@@ -13,7 +14,10 @@ export interface Violation {
   message: string;
 }
 
-/** What each package may import, top to bottom; `below` is every package further down, with all its entries. */
+/**
+ * What each package may import, top to bottom; `below` is every package further down, with all its
+ * entries.
+ */
 const table: Record<string, readonly string[] | 'below'> = {
   cli: 'below',
   web: ['client'],
@@ -23,9 +27,12 @@ const table: Record<string, readonly string[] | 'below'> = {
   // The store uses the ring's checksum; nothing in `ring` holds a key.
   store: ['service', 'scan', 'scheme', 'ring'],
   service: ['scheme'],
-  compress: [],
+  // One seeded generator for training and for synthetic data.
+  compress: ['vectors'],
+  vectors: ['scheme'],
   paper: [],
-  // The kernels of `scan` are made of the ring's own: its transform, checksum and samplers. None of them holds a key.
+  // The kernels of `scan` are made of the ring's own: its transform, checksum and samplers. None of
+  // them holds a key.
   scan: ['scheme', 'ring'],
   scheme: ['ring'],
   ring: [],
@@ -49,7 +56,10 @@ interface Source {
   package: string;
   entry: string;
   path: string;
-  /** Tests, and configuration on top of a package: not shipped, hence free of the walls. */
+  /**
+   * Tests, their tools in `testing/`, configuration on top of a package: not shipped, hence free of
+   * the walls.
+   */
   aside: boolean;
   /** Exists for Node alone: `name.node.ts`. */
   forNode: boolean;
@@ -58,16 +68,18 @@ interface Source {
 function describe(name: string, path: string): Source {
   const inside = (part: string) => path.startsWith(`${part}/`) || path === `${part}.ts`;
   const entry = Object.keys(entries).find((key) => key.startsWith(`${name}/`) && inside(entries[key]!)) ?? name;
-  const aside = /\.test\.m?[jt]s$|^[^/]+\.config\.m?[jt]s$/.test(path);
+  const aside = /\.test\.m?[jt]s$|^[^/]+\.config\.m?[jt]s$|^testing\//.test(path);
   return { package: name, entry, path, aside, forNode: /\.node\.m?ts$/.test(path) };
 }
 
 /** Why `from` may not load `target`, both files of the workspace; undefined when it may. */
 function objection(from: Source, target: Source, kind: Import['kind']): string | undefined {
-  if (target.aside && !from.aside) return `${target.path} is not shipped: only tests may import it`;
+  // The laboratory measures and tries what the others are made of, with their own test tools.
+  const isLab = from.package === 'lab' && target.path.startsWith('testing/');
+  if (target.aside && !from.aside && !isLab) return `${target.path} is not shipped: only tests may import it`;
   const needsNode = target.forNode && browserSafe.has(target.entry);
   if (needsNode && kind !== 'dynamic' && browserSafe.has(from.entry) && !from.forNode && !from.aside) {
-    return `${target.path} is for Node alone: load it by a dynamic import`;
+    return `${target.path} is for Node alone: name it under the condition node, or load it by a dynamic import`;
   }
   if (from.entry === target.entry) return;
   if (from.package === target.package) {
@@ -92,6 +104,15 @@ function objection(from: Source, target: Source, kind: Import['kind']): string |
 function judge(workspace: Workspace, file: string, from: Source, { specifier, kind }: Import): string | undefined {
   if (specifier === undefined) {
     return from.aside ? undefined : 'the specifier is not a plain string, so what it loads cannot be checked';
+  }
+  if (specifier.startsWith('#')) {
+    const branches = workspace.imported(from.package, specifier);
+    for (const { file, forNode } of branches) {
+      // What only Node chooses may be for Node.
+      const reason = objection({ ...from, forNode: from.forNode || forNode }, describe(from.package, file), kind);
+      if (reason) return reason;
+    }
+    return branches.length > 0 ? undefined : `${specifier} is not in the imports of packages/${from.package}`;
   }
   const bare = specifier.replace(/[?#].*$/, '');
   if (/^\.\.?(?:\/|$)/.test(bare)) {
@@ -118,11 +139,15 @@ function judge(workspace: Workspace, file: string, from: Source, { specifier, ki
   return `${name} is not a dependency in ${folder}/package.json`;
 }
 
-/** The same for an import by name: judged by the files that the name stands for, so that an alias opens no door. */
+/**
+ * The same for an import by name: judged by the files that the name stands for, so that an alias
+ * opens no door.
+ */
 function objectionToPackage(workspace: Workspace, from: Source, name: string, subpath: string, kind: Import['kind']) {
   if (!Object.hasOwn(table, name)) return `${scope}${name} is not in the table of layers`;
   const files = workspace.exported(name, subpath);
-  // An export that is missing is still judged by its name: the layer is the first thing to say about it.
+  // An export that is missing is still judged by its name: the layer is the first thing to say
+  // about it.
   const expected = subpath === '.' ? 'src/index.ts' : `src${subpath.slice(1)}.ts`;
   for (const file of files.length > 0 ? files : [expected]) {
     const reason = objection(from, describe(name, file), kind);
@@ -132,7 +157,7 @@ function objectionToPackage(workspace: Workspace, from: Source, name: string, su
 }
 
 /** Reads every file of the packages under `root` and judges each import. */
-export function inspectLayers(root: string): { files: number; imports: number; violations: Violation[] } {
+function inspectLayers(root: string): { files: number; imports: number; violations: Violation[] } {
   const workspace = new Workspace(root);
   const violations: Violation[] = [];
   for (const name of workspace.packages.filter((name) => !Object.hasOwn(table, name))) {

@@ -1,5 +1,6 @@
-// Tests that need something optional ask for it here. `test(name, part('browser'), …)` is skipped with a reason where
-// the part is missing, and fails where HERS_REQUIRE names it: an automatic run must not pass by skipping.
+// Tests that need something optional ask for it here. `test(name, part('browser'), …)` is skipped
+// with a reason where the part is missing, and fails where HERS_REQUIRE names it: an automatic run
+// must not pass by skipping.
 
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';

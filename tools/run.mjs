@@ -1,5 +1,6 @@
-// node tools/run.mjs [script.ts] [arguments...]: build what is stale, then run the script in this process.
-// Plain JavaScript, because its first task is to speak to a Node too old to read TypeScript.
+// node tools/run.mjs [script.ts] [arguments...]: build what is stale, then run the script in this
+// process. Plain JavaScript, because its first task is to speak to a Node too old to read
+// TypeScript.
 
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';

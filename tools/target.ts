@@ -10,12 +10,18 @@ export interface Target {
   besides?: readonly string[];
   /** Everything else that its content depends on: options, versions. */
   recipe: string;
-  /** The content, which must hold `stamp` somewhere. Throws a `BuildError` when the sources do not compile, and `Unavailable` when nothing here can. */
+  /**
+   * The content, which must hold `stamp` somewhere. Throws a `BuildError` when the sources do not
+   * compile, and `Unavailable` when nothing here can.
+   */
   make(stamp: string): Promise<string | Uint8Array>;
 }
 
 /** The sources do not compile; the message is the compiler's. */
 export class BuildError extends Error {}
 
-/** What would compile the sources is not there, and the program does without; the message says what it does instead. */
+/**
+ * What would compile the sources is not there, and the program does without; the message says what
+ * it does instead.
+ */
 export class Unavailable extends Error {}

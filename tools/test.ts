@@ -4,31 +4,46 @@
 //   npm test -- packages/ring       only test files whose path contains this
 //   npm test -- --quick             the tests alone
 //   npm test -- --name=wrap         only tests whose name matches
+//   npm run coverage                the tests alone, and how much of each package they run
 //
-// Every step runs even when one before it failed. The checks count as one test each, so that `0 failed` in the last line
-// means that all is well.
+// Every step runs even when one before it failed. The checks count as one test each, so that
+// `0 failed` in the last line means that all is well.
 
 import { spawnSync } from 'node:child_process';
 import { globSync } from 'node:fs';
 import { join, resolve, sep } from 'node:path';
 import { run } from 'node:test';
-import { spec } from 'node:test/reporters';
+import { spec, type TestEvent } from 'node:test/reporters';
 import { parseArgs } from 'node:util';
+import { type Covered, reportCoverage } from './coverage.ts';
+import { reportExports } from './exports.ts';
 import { reportLayers } from './layers.ts';
+import { reportWords } from './words.ts';
 
 const root = resolve(import.meta.dirname, '..');
-const { quick, names, filters } = readArguments();
+const { quick, coverage, names, filters } = readArguments();
 
 const count = { passed: 0, failed: 0 };
 const skipped: string[] = [];
+let covered: readonly Covered[] | undefined;
 
 function readArguments() {
   try {
     const { values, positionals } = parseArgs({
       allowPositionals: true,
-      options: { quick: { type: 'boolean', default: false }, name: { type: 'string', multiple: true, default: [] } },
+      options: {
+        quick: { type: 'boolean', default: false },
+        coverage: { type: 'boolean', default: false },
+        name: { type: 'string', multiple: true, default: [] },
+      },
     });
-    return { quick: values.quick, names: values.name.map((name) => new RegExp(name)), filters: positionals };
+    const { quick, coverage } = values;
+    return {
+      quick: quick || coverage,
+      coverage,
+      names: values.name.map((name) => new RegExp(name)),
+      filters: positionals,
+    };
   } catch (error) {
     console.error((error as Error).message);
     process.exit(2);
@@ -89,6 +104,9 @@ async function runTests(): Promise<boolean> {
     // More at once would disturb the tests that measure time.
     concurrency: 2,
     ...(names.length > 0 ? { testNamePatterns: names } : {}),
+    ...(coverage
+      ? { coverage, coverageIncludeGlobs: ['packages/*/src/**'], coverageExcludeGlobs: ['**/*.test.ts'] }
+      : {}),
   });
   stream.on('test:pass', (event) => {
     if (isSet(event.skip) || isSet(event.todo)) setAside(event);
@@ -103,7 +121,12 @@ async function runTests(): Promise<boolean> {
   stream.on('test:summary', ({ file, success }) => {
     if (file === undefined && !success && count.failed === before) count.failed++;
   });
-  for await (const text of stream.compose(spec)) process.stdout.write(text);
+  // The runner's table of every file is left out: there is one of packages in the end.
+  const shown = stream.filter((event: TestEvent) => {
+    if (event.type === 'test:coverage') covered = event.data.summary.files;
+    return event.type !== 'test:coverage';
+  });
+  for await (const text of shown.compose(spec)) process.stdout.write(text);
   return count.failed === before;
 }
 
@@ -112,10 +135,13 @@ if (!quick) {
   const colours = process.stdout.isTTY ? 'force' : 'off';
   await check('format and lint', () => tool('@biomejs/biome/bin/biome', 'ci', `--colors=${colours}`));
   await check('layers', () => reportLayers(root));
+  await check('words', () => reportWords(root));
+  await check('exports', () => reportExports(root));
 }
 await step('tests', runTests);
 
 console.log('');
+if (covered) reportCoverage(root, covered);
 for (const line of skipped) console.log(line);
 console.log(`${count.passed} passed, ${count.failed} failed, ${skipped.length} skipped`);
 process.exitCode = count.failed > 0 ? 1 : 0;

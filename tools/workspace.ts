@@ -1,10 +1,12 @@
-// The packages of a workspace as they lie on disk: their files, what they export, what they declare to depend on.
+// The packages of a workspace as they lie on disk: their files, what they export, what they declare
+// to depend on.
 
 import { globSync, readFileSync } from 'node:fs';
 import { join, sep } from 'node:path';
 
 interface Manifest {
   exports?: unknown;
+  imports?: unknown;
   [section: string]: unknown;
 }
 
@@ -18,7 +20,10 @@ export class Workspace {
     this.packages = globSync('packages/*/package.json', { cwd: root }).map((path) => path.split(sep)[1]!);
   }
 
-  /** The source files of all packages: not what a build made, and not AssemblyScript, which resolves in its own way. */
+  /**
+   * The source files of all packages: not what a build made, and not AssemblyScript, which resolves
+   * in its own way.
+   */
   files(): string[] {
     return globSync('packages/*/**/*.{ts,mts,cts,tsx,js,mjs,cjs,jsx,svelte}', { cwd: this.root })
       .map((file) => file.replaceAll(sep, '/'))
@@ -26,12 +31,21 @@ export class Workspace {
       .sort();
   }
 
-  /** The files that `subpath` (`.` or `./name`) of a package stands for; none when it is not exported. */
+  /**
+   * The files that `subpath` (`.` or `./name`) of a package stands for; none when it is not
+   * exported.
+   */
   exported(name: string, subpath: string): string[] {
     if (!this.packages.includes(name)) return [];
     const { exports } = this.#manifest(`packages/${name}`);
     if (typeof exports === 'string') return subpath === '.' ? [withoutDot(exports)] : [];
     return leaves((exports as Record<string, unknown> | undefined)?.[subpath]).map(withoutDot);
+  }
+
+  /** The files that `#name` of a package stands for, each with whether it is for Node alone. */
+  imported(name: string, specifier: string): { file: string; forNode: boolean }[] {
+    const { imports } = this.#manifest(`packages/${name}`);
+    return branches((imports as Record<string, unknown> | undefined)?.[specifier], false);
   }
 
   /** Whether the manifest of `folder` names `dependency` in one of the sections. */
@@ -50,10 +64,19 @@ export class Workspace {
   }
 }
 
-/** All files of an `exports` entry, whatever its conditions: a wall must hold under each of them. */
+/**
+ * All files of an `exports` entry, whatever its conditions: a wall must hold under each of them.
+ */
 function leaves(value: unknown): string[] {
   if (typeof value === 'string') return [value];
   return value && typeof value === 'object' ? Object.values(value).flatMap(leaves) : [];
+}
+
+/** The same for an `imports` entry, with what its conditions say. */
+function branches(value: unknown, forNode: boolean): { file: string; forNode: boolean }[] {
+  if (typeof value === 'string') return [{ file: withoutDot(value), forNode }];
+  if (!value || typeof value !== 'object') return [];
+  return Object.entries(value).flatMap(([condition, each]) => branches(each, forNode || condition === 'node'));
 }
 
 function withoutDot(path: string): string {

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// Starts the command `hers`. Plain JavaScript, because an old Node must be able to read it; in a clone it also sees to it that what has to be built is built.
+// Starts the command `hers`. Plain JavaScript, because an old Node must be able to read it; in a
+// clone it also sees to it that what has to be built is built.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -15,12 +16,21 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 /** Written after every build, for its time. */
 const marker = join(root, 'packages/cli/build/built');
 
-/** Passed on as they are. A Ctrl-C reaches both from the keyboard, and main.ts takes two so close together for one. */
+/**
+ * Passed on as they are. A Ctrl-C from the keyboard reaches both processes; main.ts counts two in
+ * quick succession as one.
+ */
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'];
-/** Names the descriptor of a pipe from `become`. It ends with the process that has the other end, and that is an order to go down. */
+/**
+ * Names the descriptor of a pipe from `become`. The pipe closes when the parent process ends, and
+ * this process then ends, too.
+ */
 const LIFELINE = 'HERS_LIFELINE';
 
-/** Runs something else instead of this process: what this one is told it is told, and neither is left when the other has ended, however that ended. */
+/**
+ * Runs another program in place of this process. Signals are passed on to it, and when either of
+ * the two ends, however that happens, so does the other.
+ */
 async function become(command, args) {
   const env = { ...process.env, [LIFELINE]: '3' };
   const child = spawn(command, args, { stdio: ['inherit', 'inherit', 'inherit', 'pipe'], env });
@@ -34,7 +44,10 @@ async function become(command, args) {
   process.exit(status ?? 128 + constants.signals[signal]);
 }
 
-/** The other side of `become`: nothing ever comes through the pipe but its end. It keeps nobody alive, and main.ts and what that starts do not see it. */
+/**
+ * The other side of `become`: the pipe carries nothing but its end. It does not keep the process
+ * alive, and neither main.ts nor the processes that main.ts starts inherit it.
+ */
 function holdLifeline() {
   const fd = Number(process.env[LIFELINE]);
   delete process.env[LIFELINE];
@@ -46,7 +59,10 @@ function holdLifeline() {
   } catch {} // no such descriptor: somebody else has set the variable
 }
 
-/** The newest change in a folder of sources; what it means is up to the build, which compares contents. */
+/**
+ * The newest change in a folder of sources; what it means is up to the build, which compares
+ * contents.
+ */
 function newest(folder) {
   if (!existsSync(folder)) return 0;
   return Math.max(
@@ -58,7 +74,10 @@ function newest(folder) {
   );
 }
 
-/** Whether the build was run since a source changed. It looks at contents, this only at times: that costs nothing. */
+/**
+ * Whether the build was run since a source changed. It looks at contents, this only at times: that
+ * costs nothing.
+ */
 function isBuilt() {
   if (!existsSync(marker) || !existsSync(join(root, 'packages/ring/build/kernel.ts'))) return false;
   const sources = ['ring/assembly', 'scan/assembly', 'scan/native'];
@@ -84,6 +103,7 @@ if (existsSync(build) && !isBuilt()) {
     writeFileSync(marker, '');
   } catch {} // somebody else's clone: it is looked at again next time
 }
-// What was stripped and compiled once is kept beside the code, which is as trustworthy as that: it halves the time a command takes to start.
+// Compiled code is cached beside the sources, where it is as safe as they are. That halves the time
+// a command takes to start.
 nodeModule.enableCompileCache?.(fileURLToPath(new URL('../build/compile-cache', import.meta.url)));
 await import('../src/main.ts');

@@ -1,4 +1,5 @@
-// Reads two areas against each other (memcmp, which does nothing but read) for a while, and says how many bytes a second that was.
+// Reads two areas against each other (memcmp, which does nothing but read) for a while, and says
+// how many bytes a second that was.
 
 import { parentPort, workerData } from 'node:worker_threads';
 

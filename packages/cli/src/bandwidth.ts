@@ -1,4 +1,5 @@
-// How fast this machine reads its memory: the floor under every scan, which reads each stored byte once.
+// How fast this machine reads its memory: the floor under every scan, which reads each stored byte
+// once.
 
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';

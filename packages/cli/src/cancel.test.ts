@@ -1,4 +1,5 @@
-// Every long command ends soon after SIGTERM, says so by its exit code, and leaves the gallery whole and nothing half written.
+// Every long command ends soon after SIGTERM, says so by its exit code, and leaves the gallery
+// whole and nothing half written.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -8,10 +9,12 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { childEnv, DIMENSION, hers, hersJson, launcher, npy, Prepared, vectorOf } from './testing.ts';
+import { childEnv, DIMENSION, hers, hersJson, launcher, npy, Prepared, vectorOf } from '../testing/cli.ts';
 
 const COUNT = 6 * 2048;
-/** How long an orderly end may take: a second, and more where the cores are busy with other tests. */
+/**
+ * How long an orderly end may take: a second, and more where the cores are busy with other tests.
+ */
 const ENDS_MS = 5000;
 /** When the signal comes: while the gallery is opened, and in the middle of the work. */
 const DELAYS_MS = [700, 1600];
@@ -49,7 +52,9 @@ interface Ended {
   readonly ms: number;
 }
 
-/** Runs a command, and sends it SIGTERM after so long. Nobody reads what it prints unless `reads`. */
+/**
+ * Runs a command, and sends it SIGTERM after so long. Nobody reads what it prints unless `reads`.
+ */
 async function terminated(cwd: string, args: readonly string[], delay: number, reads = true): Promise<Ended> {
   const child = spawn(process.execPath, [launcher, ...args], { cwd, env: childEnv('/bin'), stdio: 'pipe' });
   let err = '';
@@ -113,7 +118,8 @@ describe('SIGTERM', () => {
         const ended = await terminated(folder, given, delay);
         assertEnded(ended);
         const made = readdirSync(folder).filter((name) => !before.includes(name) && !name.startsWith('hers.key'));
-        // The signal may come between the last byte and the end of the process: then all of the file is there.
+        // The signal may come between the last byte and the end of the process: then all of the
+        // file is there.
         assertWhole(folder, made);
         if (ended.exit === 0 || made.length > 0) break;
       }

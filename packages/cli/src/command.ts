@@ -1,4 +1,5 @@
-// Commands with examples: what `--help` shows, docs/cli.md repeats and the tests run is one and the same text.
+// Commands with examples: what `--help` shows, docs/cli.md repeats and the tests run is one and the
+// same text.
 
 import { Command, CommanderError, Help } from 'commander';
 import { CommandError, EXIT } from './exit.ts';
@@ -6,7 +7,7 @@ import { CommandError, EXIT } from './exit.ts';
 export interface Example {
   /** A line for the shell. */
   readonly line: string;
-  readonly about: string;
+  readonly description: string;
 }
 
 export class HersCommand extends Command {
@@ -16,8 +17,8 @@ export class HersCommand extends Command {
     return new HersCommand(name).helpCommand(false);
   }
 
-  example(line: string, about: string): this {
-    this.examples.push({ line, about });
+  example(line: string, description: string): this {
+    this.examples.push({ line, description });
     return this;
   }
 
@@ -35,7 +36,13 @@ export class HersCommand extends Command {
     return Object.assign(new HelpWithExamples(), this.configureHelp());
   }
 
-  /** Every mistake in how the command was called ends here, with its own help as the next step. */
+  /** A group of commands alone shows what is in it, as `hers` alone does. */
+  override help(): never {
+    this.outputHelp();
+    throw new CommanderError(0, 'commander.help', '(outputHelp)');
+  }
+
+  /** Every error in how the command was called ends here, with its own help as the next step. */
   override error(message: string, options?: { exitCode?: number; code?: string }): never {
     if (options?.code === 'commander.help' || options?.code === 'commander.version')
       throw new CommanderError(0, options.code, message);
@@ -51,7 +58,7 @@ class HelpWithExamples extends Help {
     const text = super.formatHelp(command, help).trimEnd();
     const { examples } = command as HersCommand;
     if (examples.length === 0) return `${text}\n`;
-    const lines = examples.flatMap(({ line, about }) => [`  # ${about}`, `  ${line}`]);
+    const lines = examples.flatMap(({ line, description }) => [`  # ${description}`, `  ${line}`]);
     return `${text}\n\nExamples:\n${lines.join('\n')}\n`;
   }
 

@@ -1,4 +1,5 @@
-// Every command, end to end, on a small gallery: what it prints for people in a pipe, and for programs with --json.
+// Every command, end to end, on a small gallery: what it prints for people in a pipe, and for
+// programs with --json.
 
 import assert from 'node:assert/strict';
 import { existsSync, statSync } from 'node:fs';
@@ -10,7 +11,6 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
 import { isSealed } from '@hers/client';
 import { openStore } from '@hers/store';
-import { run } from './program.ts';
 import {
   DIMENSION,
   hers,
@@ -24,7 +24,8 @@ import {
   vectorOf,
   writeData,
   writeGallery,
-} from './testing.ts';
+} from '../testing/cli.ts';
+import { run } from './program.ts';
 
 let prepared: Prepared;
 before(async () => {
@@ -244,7 +245,8 @@ describe('import', () => {
     // Some have one. Nothing, and an empty cell, are none.
     await numbered('{"id":null,"vector":[1,2,3,4]}\n{"id":"b","vector":[4,3,2,1]}\n', ['0', 'b'], ['n-0', 'b']);
     await numbered('id,a,b,c,d\n,1,2,3,4\nb,4,3,2,1\n', ['0', 'b'], ['n-0', 'b']);
-    // A file that begins with ids is taken until there is a row without one, as with any row that cannot be used.
+    // A file that begins with ids is taken until there is a row without one, as with any row that
+    // cannot be used.
     const mixed = '{"id":"a","vector":[1,2,3,4]}\n[4,3,2,1]\n{"id":"c","vector":[1,1,2,3]}\n';
     const stopped = await importing(mixed);
     assert.deepEqual([stopped.exit, stopped.ids], [5, []]);

@@ -1,4 +1,5 @@
-// Completion scripts. They are lists of words for every command, written down once: asking the program at every key would be too slow.
+// Completion scripts. They are lists of words for every command, written down once: asking the
+// program at every key would be too slow.
 
 import type { HersCommand } from './command.ts';
 
@@ -7,7 +8,7 @@ export type Shell = (typeof SHELLS)[number];
 
 interface Word {
   readonly word: string;
-  readonly about: string;
+  readonly description: string;
 }
 
 interface Level {
@@ -24,7 +25,7 @@ function levelsOf(program: HersCommand): Level[] {
   const levels: Level[] = [];
   const visit = (command: HersCommand) => {
     const path = command.path.split(' ').slice(1).join(' ');
-    const commands = command.subcommands.map((each) => ({ word: each.name(), about: each.summary() }));
+    const commands = command.subcommands.map((each) => ({ word: each.name(), description: each.summary() }));
     const options = command === program ? global : [...optionsOf(command), ...global];
     const values = command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []);
     levels.push({ path, commands, options, values });
@@ -37,11 +38,11 @@ function levelsOf(program: HersCommand): Level[] {
 function optionsOf(command: HersCommand): Level['options'] {
   const options = command.options.map((option) => ({
     word: option.long ?? option.short!,
-    about: option.description,
+    description: option.description,
     takesValue: option.required,
     ...(option.argChoices ? { values: option.argChoices } : {}),
   }));
-  return [...options, { word: '--help', about: 'what there is', takesValue: false }];
+  return [...options, { word: '--help', description: 'what there is', takesValue: false }];
 }
 
 export function completionFor(shell: Shell, program: HersCommand): string {
@@ -102,7 +103,8 @@ const parentOf = (path: string) => path.split(' ').slice(0, -1).join(' ');
 const lastOf = (path: string) => path.split(' ').at(-1)!;
 
 /** In single quotes; colons part a word from its description. */
-const zshWord = ({ word, about }: Word) => `'${`${word.replaceAll(':', '\\:')}:${about}`.replaceAll("'", "'\\''")}'`;
+const zshWord = ({ word, description }: Word) =>
+  `'${`${word.replaceAll(':', '\\:')}:${description}`.replaceAll("'", "'\\''")}'`;
 
 function zsh(levels: readonly Level[]): string {
   const paths = levels.filter(({ path }) => path !== '');
@@ -133,7 +135,7 @@ ${[...valueCases(levels)].map(([option, values]) => `    (${option}) compadd -- 
 ${levels
   .map(
     ({ path, commands, values, options }) =>
-      `    (${JSON.stringify(path)}) commands=(${[...commands, ...values.map((word) => ({ word, about: '' }))].map(zshWord).join(' ')}); options=(${options.map(zshWord).join(' ')}) ;;`,
+      `    (${JSON.stringify(path)}) commands=(${[...commands, ...values.map((word) => ({ word, description: '' }))].map(zshWord).join(' ')}); options=(${options.map(zshWord).join(' ')}) ;;`,
   )
   .join('\n')}
   esac
@@ -151,14 +153,14 @@ function fish(levels: readonly Level[]): string {
   const lines = ['# hers completion for fish: put this file into ~/.config/fish/completions'];
   const [top, ...rest] = levels;
   const names = top.commands.map(({ word }) => word);
-  const option = (when: string, { word, about, takesValue, values }: Level['options'][number]) => {
+  const option = (when: string, { word, description, takesValue, values }: Level['options'][number]) => {
     const value = takesValue ? ` -r${values ? ` -f -a ${fishQuoted(wordList(values))}` : ''}` : '';
-    lines.push(`complete -c hers${when} -l ${word.replace(/^--/, '')} -d ${fishQuoted(about)}${value}`);
+    lines.push(`complete -c hers${when} -l ${word.replace(/^--/, '')} -d ${fishQuoted(description)}${value}`);
   };
   for (const each of top.options) option('', each);
-  for (const { word, about } of top.commands)
+  for (const { word, description } of top.commands)
     lines.push(
-      `complete -c hers -f -n ${fishQuoted(`not __fish_seen_subcommand_from ${wordList(names)}`)} -a ${word} -d ${fishQuoted(about)}`,
+      `complete -c hers -f -n ${fishQuoted(`not __fish_seen_subcommand_from ${wordList(names)}`)} -a ${word} -d ${fishQuoted(description)}`,
     );
   const global = new Set(top.options.map(({ word }) => word));
   for (const { path, commands, options, values } of rest) {
@@ -167,9 +169,9 @@ function fish(levels: readonly Level[]): string {
       .map((word) => `__fish_seen_subcommand_from ${word}`)
       .join('; and ');
     const inner = commands.map(({ word }) => word);
-    for (const { word, about } of commands)
+    for (const { word, description } of commands)
       lines.push(
-        `complete -c hers -f -n ${fishQuoted(`${seen}; and not __fish_seen_subcommand_from ${wordList(inner)}`)} -a ${word} -d ${fishQuoted(about)}`,
+        `complete -c hers -f -n ${fishQuoted(`${seen}; and not __fish_seen_subcommand_from ${wordList(inner)}`)} -a ${word} -d ${fishQuoted(description)}`,
       );
     for (const value of values) lines.push(`complete -c hers -f -n ${fishQuoted(seen)} -a ${value}`);
     for (const each of options.filter(({ word }) => !global.has(word))) option(` -n ${fishQuoted(seen)}`, each);

@@ -6,9 +6,9 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { methods } from '@hers/compress';
+import { hers, Prepared, writeGallery } from '../testing/cli.ts';
 import { METHODS } from './commands/compress.ts';
 import { EXIT } from './exit.ts';
-import { hers, Prepared, writeGallery } from './testing.ts';
 
 let prepared: Prepared;
 before(async () => {

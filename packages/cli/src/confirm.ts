@@ -1,11 +1,10 @@
 // A question before something that cannot be taken back.
 
-import { confirm, isCancel } from '@clack/prompts';
 import type { Context } from './context.ts';
 import { CommandError, EXIT, Interrupted } from './exit.ts';
 
 export async function confirmed(
-  { surroundings: { stdin, stderr, signal } }: Context,
+  { environment: { stdin, stderr, signal } }: Context,
   yes: boolean,
   question: string,
 ): Promise<void> {
@@ -16,6 +15,7 @@ export async function confirmed(
       'this is to be confirmed, and there is no terminal to ask',
       'add --yes if it is meant',
     );
+  const { confirm, isCancel } = await import('@clack/prompts');
   const answer = await confirm({
     message: question,
     initialValue: false,

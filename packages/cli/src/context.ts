@@ -2,6 +2,7 @@
 
 import { resolve } from 'node:path';
 import type { Collection } from '@hers/client';
+import type { Environment } from './environment.ts';
 import { EXIT, type Exit } from './exit.ts';
 import { type Gallery, type GalleryOptions, withGallery } from './gallery.ts';
 import { Keys } from './keys.ts';
@@ -9,7 +10,6 @@ import { Output } from './output.ts';
 import { Progress, type ProgressOptions } from './progress.ts';
 import { Secrets } from './secrets.ts';
 import { type Flags, Settings } from './settings.ts';
-import type { Surroundings } from './surroundings.ts';
 
 /** The options that every command takes. */
 export interface GlobalFlags extends Flags {
@@ -19,7 +19,7 @@ export interface GlobalFlags extends Flags {
 }
 
 export class Context {
-  readonly surroundings: Surroundings;
+  readonly environment: Environment;
   readonly out: Output;
   /** How the run ends when nothing goes wrong. */
   exit: Exit = EXIT.done;
@@ -28,10 +28,10 @@ export class Context {
   #keys: Keys | undefined;
   #secrets: Secrets | undefined;
 
-  constructor(surroundings: Surroundings, flags: GlobalFlags) {
-    this.surroundings = surroundings;
+  constructor(environment: Environment, flags: GlobalFlags) {
+    this.environment = environment;
     this.#flags = flags;
-    this.out = new Output(surroundings, { json: flags.json ?? false, verbose: flags.verbose ?? false });
+    this.out = new Output(environment, { json: flags.json ?? false, verbose: flags.verbose ?? false });
   }
 
   get flags(): GlobalFlags {
@@ -39,32 +39,32 @@ export class Context {
   }
 
   get signal(): AbortSignal {
-    return this.surroundings.signal;
+    return this.environment.signal;
   }
 
   get settings(): Settings {
-    this.#settings ??= new Settings(this.surroundings, this.#flags);
+    this.#settings ??= new Settings(this.environment, this.#flags);
     return this.#settings;
   }
 
   get secrets(): Secrets {
-    this.#secrets ??= new Secrets(this.surroundings, this.out);
+    this.#secrets ??= new Secrets(this.environment, this.out);
     return this.#secrets;
   }
 
   get keys(): Keys {
-    this.#keys ??= new Keys(this.surroundings, this.settings, this.secrets, this.out);
+    this.#keys ??= new Keys(this.environment, this.settings, this.secrets, this.out);
     return this.#keys;
   }
 
   /** A path that was given as an argument. */
   path(argument: string): string {
-    return resolve(this.surroundings.cwd, argument);
+    return resolve(this.environment.cwd, argument);
   }
 
   progress(options: ProgressOptions): Progress {
     // With --json, programs read standard error too: there is nothing but objects.
-    return new Progress(this.surroundings.stderr, options, { lines: !this.out.json });
+    return new Progress(this.environment.stderr, options, { lines: !this.out.json });
   }
 
   gallery<T>(use: (gallery: Gallery) => Promise<T>, options: GalleryOptions = {}): Promise<T> {

@@ -1,12 +1,13 @@
-// The documents say what is: the reference is what the commands define, and every command of the tour runs.
+// The documents say what is: the reference is what the commands define, and every command of the
+// tour runs.
 
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { isSealed, openKey, unsealedKey } from '@hers/client';
+import { binFolder, childEnv, hers, quicklySealed, shell, temporaryFolder } from '../testing/cli.ts';
 import { REFERENCE, referenceText } from './reference.ts';
-import { binFolder, childEnv, hers, quicklySealed, shell, temporaryFolder } from './testing.ts';
 
 const root = resolve(import.meta.dirname, '../../..');
 const tour = readFileSync(join(root, 'docs/getting-started.md'), 'utf8');
@@ -17,7 +18,10 @@ test('docs/cli.md is up to date; `npm run docs` writes it', () => {
 
 const PASSPHRASE = 'ten minutes with hers';
 
-/** The passphrase of a key file takes half a second to check, on purpose; a dozen commands need not wait for that. */
+/**
+ * The passphrase of a key file takes half a second to check, on purpose; a dozen commands need not
+ * wait for that.
+ */
 async function sealAgainQuickly(path: string): Promise<void> {
   const text = readFileSync(path, 'utf8');
   assert.equal(isSealed(text), true);

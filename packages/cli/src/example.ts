@@ -1,8 +1,9 @@
-// An example to try things with: synthetic faces in the files that people have (a .npy with vectors, a .csv with who they are, more pictures to search with).
+// An example to try things with: synthetic faces in the files that people have (a .npy with
+// vectors, a .csv with who they are, more pictures to search with).
 
 import { join } from 'node:path';
-import { writeNpy } from '@hers/lab/npy';
-import { identities } from '@hers/lab/synthetic';
+import { writeNpy } from '@hers/vectors/npy';
+import { identities } from '@hers/vectors/synthetic';
 import { makePrivateFolder, writePrivately } from './private-file.ts';
 
 const PEOPLE = 5000;

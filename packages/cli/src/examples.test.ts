@@ -2,10 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { binFolder, childEnv, hers, Prepared, shell, writeData, writeGallery } from '../testing/cli.ts';
 import type { HersCommand } from './command.ts';
 import { Interrupted } from './exit.ts';
 import { makeProgram } from './program.ts';
-import { binFolder, childEnv, hers, Prepared, shell, writeData, writeGallery } from './testing.ts';
 
 const program = makeProgram(() => assert.fail());
 const env = { HERS_PASSPHRASE: 'a passphrase for examples' };
@@ -59,7 +59,8 @@ describe('every command', () => {
       if (leaf) assert.ok(command.examples.length > 0);
       const { exit, out } = await hers('/', [...command.path.split(' ').slice(1), '--help']);
       assert.equal(exit, 0);
-      for (const { line, about } of command.examples) assert.ok(out.includes(`  # ${about}\n  ${line}\n`), line);
+      for (const { line, description } of command.examples)
+        assert.ok(out.includes(`  # ${description}\n  ${line}\n`), line);
     });
   }
 });

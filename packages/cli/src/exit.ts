@@ -1,4 +1,5 @@
-// How a run ends: the exit codes that scripts can rely on, and the one sentence that says what went wrong and what to do next.
+// How a run ends: the exit codes that scripts can rely on, and the one sentence that says what went
+// wrong and what to do next.
 
 import { HersError } from '@hers/client';
 import { CompressError } from '@hers/compress/apply';
@@ -23,14 +24,14 @@ export type Exit = (typeof EXIT)[keyof typeof EXIT];
 export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   done: 'done',
   no: 'the answer is no: `verify` found no match, `get` did not find every id, `doctor` found a problem',
-  usage: 'called wrongly: an unknown option, a value that cannot be, a configuration that makes no sense',
-  absent: 'something is not there (a file, a collection, a record), or is there already',
-  key: 'the key, the passphrase or the token is missing, wrong or damaged, or the token does not allow this',
+  usage: 'called wrongly: an unknown option, an impossible value, a configuration that makes no sense',
+  absent: 'something does not exist (a file, a collection, a record), or exists already',
+  key: 'the key, the passphrase or the token is missing, wrong or damaged, the token does not allow this, or the certificate of the server is not trusted',
   input: 'the data given cannot be used: a damaged file, a vector with NaN, a wrong number of dimensions',
-  integrity: 'stored data is damaged, was altered, or was rolled back: do not repeat the call, find out why',
+  integrity: 'stored data is damaged, was altered, or was rolled back: do not retry, find out why',
   storage:
     'the folder is in use, the disk is full or fails, or the server is busy or out of reach: the same call may succeed later',
-  unexpected: 'a mistake in the program: please report it',
+  unexpected: 'a bug in the program: please report it',
   interrupted: 'stopped by Ctrl-C; what was acknowledged is on disk',
   terminated: 'stopped by SIGTERM; the same holds',
 };
@@ -69,10 +70,19 @@ const EXIT_OF: Partial<Record<HersError['code'], Exit>> = {
 const NEXT: Partial<Record<HersError['code'], string>> = {
   WRONG_KEY: 'check --key and the passphrase',
   INTEGRITY: 'stop here, and compare the gallery with a snapshot you trust',
-  LOCKED: 'then repeat the command',
+  LOCKED: 'then run the command again',
   UNAUTHENTICATED: 'set HERS_TOKEN, or name a file with --token-file',
   FORBIDDEN: 'use another token',
 };
+
+/** docs/server.md says the same. */
+export const CERTIFICATE_ADVICE =
+  'a certificate of your own making is trusted where NODE_EXTRA_CA_CERTS names its file; any other has to be replaced';
+
+/** Whether a server showed a certificate that is not trusted: trying again does not help. */
+export function isUntrusted({ code, message }: HersError): boolean {
+  return code === 'UNAVAILABLE' && /certificate/i.test(message);
+}
 
 /** Something the command line itself refuses. */
 export class CommandError extends Error {
@@ -113,6 +123,11 @@ export function stoppedAt(error: unknown, signal: AbortSignal, where: string): u
   return new CommandError(reason.exit, `stopped: ${where}`, undefined, 'INTERRUPTED');
 }
 
+/** Says an option of the SDK as the command line spells it. */
+export function inCommandWords(message: string): string {
+  return message.replace('plan with a larger bound', 'make the collection with a larger --norm-bound');
+}
+
 export interface Ending {
   readonly exit: Exit;
   readonly code: string;
@@ -124,11 +139,16 @@ export interface Ending {
 export function endingOf(error: unknown): Ending {
   if (error instanceof CommandError) {
     const { exit, code, message, next } = error;
-    return { exit, code, message, ...(next === undefined ? {} : { next }) };
+    return { exit, code, message: inCommandWords(message), ...(next === undefined ? {} : { next }) };
   }
   if (error instanceof Interrupted) return { exit: error.exit, code: 'INTERRUPTED', message: error.message };
   if (error instanceof HersError) {
-    const { code, message } = error;
+    const { code } = error;
+    if (isUntrusted(error)) {
+      // Node's own advice, behind a semicolon, is not ours.
+      return { exit: EXIT.key, code, message: error.message.replace(/;.*$/s, ''), next: CERTIFICATE_ADVICE };
+    }
+    const message = inCommandWords(error.message);
     const next = NEXT[code];
     return { exit: EXIT_OF[code] ?? EXIT.unexpected, code, message, ...(next === undefined ? {} : { next }) };
   }
@@ -164,7 +184,7 @@ function fileEnding(error: unknown): Ending | undefined {
       };
     case 'ENOSPC':
     case 'EDQUOT':
-      return { exit: EXIT.storage, code, message: 'the disk is full', next: 'make room, then repeat the command' };
+      return { exit: EXIT.storage, code, message: 'the disk is full', next: 'make room, then run the command again' };
     default:
       return undefined;
   }

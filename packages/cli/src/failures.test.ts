@@ -5,8 +5,8 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { openStore } from '@hers/store';
+import { hers, npy, Prepared, quicklySealed, temporaryFolder, vectorOf, writeGallery } from '../testing/cli.ts';
 import { EXIT, type Exit } from './exit.ts';
-import { hers, npy, Prepared, quicklySealed, temporaryFolder, vectorOf, writeGallery } from './testing.ts';
 
 let prepared: Prepared;
 before(async () => {
@@ -14,7 +14,10 @@ before(async () => {
 });
 after(() => prepared.remove());
 
-/** Fails as it should: the code, one sentence on standard error, nothing on standard output, the same as JSON. */
+/**
+ * Fails as it should: the code, one sentence on standard error, nothing on standard output, the
+ * same as JSON.
+ */
 async function fails(
   folder: string,
   args: readonly string[],
@@ -204,7 +207,7 @@ describe('keys and passphrases', () => {
     await fails(folder, ['count', '--key', 'other.key'], EXIT.key, /another key|wrong key/i);
     const listed = await hers(folder, ['collections', 'list', '--key', 'other.key']);
     assert.deepEqual([listed.exit, listed.out], [0, '']);
-    assert.equal(listed.err, '2 collections made with another key are not shown.\n');
+    assert.equal(listed.err, 'This is the wrong key: 2 collections here, made with another one; check --key.\n');
     assert.match(
       (await hers(folder, ['doctor', '--key', 'other.key'])).out,
       /^problem\tcollection faces\t.*\tit was made with another key: name that with --key$/m,
@@ -313,7 +316,7 @@ describe('the folder', () => {
         folder,
         ['optimize'],
         EXIT.storage,
-        /is being written by this process: one process writes at a time.*then repeat the command/,
+        /is being written by this process: one process writes at a time.*then run the command again/,
       );
       assert.equal((await hers(folder, ['count'])).exit, 0);
       assert.equal((await hers(folder, ['doctor', '--scrub'])).exit, 0);

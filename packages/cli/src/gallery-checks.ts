@@ -1,4 +1,5 @@
-// What `hers doctor` says about a folder: its key, its files, its collections, and with --scrub every byte of them.
+// What `hers doctor` says about a folder: its key, its files, its collections, and with --scrub
+// every byte of them.
 
 import { existsSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
@@ -7,7 +8,7 @@ import { type Collection, Database, HersError, isSealed, type MasterSeed } from 
 import type { CollectionInfo, Service } from '@hers/service';
 import type { FolderStore, Scrubbed } from '@hers/store';
 import type { Context } from './context.ts';
-import { CommandError, messageOf } from './exit.ts';
+import { CERTIFICATE_ADVICE, CommandError, isUntrusted, messageOf } from './exit.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 import { addressOf, isServer, openFolder, openServer, openVersions } from './gallery.ts';
 import { counted, size } from './quantities.ts';
@@ -60,14 +61,16 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
     return { findings: [finding], bytes: 0 };
   }
   const troubles: Finding[] = [];
-  const onTrouble = (error: unknown) =>
+  const onBackgroundError = (error: unknown) =>
     troubles.push(
       problem('gallery', messageOf(error), error instanceof HersError ? adviceFor(error) : 'see --verbose'),
     );
   let store: Service;
   let files: FolderStore | undefined;
   try {
-    store = remote ? await openServer(context) : (files = await openFolder(settings, out, { read: true, onTrouble }));
+    store = remote
+      ? await openServer(context)
+      : (files = await openFolder(settings, out, { read: true, onBackgroundError }));
   } catch (error) {
     if (!(error instanceof HersError)) throw error;
     const finding =
@@ -205,7 +208,10 @@ function problemOf(check: string, error: unknown): Finding {
   return problem(check, error.message, adviceFor(error));
 }
 
-/** Every byte of every file, without the key: the store compares it with the checksums that were written with it. */
+/**
+ * Every byte of every file, without the key: the store compares it with the checksums that were
+ * written with it.
+ */
 async function scrubbed(context: Context, store: FolderStore, bytes: number): Promise<Finding[]> {
   using progress = context.progress({ label: 'Scrubbing', total: bytes, unit: 'bytes' });
   const { signal } = context;
@@ -221,7 +227,9 @@ async function scrubbed(context: Context, store: FolderStore, bytes: number): Pr
   return findings.length > 0 ? findings : [whole];
 }
 
-/** With the key, every seal is opened: that shows what no checksum can, that nobody else wrote it. */
+/**
+ * With the key, every seal is opened: that shows what no checksum can, that nobody else wrote it.
+ */
 async function unsealed(context: Context, database: Database | undefined, name: string): Promise<Finding[]> {
   const check = `seals ${name}`;
   try {
@@ -254,8 +262,9 @@ async function openAll(context: Context, collection: Collection): Promise<number
   return opened;
 }
 
-function adviceFor({ code }: HersError): string {
-  switch (code) {
+function adviceFor(error: HersError): string {
+  if (isUntrusted(error)) return CERTIFICATE_ADVICE;
+  switch (error.code) {
     case 'LOCKED':
       return 'another process writes to it: end that, then run this again';
     case 'WRONG_KEY':

@@ -4,9 +4,8 @@ import { existsSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { type Collection, Database, galleryOf, HersError, HttpService } from '@hers/client';
 import type { VersionFile } from '@hers/client/versions';
-import { type KernelName, openKernel } from '@hers/scan';
-import type { Service } from '@hers/service';
-import { openStore } from '@hers/store';
+import type { KernelName } from '@hers/scan';
+import { type Service, withMethods } from '@hers/service';
 import { CommandError, EXIT, messageOf } from './exit.ts';
 import { type Keys, versionsOf } from './keys.ts';
 import type { Output } from './output.ts';
@@ -28,14 +27,18 @@ export interface GalleryOptions {
   /** Make the folder where there is none. */
   readonly create?: boolean;
   /** Hears what is wrong with the folder as a whole; a note by default. */
-  readonly onTrouble?: (error: unknown) => void;
+  readonly onBackgroundError?: (error: unknown) => void;
   /** Hears of every response of a search, to show progress. */
   readonly onResponse?: () => void;
 }
 
 /** The store in the folder of the settings. */
 export async function openFolder(settings: Settings, out: Output, options: GalleryOptions = {}) {
-  const { read = false, create = false, onTrouble = (error) => out.note(`warning: ${messageOf(error)}`) } = options;
+  const {
+    read = false,
+    create = false,
+    onBackgroundError = (error) => out.note(`warning: ${messageOf(error)}`),
+  } = options;
   const folder = settings.value('gallery');
   if (!create && !existsSync(folder))
     throw new CommandError(
@@ -43,6 +46,7 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
       `there is no gallery at ${folder}`,
       '`hers init` makes one, or `hers collections create` where there is a configuration; --gallery names another',
     );
+  const [{ openStore }, { openKernel }] = await Promise.all([import('@hers/store'), import('@hers/scan')]);
   const store = await openStore(folder, {
     mode: read ? 'read' : 'write',
     kernel: async () => {
@@ -51,7 +55,7 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
       out.detail(`scanned by ${choice.chosen}`);
       return choice.kernel;
     },
-    onTrouble,
+    onBackgroundError,
   });
   // They are in no list: what is silent about them would look like a gallery without them.
   for (const { name } of store.damagedCollections())
@@ -126,7 +130,10 @@ export async function withGallery<T>(
   }
 }
 
-/** What tells the gallery's collections from those of the same names elsewhere: the address of the server, or where the folder really is. */
+/**
+ * What tells the gallery's collections from those of the same names elsewhere: the address of the
+ * server, or where the folder really is.
+ */
 export async function addressOf(settings: Settings): Promise<string> {
   const where = settings.value('gallery');
   return isServer(where) ? galleryOf(where) : `file:${await realpath(where)}`;
@@ -174,11 +181,5 @@ function watched(service: Service, onResponse: () => void): Service {
       yield response;
     }
   };
-  return new Proxy(service, {
-    get(target, method: keyof Service) {
-      if (method === 'search') return search;
-      const own = target[method];
-      return typeof own === 'function' ? own.bind(target) : own;
-    },
-  });
+  return withMethods(service, { search });
 }

@@ -4,29 +4,32 @@ import { readFile, stat } from 'node:fs/promises';
 import { HersError, isSealed, MasterSeed, openKey, sealKey, unsealedKey } from '@hers/client';
 import { VersionFile } from '@hers/client/versions';
 import { isFileThere } from '@hers/service/target';
+import type { Environment } from './environment.ts';
 import { CommandError, EXIT } from './exit.ts';
 import type { Output } from './output.ts';
 import { writePrivately } from './private-file.ts';
 import { isGiven, type SecretSource, type Secrets } from './secrets.ts';
 import type { Settings } from './settings.ts';
-import type { Surroundings } from './surroundings.ts';
 
 const REMEDY = 'set HERS_PASSPHRASE, or name a file with --passphrase-file';
 
-/** Where it is kept what was seen of collections: beside the key, because both must be as safe. What an older program has seen is beside it, too. */
+/**
+ * Where it is kept what was seen of collections: beside the key, because both must be as safe. What
+ * an older program has seen is beside it, too.
+ */
 export function versionsOf(key: string): VersionFile {
   return new VersionFile(`${key}.seen.json`, { older: `${key}.versions.json` });
 }
 
 export class Keys {
-  readonly #surroundings: Surroundings;
+  readonly #environment: Environment;
   readonly #settings: Settings;
   readonly #secrets: Secrets;
   readonly #out: Output;
   #warned = false;
 
-  constructor(surroundings: Surroundings, settings: Settings, secrets: Secrets, out: Output) {
-    this.#surroundings = surroundings;
+  constructor(environment: Environment, settings: Settings, secrets: Secrets, out: Output) {
+    this.#environment = environment;
     this.#settings = settings;
     this.#secrets = secrets;
     this.#out = out;
@@ -93,7 +96,7 @@ export class Keys {
 
   /** Whether `open` would have to ask somebody. */
   async mustAsk(): Promise<boolean> {
-    return (await this.isSealed()) && !isGiven(this.#surroundings, this.#passphrase);
+    return (await this.isSealed()) && !isGiven(this.#environment, this.#passphrase);
   }
 
   /** A new key file. Never over another: that would make its galleries unreadable. */
@@ -123,7 +126,10 @@ export class Keys {
   }
 }
 
-/** A name for a key that says nothing about it: to tell keys apart, and to see that a copy is the same. */
+/**
+ * A name for a key that says nothing about it: to tell keys apart, and to see that a copy is the
+ * same.
+ */
 export function fingerprint(seed: MasterSeed): string {
   const bytes = seed.deriveKey('fingerprint', new Uint8Array(0), 8);
   return Buffer.from(bytes)

@@ -3,9 +3,9 @@
 import { open, statfs, unlink } from 'node:fs/promises';
 import { freemem } from 'node:os';
 import { join } from 'node:path';
-import { machine } from '@hers/lab/report';
 import { openKernel } from '@hers/scan';
 import { FORMAT } from '@hers/store';
+import { machine } from '@hers/vectors/machine';
 import { memoryBandwidth } from './bandwidth.ts';
 import { messageOf } from './exit.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
@@ -64,7 +64,10 @@ export async function memory(galleryBytes: number): Promise<Finding> {
 const SYNCED_BYTES = 2 ** 20;
 const SLOW_SYNC_MS = 30;
 
-/** Room, and how long it takes until something is really on disk: every acknowledged write waits for that. */
+/**
+ * Room, and how long it takes until something is really on disk: every acknowledged write waits for
+ * that.
+ */
 export async function disk(folder: string, galleryBytes: number): Promise<Finding> {
   const { bavail, bsize } = await statfs(folder);
   const free = bavail * bsize;

@@ -19,14 +19,16 @@ for (const [name, signal] of [
   ['SIGHUP', 'SIGTERM'],
 ] as const) {
   process.on(name, () => {
-    // The first asks for an orderly end, the second gets any end: a folder survives that as it survives a crash.
+    // The first asks for an orderly end, the second gets any end: a folder survives that as it
+    // survives a crash.
     if (stop.signal.aborted) {
       if (performance.now() - stoppedAt >= SAME_MS) endNow(signal);
       return;
     }
     stoppedAt = performance.now();
     stop.abort(new Interrupted(signal));
-    // A run that prints waits for its reader, and would wait for ever for one that has stopped reading.
+    // A run that prints waits for its reader, and would wait for ever for one that has stopped
+    // reading.
     setTimeout(() => {
       if (process.stdout.writableLength > 0) endNow(signal);
     }, SAME_MS).unref();
@@ -40,8 +42,9 @@ function endNow(signal: 'SIGINT' | 'SIGTERM'): never {
 }
 
 /**
- * Ends the process whatever it waits for. Node itself would wait for threads that are in the middle of a call of the system, to a disk that does not answer for one, or of SQLite. Another
- * program in the place of this one waits for nobody; all that it does is to end with the exit code.
+ * Ends the process whatever it waits for. Node itself would wait for threads that are in the middle
+ * of a call of the system, to a disk that does not answer for one, or of SQLite. Another program in
+ * the place of this one waits for nobody; all that it does is to end with the exit code.
  */
 function exitNow(code: number): never {
   const { stdin } = process;

@@ -1,9 +1,10 @@
-// How matches are printed. In a pipe, each as it comes; on a terminal, as one table, whose columns need to know all of them.
+// How matches are printed. In a pipe, each as it comes; on a terminal, as one table, whose columns
+// need to know all of them.
 
 import type { Match, SearchResult } from '@hers/client';
 import type { Context } from './context.ts';
+import type { Probe } from './input/probes.ts';
 import type { Column, Output } from './output.ts';
-import type { Probe } from './probes.ts';
 import { count, duration, score } from './quantities.ts';
 
 export class MatchPrinter {
@@ -27,7 +28,10 @@ export class MatchPrinter {
     ];
   }
 
-  /** The search begins: what came before it, somebody typing a passphrase perhaps, is not a part of its time. */
+  /**
+   * The search begins: what came before it, somebody typing a passphrase perhaps, is not a part of
+   * its time.
+   */
   begin(): void {
     this.#started = performance.now();
   }

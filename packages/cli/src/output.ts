@@ -1,12 +1,16 @@
-// What a command prints. Results go to standard output: tables on a terminal, plain lines in a pipe, or one JSON object a line. Everything else (notes, hints, errors)
-// goes to standard error, so that a pipe receives results alone.
+// What a command prints. Results go to standard output: tables on a terminal, plain lines in a
+// pipe, or one JSON object a line. Everything else (notes, hints, errors) goes to standard error,
+// so that a pipe receives results alone.
 
 import { styleText } from 'node:util';
 import Table from 'cli-table3';
+import type { Environment, TerminalWritable } from './environment.ts';
 import { type Ending, sentence } from './exit.ts';
-import type { Surroundings, TerminalWritable } from './surroundings.ts';
 
-/** Control characters, and those that turn the direction of text: an id or a payload must not be able to steer a terminal or break a line. */
+/**
+ * Control characters, and those that turn the direction of text: an id or a payload must not be
+ * able to steer a terminal or break a line.
+ */
 const UNSAFE =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the ones to be found
   /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
@@ -64,7 +68,7 @@ export class Output {
   readonly #stderr: TerminalWritable;
   #waiting: Promise<void> | undefined;
 
-  constructor({ stdout, stderr }: Surroundings, { json, verbose }: OutputOptions) {
+  constructor({ stdout, stderr }: Environment, { json, verbose }: OutputOptions) {
     this.#stdout = stdout;
     this.#stderr = stderr;
     this.json = json;

@@ -1,4 +1,5 @@
-// Files that only their owner can read, written so that a crash leaves the old content or the new, never half of one.
+// Files that only their owner can read, written so that a crash leaves the old content or the new,
+// never half of one.
 
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, link, mkdir, open, unlink } from 'node:fs/promises';
@@ -19,8 +20,9 @@ export async function makePrivateFolder(path: string): Promise<void> {
 }
 
 /**
- * Calls `write` with a new file beside `path`, and gives it that name when all of it is on disk. EEXIST where `path` exists and may not be replaced. What is no file is never
- * replaced: INVALID_ARGUMENT, before anything is written.
+ * Calls `write` with a new file beside `path`, and gives it that name when all of it is on disk.
+ * EEXIST where `path` exists and may not be replaced. What is no file is never replaced:
+ * INVALID_ARGUMENT, before anything is written.
  */
 export async function writePrivately(
   path: string,

@@ -20,7 +20,7 @@ import {
   shell,
   temporaryFolder,
   writeGallery,
-} from './testing.ts';
+} from '../testing/cli.ts';
 
 let prepared: Prepared;
 let bin: string;
@@ -79,7 +79,8 @@ describe('Ctrl-C', () => {
   test('during an import leaves a whole folder, and says how many records are safe', async () => {
     const folder = await prepared.copy();
     const { child, ended } = start(folder, ['import', '-', '--collection', 'tiny']);
-    // A commit holds eight blocks of 2048 records: after one and a bit, the pipe stays open and silent.
+    // A commit holds eight blocks of 2048 records: after one and a bit, the pipe stays open and
+    // silent.
     const total = 8 * 2048 + 100;
     let text = '';
     for (let i = 0; i < total; i++) text += line(i);
@@ -92,7 +93,7 @@ describe('Ctrl-C', () => {
     assert.equal(exit, 130, err);
     assert.equal(out, '');
     const [, said] =
-      /^hers: stopped: ([\d,]+) records are safe in the collection; run the same command again to go on\.\n$/.exec(
+      /^hers: stopped: ([\d,]+) records are safe in the collection; run the same command again to resume\.\n$/.exec(
         err,
       ) ?? assert.fail(err);
     const safe = Number(said.replaceAll(',', ''));
@@ -178,7 +179,10 @@ describe('pipes', () => {
     for (const command of ['list', 'count', 'search probes.npy --row 0', 'collections list --json']) {
       const { exit, err } = await shell(folder, `hers ${command} > /dev/full`, childEnv(bin));
       assert.equal(exit, 7, command);
-      assert.match(err, /^(hers: the disk is full; make room, then repeat the command\.|\{"error":\{"exit":7.*\})\n$/);
+      assert.match(
+        err,
+        /^(hers: the disk is full; make room, then run the command again\.|\{"error":\{"exit":7.*\})\n$/,
+      );
     }
   });
 
@@ -298,7 +302,10 @@ describe('the launcher', () => {
   });
 
   describe('and the server that it has started', { skip: brought ? false : 'there is no Node to start' }, () => {
-    /** `hers serve`, started by an old Node: the process that is known to whoever started it, and the one that serves. */
+    /**
+     * `hers serve`, started by an old Node: the process that is known to whoever started it, and
+     * the one that serves.
+     */
     async function serving() {
       const folder = await prepared.copy();
       const { child, ended } = start(folder, ['serve', '--port', '0', '--json'], {}, old);

@@ -18,9 +18,9 @@ import { addServe } from './commands/serve.ts';
 import { addTokens } from './commands/tokens.ts';
 import { addUpkeep } from './commands/upkeep.ts';
 import { Context, type GlobalFlags } from './context.ts';
+import type { Environment } from './environment.ts';
 import { EXIT, type Exit, endingOf, Interrupted } from './exit.ts';
-import { SETTINGS } from './settings.ts';
-import type { Surroundings } from './surroundings.ts';
+import { KERNELS, SETTINGS } from './settings.ts';
 import { VERSION } from './version.ts';
 
 /** The command, with actions that run in the context that `context` gives when they are run. */
@@ -29,15 +29,15 @@ export function makeProgram(context: () => Context): HersCommand {
     .description('Encrypted 1:N similarity search: a gallery of embeddings that whoever keeps it cannot read.')
     .version(VERSION, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print what there is')
-    .helpCommand(false)
-    .option('--gallery <place>', SETTINGS.gallery.about)
-    .option('--key <file>', SETTINGS.key.about)
-    .option('--passphrase-file <file>', SETTINGS.passphraseFile.about)
-    .option('--token-file <file>', SETTINGS.tokenFile.about)
-    .option('--tokens <file>', SETTINGS.tokens.about)
-    .option('-c, --collection <name>', SETTINGS.collection.about)
-    .option('--threads <number>', SETTINGS.threads.about)
-    .addOption(new Option('--kernel <name>', SETTINGS.kernel.about).choices(['auto', 'native', 'wasm', 'reference']))
+    .helpCommand('help [command...]', 'print how a command is used')
+    .option('--gallery <place>', SETTINGS.gallery.description)
+    .option('--key <file>', SETTINGS.key.description)
+    .option('--passphrase-file <file>', SETTINGS.passphraseFile.description)
+    .option('--token-file <file>', SETTINGS.tokenFile.description)
+    .option('--tokens <file>', SETTINGS.tokens.description)
+    .option('-c, --collection <name>', SETTINGS.collection.description)
+    .option('--threads <number>', SETTINGS.threads.description)
+    .addOption(new Option('--kernel <name>', SETTINGS.kernel.description).choices(KERNELS))
     .option('--config <file>', 'another hers.config.json')
     .option('--json', 'print JSON, one object a line, and errors as JSON too')
     .option('--verbose', 'say more, above all about errors');
@@ -68,10 +68,10 @@ export function makeProgram(context: () => Context): HersCommand {
 }
 
 /** Runs `hers` with these arguments, and returns its exit code. */
-export async function run(args: readonly string[], surroundings: Surroundings): Promise<Exit> {
+export async function run(args: readonly string[], environment: Environment): Promise<Exit> {
   let context: Context | undefined;
   const program = makeProgram(() => context!);
-  const { stdout, stderr } = surroundings;
+  const { stdout, stderr } = environment;
   // Subcommands copy this when they are made; these exist already.
   const configure = (command: HersCommand) => {
     command.exitOverride().configureOutput({
@@ -84,21 +84,24 @@ export async function run(args: readonly string[], surroundings: Surroundings): 
   };
   configure(program);
   program.hook('preAction', () => {
-    context = new Context(surroundings, program.opts<GlobalFlags>());
+    context = new Context(environment, program.opts<GlobalFlags>());
   });
   try {
     if (args.length === 0) {
       program.outputHelp();
       return EXIT.done;
     }
-    await program.parseAsync([...args], { from: 'user' });
-    // Output that could not be written, because the disk is full perhaps, is no output; a stream says so a moment later.
+    // `hers help keys create` is `hers keys create --help`, at any depth.
+    const asked = args[0] === 'help' ? [...args.slice(1), '--help'] : [...args];
+    await program.parseAsync(asked, { from: 'user' });
+    // Output that could not be written, because the disk is full perhaps, is no output; a stream
+    // says so a moment later.
     await new Promise(setImmediate);
-    const { reason } = surroundings.signal;
+    const { reason } = environment.signal;
     if (reason !== undefined && !(reason instanceof Interrupted)) throw reason;
     return context?.exit ?? EXIT.done;
   } catch (error) {
-    return report(error, context ?? new Context(surroundings, flagsOf(args)));
+    return report(error, context ?? new Context(environment, flagsOf(args)));
   }
 }
 

@@ -93,10 +93,39 @@ test('where there is no terminal, a line comes after ten seconds, and then with 
 test('what hardly moves, or has no end that is known, says so every ten minutes', (context) => {
   context.mock.timers.enable({ apis: ['setInterval'] });
   const { stream, shown } = screen(false);
-  using progress = new Progress(stream, { label: 'Optimising', unit: 'blocks' });
+  using progress = new Progress(stream, { label: 'Optimizing', unit: 'blocks' });
   progress.update(7);
   context.mock.timers.tick(3_600_000);
   const lines = shown().split('\n').slice(0, -1);
   assert.equal(lines.length, 6);
-  for (const line of lines) assert.match(line, /^Optimising: 7 blocks, [\d,]+ blocks\/s$/);
+  for (const line of lines) assert.match(line, /^Optimizing: 7 blocks, [\d,]+ blocks\/s$/);
+});
+
+test('of nothing there is no share', async () => {
+  const { stream, shown } = screen(true);
+  const progress = new Progress(stream, { label: 'Searching', total: 0, unit: 'blocks' });
+  await pause(1200);
+  progress.update(0, 0);
+  progress.end();
+  assert.match(shown(), /Searching {2}0 blocks {2}0 blocks\/s/);
+  assert.doesNotMatch(shown(), /%|0 of 0/);
+});
+
+test('a bar leaves the line empty and the cursor visible', async () => {
+  let text = '';
+  const stream = new Writable({
+    write(chunk, _, done) {
+      text += chunk;
+      done();
+    },
+  });
+  const progress = new Progress(Object.assign(stream, { isTTY: true, columns: 80 }), {
+    label: 'Copying',
+    unit: 'bytes',
+  });
+  await pause(1200);
+  progress.end();
+  progress.end();
+  assert.ok(text.startsWith('\x1b[?25l\x1b[1GCopying  0 bytes'));
+  assert.ok(text.endsWith('\x1b[1G\x1b[0K\x1b[?25h'));
 });

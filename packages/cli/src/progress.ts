@@ -1,24 +1,34 @@
-// How far something is, with rate and time left, on standard error. On a terminal that is a bar, once it has taken a second: what is over sooner needs none.
-// Elsewhere, in a log perhaps, it is a line now and then.
+// How far something is, with rate and time left, on standard error. On a terminal that is a bar,
+// once it has taken a second: what is over sooner needs none. Elsewhere, in a log perhaps, it is a
+// line now and then.
 
-import { type Options, type Params, SingleBar } from 'cli-progress';
+import { clearLine, cursorTo } from 'node:readline';
+import type { TerminalWritable } from './environment.ts';
 import { count, duration, size } from './quantities.ts';
-import type { TerminalWritable } from './surroundings.ts';
 
 const APPEARS_AFTER_MS = 1000;
+const DRAW_MS = 125;
+const HIDE_CURSOR = '\x1b[?25l';
+const SHOW_CURSOR = '\x1b[?25h';
 /** Lines are at least so far apart, and so is the first from the beginning. */
 const LINE_MS = 10_000;
-/** A line comes when this share more is done, or when there was none for so long: a log must not fill. */
+/**
+ * A line comes when this share more is done, or when there was none for so long: a log must not
+ * fill.
+ */
 const LINE_SHARE = 0.1;
 const SELDOM_MS = 600_000;
 const BAR_WIDTH = 24;
 const LEAST_BAR = 6;
 /** What a terminal has that does not say. */
-const USUAL_COLUMNS = 80;
+const DEFAULT_COLUMNS = 80;
 
 const percentOf = (share: number) => `${Math.floor(100 * share)} %`;
 
-/** A line with a bar of what is left of the width; parts of it go, the less important first, until there is room for one. */
+/**
+ * A line with a bar of what is left of the width; parts of it go, the less important first, until
+ * there is room for one.
+ */
 export function lineOf(
   columns: number,
   share: number,
@@ -49,6 +59,7 @@ export interface ProgressOptions {
 
 /** What is said of it, each as far as it is known. */
 interface Figures {
+  readonly share: number;
   readonly percent: string;
   readonly amounts: string;
   readonly speed: string;
@@ -56,9 +67,7 @@ interface Figures {
 }
 
 export class Progress {
-  readonly #bar: SingleBar | undefined;
-  readonly #timer: NodeJS.Timeout | undefined;
-  readonly #lines: NodeJS.Timeout | undefined;
+  #timer: NodeJS.Timeout | undefined;
   readonly #started = performance.now();
   readonly #options: ProgressOptions;
   readonly #stream: TerminalWritable;
@@ -73,25 +82,22 @@ export class Progress {
   constructor(stream: TerminalWritable, options: ProgressOptions, { lines = true } = {}) {
     this.#options = options;
     this.#stream = stream;
-    this.#total = options.total;
-    if (!stream.isTTY) {
-      if (lines) this.#lines = setInterval(() => this.#tick(), LINE_MS).unref();
-      return;
-    }
-    this.#bar = new SingleBar({
-      stream: stream as NodeJS.WritableStream,
-      format: (bar, params) => this.#bars(bar, params),
-      hideCursor: true,
-      clearOnComplete: true,
-      fps: 8,
-      // What a bar is drawn over must stay as it was when the run is stopped; ending is up to us.
-      gracefulExit: false,
-    });
-    this.#timer = setTimeout(() => {
-      this.#shown = true;
-      this.#bar!.start(this.#total ?? 0, this.#done);
-    }, APPEARS_AFTER_MS);
-    this.#timer.unref();
+    this.#total = options.total || undefined;
+    if (stream.isTTY) this.#timer = setTimeout(() => this.#appear(), APPEARS_AFTER_MS).unref();
+    else if (lines) this.#timer = setInterval(() => this.#tick(), LINE_MS).unref();
+  }
+
+  #appear(): void {
+    this.#shown = true;
+    this.#stream.write(HIDE_CURSOR);
+    this.#draw();
+    this.#timer = setInterval(() => this.#draw(), DRAW_MS).unref();
+  }
+
+  #draw(): void {
+    cursorTo(this.#stream, 0);
+    this.#stream.write(this.#line());
+    clearLine(this.#stream, 1);
   }
 
   /** Writes a line where one is due. */
@@ -106,11 +112,12 @@ export class Progress {
     this.#stream.write(`${this.#options.label}: ${parts.join(', ')}\n`);
   }
 
-  #bars(_: Options, { progress }: Params): string {
+  #line(): string {
     const { label } = this.#options;
-    const { amounts, speed, left } = this.#figures();
-    if (this.#total === undefined) return `${label}  ${amounts}  ${speed}`;
-    return lineOf(this.#stream.columns || USUAL_COLUMNS, progress, label, amounts, speed, left);
+    const columns = this.#stream.columns || DEFAULT_COLUMNS;
+    const { share, amounts, speed, left } = this.#figures();
+    if (this.#total === undefined) return `${label}  ${amounts}  ${speed}`.slice(0, columns - 1);
+    return lineOf(columns, share, label, amounts, speed, left);
   }
 
   #figures(): Figures {
@@ -121,20 +128,18 @@ export class Progress {
     // Work is reported in lumps: between two of them the rate stays, and the time left runs down.
     const rate = this.#done / Math.max(1, this.#updated - this.#started);
     const speed = `${named(1000 * rate)}/s`;
-    if (total === undefined) return { percent: '', amounts: named(this.#done), speed, left: '' };
+    if (total === undefined) return { share: 0, percent: '', amounts: named(this.#done), speed, left: '' };
     const ms = (total - this.#done) / rate - (performance.now() - this.#updated);
     const left = this.#done > 0 ? `${duration(1000 * Math.max(1, Math.ceil(ms / 1000)))} left` : '';
-    const share = Math.min(1, this.#done / Math.max(1, total));
-    return { percent: percentOf(share), amounts: `${amount(this.#done)} of ${amount(total)}`, speed, left };
+    const share = Math.min(1, this.#done / total);
+    return { share, percent: percentOf(share), amounts: `${amount(this.#done)} of ${amount(total)}`, speed, left };
   }
 
   update(done: number, total = this.#total): void {
     this.#done = done;
-    this.#total = total;
+    // Of nothing there is no share: what is done of it is shown alone.
+    this.#total = total || undefined;
     this.#updated = performance.now();
-    if (!this.#shown) return;
-    this.#bar!.setTotal(total ?? 0);
-    this.#bar!.update(Math.min(done, total ?? done));
   }
 
   add(more: number): void {
@@ -143,9 +148,12 @@ export class Progress {
 
   end(): void {
     clearTimeout(this.#timer);
-    clearInterval(this.#lines);
-    if (this.#shown) this.#bar!.stop();
+    clearInterval(this.#timer);
+    if (!this.#shown) return;
     this.#shown = false;
+    cursorTo(this.#stream, 0);
+    clearLine(this.#stream, 1);
+    this.#stream.write(SHOW_CURSOR);
   }
 
   [Symbol.dispose](): void {

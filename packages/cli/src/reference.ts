@@ -1,4 +1,5 @@
-// docs/cli.md, made from the commands themselves: `npm run docs` writes it, and a test fails when it is stale.
+// docs/cli.md, made from the commands themselves: `npm run docs` writes it, and a test fails when
+// it is stale.
 
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -16,19 +17,35 @@ const INTRODUCTION = `# The command \`hers\`
 
 Everything the SDK does, from a shell. [getting-started.md](getting-started.md) is the guided tour, this is the reference; \`hers <command> --help\` says the same.
 
-**Output.** Results go to standard output: tables on a terminal, plain lines in a pipe (cells parted by tabs, control characters escaped), and with \`--json\` one JSON object, or one a line where there are many (\`list\`, \`get\`, \`search --batch\`). Notes, hints, progress and
-errors go to standard error; hints only when that is a terminal. Progress is a bar there, and elsewhere a line after ten seconds and then with every tenth, or none with \`--json\`. With \`--json\`, an error is \`{"error": {"exit", "code", "message", "next"}}\`.
+## Output
 
-**Secrets** come from a file, an environment variable or a prompt, never from an argument. In this order: \`--passphrase-file\`, \`HERS_PASSPHRASE\`, \`HERS_PASSPHRASE_FILE\` or \`passphraseFile\` in the configuration, a prompt on the terminal. For a new passphrase of a key file:
-\`--new-passphrase-file\`, \`HERS_NEW_PASSPHRASE\`, a prompt. All files that commands write can be read by their owner alone.
+Results go to standard output: tables on a terminal, plain lines in a pipe (cells separated by tabs,
+control characters escaped). With \`--json\` that is one JSON object, or one a line where there are
+many (\`list\`, \`get\`, \`search --batch\`).
 
-**Ctrl-C** ends a command in order: what was acknowledged is on disk, nothing is half written, and the last line says how far it came. A second Ctrl-C ends it at once; the folder survives that as it survives a crash.
+Notes, hints, progress and errors go to standard error. Hints appear only when that is a terminal.
+Progress is a bar on a terminal. Elsewhere it is a line after ten seconds, and then one for every
+tenth of the work; with \`--json\` there is none. With \`--json\`, an error is
+\`{"error": {"exit", "code", "message", "next"}}\`.
+
+## Secrets
+
+A secret comes from a file, an environment variable or a prompt, never from an argument. The order
+is: \`--passphrase-file\`, \`HERS_PASSPHRASE\`, \`HERS_PASSPHRASE_FILE\` or \`passphraseFile\` in the
+configuration, a prompt on the terminal. For a new passphrase it is: \`--new-passphrase-file\`,
+\`HERS_NEW_PASSPHRASE\`, a prompt. Only their owner can read the files that commands write.
+
+## Ctrl-C
+
+Ctrl-C ends a command in order: what was acknowledged is on disk, nothing is half written, and the
+last line says how far it came. A second Ctrl-C ends it at once. The gallery survives that as it
+survives a crash.
 `;
 
 function settingsTable(): string {
   const rows = Object.entries(SETTINGS).map(
     ([name, setting]) =>
-      `| \`${name}\` | \`${setting.flag}\` | \`${setting.variable}\` | ${setting.about}${'usual' in setting ? ` (\`${setting.usual}\`)` : ''} |`,
+      `| \`${name}\` | \`${setting.flag}\` | \`${setting.variable}\` | ${setting.description}${'default' in setting ? ` (\`${setting.default}\`)` : ''} |`,
   );
   return `## Settings
 
@@ -56,8 +73,8 @@ const cell = (text: string) => text.replaceAll('|', '\\|');
 function optionRow({ flags, description, argChoices, defaultValue }: Option): string {
   const choices = argChoices ? `; one of ${argChoices.map((choice) => `\`${choice}\``).join(', ')}` : '';
   // `--no-header` has a default of true, which is how Commander says that it is off.
-  const usual = defaultValue === undefined || typeof defaultValue === 'boolean' ? '' : ` (\`${defaultValue}\`)`;
-  return `| \`${cell(flags)}\` | ${cell(description)}${choices}${usual} |`;
+  const shown = defaultValue === undefined || typeof defaultValue === 'boolean' ? '' : ` (\`${defaultValue}\`)`;
+  return `| \`${cell(flags)}\` | ${cell(description)}${choices}${shown} |`;
 }
 
 function argumentRow(argument: Argument): string {
@@ -77,7 +94,7 @@ function section(command: HersCommand): string {
   parts.push(`    ${command.path} ${command.usage()}`);
   const table = optionTable(command.options, command.registeredArguments);
   if (table) parts.push(table.trimEnd());
-  const examples = command.examples.map(({ line, about }) => `# ${about}\n${line}`).join('\n');
+  const examples = command.examples.map(({ line, description }) => `# ${description}\n${line}`).join('\n');
   parts.push(`\`\`\`console\n${examples}\n\`\`\``);
   return `${parts.join('\n\n')}\n`;
 }

@@ -1,12 +1,13 @@
-// `hers doctor --repair`, as people and programs call it. What a repair brings back is the client's repair.test.ts.
+// `hers doctor --repair`, as people and programs call it. What a repair brings back is the client's
+// repair.test.ts.
 
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { readdir, readFile, truncate, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { hers, hersJson, PEOPLE, Prepared, writeGallery } from '../testing/cli.ts';
 import { Interrupted } from './exit.ts';
-import { hers, hersJson, PEOPLE, Prepared, writeGallery } from './testing.ts';
 
 let prepared: Prepared;
 before(async () => {

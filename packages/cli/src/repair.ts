@@ -1,4 +1,5 @@
-// `hers doctor --repair`: makes a new gallery of what a damaged one still holds, and says what that is.
+// `hers doctor --repair`: makes a new gallery of what a damaged one still holds, and says what that
+// is.
 
 import type { DamagedPlace, RepairedCollection, RepairProgress, RepairReport } from '@hers/client/repair';
 import { repairGallery } from '@hers/client/repair';
@@ -90,7 +91,7 @@ function tell({ out }: Context, report: RepairReport, ms: number): void {
     );
   if (outcome === 'whole') out.line(`${folder} is whole. Nothing was done.`);
   else if (outcome === 'mended')
-    out.line(`${folder} is whole: only what proves its catalogue was damaged, and is made anew.`);
+    out.line(`${folder} is whole: only what proves its catalogue was damaged, and was rebuilt.`);
   else if (outcome === 'finished')
     out.line(
       `${folder} has its name again: an earlier repair had ended just before. The damaged gallery is in ${backup}.`,

@@ -7,9 +7,9 @@ import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { openKey } from '@hers/client';
+import { childEnv, hers, launcher, Prepared, quicklySealed, writeGallery } from '../testing/cli.ts';
 import type { HersCommand } from './command.ts';
 import { makeProgram } from './program.ts';
-import { childEnv, hers, launcher, Prepared, quicklySealed, writeGallery } from './testing.ts';
 
 const PASSPHRASE = 'correct horse battery staple';
 
@@ -97,9 +97,9 @@ test('every file that commands make is for its owner alone', async () => {
   const made = (await readdir(folder, { recursive: true })).filter((name) => !before.has(name));
   assert.ok(made.includes('new.key') && made.includes('inner/hers.key') && made.includes('inner/example/faces.npy'));
   for (const name of [...made, 'hers.key.seen.json']) {
-    const about = await stat(join(folder, name));
+    const info = await stat(join(folder, name));
     // The lock of a gallery is an empty file that says nothing.
-    if (about.size > 0) assert.equal(about.mode & 0o077, 0, name);
+    if (info.size > 0) assert.equal(info.mode & 0o077, 0, name);
   }
 });
 

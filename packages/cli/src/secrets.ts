@@ -1,10 +1,10 @@
-// Passphrases and tokens. They come from a file, an environment variable or a prompt: never from an argument, which other users of the machine can see, and which shells write down.
+// Passphrases and tokens. They come from a file, an environment variable or a prompt: never from an
+// argument, which other users of the machine can see, and which shells write down.
 
 import { readFile, stat } from 'node:fs/promises';
-import { isCancel, password } from '@clack/prompts';
+import type { Environment } from './environment.ts';
 import { CommandError, EXIT, Interrupted } from './exit.ts';
 import type { Output } from './output.ts';
-import type { Surroundings } from './surroundings.ts';
 
 export interface SecretSource {
   /** A file that was named on the command line. */
@@ -19,16 +19,16 @@ export interface SecretSource {
 }
 
 /** Whether it can be had without asking anybody. */
-export function isGiven({ env }: Surroundings, { flag, variable, file }: SecretSource): boolean {
+export function isGiven({ env }: Environment, { flag, variable, file }: SecretSource): boolean {
   return flag !== undefined || (env[variable] ?? '') !== '' || file !== undefined;
 }
 
 export class Secrets {
-  readonly #surroundings: Surroundings;
+  readonly #environment: Environment;
   readonly #out: Output;
 
-  constructor(surroundings: Surroundings, out: Output) {
-    this.#surroundings = surroundings;
+  constructor(environment: Environment, out: Output) {
+    this.#environment = environment;
     this.#out = out;
   }
 
@@ -37,7 +37,7 @@ export class Secrets {
     return (await this.given(source)) ?? (await this.#ask(`${source.name}:`, source));
   }
 
-  /** A new one: asked for twice, because a mistake would lock everything. */
+  /** A new one: asked for twice, because a typing error would lock everything. */
   async chosen(source: SecretSource): Promise<string> {
     const given = await this.given(source);
     if (given !== undefined) return given;
@@ -49,7 +49,7 @@ export class Secrets {
 
   /** What was given without asking. */
   async given({ flag, variable, file, name }: SecretSource): Promise<string | undefined> {
-    const fromVariable = this.#surroundings.env[variable];
+    const fromVariable = this.#environment.env[variable];
     if (flag === undefined && fromVariable) return fromVariable;
     const path = flag ?? file;
     return path === undefined ? undefined : this.#read(path, name);
@@ -65,9 +65,10 @@ export class Secrets {
   }
 
   async #ask(message: string, { name, remedy }: SecretSource): Promise<string> {
-    const { stdin, stderr, signal } = this.#surroundings;
+    const { stdin, stderr, signal } = this.#environment;
     if (!stdin.isTTY || !stderr.isTTY)
       throw new CommandError(EXIT.key, `a ${name} is needed, and there is no terminal to ask for it`, remedy);
+    const { isCancel, password } = await import('@clack/prompts');
     const answer = await password({
       message,
       input: stdin,

@@ -5,8 +5,8 @@ import { stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { hers, hersJson, PEOPLE, Prepared, temporaryFolder, vectorOf, writeGallery } from '../testing/cli.ts';
 import { EXIT, Interrupted } from './exit.ts';
-import { hers, hersJson, PEOPLE, Prepared, temporaryFolder, vectorOf, writeGallery } from './testing.ts';
 
 let prepared: Prepared;
 before(async () => {
@@ -26,7 +26,7 @@ async function serve(folder: string, ...args: string[]) {
       running.resolve(url!);
     },
   });
-  ended.then(({ err }) => running.reject(new Error(err)));
+  void ended.then(({ err }) => running.reject(new Error(err)));
   await running.promise;
   return {
     url: url!,
@@ -68,7 +68,8 @@ test('every command works against a server, with a token from a variable or a fi
   assert.ok((await hersJson(at, ['doctor', '--scrub'])).healthy);
   await hersJson(at, ['collections', 'delete', 'copy', '--yes']);
 
-  // A token of one collection and a small scope, from a variable, which wins over the file of the configuration.
+  // A token of one collection and a small scope, from a variable, which wins over the file of the
+  // configuration.
   const env = { HERS_TOKEN: reader.token };
   assert.equal((await hersJson(at, ['count', ...collection], { env })).records, PEOPLE.length);
   const refused = await hers(at, ['count', '--collection', 'more'], { env });
@@ -129,7 +130,7 @@ describe('a careless server does not start, and says why', () => {
 test('the help of serve shows every limit and its default', async () => {
   const { out } = await hers('/', ['serve', '--help']);
   const flat = out.replace(/\s+/g, ' ');
-  for (const [flag, usual] of [
+  for (const [flag, value] of [
     ['--max-body-bytes', 75497472],
     ['--max-scans', 4],
     ['--max-queue', 128],
@@ -138,7 +139,7 @@ test('the help of serve shows every limit and its default', async () => {
     ['--max-header-seconds', 10],
     ['--max-idle-seconds', 60],
   ] as const)
-    assert.match(flat, new RegExp(`${flag} <number> [^(]*\\(default: ${usual}\\)`));
+    assert.match(flat, new RegExp(`${flag} <number> [^(]*\\(default: ${value}\\)`));
 });
 
 test('a server that is not there is tried again until Ctrl-C; an address that cannot be is given up at once', async () => {

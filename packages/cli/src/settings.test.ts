@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { temporaryFolder } from '../testing/cli.ts';
 import { Settings, unknownVariables } from './settings.ts';
-import { temporaryFolder } from './testing.ts';
 
 test('flags win over the environment, which wins over the file, which wins over the default', async () => {
   await using folder = await temporaryFolder();

@@ -1,21 +1,21 @@
-// Where each setting comes from: flags over the environment over hers.config.json over what is usual.
+// Where each setting comes from: flags over the environment over hers.config.json over defaults.
 
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { KERNEL_NAMES } from '@hers/scan';
+import type { KernelName } from '@hers/scan';
+import type { Environment } from './environment.ts';
 import { CommandError, EXIT } from './exit.ts';
-import type { Surroundings } from './surroundings.ts';
 
 export const CONFIG_FILE = 'hers.config.json';
 
 interface Kind {
   readonly flag: string;
   readonly variable: string;
-  readonly about: string;
+  readonly description: string;
   /** Paths are relative to the file they stand in, or to the working directory. */
   readonly path?: true;
-  readonly usual?: string;
+  readonly default?: string;
   /** What is wrong with a value, if anything is. */
   readonly check?: (value: string) => string | undefined;
 }
@@ -23,48 +23,55 @@ interface Kind {
 const wholeNumber = (value: string) =>
   /^[1-9]\d{0,3}$/.test(value) ? undefined : 'must be a whole number from 1 to 9999';
 
-const kernelName = (value: string) =>
-  ['auto', ...KERNEL_NAMES].includes(value) ? undefined : `must be one of auto, ${KERNEL_NAMES.join(', ')}`;
+/** Named here, and not loaded: every command reads the settings, and few scan. */
+export const KERNELS: readonly string[] = Object.keys({
+  auto: true,
+  native: true,
+  wasm: true,
+  reference: true,
+} satisfies Record<KernelName | 'auto', true>);
+
+const kernelName = (value: string) => (KERNELS.includes(value) ? undefined : `must be one of ${KERNELS.join(', ')}`);
 
 export const SETTINGS = {
   gallery: {
     flag: '--gallery',
     variable: 'HERS_GALLERY',
-    about: 'the folder with the encrypted gallery, or the address of a server: https://host:7443',
+    description: 'the folder with the encrypted gallery, or the address of a server: https://host:7443',
     path: true,
-    usual: 'gallery',
+    default: 'gallery',
   },
-  key: { flag: '--key', variable: 'HERS_KEY', about: 'the key file', path: true, usual: 'hers.key' },
+  key: { flag: '--key', variable: 'HERS_KEY', description: 'the key file', path: true, default: 'hers.key' },
   passphraseFile: {
     flag: '--passphrase-file',
     variable: 'HERS_PASSPHRASE_FILE',
-    about: 'a file that holds the passphrase of the key file',
+    description: 'a file that holds the passphrase of the key file',
     path: true,
   },
   tokenFile: {
     flag: '--token-file',
     variable: 'HERS_TOKEN_FILE',
-    about: 'a file that holds the token for a server',
+    description: 'a file that holds the token for a server',
     path: true,
   },
   tokens: {
     flag: '--tokens',
     variable: 'HERS_TOKENS',
-    about: 'where a server keeps the hashes of its tokens',
+    description: 'where a server keeps the hashes of its tokens',
     path: true,
-    usual: 'hers.tokens.json',
+    default: 'hers.tokens.json',
   },
-  collection: { flag: '--collection', variable: 'HERS_COLLECTION', about: 'the collection to work on' },
+  collection: { flag: '--collection', variable: 'HERS_COLLECTION', description: 'the collection to work on' },
   threads: {
     flag: '--threads',
     variable: 'HERS_THREADS',
-    about: 'threads for encryption, decryption and scanning; all cores by default',
+    description: 'threads for encryption, decryption and scanning; all cores by default',
     check: wholeNumber,
   },
   kernel: {
     flag: '--kernel',
     variable: 'HERS_KERNEL',
-    about: 'what scans: native, wasm or reference; the fastest that works by default',
+    description: 'what scans: native, wasm or reference; the fastest that works by default',
     check: kernelName,
   },
 } as const satisfies Record<string, Kind>;
@@ -75,7 +82,7 @@ const OTHER_VARIABLES = 'CONFIG PASSPHRASE NEW_PASSPHRASE TOKEN REQUIRE DATA CHR
   .map((name) => `HERS_${name}`);
 
 /** Variables that look like ours and mean nothing: a typing error there would go unnoticed. */
-export function unknownVariables(env: Surroundings['env']): string[] {
+export function unknownVariables(env: Environment['env']): string[] {
   const known = new Set<string>([...OTHER_VARIABLES, ...Object.values(SETTINGS).map(({ variable }) => variable)]);
   return Object.keys(env).filter((name) => name.startsWith('HERS_') && !known.has(name));
 }
@@ -95,19 +102,19 @@ export class Settings {
   readonly file: string | undefined;
   readonly #settings = new Map<SettingName, Setting>();
 
-  constructor({ cwd, env }: Pick<Surroundings, 'cwd' | 'env'>, flags: Flags & { readonly config?: string } = {}) {
+  constructor({ cwd, env }: Pick<Environment, 'cwd' | 'env'>, flags: Flags & { readonly config?: string } = {}) {
     this.file = findFile(cwd, flags.config ?? (env.HERS_CONFIG || undefined));
     const written = this.file === undefined ? {} : readConfig(this.file);
     const home = this.file === undefined ? cwd : dirname(this.file);
     for (const [key, kind] of Object.entries(SETTINGS)) {
       const name = key as SettingName;
       const variable = env[kind.variable];
-      const usual = 'usual' in kind ? kind.usual : undefined;
+      const fallback = 'default' in kind ? kind.default : undefined;
       // An empty variable is one that somebody wanted to switch off.
       if (flags[name] !== undefined) this.#set(name, flags[name], kind.flag, cwd);
       else if (variable !== undefined && variable !== '') this.#set(name, variable, kind.variable, cwd);
       else if (written[name] !== undefined) this.#set(name, written[name], this.file!, home);
-      else if (usual !== undefined) this.#set(name, usual, 'default', home);
+      else if (fallback !== undefined) this.#set(name, fallback, 'default', home);
     }
   }
 
@@ -135,7 +142,7 @@ export class Settings {
   }
 }
 
-/** Whether a gallery is at the other end of a line. */
+/** Whether a gallery is on a server. */
 export function isServer(gallery: string): boolean {
   return /^https?:/i.test(gallery);
 }
@@ -161,7 +168,10 @@ function findFile(cwd: string, named: string | undefined): string | undefined {
   }
 }
 
-/** A file that was merely found, and lies there by the will of somebody else, could send everything into a gallery of theirs, under a key of theirs. */
+/**
+ * A file that was merely found, and lies there by the will of somebody else, could send everything
+ * into a gallery of theirs, under a key of theirs.
+ */
 function checkedOwner(path: string): string {
   const own = process.getuid?.();
   const { uid } = statSync(path);

@@ -1,4 +1,5 @@
-// What commands write to: a new file, or one that may be replaced. A device, a pipe, a socket, a folder or a link is left as it is, and so is what a link leads to.
+// What commands write to: a new file, or one that may be replaced. A device, a pipe, a socket, a
+// folder or a link is left as it is, and so is what a link leads to.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -8,9 +9,9 @@ import { mkdir, readdir, readFile, rename, rm, symlink, utimes, writeFile } from
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { hers, hersBytes, hersJson, Prepared, temporaryFolder, writeGallery } from '../testing/cli.ts';
 import { EXIT } from './exit.ts';
 import { writePrivately } from './private-file.ts';
-import { hers, hersBytes, hersJson, Prepared, temporaryFolder, writeGallery } from './testing.ts';
 
 let prepared: Prepared;
 before(async () => {
@@ -46,7 +47,10 @@ const KINDS: readonly Kind[] = [
   },
 ];
 
-/** The same null device as /dev/null, which a test that fails must not replace. Not everybody may make one. */
+/**
+ * The same null device as /dev/null, which a test that fails must not replace. Not everybody may
+ * make one.
+ */
 const DEVICE: Kind = { what: 'a device', make: async (path) => execFileSync('mknod', [path, 'c', '1', '3']) };
 const mayMakeDevices = await (async () => {
   await using folder = await temporaryFolder();

@@ -1,5 +1,6 @@
-// The module for pages, in Chromium, against a `hers serve` of its own: what a page does is what Node does, workers or not, isolated or not; and nothing that is secret goes over
-// the line, on which every byte is remembered.
+// The module for pages, in Chromium, against a `hers serve` of its own: what a page does is what
+// Node does, workers or not, isolated or not; and nothing that is secret goes over the line, on
+// which every byte is remembered.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
@@ -17,16 +18,16 @@ import { openStore } from '@hers/store';
 import { init, parse } from 'es-module-lexer';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { part } from '../../../tools/parts.ts';
+import { counts, encodings } from '../testing/client.ts';
 import {
   connect,
   MasterSeed,
   type Match,
   openKey,
   type StoredRecord,
+  type UpsertResult,
   type Verification,
-  type Written,
 } from './index.ts';
-import { counts, encodings } from './testing.ts';
 
 const root = resolve(import.meta.dirname, '../../..');
 const built = resolve(import.meta.dirname, '../build');
@@ -137,7 +138,10 @@ async function listen(server: Server | Line): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** Pages with the policy that the documentation asks for. `/alone/` has no worker file, as after careless copying; in `/strict/` workers may not use WebAssembly. */
+/**
+ * Pages with the policy that the documentation asks for. `/alone/` has no worker file, as after
+ * careless copying; in `/strict/` workers may not use WebAssembly.
+ */
 async function pages(headers: Record<string, string>): Promise<{ server: Server; origin: string }> {
   const files: Record<string, readonly [string, string]> = {
     '/': ['text/html', '<!doctype html><meta charset="utf-8"><title>page</title>'],
@@ -158,7 +162,7 @@ async function pages(headers: Record<string, string>): Promise<{ server: Server;
 }
 
 const DIMENSION = 16;
-const COUNT = 2100; // a block, and 52 that wait
+const COUNT = 2100; // a block, and 52 pending
 const PASSPHRASE = 'correct horse battery staple';
 const SENTINEL = 'the payload that nobody else may read';
 
@@ -167,8 +171,8 @@ interface Outcome {
   readonly file: string;
   readonly seed: number[];
   readonly isolated: boolean;
-  readonly written: Written;
-  readonly again: Written;
+  readonly written: UpsertResult;
+  readonly again: UpsertResult;
   readonly found: Match[];
   readonly reranked: Match;
   readonly batch: unknown;
@@ -179,7 +183,10 @@ interface Outcome {
   readonly left: (Omit<StoredRecord, 'vector'> & { readonly vector: number[] })[];
 }
 
-/** What the page does. Everything it returns comes to the test by the browser's own line, not over the network. */
+/**
+ * What the page does. Everything it returns comes to the test by the browser's own line, not over
+ * the network.
+ */
 const scenario = `async ({ url, token, module, collection, dimension, count, passphrase, sentinel }) => {
   const { connect, MasterSeed, sealKey, openKey, HersError } = await import(module);
   const code = (promise) => promise.then(() => 'nothing', (error) => (error instanceof HersError ? error.code : String(error)));
@@ -375,7 +382,8 @@ describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
 
   it('nothing secret went over the line, in either direction', () => {
     const { sent, received } = watched.bytes();
-    // What is not secret is found, so the search works: sealed records and a block from each of the pages, answers to searches.
+    // What is not secret is found, so the search works: sealed records and a block from each of the
+    // pages, answers to searches.
     for (const known of ['POST /v1/collections/ordinary/search', '"isolated"', '"alone"', 'origin: http://127.0.0.1'])
       assert.ok(sent.toString('latin1').toLowerCase().includes(known.toLowerCase()), known);
     assert.ok(sent.length > 3 * 300_000 && received.length > 100_000, `${sent.length} and ${received.length} bytes`);

@@ -1,17 +1,13 @@
 // Small things about bytes that every file here needs.
 
-const PAIRS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+import { concatBytes } from '@noble/hashes/utils.js';
 
-export function hex(bytes: Uint8Array): string {
-  let out = '';
-  for (let i = 0; i < bytes.length; i++) out += PAIRS[bytes[i]];
-  return out;
-}
+export { bytesToHex as hex, concatBytes as concat, hexToBytes as fromHex } from '@noble/hashes/utils.js';
 
 const DIGITS = new TextEncoder().encode('0123456789abcdef');
 const ascii = new TextDecoder('latin1');
 
-/** The same for many bytes at once. */
+/** The same as `hex`, and faster for many bytes: all digits become one text at once. */
 export function hexText(bytes: Uint8Array): string {
   const digits = new Uint8Array(2 * bytes.length);
   for (let i = 0; i < bytes.length; i++) {
@@ -26,25 +22,6 @@ export function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Ui
   return new Uint8Array(buffer, byteOffset, byteLength);
 }
 
-const digitOf = (code: number) => (code < 58 ? code - 48 : code - 87);
-
-export function fromHex(text: string): Uint8Array {
-  const out = new Uint8Array(text.length >> 1);
-  for (let i = 0; i < out.length; i++)
-    out[i] = 16 * digitOf(text.charCodeAt(2 * i)) + digitOf(text.charCodeAt(2 * i + 1));
-  return out;
-}
-
-export function concat(...parts: readonly Uint8Array[]): Uint8Array {
-  const out = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    out.set(part, at);
-    at += part.length;
-  }
-  return out;
-}
-
 export function u32(value: number): Uint8Array {
   const out = new Uint8Array(4);
   new DataView(out.buffer).setUint32(0, value, true);
@@ -56,5 +33,5 @@ export async function sha256(bytes: Uint8Array): Promise<Uint8Array> {
 }
 
 export async function joined(pieces: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
-  return concat(...(await Array.fromAsync(pieces)));
+  return concatBytes(...(await Array.fromAsync(pieces)));
 }

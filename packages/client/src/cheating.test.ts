@@ -1,4 +1,5 @@
-// A store that loses, repeats, swaps, alters or rolls back anything is caught: an integrity error, never a smaller or a wrong result.
+// A store that loses, repeats, swaps, alters or rolls back anything is caught: an integrity error,
+// never a smaller or a wrong result.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -7,11 +8,11 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fit } from '@hers/compress';
 import { decodeResponse, encodeResponse } from '@hers/scheme';
-import { HersError, type SealedRecord, type Service } from '@hers/service';
+import { HersError, type SealedRecord, type Service, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
+import { vectorOf } from '../testing/client.ts';
 import { type Collection, Database, MasterSeed } from './index.ts';
-import { altered, vectorOf } from './testing.ts';
-import { ShortMemory } from './versions.ts';
+import { InMemoryVersions } from './session/versions.ts';
 
 const DIMENSION = 8;
 const key = MasterSeed.generate();
@@ -23,7 +24,7 @@ const records = (from: number, to: number) =>
 let folder: string;
 let store: Service;
 let old: { version: number; manifest: Uint8Array };
-const memory = new ShortMemory();
+const memory = new InMemoryVersions();
 
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), 'hers-cheating-'));
@@ -43,7 +44,7 @@ after(async () => {
 
 /** A fresh client of a store that cheats in the given way. */
 const through = async (changes: Partial<Service>): Promise<Collection> =>
-  new Database(altered(store, changes), { key, versions: memory }).collection('faces');
+  new Database(withMethods(store, changes), { key, versions: memory }).collection('faces');
 const search = async (changes: Partial<Service>) => (await through(changes)).search(vectorOf(5, DIMENSION));
 
 async function* flipped<T extends Uint8Array>(pieces: AsyncIterable<T>, at: number): AsyncGenerator<Uint8Array> {
@@ -175,7 +176,7 @@ describe('a cheating store', () => {
       'gives records in another order',
       { getRecords: (name, handles) => store.getRecords(name, [...handles].reverse()) },
     ],
-    ['loses a waiting record', { getRecords: (name, handles) => store.getRecords(name, handles.slice(1)) }],
+    ['loses a pending record', { getRecords: (name, handles) => store.getRecords(name, handles.slice(1)) }],
   ];
   for (const [what, changes] of cheats) {
     it(what, async () => {
@@ -190,7 +191,7 @@ describe('a cheating store', () => {
   }
 
   it('rolls the whole store back, remembered beside the key', async () => {
-    const remembered = new ShortMemory();
+    const remembered = new InMemoryVersions();
     const { id } = await store.getCollection('faces');
     const seen = { id: Buffer.from(id).toString('hex'), version: old.version + 5 };
     await remembered.update({ gallery: '', name: 'faces' }, () => seen);
@@ -198,8 +199,9 @@ describe('a cheating store', () => {
   });
 
   it('a fetched record whose score is not the decrypted one stops everything, from either side', async () => {
-    // The answer is changed: blocks are swapped under their names, so that the ids of one meet the scores of the other.
-    const mixed = altered(store, {
+    // The answer is changed: blocks are swapped under their names, so that the ids of one meet the
+    // scores of the other.
+    const mixed = withMethods(store, {
       async *search(name, request, options) {
         const all = await Array.fromAsync(store.search(name, request, options));
         const [a, b] = all.map((bytes) => bytes.slice());
@@ -214,7 +216,8 @@ describe('a cheating store', () => {
     });
     const collection = await new Database(mixed, { key, versions: memory }).collection('faces');
     const probe = vectorOf(5, DIMENSION);
-    // Without fetching nothing can tell: that is the limit of what is promised about a store that cheats.
+    // Without fetching nothing can tell: that is the limit of what is promised about a store that
+    // cheats.
     assert.notEqual((await collection.search(probe)).matches[0].id, 'r5');
     await assert.rejects(collection.search(probe, { rerank: true }), caught);
     await assert.rejects(collection.search(probe, { payload: true }), caught);
@@ -223,7 +226,7 @@ describe('a cheating store', () => {
     const faces = await db.collection('faces');
     const before = await Array.fromAsync(store.getRecords('faces', await handlesOf(faces, store, 'r9')));
     await faces.upsert({ id: 'r9', vector: vectorOf(99_999, DIMENSION) });
-    const stale = altered(store, {
+    const stale = withMethods(store, {
       async *getRecords(name, handles) {
         for await (const record of store.getRecords(name, handles))
           yield Buffer.compare(record.handle, before[0].handle) === 0 ? before[0] : record;
@@ -239,7 +242,7 @@ describe('a cheating store', () => {
 /** The handle of an id, seen from what the client asks for. */
 async function handlesOf(_: Collection, service: Service, id: string): Promise<Uint8Array[]> {
   const asked: Uint8Array[] = [];
-  const spy = altered(service, {
+  const spy = withMethods(service, {
     getRecords(name, handles, options) {
       asked.splice(0, asked.length, ...handles);
       return service.getRecords(name, handles, options);
@@ -253,7 +256,7 @@ async function handlesOf(_: Collection, service: Service, id: string): Promise<U
 describe('the version of a record', () => {
   it('is not told: writing the same content again after another looks like any other change', async () => {
     const staged: Uint8Array[] = [];
-    const watching = altered(store, {
+    const watching = withMethods(store, {
       async stageRecords(name, all, options) {
         const sealed = await Array.fromAsync(all as AsyncIterable<SealedRecord>);
         staged.push(...sealed.map((each) => each.sealed.slice()));
@@ -302,7 +305,7 @@ describe('exact, with a compressor', () => {
       assert.equal((await collection.search(probe, { limit: 9, rerank: 600 })).matches.length, 9);
       // Every score one step larger: a constant is added to what the store computed.
       const { bits, step } = await stepOf(collection);
-      const cheating = altered(store, {
+      const cheating = withMethods(store, {
         async *search(where, request, given) {
           for await (const response of store.search(where, request, given)) yield addedToScores(response, bits, step);
         },
@@ -314,7 +317,7 @@ describe('exact, with a compressor', () => {
         await assert.rejects(victim.verify('r3', probe), caught);
       }
       // Moving all scores by nothing is no alteration: the change above is what was noticed.
-      const still = altered(store, {
+      const still = withMethods(store, {
         async *search(where, request, given) {
           for await (const response of store.search(where, request, given)) yield addedToScores(response, bits, 0);
         },
@@ -374,7 +377,7 @@ describe('exact: every score of every block', () => {
         [119, -1],
         [60, -30_000],
       ]) {
-        const cheating = altered(store, {
+        const cheating = withMethods(store, {
           async *search(where, request, given) {
             for await (const response of store.search(where, request, given))
               yield changedWord(response, plan.responseBits.c0, slot, Math.round(steps * step));
@@ -384,7 +387,7 @@ describe('exact: every score of every block', () => {
         await assert.rejects(victim.search(probe), caught, `slot ${slot} by ${steps}`);
       }
       // Slots that hold nobody are nobody's business.
-      const harmless = altered(store, {
+      const harmless = withMethods(store, {
         async *search(where, request, given) {
           for await (const response of store.search(where, request, given))
             yield changedWord(response, plan.responseBits.c0, 3000, Math.round(step));

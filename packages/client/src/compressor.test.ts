@@ -6,9 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fit } from '@hers/compress';
+import { withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
+import { bytesIn, type Call, scoreOf, vectorOf, watched } from '../testing/client.ts';
 import { type Collection, connect, Database, HersError, MasterSeed } from './index.ts';
-import { altered, bytesIn, type Call, scoreOf, vectorOf, watched } from './testing.ts';
 
 const DIMENSION = 32;
 const KEPT = 8;
@@ -116,7 +117,7 @@ describe('a collection with a compressor', () => {
 
     // Interrupted after the first commit: one epoch with either compressor.
     let commits = 0;
-    const stopping = altered(store, {
+    const stopping = withMethods(store, {
       commit: (name, change) => {
         if (++commits > 1) throw new HersError('CLOSED', 'stopped');
         return store.commit(name, change);
@@ -166,7 +167,7 @@ describe('a collection with a compressor', () => {
     const inside = Buffer.from(model.subarray(200, 216));
     for (const { args } of calls)
       for (const bytes of bytesIn(args)) assert.equal(Buffer.from(bytes).indexOf(inside), -1);
-    const cheating = altered(store, {
+    const cheating = withMethods(store, {
       async *getLists(name, ids, options) {
         for await (const list of store.getLists(name, ids, options)) yield list.map((x, i) => (i === 100 ? x ^ 1 : x));
       },

@@ -1,29 +1,29 @@
 export type { Metric, Plan, Profile } from '@hers/scheme';
 export { MasterSeed } from '@hers/scheme/secret';
-export { HersError } from '@hers/service';
+export { HersError, type Service } from '@hers/service';
 export {
   Collection,
-  type Index,
+  type CollectionIndex,
   type StoredRecord,
-  type UpsertOptions,
-  type Verification,
-  type VerifyOptions,
 } from './collection.ts';
-export {
-  type CollectionDescription,
-  type CollectionOptions,
-  type CollectionSummary,
-  type ConnectOptions,
-  connect,
-  Database,
-  galleryOf,
-} from './database.ts';
-export type { Enrolment } from './descriptor.ts';
-export { type HttpOptions, HttpService } from './http.ts';
-export { isSealed, openKey, sealKey, unsealedKey } from './keyfile.ts';
-export type { MaintenanceOptions } from './maintenance.ts';
-export { checkId, type Payload, type VectorRecord } from './records.ts';
-export type { RetryEvent, RetryOptions } from './retry.ts';
-export type { Match, SearchOptions, SearchResult } from './search.ts';
-export type { Written } from './tally.ts';
-export { type Place, type Seen, ShortMemory, type VersionMemory } from './versions.ts';
+export { connect, galleryOf } from './connect.ts';
+export { Database } from './database.ts';
+export type {
+  CollectionDescription,
+  CollectionOptions,
+  CollectionSummary,
+  ConnectOptions,
+  RestoreOptions,
+} from './database-options.ts';
+export type { Enrolment } from './formats/descriptor.ts';
+export { checkId, type Payload, type VectorRecord } from './formats/records.ts';
+export { isSealed, openKey, sealKey, unsealedKey } from './keys/keyfile.ts';
+export type { Match, SearchOptions, SearchResult } from './search/search-options.ts';
+export type { Verification, VerifyOptions } from './search/verify.ts';
+export { InMemoryVersions, type Place, type Seen, type VersionMemory } from './session/versions.ts';
+export type { HttpOptions } from './transport/connection.ts';
+export { HttpService } from './transport/http.ts';
+export type { RetryEvent, RetryOptions } from './transport/retry.ts';
+export type { MaintenanceOptions } from './writing/maintenance.ts';
+export type { UpsertResult } from './writing/tally.ts';
+export type { UpsertError, UpsertOptions } from './writing/upsert.ts';

@@ -1,7 +1,7 @@
 // The short form of `npm run campaign -- crash`.
 
 import { it } from 'node:test';
-import { killCampaign } from './kill.node.ts';
+import { killCampaign } from '../testing/kill.ts';
 
-it('a process killed while it enrols, deletes, optimises and rotates loses nothing that was acknowledged', () =>
+it('a process killed while it enrols, deletes, optimizes and rotates loses nothing that was acknowledged', () =>
   killCampaign(5));

@@ -1,5 +1,6 @@
-// Nothing on the store's side of the interface can decrypt anything: every byte that crosses it, and every byte in the folder, is searched for secrets, ids and vectors in any
-// of their encodings. And what a search asks does not depend on its answer.
+// Nothing on the store's side of the interface can decrypt anything: every byte that crosses it,
+// and every byte in the folder, is searched for secrets, ids and vectors in any of their encodings.
+// And what a search asks does not depend on its answer.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
@@ -8,8 +9,8 @@ import { join } from 'node:path';
 import { after, it } from 'node:test';
 import { plan, roundVectors } from '@hers/scheme';
 import { openStore } from '@hers/store';
+import { bytesIn, type Call, encodings, vectorOf, watched } from '../testing/client.ts';
 import { Database, MasterSeed } from './index.ts';
-import { bytesIn, type Call, encodings, vectorOf, watched } from './testing.ts';
 
 const folders: string[] = [];
 const temporary = async () => {
@@ -73,7 +74,8 @@ for (const enrolment of ['vault', 'homomorphic'] as const) {
       const context = Uint8Array.from([...id, epoch, 0, 0, 0]);
       needles.push([`the key of seals, epoch ${epoch}`, encodings(seed.deriveKey('seals', context))]);
     }
-    // Vectors: whole, and any four coordinates in a row; as floats, doubles, rounded and scaled integers.
+    // Vectors: whole, and any four coordinates in a row; as floats, doubles, rounded and scaled
+    // integers.
     const settings = plan({ dimension: DIMENSION, profile });
     for (const vector of [vectors[0], vectors[n - 1], vectors[n + 49], probe]) {
       const forms = [vector, Float64Array.from(vector), Float64Array.from(vector, (x) => x / Math.hypot(...vector))];

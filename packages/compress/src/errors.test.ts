@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { synthetic } from '../testing/identities.ts';
 import { CompressError, type CompressErrorCode } from './apply/errors.ts';
 import { load } from './apply/index.ts';
 import { type FitOptions, fit } from './fit.ts';
-import type { MethodName } from './methods.ts';
-import { synthetic } from './testing.ts';
+import type { MethodName } from './methods/index.ts';
 
 const { vectors, labels } = synthetic({ classes: 6, each: 3, dimension: 8 });
 

@@ -3,8 +3,8 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { CompressError } from './apply/errors.ts';
 import type { Order, Report } from './fit.ts';
-import type { Context } from './method.ts';
-import { anyMethod } from './methods.ts';
+import { anyMethod } from './methods/index.ts';
+import type { Context } from './methods/method.ts';
 
 const { method, task, abort } = workerData as Order;
 

@@ -1,13 +1,13 @@
-// Training, from the caller's side: checks what was given, starts a thread, listens to it. The thread does the work, because a run of
-// onnxruntime blocks whoever calls it.
+// Training, from the caller's side: checks what was given, starts a thread, listens to it. The
+// thread does the work, because a run of onnxruntime blocks whoever calls it.
 
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { type Compressor, load } from './apply/compressor.ts';
 import { CompressError, type CompressErrorCode } from './apply/errors.ts';
-import { completed, type Progress, requireCount, type Task } from './method.ts';
-import { anyMethod, type MethodName, methods, type Settings } from './methods.ts';
-import { type Labels, requireClasses, trainingSet } from './training-set.ts';
+import { anyMethod, type MethodName, methods, type Settings } from './methods/index.ts';
+import { completed, type Progress, requireCount, type Task } from './methods/method.ts';
+import { type Labels, requireClasses, trainingSet } from './training/training-set.ts';
 
 export interface FitOptions<M extends MethodName = MethodName> {
   /** Of the compressed vectors; `auto` chooses one when there is none. */

@@ -8,6 +8,6 @@ export {
   type Runtime,
 } from './apply/index.ts';
 export { type FitOptions, fit } from './fit.ts';
-export type { Progress } from './method.ts';
-export { type MethodName, methods, type Settings } from './methods.ts';
-export { rankOne } from './rank.ts';
+export { type MethodName, methods, type Settings } from './methods/index.ts';
+export type { Progress } from './methods/method.ts';
+export { rankOne } from './training/rank-one.ts';

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Random } from '@hers/vectors/random';
 import { backgroundLike } from './background.ts';
-import { Gaussian } from './random.ts';
 
 const d = 12;
 
 /** Unit vectors with a mean and with some directions longer than others. */
 function sample(): Float32Array {
-  const random = new Gaussian();
+  const random = new Random();
   random.seed(3);
   const numbers = new Float64Array(5000 * d);
   random.fill(numbers, 1);

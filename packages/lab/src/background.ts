@@ -1,17 +1,22 @@
-// Distractors for real embeddings, as many as wanted: synthetic people on a curved manifold, moved by a linear map so that their mean and covariance are those of a real
-// sample. What real strangers have in common beyond that they do not have; an experiment that uses them says so, and compares them with real ones.
+// Distractors for real embeddings, as many as wanted: synthetic people on a curved manifold, moved
+// by a linear map so that their mean and covariance are those of a real sample. What real strangers
+// have in common beyond that they do not have; an experiment that uses them says so, and compares
+// them with real ones.
 
+import { identities } from '@hers/vectors/synthetic';
 import { cholesky } from './cholesky.ts';
 import { curvedManifold, FACE_LIKE, type ManifoldOptions } from './manifold.ts';
 import { moments } from './moments.ts';
-import { identities } from './synthetic.ts';
 
 /** Synthetic vectors from which mean and covariance of the manifold are taken. */
 const SAMPLE = 20_000;
 
 export interface Background {
   readonly dimension: number;
-  /** Unit vectors of strangers, `count` in all and at most so many at once. The same ones every time. */
+  /**
+   * Unit vectors of strangers, `count` in all and at most so many at once. The same ones every
+   * time.
+   */
   chunks(count: number, each?: number): Generator<Float32Array>;
 }
 
@@ -34,7 +39,10 @@ export function backgroundLike(sample: Float32Array, dimension: number, options:
   };
 }
 
-/** The factor of a covariance; a little is added to the diagonal, for samples that do not fill the space. */
+/**
+ * The factor of a covariance; a little is added to the diagonal, for samples that do not fill the
+ * space.
+ */
 function factor(covariance: Float64Array, d: number): Float64Array {
   let trace = 0;
   for (let i = 0; i < d; i++) trace += covariance[i * d + i];
@@ -42,7 +50,10 @@ function factor(covariance: Float64Array, d: number): Float64Array {
   return cholesky(covariance, d);
 }
 
-/** M with M·from = to, all lower triangular: it takes vectors whose covariance is from·fromᵀ to those with to·toᵀ. */
+/**
+ * M with M·from = to, all lower triangular: it takes vectors whose covariance is from·fromᵀ to
+ * those with to·toᵀ.
+ */
 function fromTo(from: Float64Array, to: Float64Array, d: number): Float64Array {
   const map = new Float64Array(d * d);
   for (let i = 0; i < d; i++)

@@ -1,26 +1,37 @@
 // A progress bar for people who watch: on standard error, on a terminal, and nowhere else.
 
-import { Presets, SingleBar } from 'cli-progress';
+import { clearLine, cursorTo } from 'node:readline';
 
 export interface Bar {
   update(done: number): void;
   end(): void;
 }
 
+const DRAW_MS = 100;
+const WIDTH = 12; // so that the time left is still on a line of 80 columns
+
 export function bar(label: string, total: number, unit: string): Bar {
-  if (!process.stderr.isTTY) return { update() {}, end() {} };
+  const { stderr } = process;
+  if (!stderr.isTTY) return { update() {}, end() {} };
   const started = performance.now();
-  const rate = (done: number) => Math.round((1000 * done) / (performance.now() - started)).toLocaleString('en-GB');
-  const shown = new SingleBar(
-    {
-      format: `${label}  {bar}  {percentage} %  {value} of {total}  {rate} ${unit}/s  {eta_formatted} left`,
-      barsize: 12, // so that the time left is still on a line of 80 columns
-      clearOnComplete: true,
-      hideCursor: true,
-      stream: process.stderr,
-    },
-    Presets.shades_classic,
-  );
-  shown.start(total, 0, { rate: rate(0) });
-  return { update: (done) => shown.update(done, { rate: rate(done) }), end: () => shown.stop() };
+  const whole = (value: number) => Math.round(value).toLocaleString('en-GB');
+  let drawn = Number.NEGATIVE_INFINITY;
+  const update = (done: number) => {
+    const now = performance.now();
+    if (now < drawn + DRAW_MS) return;
+    drawn = now;
+    const rate = (1000 * done) / (now - started);
+    const filled = Math.round((WIDTH * done) / total);
+    const left = done > 0 ? `  ${whole((total - done) / rate)} s left` : '';
+    cursorTo(stderr, 0);
+    stderr.write(
+      `${label}  ${'█'.repeat(filled)}${'░'.repeat(WIDTH - filled)}  ${Math.floor((100 * done) / total)} %  ${whole(done)} of ${whole(total)}  ${whole(rate)} ${unit}/s${left}`,
+    );
+    clearLine(stderr, 1);
+  };
+  const end = () => {
+    cursorTo(stderr, 0);
+    clearLine(stderr, 1);
+  };
+  return { update, end };
 }

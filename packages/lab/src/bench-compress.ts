@@ -1,9 +1,10 @@
-// `npm run bench -- compress`: what a compressor costs its user. Linear maps run in plain TypeScript; networks do for one vector, and in
-// onnxruntime, on one core, for many.
+// `npm run bench -- compress`: what a compressor costs its user. Linear maps run in plain
+// TypeScript; networks do for one vector, and in onnxruntime, on one core, for many.
 
 import { type Compressor, fit, load } from '@hers/compress';
-import { compared, machine, progress, type Report, type Result } from './report.ts';
-import { identities } from './synthetic.ts';
+import { machine } from '@hers/vectors/machine';
+import { identities } from '@hers/vectors/synthetic';
+import { compared, progress, type Report, type Result } from './report.ts';
 import { type Effort, minimumAsync } from './timing.ts';
 
 const from = 512;
@@ -82,7 +83,10 @@ function perSecond(ms: number): number {
   return (batch * 1000) / ms;
 }
 
-/** Seconds of an epoch, from the end of the first to the end of the last, and of the paper's number of them. */
+/**
+ * Seconds of an epoch, from the end of the first to the end of the last, and of the paper's number
+ * of them.
+ */
 async function trainingTime(count: number, epochs: number): Promise<Result[]> {
   progress(`training: ${count} vectors`);
   const { vectors, labels } = identities(Math.ceil(count / 4), 4, from).gallery();

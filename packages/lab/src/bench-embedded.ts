@@ -1,14 +1,16 @@
-// `npm run bench -- embedded`: the database in a folder, end to end, beside a search of the same gallery in the clear.
+// `npm run bench -- embedded`: the database in a folder, end to end, beside a search of the same
+// gallery in the clear.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Collection, Database, HersError, MasterSeed, type VectorRecord } from '@hers/client';
 import { openStore } from '@hers/store';
+import { machine } from '@hers/vectors/machine';
+import { identities } from '@hers/vectors/synthetic';
 import { type Phases, quantile, TimedService } from './phases.ts';
 import { top1 } from './plaintext.ts';
-import { machine, progress, type Report, type Result } from './report.ts';
-import { identities } from './synthetic.ts';
+import { progress, type Report, type Result } from './report.ts';
 
 const SAMPLES = 4;
 

@@ -1,6 +1,8 @@
-// `npm run bench -- scan`: what the server does for a query, beside reading the same bytes and beside a plaintext search of the same shape.
+// `npm run bench -- scan`: what the server does for a query, beside reading the same bytes and
+// beside a plaintext search of the same shape.
 //
-// The gallery is made of random residues, which no kernel can tell from a real one, in segment files that are mapped as in production.
+// The gallery is made of random residues, which no kernel can tell from a real one, in segment
+// files that are mapped as in production.
 
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
@@ -8,6 +10,7 @@ import { join } from 'node:path';
 import { randomSeed } from '@hers/ring';
 import { type SegmentHandle, segmentBlocks, segmentBytes, WasmKernel } from '@hers/scan';
 import { NativeKernel } from '@hers/scan/native';
+import { Yardsticks } from '@hers/scan/testing/yardsticks';
 import {
   type BlockMatrix,
   HersError,
@@ -18,7 +21,8 @@ import {
   type Query,
   ringOf,
 } from '@hers/scheme';
-import { machine, progress, type Report, type Result } from './report.ts';
+import { machine } from '@hers/vectors/machine';
+import { progress, type Report, type Result } from './report.ts';
 
 const BATCH = 8;
 
@@ -39,7 +43,8 @@ export async function run(options: ScanBenchOptions): Promise<Report> {
   const profile = (options.profile ?? 'compact') as Profile;
   const settings = plan({ dimension, profile });
   const { results, kernel } = await measure(count, dimension, profile, runs, options.folder);
-  // The bars hold at three dimensions; the two beside 128 are measured along with it, under names of their own.
+  // The bars hold at three dimensions; the two beside 128 are measured along with it, under names
+  // of their own.
   if (dimension === 128 && !options.alone) {
     for (const other of [32, 512]) {
       const more = await measure(count, other, profile, runs, options.folder);
@@ -123,7 +128,10 @@ function randomQuery(parameters: ParameterSet, width: number, bits: { c0: number
   };
 }
 
-/** Segment files for so many blocks. The files of one size hold the same residues: the pages are different ones all the same. */
+/**
+ * Segment files for so many blocks. The files of one size hold the same residues: the pages are
+ * different ones all the same.
+ */
 async function writeGallery(
   folder: string,
   parameters: ParameterSet,
@@ -167,6 +175,7 @@ async function measure(
   const one = NativeKernel.open({ threads: 1 });
   const all = NativeKernel.open({ threads: cores });
   const wasm = await WasmKernel.open({ threads: 1 });
+  const yardsticks = await Yardsticks.open(one.isa);
   try {
     progress(`d = ${dimension}: writing ${(bytes / 1e9).toFixed(2)} GB`);
     const paths = await writeGallery(folder, parameters, width, blocks);
@@ -188,10 +197,13 @@ async function measure(
     progress('  plain read, multiply-accumulate and whole search, one thread');
     const onOne = await load(one);
     const first = await scanOnce(one, onOne, queries.slice(0, 1)); // verifies checksums and fills the page cache
-    // Pages are mapped now; what is read and what is multiplied alternate, so that both see the same machine.
+    const segments = await yardsticks.map(paths);
+    segments.readSeconds(cores, 1);
+    // Pages are mapped now; what is read and what is multiplied alternate, so that both see the
+    // same machine.
     const [reads, macs, wholes, shares] = [[], [], [], []] as number[][];
     for (let i = 0; i < runs; i++) {
-      reads.push(...one.readSeconds(onOne, 1, 1).map((s) => 1000 * s));
+      reads.push(...segments.readSeconds(1, 1).map((s) => 1000 * s));
       const times = await one.multiplyOnly(onOne, queries.slice(0, 1));
       macs.push(times.untilEnd - times.untilMultiply);
       wholes.push(await scanOnce(one, onOne, queries.slice(0, 1)));
@@ -207,7 +219,7 @@ async function measure(
     await scanOnce(all, onAll, queries.slice(0, 1));
     const [readsAll, macsAll, singles, batches] = [[], [], [], []] as number[][];
     for (let i = 0; i < runs; i++) {
-      readsAll.push(...all.readSeconds(onAll, cores, 1).map((s) => 1000 * s));
+      readsAll.push(...segments.readSeconds(cores, 1).map((s) => 1000 * s));
       const times = await all.multiplyOnly(onAll, queries.slice(0, 1));
       macsAll.push(times.untilEnd - times.untilMultiply);
       singles.push(await scanOnce(all, onAll, queries.slice(0, 1)));
@@ -215,7 +227,8 @@ async function measure(
     }
     const readAll = add('plain-read-all', readsAll);
     add('native-all', macsAll, readAll);
-    const ceiling = all.multiplyCeiling(parameters, BATCH, cores, 3);
+    segments.close();
+    const ceiling = yardsticks.multiplyCeiling(parameters, BATCH, cores, 3);
     for (const handle of onAll) await all.unload(handle);
 
     progress('  WebAssembly');
@@ -232,7 +245,7 @@ async function measure(
     progress('  plaintext float32');
     const plainBytes = count * dimension * 4;
     const fits = plainBytes < 8e9;
-    const plain = fits ? one.plaintextSeconds(count, dimension, 1, runs) : undefined;
+    const plain = fits ? yardsticks.plaintextSeconds(count, dimension, 1, runs) : undefined;
     const whole = minimum(wholes);
     results.push(
       { name: 'search-1', value: whole, unit: 'ms' },

@@ -1,4 +1,5 @@
-// `npm run bench -- scheme`: what the client's cryptography costs, beside the nearest work through SEAL in the same run.
+// `npm run bench -- scheme`: what the client's cryptography costs, beside the nearest work through
+// SEAL in the same run.
 
 import { nttPrimes, Ring } from '@hers/ring';
 import {
@@ -12,9 +13,10 @@ import {
   scanBlock,
 } from '@hers/scheme';
 import { encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
-import { compared, machine, progress, type Report, type Result } from './report.ts';
+import { machine } from '@hers/vectors/machine';
+import { identities } from '@hers/vectors/synthetic';
+import { compared, progress, type Report, type Result } from './report.ts';
 import { openSeal, type SealBaseline } from './seal.ts';
-import { identities } from './synthetic.ts';
 import { type Effort, minimum } from './timing.ts';
 
 const dimension = 128;
@@ -130,7 +132,8 @@ function sealResults(seal: SealBaseline, effort: Effort) {
     // A query is one ciphertext per dimension, the same work as a block.
     queryEncrypt: { name: `seal-query-encrypt-d${dimension}`, value: block.ms, unit: 'ms' },
     responseDecrypt: { name: 'seal-response-decrypt', value: perSecond(n, response.ms), unit: 'scores/s' },
-    // Dropping a prime before sending is what a careful user of SEAL would do, so it stands beside the published way.
+    // Dropping a prime before sending is what a careful user of SEAL would do, so it stands beside
+    // the published way.
     responseDecryptSwitched: {
       name: 'seal-response-decrypt-switched',
       value: perSecond(n, response.switchedMs),

@@ -1,5 +1,6 @@
-// `npm run bench -- scrub`: how fast every byte of a folder is verified, beside plain reading of the same files. All of them are in the system's cache,
-// so that no disk is measured: a scrub that is faster than a disk here waits for nothing but the disk there.
+// `npm run bench -- scrub`: how fast every byte of a folder is verified, beside plain reading of
+// the same files. All of them are in the system's cache, so that no disk is measured: a scrub that
+// is faster than a disk here waits for nothing but the disk there.
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, openSync, readdirSync, readSync } from 'node:fs';
@@ -9,7 +10,8 @@ import { join } from 'node:path';
 import { type Block, encodeBlock, parameterSet, polyWords } from '@hers/scheme';
 import { HANDLE_BYTES, HersError, type SealedRecord, type Service } from '@hers/service';
 import { type FolderStore, openStore } from '@hers/store';
-import { compared, machine, progress, type Report, type Result } from './report.ts';
+import { machine } from '@hers/vectors/machine';
+import { compared, progress, type Report, type Result } from './report.ts';
 
 /** What sealing adds to the vector of a record. */
 const SEALED_MORE = 100;
@@ -114,7 +116,10 @@ function readAll(folder: string): number {
   return bytes;
 }
 
-/** A collection as a client would fill it, of random bytes: a store cannot tell them from sealed and encrypted ones. */
+/**
+ * A collection as a client would fill it, of random bytes: a store cannot tell them from sealed and
+ * encrypted ones.
+ */
 async function fill(store: Service, count: number, dimension: number): Promise<void> {
   const descriptor = randomBytes(30);
   await store.createCollection('bench', { id: randomBytes(16), descriptor, manifest: randomBytes(100) });

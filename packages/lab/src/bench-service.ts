@@ -1,4 +1,5 @@
-// `npm run bench -- service`: the same database behind HTTP on this machine, beside the same folder opened in this process, the line alone and the scan alone.
+// `npm run bench -- service`: the same database behind HTTP on this machine, beside the same folder
+// opened in this process, the line alone and the scan alone.
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -8,14 +9,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Database, HersError, HttpService, MasterSeed, type VectorRecord } from '@hers/client';
-import { collectionPath, encodeMessage, OCTETS, type Service } from '@hers/service';
+import { collectionPath, encodeMessage, OCTETS, type Service, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
+import { machine } from '@hers/vectors/machine';
+import { identities } from '@hers/vectors/synthetic';
 import { type Phases, quantile, TimedService } from './phases.ts';
 import { top1 } from './plaintext.ts';
-import { machine, progress, type Report, type Result } from './report.ts';
+import { progress, type Report, type Result } from './report.ts';
 import type { ScanAnswer, ScanOrder } from './scan-child.ts';
 import { anonymousBytes, ServiceProcess } from './service-process.ts';
-import { identities } from './synthetic.ts';
 
 const SAMPLES = 4;
 const WARM_UP = 3;
@@ -94,7 +96,8 @@ class Bench {
     }, 50);
     try {
       const enrolMs = await this.#enrol();
-      // The same gallery twice, so that both can be open, and what else the machine does falls on both alike.
+      // The same gallery twice, so that both can be open, and what else the machine does falls on
+      // both alike.
       await cp(join(this.#folder, 'served'), join(this.#folder, 'own'), { recursive: true });
       const server = await this.#serve();
       progress('searching over HTTP');
@@ -223,16 +226,11 @@ class Bench {
   async #queries(service: Service, count: number): Promise<Prepared> {
     const queries: Uint8Array[] = [];
     let version = 0;
-    const recording = new Proxy(service, {
-      get(target, method: keyof Service) {
-        if (method === 'search')
-          return (...[, request]: Parameters<Service['search']>) => {
-            queries.push(...request.queries);
-            version = request.version;
-            throw new HersError('INVALID_ARGUMENT', 'enough');
-          };
-        const own = target[method];
-        return typeof own === 'function' ? own.bind(target) : own;
+    const recording = withMethods(service, {
+      search: (...[, request]: Parameters<Service['search']>) => {
+        queries.push(...request.queries);
+        version = request.version;
+        throw new HersError('INVALID_ARGUMENT', 'enough');
       },
     });
     const db = new Database(recording, { key: this.#key });
@@ -296,7 +294,10 @@ class Bench {
 }
 
 interface Throughput {
-  /** A second: searches over HTTP with queries made before, scans of one query, queries scanned together, searches by real clients. */
+  /**
+   * A second: searches over HTTP with queries made before, scans of one query, queries scanned
+   * together, searches by real clients.
+   */
   readonly prepared: number;
   readonly single: number;
   readonly together: number;
@@ -370,7 +371,10 @@ class Rate {
   }
 }
 
-/** A connection that sends a search and throws the answer away, at the least cost: nothing is parsed but the end of a chunked body. */
+/**
+ * A connection that sends a search and throws the answer away, at the least cost: nothing is parsed
+ * but the end of a chunked body.
+ */
 class Line {
   readonly #socket: Socket;
   readonly #head: string;
@@ -415,13 +419,7 @@ class Line {
 
 /** The same service, which others cannot close. */
 function uncloseable(service: Service): Service {
-  return new Proxy(service, {
-    get(target, method: keyof Service) {
-      if (method === 'close') return async () => {};
-      const own = target[method];
-      return typeof own === 'function' ? own.bind(target) : own;
-    },
-  });
+  return withMethods(service, { close: async () => {} });
 }
 
 /** How long the line takes for so many bytes up and then so many down, without anything else. */

@@ -1,59 +1,128 @@
 // `npm run campaign -- <name>`: checks too long for `npm test`, which runs a short form of each.
 
-import { parseArgs } from 'node:util';
 import { randomBytes, randomSeed } from '@hers/ring';
 import { type Profile, plan } from '@hers/scheme';
-import { GALLERY_KINDS, measureNoise } from '@hers/scheme/secret/measure';
-import { Gaussian } from './random.ts';
+import { GALLERY_KINDS, measureNoise } from '@hers/scheme/testing/measure';
+import { Random } from '@hers/vectors/random';
 import { columns } from './report.ts';
+import {
+  type Listed,
+  parse,
+  type Runner,
+  type RunnerOption,
+  refuse,
+  UsageError,
+  type Values,
+  wholeNumber,
+} from './runner.ts';
 
-const USAGE = `Usage: npm run campaign -- <name> [options]
+interface Campaign extends Listed {
+  /** Whether all went well. */
+  run(values: Values): boolean | Promise<boolean>;
+}
 
-Campaigns:
-  noise        measured noise against its prediction, with fresh randomness: both profiles, d = 16 … 1536, every kind
-               of gallery, and thousands of additions (some 20 minutes)
-    --queries <count>   queries per case (default 400)
-    --dimension <d>     this dimension alone
-  soak         many searches on a small gallery, with writes in between: memory must stay flat
-    --searches <count>  how many (default 25000)
-  crash        processes killed at random moments: the store alone, then a client that enrols, optimises and rotates keys;
-               everything acknowledged must be there afterwards
-    --kills <count>     how many of each (default 300)
-  soak-service the same as soak over HTTP, with rude clients in between: the server's memory must stay flat
-    --searches <count>  how many (default 25000)
-  crash-service  a server killed at random moments under load and started again: clients go on by themselves, and everything
-               acknowledged must be there
-    --kills <count>     how many (default 300)
-  connections  idle connections, as many as asked for or as the descriptor limit allows: others are served, idle ones let go
-    --count <count>     how many (default 10000)
-  cheating     a store that cheats at random in every way it can, under clients that go on: nothing wrong without an error
-    --seconds <count>   how long (default 300)
-    --seed <number>     of an earlier run, to repeat it (default: a fresh one)
-  damage       galleries damaged at random, in every kind of file: right or an error, nothing deleted, and repaired but for the
-               damaged bytes
-    --cases <count>     how many (default 2000)
-    --seed <number>     of an earlier run, to repeat it (default: a fresh one)
-    --case <number>     this one alone
-  hostile-clients  a server attacked in every way that comes to mind, while one honest client is served: no 5xx, no death, nobody
-               let in, memory within its limits, right answers, and p95 below ten times that of quiet times
-    --seconds <count>   how long, without the enrolment before (default 300)
-    --seed <number>     of an earlier run, to repeat it (default: a fresh one)
-  busy         many searchers while records are enrolled into the same collection over HTTP: every answer is right, and p99 below
-               ten times p50
-    --searchers <count> how many (default 50)
-    --records <count>   how many (default 200000)
-    --seed <number>     of an earlier run, to repeat it (default: a fresh one)
+const number = (help: string): RunnerOption => ({ type: 'string', help });
 
-Examples:
-  npm run campaign -- noise
-  npm run campaign -- noise --queries 40 --dimension 128
-  npm run campaign -- soak --searches 1000
-  npm run campaign -- crash --kills 50
-`;
+const SEARCHES = number('how many (25000)');
+const KILLS = number('how many (300)');
+const SEED = number('of an earlier run, to repeat it (a fresh one)');
+
+const searchesOf = (values: Values) => wholeNumber(values, 'searches', 25_000);
+const killsOf = (values: Values) => wholeNumber(values, 'kills', 300);
+const seedOf = (values: Values) => wholeNumber(values, 'seed', 1 + (new Uint32Array(randomSeed().buffer)[0] >>> 1));
+
+/** Cases are counted from zero. */
+const caseOf = (values: Values) =>
+  values.case === undefined ? undefined : values.case === '0' ? 0 : wholeNumber(values, 'case', 0);
+
+const CAMPAIGNS: Readonly<Record<string, Campaign>> = {
+  noise: {
+    summary:
+      'measured noise against its prediction, with fresh randomness: both profiles, d = 16 … 1536, every kind of gallery, and thousands of additions (some 20 minutes)',
+    options: { queries: number('queries per case (400)'), dimension: number('this dimension alone') },
+    run: (values) =>
+      noise(
+        wholeNumber(values, 'queries', 400),
+        values.dimension === undefined ? [16, 128, 512, 1536] : [wholeNumber(values, 'dimension', 1)],
+      ),
+  },
+  soak: {
+    summary: 'many searches on a small gallery, with writes in between: memory must stay flat',
+    options: { searches: SEARCHES },
+    run: async (values) => (await import('./soak.ts')).soak(searchesOf(values)),
+  },
+  crash: {
+    summary:
+      'processes killed at random moments: the store alone, then a client that enrols, optimizes and rotates keys; everything acknowledged must be there afterwards',
+    options: { kills: number('how many of each (300)') },
+    run: (values) => crash(killsOf(values)),
+  },
+  'soak-service': {
+    summary: "the same as soak over HTTP, with rude clients in between: the server's memory must stay flat",
+    options: { searches: SEARCHES },
+    run: async (values) => (await import('./soak-service.ts')).soakService(searchesOf(values)),
+  },
+  'crash-service': {
+    summary:
+      'a server killed at random moments under load and started again: clients go on by themselves, and everything acknowledged must be there',
+    options: { kills: KILLS },
+    run: (values) => crashService(killsOf(values)),
+  },
+  connections: {
+    summary:
+      'idle connections, as many as asked for or as the descriptor limit allows: others are served, idle ones let go',
+    options: { count: number('how many (10000)') },
+    run: async (values) => (await import('./connections.ts')).idleConnections(wholeNumber(values, 'count', 10_000)),
+  },
+  cheating: {
+    summary:
+      'a store that cheats at random in every way it can, under clients that go on: nothing wrong without an error',
+    options: { seconds: number('how long (300)'), seed: SEED },
+    run: async (values) =>
+      (await import('./cheating/campaign.ts')).cheating({
+        seconds: wholeNumber(values, 'seconds', 300),
+        seed: seedOf(values),
+      }),
+  },
+  damage: {
+    summary:
+      'galleries damaged at random, in every kind of file: right or an error, nothing deleted, and repaired but for the damaged bytes',
+    options: { cases: number('how many (2000)'), seed: SEED, case: number('this one alone') },
+    run: async (values) => {
+      const only = caseOf(values);
+      return (await import('./damage/campaign.ts')).damage({
+        cases: wholeNumber(values, 'cases', 2000),
+        seed: seedOf(values),
+        ...(only === undefined ? {} : { only }),
+      });
+    },
+  },
+  'hostile-clients': {
+    summary:
+      'a server attacked in every way that comes to mind, while one honest client is served: no 5xx, no death, nobody let in, memory within its limits, right answers, and p95 below ten times that of quiet times',
+    options: { seconds: number('how long, without the enrolment before (300)'), seed: SEED },
+    run: async (values) =>
+      (await import('./hostile/campaign.ts')).hostileClients({
+        seconds: wholeNumber(values, 'seconds', 300),
+        seed: seedOf(values),
+      }),
+  },
+  busy: {
+    summary:
+      'many searchers while records are enrolled into the same collection over HTTP: every answer is right, and p99 below ten times p50',
+    options: { searchers: number('how many (50)'), records: number('how many (200000)'), seed: SEED },
+    run: async (values) =>
+      (await import('./hostile/busy.ts')).busy({
+        searchers: wholeNumber(values, 'searchers', 50),
+        records: wholeNumber(values, 'records', 200_000),
+        seed: seedOf(values),
+      }),
+  },
+};
 
 /** A fresh source of normal numbers. */
 function normal(): () => number {
-  const gaussian = new Gaussian();
+  const gaussian = new Random();
   gaussian.seed(...new Uint32Array(randomSeed().buffer));
   const buffer = new Float64Array(1024);
   let at = buffer.length;
@@ -119,39 +188,9 @@ function noise(queries: number, dimensions: readonly number[]): boolean {
   return sound;
 }
 
-/** Each campaign says whether all went well. */
-const campaigns: Record<
-  string,
-  (values: {
-    queries: number;
-    searches: number;
-    kills: number;
-    count: number;
-    seconds: number;
-    seed: number;
-    cases: number;
-    searchers: number;
-    records: number;
-    dimension?: number;
-    only?: number;
-  }) => boolean | Promise<boolean>
-> = {
-  noise: ({ queries, dimension }) => noise(queries, dimension ? [dimension] : [16, 128, 512, 1536]),
-  soak: async ({ searches }) => (await import('./soak.ts')).soak(searches),
-  crash: ({ kills }) => crash(kills),
-  'soak-service': async ({ searches }) => (await import('./soak-service.ts')).soakService(searches),
-  'crash-service': ({ kills }) => crashService(kills),
-  connections: async ({ count }) => (await import('./connections.ts')).idleConnections(count),
-  cheating: async ({ seconds, seed }) => (await import('./cheating/campaign.ts')).cheating({ seconds, seed }),
-  damage: async ({ cases, seed, only }) => (await import('./damage/campaign.ts')).damage({ cases, seed, only }),
-  'hostile-clients': async ({ seconds, seed }) =>
-    (await import('./hostile/campaign.ts')).hostileClients({ seconds, seed }),
-  busy: async ({ searchers, records, seed }) => (await import('./hostile/busy.ts')).busy({ searchers, records, seed }),
-};
-
 /** Throws with what is missing; so it is good when it returns. */
 async function crash(kills: number): Promise<boolean> {
-  const { crashCampaign } = await import('@hers/store/crash');
+  const { crashCampaign } = await import('@hers/store/testing/crash');
   const { killCampaign } = await import('@hers/client/kill');
   const show = (line: string) => process.stderr.isTTY && process.stderr.write(`\r${line}   `);
   const { steps } = await crashCampaign(kills, (done) => show(`store: ${done} of ${kills} kills`));
@@ -177,52 +216,23 @@ async function crashService(kills: number): Promise<boolean> {
   return true;
 }
 
-async function main(args: string[]): Promise<void> {
-  const { values, positionals } = parseArgs({
-    args,
-    allowPositionals: true,
-    options: {
-      queries: { type: 'string', default: '400' },
-      searches: { type: 'string', default: '25000' },
-      kills: { type: 'string', default: '300' },
-      count: { type: 'string', default: '10000' },
-      seconds: { type: 'string', default: '300' },
-      seed: { type: 'string', default: String(1 + (new Uint32Array(randomSeed().buffer)[0] >>> 1)) },
-      cases: { type: 'string', default: '2000' },
-      searchers: { type: 'string', default: '50' },
-      records: { type: 'string', default: '200000' },
-      case: { type: 'string' },
-      dimension: { type: 'string' },
-      help: { type: 'boolean', short: 'h' },
-    },
-  });
-  if (values.help) {
-    process.stdout.write(USAGE);
-    return;
-  }
-  const [name] = positionals;
-  const { queries: asked, searches: runs, kills: killed, count: many, seconds: long, seed: from } = values;
-  const { cases: harmed, searchers: seekers, records: enrolled } = values;
-  const given = [asked, runs, killed, many, long, from, harmed, seekers, enrolled, values.dimension ?? '1'];
-  const numbers = given.map(Number);
-  const only = values.case === undefined ? undefined : Number(values.case);
-  const known = positionals.length === 1 && Object.hasOwn(campaigns, name);
-  const isCount = (number: number) => Number.isInteger(number) && number > 0;
-  if (!known || !numbers.every(isCount) || !(only === undefined || only === 0 || isCount(only)))
-    throw new TypeError('name a campaign and its options');
-  const [queries, searches, kills, count, seconds, seed, cases, searchers, records, dimension] = numbers;
-  const settings = {
-    ...{ queries, searches, kills, count, seconds, seed, cases, searchers, records },
-    ...(values.dimension ? { dimension } : {}),
-    ...(only === undefined ? {} : { only }),
-  };
-  if (!(await campaigns[name](settings))) process.exitCode = 1;
-}
+const RUNNER: Runner<Campaign> = {
+  command: 'npm run campaign --',
+  noun: 'campaign',
+  items: Object.fromEntries(Object.entries(CAMPAIGNS).map(([name, campaign]) => [name, () => campaign])),
+  examples: [
+    'npm run campaign -- noise',
+    'npm run campaign -- noise --queries 40 --dimension 128',
+    'npm run campaign -- soak --searches 1000',
+    'npm run campaign -- crash --kills 50',
+  ],
+  remedy: '`npm run campaign -- --help` lists what there is',
+};
 
 try {
-  await main(process.argv.slice(2));
+  const call = await parse(RUNNER, process.argv.slice(2));
+  if (call && !(await call.item.run(call.values))) process.exitCode = 1;
 } catch (error) {
-  if (!(error instanceof TypeError)) throw error;
-  process.stderr.write(`${error.message}\n\n${USAGE}`);
-  process.exitCode = 2;
+  if (!(error instanceof UsageError)) throw error;
+  process.exitCode = refuse(RUNNER, error);
 }

@@ -1,4 +1,5 @@
-// As many idle connections as asked for, or as the descriptor limit allows: the server still answers others, and lets the idle ones go.
+// As many idle connections as asked for, or as the descriptor limit allows: the server still
+// answers others, and lets the idle ones go.
 
 import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';

@@ -3,10 +3,10 @@ import { mkdtemp, open, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { writeNpy } from '@hers/vectors/npy';
 import { part } from '../../../tools/parts.ts';
 import { loadDataset, splitByLabel } from './datasets.ts';
 import { matedPlaces, mateRanks, rankAccuracy } from './metrics/identification.ts';
-import { writeNpy } from './npy.ts';
 import { npy } from './testing.ts';
 
 const data = part('data');

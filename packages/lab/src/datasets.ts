@@ -1,12 +1,13 @@
-// Real embeddings for experiments, read from a folder that is no part of this repository: nothing of it is kept, and no weights fitted on it are.
+// Real embeddings for experiments, read from a folder that is no part of this repository: nothing
+// of it is kept, and no weights fitted on it are.
 
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HersError } from '@hers/client';
+import { ByteSource, openNpy, readLabels } from '@hers/vectors/npy';
 import { matedPlaces } from './metrics/identification.ts';
 import { rowsAt, unitVectors } from './metrics/score-rows.ts';
-import { ByteSource, openNpy, readLabels } from './npy.ts';
 
 export type DatasetName = 'faces' | 'text' | 'pictures';
 
@@ -97,7 +98,10 @@ export async function loadDataset(name: DatasetName, folder: string): Promise<Da
 /** @example spaced(13221) // '13 221' */
 const spaced = (count: number) => count.toLocaleString('en-GB').replaceAll(',', ' ');
 
-/** `validation`: for choosing, within the odd labels. `test`: for the report, fitted on the odd labels and measured on the even ones. */
+/**
+ * `validation`: for choosing, within the odd labels. `test`: for the report, fitted on the odd
+ * labels and measured on the even ones.
+ */
 export type Split = 'validation' | 'test';
 
 export interface Part {
@@ -106,7 +110,10 @@ export interface Part {
   readonly labels: Int32Array;
 }
 
-/** Fits on some labels and measures on others, so that no person and no class is in both. Refuses what leaves nothing to fit on or to find. */
+/**
+ * Fits on some labels and measures on others, so that no person and no class is in both. Refuses
+ * what leaves nothing to fit on or to find.
+ */
 export function splitByLabel({ vectors, dimension, labels }: Part, split: Split): { training: Part; held: Part } {
   const places = (wanted: (label: number) => boolean) => {
     const found: number[] = [];

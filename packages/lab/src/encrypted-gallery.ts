@@ -1,4 +1,5 @@
-// A gallery in the database as a user would have it: a folder, a key, a collection; searched through the client. For experiments about answers, not about time.
+// A gallery in the database as a user would have it: a folder, a key, a collection; searched
+// through the client. For experiments about answers, not about time.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -72,12 +73,18 @@ export class EncryptedGallery {
     this.#size += count;
   }
 
-  /** Puts everything into encrypted blocks: records that wait for a block to fill are otherwise compared by the client itself. */
+  /**
+   * Puts everything into encrypted blocks: records that wait for a block to fill are otherwise
+   * compared by the client itself.
+   */
   async seal(): Promise<void> {
     await this.#collection.optimize();
   }
 
-  /** The best of each probe, best first. Every template must have been compared, or the answer would mean nothing. */
+  /**
+   * The best of each probe, best first. Every template must have been compared, or the answer would
+   * mean nothing.
+   */
   async search(probes: Float32Array, limit: number): Promise<Found[][]> {
     return (await this.searchTwice(probes, { limit: Math.min(limit, this.#size) })).map(({ found }) => found);
   }

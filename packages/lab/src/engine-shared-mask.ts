@@ -21,7 +21,10 @@ export interface SharedMaskOptions {
   readonly profile: Profile;
   /** Online enrolment needs room for additions; 1 is for blocks that are encrypted at once. */
   readonly maxAdditions?: number;
-  /** A kernel to scan with, which stays the caller's; the engine opens the fastest that works unless given. */
+  /**
+   * A kernel to scan with, which stays the caller's; the engine opens the fastest that works unless
+   * given.
+   */
   readonly kernel?: Kernel;
 }
 

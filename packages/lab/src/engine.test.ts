@@ -58,7 +58,10 @@ function plainScores(gallery: Float64Array, query: Float64Array): number[] {
   });
 }
 
-/** Vectors of some dimension up to a norm; among them zero, and those with coordinates on the edge between two steps. */
+/**
+ * Vectors of some dimension up to a norm; among them zero, and those with coordinates on the edge
+ * between two steps.
+ */
 function cases(longest: number) {
   const coordinate = fc.oneof(
     fc.double({ min: -1, max: 1, noNaN: true }),

@@ -1,10 +1,14 @@
-// One interface for every cryptographic engine, so that they can be compared: what they answer, what they send, and how long they take. A client has the
-// keys, a server has what it was sent, and between them there are only bytes.
+// One interface for every cryptographic engine, so that they can be compared: what they answer,
+// what they send, and how long they take. A client has the keys, a server has what it was sent, and
+// between them there are only bytes.
 
 export interface ScorePart {
   /** Index of the first template in the gallery; the others follow. */
   readonly first: number;
-  /** Inner products of vectors rounded to 1/250, so in steps of 1/250². An engine that is not exact gives the nearest step. */
+  /**
+   * Inner products of vectors rounded to 1/250, so in steps of 1/250². An engine that is not exact
+   * gives the nearest step.
+   */
   readonly integers: Int32Array;
 }
 
@@ -19,7 +23,10 @@ export interface EngineQuery {
 export interface EngineClient {
   /** What the server needs before anything else; empty where it needs nothing. */
   readonly keys: Uint8Array;
-  /** Encrypts templates for the places after those enrolled so far: any number of uploads, to reach the server in order. */
+  /**
+   * Encrypts templates for the places after those enrolled so far: any number of uploads, to reach
+   * the server in order.
+   */
   enrol(vectors: Float64Array): Iterable<Uint8Array>;
   query(vector: ArrayLike<number>): EngineQuery;
   close(): void;

@@ -1,12 +1,13 @@
-// Kills a server at random moments while clients write, delete, optimise and search, starts it again under the same address, and again: no client may notice more than a
-// delay, and everything that was acknowledged must be there.
+// Kills a server at random moments while clients write, delete, optimize and search, starts it
+// again under the same address, and again: no client may notice more than a delay, and everything
+// that was acknowledged must be there.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Database, HttpService, MasterSeed } from '@hers/client';
+import { identities } from '@hers/vectors/synthetic';
 import { ServiceProcess } from './service-process.ts';
-import { identities } from './synthetic.ts';
 
 const DIMENSION = 16;
 const PEOPLE = 4000;
@@ -21,7 +22,9 @@ export interface KillTally {
   readonly retries: number;
 }
 
-/** Throws when a client fails, an answer is wrong, or anything acknowledged is missing afterwards. */
+/**
+ * Throws when a client fails, an answer is wrong, or anything acknowledged is missing afterwards.
+ */
 export async function killService(
   count: number,
   onProgress?: (kills: number, written: number) => void,

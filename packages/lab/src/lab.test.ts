@@ -15,8 +15,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { write } from './lab.ts';
-import { machine } from './report.ts';
+import type { Data } from './experiments/experiment.ts';
+import { writeData, writePage } from './lab.ts';
+
+const DATA: Data = {
+  ...{ bench: '', date: '', command: '', parameters: {}, versions: {}, results: [] },
+  machine: { cpu: '', cores: 1, memoryGiB: 1, node: '', os: '', flags: [] },
+};
 
 const command = fileURLToPath(new URL('./lab.ts', import.meta.url));
 
@@ -67,10 +72,12 @@ test('what is no file is not written to, whether it is there before the experime
     const { status, stderr } = lab('table2', '--small', '--out', folder);
     assert.deepEqual([status, stderr], [2, `${pipe} is a named pipe; name another file.\n`]);
     assert.ok(lstatSync(pipe).isFIFO());
-    const outcome = { markdown: '', svg: '', report: { bench: '', parameters: {}, machine: machine(), results: [] } };
-    await assert.rejects(write('table2', outcome, folder), /table2\.md is a named pipe/);
+    const page = { markdown: '', svg: '' };
+    await assert.rejects(writePage('table2', page, folder), /table2\.md is a named pipe/);
     symlinkSync('mine', join(folder, 'table3.md'));
-    await assert.rejects(write('table3', outcome, folder), /table3\.md is a symbolic link/);
+    await assert.rejects(writePage('table3', page, folder), /table3\.md is a symbolic link/);
+    symlinkSync('mine', join(folder, 'table3.json'));
+    await assert.rejects(writeData('table3', DATA, folder), /table3\.json is a symbolic link/);
     assert.equal(readFileSync(join(folder, 'mine'), 'utf8'), 'mine');
   } finally {
     rmSync(folder, { recursive: true });
@@ -87,6 +94,30 @@ test('the report is printed even when it cannot be written in the end', { skip: 
     assert.equal(status, 2);
     assert.match(stderr, /EFBIG/);
     assert.equal(JSON.parse(stdout).bench, 'table2');
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('render makes the page again from its data, and measures nothing', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'hers-lab-'));
+  try {
+    assert.equal(lab('table2', '--small', '--out', folder).status, 0);
+    const files = ['table2.json', 'table2.md', 'table2.svg'];
+    const before = files.map((file) => readFileSync(join(folder, file), 'utf8'));
+    for (const file of files.slice(1)) rmSync(join(folder, file));
+    for (const args of [['render'], ['render', 'table2']]) {
+      const { status, stdout, stderr } = lab(...args, '--out', folder);
+      assert.deepEqual([status, stdout], [0, ''], stderr);
+      assert.deepEqual(
+        files.map((file) => readFileSync(join(folder, file), 'utf8')),
+        before,
+      );
+    }
+    writeFileSync(join(folder, 'table3.json'), before[0]);
+    const { status, stderr } = lab('render', 'table3', '--out', folder);
+    assert.equal(status, 2);
+    assert.match(stderr, /^table3\.json holds the data of table2/);
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -133,6 +164,11 @@ for (const [what, args, message] of [
   ['no epochs where no network is', ['faces', '--small', '--epochs', '0'], /^--epochs is one positive whole number/],
   ['epochs that are none', ['pictures', '--small', '--epochs', 'abc'], /^--epochs is one positive whole number/],
   ['epochs of an ablation', ['ablation', '--small', '--epochs', 'abc'], /^--epochs is one positive whole number/],
+  ['a page of no experiment', ['render', 'nonsense'], /^There is no experiment 'nonsense'/],
+  ['a page without data', ['render', 'faces', '--out', '/nonexistent'], /^ENOENT/],
+  ['pages without data', ['render', '--out', '/nonexistent'], /^\/nonexistent holds no data of an experiment/],
+  ['pages as JSON', ['render', '--json'], /^render takes neither --json nor --small/],
+  ['two pages at once', ['render', 'faces', 'table2'], /^Unexpected argument 'table2'/],
   ['probes', ['encryption-cost', '--small', '--probes', '1,2'], /^--probes is one positive whole number/],
 ] as const) {
   test(`${what} is answered by one sentence and exit code 2`, () => {

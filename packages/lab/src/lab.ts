@@ -1,36 +1,40 @@
-// `hers lab <name> [--json] [--small] [--out <folder>] [options of the experiment]`: runs an experiment and writes its table, plot and data.
+// `hers lab <name> [--json] [--small] [--out <folder>] [options of the experiment]` runs an
+// experiment, writes its data, and renders its page and plot from them. `hers lab render [name]`
+// renders again, without measuring.
 
 import { existsSync } from 'node:fs';
-import { access, constants, mkdir, open, writeFile } from 'node:fs/promises';
+import { access, constants, mkdir, open, readFile, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { AS_FILE, isFileThere } from '@hers/service/target';
-import type { Experiment, Option, Outcome, Values } from './experiments/experiment.ts';
+import type { Data, Experiment, Page, Rendered } from './experiments/experiment.ts';
 import { EXPERIMENTS } from './experiments/index.ts';
-import { complain, print, progress } from './report.ts';
+import { complain, progress } from './report.ts';
+import { type Listed, type Options, parse, type Runner, refuse, UsageError, type Values } from './runner.ts';
 
-const RESULTS = fileURLToPath(new URL('../../../docs/results/', import.meta.url));
+/** The pages of results, in a clone. */
+export const RESULTS = fileURLToPath(new URL('../../../docs/results/', import.meta.url));
 
-/** In a clone, the pages of results; elsewhere a folder here. */
-const usualFolder = () => (existsSync(RESULTS) ? RESULTS : resolve('results'));
+/** Elsewhere a folder here. */
+const defaultFolder = () => (existsSync(RESULTS) ? RESULTS : resolve('results'));
 
-const common: Record<string, Option> = {
-  json: { type: 'boolean', help: 'print the results as one JSON object and nothing else' },
+const COMMON: Options = {
+  json: { type: 'boolean', help: 'print the data as one JSON object and nothing else' },
   small: { type: 'boolean', help: 'the same in seconds, to see that it works: its figures mean nothing' },
-  out: { type: 'string', help: 'where to write; docs/results, and nowhere when small, unless given' },
-  help: { type: 'boolean', short: 'h', help: 'print this' },
+  out: { type: 'string', help: 'the folder to write to (docs/results; nowhere when small)' },
 };
 
-/** A mistake in how the command was called: its message is all the user needs to see. */
-class UsageError extends Error {}
+interface Item extends Listed {
+  run(values: Values, operand: string | undefined): Promise<void>;
+}
 
 /** Something that not everybody has installed is not there. */
 class MissingError extends Error {}
 
-async function load(name: string): Promise<Experiment> {
+/** Loads a part of an experiment. */
+async function load<T>(name: string, part: () => Promise<T>): Promise<T> {
   try {
-    return await EXPERIMENTS[name]();
+    return await part();
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     const [, missing] = /Cannot find package '([^']+)'/.exec(message) ?? [];
@@ -39,60 +43,93 @@ async function load(name: string): Promise<Experiment> {
   }
 }
 
-/** In the list, what cannot be run says why. */
-function unavailable(error: unknown): Pick<Experiment, 'summary' | 'options'> {
-  if (error instanceof MissingError) return { summary: `(not here: ${error.message})`, options: {} };
-  throw error;
+/**
+ * The page is loaded before anything is measured: a run may take hours, and would fail at its end.
+ */
+async function itemOf(name: string): Promise<Item> {
+  const experiment = await load(name, () => EXPERIMENTS[name].experiment());
+  const page = await load(name, () => EXPERIMENTS[name].page());
+  const { summary, options } = experiment;
+  return { summary, options, run: (values) => measureAndRender(experiment, page, values) };
 }
 
-async function usage(): Promise<string> {
-  const lines = ['Usage: hers lab <experiment> [options]', '', 'Experiments:'];
-  for (const name of Object.keys(EXPERIMENTS)) {
-    const { summary, options } = await load(name).catch(unavailable);
-    lines.push(`  ${name.padEnd(20)} ${summary}`, ...optionLines(options).map((line) => `    ${line}`));
-  }
-  lines.push('', 'Options of all:', ...optionLines(common).map((line) => `  ${line}`));
-  return `${lines.join('\n')}\n`;
+const RENDER: Item = {
+  summary: 'make every page again from its data, or the one that is named; nothing is measured',
+  options: {},
+  operand: 'name',
+  async run(values, operand) {
+    if (values.json || values.small) throw new UsageError('render takes neither --json nor --small');
+    if (operand !== undefined && !Object.hasOwn(EXPERIMENTS, operand))
+      throw new UsageError(`There is no experiment '${operand}'`);
+    const folder = typeof values.out === 'string' ? values.out : defaultFolder();
+    const names = operand === undefined ? await renderable(folder) : [operand];
+    for (const name of names) await writePage(name, await renderAgain(name, folder), folder);
+    progress(`rendered in ${folder}: ${names.join(', ')}`);
+  },
+};
+
+const RUNNER: Runner<Item> = {
+  command: 'hers lab',
+  noun: 'experiment',
+  items: {
+    ...Object.fromEntries(Object.keys(EXPERIMENTS).map((name) => [name, () => itemOf(name)])),
+    render: () => RENDER,
+  },
+  // In the list, what cannot be run says why.
+  unavailable(error) {
+    if (error instanceof MissingError) return { summary: `(not here: ${error.message})`, options: {} };
+    throw error;
+  },
+  common: COMMON,
+  examples: ['hers lab table2 --small', 'hers lab table2 --small --json', 'hers lab render faces'],
+  remedy: 'hers lab lists what there is',
+};
+
+/** The experiments that have data in a folder. */
+async function renderable(folder: string): Promise<string[]> {
+  const names = Object.keys(EXPERIMENTS).filter((name) => existsSync(`${folder}/${name}.json`));
+  if (names.length === 0) throw new UsageError(`${folder} holds no data of an experiment`);
+  return names;
 }
 
-function optionLines(options: Record<string, Option>): string[] {
-  return Object.entries(options).map(
-    ([name, { type, help }]) => `${`--${name}${type === 'string' ? ' <value>' : ''}`.padEnd(22)} ${help}`,
-  );
+/** The page and the plot of data in a folder. */
+export async function renderAgain(name: string, folder: string): Promise<Rendered> {
+  const page = await load(name, () => EXPERIMENTS[name].page());
+  const data: Data = JSON.parse(await readFile(`${folder}/${name}.json`, 'utf8'));
+  if (data.bench !== name) throw new UsageError(`${name}.json holds the data of ${data.bench}`);
+  return page.render(data);
 }
 
-async function parse(args: string[]): Promise<{ experiment: Experiment | undefined; values: Values }> {
-  // The value of an option is not the name: whatever follows an option that is no flag.
-  const takesValue = (arg: string | undefined) =>
-    arg?.startsWith('--') && !arg.includes('=') && common[arg.slice(2)]?.type !== 'boolean';
-  const position = args.findIndex((arg, i) => !arg.startsWith('-') && !takesValue(args[i - 1]));
-  const name = args[position];
-  if (name !== undefined && !Object.hasOwn(EXPERIMENTS, name)) throw new UsageError(`There is no experiment '${name}'`);
-  const experiment = name === undefined ? undefined : await load(name);
+async function measureAndRender(experiment: Experiment, page: Page, values: Values): Promise<void> {
+  const { json: asJson, out, help: _, ...options } = values;
+  const { name } = experiment;
+  const folder = typeof out === 'string' ? out : options.small ? undefined : defaultFolder();
+  if (folder !== undefined) await requireWritable(name, folder);
+  const data = await experiment.measure(options);
+  let rendered: Rendered;
   try {
-    const options = { ...common, ...experiment?.options };
-    return { experiment, values: parseArgs({ args: args.filter((_, i) => i !== position), options }).values };
-  } catch (error) {
-    throw new UsageError((error as Error).message.split('. ')[0], { cause: error });
+    // Printed first: whatever happens to the folder in the meantime, the figures are not lost.
+    if (asJson) process.stdout.write(`${JSON.stringify(data)}\n`);
+    rendered = await page.render(data);
+    if (!asJson) process.stdout.write(rendered.markdown);
+  } finally {
+    if (folder !== undefined) await writeData(name, data, folder);
   }
+  if (folder === undefined) return;
+  await writePage(name, rendered, folder);
+  progress(`written to ${folder}: ${name}.json, ${name}.md and ${name}.svg`);
 }
 
-const LINE = 120;
-
-/** JSON as the formatter of this repository wants it: a list of plain values in one line where it fits. */
-function json(value: unknown, indent = '', used = 0): string {
+/** JSON with lists of plain values in one line. */
+function json(value: unknown, indent = ''): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
   const inner = `${indent}  `;
   if (Array.isArray(value)) {
-    const line = `[${value.map((item) => JSON.stringify(item)).join(', ')}]`;
-    const plain = value.every((item) => typeof item !== 'object');
-    if (plain && used + line.length < LINE) return line;
+    if (value.every((item) => typeof item !== 'object'))
+      return `[${value.map((item) => JSON.stringify(item)).join(', ')}]`;
     return `[\n${value.map((item) => inner + json(item, inner)).join(',\n')}\n${indent}]`;
   }
-  const lines = Object.entries(value).map(([key, item]) => {
-    const start = `${inner}${JSON.stringify(key)}: `;
-    return start + json(item, inner, start.length);
-  });
+  const lines = Object.entries(value).map(([key, item]) => `${inner}${JSON.stringify(key)}: ${json(item, inner)}`);
   return `{\n${lines.join(',\n')}\n${indent}}`;
 }
 
@@ -114,48 +151,40 @@ async function writeOver(path: string, text: string): Promise<void> {
   await writeFile(path, text, { flag: O_CREAT | O_TRUNC | O_WRONLY | AS_FILE });
 }
 
-/** Writes name.md, name.svg and name.json. */
-export async function write(name: string, { markdown, svg, report }: Outcome, folder: string): Promise<void> {
-  await writeOver(`${folder}/${name}.md`, markdown);
-  await writeOver(`${folder}/${name}.svg`, svg);
-  await writeOver(`${folder}/${name}.json`, `${json(report)}\n`);
+/** Writes name.json. */
+export async function writeData(name: string, data: Data, folder: string): Promise<void> {
+  await writeOver(`${folder}/${name}.json`, `${json(data)}\n`);
 }
 
-/** An error about what was given, of ours (a dimension that cannot be) or of the system (a folder that cannot be written). */
+/** Writes name.md and name.svg. */
+export async function writePage(name: string, { markdown, svg }: Rendered, folder: string): Promise<void> {
+  await writeOver(`${folder}/${name}.md`, markdown);
+  await writeOver(`${folder}/${name}.svg`, svg);
+}
+
+/**
+ * An error about what was given, of ours (an impossible dimension) or of the system (a folder that
+ * cannot be written).
+ */
 function isRefusal(error: unknown): error is Error {
+  if (error instanceof UsageError || error instanceof RangeError) return true;
   return error instanceof Error && ('syscall' in error || ('status' in error && Number(error.status) < 500));
 }
 
 /** Runs the command. Returns the exit code. */
 export async function lab(args: string[]): Promise<number> {
   try {
-    const { experiment, values } = await parse(args);
-    if (values.help) {
-      process.stdout.write(await usage());
-      return 0;
-    }
-    if (!experiment) throw new UsageError('Name the experiment to run');
-    const { json: asJson, out, help: _, ...options } = values;
-    const folder = typeof out === 'string' ? out : options.small ? undefined : usualFolder();
-    if (folder !== undefined) await requireWritable(experiment.name, folder);
-    const outcome = await experiment.run(options);
-    // Printed first: whatever happens to the folder in the meantime, the figures are not lost.
-    if (asJson) print(outcome.report, { json: true });
-    else process.stdout.write(outcome.markdown);
-    if (folder !== undefined) {
-      await write(experiment.name, outcome, folder);
-      progress(`written to ${folder}: ${experiment.name}.md, ${experiment.name}.svg and ${experiment.name}.json`);
-    }
+    const call = await parse(RUNNER, args);
+    await call?.item.run(call.values, call.operand);
     return 0;
   } catch (error) {
     if (error instanceof MissingError) {
       complain(`${error.message}; install it, or run this in a clone after npm ci.`);
       return 3;
     }
-    if (!(error instanceof UsageError || error instanceof RangeError || isRefusal(error))) throw error;
-    const saysWhatToDo = 'syscall' in error || error.message.includes(';');
-    const remedy = saysWhatToDo ? '' : '; hers lab lists what there is';
-    complain(`${error.message.replace(/\.$/, '')}${remedy}.`);
+    if (!isRefusal(error)) throw error;
+    if (!('syscall' in error)) return refuse(RUNNER, error);
+    complain(`${error.message.replace(/\.$/, '')}.`);
     return 2;
   }
 }

@@ -1,11 +1,14 @@
-// Identities on a curved manifold of chosen dimension, for galleries of any size whose geometry is that of real embeddings.
+// Identities on a curved manifold of chosen dimension, for galleries of any size whose geometry is
+// that of real embeddings.
 //
-// A point z of k normally distributed coordinates becomes the unit vector with coordinates cos(⟨w_i, z⟩ + b_i), w_i normal with variance s², b_i uniform: random Fourier
-// features (Rahimi and Recht, NIPS 2007), whose inner products approach the Gaussian kernel exp(−s²·‖z − z'‖²/2). So neighbours on the manifold are look-alikes, strangers
-// are nearly orthogonal, and their mean similarity is known beforehand: (1 + 2·s²)^(−k/2).
+// A point z of k normally distributed coordinates becomes the unit vector with coordinates
+// cos(⟨w_i, z⟩ + b_i), w_i normal with variance s², b_i uniform: random Fourier features (Rahimi
+// and Recht, NIPS 2007), whose inner products approach the Gaussian kernel exp(−s²·‖z − z'‖²/2). So
+// neighbours on the manifold are look-alikes, strangers are nearly orthogonal, and their mean
+// similarity is known beforehand: (1 + 2·s²)^(−k/2).
 
-import { Gaussian } from './random.ts';
-import { type Centres, normalise, type SyntheticOptions } from './synthetic.ts';
+import { Random } from '@hers/vectors/random';
+import { type Centres, normalise, type SyntheticOptions } from '@hers/vectors/synthetic';
 
 export interface ManifoldOptions {
   /** Dimensions of the manifold. */
@@ -16,8 +19,9 @@ export interface ManifoldOptions {
 }
 
 /**
- * Scores as a face network gives them: on the half of LFW that experiments fit on, genuine pairs score 0.70 ± 0.10 and impostor pairs 0.01 ± 0.10, and two samples
- * whose noise has length 0.65 score about 1 / (1 + 0.65²).
+ * Scores as a face network gives them: on the half of LFW that experiments fit on, genuine pairs
+ * score 0.70 ± 0.10 and impostor pairs 0.01 ± 0.10, and two samples whose noise has length 0.65
+ * score about 1 / (1 + 0.65²).
  */
 export const FACE_LIKE = {
   noise: 0.65,
@@ -26,7 +30,10 @@ export const FACE_LIKE = {
   intrinsic: 16,
 } as const satisfies ManifoldOptions & SyntheticOptions;
 
-/** Uniform in [0, 2π) would do; four standard deviations of a normal angle wrap around often enough to be that. */
+/**
+ * Uniform in [0, 2π) would do; four standard deviations of a normal angle wrap around often enough
+ * to be that.
+ */
 const PHASE_DEVIATION = 4 * Math.PI;
 
 export function curvedManifold(
@@ -36,7 +43,7 @@ export function curvedManifold(
   if (!(intrinsic >= 1 && intrinsic < dimension))
     throw new RangeError(`a manifold in ${dimension} dimensions has from 1 to ${dimension - 1} of its own`);
   if (!(similarity > 0 && similarity < 1)) throw new RangeError('the similarity of strangers is between 0 and 1');
-  const random = new Gaussian();
+  const random = new Random();
   const frequencies = new Float64Array(dimension * intrinsic);
   random.seed(seed, -1);
   random.fill(frequencies, Math.sqrt((similarity ** (-2 / intrinsic) - 1) / 2));

@@ -1,9 +1,13 @@
-// Where the time of a search goes, and what it moves: seen from the service that the client talks to.
+// Where the time of a search goes, and what it moves: seen from the service that the client talks
+// to.
 
-import type { Service } from '@hers/service';
+import { type Service, withMethods } from '@hers/service';
 
 export interface Phases {
-  /** Milliseconds until the queries were encrypted and sent, until the last response came, and until the answer was there. */
+  /**
+   * Milliseconds until the queries were encrypted and sent, until the last response came, and until
+   * the answer was there.
+   */
   readonly encrypt: number;
   readonly scan: number;
   readonly decrypt: number;
@@ -22,13 +26,7 @@ export class TimedService {
 
   constructor(inner: Service) {
     const search: Service['search'] = (name, request, options) => this.#search(inner, name, request, options);
-    this.service = new Proxy(inner, {
-      get(target, method: keyof Service) {
-        if (method === 'search') return search;
-        const own = target[method];
-        return typeof own === 'function' ? own.bind(target) : own;
-      },
-    });
+    this.service = withMethods(inner, { search });
   }
 
   async *#search(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { identities } from '@hers/vectors/synthetic';
 import { type Best, PlaintextSearch, top1 } from './plaintext.ts';
-import { identities } from './synthetic.ts';
 
 function naive(gallery: Float32Array, probes: Float32Array, dimension: number): Best {
   const count = probes.length / dimension;
@@ -64,4 +64,13 @@ test('nothing to search in, and nothing to search for', () => {
   assert.deepEqual([...top1(new Float32Array(0), vectors(2, 4, 1), 4).index], [-1, -1]);
   assert.equal(top1(vectors(2, 4, 1), new Float32Array(0), 4).index.length, 0);
   assert.throws(() => top1(new Float32Array(7), new Float32Array(4), 4), RangeError);
+});
+
+test('with the default noise, rank-1 of 20 000 identities is high but not perfect', () => {
+  const people = identities(20_000, 3, 128);
+  const { vectors, labels } = people.gallery();
+  const probes = people.probes(Int32Array.from({ length: 400 }, (_, i) => i * 50));
+  const { index } = top1(vectors, probes.vectors, 128);
+  const rank1 = probes.labels.filter((label, i) => labels[index[i]] === label).length / index.length;
+  assert.ok(rank1 > 0.96 && rank1 < 1, `${rank1}`);
 });

@@ -1,11 +1,13 @@
-// Exact search in the clear: what an encrypted search is compared with, for its answers and for its speed.
+// Exact search in the clear: what an encrypted search is compared with, for its answers and for its
+// speed.
 
 /** The best template of every probe: its index in the gallery and its score. */
 export type Best = { index: Int32Array; score: Float64Array };
 
 /**
- * The template with the largest inner product, for every probe; the first of equals. Both matrices hold one vector after
- * the other. Products are added in double precision, in order, so the scores are those of the obvious loop to the bit.
+ * The template with the largest inner product, for every probe; the first of equals. Both matrices
+ * hold one vector after the other. Products are added in double precision, in order, so the scores
+ * are those of the obvious loop to the bit.
  */
 export function top1(gallery: Float32Array, probes: Float32Array, dimension: number): Best {
   const search = new PlaintextSearch(probes, dimension);
@@ -13,7 +15,8 @@ export function top1(gallery: Float32Array, probes: Float32Array, dimension: num
   return search.best();
 }
 
-// Four probes against two templates: eight sums fill the registers, and six loads serve eight multiplications.
+// Four probes against two templates: eight sums fill the registers, and six loads serve eight
+// multiplications.
 const probesAtOnce = 4;
 
 // A block of templates that stays in the nearest cache while all probes pass over it.

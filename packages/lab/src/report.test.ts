@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { compared, machine, type Report, table } from './report.ts';
+import { compared, type Report, table } from './report.ts';
 
 const report: Report = {
   bench: 'example',
@@ -39,11 +39,4 @@ test('a ratio is this value over the other, in one unit only', () => {
   assert.equal(ours.ratio, 5);
   assert.equal(ours.against, 'seal-encrypt');
   assert.throws(() => compared({ name: 'ntt', value: 9, unit: 'µs' }, baseline), /templates\/s/);
-});
-
-test('the machine is described, and survives JSON', () => {
-  const here = machine();
-  assert.ok(here.cpu.length > 0 && here.cores >= 1 && here.memoryGiB > 0);
-  assert.match(here.node, /^v\d+/);
-  assert.deepEqual(JSON.parse(JSON.stringify(here)), here);
 });

@@ -1,8 +1,7 @@
-// What a benchmark reports, and how it is shown: a table for people, or one JSON object for programs that follow the
-// figures over time.
+// What a benchmark reports, and how it is shown: a table for people, or one JSON object for
+// programs that follow the figures over time.
 
-import { readFileSync } from 'node:fs';
-import { availableParallelism, cpus, release, totalmem, type } from 'node:os';
+import type { Machine } from '@hers/vectors/machine';
 
 export type Result = {
   name: string;
@@ -14,8 +13,6 @@ export type Result = {
 };
 
 export type Parameter = string | number | boolean | readonly (string | number)[];
-
-export type Machine = { cpu: string; cores: number; memoryGiB: number; node: string; os: string; flags: string[] };
 
 export type Report = {
   bench: string;
@@ -32,37 +29,10 @@ export function compared(result: Result, baseline: Result): Result {
   return { ...result, ratio: result.value / baseline.value, against: baseline.name };
 }
 
-/** The machine the figures belong to. */
-export function machine(): Machine {
-  return {
-    cpu: cpus()[0]?.model.trim() ?? 'unknown',
-    cores: availableParallelism(),
-    memoryGiB: Math.round((totalmem() / 2 ** 30) * 10) / 10,
-    node: process.version,
-    os: `${type()} ${release()} ${process.arch}`,
-    flags: vectorFlags(),
-  };
-}
-
-// The instruction sets that decide how fast a scan or a transform can be; the other hundred flags explain nothing here.
-const relevant = new Set(
-  'avx avx2 fma bmi2 avx512f avx512dq avx512bw avx512vl avx512ifma avx512_vnni avx_vnni asimd asimddp sve sve2'.split(
-    ' ',
-  ),
-);
-
-function vectorFlags(): string[] {
-  let text: string;
-  try {
-    text = readFileSync('/proc/cpuinfo', 'utf8');
-  } catch {
-    return []; // Not Linux: the model has to say it.
-  }
-  const flags = /^(?:flags|Features)\s*:(.*)$/m.exec(text)?.[1] ?? '';
-  return flags.split(' ').filter((flag) => relevant.has(flag));
-}
-
-/** Writes a report to standard output: with `json` exactly one object on one line, otherwise a table. */
+/**
+ * Writes a report to standard output: with `json` exactly one object on one line, otherwise a
+ * table.
+ */
 export function print(report: Report, { json = false }: { json?: boolean } = {}): void {
   process.stdout.write(json ? `${JSON.stringify(report)}\n` : table(report));
 }
@@ -72,7 +42,10 @@ export function progress(message: string): void {
   process.stderr.write(`${message}\n`);
 }
 
-/** Says why nothing came of it: to the program that started this one, if it listens, and on standard error otherwise. */
+/**
+ * Says why nothing came of it: to the program that started this one, if it listens, and on standard
+ * error otherwise.
+ */
 export function complain(message: string): void {
   if (process.send) process.send(message);
   else process.stderr.write(`${message}\n`);
@@ -101,7 +74,10 @@ function shown(value: Parameter): string {
   return typeof value === 'object' ? value.join(' ') : String(value);
 }
 
-/** Whole numbers (bytes, counts) in full; measurements to four significant digits, more would be noise. */
+/**
+ * Whole numbers (bytes, counts) in full; measurements to four significant digits, more would be
+ * noise.
+ */
 function digits(value: number): string {
   return Number.isInteger(value)
     ? value.toLocaleString('en-GB')

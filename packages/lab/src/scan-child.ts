@@ -1,4 +1,5 @@
-// Scans a folder in a process that holds nothing else, as often as it can for as long as it is told to: what a server could do if it did nothing but scan.
+// Scans a folder in a process that holds nothing else, as often as it can for as long as it is told
+// to: what a server could do if it did nothing but scan.
 
 import { readFileSync } from 'node:fs';
 import { openStore } from '@hers/store';

@@ -1,9 +1,10 @@
-// The baseline: the same work through Microsoft SEAL (node-seal, WebAssembly, one thread) with the parameters of the
-// published system. Every figure leans towards SEAL where there is a choice: the faster key, buffers reused, vectors
-// already in the array type it wants.
+// The baseline: the same work through Microsoft SEAL (node-seal, WebAssembly, one thread) with the
+// parameters of the published system. Every figure leans towards SEAL where there is a choice: the
+// faster key, buffers reused, vectors already in the array type it wants.
 //
-// Objects of node-seal live in its own heap, which the garbage collector does not see: each of them is handed to `keep`
-// and deleted by `close`. They are all made once, so repeating a measurement does not grow that heap.
+// Objects of node-seal live in its own heap, which the garbage collector does not see: each of them
+// is handed to `keep` and deleted by `close`. They are all made once, so repeating a measurement
+// does not grow that heap.
 
 import SEAL, { type Ciphertext, type MainModule } from 'node-seal';
 import { type Effort, minimum } from './timing.ts';
@@ -11,14 +12,17 @@ import { type Effort, minimum } from './timing.ts';
 const n = 4096;
 const plainModulus = 1032193n;
 
-// The published system rounds unit vectors to 1/250, so scores stay below 250², well inside half the plain modulus.
+// The published system rounds unit vectors to 1/250, so scores stay below 250², well inside half
+// the plain modulus.
 const scale = 250;
 
 export type SealBaseline = {
   parameters: { n: number; plainModulus: number; coefficientModulusBits: number[]; security: number };
   /** Milliseconds of one NTT: one polynomial modulo one prime. */
   ntt(effort?: Effort): number;
-  /** Milliseconds to encrypt n templates of a dimension, and the kind of encryption that was faster. */
+  /**
+   * Milliseconds to encrypt n templates of a dimension, and the kind of encryption that was faster.
+   */
   blockEncryption(dimension: number, effort?: Effort): BlockEncryption;
   /** Milliseconds to get the n scores out of a response. */
   responseDecryption(dimension: number, effort?: Effort): ResponseDecryption;
@@ -90,9 +94,9 @@ export async function openSeal(): Promise<SealBaseline> {
 
     ntt(effort) {
       encryptInto(blockRow(0, 1), left);
-      // A fresh ciphertext is at the first data level: SEAL keeps the last prime for its evaluation keys, so two of the
-      // three are left. One call therefore does 2 polynomials × 2 primes = 4 transforms of n. It also copies the
-      // ciphertext, which is less than a hundredth of its time.
+      // A fresh ciphertext is at the first data level: SEAL keeps the last prime for its evaluation
+      // keys, so two of the three are left. One call therefore does 2 polynomials × 2 primes = 4
+      // transforms of n. It also copies the ciphertext, which is less than a hundredth of its time.
       const transforms = left.size() * left.coeffModulusSize();
       return minimum(() => evaluator.cipherTransformToNtt(left, result), effort).min / transforms;
     },
@@ -113,8 +117,8 @@ export async function openSeal(): Promise<SealBaseline> {
     },
 
     responseDecryption(dimension, effort) {
-      // An encrypted search as published, for a template that is in the block: every dimension of the block times the
-      // query's coordinate in all slots, summed.
+      // An encrypted search as published, for a template that is in the block: every dimension of
+      // the block times the query's coordinate in all slots, summed.
       const probe = 7;
       const expected = new BigInt64Array(n);
       for (let i = 0; i < dimension; i++) {
@@ -180,7 +184,10 @@ function bfv(seal: MainModule, keep: Keep) {
   return { context, coefficientModulusBits };
 }
 
-/** Dimension `i` of n made-up templates of about unit norm: what they are does not matter for the time. */
+/**
+ * Dimension `i` of n made-up templates of about unit norm: what they are does not matter for the
+ * time.
+ */
 function blockRow(i: number, dimension: number): BigInt64Array {
   const amplitude = scale * Math.sqrt(2 / dimension);
   return BigInt64Array.from({ length: n }, (_, j) => BigInt(Math.round(amplitude * Math.sin(j + 0.7 * i))));

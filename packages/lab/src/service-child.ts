@@ -1,4 +1,5 @@
-// A server in a process of its own, for benchmarks and campaigns: serves a folder, says where, and goes down in order when it is told to. A second port only moves bytes, to measure the line.
+// A server in a process of its own, for benchmarks and campaigns: serves a folder, says where, and
+// goes down in order when it is told to. A second port only moves bytes, to measure the line.
 
 import { createServer } from 'node:net';
 import { keepProcessSmall, startServer } from '@hers/server';
@@ -9,11 +10,15 @@ const { logs, ...options } = JSON.parse(given);
 keepProcessSmall();
 const server = await startServer(await openStore(folder), {
   ...options,
-  // Mistakes of the server, with their stacks; a line for every request would be most of what it does under a flood.
+  // Mistakes of the server, with their stacks; a line for every request would be most of what it
+  // does under a flood.
   ...(logs ? { log: { level: 'error', stream: process.stderr } } : {}),
 });
 
-/** Reads as many bytes as the first eight say, then sends as many as the second eight say; again and again. */
+/**
+ * Reads as many bytes as the first eight say, then sends as many as the second eight say; again and
+ * again.
+ */
 const line = createServer((socket) => {
   let left = -1;
   let answer = 0;

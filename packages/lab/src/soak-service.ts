@@ -1,17 +1,21 @@
-// Many searches over HTTP with writes, optimisation, refused and broken requests in between: the memory of the server must not grow.
+// Many searches over HTTP with writes, optimization, refused and broken requests in between: the
+// memory of the server must not grow.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Database, HttpService, MasterSeed } from '@hers/client';
+import { identities } from '@hers/vectors/synthetic';
 import { ServiceProcess } from './service-process.ts';
-import { identities } from './synthetic.ts';
 
 const DIMENSION = 32;
 const PEOPLE = 3000;
 const CLIENTS = 4;
-/** Growth of what the server holds over the second half that counts as a leak. In the first half the system's allocator still fills its arenas: some 70 MB in 10 000 searches, and then no more. */
+/**
+ * Growth of what the server holds over the second half that counts as a leak. In the first half the
+ * system's allocator still fills its arenas: some 70 MB in 10 000 searches, and then no more.
+ */
 const ALLOWED_BYTES = 24e6;
 
 /** Searches `count` times; true when the server's memory stayed flat and every answer was right. */

@@ -1,4 +1,5 @@
-// Many searches on a small gallery, with writes, deletions and optimisation in between: memory must not grow.
+// Many searches on a small gallery, with writes, deletions and optimization in between: memory must
+// not grow.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -6,7 +7,7 @@ import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { connect, MasterSeed } from '@hers/client';
-import { identities } from './synthetic.ts';
+import { identities } from '@hers/vectors/synthetic';
 
 const DIMENSION = 32;
 const PEOPLE = 3000;

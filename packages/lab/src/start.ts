@@ -1,20 +1,24 @@
-// `npm start`: the main job, end to end. A gallery of synthetic identities is enrolled in a folder through the client, searched, and the answers are put
-// beside those of a search in the clear; then a look at what lies in the folder.
+// `npm start`: the main job, end to end. A gallery of synthetic identities is enrolled in a folder
+// through the client, searched, and the answers are put beside those of a search in the clear; then
+// a look at what lies in the folder.
 
 import { mkdtemp, open, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Collection, Database, MasterSeed, type VectorRecord } from '@hers/client';
-import type { SealedRecord, Service } from '@hers/service';
+import { type SealedRecord, type Service, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
+import { identities } from '@hers/vectors/synthetic';
 import { bar } from './bar.ts';
 import { type Phases, quantile, TimedService } from './phases.ts';
 import { top1 } from './plaintext.ts';
 import { columns } from './report.ts';
-import { identities } from './synthetic.ts';
 
-/** With one template for each of 100 000 identities, a search in the clear is good but not perfect at this length: rank-1 is about 0.94 at 128 dimensions. */
+/**
+ * With one template for each of 100 000 identities, a search in the clear is good but not perfect
+ * at this length: rank-1 is about 0.94 at 128 dimensions.
+ */
 const NOISE = 1;
 /** Plain arithmetic in JavaScript hardly varies: a few searches tell its time. */
 const PLAIN_TIMED = 5;
@@ -51,13 +55,7 @@ function remembering(store: Service, seen: SealedRecord[], most: number): Servic
     };
     return store.stageRecords(name, watched(), options);
   };
-  return new Proxy(store, {
-    get(target, method: keyof Service) {
-      if (method === 'stageRecords') return stageRecords;
-      const own = target[method];
-      return typeof own === 'function' ? own.bind(target) : own;
-    },
-  });
+  return withMethods(store, { stageRecords });
 }
 
 async function enrol(collection: Collection, vectors: Float32Array, signal: AbortSignal): Promise<number> {
@@ -258,7 +256,7 @@ const NEXT = `The search in the clear is plain JavaScript on one thread; \`npm r
 \`npx hers lab table1\` with the published system.
 
 With your own data, in a folder of your own:
-  export PATH="${join(import.meta.dirname, '../../../node_modules/.bin')}:$PATH"
+  export PATH="$PATH:${join(import.meta.dirname, '../../../node_modules/.bin')}"
   hers init                                        # a key and an empty gallery; --example brings some faces, too
   hers collections create faces --dimension 512    # as many as your vectors have
   hers import vectors.npy --ids names.txt          # .npy, .csv, .jsonl, or a pipe; --row-ids without names
@@ -287,7 +285,8 @@ async function main(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'hers-start-'));
   const stop = new AbortController();
   const interrupt = () => stop.abort(new Error('stopped'));
-  // Not once: npm passes on a Ctrl-C that the terminal has sent already, and the second must not end this before the folder is gone.
+  // Not once: npm passes on a Ctrl-C that the terminal has sent already, and the second must not
+  // end this before the folder is gone.
   process.on('SIGINT', interrupt).on('SIGTERM', interrupt);
   try {
     await demonstrate(folder, options, stop.signal);

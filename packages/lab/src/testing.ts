@@ -2,8 +2,8 @@
 
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Random } from '@hers/vectors/random';
 import type { Part } from './datasets.ts';
-import { Gaussian } from './random.ts';
 
 /** A file of NumPy's, of any type and shape. */
 export function npy(descr: string, shape: string, body: Uint8Array): Uint8Array {
@@ -31,7 +31,7 @@ export async function writeDatasets(folder: string, { vectors, dimension, labels
 
 /** Vectors that have nothing to do with their labels. */
 export function meaningless(labels: Int32Array, dimension: number, seed = 1): Part {
-  const random = new Gaussian();
+  const random = new Random();
   random.seed(seed);
   const numbers = new Float64Array(labels.length * dimension);
   random.fill(numbers, 1);

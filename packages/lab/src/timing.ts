@@ -1,5 +1,6 @@
-// Timing for benchmarks. The minimum is the figure to compare: everything else a machine does only ever adds time. The
-// median is kept beside it, because a large gap between the two says that the machine was busy.
+// Timing for benchmarks. The minimum is the figure to compare: everything else a machine does only
+// ever adds time. The median is kept beside it, because a large gap between the two says that the
+// machine was busy.
 
 export type Timing = {
   /** Milliseconds of the fastest run. */

@@ -1,10 +1,14 @@
-// Boddeti's encoding for one-to-one matching (Table 2, second row): a ciphertext for every template, its coordinates in consecutive slots. One product
-// multiplies them all; adding the product to itself, moved by 1, 2, 4 … slots, gathers their sum in slot 0.
+// Boddeti's encoding for one-to-one matching (Table 2, second row): a ciphertext for every
+// template, its coordinates in consecutive slots. One product multiplies them all; adding the
+// product to itself, moved by 1, 2, 4 … slots, gathers their sum in slot 0.
 
 import type { Encoding } from './encoding.ts';
 import { PaperError } from './errors.ts';
 
-/** 1, 2, 4 … below the dimension: ⌈log2 d⌉ of them. Slots beyond the dimension are zero, so d need not be a power of two. */
+/**
+ * 1, 2, 4 … below the dimension: ⌈log2 d⌉ of them. Slots beyond the dimension are zero, so d need
+ * not be a power of two.
+ */
 function powersBelow(dimension: number): number[] {
   return Array.from({ length: Math.ceil(Math.log2(dimension)) }, (_, k) => 2 ** k);
 }

@@ -1,6 +1,8 @@
-// What client and server exchange: a few numbers and any number of parts, each in SEAL's own format.
+// What client and server exchange: a few numbers and any number of parts, each in SEAL's own
+// format.
 //
-//   0  'HERSPPR1'   8 kind   12 encoding   16 dimension   20 first   24 count   28 parts   then the length of each part (u32, all little-endian), then the parts
+//   0  'HERSPPR1'   8 kind   12 encoding   16 dimension   20 first   24 count   28 parts   then the
+//   length of each part (u32, all little-endian), then the parts
 
 import { PaperError } from './errors.ts';
 

@@ -1,11 +1,12 @@
-// The client of Algorithms 6 and 7: it has the keys, rounds and encrypts templates and queries, and decrypts scores. Everything that leaves it is bytes.
+// The client of Algorithms 6 and 7: it has the keys, rounds and encrypts templates and queries, and
+// decrypts scores. Everything that leaves it is bytes.
 
 import { decodeBundle, encodeBundle } from './bundle.ts';
 import type { Context } from './context.ts';
 import type { Encoding } from './encoding.ts';
 import { PaperError } from './errors.ts';
 import { ClientKeys, type Encryption } from './keys.ts';
-import { roundVectors, type Vectors } from './rounding.ts';
+import { type PaperVectors, roundVectors } from './rounding.ts';
 
 export interface ClientOptions {
   readonly dimension: number;
@@ -63,10 +64,11 @@ export class PaperClient implements Disposable {
   }
 
   /**
-   * Algorithm 6, the client's part: encrypts templates for the slots that follow those enrolled so far. Yields an upload for every block they touch; each
-   * has to reach the server, in order. One template at a time is online enrolment, many at once a batch.
+   * Algorithm 6, the client's part: encrypts templates for the slots that follow those enrolled so
+   * far. Yields an upload for every block they touch; each has to reach the server, in order. One
+   * template at a time is online enrolment, many at once a batch.
    */
-  enrol(vectors: Vectors): Generator<Uint8Array> {
+  enrol(vectors: PaperVectors): Generator<Uint8Array> {
     return this.#uploads(roundVectors(this.#context.parameters, vectors, this.dimension));
   }
 

@@ -1,4 +1,5 @@
-// The paper's Table 2, as formulas: homomorphic operations of one search, and ciphertexts of the gallery.
+// The paper's Table 2, as formulas: homomorphic operations of one search, and ciphertexts of the
+// gallery.
 
 import type { Counts } from './counts.ts';
 import type { EncodingName } from './encoding.ts';
@@ -11,7 +12,10 @@ export interface Complexity extends Counts {
   readonly bytes: number;
 }
 
-/** `m` templates of dimension `d`. Relinearisations are those of the published system: one for each multiplication. */
+/**
+ * `m` templates of dimension `d`. Relinearisations are those of the published system: one for each
+ * multiplication.
+ */
 export function complexity(encoding: EncodingName, m: number, d: number, parameters: Parameters): Complexity {
   const blocks = Math.ceil(m / parameters.n);
   // Where d is not a power of two, the sum is gathered from the next one.

@@ -1,11 +1,15 @@
-// What client and server agree on: the parameters, as SEAL wants them, and the form in which ciphertexts travel. Nothing in it is secret.
+// What client and server agree on: the parameters, as SEAL wants them, and the form in which
+// ciphertexts travel. Nothing in it is secret.
 
 import type { BatchEncoder, Ciphertext, Evaluator, MainModule, SEALContext } from 'node-seal';
 import { PaperError, sealMessage } from './errors.ts';
 import { Heap, type Scope } from './heap.ts';
 import { type Parameters, PUBLISHED } from './parameters.ts';
 
-/** How ciphertexts are written. A search is faster without compression; the sizes in the paper are those of `zlib`. */
+/**
+ * How ciphertexts are written. A search is faster without compression; the sizes in the paper are
+ * those of `zlib`.
+ */
 export type Compression = 'none' | 'zlib' | 'zstd';
 
 export interface ContextOptions {

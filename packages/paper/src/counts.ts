@@ -1,5 +1,5 @@
-// Homomorphic operations, counted where they happen and nowhere else: the columns of the paper's Table 2, and relinearisations, which it counts as a
-// part of a multiplication.
+// Homomorphic operations, counted where they happen and nowhere else: the columns of the paper's
+// Table 2, and relinearisations, which it counts as a part of a multiplication.
 
 export interface Counts {
   multiplications: number;

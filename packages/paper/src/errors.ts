@@ -1,5 +1,5 @@
-// Everything that can go wrong with input from outside, with a code, and a sentence that says what to do. The shape is that of the other engine's
-// errors, which this package does not import.
+// Everything that can go wrong with input from outside, with a code, and a sentence that says what
+// to do. The shape is that of the other engine's errors, which this package does not import.
 
 const CODES = {
   INVALID_ARGUMENT: { status: 400 },
@@ -28,7 +28,10 @@ export class PaperError extends Error {
   }
 }
 
-/** What an exception of SEAL says. They arrive as WebAssembly exceptions whose message is a pair: the C++ type and the text. */
+/**
+ * What an exception of SEAL says. They arrive as WebAssembly exceptions whose message is a pair:
+ * the C++ type and the text.
+ */
 export function sealMessage(error: unknown): string {
   const { message } = error as { message?: unknown };
   return Array.isArray(message) ? String(message.at(-1)) : String(message ?? error);

@@ -1,5 +1,6 @@
-// SEAL's heap and what lives in it. The garbage collector does not see that heap: every object there has to be deleted by hand. So nothing is made
-// except through a scope, and a scope deletes what it made, in reverse order, when it is left (`using`).
+// SEAL's heap and what lives in it. The garbage collector does not see that heap: every object
+// there has to be deleted by hand. So nothing is made except through a scope, and a scope deletes
+// what it made, in reverse order, when it is left (`using`).
 
 import { readFile } from 'node:fs/promises';
 import SEAL, { type Ciphertext, type MainModule, type Plaintext } from 'node-seal';

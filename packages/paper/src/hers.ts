@@ -1,5 +1,6 @@
-// The paper's own encoding (equations 2 to 4; Table 2, last row): a ciphertext for every dimension, template j in slot j of all of them. A query holds its
-// coordinate in every slot, so one product serves n templates, and nothing is rotated. Beyond n templates there are more blocks.
+// The paper's own encoding (equations 2 to 4; Table 2, last row): a ciphertext for every dimension,
+// template j in slot j of all of them. A query holds its coordinate in every slot, so one product
+// serves n templates, and nothing is rotated. Beyond n templates there are more blocks.
 
 import type { Encoding } from './encoding.ts';
 import { innerProduct } from './inner-product.ts';

@@ -25,12 +25,12 @@ export {
   parameterSet,
   STEPS,
 } from './parameters.ts';
-export { roundVectors, type Vectors } from './rounding.ts';
-export { PaperServer, type SearchOptions, type ServerOptions } from './server.ts';
+export { type PaperVectors, roundVectors } from './rounding.ts';
+export { type PaperSearchOptions, PaperServer, type ServerOptions } from './server.ts';
 export {
   best,
   type Forms,
-  type Match,
+  type PaperMatch,
   TwoStageClient,
   type TwoStageOptions,
   TwoStageQuery,

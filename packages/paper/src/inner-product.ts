@@ -1,4 +1,5 @@
-// The loop of Algorithm 7: products of corresponding ciphertexts, and their sum. Under HERS it gives n scores at once, under the naive encoding one.
+// The loop of Algorithm 7: products of corresponding ciphertexts, and their sum. Under HERS it
+// gives n scores at once, under the naive encoding one.
 
 import type { Ciphertext } from 'node-seal';
 import type { ScoreOptions, Scratch } from './encoding.ts';

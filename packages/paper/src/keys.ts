@@ -1,5 +1,6 @@
-// Algorithms 1 to 3 of the paper's Appendix A: keys, encryption, decryption. The client has all of it (ClientKeys); the server is sent the public, the
-// relinearisation and the rotation key (EvaluationKeys), none of which decrypts anything.
+// Algorithms 1 to 3 of the paper's Appendix A: keys, encryption, decryption. The client has all of
+// it (ClientKeys); the server is sent the public, the relinearisation and the rotation key
+// (EvaluationKeys), none of which decrypts anything.
 
 import type { Ciphertext, Decryptor, Encryptor, GaloisKeys, Plaintext, RelinKeys } from 'node-seal';
 import { decodeBundle, encodeBundle } from './bundle.ts';
@@ -7,11 +8,17 @@ import type { Context } from './context.ts';
 import { PaperError } from './errors.ts';
 import type { Scope } from './heap.ts';
 
-/** By the public key, as published; or by the secret key, so that half of a ciphertext is a seed and need not be sent. */
+/**
+ * By the public key, as published; or by the secret key, so that half of a ciphertext is a seed and
+ * need not be sent.
+ */
 export type Encryption = 'public' | 'seeded';
 
 export interface ClientKeyOptions {
-  /** Rotations that the server shall be able to do; n/2 stands for the exchange of the two rows of slots. */
+  /**
+   * Rotations that the server shall be able to do; n/2 stands for the exchange of the two rows of
+   * slots.
+   */
   readonly rotations?: readonly number[];
   readonly encryption?: Encryption;
 }
@@ -67,8 +74,9 @@ export class ClientKeys implements Disposable {
   }
 
   /**
-   * Decrypt (Algorithm 3). Throws NOISE_EXHAUSTED rather than return what noise has made of the message. The budget is −log2 of twice the largest noise,
-   * relative to what would be wrong; noise that has wrapped around is spread over the whole range, and shows as no budget at all.
+   * Decrypt (Algorithm 3). Throws NOISE_EXHAUSTED rather than return what noise has made of the
+   * message. The budget is −log2 of twice the largest noise, relative to what would be wrong; noise
+   * that has wrapped around is spread over the whole range, and shows as no budget at all.
    */
   decrypt(bytes: Uint8Array): BigInt64Array {
     this.context.load(this.#ciphertext, bytes);
@@ -83,7 +91,10 @@ export class ClientKeys implements Disposable {
     return this.context.encoder.decodeBigInt64(this.#plaintext);
   }
 
-  /** Bits of noise that the ciphertext could still take. Nothing computed from it may reach the server. */
+  /**
+   * Bits of noise that the ciphertext could still take. Nothing computed from it may reach the
+   * server.
+   */
   noiseBudget(bytes: Uint8Array): number {
     return this.#decryptor.invariantNoiseBudget(this.context.load(this.#ciphertext, bytes));
   }

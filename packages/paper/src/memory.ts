@@ -1,14 +1,21 @@
-// What SEAL's heap can hold. It is a WebAssembly memory of at most 4 GiB; where that ends, near 31 000 ciphertexts, an allocation fails or never
-// returns, depending on who asked. So everything asks here before.
+// What SEAL's heap can hold. It is a WebAssembly memory of at most 4 GiB; where that ends, near 31
+// 000 ciphertexts, an allocation fails or never returns, depending on who asked. So everything asks
+// here before.
 
 import { PaperError } from './errors.ts';
 import { ciphertextBytes, type Parameters } from './parameters.ts';
 
-/** SEAL's pools take memory in chunks of which each is 5 % larger than the one before, and the last one may be nearly empty. */
+/**
+ * SEAL's pools take memory in chunks of which each is 5 % larger than the one before, and the last
+ * one may be nearly empty.
+ */
 const POOL_GROWTH = 1.05;
 /** Keys, tables and the intermediate results of one multiplication. */
 const FIXED_BYTES = 64 * 2 ** 20;
-/** The whole heap, less a tenth: between what a pool asks for and what the heap grows by there is some slack that cannot be computed. */
+/**
+ * The whole heap, less a tenth: between what a pool asks for and what the heap grows by there is
+ * some slack that cannot be computed.
+ */
 export const HEAP_BYTES = 0.9 * 2 ** 32;
 
 export interface MemoryNeed {
@@ -26,7 +33,10 @@ export function ciphertextCapacity(parameters: Parameters, heapBytes = HEAP_BYTE
   return Math.floor((heapBytes - FIXED_BYTES) / (POOL_GROWTH * ciphertextBytes(parameters)));
 }
 
-/** Throws OUT_OF_MEMORY when the heap, or what the machine has left, cannot hold so many. `heldBytes` of it are taken from the machine already. */
+/**
+ * Throws OUT_OF_MEMORY when the heap, or what the machine has left, cannot hold so many.
+ * `heldBytes` of it are taken from the machine already.
+ */
 export function checkMemory(
   parameters: Parameters,
   ciphertexts: number,

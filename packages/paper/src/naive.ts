@@ -1,5 +1,6 @@
-// The naive encoding (Table 2, first row): a ciphertext for every coordinate of every template. Its number stands in all slots, which makes the
-// plaintext a constant polynomial, and batching is not used for anything.
+// The naive encoding (Table 2, first row): a ciphertext for every coordinate of every template. Its
+// number stands in all slots, which makes the plaintext a constant polynomial, and batching is not
+// used for anything.
 
 import type { Encoding } from './encoding.ts';
 import { innerProduct } from './inner-product.ts';

@@ -6,7 +6,10 @@ import type { Encryption } from './keys.ts';
 import { PARAMETER_SETS, type Parameters, PUBLISHED } from './parameters.ts';
 import { Pair, plainScores, unitVectors } from './testing.ts';
 
-/** A search among a few templates: whether it is answered, whether rightly, and what is left of the noise budget. */
+/**
+ * A search among a few templates: whether it is answered, whether rightly, and what is left of the
+ * noise budget.
+ */
 async function trial(
   parameters: Parameters,
   dimension: number,

@@ -1,5 +1,6 @@
-// Homomorphic evaluation: Algorithms 4 and 5 of the paper's Appendix A, and the rotation that Boddeti's encoding needs, through SEAL, counted.
-// Key generation, encryption and decryption (Algorithms 1 to 3) are in keys.ts, because they take keys that a server does not have.
+// Homomorphic evaluation: Algorithms 4 and 5 of the paper's Appendix A, and the rotation that
+// Boddeti's encoding needs, through SEAL, counted. Key generation, encryption and decryption
+// (Algorithms 1 to 3) are in keys.ts, because they take keys that a server does not have.
 
 import type { Ciphertext } from 'node-seal';
 import type { Context } from './context.ts';
@@ -40,7 +41,10 @@ export class Primitives {
     this.relinearise(product);
   }
 
-  /** Moves every slot `steps` to the left. SEAL has two rows of n/2 slots; n/2 steps exchange the rows. */
+  /**
+   * Moves every slot `steps` to the left. SEAL has two rows of n/2 slots; n/2 steps exchange the
+   * rows.
+   */
   rotate(ciphertext: Ciphertext, steps: number, rotated: Ciphertext): void {
     const { evaluator, parameters } = this.#context;
     if (steps === parameters.n / 2) evaluator.rotateColumns(ciphertext, this.#keys.rotation, rotated);
@@ -48,7 +52,10 @@ export class Primitives {
     this.counts.rotations++;
   }
 
-  /** Drops one of the two primes of a ciphertext that nothing will be computed with any more: half the bytes, and hardly any of the noise budget that is left. */
+  /**
+   * Drops one of the two primes of a ciphertext that nothing will be computed with any more: half
+   * the bytes, and hardly any of the noise budget that is left.
+   */
   switchModulus(ciphertext: Ciphertext): void {
     this.#context.evaluator.cipherModSwitchToNextInplace(ciphertext);
   }

@@ -25,7 +25,8 @@ test('vectors whose scores could wrap around are refused', () => {
   const small = PARAMETER_SETS.bgv_n_4096_t_65537;
   assert.throws(() => roundVectors(small, [[1, 0]], 2), refused);
   assert.deepEqual([...roundVectors(small, [[0.72, 0]], 2)], [180, 0]);
-  // At the paper's precision 147 457 is the smallest that takes every unit vector, rounded however badly: of 512 equal coordinates, for one.
+  // At the paper's precision 147 457 is the smallest that takes every unit vector, rounded however
+  // badly: of 512 equal coordinates, for one.
   const unit = new Array(512).fill(11.5 / 250);
   assert.equal(roundVectors(PARAMETER_SETS.bgv_n_4096_t_147457, [unit], 512)[0], 12);
   assert.throws(() => roundVectors(PUBLISHED, [[3, 0]], 2), { code: 'INVALID_VECTOR' });

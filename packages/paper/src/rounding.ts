@@ -1,17 +1,20 @@
-// From real vectors to the integers that are encrypted: to the nearest step of 0.004, ties to even. The other engine rounds in the same way, so the two
-// can be compared to the last bit.
+// From real vectors to the integers that are encrypted: to the nearest step of 0.004, ties to even.
+// The other engine rounds in the same way, so the two can be compared to the last bit.
 
 import { PaperError } from './errors.ts';
 import { largestScore, type Parameters, STEPS } from './parameters.ts';
 
 /** One vector after another in one array, or a list of vectors. */
-export type Vectors = Float32Array | Float64Array | readonly ArrayLike<number>[];
+export type PaperVectors = Float32Array | Float64Array | readonly ArrayLike<number>[];
 
 /** Adding and subtracting it leaves a double without its fraction. */
 const ROUNDER = 1.5 * 2 ** 52;
 
-/** Rounds vectors, one after the other; refuses what is not a vector, and what could make scores wrap around. */
-export function roundVectors(parameters: Parameters, vectors: Vectors, dimension: number): Int32Array {
+/**
+ * Rounds vectors, one after the other; refuses what is not a vector, and what could make scores
+ * wrap around.
+ */
+export function roundVectors(parameters: Parameters, vectors: PaperVectors, dimension: number): Int32Array {
   const data = flatten(vectors, dimension);
   const out = new Int32Array(data.length);
   for (let at = 0; at < data.length; at += dimension) {
@@ -40,7 +43,7 @@ function checkNorm(parameters: Parameters, squares: number, index: number): void
   );
 }
 
-function flatten(vectors: Vectors, dimension: number): ArrayLike<number> {
+function flatten(vectors: PaperVectors, dimension: number): ArrayLike<number> {
   if (vectors instanceof Float32Array || vectors instanceof Float64Array) {
     if (vectors.length % dimension === 0) return vectors;
     throw new PaperError(

@@ -1,4 +1,5 @@
-// The server of Algorithms 6 and 7: it has ciphertexts and evaluation keys, adds and multiplies, and learns nothing. Everything that reaches it is bytes.
+// The server of Algorithms 6 and 7: it has ciphertexts and evaluation keys, adds and multiplies,
+// and learns nothing. Everything that reaches it is bytes.
 
 import type { Ciphertext } from 'node-seal';
 import { type Bundle, decodeBundle, encodeBundle } from './bundle.ts';
@@ -18,13 +19,16 @@ export interface ServerOptions {
   readonly relinearise?: Relinearisation;
   /** Whether sums begin with an encryption of zero (see `ScoreOptions`). */
   readonly zeroStart?: boolean;
-  /** Whether responses are reduced to one prime before they are sent, which is not published: half the bytes. */
+  /**
+   * Whether responses are reduced to one prime before they are sent, which is not published: half
+   * the bytes.
+   */
   readonly switchModulus?: boolean;
   /** How many templates will come: refuses now, and not halfway, when they will not fit. */
   readonly templates?: number;
 }
 
-export interface SearchOptions {
+export interface PaperSearchOptions {
   /** Blocks to score, by their index; all of them unless given. */
   readonly blocks?: Iterable<number>;
 }
@@ -96,8 +100,9 @@ export class PaperServer implements Disposable {
   }
 
   /**
-   * Algorithm 6, the server's part. A block begins as encryptions of zero, to which uploads are added; one that fills a whole block is taken as it is.
-   * (As printed, the algorithm drops what arrives at the moment a block is opened; it is added here.)
+   * Algorithm 6, the server's part. A block begins as encryptions of zero, to which uploads are
+   * added; one that fills a whole block is taken as it is. (As printed, the algorithm drops what
+   * arrives at the moment a block is opened; it is added here.)
    */
   enrol(upload: Uint8Array): void {
     const bundle = this.#accept(upload, 'upload');
@@ -116,7 +121,8 @@ export class PaperServer implements Disposable {
   }
 
   #addTo(open: Block | undefined, bundle: Bundle): void {
-    // All of it is read before anything is added, so that a broken upload leaves the block as it was.
+    // All of it is read before anything is added, so that a broken upload leaves the block as it
+    // was.
     const upload = this.#read(bundle);
     try {
       const block = open ?? this.#zeros();
@@ -155,8 +161,10 @@ export class PaperServer implements Disposable {
     }
   }
 
-  /** Algorithm 7, the server's part: yields one response for every block, as soon as it is ready. */
-  *search(query: Uint8Array, { blocks = this.#blocks.keys() }: SearchOptions = {}): Generator<Uint8Array> {
+  /**
+   * Algorithm 7, the server's part: yields one response for every block, as soon as it is ready.
+   */
+  *search(query: Uint8Array, { blocks = this.#blocks.keys() }: PaperSearchOptions = {}): Generator<Uint8Array> {
     const probe = this.#read(this.#accept(query, 'query'));
     using _probe = probe.scope;
     this.traffic.queries += query.length;

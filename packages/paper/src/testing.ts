@@ -1,10 +1,11 @@
-// What the tests of this package share: vectors, scores in the clear, and a client and a server that talk to each other.
+// What the tests of this package share: vectors, scores in the clear, and a client and a server
+// that talk to each other.
 
 import { type ClientOptions, PaperClient, type ScorePart } from './client.ts';
 import type { Context } from './context.ts';
 import type { Encoding } from './encoding.ts';
 import { roundVectors } from './rounding.ts';
-import { PaperServer, type SearchOptions, type ServerOptions } from './server.ts';
+import { type PaperSearchOptions, PaperServer, type ServerOptions } from './server.ts';
 
 /** Unit vectors, the same on every run, no two alike. */
 export function unitVectors(count: number, dimension: number, seed = 1): Float64Array {
@@ -52,7 +53,7 @@ export class Pair implements Disposable {
     for (const upload of this.client.enrol(vectors)) this.server.enrol(upload);
   }
 
-  search(vector: Float64Array, options?: SearchOptions): number[] {
+  search(vector: Float64Array, options?: PaperSearchOptions): number[] {
     const query = this.client.query(vector);
     const scores: number[] = [];
     for (const response of this.server.search(query.bytes, options)) place(scores, query.read(response));

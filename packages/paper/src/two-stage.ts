@@ -1,7 +1,9 @@
-// Two-stage search (the paper's section of that name): a HERS scan of few dimensions over everything finds K candidates, and Boddeti's encoding, which
-// can score single templates, ranks these again at full dimension. The gallery is therefore encrypted twice, under one key.
+// Two-stage search (the paper's section of that name): a HERS scan of few dimensions over
+// everything finds K candidates, and Boddeti's encoding, which can score single templates, ranks
+// these again at full dimension. The gallery is therefore encrypted twice, under one key.
 //
-// The second stage tells the server which K templates are candidates. The paper accepts that; whoever cannot must not use this.
+// The second stage tells the server which K templates are candidates. The paper accepts that;
+// whoever cannot must not use this.
 
 import { BODDETI } from './boddeti.ts';
 import { decodeBundle, encodeBundle } from './bundle.ts';
@@ -10,7 +12,7 @@ import type { Context } from './context.ts';
 import { PaperError } from './errors.ts';
 import { HERS } from './hers.ts';
 import { ClientKeys, type Encryption } from './keys.ts';
-import type { Vectors } from './rounding.ts';
+import type { PaperVectors } from './rounding.ts';
 import { PaperServer, type ServerOptions } from './server.ts';
 
 export interface TwoStageOptions {
@@ -18,20 +20,23 @@ export interface TwoStageOptions {
   readonly fineDimension: number;
 }
 
-/** Both forms of the same templates, or of a query: how the short one comes from the long one is not this system's business. */
+/**
+ * Both forms of the same templates, or of a query: how the short one comes from the long one is not
+ * this system's business.
+ */
 export interface Forms<T> {
   readonly coarse: T;
   readonly fine: T;
 }
 
-export interface Match {
+export interface PaperMatch {
   readonly index: number;
   readonly score: number;
 }
 
 /** The K best of all scores, best first; the earlier template of equals. */
-export function best(parts: Iterable<ScorePart>, k: number): Match[] {
-  const matches: Match[] = [];
+export function best(parts: Iterable<ScorePart>, k: number): PaperMatch[] {
+  const matches: PaperMatch[] = [];
   for (const { first, integers } of parts) integers.forEach((score, j) => matches.push({ index: first + j, score }));
   return matches.sort((a, b) => b.score - a.score || a.index - b.index).slice(0, k);
 }
@@ -55,7 +60,7 @@ export class TwoStageClient implements Disposable {
   }
 
   /** Uploads of the same templates for both stages. */
-  enrol(vectors: Forms<Vectors>): Forms<Generator<Uint8Array>> {
+  enrol(vectors: Forms<PaperVectors>): Forms<Generator<Uint8Array>> {
     return { coarse: this.#coarse.enrol(vectors.coarse), fine: this.#fine.enrol(vectors.fine) };
   }
 
@@ -104,7 +109,7 @@ export class TwoStageQuery {
   }
 
   /** Decrypts the scores of the second stage: the candidates, best first. */
-  rank(responses: Iterable<Uint8Array>): Match[] {
+  rank(responses: Iterable<Uint8Array>): PaperMatch[] {
     const query = this.#fine;
     if (!query) throw new PaperError('INVALID_ARGUMENT', 'the first stage comes first: call refine');
     return best(

@@ -1,6 +1,7 @@
 // Residues modulo one prime p < 2^30, four lanes at a time. Lanes are unsigned 32-bit words.
 //
-// A residue is "reduced" in [0, p); transforms keep them lazily in [0, 4p), which fits because 4p < 2^32.
+// A residue is "reduced" in [0, p); transforms keep them lazily in [0, 4p), which fits because 4p <
+// 2^32.
 
 /** High words of the four 64-bit products a·b. */
 @inline
@@ -15,8 +16,8 @@ export function reduceOnce(x: v128, p: v128): v128 {
 }
 
 /**
- * Shoup's multiplication by a constant w with wShoup = ⌊w·2^32/p⌋: x·w mod p in [0, 2p) for any 32-bit x
- * (D. Harvey, "Faster arithmetic for number-theoretic transforms", 2014).
+ * Shoup's multiplication by a constant w with wShoup = ⌊w·2^32/p⌋: x·w mod p in [0, 2p) for any
+ * 32-bit x (D. Harvey, "Faster arithmetic for number-theoretic transforms", 2014).
  */
 @inline
 export function mulShoup(x: v128, w: v128, wShoup: v128, p: v128): v128 {
@@ -24,8 +25,9 @@ export function mulShoup(x: v128, w: v128, wShoup: v128, p: v128): v128 {
 }
 
 /**
- * Barrett's product of reduced x and y, in [0, 5p/2). With b the bit length of p, shift = b − 2 and mu = ⌊2^(b+30)/p⌋:
- * the quotient estimate ⌊⌊xy/2^shift⌋·mu/2^32⌋ is at most the true quotient and less than 5/2 below it.
+ * Barrett's product of reduced x and y, in [0, 5p/2). With b the bit length of p, shift = b − 2 and
+ * mu = ⌊2^(b+30)/p⌋: the quotient estimate ⌊⌊xy/2^shift⌋·mu/2^32⌋ is at most the true quotient and
+ * less than 5/2 below it.
  */
 @inline
 export function mulBarrett(x: v128, y: v128, p: v128, mu: v128, shift: i32): v128 {

@@ -12,7 +12,10 @@ function rotate8(x: v128): v128 {
 function rotate(x: v128, by: i32): v128 {
   return v128.or(i32x4.shl(x, by), i32x4.shr_u(x, 32 - by));
 }
-/** Four 4×4 words: rows a…d of one quarter of the state become 16 consecutive bytes of each of the four blocks. */
+/**
+ * Four 4×4 words: rows a…d of one quarter of the state become 16 consecutive bytes of each of the
+ * four blocks.
+ */
 @inline
 function storeQuarter(out: usize, a: v128, b: v128, c: v128, d: v128): void {
   const ab0 = v128.shuffle<u32>(a, b, 0, 4, 1, 5);

@@ -2,7 +2,10 @@
 
 import { embedLanes, mulShoup, reduceOnce } from './arithmetic';
 
-/** The integer in (−Q/2, Q/2] with residues x0, x1, where inverse = p0^−1 mod p1 and Q = p0·p1 < 2^60. */
+/**
+ * The integer in (−Q/2, Q/2] with residues x0, x1, where inverse = p0^−1 mod p1 and Q = p0·p1 <
+ * 2^60.
+ */
 @inline
 function centredPair(x0: u64, x1: u64, p0: u64, p1: u64, inverse: u64): i64 {
   const t = ((x1 + p1 - (x0 % p1)) * inverse) % p1;
@@ -18,7 +21,10 @@ export function centrePair(out: usize, a0: usize, a1: usize, n: i32, p0: u32, p1
   }
 }
 
-/** Balanced digits, one prime: signed digit k of the centred coefficient at out + 4kn, base 2^bits, `count` of them. */
+/**
+ * Balanced digits, one prime: signed digit k of the centred coefficient at out + 4kn, base 2^bits,
+ * `count` of them.
+ */
 export function digits(out: usize, a: usize, n: i32, p: u32, bits: i32, count: i32): void {
   const P = i32x4.splat(p);
   const half = i32x4.splat(p >> 1);
@@ -60,8 +66,8 @@ export function digitsPair(
 }
 
 /**
- * One prime's share of the switch to 2^bits, added to 64-bit sums at `sums`: (a·h mod p)·T with h = (Q/p)^−1 mod p and
- * T = round(2^(31+b)/p), b the bit length of p. README.md derives it.
+ * One prime's share of the switch to 2^bits, added to 64-bit sums at `sums`: (a·h mod p)·T with h =
+ * (Q/p)^−1 mod p and T = round(2^(31+b)/p), b the bit length of p. README.md derives it.
  */
 export function switchShare(sums: usize, a: usize, h: u32, T: u32, n: i32, p: u32, first: i32): void {
   const P = i32x4.splat(p);
@@ -82,7 +88,9 @@ export function switchShare(sums: usize, a: usize, h: u32, T: u32, n: i32, p: u3
   }
 }
 
-/** The rounded top `bits` bits of sums scaled by 2^scale (scale = 31 + b), modulo 2^bits, as words. */
+/**
+ * The rounded top `bits` bits of sums scaled by 2^scale (scale = 31 + b), modulo 2^bits, as words.
+ */
 export function switchRound(out: usize, sums: usize, n: i32, scale: i32, bits: i32): void {
   const shift = scale - bits;
   const round = i64x2.splat((<i64>1) << (shift - 1));
@@ -94,7 +102,9 @@ export function switchRound(out: usize, sums: usize, n: i32, scale: i32, bits: i
   }
 }
 
-/** n words of `bits` ≤ 32 bits into a little-endian bit string of n·bits/8 bytes; n a multiple of 8. */
+/**
+ * n words of `bits` ≤ 32 bits into a little-endian bit string of n·bits/8 bytes; n a multiple of 8.
+ */
 export function packBits(out: usize, a: usize, n: i32, bits: i32): void {
   let held: u64 = 0;
   let count = 0;
@@ -135,8 +145,9 @@ export function unpackBits(out: usize, bytes: usize, n: i32, bits: i32): void {
 }
 
 /**
- * Splits words of `bits` bits into balanced halves for an exact product with a ternary polynomial modulo one prime:
- * x ≡ high·2^cut + low (mod 2^bits), both centred, embedded modulo p. cut = bits means low alone.
+ * Splits words of `bits` bits into balanced halves for an exact product with a ternary polynomial
+ * modulo one prime: x ≡ high·2^cut + low (mod 2^bits), both centred, embedded modulo p. cut = bits
+ * means low alone.
  */
 export function splitCentred(low: usize, high: usize, a: usize, n: i32, bits: i32, cut: i32, p: u32): void {
   const P = i32x4.splat(p);
@@ -153,7 +164,10 @@ export function splitCentred(low: usize, high: usize, a: usize, n: i32, bits: i3
   }
 }
 
-/** phase = c0·2^(bits − bits0) + low + high·2^cut modulo 2^bits, sign-extended; low and high are residues to centre. */
+/**
+ * phase = c0·2^(bits − bits0) + low + high·2^cut modulo 2^bits, sign-extended; low and high are
+ * residues to centre.
+ */
 export function joinPhase(
   out: usize, c0: usize, low: usize, high: usize, n: i32, bits: i32, bits0: i32, cut: i32, p: u32,
 ): void {

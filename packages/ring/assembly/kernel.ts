@@ -1,4 +1,5 @@
-// The WebAssembly module of `ring`: every function works on pointers into its one memory, which ring.ts lays out.
+// The WebAssembly module of `ring`: every function works on pointers into its one memory, which
+// ring.ts lays out.
 
 export { companions, intt, ntt } from './ntt';
 export { add, centre, embed, encode, isReduced, multiply, multiplyAdd, multiplySubtract, scaleAdd, subtract } from './pointwise';

@@ -1,15 +1,19 @@
-// Negacyclic number-theoretic transform modulo p < 2^30, n = 32 … 8192.
+// Negacyclic number-theoretic transform modulo p < 2^30, n = 16 … 8192.
 //
-// Output i of the forward transform is a(ψ^(2·brv(i)+1)): Cooley-Tukey butterflies, natural order in, bit-reversed order
-// out; the inverse runs Gentleman-Sande butterflies the other way (P. Longa, M. Naehrig, "Speeding up the number
-// theoretic transform", 2016). Stages are taken two at a time to halve the passes over memory, the two smallest strides
-// stay inside registers, and no branch or address depends on data.
+// Output i of the forward transform is a(ψ^(2·brv(i)+1)): Cooley-Tukey butterflies, natural order
+// in, bit-reversed order out; the inverse runs Gentleman-Sande butterflies the other way (P. Longa,
+// M. Naehrig, "Speeding up the number theoretic transform", 2016). Stages are taken two at a time
+// to halve the passes over memory, the two smallest strides stay inside registers, and no branch or
+// address depends on data.
 //
 // Tables: four arrays of n words, [ψ^brv(i)], their Shoup companions, [ψ^−brv(i)], and theirs.
 
 import { mulShoup, reduceLazy, reduceOnce } from './arithmetic';
 
-/** Fills the tables for one prime; roots[i] = ψ^brv(i) and inverses[i] = ψ^−brv(i) are already in place. */
+/**
+ * Fills the tables for one prime; roots[i] = ψ^brv(i) and inverses[i] = ψ^−brv(i) are already in
+ * place.
+ */
 export function companions(tables: usize, n: i32, p: u32): void {
   const bytes = <usize>n << 2;
   for (let i: usize = 0; i < bytes; i += 4) {
@@ -102,7 +106,10 @@ export function ntt(a: usize, tables: usize, n: i32, p: u32): void {
   }
 }
 
-/** In place; input below 2p, output reduced. `scale` is n^−1 mod p and `last` is n^−1·ψ^−brv(1) mod p. */
+/**
+ * In place; input below 2p, output reduced. `scale` is n^−1 mod p and `last` is n^−1·ψ^−brv(1) mod
+ * p.
+ */
 export function intt(a: usize, tables: usize, n: i32, p: u32, scale: u32, last: u32): void {
   const P = i32x4.splat(p);
   const P2 = i32x4.splat(2 * p);

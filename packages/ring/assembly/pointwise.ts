@@ -1,4 +1,5 @@
-// Operations on whole polynomials, coefficient by coefficient or slot by slot. n is a multiple of 4; residues are reduced.
+// Operations on whole polynomials, coefficient by coefficient or slot by slot. n is a multiple of
+// 4; residues are reduced.
 
 import { centreLanes, embedLanes, mulBarrett, mulShoup, reduceLazy, reduceOnce } from './arithmetic';
 
@@ -59,7 +60,10 @@ export function scaleAdd(out: usize, a: usize, w: u32, n: i32, p: u32): void {
   }
 }
 
-/** out = values·w + noise for signed words of magnitude below p: how a message and its error become residues. */
+/**
+ * out = values·w + noise for signed words of magnitude below p: how a message and its error become
+ * residues.
+ */
 export function encode(out: usize, values: usize, noise: usize, w: u32, n: i32, p: u32): void {
   const P = i32x4.splat(p);
   const P2 = i32x4.splat(2 * p);

@@ -1,9 +1,12 @@
-// Samplers. Each consumes the ChaCha20 stream of (key, domain, index, third); README.md gives the exact layout.
-// `bytes` points to work space for the keystream: at least 6n + 256 bytes.
+// Samplers. Each consumes the ChaCha20 stream of (key, domain, index, third); README.md gives the
+// exact layout. `bytes` points to work space for the keystream: at least 6n + 256 bytes.
 
 import { keystream } from './chacha';
 
-/** n residues uniform in [0, p): words masked to p's bit length, those not below p discarded. Public or secret output. */
+/**
+ * n residues uniform in [0, p): words masked to p's bit length, those not below p discarded. Public
+ * or secret output.
+ */
 export function uniform(out: usize, n: i32, p: u32, bytes: usize, key: usize, domain: u32, index: u32, third: u32): void {
   const mask = <u32>((1 << (32 - clz(p))) - 1);
   const M = i32x4.splat(mask);
@@ -38,7 +41,10 @@ export function uniform(out: usize, n: i32, p: u32, bytes: usize, key: usize, do
   }
 }
 
-/** n signed words uniform in {−1, 0, 1}: bytes other than 255, modulo 3. The one branch asks for more keystream. */
+/**
+ * n signed words uniform in {−1, 0, 1}: bytes other than 255, modulo 3. The one branch asks for
+ * more keystream.
+ */
 export function ternary(out: usize, n: i32, bytes: usize, key: usize, domain: u32, index: u32): void {
   let counter: u32 = 0;
   let from = bytes;
@@ -59,7 +65,10 @@ export function ternary(out: usize, n: i32, bytes: usize, key: usize, domain: u3
   }
 }
 
-/** n signed words, centred binomial with η = 21: sixteen coefficients from six planes of sixteen bytes. */
+/**
+ * n signed words, centred binomial with η = 21: sixteen coefficients from six planes of sixteen
+ * bytes.
+ */
 export function centredBinomial(out: usize, n: i32, bytes: usize, key: usize, domain: u32, index: u32): void {
   keystream(bytes, (6 * n + 255) >> 8, key, domain, index, 0, 0);
   const five = i8x16.splat(31);

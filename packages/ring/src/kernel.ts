@@ -1,4 +1,5 @@
-// Loads the WebAssembly kernel. It is carried as text inside a module so that Node, browsers, workers and bundlers all load it alike.
+// Loads the WebAssembly kernel. It is carried as text inside a module so that Node, browsers,
+// workers and bundlers all load it alike.
 
 import { kernelBase64 } from '../build/kernel.ts';
 
@@ -70,7 +71,10 @@ export interface KernelExports {
 
 let compiled: WebAssembly.Module | undefined;
 
-/** An instance with `bytes` of memory beyond its own data, and the offset where that begins (a multiple of 64). */
+/**
+ * An instance with `bytes` of memory beyond its own data, and the offset where that begins (a
+ * multiple of 64).
+ */
 export function instantiate(bytes: number): { kernel: KernelExports; base: number } {
   if (new Uint8Array(new Uint32Array([1]).buffer)[0] !== 1) throw new Error('HERS needs a little-endian machine');
   compiled ??= new WebAssembly.Module(Uint8Array.from(atob(kernelBase64), (c) => c.charCodeAt(0)));

@@ -1,4 +1,5 @@
-// What transforms and switching need to know about one prime of a ring; every kernel is given the same.
+// What transforms and switching need to know about one prime of a ring; every kernel is given the
+// same.
 
 import { modInverse, rootOfUnity } from './primes.ts';
 
@@ -10,7 +11,10 @@ export interface Modulus {
   /** n^−1, and n^−1 times the last twiddle of the inverse transform. */
   readonly scale: number;
   readonly last: number;
-  /** (Q/p)^−1 mod p and round(2^(31+b)/p), b the bit length: the share of this prime in a switch of modulus. */
+  /**
+   * (Q/p)^−1 mod p and round(2^(31+b)/p), b the bit length: the share of this prime in a switch of
+   * modulus.
+   */
   readonly share: number;
   readonly reciprocal: number;
   /** ψ^brv(i) and ψ^−brv(i), without their Shoup companions. */

@@ -55,7 +55,8 @@ describe('integers', () => {
 
   it('isPrime decides large primes and strong pseudoprimes', () => {
     for (const p of [2n ** 31n - 1n, 2n ** 61n - 1n, 2n ** 64n - 59n]) assert.ok(isPrime(p), `${p}`);
-    // Carmichael numbers, the smallest strong pseudoprimes to the first 4, 7 and 9 primes, F5, a square of a prime.
+    // Carmichael numbers, the smallest strong pseudoprimes to the first 4, 7 and 9 primes, F5, a
+    // square of a prime.
     const composites = [
       561n,
       41041n,
@@ -205,7 +206,8 @@ describe('ChaCha20', () => {
       "Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, " +
         'sunscreen would be it.',
     );
-    // The nonce 00 00 00 00 00 00 00 4a 00 00 00 00 as little-endian words; the example starts at block 1.
+    // The nonce 00 00 00 00 00 00 00 4a 00 00 00 00 as little-endian words; the example starts at
+    // block 1.
     const stream = keystream(seed, 0, 0x4a000000, 0, 64 + plaintext.length).subarray(64);
     assert.equal(
       hex(plaintext.map((byte, i) => byte ^ stream[i])),
@@ -349,7 +351,8 @@ describe('samplers', () => {
     const { mean, variance } = moments(values);
     assert.ok(Math.abs(mean) < 4 * Math.sqrt(10.5 / n), `mean ${mean}`);
     assert.ok(Math.abs(variance - 10.5) < 0.35, `variance ${variance}`);
-    // P(v) = C(42, 21 + v) / 2^42; beyond ±9 in one bin a side, which leaves 21 bins and 20 degrees of freedom.
+    // P(v) = C(42, 21 + v) / 2^42; beyond ±9 in one bin a side, which leaves 21 bins and 20 degrees
+    // of freedom.
     const observed = new Array<number>(21).fill(0);
     const expected = new Array<number>(21).fill(0);
     const bin = (v: number): number => Math.min(Math.max(v, -10), 10) + 10;
@@ -471,7 +474,8 @@ describe('modulus switching', () => {
             assert.ok(distance(got, ideal, bits) <= 1n, `${c}: ${got} and ${ideal}`);
             if (got !== ideal) differing++;
           }
-          // An error of at most count * 2^(bits-32) units turns a rounding with at most twice that probability.
+          // An error of at most count * 2^(bits-32) units turns a rounding with at most twice that
+          // probability.
           assert.ok(differing <= 2, `${differing} of ${samples} differ for ${count} primes and ${bits} bits`);
         }
       }

@@ -1,11 +1,11 @@
 /**
  * Reference implementations of the ring primitives, written from their definitions.
  *
- * Nothing here is fast, constant-time or meant for production: each function is the shortest faithful statement of
- * what it computes, so that the optimised code can be tested against it.
+ * Nothing here is fast, constant-time or meant for production: each function is the shortest
+ * faithful statement of what it computes, so that the optimized code can be tested against it.
  */
 
-// ---------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Integers
 
 /** x mod q in [0, q), for any sign of x. */
@@ -42,7 +42,10 @@ export function centred(x: bigint, q: bigint): bigint {
   return 2n * r > q ? r - q : r;
 }
 
-/** Miller-Rabin; with the first twelve primes as bases it is deterministic below 2^64 (Sorenson and Webster, 2015). */
+/**
+ * Miller-Rabin; with the first twelve primes as bases it is deterministic below 2^64 (Sorenson and
+ * Webster, 2015).
+ */
 export function isPrime(p: bigint): boolean {
   const bases = [2n, 3n, 5n, 7n, 11n, 13n, 17n, 19n, 23n, 29n, 31n, 37n];
   if (p < 2n) return false;
@@ -73,10 +76,13 @@ export function primes(bits: number, n: number, count: number): number[] {
   return found;
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // The ring Z_p[x]/(x^n + 1)
 
-/** The primitive 2n-th root of unity from the smallest g = 2, 3, 4, … for which psi = g^((p-1)/(2n)) has psi^n = -1. */
+/**
+ * The primitive 2n-th root of unity from the smallest g = 2, 3, 4, … for which psi = g^((p-1)/(2n))
+ * has psi^n = -1.
+ */
 export function rootOfUnity(p: number | bigint, n: number): bigint {
   const q = BigInt(p);
   const order = 2n * BigInt(n);
@@ -108,7 +114,10 @@ function checkLength(a: ArrayLike<number>, n: number): void {
   if (a.length !== n) throw new RangeError(`expected ${n} coefficients`);
 }
 
-/** Negacyclic transform: output i is a(psi^(2*brv(i)+1)) mod p, that is sum_j a_j psi^((2*brv(i)+1)*j). */
+/**
+ * Negacyclic transform: output i is a(psi^(2*brv(i)+1)) mod p, that is sum_j a_j
+ * psi^((2*brv(i)+1)*j).
+ */
 export function ntt(a: ArrayLike<number>, p: number | bigint, n: number): number[] {
   checkLength(a, n);
   const q = BigInt(p);
@@ -155,7 +164,7 @@ export function negacyclicMultiply(a: ArrayLike<number>, b: ArrayLike<number>, p
   return product.map((x) => Number(mod(x, BigInt(p))));
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Keystream
 
 function rotateLeft32(x: number, r: number): number {
@@ -178,7 +187,9 @@ function word32(bytes: Uint8Array, offset: number): number {
   return (bytes[offset] | (bytes[offset + 1] << 8) | (bytes[offset + 2] << 16) | (bytes[offset + 3] << 24)) >>> 0;
 }
 
-/** RFC 8439 section 2.3: one 64-byte block for a 32-byte key, a 12-byte nonce and a 32-bit counter. */
+/**
+ * RFC 8439 section 2.3: one 64-byte block for a 32-byte key, a 12-byte nonce and a 32-bit counter.
+ */
 export function chacha20Block(key: Uint8Array, nonce: Uint8Array, counter: number): Uint8Array {
   if (key.length !== 32 || nonce.length !== 12) throw new RangeError('expected a 32-byte key and a 12-byte nonce');
   const initial = new Uint32Array(16);
@@ -204,7 +215,10 @@ export function chacha20Block(key: Uint8Array, nonce: Uint8Array, counter: numbe
   return block;
 }
 
-/** Endless keystream, byte by byte: the nonce is the little-endian words [domain, index, third], the counter from 0. */
+/**
+ * Endless keystream, byte by byte: the nonce is the little-endian words [domain, index, third], the
+ * counter from 0.
+ */
 function* keystreamBytes(seed: Uint8Array, domain: number, index: number, third: number): Generator<number, never> {
   const nonce = new Uint8Array(12);
   const view = new DataView(nonce.buffer);
@@ -224,10 +238,13 @@ export function keystream(seed: Uint8Array, domain: number, index: number, third
   return take(keystreamBytes(seed, domain, index, third), length);
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Samplers
 
-/** n values uniform in [0, p): little-endian words cut to the bit length of p, those not below p discarded. */
+/**
+ * n values uniform in [0, p): little-endian words cut to the bit length of p, those not below p
+ * discarded.
+ */
 export function uniform(
   seed: Uint8Array,
   domain: number,
@@ -246,7 +263,9 @@ export function uniform(
   return values;
 }
 
-/** n values uniform in {-1, 0, 1}: bytes mod 3, where 2 stands for -1 and the byte 255 is discarded. */
+/**
+ * n values uniform in {-1, 0, 1}: bytes mod 3, where 2 stands for -1 and the byte 255 is discarded.
+ */
 export function ternary(seed: Uint8Array, domain: number, index: number, n: number): number[] {
   const stream = keystreamBytes(seed, domain, index, 0);
   const values: number[] = [];
@@ -263,8 +282,9 @@ function popcount(byte: number): number {
 }
 
 /**
- * n centred binomial values with eta = 21 (variance 10.5): the weight of 21 bits less the weight of 21 others.
- * A group of 16 coefficients takes 96 bytes as six planes of 16; of the third and sixth plane only five bits count.
+ * n centred binomial values with eta = 21 (variance 10.5): the weight of 21 bits less the weight of
+ * 21 others. A group of 16 coefficients takes 96 bytes as six planes of 16; of the third and sixth
+ * plane only five bits count.
  */
 export function centredBinomial(seed: Uint8Array, domain: number, index: number, n: number): number[] {
   const stream = keystreamBytes(seed, domain, index, 0);
@@ -281,7 +301,7 @@ export function centredBinomial(seed: Uint8Array, domain: number, index: number,
   return values;
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Residues, digits and modulus switching
 
 function product(primes: ArrayLike<number>): bigint {
@@ -298,7 +318,10 @@ function crtCoefficients(residues: ArrayLike<number>, primes: ArrayLike<number>)
   });
 }
 
-/** Chinese remainder theorem: the x in [0, Q) with x = residues_i mod primes_i, Q being the product of the primes. */
+/**
+ * Chinese remainder theorem: the x in [0, Q) with x = residues_i mod primes_i, Q being the product
+ * of the primes.
+ */
 export function crt(residues: ArrayLike<number>, primes: ArrayLike<number>): bigint {
   const q = product(primes);
   const terms = crtCoefficients(residues, primes).map((y, i) => y * (q / BigInt(primes[i])));
@@ -309,8 +332,8 @@ export function crt(residues: ArrayLike<number>, primes: ArrayLike<number>): big
 }
 
 /**
- * Signed digits of x, centred mod q, to the base 2^base: x = sum_i d_i 2^(base*i). All but the last lie in
- * [-2^(base-1), 2^(base-1)); the last is whatever remains.
+ * Signed digits of x, centred mod q, to the base 2^base: x = sum_i d_i 2^(base*i). All but the last
+ * lie in [-2^(base-1), 2^(base-1)); the last is whatever remains.
  */
 export function digits(x: bigint, q: bigint, base: number, count: number): bigint[] {
   const radix = 1n << BigInt(base);
@@ -326,9 +349,10 @@ export function digits(x: bigint, q: bigint, base: number, count: number): bigin
 }
 
 /**
- * Fixed-point rounding of c*2^bits/Q mod 2^bits, c given by its residues. With b the bit length shared by all primes,
- * T_i = round(2^(31+b)/p_i) and y_i as in the Chinese remainder theorem, u = sum_i y_i T_i approximates
- * 2^(31+b) c/Q up to multiples of 2^(31+b), which vanish mod 2^bits after the shift.
+ * Fixed-point rounding of c*2^bits/Q mod 2^bits, c given by its residues. With b the bit length
+ * shared by all primes, T_i = round(2^(31+b)/p_i) and y_i as in the Chinese remainder theorem, u =
+ * sum_i y_i T_i approximates 2^(31+b) c/Q up to multiples of 2^(31+b), which vanish mod 2^bits
+ * after the shift.
  */
 export function switchModulus(residues: ArrayLike<number>, primes: ArrayLike<number>, bits: number): bigint {
   const b = bitLength(primes[0]);
@@ -349,10 +373,13 @@ export function switchModulusIdeal(residues: ArrayLike<number>, primes: ArrayLik
   return mod(((c << BigInt(bits)) + q / 2n) / q, 1n << BigInt(bits));
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Bytes
 
-/** Value j occupies bits j*bits … j*bits+bits-1 of the string whose bit k is bit k%8 of byte k>>3; bits <= 32. */
+/**
+ * Value j occupies bits j*bits … j*bits+bits-1 of the string whose bit k is bit k%8 of byte k>>3;
+ * bits <= 32.
+ */
 export function packBits(values: ArrayLike<number>, bits: number): Uint8Array {
   const bytes = new Uint8Array(Math.ceil((values.length * bits) / 8));
   for (let j = 0; j < values.length; j++) {

@@ -39,7 +39,9 @@ export function nttPrimes(bits: number, n: number, count: number): number[] {
   return found;
 }
 
-/** A primitive 2n-th root of unity ψ modulo p: g^((p−1)/2n) for the smallest g ≥ 2 that gives one. */
+/**
+ * A primitive 2n-th root of unity ψ modulo p: g^((p−1)/2n) for the smallest g ≥ 2 that gives one.
+ */
 export function rootOfUnity(p: number, n: number): bigint {
   const prime = BigInt(p);
   if ((p - 1) % (2 * n) !== 0) throw new RangeError(`${p} is not 1 mod ${2 * n}`);

@@ -1,7 +1,9 @@
-// R_Q = Z_Q[x]/(x^n + 1) with Q a product of one or two primes below 2^30: the arithmetic everything else is made of.
+// R_Q = Z_Q[x]/(x^n + 1) with Q a product of one or two primes below 2^30: the arithmetic
+// everything else is made of.
 //
-// A `Poly` and a `Words` live in the ring's WebAssembly memory; a ring hands out a fixed number of them, which callers reuse. All operations are
-// synchronous, so a function may use the scratch polynomials freely as long as it does not call another one that does.
+// A `Poly` and a `Words` live in the ring's WebAssembly memory; a ring hands out a fixed number of
+// them, which callers reuse. All operations are synchronous, so a function may use the scratch
+// polynomials freely as long as it does not call another one that does.
 
 import { instantiate, type KernelExports } from './kernel.ts';
 import { bitLength, type Modulus, moduliOf } from './modulus.ts';
@@ -35,7 +37,10 @@ export class Words {
   }
 }
 
-/** Where a sampled polynomial comes from: a 32-byte key of the expandable generator, and two words that separate its uses. */
+/**
+ * Where a sampled polynomial comes from: a 32-byte key of the expandable generator, and two words
+ * that separate its uses.
+ */
 export interface Source {
   readonly key: Uint8Array;
   readonly domain: number;
@@ -196,7 +201,10 @@ export class Ring {
     this.#each((m, o) => this.#kernel.embed(out.pointer + o, values.pointer, this.n, m.p));
   }
 
-  /** The centred coefficients, in (−Q/2, Q/2], of a polynomial in coefficient form; beyond 2^53 rounded to doubles. */
+  /**
+   * The centred coefficients, in (−Q/2, Q/2], of a polynomial in coefficient form; beyond 2^53
+   * rounded to doubles.
+   */
   centred(a: Poly): Float64Array {
     const { n } = this;
     const [m, m1] = this.#moduli;
@@ -209,7 +217,10 @@ export class Ring {
     return Float64Array.from(new Int32Array(this.#bytes.buffer, this.#bytes.byteOffset, n));
   }
 
-  /** Balanced digits to base 2^bits of a polynomial in coefficient form, into consecutive scratch words from `first` on. */
+  /**
+   * Balanced digits to base 2^bits of a polynomial in coefficient form, into consecutive scratch
+   * words from `first` on.
+   */
   digits(first: number, a: Poly, bits: number, count: number): void {
     if (first + count > SCRATCH_WORDS) throw new RangeError('too many digits');
     const out = this.words[first].pointer;
@@ -270,7 +281,10 @@ export class Ring {
     return (this.n * bits) / 8;
   }
 
-  /** A polynomial in coefficient form, switched from Q to 2^bits with rounding and packed into `out`. */
+  /**
+   * A polynomial in coefficient form, switched from Q to 2^bits with rounding and packed into
+   * `out`.
+   */
   switchAndPack(out: Uint8Array, a: Poly, bits: number): void {
     const { n } = this;
     const sums = this.#bytes.byteOffset;
@@ -282,8 +296,9 @@ export class Ring {
   }
 
   /**
-   * The phase c0·2^(bits1−bits0) + s·c1 modulo 2^bits1, centred, of a packed pair, into words[0]. `secret` is the
-   * transform of the ternary s modulo the first prime. Exact: c1 is cut into halves whose products with s stay below p/2.
+   * The phase c0·2^(bits1−bits0) + s·c1 modulo 2^bits1, centred, of a packed pair, into words[0].
+   * `secret` is the transform of the ternary s modulo the first prime. Exact: c1 is cut into halves
+   * whose products with s stay below p/2.
    */
   phase(packed0: Uint8Array, bits0: number, packed1: Uint8Array, bits1: number, secret: Uint32Array): Words {
     const { n } = this;

@@ -1,5 +1,6 @@
-// A smoke test for timing: the same operation on very different secrets should take the same time. It reports what it saw, and fails only for a
-// difference that a branch or a table would make, not for the noise of a busy machine. SECURITY.md says what cannot be promised.
+// A smoke test for timing: the same operation on very different secrets should take the same time.
+// It reports what it saw, and fails only for a difference that a branch or a table would make, not
+// for the noise of a busy machine. SECURITY.md says what cannot be promised.
 
 import assert from 'node:assert/strict';
 import { it } from 'node:test';

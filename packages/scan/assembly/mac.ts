@@ -1,23 +1,29 @@
-// The multiply-accumulate of the scan (packages/scheme/README.md §2, packages/scan/README.md): C0 += G·B and C1 += G·A over the rows of a panel, 16 slots of many blocks at a time.
+// The multiply-accumulate of the scan (packages/scheme/README.md §2, packages/scan/README.md): C0
+// += G·B and C1 += G·A over the rows of a panel, 16 slots of many blocks at a time.
 //
-// Sums are 64-bit. After every 16 rows each is folded: 2^32 ≡ c (mod p), so a ← (a mod 2^32) + (a >> 32)·c keeps its residue, and then
-// a ≤ (2^32 − 1)(1 + c). Sixteen products of reduced residues may follow without a carry out of 64 bits when
+// Sums are 64-bit. After every 16 rows each is folded: 2^32 ≡ c (mod p), so a ← (a mod 2^32) + (a
+// >> 32)·c keeps its residue, and then a ≤ (2^32 − 1)(1 + c). Sixteen products of reduced residues
+// may follow without a carry out of 64 bits when
 //
 //     (2^32 − 1)(1 + c) + 16(p − 1)² < 2^64.                                                                                (1)
 //
-// For p = 2^30 − δ with 4δ < p: c = 4δ and 16(p − 1)² = 2^64 − 2^35(δ + 1) + 16(δ + 1)², so (1) asks for
-// 2^32(1 + 4δ) + 16(δ + 1)² ≤ 2^35(δ + 1), where the left side is about half of the right one as long as δ is small against 2^30. Random
-// residues practically never come near the bound: the tests take every residue p − 1.
+// For p = 2^30 − δ with 4δ < p: c = 4δ and 16(p − 1)² = 2^64 − 2^35(δ + 1) + 16(δ + 1)², so (1)
+// asks for 2^32(1 + 4δ) + 16(δ + 1)² ≤ 2^35(δ + 1), where the left side is about half of the right
+// one as long as δ is small against 2^30. Random residues practically never come near the bound:
+// the tests take every residue p − 1.
 //
-// At the end a = h·2^32 + l becomes l + h·c modulo p, lazily, below 2p as the inverse transform takes it: with l reduced once by 2p and h·c by
-// Shoup's product (below 2p), their sum is at most 2^32 − 2; reduced once by 2p and once by p it is at most max(p − 1, 2^32 − 2 − 3p), and
+// At the end a = h·2^32 + l becomes l + h·c modulo p, lazily, below 2p as the inverse transform
+// takes it: with l reduced once by 2p and h·c by Shoup's product (below 2p), their sum is at most
+// 2^32 − 2; reduced once by 2p and once by p it is at most max(p − 1, 2^32 − 2 − 3p), and
 //
 //     2^32 − 2 − 3p < 2p                                                                                                     (2)
 //
-// for every prime above 0.8·2^30. src/wasm-memory.ts checks (1) and (2) for each prime before it is used.
+// for every prime above 0.8·2^30. src/wasm-memory.ts checks (1) and (2) for each prime before it is
+// used.
 //
-// Two rows of eight slots in one turn measured fastest: eight sums and their operands just fit the sixteen registers of x86-64. Each product of
-// two lanes costs three instructions there (two unpacks, one multiplication), which bounds the speed, not memory.
+// Two rows of eight slots in one turn measured fastest: eight sums and their operands just fit the
+// sixteen registers of x86-64. Each product of two lanes costs three instructions there (two
+// unpacks, one multiplication), which bounds the speed, not memory.
 
 import { mulShoup, reduceOnce } from '../../ring/assembly/arithmetic';
 
@@ -35,8 +41,9 @@ function addHigh(sum: v128, x: v128, y: v128): v128 {
 }
 
 /**
- * One run of a panel: `data` is [block][row][16 lanes] with `rows` rows, `slice` the first of these rows in the slices of query 0, those of the
- * next query `queryBytes` further. Adds to `sums`, [block][query][256 bytes], which are folded before and after; `first` starts them at zero.
+ * One run of a panel: `data` is [block][row][16 lanes] with `rows` rows, `slice` the first of these
+ * rows in the slices of query 0, those of the next query `queryBytes` further. Adds to `sums`,
+ * [block][query][256 bytes], which are folded before and after; `first` starts them at zero.
  */
 export function accumulate(
   data: usize, slice: usize, sums: usize, blocks: i32, rows: i32, queries: i32, queryBytes: usize, c: u32, first: i32,
@@ -111,8 +118,9 @@ function residues(s0: v128, s1: v128, p: v128, p2: v128, c: v128, cShoup: v128):
 }
 
 /**
- * The finished sums of one slot group to residues below 2p: `count` pairs (block, query) of 256 bytes each. C0 of the first pair goes to `out`, its
- * C1 `polyBytes` further, the next pair after both.
+ * The finished sums of one slot group to residues below 2p: `count` pairs (block, query) of 256
+ * bytes each. C0 of the first pair goes to `out`, its C1 `polyBytes` further, the next pair after
+ * both.
  */
 export function reduce(sums: usize, out: usize, count: i32, polyBytes: usize, p: u32, c: u32): void {
   const P = i32x4.splat(p);

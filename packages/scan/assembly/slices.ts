@@ -1,8 +1,10 @@
-// The query as it is scanned: slices [slot group][row][B, A][16 lanes], so that what one group needs is contiguous over the rows.
+// The query as it is scanned: slices [slot group][row][B, A][16 lanes], so that what one group
+// needs is contiguous over the rows.
 
 /**
- * Moves `count` rows of B and of A (`words` residues each) to their places in the slices of a query of `rows` rows; `out` points to the first of
- * these rows in the slice of group 0. A few rows at a time make runs longer than a cache line.
+ * Moves `count` rows of B and of A (`words` residues each) to their places in the slices of a query
+ * of `rows` rows; `out` points to the first of these rows in the slice of group 0. A few rows at a
+ * time make runs longer than a cache line.
  */
 export function interleave(out: usize, b: usize, a: usize, count: i32, words: i32, rows: i32): void {
   const rowBytes = <usize>words << 2;

@@ -1,8 +1,9 @@
-// The door to JavaScript (Node-API). What goes through it is checked by packages/scan/src/native.ts; here only that a value is what it claims to be.
+// The door to JavaScript (Node-API). What goes through it is checked by
+// packages/scan/src/native/native.ts; here only that a value is what it claims to be.
 //
-// Nothing here belongs to the process, except the handler of mapping.h and what `returnFreedMemory` sets: pools are known to the environment (main thread or worker) that made them, which ends
-// their threads before it goes.
-// Objects are handed out as externals; forgotten ones are freed with them.
+// Nothing here belongs to the process, except the handler of mapping.h and what `returnFreedMemory`
+// sets: pools are known to the environment (main thread or worker) that made them, which ends their
+// threads before it goes. Objects are handed out as externals; forgotten ones are freed with them.
 
 #include <node_api.h>
 
@@ -17,11 +18,11 @@
 #include <string>
 #include <vector>
 
-#include "measure.h"
 #include "pool.h"
 #include "scan.h"
 #include "segment.h"
 #include "tables.h"
+#include "values.h"
 #include "variant.h"
 
 #ifndef HERS_STAMP
@@ -31,111 +32,7 @@
 namespace hers {
 namespace {
 
-/** Thrown where a JavaScript exception is pending. */
-struct Pending {};
-
-void check(napi_env env, napi_status status, const char* what) {
-  if (status == napi_ok) return;
-  bool pending = false;
-  napi_is_exception_pending(env, &pending);
-  if (!pending) napi_throw_error(env, nullptr, what);
-  throw Pending();
-}
-
-[[noreturn]] void refuse(napi_env env, const char* code, const char* message) {
-  napi_throw_error(env, code, message);
-  throw Pending();
-}
-
-// — values —
-
-double numberOf(napi_env env, napi_value value) {
-  double number;
-  check(env, napi_get_value_double(env, value, &number), "a number was expected");
-  return number;
-}
-
-size_t sizeOf(napi_env env, napi_value value) {
-  const double number = numberOf(env, value);
-  if (!(number >= 0 && number <= 9007199254740991.0)) refuse(env, nullptr, "a size was expected");
-  return static_cast<size_t>(number);
-}
-
-uint32_t wordOf(napi_env env, napi_value value) { return static_cast<uint32_t>(sizeOf(env, value)); }
-
-bool truthOf(napi_env env, napi_value value) {
-  bool truth;
-  check(env, napi_get_value_bool(env, value, &truth), "a boolean was expected");
-  return truth;
-}
-
-std::string textOf(napi_env env, napi_value value) {
-  char text[64];
-  size_t length;
-  check(env, napi_get_value_string_utf8(env, value, text, sizeof text, &length), "a string was expected");
-  return std::string(text, length);
-}
-
-struct Bytes {
-  const uint8_t* at;
-  size_t length;
-};
-
-Bytes bytesOf(napi_env env, napi_value value, napi_typedarray_type expected) {
-  napi_typedarray_type type;
-  size_t length;
-  void* at;
-  check(env, napi_get_typedarray_info(env, value, &type, &length, &at, nullptr, nullptr), "a typed array was expected");
-  if (type != expected) refuse(env, nullptr, "a typed array of another type was expected");
-  const size_t size = type == napi_uint8_array ? 1 : type == napi_uint32_array ? 4 : 8;
-  return {static_cast<const uint8_t*>(at), length * size};
-}
-
-napi_value member(napi_env env, napi_value object, const char* name) {
-  napi_value value;
-  check(env, napi_get_named_property(env, object, name, &value), "an object was expected");
-  return value;
-}
-
-template <class F>
-void eachOf(napi_env env, napi_value array, F f) {
-  uint32_t length;
-  check(env, napi_get_array_length(env, array, &length), "an array was expected");
-  for (uint32_t i = 0; i < length; i++) {
-    napi_value value;
-    check(env, napi_get_element(env, array, i, &value), "an element could not be read");
-    f(value);
-  }
-}
-
-napi_value number(napi_env env, double value) {
-  napi_value result;
-  check(env, napi_create_double(env, value, &result), "no memory");
-  return result;
-}
-
-napi_value numbers(napi_env env, const std::vector<double>& values) {
-  napi_value array;
-  check(env, napi_create_array_with_length(env, values.size(), &array), "no memory");
-  for (uint32_t i = 0; i < values.size(); i++) check(env, napi_set_element(env, array, i, number(env, values[i])), "no memory");
-  return array;
-}
-
-// — objects behind externals —
-
-enum class Kind : uint32_t { kPool = 0x68657201, kRing, kSegment, kQuery, kScan, kPlain };
-
-struct Handle {
-  const Kind kind;
-  explicit Handle(Kind kind) : kind(kind) {}
-  virtual ~Handle() = default;
-};
-
-template <class T, Kind k>
-struct Holder : Handle {
-  std::shared_ptr<T> object;
-  explicit Holder(std::shared_ptr<T> object) : Handle(k), object(std::move(object)) {}
-};
+enum Kind : uint32_t { kPool = 0x68657201, kRing, kSegment, kQuery, kScan };
 
 struct RingWithVariant {
   const Variant* variant;
@@ -147,11 +44,17 @@ struct Channel {
   /** For the threads, until the last message. */
   std::mutex mutex;
   napi_threadsafe_function call = nullptr;
-  /** The same for the thread of the environment, which may let go of the event loop or hold it until the function is gone: see `forgetCall`. */
+  /**
+   * The same for the thread of the environment, which may let go of the event loop or hold it until
+   * the function is gone: see `forgetCall`.
+   */
   napi_threadsafe_function loop = nullptr;
 };
 
-/** Called before the function is freed, whatever was the reason: the last message, one that could not be sent, the end of the environment. */
+/**
+ * Called before the function is freed, whatever was the reason: the last message, one that could
+ * not be sent, the end of the environment.
+ */
 void forgetCall(napi_env, void* data, void*) {
   const std::unique_ptr<std::shared_ptr<Channel>> channel(static_cast<std::shared_ptr<Channel>*>(data));
   (*channel)->loop = nullptr;
@@ -165,33 +68,11 @@ struct RunningScan {
   std::shared_ptr<Channel> channel;
 };
 
-template <class T, Kind k>
-napi_value wrap(napi_env env, std::shared_ptr<T> object) {
-  auto holder = std::make_unique<Holder<T, k>>(std::move(object));
-  napi_value value;
-  const auto finalize = [](napi_env, void* data, void*) { delete static_cast<Handle*>(data); };
-  check(env, napi_create_external(env, static_cast<Handle*>(holder.get()), finalize, nullptr, &value), "no memory");
-  holder.release();
-  return value;
-}
-
-template <class T, Kind k>
-std::shared_ptr<T>& unwrap(napi_env env, napi_value value) {
-  void* data = nullptr;
-  check(env, napi_get_value_external(env, value, &data), "a handle was expected");
-  Handle* const handle = static_cast<Handle*>(data);
-  if (handle->kind != k) refuse(env, nullptr, "a handle of another kind was expected");
-  auto& object = static_cast<Holder<T, k>*>(handle)->object;
-  if (!object) refuse(env, nullptr, "this handle was closed");
-  return object;
-}
-
-std::shared_ptr<Pool>& poolOf(napi_env env, napi_value value) { return unwrap<Pool, Kind::kPool>(env, value); }
-std::shared_ptr<RingWithVariant>& ringOf(napi_env env, napi_value value) { return unwrap<RingWithVariant, Kind::kRing>(env, value); }
-std::shared_ptr<Segment>& segmentOf(napi_env env, napi_value value) { return unwrap<Segment, Kind::kSegment>(env, value); }
-std::shared_ptr<Query>& queryOf(napi_env env, napi_value value) { return unwrap<Query, Kind::kQuery>(env, value); }
-std::shared_ptr<RunningScan>& scanOf(napi_env env, napi_value value) { return unwrap<RunningScan, Kind::kScan>(env, value); }
-std::shared_ptr<PlainGallery>& plainOf(napi_env env, napi_value value) { return unwrap<PlainGallery, Kind::kPlain>(env, value); }
+std::shared_ptr<Pool>& poolOf(napi_env env, napi_value value) { return unwrap<Pool, kPool>(env, value); }
+std::shared_ptr<RingWithVariant>& ringOf(napi_env env, napi_value value) { return unwrap<RingWithVariant, kRing>(env, value); }
+std::shared_ptr<Segment>& segmentOf(napi_env env, napi_value value) { return unwrap<Segment, kSegment>(env, value); }
+std::shared_ptr<Query>& queryOf(napi_env env, napi_value value) { return unwrap<Query, kQuery>(env, value); }
+std::shared_ptr<RunningScan>& scanOf(napi_env env, napi_value value) { return unwrap<RunningScan, kScan>(env, value); }
 
 /** What belongs to one environment. */
 struct Instance {
@@ -243,7 +124,10 @@ struct Message {
   Ending ending;
 };
 
-/** Whoever calls after the environment began to close must not do so again: the function is gone then. */
+/**
+ * Whoever calls after the environment began to close must not do so again: the function is gone
+ * then.
+ */
 void send(Channel& channel, std::unique_ptr<Message> message, bool last) {
   const std::lock_guard<std::mutex> lock(channel.mutex);
   if (!channel.call) return;
@@ -302,14 +186,6 @@ void deliver(napi_env env, napi_value callback, void*, void* data) {
 
 // — functions —
 
-using Arguments = std::vector<napi_value>;
-
-napi_value undefined(napi_env env) {
-  napi_value value;
-  check(env, napi_get_undefined(env, &value), "no value");
-  return value;
-}
-
 napi_value listVariants(napi_env env, const Arguments&) {
   napi_value array;
   check(env, napi_create_array(env, &array), "no memory");
@@ -325,7 +201,7 @@ napi_value listVariants(napi_env env, const Arguments&) {
 napi_value createPool(napi_env env, const Arguments& a) {
   const auto pool = std::make_shared<Pool>(sizeOf(env, a[0]));
   instanceOf(env).pools.push_back(pool);
-  return wrap<Pool, Kind::kPool>(env, pool);
+  return wrap<Pool, kPool>(env, pool);
 }
 
 napi_value closePool(napi_env env, const Arguments& a) {
@@ -354,7 +230,7 @@ napi_value createRing(napi_env env, const Arguments& a) {
     primes.push_back(std::move(c));
   });
   if (primes.empty() || primes.size() > 2) refuse(env, nullptr, "a ring has one or two primes");
-  return wrap<RingWithVariant, Kind::kRing>(
+  return wrap<RingWithVariant, kRing>(
       env, std::shared_ptr<RingWithVariant>(new RingWithVariant{&variant, RingTables(n, primes, variant.lanes)}));
 }
 
@@ -378,13 +254,13 @@ Layout layoutOf(napi_env env, napi_value value) {
 napi_value mapSegment(napi_env env, const Arguments& a) {
   const auto segment = Segment::map(static_cast<int>(sizeOf(env, a[0])), layoutOf(env, a[1]));
   if (!segment) refuse(env, errno == ENODATA ? "ENODATA" : nullptr, strerror(errno));
-  return wrap<Segment, Kind::kSegment>(env, segment);
+  return wrap<Segment, kSegment>(env, segment);
 }
 
 napi_value allocateSegment(napi_env env, const Arguments& a) {
   const auto segment = Segment::allocate(layoutOf(env, a[0]));
   if (!segment) refuse(env, nullptr, strerror(errno));
-  return wrap<Segment, Kind::kSegment>(env, segment);
+  return wrap<Segment, kSegment>(env, segment);
 }
 
 napi_value writeSegment(napi_env env, const Arguments& a) {
@@ -404,12 +280,10 @@ napi_value freeSegment(napi_env env, const Arguments& a) {
   return undefined(env);
 }
 
-napi_value forgetFile(napi_env env, const Arguments& a) {
-  Segment::forget(static_cast<int>(sizeOf(env, a[0])));
-  return undefined(env);
-}
-
-/** By itself glibc keeps what was freed for the next time, and the more, the larger it was; a buffer that was mapped goes back to the system when it is freed. */
+/**
+ * By itself glibc keeps what was freed for the next time, and the more, the larger it was; a buffer
+ * that was mapped goes back to the system when it is freed.
+ */
 napi_value returnFreedMemory(napi_env env, const Arguments& a) {
 #ifdef __GLIBC__
   const int least = static_cast<int>(sizeOf(env, a[0]));
@@ -432,7 +306,7 @@ napi_value createQuery(napi_env env, const Arguments& a) {
   memcpy(query->seed, seed.at, kSeedBytes);
   memcpy(query->head, head.at, kHeadBytes);
   query->rows = poolOf(env, a[0])->spares()->take(query->words);
-  return wrap<Query, Kind::kQuery>(env, query);
+  return wrap<Query, kQuery>(env, query);
 }
 
 napi_value writeQuery(napi_env env, const Arguments& a) {
@@ -480,7 +354,7 @@ napi_value startScan(napi_env env, const Arguments& a) {
   };
   const auto scan = std::make_shared<Scan>(std::move(setup));
   const auto running = std::make_shared<RunningScan>(RunningScan{pool, scan, channel});
-  const napi_value value = wrap<RunningScan, Kind::kScan>(env, running);
+  const napi_value value = wrap<RunningScan, kScan>(env, running);
   auto kept = std::make_unique<std::shared_ptr<Channel>>(channel);
   check(env, napi_create_threadsafe_function(env, a[6], nullptr, name, 0, 1, kept.get(), forgetCall, nullptr, deliver, &channel->call),
         "no memory");
@@ -511,57 +385,6 @@ napi_value holdLoop(napi_env env, const Arguments& a) {
   return undefined(env);
 }
 
-std::vector<std::shared_ptr<Segment>> segmentsOf(napi_env env, napi_value value) {
-  std::vector<std::shared_ptr<Segment>> segments;
-  eachOf(env, value, [&](napi_value each) { segments.push_back(segmentOf(env, each)); });
-  return segments;
-}
-
-napi_value readSeconds(napi_env env, const Arguments& a) {
-  const auto segments = segmentsOf(env, a[1]);
-  const auto seconds = measureRead(variantOf(env, a[0]), segments, sizeOf(env, a[2]), sizeOf(env, a[3]));
-  for (const auto& segment : segments) {
-    if (segment->look().fate != Fate::kSound) refuse(env, nullptr, "a segment was cut while it was read");
-  }
-  return numbers(env, seconds);
-}
-
-napi_value createPlain(napi_env env, const Arguments& a) {
-  return wrap<PlainGallery, Kind::kPlain>(env, std::make_shared<PlainGallery>(sizeOf(env, a[0]), sizeOf(env, a[1])));
-}
-
-napi_value plainSeconds(napi_env env, const Arguments& a) {
-  return numbers(env, plainOf(env, a[1])->measure(variantOf(env, a[0]), sizeOf(env, a[2]), sizeOf(env, a[3])));
-}
-
-napi_value blasSeconds(napi_env env, const Arguments& a) { return numbers(env, plainOf(env, a[0])->measureBlas(sizeOf(env, a[1]))); }
-
-napi_value freePlain(napi_env env, const Arguments& a) {
-  plainOf(env, a[0]).reset();
-  return undefined(env);
-}
-
-napi_value ceilingSeconds(napi_env env, const Arguments& a) {
-  const auto& ring = ringOf(env, a[0]);
-  return numbers(env, measureCeiling(*ring->variant, ring->tables, sizeOf(env, a[1]), sizeOf(env, a[2]), sizeOf(env, a[3]),
-                                     sizeOf(env, a[4]), sizeOf(env, a[5])));
-}
-
-template <napi_value (*f)(napi_env, const Arguments&), size_t count>
-napi_value call(napi_env env, napi_callback_info info) {
-  try {
-    size_t given = count;
-    Arguments arguments(count);
-    check(env, napi_get_cb_info(env, info, &given, arguments.data(), nullptr, nullptr), "no arguments");
-    if (given != count) refuse(env, nullptr, "wrong number of arguments");
-    return f(env, arguments);
-  } catch (const Pending&) {
-  } catch (const std::exception& error) {
-    napi_throw_error(env, nullptr, error.what());
-  }
-  return nullptr;
-}
-
 napi_value initialize(napi_env env, napi_value exports) {
   auto instance = std::make_unique<Instance>();
   check(env, napi_set_instance_data(env, instance.get(), [](napi_env, void* data, void*) { delete static_cast<Instance*>(data); }, nullptr),
@@ -571,9 +394,6 @@ napi_value initialize(napi_env env, napi_value exports) {
 
   napi_value stamp;
   check(env, napi_create_string_utf8(env, HERS_STAMP, NAPI_AUTO_LENGTH, &stamp), "no memory");
-  const auto method = [](const char* name, napi_callback f) {
-    return napi_property_descriptor{name, nullptr, f, nullptr, nullptr, nullptr, napi_enumerable, nullptr};
-  };
   const napi_property_descriptor properties[] = {
       {"stamp", nullptr, nullptr, nullptr, nullptr, stamp, napi_enumerable, nullptr},
       method("variants", call<listVariants, 0>),
@@ -584,7 +404,6 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("allocateSegment", call<allocateSegment, 1>),
       method("writeSegment", call<writeSegment, 3>),
       method("freeSegment", call<freeSegment, 2>),
-      method("forgetFile", call<forgetFile, 1>),
       method("returnFreedMemory", call<returnFreedMemory, 1>),
       method("createQuery", call<createQuery, 6>),
       method("writeQuery", call<writeQuery, 3>),
@@ -592,12 +411,6 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("stopScan", call<stopScan, 1>),
       method("releaseBatch", call<releaseBatch, 1>),
       method("holdLoop", call<holdLoop, 2>),
-      method("readSeconds", call<readSeconds, 4>),
-      method("createPlain", call<createPlain, 2>),
-      method("plainSeconds", call<plainSeconds, 4>),
-      method("blasSeconds", call<blasSeconds, 2>),
-      method("freePlain", call<freePlain, 1>),
-      method("ceilingSeconds", call<ceilingSeconds, 6>),
   };
   check(env, napi_define_properties(env, exports, sizeof properties / sizeof *properties, properties), "no memory");
   return exports;

@@ -1,7 +1,9 @@
-// A query from the wire to the kernel's layout: the uniform halves are expanded from its seed, and both halves are laid out [slot group][row][2][16].
+// A query from the wire to the kernel's layout: the uniform halves are expanded from its seed, and
+// both halves are laid out [slot group][row][2][16].
 //
-// The seed is a ChaCha20 key (RFC 8439), W blocks of which are computed side by side. A residue is the next word of the stream of (domain, row, prime), cut to
-// the bit length of p, that is below p (packages/ring/assembly/sample.ts).
+// The seed is a ChaCha20 key (RFC 8439), W blocks of which are computed side by side. A residue is
+// the next word of the stream of (domain, row, prime), cut to the bit length of p, that is below p
+// (packages/ring/assembly/sample.ts).
 
 #pragma once
 

@@ -1,4 +1,5 @@
-// Vectors of eight 32-bit words (AVX2). The interface is that of lanes_generic.h, where it is described.
+// Vectors of eight 32-bit words (AVX2). The interface is that of lanes_generic.h, where it is
+// described.
 
 #pragma once
 

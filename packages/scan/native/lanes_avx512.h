@@ -1,4 +1,5 @@
-// Vectors of sixteen 32-bit words (AVX-512 F, DQ, BW, VL). The interface is that of lanes_generic.h, where it is described.
+// Vectors of sixteen 32-bit words (AVX-512 F, DQ, BW, VL). The interface is that of
+// lanes_generic.h, where it is described.
 
 #pragma once
 

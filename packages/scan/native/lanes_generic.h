@@ -1,7 +1,10 @@
-// Vectors of four 32-bit words in the dialect of C++ that GCC and Clang share, for any little-endian machine: both turn it into what the machine has. This
-// is also where the interface of all three kinds of vectors is described; the templates (multiply.h, transform.h, …) are written once over it.
+// Vectors of four 32-bit words in the dialect of C++ that GCC and Clang share, for any
+// little-endian machine: both turn it into what the machine has. This is also where the interface
+// of all three kinds of vectors is described; the templates (multiply.h, transform.h, …) are
+// written once over it.
 //
-// Everything is in an anonymous namespace: each variant is compiled with flags of its own, and no function of one may serve another.
+// Everything is in an anonymous namespace: each variant is compiled with flags of its own, and no
+// function of one may serve another.
 
 #pragma once
 
@@ -62,7 +65,10 @@ struct Lanes {
   static D addD(D a, D b) { return a + b; }
   static D subD(D a, D b) { return a - b; }
   static D shiftRightD(D a, int by) { return a >> static_cast<uint64_t>(by); }
-  /** The products of the words with even numbers, which are the low words of doublewords; the others are ignored. */
+  /**
+   * The products of the words with even numbers, which are the low words of doublewords; the others
+   * are ignored.
+   */
   static D mulEven(U a, U b) {
 #if defined(__SSE2__)
     return reinterpret_cast<D>(_mm_mul_epu32(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
@@ -73,7 +79,10 @@ struct Lanes {
 #endif
   }
   static D mulEven(D a, U b) { return mulEven(reinterpret_cast<U>(a), b); }
-  /** The words with odd numbers, or high words, moved to the even places; what is left in the odd ones is undefined. */
+  /**
+   * The words with odd numbers, or high words, moved to the even places; what is left in the odd
+   * ones is undefined.
+   */
   static U odd(U a) { return odd(reinterpret_cast<D>(a)); }
   static U odd(D a) { return reinterpret_cast<U>(a >> 32); }
   /** High, or low, words of both, the first ones in the even places. */

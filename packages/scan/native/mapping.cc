@@ -11,7 +11,10 @@
 
 namespace hers {
 
-/** What the handler knows of a mapping. Never freed, as the handler may be looking at it, but used again. */
+/**
+ * What the handler knows of a mapping. Never freed, as the handler may be looking at it, but used
+ * again.
+ */
 struct GuardedRange {
   /** Odd while the ends are being changed. */
   std::atomic<uint32_t> edition{0};
@@ -93,7 +96,8 @@ void passOn(int number, siginfo_t* info, void* context) {
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(number);
   const bool isSent = info->si_code <= 0;
   if (isSent && previous.sa_handler == SIG_IGN) return;
-  // The instruction that failed fails again, without us, when this returns. What somebody sent comes only once, so it is sent again.
+  // The instruction that failed fails again, without us, when this returns. What somebody sent
+  // comes only once, so it is sent again.
   sigaction(number, &previous, nullptr);
   if (isSent) raise(number);
 }
@@ -106,7 +110,10 @@ void onBusError(int number, siginfo_t* info, void* context) {
   if (!isMended) passOn(number, info, context);
 }
 
-/** Once in the life of the process, which keeps the handler: Node unloads an addon with the last worker that loaded it, and this one must stay then. */
+/**
+ * Once in the life of the process, which keeps the handler: Node unloads an addon with the last
+ * worker that loaded it, and this one must stay then.
+ */
 void installHandler() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -122,8 +129,9 @@ void installHandler() {
 }
 
 /**
- * Maps a file where its huge pages would lie on huge pages of memory. With MADV_HUGEPAGE, Linux then reads it in pieces of 2 MiB (where the file system can) and maps
- * each of them by one entry, which makes up to a third of a scan's speed.
+ * Maps a file where its huge pages would lie on huge pages of memory. With MADV_HUGEPAGE, Linux
+ * then reads it in pieces of 2 MiB (where the file system can) and maps each of them by one entry,
+ * which makes up to a third of a scan's speed.
  */
 void* mapAligned(int file, size_t bytes) {
   void* const room = mmap(nullptr, bytes + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,25 +1,33 @@
-// The multiply-accumulate: C0 = Σ_r G_r·B_r and C1 = Σ_r G_r·A_r for one slot group of every block, against one or more queries.
+// The multiply-accumulate: C0 = Σ_r G_r·B_r and C1 = Σ_r G_r·A_r for one slot group of every block,
+// against one or more queries.
 //
-// Sums. Residues are below p < 2^30, so a product takes 60 bits and sums are kept in 64. They are *folded* every 16 rows:
+// Sums. Residues are below p < 2^30, so a product takes 60 bits and sums are kept in 64. They are
+// *folded* every 16 rows:
 //
 //     s ← s − ⌊s/2^32⌋·K,   K = ⌊2^32/p⌋·p,   which is  (s mod 2^32) + ⌊s/2^32⌋·c  with  c = 2^32 mod p
 //
-// and hence at most F = (2^32 − 1)(1 + c). Sixteen products on top of a folded sum never reach 2^64. For p = 2^30 − δ above 0.8·2^30, c = 4δ, and
+// and hence at most F = (2^32 − 1)(1 + c). Sixteen products on top of a folded sum never reach
+// 2^64. For p = 2^30 − δ above 0.8·2^30, c = 4δ, and
 //
 //     16(p−1)² = 2^64 − 2^35·(δ+1) + 16(δ+1)²,   F < 2^32 + 2^34·δ,   16(δ+1)² < 2^34·δ + 2^35 − 2^32   because  δ < 2^28;
 //
-// for smaller primes 16(p−1)² < 0.64·2^64, and F < 2^32·p < 0.2·2^64 since c < p. (Folding at 2^60 instead leaves up to 2^60, which sixteen products do not
-// bear when p is close to 2^30.) `RingTables` checks it for every prime that comes.
+// for smaller primes 16(p−1)² < 0.64·2^64, and F < 2^32·p < 0.2·2^64 since c < p. (Folding at 2^60
+// instead leaves up to 2^60, which sixteen products do not bear when p is close to 2^30.)
+// `RingTables` checks it for every prime that comes.
 //
-// Reduction. A sum below 2^32·p is reduced by Montgomery's method, (s + (s·(−p^−1) mod 2^32)·p)/2^32 < 2p, which is two multiplications. F is below it,
-// and so is F plus `tailRows` products (three, for p near 2^30), so that a last run as short as the mask rows needs no fold. The inverse transform
-// takes residues below 2p, and its last factors undo the 2^−32.
+// Reduction. A sum below 2^32·p is reduced by Montgomery's method, (s + (s·(−p^−1) mod
+// 2^32)·p)/2^32 < 2p, which is two multiplications. F is below it, and so is F plus `tailRows`
+// products (three, for p near 2^30), so that a last run as short as the mask rows needs no fold.
+// The inverse transform takes residues below 2p, and its last factors undo the 2^−32.
 //
-// Memory. The sums of a block stay in registers over a panel of 64 rows, and wait in L1 or L2 between panels; the slice of a query that a panel needs
-// (8 KB) stays in L1 while all blocks of the panel pass. Several queries are taken two at a time and multiply two blocks, so that each load serves twice; then a
-// last panel of a few rows is done together with the one before it, since loading and storing the sums would cost more than its products. One query is
-// limited by memory, and the gallery is read in its order: two blocks at once lie 4 KB apart and compete for the same ways of L1. What comes is
-// fetched in two steps, far ahead to L2, and to L1 shortly before it is needed.
+// Memory. The sums of a block stay in registers over a panel of 64 rows, and wait in L1 or L2
+// between panels; the slice of a query that a panel needs (8 KB) stays in L1 while all blocks of
+// the panel pass. Several queries are taken two at a time and multiply two blocks, so that each
+// load serves twice; then a last panel of a few rows is done together with the one before it, since
+// loading and storing the sums would cost more than its products. One query is limited by memory,
+// and the gallery is read in its order: two blocks at once lie 4 KB apart and compete for the same
+// ways of L1. What comes is fetched in two steps, far ahead to L2, and to L1 shortly before it is
+// needed.
 
 #pragma once
 
@@ -33,7 +41,10 @@ using hers::Multiply;
 
 #define HERS_UNROLL _Pragma("GCC unroll 16")
 
-/** How far ahead of the multiplication the gallery is fetched, in words: from memory to L2, and from there to L1. */
+/**
+ * How far ahead of the multiplication the gallery is fetched, in words: from memory to L2, and from
+ * there to L1.
+ */
 constexpr size_t kFarAhead = 16384;
 constexpr size_t kNearAhead = 256;
 /** Sums of one block and one query, in doublewords: C0 and C1 of 16 lanes. */
@@ -55,10 +66,16 @@ struct Run {
   bool first, last;
 };
 
-/** How many queries a tile covers, and how many vectors of a slot group: as many sums as there are registers for. */
+/**
+ * How many queries a tile covers, and how many vectors of a slot group: as many sums as there are
+ * registers for.
+ */
 constexpr size_t kQueriesAtOnce = Lanes::W == 16 ? 2 : 1;
 constexpr int kVectors = Lanes::W == 16 ? 1 : 2;
-/** Two blocks share what is loaded of two queries. One query is a matter of memory, which is read best in its order. */
+/**
+ * Two blocks share what is loaded of two queries. One query is a matter of memory, which is read
+ * best in its order.
+ */
 constexpr size_t blocksAtOnce(size_t queries) { return queries; }
 
 /** B blocks from `block` on, Q queries from `query` on, and the vectors from `lane` on. */
@@ -105,7 +122,8 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
           }
           HERS_UNROLL for (int q = 0; q < Q; q++) {
             const uint32_t* const at = slice + q * queryStride + r * kQueryRow + v * W;
-            // Kept, or they would be operands in memory and be loaded three times: that is what would limit the loop then.
+            // Kept, or they would be operands in memory and be loaded three times: that is what
+            // would limit the loop then.
             const U b0 = L::keep(L::load(at)), a0 = L::keep(L::load(at + kGroup));
             const U bo = L::odd(b0), ao = L::odd(a0);
             HERS_UNROLL for (int b = 0; b < B; b++) {
@@ -197,7 +215,8 @@ void multiply(const Multiply& job) {
     for (size_t query = 0; query < job.queries;) {
       const size_t left = job.queries - query;
       const size_t count = left < atOnce ? left : atOnce;
-      // What follows this pass: the next queries, or the first ones with the rows (of the next part, at the end) that come next.
+      // What follows this pass: the next queries, or the first ones with the rows (of the next
+      // part, at the end) that come next.
       const bool more = left > count;
       const uint32_t* const next = more ? run.query + (query + count) * job.queryStride : job.query + row * kQueryRow;
       const Ahead ahead = {next, atOnce, job.panelRows * kQueryRow};

@@ -1,10 +1,12 @@
 // From Q to 2^bits, and into a string of bits (packages/ring/assembly/convert.ts defines both).
 //
-// The share of a prime is y·T with T = round(2^(31+b)/p), where y already holds the factor (Q/p)^−1 mod p from the transform; the sum over the primes is
-// the coefficient scaled by 2^(31+b)/Q, of which the top bits are taken, rounded.
+// The share of a prime is y·T with T = round(2^(31+b)/p), where y already holds the factor (Q/p)^−1
+// mod p from the transform; the sum over the primes is the coefficient scaled by 2^(31+b)/Q, of
+// which the top bits are taken, rounded.
 //
-// 32 values of `bits` bits are `bits` whole words. Word j takes its lowest bits from the last value that begins at or before bit 32j, and the rest from
-// those after it: an OR of at most 1 + ⌈31/bits⌉ values, shifted by amounts that depend on j alone. A `PackPlan` holds these amounts.
+// 32 values of `bits` bits are `bits` whole words. Word j takes its lowest bits from the last value
+// that begins at or before bit 32j, and the rest from those after it: an OR of at most 1 +
+// ⌈31/bits⌉ values, shifted by amounts that depend on j alone. A `PackPlan` holds these amounts.
 
 #pragma once
 

@@ -25,7 +25,10 @@ bool Pool::take(std::shared_ptr<Scan>& scan, Task& task) {
   return false;
 }
 
-/** Takes out what is over, and reports it without the mutex. True when it did: then something may have begun meanwhile. */
+/**
+ * Takes out what is over, and reports it without the mutex. True when it did: then something may
+ * have begun meanwhile.
+ */
 bool Pool::retireOver(std::unique_lock<std::mutex>& lock) {
   std::vector<std::shared_ptr<Scan>> over;
   const auto from = std::stable_partition(scans_.begin(), scans_.end(), [](const auto& scan) { return !scan->isOver(); });
@@ -62,7 +65,8 @@ void Pool::work() {
       wake_.notify_all();
       continue;
     }
-    // Who hears of an end begins the next scan at once, and nobody may be waiting when that is told: so this looks again before it waits.
+    // Who hears of an end begins the next scan at once, and nobody may be waiting when that is
+    // told: so this looks again before it waits.
     if (retireOver(lock)) continue;
     if (ending_) return;
     if (scans_.empty()) scratch.release();

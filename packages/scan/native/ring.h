@@ -1,7 +1,9 @@
-// What the kernels know about a ring R_Q = Z_Q[x]/(x^n + 1), Q a product of one or two primes below 2^30.
+// What the kernels know about a ring R_Q = Z_Q[x]/(x^n + 1), Q a product of one or two primes below
+// 2^30.
 //
-// Only plain data and no templates of the standard library: the variants, compiled for instruction sets that the machine may lack, include it, and an
-// inline function which they share with the rest of the program could be taken from the wrong one of them.
+// Only plain data and no templates of the standard library: the variants, compiled for instruction
+// sets that the machine may lack, include it, and an inline function which they share with the rest
+// of the program could be taken from the wrong one of them.
 
 #pragma once
 
@@ -28,14 +30,18 @@ struct Modulus {
   /** round(2^(31+b)/p) for primes of b bits: the share of this prime in a switch of modulus. */
   uint32_t reciprocal;
   /**
-   * The factors of the last stage of the inverse transform, each with its Shoup companion: n^−1 and n^−1·ψ^−brv(1), times 2^32 which undoes
-   * Montgomery's reduction, times (Q/p)^−1 which the switch of modulus asks for.
+   * The factors of the last stage of the inverse transform, each with its Shoup companion: n^−1 and
+   * n^−1·ψ^−brv(1), times 2^32 which undoes Montgomery's reduction, times (Q/p)^−1 which the switch
+   * of modulus asks for.
    */
   uint32_t scale, scaleShoup, last, lastShoup;
   /** ψ^−brv(i) for i below n, and the companions. */
   const uint32_t* inverses;
   const uint32_t* inversesShoup;
-  /** The twiddles of strides below W, spread over lanes: for every window of 2W words and every stride W twiddles and W companions. */
+  /**
+   * The twiddles of strides below W, spread over lanes: for every window of 2W words and every
+   * stride W twiddles and W companions.
+   */
   const uint32_t* spread;
 };
 

@@ -12,7 +12,10 @@
 namespace hers {
 namespace {
 
-/** Parts are multiplied in runs of at most about this much; towards the end they get shorter, so that all threads finish together. */
+/**
+ * Parts are multiplied in runs of at most about this much; towards the end they get shorter, so
+ * that all threads finish together.
+ */
 constexpr size_t kTaskBytes = size_t{1} << 23;
 /** What all slots may hold together, where two of them do not need more. */
 constexpr size_t kSlotBytes = size_t{1} << 26;
@@ -225,7 +228,8 @@ void Scan::fail(Outcome outcome, uint32_t segment, uint32_t part) {
     badSegment_ = segment;
     badPart_ = part;
   }
-  // Released, and acquired where it is read: a thread that gives up its sums half done must not find outcome_ unset in `take` afterwards, or they would be answered.
+  // Released, and acquired where it is read: a thread that gives up its sums half done must not
+  // find outcome_ unset in `take` afterwards, or they would be answered.
   __atomic_store_n(&stop_, 1, __ATOMIC_RELEASE);
 }
 
@@ -300,7 +304,8 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
   Segment& segment = *slot.segment;
   const Layout& layout = segment.layout();
   const uint32_t number = items_[slot.item].segment;
-  // Files are read ahead while they come from a disk. Asking for what is in memory already would cost time for nothing.
+  // Files are read ahead while they come from a disk. Asking for what is in memory already would
+  // cost time for nothing.
   if (cold_.load(std::memory_order_relaxed)) {
     const size_t bytes = (task.until - task.from) * layout.partBytes;
     segment.willNeed(task.from * layout.partBytes, bytes + kTaskBytes);
@@ -344,7 +349,8 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
 
 void Scan::respond(const Task& task, Scratch& scratch) {
   Slot& slot = *task.slot;
-  // The file has been read by now, and answers are made of the sums alone: so this is where to look whether it was the file that was read.
+  // The file has been read by now, and answers are made of the sums alone: so this is where to look
+  // whether it was the file that was read.
   if (!isAsItWas(slot)) return;
   const Layout& layout = slot.segment->layout();
   const Ring& ring = setup_.ring->ring();

@@ -4,8 +4,9 @@
 //   multiply  some parts of one segment against all queries (or against as many as fit the memory), after their checksums were verified
 //   respond   once all parts of a segment are multiplied: transforms, switches and packs some of its answers into one batch
 //
-// Memory is bounded by the segments between their first multiplication and their last answer (slots) and by the batches that wait for JavaScript. Where
-// a consumer is slow, tasks are simply not given out: no thread ever waits for one scan while another has work.
+// Memory is bounded by the segments between their first multiplication and their last answer
+// (slots) and by the batches that wait for JavaScript. Where a consumer is slow, tasks are simply
+// not given out: no thread ever waits for one scan while another has work.
 //
 // All state is guarded by the mutex of the pool, except what `perform` touches.
 
@@ -30,7 +31,10 @@ constexpr size_t kSeedBytes = 32;
 struct Query {
   uint32_t bits[2];
   uint8_t seed[kSeedBytes];
-  /** The beginning of its responses, as it is for every block but for the block's own fields (packages/scheme/src/response.ts). */
+  /**
+   * The beginning of its responses, as it is for every block but for the block's own fields
+   * (packages/scheme/src/response.ts).
+   */
   uint8_t head[kHeadBytes];
   /** B_1 … in NTT form, one after the other: so many words. */
   size_t words;
@@ -56,7 +60,10 @@ struct Batch {
 
 enum class Outcome : uint32_t { kNone, kDone, kStopped, kDamaged, kCut, kNoMemory, kUnreadable, kChanged };
 
-/** Nanoseconds: of all threads together in each kind of task; and of the clock, from the start to the first multiplication, and to the end. */
+/**
+ * Nanoseconds: of all threads together in each kind of task; and of the clock, from the start to
+ * the first multiplication, and to the end.
+ */
 struct Times {
   uint64_t expand, verify, multiply, respond;
   uint64_t untilMultiply, untilEnd;
@@ -151,7 +158,10 @@ class Scan {
   /** Of all items, what has not been given out to be multiplied. */
   size_t bytesLeft_ = 0;
   size_t running_ = 0, waiting_ = 0;
-  /** Set without the mutex as well, by the thread that finds damage; the kernels look at stop_. Whoever sees stop_ must see outcome_ too: see `fail`. */
+  /**
+   * Set without the mutex as well, by the thread that finds damage; the kernels look at stop_.
+   * Whoever sees stop_ must see outcome_ too: see `fail`.
+   */
   std::atomic<uint32_t> outcome_{0};
   int stop_ = 0;
   uint32_t badSegment_ = 0, badPart_ = 0;

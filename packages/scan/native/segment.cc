@@ -78,19 +78,13 @@ Look Segment::look() const {
   return {isBroken() ? Fate::kUnreadable : Fate::kSound, writtenAt(status)};
 }
 
-void Segment::forget(int file) {
-  fdatasync(file);
-#ifdef POSIX_FADV_DONTNEED
-  posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
-#endif
-}
-
 void Segment::willNeed(size_t from, size_t length) const {
   if (file_ < 0 || from >= bytes()) return;
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t until = from + length < bytes() ? from + length : bytes();
   const size_t begin = (layout_.dataAt + from) / page * page;
-  // Of a file that was cut, or of the zeros in its place, there is nothing to read ahead, and nothing happens.
+  // Of a file that was cut, or of the zeros in its place, there is nothing to read ahead, and
+  // nothing happens.
   madvise(mapping_->at() + begin, layout_.dataAt + until - begin, MADV_WILLNEED);
 }
 

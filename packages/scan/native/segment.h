@@ -36,12 +36,13 @@ struct Look {
 
 class Segment {
  public:
-  /** Maps the file behind `file`, which the caller may close afterwards; null, with errno set, where that fails: ENODATA for a file that is too short. */
+  /**
+   * Maps the file behind `file`, which the caller may close afterwards; null, with errno set, where
+   * that fails: ENODATA for a file that is too short.
+   */
   static std::shared_ptr<Segment> map(int file, Layout layout);
   /** Memory to be written by `write`; null when there is not enough. */
   static std::shared_ptr<Segment> allocate(Layout layout);
-  /** For measurements: takes a file that nobody has mapped out of the page cache. */
-  static void forget(int file);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -52,10 +53,16 @@ class Segment {
   const uint8_t* part(size_t part) const { return data_ + part * layout_.partBytes; }
   uint8_t* data() const { return data_; }
 
-  /** Whether the part fits its checksum. Computed once for a file that was last written then, whichever thread comes first. */
+  /**
+   * Whether the part fits its checksum. Computed once for a file that was last written then,
+   * whichever thread comes first.
+   */
   bool verify(size_t part, int64_t written);
   bool isVerified(size_t part, int64_t written) const { return verified_[part].load(std::memory_order_acquire) == written; }
-  /** Looks at the file. Before and after reading: what was read in between is right if it is sound, and was not written. */
+  /**
+   * Looks at the file. Before and after reading: what was read in between is right if it is sound,
+   * and was not written.
+   */
   Look look() const;
   /** The part of it that costs nothing: whether a read has failed. */
   bool isBroken() const { return mapping_ && mapping_->isBroken(); }

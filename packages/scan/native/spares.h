@@ -1,4 +1,5 @@
-// Memory that scans leave behind for the next ones: fresh pages cost a search of a small gallery more time than its transforms.
+// Memory that scans leave behind for the next ones: fresh pages cost a search of a small gallery
+// more time than its transforms.
 
 #pragma once
 
@@ -33,7 +34,7 @@ class Spares {
 
   /** Keeps it, at the expense of what was kept longest. */
   void give(Aligned<uint32_t> memory) {
-    if (memory.count() == 0) return;
+    if (memory.count() == 0 || memory.count() > kLargestWords) return;
     const std::lock_guard<std::mutex> lock(mutex_);
     words_ += memory.count();
     spares_.push_back(std::move(memory));
@@ -44,8 +45,12 @@ class Spares {
   }
 
  private:
-  /** 64 MiB. */
-  static constexpr size_t kMostWords = size_t{1} << 24;
+  /**
+   * 48 MiB in all, 16 MiB in one piece: searches of many queries at once are too rare to keep their
+   * memory.
+   */
+  static constexpr size_t kMostWords = size_t{3} << 22;
+  static constexpr size_t kLargestWords = size_t{1} << 22;
   std::mutex mutex_;
   std::vector<Aligned<uint32_t>> spares_;
   size_t words_ = 0;

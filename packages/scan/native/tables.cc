@@ -9,14 +9,33 @@ uint32_t shoup(uint32_t w, uint32_t p) { return static_cast<uint32_t>((static_ca
 
 uint32_t multiply(uint64_t a, uint64_t b, uint32_t p) { return static_cast<uint32_t>(a * b % p); }
 
-/** −p^−1 mod 2^32 by Newton's iteration, which doubles the correct bits in each step; p·p ≡ 1 mod 8 begins it. */
+/**
+ * −p^−1 mod 2^32 by Newton's iteration, which doubles the correct bits in each step; p·p ≡ 1 mod 8
+ * begins it.
+ */
 uint32_t negativeInverse(uint32_t p) {
   uint32_t inverse = p;
   for (int step = 0; step < 4; step++) inverse *= 2 - p * inverse;
   return 0 - inverse;
 }
 
+constexpr uint64_t kTwo32 = uint64_t{1} << 32;
+
 }  // namespace
+
+Modulus forMultiplying(uint32_t p) {
+  Modulus m = {};
+  m.p = p;
+  const uint64_t rest = kTwo32 % p;
+  m.foldBy = static_cast<uint32_t>(kTwo32 - rest);
+  // The bounds of multiply.h, for this prime.
+  const uint64_t folded = (kTwo32 - 1) * (1 + rest);
+  const uint64_t product = static_cast<uint64_t>(p - 1) * (p - 1);
+  if ((UINT64_MAX - folded) / product < kFoldRows) throw std::range_error("sums modulo this prime would overflow");
+  m.tailRows = static_cast<uint32_t>((kTwo32 * p - 1 - folded) / product);
+  m.negativeInverse = negativeInverse(p);
+  return m;
+}
 
 RingTables::RingTables(uint32_t n, const std::vector<PrimeConstants>& primes, uint32_t lanes) : ring_{} {
   ring_.n = n;
@@ -25,18 +44,10 @@ RingTables::RingTables(uint32_t n, const std::vector<PrimeConstants>& primes, ui
   for (size_t i = 0; i < primes.size(); i++) {
     const PrimeConstants& c = primes[i];
     Modulus& m = ring_.moduli[i];
-    const uint32_t p = m.p = c.p;
-    const uint64_t two32 = uint64_t{1} << 32;
-    const uint64_t rest = two32 % p;
-    m.foldBy = static_cast<uint32_t>(two32 - rest);
-    // The bounds of multiply.h, for this prime.
-    const uint64_t folded = (two32 - 1) * (1 + rest);
-    const uint64_t product = static_cast<uint64_t>(p - 1) * (p - 1);
-    if ((UINT64_MAX - folded) / product < kFoldRows) throw std::range_error("sums modulo this prime would overflow");
-    m.tailRows = static_cast<uint32_t>((two32 * p - 1 - folded) / product);
-    m.negativeInverse = negativeInverse(p);
+    m = forMultiplying(c.p);
+    const uint32_t p = m.p;
     m.reciprocal = c.reciprocal;
-    const uint32_t factor = multiply(rest, c.share, p);
+    const uint32_t factor = multiply(kTwo32 % p, c.share, p);
     m.scale = multiply(c.scale, factor, p);
     m.scaleShoup = shoup(m.scale, p);
     m.last = multiply(c.last, factor, p);

@@ -16,6 +16,9 @@ struct PrimeConstants {
   std::vector<uint32_t> inverses;
 };
 
+/** What the multiplication alone needs to know of a prime. Throws where sums could overflow. */
+Modulus forMultiplying(uint32_t p);
+
 /** A ring that owns its tables. */
 class RingTables {
  public:

@@ -1,10 +1,14 @@
-// The inverse negacyclic transform: Gentleman-Sande butterflies, bit-reversed order in, natural order out (P. Longa, M. Naehrig, "Speeding up the
-// number theoretic transform", 2016), with Shoup's multiplication by constants and residues kept lazily below 2p (D. Harvey, "Faster arithmetic for
-// number-theoretic transforms", 2014). Its result is that of packages/ring/assembly/ntt.ts times the factor in `scale`.
+// The inverse negacyclic transform: Gentleman-Sande butterflies, bit-reversed order in, natural
+// order out (P. Longa, M. Naehrig, "Speeding up the number theoretic transform", 2016), with
+// Shoup's multiplication by constants and residues kept lazily below 2p (D. Harvey, "Faster
+// arithmetic for number-theoretic transforms", 2014). Its result is that of
+// packages/ring/assembly/ntt.ts times the factor in `scale`.
 //
-// A window of 2W words goes through the strides 1 … W in registers: `unzip` pairs neighbours, and every `exchange` after that makes the pairs of
-// the next stride, so that after the last one the words are back in their order. Lane k of stride t then holds word (k/t)·2t + k mod t of the window, hence
-// its twiddle is number k/t, which the `spread` tables repeat t times. Larger strides are taken two at a time to halve the passes over memory.
+// A window of 2W words goes through the strides 1 … W in registers: `unzip` pairs neighbours, and
+// every `exchange` after that makes the pairs of the next stride, so that after the last one the
+// words are back in their order. Lane k of stride t then holds word (k/t)·2t + k mod t of the
+// window, hence its twiddle is number k/t, which the `spread` tables repeat t times. Larger strides
+// are taken two at a time to halve the passes over memory.
 
 #pragma once
 
@@ -56,7 +60,10 @@ inline void smallStrides(Window& v, const uint32_t*& table, const Lazy& c) {
   if constexpr (2 * t < L::W) smallStrides<2 * t>(v, table, c);
 }
 
-/** Strides 1 … W of both polynomials of a block, from slot groups that lie `groupStride` words apart to consecutive words. */
+/**
+ * Strides 1 … W of both polynomials of a block, from slot groups that lie `groupStride` words apart
+ * to consecutive words.
+ */
 inline void windows(uint32_t* out0, uint32_t* out1, const uint32_t* in, size_t groupStride, size_t n, const Modulus& m, const Lazy& c) {
   constexpr size_t W = L::W;
   const uint32_t* table = m.spread;
@@ -65,7 +72,8 @@ inline void windows(uint32_t* out0, uint32_t* out1, const uint32_t* in, size_t g
   for (size_t at = 0; at < n; at += 2 * W, w++, s++) {
     const uint32_t* a = in + at / hers::kGroup * groupStride + at % hers::kGroup;
     const uint32_t* b = in + (at + W) / hers::kGroup * groupStride + (at + W) % hers::kGroup;
-    // The next block's residues lie beside these, and come from further away than the next window's twiddles.
+    // The next block's residues lie beside these, and come from further away than the next window's
+    // twiddles.
     __builtin_prefetch(a + hers::kQueryRow);
     __builtin_prefetch(a + hers::kQueryRow + hers::kGroup);
     if (W == hers::kGroup) {
@@ -139,7 +147,10 @@ inline void twoStages(uint32_t* a, size_t t, size_t h, const Modulus& m, const L
   }
 }
 
-/** Both polynomials of a block modulo one prime: slot groups in, reduced coefficients out. n is at least 4W. */
+/**
+ * Both polynomials of a block modulo one prime: slot groups in, reduced coefficients out. n is at
+ * least 4W.
+ */
 inline void inverse(uint32_t* out0, uint32_t* out1, const uint32_t* in, size_t groupStride, size_t n, const Modulus& m) {
   const Lazy c = {L::splat(m.p), L::splat(2 * m.p)};
   windows(out0, out1, in, groupStride, n, m, c);

@@ -1,4 +1,5 @@
-// What one instruction set does: every heavy loop, behind plain function pointers. Three files implement it from the same templates.
+// What one instruction set does: every heavy loop, behind plain function pointers. Three files
+// implement it from the same templates.
 
 #pragma once
 
@@ -10,7 +11,10 @@ namespace hers {
 struct Multiply {
   /** [row panel][block][row of the panel][16] */
   const uint32_t* part;
-  /** The first query's [row][2][16] of this slot group; the next query's is `queryStride` words further. */
+  /**
+   * The first query's [row][2][16] of this slot group; the next query's is `queryStride` words
+   * further.
+   */
   const uint32_t* query;
   size_t queryStride;
   size_t rows, blocks, queries, panelRows;
@@ -27,7 +31,10 @@ struct Multiply {
 struct PackPlan {
   uint32_t bits;
   uint32_t steps;
-  /** steps × 32 of each: from which value, and by how much it is shifted: to the right in the first step, to the left in the others. */
+  /**
+   * steps × 32 of each: from which value, and by how much it is shifted: to the right in the first
+   * step, to the left in the others.
+   */
   const uint32_t* source;
   const uint32_t* shift;
 };
@@ -35,7 +42,9 @@ struct PackPlan {
 /** One block's C0 and C1 to packed bits. */
 struct Respond {
   const Ring* ring;
-  /** Slot group g of C0 is at sums + g·groupStride, of C1 16 words further; as `Multiply` left them. */
+  /**
+   * Slot group g of C0 is at sums + g·groupStride, of C1 16 words further; as `Multiply` left them.
+   */
   const uint32_t* sums;
   size_t groupStride;
   /** Room for 2·n·primes words, aligned to 64 bytes. */
@@ -65,9 +74,6 @@ struct Variant {
   void (*multiply)(const Multiply&);
   void (*respond)(const Respond&);
   void (*expand)(const Expand&);
-  /** For measurements: the sum of all words; and one float32 dot product for each of `count` rows of d. */
-  uint64_t (*sum)(const uint64_t* words, size_t count);
-  void (*dots)(const float* gallery, const float* query, size_t count, size_t d, float* scores);
 };
 
 extern const Variant kGeneric;

@@ -2,13 +2,12 @@
 
 #include "lanes_avx2.h"
 
-#include "baseline.h"
 #include "expand.h"
 #include "multiply.h"
 #include "pack.h"
 
 namespace hers {
 
-const Variant kAvx2 = {"avx2", Lanes::W, multiply, respond, expand, sumOf, dotsOf};
+const Variant kAvx2 = {"avx2", Lanes::W, multiply, respond, expand};
 
 }  // namespace hers

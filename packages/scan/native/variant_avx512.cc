@@ -2,13 +2,12 @@
 
 #include "lanes_avx512.h"
 
-#include "baseline.h"
 #include "expand.h"
 #include "multiply.h"
 #include "pack.h"
 
 namespace hers {
 
-const Variant kAvx512 = {"avx512", Lanes::W, multiply, respond, expand, sumOf, dotsOf};
+const Variant kAvx512 = {"avx512", Lanes::W, multiply, respond, expand};
 
 }  // namespace hers

@@ -2,13 +2,12 @@
 
 #include "lanes_generic.h"
 
-#include "baseline.h"
 #include "expand.h"
 #include "multiply.h"
 #include "pack.h"
 
 namespace hers {
 
-const Variant kGeneric = {"generic", Lanes::W, multiply, respond, expand, sumOf, dotsOf};
+const Variant kGeneric = {"generic", Lanes::W, multiply, respond, expand};
 
 }  // namespace hers

@@ -1,4 +1,5 @@
-// The addon under AddressSanitizer: a short life of a kernel, in a process of its own that loads the sanitizer first.
+// The addon under AddressSanitizer: a short life of a kernel, in a process of its own that loads
+// the sanitizer first.
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -10,7 +11,8 @@ import { pathToFileURL } from 'node:url';
 import { nativeAddon } from '../../../tools/addon.ts';
 import { buildStale } from '../../../tools/build.ts';
 import { part } from '../../../tools/parts.ts';
-import { ADDON_PATH, loadAddon } from './native-addon.ts';
+import { buildYardsticks } from '../testing/yardsticks.ts';
+import { ADDON_PATH, loadAddon } from './native/native-addon.ts';
 
 const compiler = part('compiler');
 const library = compiler.path && sanitizerOf(compiler.path);
@@ -23,13 +25,18 @@ function sanitizerOf(path: string): string | undefined {
 }
 
 const output = resolve(ADDON_PATH, '../hers_scan_asan.node');
+const yardsticks = resolve(ADDON_PATH, '../hers_yardsticks_asan.node');
 const url = (file: string) => JSON.stringify(pathToFileURL(join(import.meta.dirname, file)).href);
 
-/** Every variant: sums, transforms, packing, ragged panels; scans that end, break off, are aborted, find damage; memory given back in every order. */
+/**
+ * Every variant: sums, transforms, packing, ragged panels; scans that end, break off, are aborted,
+ * find damage; memory given back in every order.
+ */
 const script = (folder: string, isas: readonly string[]) => `
   const { parameterSet } = await import(${JSON.stringify(import.meta.resolve('@hers/scheme'))});
   const { buildSegment, segmentBytes } = await import(${url('builder.ts')});
-  const { NativeKernel } = await import(${url('native.ts')});
+  const { NativeKernel } = await import(${url('native/native.ts')});
+  const { Yardsticks } = await import(${url('../testing/yardsticks.ts')});
   const { largest, mixed, specimenBlock, specimenQuery } = await import(${url('specimen.ts')});
   const addon = ${JSON.stringify(output)};
   for (const isa of ${JSON.stringify(isas)}) {
@@ -51,9 +58,12 @@ const script = (folder: string, isas: readonly string[]) => `
       const signal = AbortSignal.timeout(1);
       try { for await (const _ of kernel.scan(Array(50).fill(memory), queries, { signal })); } catch (error) { if (error !== signal.reason) throw error; }
       await kernel.multiplyOnly([file, memory], queries);
-      kernel.readSeconds([file, memory], 2, 1);
-      kernel.plaintextSeconds(100, 37, 2, 1);
-      kernel.multiplyCeiling(parameters, 3, 2, 1);
+      const yardsticks = new Yardsticks(isa, ${JSON.stringify(yardsticks)});
+      const mapped = await yardsticks.map([path]);
+      mapped.readSeconds(2, 1);
+      mapped.close();
+      yardsticks.plaintextSeconds(100, 37, 2, 1);
+      yardsticks.multiplyCeiling(parameters, 3, 2, 1);
       const damaged = segmentBytes(blocks);
       damaged[damaged.length - 1] ^= 1;
       const bad = await kernel.load({ bytes: damaged, name: 'bad' });
@@ -71,12 +81,13 @@ const script = (folder: string, isas: readonly string[]) => `
 const folder = mkdtempSync(join(tmpdir(), 'hers-asan-'));
 after(() => rmSync(folder, { recursive: true }));
 
-/** The addon, built with the sanitizer. */
+/** The addons, built with the sanitizer. */
 async function build(): Promise<void> {
   const messages: unknown[] = [];
   const flags = ['-fsanitize=address', '-fno-omit-frame-pointer', '-O1', '-g1'];
-  const target = nativeAddon(join(import.meta.dirname, '../native'), output, flags);
+  const target = nativeAddon(join(import.meta.dirname, '../native'), output, { flags });
   assert.ok(await buildStale([target], (message) => messages.push(message)), messages.join('\n'));
+  await buildYardsticks(yardsticks, flags);
 }
 
 /** What the process says, which must be all it says. */
@@ -92,12 +103,15 @@ function checkSays(args: readonly string[], says: string): void {
 describe('under AddressSanitizer', { skip }, () => {
   before(build);
 
-  it('the addon is clean', () => {
+  it('the addons are clean', () => {
     checkSays(['--expose-gc', '--input-type=module', '-e', script(folder, loadAddon().variants())], 'clean\n');
   });
 
   it('files that are cut while they are scanned end scans, and the sanitizer keeps its own handler', () => {
     for (const name of ['before', 'during'])
-      checkSays([join(import.meta.dirname, 'cut-child.ts'), name, mkdtempSync(join(folder, name)), output], 'right\n');
+      checkSays(
+        [join(import.meta.dirname, '../testing/cut-child.ts'), name, mkdtempSync(join(folder, name)), output],
+        'right\n',
+      );
   });
 });

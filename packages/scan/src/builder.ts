@@ -1,5 +1,6 @@
-// Turns blocks into segments, in bounded memory: a few blocks at a time are laid out and written at their places. A crash leaves either the whole
-// segment or none, because it is renamed into place when everything is on disk.
+// Turns blocks into segments, in bounded memory: a few blocks at a time are laid out and written at
+// their places. A crash leaves either the whole segment or none, because it is renamed into place
+// when everything is on disk.
 
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
@@ -48,7 +49,10 @@ function checkAlike(first: Block, block: Block): void {
   if (!same) throw new HersError('BLOCK_MISMATCH', 'the blocks of a segment must have one key and one plan');
 }
 
-/** Copies one block's rows of one slot group to its place within a part, shifted to a stage that begins at `firstBlock` of `stageBlocks`. */
+/**
+ * Copies one block's rows of one slot group to position `index` of a part that holds `blocks`
+ * blocks.
+ */
 function layRows(part: Uint32Array, matrix: BlockMatrix, group: number, index: number, blocks: number): void {
   const { block, maskRows } = matrix;
   const words = polyWords(block.parameters);
@@ -94,7 +98,8 @@ export interface BuildOptions {
 }
 
 /**
- * Writes a segment of exactly `count` blocks to `path`. The blocks may come from a generator that makes them as they are asked for.
+ * Writes a segment of exactly `count` blocks to `path`. The blocks may come from a generator that
+ * makes them as they are asked for.
  *
  * @example await buildSegment('gallery.segment', matrices, matrices.length);
  */

@@ -1,5 +1,6 @@
-// Which kernel scans: the one that was asked for, else the fastest that works here. A kernel works when it answers a small search as scheme's own
-// scan does; what does not is left out with a reason that is said once.
+// Which kernel scans: the one that was asked for, else the fastest that works here. A kernel works
+// when it answers a small search as scheme's own scan does; what does not is left out with a reason
+// that is said once.
 
 import { encodeResponse, expandedQuery, HersError, parameterSet, scanBlock } from '@hers/scheme';
 import { segmentBytes } from './builder.ts';
@@ -15,7 +16,9 @@ export interface KernelOptions {
   readonly kernel?: KernelName | 'auto' | undefined;
   /** As many as the process may use unless given. */
   readonly threads?: number | undefined;
-  /** Hears why a kernel was left out; a warning of the process unless given. The same is said once. */
+  /**
+   * Hears why a kernel was left out; a warning of the process unless given. The same is said once.
+   */
   readonly warn?: ((message: string) => void) | undefined;
 }
 
@@ -32,11 +35,11 @@ export type KernelOpeners = Readonly<Record<KernelName, (threads: number | undef
 
 const openers: KernelOpeners = {
   async native(threads) {
-    const { NativeKernel } = await import('./native.ts');
+    const { NativeKernel } = await import('./native/native.ts');
     return NativeKernel.open({ threads });
   },
   async wasm(threads) {
-    const { WasmKernel } = await import('./wasm.ts');
+    const { WasmKernel } = await import('./wasm/wasm.ts');
     return WasmKernel.open({ threads });
   },
   async reference() {
@@ -45,7 +48,8 @@ const openers: KernelOpeners = {
 };
 
 /**
- * Opens a kernel: the option decides, else the variable HERS_KERNEL, else what works: native, wasm, reference, in this order.
+ * Opens a kernel: the option decides, else the variable HERS_KERNEL, else what works: native, wasm,
+ * reference, in this order.
  *
  * @example const { kernel, chosen } = await openKernel();
  */

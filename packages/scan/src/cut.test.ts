@@ -1,4 +1,5 @@
-// Files that are cut while they are scanned. Each case in a process of its own, so that one that dies is a test that fails.
+// Files that are cut while they are scanned. Each case in a process of its own, so that one that
+// dies is a test that fails.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -11,15 +12,15 @@ import { type HersError, parameterSet } from '@hers/scheme';
 import { part } from '../../../tools/parts.ts';
 import { buildSegment } from './builder.ts';
 import type { Kernel, SegmentHandle } from './kernel.ts';
-import { NativeKernel } from './native.ts';
-import { ADDON_PATH, loadAddon } from './native-addon.ts';
+import { NativeKernel } from './native/native.ts';
+import { ADDON_PATH, loadAddon } from './native/native-addon.ts';
 import { ReferenceKernel } from './reference.ts';
 import { PANEL_ROWS, type SegmentHeader } from './segment.ts';
 import { mixed, specimenBlock, specimenQuery } from './specimen.ts';
-import { WasmKernel } from './wasm.ts';
+import { WasmKernel } from './wasm/wasm.ts';
 
 const compiler = part('compiler');
-const child = join(import.meta.dirname, 'cut-child.ts');
+const child = join(import.meta.dirname, '../testing/cut-child.ts');
 const parameters = parameterSet('insecure_n_64_logq_30');
 const width = 16;
 
@@ -107,7 +108,7 @@ describe('a mapped file that is cut', compiler, () => {
 
 describe('a bus error that is none of ours', compiler, () => {
   const mapped = (rest: string) => `
-    const { NativeKernel } = await import(${url('native.ts')});
+    const { NativeKernel } = await import(${url('native/native.ts')});
     const kernel = NativeKernel.open({ threads: 1 });
     await kernel.load({ path: ${JSON.stringify(path)} });
     ${rest}

@@ -9,8 +9,8 @@ export {
   type SegmentHandle,
   type SegmentSource,
 } from './kernel.ts';
-export { type Isa, NativeKernel, type NativeOptions, type NativeTimes } from './native.ts';
-export { returnFreedMemory } from './native-addon.ts';
+export { type Isa, NativeKernel, type NativeOptions, type NativeTimes } from './native/native.ts';
+export { returnFreedMemory } from './native/native-addon.ts';
 export { ReferenceKernel } from './reference.ts';
 export {
   decodeHeader,
@@ -21,6 +21,5 @@ export {
   type SegmentBlock,
   type SegmentHeader,
 } from './segment.ts';
-export { mixed, type Residue, type Specimen, specimenBlock, specimenQuery } from './specimen.ts';
-export { WasmKernel, type WasmOptions } from './wasm.ts';
-export type { WasmTimes } from './wasm-stage.ts';
+export { WasmKernel, type WasmOptions } from './wasm/wasm.ts';
+export type { WasmTimes } from './wasm/wasm-stage.ts';

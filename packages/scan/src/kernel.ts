@@ -1,12 +1,16 @@
 // The interface behind which every kernel lives. Ten lines of contract:
 //
-// - `load` opens a segment (a file, or bytes in memory which the kernel copies) and checks its header; `unload` frees it. A handle belongs to the
-//   kernel that made it; scanning an unloaded one is an error; unloading while a scan runs waits for it.
-// - `scan` answers every query against every block of every handle and yields each response as soon as it is ready, in any order. The gallery is read
-//   once for all queries of a call. Responses of all kernels are identical to the byte.
-// - The first scan of a part verifies its checksum; a mismatch rejects the scan with DAMAGED and names file and part. A file that is cut, or cannot be
-//   read, while it is loaded does the same to scans of it and to no others; who brings it back loads it again.
-// - The event loop is never blocked; an aborted signal ends the scan within 50 ms with the signal's reason; leaving the loop early ends it too.
+// - `load` opens a segment (a file, or bytes in memory which the kernel copies) and checks its
+//   header; `unload` frees it. A handle belongs to the kernel that made it; scanning an unloaded
+//   one is an error; unloading while a scan runs waits for it.
+// - `scan` answers every query against every block of every handle and yields each response as soon
+//   as it is ready, in any order. The gallery is read once for all queries of a call. Responses of
+//   all kernels are identical to the byte.
+// - The first scan of a part verifies its checksum; a mismatch rejects the scan with DAMAGED and
+//   names file and part. A file that is cut, or cannot be read, while it is loaded does the same to
+//   scans of it and to no others; who brings it back loads it again.
+// - The event loop is never blocked; an aborted signal ends the scan within 50 ms with the signal's
+//   reason; leaving the loop early ends it too.
 // - Memory stays bounded whatever the segments' sizes.
 
 import type { Query } from '@hers/scheme';
@@ -26,7 +30,10 @@ export interface ScanResult {
   /** Index of the block within the segment, and of the query within the call. */
   readonly block: number;
   readonly query: number;
-  /** The encoded response (scheme's wire format). A view: responses of neighbouring blocks may share its buffer. */
+  /**
+   * The encoded response (scheme's wire format). A view: responses of neighbouring blocks may share
+   * its buffer.
+   */
   readonly response: Uint8Array;
 }
 

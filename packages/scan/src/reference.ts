@@ -1,4 +1,5 @@
-// The slow, obvious kernel: blocks are taken out of the segment's layout again and scanned by scheme's own `scanBlock`. The oracle for the others.
+// The slow, obvious kernel: blocks are taken out of the segment's layout again and scanned by
+// scheme's own `scanBlock`. The oracle for the others.
 
 import { open } from 'node:fs/promises';
 import { checksum } from '@hers/ring';

@@ -1,4 +1,5 @@
-// Reading and writing segment files. The system may read or write less than it was asked to; nothing here does.
+// Reading and writing segment files. The system may read or write less than it was asked to;
+// nothing here does.
 
 import type { FileHandle } from 'node:fs/promises';
 import { decodeHeader, headerLength, type SegmentHeader } from './segment.ts';

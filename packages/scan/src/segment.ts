@@ -1,20 +1,25 @@
-// A segment: many blocks of one key in the layout that is scanned at the speed of memory (README.md).
+// A segment: many blocks of one key in the layout that is scanned at the speed of memory
+// (README.md).
 //
 //     data[slot group][row panel][block][row of the panel][16 lanes]
 //
-// A slot group is 16 consecutive residues of every polynomial; with two primes the groups of the second follow those of the first. All rows of a
-// group, of all blocks, are one *part*, with a checksum of its own.
+// A slot group is 16 consecutive residues of every polynomial; with two primes the groups of the
+// second follow those of the first. All rows of a group, of all blocks, are one *part*, with a
+// checksum of its own.
 //
-//   0  'HERSSEG\0'   8 version   12 layout   16 lanes, rows per panel (u16)   20 parameter set id (u16), zero
+//   0  'HERSSEG\0'   8 version   12 layout   16 lanes, rows per panel (u16)
+//  20  parameter set id (u16), zero
 //  24  key id (16)  40 width    44 rows     48 blocks    52 parts    56 gallery scale (f64)
-//  64  offset of the data (u64)             72 length of the file (u64)      80 XXH64 of the header with this field zero
-//  88  zero        128 blocks × { block id (16), first, count, additions, zero }, then parts × XXH64, zero up to the data
+//  64  offset of the data (u64)             72 length of the file (u64)
+//  80  XXH64 of the header with this field zero                      88 zero
+// 128  blocks × { block id (16), first, count, additions, zero }, then parts × XXH64,
+//      zero up to the data
 
 import { checksum } from '@hers/ring';
 import { HersError, type ParameterSet, parameterSetById, polyWords } from '@hers/scheme';
 
-export const SEGMENT_VERSION = 1;
-export const LAYOUT_PANELS = 1;
+const SEGMENT_VERSION = 1;
+const LAYOUT_PANELS = 1;
 export const LANES = 16;
 export const PANEL_ROWS = 64;
 export const MAX_SEGMENT_BLOCKS = 64;
@@ -96,7 +101,10 @@ export function encodeHeader(header: SegmentHeader): Uint8Array {
   return bytes;
 }
 
-/** How many bytes of the beginning of a segment hold its header; throws when these are not the first 128 of a segment. */
+/**
+ * How many bytes of the beginning of a segment hold its header; throws when these are not the first
+ * 128 of a segment.
+ */
 export function headerLength(start: Uint8Array, name: string): number {
   const fail = (message: string): never => {
     throw new HersError('MALFORMED', `${name} ${message}`);

@@ -1,4 +1,5 @@
-// Blocks and queries of chosen residues, made without a key: for kernels, which cannot tell them from real ones, to be tested on.
+// Blocks and queries of chosen residues, made without a key: for kernels, which cannot tell them
+// from real ones, to be tested on.
 
 import { type BlockMatrix, type ParameterSet, polyWords, type Query } from '@hers/scheme';
 

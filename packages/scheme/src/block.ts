@@ -1,10 +1,21 @@
-// A gallery block: n templates, one polynomial b_i per coordinate under one shared mask a (README.md §2). Everything here is public.
+// A gallery block: n templates, one polynomial b_i per coordinate under one shared mask a
+// (README.md §2). Everything here is public.
 
 import { randomBytes } from '@hers/ring';
 import { BLOCK_MASK } from './domains.ts';
 import { HersError } from './errors.ts';
 import { type ParameterSet, parameterSetById, polyWords, ringOf } from './parameters.ts';
-import { ID_BYTES, openMessage, SEED_BYTES, sameBytes, sealMessage, startMessage, wordsAt } from './wire.ts';
+import {
+  BLOCK_OVERHEAD,
+  finishMessage,
+  HEAD_BYTES,
+  ID_BYTES,
+  openMessage,
+  SEED_BYTES,
+  sameBytes,
+  startMessage,
+  wordsAt,
+} from './wire.ts';
 
 export interface Block {
   readonly parameters: ParameterSet;
@@ -46,7 +57,13 @@ export function encodeBlock(block: Block): Uint8Array {
   if ('seed' in mask) bytes.set(mask.seed, 80);
   else wordsAt(bytes, 80, mask.residues.length).set(mask.residues);
   wordsAt(bytes, 80 + maskBytes, block.rows.length).set(block.rows);
-  return sealMessage(draft);
+  return finishMessage(draft);
+}
+
+/** Which block these bytes claim to be, without looking at the rest. */
+export function peekBlock(bytes: Uint8Array): Pick<Block, 'blockId'> {
+  if (bytes.length < BLOCK_OVERHEAD) throw new HersError('MALFORMED', 'this is too short to be a block');
+  return { blockId: bytes.subarray(HEAD_BYTES, HEAD_BYTES + ID_BYTES) };
 }
 
 export function decodeBlock(input: Uint8Array): Block {
@@ -128,8 +145,8 @@ export function maskRows(block: Block): Uint32Array {
 }
 
 /**
- * Homomorphic enrolment (the paper's Algorithm 6): the sum of two blocks whose slots adjoin. The same ciphertext can never be added twice, since its
- * slots are taken then.
+ * Homomorphic enrolment (the paper's Algorithm 6): the sum of two blocks whose slots adjoin. The
+ * same ciphertext can never be added twice, since its slots are taken then.
  */
 export function addBlocks(a: Block, b: Block, maxAdditions: number): Block {
   checkSameKey(a, b);

@@ -1,8 +1,9 @@
-// `ring` and `scheme` run in browsers as they are: Chromium computes the known answers, on a page's main thread (where WebAssembly is compiled
-// synchronously too) and in a worker.
+// `ring` and `scheme` run in browsers as they are: Chromium computes the known answers, on a page's
+// main thread (where WebAssembly is compiled synchronously too) and in a worker.
 //
-// A server on this machine hands out the source files with their types stripped and every bare specifier replaced by the path of the file it stands for;
-// an import map could do the latter, but not for workers.
+// A server on this machine hands out the source files with their types stripped and every bare
+// specifier replaced by the path of the file it stands for; an import map could do the latter, but
+// not for workers.
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
@@ -15,13 +16,13 @@ import { fileURLToPath } from 'node:url';
 import { init, parse } from 'es-module-lexer';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { part } from '../../../tools/parts.ts';
-import expected from './secret/known-answers.json' with { type: 'json' };
+import expected from '../testing/known-answers.json' with { type: 'json' };
 
 const root = resolve(import.meta.dirname, '../../..');
 const browserPart = part('browser');
 
 const pathOf = (file: string) => `/${relative(root, file).replaceAll(sep, '/')}`;
-const answersPath = pathOf(join(import.meta.dirname, 'secret/known-answers.ts'));
+const answersPath = pathOf(join(import.meta.dirname, '../testing/known-answers.ts'));
 
 /** What is served besides the sources. The answers come back as text, for JSON knows no −0. */
 const pages: Record<string, readonly [type: string, text: string]> = {

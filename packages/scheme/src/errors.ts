@@ -1,4 +1,5 @@
-// One class for everything that can go wrong with input from outside, in every layer. Messages say what to do and never hold a secret, a vector or a score.
+// One class for everything that can go wrong with input from outside, in every layer. Messages say
+// what to do and never hold a secret, a vector or a score.
 
 /** What each code means for HTTP, and whether the same call may succeed later. */
 const CODES = {
@@ -20,7 +21,9 @@ const CODES = {
   /** Something was sent too slowly, or took longer than a server lets it take. */
   TIMED_OUT: { status: 408 },
   ALREADY_EXISTS: { status: 409 },
-  /** The collection has moved on since the version a change or a search was based on: read it again. */
+  /**
+   * The collection has moved on since the version a change or a search was based on: read it again.
+   */
   STALE: { status: 409, retryable: true },
   KEY_MISMATCH: { status: 409 },
   QUERY_MISMATCH: { status: 409 },

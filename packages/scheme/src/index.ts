@@ -1,4 +1,4 @@
-export { addBlocks, type Block, blockMask, decodeBlock, encodeBlock, maskRows } from './block.ts';
+export { addBlocks, type Block, blockMask, decodeBlock, encodeBlock, maskRows, peekBlock } from './block.ts';
 export { type ErrorCode, HersError, isErrorCode } from './errors.ts';
 export { decodeKeyInfo, encodeKeyInfo, type KeyInfo } from './keyinfo.ts';
 export {
@@ -15,7 +15,7 @@ export {
 export { type Metric, type Plan, type PlanRequest, plan } from './plan.ts';
 export { predictedNoise } from './predict.ts';
 export { decodeQuery, encodeQuery, expandQuery, peekQuery, type Query } from './query.ts';
-export { decodeResponse, encodeResponse, peekResponse, type Response } from './response.ts';
+export { decodeResponse, encodeResponse, peekResponse, type ScanResponse } from './response.ts';
 export { type BlockMatrix, blockMatrix, type ExpandedQuery, expandedQuery, scanBlock } from './scan.ts';
 export { type Security, securityOf } from './security.ts';
 export { checkVector, noiselessScores, plainScores, roundVectors, type Vectors } from './vectors.ts';

@@ -1,9 +1,10 @@
-// The public part of a collection's key: what a store keeps to know which blocks and queries belong together. Nothing in it helps to decrypt.
+// The public part of a collection's key: what a store keeps to know which blocks and queries belong
+// together. Nothing in it helps to decrypt.
 
 import { HersError } from './errors.ts';
 import { type ParameterSet, PROFILES, type Profile, parameterSetById } from './parameters.ts';
 import { MAX_DIMENSION, METRICS, type Metric, MIN_DIMENSION } from './plan.ts';
-import { ID_BYTES, openMessage, sealMessage, startMessage } from './wire.ts';
+import { finishMessage, ID_BYTES, openMessage, startMessage } from './wire.ts';
 
 export interface KeyInfo {
   readonly parameters: ParameterSet;
@@ -29,7 +30,7 @@ export function encodeKeyInfo(info: KeyInfo): Uint8Array {
   view.setUint8(57, PROFILE_NAMES.indexOf(info.profile));
   view.setUint32(60, info.width, true);
   view.setFloat64(64, info.galleryScale, true);
-  return sealMessage(draft);
+  return finishMessage(draft);
 }
 
 export function decodeKeyInfo(input: Uint8Array): KeyInfo {

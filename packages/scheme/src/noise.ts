@@ -3,7 +3,7 @@
 import { modulusOf, type ParameterSet } from './parameters.ts';
 
 /** Variance of the centred binomial with η = 21; also its sub-Gaussian proxy. */
-export const ERROR_VARIANCE = 10.5;
+const ERROR_VARIANCE = 10.5;
 
 /** Everything the noise depends on, in absolute units (a score of one step is `unit`). */
 export interface NoiseInput {
@@ -13,14 +13,19 @@ export interface NoiseInput {
   readonly gallerySquares: number;
   /** Squared norm of the encoded query, scale included. */
   readonly querySquares: number;
-  /** Squared scale times squared norm of what rounding moved: zero where vectors are integers already. */
+  /**
+   * Squared scale times squared norm of what rounding moved: zero where vectors are integers
+   * already.
+   */
   readonly rounding: number;
   readonly additions: number;
   readonly bits0: number;
   readonly bits1: number;
 }
 
-/** Variances, absolute. The letters are those of README.md §3; F is the fixed point of the switch. */
+/**
+ * Variances, absolute. The letters are those of README.md §3; F is the fixed point of the switch.
+ */
 export interface NoiseTerms {
   readonly A: number;
   readonly B: number;
@@ -39,7 +44,10 @@ function digitVariances(parameters: ParameterSet): number[] {
   return Array.from({ length: parameters.digits }, (_, k) => (k < parameters.digits - 1 ? g : last) ** 2 / 12);
 }
 
-/** Switching C1 to 2^bits1 (each rounding error meets a ternary coefficient, variance 2/3) and C0 to 2^bits0. */
+/**
+ * Switching C1 to 2^bits1 (each rounding error meets a ternary coefficient, variance 2/3) and C0 to
+ * 2^bits0.
+ */
 function switching(parameters: ParameterSet, bits0: number, bits1: number): { E: number; F: number } {
   const q = modulusOf(parameters);
   const { n } = parameters;
@@ -69,9 +77,11 @@ export function noiseTerms(input: NoiseInput): NoiseTerms {
 }
 
 /**
- * A sub-Gaussian proxy of the noise that holds for every gallery within the bounds, so that P(|noise| > t) ≤ 2·exp(−t²/2V). Terms C and D are products
- * of two random factors. For C the squared norm of the block's errors is taken at twice its mean, which it exceeds with probability below
- * exp(−0.153·n·width), far below 2^−128 for every secure set; for D every digit is taken at its largest.
+ * A sub-Gaussian proxy of the noise that holds for every gallery within the bounds, so that
+ * P(|noise| > t) ≤ 2·exp(−t²/2V). Terms C and D are products of two random factors. For C the
+ * squared norm of the block's errors is taken at twice its mean, which it exceeds with probability
+ * below exp(−0.153·n·width), far below 2^−128 for every secure set; for D every digit is taken at
+ * its largest.
  */
 export function noiseProxy(input: NoiseInput): number {
   const { parameters, width, additions: k } = input;

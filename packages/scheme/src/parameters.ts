@@ -58,7 +58,9 @@ export function logModulus(parameters: ParameterSet): number {
   return parameters.primes.reduce((sum, p) => sum + Math.log2(p), 0);
 }
 
-/** Q as a double: a product of integers, so the same on every engine, which logarithms need not be. */
+/**
+ * Q as a double: a product of integers, so the same on every engine, which logarithms need not be.
+ */
 export function modulusOf(parameters: ParameterSet): number {
   return parameters.primes.reduce((q, p) => q * p, 1);
 }

@@ -56,7 +56,8 @@ describe('security', () => {
       const { classical, quantum } = securityOf(n, logQ).coreSvp;
       assert.ok(Math.abs(classical - 218) <= 2 && Math.abs(quantum - 198) <= 2, `${classical}, ${quantum}`);
     }
-    // NewHope1024: q = 12289 with σ = 2; with our wider error it can only be harder than the 257 bits its authors give for σ² = 8 … within reason.
+    // NewHope1024: q = 12289 with σ = 2; with our wider error it can only be harder than the 257
+    // bits its authors give for σ² = 8 … within reason.
     assert.ok(Math.abs(securityOf(1024, Math.log2(12289)).coreSvp.classical - 257) < 15);
   });
 });

@@ -1,5 +1,6 @@
-// The planner: from what a collection needs to scales, bits, noise, failure probability, sizes and security. Both sides compute it from the same
-// request, so nothing of it has to be trusted. README.md derives the formulas.
+// The planner: from what a collection needs to scales, bits, noise, failure probability, sizes and
+// security. Both sides compute it from the same request, so nothing of it has to be trusted.
+// README.md derives the formulas.
 
 import { HersError } from './errors.ts';
 import { log2Failure, type NoiseInput, type NoiseTerms, noiseProxy, noiseTerms } from './noise.ts';
@@ -13,14 +14,19 @@ export const METRICS: readonly Metric[] = ['cosine', 'dot', 'euclidean'];
 export const MIN_DIMENSION = 2;
 export const MAX_DIMENSION = 4096;
 /** `exact` rounds to 1/250 of the norm bound, the paper's precision of 0.004. */
-export const EXACT_STEPS = 250;
-/** Norms may exceed their bound by this much, for vectors that were normalised in single precision. */
+const EXACT_STEPS = 250;
+/**
+ * Norms may exceed their bound by this much, for vectors that were normalised in single precision.
+ */
 export const NORM_TOLERANCE = 1e-5;
 /** `exact` promises a wrong score with at most this probability (log2). */
-export const LOG2_FAILURE = -128;
+const LOG2_FAILURE = -128;
 /** `compact`: switching the response may add this share to the variance that is there. */
 const SWITCHING_SHARE = 0.12;
-/** `compact`: room for this many standard deviations beyond the largest score; decryption refuses beyond REFUSE_SIGMAS. */
+/**
+ * `compact`: room for this many standard deviations beyond the largest score; decryption refuses
+ * beyond REFUSE_SIGMAS.
+ */
 const ROOM_SIGMAS = 10;
 const REFUSE_SIGMAS = 8;
 
@@ -28,12 +34,17 @@ export interface PlanRequest {
   readonly dimension: number;
   readonly metric?: Metric;
   readonly profile?: Profile;
-  /** Largest norm of a gallery vector, and of a query (by default the same). Cosine normalises and takes none. */
+  /**
+   * Largest norm of a gallery vector, and of a query (by default the same). Cosine normalises and
+   * takes none.
+   */
   readonly normBound?: number;
   readonly queryNormBound?: number;
   /** How many ciphertexts may be added into one block; 1 for blocks encrypted at once. */
   readonly maxAdditions?: number;
-  /** A parameter set other than the profile's; an insecure one only together with `allowInsecure`. */
+  /**
+   * A parameter set other than the profile's; an insecure one only together with `allowInsecure`.
+   */
   readonly parameters?: string;
   readonly allowInsecure?: boolean;
 }
@@ -53,18 +64,27 @@ export interface Plan {
   /** Δ_g and Δ_q. */
   readonly galleryScale: number;
   readonly queryScale: number;
-  /** `exact`: steps per norm bound (250), and the divisor of the appended coordinate's scale under euclidean. `compact`: zero. */
+  /**
+   * `exact`: steps per norm bound (250), and the divisor of the appended coordinate's scale under
+   * euclidean. `compact`: zero.
+   */
   readonly steps: number;
   readonly appended: number;
   /** `exact` with euclidean: R², from which the appended coordinate takes ‖P‖². Else zero. */
   readonly squares: number;
-  /** The phase of one step of the decrypted score: a score of 1 under `compact`, an integer step under `exact`. */
+  /**
+   * The phase of one step of the decrypted score: a score of 1 under `compact`, an integer step
+   * under `exact`.
+   */
   readonly unit: number;
   /** Decryption refuses phases beyond this share of Q (`compact`). */
   readonly largestPhase: number;
   readonly responseBits: { readonly c0: number; readonly c1: number };
   readonly noise: {
-    /** Standard deviations for full blocks at the norm bounds, in score units (`compact`) or integer steps (`exact`). */
+    /**
+     * Standard deviations for full blocks at the norm bounds, in score units (`compact`) or integer
+     * steps (`exact`).
+     */
     readonly A: number;
     readonly B: number;
     readonly C: number;
@@ -72,7 +92,10 @@ export interface Plan {
     readonly E: number;
     readonly rounding: number;
     readonly total: number;
-    /** `compact`: the same as `total` in the units of the scores that decryption returns. `exact` ones are exact: zero. */
+    /**
+     * `compact`: the same as `total` in the units of the scores that decryption returns. `exact`
+     * ones are exact: zero.
+     */
     readonly score: number;
     /** `compact`: what rounding can move a score by at the very worst, beside the noise. */
     readonly worstRounding: number;
@@ -206,7 +229,9 @@ function atBounds(
   return { parameters, width, gallerySquares, querySquares, rounding, additions };
 }
 
-/** The split of Δ_g·Δ_q = product for which terms A and B are equal, which makes their sum least. */
+/**
+ * The split of Δ_g·Δ_q = product for which terms A and B are equal, which makes their sum least.
+ */
 function split(base: Base, bounds: Bounds, product: number, roundingShare: number): { gallery: number; query: number } {
   const a = Math.sqrt(base.parameters.n) * bounds.gallery;
   const b = Math.sqrt(base.maxAdditions + roundingShare / (12 * 10.5)) * bounds.query;
@@ -217,7 +242,8 @@ function split(base: Base, bounds: Bounds, product: number, roundingShare: numbe
 function planCompact(base: Base): Chosen {
   const half = modulusOf(base.parameters) / 2;
   const euclidean = base.metric === 'euclidean';
-  // p' = (p, 1 − ‖p‖²) has norm at most 1, q' = (q, ½) at most √1.25, and their product stays within ±1 (README.md §5).
+  // p' = (p, 1 − ‖p‖²) has norm at most 1, q' = (q, ½) at most √1.25, and their product stays
+  // within ±1 (README.md §5).
   const tolerated = 1 + (euclidean ? 3 : 1) * NORM_TOLERANCE;
   const bounds: Bounds = {
     gallery: tolerated,
@@ -267,7 +293,9 @@ function planCompact(base: Base): Chosen {
   };
 }
 
-/** The fewest bits in all for which switching adds at most its share; among equals the least noise. */
+/**
+ * The fewest bits in all for which switching adds at most its share; among equals the least noise.
+ */
 function compactBits(input: Omit<NoiseInput, 'bits0' | 'bits1'>): { c0: number; c1: number } {
   return fewestBits(input.parameters, (bits0, bits1) => {
     const terms = noiseTerms({ ...input, bits0, bits1 });
@@ -295,13 +323,15 @@ function fewestBits(
 function planExact(base: Base): Chosen {
   const half = modulusOf(base.parameters) / 2;
   const euclidean = base.metric === 'euclidean';
-  // Rounding can lengthen an integer vector by √d/2, and equal coordinates reach it (README.md §3): there is room for all of it.
+  // Rounding can lengthen an integer vector by √d/2, and equal coordinates reach it (README.md §3):
+  // there is room for all of it.
   const norm = EXACT_STEPS * (1 + NORM_TOLERANCE) + Math.sqrt(base.dimension) / 2;
   const appended = euclidean ? 2 * Math.ceil(norm / 2) : 0;
   const bounds: Bounds = {
     gallery: norm,
     query: euclidean ? Math.sqrt(norm * norm + (appended * appended) / 4) : norm,
-    // Euclidean: the decrypted integer is 2⟨P, Q⟩ + R² − ‖P‖², so a step is half as wide and there are twice as many.
+    // Euclidean: the decrypted integer is 2⟨P, Q⟩ + R² − ‖P‖², so a step is half as wide and there
+    // are twice as many.
     score: euclidean ? 2 * norm * norm + 1 : norm * norm,
     unit: euclidean ? 0.5 : 1,
     multiple: euclidean ? appended : 1,

@@ -5,8 +5,9 @@ import type { Plan } from './plan.ts';
 import { encodeVectors, type Vectors } from './vectors.ts';
 
 /**
- * The standard deviation of the scores of one block against one query, in the plan's units (`compact`: a score of 1 at the norm bounds, `exact`:
- * an integer step). A half-empty block has less of it than the plan, which assumes full ones.
+ * The standard deviation of the scores of one block against one query, in the plan's units
+ * (`compact`: a score of 1 at the norm bounds, `exact`: an integer step). A half-empty block has
+ * less of it than the plan, which assumes full ones.
  */
 export function predictedNoise(plan: Plan, gallery: Vectors, query: ArrayLike<number>, additions = 1): number {
   const { parameters, width, responseBits, profile } = plan;

@@ -1,10 +1,11 @@
-// A query: one encrypted scalar per coordinate, and the mask rows' counterparts (README.md §2). On the wire the uniform halves are a seed.
+// A query: one encrypted scalar per coordinate, and the mask rows' counterparts (README.md §2). On
+// the wire the uniform halves are a seed.
 
 import { checkReduced } from './block.ts';
 import { QUERY_MASK } from './domains.ts';
 import { HersError } from './errors.ts';
 import { type ParameterSet, parameterSetById, polyWords, ringOf } from './parameters.ts';
-import { ID_BYTES, openMessage, SEED_BYTES, sealMessage, startMessage, wordsAt } from './wire.ts';
+import { finishMessage, ID_BYTES, openMessage, SEED_BYTES, startMessage, wordsAt } from './wire.ts';
 
 export interface Query {
   readonly parameters: ParameterSet;
@@ -39,7 +40,7 @@ export function encodeQuery(query: Query): Uint8Array {
   view.setFloat64(56, query.galleryScale, true);
   bytes.set(query.seed, 64);
   wordsAt(bytes, 96, query.rows.length).set(query.rows);
-  return sealMessage(draft);
+  return finishMessage(draft);
 }
 
 /** Which query these bytes claim to be, without looking at the rest. */

@@ -1,10 +1,11 @@
-// The answer of one block to one query: an RLWE ciphertext under the query's result secret, switched to few bits and packed.
+// The answer of one block to one query: an RLWE ciphertext under the query's result secret,
+// switched to few bits and packed.
 
 import { HersError } from './errors.ts';
 import { type ParameterSet, parameterSetById } from './parameters.ts';
-import { HEAD_BYTES, ID_BYTES, openMessage, RESPONSE_OVERHEAD, sealMessage, startMessage } from './wire.ts';
+import { finishMessage, HEAD_BYTES, ID_BYTES, openMessage, RESPONSE_OVERHEAD, startMessage } from './wire.ts';
 
-export interface Response {
+export interface ScanResponse {
   readonly parameters: ParameterSet;
   readonly keyId: Uint8Array;
   readonly queryId: Uint8Array;
@@ -19,7 +20,7 @@ export interface Response {
   readonly packed1: Uint8Array;
 }
 
-export function encodeResponse(response: Response): Uint8Array {
+export function encodeResponse(response: ScanResponse): Uint8Array {
   const { packed0, packed1 } = response;
   const head = { kind: 'response', parameterSetId: response.parameters.id, keyId: response.keyId } as const;
   const draft = startMessage(head, packed0.length + packed1.length);
@@ -32,10 +33,10 @@ export function encodeResponse(response: Response): Uint8Array {
   view.setUint8(73, response.bits1);
   bytes.set(packed0, 80);
   bytes.set(packed1, 80 + packed0.length);
-  return sealMessage(draft);
+  return finishMessage(draft);
 }
 
-export function decodeResponse(input: Uint8Array): Response {
+export function decodeResponse(input: Uint8Array): ScanResponse {
   const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'response');
   const parameters = parameterSetById(parameterSetId);
   const first = view.getUint32(64, true);
@@ -70,8 +71,11 @@ export function decodeResponse(input: Uint8Array): Response {
   };
 }
 
-/** What a response says about itself, without decoding it: for sorting many before they are decrypted, which checks everything. */
-export function peekResponse(bytes: Uint8Array): Pick<Response, 'queryId' | 'blockId' | 'first' | 'count'> {
+/**
+ * What a response says about itself, without decoding it: for sorting many before they are
+ * decrypted, which checks everything.
+ */
+export function peekResponse(bytes: Uint8Array): Pick<ScanResponse, 'queryId' | 'blockId' | 'first' | 'count'> {
   if (bytes.length < RESPONSE_OVERHEAD) throw new HersError('MALFORMED', 'this is too short to be a response');
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   return {

@@ -1,10 +1,11 @@
-// The server's whole work for one block, plain and obviously right: the oracle for every faster scan.
+// The server's whole work for one block, plain and obviously right: the oracle for every faster
+// scan.
 
 import { type Block, checkSameKey, maskRows } from './block.ts';
 import { HersError } from './errors.ts';
 import { polyWords, ringOf } from './parameters.ts';
 import { expandQuery, type Query } from './query.ts';
-import type { Response } from './response.ts';
+import type { ScanResponse } from './response.ts';
 
 /** A block as it is scanned: width + ℓ rows in NTT form. */
 export interface BlockMatrix {
@@ -27,7 +28,7 @@ export function expandedQuery(query: Query): ExpandedQuery {
 }
 
 /** C0 = Σ G_r·B_r and C1 = Σ G_r·A_r over the rows, out of NTT form, switched and packed. */
-export function scanBlock({ block, maskRows }: BlockMatrix, { query, uniform }: ExpandedQuery): Response {
+export function scanBlock({ block, maskRows }: BlockMatrix, { query, uniform }: ExpandedQuery): ScanResponse {
   checkSameKey(block, query);
   if (block.width !== query.width || block.galleryScale !== query.galleryScale) {
     throw new HersError('BLOCK_MISMATCH', 'this block was made under another plan than the query');

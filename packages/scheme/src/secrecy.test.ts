@@ -1,4 +1,5 @@
-// Secret objects show nothing, whoever looks and however; errors carry nothing away; what is wiped is gone.
+// Secret objects show nothing, whoever looks and however; errors carry nothing away; what is wiped
+// is gone.
 
 import assert from 'node:assert/strict';
 import { Console } from 'node:console';
@@ -6,6 +7,9 @@ import { Writable } from 'node:stream';
 import { describe, it } from 'node:test';
 import { format, inspect } from 'node:util';
 import { deserialize, serialize } from 'node:v8';
+import { derivedSlowly } from '../testing/derivation.node.ts';
+import { repeatable } from '../testing/samples.ts';
+import { resealed } from '../testing/tampering.ts';
 import { decodeBlock, encodeBlock } from './block.ts';
 import { RESULT_SECRET } from './domains.ts';
 import { type ErrorCode, HersError } from './errors.ts';
@@ -18,9 +22,6 @@ import { decryptBlock, QuerySecret } from './secret/decrypt.ts';
 import { encryptBlock, encryptBlockFrom, encryptQuery, encryptQueryFrom } from './secret/encrypt.ts';
 import { CollectionKey, loadSecret, MasterSeed, scoreWeights } from './secret/key.ts';
 import { scoreSums, scoresFit } from './secret/score-sums.ts';
-import { resealed } from './secret/tampering.ts';
-import { derivedSlowly } from './testing.node.ts';
-import { repeatable } from './testing.ts';
 
 const request = {
   dimension: 4,
@@ -76,7 +77,10 @@ function scene() {
 
 type Scene = ReturnType<typeof scene>;
 
-/** How the beginning of a secret would look in a text: as hexadecimal, base64, a list, a Buffer, or a typed array in JSON. */
+/**
+ * How the beginning of a secret would look in a text: as hexadecimal, base64, a list, a Buffer, or
+ * a typed array in JSON.
+ */
 function spellings(secret: Uint8Array | Uint32Array): string[] {
   const bytes = Buffer.from(secret.buffer, secret.byteOffset, 12);
   const hex = bytes.toString('hex');
@@ -101,7 +105,10 @@ function assertAbsent({ secrets }: Pick<Scene, 'secrets'>, text: string, where: 
 
 const builtIn = new Set<unknown>([null, ...[Object, Array, Function, Error].map((each) => each.prototype)]);
 
-/** Every value that can be reached through names and symbols, enumerable or not, the object's own or inherited. */
+/**
+ * Every value that can be reached through names and symbols, enumerable or not, the object's own or
+ * inherited.
+ */
 function* reachable(value: unknown, seen = new Set<unknown>()): Generator<unknown> {
   yield value;
   if ((typeof value !== 'object' && typeof value !== 'function') || value === null || seen.has(value)) return;
@@ -113,7 +120,10 @@ function* reachable(value: unknown, seen = new Set<unknown>()): Generator<unknow
   }
 }
 
-/** Looks through properties and into the memory behind every array among them, not only the part it shows. */
+/**
+ * Looks through properties and into the memory behind every array among them, not only the part it
+ * shows.
+ */
 function assertUnreachable({ secrets }: Pick<Scene, 'secrets'>, value: unknown, where: string): void {
   for (const each of reachable(value)) {
     if (!ArrayBuffer.isView(each)) continue;

@@ -1,4 +1,5 @@
-// How large a modulus may be (README.md §4): the public tables, and an estimate of our own beside them.
+// How large a modulus may be (README.md §4): the public tables, and an estimate of our own beside
+// them.
 
 /** Largest log2 Q for 128 bits with a uniform ternary secret and σ ≈ 3.2. */
 const LIMITS: Record<number, readonly [number, number, number, number]> = {
@@ -14,7 +15,10 @@ type Column = (typeof COLUMNS)[number];
 export interface Security {
   readonly n: number;
   readonly logQ: number;
-  /** For each table (HomomorphicEncryption.org 2018; the 2024 guideline): the largest log2 Q, and whether ours is within. 0: n is not in it. */
+  /**
+   * For each table (HomomorphicEncryption.org 2018; the 2024 guideline): the largest log2 Q, and
+   * whether ours is within. 0: n is not in it.
+   */
   readonly tables: Readonly<Record<Column, { readonly limit: number; readonly within: boolean }>>;
   /** Within the strictest column, quantum2024. */
   readonly secure: boolean;
@@ -25,7 +29,8 @@ export interface Security {
 /**
  * What the tables and the core-SVP model say about ring dimension n and a modulus of logQ bits.
  *
- * @example securityOf(4096, 109).tables.quantum2024.within // false: the paper's set passes the 2018 classical column only
+ * @example securityOf(4096, 109).tables.quantum2024.within // false: the paper's set passes the
+ * 2018 classical column only
  */
 export function securityOf(n: number, logQ: number): Security {
   const limits = LIMITS[n] ?? [0, 0, 0, 0];
@@ -41,8 +46,9 @@ export function securityOf(n: number, logQ: number): Security {
 }
 
 /**
- * The smallest BKZ block size β for which the primal attack finds the secret (Alkim et al., "NewHope", 2016, §6.3): for the best number of
- * samples m, with the secret scaled to the size of the error, σ·√β ≤ δ^(2β−d−1)·Vol^(1/d) where d = m + n + 1.
+ * The smallest BKZ block size β for which the primal attack finds the secret (Alkim et al.,
+ * "NewHope", 2016, §6.3): for the best number of samples m, with the secret scaled to the size of
+ * the error, σ·√β ≤ δ^(2β−d−1)·Vol^(1/d) where d = m + n + 1.
  */
 function blockSize(n: number, logQ: number): number {
   const sigma = Math.sqrt(10.5);

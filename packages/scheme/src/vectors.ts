@@ -1,11 +1,16 @@
-// From vectors of floats to the integers that are encrypted, and from decrypted integers to scores (README.md §5).
+// From vectors of floats to the integers that are encrypted, and from decrypted integers to scores
+// (README.md §5).
 //
-// Rounding is to the nearest integer, ties to even, by adding and subtracting 1.5·2^52: symmetric, and free of branches.
+// Rounding is to the nearest integer, ties to even, by adding and subtracting 1.5·2^52: symmetric,
+// and free of branches.
 
 import { HersError } from './errors.ts';
 import { NORM_TOLERANCE, type Plan } from './plan.ts';
 
-/** One vector after another in one array, or a list of vectors. An Int32Array holds vectors that `exact` has rounded already, as decryption gives them. */
+/**
+ * One vector after another in one array, or a list of vectors. An Int32Array holds vectors that
+ * `exact` has rounded already, as decryption gives them.
+ */
 export type Vectors = Float32Array | Float64Array | Int32Array | readonly ArrayLike<number>[];
 
 type Numbers = Float32Array | Float64Array | Int32Array;
@@ -76,7 +81,10 @@ function normOf(data: Numbers, at: number, dimension: number): number {
   return largest * Math.sqrt(sum);
 }
 
-/** The norm of one vector that may be encrypted. Throws INVALID_VECTOR for NaN, infinity, a zero vector under cosine, and a norm beyond the bound. */
+/**
+ * The norm of one vector that may be encrypted. Throws INVALID_VECTOR for NaN, infinity, a zero
+ * vector under cosine, and a norm beyond the bound.
+ */
 function checkedNorm(plan: Plan, data: Numbers, at: number, role: Role, name: string | (() => string)): number {
   const { metric, dimension } = plan;
   const bound = role === 'gallery' ? plan.normBound : plan.queryNormBound;
@@ -94,7 +102,10 @@ function checkedNorm(plan: Plan, data: Numbers, at: number, role: Role, name: st
   return norm;
 }
 
-/** A vector as single-precision floats, after all checks that encryption would make. `name` is what an error calls it. */
+/**
+ * A vector as single-precision floats, after all checks that encryption would make. `name` is what
+ * an error calls it.
+ */
 export function checkVector(
   plan: Plan,
   vector: ArrayLike<number>,
@@ -108,8 +119,9 @@ export function checkVector(
 }
 
 /**
- * Checks vectors and rounds them to the integers that will be encrypted. Throws INVALID_VECTOR, before anything else happens, for a wrong length, NaN,
- * infinity, a zero vector under cosine, and a norm beyond the bound.
+ * Checks vectors and rounds them to the integers that will be encrypted. Throws INVALID_VECTOR,
+ * before anything else happens, for a wrong length, NaN, infinity, a zero vector under cosine, and
+ * a norm beyond the bound.
  */
 export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded {
   const { dimension, width, metric, profile } = plan;
@@ -141,7 +153,8 @@ export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded
     }
     for (let i = 0; i < dimension; i++) {
       for (let j = first; j < last; j++) {
-        // Two factors, because 1/norm alone can overflow a double when multiplied by the scale first.
+        // Two factors, because 1/norm alone can overflow a double when multiplied by the scale
+        // first.
         const x = data[j * dimension + i] * factors[j - first] * steps;
         const nearest = x + ROUNDER - ROUNDER;
         values[i * count + j] = nearest;
@@ -172,7 +185,10 @@ export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded
   return { count, values, lifts, squares };
 }
 
-/** The integers that `exact` compares: vectors rounded to 1/250 of the bound, vector-major. What the paper's own encoding rounds to. */
+/**
+ * The integers that `exact` compares: vectors rounded to 1/250 of the bound, vector-major. What the
+ * paper's own encoding rounds to.
+ */
 export function roundVectors(plan: Plan, vectors: Vectors, role: Role = 'gallery'): Int32Array {
   const { count, values } = encodeVectors(plan, vectors, role);
   const { dimension } = plan;
@@ -181,7 +197,10 @@ export function roundVectors(plan: Plan, vectors: Vectors, role: Role = 'gallery
   return out;
 }
 
-/** How a decrypted step becomes a score: score = slope·step + offset, or for `exact` the integer sign·step + shift times `step`. */
+/**
+ * How a decrypted step becomes a score: score = slope·step + offset, or for `exact` the integer
+ * sign·step + shift times `step`.
+ */
 export interface Readout {
   readonly slope: number;
   readonly offset: number;
@@ -210,7 +229,10 @@ export function vectorNorm(vector: ArrayLike<number>): number {
   return normOf(Float64Array.from(vector), 0, vector.length);
 }
 
-/** The scores that decryption would give without noise, in plain arithmetic: of real vectors under `compact`, of rounded ones under `exact`. */
+/**
+ * The scores that decryption would give without noise, in plain arithmetic: of real vectors under
+ * `compact`, of rounded ones under `exact`.
+ */
 export function plainScores(plan: Plan, gallery: Vectors, query: ArrayLike<number>): Float64Array {
   const { dimension, metric, normBound, queryNormBound, steps } = plan;
   const exact = plan.profile === 'exact';
@@ -232,7 +254,10 @@ export function plainScores(plan: Plan, gallery: Vectors, query: ArrayLike<numbe
   return out;
 }
 
-/** The scores that decryption under `compact` would give without noise: of vectors as they are encrypted, rounded to the scales of the plan. */
+/**
+ * The scores that decryption under `compact` would give without noise: of vectors as they are
+ * encrypted, rounded to the scales of the plan.
+ */
 export function noiselessScores(plan: Plan, gallery: Vectors, query: ArrayLike<number>): Float64Array {
   const { count, values, lifts } = encodeVectors(plan, gallery, 'gallery');
   const probe = encodeVectors(plan, [query], 'query');

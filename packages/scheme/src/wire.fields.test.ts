@@ -1,14 +1,15 @@
-// Fields, residues and names that contradict each other under a good checksum: refused, and before memory is taken on their word.
+// Fields, residues and names that contradict each other under a good checksum: refused, and before
+// memory is taken on their word.
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { cases, decoders, outcome, resealed } from '../testing/tampering.ts';
 import { decodeBlock, encodeBlock } from './block.ts';
 import { decodeKeyInfo, encodeKeyInfo } from './keyinfo.ts';
 import { PARAMETER_SETS, polyWords } from './parameters.ts';
 import { decodeQuery, encodeQuery } from './query.ts';
 import { decodeResponse, encodeResponse } from './response.ts';
-import { cases, decoders, outcome, resealed } from './secret/tampering.ts';
 import type { Kind } from './wire.ts';
 
 const allSets = Object.values(PARAMETER_SETS);

@@ -1,11 +1,11 @@
-// What every decoder does with input that is not what it should be: a typed error, or exactly the object that was encoded. Never another error, garbage,
-// or a second encoding of the same thing.
+// What every decoder does with input that is not what it should be: a typed error, or exactly the
+// object that was encoded. Never another error, garbage, or a second encoding of the same thing.
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { type Decoder, decoders, ofLength, outcome, resealed } from '../testing/tampering.ts';
 import { PARAMETER_SETS } from './parameters.ts';
-import { type Decoder, decoders, ofLength, outcome, resealed } from './secret/tampering.ts';
 import { KINDS } from './wire.ts';
 
 const allSets = Object.values(PARAMETER_SETS);

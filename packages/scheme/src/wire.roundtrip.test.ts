@@ -3,12 +3,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { type Block, decodeBlock, encodeBlock } from './block.ts';
+import { type Block, decodeBlock, encodeBlock, peekBlock } from './block.ts';
 import { decodeKeyInfo, encodeKeyInfo, type KeyInfo } from './keyinfo.ts';
 import { PARAMETER_SETS, type ParameterSet, polyWords } from './parameters.ts';
 import { METRICS } from './plan.ts';
 import { decodeQuery, encodeQuery, type Query } from './query.ts';
-import { decodeResponse, encodeResponse, type Response } from './response.ts';
+import { decodeResponse, encodeResponse, type ScanResponse } from './response.ts';
 
 const allSets = Object.values(PARAMETER_SETS);
 
@@ -82,7 +82,7 @@ describe('round trips', () => {
       .map(({ fixed, bits, ...rest }) => ({ ...fixed, ...bits, ...rest })),
   );
 
-  const responses: fc.Arbitrary<Response> = fc
+  const responses: fc.Arbitrary<ScanResponse> = fc
     .tuple(fc.constantFrom(...allSets), bits)
     .chain(([set, { bits0, bits1 }]) =>
       fc
@@ -110,6 +110,13 @@ describe('round trips', () => {
 
   it('a key info is what was encoded', () => check(keyInfos, encodeKeyInfo, decodeKeyInfo));
   it('a block is what was encoded', () => check(blocks, encodeBlock, decodeBlock));
+  it('a block is told by its id without decoding it', () => {
+    fc.assert(
+      fc.property(blocks, (block) => assert.deepEqual(peekBlock(encodeBlock(block)), { blockId: block.blockId })),
+      { numRuns: 50 },
+    );
+    assert.throws(() => peekBlock(new Uint8Array(64)), { code: 'MALFORMED' });
+  });
   it('a query is what was encoded', () => check(queries, encodeQuery, decodeQuery));
   it('a response is what was encoded', () => check(responses, encodeResponse, decodeResponse));
 });

@@ -1,8 +1,9 @@
-// The frame of every message (docs/formats.md): little-endian, a fixed head, and a checksum at the end.
+// The frame of every message (docs/formats.md): little-endian, a fixed head, and a checksum at the
+// end.
 //
 //   0  'HERS'          4  kind, version       6  parameter set id
 //   8  key id (16)    24  length of it all   28  zero
-//  32  fields of the kind, body …             then XXH64 of all before
+// 32 fields of the kind, body … then XXH64 of all before
 
 import { checksum } from '@hers/ring';
 import { HersError } from './errors.ts';
@@ -17,7 +18,7 @@ export const KINDS = { key: 0x4b, block: 0x42, query: 0x51, response: 0x52 } as 
 export type Kind = keyof typeof KINDS;
 
 /** Bytes of each kind's own fields, after the head. */
-export const FIELD_BYTES = { key: 48, block: 48, query: 64, response: 48 } as const;
+const FIELD_BYTES = { key: 48, block: 48, query: 64, response: 48 } as const;
 
 export const BLOCK_OVERHEAD = HEAD_BYTES + FIELD_BYTES.block + SEED_BYTES + CHECKSUM_BYTES;
 export const QUERY_OVERHEAD = HEAD_BYTES + FIELD_BYTES.query + CHECKSUM_BYTES;
@@ -50,12 +51,15 @@ export function startMessage(head: Head, bodyBytes: number): Draft {
   return { bytes, view };
 }
 
-export function sealMessage({ bytes, view }: Draft): Uint8Array {
+export function finishMessage({ bytes, view }: Draft): Uint8Array {
   view.setBigUint64(bytes.length - CHECKSUM_BYTES, checksum(bytes.subarray(0, -CHECKSUM_BYTES)), true);
   return bytes;
 }
 
-/** A message whose frame is sound: right kind and version, as long as it says, checksum good. `body` starts after the fields. */
+/**
+ * A message whose frame is sound: right kind and version, as long as it says, checksum good. `body`
+ * starts after the fields.
+ */
 export interface Opened extends Head {
   readonly view: DataView;
   readonly bytes: Uint8Array;

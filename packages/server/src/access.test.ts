@@ -87,7 +87,8 @@ describe('every path of the router', () => {
   it('is refused with a token for another collection', async () => {
     const { secret } = await tokens.create({ scope: 'admin', collection: 'other' });
     for (const route of closed()) {
-      // These name no collection: they say who the server is, and which collections the token is for.
+      // These name no collection: they say who the server is, and which collections the token is
+      // for.
       if (['hello', 'listCollections'].includes(route.operation)) continue;
       assert.deepEqual(await call(route, secret), { status: 403, code: 'FORBIDDEN' }, route.operation);
     }

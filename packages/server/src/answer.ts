@@ -1,4 +1,5 @@
-// An answer of octets on its way to a client: a piece at a time, and the next when the one before was taken. Who takes them too slowly is given up.
+// An answer of octets on its way to a client: a piece at a time, and the next when the one before
+// was taken. Who takes them too slowly is given up.
 
 import type { ServerResponse } from 'node:http';
 import { HersError, OCTETS } from '@hers/service';
@@ -29,7 +30,7 @@ export class Answer {
     this.#options = options;
   }
 
-  /** The line is closed. */
+  /** The connection is closed. */
   get gone(): boolean {
     return this.#response.destroyed;
   }

@@ -1,4 +1,5 @@
-// Who did what to which collection, one JSON object a line: a record of its own, beside the log. It holds names and outcomes and nothing else.
+// Who did what to which collection, one JSON object a line: a record of its own, beside the log. It
+// holds names and outcomes and nothing else.
 
 import { closeSync, constants, fchmodSync, fstatSync, openSync, writeSync } from 'node:fs';
 import { AS_FILE, isFileThere, requireFile } from '@hers/service/target';
@@ -41,9 +42,12 @@ export interface AuditOptions {
 /** Lines a minute for all strangers together. Whoever has a token is always written down. */
 const STRANGERS_A_MINUTE = 60;
 const MINUTE_MS = 60_000;
-const MOST_ADDRESSES = 16;
+const MAX_ADDRESSES = 16;
 
-/** Appends to a file that only its owner can read. What is no file is refused: its permissions are not ours to change. */
+/**
+ * Appends to a file that only its owner can read. What is no file is refused: its permissions are
+ * not ours to change.
+ */
 export function openAudit(path: string, { limitStrangers = false }: AuditOptions = {}): Audit {
   isFileThere(path);
   const file = openSync(path, O_APPEND | O_CREAT | O_WRONLY | AS_FILE, 0o600);
@@ -73,7 +77,9 @@ export function openAudit(path: string, { limitStrangers = false }: AuditOptions
   };
 }
 
-/** The first lines of a minute are written, the others counted; the minute begins with the first. */
+/**
+ * The first lines of a minute are written, the others counted; the minute begins with the first.
+ */
 class Strangers {
   readonly #append: (line: LeftOut) => void;
   #minute: NodeJS.Timeout | undefined;
@@ -94,7 +100,7 @@ class Strangers {
     }
     this.#requests++;
     addOne(this.#codes, code);
-    if (this.#addresses.has(address) || this.#addresses.size < MOST_ADDRESSES) addOne(this.#addresses, address);
+    if (this.#addresses.has(address) || this.#addresses.size < MAX_ADDRESSES) addOne(this.#addresses, address);
     return false;
   }
 
@@ -104,7 +110,8 @@ class Strangers {
     try {
       this.#report();
     } catch {
-      // The disk is full, perhaps. The numbers stay; the next line that cannot be written is told by whoever writes it.
+      // The disk is full, perhaps. The numbers stay; the next line that cannot be written is told
+      // by whoever writes it.
       this.#minute = setTimeout(() => this.#endMinute(), MINUTE_MS).unref();
     }
   }

@@ -20,7 +20,10 @@ export interface BodyLimits {
 /** So much of a body is read however short memory is: a search is hardly larger. */
 const AT_ANY_TIME_BYTES = 2 ** 21;
 
-/** The body of a request. Leaving early leaves the line open, so that the client can be told why. */
+/**
+ * The body of a request. Leaving early leaves the connection open, so that the client can be told
+ * why.
+ */
 export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGenerator<Uint8Array> {
   const { bytes: limit, stallMs, signal, pace, onBytes, room } = limits;
   const announced = Number(raw.headers['content-length'] ?? 0);
@@ -28,7 +31,7 @@ export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGe
   let total = 0;
   for (;;) {
     const busy = total > AT_ANY_TIME_BYTES ? room?.() : undefined;
-    if (busy) await busy;
+    if (busy !== undefined) await busy;
     signal.throwIfAborted();
     const piece: Buffer | null = raw.read();
     if (piece) {
@@ -96,7 +99,10 @@ function moved(raw: IncomingMessage, ms: number, signal?: AbortSignal): Promise<
   });
 }
 
-/** Takes what is left of a body off the line, within bounds: many clients listen only after they have sent everything. */
+/**
+ * Takes what is left of a body from the socket, within bounds: many clients listen only after they
+ * have sent everything.
+ */
 export async function drain(
   raw: IncomingMessage,
   { bytes, ms }: { readonly bytes: number; readonly ms: number },

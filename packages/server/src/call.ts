@@ -83,7 +83,7 @@ export class Call {
   #bodyLimits(bytes: number | undefined): BodyLimits {
     const onBytes = (came: number) => {
       this.#traffic.received(came);
-      // What comes off the line is copied.
+      // What comes from the socket is copied.
       this.guest.hold.litter(came);
     };
     const { pace, hold } = this.guest;
@@ -141,7 +141,10 @@ export class Call {
     });
   }
 
-  /** Answers with a stream. Its first piece is waited for, so that what fails at once fails with a status. */
+  /**
+   * Answers with a stream. Its first piece is waited for, so that what fails at once fails with a
+   * status.
+   */
   async pieces(pieces: Many<Uint8Array>): Promise<FastifyReply> {
     const answer = this.#answer();
     try {

@@ -1,4 +1,5 @@
-// Lines to clients: which are open, which have a request under way, and those that never say anything sensible.
+// Connections to clients: which are open, which have a request under way, and those that never say
+// anything sensible.
 
 import type { Socket } from 'node:net';
 import { HersError } from '@hers/service';
@@ -8,18 +9,22 @@ import { half } from './gate.ts';
 /** For the last bytes of the last answers. */
 const FLUSH_MS = 100;
 
-/** The lines of one address: those without a request under way, the longest quiet first, and the others. */
+/**
+ * The connections of one address: those without a request under way, the longest quiet first, and
+ * the others.
+ */
 interface Address {
   readonly quiet: Set<Socket>;
   count: number;
 }
 
-/** TCP and TLS see one line as two sockets, which have this in common. */
-const lineOf = ({ remoteAddress, remotePort }: Socket) => `${remoteAddress} ${remotePort}`;
+/** TCP and TLS see one connection as two sockets, which have this in common. */
+const endpointOf = ({ remoteAddress, remotePort }: Socket) => `${remoteAddress} ${remotePort}`;
 
 /**
- * Open connections, and which of them have a request under way. There are so many at most, and half of them from one address; whoever comes then takes the place of one that has no request
- * under way, so that nobody can shut others out by saying nothing.
+ * Open connections, and which of them have a request under way. There are so many at most, and half
+ * of them from one address; whoever comes then takes the place of one that has no request under
+ * way, so that nobody can shut others out by saying nothing.
  */
 export class Connections {
   readonly #limit: number;
@@ -28,7 +33,7 @@ export class Connections {
   readonly #unanswered = new Set<Socket>();
   readonly #bare = new Set<Socket>();
   readonly #addresses = new Map<string, Address>();
-  readonly #lines = new Map<string, Socket>();
+  readonly #sockets = new Map<string, Socket>();
   #running = 0;
   #closing = false;
   #idle: (() => void) | undefined;
@@ -45,7 +50,7 @@ export class Connections {
     return this.#running;
   }
 
-  /** A line, before anything was said on it. */
+  /** A connection, before anything was said on it. */
   arrived(socket: Socket): void {
     const { remoteAddress } = socket;
     // Gone already.
@@ -53,13 +58,13 @@ export class Connections {
     let address = this.#addresses.get(remoteAddress);
     if (!address) this.#addresses.set(remoteAddress, (address = { quiet: new Set(), count: 0 }));
     const { quiet } = address;
-    const line = lineOf(socket);
+    const endpoint = endpointOf(socket);
     this.#bare.add(socket);
-    this.#lines.set(line, socket);
+    this.#sockets.set(endpoint, socket);
     address.count++;
     socket.once('close', () => {
       this.#bare.delete(socket);
-      if (this.#lines.get(line) === socket) this.#lines.delete(line);
+      if (this.#sockets.get(endpoint) === socket) this.#sockets.delete(endpoint);
       quiet.delete(socket);
       if (--address.count === 0) this.#addresses.delete(remoteAddress);
     });
@@ -68,7 +73,7 @@ export class Connections {
     if (!socket.destroyed) quiet.add(socket);
   }
 
-  /** The address with the most lines. */
+  /** The address with the most connections. */
   #busiest(): Address {
     let busiest: Address | undefined;
     for (const address of this.#addresses.values()) if (!busiest || address.count > busiest.count) busiest = address;
@@ -85,21 +90,24 @@ export class Connections {
     socket.once('close', () => this.#requests.delete(socket));
   }
 
-  /** Whether a request is under way on a line, as `arrived` knows it. */
+  /** Whether a request is under way on a connection, as `arrived` knows it. */
   #mark(socket: Socket, isQuiet: boolean): void {
-    const line = this.#lines.get(lineOf(socket));
+    const bare = this.#sockets.get(endpointOf(socket));
     const quiet = this.#addresses.get(socket.remoteAddress ?? '')?.quiet;
-    if (!line || line.destroyed || !quiet) return;
-    if (isQuiet) quiet.add(line);
-    else quiet.delete(line);
+    if (!bare || bare.destroyed || !quiet) return;
+    if (isQuiet) quiet.add(bare);
+    else quiet.delete(bare);
   }
 
-  /** Whether a line has a request that is not answered yet, or answers that the client has not taken. One may be on its way: its client has it before we know. */
+  /**
+   * Whether a connection has a request that is not answered yet, or answers that the client has not
+   * taken. One may be on its way: its client has it before we know.
+   */
   isBusy(socket: Socket): boolean {
     return this.#unanswered.has(socket) || (this.#requests.get(socket) ?? 0) > 1;
   }
 
-  /** What is left is up to the client: such a line may have to make room. */
+  /** What is left is up to the client: such a connection may have to make room. */
   answered(socket: Socket): void {
     this.#unanswered.delete(socket);
     this.#mark(socket, true);
@@ -123,7 +131,10 @@ export class Connections {
     if (this.#running === 0) this.#idle?.();
   }
 
-  /** Connections without a request go at once, the others when theirs is answered, and all of them after `ms`. */
+  /**
+   * Connections without a request go at once, the others when theirs is answered, and all of them
+   * after `ms`.
+   */
   async drain(ms: number): Promise<void> {
     this.#closing = true;
     for (const [socket, running] of this.#requests) if (running === 0) socket.destroy();
@@ -143,7 +154,10 @@ export class Connections {
   }
 }
 
-/** Ends the line that has been quiet for longest, or, where all are busy, the one that has just come. */
+/**
+ * Ends the connection that has been quiet for longest, or, where all are busy, the one that has
+ * just come.
+ */
 function dropOne({ quiet }: Address, newest: Socket): void {
   const [longest = newest] = quiet;
   quiet.delete(longest);

@@ -1,4 +1,5 @@
-// /docs: the same table of routes for people, as one page without scripts and without anything from elsewhere.
+// /docs: the same table of routes for people, as one page without scripts and without anything from
+// elsewhere.
 
 import { createHash } from 'node:crypto';
 import type { Route } from './routes.ts';
@@ -10,6 +11,7 @@ h2 { font-size: 1.1rem; margin: 2rem 0 .25rem; }
 code, pre { font: .9rem/1.45 ui-monospace, monospace; }
 pre { overflow: auto; padding: .75rem; border: 1px solid #8885; border-radius: .4rem; }
 .needs { float: right; font-size: .85rem; opacity: .75; }
+nav ul { columns: 20rem; padding-left: 1.2rem; }
 dt { font-weight: 600; } dd { margin: 0 0 .5rem 1.5rem; }
 `;
 
@@ -26,7 +28,7 @@ function takes(route: Route): string {
   const text =
     route.takes.kind === 'message'
       ? `a message: a head that fits${schema(route.takes.head)}then ${escaped(route.takes.parts)}`
-      : `octets: ${escaped(route.takes.about)}`;
+      : `octets: ${escaped(route.takes.description)}`;
   return `<dt>takes</dt><dd>${text}</dd>`;
 }
 
@@ -36,14 +38,37 @@ function gives({ gives }: Route): string {
       ? `${gives.status}, JSON${schema(gives.body)}`
       : gives.kind === 'nothing'
         ? `${gives.status}, nothing`
-        : `${gives.status}, ${gives.kind === 'octets' ? 'octets: ' : ''}${escaped(gives.about)}`;
+        : `${gives.status}, ${gives.kind === 'octets' ? 'octets: ' : ''}${escaped(gives.description)}`;
   return `<dt>answers</dt><dd>${text}</dd>`;
+}
+
+/** Values for the parameters of a path. */
+const SAMPLES: Readonly<Record<string, string>> = { name: 'faces', block: '00112233445566778899aabbccddeeff' };
+
+/** The request as a line for the shell, with the address and the token in variables. */
+function example({ method, url, needs, takes, gives }: Route): string {
+  const path = url.replace(/:(\w+)/g, (_, name: string) => SAMPLES[name] ?? name);
+  const parts = [
+    'curl',
+    ...(method === 'GET' ? [] : [`-X ${method}`, "-H 'Content-Type: application/octet-stream'"]),
+    ...(needs === 'open' ? [] : ['-H "Authorization: Bearer $HERS_TOKEN"']),
+    ...(takes ? ['--data-binary @body'] : []),
+    ...(gives.kind === 'octets' ? ['-o answer'] : []),
+    `"$SERVER${path}"`,
+  ];
+  return `<pre>${escaped(parts.join(' '))}</pre>`;
+}
+
+function contents(routes: readonly Route[]): string {
+  const line = ({ operation, method, url, summary }: Route) =>
+    `<li><a href="#${escaped(operation)}"><code>${method} ${escaped(url)}</code></a><br>${escaped(summary)}</li>`;
+  return `<nav><h2>Contents</h2><ul>\n${routes.map(line).join('\n')}\n</ul></nav>`;
 }
 
 function section(route: Route): string {
   const needs = route.needs === 'open' ? 'no token' : `scope ${route.needs}`;
-  return `<section><h2><span class="needs">${needs}</span><code>${route.method} ${escaped(route.url)}</code></h2>
-<p>${escaped(route.summary)}.</p><dl>${takes(route)}${gives(route)}</dl></section>`;
+  return `<section id="${escaped(route.operation)}"><h2><span class="needs">${needs}</span><code>${route.method} ${escaped(route.url)}</code></h2>
+<p>${escaped(route.summary)}.</p>${example(route)}<dl>${takes(route)}${gives(route)}</dl></section>`;
 }
 
 export function docsPage(routes: readonly Route[], version: string): string {
@@ -58,6 +83,7 @@ export function docsPage(routes: readonly Route[], version: string): string {
 as <code>application/octet-stream</code>, with a body or without. A <em>frame</em> is a length (u32, little-endian) and that many bytes; a
 <em>message</em> is frames, the first of which is JSON; <em>items</em> are frames whose last byte says what they are: 0 an item, 1 the end,
 2 an error in JSON. Errors are <code>{code, message, retryable}</code>; with 429 and 503 <code>Retry-After</code> says when to come back.</p>
+${contents(routes)}
 ${routes.map(section).join('\n')}
 </body></html>
 `;

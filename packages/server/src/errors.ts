@@ -1,4 +1,5 @@
-// Whatever goes wrong, a client gets a status and {code, message, retryable}: never a stack, never what an unknown error holds.
+// Whatever goes wrong, a client gets a status and {code, message, retryable}: never a stack, never
+// what an unknown error holds.
 
 import { type ErrorBody, encodeError, HersError } from '@hers/service';
 import { Overloaded } from './gate.ts';
@@ -10,7 +11,7 @@ export interface Refusal {
   readonly body: ErrorBody;
   /** Seconds after which it makes sense to try again. */
   readonly retryAfter?: number;
-  /** A mistake of ours, which belongs into the log. */
+  /** A bug of ours, which belongs into the log. */
   readonly unexpected: boolean;
 }
 

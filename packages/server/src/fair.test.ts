@@ -1,4 +1,5 @@
-// Nobody can keep a server from others: not by many searches, not by reading or sending slowly, not by lines that say nothing, not by asking without a token.
+// Nobody can keep a server from others: not by many searches, not by reading or sending slowly, not
+// by connections that say nothing, not by asking without a token.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -12,17 +13,20 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { encodeMessage, OCTETS, type Service } from '@hers/service';
 import { encodeQuery } from '@hers/service/samples';
 import type { FastifyReply } from 'fastify';
+import { FACES, filled, head, held, measure, metrics, open, post, settled } from '../testing/clients.ts';
+import { collectedLog, selfSigned, served } from '../testing/server.ts';
 import { Answer } from './answer.ts';
-import { FACES, filled, head, held, measure, metrics, open, post, settled } from './clients.ts';
 import { Guests } from './guests.ts';
-import { LEAST_RATE, Pace } from './pace.ts';
-import { collectedLog, selfSigned, served } from './testing.ts';
+import { MIN_RATE, Pace } from './pace.ts';
 import { TokenStore } from './tokens.ts';
 
 describe('the pace of a client', () => {
   const STALL_MS = 30_000;
 
-  /** One that moves so many bytes every so many milliseconds; says after how long it is too slow, of an hour. */
+  /**
+   * One that moves so many bytes every so many milliseconds; says after how long it is too slow, of
+   * an hour.
+   */
   function endsAfter(bytes: number, everyMs: number, first = 0): number {
     let now = 0;
     const pace = new Pace(() => now);
@@ -37,11 +41,11 @@ describe('the pace of a client', () => {
   }
 
   it('must be a least one, in the long run', () => {
-    assert.equal(endsAfter(2 * LEAST_RATE, 1000), Number.POSITIVE_INFINITY);
-    assert.equal(endsAfter(LEAST_RATE / 2, 1000), 31_000);
+    assert.equal(endsAfter(2 * MIN_RATE, 1000), Number.POSITIVE_INFINITY);
+    assert.equal(endsAfter(MIN_RATE / 2, 1000), 31_000);
     // A piece just before it would stall.
     assert.ok(endsAfter(2 ** 17, 29_000) <= 120_000);
-    // What the buffers of a line swallowed at first does not help for long.
+    // What the buffers of a connection swallowed at first does not help for long.
     assert.ok(endsAfter(100, 1000, 4 * 2 ** 20) <= 120_000);
   });
 
@@ -117,10 +121,10 @@ describe('without tokens, where all clients of a machine are one address', () =>
     await filled(server.store);
     const slow: Awaited<ReturnType<typeof open>>[] = [];
     for (let i = 0; i < 4; i++) {
-      const line = await open(server.url);
-      line.socket.write(head('PUT', `${FACES}/records`, `content-type: ${OCTETS}`, 'transfer-encoding: chunked'));
-      line.socket.write('4\r\n\0\x01\0\0\r\n'); // a record of 256 bytes
-      slow.push(line);
+      const connection = await open(server.url);
+      connection.socket.write(head('PUT', `${FACES}/records`, `content-type: ${OCTETS}`, 'transfer-encoding: chunked'));
+      connection.socket.write('4\r\n\0\x01\0\0\r\n'); // a record of 256 bytes
+      slow.push(connection);
     }
     const drip = setInterval(() => {
       for (const { socket } of slow) socket.write('1\r\nx\r\n');
@@ -145,10 +149,10 @@ describe('without tokens, where all clients of a machine are one address', () =>
     await filled(server.store);
     const slow: Awaited<ReturnType<typeof open>>[] = [];
     for (let i = 0; i < 4; i++) {
-      const line = await open(server.url);
-      line.socket.write(head('POST', `${FACES}/lists`, `content-type: ${OCTETS}`, `content-length: ${bytes}`));
-      line.socket.write(Buffer.alloc(bytes - 100));
-      slow.push(line);
+      const connection = await open(server.url);
+      connection.socket.write(head('POST', `${FACES}/lists`, `content-type: ${OCTETS}`, `content-length: ${bytes}`));
+      connection.socket.write(Buffer.alloc(bytes - 100));
+      slow.push(connection);
       await pause(20);
     }
     await pause(1500);
@@ -212,7 +216,7 @@ describe('callers with tokens of their own', () => {
       tokens: tokens.path,
       limits: { scans: 1, memoryBytes: 64 * 2 ** 20 },
     });
-    // More than the buffers of a line hold.
+    // More than the buffers of a connection hold.
     const shape = { set: 'n_4096_logq_30_30', width: 2 };
     const { samples, version, search } = await filled(server.store, 40, shape);
     const queries = Array.from({ length: 48 }, () => encodeQuery(samples.query(shape)));
@@ -267,7 +271,7 @@ describe('callers with tokens of their own', () => {
 });
 
 describe('connections', () => {
-  /** A line from an address of this machine. */
+  /** A connection from an address of this machine. */
   async function lineFrom(url: string, localAddress: string): Promise<{ socket: Socket; closed: () => boolean }> {
     const { hostname: host, port } = new URL(url);
     const socket = connect({ host, port: Number(port), localAddress }).on('error', () => {});

@@ -1,12 +1,13 @@
-// Clients that stall, vanish, lie about lengths, or come in masses: what they hold is bounded, everybody else is served, and nothing is left over.
+// Clients that stall, vanish, lie about lengths, or come in masses: what they hold is bounded,
+// everybody else is served, and nothing is left over.
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { encodeMessage, frame, OCTETS, type Service } from '@hers/service';
 import { encodeQuery } from '@hers/service/samples';
-import { FACES, filled, head, held, metrics, open, post, settled } from './clients.ts';
-import { collectedLog, served } from './testing.ts';
+import { FACES, filled, head, held, metrics, open, post, settled } from '../testing/clients.ts';
+import { collectedLog, served } from '../testing/server.ts';
 
 describe('a client that', () => {
   it('sends the head of a request too slowly is told so and let go', async () => {
@@ -35,7 +36,7 @@ describe('a client that', () => {
     assert.equal((await server.store.getCollection('faces')).version, 2);
   });
 
-  it('sends a byte now and then does not hold a line for ever', async () => {
+  it('sends a byte now and then does not hold a connection for ever', async () => {
     await using server = await served({ limits: { stallSeconds: 0.3 } });
     await filled(server.store);
     const { socket, said, ended } = await open(server.url);
@@ -66,7 +67,7 @@ describe('a client that', () => {
 
   it('vanishes in the middle of an answer, or does not read it, ends the scan', async () => {
     await using server = await served({ limits: { stallSeconds: 0.5, scans: 1 } });
-    // More than the buffers of a line hold.
+    // More than the buffers of a connection hold.
     const shape = { set: 'n_4096_logq_30_30', width: 2 };
     const { samples, version, search } = await filled(server.store, 40, shape);
     const queries = Array.from({ length: 24 }, () => encodeQuery(samples.query(shape)));
@@ -136,15 +137,16 @@ describe('a client that', () => {
 });
 
 it('as many idle connections as there may be do not keep others from being served', async (t) => {
-  const wanted = 300; // npm run campaign -- connections opens as many as the descriptor limit allows
+  // npm run campaign -- connections opens as many as the descriptor limit allows
+  const wanted = 300;
   await using server = await served({
     limits: { connections: 2 * (wanted + 50), idleSeconds: 0.5, headerSeconds: 0.5 },
   });
-  const lines = await Promise.all(Array.from({ length: wanted }, () => open(server.url)));
+  const connections = await Promise.all(Array.from({ length: wanted }, () => open(server.url)));
   assert.equal((await fetch(`${server.url}/v1`)).status, 200);
   assert.ok((await metrics(server.url)).get('hers_connections')! >= wanted);
   // Those that say nothing are let go.
-  await Promise.all(lines.map(({ ended }) => ended));
+  await Promise.all(connections.map(({ ended }) => ended));
   t.diagnostic(`${wanted} connections opened and let go`);
   assert.ok((await metrics(server.url)).get('hers_connections')! < 10);
 });

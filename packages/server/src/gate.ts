@@ -20,7 +20,9 @@ export const half = (count: number) => (count === 0 ? 0 : Math.max(1, Math.floor
 const MANY = 1024;
 const QUIET_MS = 2000;
 
-/** How fast requests of each caller come: a bucket that fills with `perSecond` and holds twice that. */
+/**
+ * How fast requests of each caller come: a bucket that fills with `perSecond` and holds twice that.
+ */
 export class Rates {
   readonly #perSecond: number;
   readonly #buckets = new Map<string, { left: number; since: number }>();

@@ -1,5 +1,6 @@
-// Requests under way, by caller: a token, or an address where there are no tokens. A caller has so many at a time; when it has more, or memory is short, the slowest gives way, so that
-// clients who send or read slowly on purpose hold up nobody but themselves.
+// Requests under way, by caller: a token, or an address where there are no tokens. A caller has so
+// many at a time; when it has more, or memory is short, the slowest gives way, so that clients who
+// send or read slowly on purpose hold up nobody but themselves.
 
 import { half, Overloaded, Rates } from './gate.ts';
 import { Hold, Memory } from './memory.ts';
@@ -81,7 +82,10 @@ export class Guests {
     return guest;
   }
 
-  /** Makes a guest a heavy one. OVERLOADED where there are too many; the slowest of them makes room for the next. */
+  /**
+   * Makes a guest a heavy one. OVERLOADED where there are too many; the slowest of them makes room
+   * for the next.
+   */
   load(guest: Guest): void {
     const heavy = (caller: string) => [...(this.#callers.get(caller) ?? [])].filter(({ isHeavy }) => isHeavy).length;
     let all = 0;

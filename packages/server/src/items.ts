@@ -1,5 +1,6 @@
-// Streams of items, put together into pieces and written as fast as the client takes them. The pieces are used again and again: fresh ones for every answer would keep the
-// garbage collector as busy as the scan.
+// Streams of items, put together into pieces and written as fast as the client takes them. The
+// pieces are used again and again: fresh ones for every answer would keep the garbage collector as
+// busy as the scan.
 
 import { encodeError, ITEM_KIND } from '@hers/service';
 import type { Answer } from './answer.ts';
@@ -7,18 +8,23 @@ import type { Answer } from './answer.ts';
 /** An item in one or more parts, which follow each other. */
 export type ItemParts = readonly Uint8Array[];
 
-/** Enough that the cost of a write does not matter, and little enough that decryption starts early. */
+/**
+ * Enough that the cost of a write does not matter, and little enough that decryption starts early.
+ */
 const PIECE_BYTES = 2 ** 17;
-const MOST_FREE = 32;
+const MAX_FREE = 32;
 const free: Buffer[] = [];
 
 const takePiece = () => free.pop() ?? Buffer.allocUnsafeSlow(PIECE_BYTES);
 
 function givePiece(piece: Buffer): void {
-  if (free.length < MOST_FREE) free.push(piece);
+  if (free.length < MAX_FREE) free.push(piece);
 }
 
-/** Nothing is sent before a first piece is full or all is there, so that what fails at once fails with a status; later errors become the last item. */
+/**
+ * Nothing is sent before a first piece is full or all is there, so that what fails at once fails
+ * with a status; later errors become the last item.
+ */
 export async function sendItems(
   answer: Answer,
   batches: AsyncIterable<readonly ItemParts[]>,
@@ -31,7 +37,7 @@ export async function sendItems(
     for await (const batch of batches)
       for (const parts of batch) {
         const full = writer.put(parts, ITEM_KIND.item);
-        if (full) await full;
+        if (full !== undefined) await full;
       }
     await writer.put([], ITEM_KIND.end);
     await writer.end();

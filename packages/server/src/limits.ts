@@ -1,11 +1,12 @@
-// How much of everything a server takes on. The defaults fit a machine of two cores and two gigabytes.
+// How much of everything a server takes on. The defaults fit a machine of two cores and two
+// gigabytes.
 
 import { HersError } from '@hers/service';
 
 interface Limit {
-  readonly usual: number;
-  readonly least: number;
-  readonly about: string;
+  readonly default: number;
+  readonly minimum: number;
+  readonly description: string;
   /** Seconds may have a fraction; counts and bytes may not. */
   readonly fraction?: true;
 }
@@ -14,43 +15,48 @@ const MIB = 2 ** 20;
 
 export const LIMITS = {
   bodyBytes: {
-    usual: 72 * MIB,
-    least: 1024,
-    about: 'bytes of a body: a block, a search, a commit; snapshots and records are not limited',
+    default: 72 * MIB,
+    minimum: 1024,
+    description: 'bytes of a body: a block, a search, a commit; snapshots and records are not limited',
   },
   memoryBytes: {
-    usual: 256 * MIB,
-    least: 1024,
-    about: 'bytes of memory for all requests together; two thirds of it held at a time, and half of that for one token',
+    default: 256 * MIB,
+    minimum: 1024,
+    description:
+      'bytes of memory for all requests together; two thirds of it held at a time, and half of that for one token',
   },
-  scans: { usual: 4, least: 1, about: 'scans at a time; half of them for one token' },
-  queue: { usual: 128, least: 0, about: 'searches that may wait for a scan; half of them of one token' },
-  requests: { usual: 64, least: 1, about: 'requests of one token at a time; of one address where there are no tokens' },
-  requestsPerSecond: { usual: 500, least: 1, about: 'requests of one token in a second' },
-  connections: { usual: 4096, least: 1, about: 'connections at a time; half of them from one address' },
+  scans: { default: 4, minimum: 1, description: 'scans at a time; half of them for one token' },
+  queue: { default: 128, minimum: 0, description: 'searches that may wait for a scan; half of them of one token' },
+  requests: {
+    default: 64,
+    minimum: 1,
+    description: 'requests of one token at a time; of one address where there are no tokens',
+  },
+  requestsPerSecond: { default: 500, minimum: 1, description: 'requests of one token in a second' },
+  connections: { default: 4096, minimum: 1, description: 'connections at a time; half of them from one address' },
   requestSeconds: {
-    usual: 120,
-    least: 0.001,
-    about: 'seconds for a request; snapshots, staged records and purges take as long as they take',
+    default: 120,
+    minimum: 0.001,
+    description: 'seconds for a request; snapshots, staged records and purges take as long as they take',
     fraction: true,
   },
-  headerSeconds: { usual: 10, least: 0.001, about: 'seconds for the head of a request', fraction: true },
+  headerSeconds: { default: 10, minimum: 0.001, description: 'seconds for the head of a request', fraction: true },
   stallSeconds: {
-    usual: 30,
-    least: 0.001,
-    about: 'seconds without a byte in the middle of a body or an answer',
+    default: 30,
+    minimum: 0.001,
+    description: 'seconds without a byte in the middle of a body or an answer',
     fraction: true,
   },
   idleSeconds: {
-    usual: 60,
-    least: 0.001,
-    about: 'seconds that a connection may wait for its next request',
+    default: 60,
+    minimum: 0.001,
+    description: 'seconds that a connection may wait for its next request',
     fraction: true,
   },
   graceSeconds: {
-    usual: 30,
-    least: 0,
-    about: 'seconds that requests under way get when the server goes down',
+    default: 30,
+    minimum: 0,
+    description: 'seconds that requests under way get when the server goes down',
     fraction: true,
   },
 } as const satisfies Record<string, Limit>;
@@ -62,9 +68,9 @@ export function checkLimits(given: { readonly [name in LimitName]?: number | und
   for (const name of Object.keys(given))
     if (!Object.hasOwn(LIMITS, name)) throw new HersError('INVALID_ARGUMENT', `a server has no limit ${name}`);
   const checked = Object.entries(LIMITS).map(([name, limit]: [string, Limit]) => {
-    const value = given[name as LimitName] ?? limit.usual;
-    if (!(Number.isFinite(value) && value >= limit.least && (limit.fraction || Number.isSafeInteger(value))))
-      throw new HersError('INVALID_ARGUMENT', `the limit ${name} is a number from ${limit.least}, not ${value}`);
+    const value = given[name as LimitName] ?? limit.default;
+    if (!(Number.isFinite(value) && value >= limit.minimum && (limit.fraction || Number.isSafeInteger(value))))
+      throw new HersError('INVALID_ARGUMENT', `the limit ${name} is a number from ${limit.minimum}, not ${value}`);
     return [name, value];
   });
   return Object.fromEntries(checked);

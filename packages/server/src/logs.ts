@@ -1,4 +1,5 @@
-// What is logged: names, numbers and codes. Never a header, a body, a query string, or the message of an error that is not ours, for nobody knows what those hold.
+// What is logged: names, numbers and codes. Never a header, a body, a query string, or the message
+// of an error that is not ours, for nobody knows what those hold.
 
 import { HersError } from '@hers/service';
 
@@ -11,7 +12,7 @@ export interface LogOptions {
 }
 
 /** The kind of an error and where it happened; what it says only where it is one of ours. */
-export function loggedError(error: unknown): object {
+function loggedError(error: unknown): object {
   if (!(error instanceof Error)) return { type: typeof error };
   const { name, stack = '', code } = error as Error & { code?: unknown };
   const frames = stack.split('\n').filter((line) => /^\s+at /.test(line));

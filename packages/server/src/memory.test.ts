@@ -1,4 +1,5 @@
-// Nothing that is sent or asked for takes memory out of proportion: what is held is counted, and what is too much is refused before it is there.
+// Nothing that is sent or asked for takes memory out of proportion: what is held is counted, and
+// what is too much is refused before it is there.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -10,9 +11,9 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { encodeMessage, frame, type Service } from '@hers/service';
-import { FACES, filled, head, measure, metrics, open, post, settled } from './clients.ts';
+import { FACES, filled, head, measure, metrics, open, post, settled } from '../testing/clients.ts';
+import { served } from '../testing/server.ts';
 import { Hold, Memory } from './memory.ts';
-import { served } from './testing.ts';
 
 const MIB = 2 ** 20;
 /** Of which 1000 may be held. */
@@ -153,12 +154,12 @@ it('streams to readers that do not read are counted', async () => {
   const limit = 8 * MIB;
   await using server = await served({ measure, limits: { memoryBytes: limit } });
   await filled(server.store, 40, { set: 'n_4096_logq_30_30', width: 16 });
-  const lines = [];
+  const connections = [];
   for (let i = 0; i < 8; i++) {
-    const line = await open(server.url);
-    line.socket.pause();
-    line.socket.write(head('GET', `${FACES}/snapshot`));
-    lines.push(line);
+    const connection = await open(server.url);
+    connection.socket.pause();
+    connection.socket.write(head('GET', `${FACES}/snapshot`));
+    connections.push(connection);
   }
   // As many as there is room for; the others are refused when their turn comes.
   let held = 0;
@@ -172,7 +173,7 @@ it('streams to readers that do not read are counted', async () => {
   assert.ok(more.status === 429 || more.status === 200, `${more.status}`);
   assert.ok((await metrics(server.url)).get('hers_held_bytes')! <= limit);
   await more.body?.cancel();
-  for (const { socket } of lines) socket.destroy();
+  for (const { socket } of connections) socket.destroy();
   await settled(server.url);
   assert.equal((await metrics(server.url)).get('hers_held_bytes'), 0);
   assert.equal((await fetch(`${server.url}${FACES}/snapshot`)).status, 200);
@@ -212,7 +213,7 @@ describe('a server with little memory', () => {
     folder = await mkdtemp(join(tmpdir(), 'hers-memory-'));
     const script = `
       import { startServer } from ${JSON.stringify(new URL('./server.ts', import.meta.url).href)};
-      import { filled } from ${JSON.stringify(new URL('./clients.ts', import.meta.url).href)};
+      import { filled } from ${JSON.stringify(new URL('../testing/clients.ts', import.meta.url).href)};
       import { openStore } from '@hers/store';
       const store = await openStore(process.argv[1]);
       await filled(store);

@@ -1,6 +1,9 @@
-// What is held in memory for requests, all together: bodies, what they are unpacked to, what is on its way to clients. Whoever takes more asks first. What was given back is garbage until
-// it is collected, and the engine collects when its own heap wants it, which knows little of large buffers: so it is told to, when there is garbage and the process has grown. Because not
-// everything can be counted, a process that has grown too much all the same has half as much for requests until it has shrunk.
+// What is held in memory for requests, all together: bodies, what they are unpacked to, what is on
+// its way to clients. Whoever takes more asks first. What was given back is garbage until it is
+// collected, and the engine collects when its own heap wants it, which knows little of large
+// buffers: so it is told to, when there is garbage and the process has grown. Because not
+// everything can be counted, a process that has grown too much all the same has half as much for
+// requests until it has shrunk.
 
 import { readFileSync } from 'node:fs';
 import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
@@ -12,16 +15,19 @@ import { returnFreedMemory } from '@hers/store';
 import { Overloaded } from './gate.ts';
 
 /** Less garbage than this is not worth a collection, which takes some ten milliseconds. */
-const LEAST_GARBAGE = 2 ** 25;
+const MIN_GARBAGE = 2 ** 25;
 /** Garbage is collected when nothing was added to it for so long, and now and then in any case. */
 const IDLE_MS = 1000;
 const NOW_AND_THEN_MS = 10_000;
-/** Of what a process may grow by, so much may be held. The rest is for garbage, copies, and what the scans keep for the next. */
+/**
+ * Of what a process may grow by, so much may be held. The rest is for garbage, copies, and what the
+ * scans keep for the next.
+ */
 const HELD = 2 / 3;
 /** A process that has grown by this part is larger than it should be. */
 const SWOLLEN = 0.8;
 /** Garbage is collected when it has grown by this part. */
-const LITTERED = 0.7;
+const LITTERED = 0.65;
 /** The part of what may be held that every caller has, whatever the others do. */
 const LITTLE = 1 / 16;
 /** How often the memory of the process is looked at, and something done about it. */
@@ -30,14 +36,20 @@ const FREED_MS = 10;
 const SETTLE_MS = 25;
 const COLLECT_MS = 200;
 const TRIM_MS = 50;
-/** A process that has grown by this part reads no more from clients until its garbage is collected; it waits so long at most. */
-const TIGHT = 0.85;
+/**
+ * A process that has grown by this part reads no more from clients until its garbage is collected;
+ * it waits so long at most.
+ */
+const TIGHT = 0.75;
 const TIGHT_COLLECT_MS = 50;
 const WAIT_MS = 500;
 const BUSY_TRUST = 1 / 8;
 const PAGE_BYTES = 4096;
 
-/** Asked to end what is slow and holds so many bytes, of this caller or, without one, of anybody. The room is there when that has ended, a moment later. */
+/**
+ * Asked to end what is slow and holds so many bytes, of this caller or, without one, of anybody.
+ * The room is there when that has ended, a moment later.
+ */
 export type MakeRoom = (bytes: number, caller?: string) => void;
 
 let collectNow: (() => void) | undefined;
@@ -123,20 +135,23 @@ export class Memory {
       this.#later = undefined;
       this.#tidy(BUSY_TRUST);
     }, NOW_AND_THEN_MS).unref();
-    if (this.#garbage < LEAST_GARBAGE) return;
+    if (this.#garbage < MIN_GARBAGE) return;
     if (this.#idle) this.#idle.refresh();
     else this.#idle = setTimeout(() => this.#tidy(1), IDLE_MS).unref();
   }
 
   #tidy(trust: number): void {
     clearTimeout(this.#idle);
-    if (this.#garbage >= LEAST_GARBAGE) this.#collect();
+    if (this.#garbage >= MIN_GARBAGE) this.#collect();
     else this.#trim();
     // Freed buffers are gone a moment later.
     this.#idle = setTimeout(() => this.#settle(trust), SETTLE_MS).unref();
   }
 
-  /** What is left when little is held is what the process needs to be there. How far that may be more than before depends on how quiet it is: under load some of it is garbage. */
+  /**
+   * What is left when little is held is what the process needs to be there. How far that may be
+   * more than before depends on how quiet it is: under load some of it is garbage.
+   */
   #settle(trust: number): void {
     this.#idle = undefined;
     if (this.#held < this.most / 8) {
@@ -170,30 +185,36 @@ export class Memory {
     this.#trimmedAt = performance.now();
   }
 
-  /** Before something is taken: collects where the process has grown too much, and there is garbage. */
+  /**
+   * Before something is taken: collects where the process has grown too much, and there is garbage.
+   */
   prepare(): void {
     const now = performance.now();
     if (now - this.#lookedAt < LOOK_MS) return;
     this.#look();
-    const isLittered = this.#garbage >= LEAST_GARBAGE && this.#grown > LITTERED * this.#growth;
+    const isLittered = this.#garbage >= MIN_GARBAGE && this.#grown > LITTERED * this.#growth;
     if (!(isLittered || this.#isSwollen) || now - this.#collectedAt < COLLECT_MS) return;
     this.#collect();
     this.#idle ??= setTimeout(() => this.#settle(0), SETTLE_MS).unref();
   }
 
-  /** Whether reading more should wait until garbage has been collected, where so many bytes are about to be taken. */
+  /**
+   * Whether reading more should wait until garbage has been collected, where so many bytes are
+   * about to be taken.
+   */
   isTight(bytes: number): boolean {
     if (performance.now() - this.#lookedAt >= LOOK_MS) this.#look();
     if (this.#grown + bytes <= TIGHT * this.#growth) return false;
-    // What was collected a moment ago is on its way out; where there is nothing to collect, waiting does not help.
-    return this.#garbage >= LEAST_GARBAGE || performance.now() - this.#collectedAt < TIGHT_COLLECT_MS;
+    // What was collected a moment ago is on its way out; where there is nothing to collect, waiting
+    // does not help.
+    return this.#garbage >= MIN_GARBAGE || performance.now() - this.#collectedAt < TIGHT_COLLECT_MS;
   }
 
   /** Collects garbage until the process is smaller, or there is nothing left to collect. */
   async relax(bytes: number): Promise<void> {
     for (const until = performance.now() + WAIT_MS; this.isTight(bytes) && performance.now() < until; ) {
       const isDue = performance.now() - this.#collectedAt >= TIGHT_COLLECT_MS;
-      if (isDue && this.#garbage >= LEAST_GARBAGE) this.#collect();
+      if (isDue && this.#garbage >= MIN_GARBAGE) this.#collect();
       await pause(SETTLE_MS);
     }
   }
@@ -241,7 +262,10 @@ export class Hold {
     return this.#bytes;
   }
 
-  /** To be waited for before more is read from a client; undefined when there is room. What is large grows by being copied, and is copied again where it goes. */
+  /**
+   * To be waited for before more is read from a client; undefined when there is room. What is large
+   * grows by being copied, and is copied again where it goes.
+   */
   room(): Promise<void> | undefined {
     const coming = 3 * this.#bytes;
     return this.#memory.isTight(coming) ? this.#memory.relax(coming) : undefined;
@@ -252,7 +276,10 @@ export class Hold {
     return this.#memory.isFull;
   }
 
-  /** Bytes that are about to be taken; below zero, given back. One caller has at most half of all; but whoever holds nothing else may have one thing of any size. */
+  /**
+   * Bytes that are about to be taken; below zero, given back. One caller has at most half of all;
+   * but whoever holds nothing else may have one thing of any size.
+   */
   take(bytes: number): void {
     // One that has ended counts for nothing any more.
     if (this.#ended) {
@@ -276,13 +303,19 @@ export class Hold {
     this.add(bytes);
   }
 
-  /** The same for what is not the engine's, and for what is used again: it leaves no garbage. It is given back in the end. */
+  /**
+   * The same for what is not the engine's, and for what is used again: it leaves no garbage. It is
+   * given back in the end.
+   */
   reserve(bytes: number): void {
     this.take(bytes);
     this.#reserved += bytes;
   }
 
-  /** The same for what a request only unpacks to: never more than the limit, not even for one that is alone. */
+  /**
+   * The same for what a request only unpacks to: never more than the limit, not even for one that
+   * is alone.
+   */
   takeWithin(bytes: number, what: string): void {
     if (this.#bytes + bytes > this.#memory.most)
       throw new HersError(

@@ -1,4 +1,5 @@
-// Numbers for Prometheus, in its text format 0.0.4. Nothing here names a collection or a token: a label for each would never end.
+// Numbers for Prometheus, in its text format 0.0.4. Nothing here names a collection or a token: a
+// label for each would never end.
 
 import type { Traffic } from './call.ts';
 import type { ScanWatcher } from './scans.ts';

@@ -24,7 +24,7 @@ function bodyOf({ takes }: Route): object | undefined {
   const description =
     takes.kind === 'message'
       ? `A message: frames, each a length (u32, little-endian) and that many bytes. The first is JSON that fits x-hers-head; then ${takes.parts}.`
-      : takes.about;
+      : takes.description;
   const content = { [OCTETS]: { schema: { type: 'string', format: 'binary' } } };
   return { required: true, description, content, ...(takes.kind === 'message' ? { 'x-hers-head': takes.head } : {}) };
 }
@@ -35,12 +35,12 @@ function answerOf({ gives }: Route): object {
       return { description: 'Done.', content: { 'application/json': { schema: gives.body } } };
     case 'octets':
       return {
-        description: `Octets: ${gives.about}.`,
+        description: `Octets: ${gives.description}.`,
         content: { [OCTETS]: { schema: { type: 'string', format: 'binary' } } },
         ...(gives.head ? { 'x-hers-head': gives.head } : {}),
       };
     case 'text':
-      return { description: gives.about, content: { [gives.type]: { schema: { type: 'string' } } } };
+      return { description: gives.description, content: { [gives.type]: { schema: { type: 'string' } } } };
     case 'nothing':
       return { description: 'Done.' };
   }

@@ -1,4 +1,5 @@
-// What pages may do with a server: with crafted headers here, and in Chromium, with a page of another origin and one whose name was made to lead to the server.
+// What pages may do with a server: with crafted headers here, and in Chromium, with a page of
+// another origin and one whose name was made to lead to the server.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -11,9 +12,9 @@ import { encodeMessage, frame, OCTETS } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { part } from '../../../tools/parts.ts';
-import { FACES, filled } from './clients.ts';
+import { FACES, filled } from '../testing/clients.ts';
+import { served } from '../testing/server.ts';
 import { startServer } from './server.ts';
-import { served } from './testing.ts';
 import { TokenStore } from './tokens.ts';
 
 /** The status of a request with headers that fetch would not send. */
@@ -195,7 +196,10 @@ describe('in Chromium', { skip: browserPart.skip }, () => {
     return { port, close };
   }
 
-  /** Everything a page can send without and with asking, and what came of it: a status, 'opaque', or 'refused'. */
+  /**
+   * Everything a page can send without and with asking, and what came of it: a status, 'opaque', or
+   * 'refused'.
+   */
   function attack(page: Page, target: string): Promise<Record<string, string>> {
     const bodies = {
       create: [...encodeMessage({ name: 'made', id: '00'.repeat(16) }, [new Uint8Array(1), new Uint8Array(1)])],

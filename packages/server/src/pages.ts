@@ -1,9 +1,12 @@
-// What pages may do. A browser sends requests for any page that is open in it, to this machine and its neighbours too; it says where they come from (`Origin`, `Sec-Fetch-Site`) and under
-// which name the server was looked up (`Host`). So: pages of other origins are refused unless they are named; where there are no tokens, so are names that are not this server's own,
-// because a stranger's name can be made to lead here and its pages then count as this server's; and every change asks for a content type that a page can send only after asking.
+// What pages may do. A browser sends requests for any page that is open in it, to this machine and
+// its neighbours too; it says where they come from (`Origin`, `Sec-Fetch-Site`) and under which
+// name the server was looked up (`Host`). So: pages of other origins are refused unless they are
+// named; where there are no tokens, so are names that are not this server's own, because a
+// stranger's name can be made to lead here and its pages then count as this server's; and every
+// change asks for a content type that a page can send only after asking.
 
 import type { IncomingMessage } from 'node:http';
-import { HersError, OCTETS } from '@hers/service';
+import { HersError, isLoopback, OCTETS } from '@hers/service';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
 /** Origins such as `https://app.example`, or all of them. */
@@ -43,7 +46,10 @@ export class Pages {
     this.#tls = tls;
   }
 
-  /** FORBIDDEN for a request that a page of another origin has made, or that came under another name. */
+  /**
+   * FORBIDDEN for a request that a page of another origin has made, or that came under another
+   * name.
+   */
   check({ headers, raw }: FastifyRequest): void {
     // A whole address in the place of a path is for proxies.
     if (this.#names && !(raw.url?.startsWith('/') && this.#answersTo(headers.host, raw)))
@@ -65,7 +71,9 @@ export class Pages {
     return this.#cors === '*' || this.#cors.includes(origin);
   }
 
-  /** Whether a page of this server has asked. What is in front of it may have TLS where it has none. */
+  /**
+   * Whether a page of this server has asked. What is in front of it may have TLS where it has none.
+   */
   #isOwn(origin: string, host: string | undefined): boolean {
     const url = URL.parse(origin);
     const isScheme = url?.protocol === 'https:' || (url?.protocol === 'http:' && !this.#tls);
@@ -114,8 +122,6 @@ function addressOf(address: string | undefined): string {
   const plain = address?.replace(/^::ffff:(?=\d+\.)/, '') ?? '';
   return plain.includes(':') ? `[${plain}]` : plain;
 }
-
-const isLoopback = (address: string) => address === '[::1]' || address.startsWith('127.');
 
 /** Refuses a change that a page could have sent without asking: 415. */
 export function checkChange(request: FastifyRequest): void {

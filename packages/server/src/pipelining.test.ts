@@ -1,13 +1,14 @@
-// Requests that come before the last one is answered, and answers that nobody reads: neither ends the process, fills its memory, or holds a line for long.
+// Requests that come before the last one is answered, and answers that nobody reads: neither ends
+// the process, fills its memory, or holds a connection for long.
 
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { encodeMessage, MOST_REMOVED, OCTETS, type Service } from '@hers/service';
-import { FACES, filled, head, held, metrics, open, post, settled } from './clients.ts';
-import { served } from './testing.ts';
+import { encodeMessage, MAX_REMOVED, OCTETS, type Service } from '@hers/service';
+import { FACES, filled, head, held, metrics, open, post, settled } from '../testing/clients.ts';
+import { served } from '../testing/server.ts';
 
-it('a request behind one that is not answered ends the line, and a body that breaks off there ends nothing else', async () => {
+it('a request behind one that is not answered ends the connection, and a body that breaks off there ends nothing else', async () => {
   let gate: ReturnType<typeof held> | undefined;
   const service = (store: Service) => (gate = held(store)).service;
   await using server = await served({ service });
@@ -27,7 +28,7 @@ it('a request behind one that is not answered ends the line, and a body that bre
   await settled(server.url);
 });
 
-it('requests one after the other on one line are answered, also when each is sent as soon as the last answer came', async () => {
+it('requests one after the other on one connection are answered, also when each is sent as soon as the last answer came', async () => {
   await using server = await served();
   const { socket, said } = await open(server.url);
   for (let i = 1; i <= 50; i++) {
@@ -37,7 +38,7 @@ it('requests one after the other on one line are answered, also when each is sen
   socket.destroy();
 });
 
-it('many requests at once on one line, whatever they ask for, are not all kept', async () => {
+it('many requests at once on one connection, whatever they ask for, are not all kept', async () => {
   await using server = await served();
   for (const path of ['/v1', '/nowhere', '/%zz', '/docs', '/healthz']) {
     const { socket, ended } = await open(server.url);
@@ -60,7 +61,7 @@ it('an answer that is not read is given up', async () => {
     });
   const { socket, ended } = await open(server.url);
   socket.pause();
-  // 9 MB of JSON: more than the buffers of a line hold.
+  // 9 MB of JSON: more than the buffers of a connection hold.
   socket.write(head('GET', '/v1/collections'));
   await pause(100);
   assert.equal((await metrics(server.url)).get('hers_requests_running'), 2);
@@ -75,7 +76,7 @@ it('a change deletes so many records at most, and snapshots are so many at a tim
   await using server = await served({ limits: { scans: 2 } });
   await filled(server.store, 60, { set: 'n_4096_logq_30_30', width: 4 });
   const none = new Uint8Array(0);
-  const removed = new Uint8Array(16 * (MOST_REMOVED + 1));
+  const removed = new Uint8Array(16 * (MAX_REMOVED + 1));
   const commit = encodeMessage({ expected: 2 }, [Buffer.from('3'), removed, none, none, none]);
   const answer = await post(server.url, `${FACES}/commit`, commit);
   assert.equal(answer.status, 413);

@@ -1,9 +1,12 @@
-// Every path of the server: what it takes, what it answers, who may. The table is the router, the validation and /openapi.json at once.
+// Every path of the server: what it takes, what it answers, who may. The table is the router, the
+// validation and /openapi.json at once.
 
 import {
+  BLOCK_ID_BYTES,
   type CollectionInfo,
   type CommitHead,
   type CreateHead,
+  decodeCommit,
   encodeInfo,
   encodeMessage,
   fromHex,
@@ -11,20 +14,26 @@ import {
   type HelloBody,
   HersError,
   LIST_ID_BYTES,
-  MOST_IDS,
-  MOST_REMOVED,
-  PackedIds,
+  MAX_IDS,
   type SealedRecord,
   type SearchHead,
   type Service,
   unframe,
 } from '@hers/service';
 import type { Call } from './call.ts';
+import { docsPage, STYLE_HASH } from './docs-page.ts';
+import { JSON_TYPE } from './errors.ts';
 import type { ItemParts } from './items.ts';
+import { openApi } from './openapi.ts';
+import type { Parts } from './parts.ts';
 import type { Scans } from './scans.ts';
 import * as schemas from './schemas.ts';
+import { VERSION } from './version.ts';
 
-/** `search` reads and searches, `write` changes records, `admin` makes, deletes, copies and restores whole collections. */
+/**
+ * `search` reads and searches, `write` changes records, `admin` makes, deletes, copies and restores
+ * whole collections.
+ */
 export type Scope = 'search' | 'write' | 'admin';
 
 export interface Route {
@@ -40,11 +49,11 @@ export interface Route {
   readonly params?: object;
   readonly takes?:
     | { readonly kind: 'message'; readonly head: object; readonly parts: string }
-    | { readonly kind: 'octets'; readonly about: string };
+    | { readonly kind: 'octets'; readonly description: string };
   readonly gives:
     | { readonly kind: 'json'; readonly status: 200 | 201; readonly body: object }
-    | { readonly kind: 'octets'; readonly status: 200; readonly about: string; readonly head?: object }
-    | { readonly kind: 'text'; readonly status: 200; readonly type: string; readonly about: string }
+    | { readonly kind: 'octets'; readonly status: 200; readonly description: string; readonly head?: object }
+    | { readonly kind: 'text'; readonly status: 200; readonly type: string; readonly description: string }
     | { readonly kind: 'nothing'; readonly status: 204 };
   /** Reads or writes a whole collection: there are as many at a time as there are scans. */
   readonly heavy?: boolean;
@@ -53,10 +62,12 @@ export interface Route {
   readonly handle: (call: Call) => Promise<unknown>;
 }
 
-const BLOCK_ID_BYTES = 16;
 /** Queries in one search. */
-const MOST_QUERIES = 1024;
-/** What is made of a query when it is scanned for, in queries: a copy, its other half, sums and answers. */
+const MAX_QUERIES = 1024;
+/**
+ * What is made of a query when it is scanned for, in queries: a copy, its other half, sums and
+ * answers.
+ */
 const QUERY_COST = 3;
 /** What is known of a staged record until it is committed. */
 const STAGED_COST = 64;
@@ -65,8 +76,16 @@ const INFO_COST = 1024;
 /** An answer that is there as a whole is sent in pieces of this size. */
 const PIECE_BYTES = 2 ** 18;
 
-/** The routes that stand for the calls of a Service; searches go to `scans`, where they may have to wait. */
-export function serviceRoutes(service: Service, scans: Scans, version: string): Route[] {
+export function routesOf(service: Service, parts: Parts): Route[] {
+  const all: Route[] = [...serviceRoutes(service, parts.scans), ...serverRoutes(service, parts, () => all)];
+  return all;
+}
+
+/**
+ * The routes that stand for the calls of a Service; searches go to `scans`, where they may have to
+ * wait.
+ */
+function serviceRoutes(service: Service, scans: Scans): Route[] {
   const collection = '/v1/collections/:name';
   const params = schemas.collectionParams;
   return [
@@ -77,7 +96,11 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       operation: 'hello',
       summary: 'What this server is and takes',
       gives: { kind: 'json', status: 200, body: schemas.helloBody },
-      handle: async ({ limits }): Promise<HelloBody> => ({ server: 'hers', version, bodyBytes: limits.bodyBytes }),
+      handle: async ({ limits }): Promise<HelloBody> => ({
+        server: 'hers',
+        version: VERSION,
+        bodyBytes: limits.bodyBytes,
+      }),
     },
     {
       method: 'GET',
@@ -135,7 +158,12 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       operation: 'getManifest',
       summary: 'The manifest and its version',
       params,
-      gives: { kind: 'octets', status: 200, about: 'a message: the head, the manifest', head: schemas.manifestHead },
+      gives: {
+        kind: 'octets',
+        status: 200,
+        description: 'a message: the head, the manifest',
+        head: schemas.manifestHead,
+      },
       handle: async (call) => {
         const { version, manifest } = await service.getManifest(call.name);
         call.hold(2 * manifest.length);
@@ -149,7 +177,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       operation: 'stageRecords',
       summary: 'Stage sealed records',
       params,
-      takes: { kind: 'octets', about: 'frames: handle (16 bytes) and sealed record' },
+      takes: { kind: 'octets', description: 'frames: handle (16 bytes) and sealed record' },
       gives: { kind: 'json', status: 201, body: schemas.stageBody },
       endless: true,
       handle: async (call) => ({
@@ -163,10 +191,10 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       operation: 'getRecords',
       summary: 'Sealed records by their handles, in that order',
       params,
-      takes: { kind: 'octets', about: 'handles of 16 bytes, one behind the other' },
-      gives: { kind: 'octets', status: 200, about: 'items: handle and sealed record' },
+      takes: { kind: 'octets', description: 'handles of 16 bytes, one behind the other' },
+      gives: { kind: 'octets', status: 200, description: 'items: handle and sealed record' },
       handle: async (call) => {
-        const handles = call.ids(await call.octets(), HANDLE_BYTES, 'a handle', MOST_IDS);
+        const handles = call.ids(await call.octets(), HANDLE_BYTES, 'a handle', MAX_IDS);
         return call.items(recordParts(service.getRecords(call.name, handles, call.options)));
       },
     },
@@ -177,7 +205,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       operation: 'stageList',
       summary: 'Stage a sealed list',
       params,
-      takes: { kind: 'octets', about: 'the sealed list' },
+      takes: { kind: 'octets', description: 'the sealed list' },
       gives: { kind: 'json', status: 201, body: schemas.stageBody },
       handle: async (call) => ({ stage: await service.stageList(call.name, await call.octets()) }),
     },
@@ -188,10 +216,10 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       operation: 'getLists',
       summary: 'Sealed lists by the SHA-256 of their bytes',
       params,
-      takes: { kind: 'octets', about: 'ids of 32 bytes, one behind the other' },
-      gives: { kind: 'octets', status: 200, about: 'items: sealed lists' },
+      takes: { kind: 'octets', description: 'ids of 32 bytes, one behind the other' },
+      gives: { kind: 'octets', status: 200, description: 'items: sealed lists' },
       handle: async (call) => {
-        const ids = call.ids(await call.octets(), LIST_ID_BYTES, 'a list id', MOST_IDS);
+        const ids = call.ids(await call.octets(), LIST_ID_BYTES, 'a list id', MAX_IDS);
         return call.items(listParts(service.getLists(call.name, ids, call.options)));
       },
     },
@@ -202,7 +230,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       operation: 'stageBlock',
       summary: 'Stage an encrypted block',
       params,
-      takes: { kind: 'octets', about: 'the encoded block' },
+      takes: { kind: 'octets', description: 'the encoded block' },
       gives: { kind: 'json', status: 201, body: schemas.stageBody },
       handle: async (call) => ({
         stage: await service.stageBlock(call.name, [await call.octets()], call.options),
@@ -215,7 +243,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       operation: 'getBlock',
       summary: 'An encrypted block as it came',
       params: schemas.blockParams,
-      gives: { kind: 'octets', status: 200, about: 'the encoded block' },
+      gives: { kind: 'octets', status: 200, description: 'the encoded block' },
       handle: async (call) => {
         const { block } = call.request.params as { block: string };
         return call.pieces(service.getBlock(call.name, fromHex(block), call.options));
@@ -236,20 +264,8 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       },
       gives: { kind: 'json', status: 200, body: schemas.versionBody },
       handle: async (call) => {
-        const { head, parts } = await call.message<CommitHead>(schemas.commitHead, { least: 5, most: 5 });
-        const [manifest, removed, ends, dropped, droppedLists] = parts;
-        const { sums = [], ...rest } = head;
-        if (ends.length !== 2 * BLOCK_ID_BYTES * sums.length)
-          throw new HersError('MALFORMED', 'every sum has a base and a result, and this message names more or fewer');
-        const ids = call.ids(ends, BLOCK_ID_BYTES, 'a block id');
-        const change = {
-          ...rest,
-          manifest,
-          removed: fewIds(removed, HANDLE_BYTES, 'a handle'),
-          sums: sums.map((sum, i) => ({ ...sum, base: ids[2 * i], result: ids[2 * i + 1] })),
-          dropped: fewIds(dropped, BLOCK_ID_BYTES, 'a block id'),
-          droppedLists: fewIds(droppedLists, LIST_ID_BYTES, 'a list id'),
-        };
+        const message = await call.message<CommitHead>(schemas.commitHead, { least: 5, most: 5 });
+        const change = decodeCommit(message, (...ids) => call.ids(...ids));
         return { version: await service.commit(call.name, change, call.options) };
       },
     },
@@ -265,11 +281,11 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
         head: schemas.searchHead,
         parts: 'with some: the ids of the blocks to scan, 16 bytes each; then the encoded queries',
       },
-      gives: { kind: 'octets', status: 200, about: 'items: encoded responses, in any order' },
+      gives: { kind: 'octets', status: 200, description: 'items: encoded responses, in any order' },
       handle: async (call) => {
         const { head, parts } = await call.message<SearchHead>(schemas.searchHead, {
           least: 0,
-          most: 1 + MOST_QUERIES,
+          most: 1 + MAX_QUERIES,
         });
         const { version, some } = head;
         if (some && parts.length === 0) throw new HersError('MALFORMED', 'this search names no blocks');
@@ -297,7 +313,7 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       operation: 'snapshot',
       summary: 'The whole collection as one stream',
       params,
-      gives: { kind: 'octets', status: 200, about: 'a snapshot' },
+      gives: { kind: 'octets', status: 200, description: 'a snapshot' },
       endless: true,
       heavy: true,
       handle: (call) => call.pieces(service.snapshot(call.name, call.options)),
@@ -309,13 +325,92 @@ export function serviceRoutes(service: Service, scans: Scans, version: string): 
       operation: 'restore',
       summary: 'Make a collection of a snapshot',
       params,
-      takes: { kind: 'octets', about: 'a snapshot of any size' },
+      takes: { kind: 'octets', description: 'a snapshot of any size' },
       gives: { kind: 'nothing', status: 204 },
       endless: true,
       heavy: true,
       handle: (call) => service.restore(call.name, call.stream(), call.options),
     },
   ];
+}
+
+/** The routes about the server itself; the last two describe all of them. */
+function serverRoutes(service: Service, parts: Parts, all: () => readonly Route[]): Route[] {
+  const document = once(() => JSON.stringify(openApi(all(), VERSION)));
+  const page = once(() => docsPage(all(), VERSION));
+  return [
+    {
+      method: 'GET',
+      url: '/healthz',
+      needs: 'open',
+      operation: 'health',
+      summary: 'Whether the process answers',
+      gives: { kind: 'text', status: 200, type: 'text/plain', description: 'ok' },
+      handle: async ({ reply }) => reply.type('text/plain').send('ok\n'),
+    },
+    {
+      method: 'GET',
+      url: '/readyz',
+      needs: 'open',
+      operation: 'ready',
+      summary: 'Whether it takes requests: the gallery is open and it is not going down',
+      gives: { kind: 'text', status: 200, type: 'text/plain', description: 'ready' },
+      handle: async ({ reply }) => {
+        if (parts.closing) throw new HersError('UNAVAILABLE', 'the server is going down');
+        // No collection has this name: an open gallery says so, and does nothing else.
+        await service.getCollection('').catch((error) => {
+          if (!(error instanceof HersError && error.code === 'NOT_FOUND')) throw error;
+        });
+        return reply.type('text/plain').send('ready\n');
+      },
+    },
+    {
+      method: 'GET',
+      url: '/metrics',
+      needs: 'search',
+      whole: true,
+      operation: 'metrics',
+      summary: 'Numbers for Prometheus',
+      gives: { kind: 'text', status: 200, type: 'text/plain', description: 'Prometheus text format 0.0.4' },
+      handle: async ({ reply }) =>
+        reply.type('text/plain; version=0.0.4; charset=utf-8').send(
+          parts.metrics.text({
+            scansRunning: () => parts.scans.running,
+            scansWaiting: () => parts.scans.waiting,
+            requestsRunning: () => parts.connections.requests,
+            connections: () => parts.connections.size,
+            held: () => parts.guests.memory.held,
+          }),
+        ),
+    },
+    {
+      method: 'GET',
+      url: '/openapi.json',
+      needs: 'open',
+      operation: 'openapi',
+      summary: 'These paths, for programs',
+      gives: { kind: 'text', status: 200, type: 'application/json', description: 'OpenAPI 3.1' },
+      handle: async ({ reply }) => reply.type(JSON_TYPE).send(document()),
+    },
+    {
+      method: 'GET',
+      url: '/docs',
+      needs: 'open',
+      operation: 'docs',
+      summary: 'These paths, for people',
+      gives: { kind: 'text', status: 200, type: 'text/html', description: 'a page' },
+      handle: async ({ reply }) => {
+        reply.header('content-security-policy', `default-src 'none'; style-src ${STYLE_HASH}; frame-ancestors 'none'`);
+        return reply.type('text/html; charset=utf-8').send(page());
+      },
+    },
+  ];
+}
+
+/** Makes the text when it is first wanted. */
+function once(make: () => string): () => string {
+  let made: string | undefined;
+  return () => (made ??= make());
 }
 
 async function* recordsOf(call: Call): AsyncGenerator<SealedRecord> {
@@ -338,13 +433,6 @@ async function onlyThat(service: Service, name: string): Promise<CollectionInfo[
     if (error instanceof HersError && error.code === 'NOT_FOUND') return [];
     throw error;
   }
-}
-
-function fewIds(bytes: Uint8Array, length: number, what: string): PackedIds {
-  const ids = new PackedIds(bytes, length, what);
-  if (ids.length > MOST_REMOVED)
-    throw new HersError('TOO_LARGE', `a change deletes or drops ${MOST_REMOVED} at most, not ${ids.length}`);
-  return ids;
 }
 
 function* inPieces(whole: Uint8Array): Generator<Uint8Array> {

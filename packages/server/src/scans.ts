@@ -1,6 +1,8 @@
-// Searches take turns: so many scans at a time, so many waiting, in the order they came, and at most half of both for one caller. Searches of one collection that wait together are scanned
-// together, because the gallery is then read once for all of them. What a scan finds is taken off its hands even while its client reads slowly, up to a limit; beyond that the scan
-// rests, and lets others go on meanwhile, so that slow readers do not hold up the others.
+// Searches take turns: so many scans at a time, so many waiting, in the order they came, and at
+// most half of both for one caller. Searches of one collection that wait together are scanned
+// together, because the gallery is then read once for all of them. What a scan finds is taken off
+// its hands even while its client reads slowly, up to a limit; beyond that the scan rests, and lets
+// others go on meanwhile, so that slow readers do not hold up the others.
 
 import { HersError, peekQuery, peekResponse, type SearchRequest, type Service } from '@hers/service';
 import { half, Overloaded } from './gate.ts';
@@ -28,11 +30,16 @@ export interface ScanWatcher {
 
 /** Found and not yet sent, per search. All together have half of the memory. */
 const SPOOL_BYTES = 16 * 2 ** 20;
-/** Seconds; the queue may be shorter than it looks, because those that wait are scanned together. */
+/**
+ * Seconds; the queue may be shorter than it looks, because those that wait are scanned together.
+ */
 const LONGEST_RETRY = 5;
 /** Queries scanned together. */
-const MOST_QUERIES = 8;
-/** About what a response takes; galleries whose answers would not fit a spool are scanned for one client at a time. */
+const MAX_QUERIES = 8;
+/**
+ * About what a response takes; galleries whose answers would not fit a spool are scanned for one
+ * client at a time.
+ */
 const RESPONSE_BYTES = 8192;
 
 /** All spools together. */
@@ -168,7 +175,7 @@ export class Scans {
   readonly #resting: { readonly caller: string; readonly goOn: () => void }[] = [];
   readonly #running = new Map<string, number>();
   /** Seconds a scan took lately, for Retry-After. */
-  #usual = 0.05;
+  #typicalSeconds = 0.05;
 
   constructor(service: Service, options: ScanOptions, watcher: ScanWatcher) {
     this.#service = service;
@@ -224,7 +231,7 @@ export class Scans {
     const { scans, queue } = this.#options;
     const all = this.#waiting.length;
     const own = this.#waiting.reduce((sum, job) => sum + (job.caller === caller ? 1 : 0), 0);
-    const retryAfter = Math.min(LONGEST_RETRY, (this.#usual * all) / scans);
+    const retryAfter = Math.min(LONGEST_RETRY, (this.#typicalSeconds * all) / scans);
     if (all >= queue) throw new Overloaded(`${all} searches are waiting already`, retryAfter);
     if (own >= half(queue)) throw new Overloaded(`${own} searches of this caller are waiting already`, retryAfter);
   }
@@ -281,7 +288,7 @@ export class Scans {
       }
     }
     const seconds = (performance.now() - now) / 1000;
-    this.#usual = 0.8 * this.#usual + 0.2 * seconds;
+    this.#typicalSeconds = 0.8 * this.#typicalSeconds + 0.2 * seconds;
   }
 
   /** Takes the searches that can be answered by the same scan out of the queue. */
@@ -300,7 +307,7 @@ export class Scans {
     const fits = ({ ids }: Job) => ids.length * blocks * RESPONSE_BYTES <= SPOOL_BYTES;
     if (!fits(first)) return [];
     for (const job of [...this.#waiting]) {
-      if (!alike(job) || !fits(job) || taken.size + job.ids.length > MOST_QUERIES) continue;
+      if (!alike(job) || !fits(job) || taken.size + job.ids.length > MAX_QUERIES) continue;
       if (job.ids.some((id) => taken.has(id))) continue;
       for (const id of job.ids) taken.add(id);
       this.#waiting.splice(this.#waiting.indexOf(job), 1);

@@ -1,7 +1,9 @@
 // What requests and answers look like: validated against, and published as /openapi.json.
 
-const name = { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$' } as const;
-const hexOf = (bytes: number) => ({ type: 'string', pattern: `^[0-9a-f]{${2 * bytes}}$` }) as const;
+import { COLLECTION_NAME } from '@hers/service';
+
+const name = { type: 'string', pattern: COLLECTION_NAME } as const;
+const hexDigits = (bytes: number) => ({ type: 'string', pattern: `^[0-9a-f]{${2 * bytes}}$` }) as const;
 const count = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const;
 const stage = { type: 'string', minLength: 1, maxLength: 128 } as const;
 const stages = { type: 'array', items: stage, maxItems: 65536 } as const;
@@ -12,7 +14,7 @@ function object<P extends Record<string, unknown>>(properties: P, ...optional: (
 }
 
 export const collectionParams = object({ name });
-export const blockParams = object({ name, block: hexOf(16) });
+export const blockParams = object({ name, block: hexDigits(16) });
 
 export const errorBody = object({
   code: { type: 'string', description: 'what went wrong, for programs' },
@@ -28,7 +30,7 @@ export const helloBody = object({
 
 export const collectionBody = object({
   name,
-  id: hexOf(16),
+  id: hexDigits(16),
   descriptor: { type: 'string', description: "the client's description, in base64" },
   version: count,
   records: count,
@@ -39,7 +41,7 @@ export const collectionsBody = object({ collections: { type: 'array', items: col
 export const stageBody = object({ stage });
 export const versionBody = object({ version: count });
 
-export const createHead = object({ name, id: hexOf(16) });
+export const createHead = object({ name, id: hexDigits(16) });
 export const commitHead = object(
   {
     expected: count,

@@ -9,7 +9,7 @@ import { describe, it } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { TLSSocket } from 'node:tls';
 import { HersError, OCTETS } from '@hers/service';
-import { collectedLog, selfSigned, served } from './testing.ts';
+import { collectedLog, selfSigned, served } from '../testing/server.ts';
 import { TokenStore } from './tokens.ts';
 
 const fails = (message: RegExp) => (error: unknown) =>
@@ -23,6 +23,10 @@ describe('a server', () => {
     await assert.rejects(served({ tokens: 'none.json' }), fails(/nobody could use this server/));
     await using open = await served({ host: '0.0.0.0', allowPlaintext: true, allowAnyone: true });
     assert.match(open.url, /^http:\/\/0\.0\.0\.0:\d+$/);
+  });
+
+  it('refuses options that it does not know', async () => {
+    await assert.rejects(served({ tokenz: 'tokens.json' } as object), fails(/no option "tokenz"/));
   });
 
   it('sends headers that keep pages and caches away, and opens CORS only where it is told to', async () => {
@@ -124,7 +128,7 @@ describe('a server', () => {
     await rm(folder, { recursive: true });
   });
 
-  it('answers a mistake of its own with 500 and says no more; the log has no message either', async () => {
+  it('answers a bug of its own with 500 and says no more; the log has no message either', async () => {
     const { lines, log } = collectedLog();
     await using server = await served({
       log,
@@ -141,7 +145,7 @@ describe('a server', () => {
     assert.equal(answer.status, 500);
     assert.deepEqual(await answer.json(), {
       code: 'INTERNAL',
-      message: 'the server made a mistake; its log says more',
+      message: 'the server has a bug; its log says more',
       retryable: false,
     });
     await pause(20);

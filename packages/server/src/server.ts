@@ -2,9 +2,10 @@
 
 import { isIP } from 'node:net';
 import type { Server as TlsServer } from 'node:tls';
-import { HersError, type Service } from '@hers/service';
+import { HersError, isLoopback, type OptionNames, refuseUnknown, type Service } from '@hers/service';
 import { type AppOptions, makeApp } from './app.ts';
 import { openAudit } from './audit.ts';
+import type { Measure } from './guests.ts';
 import { readTls, type TlsFiles, watchTls } from './tls.ts';
 import { TokenCheck } from './tokens.ts';
 
@@ -28,28 +29,45 @@ export interface ServeOptions extends Omit<AppOptions, 'tokens' | 'tls' | 'audit
   readonly tlsEveryMs?: number;
 }
 
+const OPTIONS: OptionNames<ServeOptions> = {
+  limits: true,
+  cors: true,
+  log: true,
+  host: true,
+  port: true,
+  tls: true,
+  tokens: true,
+  audit: true,
+  allowPlaintext: true,
+  allowHosts: true,
+  allowAnyone: true,
+  tlsEveryMs: true,
+};
+
 export interface RunningServer {
   readonly url: string;
-  /** Running requests finish, new ones are refused; then the service is closed. All within the grace: what has not ended by then is left behind, and logged. */
+  /**
+   * Running requests finish, new ones are refused; then the service is closed. All within the
+   * grace: what has not ended by then is left behind, and logged.
+   */
   close(): Promise<void>;
 }
 
 const DEFAULT_PORT = 7443;
-/** The part of the grace that requests get; the rest is for closing the folder, a second at least. */
+/**
+ * The part of the grace that requests get; the rest is for closing the folder, a second at least.
+ */
 const FOR_REQUESTS = 0.9;
-const LEAST_CLOSING_MS = 1000;
+const MIN_CLOSING_MS = 1000;
 
 /** Whether it stands for every address of this machine. */
 const isWildcard = (host: string) => host === '' || /^(0\.0\.0\.0|::|::0|0:0:0:0:0:0:0:0)$/.test(host);
 
-/** Whether nobody but this machine can reach the address. */
-export function isLoopback(host: string): boolean {
-  if (host === 'localhost' || host === '::1') return true;
-  return isIP(host) === 4 && host.startsWith('127.');
-}
-
-/** INVALID_ARGUMENT, in words that say why, when something is missing that strangers would profit from. */
-function checkCare({ host = '127.0.0.1', tls, tokens, allowPlaintext, allowAnyone }: ServeOptions): void {
+/**
+ * INVALID_ARGUMENT, in words that say why, when something is missing that strangers would profit
+ * from.
+ */
+function requireTlsAndTokens({ host = '127.0.0.1', tls, tokens, allowPlaintext, allowAnyone }: ServeOptions): void {
   if (isLoopback(host)) return;
   if (!tls && !allowPlaintext)
     throw new HersError(
@@ -66,10 +84,18 @@ function checkCare({ host = '127.0.0.1', tls, tokens, allowPlaintext, allowAnyon
 /**
  * Serves a Service.
  *
- * @example const server = await startServer(await openStore('./gallery'), { tokens: './tokens.json' });
+ * @example
+ * const store = await openStore('./gallery');
+ * const server = await startServer(store, { tokens: './tokens.json' });
  */
-export async function startServer(service: Service, options: ServeOptions = {}): Promise<RunningServer> {
-  checkCare(options);
+export function startServer(service: Service, options: ServeOptions = {}): Promise<RunningServer> {
+  return serve(service, options);
+}
+
+/** The same; tests say what the process has in memory, because they share it with their clients. */
+export async function serve(service: Service, options: ServeOptions, measure?: Measure): Promise<RunningServer> {
+  refuseUnknown(options, OPTIONS, 'a server');
+  requireTlsAndTokens(options);
   const { host = '127.0.0.1', port = DEFAULT_PORT, tls, tokens: tokenFile, audit, tlsEveryMs, ...rest } = options;
   const { allowPlaintext: _, allowAnyone: __, allowHosts = [], ...appOptions } = rest;
   const tokens = tokenFile === undefined ? undefined : new TokenCheck(tokenFile);
@@ -78,13 +104,17 @@ export async function startServer(service: Service, options: ServeOptions = {}):
       'INVALID_ARGUMENT',
       `there is no token in ${tokenFile}, so nobody could use this server; make one with \`hers tokens create\``,
     );
-  const app = makeApp(service, {
-    ...appOptions,
-    names: [...(isWildcard(host) ? [] : [host]), ...allowHosts],
-    ...(tokens ? { tokens } : {}),
-    ...(tls ? { tls: readTls(tls) } : {}),
-    ...(audit === undefined ? {} : { audit: openAudit(audit, { limitStrangers: tokens !== undefined }) }),
-  });
+  const app = makeApp(
+    service,
+    {
+      ...appOptions,
+      names: [...(isWildcard(host) ? [] : [host]), ...allowHosts],
+      ...(tokens ? { tokens } : {}),
+      ...(tls ? { tls: readTls(tls) } : {}),
+      ...(audit === undefined ? {} : { audit: openAudit(audit, { limitStrangers: tokens !== undefined }) }),
+    },
+    measure,
+  );
   const { fastify } = app;
   try {
     await fastify.listen({ host, port, listenTextResolver: () => 'listening' });
@@ -95,7 +125,7 @@ export async function startServer(service: Service, options: ServeOptions = {}):
   const unwatch = tls
     ? watchTls(tls, fastify.server as unknown as TlsServer, {
         onChange: () => fastify.log.info('the certificate was replaced'),
-        onTrouble: (error) =>
+        onBackgroundError: (error) =>
           fastify.log.error({ err: error }, 'the new certificate cannot be used; the old one stays'),
         ...(tlsEveryMs === undefined ? {} : { everyMs: tlsEveryMs }),
       })
@@ -107,7 +137,7 @@ export async function startServer(service: Service, options: ServeOptions = {}):
     async close() {
       unwatch();
       const graceMs = 1000 * app.limits.graceSeconds;
-      const until = performance.now() + Math.max(graceMs, LEAST_CLOSING_MS);
+      const until = performance.now() + Math.max(graceMs, MIN_CLOSING_MS);
       await app.close((FOR_REQUESTS * graceMs) / 1000);
       if (!(await endsWithin(service.close(), until - performance.now())))
         fastify.log.error('something did not end in time, and is left behind; what was acknowledged is on disk');

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { type ConnectionOptions, connect, createServer } from 'node:tls';
-import { selfSigned } from './testing.ts';
+import { selfSigned } from '../testing/server.ts';
 import { readTls, watchTls } from './tls.ts';
 
 describe('TLS', () => {
@@ -51,7 +51,7 @@ describe('TLS', () => {
     await check('first');
     const changed = Promise.withResolvers<void>();
     // Between the two files there may be trouble.
-    const unwatch = watchTls(files, server, { onChange: changed.resolve, onTrouble: () => {}, everyMs: 10 });
+    const unwatch = watchTls(files, server, { onChange: changed.resolve, onBackgroundError: () => {}, everyMs: 10 });
     await write(selfSigned('second'));
     await changed.promise;
     unwatch();

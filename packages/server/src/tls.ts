@@ -1,4 +1,5 @@
-// Certificate and key from files, read again when they change: a renewed certificate is served without a restart.
+// Certificate and key from files, read again when they change: a renewed certificate is served
+// without a restart.
 
 import { readFileSync, statSync } from 'node:fs';
 import { createSecureContext, type SecureVersion, type Server } from 'node:tls';
@@ -10,10 +11,16 @@ export interface TlsFiles {
   readonly key: string;
 }
 
-/** What is spoken. A new certificate sets all of it anew, so the files and this go together everywhere. */
-export const TLS_SETTINGS = {
+/**
+ * What is spoken. A new certificate sets all of it again, so the files and this go together
+ * everywhere.
+ */
+const TLS_SETTINGS = {
   minVersion: 'TLSv1.2' as SecureVersion,
-  /** With authenticated encryption and forward secrecy alone (RFC 9325 §4.2). Under TLS 1.2, what is left out encrypts with CBC, or opens what was recorded to whoever gets the key later. */
+  /**
+   * With authenticated encryption and forward secrecy alone (RFC 9325 §4.2). Under TLS 1.2, what is
+   * left out encrypts with CBC, or opens what was recorded to whoever gets the key later.
+   */
   ciphers: [
     'TLS_AES_256_GCM_SHA384',
     'TLS_CHACHA20_POLY1305_SHA256',
@@ -77,9 +84,9 @@ export function watchTls(
   server: Server,
   {
     onChange,
-    onTrouble,
+    onBackgroundError,
     everyMs = LOOK_EVERY_MS,
-  }: { onChange(): void; onTrouble(error: HersError): void; everyMs?: number },
+  }: { onChange(): void; onBackgroundError(error: HersError): void; everyMs?: number },
 ): () => void {
   let stamp = stampOf(files);
   const timer = setInterval(() => {
@@ -90,7 +97,7 @@ export function watchTls(
       server.setSecureContext(readTls(files));
       onChange();
     } catch (error) {
-      onTrouble(error as HersError);
+      onBackgroundError(error as HersError);
     }
   }, everyMs);
   timer.unref();

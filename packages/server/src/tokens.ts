@@ -1,5 +1,6 @@
-// Who may do what. A token is 32 random bytes behind a name; the file keeps the SHA-256 of the whole, which for something that nobody could guess is as good as a slow hash.
-// The file is looked at with every request, so what is revoked is refused from then on.
+// Who may do what. A token is 32 random bytes behind a name; the file keeps the SHA-256 of the
+// whole, which for something that nobody could guess is as good as a slow hash. The file is looked
+// at with every request, so what is revoked is refused from then on.
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { statSync } from 'node:fs';
@@ -115,7 +116,9 @@ export class TokenStore {
     return revoked!;
   }
 
-  /** One change at a time, even by several processes; a crash leaves the old file or the new one. */
+  /**
+   * One change at a time, even by several processes; a crash leaves the old file or the new one.
+   */
   async #change(change: (tokens: readonly StoredToken[]) => readonly StoredToken[]): Promise<void> {
     isFileThere(this.path);
     const lock = await lockFile(`${this.path}.lock`, LOCK_MS);
@@ -177,7 +180,10 @@ export class TokenCheck {
     return this.#tokens.size;
   }
 
-  /** The token that an Authorization header holds; UNAUTHENTICATED where it holds none that is known. */
+  /**
+   * The token that an Authorization header holds; UNAUTHENTICATED where it holds none that is
+   * known.
+   */
   async identify(header: string | undefined): Promise<Token> {
     await this.#refresh().catch(() => {
       throw new HersError('UNAVAILABLE', 'the server cannot read its tokens; its log says more');

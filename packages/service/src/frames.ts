@@ -1,4 +1,5 @@
-// Byte strings one after the other in a stream of bytes: each behind its length, a u32. Snapshots and HTTP bodies are made of them.
+// Byte strings in a stream of bytes, each after its length, a u32. Snapshots and HTTP bodies are
+// made of them.
 
 import { HersError } from '@hers/scheme';
 import type { Many } from './service.ts';
@@ -11,10 +12,10 @@ export function frame(bytes: Uint8Array): Uint8Array {
   return out;
 }
 
-/** Room is made for so much because somebody says so; beyond that, only as bytes come. */
+/** Memory reserved because of a stated length; beyond that, only as bytes come. */
 const AT_ONCE_BYTES = 2 ** 20;
 
-/** The same bytes with more room. Where the engine can, the old room is given back at once. */
+/** The same bytes with more capacity. If the engine can, the old memory is released at once. */
 export function grown(bytes: Uint8Array<ArrayBuffer>, room: number): Uint8Array<ArrayBuffer> {
   const { buffer } = bytes;
   if (typeof buffer.transfer === 'function' && bytes.length === buffer.byteLength)
@@ -25,8 +26,9 @@ export function grown(bytes: Uint8Array<ArrayBuffer>, room: number): Uint8Array<
 }
 
 /**
- * Reads frames back from pieces cut anywhere. A frame longer than `limit`, or one that the stream cuts off, is MALFORMED. `hold` hears how much room is made for a frame, and that
- * it is given back when the next is wanted.
+ * Decodes frames from pieces cut anywhere. A frame that is longer than `limit`, or truncated, is
+ * MALFORMED. `hold` is called with the memory that a frame takes, and, negative, when it is
+ * released.
  */
 export async function* unframe(
   pieces: Many<Uint8Array>,
@@ -45,7 +47,7 @@ export async function* unframe(
   };
   try {
     for await (const piece of pieces) {
-      // Nothing of a piece is kept: a stream of single bytes would keep a large buffer for each.
+      // Pieces are copied: a stream of single bytes would keep a large buffer alive for each.
       for (let at = 0; at < piece.length; ) {
         if (!content) {
           const use = Math.min(head.length - headFilled, piece.length - at);

@@ -1,29 +1,35 @@
 export { type ErrorCode, HersError, isErrorCode, peekQuery, peekResponse } from '@hers/scheme';
 export { frame, grown, unframe } from './frames.ts';
+export { isLoopback } from './loopback.ts';
+export { COLLECTION_NAME, checkCollectionName, isCollectionName } from './names.ts';
+export { type OptionNames, refuseUnknown } from './options.ts';
 export {
+  BLOCK_ID_BYTES,
   type CallOptions,
   type Change,
   type CollectionInfo,
   HANDLE_BYTES,
   type Ids,
-  isCollectionName,
   LIST_ID_BYTES,
   type Many,
   type SealedRecord,
-  type SearchOptions,
+  type SearchCallOptions,
   type SearchRequest,
   type Service,
   type StageId,
 } from './service.ts';
+export { eitherSignal } from './signals.ts';
 export {
   type CollectionBody,
   type CommitHead,
   type CreateHead,
   collectionPath,
+  decodeCommit,
   decodeError,
   decodeInfo,
   decodeMessage,
   type ErrorBody,
+  encodeCommit,
   encodeError,
   encodeInfo,
   encodeMessage,
@@ -31,10 +37,10 @@ export {
   type HelloBody,
   ID_COST,
   ITEM_KIND,
+  MAX_IDS,
+  MAX_REMOVED,
   type ManifestHead,
   type Message,
-  MOST_IDS,
-  MOST_REMOVED,
   OCTETS,
   PackedIds,
   packIds,
@@ -42,6 +48,6 @@ export {
   readItems,
   type SearchHead,
   type StageBody,
-  toHex,
   unpackIds,
 } from './wire.ts';
+export { withMethods } from './with-methods.ts';

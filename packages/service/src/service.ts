@@ -1,12 +1,16 @@
-// What a store of encrypted galleries does, whether it is a folder or a server at the other end of a line. Only bytes cross this interface: ciphertexts,
-// sealed records, opaque handles, and manifests that the client authenticates. Never a key, an id, a plain vector or a score.
+// What a store of encrypted galleries does, be it a folder or a server. Only bytes cross this
+// interface: ciphertexts, sealed records, opaque handles, and manifests that the client
+// authenticates. Never a key, an id, a plain vector or a score.
 //
-// How a collection changes. A client first *stages* what a change brings (sealed records, sealed lists, encrypted blocks); staged things are on disk and
-// belong to nothing. Then one `commit` makes them part of the collection, together with a new manifest, atomically, if and only if the collection still has the version
-// the change was based on. A commit is acknowledged when it is on disk. Committing the manifest that is current already changes nothing and succeeds, so a client whose
-// acknowledgement was lost repeats the call.
+// How a collection changes. A client first *stages* what a change brings (sealed records, sealed
+// lists, encrypted blocks); staged things are on disk and belong to nothing. Then one `commit`
+// makes them part of the collection, together with a new manifest, atomically, if and only if the
+// collection still has the version the change was based on. A commit is acknowledged when it is on
+// disk. Committing the manifest that is current already changes nothing and succeeds, so a client
+// whose acknowledgement was lost retries the call.
 
 export const HANDLE_BYTES = 16;
+export const BLOCK_ID_BYTES = 16;
 export const LIST_ID_BYTES = 32;
 
 /** A record as the store sees it. */
@@ -18,7 +22,10 @@ export interface SealedRecord {
 
 export interface CollectionInfo {
   readonly name: string;
-  /** 16 random bytes chosen by the client. Keys are derived for it, so renaming or re-creating a collection never reuses a key. */
+  /**
+   * 16 random bytes chosen by the client. Keys are derived for it, so renaming or re-creating a
+   * collection never reuses a key.
+   */
   readonly id: Uint8Array;
   /** The client's description of the collection: authenticated by it, opaque here. */
   readonly descriptor: Uint8Array;
@@ -33,7 +40,9 @@ export interface CollectionInfo {
 /** Names a staged thing until it is committed. Valid for this opening of the service only. */
 export type StageId = string;
 
-/** Ids that are gone through in their order: an array, or bytes that hold one behind the other, which may be millions. */
+/**
+ * Ids that are iterated in order: an array, or packed bytes, which may hold millions.
+ */
 export interface Ids extends Iterable<Uint8Array> {
   readonly length: number;
 }
@@ -70,12 +79,18 @@ export interface SearchRequest {
 
 export interface CallOptions {
   readonly signal?: AbortSignal;
-  /** Hears how many bytes the call is about to hold in memory, or, below zero, has given back, where they are many. What it throws ends the call. */
+  /**
+   * Called with the number of bytes that the call is about to hold in memory, or, negative, has
+   * released, if they are many. If it throws, the call ends.
+   */
   readonly hold?: (bytes: number) => void;
 }
 
-export interface SearchOptions extends CallOptions {
-  /** Responses may be views of buffers that hold others too: cheaper for who passes them on at once. */
+export interface SearchCallOptions extends CallOptions {
+  /**
+   * Responses may be views of buffers that hold others too: cheaper for callers that
+   * forward them immediately.
+   */
   readonly views?: boolean;
 }
 
@@ -99,24 +114,27 @@ export interface Service {
   /** Returns the new version. STALE when another change came first. */
   commit(name: string, change: Change, options?: CallOptions): Promise<number>;
 
-  /** Sealed records in the order of the handles, each of which is named once; NOT_FOUND for one that is not there. */
+  /**
+   * Sealed records in the order of the handles, each of which is named once; NOT_FOUND if one is
+   * missing.
+   */
   getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncIterable<SealedRecord>;
-  /** Sealed lists in the order of the ids, in the same way. */
+  /** Sealed lists in the order of the ids; the same rules hold. */
   getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncIterable<Uint8Array>;
   /** The pieces of an encoded block, for rebuilding without a vault. */
   getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncIterable<Uint8Array>;
-  /** Encoded responses, in any order, as they are ready: one for every query and every block of its key. */
-  search(name: string, request: SearchRequest, options?: SearchOptions): AsyncIterable<Uint8Array>;
+  /**
+   * Encoded responses, in any order, as they are ready: one for every query and every block of its
+   * key.
+   */
+  search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncIterable<Uint8Array>;
 
-  /** Makes what was deleted or replaced disappear from the disk, logs included, and tidies files. */
+  /**
+   * Makes what was deleted or replaced disappear from the disk, logs included, and tidies files.
+   */
   purge(name: string, options?: CallOptions): Promise<void>;
   /** The whole collection as one stream, and back, under this name or another. */
   snapshot(name: string, options?: CallOptions): AsyncIterable<Uint8Array>;
   restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void>;
   close(): Promise<void>;
-}
-
-/** Names people give to collections: they appear in paths and URLs. */
-export function isCollectionName(name: string): boolean {
-  return typeof name === 'string' && /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(name);
 }

@@ -1,4 +1,5 @@
-// Where a file may be written: under a new name, or over a file. Whatever else has the name (a device, a pipe, a folder, a link) is somebody's, and stays as it is.
+// Where a file may be written: under a new name, or over a file. Whatever else has the name (a
+// device, a pipe, a folder, a link) is somebody's, and stays as it is.
 
 import { constants, lstatSync, renameSync, type Stats } from 'node:fs';
 import { HersError } from '@hers/scheme';
@@ -21,18 +22,27 @@ export function requireFile(path: string, about: Stats): void {
   throw new HersError('INVALID_ARGUMENT', `${path} is ${what}; name another file${also}`);
 }
 
-/** Whether there is a file at a path that is to be written. Anything else that is there is refused, a link as well, wherever it leads. */
+/**
+ * Whether there is a file at a path that is to be written. Anything else that is there is refused,
+ * a link as well, wherever it leads.
+ */
 export function isFileThere(path: string): boolean {
   const about = lstatSync(path, { throwIfNoEntry: false });
   if (about) requireFile(path, about);
   return about !== undefined;
 }
 
-/** Gives a finished file the name of another, or a new one. Nothing of this process comes between the look and the renaming. */
+/**
+ * Gives a finished file the name of another, or a new one. Nothing of this process comes between
+ * the look and the renaming.
+ */
 export function renameOverFile(from: string, to: string): void {
   isFileThere(to);
   renameSync(from, to);
 }
 
-/** For opening what `isFileThere` allowed: if it was exchanged since then, a link is not followed, and a pipe is not waited for. */
+/**
+ * For opening what `isFileThere` allowed: if it was exchanged since then, a link is not followed,
+ * and a pipe is not waited for.
+ */
 export const AS_FILE = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);

@@ -3,14 +3,20 @@ import { it } from 'node:test';
 import { HersError } from '@hers/scheme';
 import fc from 'fast-check';
 import { frame } from './frames.ts';
+import { BLOCK_ID_BYTES, HANDLE_BYTES, LIST_ID_BYTES } from './service.ts';
 import {
+  type CommitHead,
+  decodeCommit,
   decodeError,
   decodeInfo,
   decodeMessage,
+  encodeCommit,
   encodeError,
   encodeInfo,
   encodeMessage,
   ITEM_KIND,
+  MAX_REMOVED,
+  type Message,
   packIds,
   printable,
   readItems,
@@ -158,4 +164,52 @@ it('words from elsewhere are cut short and move no cursor', () => {
   assert.equal(printable('a\u001b\r\nb\u009b\u202ec'), 'a b c');
   assert.equal(printable('x'.repeat(1000)).length, 500);
   assert.equal(decodeError({ code: 'STALE', message: `a\u0007${'b'.repeat(9999)}` })?.message.length, 500);
+});
+
+const id = (length: number) => fc.uint8Array({ minLength: length, maxLength: length });
+const stages = fc.array(fc.string({ minLength: 1, maxLength: 8 }), { maxLength: 4 });
+
+it('a commit comes back as it went', () => {
+  const plain = { noNullPrototype: true };
+  const changes = fc.record(
+    {
+      expected: fc.nat(),
+      manifest: bytes,
+      records: stages,
+      removed: fc.array(id(HANDLE_BYTES)),
+      blocks: stages,
+      sums: fc.array(
+        fc.record(
+          { base: id(BLOCK_ID_BYTES), part: fc.string(), result: id(BLOCK_ID_BYTES), maxAdditions: fc.nat() },
+          plain,
+        ),
+      ),
+      dropped: fc.array(id(BLOCK_ID_BYTES)),
+      lists: stages,
+      droppedLists: fc.array(id(LIST_ID_BYTES)),
+    },
+    plain,
+  );
+  fc.assert(
+    fc.property(changes, (change) => {
+      const decoded = decodeCommit(decodeMessage(encodeCommit(change)) as Message<CommitHead>);
+      const { removed = [], dropped = [], droppedLists = [], ...rest } = decoded;
+      assert.deepEqual(
+        { ...rest, removed: [...removed], dropped: [...dropped], droppedLists: [...droppedLists] },
+        change,
+      );
+    }),
+  );
+});
+
+it('a commit that deletes too much, or whose sums and ids do not fit, is refused', () => {
+  const empty = new Uint8Array(0);
+  const decode = (parts: readonly Uint8Array[], sums: CommitHead['sums'] = []) =>
+    decodeCommit({ head: { expected: 1, sums }, parts });
+  const many = new Uint8Array((MAX_REMOVED + 1) * HANDLE_BYTES);
+  assert.throws(() => decode([empty, many, empty, empty, empty]), failsWith('TOO_LARGE'));
+  assert.throws(() => decode([empty, empty, empty, many, empty]), failsWith('TOO_LARGE'));
+  assert.throws(() => decode([empty, new Uint8Array(HANDLE_BYTES - 1), empty, empty, empty]), malformed);
+  assert.throws(() => decode([empty, empty, new Uint8Array(BLOCK_ID_BYTES), empty, empty]), malformed);
+  assert.throws(() => decode([empty, empty, empty, empty, empty], [{ part: 'x', maxAdditions: 1 }]), malformed);
 });

@@ -1,15 +1,27 @@
-// How the calls of a Service travel over HTTP: what both ends must agree on. Everything that is not a small description is octets.
+// How the calls of a Service travel over HTTP: what both ends must agree on. Everything that is not
+// a small description is octets.
 //
-//   message   frames: a head, which is JSON, then byte strings whose number and order the head or the call decides
-//   items     frames, the last byte of each says what it is: an item, the end, or the error (JSON) that ended the stream. A stream
-//             without its end was cut off
+//   message   frames: a head, which is JSON, then byte strings whose number and order the head or
+//             the call decides
+//   items     frames, the last byte of each says what it is: an item, the end, or the error (JSON)
+//             that ended the stream. A stream without its end was cut off
 //   octets    a block or a snapshot as it is: both carry checksums of their own
 //
-// Many ids travel as one byte string, one behind the other.
+// Many ids travel as one byte string, one after the other.
 
 import { type ErrorCode, HersError, isErrorCode } from '@hers/scheme';
+import { bytesToHex, hexToBytes } from '@noble/hashes/utils.js';
 import { unframe } from './frames.ts';
-import { type CollectionInfo, type Ids, isCollectionName, type Many } from './service.ts';
+import { isCollectionName } from './names.ts';
+import {
+  BLOCK_ID_BYTES,
+  type Change,
+  type CollectionInfo,
+  HANDLE_BYTES,
+  type Ids,
+  LIST_ID_BYTES,
+  type Many,
+} from './service.ts';
 
 export const OCTETS = 'application/octet-stream';
 
@@ -55,7 +67,10 @@ export interface ManifestHead {
   readonly version: number;
 }
 
-/** Followed by the manifest, removed handles, base and result of every sum, dropped blocks, dropped lists. */
+/**
+ * Followed by the manifest, removed handles, base and result of every sum, dropped blocks, dropped
+ * lists.
+ */
 export interface CommitHead {
   readonly expected: number;
   readonly records?: readonly string[];
@@ -75,11 +90,14 @@ export interface Message<Head> {
   readonly parts: readonly Uint8Array[];
 }
 
-/** Behind a head of a whole number of words the parts lie at whole places too, and can be used where they are. */
+/**
+ * The head is padded to a multiple of this, so that the first part is aligned and can be used in
+ * place.
+ */
 const WORD_BYTES = 8;
 /** Parts of a message; a search has one for every query. */
-const MOST_PARTS = 2 ** 16;
-/** Bytes of a head: what is parsed takes many times its bytes. */
+const MAX_PARTS = 2 ** 16;
+/** Bytes of a head: parsed JSON takes many times its bytes. */
 const HEAD_BYTES = 2 ** 20;
 /** Bytes of an error in JSON, and letters of its message. */
 const ERROR_BYTES = 2 ** 16;
@@ -103,8 +121,11 @@ export function encodeMessage(head: object, parts: readonly Uint8Array[]): Uint8
   return out;
 }
 
-/** Takes a message apart; the parts are views of it. The caller says whether its head is one it knows. More than `most` parts are MALFORMED. */
-export function decodeMessage(bytes: Uint8Array, most = MOST_PARTS): Message<unknown> {
+/**
+ * Decodes a message; the parts are views of it. The caller checks the head. More than `most` parts
+ * are MALFORMED.
+ */
+export function decodeMessage(bytes: Uint8Array, most = MAX_PARTS): Message<unknown> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const frames: Uint8Array[] = [];
   for (let at = 0; at < bytes.length; ) {
@@ -112,7 +133,7 @@ export function decodeMessage(bytes: Uint8Array, most = MOST_PARTS): Message<unk
     at += 4;
     if (length > bytes.length - at)
       throw new HersError('MALFORMED', 'this message ends in the middle of a part; was it cut off?');
-    // The head is none of them.
+    // The head does not count.
     if (frames.length > most) throw new HersError('MALFORMED', `this message has more than ${most} parts`);
     frames.push(new Uint8Array(bytes.buffer, bytes.byteOffset + at, length));
     at += length;
@@ -131,7 +152,7 @@ function parseJson(bytes: Uint8Array): unknown {
   }
 }
 
-/** Ids of one length, one behind the other. */
+/** Ids of one length, one after the other. */
 export function packIds(ids: Ids, length: number, what: string): Uint8Array {
   const out = new Uint8Array(ids.length * length);
   let at = 0;
@@ -144,7 +165,7 @@ export function packIds(ids: Ids, length: number, what: string): Uint8Array {
   return out;
 }
 
-/** The same, seen one after the other: no more than one of them takes memory besides the bytes. */
+/** Iterates over packed ids: no more than one takes memory besides the bytes. */
 export class PackedIds implements Ids {
   readonly length: number;
   readonly #bytes: Uint8Array;
@@ -163,10 +184,13 @@ export class PackedIds implements Ids {
 }
 
 /** Records or lists asked for in one request. */
-export const MOST_IDS = 2 ** 16;
-/** Records that one change deletes, and blocks or lists that it drops: a change is made in one piece, while everybody waits. */
-export const MOST_REMOVED = 2 ** 16;
-/** What an id takes in memory once it is unpacked, about. */
+export const MAX_IDS = 2 ** 16;
+/**
+ * Records that one change deletes, and blocks or lists that it drops: all other changes wait for
+ * it.
+ */
+export const MAX_REMOVED = 2 ** 16;
+/** Bytes that an unpacked id takes in memory, about. */
 export const ID_COST = 256;
 
 /** Views of the bytes. */
@@ -174,12 +198,73 @@ export function unpackIds(bytes: Uint8Array, length: number, what: string): Uint
   return [...new PackedIds(bytes, length, what)];
 }
 
+// — commits —
+
+/** Unpacks ids where memory for them is counted. */
+type Unpack = typeof unpackIds;
+
+export function encodeCommit(change: Change): Uint8Array {
+  const {
+    expected,
+    manifest,
+    records,
+    removed = [],
+    blocks,
+    sums = [],
+    dropped = [],
+    lists,
+    droppedLists = [],
+  } = change;
+  const head = {
+    expected,
+    records,
+    blocks,
+    lists,
+    sums: sums.map(({ part, maxAdditions }) => ({ part, maxAdditions })),
+  };
+  return encodeMessage(head, [
+    manifest,
+    packIds(removed, HANDLE_BYTES, 'a handle'),
+    packIds(
+      sums.flatMap(({ base, result }) => [base, result]),
+      BLOCK_ID_BYTES,
+      'a block id',
+    ),
+    packIds(dropped, BLOCK_ID_BYTES, 'a block id'),
+    packIds(droppedLists, LIST_ID_BYTES, 'a list id'),
+  ]);
+}
+
+/** Decodes a commit from a message whose head was checked and that has five parts. */
+export function decodeCommit({ head, parts }: Message<CommitHead>, unpack: Unpack = unpackIds): Change {
+  const [manifest, removed, ends, dropped, droppedLists] = parts;
+  const { sums = [], ...rest } = head;
+  if (ends.length !== 2 * BLOCK_ID_BYTES * sums.length)
+    throw new HersError('MALFORMED', 'every sum has a base and a result, and this message names more or fewer');
+  const ids = unpack(ends, BLOCK_ID_BYTES, 'a block id');
+  return {
+    ...rest,
+    manifest,
+    removed: fewIds(removed, HANDLE_BYTES, 'a handle'),
+    sums: sums.map((sum, i) => ({ ...sum, base: ids[2 * i], result: ids[2 * i + 1] })),
+    dropped: fewIds(dropped, BLOCK_ID_BYTES, 'a block id'),
+    droppedLists: fewIds(droppedLists, LIST_ID_BYTES, 'a list id'),
+  };
+}
+
+function fewIds(bytes: Uint8Array, length: number, what: string): PackedIds {
+  const ids = new PackedIds(bytes, length, what);
+  if (ids.length > MAX_REMOVED)
+    throw new HersError('TOO_LARGE', `a change deletes or drops ${MAX_REMOVED} at most, not ${ids.length}`);
+  return ids;
+}
+
 // — items —
 
 /** The last byte of a frame in a stream of items. */
 export const ITEM_KIND = { item: 0, end: 1, failed: 2 } as const;
 
-/** Reads items back, of `limit` bytes at most. UNAVAILABLE when the stream ends before its end. */
+/** Decodes items of at most `limit` bytes. UNAVAILABLE when the stream is truncated. */
 export async function* readItems(pieces: Many<Uint8Array>, limit = 2 ** 28): AsyncGenerator<Uint8Array> {
   let ended = false;
   for await (const bytes of unframe(pieces, limit + 1)) {
@@ -206,23 +291,28 @@ export async function* readItems(pieces: Many<Uint8Array>, limit = 2 ** 28): Asy
 
 // — errors and descriptions —
 
-/** What is told of an error. Of those that are not ours nothing is, for nobody knows what they hold. */
+/**
+ * An error as others may see it. Errors that are not ours are hidden, because they may hold
+ * anything.
+ */
 export function encodeError(error: unknown): ErrorBody {
   if (!(error instanceof HersError))
-    return { code: 'INTERNAL', message: 'the server made a mistake; its log says more', retryable: false };
-  // That its folder is closed means, to others, that it is going down.
+    return { code: 'INTERNAL', message: 'the server has a bug; its log says more', retryable: false };
+  // To others, a closed folder means that the server is shutting down.
   if (error.code === 'CLOSED') return encodeError(new HersError('UNAVAILABLE', 'the server is going down'));
   const { code, message, retryable } = error;
   return { code, message, retryable };
 }
 
-/** The error that a body speaks of, or nothing where it is not one of ours. */
+/** The error that a body describes; undefined if it is not one of ours. */
 export function decodeError(body: unknown): HersError | undefined {
   const { code, message } = (body ?? {}) as Partial<ErrorBody>;
   return isErrorCode(code) && typeof message === 'string' ? new HersError(code, printable(message)) : undefined;
 }
 
-/** Words from elsewhere, made fit for a terminal: not too many, and none that move the cursor or turn the line around. */
+/**
+ * Untrusted text, made safe for a terminal: short, and without control or direction characters.
+ */
 export function printable(text: string): string {
   const short = text.length > MESSAGE_LETTERS ? `${text.slice(0, MESSAGE_LETTERS - 1)}…` : text;
   return short.toWellFormed().replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, ' ');
@@ -230,30 +320,27 @@ export function printable(text: string): string {
 
 const PAIR = /^(?:[0-9a-f]{2})*$/;
 
-export function toHex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
-}
-
+/** An id that somebody sent; MALFORMED where it is not in lower-case hexadecimal digits. */
 export function fromHex(text: string): Uint8Array {
   if (!PAIR.test(text)) throw new HersError('MALFORMED', 'an id is written in hexadecimal digits');
-  return Uint8Array.from({ length: text.length / 2 }, (_, i) => Number.parseInt(text.slice(2 * i, 2 * i + 2), 16));
+  return hexToBytes(text);
 }
 
 export function encodeInfo({ id, descriptor, ...rest }: CollectionInfo): CollectionBody {
   let binary = '';
   for (const byte of descriptor) binary += String.fromCharCode(byte);
-  return { ...rest, id: toHex(id), descriptor: btoa(binary) };
+  return { ...rest, id: bytesToHex(id), descriptor: btoa(binary) };
 }
 
 const ID = /^[0-9a-f]{32}$/;
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 
-/** Reads a CollectionBody back; MALFORMED where it is anything else. */
+/** Decodes a CollectionBody; MALFORMED if it is anything else. */
 export function decodeInfo(body: unknown): CollectionInfo {
   const { name, id, descriptor, version, records, blocks, bytes } = (body ?? {}) as Partial<CollectionBody>;
   if (
-    !(typeof name === 'string' && isCollectionName(name)) ||
+    !isCollectionName(name) ||
     !(typeof id === 'string' && ID.test(id)) ||
     !(typeof descriptor === 'string' && descriptor.length <= DESCRIPTOR_LETTERS && BASE64.test(descriptor)) ||
     !(isCount(version) && isCount(records) && isCount(blocks) && isCount(bytes))

@@ -1,20 +1,21 @@
-// A collection of an open folder: what the catalogue says about it, in memory, and the small steps that commits, searches and upkeep are made of.
+// A collection of an open folder: what the catalogue says about it, in memory, and the small steps
+// that commits, searches and upkeep are made of.
 
 import { randomBytes } from 'node:crypto';
 import type { Kernel } from '@hers/scan';
 import { type CollectionInfo, HersError } from '@hers/service';
-import type { Assembler } from './assembler.ts';
-import type { Catalogue } from './catalogue.ts';
-import type { Disk } from './disk.ts';
+import type { Assembler } from './blocks/assembler.ts';
+import { Source } from './blocks/source.ts';
+import { type StoredBlock, storedBlock } from './blocks/stored-block.ts';
+import type { Catalogue } from './catalogue/catalogue.ts';
+import { RecordIndex } from './catalogue/record-index.ts';
+import { type BlockRow, Tables } from './catalogue/tables.ts';
 import { fault } from './faults.ts';
-import { BLOCKS, blockPath, packPath } from './layout.ts';
-import { RecordIndex } from './record-index.ts';
-import { Source } from './source.ts';
+import type { Disk } from './files/disk.ts';
+import { BLOCKS, blockPath, packPath } from './files/layout.ts';
+import { Vault } from './files/vault.ts';
+import { SerialQueue } from './serial-queue.ts';
 import { Stages } from './stages.ts';
-import { type StoredBlock, storedBlock } from './stored-block.ts';
-import { type BlockRow, Tables } from './tables.ts';
-import { Turns } from './turns.ts';
-import { Vault } from './vault.ts';
 
 /** What all collections of a folder share. */
 export interface Folder {
@@ -23,12 +24,15 @@ export interface Folder {
   readonly assembler: Assembler;
   /** Opened when it is first needed. */
   readonly kernel: () => Promise<Kernel>;
-  /** Where another process writes: sees what it has committed meanwhile, and says whether that is anything. */
+  /**
+   * Where another process writes: sees what it has committed meanwhile, and says whether that is
+   * anything.
+   */
   readonly refresh: () => boolean;
 }
 
 export interface CollectionRow {
-  readonly key: number;
+  readonly number: number;
   readonly name: string | null;
   readonly id: Uint8Array;
   readonly descriptor: Uint8Array;
@@ -36,7 +40,7 @@ export interface CollectionRow {
 
 export class Collection {
   readonly folder: Folder;
-  readonly key: number;
+  readonly number: number;
   readonly id: Uint8Array;
   readonly descriptor: Uint8Array;
   readonly tables: Tables;
@@ -45,9 +49,12 @@ export class Collection {
   readonly stages = new Stages();
   readonly blocks = new Map<string, StoredBlock>();
   readonly sources = new Set<Source>();
-  /** Commits come one after the other, and so do compactions, purges and the beginnings of snapshots; the two kinds may overlap. */
-  readonly commits = new Turns();
-  readonly upkeep = new Turns();
+  /**
+   * Commits come one after the other, and so do compactions, purges and the beginnings of
+   * snapshots; the two kinds may overlap.
+   */
+  readonly commitQueue = new SerialQueue();
+  readonly upkeepQueue = new SerialQueue();
   /** Ends what goes on in the background when the collection is deleted or the folder closed. */
   readonly ending = new AbortController();
   name: string;
@@ -59,31 +66,41 @@ export class Collection {
 
   constructor(folder: Folder, row: CollectionRow) {
     this.folder = folder;
-    this.key = row.key;
+    this.number = row.number;
     this.name = row.name ?? '';
     this.id = row.id;
     this.descriptor = row.descriptor;
     const { disk, catalogue } = folder;
-    this.tables = new Tables(catalogue, row.key);
+    this.tables = new Tables(catalogue, row.number);
     this.records = new RecordIndex(catalogue, this.tables, () => this.beingCopied);
     const tail = this.tables.packs().at(-1);
-    // A pack that is longer (what a crash left is kept for a while) or shorter (it is damaged) than was committed takes nothing more.
-    const fits = tail !== undefined && disk.sizeSync(packPath(row.key, tail.pack)) === tail.ends;
+    // A pack that is longer (what a crash left is kept for a while) or shorter (it is damaged) than
+    // was committed takes nothing more.
+    const fits = tail !== undefined && disk.sizeSync(packPath(row.number, tail.pack)) === tail.ends;
     const { last_pack } = this.tables.current();
-    this.vault = new Vault(disk, row.key, row.id, last_pack, fits ? { pack: tail.pack, length: tail.ends } : undefined);
+    this.vault = new Vault(
+      disk,
+      row.number,
+      row.id,
+      last_pack,
+      fits ? { pack: tail.pack, length: tail.ends } : undefined,
+    );
     this.#load(new Map());
   }
 
   #load(known: ReadonlyMap<string, Source>): void {
-    const sealed = new Map<string, Source>();
+    const segments = new Map<string, Source>();
     for (const { file, blocks, bytes } of this.tables.segments()) {
-      sealed.set(file, this.addSource({ path: file, sealed: true, bytes, total: blocks }, known));
+      segments.set(file, this.addSource({ path: file, inSegment: true, bytes, total: blocks }, known));
     }
-    for (const row of this.tables.blocks()) this.addBlock(row, sealed.get(row.file), known);
+    for (const row of this.tables.blocks()) this.addBlock(row, segments.get(row.file), known);
     this.#version = this.tables.current().version;
   }
 
-  /** Another process has written: takes over what the catalogue says now, and keeps what is still the same. */
+  /**
+   * Another process has written: takes over what the catalogue says now, and keeps what is still
+   * the same.
+   */
   refresh(): void {
     this.tables.reset();
     const known = new Map([...this.sources].map((source) => [source.path, source]));
@@ -98,7 +115,7 @@ export class Collection {
   /** Everything on disk that is named: segments and blocks; and packs, with the end of each. */
   files(): { readonly named: string[]; readonly packEnds: [string, number][] } {
     const named = [...this.sources].map((source) => source.path);
-    return { named, packEnds: this.tables.packs().map(({ pack, ends }) => [packPath(this.key, pack), ends]) };
+    return { named, packEnds: this.tables.packs().map(({ pack, ends }) => [packPath(this.number, pack), ends]) };
   }
 
   /** Of the blocks that are in memory: another process may have gone on. */
@@ -117,7 +134,7 @@ export class Collection {
   // — blocks and their files —
 
   addSource(
-    file: { path: string; sealed: boolean; bytes: number; total: number },
+    file: { path: string; inSegment: boolean; bytes: number; total: number },
     known: ReadonlyMap<string, Source> = new Map(),
   ): Source {
     const source = known.get(file.path) ?? new Source(this.folder.disk, this.folder.kernel, file);
@@ -126,14 +143,17 @@ export class Collection {
   }
 
   addBlock(row: BlockRow, segment?: Source, known?: ReadonlyMap<string, Source>): StoredBlock {
-    const source = segment ?? this.addSource({ path: row.file, sealed: false, bytes: row.bytes, total: 1 }, known);
+    const source = segment ?? this.addSource({ path: row.file, inSegment: false, bytes: row.bytes, total: 1 }, known);
     const block = storedBlock(row, source);
     this.blocks.set(block.name, block);
     source.live.add(block);
     return block;
   }
 
-  /** Takes sources without a block out of the collection; resolves when the files of those are gone that nobody reads. */
+  /**
+   * Takes sources without a block out of the collection; resolves when the files of those are gone
+   * that nobody reads.
+   */
   async retireEmpty(): Promise<void> {
     const prompt: Promise<void>[] = [];
     for (const source of this.sources) {
@@ -157,7 +177,7 @@ export class Collection {
   dropAll(): void {
     this.blocks.clear();
     for (const source of this.sources) source.live.clear();
-    this.retireEmpty();
+    void this.retireEmpty();
   }
 
   /** Resolves when all files are gone that should be. */
@@ -165,10 +185,12 @@ export class Collection {
     await Promise.all(this.#retiring);
   }
 
-  /** Writes an encoded block to a file that nothing refers to yet; so it needs no temporary name. */
+  /**
+   * Writes an encoded block to a file that nothing refers to yet; so it needs no temporary name.
+   */
   async writeBlock(encoded: Uint8Array): Promise<string> {
     const { disk } = this.folder;
-    const path = blockPath(this.key, randomBytes(16).toString('hex'));
+    const path = blockPath(this.number, randomBytes(16).toString('hex'));
     const file = disk.create(path);
     fault('block.created');
     this.#newNames = true;
@@ -237,15 +259,15 @@ export class Collection {
 
   /** Resolves when nothing goes on any more, which `ending` brings about. */
   async idle(): Promise<void> {
-    await this.commits.idle();
-    await this.upkeep.idle();
+    await this.commitQueue.idle();
+    await this.upkeepQueue.idle();
     await this.records.idle();
   }
 
   /** Refuses what came too late. */
   checkUsable(): void {
     if (this.ending.signal.aborted) throw this.ending.signal.reason;
-    const damage = this.folder.catalogue.damageOf(this.key);
+    const damage = this.folder.catalogue.damageOf(this.number);
     if (damage) throw damage;
   }
 }

@@ -1,21 +1,32 @@
-// One change of a collection: what was staged becomes part of it, together with a new manifest, in one transaction of the catalogue.
+// One change of a collection: what was staged becomes part of it, together with a new manifest, in
+// one transaction of the catalogue.
 
 import { addBlocks, encodeBlock } from '@hers/scheme';
-import { type Change, HANDLE_BYTES, HersError, type Ids, LIST_ID_BYTES, type StageId } from '@hers/service';
+import {
+  BLOCK_ID_BYTES,
+  type Change,
+  HANDLE_BYTES,
+  HersError,
+  type Ids,
+  LIST_ID_BYTES,
+  type StageId,
+} from '@hers/service';
+import { READING_COST, readKeptBlock, readStoredBlock } from './blocks/rebuild.ts';
+import { newBlockRow, type StoredBlock } from './blocks/stored-block.ts';
 import { checkBytes, checkLength, hex, sameBytes, sha256 } from './bytes.ts';
+import type { BlockSeed } from './catalogue/journal.ts';
+import type { BlockRow } from './catalogue/tables.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
+import { DELETED, decodePlace, encodePlace } from './files/place.ts';
+import { type Batch, ROW_BYTES } from './files/vault.ts';
 import { Holding } from './holding.ts';
-import type { BlockSeed } from './journal.ts';
-import { decodePlace, encodePlace, NOWHERE } from './place.ts';
-import { READING_COST, readKeptBlock, readStoredBlock } from './rebuild.ts';
 import { MAX_MANIFEST_BYTES } from './snapshot.ts';
-import { newBlockRow, type StoredBlock } from './stored-block.ts';
-import type { BlockRow } from './tables.ts';
-import { type Batch, KEY_BYTES, ROW_BYTES } from './vault.ts';
 
-const BLOCK_ID_BYTES = 16;
-/** What a removed record takes, as a row in what is written and in what is looked up until it is merged; and a manifest, in bytes for each of its own, on its way into catalogue and journal. */
+/**
+ * What a removed record takes, as a row in what is written and in what is looked up until it is
+ * merged; and a manifest, in bytes for each of its own, on its way into catalogue and journal.
+ */
 const REMOVED_COST = 4 * ROW_BYTES;
 const MANIFEST_COST = 3;
 const FIELDS = ['expected', 'manifest', 'records', 'removed', 'blocks', 'sums', 'dropped', 'lists', 'droppedLists'];
@@ -36,7 +47,7 @@ interface Draft {
 
 export function commitChange(collection: Collection, change: Change, hold?: (bytes: number) => void): Promise<number> {
   checkChange(change);
-  return collection.commits.take(async () => {
+  return collection.commitQueue.run(async () => {
     collection.checkUsable();
     const { tables, folder } = collection;
     const current = tables.manifest();
@@ -55,7 +66,7 @@ export function commitChange(collection: Collection, change: Change, hold?: (byt
       await collection.syncNames();
       fault('commit.folders');
       collection.checkUsable();
-      const { key, name, id, descriptor } = collection;
+      const { number, name, id, descriptor } = collection;
       const version = current.version + 1;
       const fresh = folder.catalogue.transaction(
         () => {
@@ -65,8 +76,8 @@ export function commitChange(collection: Collection, change: Change, hold?: (byt
           return written;
         },
         () => [
-          { key, seeds: seedsOf(draft.added) },
-          { collection: { key, name, id, descriptor, version, manifest: change.manifest } },
+          { number, seeds: seedsOf(draft.added) },
+          { collection: { number, name, id, descriptor, version, manifest: change.manifest } },
         ],
         { mayUseReserve: draft.loses && draft.stages.length === 0 },
       );
@@ -148,7 +159,10 @@ export function seedsOf(rows: readonly BlockRow[]): BlockSeed[] {
   return rows.flatMap(({ id, seed }) => (seed === null ? [] : [{ id, seed }]));
 }
 
-/** Homomorphic enrolment: the sums are written as blocks of their own, before anything refers to them. */
+/**
+ * Homomorphic enrolment: the sums are written as blocks of their own, before anything refers to
+ * them.
+ */
 async function addUp(
   collection: Collection,
   change: Change,
@@ -165,7 +179,7 @@ async function addUp(
       holding.become(3 * READING_COST * stored.bytes);
       const left = await readStoredBlock(folder.disk, stored);
       const { file: path, seed, hash } = stages.get(part, 'block').row;
-      const right = await readKeptBlock(folder.disk, { path, sealed: false, position: 0, name: part, seed, hash });
+      const right = await readKeptBlock(folder.disk, { path, inSegment: false, position: 0, name: part, seed, hash });
       const sum = { ...addBlocks(left.block, right.block, maxAdditions), blockId: new Uint8Array(result) };
       const encoded = encodeBlock(sum);
       const file = await collection.writeBlock(encoded);
@@ -189,7 +203,7 @@ function write({ tables, records }: Collection, draft: Draft) {
   }
   for (const { id, batch } of draft.lists) {
     if (tables.listPlace(id)) continue; // the same bytes are there already
-    const place = batch.rows.subarray(KEY_BYTES, ROW_BYTES);
+    const place = batch.rows.subarray(HANDLE_BYTES, ROW_BYTES);
     const { pack, offset, length } = decodePlace(place);
     tables.extendPack(pack, offset + length);
     tables.countLive(pack, length);
@@ -203,7 +217,7 @@ function write({ tables, records }: Collection, draft: Draft) {
   let at = 0;
   for (const handle of draft.removed) {
     deletions.set(handle, at);
-    encodePlace(NOWHERE, deletions, at + KEY_BYTES);
+    encodePlace(DELETED, deletions, at + HANDLE_BYTES);
     at += ROW_BYTES;
   }
   return records.write(Buffer.concat([deletions, ...draft.records.map(({ rows }) => rows)]));
@@ -211,7 +225,7 @@ function write({ tables, records }: Collection, draft: Draft) {
 
 /** Segments that lose their last block. */
 function emptied(dropped: ReadonlySet<StoredBlock>): string[] {
-  const sources = new Set([...dropped].map(({ source }) => source).filter(({ sealed }) => sealed));
+  const sources = new Set([...dropped].map(({ source }) => source).filter(({ inSegment }) => inSegment));
   return [...sources].filter(({ live }) => [...live].every((block) => dropped.has(block))).map(({ path }) => path);
 }
 

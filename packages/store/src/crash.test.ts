@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { checkFolder, crashCampaign, runChild, withFolder } from './crash.ts';
-import { Script } from './crash-script.ts';
+import { checkFolder, crashCampaign, runChild, withFolder } from '../testing/crash.ts';
+import { Script } from '../testing/crash-script.ts';
 import { FAULT_POINTS } from './faults.ts';
 
 const STEPS = 16;

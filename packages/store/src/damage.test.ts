@@ -1,5 +1,6 @@
-// One flipped byte anywhere: either nothing notices, because it does not matter, or the error says which file is damaged. Never other bytes than were
-// stored, and what does not lie at that place stays usable.
+// One flipped byte anywhere: either nothing notices, because it does not matter, or the error says
+// which file is damaged. Never other bytes than were stored, and what does not lie at that place
+// stays usable.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -10,12 +11,12 @@ import { ReferenceKernel } from '@hers/scan';
 import type { Block } from '@hers/scheme';
 import { HersError, type SealedRecord, type Service } from '@hers/service';
 import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
+import { withFolder } from '../testing/crash.ts';
+import { checkHolds, type Expected, Script } from '../testing/crash-script.ts';
 import { hex } from './bytes.ts';
-import { withFolder } from './crash.ts';
-import { checkHolds, type Expected, Script } from './crash-script.ts';
-import { Disk } from './disk.ts';
-import { readJournal } from './journal.ts';
-import { mendProofs } from './mend.ts';
+import { readJournal } from './catalogue/journal.ts';
+import { mendProofs } from './catalogue/mend.ts';
+import { Disk } from './files/disk.ts';
 import { type FolderStore, openStore } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();
@@ -99,7 +100,9 @@ function assertNames(error: unknown, file: string): void {
   assert.match(error.message, new RegExp(file.replace(/^.*\//, '').replaceAll('.', '\\.')));
 }
 
-/** Asks for everything, one by one. Returns what could not be had; everything else must be right. */
+/**
+ * Asks for everything, one by one. Returns what could not be had; everything else must be right.
+ */
 async function losses(store: Service, name: string, file: string): Promise<string[]> {
   const { records, lists, blocks } = contents.get(name)!;
   const lost: string[] = [];
@@ -168,7 +171,10 @@ function positions(file: string, count: number): number[] {
 const filesIn = (folder: string) => readdirSync(join(original, folder)).map((file) => `${folder}/${file}`);
 const ownerOf = (file: string) => NAMES[Number(/\/(\d+)-/.exec(file)![1]) - 1];
 
-/** Opens the flipped folder and returns what the collection the file belongs to has lost; the other one has lost nothing. */
+/**
+ * Opens the flipped folder and returns what the collection the file belongs to has lost; the other
+ * one has lost nothing.
+ */
 async function lossesOf(file: string, at: number, check: (lost: string[], store: FolderStore) => void): Promise<void> {
   await withFlipped(file, at, async (folder) => {
     const store = await openStore(folder, { kernel });
@@ -187,7 +193,7 @@ async function lossesOf(file: string, at: number, check: (lost: string[], store:
 
 /** What a scrub of the folder says is damaged, by file. */
 async function scrubbed(folder: string): Promise<Map<string, HersError>> {
-  const store = await openStore(folder, { kernel, onTrouble: () => {} });
+  const store = await openStore(folder, { kernel, onBackgroundError: () => {} });
   try {
     const damage = new Map<string, HersError>();
     for (const { name, damage: why } of store.damagedCollections()) damage.set(name, why);
@@ -236,7 +242,7 @@ describe('a scrub', () => {
     let partly = 0;
     for (let page = 4096; page < size; page += 3 * 4096) {
       await withFlipped('catalogue.db', page + 1234, async (folder) => {
-        const refused = await openStore(folder, { kernel, onTrouble: () => {} }).then(
+        const refused = await openStore(folder, { kernel, onBackgroundError: () => {} }).then(
           (store) => store.close().then(() => false),
           () => true,
         );
@@ -247,7 +253,7 @@ describe('a scrub', () => {
         assert.ok(lost.length <= 1 && damage.size === 1 + lost.length, [...damage.keys()].join());
         if (lost.length === 0) return;
         partly++;
-        const store = await openStore(folder, { kernel, onTrouble: () => {} });
+        const store = await openStore(folder, { kernel, onBackgroundError: () => {} });
         const other = NAMES.find((name) => name !== lost[0])!;
         const copy = await openStore(`${folder}-copy`, { kernel });
         try {
@@ -323,13 +329,13 @@ describe('one flipped byte', () => {
       const at = page + (((page * 7) % 4096) >> 1) + 11;
       await withFlipped('catalogue.db', at, async (folder) => {
         let told = 0;
-        const onTrouble = (error: unknown) => {
+        const onBackgroundError = (error: unknown) => {
           assertNames(error, 'catalogue.db');
           told++;
         };
         let store: FolderStore;
         try {
-          store = await openStore(folder, { kernel, onTrouble });
+          store = await openStore(folder, { kernel, onBackgroundError });
         } catch (error) {
           assertNames(error, 'catalogue.db');
           refused++;
@@ -352,7 +358,7 @@ describe('one flipped byte', () => {
           await store.close();
         }
         // Whoever opened it made nothing worse.
-        const again = await openStore(folder, { kernel, onTrouble });
+        const again = await openStore(folder, { kernel, onBackgroundError });
         await again.close();
         assert.equal(told, 2);
       });
@@ -364,13 +370,14 @@ describe('one flipped byte', () => {
     for (const file of ['catalogue.sums', 'catalogue.journal']) {
       for (const at of positions(file, 5)) {
         await withFlipped(file, at, async (folder) => {
-          // An entry at the end that does not fit is what a crash leaves, before the transaction is acknowledged; and the catalogue has it all.
+          // An entry at the end that does not fit is what a crash leaves, before the transaction is
+          // acknowledged; and the catalogue has it all.
           const isTorn = readJournal(new Disk(folder))!.end < statSync(join(folder, 'catalogue.journal')).size;
           if (isTorn && file === 'catalogue.journal' && !readJournal(new Disk(folder))!.damage) return;
           const flipped = readFileSync(join(folder, file));
           for (const mode of ['write', 'read'] as const) {
             const told: unknown[] = [];
-            const store = await openStore(folder, { kernel, mode, onTrouble: (error) => told.push(error) });
+            const store = await openStore(folder, { kernel, mode, onBackgroundError: (error) => told.push(error) });
             for (const name of NAMES) assert.deepEqual(await losses(store, name, ''), []);
             assert.equal(told.length, 1);
             assertNames(told[0], file);
@@ -380,7 +387,7 @@ describe('one flipped byte', () => {
           }
           assert.deepEqual(readFileSync(join(folder, file)), flipped, 'nothing was remade');
           assert.ok(await mendProofs(folder));
-          const store = await openStore(folder, { kernel, onTrouble: assert.ifError });
+          const store = await openStore(folder, { kernel, onBackgroundError: assert.ifError });
           for (const name of NAMES) assert.deepEqual(await losses(store, name, ''), []);
           await store.commit('first', { expected: 3, manifest: text('4') });
           await store.close();

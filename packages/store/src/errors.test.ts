@@ -1,5 +1,6 @@
-// Something else in the place of every file and folder of a store, files exchanged, and errors that a system may report: everything ends soon, in an error of ours that names
-// the file, and what is not concerned stays usable.
+// Something else in the place of every file and folder of a store, files exchanged, and errors that
+// a system may report: everything ends soon, in an error of ours that names the file, and what is
+// not concerned stays usable.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -14,15 +15,15 @@ import { ReferenceKernel } from '@hers/scan';
 import type { Block } from '@hers/scheme';
 import { HersError, type SealedRecord } from '@hers/service';
 import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
+import { withFolder } from '../testing/crash.ts';
 import { hex } from './bytes.ts';
-import { withFolder } from './crash.ts';
 import { storageError } from './storage-errors.ts';
 import { type FolderStore, openStore } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();
 const listId = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest());
 const text = (value: string) => new TextEncoder().encode(value);
-const open = (folder: string) => openStore(folder, { kernel, onTrouble: () => {}, quietMs: 60_000 });
+const open = (folder: string) => openStore(folder, { kernel, onBackgroundError: () => {}, quietMs: 60_000 });
 
 /** Ends the process where nothing else can: when the only thread waits for the system. */
 async function within<T>(seconds: number, what: string, work: () => Promise<T>): Promise<T> {
@@ -53,7 +54,10 @@ const contents = new Map<string, Content>();
 let original = '';
 let finished = () => {};
 
-/** Two collections, each with a pack, two segments of one kind, and loose blocks; as a crash leaves them, so that there is a log. */
+/**
+ * Two collections, each with a pack, two segments of one kind, and loose blocks; as a crash leaves
+ * them, so that there is a log.
+ */
 before(async () => {
   const ready = Promise.withResolvers<void>();
   const end = Promise.withResolvers<void>();
@@ -127,7 +131,10 @@ function filesOf(folder: string, name: string): string[] {
     .map((file) => `${folder}/${file}`);
 }
 
-/** Everything that can be done with a collection. Returns what failed, by what it was; what did not fail is right. */
+/**
+ * Everything that can be done with a collection. Returns what failed, by what it was; what did not
+ * fail is right.
+ */
 async function useAll(store: FolderStore, name: string): Promise<Map<string, unknown>> {
   const { records, lists, blocks, version } = contents.get(name)!;
   const failed = new Map<string, unknown>();

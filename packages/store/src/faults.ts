@@ -1,5 +1,7 @@
-// Every point of every write path where a crash is tried. In production `fault` does nothing; when the environment variable HERS_FAULT names a point
-// (`segment.rename`, or `segment.rename:3` for the third time it is passed), the process is killed there, as by a power switch. crash.test.ts hits each.
+// Every point of every write path where a crash is tried. In production `fault` does nothing; when
+// the environment variable HERS_FAULT names a point (`segment.renamed`, or `segment.renamed:3` for
+// the third time it is passed), the process is killed there, as by a power switch. crash.test.ts
+// hits each.
 
 export const FAULT_POINTS = [
   // A folder is made.
@@ -73,6 +75,7 @@ if (variable) {
 export function fault(point: FaultPoint): void {
   if (point !== armed || --left > 0) return;
   process.kill(process.pid, 'SIGKILL');
-  // The signal ends the process before the next instruction of this thread; if it ever does not, nothing may go on.
+  // The signal ends the process before the next instruction of this thread; if it ever does not,
+  // nothing may go on.
   for (;;) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
 }

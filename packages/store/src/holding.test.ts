@@ -1,4 +1,5 @@
-// What calls hold in memory is told before it is taken, given back in the end, and may be refused; what is staged does not pile up.
+// What calls hold in memory is told before it is taken, given back in the end, and may be refused;
+// what is staged does not pile up.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -7,9 +8,9 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { HersError } from '@hers/service';
 import { encodeBlock, Samples } from '@hers/service/samples';
+import type { Batch } from './files/vault.ts';
 import { openStore } from './index.ts';
 import { Stages } from './stages.ts';
-import type { Batch } from './vault.ts';
 
 const text = (value: string) => new TextEncoder().encode(value);
 

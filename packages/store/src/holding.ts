@@ -1,4 +1,5 @@
-// What a call holds in memory, told to whoever counts: before it is taken, and when it is given back.
+// What a call holds in memory, told to whoever counts: before it is taken, and when it is given
+// back.
 
 export class Holding {
   readonly #hold: (bytes: number) => void;

@@ -1,5 +1,6 @@
-// Power loss: the steps of a run are recorded, and played back up to any of them with what was not synced lost, in several ways. SQLite keeps its own promise,
-// so the catalogue is taken as it was at its last commit; whatever it refers to must be there.
+// Power loss: the steps of a run are recorded, and played back up to any of them with what was not
+// synced lost, in several ways. SQLite keeps its own promise, so the catalogue is taken as it was
+// at its last commit; whatever it refers to must be there.
 
 import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -7,10 +8,10 @@ import { dirname, join } from 'node:path';
 import { it } from 'node:test';
 import { ReferenceKernel } from '@hers/scan';
 import { Samples } from '@hers/service/samples';
-import { withFolder } from './crash.ts';
-import { checkHolds, Script, stepsHeld } from './crash-script.ts';
-import type { Step } from './disk.ts';
-import { openStore } from './store.ts';
+import { withFolder } from '../testing/crash.ts';
+import { checkHolds, Script, stepsHeld } from '../testing/crash-script.ts';
+import type { Step } from './files/disk.ts';
+import { openStore, openWatched } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();
 const CATALOGUE_FILES = ['catalogue.db', 'catalogue.db-wal', 'catalogue.sums'];
@@ -118,7 +119,7 @@ async function record(
     }
     visit(disk, step, catalogue, acknowledged);
   };
-  const store = await openStore(folder, { kernel, quietMs: 2, watcher: { after } });
+  const store = await openWatched(folder, { kernel, quietMs: 2 }, { after });
   for (; acknowledged < STEPS; acknowledged++) {
     await script.step(acknowledged).run(store);
     await new Promise((resolve) => setTimeout(resolve, 3));

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { it } from 'node:test';
 import { ReferenceKernel } from '@hers/scan';
 import { encodeBlock, Samples } from '@hers/service/samples';
-import { withFolder } from './crash.ts';
-import { openStore } from './store.ts';
+import { withFolder } from '../testing/crash.ts';
+import { openStore, openWatched } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();
 const listId = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest());
@@ -108,7 +108,7 @@ it('what was staged when a purge began and is committed while it runs stays', ()
       if (kind === 'create' && path === 'vault/1-3.pack')
         committing = store.commit('faces', { expected: 4, manifest: text('5'), records: [stage] });
     };
-    const store = await openStore(folder, { kernel, watcher: { after } });
+    const store = await openWatched(folder, { kernel }, { after });
     await store.createCollection('faces', { id: samples.id(), descriptor: text('d'), manifest: text('1') });
     const [first, second, third] = [samples.records(400), samples.records(400), samples.records(20)];
     const add = async (expected: number, records: typeof first) =>

@@ -1,23 +1,27 @@
-// Makes what was deleted or replaced disappear: packs and segments that hold any of it are written anew, and the catalogue's own files too.
+// Makes what was deleted or replaced disappear: packs and segments that hold any of it are
+// rewritten, and the catalogue's own files too.
 
 import { HANDLE_BYTES } from '@hers/service';
+import { compact } from './blocks/compaction.ts';
 import { sha256 } from './bytes.ts';
+import type { Tables } from './catalogue/tables.ts';
 import type { Collection } from './collection.ts';
-import { compact } from './compaction.ts';
-import { type Entry, LIST, PACK_HEADER_BYTES, RECORD } from './entry.ts';
 import { fault } from './faults.ts';
-import { VAULT } from './layout.ts';
-import { clearSetAside, type Tail } from './lost-and-found.ts';
-import { decodePlace, type Place } from './place.ts';
+import { type Entry, LIST, PACK_HEADER_BYTES, RECORD } from './files/entry.ts';
+import { VAULT } from './files/layout.ts';
+import { clearSetAside, type Tail } from './files/lost-and-found.ts';
+import { decodePlace, type Place } from './files/place.ts';
+import { Batch, ROW_BYTES, type VaultReader } from './files/vault.ts';
 import { damaged } from './storage-errors.ts';
-import type { Tables } from './tables.ts';
-import { Batch, KEY_BYTES, ROW_BYTES, type VaultReader } from './vault.ts';
 
-/** Copied before the catalogue is told: bounds the memory it takes, and the length of the transaction. */
+/**
+ * Copied before the catalogue is told: bounds the memory it takes, and the length of the
+ * transaction.
+ */
 const COPY_BYTES = 2 ** 25;
 /** How often it is tried to empty the log that another process reads. */
-const READERS_MS = 50;
-const MOST_MS = 1000;
+const MIN_PAUSE_MS = 50;
+const MAX_PAUSE_MS = 1000;
 
 interface Moved {
   readonly kind: Entry['kind'];
@@ -41,12 +45,12 @@ export async function purgeCollection(
   };
   await collection.snapshotsEnd(signal);
   await records.merge(pause);
-  clearSetAside(folder.disk, collection.key);
+  clearSetAside(folder.disk, collection.number);
   for (const { path, end } of tails)
-    if (path.startsWith(`${VAULT}/${collection.key}-`) && (folder.disk.sizeSync(path) ?? 0) > end)
+    if (path.startsWith(`${VAULT}/${collection.number}-`) && (folder.disk.sizeSync(path) ?? 0) > end)
       folder.disk.truncateSync(path, end);
   for (const file of stages.expire()) await folder.disk.remove(file);
-  await vault.seal();
+  await vault.startNewPack();
   const last = vault.last;
   const packs = tables.packs().filter(({ ends, live }) => ends - PACK_HEADER_BYTES > live);
   const reader = vault.reader();
@@ -66,7 +70,7 @@ export async function purgeCollection(
   }
   // Others may still read what is in the log.
   let emptied = folder.catalogue.forgetPast();
-  for (let pauseMs = READERS_MS; !emptied; pauseMs = Math.min(MOST_MS, 2 * pauseMs)) {
+  for (let pauseMs = MIN_PAUSE_MS; !emptied; pauseMs = Math.min(MAX_PAUSE_MS, 2 * pauseMs)) {
     await new Promise((resolve) => setTimeout(resolve, pauseMs));
     signal.throwIfAborted();
     emptied = folder.catalogue.checkpoint();
@@ -115,8 +119,8 @@ async function rewritePack(
       await pause();
       for (const { id, entry, place, live } of withUse(collection, found)) {
         if (!live && !staged.has(place.offset)) continue;
-        const full = batch.add(entry.kind, id.subarray(0, KEY_BYTES), entry.content);
-        if (full) await full;
+        const full = batch.add(entry.kind, id.subarray(0, HANDLE_BYTES), entry.content);
+        if (full !== undefined) await full;
         moved.push({ kind: entry.kind, id, from: place, live });
         bytes += place.length;
       }
@@ -169,7 +173,10 @@ function listPlace(tables: Tables, id: Uint8Array): Place | undefined {
   return place && decodePlace(place);
 }
 
-/** Everything that is still where it was copied from is found in its new place; the rest changed meanwhile, and stays as it is. */
+/**
+ * Everything that is still where it was copied from is found in its new place; the rest changed
+ * meanwhile, and stays as it is.
+ */
 function repoint(
   { folder, tables, records, stages }: Collection,
   pack: number,
@@ -185,13 +192,13 @@ function repoint(
     let next = 0;
     moved.forEach(({ kind, id, from, live }, i) => {
       const row = rows.subarray(ROW_BYTES * i, ROW_BYTES * (i + 1));
-      const place = decodePlace(row, KEY_BYTES);
+      const place = decodePlace(row, HANDLE_BYTES);
       to.set(from.offset, place);
       if (kind === LIST) {
         if (!samePlace(listPlace(tables, id), from)) return;
         tables.extendPack(place.pack, place.offset + place.length);
         tables.countLive(place.pack, place.length);
-        tables.putList(id, row.subarray(KEY_BYTES));
+        tables.putList(id, row.subarray(HANDLE_BYTES));
       } else if (places ? samePlace(places[next++], from) : live) changes.push(row);
     });
     return records.write(Buffer.concat(changes));

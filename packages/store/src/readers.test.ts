@@ -1,4 +1,5 @@
-// Processes that read a folder while one writes: they see the state of one commit, never hold up the writer, and survive what it does to its files.
+// Processes that read a folder while one writes: they see the state of one commit, never hold up
+// the writer, and survive what it does to its files.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -11,13 +12,13 @@ import { Worker } from 'node:worker_threads';
 import { ReferenceKernel } from '@hers/scan';
 import { HersError } from '@hers/service';
 import { encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
+import { checkFolder, runChild, withFolder } from '../testing/crash.ts';
+import { checkHolds, type Expected, Script } from '../testing/crash-script.ts';
 import { hex } from './bytes.ts';
-import { checkFolder, runChild, withFolder } from './crash.ts';
-import { checkHolds, type Expected, Script } from './crash-script.ts';
 import { type FolderStore, openStore } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();
-const CHILD = fileURLToPath(new URL('./crash-child.ts', import.meta.url));
+const CHILD = fileURLToPath(new URL('../testing/crash-child.ts', import.meta.url));
 const SHARE = 0.15;
 const STEPS = 30;
 
@@ -39,7 +40,9 @@ function statesOf(script: Script): Map<string, Expected> {
   return states;
 }
 
-/** Looks at everything once, and compares it with a state that was committed. Returns what was seen. */
+/**
+ * Looks at everything once, and compares it with a state that was committed. Returns what was seen.
+ */
 async function look(reader: FolderStore, states: ReadonlyMap<string, Expected>): Promise<'right' | 'overtaken'> {
   const { version, manifest } = await reader.getManifest('faces');
   const state = states.get(hex(manifest))?.get('faces');
@@ -147,7 +150,7 @@ it('a thread that is ended with the folder open leaves it whole', () =>
     const script = new Script(26, SHARE);
     for (let i = 0; i < 4; i++) {
       const program = `const { parentPort } = require('node:worker_threads');
-        Promise.all([import(${JSON.stringify(new URL('./store.ts', import.meta.url).href)}), import(${JSON.stringify(new URL('./crash-script.ts', import.meta.url).href)})]).then(async ([{ openStore }, { Script }]) => {
+        Promise.all([import(${JSON.stringify(new URL('./store.ts', import.meta.url).href)}), import(${JSON.stringify(new URL('../testing/crash-script.ts', import.meta.url).href)})]).then(async ([{ openStore }, { Script }]) => {
           const store = await openStore(${JSON.stringify(folder)});
           await new Script(26, ${SHARE}).step(${i}).run(store);
           parentPort.postMessage('done');
@@ -155,10 +158,10 @@ it('a thread that is ended with the folder open leaves it whole', () =>
       const worker = new Worker(program, { eval: true });
       await once(worker, 'message');
       await worker.terminate();
-      const store = await openStore(folder, { kernel, onTrouble: () => {} });
+      const store = await openStore(folder, { kernel, onBackgroundError: () => {} });
       await checkHolds(store, script.after(i + 1));
       await store.close();
-      await (await openStore(folder, { kernel, onTrouble: assert.ifError })).close();
+      await (await openStore(folder, { kernel, onBackgroundError: assert.ifError })).close();
     }
   }));
 

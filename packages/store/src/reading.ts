@@ -1,16 +1,24 @@
-// Sealed records and lists, in the order in which they are asked for. The catalogue says how long each is, so no more is read at once than memory should hold.
+// Sealed records and lists, in the order in which they are asked for; and blocks. The catalogue
+// says how long each is, so no more is read at once than memory should hold.
 
 import { HANDLE_BYTES, HersError, LIST_ID_BYTES, type SealedRecord } from '@hers/service';
+import { READING_COST, readStoredBlock } from './blocks/rebuild.ts';
 import { checkBytes, handleKey, hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
+import { decodePlace, type Place } from './files/place.ts';
+import type { Vault, VaultReader } from './files/vault.ts';
 import { Holding } from './holding.ts';
-import { decodePlace, type Place } from './place.ts';
 import { damaged } from './storage-errors.ts';
-import type { Vault, VaultReader } from './vault.ts';
 
-/** Looked up and read together: so many entries, or fewer, when they have more bytes than this; but one at least. */
+/**
+ * Looked up and read together: so many entries, or fewer, when they have more bytes than this; but
+ * one at least.
+ */
 const READ_ENTRIES = 512;
 const READ_BYTES = 2 ** 19;
+
+/** A block is handed out in pieces of this size. */
+const PIECE_BYTES = 2 ** 20;
 
 /** What is read: how it is called, how long its ids are, and where each lies. */
 interface Kind {
@@ -63,6 +71,21 @@ export async function* readLists(
   }
 }
 
+export async function* readBlock(
+  { blocks, folder }: Collection,
+  blockId: Uint8Array,
+  hold?: (bytes: number) => void,
+): AsyncGenerator<Uint8Array> {
+  checkBytes(blockId, 'a block id');
+  const block = blocks.get(hex(blockId));
+  if (!block) throw new HersError('NOT_FOUND', `there is no block ${hex(blockId)} in this collection`);
+  using holding = new Holding(hold);
+  holding.become(READING_COST * block.bytes);
+  const { encoded } = await readStoredBlock(folder.disk, block);
+  holding.become(encoded.length);
+  for (let at = 0; at < encoded.length; at += PIECE_BYTES) yield encoded.subarray(at, at + PIECE_BYTES);
+}
+
 /** Without the neighbours that were read with them: copied, unless they were read alone. */
 function ownBytes(bytes: Uint8Array): Uint8Array {
   return bytes.length > bytes.buffer.byteLength / 2 ? bytes : new Uint8Array(bytes);
@@ -104,7 +127,10 @@ function checkIds({ what, idBytes }: Kind, ids: readonly Uint8Array[]): void {
   if (seen.size < ids.length) throw new HersError('INVALID_ARGUMENT', `a ${what} is asked for twice; ask for it once`);
 }
 
-/** The first of these entries, and as many of the next as fit; looked up again where a purge has moved them in between. */
+/**
+ * The first of these entries, and as many of the next as fit; looked up again where a purge has
+ * moved them in between.
+ */
 async function readSome(
   reader: VaultReader,
   kind: Kind,

@@ -1,4 +1,5 @@
-// Snapshots that somebody made up: refused as soon as they show it, in an amount of memory that has nothing to do with what they announce, and nothing of them stays.
+// Snapshots that somebody made up: refused as soon as they show it, in an amount of memory that has
+// nothing to do with what they announce, and nothing of them stays.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -11,9 +12,9 @@ import { ReferenceKernel } from '@hers/scan';
 import { type ErrorCode, encodeBlock, HersError } from '@hers/scheme';
 import { frame, type Many } from '@hers/service';
 import { Samples } from '@hers/service/samples';
-import { withFolder } from './crash.ts';
-import type { Step } from './disk.ts';
-import { type FolderStore, openStore } from './store.ts';
+import { withFolder } from '../testing/crash.ts';
+import type { Step } from './files/disk.ts';
+import { type FolderStore, openWatched } from './store.ts';
 
 const MIB = 2 ** 20;
 const RECORD = 1;
@@ -37,7 +38,7 @@ before(async () => {
     const watcher = {
       after: ({ kind, path }: Step) => void (kind === 'sync' && path.startsWith('vault/') && synced++),
     };
-    store = await openStore(folder, { kernel: async () => new ReferenceKernel(), watcher });
+    store = await openWatched(folder, { kernel: async () => new ReferenceKernel() }, watcher);
     ready.resolve();
     await end.promise;
     await store.close();

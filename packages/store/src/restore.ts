@@ -1,20 +1,23 @@
-// Takes a snapshot back. Until the last frame has come and fits, the new collection has no name, and a folder that is opened forgets such ones.
+// Takes a snapshot back. Until the last frame has come and fits, the new collection has no name,
+// and a folder that is opened forgets such ones.
 
 import { type Block, decodeBlock } from '@hers/scheme';
 import { HANDLE_BYTES, HersError, type Many, unframe } from '@hers/service';
+import { MAX_BLOCK_BYTES } from './blocks/rebuild.ts';
+import { newBlockRow } from './blocks/stored-block.ts';
 import { hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { seedsOf } from './commit.ts';
-import { LIST, MAX_CONTENT, RECORD } from './entry.ts';
 import { fault } from './faults.ts';
+import { LIST, MAX_CONTENT, RECORD } from './files/entry.ts';
+import { decodePlace } from './files/place.ts';
+import { Batch, CHUNK_BYTES, ROW_BYTES } from './files/vault.ts';
 import { Holding } from './holding.ts';
-import { decodePlace } from './place.ts';
-import { MAX_BLOCK_BYTES } from './rebuild.ts';
 import { decodeSnapshotHeader, HashedStream, MAX_FRAME_BYTES, PART, type SnapshotHeader } from './snapshot.ts';
-import { newBlockRow } from './stored-block.ts';
-import { Batch, CHUNK_BYTES, KEY_BYTES, ROW_BYTES } from './vault.ts';
 
-/** Entries written before the catalogue is told; and what each takes in memory, however short it is. */
+/**
+ * Entries written before the catalogue is told; and what each takes in memory, however short it is.
+ */
 const BATCH_BYTES = 2 ** 25;
 const ENTRY_COST = 256;
 
@@ -62,7 +65,10 @@ export async function fillFromSnapshot(
   }
 }
 
-/** The pieces of a block, put together as they come: a list of many small ones would take far more than their bytes. */
+/**
+ * The pieces of a block, put together as they come: a list of many small ones would take far more
+ * than their bytes.
+ */
 class BlockPieces {
   #bytes = new Uint8Array(0);
   #filled = 0;
@@ -71,7 +77,10 @@ class BlockPieces {
     return this.#filled > 0;
   }
 
-  /** What these and one more of so many bytes may take: the last one makes a block of them, which is decoded. */
+  /**
+   * What these and one more of so many bytes may take: the last one makes a block of them, which is
+   * decoded.
+   */
   holds(more: number): number {
     return 3 * Math.max(this.#bytes.length, this.#filled + more);
   }
@@ -129,7 +138,10 @@ class Filling {
     this.#batch = new Batch(collection.vault);
   }
 
-  /** What it takes in memory when `content` has come: a chunk of entries that is written, what is known of each, and the block that is put together. */
+  /**
+   * What it takes in memory when `content` has come: a chunk of entries that is written, what is
+   * known of each, and the block that is put together.
+   */
   holds(content: Uint8Array): number {
     const isPiece = content[0] === PART.blockPiece || content[0] === PART.blockEnd;
     this.#largest = Math.max(this.#largest, content.length);
@@ -144,13 +156,13 @@ class Filling {
       case PART.record:
         if (++this.#records > this.#announced.records) throw malformed('holds more records than it announces');
         if (rest.length < HANDLE_BYTES) throw malformed('holds a record without a handle');
-        await this.#add(RECORD, rest.subarray(0, KEY_BYTES), rest);
+        await this.#add(RECORD, rest.subarray(0, HANDLE_BYTES), rest);
         break;
       case PART.list: {
         if (++this.#lists > this.#announced.lists) throw malformed('holds more lists than it announces');
         const id = sha256(rest);
         this.#listIds.push(id);
-        await this.#add(LIST, id.subarray(0, KEY_BYTES), rest);
+        await this.#add(LIST, id.subarray(0, HANDLE_BYTES), rest);
         break;
       }
       case PART.blockPiece:
@@ -164,10 +176,10 @@ class Filling {
     }
   }
 
-  async #add(kind: typeof RECORD | typeof LIST, key: Uint8Array, content: Uint8Array): Promise<void> {
+  async #add(kind: typeof RECORD | typeof LIST, handle: Uint8Array, content: Uint8Array): Promise<void> {
     if (content.length > MAX_CONTENT) throw malformed('holds a record or list that is too long');
-    const full = this.#batch.add(kind, key, content);
-    if (full) await full;
+    const full = this.#batch.add(kind, handle, content);
+    if (full !== undefined) await full;
     this.#kinds.push(kind);
     this.#bytes += ENTRY_COST + content.length;
     if (this.#bytes >= BATCH_BYTES) await this.#flush();
@@ -187,10 +199,10 @@ class Filling {
           changes.push(row);
           return;
         }
-        const { pack, offset, length } = decodePlace(row, KEY_BYTES);
+        const { pack, offset, length } = decodePlace(row, HANDLE_BYTES);
         tables.extendPack(pack, offset + length);
         tables.countLive(pack, length);
-        tables.putList(this.#listIds[list++], row.subarray(KEY_BYTES));
+        tables.putList(this.#listIds[list++], row.subarray(HANDLE_BYTES));
       });
       return records.write(Buffer.concat(changes));
     });
@@ -212,7 +224,7 @@ class Filling {
     const row = newBlockRow(block, { hash: sha256(encoded), bytes: encoded.length }, file);
     collection.folder.catalogue.transaction(
       () => collection.tables.addBlock(row),
-      () => [{ key: collection.key, seeds: seedsOf([row]) }],
+      () => [{ number: collection.number, seeds: seedsOf([row]) }],
     );
     collection.addBlock(row);
     this.#blocks++;

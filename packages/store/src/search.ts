@@ -3,11 +3,11 @@
 import type { SegmentHandle } from '@hers/scan';
 import { decodeQuery, type Query } from '@hers/scheme';
 import { HersError, type SearchRequest } from '@hers/service';
+import type { Source } from './blocks/source.ts';
+import type { StoredBlock } from './blocks/stored-block.ts';
 import { checkBytes, hex } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import type { Source } from './source.ts';
 import { storageError } from './storage-errors.ts';
-import type { StoredBlock } from './stored-block.ts';
 
 /** The queries of one key, and the blocks they are compared with: positions in each file. */
 interface Scan {
@@ -40,18 +40,18 @@ function scansOf(collection: Collection, request: SearchRequest): Scan[] {
   const byKey = new Map<string, Query[]>();
   for (const encoded of request.queries) {
     const query = decodeQuery(encoded);
-    const key = hex(query.keyId);
-    const queries = byKey.get(key);
+    const keyId = hex(query.keyId);
+    const queries = byKey.get(keyId);
     if (queries) queries.push(query);
-    else byKey.set(key, [query]);
+    else byKey.set(keyId, [query]);
   }
   const scans = new Map<string, { queries: Query[]; blocks: Map<Source, Set<number>> }>();
   for (const block of wantedBlocks(collection, request.blocks)) {
-    const queries = byKey.get(block.key);
+    const queries = byKey.get(block.keyId);
     if (!queries) continue;
     for (const query of queries) checkPlan(block, query);
-    let scan = scans.get(block.key);
-    if (!scan) scans.set(block.key, (scan = { queries, blocks: new Map() }));
+    let scan = scans.get(block.keyId);
+    if (!scan) scans.set(block.keyId, (scan = { queries, blocks: new Map() }));
     const positions = scan.blocks.get(block.source);
     if (positions) positions.add(block.position);
     else scan.blocks.set(block.source, new Set([block.position]));
@@ -72,7 +72,8 @@ export async function* searchCollection(
   const scans = scansOf(collection, request);
   const held: Source[] = [];
   try {
-    // All at once and before anything else can happen: from here on nothing of what is to be scanned can disappear.
+    // All at once and before anything else can happen: from here on nothing of what is to be
+    // scanned can disappear.
     const loading = scans.map(({ blocks }) =>
       [...blocks.keys()].map(async (source) => {
         const handle = await source.acquire();

@@ -1,22 +1,24 @@
-// A whole collection as one stream of frames (service's frames.ts), and what it must look like to be taken back.
+// A whole collection as one stream of frames (service's frames.ts), and what it must look like to
+// be taken back.
 //
-//   header   'HERSSNAP', version, zero, collection id (16), version of the manifest (u64), records (u64), lists, blocks,
-//            length of the descriptor (u32), zero, descriptor, manifest
-//   then     1 + handle + sealed record · 2 + sealed list · 3 + piece of a block that goes on · 4 + last piece of a block
+//   header   'HERSSNAP', version, zero, collection id (16), version of the manifest (u64),
+//            records (u64), lists, blocks, length of the descriptor (u32), zero, descriptor,
+//            manifest
+//   then     1 + handle + sealed record · 2 + sealed list · 3 + piece of a block that goes on ·
+//            4 + last piece of a block
 //   end      5 + SHA-256 of all frames before, lengths included
 
 import { createHash } from 'node:crypto';
-import { frame, HANDLE_BYTES, HersError, type Many } from '@hers/service';
+import { eitherSignal, frame, HANDLE_BYTES, HersError, type Many } from '@hers/service';
+import { READING_COST, readStoredBlock } from './blocks/rebuild.ts';
+import type { StoredBlock } from './blocks/stored-block.ts';
 import { handleKey, hex, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import { type Entry, RECORD } from './entry.ts';
+import { type Entry, RECORD } from './files/entry.ts';
+import { decodePlace, type Place } from './files/place.ts';
+import type { VaultReader } from './files/vault.ts';
 import { Holding } from './holding.ts';
-import { decodePlace, type Place } from './place.ts';
-import { READING_COST, readStoredBlock } from './rebuild.ts';
-import { eitherSignal } from './signals.ts';
 import { damaged } from './storage-errors.ts';
-import type { StoredBlock } from './stored-block.ts';
-import type { VaultReader } from './vault.ts';
 
 const MAGIC = 0x50414e5353524548n; // 'HERSSNAP'
 export const SNAPSHOT_VERSION = 1;
@@ -27,7 +29,10 @@ const RUN_BYTES = 2 ** 16;
 
 const END_FRAME_BYTES = 4 + 1 + 32;
 
-/** The longest frame is a header with a long manifest; a client reads no manifest, and no list of collections, that is longer than these. */
+/**
+ * The longest frame is a header with a long manifest; a client reads no manifest, and no list of
+ * collections, that is longer than these.
+ */
 export const MAX_FRAME_BYTES = 2 ** 28;
 export const MAX_DESCRIPTOR_BYTES = 48 * 2 ** 10;
 /** What is left of a frame beside the longest descriptor. */
@@ -90,7 +95,10 @@ export function decodeSnapshotHeader(bytes: Uint8Array): SnapshotHeader {
   };
 }
 
-/** Frames, gathered into pieces of a useful size: each method gives those that are full. What is larger than a piece is passed on as it is. */
+/**
+ * Frames, gathered into pieces of a useful size: each method gives those that are full. What is
+ * larger than a piece is passed on as it is.
+ */
 export class Frames {
   readonly #hash = createHash('sha256');
   #piece = Buffer.allocUnsafe(PIECE_BYTES);
@@ -193,8 +201,9 @@ export async function* atOneMoment<T>(
     await new Promise(setImmediate);
     signal.throwIfAborted();
   };
-  // With nothing fresh, the B-tree is the collection as it is now; and it stays so until the reading ends, because merges wait.
-  const { moment, copying } = await collection.upkeep.take(async () => {
+  // With nothing fresh, the B-tree is the collection as it is now; and it stays so until the
+  // reading ends, because merges wait.
+  const { moment, copying } = await collection.upkeepQueue.run(async () => {
     collection.checkUsable();
     // Of a damaged catalogue nothing can be merged; but neither can anything change in it.
     while (collection.records.fresh > 0 && !isFrozen(collection)) {
@@ -216,8 +225,10 @@ export async function* atOneMoment<T>(
   }
 }
 
-/** Verifies every entry of a pack, dead ones included, and yields those that the catalogue names. */
-export async function* namedEntries(
+/**
+ * Verifies every entry of a pack, dead ones included, and yields those that the catalogue names.
+ */
+async function* namedEntries(
   collection: Collection,
   { lists, reader, signal }: Captured,
   { pack, ends }: Moment['packs'][number],
@@ -235,7 +246,10 @@ export async function* namedEntries(
   }
 }
 
-/** Where these records are at the moment of a snapshot: in the B-tree, unless nothing could be merged into it. */
+/**
+ * Where these records are at the moment of a snapshot: in the B-tree, unless nothing could be
+ * merged into it.
+ */
 export function recordPlaces(collection: Collection, handles: readonly Uint8Array[]): Map<string, Place | undefined> {
   if (!isFrozen(collection))
     return new Map([...collection.tables.places(handles)].map(([key, place]) => [key, decodePlace(place)]));
@@ -244,8 +258,8 @@ export function recordPlaces(collection: Collection, handles: readonly Uint8Arra
 }
 
 /** The error where the packs do not hold all that the catalogue names. */
-export function entriesMissing(key: number, missing: number): HersError {
-  return damaged(`vault/${key}-*.pack`, `${missing} records or lists are missing`);
+export function entriesMissing(collectionNumber: number, missing: number): HersError {
+  return damaged(`vault/${collectionNumber}-*.pack`, `${missing} records or lists are missing`);
 }
 
 export function snapshotCollection(
@@ -277,7 +291,7 @@ async function* piecesOf(
       yield* frames.put(kind === RECORD ? PART.record : PART.list, content);
     }
   }
-  if (missing !== 0) throw entriesMissing(collection.key, missing);
+  if (missing !== 0) throw entriesMissing(collection.number, missing);
   for (const block of blocks) {
     signal.throwIfAborted();
     holding.become(usual + READING_COST * block.bytes);

@@ -1,10 +1,11 @@
-// What is staged: on disk, belonging to nothing, and forgotten when the folder is closed, a day later, or when so much was staged after it that it takes too much memory.
+// What is staged: on disk, belonging to nothing, and forgotten when the folder is closed, a day
+// later, or when so much was staged after it that it takes too much memory.
 
 import { randomBytes } from 'node:crypto';
-import { HersError, type StageId } from '@hers/service';
-import { decodePlace, encodePlace, type Place } from './place.ts';
-import type { BlockRow } from './tables.ts';
-import { type Batch, KEY_BYTES, ROW_BYTES } from './vault.ts';
+import { HANDLE_BYTES, HersError, type StageId } from '@hers/service';
+import type { BlockRow } from './catalogue/tables.ts';
+import { decodePlace, encodePlace, type Place } from './files/place.ts';
+import { type Batch, ROW_BYTES } from './files/vault.ts';
 
 export type Stage =
   | { readonly kind: 'records'; readonly batch: Batch }
@@ -15,7 +16,7 @@ type StageOf<K extends Stage['kind']> = Extract<Stage, { kind: K }>;
 
 const LIFETIME_MS = 24 * 3600 * 1000;
 /** What is known of staged entries, all together; and of each staged thing, about. */
-const MOST_BYTES = 2 ** 26;
+const MAX_STAGED_BYTES = 2 ** 26;
 const STAGE_COST = 2048;
 
 const costOf = (stage: Stage) => STAGE_COST + (stage.kind === 'block' ? 0 : stage.batch.rows.length);
@@ -35,12 +36,15 @@ export class Stages {
     return id;
   }
 
-  /** Forgets what nobody has committed for a day, and the oldest of what is too much; returns the files of blocks among it. */
+  /**
+   * Forgets what nobody has committed for a day, and the oldest of what is too much; returns the
+   * files of blocks among it.
+   */
   expire(now = Date.now()): string[] {
     const files: string[] = [];
     for (const [id, since] of this.#since) {
       // In the order they came; the newest stays, however large it is.
-      if (now - since < LIFETIME_MS && (this.#bytes <= MOST_BYTES || this.#stages.size === 1)) break;
+      if (now - since < LIFETIME_MS && (this.#bytes <= MAX_STAGED_BYTES || this.#stages.size === 1)) break;
       const stage = this.#stages.get(id);
       if (stage?.kind === 'block') files.push(stage.row.file);
       this.drop(id);
@@ -89,7 +93,7 @@ export class Stages {
   placesIn(pack: number): Map<number, Place> {
     const places = new Map<number, Place>();
     for (const { rows } of this.#batches()) {
-      for (let at = KEY_BYTES; at < rows.length; at += ROW_BYTES) {
+      for (let at = HANDLE_BYTES; at < rows.length; at += ROW_BYTES) {
         const place = decodePlace(rows, at);
         if (place.pack === pack) places.set(place.offset, place);
       }
@@ -100,7 +104,7 @@ export class Stages {
   /** Entries of a pack were copied elsewhere. */
   move(pack: number, to: ReadonlyMap<number, Place>): void {
     for (const { rows } of this.#batches()) {
-      for (let at = KEY_BYTES; at < rows.length; at += ROW_BYTES) {
+      for (let at = HANDLE_BYTES; at < rows.length; at += ROW_BYTES) {
         const place = decodePlace(rows, at);
         const next = place.pack === pack ? to.get(place.offset) : undefined;
         if (next) encodePlace(next, rows, at);

@@ -1,4 +1,5 @@
-// What the operating system and SQLite say, as one error that names the file and says what to do. What is not about storage passes through unchanged.
+// What the operating system and SQLite say, as one error that names the file and says what to do.
+// What is not about storage passes through unchanged.
 
 import { constants } from 'node:os';
 import { HersError } from '@hers/service';
@@ -18,7 +19,10 @@ const SQLITE_PROTOCOL = 15;
 const SQLITE_NOLFS = 22;
 const SQLITE_NOTADB = 26;
 
-/** Errors that have a way out of their own: room can be made, and what cannot be written can still be read. */
+/**
+ * Errors that have a way out of their own: room can be made, and what cannot be written can still
+ * be read.
+ */
 const noRoom = new WeakSet<object>();
 const notWritable = new WeakSet<object>();
 
@@ -56,7 +60,7 @@ const busy = (name: string) =>
   new HersError('STORAGE', `${name} is being used by something else at the moment: end that, and try again`);
 
 const gone = (name: string) =>
-  new HersError('STORAGE', `the disk that holds ${name} was lost: connect it again, and open the folder anew`);
+  new HersError('STORAGE', `the disk that holds ${name} was lost: connect it again, and open the folder again`);
 
 const tooLong = (name: string) =>
   new HersError('STORAGE', `the disk takes no file as long as ${name} would be: move the folder to another`);
@@ -90,7 +94,10 @@ export function kindError(kind: Kind, wanted: 'file' | 'folder', name: string): 
   return damaged(name, kind.isDirectory() ? FOLDER_THERE : OTHER_THERE);
 }
 
-/** The name of an error of the operating system. Node has no names for some of them, only their numbers. */
+/**
+ * The name of an error of the operating system. Node has no names for some of them, only their
+ * numbers.
+ */
 function systemCode(error: Error): string | undefined {
   const { code, errno, syscall } = error as { code?: unknown; errno?: unknown; syscall?: unknown };
   if (code === 'ERR_FS_EISDIR') return 'EISDIR';
@@ -100,7 +107,10 @@ function systemCode(error: Error): string | undefined {
   return known ? known[0] : 'unknown';
 }
 
-/** The error for what went wrong with the file `name`; the error itself when it is none of the storage. */
+/**
+ * The error for what went wrong with the file `name`; the error itself when it is none of the
+ * storage.
+ */
 export function storageError(error: unknown, name: string): unknown {
   if (!(error instanceof Error) || error instanceof HersError) return error;
   const { code, errcode, syscall } = error as { code?: unknown; errcode?: unknown; syscall?: unknown };

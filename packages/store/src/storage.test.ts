@@ -1,4 +1,5 @@
-// A disk that is full, read-only or failing, too many open files, two processes: clear errors, nothing acknowledged is lost, and it goes on afterwards.
+// A disk that is full, read-only or failing, too many open files, two processes: clear errors,
+// nothing acknowledged is lost, and it goes on afterwards.
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
@@ -20,10 +21,10 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { ReferenceKernel } from '@hers/scan';
 import { type ErrorCode, HersError } from '@hers/scheme';
-import { withFolder } from './crash.ts';
-import { checkHolds, Script } from './crash-script.ts';
-import type { Step } from './disk.ts';
-import { openStore } from './store.ts';
+import { withFolder } from '../testing/crash.ts';
+import { checkHolds, Script } from '../testing/crash-script.ts';
+import type { Step } from './files/disk.ts';
+import { openStore, openWatched } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();
 const STORE = new URL('./store.ts', import.meta.url).href;
@@ -41,7 +42,10 @@ const failure = (code: string) => Object.assign(new Error(`${code}: so says the 
 describe('a disk that fails once', () => {
   const STEPS = 9;
 
-  /** Runs the script with the disk's step `failing` refused, repeating what was refused. Returns whether there was such a step. */
+  /**
+   * Runs the script with the disk's step `failing` refused, repeating what was refused. Returns
+   * whether there was such a step.
+   */
   async function runWith(folder: string, script: Script, failing: number, code: string): Promise<boolean> {
     let steps = 0;
     const refused: Step[] = [];
@@ -51,8 +55,8 @@ describe('a disk that fails once', () => {
       throw failure(code);
     };
     const troubles: unknown[] = [];
-    const onTrouble = (error: unknown) => troubles.push(error);
-    const open = () => openStore(folder, { kernel, quietMs: 1, watcher: { before }, onTrouble });
+    const onBackgroundError = (error: unknown) => troubles.push(error);
+    const open = () => openWatched(folder, { kernel, quietMs: 1, onBackgroundError }, { before });
     let store: Awaited<ReturnType<typeof open>>;
     try {
       store = await open();
@@ -119,7 +123,7 @@ it('a full disk refuses what does not fit, and it goes on when there is room', (
     const script = new Script(5);
     const folder = join(disk, 'store');
     const filler = join(disk, 'filler');
-    const store = await openStore(folder, { kernel, quietMs: 1, onTrouble: () => {} });
+    const store = await openStore(folder, { kernel, quietMs: 1, onBackgroundError: () => {} });
     let refused = 0;
     for (let i = 0; i < 14; i++) {
       // Only a little room, now for the packs and now for the catalogue.
@@ -159,7 +163,7 @@ it('a full disk still lets people read, copy elsewhere and delete', (t) =>
         closeSync(file);
       }
     };
-    const store = await openStore(folder, { kernel, quietMs: 1, onTrouble: () => {} });
+    const store = await openStore(folder, { kernel, quietMs: 1, onBackgroundError: () => {} });
     for (let i = 0; i < 5; i++) await script.step(i).run(store);
     fill();
     await checkHolds(store, script.after(5));
@@ -180,7 +184,7 @@ it('a full disk still lets people read, copy elsewhere and delete', (t) =>
     await (await openStore(folder, { kernel })).close();
     assert.ok(existsSync(join(folder, 'reserve')));
     fill();
-    const deleting = await openStore(folder, { kernel, onTrouble: () => {} });
+    const deleting = await openStore(folder, { kernel, onBackgroundError: () => {} });
     await checkHolds(deleting, script.after(5));
     const { version } = await deleting.getManifest('faces');
     const removed = [...script.after(5).get('faces')!.records.values()].map(({ handle }) => handle);
@@ -238,7 +242,7 @@ it('a folder that becomes read-only can still be read', () =>
       if (readOnly) throw failure('EROFS');
     };
     const script = new Script(5, 0.1);
-    const store = await openStore(folder, { kernel, watcher: { before }, onTrouble: () => {} });
+    const store = await openWatched(folder, { kernel, onBackgroundError: () => {} }, { before });
     for (let i = 0; i < 7; i++) await script.step(i).run(store);
     readOnly = true;
     await assert.rejects(script.step(7).run(store), fails('STORAGE', /read-only/));
@@ -347,7 +351,8 @@ it('a folder with other files in it is refused and left as it is', () =>
   }));
 
 // The folder was written by this program, version 1 of its format, with
-//   node -e "import('./packages/store/src/fixture.ts').then(({ writeFixture }) => writeFixture('packages/store/fixtures/v1'))"
+//   node -e "const { writeFixture } = await import('./packages/store/testing/fixture.ts');
+//     await writeFixture('packages/store/fixtures/v1')"
 it('what a crash left is set aside, and what somebody else put there is not', () =>
   withFolder(async (folder) => {
     await (await openStore(folder, { kernel })).close();
@@ -379,7 +384,7 @@ it('a folder written in format 1 opens, and holds what was put into it', () =>
     const folder = join(parent, 'v1');
     cpSync(FIXTURE, folder, { recursive: true });
     const store = await openStore(folder, { kernel });
-    const { fixtureScript, FIXTURE_STEPS } = await import('./fixture.ts');
+    const { fixtureScript, FIXTURE_STEPS } = await import('../testing/fixture.ts');
     const script = fixtureScript();
     await checkHolds(store, script.after(FIXTURE_STEPS));
     await script.step(FIXTURE_STEPS).run(store);
@@ -394,7 +399,7 @@ it('a process that ends without closing the folder leaves it whole', () =>
     const script = new Script(5, 0.1);
     for (const [i, end] of ['', 'process.exit(0)', 'setTimeout(() => process.exit(0), 20)'].entries()) {
       const program = `import { openStore } from ${JSON.stringify(STORE)};
-        import { Script } from ${JSON.stringify(new URL('./crash-script.ts', import.meta.url).href)};
+        import { Script } from ${JSON.stringify(new URL('../testing/crash-script.ts', import.meta.url).href)};
         const script = new Script(5, 0.1);
         const store = await openStore(${JSON.stringify(folder)});
         await script.step(${2 * i}).run(store);

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { type Kernel, openKernel, ReferenceKernel } from '@hers/scan';
 import { conformance } from '@hers/service/conformance';
-import { makeFolder } from './crash.ts';
+import { makeFolder } from '../testing/crash.ts';
 import { openStore } from './store.ts';
 
 const kernels: Record<string, () => Promise<Kernel>> = {

@@ -1,63 +1,58 @@
-// A Service on disk. Everything here is about names, opening and closing; what a collection does is in the files around this one.
+// A Service on disk: opens and closes a folder, and its collections by their names. What each
+// operation does is in the files around this one.
 
 import { type Kernel, openKernel } from '@hers/scan';
-import { decodeBlock } from '@hers/scheme';
 import {
   type CallOptions,
   type Change,
   type CollectionInfo,
-  HANDLE_BYTES,
+  checkCollectionName,
+  eitherSignal,
   HersError,
-  isCollectionName,
   type Many,
+  refuseUnknown,
   type SealedRecord,
-  type SearchOptions,
+  type SearchCallOptions,
   type SearchRequest,
   type Service,
   type StageId,
 } from '@hers/service';
-import { Assembler } from './assembler.ts';
-import { checkBytes, checkLength, hex, sha256 } from './bytes.ts';
-import { type Catalogue, WritableCatalogue } from './catalogue.ts';
-import { ReadableCatalogue } from './catalogue-reader.ts';
-import { Collection, type CollectionRow, type Folder, noSuchCollection } from './collection.ts';
+import { Assembler } from './blocks/assembler.ts';
+import { checkBytes, checkLength } from './bytes.ts';
+import type { Catalogue } from './catalogue/catalogue.ts';
+import { ReadableCatalogue } from './catalogue/catalogue-reader.ts';
+import { WritableCatalogue } from './catalogue/catalogue-writer.ts';
+import { JOURNAL } from './catalogue/journal.ts';
+import { CATALOGUE, SUMS } from './catalogue/proof.ts';
+import { Collection, noSuchCollection } from './collection.ts';
+import { createRow, dropRow, nameRow, removeFiles } from './collection-rows.ts';
 import { commitChange } from './commit.ts';
-import { Disk, PinnedDisk, type Watcher } from './disk.ts';
-import { LIST, RECORD } from './entry.ts';
 import { fault } from './faults.ts';
-import { Holding } from './holding.ts';
-import { JOURNAL, type JournalPart } from './journal.ts';
-import { checkFormat, clearFolders, hasFormat, highestKey, isInUse, makeLayout } from './layout.ts';
-import { lengthsOf } from './lengths.ts';
-import { FolderLock, writerNow } from './lock.ts';
-import { clearSetAside, listSetAside, type SetAside, SWEEP_MS, sweep, type Tail } from './lost-and-found.ts';
-import { CATALOGUE, SUMS } from './proof.ts';
+import { Disk, type Watcher } from './files/disk.ts';
+import { checkFormat, clearFolders, highestNumber, isInUse, makeLayout } from './files/layout.ts';
+import { lengthsOf } from './files/lengths.ts';
+import { FolderLock, writerNow } from './files/lock.ts';
+import { clearSetAside, listSetAside, type SetAside, SWEEP_MS, sweep, type Tail } from './files/lost-and-found.ts';
+import { keepReserve } from './files/reserve.ts';
+import { type OpenCollection, OpenCollections } from './open-collections.ts';
 import { purgeCollection } from './purge.ts';
-import { readLists, readRecords } from './reading.ts';
-import { MAX_BLOCK_BYTES, READING_COST, readStoredBlock } from './rebuild.ts';
-import { giveReserveBack, keepReserve } from './reserve.ts';
+import { readBlock, readLists, readRecords } from './reading.ts';
 import { fillFromSnapshot } from './restore.ts';
-import { Scrub, type Scrubbed, type ScrubOptions } from './scrub.ts';
+import { Scrub, type Scrubbed, type ScrubOptions } from './scrub/scrub.ts';
 import { searchCollection } from './search.ts';
-import { eitherSignal } from './signals.ts';
 import { MAX_DESCRIPTOR_BYTES, MAX_MANIFEST_BYTES, snapshotCollection } from './snapshot.ts';
-import type { Stage } from './stages.ts';
-import { damaged, isNoRoom, isNotWritable, readOnly, storageError } from './storage-errors.ts';
-import { newBlockRow } from './stored-block.ts';
-import { Tables } from './tables.ts';
-import { Upkeep, warn } from './upkeep.ts';
-import { Batch } from './vault.ts';
+import { stageBlock, stageList, stageRecords } from './staging.ts';
+import { readOnly, storageError } from './storage-errors.ts';
+import { warn } from './upkeep.ts';
 
 const COLLECTION_ID_BYTES = 16;
-const PIECE_BYTES = 2 ** 20;
 const FIRST_VERSION = 1;
-/** A statement that does not fit the tables. */
-const SQLITE_ERROR = 1;
 
 export interface StoreOptions {
   /**
-   * `read` never writes, needs no permission to, and sees what another process commits meanwhile. The default is `write`, for which one process at a time has a folder open; a folder that
-   * cannot be written is then opened as by `read`.
+   * `read` never writes, needs no permission to, and sees what another process commits meanwhile.
+   * The default is `write`, for which one process at a time has a folder open; a folder that cannot
+   * be written is then opened as by `read`.
    */
   readonly mode?: 'write' | 'read';
   /** What scans; the fastest kernel that works here by default. */
@@ -65,35 +60,29 @@ export interface StoreOptions {
   /** Milliseconds without a commit after which a collection is tidied. */
   readonly quietMs?: number;
   /** Hears what goes wrong in the background; a warning of the process by default. */
-  readonly onTrouble?: (error: unknown) => void;
-  /** For tests: sees every write. */
-  readonly watcher?: Watcher;
+  readonly onBackgroundError?: (error: unknown) => void;
 }
-
-const OPTIONS = ['mode', 'kernel', 'quietMs', 'onTrouble', 'watcher'];
 
 /**
  * Opens a folder, or makes one.
  *
  * @example const store = await openStore('./gallery');
  */
-export async function openStore(folder: string, options: StoreOptions = {}): Promise<FolderStore> {
-  for (const option of Object.keys(options))
-    if (!OPTIONS.includes(option))
-      throw new HersError('INVALID_ARGUMENT', `a store has no option ${JSON.stringify(option)}`);
+export function openStore(folder: string, options: StoreOptions = {}): Promise<FolderStore> {
+  return openWatched(folder, options);
+}
+
+/** The same for tests: `watcher` sees every write. */
+export async function openWatched(folder: string, options: StoreOptions, watcher?: Watcher): Promise<FolderStore> {
+  refuseUnknown(options, { mode: true, kernel: true, quietMs: true, onBackgroundError: true }, 'a store');
   const { mode = 'write' } = options;
   if (mode !== 'write' && mode !== 'read')
     throw new HersError('INVALID_ARGUMENT', 'a store is opened in the mode `write` or `read`');
-  return new FolderStore(folder, options);
+  return new FolderStore(folder, options, watcher);
 }
 
 async function openFastest(): Promise<Kernel> {
   return (await openKernel()).kernel;
-}
-
-interface Open {
-  readonly collection: Collection;
-  readonly upkeep: Upkeep;
 }
 
 export class FolderStore implements Service {
@@ -101,9 +90,8 @@ export class FolderStore implements Service {
   readonly #lock: FolderLock | undefined;
   readonly #catalogue: Catalogue;
   readonly #assembler = new Assembler();
-  readonly #folder: Folder;
   readonly #options: StoreOptions;
-  readonly #collections = new Map<string, Open>();
+  readonly #collections: OpenCollections;
   /** Names that are being restored. */
   readonly #reserved = new Set<string>();
   readonly #running = new Set<Promise<unknown>>();
@@ -111,56 +99,38 @@ export class FolderStore implements Service {
   #kernel: Promise<Kernel> | undefined;
   #closed: Promise<void> | undefined;
   #sweeping: NodeJS.Timeout | undefined;
+  /** Packs in which a crash left more than was committed. */
+  #tails: readonly Tail[] = [];
 
-  constructor(folder: string, options: StoreOptions) {
+  constructor(folder: string, options: StoreOptions, watcher?: Watcher) {
     this.#options = options;
-    this.#disk = new Disk(folder, options.watcher);
+    this.#disk = new Disk(folder, watcher);
     checkFormat(this.#disk);
-    this.#lock = options.mode === 'read' ? undefined : this.#takeLock();
+    this.#lock = options.mode === 'read' ? undefined : FolderLock.takeIfWritable(this.#disk);
     try {
       checkFormat(this.#disk);
       if (this.#lock) makeLayout(this.#disk);
       const inUse = isInUse(this.#disk);
-      const catalogue = this.#lock ? this.#openCatalogue(inUse) : new ReadableCatalogue(this.#disk, inUse);
+      const catalogue = this.#lock
+        ? WritableCatalogue.open(this.#disk, inUse)
+        : new ReadableCatalogue(this.#disk, inUse);
       this.#catalogue = catalogue;
-      this.#folder = {
-        disk: this.#disk,
-        catalogue,
-        assembler: this.#assembler,
-        kernel: () => this.#openKernel(),
-        refresh: () => this.#refresh(),
-      };
+      const shared = { disk: this.#disk, catalogue, assembler: this.#assembler, kernel: () => this.#openKernel() };
+      this.#collections = new OpenCollections(shared, {
+        closing: this.#closing.signal,
+        quietMs: options.quietMs,
+        report: (error) => this.#report(error),
+      });
       try {
         this.#lock?.leaveName(this.#disk);
         if (catalogue instanceof WritableCatalogue) this.#load(catalogue);
-        else this.#look(catalogue as ReadableCatalogue);
+        else this.#collections.look(catalogue as ReadableCatalogue);
       } catch (error) {
         catalogue.close();
         throw storageError(error, CATALOGUE);
       }
     } catch (error) {
       this.#lock?.release();
-      throw error;
-    }
-  }
-
-  /** On a full disk, with the room of the reserve. */
-  #openCatalogue(inUse: boolean): WritableCatalogue {
-    try {
-      return new WritableCatalogue(this.#disk, inUse);
-    } catch (error) {
-      if (!isNoRoom(error) || !giveReserveBack(this.#disk)) throw error;
-      return new WritableCatalogue(this.#disk, inUse);
-    }
-  }
-
-  /** Undefined where the folder is there, and cannot be written. */
-  #takeLock(): FolderLock | undefined {
-    try {
-      this.#disk.makeFolderSync('.');
-      return new FolderLock(this.#disk);
-    } catch (error) {
-      if (isNotWritable(error) && hasFormat(this.#disk)) return undefined;
       throw error;
     }
   }
@@ -173,46 +143,30 @@ export class FolderStore implements Service {
     return this.#kernel;
   }
 
-  #rows(): CollectionRow[] {
-    const rows = this.#catalogue.prepare('SELECT key, name, id, descriptor FROM collections').all();
-    return rows as unknown as CollectionRow[];
-  }
-
   /** What is in a folder that is ours to write. */
   #load(catalogue: WritableCatalogue): void {
-    const named: string[] = [];
-    const packEnds: [string, number][] = [];
-    const whole = catalogue.damageOf() === undefined;
+    const isWhole = catalogue.damageOf() === undefined;
     const deleted = new Set(catalogue.deleted);
-    for (const row of this.#rows()) {
-      if (row.name === null) {
-        if (whole) this.#forget(row.key);
-        deleted.add(row.key);
-        continue;
-      }
-      if (catalogue.damageOf(row.key)) {
-        this.#damaged.set(row.name, row);
-        continue;
-      }
-      const collection = new Collection(this.#folder, row);
-      const files = collection.files();
-      named.push(...files.named);
-      packEnds.push(...files.packEnds);
-      this.#add(collection);
+    for (const { number } of this.#collections.load(catalogue)) {
+      if (isWhole) dropRow(catalogue, number);
+      deleted.add(number);
     }
     // Where the catalogue cannot be trusted, what it does not name may still be needed.
-    if (!whole) {
-      this.#trouble(catalogue.damageOf());
+    if (!isWhole) {
+      this.#report(catalogue.damageOf());
       return;
     }
-    catalogue.keepKeysAbove(highestKey(this.#disk));
-    for (const key of deleted) clearSetAside(this.#disk, key);
-    this.#tails = clearFolders(this.#disk, new Set(named), new Map(packEnds), deleted);
+    catalogue.keepNumbersAbove(highestNumber(this.#disk));
+    for (const number of deleted) clearSetAside(this.#disk, number);
+    const files = this.#collections.all().map((collection) => collection.files());
+    const named = new Set(files.flatMap((each) => each.named));
+    const packEnds = new Map(files.flatMap((each) => each.packEnds));
+    this.#tails = clearFolders(this.#disk, named, packEnds, deleted);
     if (catalogue.areSumsBehind)
-      this.#trouble(
+      this.#report(
         new HersError(
           'DAMAGED',
-          `${SUMS} was older than ${CATALOGUE}, as after a thread that was ended with the folder open. SQLite has checked the pages, and it was made anew`,
+          `${SUMS} was older than ${CATALOGUE}, as after a thread that was ended with the folder open. SQLite has checked the pages, and it was made again`,
         ),
       );
     this.#sweep();
@@ -221,96 +175,20 @@ export class FolderStore implements Service {
     keepReserve(this.#disk);
   }
 
-  /** Packs in which a crash left more than was committed. */
-  #tails: readonly Tail[] = [];
-
   #sweep(): void {
     try {
       sweep(this.#disk, this.#tails);
     } catch (error) {
-      this.#trouble(error);
+      this.#report(error);
     }
   }
 
-  /** What is in a folder that another process may write, as of one commit. */
-  #look(catalogue: ReadableCatalogue): void {
-    catalogue.atOnce(() => {
-      const rows = this.#rows().filter(({ name }) => name !== null);
-      const keys = new Set(rows.map(({ key }) => key));
-      this.#damaged.clear();
-      for (const [name, { collection }] of this.#collections) {
-        if (keys.has(collection.key) && !catalogue.damageOf(collection.key)) continue;
-        this.#collections.delete(name);
-        collection.ending.abort(noSuchCollection(name));
-        collection.letGo();
-      }
-      for (const row of rows) {
-        const known = this.#collections.get(row.name!);
-        if (catalogue.damageOf(row.key)) this.#damaged.set(row.name!, row);
-        else if (known) known.collection.refresh();
-        else this.#add(new Collection(this.#folder, row));
-      }
-    });
-    const damage = catalogue.damageOf();
-    if (damage && damage !== this.#told) this.#trouble((this.#told = damage));
-  }
-
-  #told: HersError | undefined;
-  /** Grows with every change of another process that was seen. */
-  #generation = 0;
-
-  /** Sees what another process has committed meanwhile; whether that is anything. */
-  #refresh(): boolean {
-    const catalogue = this.#catalogue;
-    if (!(catalogue instanceof ReadableCatalogue)) return false;
-    try {
-      if (!catalogue.hasChanged()) return false;
-      this.#generation++;
-      this.#look(catalogue);
-      return true;
-    } catch (error) {
-      throw storageError(error, CATALOGUE);
-    }
-  }
-
-  /** Collections whose part of the catalogue is damaged. */
-  readonly #damaged = new Map<string, CollectionRow>();
-
-  #add(collection: Collection): Open {
-    const open = { collection, upkeep: new Upkeep(collection, (error) => this.#trouble(error), this.#options.quietMs) };
-    this.#collections.set(collection.name, open);
-    return open;
-  }
-
-  #trouble(error: unknown): void {
-    (this.#options.onTrouble ?? warn)(error);
-  }
-
-  /** Takes a collection out of the catalogue. */
-  #forget(key: number): void {
-    this.#catalogue.transaction(
-      () => {
-        new Tables(this.#catalogue, key).drop();
-        this.#catalogue.prepare('DELETE FROM collections WHERE key = ?').run(key);
-        fault('delete.within');
-      },
-      () => [{ gone: key }],
-      { mayUseReserve: true },
-    );
-    fault('delete.committed');
+  #report(error: unknown): void {
+    (this.#options.onBackgroundError ?? warn)(error);
   }
 
   #checkOpen(): void {
-    if (this.#closing.signal.aborted) throw this.#closing.signal.reason;
-  }
-
-  #open(name: string): Open {
-    this.#checkOpen();
-    this.#refresh();
-    const open = this.#collections.get(name);
-    if (open) return open;
-    const damaged = this.#damaged.get(name);
-    throw damaged ? this.#catalogue.damageOf(damaged.key) : noSuchCollection(name);
+    this.#closing.signal.throwIfAborted();
   }
 
   /** Runs `work` so that closing waits for it. */
@@ -322,80 +200,20 @@ export class FolderStore implements Service {
     return running;
   }
 
-  /** A stream over a collection that ends when it is aborted, the collection deleted or the folder closed. */
-  async *#stream<T>(
+  /** Runs `work` on a collection that is changed, until `signal` or the end of the collection. */
+  #write<T>(
     name: string,
     options: CallOptions | undefined,
-    make: (collection: Collection, signal: AbortSignal) => AsyncIterable<T>,
-  ): AsyncGenerator<T> {
-    for (;;) {
-      const { collection } = this.#open(name);
-      const generation = this.#generation;
-      const { signal, done } = eitherSignal(collection.ending.signal, options?.signal);
-      let begun = false;
+    work: (open: OpenCollection, signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    return this.#run(async () => {
+      this.#checkWritable();
+      const open = this.#collections.get(name);
+      const { signal, done } = eitherSignal(open.collection.ending.signal, options?.signal);
       try {
-        signal.throwIfAborted();
-        for await (const item of make(collection, signal)) {
-          begun = true;
-          yield item;
-          signal.throwIfAborted();
-        }
-        return;
-      } catch (error) {
-        if (signal.aborted) throw signal.reason;
-        // What another process has moved meanwhile is not where it was looked for.
-        if (!isPerhapsMoved(error) || !this.#hasMoved(generation)) throw storageError(error, CATALOGUE);
-        if (begun)
-          throw new HersError('STALE', `${name} was changed by another process while it was read; read it again`);
+        return await work(open, signal);
       } finally {
         done();
-      }
-    }
-  }
-
-  /** Whether another process has changed something since, as this or another call has seen. */
-  #hasMoved(since: number): boolean {
-    return this.#refresh() || this.#generation !== since;
-  }
-
-  /** What `look` finds; again, where another process has changed it in between. */
-  #steadily<T>(look: () => T): T {
-    for (;;) {
-      this.#refresh();
-      const generation = this.#generation;
-      try {
-        return look();
-      } catch (error) {
-        if (!isPerhapsMoved(error) || !this.#hasMoved(generation)) throw storageError(error, CATALOGUE);
-      }
-    }
-  }
-
-  /** The same over the collection as it is now, whatever another process does to its files meanwhile. */
-  #streamFrozen<T>(
-    name: string,
-    options: CallOptions | undefined,
-    make: (collection: Collection, signal: AbortSignal) => AsyncIterable<T>,
-  ): AsyncGenerator<T> {
-    const catalogue = this.#catalogue;
-    if (!(catalogue instanceof ReadableCatalogue)) return this.#stream(name, options, make);
-    const { disk, assembler, kernel, refresh } = this.#folder;
-    return this.#stream(name, options, async function* ({ key, name, id, descriptor }, signal) {
-      const pinned = new PinnedDisk(disk.folder);
-      try {
-        const frozen = catalogue.freeze(pinned);
-        try {
-          const folder = { disk: pinned, catalogue: frozen, assembler, kernel, refresh: () => false };
-          const collection = new Collection(folder, { key, name, id, descriptor });
-          const { named, packEnds } = collection.files();
-          for (const path of [...named, ...packEnds.map(([path]) => path)])
-            if (!pinned.pinIfThere(path) && refresh()) throw damaged(path, 'it was moved meanwhile');
-          yield* make(collection, signal);
-        } finally {
-          frozen.close();
-        }
-      } finally {
-        pinned.close();
       }
     });
   }
@@ -424,176 +242,75 @@ export class FolderStore implements Service {
       checkBytes(created.manifest, 'a manifest');
       checkLength(created.descriptor, 'a descriptor', MAX_DESCRIPTOR_BYTES);
       checkLength(created.manifest, 'a manifest', MAX_MANIFEST_BYTES);
-      const key = this.#create(name, { ...created, version: FIRST_VERSION });
-      this.#add(new Collection(this.#folder, { key, name, ...copyOf(created) }));
+      const number = createRow(this.#catalogue, name, { ...created, version: FIRST_VERSION });
+      this.#collections.add(new Collection(this.#collections.folder, { number, name, ...copyOf(created) }));
       fault('collection.made');
     });
   }
 
   #checkNew(name: string): void {
     this.#checkWritable();
-    if (!isCollectionName(name))
-      throw new HersError(
-        'INVALID_ARGUMENT',
-        'the name of a collection has 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit',
-      );
-    if (this.#collections.has(name) || this.#damaged.has(name) || this.#reserved.has(name))
+    checkCollectionName(name);
+    if (this.#collections.has(name) || this.#reserved.has(name))
       throw new HersError('ALREADY_EXISTS', `there is a collection ${name} already; choose another name`);
-  }
-
-  /** A collection in the catalogue; without a name, it goes when the folder is opened next. */
-  #create(
-    name: string | null,
-    made: { id: Uint8Array; descriptor: Uint8Array; manifest: Uint8Array; version: number },
-  ): number {
-    let key = 0;
-    const { id, descriptor, version, manifest } = made;
-    const parts = (): JournalPart[] =>
-      name === null ? [] : [{ collection: { key, name, id, descriptor, version, manifest } }];
-    this.#catalogue.transaction(() => {
-      const insert = this.#catalogue.prepare('INSERT INTO collections (name, id, descriptor) VALUES (?, ?, ?)');
-      key = Number(insert.run(name, id, descriptor).lastInsertRowid);
-      new Tables(this.#catalogue, key).create(version, manifest);
-      fault('collection.committing');
-    }, parts);
-    return key;
   }
 
   async listCollections(): Promise<CollectionInfo[]> {
     this.#checkOpen();
-    return this.#steadily(() => [...this.#collections.values()].map(({ collection }) => collection.info()));
+    return this.#collections.steadily(() => this.#collections.all().map((collection) => collection.info()));
   }
 
   async getCollection(name: string): Promise<CollectionInfo> {
-    return this.#steadily(() => this.#open(name).collection.info());
+    return this.#collections.steadily(() => this.#collections.get(name).collection.info());
   }
 
   deleteCollection(name: string): Promise<void> {
     return this.#run(async () => {
       this.#checkWritable();
-      const { collection, upkeep } = this.#open(name);
-      const damage = this.#catalogue.damageOf();
-      if (damage) throw damage;
+      const { collection, upkeep } = this.#collections.get(name);
       this.#collections.delete(name);
       upkeep.stop();
       collection.ending.abort(noSuchCollection(name));
       await collection.idle();
       try {
-        this.#forget(collection.key);
+        dropRow(this.#catalogue, collection.number);
       } catch (error) {
         // It is still there, and usable again.
-        this.#add(new Collection(this.#folder, collection));
+        this.#collections.add(new Collection(this.#collections.folder, collection));
         throw error;
       }
       collection.dropAll();
-      await this.#removeFiles(collection.key);
+      await removeFiles(this.#disk, collection.number);
       fault('delete.removed');
       this.#catalogue.forgetPast();
     });
   }
 
-  /** Removes the files of a collection that the catalogue no longer knows; what fails is done when the folder is opened next. */
-  async #removeFiles(key: number): Promise<void> {
-    try {
-      clearSetAside(this.#disk, key);
-    } catch {}
-    for (const folder of ['blocks', 'segments', 'vault'])
-      for (const file of this.#disk.listSync(folder))
-        if (file.startsWith(`${key}-`)) await this.#disk.remove(`${folder}/${file}`).catch(() => {});
-  }
-
   // — changes —
 
   async getManifest(name: string): Promise<{ readonly version: number; readonly manifest: Uint8Array }> {
-    const { version, manifest } = this.#steadily(() => this.#open(name).collection.tables.manifest());
+    const { version, manifest } = this.#collections.steadily(() =>
+      this.#collections.get(name).collection.tables.manifest(),
+    );
     return { version, manifest };
   }
 
   stageRecords(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId> {
-    return this.#run(async () => {
-      this.#checkWritable();
-      const { collection } = this.#open(name);
-      const { signal, done } = eitherSignal(collection.ending.signal, options?.signal);
-      const batch = new Batch(collection.vault);
-      try {
-        return await collection.stages.writing(batch, async () => {
-          const add = ({ handle, sealed }: SealedRecord) => {
-            signal.throwIfAborted();
-            checkBytes(handle, 'a handle', HANDLE_BYTES);
-            checkBytes(sealed, 'a sealed record');
-            return batch.add(RECORD, handle, handle, sealed);
-          };
-          // An array need not wait for each of its items.
-          if (Symbol.asyncIterator in records)
-            for await (const record of records) {
-              const full = add(record);
-              if (full) await full;
-            }
-          else
-            for (const record of records) {
-              const full = add(record);
-              if (full) await full;
-            }
-          signal.throwIfAborted();
-          await batch.finish();
-          return this.#stage(collection, { kind: 'records', batch });
-        });
-      } finally {
-        done();
-      }
-    });
+    return this.#write(name, options, ({ collection }, signal) => stageRecords(collection, records, signal));
   }
 
   stageList(name: string, sealed: Uint8Array): Promise<StageId> {
-    return this.#run(async () => {
-      this.#checkWritable();
-      const { collection } = this.#open(name);
-      checkBytes(sealed, 'a sealed list');
-      const batch = new Batch(collection.vault);
-      return collection.stages.writing(batch, async () => {
-        const id = sha256(sealed);
-        await batch.add(LIST, id.subarray(0, HANDLE_BYTES), sealed);
-        await batch.finish();
-        return this.#stage(collection, { kind: 'list', batch, id });
-      });
-    });
+    return this.#write(name, undefined, ({ collection }) => stageList(collection, sealed));
   }
 
   stageBlock(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<StageId> {
-    return this.#run(async () => {
-      this.#checkWritable();
-      const { collection } = this.#open(name);
-      const { signal, done } = eitherSignal(collection.ending.signal, options?.signal);
-      try {
-        signal.throwIfAborted();
-        const encoded = await gather(pieces, signal);
-        using holding = new Holding(options?.hold);
-        holding.become(encoded.length);
-        const block = decodeBlock(encoded);
-        const file = await collection.writeBlock(encoded);
-        const hash = sha256(encoded);
-        if (signal.aborted) {
-          await this.#disk.remove(file).catch(() => {});
-          throw signal.reason;
-        }
-        const row = newBlockRow(block, { hash, bytes: encoded.length }, file);
-        return this.#stage(collection, { kind: 'block', row });
-      } finally {
-        done();
-      }
-    });
-  }
-
-  async #stage({ stages }: Collection, stage: Stage): Promise<StageId> {
-    const id = stages.add(stage);
-    for (const old of stages.expire()) await this.#disk.remove(old).catch(() => {});
-    return id;
+    return this.#write(name, options, ({ collection }, signal) =>
+      stageBlock(collection, pieces, signal, options?.hold),
+    );
   }
 
   commit(name: string, change: Change, options?: CallOptions): Promise<number> {
-    return this.#run(async () => {
-      this.#checkWritable();
-      const { collection, upkeep } = this.#open(name);
+    return this.#write(name, undefined, async ({ collection, upkeep }) => {
       const version = await commitChange(collection, change, options?.hold);
       upkeep.touch();
       await upkeep.ease();
@@ -604,36 +321,33 @@ export class FolderStore implements Service {
   // — reading —
 
   getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncIterable<SealedRecord> {
-    return this.#stream(name, options, (collection, signal) => readRecords(collection, handles, signal, options?.hold));
+    return this.#collections.stream(name, options, (collection, signal) =>
+      readRecords(collection, handles, signal, options?.hold),
+    );
   }
 
   getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncIterable<Uint8Array> {
-    return this.#stream(name, options, (collection, signal) => readLists(collection, ids, signal, options?.hold));
+    return this.#collections.stream(name, options, (collection, signal) =>
+      readLists(collection, ids, signal, options?.hold),
+    );
   }
 
   getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncIterable<Uint8Array> {
-    return this.#stream(name, options, async function* ({ blocks, folder }) {
-      checkBytes(blockId, 'a block id');
-      const block = blocks.get(hex(blockId));
-      if (!block) throw new HersError('NOT_FOUND', `there is no block ${hex(blockId)} in this collection`);
-      using holding = new Holding(options?.hold);
-      holding.become(READING_COST * block.bytes);
-      const { encoded } = await readStoredBlock(folder.disk, block);
-      holding.become(encoded.length);
-      for (let at = 0; at < encoded.length; at += PIECE_BYTES) yield encoded.subarray(at, at + PIECE_BYTES);
-    });
+    return this.#collections.stream(name, options, (collection) => readBlock(collection, blockId, options?.hold));
   }
 
-  search(name: string, request: SearchRequest, options?: SearchOptions): AsyncIterable<Uint8Array> {
+  search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncIterable<Uint8Array> {
     const views = options?.views ?? false;
-    return this.#stream(name, options, (collection, signal) => searchCollection(collection, request, signal, views));
+    return this.#collections.stream(name, options, (collection, signal) =>
+      searchCollection(collection, request, signal, views),
+    );
   }
 
   // — upkeep —
 
   /** Collections that cannot be opened, because their part of the catalogue is damaged. */
   damagedCollections(): { readonly name: string; readonly damage: HersError }[] {
-    return [...this.#damaged].map(([name, { key }]) => ({ name, damage: this.#catalogue.damageOf(key)! }));
+    return this.#collections.damaged();
   }
 
   /** Whether nothing can be written: this process only reads, or the folder is damaged. */
@@ -650,37 +364,41 @@ export class FolderStore implements Service {
   /** What the catalogue does not name, and is kept for a while. */
   setAside(): SetAside[] {
     this.#checkOpen();
-    const ends = [...this.#collections.values()].flatMap(({ collection }) => collection.files().packEnds);
+    const ends = this.#collections.all().flatMap((collection) => collection.files().packEnds);
     return listSetAside(
       this.#disk,
       ends.map(([path, end]) => ({ path, end })),
     );
   }
 
-  /** Every file that the catalogue names, with the damage that shows without reading it: it is missing, or has another length. */
+  /**
+   * Every file that the catalogue names, with the damage that shows without reading it: it is
+   * missing, or has another length.
+   */
   lengths(): Scrubbed[] {
     this.#checkOpen();
-    for (;;) {
-      this.#refresh();
-      const generation = this.#generation;
-      const files = [...this.#collections.values()].flatMap(({ collection }) => lengthsOf(collection));
-      // What another process has moved meanwhile is not where it was looked for.
-      if (files.every(({ damage }) => !damage) || !this.#hasMoved(generation)) return files;
-    }
+    return this.#collections.steadily(
+      () => this.#collections.all().flatMap(lengthsOf),
+      (files) => files.some(({ damage }) => damage),
+    );
   }
 
-  /** Reads every file of the folder and compares it with what was written, file after file; damage is told, not thrown. */
+  /**
+   * Reads every file of the folder and compares it with what was written, file after file; damage
+   * is told, not thrown.
+   */
   async *scrub(options?: ScrubOptions): AsyncGenerator<Scrubbed> {
     this.#checkOpen();
     const catalogue = this.#catalogue.scrub();
-    const collections = () => [...this.#collections.values()].map(({ collection }) => collection);
-    const scrub = this.#steadily(() => new Scrub(collections(), catalogue.bytes, options));
+    const scrub = this.#collections.steadily(() => new Scrub(this.#collections.all(), catalogue.bytes, options));
     try {
       scrub.tell(catalogue.bytes);
       yield catalogue;
-      for (const { name } of collections()) {
+      for (const { name } of this.#collections.all()) {
         try {
-          yield* this.#streamFrozen(name, options, (collection, signal) => scrub.collection(collection, signal));
+          yield* this.#collections.streamFrozen(name, options, (collection, signal) =>
+            scrub.collection(collection, signal),
+          );
         } catch (error) {
           // Deleted meanwhile: then there is nothing to verify.
           if (!(error instanceof HersError && error.code === 'NOT_FOUND')) throw error;
@@ -692,23 +410,16 @@ export class FolderStore implements Service {
   }
 
   purge(name: string, options?: CallOptions): Promise<void> {
-    return this.#run(async () => {
-      this.#checkWritable();
-      const { collection } = this.#open(name);
-      const { signal, done } = eitherSignal(collection.ending.signal, options?.signal);
-      try {
-        await collection.upkeep.take(async () => {
-          signal.throwIfAborted();
-          await purgeCollection(collection, signal, this.#tails);
-        });
-      } finally {
-        done();
-      }
-    });
+    return this.#write(name, options, ({ collection }, signal) =>
+      collection.upkeepQueue.run(async () => {
+        signal.throwIfAborted();
+        await purgeCollection(collection, signal, this.#tails);
+      }),
+    );
   }
 
   snapshot(name: string, options?: CallOptions): AsyncIterable<Uint8Array> {
-    return this.#streamFrozen(name, options, (collection, signal) =>
+    return this.#collections.streamFrozen(name, options, (collection, signal) =>
       snapshotCollection(collection, signal, options?.hold),
     );
   }
@@ -723,25 +434,15 @@ export class FolderStore implements Service {
         await fillFromSnapshot(
           pieces,
           (header) => {
-            const key = this.#create(null, header);
-            filled = new Collection(this.#folder, { key, name: null, ...header });
+            const number = createRow(this.#catalogue, null, header);
+            filled = new Collection(this.#collections.folder, { number, name: null, ...header });
             return filled;
           },
           signal,
           options?.hold,
         );
-        const collection = filled!;
-        const { key, id, descriptor } = collection;
-        this.#catalogue.transaction(
-          () => {
-            this.#catalogue.prepare('UPDATE collections SET name = ? WHERE key = ?').run(name, key);
-            fault('restore.within');
-          },
-          () => [{ collection: { key, name, id, descriptor, ...collection.tables.manifest() } }],
-        );
-        fault('restore.committed');
-        collection.name = name;
-        this.#add(collection).upkeep.touch();
+        nameRow(filled!, name);
+        this.#collections.add(filled!).upkeep.touch();
       } catch (error) {
         await this.#abandon(filled);
         throw error;
@@ -752,12 +453,15 @@ export class FolderStore implements Service {
     });
   }
 
-  /** Nothing of a restore that failed stays; and if even that fails, it goes when the folder is opened next. */
+  /**
+   * Nothing of a restore that failed stays; and if even that fails, it goes when the folder is
+   * opened next.
+   */
   async #abandon(collection: Collection | undefined): Promise<void> {
     if (!collection) return;
     try {
-      this.#forget(collection.key);
-      await this.#removeFiles(collection.key);
+      dropRow(this.#catalogue, collection.number);
+      await removeFiles(this.#disk, collection.number);
       this.#catalogue.forgetPast();
     } catch {}
   }
@@ -771,12 +475,10 @@ export class FolderStore implements Service {
     const reason = new HersError('CLOSED', 'this store is closed; open it again');
     this.#closing.abort(reason);
     clearInterval(this.#sweeping);
-    for (const { collection, upkeep } of this.#collections.values()) {
-      upkeep.stop();
-      collection.ending.abort(reason);
-    }
+    this.#collections.stopUpkeep();
+    for (const collection of this.#collections.all()) collection.ending.abort(reason);
     await Promise.allSettled(this.#running);
-    for (const { collection } of this.#collections.values()) {
+    for (const collection of this.#collections.all()) {
       await collection.idle();
       // What was staged and never committed is ours to remove; what a crash leaves is set aside.
       for (const file of collection.stages.files()) await this.#disk.remove(file).catch(() => {});
@@ -792,27 +494,6 @@ export class FolderStore implements Service {
   }
 }
 
-/** What it looks like when a file or a table is gone that was there a moment ago. */
-function isPerhapsMoved(error: unknown): boolean {
-  if (error instanceof HersError) return error.code === 'DAMAGED';
-  const { code, errcode } = error as { code?: unknown; errcode?: unknown };
-  return code === 'ERR_SQLITE_ERROR' && errcode === SQLITE_ERROR;
-}
-
 function copyOf({ id, descriptor }: { id: Uint8Array; descriptor: Uint8Array }) {
   return { id: new Uint8Array(id), descriptor: new Uint8Array(descriptor) };
-}
-
-/** Pieces as one. */
-async function gather(pieces: Many<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const piece of pieces) {
-    signal.throwIfAborted();
-    checkBytes(piece, 'a piece of a block');
-    bytes += piece.length;
-    if (bytes > MAX_BLOCK_BYTES) throw new HersError('MALFORMED', 'this is too long to be a block');
-    parts.push(piece);
-  }
-  return parts.length === 1 ? parts[0] : new Uint8Array(Buffer.concat(parts));
 }

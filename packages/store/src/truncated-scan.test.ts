@@ -1,4 +1,5 @@
-// A segment that is cut while it is searched, with the kernel that maps segments. A process that touches what is gone dies, and this file's tests with it.
+// A segment that is cut while it is searched, with the kernel that maps segments. A process that
+// touches what is gone dies, and this file's tests with it.
 
 import assert from 'node:assert/strict';
 import { copyFileSync, readdirSync, statSync, truncateSync } from 'node:fs';
@@ -10,8 +11,8 @@ import type { Block, Query } from '@hers/scheme';
 import { HersError, type Service } from '@hers/service';
 import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
 import { part } from '../../../tools/parts.ts';
+import { withFolder } from '../testing/crash.ts';
 import { hex } from './bytes.ts';
-import { withFolder } from './crash.ts';
 import { openStore } from './store.ts';
 
 const kernel = async () => NativeKernel.open({ threads: 2 });

@@ -1,9 +1,10 @@
-// What happens to a collection in the background: merges of its records and compactions of its blocks, after commits and when it is quiet.
+// What happens to a collection in the background: merges of its records and compactions of its
+// blocks, after commits and when it is quiet.
 
 import { HersError } from '@hers/service';
+import { type CompactionMode, compact, planCompaction } from './blocks/compaction.ts';
+import type { StoredBlock } from './blocks/stored-block.ts';
 import type { Collection } from './collection.ts';
-import { type CompactionMode, compact, planCompaction } from './compaction.ts';
-import type { StoredBlock } from './stored-block.ts';
 
 /** Without a commit for so long, a collection is tidied further. */
 const QUIET_MS = 1000;
@@ -17,7 +18,7 @@ const MAX_FRESH_WHILE_COPIED = 2 ** 21;
 
 export class Upkeep {
   readonly #collection: Collection;
-  readonly #trouble: (error: unknown) => void;
+  readonly #report: (error: unknown) => void;
   readonly #quietMs: number;
   #timer: NodeJS.Timeout | undefined;
   #merging = false;
@@ -25,7 +26,7 @@ export class Upkeep {
 
   constructor(collection: Collection, trouble: (error: unknown) => void, quietMs = QUIET_MS) {
     this.#collection = collection;
-    this.#trouble = trouble;
+    this.#report = trouble;
     this.#quietMs = quietMs;
   }
 
@@ -44,9 +45,9 @@ export class Upkeep {
 
   /** Waits for what goes on when so much has piled up that memory would grow. */
   async ease(): Promise<void> {
-    const { records, upkeep, beingCopied, sources } = this.#collection;
+    const { records, upkeepQueue: upkeep, beingCopied, sources } = this.#collection;
     let loose = 0;
-    for (const { sealed, bytes } of sources) if (!sealed) loose += bytes;
+    for (const { inSegment, bytes } of sources) if (!inSegment) loose += bytes;
     if (loose > MAX_LOOSE_BYTES) await upkeep.idle();
     if (!records.overdue) return;
     if (!beingCopied) await records.idle();
@@ -62,7 +63,7 @@ export class Upkeep {
   }
 
   *#looseBlocks(): Generator<StoredBlock> {
-    for (const { sealed, live } of this.#collection.sources) if (!sealed) yield* live;
+    for (const { inSegment, live } of this.#collection.sources) if (!inSegment) yield* live;
   }
 
   #merge(): void {
@@ -83,18 +84,21 @@ export class Upkeep {
   #compact(mode: CompactionMode): void {
     if (this.#compacting) return;
     this.#compacting = true;
-    const { upkeep, ending } = this.#collection;
-    const compaction = upkeep.take(async () => {
+    const { upkeepQueue: upkeep, ending } = this.#collection;
+    const compaction = upkeep.run(async () => {
       this.#compacting = false;
       await compact(this.#collection, mode, ending.signal);
     });
     this.#watch(compaction);
   }
 
-  /** A full disk, or a file that cannot be read: nothing is lost, the next commit tries again, and whoever needs the file is told. */
+  /**
+   * A full disk, or a file that cannot be read: nothing is lost, the next commit tries again, and
+   * whoever needs the file is told.
+   */
   #watch(work: Promise<void>): void {
     work.catch((error) => {
-      if (!this.#collection.ending.signal.aborted) this.#trouble(error);
+      if (!this.#collection.ending.signal.aborted) this.#report(error);
     });
   }
 }

@@ -1,7 +1,14 @@
-// `hers collections`: what a gallery is divided into, each with its own dimension, metric and profile.
+// `hers collections`: what a gallery is divided into, each with its own dimension, metric and
+// profile.
 
 import { readFile } from 'node:fs/promises';
-import { type CollectionDescription, type CollectionOptions, type CollectionSummary, HersError } from '@hers/client';
+import {
+  type CollectionDescription,
+  type CollectionOptions,
+  type CollectionSummary,
+  HersError,
+  type Plan,
+} from '@hers/client';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import { confirmed } from '../confirm.ts';
@@ -19,7 +26,7 @@ export function addCollections(program: HersCommand, context: () => Context): vo
   collections
     .command('create')
     .summary('make a collection')
-    .description('Makes an empty collection, and says what the planner promises for it: error, sizes, security.')
+    .description('Makes an empty collection, and shows what the planner promises for it: error, sizes, security.')
     .argument('<name>', 'letters, digits, dots, dashes, underscores')
     .requiredOption(
       '-d, --dimension <number>',
@@ -49,7 +56,7 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     )
     .option(
       '--norm-bound <number>',
-      'the longest vector there will be (dot and euclidean)',
+      'the longest vector there will be (dot and euclidean); 1 by default',
       numberOption('--norm-bound'),
     )
     .option(
@@ -64,9 +71,9 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     )
     .option(
       '--compressor <file>',
-      'an .onnx file that hers train made: what it makes of a vector is indexed (cosine only)',
+      'an .onnx file from hers train: the collection indexes the compressed vectors (cosine only)',
     )
-    .example('hers collections create voices --dimension 192', 'Cosine similarity, the usual for embeddings')
+    .example('hers collections create voices --dimension 192', 'Cosine similarity, the default')
     .example(
       'hers collections create prints --dimension 64 --metric euclidean --norm-bound 10 --profile exact',
       'Exact euclidean distances',
@@ -97,8 +104,8 @@ export function addCollections(program: HersCommand, context: () => Context): vo
 
   collections
     .command('delete')
-    .summary('delete a collection and all that is in it')
-    .description('Deletes a collection and all that is in it. There is no way back but a snapshot.')
+    .summary('delete a collection and everything in it')
+    .description('Deletes a collection and everything in it. Only a snapshot can bring it back.')
     .argument('<name>', 'which')
     .option('-y, --yes', 'do not ask')
     .example('hers collections delete faces --yes', 'Without a question, for scripts')
@@ -115,9 +122,9 @@ export function addCollections(program: HersCommand, context: () => Context): vo
 
   collections
     .command('accept')
-    .summary('take what a name shows now for what is right')
+    .summary('trust a collection as it is now')
     .description(
-      'A collection that is not the one that was seen under its name, that is older, that has another history or that is gone is refused, because that is what a gallery looks like that was tampered with. It also looks so when you have put back a backup, or when another client has deleted the collection, made it again or restored it. When that is what happened, this accepts what is there now.',
+      'A collection is refused when it is older than what this key has seen, has another history, was exchanged or is gone: that is what tampering looks like. It is also what a restored backup looks like, or a collection that another client has deleted, recreated or restored. If that is what happened, this command accepts what is there now.',
     )
     .argument('<name>', 'which')
     .option('-y, --yes', 'do not ask')
@@ -128,7 +135,7 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     .command('resume')
     .summary('let searches fetch records again')
     .description(
-      'Searches with --payload or --rerank fetch records, which shows the store who was found. A store that is shown candidates and never gives the records, or whose scores are not those of the records, may be using searches to read probes or keys; then nothing more is fetched. When you know why it happened (a network that broke at the wrong moment again and again, a disk that was damaged), this goes on.',
+      'Searches with --payload or --rerank fetch records, which shows the store who was found. A store that never returns the records it is asked for, or whose scores do not match them, may be using searches to learn probes or keys. Searches then stop fetching. If you know the cause (a network that kept failing, a damaged disk), this command lets them fetch again.',
     )
     .argument('[name]', 'the one in the settings, or the only one, by default')
     .option('-y, --yes', 'do not ask')
@@ -151,7 +158,7 @@ async function accept(context: Context, name: string, yes: boolean): Promise<voi
         (error) => (error as Error).message.split('. Find out why')[0],
       );
       const now = there ? `as it is now, at version ${there.version} with ${counted(there.records, 'record')}` : 'gone';
-      await confirmed(context, yes, `${why}. Take it for right that it is ${now}?`);
+      await confirmed(context, yes, `${why}. Accept that it is ${now}?`);
       return { before: await database.accept(name), isGone: !there };
     },
     { read: true },
@@ -201,7 +208,9 @@ async function list(context: Context): Promise<void> {
     { read: true },
   );
   const sorted = all.toSorted((a, b) => (a.name < b.name ? -1 : 1));
-  if (others > 0)
+  if (others > 0 && all.length === 0)
+    out.note(`This is the wrong key: ${counted(others, 'collection')} here, made with another one; check --key.`);
+  else if (others > 0)
     out.note(`${counted(others, 'collection')} made with another key ${others === 1 ? 'is' : 'are'} not shown.`);
   if (out.json) {
     out.object({ collections: sorted });
@@ -232,6 +241,19 @@ async function list(context: Context): Promise<void> {
     );
 }
 
+/** How far a score is from the true one, and why. */
+export function errorOf({ profile, metric, steps, noise, normBound, queryNormBound }: Plan): string {
+  const short = (value: number) => String(Number(value.toPrecision(2)));
+  const score = metric === 'euclidean' ? 'squared distance' : 'score';
+  if (profile === 'compact') return `${short(noise.score)} (rms) in every ${score}`;
+  const failure = `encryption adds none, but for a probability of 2^${Math.ceil(noise.log2Failure)}`;
+  const rounding = `rounding vectors to multiples of ${short(normBound / steps)}`;
+  if (metric === 'euclidean') return `only that of ${rounding}; ${failure}`;
+  // Both vectors are rounded, each coordinate by an error that is uniform in ± half a step.
+  const rms = (normBound * queryNormBound) / (Math.sqrt(6) * steps);
+  return `${short(rms)} (rms) in every score, from ${rounding}; ${failure}`;
+}
+
 function printDescription({ out }: Context, description: CollectionDescription): void {
   const { name, dimension, metric, profile, enrolment, compressor, records, blocks, bytes, version, plan } =
     description;
@@ -239,10 +261,6 @@ function printDescription({ out }: Context, description: CollectionDescription):
     out.object(description);
     return;
   }
-  const error =
-    profile === 'exact'
-      ? `none, of vectors rounded to 1/${plan.steps}; wrong with a probability of 2^${Math.ceil(plan.noise.log2Failure)}`
-      : `${Number(plan.noise.score.toPrecision(2))} (rms) in every score`;
   out.facts([
     ['name', name],
     ['records', count(records)],
@@ -254,12 +272,12 @@ function printDescription({ out }: Context, description: CollectionDescription):
     ['blocks', `${count(blocks)} of up to ${count(plan.parameters.n)} records`],
     ['on disk', size(bytes)],
     ['version', String(version)],
-    ['error', error],
+    ...(metric === 'cosine' ? [] : [['norm bound', `${plan.normBound}: no vector may be longer`] as const]),
+    ['error', errorOf(plan)],
     ['security', `${plan.security.coreSvp.quantum} bits against quantum attacks (core-SVP)`],
     ['a stored vector', size(plan.bytes.perTemplate)],
     ['a query', size(plan.bytes.query)],
     ['an answer', `${plan.bytes.responsePerScore.toFixed(2)} bytes a record`],
   ]);
-  if (records > blocks * plan.parameters.n)
-    out.hint('Some records wait for a block; hers optimize encrypts them for the scan.');
+  if (records > blocks * plan.parameters.n) out.hint('Some records are pending; hers optimize puts them into a block.');
 }

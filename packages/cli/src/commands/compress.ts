@@ -1,4 +1,5 @@
-// `hers train`, `evaluate`, `dimension` and `reindex`: fewer dimensions for a collection. A scan costs as much as there are dimensions to compare.
+// `hers train`, `evaluate`, `dimension` and `reindex`: fewer dimensions for a collection. A scan
+// costs as much as there are dimensions to compare.
 
 import { readFile } from 'node:fs/promises';
 import type { Compressor, MethodName, Progress as Training } from '@hers/compress';
@@ -7,12 +8,12 @@ import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import { addRowOptions, rowOptionsOf } from '../input/row-options.ts';
+import { readVectors, type VectorOptions, type Vectors } from '../input/vectors.ts';
 import { writePrivately } from '../private-file.ts';
 import type { Progress } from '../progress.ts';
 import { count, counted, duration } from '../quantities.ts';
-import { addRowOptions } from '../row-options.ts';
-import type { RowOptions } from '../rows.ts';
-import { readVectors, type VectorOptions, type Vectors } from '../vectors.ts';
+import { addDimension } from './dimension.ts';
 
 export const METHODS = ['auto', 'ranking', 'pca', 'lda', 'deepmds', 'deepmds++', 'deepmds++authors'];
 
@@ -30,29 +31,24 @@ interface EvaluateOptions extends VectorOptions {
   readonly rank?: number;
 }
 
-interface DimensionOptions extends RowOptions {
-  readonly neighbours: number;
-  readonly sample: number;
-}
-
 export function addCompress(program: HersCommand, context: () => Context): void {
   const withLabels = (command: HersCommand) =>
     addRowOptions(command)
-      .option('--labels <file>', 'whose each vector is: a .npy file of whole numbers, or a text file, one a line')
+      .option('--labels <file>', 'the label of each vector: a .npy file of whole numbers, or a text file, one a line')
       .option('--label <column>', 'the same from a column (.csv) or field (.jsonl)');
 
   withLabels(
     program
       .command('train')
-      .summary('learn a compressor')
+      .summary('train a compressor')
       .description(
-        'Learns from vectors, and from labels that say which are of one person or thing, how to make vectors shorter with the least loss: a collection with the compressor stores and scans so much less. It tries it on labels that it did not learn from, and says what is lost. Ctrl-C stops it; with --checkpoint the same command goes on.',
+        'Trains a compressor, which maps vectors to fewer dimensions: a collection that uses it stores and scans correspondingly less. Labels say which vectors belong to the same person or thing. The accuracy that is lost is measured on labels that were held out of training. Ctrl-C stops it; with --checkpoint the same command resumes.',
       )
-      .argument('<file>', 'vectors to learn from: .npy, .csv, .jsonl, or - for standard input'),
+      .argument('<file>', 'training vectors: .npy, .csv, .jsonl, or - for standard input'),
   )
     .requiredOption('-o, --output <file>', 'where the compressor goes, an .onnx file that other tools can run')
     .addOption(
-      new Option('-m, --method <method>', 'auto tries what there is and takes what keeps most')
+      new Option('-m, --method <method>', 'auto tries all of them and takes the most accurate')
         .choices(METHODS)
         .default('auto'),
     )
@@ -61,9 +57,9 @@ export function addCompress(program: HersCommand, context: () => Context): void 
       'coordinates of a compressed vector; auto finds the fewest that --loss allows by default',
       numberOption('--dimension', { whole: true }),
     )
-    .option('--loss <share>', 'what auto may lose of the rank-1 accuracy; 0.01 by default', numberOption('--loss'))
+    .option('--loss <share>', 'how much rank-1 accuracy auto may lose; 0.01 by default', numberOption('--loss'))
     .option('--random <number>', 'the same number gives the same compressor; 1 by default', numberOption('--random'))
-    .option('--checkpoint <file>', 'kept up to date while it learns; when it exists, training goes on from there')
+    .option('--checkpoint <file>', 'saved during training; if it exists, training resumes from it')
     .option('--replace', 'write over a file that exists')
     .example('hers train people.npy --labels people.txt --dimension 8 --output people.onnx', 'To 8 dimensions')
     .example('hers train people.npy --labels people.txt --loss 0.05 --output small.onnx', 'As few as 5 % of loss allow')
@@ -75,7 +71,7 @@ export function addCompress(program: HersCommand, context: () => Context): void 
       .command('evaluate')
       .summary('what compressors cost in accuracy')
       .description(
-        'Compares compressors with the full vectors: every vector whose label is there twice is searched for among all others, and found when the best match has its label (rank-1). Measure on labels that the compressors did not learn from.',
+        'Compares compressors with the full vectors. Every vector whose label occurs twice is searched for among all others, and counts as found when the best match has its label (rank-1). Use labels that the compressors were not trained on.',
       )
       .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input')
       .argument('[compressors...]', '.onnx files'),
@@ -85,51 +81,34 @@ export function addCompress(program: HersCommand, context: () => Context): void 
       evaluate(context(), file, compressors, options),
     );
 
-  addRowOptions(
-    program
-      .command('dimension')
-      .summary('how many dimensions vectors really have')
-      .description(
-        'Estimates the intrinsic dimension of vectors in three ways: from distances along a graph of neighbours, from the two nearest neighbours, and by maximum likelihood. It is the number of coordinates that a perfect compressor would need, and often far below those there are.',
-      )
-      .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input'),
-  )
-    .option('--neighbours <number>', 'how many are looked at', numberOption('--neighbours', { whole: true }), 20)
-    .option(
-      '--sample <number>',
-      'take at most so many vectors, evenly',
-      numberOption('--sample', { whole: true }),
-      5000,
-    )
-    .example('hers dimension people.npy', 'Three estimates')
-    .action((file: string, options: DimensionOptions) => estimate(context(), file, options));
+  addDimension(program, context);
 
   program
     .command('reindex')
     .summary('give a collection another compressor, or none')
     .description(
-      'Encrypts the whole collection anew through a compressor, from the full vectors in its vault: nothing is imported again, and get, payloads and re-ranking work as before. It can be interrupted, goes on when it is run again, and the collection can be searched meanwhile.',
+      'Encrypts the whole collection again through a compressor, from the full vectors in its vault. Nothing has to be imported again; get, payloads and re-ranking work as before. The collection can be searched meanwhile. If it is interrupted, run it again to resume.',
     )
     .argument('[compressor]', 'an .onnx file that `hers train` made')
     .option('--none', 'index the vectors as they are')
     .example('hers reindex faces.onnx', 'A compressor for the collection in the settings')
-    .example('hers reindex --none', 'None any more')
+    .example('hers reindex --none', 'Back to full vectors')
     .action((file: string | undefined, { none = false }: { none?: boolean }) => reindex(context(), file, none));
 }
 
 async function train(context: Context, argument: string, options: TrainOptions): Promise<void> {
-  const { surroundings, out, signal } = context;
+  const { environment, out, signal } = context;
   const { method, dimension, loss, random: seed = 1 } = options;
   if (method === 'auto' && dimension === undefined && loss !== undefined && !(loss > 0 && loss < 1))
     throw new CommandError(EXIT.usage, '--loss is a share between 0 and 1');
   if (method !== 'auto' && dimension === undefined)
-    throw new CommandError(EXIT.usage, `${method} has to be told how short vectors shall be`, 'add --dimension');
+    throw new CommandError(EXIT.usage, `${method} needs the dimension of compressed vectors`, 'add --dimension');
   const path = context.path(options.output);
   const taken = () => new CommandError(EXIT.absent, `${path} exists already`, 'choose another name, or add --replace');
   if (isFileThere(path) && !options.replace) throw taken();
   const checkpoint = options.checkpoint === undefined ? undefined : context.path(options.checkpoint);
   if (checkpoint !== undefined) isFileThere(checkpoint);
-  const data = await readVectors(surroundings, argument, rowOptions(options));
+  const data = await readVectors(environment, argument, rowOptionsOf(options));
   const { fit } = await import('@hers/compress');
   const resume = checkpoint && (await readIfThere(checkpoint));
   const started = performance.now();
@@ -157,7 +136,11 @@ async function train(context: Context, argument: string, options: TrainOptions):
   }).catch(async (error) => {
     await Promise.allSettled(saving);
     const state = last ? `${Math.floor(100 * last.done)} % done` : 'not begun';
-    throw stoppedAt(error, signal, checkpoint ? `${state}; run the same command again to go on` : `${state}, and lost`);
+    throw stoppedAt(
+      error,
+      signal,
+      checkpoint ? `${state}; run the same command again to resume` : `${state}, and lost`,
+    );
   });
   await Promise.all(saving);
   progress.end();
@@ -194,14 +177,28 @@ function printCompressor(context: Context, path: string, data: Vectors, made: Co
     ['compressor', path],
     ['method', method],
     ['dimensions', `${inputDimension} to ${outputDimension}`],
-    ['learnt from', counted(data.count, 'vector')],
-    ...Object.entries(figures).map(
-      ([name, value]) => [name, Number.isInteger(value) ? count(value) : String(Number(value.toPrecision(4)))] as const,
-    ),
+    ['trained on', counted(data.count, 'vector')],
+    ...Object.entries(figures).flatMap(([name, value]) => (name === 'vectors' ? [] : [figureOf(name, value)])),
     ['took', duration(ms)],
   ]);
   for (const note of notes) out.note(note);
   out.hint(`Next: hers reindex ${path}, or hers collections create faces -d ${inputDimension} --compressor ${path}`);
+}
+
+/**
+ * What the figures of a compressor are called here; those that have no name of their own pass as
+ * they are.
+ */
+const FIGURES: Readonly<Record<string, string>> = {
+  validationRank1: 'rank-1 on held-out labels',
+  fullRank1: 'rank-1 of full vectors',
+  bestEpoch: 'best epoch',
+};
+
+export function figureOf(name: string, value: number): readonly [name: string, value: string] {
+  if (name === 'varianceKept') return ['variance kept', `${(100 * value).toFixed(1)} %`];
+  const shown = Number.isInteger(value) ? count(value) : String(Number(value.toPrecision(4)));
+  return [FIGURES[name] ?? name, shown];
 }
 
 async function evaluate(
@@ -210,8 +207,8 @@ async function evaluate(
   files: readonly string[],
   options: EvaluateOptions,
 ): Promise<void> {
-  const { surroundings, out, signal } = context;
-  const { vectors, labels, count: total, dimension } = await readVectors(surroundings, argument, rowOptions(options));
+  const { environment, out, signal } = context;
+  const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
   if (!labels)
     throw new CommandError(EXIT.usage, 'there are no labels to compare answers with', 'add --labels or --label');
   const { load, rankOne } = await import('@hers/compress');
@@ -235,7 +232,7 @@ async function evaluate(
   }
   progress.end();
   if (Number.isNaN(results[0].rank1))
-    throw new CommandError(EXIT.input, 'no label is there twice: there is nobody to be found', 'check the labels');
+    throw new CommandError(EXIT.input, 'no label occurs twice, so there is nothing to find', 'check the labels');
   if (out.json) {
     out.object({ vectors: total, labels: numbers.size, results });
     return;
@@ -251,48 +248,13 @@ async function evaluate(
       compressor,
       String(width),
       rank1.toFixed(4),
-      (results[0].rank1 - rank1).toFixed(4),
+      lost(results[0].rank1 - rank1),
     ]),
   );
 }
 
-async function estimate(context: Context, argument: string, options: DimensionOptions): Promise<void> {
-  const { surroundings, out, signal } = context;
-  const { neighbours: k, sample } = options;
-  const { vectors, count: total, dimension } = await readVectors(surroundings, argument, rowOptions(options));
-  const taken = Math.min(total, sample);
-  const part = new Float32Array(taken * dimension);
-  for (let i = 0; i < taken; i++) {
-    const row = Math.floor((i * total) / taken);
-    part.set(vectors.subarray(row * dimension, (row + 1) * dimension), i * dimension);
-  }
-  const { graphDistanceDimension, likelihoodDimension, nearest, twoNearestDimension } = await import(
-    '@hers/compress/dimension'
-  );
-  using progress = context.progress({ label: 'Finding neighbours', total: taken, unit: 'vectors' });
-  let estimates: readonly (readonly [string, number])[];
-  try {
-    const near = await nearest(part, dimension, k, { signal, onProgress: (done) => progress.update(done) });
-    estimates = [
-      ['graph distance', graphDistanceDimension(near).dimension],
-      ['two nearest', twoNearestDimension(near)],
-      ['maximum likelihood', likelihoodDimension(near)],
-    ];
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    throw new CommandError(EXIT.input, error.message, 'give more vectors, or more of them different');
-  }
-  progress.end();
-  if (out.json) {
-    out.object({ vectors: taken, dimension, estimates: Object.fromEntries(estimates) });
-    return;
-  }
-  out.facts([
-    ['vectors', taken < total ? `${count(taken)} of ${count(total)}` : count(total)],
-    ['dimension', String(dimension)],
-    ...estimates.map(([name, value]) => [name, value.toFixed(1)] as const),
-  ]);
-}
+/** What a compressor loses of the accuracy; a gain is negative, and nothing is not. */
+const lost = (difference: number) => difference.toFixed(4).replace(/^-(0\.0+)$/, '$1');
 
 async function reindex(context: Context, file: string | undefined, none: boolean): Promise<void> {
   const { out, signal } = context;
@@ -302,16 +264,16 @@ async function reindex(context: Context, file: string | undefined, none: boolean
   await context.collection(async (collection, { database }) => {
     const started = performance.now();
     using progress = context.progress({ label: 'Indexing', unit: 'blocks' });
-    let state = 'nothing is indexed anew yet';
+    let state = 'nothing is indexed yet';
     await collection
       .reindex(compressor, {
         signal,
         onProgress: ({ done, total }) => {
-          state = `${done} of ${counted(total, 'block')} are indexed anew`;
+          state = `${done} of ${counted(total, 'block')} indexed`;
           progress.update(done, total);
         },
       })
-      .catch((error) => Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to go on`)));
+      .catch((error) => Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to resume`)));
     progress.end();
     const { records, plan, bytes } = await database.describe(collection.name);
     const ms = performance.now() - started;
@@ -331,9 +293,4 @@ async function readIfThere(path: string): Promise<Uint8Array | undefined> {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   }
-}
-
-/** The flag is there even when nobody gave it. */
-function rowOptions<T extends RowOptions>({ header, ...rest }: T): Omit<T, 'header'> & { header?: boolean } {
-  return { ...rest, ...(header === false ? { header } : {}) };
 }

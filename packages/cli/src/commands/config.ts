@@ -17,7 +17,7 @@ export function addConfig(program: HersCommand, context: () => Context): void {
     .action(() => show(context()));
 }
 
-function show({ settings, surroundings: { env }, out }: Context): void {
+function show({ settings, environment: { env }, out }: Context): void {
   const rows = Object.keys(SETTINGS).map((key) => {
     const setting = settings.get(key as SettingName);
     return { name: key, value: setting?.value ?? null, origin: setting?.origin ?? 'not set' };

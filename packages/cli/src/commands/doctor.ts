@@ -6,10 +6,8 @@ import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import type { Finding, Level } from '../finding.ts';
-import { configuration, gallery, key } from '../gallery-checks.ts';
-import { disk, kernel, memory, processor, versions } from '../machine-checks.ts';
 import { printable } from '../output.ts';
-import { type RepairFlags, repair } from '../repair.ts';
+import type { RepairFlags } from '../repair.ts';
 import { isServer } from '../settings.ts';
 
 export function addDoctor(program: HersCommand, context: () => Context): void {
@@ -17,12 +15,12 @@ export function addDoctor(program: HersCommand, context: () => Context): void {
     .command('doctor')
     .summary('check this machine and this gallery')
     .description(
-      'Looks at versions, processor, kernel, memory and disk, then at configuration, key and gallery, and says what to do about everything that is not as it should be. Of the files of the gallery it looks whether they are there and as long as they should be; --scrub reads them. Ends with exit code 1 when it found a problem.',
+      'Checks versions, processor, kernel, memory and disk, then configuration, key and gallery, and says what to do about every problem. It checks that the files of the gallery exist and have the right length; --scrub reads them. Exits with code 1 when it finds a problem.',
     )
     .option('--scrub', 'read and verify every byte of the gallery')
     .option(
       '--repair',
-      'make a damaged gallery anew, with the key, from all that is not damaged; the damaged one is kept beside it. Exit code 0 when everything came back, 1 when something is missing',
+      'rebuild a damaged gallery, with the key, from everything that is not damaged; the damaged one is kept beside it. Exit code 0 when everything came back, 1 when something is missing',
     )
     .option(
       '--into <folder>',
@@ -30,22 +28,26 @@ export function addDoctor(program: HersCommand, context: () => Context): void {
     )
     .option(
       '--unlisted',
-      'with --repair: bring back records of lists that are lost, each as it was written last; deleted records may come back with them',
+      'with --repair: also bring back records whose lists are lost, as they were last written; deleted records may come back with them',
     )
     .example('hers doctor', 'A look at everything')
     .example('hers doctor --scrub', 'Every byte of the gallery, too')
-    .example('hers doctor --repair', 'Repair the gallery; does nothing when it is whole')
+    .example('hers doctor --repair', 'Repair the gallery; does nothing if it is intact')
     .example('hers doctor --repair --into repaired', 'The same, and leave the damaged gallery alone')
     .example('hers doctor --repair --json', 'What came back, and the ids of what is lost, for programs')
-    .action(({ scrub = false, ...flags }: { scrub?: boolean; repair?: boolean } & RepairFlags) =>
-      flags.repair ? repair(context(), flags) : doctor(context(), scrub, flags),
-    );
+    .action(async ({ scrub = false, ...flags }: { scrub?: boolean; repair?: boolean } & RepairFlags) => {
+      if (!flags.repair) return doctor(context(), scrub, flags);
+      const { repair } = await import('../repair.ts');
+      return repair(context(), flags);
+    });
 }
 
 async function doctor(context: Context, scrub: boolean, { into, unlisted }: RepairFlags): Promise<void> {
   if (into !== undefined || unlisted)
     throw new CommandError(EXIT.usage, '--into and --unlisted are about a repair', 'add --repair');
-  const { out, settings, surroundings } = context;
+  const { configuration, gallery, key } = await import('../gallery-checks.ts');
+  const { disk, kernel, memory, processor, versions } = await import('../machine-checks.ts');
+  const { out, settings, environment } = context;
   const findings: Finding[] = [];
   const report = (finding: Finding) => {
     findings.push(finding);
@@ -61,7 +63,7 @@ async function doctor(context: Context, scrub: boolean, { into, unlisted }: Repa
   const path = settings.value('gallery');
   // The disk and the memory of a server are the business of a doctor there.
   if (!isServer(path)) {
-    report(await disk(existsSync(path) ? path : surroundings.cwd, folder.bytes));
+    report(await disk(existsSync(path) ? path : environment.cwd, folder.bytes));
     report(await memory(folder.bytes));
   }
   const healthy = findings.every(({ level }) => level !== 'problem');
@@ -75,13 +77,13 @@ const SIGNS: Readonly<Record<Level, { readonly sign: string; readonly colour: 'g
   problem: { sign: '✗', colour: 'red' },
 };
 
-function print({ out, surroundings }: Context, { check, level, found, advice }: Finding): void {
+function print({ out, environment }: Context, { check, level, found, advice }: Finding): void {
   if (!out.terminal) {
     out.fields([level, check, found, advice ?? '']);
     return;
   }
   const { sign, colour } = SIGNS[level];
-  const stream = surroundings.stdout as NodeJS.WriteStream;
+  const stream = environment.stdout as NodeJS.WriteStream;
   out.text(
     `${styleText(colour, sign, { stream })} ${styleText('bold', printable(check), { stream })}  ${printable(found)}`,
   );

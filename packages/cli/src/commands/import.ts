@@ -1,14 +1,14 @@
 // `hers import`: vectors from a file or a pipe into a collection.
 
-import { type Collection, HersError, type Written } from '@hers/client';
+import { type Collection, HersError, type UpsertResult } from '@hers/client';
 import { type HersCommand, numberOption } from '../command.ts';
-import { hasColumns } from '../companions.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, endingOf, stoppedAt } from '../exit.ts';
+import { hasColumns } from '../input/companions.ts';
+import { type RecordOptions, RecordStream } from '../input/records.ts';
+import { addRowOptions } from '../input/row-options.ts';
+import { openRows, type RowFile, type RowOptions } from '../input/rows.ts';
 import { count, counted, duration } from '../quantities.ts';
-import { type RecordOptions, RecordStream } from '../records.ts';
-import { addRowOptions } from '../row-options.ts';
-import { openRows, type RowFile, type RowOptions } from '../rows.ts';
 
 type ImportOptions = RecordOptions & Omit<RowOptions, 'header'> & { readonly header: boolean };
 
@@ -17,7 +17,7 @@ export function addImport(program: HersCommand, context: () => Context): void {
     .command('import')
     .summary('encrypt vectors into a collection')
     .description(
-      'Encrypts vectors from a .npy, .csv or .jsonl file, or from standard input, into a collection. A record whose id is there is replaced, one that is there already exactly so is left alone: importing again is safe, and is how an interrupted import goes on. Rows that have no id in the file need one of --ids, --row-ids and --id-prefix: numbers are no ids unless they are asked for, because two files with numbered rows write over each other.',
+      'Encrypts vectors from a .npy, .csv or .jsonl file, or from standard input, into a collection. Records with an existing id are overwritten; identical records are skipped. Re-running an import is safe, and is how you resume an interrupted one. Rows without an id in the file need --ids, --row-ids or --id-prefix: rows are not numbered by default, because two files with numbered rows would overwrite each other.',
     )
     .argument(
       '<file>',
@@ -26,7 +26,7 @@ export function addImport(program: HersCommand, context: () => Context): void {
   addRowOptions(command)
     .option(
       '--ids <file>',
-      'ids from a text file, one a line, or from the --id column of a .csv or .jsonl file; they win over ids in the file of the vectors',
+      'ids from a text file, one a line, or from the --id column of a .csv or .jsonl file; they override ids in the file of the vectors',
     )
     .option(
       '--row-ids',
@@ -35,15 +35,15 @@ export function addImport(program: HersCommand, context: () => Context): void {
     .option('--id-prefix <text>', 'the same with this text before the number, such as the name of the file')
     .option(
       '--payload <columns>',
-      'columns or fields that form the payload, with commas between; the field `payload` of .jsonl by default',
+      'columns or fields that form the payload, separated by commas; the field `payload` of .jsonl by default',
       (text: string) => text.split(',').map((name) => name.trim()),
     )
     .option('--payloads <file>', 'payloads from a .jsonl file, one a line, or from the columns of a .csv file')
-    .option('--skip <rows>', 'leave out so many rows at the start', numberOption('--skip', { whole: true }))
+    .option('--skip <rows>', 'skip this many rows at the start', numberOption('--skip', { whole: true }))
     .option('--limit <rows>', 'import at most so many rows', numberOption('--limit', { whole: true }))
     .option(
       '--skip-bad',
-      'leave out rows that cannot be used (NaN, a wrong length, a line that cannot be read), say which, and go on',
+      'skip rows that cannot be used (NaN, wrong length, unreadable line), say which, and continue',
     );
   command
     .example('hers import vectors.npy --ids names.txt', 'Vectors and names in files of their own')
@@ -58,11 +58,11 @@ export function addImport(program: HersCommand, context: () => Context): void {
 }
 
 async function importFile(context: Context, argument: string, options: ImportOptions): Promise<void> {
-  const { surroundings, out } = context;
+  const { environment, out } = context;
   checkIdOptions(options);
   // Opened before the key: a wrong file name, or rows without ids, should not cost a passphrase.
-  const file = await openRows(surroundings, argument, rowOptions(options));
-  const stream = new RecordStream(surroundings, file, options, out);
+  const file = await openRows(environment, argument, rowOptions(options));
+  const stream = new RecordStream(environment, file, options, out);
   try {
     await stream.begin();
     await context.collection(async (collection) => {
@@ -76,7 +76,10 @@ async function importFile(context: Context, argument: string, options: ImportOpt
   }
 }
 
-/** Where every row has an id, because somebody said where it is, none is numbered; and rows are numbered in one way. */
+/**
+ * Where every row has an id, because somebody said where it is, none is numbered; and rows are
+ * numbered in one way.
+ */
 function checkIdOptions({ ids, id, rowIds, idPrefix }: ImportOptions): void {
   const numbering = [...(rowIds ? ['--row-ids'] : []), ...(idPrefix === undefined ? [] : ['--id-prefix'])];
   const naming = [...(ids === undefined ? [] : ['--ids']), ...(id === undefined ? [] : ['--id'])];
@@ -87,7 +90,10 @@ function checkIdOptions({ ids, id, rowIds, idPrefix }: ImportOptions): void {
     throw new CommandError(EXIT.usage, '--id-prefix takes some text', '--row-ids numbers rows without any');
 }
 
-/** --id and --payload are about the files in --ids and --payloads where these have columns, and about the vectors' own file otherwise. */
+/**
+ * --id and --payload are about the files in --ids and --payloads where these have columns, and
+ * about the vectors' own file otherwise.
+ */
 function rowOptions({ header, ids, payloads, id, payload, ...rest }: ImportOptions): RowOptions {
   return {
     ...rest,
@@ -97,7 +103,12 @@ function rowOptions({ header, ids, payloads, id, payload, ...rest }: ImportOptio
   };
 }
 
-async function write(context: Context, collection: Collection, file: RowFile, stream: RecordStream): Promise<Written> {
+async function write(
+  context: Context,
+  collection: Collection,
+  file: RowFile,
+  stream: RecordStream,
+): Promise<UpsertResult> {
   const { signal } = context;
   const { expected } = stream;
   const { size } = file.source;
@@ -138,7 +149,7 @@ function told(error: unknown, signal: AbortSignal, records: number): unknown {
   const nothing = isInput ? 'nothing was written' : 'nothing was acknowledged';
   const some = `${records === 1 ? '1 record is' : `${count(records)} records are`} safe in the collection`;
   const safe = records === 0 ? nothing : some;
-  if (signal.aborted) return stoppedAt(error, signal, `${safe}; run the same command again to go on`);
+  if (signal.aborted) return stoppedAt(error, signal, `${safe}; run the same command again to resume`);
   if (!(error instanceof CommandError || error instanceof HersError)) return error;
   if (error instanceof CommandError && error.exit === EXIT.usage) return error; // nothing was begun
   return Object.defineProperty(error, 'message', { value: `${error.message.replace(/[.\s]+$/, '')}; ${safe}` });
@@ -148,7 +159,7 @@ async function summarise(
   { out }: Context,
   collection: Collection,
   { read, bad }: RecordStream,
-  { written, inserted, replaced, unchanged, repeated }: Written,
+  { written, inserted, replaced, unchanged, repeated }: UpsertResult,
   ms: number,
 ): Promise<void> {
   const records = await collection.count();
@@ -168,10 +179,10 @@ async function summarise(
   if (bad > 0 && written + unchanged === 0)
     throw new CommandError(
       EXIT.input,
-      `none of the ${counted(bad, 'row')} could be used`,
+      bad === 1 ? 'the only row could not be used' : `none of the ${count(bad)} rows could be used`,
       'see what is said about them',
     );
   if (bad > 0) out.note(`${counted(bad, 'row')} left out.`);
   if (repeated > 0) out.note(`${counted(repeated, 'row')} had an id that came before; the last one of each was kept.`);
-  out.hint('Next: hers search <file> --row 0; or hers optimize, which encrypts what waits for a full block.');
+  out.hint('Next: hers search <file> --row 0; or hers optimize, which puts pending records into blocks.');
 }

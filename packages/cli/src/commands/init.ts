@@ -4,10 +4,8 @@ import { existsSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { isFileThere } from '@hers/service/target';
-import { openStore } from '@hers/store';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { exampleFiles, writeExample } from '../example.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { versionsOf } from '../keys.ts';
 import { makePrivateFolder, writePrivately } from '../private-file.ts';
@@ -34,8 +32,8 @@ export function addInit(program: HersCommand, context: () => Context): void {
 }
 
 async function init(context: Context, argument: string, { unsealed = false, example = false }: InitOptions) {
-  const { out, flags, surroundings } = context;
-  const { env } = surroundings;
+  const { out, flags, environment } = context;
+  const { env } = environment;
   const folder = context.path(argument);
   const config = join(folder, CONFIG_FILE);
   if (isFileThere(config))
@@ -47,11 +45,11 @@ async function init(context: Context, argument: string, { unsealed = false, exam
   // A key or a gallery that was named, and not just found, is somebody's choice.
   const named = (name: 'key' | 'gallery') => flags[name] ?? (env[SETTINGS[name].variable] || undefined);
   const [namedKey, namedGallery] = [named('key'), named('gallery')];
-  const key = namedKey === undefined ? join(folder, SETTINGS.key.usual) : context.path(namedKey);
+  const key = namedKey === undefined ? join(folder, SETTINGS.key.default) : context.path(namedKey);
   const server = namedGallery !== undefined && isServer(namedGallery);
   const gallery =
     namedGallery === undefined
-      ? join(folder, SETTINGS.gallery.usual)
+      ? join(folder, SETTINGS.gallery.default)
       : server
         ? namedGallery
         : context.path(namedGallery);
@@ -59,18 +57,20 @@ async function init(context: Context, argument: string, { unsealed = false, exam
   if (keyExists && namedKey === undefined)
     throw new CommandError(EXIT.absent, `${key} exists already`, `use it with --key ${key}, or choose another folder`);
   if (!keyExists) isFileThere(key);
-  const inTheWay = example ? exampleFiles(join(folder, 'example')).find(isFileThere) : undefined;
+  const examples = example ? await import('../example.ts') : undefined;
+  const inTheWay = examples?.exampleFiles(join(folder, 'example')).find(isFileThere);
   if (inTheWay !== undefined)
     throw new CommandError(EXIT.absent, `${inTheWay} exists already`, 'leave out --example, or choose another folder');
   await makePrivateFolder(folder);
   const isNew = !server && !existsSync(gallery);
+  const { openStore } = await import('@hers/store');
   if (!server) await (await openStore(gallery)).close();
   // What was seen of a gallery that was here before says nothing about this one.
   if (isNew && keyExists) await versionsOf(key).forget(`file:${await realpath(gallery)}`);
   if (!keyExists) await context.keys.create(key, { unsealed });
   const content = { gallery: server ? gallery : shortest(folder, gallery), key: shortest(folder, key) };
   await writePrivately(config, { replace: false }, (file) => file.writeFile(`${JSON.stringify(content, null, 2)}\n`));
-  if (example) await writeExample(join(folder, 'example'));
+  await examples?.writeExample(join(folder, 'example'));
 
   if (out.json) {
     out.object({ config, key, keyMade: !keyExists, gallery, ...(example ? { example: join(folder, 'example') } : {}) });

@@ -17,7 +17,7 @@ export function addKeys(program: HersCommand, context: () => Context): void {
     .command('create')
     .summary('make a key file')
     .description(
-      'Makes a key file, sealed by a passphrase that is asked for, or taken from HERS_PASSPHRASE or --passphrase-file. It never replaces one: a gallery without its key cannot be read by anyone.',
+      'Makes a key file, sealed by a passphrase that is asked for, or taken from HERS_PASSPHRASE or --passphrase-file. An existing key file is never replaced: without its key, nobody can read a gallery.',
     )
     .argument('[file]', 'where; the key file of the settings by default')
     .option('--unsealed', 'without a passphrase: whoever can read the file can read the galleries')
@@ -38,7 +38,7 @@ export function addKeys(program: HersCommand, context: () => Context): void {
 
   keys
     .command('show')
-    .summary('what can be said about the key without showing it')
+    .summary('facts about the key, never the key itself')
     .description(
       'Shows where the key file is, whether it is sealed, who can read it, and a fingerprint to tell keys apart. Never the key itself.',
     )
@@ -67,7 +67,7 @@ export function addKeys(program: HersCommand, context: () => Context): void {
     .command('rotate')
     .summary('re-encrypt a collection under a new key')
     .description(
-      'Re-encrypts everything in a collection under the next key from the same key file, and makes the store forget the old ciphertexts. It can be interrupted, and goes on when it is run again.',
+      'Re-encrypts everything in a collection under the next key from the same key file, and makes the store delete the old ciphertexts. If it is interrupted, run it again to resume.',
     )
     .example('hers keys rotate', 'The only collection, or the one in the settings')
     .example('hers keys rotate --collection faces', 'One of several')
@@ -120,7 +120,7 @@ async function rotate(context: Context): Promise<void> {
           progress.update(done, total);
         },
       })
-      .catch((error) => Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to go on`)));
+      .catch((error) => Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to resume`)));
     progress.end();
     const ms = performance.now() - started;
     if (out.json) out.object({ collection: collection.name, epoch, seconds: ms / 1000 });

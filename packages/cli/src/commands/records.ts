@@ -1,12 +1,12 @@
 // `hers get`, `delete`, `count` and `list`: single records.
 
 import type { StoredRecord } from '@hers/client';
-import { writeNpy } from '@hers/lab/npy';
 import { isFileThere } from '@hers/service/target';
+import { writeNpy } from '@hers/vectors/npy';
 import type { HersCommand } from '../command.ts';
-import { idsFrom } from '../companions.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
+import { idsFrom } from '../input/companions.ts';
 import { taken, writePrivately } from '../private-file.ts';
 import { counted } from '../quantities.ts';
 
@@ -22,7 +22,7 @@ export function addRecords(program: HersCommand, context: () => Context): void {
     .command('get')
     .summary('read records back')
     .description(
-      'Fetches records by their ids and decrypts them. Ends with exit code 1 when one is not there. Whoever keeps the gallery learns which ones were read.',
+      'Fetches records by their ids and decrypts them. Exits with code 1 when one does not exist. Whoever keeps the gallery learns which ones were read.',
     )
     .argument('[ids...]', 'the records')
     .option('--ids <file>', 'ids from a text file, one a line')
@@ -36,9 +36,7 @@ export function addRecords(program: HersCommand, context: () => Context): void {
   program
     .command('delete')
     .summary('delete records')
-    .description(
-      'Deletes records. They are not found any more from then on; `hers optimize` makes them disappear from the disk.',
-    )
+    .description('Deletes records. No search finds them from then on; `hers optimize` removes them from the disk.')
     .argument('[ids...]', 'the records')
     .option('--ids <file>', 'ids from a text file, one a line')
     .example('hers delete ada alan', 'Two records')
@@ -65,9 +63,9 @@ export function addRecords(program: HersCommand, context: () => Context): void {
     .action(() => list(context()));
 }
 
-async function givenIds({ surroundings }: Context, ids: readonly string[], { ids: file }: IdFlags): Promise<string[]> {
+async function givenIds({ environment }: Context, ids: readonly string[], { ids: file }: IdFlags): Promise<string[]> {
   const all = [...ids];
-  if (file !== undefined) for await (const id of idsFrom(surroundings, file)) if (id !== '') all.push(id);
+  if (file !== undefined) for await (const id of idsFrom(environment, file)) if (id !== '') all.push(id);
   if (all.length === 0) throw new CommandError(EXIT.usage, 'no ids were given', 'name some, or a file with --ids');
   return all;
 }
@@ -153,7 +151,7 @@ async function remove(context: Context, ids: readonly string[], flags: IdFlags):
   const missing = new Set(all).size - deleted;
   if (out.json) out.object({ deleted, missing });
   else out.line(`${counted(deleted, 'record')} deleted${missing > 0 ? `, ${missing} not there` : ''}.`);
-  if (deleted > 0) out.hint('hers optimize makes them disappear from the disk.');
+  if (deleted > 0) out.hint('hers optimize removes them from the disk.');
 }
 
 async function list(context: Context): Promise<void> {

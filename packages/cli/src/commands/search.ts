@@ -4,11 +4,11 @@ import type { SearchOptions } from '@hers/client';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import { oneProbe, probeBatches } from '../input/probes.ts';
+import { addRowOptions } from '../input/row-options.ts';
+import type { RowOptions } from '../input/rows.ts';
 import { MatchPrinter } from '../matches.ts';
-import { oneProbe, probeBatches } from '../probes.ts';
 import { counted, score } from '../quantities.ts';
-import { addRowOptions } from '../row-options.ts';
-import type { RowOptions } from '../rows.ts';
 
 interface ProbeFlags extends Omit<RowOptions, 'payload' | 'header'> {
   readonly row?: number;
@@ -39,7 +39,7 @@ export function addSearch(program: HersCommand, context: () => Context): void {
     .command('search')
     .summary('find the records most like a vector')
     .description(
-      'Encrypts a vector, has the gallery scanned for it, decrypts the scores and prints the best matches. Whoever keeps the gallery learns that there was a search, and nothing about its outcome. Scores of compact collections carry noise that depends on the key: do not show them to whoever keeps the gallery (docs/concepts.md).',
+      'Encrypts a vector, has the gallery scanned for it, decrypts the scores and prints the best matches. Whoever keeps the gallery learns that there was a search, and nothing about its outcome. Scores are secrets: those of compact collections carry noise that depends on the key, so do not show them to whoever keeps the gallery (docs/concepts.md).',
     )
     .argument('<probe>', PROBE)
     .option('--row <number>', 'this row of the file, counted from 0', rowNumber)
@@ -57,7 +57,7 @@ export function addSearch(program: HersCommand, context: () => Context): void {
     )
     .option(
       '--enough <score>',
-      'with --rerank, under exact: fetch in steps, and stop when as many matches as wanted are this good',
+      'with --rerank and the profile exact: fetch in steps, and stop when --limit matches are this good',
       numberOption('--enough'),
     )
     .option('--payload', 'fetch the payloads of the matches; shows the store which records they are');
@@ -79,7 +79,7 @@ export function addSearch(program: HersCommand, context: () => Context): void {
     .command('verify')
     .summary('compare a vector with one record')
     .description(
-      'Compares a vector with the record of an id. With --threshold it says whether they match, and ends with exit code 1 when they do not. Whoever keeps the gallery learns which block the record is in.',
+      'Compares a vector with the record of an id. With --threshold it says whether they match, and exits with code 1 when they do not. Whoever keeps the gallery learns which block the record is in.',
     )
     .argument('<id>', 'the record')
     .argument('<probe>', PROBE)
@@ -131,7 +131,7 @@ async function searchOne(
   options: SearchOptions,
   matches: MatchPrinter,
 ): Promise<void> {
-  const probe = await oneProbe(context.surroundings, argument, flags.row, rowOptions(flags));
+  const probe = await oneProbe(context.environment, argument, flags.row, rowOptions(flags));
   let answered = () => {};
   await context.collection(
     async (collection, { service }) => {
@@ -155,14 +155,14 @@ async function searchAll(
   options: SearchOptions,
   matches: MatchPrinter,
 ): Promise<void> {
-  const { surroundings, out, signal } = context;
+  const { environment, out, signal } = context;
   await context.collection(
     async (collection) => {
       using progress = context.progress({ label: 'Searching', unit: 'probes' });
       let done = 0;
       matches.begin();
       try {
-        const batches = probeBatches(surroundings, argument, BATCH, rowOptions(flags), (known) =>
+        const batches = probeBatches(environment, argument, BATCH, rowOptions(flags), (known) =>
           progress.update(0, known),
         );
         for await (const probes of batches) {
@@ -190,9 +190,9 @@ async function runVerify(
   argument: string,
   flags: ProbeFlags & { readonly threshold?: number },
 ): Promise<void> {
-  const { surroundings, out, signal } = context;
+  const { environment, out, signal } = context;
   const { threshold, row } = flags;
-  const probe = await oneProbe(surroundings, argument, row, rowOptions(flags));
+  const probe = await oneProbe(environment, argument, row, rowOptions(flags));
   const result = await context.collection(
     (collection) => collection.verify(id, probe.vector, { signal, ...(threshold === undefined ? {} : { threshold }) }),
     { read: true },

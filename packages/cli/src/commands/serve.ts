@@ -1,7 +1,8 @@
 // `hers serve`: the gallery of this folder for other machines, and for pages.
 
 import { existsSync } from 'node:fs';
-import { keepProcessSmall, LIMITS, type LimitName, type LogLevel, startServer } from '@hers/server';
+import type { LimitName, LogLevel } from '@hers/server';
+import { LIMITS } from '@hers/server/limits';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -32,28 +33,36 @@ export function addServe(program: HersCommand, context: () => Context): void {
     .command('serve')
     .summary('serve the gallery over HTTP')
     .description(
-      'Serves the gallery to SDKs, pages and other `hers`: connect("https://host:7443", {key, token}) or --gallery https://host:7443. It needs no key, and none ever reaches it. On 127.0.0.1 it serves this machine alone; anywhere else it asks for TLS and for tokens. Where the file of --tokens exists, tokens are asked for everywhere. Log lines go to standard error as JSON. Ctrl-C or SIGTERM let running requests finish.',
+      'Serves the gallery to SDKs, browsers and other `hers` commands: connect("https://host:7443", {key, token}) or --gallery https://host:7443. It needs no key, and none ever reaches it. On 127.0.0.1 it serves this machine alone; any other address requires TLS and tokens. If the file of --tokens exists, tokens are always required. Log lines go to standard error as JSON. On Ctrl-C or SIGTERM, running requests finish first.',
     )
     .option('--host <address>', 'where to listen; 0.0.0.0 for everywhere', '127.0.0.1')
     .option('--port <number>', 'the port; 0 for any that is free', portOption, 7443)
     .option('--tls-cert <file>', 'the certificate and its chain, PEM; read again when it changes')
     .option('--tls-key <file>', 'the private key of the certificate, PEM')
     .option('--audit-log <file>', 'write who did what to which collection to this file')
-    .option('--cors <origins...>', 'origins whose pages may ask, such as https://app.example, or *; none by default')
+    .option(
+      '--cors <origins...>',
+      'origins whose pages may connect, such as https://app.example, or *; none by default',
+    )
     .option(
       '--allow-host <names...>',
-      'without tokens: other names and addresses that it answers to, such as gallery.example, besides those it listens on',
+      'without tokens: further host names to answer to, such as gallery.example, besides those it listens on',
     )
-    .option('--allow-plaintext', 'serve other machines without TLS, because something in front of this server has it')
+    .option('--allow-plaintext', 'serve other machines without TLS, because a proxy in front of this server has it')
     .option('--allow-anyone', 'serve other machines without tokens: whoever reaches it may delete everything')
     .addOption(new Option('--log-level <level>', 'what is logged').choices(LEVELS as string[]).default('info'));
-  for (const [name, { usual, about }] of Object.entries(LIMITS))
-    serve.option(`${flagOf(name)} <number>`, `at most so many ${about}`, numberOption(flagOf(name)), usual);
+  for (const [name, limit] of Object.entries(LIMITS))
+    serve.option(
+      `${flagOf(name)} <number>`,
+      `at most so many ${limit.description}`,
+      numberOption(flagOf(name)),
+      limit.default,
+    );
   serve
     .example('hers serve', 'For this machine alone')
     .example(
       'hers serve --host 0.0.0.0 --tls-cert server.crt --tls-key server.key --tokens server-tokens.json',
-      'For everybody with a token',
+      'For everybody who has a token',
     )
     .example(
       'hers serve --cors https://app.example --audit-log audit.jsonl',
@@ -69,7 +78,7 @@ function portOption(text: string): number {
 }
 
 async function run(context: Context, flags: ServeFlags & Record<string, unknown>): Promise<void> {
-  const { out, settings, signal, surroundings } = context;
+  const { out, settings, signal, environment } = context;
   const folder = settings.value('gallery');
   if (isServer(folder))
     throw new CommandError(EXIT.usage, `${folder} is a server already`, 'name a folder with --gallery');
@@ -91,14 +100,15 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
       'a certificate and its private key go together',
       'give --tls-cert and --tls-key',
     );
-  // A token file that was named must be there; the usual one counts where it exists.
+  // A token file that was named must be there; the default one counts where it exists.
   const named = settings.get('tokens')!;
   const tokens = named.origin !== 'default' || existsSync(named.value) ? named.value : undefined;
   const limits = Object.fromEntries(Object.keys(LIMITS).map((name) => [name, flags[keyOf(name)] as number])) as Record<
     LimitName,
     number
   >;
-  const { stderr } = surroundings;
+  const { stderr } = environment;
+  const { keepProcessSmall, startServer } = await import('@hers/server');
   keepProcessSmall();
   const store = await openFolder(settings, out);
   const server = await startServer(store, {

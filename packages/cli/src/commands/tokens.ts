@@ -1,50 +1,61 @@
 // `hers tokens`: who may use a server.
 
-import { SCOPES, type Scope, type Token, TokenStore } from '@hers/server';
+import type { Scope, Token, TokenStore } from '@hers/server';
+import { isFileThere } from '@hers/service/target';
 import { Option } from 'commander';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
+import { taken, writePrivately } from '../private-file.ts';
+
+/** Named here, and not loaded: every command is described at every start, and a server is large. */
+const SCOPES = Object.keys({ search: true, write: true, admin: true } satisfies Record<Scope, true>);
 
 export function addTokens(program: HersCommand, context: () => Context): void {
   const tokens = program
     .command('tokens')
     .summary('who may use a server')
     .description(
-      'Tokens let SDKs, pages and other `hers` use a server. The file keeps their hashes alone, so a token is shown once, when it is made. A server that runs takes every change at once.',
+      'Tokens let SDKs, browsers and other `hers` commands use a server. The file keeps only their hashes, so a token is shown once, when it is made. Changes take effect immediately, also on a running server.',
     );
 
   tokens
     .command('create')
     .summary('make a token, and show it once')
     .description(
-      'Makes a token and shows it: it cannot be shown again. Scope search reads and searches; write also changes records; admin also makes, deletes, copies and restores collections.',
+      'Makes a token and prints it, or writes it to a file: it cannot be shown again. Scope search reads and searches; write also changes records; admin also makes, deletes, copies and restores collections.',
     )
-    .addOption(new Option('--scope <scope>', 'what it allows').choices(SCOPES as string[]).default('search'))
+    .addOption(new Option('--scope <scope>', 'what it allows').choices(SCOPES).default('search'))
     .option('--for <collection>', 'only this collection')
     .option('--note <text>', 'what it is for, shown by `hers tokens list`')
-    .example('hers tokens create --scope admin', 'For whoever runs the gallery')
+    .option('-o, --output <file>', 'write the token to this file, for its owner alone, instead of printing it')
+    .example('hers tokens create --scope admin --output admin.token', 'For whoever runs the gallery')
     .example('hers tokens create --scope search --for faces --note "the door camera"', 'To search one collection')
-    .action(async (options: { scope: Scope; for?: string; note?: string }) => {
+    .action(async (options: { scope: Scope; for?: string; note?: string; output?: string }) => {
       const { out } = context();
-      const { scope, for: collection, note } = options;
-      const made = await storeOf(context()).create({
+      const { scope, for: collection, note, output } = options;
+      const path = output === undefined ? undefined : context().path(output);
+      // A token that could not be written down would be lost.
+      if (path !== undefined && isFileThere(path)) throw taken(path);
+      const made = await (await storeOf(context())).create({
         scope,
         ...(collection === undefined ? {} : { collection }),
         ...(note === undefined ? {} : { note }),
       });
-      if (out.json) out.object({ ...made.token, token: made.secret });
-      else out.line(made.secret);
+      if (path !== undefined)
+        await writePrivately(path, { replace: false }, (file) => file.writeFile(`${made.secret}\n`));
+      if (out.json) out.object({ ...made.token, ...(path === undefined ? { token: made.secret } : { file: path }) });
+      else out.line(path === undefined ? made.secret : `Token ${made.token.id} is in ${path}.`);
       out.hint('Keep it like a password: it cannot be shown again. Clients take it from HERS_TOKEN or --token-file.');
     });
 
   tokens
     .command('list')
-    .summary('the tokens there are, without what they are')
+    .summary('ids, scopes and notes of all tokens')
     .description('Lists the tokens: their ids, scopes, collections, notes and ages. Never the tokens themselves.')
     .example('hers tokens list', 'All of them')
     .action(async () => {
       const { out } = context();
-      const all = await storeOf(context()).list();
+      const all = await (await storeOf(context())).list();
       if (out.json) out.object({ tokens: all });
       else if (all.length === 0) out.note('There are no tokens yet; hers tokens create makes one.');
       else
@@ -62,19 +73,23 @@ export function addTokens(program: HersCommand, context: () => Context): void {
 
   tokens
     .command('revoke')
-    .summary('take a token back')
+    .summary('revoke a token')
     .description(
-      'Takes tokens back, by the id that `hers tokens list` shows. A server that runs refuses them from then on.',
+      'Revokes tokens, by the ids that `hers tokens list` shows. A running server refuses them from then on.',
     )
     .argument('<ids...>', 'the ids')
     .example('hers tokens revoke 0123456789ab --tokens server-tokens.json', 'One of them')
     .action(async (ids: string[]) => {
       const { out } = context();
       const revoked: Token[] = [];
-      for (const id of ids) revoked.push(await storeOf(context()).revoke(id));
+      const store = await storeOf(context());
+      for (const id of ids) revoked.push(await store.revoke(id));
       if (out.json) out.object({ revoked });
       else for (const { id } of revoked) out.line(`${id} is revoked.`);
     });
 }
 
-const storeOf = ({ settings }: Context) => new TokenStore(settings.value('tokens'));
+async function storeOf({ settings }: Context): Promise<TokenStore> {
+  const { TokenStore } = await import('@hers/server/tokens');
+  return new TokenStore(settings.value('tokens'));
+}

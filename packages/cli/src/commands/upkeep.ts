@@ -3,19 +3,19 @@
 import { basename } from 'node:path';
 import { HersError } from '@hers/client';
 import { isFileThere } from '@hers/service/target';
-import { openBytes, STANDARD_INPUT } from '../bytes.ts';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import { openBytes, STANDARD_INPUT } from '../input/bytes.ts';
 import { writePrivately } from '../private-file.ts';
 import { counted, duration, size } from '../quantities.ts';
 
 export function addUpkeep(program: HersCommand, context: () => Context): void {
   program
     .command('optimize')
-    .summary('index what waits, and make deletions final')
+    .summary('put pending records into blocks, and make deletions final')
     .description(
-      'Encrypts records that wait for a full block, rewrites blocks that hold deleted records, and removes what was deleted from the disk. It can be interrupted, and goes on when it is run again.',
+      'Puts pending records into blocks, rewrites blocks that hold deleted records, and removes deleted data from the disk. If it is interrupted, run it again to resume.',
     )
     .example('hers optimize', 'After imports and deletions')
     .action(() => optimize(context()));
@@ -24,7 +24,7 @@ export function addUpkeep(program: HersCommand, context: () => Context): void {
     .command('snapshot')
     .summary('write a collection to one file')
     .description(
-      'Writes a collection to one file, as encrypted as it is stored: it can be kept anywhere the gallery could be. The key file is not part of it.',
+      'Writes a collection to one file, as encrypted as it is stored: keep it wherever you could keep the gallery. The key file is not part of it.',
     )
     .argument('<file>', 'a new file, or - for standard output')
     .option('--replace', 'write over a file that exists')
@@ -36,11 +36,11 @@ export function addUpkeep(program: HersCommand, context: () => Context): void {
     .command('restore')
     .summary('make a collection from a snapshot')
     .description(
-      'Makes a collection from a snapshot. One that is older than what this key has seen last is refused, because that is what a rolled-back gallery looks like; --accept-older says that it is meant. Restored beside its original, it goes its own way from then on.',
+      'Makes a collection from a snapshot. A snapshot older than what this key has last seen is refused, because a rolled-back gallery looks the same; --accept-older accepts it. A copy restored beside its original is independent from then on.',
     )
     .argument('<file>', 'the snapshot, or - for standard input')
     .option('--as <name>', 'the name of the collection; that of the file, up to its first dot, by default')
-    .option('--accept-older', 'take a snapshot that is older than what was seen last')
+    .option('--accept-older', 'accept a snapshot that is older than what was last seen')
     .example('hers restore old-faces.snapshot --accept-older', 'Under the name old-faces')
     .example('hers restore old-faces.snapshot --as faces-again --accept-older', 'Under another name')
     .action((file: string, options: { as?: string; acceptOlder?: boolean }) => restore(context(), file, options));
@@ -51,17 +51,17 @@ async function optimize(context: Context): Promise<void> {
   await context.collection(async (collection, { database }) => {
     const before = await database.describe(collection.name);
     const started = performance.now();
-    using progress = context.progress({ label: 'Optimising', unit: 'blocks' });
+    using progress = context.progress({ label: 'Optimizing', unit: 'blocks' });
     let state = 'nothing was rewritten yet';
     await collection
       .optimize({
         signal,
         onProgress: ({ done, total }) => {
-          state = `${done} of ${counted(total, 'block')} are rewritten`;
+          state = `${done} of ${counted(total, 'block')} rewritten`;
           progress.update(done, total);
         },
       })
-      .catch((error) => Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to go on`)));
+      .catch((error) => Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to resume`)));
     progress.end();
     const ms = performance.now() - started;
     const { records, blocks, bytes } = await database.describe(collection.name);
@@ -83,7 +83,7 @@ async function optimize(context: Context): Promise<void> {
 }
 
 async function snapshot(context: Context, argument: string, replace: boolean): Promise<void> {
-  const { out, signal, surroundings } = context;
+  const { out, signal, environment } = context;
   const toStandardOutput = argument === STANDARD_INPUT;
   if (toStandardOutput && out.json)
     throw new CommandError(EXIT.usage, '--json and a snapshot cannot share standard output', 'name a file');
@@ -105,7 +105,7 @@ async function snapshot(context: Context, argument: string, replace: boolean): P
         }
       };
       if (toStandardOutput) {
-        for await (const piece of pieces()) await writeAll(surroundings.stdout, piece);
+        for await (const piece of pieces()) await writeAll(environment.stdout, piece);
         return;
       }
       try {
@@ -143,7 +143,7 @@ async function restore(
       'a snapshot from standard input has no name',
       'say what it shall be called with --as',
     );
-  const source = await openBytes(context.surroundings, argument);
+  const source = await openBytes(context.environment, argument);
   try {
     await context.gallery(
       async (gallery) => {

@@ -1,4 +1,5 @@
-// A page compresses as Node does: the sources of `compress/apply` with their types stripped, nothing else, and onnxruntime-web where the page brings it.
+// A page compresses as Node does: the sources of `compress/apply` with their types stripped,
+// nothing else, and onnxruntime-web where the page brings it.
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
@@ -9,8 +10,8 @@ import { join, resolve } from 'node:path';
 import { test } from 'node:test';
 import { chromium } from 'playwright-core';
 import { part } from '../../../../tools/parts.ts';
+import { synthetic } from '../../testing/identities.ts';
 import { fit } from '../fit.ts';
-import { synthetic } from '../testing.ts';
 
 const root = resolve(import.meta.dirname, '../../../..');
 const browserPart = part('browser');

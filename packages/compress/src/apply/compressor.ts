@@ -1,16 +1,22 @@
-// A trained compressor: bytes of an ONNX file, and the function from vectors to shorter vectors that they describe.
+// A trained compressor: bytes of an ONNX file, and the function from vectors to shorter vectors
+// that they describe.
 
 import { CompressError } from './errors.ts';
 import { decodeModel, type OnnxModel } from './onnx.ts';
 import { compile, type Program } from './plain.ts';
 import { malformed } from './protobuf.ts';
 
-/** Something that runs ONNX models: `runtime.node.ts` here, onnxruntime-web or another in a browser. */
+/**
+ * Something that runs ONNX models: `runtime.node.ts` here, onnxruntime-web or another in a browser.
+ */
 export interface Runtime {
   open(model: Uint8Array): Promise<(vectors: Float32Array, rows: number) => Promise<Float32Array>>;
 }
 
-/** What the file says about how the model came about. Figures are numbers; settings may be anything JSON holds. */
+/**
+ * What the file says about how the model came about. Figures are numbers; settings may be anything
+ * JSON holds.
+ */
 export interface Metadata {
   /** `pca`, `lda`, `deepmds`, `deepmds++`, … */
   method: string;
@@ -27,16 +33,25 @@ export interface Compressor {
   readonly inputDimension: number;
   readonly outputDimension: number;
   readonly metadata: Metadata;
-  /** Whether every machine computes the same bits, whatever else is transformed with a vector: one linear map in plain arithmetic, not a network, nor anything whose last bit is up to the engine. */
+  /**
+   * Whether every machine computes the same bits, whatever else is transformed with a vector: one
+   * linear map in plain arithmetic, not a network, nor anything whose last bit is up to the engine.
+   */
   readonly reproducible: boolean;
-  /** Unit vectors of `outputDimension`, one after the other, for vectors of `inputDimension`, of any length but zero. */
+  /**
+   * Unit vectors of `outputDimension`, one after the other, for vectors of `inputDimension`, of any
+   * length but zero.
+   */
   transform(vectors: Float32Array | readonly number[]): Promise<Float32Array<ArrayBuffer>>;
   /** The .onnx file. */
   save(): Uint8Array<ArrayBuffer>;
 }
 
 export interface LoadOptions {
-  /** For models that plain TypeScript cannot run, or not fast enough. Default: onnxruntime-node where there is Node, nothing elsewhere. `null` for none. */
+  /**
+   * For models that plain TypeScript cannot run, or not fast enough. Default: onnxruntime-node
+   * where there is Node, nothing elsewhere. `null` for none.
+   */
   runtime?: Runtime | null;
 }
 
@@ -105,10 +120,8 @@ export async function load(bytes: Uint8Array, options: LoadOptions = {}): Promis
 const isLinear = ({ nodes }: OnnxModel) => nodes.filter(({ op }) => op === 'Gemm' || op === 'MatMul').length === 1;
 
 async function localRuntime(): Promise<Runtime | undefined> {
-  const { process } = globalThis as { process?: { versions?: { node?: string } } };
-  if (process?.versions?.node === undefined) return;
   try {
-    return (await import('./runtime.node.ts')).runtime;
+    return (await import('#runtime')).runtime;
   } catch {
     return; // not installed on this platform: plain TypeScript serves
   }

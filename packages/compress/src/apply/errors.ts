@@ -1,11 +1,16 @@
-// Everything that can go wrong with what comes from outside, with a code, and a sentence that says what to do. The shape is that of the other
-// packages' errors, none of which this package imports.
+// Everything that can go wrong with what comes from outside, with a code, and a sentence that says
+// what to do. The shape is that of the other packages' errors, none of which this package imports.
 
 const CODES = {
   INVALID_ARGUMENT: { status: 400 },
-  /** A vector of the wrong length, with something in it that is no number, or without a direction. */
+  /**
+   * A vector of the wrong length, with something in it that is no number, or without a direction.
+   */
   INVALID_VECTOR: { status: 400 },
-  /** Labels that do not match the vectors, or that say nothing: one class only, no class with two vectors. */
+  /**
+   * Labels that do not match the vectors, or that say nothing: one class only, no class with two
+   * vectors.
+   */
   INVALID_LABELS: { status: 400 },
   MALFORMED: { status: 400 },
   /** A sound model with an operation that neither this program nor a runtime at hand can run. */

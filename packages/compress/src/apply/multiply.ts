@@ -1,8 +1,9 @@
 // Matrix products in plain TypeScript, for models too small to be worth a runtime.
 
 /**
- * `out[r][c] = Σ_k a[r][k] · b[c][k] (+ bias[c])`: rows of `a` times rows of `b`. Blocks of four rows by two columns keep eight sums in
- * registers, and doubles spare the conversions that single precision would cost.
+ * `out[r][c] = Σ_k a[r][k] · b[c][k] (+ bias[c])`: rows of `a` times rows of `b`. Blocks of four
+ * rows by two columns keep eight sums in registers, and doubles spare the conversions that single
+ * precision would cost.
  */
 export function multiplyTransposed(
   a: Float64Array,

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { fromBinary } from '@bufbuild/protobuf';
+import { Random } from '@hers/vectors/random';
 import { ModelProtoSchema } from 'onnx-buf';
 import * as ort from 'onnxruntime-node';
-import { Random } from '../random.ts';
 import { decodeModel, encodeModel, type OnnxModel, type OnnxNode } from './onnx.ts';
 import { compile } from './plain.ts';
 

@@ -1,5 +1,5 @@
-// ONNX models as data: the part of onnx.proto3 (IR version 9) that compressors and their training graphs use. One file knows the numbers of
-// the fields, for writing and for reading.
+// ONNX models as data: the part of onnx.proto3 (IR version 9) that compressors and their training
+// graphs use. One file knows the numbers of the fields, for writing and for reading.
 
 import { type Field, fieldsOf, MessageWriter, malformed } from './protobuf.ts';
 
@@ -10,7 +10,9 @@ export interface OnnxNode {
   op: string;
   inputs: readonly string[];
   outputs: readonly string[];
-  /** Whole numbers and lists of them; a float is written as `{float: x}`, because 1 could be either. */
+  /**
+   * Whole numbers and lists of them; a float is written as `{float: x}`, because 1 could be either.
+   */
   attributes?: Readonly<Record<string, Attribute>>;
 }
 
@@ -46,7 +48,10 @@ const DOUBLE = 11;
 /** AttributeProto.AttributeType */
 const KIND = { float: 1, integer: 2, integers: 7 } as const;
 
-/** The bytes of an .onnx file. The same model gives the same bytes. With `double`, floats have 64 bits: gradients are checked so. */
+/**
+ * The bytes of an .onnx file. The same model gives the same bytes. With `double`, floats have 64
+ * bits: gradients are checked so.
+ */
 export function encodeModel(model: OnnxModel, { double = false } = {}): Uint8Array<ArrayBuffer> {
   const file = new MessageWriter().integer(1, IR_VERSION).string(2, 'hers');
   if (model.description) file.string(6, model.description);
@@ -101,7 +106,10 @@ function writeValue(message: MessageWriter, { name, shape, integer = false }: On
   );
 }
 
-/** Reads a model. Throws `MALFORMED` for bytes that are none; what it does not know, it skips, as protocol buffers are meant to. */
+/**
+ * Reads a model. Throws `MALFORMED` for bytes that are none; what it does not know, it skips, as
+ * protocol buffers are meant to.
+ */
 export function decodeModel(bytes: Uint8Array): OnnxModel {
   const metadata: Record<string, string> = Object.create(null);
   let graph: Field | undefined;

@@ -1,18 +1,24 @@
-// Runs a compressor in plain TypeScript: chains of fully connected layers with what stands between them. Every model this package writes
-// is made of these operations; others need onnxruntime.
+// Runs a compressor in plain TypeScript: chains of fully connected layers with what stands between
+// them. Every model this package writes is made of these operations; others need onnxruntime.
 
 import { CompressError } from './errors.ts';
 import { multiplyTransposed } from './multiply.ts';
 import type { OnnxModel, OnnxNode, OnnxTensor } from './onnx.ts';
 import { malformed } from './protobuf.ts';
 
-/** Rows that go through the layers together: enough for the blocks of the product, few enough for the cache. */
+/**
+ * Rows that go through the layers together: enough for the blocks of the product, few enough for
+ * the cache.
+ */
 const TILE = 32;
 
 /** Dimensions beyond any embedding: a damaged file should not ask for terabytes. */
 const MOST = 2 ** 20;
 
-/** A tensor while the model runs: so many columns, and one row for each vector, or one for all when it is a constant. */
+/**
+ * A tensor while the model runs: so many columns, and one row for each vector, or one for all when
+ * it is a constant.
+ */
 interface Slot {
   columns: number;
   data: Float64Array;
@@ -33,7 +39,10 @@ function unsupported(what: string): CompressError {
   return new CompressError('UNSUPPORTED_MODEL', `The model ${what}, which only onnxruntime can run.`);
 }
 
-/** Prepares a model to be run. Throws `UNSUPPORTED_MODEL` when it is made of other operations, `MALFORMED` when its parts do not fit. */
+/**
+ * Prepares a model to be run. Throws `UNSUPPORTED_MODEL` when it is made of other operations,
+ * `MALFORMED` when its parts do not fit.
+ */
 export function compile(model: OnnxModel): Program {
   const [input] = model.inputs;
   const [output] = model.outputs;

@@ -1,4 +1,5 @@
-// The wire format of protocol buffers, as far as ONNX needs it: varints, 32-bit and 64-bit numbers, and fields with a length.
+// The wire format of protocol buffers, as far as ONNX needs it: varints, 32-bit and 64-bit numbers,
+// and fields with a length.
 
 import { CompressError } from './errors.ts';
 

@@ -1,4 +1,5 @@
-// onnxruntime for Node, with one thread: what compresses beside a search engine must not take its cores.
+// onnxruntime for Node, with one thread: what compresses beside a search engine must not take its
+// cores.
 
 import * as ort from 'onnxruntime-node';
 import type { Runtime } from './compressor.ts';

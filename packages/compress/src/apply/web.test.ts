@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as web from 'onnxruntime-web';
+import { synthetic } from '../../testing/identities.ts';
 import { fit } from '../fit.ts';
-import type { MethodName } from '../methods.ts';
-import { synthetic } from '../testing.ts';
+import type { MethodName } from '../methods/index.ts';
 import { load, type Runtime } from './index.ts';
 
 web.env.wasm.numThreads = 1;

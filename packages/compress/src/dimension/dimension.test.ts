@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { sphere, subspace, swissRoll, uniform } from '../../testing/manifolds.ts';
 import { CompressError } from '../apply/errors.ts';
-import { largestComponent, neighbourGraph, ShortestPaths } from './graph.ts';
+import { largestComponent, neighbourGraph, ShortestPaths } from './geodesic.ts';
 import { fitSphere, graphDistanceDimension } from './graph-distance.ts';
 import { likelihoodDimension } from './likelihood.ts';
-import { sphere, subspace, swissRoll, uniform } from './manifolds.ts';
 import { type Neighbours, nearest } from './nearest.ts';
 import { twoNearestDimension } from './two-nearest.ts';
 

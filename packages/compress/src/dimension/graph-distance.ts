@@ -1,22 +1,33 @@
-// Intrinsic dimension from distances along a graph of neighbours (Granata and Carnevale, Scientific Reports 6:31377, 2016; for representations of images: Gong,
-// Boddeti and Jain, CVPR 2019, whose estimates the HERS paper reports).
+// Intrinsic dimension from distances along a graph of neighbours (Granata and Carnevale, Scientific
+// Reports 6:31377, 2016; for representations of images: Gong, Boddeti and Jain, CVPR 2019, whose
+// estimates the HERS paper reports).
 //
-// Around its maximum r_max the distribution of geodesic distances resembles that on a sphere of m dimensions, p(r) ∝ sin^(m−1)(π·r / 2·r_max). So within two
-// standard deviations below the maximum, log(p(r) / p(r_max)) against log sin(π·r / 2·r_max) is a line through the origin with slope m − 1.
+// Around its maximum r_max the distribution of geodesic distances resembles that on a sphere of m
+// dimensions, p(r) ∝ sin^(m−1)(π·r / 2·r_max). So within two standard deviations below the maximum,
+// log(p(r) / p(r_max)) against log sin(π·r / 2·r_max) is a line through the origin with slope m −
+// 1.
 //
-// In many dimensions a path has few edges, all of about the same length, and the distribution has a hump for every number of them. Both it and the sphere's are
-// therefore smoothed alike, by a part of an edge: unsmoothed, 4 000 points of a sphere of 15 dimensions were taken for 22 to 37, smoothed for 13 to 15.
+// In many dimensions a path has few edges, all of about the same length, and the distribution has a
+// hump for every number of them. Both it and the sphere's are therefore smoothed alike, by a part
+// of an edge: unsmoothed, 4 000 points of a sphere of 15 dimensions were taken for 22 to 37,
+// smoothed for 13 to 15.
 
 import { CompressError } from '../apply/errors.ts';
-import { largestComponent, neighbourGraph, ShortestPaths } from './graph.ts';
+import { largestComponent, neighbourGraph, ShortestPaths } from './geodesic.ts';
 import type { Neighbours } from './nearest.ts';
 
 export interface GraphDistanceOptions {
   /** Neighbours of a node of the graph. */
   readonly k?: number;
-  /** Nodes from which all distances are measured, spread evenly over the points; all of them would change little. */
+  /**
+   * Nodes from which all distances are measured, spread evenly over the points; all of them would
+   * change little.
+   */
   readonly sources?: number;
-  /** Standard deviation of the smoothing of the distribution, in mean lengths of an edge; 0 is the estimator as published. */
+  /**
+   * Standard deviation of the smoothing of the distribution, in mean lengths of an edge; 0 is the
+   * estimator as published.
+   */
   readonly smoothing?: number;
   readonly onProgress?: (done: number, total: number) => void;
 }
@@ -73,7 +84,10 @@ export function graphDistanceDimension(
   return { ...fitSphere(distances, smoothing * edge), connected: nodes.length / neighbours.count };
 }
 
-/** The dimension of the sphere whose distances are distributed as these are, below the most frequent one. `blur`: the standard deviation of the smoothing. */
+/**
+ * The dimension of the sphere whose distances are distributed as these are, below the most frequent
+ * one. `blur`: the standard deviation of the smoothing.
+ */
 export function fitSphere(distances: Float64Array, blur = 0): Omit<GraphDistanceEstimate, 'connected'> {
   const { counts, width, deviation } = histogram(distances);
   const density = smoothed(counts, blur / width);
@@ -152,7 +166,10 @@ function histogram(distances: Float64Array) {
   return { counts, width, deviation };
 }
 
-/** The top of the parabola through the logarithms of the bins that are at least half as high as the highest: one bin alone is noisy. */
+/**
+ * The top of the parabola through the logarithms of the bins that are at least half as high as the
+ * highest: one bin alone is noisy.
+ */
 function peak(density: Float64Array, width: number): number {
   let top = 0;
   for (let bin = 1; bin < density.length; bin++) if (density[bin] > density[top]) top = bin;

@@ -1,6 +1,8 @@
-// Intrinsic dimension by maximum likelihood (Levina and Bickel, NIPS 2004): neighbours of a point as a Poisson process give the inverse of the mean of log(T_k/T_j),
-// j < k, where T_j is the distance of the j-th. The inverses are averaged over the points, as MacKay and Ghahramani showed to be right (comment of 2005): averaging
-// the estimates themselves is biased upwards. The sum of a point is Gamma-distributed with mean (k − 1)/m.
+// Intrinsic dimension by maximum likelihood (Levina and Bickel, NIPS 2004): neighbours of a point
+// as a Poisson process give the inverse of the mean of log(T_k/T_j), j < k, where T_j is the
+// distance of the j-th. The inverses are averaged over the points, as MacKay and Ghahramani showed
+// to be right (comment of 2005): averaging the estimates themselves is biased upwards. The sum of a
+// point is Gamma-distributed with mean (k − 1)/m.
 
 import { CompressError } from '../apply/errors.ts';
 import type { Neighbours } from './nearest.ts';
@@ -14,7 +16,8 @@ export function likelihoodDimension({ count, k: held, distance }: Neighbours, k 
     const farthest = distance[i * held + k - 1];
     let sum = 0;
     for (let j = 0; j < k - 1; j++) sum += Math.log(farthest / distance[i * held + j]);
-    // Not finite: a copy of the point is among its neighbours, and says nothing about its surroundings.
+    // Not finite: a copy of the point is among its neighbours, and says nothing about its
+    // surroundings.
     if (!Number.isFinite(sum)) continue;
     inverses += sum / (k - 1);
     points++;

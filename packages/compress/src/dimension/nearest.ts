@@ -1,10 +1,13 @@
-// The nearest neighbours of every vector among the others, exactly: candidates by single-precision products, block by block, and then their distances in
-// double precision, because the estimators take logarithms of ratios of them.
+// The nearest neighbours of every vector among the others, exactly: candidates by single-precision
+// products, block by block, and then their distances in double precision, because the estimators
+// take logarithms of ratios of them.
 
 import { CompressError } from '../apply/errors.ts';
 import { blockProducts } from './products.ts';
 
-/** The k nearest of each vector, nearest first: row i is about vector i, which is not among its own. */
+/**
+ * The k nearest of each vector, nearest first: row i is about vector i, which is not among its own.
+ */
 export interface Neighbours {
   readonly count: number;
   readonly k: number;
@@ -12,7 +15,9 @@ export interface Neighbours {
   readonly distance: Float64Array;
 }
 
-/** `euclidean`: the straight line. `angle`: the arc between the directions, whatever the lengths. */
+/**
+ * `euclidean`: the straight line. `angle`: the arc between the directions, whatever the lengths.
+ */
 export type Distance = 'euclidean' | 'angle';
 
 export interface NearestOptions {

@@ -1,6 +1,6 @@
 // Inner products of some vectors with all of them, in blocks: one Gemm of onnxruntime each.
 
-import { openSession } from '../session.ts';
+import { openSession } from '../training/session.ts';
 
 /** Products of the vectors from `first` on with all vectors, row after row. */
 export type BlockProducts = (first: number, rows: number) => Promise<ArrayLike<number>>;

@@ -1,10 +1,15 @@
-// Intrinsic dimension from two neighbours (Facco, d'Errico, Rodriguez and Laio, Scientific Reports 7:12140, 2017): where the density is constant over the second
-// neighbour's distance, the ratio μ = r₂/r₁ has the distribution F(μ) = 1 − μ^(−m), so −log(1 − F) against log μ is a line through the origin with slope m.
+// Intrinsic dimension from two neighbours (Facco, d'Errico, Rodriguez and Laio, Scientific Reports
+// 7:12140, 2017): where the density is constant over the second neighbour's distance, the ratio μ =
+// r₂/r₁ has the distribution F(μ) = 1 − μ^(−m), so −log(1 − F) against log μ is a line through the
+// origin with slope m.
 
 import { CompressError } from '../apply/errors.ts';
 import type { Neighbours } from './nearest.ts';
 
-/** The largest ratios are left out, as in the article: they come from points where the density is not constant. */
+/**
+ * The largest ratios are left out, as in the article: they come from points where the density is
+ * not constant.
+ */
 const KEPT = 0.9;
 
 export function twoNearestDimension({ count, k, distance }: Neighbours): number {

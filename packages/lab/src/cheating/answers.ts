@@ -3,19 +3,22 @@
 import type { Match, Payload, Plan, SearchOptions, SearchResult } from '@hers/client';
 import type { Compressor } from '@hers/compress';
 import { noiselessScores, plainScores, plan } from '@hers/scheme';
-import type { Content, Node, Plain, World } from './truth.ts';
+import type { Content, HistoryNode, Plain, World } from './truth.ts';
 
 /** What a result may be compared with. */
 export interface Sight {
   /** Nodes that follow from what the client knew, the newest first. */
-  readonly nodes: readonly Node[];
+  readonly nodes: readonly HistoryNode[];
   /** What the client's memory says afterwards. */
-  readonly after: Node | undefined;
-  /** Whether scores were altered, and nothing has to show it where nothing is fetched: under compact alone. */
+  readonly after: HistoryNode | undefined;
+  /**
+   * Whether scores were altered, and nothing has to show it where nothing is fetched: under compact
+   * alone.
+   */
   readonly isAdmitted: boolean;
 }
 
-export const samePayload = (a: Payload | undefined, b: Payload | undefined) => JSON.stringify(a) === JSON.stringify(b);
+const samePayload = (a: Payload | undefined, b: Payload | undefined) => JSON.stringify(a) === JSON.stringify(b);
 const sameVector = (a: ArrayLike<number>, b: ArrayLike<number>) =>
   a.length === b.length && Array.from(a).every((x, i) => x === b[i]);
 export const samePlain = (a: Plain | undefined, b: Plain | undefined) =>
@@ -67,7 +70,10 @@ export class Scores {
     return scores;
   }
 
-  /** Of all records, the least that each must be found with; best first. Room for noise is up to the caller. */
+  /**
+   * Of all records, the least that each must be found with; best first. Room for noise is up to the
+   * caller.
+   */
   async least(world: World, content: Content, probe: Float32Array): Promise<number[]> {
     const sign = signOf(world);
     const scores: number[] = [];
@@ -94,10 +100,11 @@ export async function wrongIn(
   if (matches.length > limit) return 'more matches than the limit';
   if (new Set(matches.map(({ id }) => id)).size !== matches.length) return 'a match twice';
   const sign = nodes.length > 0 ? signOf(nodes[0].world) : 1;
-  const isRight = async (match: Match, { world, content }: Node): Promise<boolean> => {
+  const isRight = async (match: Match, { world, content }: HistoryNode): Promise<boolean> => {
     const record = content.get(match.id);
     if (!record || (payload && !samePayload(record.payload, match.payload))) return false;
-    // "a server can compute a response from other rows than it should, and as long as no record is fetched nothing shows it"
+    // "a server can compute a response from other rows than it should, and as long as no record is
+    // fetched nothing shows it"
     return (!isFetched && isAdmitted) || scores.fits(world, match, record, probe);
   };
   for (const [i, match] of matches.entries()) {
@@ -108,14 +115,16 @@ export async function wrongIn(
   if (isAdmitted || nodes.length === 0) return undefined;
   const { world } = nodes[0];
   const isExact = world.plan.profile === 'exact';
-  // Under compact what is fetched may miss what noise has moved; through a compressor, what is only near in full. And where there is more than one node, somebody may have deleted some.
+  // Under compact what is fetched may miss what noise has moved; through a compressor, what is only
+  // near in full. And where there is more than one node, somebody may have deleted some.
   const isPartial =
     !isExact || enough !== undefined || (rerank !== false && world.name === 'short') || nodes.length > 1;
   if (isFetched && isPartial) return undefined;
   const room = !isExact ? 8 * world.plan.noise.score + 0.01 : rerank !== false ? 0.02 : sign < 0 ? 0.004 : 1e-6;
-  const isWhole = async (node: Node): Promise<boolean> => {
+  const isWhole = async (node: HistoryNode): Promise<boolean> => {
     for (const match of matches) if (!(await isRight(match, node))) return false;
-    // Everything that was scored right is ranked right, so the n-th best is as good as the n-th best should be.
+    // Everything that was scored right is ranked right, so the n-th best is as good as the n-th
+    // best should be.
     const best = (await scores.least(node.world, node.content, probe)).slice(0, limit);
     return best.every((score, i) => {
       const least = sign * score - room;

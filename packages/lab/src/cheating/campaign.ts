@@ -1,22 +1,36 @@
-// A store that cheats at random, in every way it can, under clients that go on with their work. Nothing it does may lead to a wrong match, a wrong payload or a lost write without an
-// error, to more candidate sets than it may be shown, to an error that is none of ours, or to a call that never ends.
+// A store that cheats at random, in every way it can, under clients that go on with their work.
+// Nothing it does may lead to a wrong match, a wrong payload or a lost write without an error, to
+// more candidate sets than it may be shown, to an error that is none of ours, or to a call that
+// never ends.
 //
-// The clients' side of the truth is a tree of manifests. Every commit that crosses is a node, whether the store carried it out or not; its parent is the one that the manifest names (the
-// campaign has the key), and its content follows from the parent's. What a client reads must be the content of one node that follows from the last it knew. So a commit that the store
-// swallowed, a fork and a rollback need no cases of their own: their nodes follow from nothing that was seen, and who reads them without an error is caught.
+// The clients' side of the truth is a tree of manifests. Every commit that crosses is a node,
+// whether the store carried it out or not; its parent is the one that the manifest names (the
+// campaign has the key), and its content follows from the parent's. What a client reads must be the
+// content of one node that follows from the last it knew. So a commit that the store swallowed, a
+// fork and a rollback need no cases of their own: their nodes follow from nothing that was seen,
+// and who reads them without an error is caught.
 //
 // What SECURITY.md admits is admitted here, in these places and no other:
-//   "Right scores under `compact` from a server that cheats. … A server can compute a response from other rows than it should, and as long as no record is fetched nothing shows it":
-//     `isAdmitted`, in matches of searches that fetch nothing, and in what `verify` says.
-//   "A server that only lowers scores, or moves a record at the edge of what is fetched by less than its noise, is not [caught]: the record is just not asked for": under compact, what is
-//     found at all. "Under `exact` all of that is noticed": there every answer is held to what it would be if nothing had been altered, fetched or not; all blocks are of this program.
-//   "A record that another client replaced or deleted within ten seconds of being shown is taken as it is now": matches that were fetched may be of more nodes than one.
-//   "a first contact trusts what it is shown": a client is held to what it has opened; accepting by a person is a first contact.
-//   "by one that has missed more than 128 versions": `HISTORY`.
-//   "between clients of which neither ever sees what the other has written (each has its own history, and both are right)": a client is held to its own memory.
-//   "A server may also keep showing what a client has seen last, as if nobody had written since": the last node that was known follows from itself.
-// And two things besides. A snapshot restored beside its original has the same keys and versions of its own, and a client that restored it knows it under both names: a store could show
-// the newer of the two for the other, for it follows from what was seen. And a write onto another history is counted, not refused: `grafts` in liar.ts says why.
+// - "Right scores under `compact` from a server that cheats. … A server can compute a response from
+//   other rows than it should, and as long as no record is fetched nothing shows it":
+//   `isAdmitted`, in matches of searches that fetch nothing, and in what `verify` says.
+// - "A server that only lowers scores, or moves a record at the edge of what is fetched by less
+//   than its noise, is not [caught]: the record is just not asked for": under compact, what is
+//   found at all. "Under `exact` all of that is noticed": there every answer is held to what it
+//   would be if nothing had been altered, fetched or not; all blocks are of this program.
+// - "A record that another client replaced or deleted within ten seconds of being shown is taken as
+//   it is now": matches that were fetched may be of more nodes than one.
+// - "a first contact trusts what it is shown": a client is held to what it has opened; accepting by
+//   a person is a first contact.
+// - "by one that has missed more than 128 versions": `HISTORY`.
+// - "between clients of which neither ever sees what the other has written (each has its own
+//   history, and both are right)": a client is held to its own memory.
+// - "A server may also keep showing what a client has seen last, as if nobody had written since":
+//   the last node that was known follows from itself.
+// And two things besides. A snapshot restored beside its original has the same keys and versions of
+// its own, and a client that restored it knows it under both names: a store could show the newer of
+// the two for the other, for it follows from what was seen. And a write onto another history is
+// counted, not refused: `grafts` in liar.ts says why.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -25,9 +39,9 @@ import {
   type Collection,
   type CollectionOptions,
   HersError,
+  InMemoryVersions,
   MasterSeed,
   type SearchOptions,
-  ShortMemory,
 } from '@hers/client';
 import { VersionFile } from '@hers/client/versions';
 import { fit, load } from '@hers/compress';
@@ -43,10 +57,10 @@ import {
   Content,
   DIMENSION,
   follows,
+  type HistoryNode,
   hashOf,
   idOf,
   NAMES,
-  type Node,
   PEOPLE,
   type Plain,
   plainOf,
@@ -111,7 +125,7 @@ class Campaign {
   readonly #models: readonly Uint8Array[];
   readonly #scores: Scores;
   readonly #tasks: Tasks;
-  readonly #shared = new Remembering('memory', new ShortMemory());
+  readonly #shared = new Remembering('memory', new InMemoryVersions());
   readonly #filed: Remembering;
   readonly #backups = new Map<string, Uint8Array[]>();
   readonly #last: string[] = [];
@@ -228,7 +242,7 @@ class Campaign {
     const [name, remembering, left] = dice.weighted<[string, Remembering, number]>([
       [5, ['fresh', this.#shared, 1 + dice.below(8)]],
       [2, ['of a file', this.#filed, 1 + dice.below(5)]],
-      [1, ['of nothing', new Remembering('none', new ShortMemory()), 1 + dice.below(5)]],
+      [1, ['of nothing', new Remembering('none', new InMemoryVersions()), 1 + dice.below(5)]],
     ]);
     const client = new Client(name, remembering, this.#liar, this.#key, left);
     this.#others.push(client);
@@ -305,7 +319,7 @@ class Campaign {
     await liar.forget(name, 2);
   }
 
-  async #nodeOf({ remembering }: Client, name: string): Promise<Node | undefined> {
+  async #nodeOf({ remembering }: Client, name: string): Promise<HistoryNode | undefined> {
     const seen = await remembering.memory.read({ gallery: '', name });
     if (!seen || seen.deleted || seen.hash === undefined) return undefined;
     const node = this.#liar.nodes.get(seen.hash);
@@ -386,7 +400,7 @@ class Campaign {
   }
 
   /** Nodes that follow from one of these, the newest first. */
-  #following(from: readonly Node[], after: Node | undefined): Node[] {
+  #following(from: readonly HistoryNode[], after: HistoryNode | undefined): HistoryNode[] {
     const lowest = Math.min(...from.map(({ version }) => version));
     const all = [...this.#liar.nodes.values()].filter(
       (node) =>
@@ -396,7 +410,10 @@ class Campaign {
     return [...new Set([...(after ? [after] : []), ...all.reverse()])];
   }
 
-  /** Errors are ours, or the very ones that the store threw: over a line a client would have made them its own. */
+  /**
+   * Errors are ours, or the very ones that the store threw: over a line a client would have made
+   * them its own.
+   */
   #judge(error: unknown, thrown: ReadonlySet<unknown>): void {
     const isOurs = error instanceof HersError || thrown.has(error);
     const isAbort = error instanceof Error && error.name === 'AbortError';
@@ -429,7 +446,7 @@ class Campaign {
 
   async #resume(client: Client, name: string): Promise<void> {
     const collection = await this.#open(client, name);
-    // Counted anew before the first set that is shown from now on.
+    // Counted again before the first set that is shown from now on.
     client.remembering.candidates(name).resume();
     await collection.resume();
     this.resumed++;
@@ -452,7 +469,10 @@ class Campaign {
       if (all.includes(needle)) this.violations.push(`a secret was sent: ${needle.toString('hex')}`);
   }
 
-  /** The store is honest: what is there is found by everybody, and who was shown something else says so first. */
+  /**
+   * The store is honest: what is there is found by everybody, and who was shown something else says
+   * so first.
+   */
   async #settle(): Promise<void> {
     const liar = this.#liar;
     for (const client of this.#others.splice(0)) await client.database.close();
@@ -472,7 +492,10 @@ class Campaign {
     for (const name of NAMES) this.#backups.set(name, await Array.fromAsync(liar.store.snapshot(liar.main.get(name)!)));
   }
 
-  /** A write onto another history leaves a manifest that names what is not there: such a side is taken back to what it was. */
+  /**
+   * A write onto another history leaves a manifest that names what is not there: such a side is
+   * taken back to what it was.
+   */
   async #heal(): Promise<void> {
     const liar = this.#liar;
     for (const name of NAMES) {

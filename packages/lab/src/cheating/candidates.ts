@@ -3,7 +3,10 @@
 /** Candidate sets that a store may be shown without having been verified. */
 const MOST_UNVERIFIED = 3;
 
-/** The sets that the store was shown of one collection by the clients of one memory, and that it has not proved. */
+/**
+ * The sets that the store was shown of one collection by the clients of one memory, and that it has
+ * not proved.
+ */
 export class Candidates {
   /** By their handles in order; with the call that asked for them last. */
   readonly #open = new Map<string, number>();
@@ -12,7 +15,10 @@ export class Candidates {
   isStopped = false;
   most = 0;
 
-  /** The set that is meant: in one call it may be asked for again, without those that were deleted meanwhile. */
+  /**
+   * The set that is meant: in one call it may be asked for again, without those that were deleted
+   * meanwhile.
+   */
   #meant(handles: readonly string[], call: number): string {
     const exactly = handles.toSorted().join(' ');
     if (this.#open.has(exactly) || this.#past.has(exactly)) return exactly;
@@ -34,7 +40,10 @@ export class Candidates {
       : undefined;
   }
 
-  /** The store gave these records as they are. When their scores are wrong the client stops, and says so. */
+  /**
+   * The store gave these records as they are. When their scores are wrong the client stops, and
+   * says so.
+   */
   given(handles: readonly string[], call: number): void {
     this.#open.delete(this.#meant(handles, call));
   }

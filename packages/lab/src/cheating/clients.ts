@@ -4,7 +4,7 @@ import { Database, type MasterSeed, type VersionMemory } from '@hers/client';
 import { encodings } from '@hers/client/testing';
 import { Candidates } from './candidates.ts';
 import type { Liar } from './liar.ts';
-import { DIMENSION, type Node, SECRET_NAME, SECRET_NOTE } from './truth.ts';
+import { DIMENSION, type HistoryNode, SECRET_NAME, SECRET_NOTE } from './truth.ts';
 
 /** A memory, what the store was shown of it, and by what name it goes in reports. */
 export class Remembering {
@@ -29,7 +29,7 @@ export class Client {
   readonly remembering: Remembering;
   readonly database: Database;
   /** By collection, the newest node that this client has certainly opened. */
-  readonly known = new Map<string, Node>();
+  readonly known = new Map<string, HistoryNode>();
   /** Calls until it goes away. */
   left: number;
 

@@ -1,6 +1,9 @@
 // Chance that can be repeated.
 
-/** Numbers that follow from a seed and names. Every call has its own, so that a call is the same however the one before went. */
+/**
+ * Numbers that follow from a seed and names. Every call has its own, so that a call is the same
+ * however the one before went.
+ */
 export class Dice {
   #state: number;
 

@@ -1,4 +1,5 @@
-// What a store can give instead of what it was asked for: other errors, bytes, lists, numbers and scores.
+// What a store can give instead of what it was asked for: other errors, bytes, lists, numbers and
+// scores.
 
 import { HersError } from '@hers/client';
 import { checksum } from '@hers/ring';
@@ -56,7 +57,10 @@ export const QUERY_AT = 32;
 export const BLOCK_AT = 48;
 export const idAt = (message: Uint8Array, at: number) => message.slice(at, at + 16);
 
-/** A response with scores of the store's choice: C1 = 0, and C0 the scores themselves, so no key is needed. */
+/**
+ * A response with scores of the store's choice: C1 = 0, and C0 the scores themselves, so no key is
+ * needed.
+ */
 export function forged(world: World | undefined, query: Uint8Array, response: Uint8Array, dice: Dice): Uint8Array {
   const { bits0, bits1, parameters, keyId, queryId } = decodeQuery(query);
   const { n, primes } = parameters;

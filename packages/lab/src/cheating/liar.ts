@@ -24,7 +24,7 @@ import {
   withOne,
   without,
 } from './forging.ts';
-import { COPY, Content, hashOf, hex, NAMES, type Node, openManifest, SCRATCH, type World } from './truth.ts';
+import { COPY, Content, type HistoryNode, hashOf, hex, NAMES, openManifest, SCRATCH, type World } from './truth.ts';
 
 /** One call of a client, and what the store did during it. */
 export interface Doing {
@@ -41,7 +41,10 @@ export interface Doing {
   /** Whether responses may hold other scores than they should. */
   isTampered: boolean;
   calls: number;
-  /** Every response is forged, and no candidate is given: what the review of this code calls an oracle. */
+  /**
+   * Every response is forged, and no candidate is given: what the review of this code calls an
+   * oracle.
+   */
   readonly isSiege: boolean;
   /** What the client sent, where it is looked at. */
   readonly sent: Uint8Array[] | undefined;
@@ -66,10 +69,10 @@ type Created = Parameters<Service['createCollection']>[1];
 export class Liar {
   readonly store: Service;
   readonly #key: MasterSeed;
-  readonly nodes = new Map<string, Node>();
+  readonly nodes = new Map<string, HistoryNode>();
   readonly #worldOf = new Map<string, World>();
   /** By what names are really kept: the node that is current there. */
-  readonly heads = new Map<string, Node>();
+  readonly heads = new Map<string, HistoryNode>();
   /** What each name is when the store is honest. */
   readonly main = new Map<string, string>();
   readonly forks = new Map<string, string[]>();
@@ -88,8 +91,10 @@ export class Liar {
   mostOpen = 0;
   served = 0;
   /**
-   * Writes that a client based on another history than the store has, and that the store took because the number was the same. That is not the client's fault: an honest store compares
-   * versions, not hashes, and a client whose own commit was swallowed by a lying store writes on top of it; only clients that share its memory are stopped before.
+   * Writes that a client based on another history than the store has, and that the store took
+   * because the number was the same. That is not the client's fault: an honest store compares
+   * versions, not hashes, and a client whose own commit was swallowed by a lying store writes on
+   * top of it; only clients that share its memory are stopped before.
    */
   grafts = 0;
   #forkCount = 0;
@@ -107,7 +112,8 @@ export class Liar {
         if (method === 'close') return async () => {};
         if (!STREAMS.has(method)) return (...args: unknown[]) => this.#called(method, args);
         return (...args: unknown[]) => {
-          // Nothing in the call itself tells candidates from waiting records, which a client reads whatever it found: only who asks.
+          // Nothing in the call itself tells candidates from waiting records, which a client reads
+          // whatever it found: only who asks.
           const isBecauseOfScores = method === 'getRecords' && (new Error().stack ?? '').includes('#ask');
           return this.#streamed(method, args, isBecauseOfScores ? candidatesOf(args[0] as string) : undefined);
         };
@@ -223,7 +229,8 @@ export class Liar {
     this.#keep(method, all);
     const given = changed ?? all;
     yield* given;
-    // Under an older key the same record has other bytes; one with other content would have ended the reading before this line.
+    // Under an older key the same record has other bytes; one with other content would have ended
+    // the reading before this line.
     const isTrue = (item: Item, i: number) => {
       const handle = hex((all[i] as SealedRecord).handle);
       return hex((item as SealedRecord).handle) === handle && this.#genuine.get(hashOf(bytesOf(item))) === handle;
@@ -449,7 +456,7 @@ export class Liar {
   }
 
   /** The first node of a collection, whether there will be one or not. */
-  #created(name: string, { id, descriptor, manifest }: Created): Node {
+  #created(name: string, { id, descriptor, manifest }: Created): HistoryNode {
     const { request, enrolment } = JSON.parse(JSON.parse(Buffer.from(descriptor).toString()).text);
     this.#worldOf.set(hex(id), { name, plan: plan(request), isVault: enrolment === 'vault', options: request });
     return this.#node(id, 1, manifest);
@@ -466,7 +473,7 @@ export class Liar {
   }
 
   /** Adds the node of a manifest. */
-  #node(id: Uint8Array, version: number, manifest: Uint8Array): Node {
+  #node(id: Uint8Array, version: number, manifest: Uint8Array): HistoryNode {
     const hash = hashOf(manifest);
     const known = this.nodes.get(hash);
     if (known) return known;
@@ -481,12 +488,13 @@ export class Liar {
     return node;
   }
 
-  async #committed(real: string, { expected, manifest }: Change): Promise<Node> {
+  async #committed(real: string, { expected, manifest }: Change): Promise<HistoryNode> {
     const { id } = await this.store.getCollection(real);
     try {
       return this.#node(id, expected + 1, manifest);
     } catch {
-      // A commit of another collection, which a client believes to be this one: nothing opens it here.
+      // A commit of another collection, which a client believes to be this one: nothing opens it
+      // here.
       for (const other of this.#worldOf.keys()) {
         try {
           return this.#node(Buffer.from(other, 'hex'), expected + 1, manifest);

@@ -6,7 +6,7 @@ import {
   type Match,
   type SearchOptions,
   type SearchResult,
-  type Written,
+  type UpsertResult,
 } from '@hers/client';
 import { type Scores, type Sight, samePlain, wrongIn } from './answers.ts';
 import type { Client } from './clients.ts';
@@ -15,9 +15,9 @@ import {
   COPY,
   type Content,
   DIMENSION,
+  type HistoryNode,
   idOf,
   NAMES,
-  type Node,
   PEOPLE,
   type Plain,
   plainOf,
@@ -66,7 +66,8 @@ export class Tasks {
       [3, NAMES[3]],
     ]);
     const isVault = name !== 'sums';
-    // Half of the time one of a few: then clients find what they want to write, where others that they have not heard of have changed it.
+    // Half of the time one of a few: then clients find what they want to write, where others that
+    // they have not heard of have changed it.
     const people = (most: number) =>
       dice.happens(0.5)
         ? [dice.below(FEW)]
@@ -99,7 +100,7 @@ export class Tasks {
           return on(
             'upsert',
             (collection) => collection.upsert(records.map(([id, plain]) => ({ id, ...plain }))),
-            ({ written, unchanged, repeated }: Written, sight) => {
+            ({ written, unchanged, repeated }: UpsertResult, sight) => {
               if (written + unchanged + repeated !== records.length) return 'an upsert that forgets records';
               return this.#acknowledged(records, sight);
             },
@@ -199,7 +200,7 @@ export class Tasks {
             'get',
             (collection) => collection.get(ids),
             (records: (Plain & { id: string })[], { nodes }) => {
-              const isRight = ({ content }: Node) => {
+              const isRight = ({ content }: HistoryNode) => {
                 const wanted = ids.filter((id) => content.get(id));
                 return (
                   wanted.length === records.length &&
@@ -219,7 +220,7 @@ export class Tasks {
             (collection) => Array.fromAsync(collection.list()),
             (ids: string[], { nodes }) => {
               const found = new Set(ids);
-              const isRight = ({ content }: Node) => {
+              const isRight = ({ content }: HistoryNode) => {
                 const entries = content.entries();
                 return entries.length === ids.length && entries.every(([id]) => found.has(id));
               };
@@ -321,7 +322,7 @@ export class Tasks {
     changes: readonly (readonly [string, Plain | undefined])[],
     { nodes, after }: Sight,
   ): string | undefined {
-    const isIn = ({ content }: Node) => changes.every(([id, plain]) => samePlain(content.get(id), plain));
+    const isIn = ({ content }: HistoryNode) => changes.every(([id, plain]) => samePlain(content.get(id), plain));
     if (after && isIn(after)) return undefined;
     return nodes.some(isIn)
       ? 'a write found nothing to do in a view that others had overtaken'

@@ -53,17 +53,17 @@ export interface World {
   readonly options: CollectionOptions;
 }
 
-export interface Node {
+export interface HistoryNode {
   readonly world: World;
   readonly id: string;
   readonly version: number;
   readonly hash: string;
-  readonly parent: Node | undefined;
+  readonly parent: HistoryNode | undefined;
   readonly content: Content;
 }
 
-export function follows(node: Node, from: Node): boolean {
-  let at: Node | undefined = node;
+export function follows(node: HistoryNode, from: HistoryNode): boolean {
+  let at: HistoryNode | undefined = node;
   while (at && at.version > from.version) at = at.parent;
   return at === from;
 }
@@ -71,7 +71,7 @@ export function follows(node: Node, from: Node): boolean {
 export const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
 export const hashOf = (manifest: Uint8Array) => createHash('sha256').update(manifest).digest('hex').slice(0, 32);
 
-/** Version and predecessor, as a sealed manifest names them (client/src/manifest.ts). */
+/** Version and predecessor, as a sealed manifest names them (client/src/formats/manifest.ts). */
 export function openManifest(
   key: MasterSeed,
   id: Uint8Array,

@@ -1,7 +1,10 @@
-// Galleries that are damaged at random, one or two files at a time, in every kind of file and every way that comes to mind. What a client then sees must be right or an error, nothing may be
-// lost without a word, nothing deleted, nothing hang; and a repair must bring back every acknowledged record that is not in the damaged bytes.
+// Galleries that are damaged at random, one or two files at a time, in every kind of file and every
+// way that comes to mind. What a client then sees must be right or an error, nothing may be lost
+// without a word, nothing deleted, nothing hang; and a repair must bring back every acknowledged
+// record that is not in the damaged bytes.
 //
-// What may be lost, and what is admitted besides, is in losses.ts. Every case runs in another process with a limit of time, from a seed that makes the same choices again; ids and nonces are
+// What may be lost, and what is admitted besides, is in losses.ts. Every case runs in another
+// process with a limit of time, from a seed that makes the same choices again; ids and nonces are
 // random all the same, so the folder of a case that fails is kept.
 
 import { type ChildProcess, fork, spawnSync } from 'node:child_process';

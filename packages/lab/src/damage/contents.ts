@@ -1,5 +1,6 @@
-// Where in the files of a whole gallery everything of it lies: entries of packs, blocks, lists and who is in them. Read with the key before anything is damaged, so that it can be told
-// afterwards what may be lost.
+// Where in the files of a whole gallery everything of it lies: entries of packs, blocks, lists and
+// who is in them. Read with the key before anything is damaged, so that it can be told afterwards
+// what may be lost.
 
 import { createDecipheriv, createHash, createHmac } from 'node:crypto';
 import { cpSync, readFileSync, rmSync } from 'node:fs';
@@ -60,13 +61,13 @@ function u32(value: number): Buffer {
 
 type BlockRow = [id: string, hash: string, epoch: number, count: number, additions: number, lists: string[]];
 
-/** As client/src/manifest.ts writes it. */
+/** As client/src/formats/manifest.ts writes it. */
 function blocksOf(key: MasterSeed, { id, version, manifest }: KnownCollection): BlockRow[] {
   const about = Buffer.concat([Buffer.from('manifest'), id, u32(version), u32(0)]);
   return JSON.parse(unseal(key.deriveKey('manifest', id), about, manifest).toString()).blocks;
 }
 
-/** Who is in a list, as client/src/lists.ts writes it. */
+/** Who is in a list, as client/src/formats/lists.ts writes it. */
 function idsIn(plain: Buffer): string[] {
   const ids: string[] = [];
   let at = LIST_HEAD_BYTES;
@@ -171,7 +172,7 @@ function recordsOf(
     const id = idOf(person);
     const handle = createHmac('sha256', handles).update(id).digest().subarray(0, HANDLE_BYTES);
     const { pack, offset } = named.get(handle.toString('latin1'))!;
-    const path = `vault/${known.key}-${pack}.pack`;
+    const path = `vault/${known.number}-${pack}.pack`;
     found.set(
       id,
       records.get(hex(handle))!.filter((place) => place.path === path && place.from === offset),

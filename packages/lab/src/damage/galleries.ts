@@ -1,4 +1,5 @@
-// The galleries that are damaged: made once for a run, each as it is after something has happened to it, with an earlier state of itself.
+// The galleries that are damaged: made once for a run, each as it is after something has happened
+// to it, with an earlier state of itself.
 //
 //   rest      closed in good order
 //   killed    the process was killed in the middle of writing: there is a log
@@ -46,11 +47,17 @@ const remove = (name: string, who: readonly number[]): Step => ({ do: 'delete', 
 const COMPACT = { dimension: DIMENSION };
 const EXACT = { dimension: DIMENSION, profile: 'exact' } as const;
 const SUMS = { ...EXACT, enrolment: 'homomorphic', maxAdditions: 16 } as const;
-/** Records that fill a block under `compact`; and so few that galleries are made and read in no time. */
+/**
+ * Records that fill a block under `compact`; and so few that galleries are made and read in no
+ * time.
+ */
 const FULL = 2048;
 const FEW = 120;
 
-/** After the first transaction of a rotation, which begins an epoch, and before the second, which moves blocks there. */
+/**
+ * After the first transaction of a rotation, which begins an epoch, and before the second, which
+ * moves blocks there.
+ */
 const BETWEEN_EPOCHS = { transactions: 1 };
 
 const recipes = (full: number): Record<GalleryName, Recipe> => ({
@@ -134,7 +141,10 @@ const recipes = (full: number): Record<GalleryName, Recipe> => ({
   },
 });
 
-/** Makes the galleries in a folder, and writes down what is in them. Small ones have a segment too, but no full blocks. */
+/**
+ * Makes the galleries in a folder, and writes down what is in them. Small ones have a segment too,
+ * but no full blocks.
+ */
 export async function makeGalleries(folder: string, seed: number, areSmall = false): Promise<void> {
   const key = Buffer.from(MasterSeed.generate().reveal()).toString('hex');
   for (const name of GALLERIES) {

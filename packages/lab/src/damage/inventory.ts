@@ -1,4 +1,5 @@
-// What lies in a folder: every file by its path and the hash of its content, so that nothing goes away unseen.
+// What lies in a folder: every file by its path and the hash of its content, so that nothing goes
+// away unseen.
 
 import { createHash } from 'node:crypto';
 import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
@@ -60,13 +61,17 @@ function contentOf(path: string, stat: { isSymbolicLink(): boolean; isFile(): bo
   return stat.isFile() ? { type: 'file', hash: hashOf(readFileSync(path)) } : { type: 'pipe', hash: '' };
 }
 
-/** Files that say nothing of records: who writes, room for bad days, what SQLite keeps while it is open, and what was never finished. */
+/**
+ * Files that say nothing of records: who writes, room for bad days, what SQLite keeps while it is
+ * open, and what was never finished.
+ */
 const FLEETING = new Set<Kind | undefined>(['lock', 'writer', 'reserve', 'catalogue.db-shm']);
 const UNFINISHED = /\.(?:building|tmp)(?:\.|$)|^lost\+found\/ledger\.json$|^catalogue\.db-journal$/;
 const CATALOGUE = /^catalogue\.(?:db|db-wal|sums|journal)$/;
 
 /**
- * What was there before and is nowhere now. A store that was opened to write may replace the files of the catalogue; `isUntouched` says that it was not.
+ * What was there before and is nowhere now. A store that was opened to write may replace the files
+ * of the catalogue; `isUntouched` says that it was not.
  */
 export function missing(before: readonly Item[], after: readonly Item[], isUntouched: boolean): string[] {
   const left = Map.groupBy(after, ({ type, hash }) => `${type} ${hash}`);

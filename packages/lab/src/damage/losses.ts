@@ -1,14 +1,23 @@
-// What may be lost by damage, and nothing else. In one place, because this is what the campaign admits:
+// What may be lost by damage, and nothing else. In one place, because this is what the campaign
+// admits:
 //
-//   A record of a vault: when the bytes of its entry are damaged that the catalogue names. Blocks are made again from records, so damage to blocks and segments loses nothing.
-//   A record of homomorphic enrolment: when bytes of its block are damaged, or of the list that says who is in which slot. Where several lists of a block are damaged, all of the block:
-//     how many slots each of them had is not known any more.
-//   The head of a segment is in the catalogue too: only when that is hit as well, its blocks may be lost.
-//   A list of a vault says which records there are, and the catalogue does too: only when both are hit, the records of the list's block may be lost.
-//   The manifest is in the catalogue and in the journal: only when both are hit, everything may be lost, and only then a repair may refuse, or bring back an earlier state; it has to say so.
-//   What a symbolic link leads to is somebody else's: a repair does not follow it, so a link counts as damage to all of the file, also where it leads to the file itself.
-//   A number in `format` that a flipped bit makes a higher one is that of a newer program, which everything refuses, a repair too.
-//   A lock that is damaged is refused, also by a repair in place: whether somebody else writes cannot be told. Repairing into another folder works.
+// - A record of a vault: when the bytes of its entry are damaged that the catalogue names. Blocks
+//   are made again from records, so damage to blocks and segments loses nothing.
+// - A record of homomorphic enrolment: when bytes of its block are damaged, or of the list that
+//   says who is in which slot. Where several lists of a block are damaged, all of the block:
+//   how many slots each of them had is not known any more.
+// - The head of a segment is in the catalogue too: only when that is hit as well, its blocks may be
+//   lost.
+// - A list of a vault says which records there are, and the catalogue does too: only when both are
+//   hit, the records of the list's block may be lost.
+// - The manifest is in the catalogue and in the journal: only when both are hit, everything may be
+//   lost, and only then a repair may refuse, or bring back an earlier state; it has to say so.
+// - What a symbolic link leads to is somebody else's: a repair does not follow it, so a link counts
+//   as damage to all of the file, also where it leads to the file itself.
+// - A number in `format` that a flipped bit makes a higher one is that of a newer program, which
+//   everything refuses, a repair too.
+// - A lock that is damaged is refused, also by a repair in place: whether somebody else writes
+//   cannot be told. Repairing into another folder works.
 
 import { lstatSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -26,7 +35,10 @@ export interface Losses {
 
 const DATABASE: readonly Kind[] = ['catalogue.db', 'catalogue.db-wal'];
 
-/** Compares places of a gallery with what is there now; what was moved by the damage counts as there. */
+/**
+ * Compares places of a gallery with what is there now; what was moved by the damage counts as
+ * there.
+ */
 class Comparison {
   readonly #original: string;
   readonly #folder: string;

@@ -1,4 +1,5 @@
-// What a client with the key sees of a folder: everything it can ask for, compared with the truth. Nothing wrong may come without an error; what is said is remembered.
+// What a client with the key sees of a folder: everything it can ask for, compared with the truth.
+// Nothing wrong may come without an error; what is said is remembered.
 
 import { type Collection, Database, HersError, type MasterSeed, type VersionMemory } from '@hers/client';
 import { scoreOf } from '@hers/client/testing';
@@ -6,7 +7,9 @@ import { type FolderStore, openStore } from '@hers/store';
 import type { Dice } from '../cheating/dice.ts';
 import { idOf, type Plain, type Truth, type Truths } from './truth.ts';
 
-/** When something was said: as the folder was opened, by what was asked, or by nothing but a scrub. */
+/**
+ * When something was said: as the folder was opened, by what was asked, or by nothing but a scrub.
+ */
 export type Stage = 'open' | 'trouble' | 'use' | 'scrub';
 
 export interface Said {
@@ -26,7 +29,10 @@ export function briefly(error: unknown): string {
 export class Sight {
   readonly said: Said[] = [];
   readonly wrong: string[] = [];
-  /** Less than was acknowledged, or a collection of somewhere else, without an error of its own: somebody must have said something, then. */
+  /**
+   * Less than was acknowledged, or a collection of somewhere else, without an error of its own:
+   * somebody must have said something, then.
+   */
   readonly short: string[] = [];
   isOpen = false;
   isReadOnly = false;
@@ -63,7 +69,7 @@ async function enter(
     const store = await openStore(folder, {
       mode,
       quietMs: QUIET_MS,
-      onTrouble: (error) => sight.say('trouble', error),
+      onBackgroundError: (error) => sight.say('trouble', error),
     });
     sight.isOpen = true;
     sight.isReadOnly = store.isReadOnly;
@@ -180,7 +186,7 @@ async function searchIn(collection: Collection, truth: Truth, dice: Dice, sight:
 
 /** Ids that a folder lists, by collection; throws what goes wrong. */
 export async function listAll({ folder, key, versions, mode }: Access): Promise<Map<string, Set<string>>> {
-  const store = await openStore(folder, { mode, quietMs: QUIET_MS, onTrouble: () => {} });
+  const store = await openStore(folder, { mode, quietMs: QUIET_MS, onBackgroundError: () => {} });
   const database = new Database(store, { key, versions, threads: 1, gallery: `file:${folder}` });
   try {
     const all = new Map<string, Set<string>>();
@@ -192,7 +198,10 @@ export async function listAll({ folder, key, versions, mode }: Access): Promise<
   }
 }
 
-/** Writes, replaces and deletes a little in every collection. What was acknowledged is in `truths` afterwards, and what may have been. */
+/**
+ * Writes, replaces and deletes a little in every collection. What was acknowledged is in `truths`
+ * afterwards, and what may have been.
+ */
 export async function change(access: Access, truths: Truths, dice: Dice, write: Change): Promise<Sight> {
   const sight = new Sight();
   const entered = await enter(access, sight);

@@ -32,7 +32,9 @@ export class Tally {
     return this.#outcomes.filter(({ failures }) => failures.length > 0);
   }
 
-  /** By gallery, by kind of file, by kind of damage; a case with two faults is in a row of its own. */
+  /**
+   * By gallery, by kind of file, by kind of damage; a case with two faults is in a row of its own.
+   */
   table(): string {
     const single = this.#outcomes.filter(({ harms }) => harms.length === 1);
     const rows = [

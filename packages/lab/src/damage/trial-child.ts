@@ -1,4 +1,5 @@
-// Runs cases that it is sent, in a process of its own: a case may hang, or end the process. For campaign.ts alone.
+// Runs cases that it is sent, in a process of its own: a case may hang, or end the process. For
+// campaign.ts alone.
 
 import { type Outcome, Trials } from './trial.ts';
 

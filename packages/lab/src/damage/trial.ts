@@ -71,7 +71,9 @@ export class Trials {
     return new Trials(seed, key, galleries, contents, room);
   }
 
-  /** Runs one case, and tells how far it has come; a folder that it failed on is left at `failedAt`. */
+  /**
+   * Runs one case, and tells how far it has come; a folder that it failed on is left at `failedAt`.
+   */
   async run(number: number, failedAt: string, onStep: (so: Outcome) => void = () => {}): Promise<Outcome> {
     const began = performance.now();
     const dice = new Dice(this.#seed, number, 21);
@@ -260,7 +262,7 @@ class Trial {
       return;
     }
     this.onStep('look at what is repaired');
-    // In place, proofs of the catalogue are made anew first, where they are all that is missing.
+    // In place, proofs of the catalogue are made again first, where they are all that is missing.
     const isUntouched = isInPlace ? this.outcome.met === 'refused' : this.#isUntouched;
     const kept = report.backup ?? folder;
     for (const path of missing(before, inventory(kept), isUntouched))

@@ -1,4 +1,5 @@
-// What is true: what galleries hold, as it was acknowledged. Records follow from numbers, so that a truth is small and can be written down.
+// What is true: what galleries hold, as it was acknowledged. Records follow from numbers, so that a
+// truth is small and can be written down.
 
 import type { CollectionOptions, Payload } from '@hers/client';
 import { vectorOf } from '@hers/client/testing';
@@ -29,7 +30,10 @@ export type Step =
 
 export const people = (from: number, count: number) => Array.from({ length: count }, (_, i) => from + i);
 
-/** The revisions that a record may have; undefined where it may not be there. More than one only where a change was under way when the process was killed. */
+/**
+ * The revisions that a record may have; undefined where it may not be there. More than one only
+ * where a change was under way when the process was killed.
+ */
 export type Possible = readonly (number | undefined)[];
 
 /** What one collection holds. */

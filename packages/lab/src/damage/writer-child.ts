@@ -1,12 +1,17 @@
-// Does what it is told to a gallery, and says on standard output what it begins and what was acknowledged; then it closes the gallery, or is killed. For galleries.ts alone.
+// Does what it is told to a gallery, and says on standard output what it begins and what was
+// acknowledged; then it closes the gallery, or is killed. For galleries.ts alone.
 
 import { readFileSync, writeSync } from 'node:fs';
 import { type Collection, Database, MasterSeed } from '@hers/client';
 import { VersionFile } from '@hers/client/versions';
-import { type FolderStore, openStore } from '@hers/store';
+import type { FolderStore } from '@hers/store';
+import { openWatched } from '@hers/store/testing/watched';
 import { idOf, plainOf, type Step } from './truth.ts';
 
-/** In the last step: after so many transactions of the catalogue, and then so many things that are done to files. */
+/**
+ * In the last step: after so many transactions of the catalogue, and then so many things that are
+ * done to files.
+ */
 export interface Kill {
   readonly transactions: number;
   readonly steps: number;
@@ -69,7 +74,7 @@ const say = (line: string) => writeSync(1, `${line}\n`);
 
 const { folder, key, versions, steps, kill }: Task = JSON.parse(readFileSync(0, 'utf8'));
 const fuse = new Fuse(kill ?? { transactions: 0, steps: 0 });
-const store = await openStore(folder, { quietMs: 2 ** 30, watcher: { after: ({ kind }) => fuse.burn(kind) } });
+const store = await openWatched(folder, { quietMs: 2 ** 30 }, { after: ({ kind }) => fuse.burn(kind) });
 const db = new Database(store, {
   key: MasterSeed.from(Buffer.from(key, 'hex')),
   threads: 1,

@@ -34,7 +34,7 @@ test('a compressor that was just fitted is what fitting would make; with other s
   }
 });
 
-test('what is kept is taken again; what is damaged, or was fitted with other settings, is fitted anew', async () => {
+test('what is kept is taken again; what is damaged, or was fitted with other settings, is fitted again', async () => {
   const models = await mkdtemp(join(tmpdir(), 'hers-models-'));
   try {
     const fitting = { dimension: 4, models };
@@ -51,7 +51,8 @@ test('what is kept is taken again; what is damaged, or was fitted with other set
       assert.deepEqual((await fittedCompressor('lda', training, fitting)).save(), first);
       assert.deepEqual(new Uint8Array(await readFile(path)), first);
     }
-    // Anything else that a file of that name holds and that fits is taken as it is: the folder is trusted.
+    // Anything else that a file of that name holds and that fits is taken as it is: the folder is
+    // trusted.
     const taken = await fit('lda', training.vectors, training.labels, { dimension: 4, settings: { shrinkage: 0.9 } });
     await writeFile(path, taken.save());
     assert.deepEqual((await fittedCompressor('lda', training, fitting)).save(), taken.save());

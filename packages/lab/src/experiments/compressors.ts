@@ -8,42 +8,22 @@ import { type Compressor, fit, load, type MethodName, methods } from '@hers/comp
 import { isFileThere, renameOverFile } from '@hers/service/target';
 import type { Part } from '../datasets.ts';
 import { progress } from '../report.ts';
-import { type Option, type Values, wholeNumber } from './experiment.ts';
+import { type RunnerOption, type Values, wholeNumber } from '../runner.ts';
 
-export const COMPRESSORS_OPTION: Option = {
+export const COMPRESSORS_OPTION: RunnerOption = {
   type: 'string',
   help: 'which compressors, with commas between them; all unless given',
 };
 
-export const MODELS_OPTION: Option = {
+export const MODELS_OPTION: RunnerOption = {
   type: 'string',
   help: 'a folder to keep fitted compressors in, and to take them from when they were fitted on the same vectors with the same settings before; empty it when the code that fits changes',
 };
 
-export const EPOCHS_OPTION: Option = {
+export const EPOCHS_OPTION: RunnerOption = {
   type: 'string',
   help: 'epochs to train networks for, instead of as many as the paper does',
 };
-
-/** Uncompressed vectors, in tables and plots. */
-export const FULL = 'full';
-
-/** The same colour for the same compressor in every plot (Okabe and Ito's, as for the systems). */
-const COLOURS: Readonly<Record<string, string>> = {
-  [FULL]: '#000000',
-  pca: '#999999',
-  lda: '#E69F00',
-  deepmds: '#CC79A7',
-  'deepmds++': '#D55E00',
-  auto: '#0072B2',
-};
-const SPARE = ['#009E73', '#56B4E9', '#F0E442'];
-
-export function compressorScale(names: readonly string[]): { domain: string[]; range: string[] } {
-  const spare = names.filter((name) => !Object.hasOwn(COLOURS, name));
-  const colour = (name: string) => COLOURS[name] ?? SPARE[spare.indexOf(name) % SPARE.length];
-  return { domain: [...names], range: names.map(colour) };
-}
 
 export function compressorsOf(
   { compressors }: Values,
@@ -57,14 +37,14 @@ export function compressorsOf(
 }
 
 /** Those of the paper, trained epoch by epoch. */
-export const isNetwork = (name: MethodName) => name.startsWith('deepmds');
+const isNetwork = (name: MethodName) => name.startsWith('deepmds');
 
 /** The best there is, for experiments that need one. */
 export function bestCompressor(values: Values): MethodName {
   return compressorsOf(values, [['auto', 'lda'].find((name) => Object.hasOwn(methods, name))!])[0];
 }
 
-export interface Fitting {
+interface Fitting {
   readonly dimension: number;
   readonly seed?: number;
   readonly settings?: object;
@@ -108,7 +88,10 @@ async function keep(path: string, bytes: Uint8Array): Promise<void> {
   }
 }
 
-/** The compressor in a file, unless it is damaged or was fitted with other settings than it would be now: the file's name knows those that were given, not the defaults. */
+/**
+ * The compressor in a file, unless it is damaged or was fitted with other settings than it would be
+ * now: the file's name knows those that were given, not the defaults.
+ */
 async function keptCompressor(file: string, name: MethodName, fitting: Fitting): Promise<Compressor | undefined> {
   const bytes = await readFile(file).catch(() => undefined);
   if (bytes === undefined) return undefined;
@@ -118,7 +101,9 @@ async function keptCompressor(file: string, name: MethodName, fitting: Fitting):
   return undefined;
 }
 
-/** Whether the file says the method and the settings, defaults included, that fitting would use now. */
+/**
+ * Whether the file says the method and the settings, defaults included, that fitting would use now.
+ */
 export function fittedSo(
   { method, outputDimension, metadata }: Pick<Compressor, 'method' | 'outputDimension' | 'metadata'>,
   name: MethodName,
@@ -164,7 +149,10 @@ function train(
   });
 }
 
-/** Epochs to train networks for; a number that makes no sense is refused whether or not there is a network. */
+/**
+ * Epochs to train networks for; a number that makes no sense is refused whether or not there is a
+ * network.
+ */
 export function epochsOf(values: Values): number | undefined {
   return values.epochs === undefined ? undefined : wholeNumber(values, 'epochs', 1);
 }

@@ -1,39 +1,43 @@
-// Experiments on data that was made to see through them: vectors that mean nothing, and labels that leave something out.
+// Experiments on data that was made to see through them: vectors that mean nothing, and labels that
+// leave something out.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { measureAndRender, type Outcome } from '../../testing/measure-and-render.ts';
 import type { Part } from '../datasets.ts';
+import type { Values } from '../runner.ts';
 import { meaningless, writeDatasets } from '../testing.ts';
-import type { Outcome, Values } from './experiment.ts';
-import { EXPERIMENTS } from './index.ts';
 
 async function run(name: string, part: Part, values: Values = {}): Promise<Outcome> {
   const data = await mkdtemp(join(tmpdir(), 'hers-data-'));
   try {
     await writeDatasets(data, part);
     const given = { small: true, data, split: 'test', dimensions: '8', ...values };
-    return await (await EXPERIMENTS[name]()).run(given);
+    return await measureAndRender(name, given);
   } finally {
     await rm(data, { recursive: true });
   }
 }
 
-const figuresOf = ({ report }: Outcome) => new Map(report.results.map(({ name, value }) => [name, value]));
+const figuresOf = ({ data }: Outcome) => new Map(data.results.map(({ name, value }) => [name, value]));
 const labels = (count: number, of: (i: number) => number) => Int32Array.from({ length: count }, (_, i) => of(i));
 
 describe('on vectors that mean nothing', () => {
-  // 20 classes of 20 to fit on, and as many to measure on: enough dimensions to learn any of them by heart, and in `wide` enough for pictures to take
-  // principal axes first.
+  // 20 classes of 20 to fit on, and as many to measure on: enough dimensions to learn any of them
+  // by heart, and in `wide` enough for pictures to take principal axes first.
   const classes = 20;
   const part = meaningless(
     labels(40 * classes, (i) => i % 40),
     64,
   );
   const wide = meaningless(part.labels, 257);
-  /** Five standard deviations of a share of so many trials above chance, which is one class in twenty. */
+  /**
+   * Five standard deviations of a share of so many trials above chance, which is one class in
+   * twenty.
+   */
   const most = (trials: number) => 1 / classes + 5 * Math.sqrt(1 / classes / trials);
 
   it('pictures: neither the SVM nor a compressor knows what it is asked about', async () => {
@@ -98,15 +102,15 @@ describe('odd data', () => {
   });
 
   it('faces: where nobody is a stranger there is no FNIR, and everything else', async () => {
-    const { report, markdown } = await run(
+    const { data, markdown } = await run(
       'faces',
       meaningless(
         labels(120, (i) => i % 20),
         16,
       ),
     );
-    assert.ok(!report.results.some(({ name }) => name.endsWith('-fnir')));
-    assert.ok(report.results.some(({ name }) => name === 'lda-8-tar'));
+    assert.ok(!data.results.some(({ name }) => name.endsWith('-fnir')));
+    assert.ok(data.results.some(({ name }) => name === 'lda-8-tar'));
     assert.match(markdown, /There is no FNIR at FPIR/);
     assert.doesNotMatch(markdown, /FNIR at FPIR 0/);
   });

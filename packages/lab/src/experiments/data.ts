@@ -1,29 +1,34 @@
-// What experiments on real embeddings have in common: the folder they are in, the split, and what stands in for them in the small form.
+// What experiments on real embeddings have in common: the folder they are in, the split, and what
+// stands in for them in the small form.
 
-import { type Dataset, type DatasetName, loadDataset, type Split } from '../datasets.ts';
+import { identities } from '@hers/vectors/synthetic';
+import { type Dataset, type DatasetName, loadDataset, type Part, type Split } from '../datasets.ts';
 import { curvedManifold, FACE_LIKE } from '../manifold.ts';
 import { rowsAt } from '../metrics/score-rows.ts';
-import { identities } from '../synthetic.ts';
-import { asGiven, type Option, type Values } from './experiment.ts';
+import type { RunnerOption, Values } from '../runner.ts';
+import { asGiven, type Counts } from './experiment.ts';
 
-export const DATA_OPTION: Option = {
+export const DATA_OPTION: RunnerOption = {
   type: 'string',
   help: 'the folder with the data sets; HERS_DATA says it otherwise',
 };
 
-export const SPLIT_OPTION: Option = {
+export const SPLIT_OPTION: RunnerOption = {
   type: 'string',
   help: 'validation: within the odd labels, for choosing (default). test: fitted on odd, measured on even labels, for the report',
 };
 
-export const DIMENSIONS_OPTION: Option = { type: 'string', help: 'to compress to, with commas between them' };
+export const DIMENSIONS_OPTION: RunnerOption = { type: 'string', help: 'to compress to, with commas between them' };
 
 export function splitOf({ split = 'validation' }: Values): Split {
   if (split === 'validation' || split === 'test') return split;
   throw new RangeError(`${JSON.stringify(split)} is not a split: there are validation and test`);
 }
 
-/** The data set of this name; a synthetic one of a few hundred vectors in the small form, unless a folder is named. */
+/**
+ * The data set of this name; a synthetic one of a few hundred vectors in the small form, unless a
+ * folder is named.
+ */
 export async function datasetOf(name: DatasetName, { data, small }: Values): Promise<Dataset> {
   if (small && data === undefined) return smallDataset(name);
   const folder = data ?? process.env.HERS_DATA;
@@ -32,7 +37,10 @@ export async function datasetOf(name: DatasetName, { data, small }: Values): Pro
   return loadDataset(name, folder);
 }
 
-/** People or classes on a curved manifold: enough for every step of an experiment, and for no figure. */
+/**
+ * People or classes on a curved manifold: enough for every step of an experiment, and for no
+ * figure.
+ */
 function smallDataset(name: DatasetName): Dataset {
   const dimension = 24;
   const centres = curvedManifold(dimension, { intrinsic: 6, similarity: 0.05 });
@@ -48,14 +56,15 @@ function smallDataset(name: DatasetName): Dataset {
   };
 }
 
-/** How a sentence calls the split. */
-export function saidSplit(split: Split): string {
-  return split === 'test'
-    ? 'Everything is fitted on the odd labels and measured on the even ones (`--split test`).'
-    : 'This is the validation split, within the odd labels: for choosing, not for the report.';
+/** How many vectors, of how many people or classes. */
+export function countsOf({ labels }: Part): Counts {
+  return { vectors: labels.length, labels: new Set(labels).size };
 }
 
-/** The options that make a page again. Whose folder it was, and whether the environment named it, is nobody's business. */
+/**
+ * The options that run it again. Whose folder it was, and whether the environment named it, is
+ * nobody's business.
+ */
 export function againWith({ data, ...others }: Values): string {
   const folder = others.small && data === undefined ? '' : '--data <folder> ';
   return `${folder}${asGiven(others)}`.trim();

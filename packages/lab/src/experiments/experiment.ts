@@ -1,10 +1,14 @@
-// What an experiment is: it measures, and says where each figure comes from. The runner (../lab.ts) prints and writes what it returns.
+// What an experiment is: `measure` runs it and says where each figure comes from; `render`, in the
+// file `name.page.ts`, makes the page and the plot from that record alone. The runner (../lab.ts)
+// writes both.
 
-import type { ParseArgsOptionDescriptor } from 'node:util';
-import type { Report, Result } from '../report.ts';
+import type { Machine } from '@hers/vectors/machine';
+import type { Result } from '../report.ts';
+import type { Options, Values } from '../runner.ts';
 
 /**
- * Where a figure comes from: the paper; a run here, whole; a run of a part here, multiplied; or a formula alone.
+ * Where a figure comes from: the paper; a run here, whole; a run of a part here, multiplied; or a
+ * formula alone.
  */
 export type Source = 'published' | 'measured' | 'extrapolated' | 'computed';
 
@@ -13,48 +17,56 @@ export interface Figure extends Result {
   source: Source;
 }
 
-export interface Outcome {
-  /** The benchmarks' own form, with the source of every result. */
-  report: Omit<Report, 'results'> & { results: Figure[] };
-  /** For docs/results: tables, and what has to be said about them. Names the plot as `name.svg`. */
-  markdown: string;
-  svg: string;
+/** Vectors and the people or classes they are of. */
+export interface Counts {
+  readonly vectors: number;
+  readonly labels: number;
 }
 
-export type Option = ParseArgsOptionDescriptor & { help: string };
-export type Values = { [name: string]: string | boolean | (string | boolean)[] | undefined };
+/**
+ * The record of a run, which is kept as JSON: everything that its page and its plot are made of.
+ */
+export interface Data<Parameters = object> {
+  readonly bench: string;
+  /** The day of the run, as 2026-01-31. */
+  readonly date: string;
+  /** What to give to `hers lab` to run it again. */
+  readonly command: string;
+  readonly parameters: Parameters & { readonly small?: true };
+  readonly versions: Readonly<Record<string, string>>;
+  readonly machine: Machine;
+  readonly results: readonly Figure[];
+  /** Lines of a plot that have more points than deserve names, over even steps. */
+  readonly curves?: Readonly<Record<string, readonly number[]>>;
+}
 
 export interface Experiment {
   readonly name: string;
   /** One line, for the list. */
   readonly summary: string;
-  /** Beside `small`, which every experiment takes: the same in seconds, for tests, with figures that mean nothing. */
-  readonly options: Record<string, Option>;
-  run(values: Values): Promise<Outcome>;
+  /**
+   * Beside `small`, which every experiment takes: the same in seconds, for tests, with figures that
+   * mean nothing.
+   */
+  readonly options: Options;
+  measure(values: Values): Promise<Data>;
 }
 
-const isCount = (number: number) => Number.isSafeInteger(number) && number > 0;
-
-/** An option that is a list of whole numbers, separated by commas; what is named twice counts once. */
-export function wholeNumbers(value: Values[string], otherwise: readonly number[]): number[] {
-  if (typeof value !== 'string') return [...otherwise];
-  const numbers = value.split(',').map(Number);
-  if (numbers.every(isCount)) return [...new Set(numbers)];
-  throw new RangeError(`${JSON.stringify(value)} is not a list of positive whole numbers`);
+export interface Rendered {
+  /** For docs/results: tables, and what has to be said about them. Names the plot as `name.svg`. */
+  readonly markdown: string;
+  readonly svg: string;
 }
 
-/** An option that is one whole number. */
-export function wholeNumber(values: Values, name: string, otherwise: number): number {
-  const value = values[name];
-  if (value === undefined) return otherwise;
-  if (isCount(Number(value))) return Number(value);
-  throw new RangeError(`--${name} is one positive whole number, not ${JSON.stringify(value)}`);
+/** What `name.page.ts` exports. */
+export interface Page {
+  render(data: Data): Promise<Rendered>;
 }
 
 /** What makes no difference to the page. */
 const ASIDE = ['models', 'out', 'json', 'help'];
 
-/** The options as they were given, for the command that makes a page again. */
+/** The options as they were given, for the command that runs an experiment again. */
 export function asGiven(values: Values): string {
   return Object.entries(values)
     .filter(([name, value]) => !ASIDE.includes(name) && value !== undefined && value !== false)

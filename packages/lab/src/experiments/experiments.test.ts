@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { measureAndRender, type Outcome } from '../../testing/measure-and-render.ts';
+import type { Values } from '../runner.ts';
 import { againWith } from './data.ts';
-import { asGiven, type Outcome, type Source, type Values } from './experiment.ts';
+import { asGiven, type Source } from './experiment.ts';
+import type { FacesParameters } from './faces.ts';
 import { EXPERIMENTS } from './index.ts';
 
 /** What may be below zero. */
@@ -11,23 +14,27 @@ const SOURCES: readonly Source[] = ['published', 'measured', 'extrapolated', 'co
 /** The small form of each is run once, whoever asks. */
 const runs = new Map<string, Promise<Outcome>>();
 async function smallRun(name: string): Promise<Outcome> {
-  const run = runs.get(name) ?? (await EXPERIMENTS[name]()).run({ small: true });
+  const run = runs.get(name) ?? measureAndRender(name, { small: true });
   runs.set(name, run);
   return run;
 }
 
 describe('every experiment, in its small form', () => {
-  for (const [name, load] of Object.entries(EXPERIMENTS)) {
+  for (const [name, { experiment }] of Object.entries(EXPERIMENTS)) {
     it(name, async () => {
-      const experiment = await load();
-      assert.equal(experiment.name, name);
-      const { report, markdown, svg } = await smallRun(name);
-      assert.deepEqual(Object.keys(report), ['bench', 'parameters', 'machine', 'results']);
-      assert.equal(report.bench, name);
-      assert.equal(report.parameters['node-seal'], '7.0.0');
-      const names = report.results.map((result) => result.name);
+      assert.equal((await experiment()).name, name);
+      const { data, markdown, svg } = await smallRun(name);
+      const keys = ['bench', 'date', 'command', 'parameters', 'versions', 'machine', 'results'];
+      assert.deepEqual(
+        Object.keys(data).filter((key) => key !== 'curves'),
+        keys,
+      );
+      assert.equal(data.bench, name);
+      assert.equal(data.versions['node-seal'], '7.0.0');
+      assert.deepEqual(JSON.parse(JSON.stringify(data)), data, 'something is lost in JSON');
+      const names = data.results.map((result) => result.name);
       assert.equal(new Set(names).size, names.length, 'a name is used twice');
-      for (const { name, value, unit, source, ratio, against } of report.results) {
+      for (const { name, value, unit, source, ratio, against } of data.results) {
         assert.ok(Number.isFinite(value) && (value >= 0 || SIGNED.includes(unit)), name);
         assert.ok(unit.length > 0 && SOURCES.includes(source), name);
         assert.equal(ratio === undefined, against === undefined, name);
@@ -37,9 +44,8 @@ describe('every experiment, in its small form', () => {
       assert.ok(markdown.includes(`](${name}.svg)`) && markdown.includes(`(${name}.json)`));
       assert.doesNotMatch(markdown, /NaN|undefined|Infinity/);
       // What was not run as it stands is marked, and the mark is explained.
-      if (report.results.some(({ source }) => source === 'extrapolated'))
-        assert.match(markdown, /≈ .*\\* Extrapolated/s);
-      assert.match(svg, /^<svg .*<\/svg>\n$/s);
+      if (data.results.some(({ source }) => source === 'extrapolated')) assert.match(markdown, /≈ .*\\* Extrapolated/s);
+      assert.match(svg, /^<svg role="img" aria-label="[^"]{20,}" .*<\/svg>\n$/s);
       assert.ok(svg.length > 5000);
     });
   }
@@ -47,10 +53,8 @@ describe('every experiment, in its small form', () => {
 
 describe('what they say', () => {
   const results = async (name: string, values?: Values) => {
-    const { report } = values
-      ? await (await EXPERIMENTS[name]()).run({ small: true, ...values })
-      : await smallRun(name);
-    return new Map(report.results.map((result) => [result.name, result]));
+    const { data } = values ? await measureAndRender(name, { small: true, ...values }) : await smallRun(name);
+    return new Map(data.results.map((result) => [result.name, result]));
   };
 
   it("table2: counters are the formulas' values", async () => {
@@ -148,7 +152,7 @@ describe('what they say', () => {
   });
 
   it('the command at the foot of a page makes that page', async () => {
-    const foot = ({ markdown }: Outcome) => /^Made by `npx hers lab (.*?)`;/m.exec(markdown)?.[1];
+    const foot = ({ markdown }: Outcome) => /^- Made by `npx hers lab (.*?)`;/m.exec(markdown)?.[1];
     assert.equal(foot(await smallRun('faces')), 'faces --small');
     assert.equal(foot(await smallRun('table2')), 'table2 --small');
     const given = {
@@ -160,11 +164,18 @@ describe('what they say', () => {
       json: true,
       small: true,
     };
-    const outcome = await (await EXPERIMENTS.faces()).run(given);
+    const outcome = await measureAndRender('faces', given);
     const again = 'faces --split test --dimensions 8,8,4 --compressors pca,lda,pca --epochs 3 --seeds 2 --small';
     assert.equal(foot(outcome), again);
-    assert.deepEqual(outcome.report.parameters.dimensions, [8, 4]);
-    assert.deepEqual(outcome.report.parameters.compressors, ['pca', 'lda']);
+    const { dimensions, compressors } = outcome.data.parameters as FacesParameters;
+    assert.deepEqual(
+      [dimensions, compressors],
+      [
+        [8, 4],
+        ['pca', 'lda'],
+      ],
+    );
+    assert.equal(outcome.data.command, again);
     assert.equal(againWith({ data: '/home/somebody', split: 'test', models: 'kept' }), '--data <folder> --split test');
     // The folder may be named by the environment.
     assert.equal(againWith({}), '--data <folder>');

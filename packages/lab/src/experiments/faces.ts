@@ -1,33 +1,53 @@
-// The form of the paper's Table 4: rank-1 identification of faces against the dimension, for every compressor.
+// The form of the paper's Table 4: rank-1 identification of faces against the dimension, for every
+// compressor.
 
+import type { MethodName } from '@hers/compress';
 import { described, type Part, splitByLabel } from '../datasets.ts';
 import { type ClusteredMean, clusteredMean } from '../metrics/clustered.ts';
 import { matedPlaces, mateRanks, rankAccuracy } from '../metrics/identification.ts';
 import { mean } from '../metrics/mean.ts';
 import { fnirAtFpir, openSearches, pairScores, tarAtFar } from '../metrics/open-set.ts';
-import { machine, progress } from '../report.ts';
+import { progress } from '../report.ts';
+import { type Values, wholeNumber, wholeNumbers } from '../runner.ts';
+import { FULL } from './compressor-looks.ts';
 import {
   COMPRESSORS_OPTION,
   compressed,
-  compressorScale,
   compressorsOf,
   EPOCHS_OPTION,
   epochsOf,
-  FULL,
   fitted,
   fittingOf,
-  isNetwork,
   MODELS_OPTION,
 } from './compressors.ts';
-import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
-import { type Experiment, type Figure, type Outcome, wholeNumber, wholeNumbers } from './experiment.ts';
-import { page, table, versions } from './markdown.ts';
-import { render, SCHEMA } from './plot.ts';
+import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
+import type { Counts, Data, Experiment, Figure } from './experiment.ts';
 import { TABLE_4 } from './published.ts';
-import { signed, whole } from './quantities.ts';
+import { record } from './record.ts';
 
 const FAR = 1e-4;
 const FPIR = 0.01;
+
+export interface FacesParameters {
+  readonly data: string;
+  readonly split: string;
+  /** Before compression. */
+  readonly fullDimension: number;
+  readonly dimensions: readonly number[];
+  readonly compressors: readonly string[];
+  readonly seeds: number;
+  readonly training: Counts;
+  readonly gallery: Counts;
+  readonly probes: number;
+  /** People that the probes are of, and probes of the one with the most. */
+  readonly persons: number;
+  readonly mostOfOne: number;
+  /** People with one picture, who are no probes. */
+  readonly strangers: number;
+  readonly epochs: number | string;
+  readonly far: number;
+  readonly fpir: number;
+}
 
 interface Row {
   readonly compressor: string;
@@ -62,13 +82,13 @@ export const faces: Experiment = {
     epochs: EPOCHS_OPTION,
     seeds: { type: 'string', help: 'how many seeds to fit with; their mean is the result (1)' },
   },
-  async run(values): Promise<Outcome> {
+  async measure(values): Promise<Data<FacesParameters>> {
     const small = values.small === true;
     const split = splitOf(values);
     const dimensions = wholeNumbers(values.dimensions, small ? [8, 4] : [64, 32, 16]);
     const seeds = wholeNumber(values, 'seeds', 1);
-    const epochs = epochsOf(values);
-    const names = compressorsOf(values, small ? ['pca', 'lda'] : undefined);
+    const epochs = epochsOf(values) ?? 'as published';
+    const compressors = compressorsOf(values, small ? ['pca', 'lda'] : undefined);
     const data = await datasetOf('faces', values);
     const { training, held } = splitByLabel(data, split);
     progress(`fitting on ${described(training, 'people')}, measuring on ${described(held, 'people')}`);
@@ -76,150 +96,77 @@ export const faces: Experiment = {
     const people = Int32Array.from(probes, (place) => held.labels[place]);
     const rows: Row[] = [row(FULL, held, [mateRanks(held, probes)])];
     for (const dimension of dimensions)
-      for (const compressor of names) {
-        const ranks: Int32Array[] = [];
-        let last = held;
-        for (let seed = 1; seed <= seeds; seed++) {
-          last = await compressed(
-            held,
-            await fitted(compressor, training, { dimension, seed, ...fittingOf(values, compressor) }),
-          );
-          ranks.push(mateRanks(last, probes));
-          progress(`${compressor}-${dimension}: ${rankAccuracy(ranks.at(-1)!, 1).toFixed(4)}`);
-        }
-        rows.push(row(compressor, last, ranks));
-      }
-    const differences = comparisons(rows, people);
-    const measured = (name: string, value: number, unit: string): Figure => ({ name, value, unit, source: 'measured' });
-    const results: Figure[] = rows.flatMap(({ compressor, dimension, rank1, found, rank10, tar, fnir }): Figure[] => {
-      const name = `${compressor}-${dimension}`;
-      const { mean, error, clusterMean, clusterError } = clusteredMean(found, people);
-      return [
-        measured(name, mean, 'rank-1'),
-        measured(`${name}-error`, error, 'standard error'),
-        ...(rank1.length > 1 ? rank1.map((value, i) => measured(`${name}-seed${i + 1}`, value, 'rank-1')) : []),
-        measured(`${name}-person`, clusterMean, 'rank-1, mean of people'),
-        measured(`${name}-person-error`, clusterError, 'standard error'),
-        measured(`${name}-rank10`, rank10, 'rank-10'),
-        measured(`${name}-tar`, tar, `TAR at FAR ${FAR}`),
-        ...(fnir === undefined ? [] : [measured(`${name}-fnir`, fnir, `FNIR at FPIR ${FPIR}`)]),
-      ];
-    });
-    for (const { compressor, baseline, dimension, difference } of differences) {
-      const name = `${compressor}-${dimension}-minus-${baseline}`;
-      results.push(measured(name, difference.mean, 'rank-1 difference'));
-      results.push(measured(`${name}-error`, difference.error, 'standard error'));
-    }
-    for (const { name, ranks } of TABLE_4)
-      for (const [dimension, value] of ranks)
-        results.push({ name: `published-${name}-${dimension}`, value, unit: 'rank-1', source: 'published' });
-    const persons = new Set(people).size;
-    const strangers = held.labels.length - probes.length;
-    const report = {
-      bench: 'faces',
-      parameters: {
-        data: data.source,
-        split,
-        dimensions,
-        compressors: names,
-        seeds,
-        training: described(training, 'people'),
-        gallery: described(held, 'people'),
-        probes: probes.length,
-        persons,
-        epochs: epochs ?? 'as published',
-        ...versions(),
-        small,
-      },
-      machine: machine(),
-      results,
+      for (const compressor of compressors)
+        rows.push(await searched(compressor, { training, held, probes, dimension, seeds, values }));
+    const parameters = {
+      ...{ data: data.source, split, fullDimension: data.dimension, dimensions, compressors, seeds },
+      ...{ training: countsOf(training), gallery: countsOf(held), probes: probes.length },
+      ...{ persons: new Set(people).size, mostOfOne: mostOfOne(people) },
+      ...{ strangers: held.labels.length - probes.length, epochs, far: FAR, fpir: FPIR },
     };
-    const markdown = page(
-      'Faces: rank-1 against the dimension',
-      'faces',
-      [
-        '![Rank-1 against the dimension](faces.svg)',
-        `${data.source}. Fitted on ${described(training, 'people')}; measured on ${described(held, 'people')}, none of them in both. ${saidSplit(split)} Each of ${whole(probes.length)} probes (every picture whose person has another one; they are of ${whole(persons)} people, the most of one ${whole(mostOfOne(people))}) is searched among all other pictures.`,
-        table(
-          ['rank-1', ...[...dimensions, data.dimension].toSorted((a, b) => b - a).map(String)],
-          [FULL, ...names].map((name) => [
-            name,
-            ...[...dimensions, data.dimension]
-              .toSorted((a, b) => b - a)
-              .map((dimension) => {
-                const row = rows.find((row) => row.compressor === name && row.dimension === dimension);
-                return row ? saidMean(row.rank1) : '';
-              }),
-          ]),
-        ),
-        seeds > 1
-          ? `Means over ${seeds} seeds; in brackets the lowest and the highest. One probe more or less is ${(1 / probes.length).toFixed(4)}.`
-          : `One seed. One probe more or less is ${(1 / probes.length).toFixed(4)}.`,
-        'How far chance may have moved these figures, had other people been drawn. Probes of one person are not independent, so standard errors are taken over people, not over pictures (cluster-robust). In the last columns each person counts once, however many pictures there are:',
-        table(
-          ['compressor', 'dimensions', 'rank-1', 'standard error', 'rank-1, each person once', 'standard error'],
-          rows.map(({ compressor, dimension, found }) => {
-            const { mean, error, clusterMean, clusterError } = clusteredMean(found, people);
-            return [
-              compressor,
-              String(dimension),
-              ...[mean, error, clusterMean, clusterError].map((x) => x.toFixed(4)),
-            ];
-          }),
-        ),
-        ...(differences.length === 0
-          ? []
-          : [
-              'Compressors are compared on the same probes, so what they share cancels out: differences are known better than the figures themselves.',
-              table(
-                ['', 'dimensions', 'difference of rank-1', 'standard error'],
-                differences.map(({ compressor, baseline, dimension, difference }) => [
-                  `${compressor} − ${baseline}`,
-                  String(dimension),
-                  signed(difference.mean),
-                  difference.error.toFixed(4),
-                ]),
-              ),
-              'A difference within two standard errors may be chance. What a network owes to its seed is not in them.',
-            ]),
-        ...(names.some(isNetwork)
-          ? [
-              "The paper's text leaves open which pairs DeepMDS is trained on, among which pairs DeepMDS++ mines, and what an epoch is; which of the two is ahead depends on it, and the readings taken here were settled after figures of other readings on the even labels had been seen ([packages/compress](../../packages/compress/README.md) has them). So their order here is no confirmation of the paper's.",
-            ]
-          : []),
-        'The same vectors by other measures (of the last seed):',
-        table(
-          ['compressor', 'dimensions', 'rank-10', `TAR at FAR ${FAR}`, ...(strangers ? [`FNIR at FPIR ${FPIR}`] : [])],
-          rows.map(({ compressor, dimension, rank10, tar, fnir }) => [
-            compressor,
-            String(dimension),
-            rank10.toFixed(4),
-            tar.toFixed(4),
-            ...(fnir === undefined ? [] : [fnir.toFixed(4)]),
-          ]),
-        ),
-        `TAR at FAR is over all pairs of pictures. ${strangers ? `For FNIR at FPIR one picture each of the ${whole(persons)} people who have several is enrolled; their other ${whole(probes.length - persons)} pictures are probes with a mate, and the ${whole(strangers)} people with one picture are probes without.` : 'There is no FNIR at FPIR, because everybody has several pictures and nobody is left to be a stranger.'}`,
-        '## What the paper reports',
-        table(
-          ['rank-1 (%)', 'dimensions and results'],
-          TABLE_4.map(({ what, ranks }) => [
-            what,
-            ranks.map(([dimension, value]) => `${dimension}: ${(100 * value).toFixed(1)}`).join(', '),
-          ]),
-          [0, 1],
-        ),
-        'The figures cannot be compared with ours one by one: another network, a gallery of a million or a hundred million strangers instead of some thousands, and 100 000 vectors to train on instead of some thousands. What can be compared is the loss from one dimension to the next, and the order of the methods.',
-      ],
-      report,
-      againWith(values),
-    );
-    return { report, markdown, svg: await plot(rows, names, data.dimension, probes.length) };
+    const results = [
+      ...rows.flatMap((each) => figures(each, people)),
+      ...comparisons(rows, people).flatMap(differenceFigures),
+      ...published(),
+    ];
+    return record('faces', values, { parameters, results }, againWith(values));
   },
 };
 
-function saidMean(values: readonly number[]): string {
-  const said = mean(values).toFixed(4);
-  return values.length === 1 ? said : `${said} (${Math.min(...values).toFixed(4)}–${Math.max(...values).toFixed(4)})`;
+const measured = (name: string, value: number, unit: string): Figure => ({ name, value, unit, source: 'measured' });
+
+function figures({ compressor, dimension, rank1, found, rank10, tar, fnir }: Row, people: Int32Array): Figure[] {
+  const name = `${compressor}-${dimension}`;
+  const { mean, error, clusterMean, clusterError } = clusteredMean(found, people);
+  return [
+    measured(name, mean, 'rank-1'),
+    measured(`${name}-error`, error, 'standard error'),
+    ...(rank1.length > 1 ? rank1.map((value, i) => measured(`${name}-seed${i + 1}`, value, 'rank-1')) : []),
+    measured(`${name}-person`, clusterMean, 'rank-1, mean of people'),
+    measured(`${name}-person-error`, clusterError, 'standard error'),
+    measured(`${name}-rank10`, rank10, 'rank-10'),
+    measured(`${name}-tar`, tar, `TAR at FAR ${FAR}`),
+    ...(fnir === undefined ? [] : [measured(`${name}-fnir`, fnir, `FNIR at FPIR ${FPIR}`)]),
+  ];
+}
+
+function differenceFigures({ compressor, baseline, dimension, difference }: Difference): Figure[] {
+  const name = `${compressor}-${dimension}-minus-${baseline}`;
+  return [
+    measured(name, difference.mean, 'rank-1 difference'),
+    measured(`${name}-error`, difference.error, 'standard error'),
+  ];
+}
+
+function published(): Figure[] {
+  return TABLE_4.flatMap(({ name, ranks }) =>
+    ranks.map(([dimension, value]): Figure => {
+      return { name: `published-${name}-${dimension}`, value, unit: 'rank-1', source: 'published' };
+    }),
+  );
+}
+
+interface Search {
+  readonly training: Part;
+  readonly held: Part;
+  readonly probes: Int32Array;
+  readonly dimension: number;
+  readonly seeds: number;
+  readonly values: Values;
+}
+
+/** Fitted with every seed, and searched. */
+async function searched(compressor: MethodName, search: Search): Promise<Row> {
+  const { training, held, probes, dimension, seeds, values } = search;
+  const ranks: Int32Array[] = [];
+  let last = held;
+  for (let seed = 1; seed <= seeds; seed++) {
+    const fitting = { dimension, seed, ...fittingOf(values, compressor) };
+    last = await compressed(held, await fitted(compressor, training, fitting));
+    ranks.push(mateRanks(last, probes));
+    progress(`${compressor}-${dimension}: ${rankAccuracy(ranks.at(-1)!, 1).toFixed(4)}`);
+  }
+  return row(compressor, last, ranks);
 }
 
 function mostOfOne(people: Int32Array): number {
@@ -257,51 +204,4 @@ function comparisons(rows: readonly Row[], people: Int32Array): Difference[] {
       return [{ compressor, baseline, dimension, difference }];
     }),
   );
-}
-
-function plot(rows: readonly Row[], names: readonly string[], full: number, probes: number): Promise<string> {
-  const values = rows
-    .filter(({ compressor }) => compressor !== FULL)
-    .map(({ compressor, dimension, rank1 }) => ({ compressor, dimension, rank1: mean(rank1) }));
-  const whole = rows.find(({ compressor }) => compressor === FULL)!;
-  const sizes = [...new Set(values.map(({ dimension }) => dimension))];
-  const lowest = Math.min(...values.map(({ rank1 }) => rank1));
-  const y = {
-    field: 'rank1',
-    type: 'quantitative' as const,
-    scale: { domain: [Math.min(0.95, Math.floor(lowest * 20) / 20), 1], nice: false, zero: false },
-    title: 'rank-1',
-    axis: { format: '.2f' },
-  };
-  return render({
-    $schema: SCHEMA,
-    title: {
-      text: 'Faces: rank-1 against the dimension',
-      subtitle: `${probes.toLocaleString('en-GB')} probes; dashed: ${full} dimensions, uncompressed`,
-    },
-    width: 480,
-    height: 300,
-    layer: [
-      {
-        data: { values: [{ rank1: mean(whole.rank1) }] },
-        mark: { type: 'rule', strokeDash: [5, 4], color: '#000000' },
-        encoding: { y },
-      },
-      {
-        data: { values },
-        mark: { type: 'line', strokeWidth: 2.5, point: { size: 60, filled: true } },
-        encoding: {
-          x: {
-            field: 'dimension',
-            type: 'quantitative',
-            scale: { type: 'log', base: 2, domain: [Math.min(...sizes), Math.max(...sizes)], nice: false, padding: 12 },
-            title: 'dimensions',
-            axis: { values: sizes },
-          },
-          y,
-          color: { field: 'compressor', type: 'nominal', title: null, scale: compressorScale(names) },
-        },
-      },
-    ],
-  });
 }

@@ -1,19 +1,64 @@
-// The experiments by name. Each is loaded when it is asked for, so that listing them is instant.
+// The experiments by name, and their pages. Each is loaded when it is asked for, so that listing
+// them is instant, and rendering a page loads nothing that measures.
 
-import type { Experiment } from './experiment.ts';
+import type { Experiment, Page } from './experiment.ts';
 
-export const EXPERIMENTS: Readonly<Record<string, () => Promise<Experiment>>> = {
-  table1: async () => (await import('./table1.ts')).table1,
-  table2: async () => (await import('./table2.ts')).table2,
-  figure3: async () => (await import('./figure3.ts')).figure3,
-  table3: async () => (await import('./table3.ts')).table3,
-  'two-stage': async () => (await import('./two-stage.ts')).twoStage,
-  communication: async () => (await import('./communication.ts')).communication,
-  faces: async () => (await import('./faces.ts')).faces,
-  pictures: async () => (await import('./pictures.ts')).pictures,
-  ablation: async () => (await import('./ablation.ts')).ablation,
-  'two-stage-accuracy': async () => (await import('./two-stage-accuracy.ts')).twoStageAccuracy,
-  'encryption-cost': async () => (await import('./encryption-cost.ts')).encryptionCost,
-  dimension: async () => (await import('./dimension.ts')).dimension,
-  inversion: async () => (await import('./inversion.ts')).inversion,
+interface Entry {
+  experiment(): Promise<Experiment>;
+  page(): Promise<Page>;
+}
+
+export const EXPERIMENTS: Readonly<Record<string, Entry>> = {
+  table1: {
+    experiment: async () => (await import('./table1.ts')).table1,
+    page: () => import('./table1.page.ts'),
+  },
+  table2: {
+    experiment: async () => (await import('./table2.ts')).table2,
+    page: () => import('./table2.page.ts'),
+  },
+  figure3: {
+    experiment: async () => (await import('./figure3.ts')).figure3,
+    page: () => import('./figure3.page.ts'),
+  },
+  table3: {
+    experiment: async () => (await import('./table3.ts')).table3,
+    page: () => import('./table3.page.ts'),
+  },
+  'two-stage': {
+    experiment: async () => (await import('./two-stage.ts')).twoStage,
+    page: () => import('./two-stage.page.ts'),
+  },
+  communication: {
+    experiment: async () => (await import('./communication.ts')).communication,
+    page: () => import('./communication.page.ts'),
+  },
+  faces: {
+    experiment: async () => (await import('./faces.ts')).faces,
+    page: () => import('./faces.page.ts'),
+  },
+  pictures: {
+    experiment: async () => (await import('./pictures.ts')).pictures,
+    page: () => import('./pictures.page.ts'),
+  },
+  ablation: {
+    experiment: async () => (await import('./ablation.ts')).ablation,
+    page: () => import('./ablation.page.ts'),
+  },
+  'two-stage-accuracy': {
+    experiment: async () => (await import('./two-stage-accuracy.ts')).twoStageAccuracy,
+    page: () => import('./two-stage-accuracy.page.ts'),
+  },
+  'encryption-cost': {
+    experiment: async () => (await import('./encryption-cost.ts')).encryptionCost,
+    page: () => import('./encryption-cost.page.ts'),
+  },
+  dimension: {
+    experiment: async () => (await import('./dimension.ts')).dimension,
+    page: () => import('./dimension.page.ts'),
+  },
+  inversion: {
+    experiment: async () => (await import('./inversion.ts')).inversion,
+    page: () => import('./inversion.page.ts'),
+  },
 };

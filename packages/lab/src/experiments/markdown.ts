@@ -1,7 +1,8 @@
-// The Markdown of a result: tables that can be read in a README and in a terminal, and the facts without which figures mean nothing.
+// The Markdown of a page: tables that can be read in a README and in a terminal, and how the
+// figures were measured.
 
-import { existsSync, readFileSync } from 'node:fs';
-import type { Machine, Parameter } from '../report.ts';
+import type { Data } from './experiment.ts';
+import { grouped } from './quantities.ts';
 
 /** The first column is aligned to the left, the others to the right. */
 export function table(
@@ -17,49 +18,42 @@ export function table(
   return [line(cells[0]), rule, ...cells.slice(1).map(line)].join('\n');
 }
 
+/** What stands below a table with extrapolated figures. */
 export const EXTRAPOLATED =
-  '\\* Extrapolated: a sample of blocks was measured and multiplied; every block costs the same.';
+  '\\* Extrapolated: a sample of blocks was measured and multiplied. Every block costs the same ([more](README.md#how-times-are-measured)).';
 
-/** A page: title, paragraphs, and at the end where the figures come from. */
-export function page(
-  title: string,
-  name: string,
-  paragraphs: readonly string[],
-  { parameters, machine }: { parameters: Record<string, Parameter>; machine: Machine },
-  options = '',
-): string {
-  const shown = (value: Parameter) => (typeof value === 'object' ? value.join(', ') : String(value));
-  const facts = [
-    ...Object.entries(parameters).map(([key, value]) => [key, shown(value)]),
-    ['machine', `${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB`],
-    ['instruction sets', machine.flags.join(' ')],
-    ['system', `Node ${machine.node}, ${machine.os}`],
-  ];
+/** A page: title, plot, paragraphs, and at the end how it was measured. */
+export function page(data: Data, title: string, plot: string, paragraphs: readonly string[]): string {
   const parts = [
     `# ${title}`,
+    `![${plot}](${data.bench}.svg)`,
     ...paragraphs,
     '## How this was measured',
-    table(['', ''], facts, [0, 1]),
-    `Made by \`npx hers lab ${`${name} ${options}`.trim()}\`; the same as data: [${name}.json](${name}.json).`,
+    howMeasured(data),
   ];
   return `${parts.join('\n\n')}\n`;
 }
 
-/** Versions of what is measured. */
-export function versions(): Record<string, string> {
-  return {
-    'node-seal': versionOf('node-seal', import.meta.resolve('node-seal')),
-    hers: versionOf('@hers/scheme', import.meta.resolve('@hers/scheme')),
-  };
+function howMeasured({ bench, date, command, parameters, versions, machine }: Data): string {
+  const settings = Object.entries(parameters).flatMap(([name, value]) =>
+    Object.hasOwn(SETTINGS, name) ? [`${SETTINGS[name]} ${typeof value === 'number' ? grouped(value) : value}`] : [],
+  );
+  const programs = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  return [
+    `- Made by \`npx hers lab ${command}\`; ${date}.`,
+    ...(settings.length === 0 ? [] : [`- Settings: ${settings.join('; ')}.`]),
+    `- Machine: ${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB; Node ${machine.node}, ${machine.os}.`,
+    `- Packages: ${programs.join(', ')}.`,
+    `- Every figure, and all parameters: [${bench}.json](${bench}.json).`,
+  ].join('\n');
 }
 
-/** Not every package lets its package.json be imported, so it is looked for above the entry. */
-function versionOf(name: string, entry: string): string {
-  for (let folder = new URL('.', entry); folder.pathname !== '/'; folder = new URL('..', folder)) {
-    const file = new URL('package.json', folder);
-    if (!existsSync(file)) continue;
-    const { name: found, version } = JSON.parse(readFileSync(file, 'utf8'));
-    if (found === name) return version;
-  }
-  throw new Error(`${name} has no package.json`);
-}
+/** Parameters that the text of a page does not tell, in words. */
+const SETTINGS: Readonly<Record<string, string>> = {
+  epochs: 'epochs of networks',
+  kernel: 'kernel',
+  load: 'load of the machine at the start',
+  runs: 'runs',
+  seal: 'parameters of SEAL',
+  seeds: 'seeds',
+};

@@ -1,12 +1,16 @@
-// Plots, by Vega-Lite: a description of data, marks and scales, rendered to SVG without a browser. (Chosen because it needs no DOM, knows log scales and
-// panels, draws what the description says and nothing by hand, and is kept by a team that has kept it for ten years.)
+// Plots, by Vega-Lite: a description of data, marks and scales, rendered to SVG without a browser.
+// (Chosen because it needs no DOM, knows log scales and panels, draws what the description says and
+// nothing by hand, and is kept by a team that has kept it for ten years.)
 
 import * as vega from 'vega';
 import { compile, type TopLevelSpec } from 'vega-lite';
 
 export const SCHEMA = 'https://vega.github.io/schema/vega-lite/v6.json';
 
-/** The same colour for the same system in every plot: Okabe and Ito's, which the colour-blind can tell apart. */
+/**
+ * The same colour for the same system in every plot: Okabe and Ito's, which the colour-blind can
+ * tell apart.
+ */
 export const COLOURS: Readonly<Record<string, string>> = {
   'naive, SEAL': '#999999',
   'Boddeti, SEAL': '#E69F00',
@@ -17,17 +21,68 @@ export const COLOURS: Readonly<Record<string, string>> = {
   published: '#000000',
 };
 
-export const SYSTEMS = Object.keys(COLOURS);
+const SYSTEMS = Object.keys(COLOURS);
 
-/** The scale that gives systems their colours, for those that a plot shows. */
-export function colourScale(systems: readonly string[]): { domain: string[]; range: string[] } {
+/** So that series can be told apart without colours. */
+const SHAPES = ['circle', 'square', 'triangle-up', 'diamond', 'cross', 'triangle-down', 'triangle-right'];
+const DASHES = [
+  [1, 0],
+  [7, 3],
+  [2, 2],
+  [9, 3, 2, 3],
+  [4, 4],
+  [12, 3],
+  [1, 3],
+  [6, 2, 1, 2, 1, 2],
+];
+
+/** Colours for series that are not systems: Okabe and Ito's too. */
+const SERIES_COLOURS = ['#D55E00', '#0072B2', '#E69F00', '#009E73', '#CC79A7', '#56B4E9', '#999999'];
+
+/** Each system by its own colour and symbol, the same in every plot. */
+export function bySystem(systems: readonly string[], legend: object | null) {
   const domain = SYSTEMS.filter((system) => systems.includes(system));
-  return { domain, range: domain.map((system) => COLOURS[system]) };
+  const shapes = domain.map((system) => SHAPES[SYSTEMS.indexOf(system)]);
+  return bySeries('system', domain, { legend, colours: domain.map((system) => COLOURS[system]), shapes });
 }
 
+interface SeriesLook {
+  readonly colours?: readonly string[];
+  readonly shapes?: readonly string[];
+  readonly legend?: object | null;
+  readonly title?: string | null;
+}
+
+/** Series by colour and symbol, in one legend. */
+export function bySeries(field: string, names: readonly string[], look: SeriesLook = {}) {
+  const { colours = SERIES_COLOURS, shapes = SHAPES, legend = {}, title = null } = look;
+  const domain = [...names];
+  const cycled = (range: readonly string[]) => names.map((_, i) => range[i % range.length]);
+  const channel = { field, type: 'nominal' as const, title, sort: domain, legend };
+  return {
+    color: { ...channel, scale: { domain, range: cycled(colours) } },
+    shape: { ...channel, scale: { domain, range: cycled(shapes) } },
+  };
+}
+
+/** Series by colour and dashes, in one legend: for lines without points. */
+export function byDashes(field: string, names: readonly string[], colours: readonly string[]) {
+  const domain = [...names];
+  const channel = { field, type: 'nominal' as const, title: null, sort: domain, legend: { symbolSize: 500 } };
+  return {
+    color: { ...channel, scale: { domain, range: names.map((_, i) => colours[i % colours.length]) } },
+    strokeDash: { ...channel, scale: { domain, range: names.map((_, i) => DASHES[i % DASHES.length]) } },
+  };
+}
+
+/** A name beside the last point of each line, in the colour of the line. */
+export const NAMED_LINE_END = { type: 'text', align: 'left', dx: 9, fontSize: 12, fontWeight: 600 } as const;
+
 const config = {
+  // One description for the whole picture (see `described`) instead of one for every mark.
+  aria: false,
   background: 'white',
-  padding: 14,
+  padding: 18,
   font: 'Helvetica, Arial, sans-serif',
   title: { fontSize: 15, subtitleFontSize: 12, anchor: 'start' as const, offset: 12, fontWeight: 600 as const },
   axis: {
@@ -43,15 +98,22 @@ const config = {
   view: { stroke: '#cccccc' },
 };
 
+/** Thousands as on the pages (quantities.ts). */
+const grouped = (value: string) => `replace(format(${value}, ',.4~r'), /,/g, ' ')`;
+
 /** How an axis names its ticks. */
 const LABELS = {
-  seconds:
-    "datum.value < 9e-4 ? format(datum.value * 1e6, ',.4~r') + ' µs' : datum.value < 0.9 ? format(datum.value * 1e3, ',.4~r') + ' ms' : datum.value < 9e5 ? format(datum.value, ',.4~r') + ' s' : format(datum.value / 1e6, ',.4~r') + ' million s'",
+  seconds: `datum.value < 9e-4 ? ${grouped('datum.value * 1e6')} + ' µs' : datum.value < 0.9 ? ${grouped('datum.value * 1e3')} + ' ms' : datum.value < 9e5 ? ${grouped('datum.value')} + ' s' : ${grouped('datum.value / 1e6')} + ' million s'`,
   bytes: "upper(replace(format(datum.value, '~s'), /([kMGTP]?)$/, ' $1')) + 'B'",
-  count: "datum.value < 1e6 ? format(datum.value, ',.4~r') : format(datum.value / 1e6, ',.4~r') + ' million'",
+  count: `datum.value < 1e6 ? ${grouped('datum.value')} : ${grouped('datum.value / 1e6')} + ' million'`,
 } as const;
 
-/** A logarithmic axis over whole powers of ten around the values, with a tick for each, or for every second where there are many. */
+export const COUNT_LABELS = LABELS.count;
+
+/**
+ * A logarithmic axis over whole powers of ten around the values, with a tick for each, or every
+ * second of many.
+ */
 export function logAxis(field: string, values: readonly number[], unit: keyof typeof LABELS, title: string | null) {
   const low = Math.floor(Math.log10(Math.min(...values)) + 1e-9);
   const high = Math.max(low + 1, Math.ceil(Math.log10(Math.max(...values)) - 1e-9));
@@ -78,18 +140,24 @@ export function systemAxis(systems: readonly string[]) {
   };
 }
 
-/** Dots with their figures beside them: filled where measured, hollow where extrapolated, in the colour of the datum. */
+/** In the colour of the datum. */
+export const HOLLOW_IF_EXTRAPOLATED = {
+  condition: { test: "datum.source === 'extrapolated'", value: 'white' },
+  field: 'colour',
+  type: 'nominal' as const,
+  scale: null,
+};
+
+/**
+ * Dots with their figures beside them: filled where measured, hollow where extrapolated, in the
+ * datum's colour.
+ */
 export const DOTS = [
   {
     mark: { type: 'point' as const, size: 100, opacity: 1, strokeWidth: 2 },
     encoding: {
       stroke: { field: 'colour', type: 'nominal' as const, scale: null },
-      fill: {
-        condition: { test: "datum.source === 'extrapolated'", value: 'white' },
-        field: 'colour',
-        type: 'nominal' as const,
-        scale: null,
-      },
+      fill: HOLLOW_IF_EXTRAPOLATED,
     },
   },
   {
@@ -98,15 +166,24 @@ export const DOTS = [
   },
 ];
 
-// Without a canvas Vega takes every character for 0.8 of the font's size, which makes margins far too wide. These are Helvetica's, roughly.
+// Without a canvas Vega takes every character for 0.8 of the font's size, which makes margins far
+// too wide. These are Helvetica's, roughly.
 const { textMetrics } = vega as unknown as { textMetrics: { width(item: unknown, text: unknown): number } };
 textMetrics.width = (item: unknown, text: unknown) => {
-  const { fontSize = 11 } = item as { fontSize?: number };
+  const { fontSize = 11, fontWeight = 400 } = item as { fontSize?: number; fontWeight?: number };
   let width = 0;
   for (const c of String(text ?? ''))
     width += /[iljtf.,:;'()| ]/.test(c) ? 0.3 : /[mwMW≈]/.test(c) ? 0.82 : /[A-Z]/.test(c) ? 0.68 : 0.55;
-  return width * fontSize;
+  return width * fontSize * (fontWeight >= 600 ? 1.08 : 1);
 };
+
+/** For those who cannot see it, a plot is one picture that its title describes. */
+function described(svg: string, { title }: TopLevelSpec): string {
+  const { text, subtitle } = title as { text: string; subtitle?: string };
+  const label = [text, subtitle].filter((part) => part !== undefined).join('. ');
+  const escaped = label.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
+  return svg.replace('<svg ', `<svg role="img" aria-label="${escaped}" `);
+}
 
 /** Renders a plot. Throws on anything that Vega would only warn about. */
 export async function render(spec: TopLevelSpec): Promise<string> {
@@ -123,7 +200,7 @@ export async function render(spec: TopLevelSpec): Promise<string> {
     const svg = await view.toSVG();
     if (warnings.length > 0) throw new Error(`Vega-Lite warns: ${warnings.join('; ')}`);
     if (/NaN|undefined/.test(svg)) throw new Error('the plot holds something that is not a number');
-    return `${svg}\n`;
+    return `${described(svg, spec)}\n`;
   } finally {
     view.finalize();
   }

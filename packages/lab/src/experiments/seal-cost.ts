@@ -1,9 +1,10 @@
-// What a search costs on SEAL: some blocks are scored and timed one by one. A block costs what another does, so larger galleries are this, multiplied.
+// What a search costs on SEAL: some blocks are scored and timed one by one. A block costs what
+// another does, so larger galleries are this, multiplied.
 
 import { ENCODINGS, roundVectors } from '@hers/paper';
+import { identities } from '@hers/vectors/synthetic';
 import { openPaper, PAPER_VARIANTS, type PaperEngine, type PaperVariantName } from '../engine-paper.ts';
 import { progress } from '../report.ts';
-import { identities } from '../synthetic.ts';
 import { stopwatch, type Time } from './clock.ts';
 import type { Source } from './experiment.ts';
 
@@ -12,7 +13,10 @@ export interface SealCost {
   readonly dimension: number;
   /** Templates of a block. */
   readonly capacity: number;
-  /** Seconds from the arrival of a query until 1, 2, 3 … blocks are scored and written: the fastest of the runs. */
+  /**
+   * Seconds from the arrival of a query until 1, 2, 3 … blocks are scored and written: the fastest
+   * of the runs.
+   */
   readonly cumulative: readonly number[];
   /** Seconds before the first block, and for each. */
   readonly start: number;
@@ -26,7 +30,7 @@ export interface SealCost {
   readonly blockBytes: number;
 }
 
-export interface SealSample {
+interface SealSample {
   /** Blocks to score. */
   readonly blocks: number;
   readonly runs: number;
@@ -34,7 +38,10 @@ export interface SealSample {
   readonly distinct?: number;
 }
 
-/** Measures one variant at one dimension. Throws when it gives a wrong score: its time would mean nothing. */
+/**
+ * Measures one variant at one dimension. Throws when it gives a wrong score: its time would mean
+ * nothing.
+ */
 export async function measureSeal(
   variant: PaperVariantName,
   dimension: number,

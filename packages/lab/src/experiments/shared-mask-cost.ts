@@ -1,5 +1,7 @@
-// What a search costs with our own scheme: everything that "ours" means in the experiments is measured here, by the kernels of packages/scan. Galleries are
-// in memory, and as large as they are said to be; one that would take more than half of the machine's is extrapolated from a part of it.
+// What a search costs with our own scheme: everything that "ours" means in the experiments is
+// measured here, by the kernels of packages/scan. Galleries are in memory, and as large as they are
+// said to be; one that would take more than half of the machine's is extrapolated from a part of
+// it.
 
 import { totalmem } from 'node:os';
 import { type Kernel, openKernel, type SegmentHandle, segmentBlocks, segmentBytes } from '@hers/scan';
@@ -13,9 +15,9 @@ import {
   plainScores,
 } from '@hers/scheme';
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
+import { identities } from '@hers/vectors/synthetic';
 import { comparablePlan } from '../engine-shared-mask.ts';
 import { progress } from '../report.ts';
-import { identities } from '../synthetic.ts';
 import { stopwatch, type Time } from './clock.ts';
 import type { Source } from './experiment.ts';
 
@@ -23,9 +25,14 @@ export interface SharedMaskOptions {
   readonly profile: Profile;
   readonly dimension: number;
   readonly threads?: number;
-  /** Blocks that are encrypted from vectors of their own; the gallery is made of copies of them. All of them unless given. */
+  /**
+   * Blocks that are encrypted from vectors of their own; the gallery is made of copies of them. All
+   * of them unless given.
+   */
   readonly distinct?: number;
-  /** Galleries beyond this many bytes are extrapolated: half of the machine's memory unless given … */
+  /**
+   * Galleries beyond this many bytes are extrapolated: half of the machine's memory unless given …
+   */
   readonly wholeBytes?: number;
   /** … from this many. */
   readonly sampleBytes?: number;
@@ -40,16 +47,11 @@ export interface SharedMaskTime extends Time {
 }
 
 /** Half of the memory, and never more than is free. */
-export function wholeLimit(): number {
+function wholeLimit(): number {
   return Math.min(totalmem() / 2, 0.8 * process.availableMemory());
 }
 
 const SAMPLE_BYTES = 2e9;
-
-/** What a page says about galleries of ours that were made of copies. */
-export function copiesOf(blocks: number): string {
-  return `Galleries of ours that are larger than ${blocks} blocks (of 2,048 templates in the profile compact, 4,096 in exact) are made of copies of these, each in memory of its own: all of it is read, and the time does not depend on what is in a block.`;
-}
 
 /** A gallery that grows as larger ones are asked for. */
 export class SharedMaskGallery {
@@ -99,7 +101,10 @@ export class SharedMaskGallery {
     return Math.ceil(m / this.plan.parameters.n) * this.#blockBytes;
   }
 
-  /** The time from a query's bytes to the last response's, for a gallery of m templates: the fastest of some runs. */
+  /**
+   * The time from a query's bytes to the last response's, for a gallery of m templates: the fastest
+   * of some runs.
+   */
   async search(m: number): Promise<SharedMaskTime> {
     const { sampleBytes = SAMPLE_BYTES, runs = 5 } = this.#options;
     const blocks = Math.ceil(m / this.plan.parameters.n);
@@ -129,7 +134,10 @@ export class SharedMaskGallery {
     }
   }
 
-  /** Searches what is loaded and compares the scores of one block with those in the clear: throws when they differ by more than noise. */
+  /**
+   * Searches what is loaded and compares the scores of one block with those in the clear: throws
+   * when they differ by more than noise.
+   */
   async check(): Promise<void> {
     const [block] = await this.#blocks(0, 1);
     const handle = await this.#kernel.load({ bytes: segmentBytes([block]), name: 'check' });
@@ -156,7 +164,10 @@ export class SharedMaskGallery {
     return rows * parameters.n * parameters.primes.length * 4;
   }
 
-  /** Segments of so many blocks in all; the last one may be a shorter one that is the caller's to unload. */
+  /**
+   * Segments of so many blocks in all; the last one may be a shorter one that is the caller's to
+   * unload.
+   */
   async #handles(blocks: number): Promise<SegmentHandle[]> {
     const each = segmentBlocks(this.plan.parameters, this.plan.width);
     const full = Math.floor(blocks / each);

@@ -1,37 +1,39 @@
-// The paper's Figure 5: what a coarse search of few dimensions loses when its best K are ranked again at full dimension. The coarse search is an encrypted one.
+// The paper's Figure 5: what a coarse search of few dimensions loses when its best K are ranked
+// again at full dimension. The coarse search is an encrypted one.
 
 import type { Profile } from '@hers/client';
-import type { Compressor } from '@hers/compress';
-import { type Dataset, type DatasetName, described, type Part, splitByLabel } from '../datasets.ts';
+import type { Compressor, MethodName } from '@hers/compress';
+import { type Dataset, type DatasetName, type Part, splitByLabel } from '../datasets.ts';
 import { EncryptedGallery } from '../encrypted-gallery.ts';
 import { cmc, matedPlaces, mateRanks } from '../metrics/identification.ts';
 import { pairScores, thresholdAt } from '../metrics/open-set.ts';
 import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
-import { machine, progress } from '../report.ts';
+import { progress } from '../report.ts';
+import { type Values, wholeNumbers } from '../runner.ts';
 import {
   bestCompressor,
   COMPRESSORS_OPTION,
   compressed,
   compressorsOf,
   EPOCHS_OPTION,
+  epochsOf,
   fittedCompressor,
   fittingOf,
   MODELS_OPTION,
 } from './compressors.ts';
-import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, saidSplit, splitOf } from './data.ts';
-import { type Experiment, type Figure, type Outcome, type Values, wholeNumbers } from './experiment.ts';
-import { page, table, versions } from './markdown.ts';
-import { render, SCHEMA } from './plot.ts';
-import { signed, whole } from './quantities.ts';
+import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
+import type { Counts, Data, Experiment, Figure } from './experiment.ts';
+import { record } from './record.ts';
 
 const RANKS = 20;
 /** Under `compact` a search may fetch 128 records, which would not do for the larger K. */
 const PROFILE: Profile = 'exact';
 const BATCH = 32;
 const SHARES = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1];
-/** What is lost without being called a loss. */
-const LOSS = 0.002;
-/** A full score is good enough when a stranger reaches it in this share of the searches, by the pairs of strangers among the vectors that compressors are fitted on. */
+/**
+ * A full score is good enough when a stranger reaches it in this share of the searches, by the
+ * pairs of strangers among the vectors that compressors are fitted on.
+ */
 const FALSE_ALARMS = 0.01;
 /** Vectors whose pairs are looked at for that. */
 const PAIRED = 8000;
@@ -39,6 +41,31 @@ const PAIRED = 8000;
 const MOST_PROBES = 4500;
 /** Candidates at most when the search stops by itself, as a share of the gallery. */
 const CAP = 0.05;
+
+export interface TwoStageAccuracyParameters {
+  readonly split: string;
+  readonly dimensions: readonly number[];
+  readonly compressors: readonly string[];
+  readonly profile: string;
+  readonly epochs: number | string;
+  readonly falseAlarms: number;
+  /** The most candidates of a search that stops by itself, as a share of the gallery. */
+  readonly cap: number;
+  /** The first stage whose curves are in the data, of the first set. */
+  readonly plotted: string;
+  readonly sets: readonly TwoStageSet[];
+}
+
+export interface TwoStageSet {
+  readonly name: string;
+  readonly source: string;
+  readonly fullDimension: number;
+  readonly gallery: Counts;
+  readonly probes: number;
+  /** Of so many that have a mate. */
+  readonly mated: number;
+  readonly ks: readonly number[];
+}
 
 interface Stage {
   readonly compressor: string;
@@ -49,16 +76,13 @@ interface Stage {
   readonly stopping: { readonly rank1: number; readonly fetched: number };
 }
 
-interface Measured {
-  readonly data: Dataset;
-  readonly held: Part;
-  readonly probes: number;
-  /** Of so many that have a mate. */
-  readonly mated: number;
+interface Measured extends TwoStageSet {
   readonly full: Float64Array;
-  readonly ks: readonly number[];
   readonly enough: number;
-  /** The share of probes without a mate to whom somebody is good enough; undefined where everybody has one. */
+  /**
+   * The share of probes without a mate to whom somebody is good enough; undefined where everybody
+   * has one.
+   */
   readonly falseAlarms: number | undefined;
   readonly stages: readonly Stage[];
 }
@@ -75,101 +99,65 @@ export const twoStageAccuracy: Experiment = {
     models: MODELS_OPTION,
     epochs: EPOCHS_OPTION,
   },
-  async run(values): Promise<Outcome> {
+  async measure(values): Promise<Data<TwoStageAccuracyParameters>> {
     const small = values.small === true;
-    const split = splitOf(values);
     const dimensions = wholeNumbers(values.dimensions, small ? [6] : [16, 24]);
-    const names = compressorsOf(values, small ? ['lda'] : [...new Set(['pca', 'lda', bestCompressor({})])]);
+    const compressors = compressorsOf(values, small ? ['lda'] : [...new Set(['pca', 'lda', bestCompressor({})])]);
     const sets: Measured[] = [];
-    for (const set of setsOf(values)) sets.push(await measure(set, values, dimensions, names));
-    const results: Figure[] = sets.flatMap(({ data, full, enough, falseAlarms, stages }) => {
-      const named = (name: string) => (data.name === 'faces' ? name : `${data.name}-${name}`);
-      const rank1 = (name: string, value: number): Figure => ({
-        name: named(name),
-        value,
-        unit: 'rank-1',
-        source: 'measured',
-      });
-      return [
-        rank1(`full-${data.dimension}`, full[0]),
-        { name: named('enough'), value: enough, unit: 'cosine', source: 'measured' },
-        ...(falseAlarms === undefined
-          ? []
-          : [{ name: named('enough-false'), value: falseAlarms, unit: 'share', source: 'measured' } as const]),
-        ...stages.flatMap(({ compressor, dimension, curves, stopping }): Figure[] => [
-          ...curves.flatMap(({ k, curve }): Figure[] => {
-            const name = `${compressor}-${dimension}${k === 0 ? '' : `-k${k}`}`;
-            return [
-              rank1(name, curve[0]),
-              {
-                name: named(`${name}-rank${RANKS}`),
-                value: curve[RANKS - 1],
-                unit: `rank-${RANKS}`,
-                source: 'measured',
-              },
-            ];
-          }),
-          rank1(`${compressor}-${dimension}-enough`, stopping.rank1),
-          {
-            name: named(`${compressor}-${dimension}-enough-fetched`),
-            value: stopping.fetched,
-            unit: 'records on average',
-            source: 'measured',
-          },
-        ]),
-      ];
-    });
-    const report = {
-      bench: 'two-stage-accuracy',
-      parameters: {
-        data: sets.map(({ data }) => data.source).join('; '),
-        split,
-        dimensions,
-        compressors: names,
-        profile: PROFILE,
-        galleries: sets.map(({ held }) => held.labels.length),
-        probes: sets.map(({ probes }) => probes),
-        epochs: typeof values.epochs === 'string' ? Number(values.epochs) : 'as published',
-        ...versions(),
-        small,
-      },
-      machine: machine(),
-      results,
-    };
+    for (const set of setsOf(values)) sets.push(await measureSet(set, values, dimensions, compressors));
     const [shown] = sets;
-    const markdown = page(
-      'Two stages: few dimensions, then the best K again',
-      'two-stage-accuracy',
-      [
-        '![Share of probes found against the rank, by one stage and by two](two-stage-accuracy.svg)',
-        `${saidSplit(split)} Each probe is searched among all others. The first stage is an encrypted search (${PROFILE}) of compressed vectors through the client; the second ranks its best K by their full vectors. The figures are rank-1.`,
-        ...sets.flatMap((measured) => told(measured)),
-        '## Stopping early',
-        `Most probes need few candidates, and a few need many. With \`rerank\` and \`enough\` the client fetches 16 candidates, then 32, 64 and so on, and stops when somebody scores well enough by the full vectors. Good enough is here what a stranger should reach in one of ${1 / FALSE_ALARMS} searches, going by the pairs of strangers in the training half; no search fetches more than ${100 * CAP} % of the gallery. End to end through the client:`,
-        table(
-          ['', 'good enough', 'records fetched, mean', 'of the gallery', 'rank-1', 'against full vectors'],
-          sets.flatMap(({ data, held, full, enough, stages }) =>
-            stages.map(({ compressor, dimension, stopping }) => [
-              `${data.name}, ${compressor}-${dimension}`,
-              enough.toFixed(3),
-              stopping.fetched.toFixed(1),
-              `${((100 * stopping.fetched) / held.labels.length).toFixed(2)} %`,
-              stopping.rank1.toFixed(4),
-              signed(stopping.rank1 - full[0]),
-            ]),
-          ),
-        ),
-        `All of these probes have a mate. A probe without one fetches as many candidates as it may, unless a stranger is good enough: ${sets.map(({ data, falseAlarms }) => (falseAlarms === undefined ? `among the ${data.name} everybody has a mate` : `that is so for ${(100 * falseAlarms).toFixed(1)} % of those without a mate among the ${data.name}`)).join(', ')}. Whoever keeps the gallery sees how many were fetched, and in which steps.`,
-        '## Beside the paper',
-        `The paper's Figure 5 has DeepPrint fingerprints against 100 million: 16 dimensions, then the best K = 10 000 (0.01 %) at 192, "nearly identical" to 192 throughout. Its fingerprints have an intrinsic dimension of 5 by its own estimate; faces have more, and 16 numbers hold less of them ([dimension](dimension.md)). Fetching candidates shows the store who they are: in this project it is an option of the caller (\`rerank\`), never done unasked; under \`compact\` at most 128 are fetched.`,
-      ],
-      report,
-      againWith(values),
-    );
     const best = shown.stages.find(({ compressor }) => compressor === bestCompressor({})) ?? shown.stages[0];
-    return { report, markdown, svg: await plot(best, shown) };
+    const parameters = {
+      ...{ split: splitOf(values), dimensions, compressors, profile: PROFILE },
+      ...{ epochs: epochsOf(values) ?? 'as published', falseAlarms: FALSE_ALARMS, cap: CAP },
+      plotted: `${best.compressor}-${best.dimension}`,
+      sets: sets.map(({ name, source, fullDimension, gallery, probes, mated, ks }) => {
+        return { name, source, fullDimension, gallery, probes, mated, ks };
+      }),
+    };
+    const measured = { parameters, results: sets.flatMap(figures), curves: curvesOf(shown, best) };
+    return record('two-stage-accuracy', values, measured, againWith(values));
   },
 };
+
+/** In the names of results, the set is told unless it is the faces. */
+const named = (set: string, name: string) => (set === 'faces' ? name : `${set}-${name}`);
+
+function figures({ name: set, fullDimension, full, enough, falseAlarms, stages }: Measured): Figure[] {
+  const measured = (name: string, value: number, unit: string): Figure => ({
+    name: named(set, name),
+    value,
+    unit,
+    source: 'measured',
+  });
+  return [
+    measured(`full-${fullDimension}`, full[0], 'rank-1'),
+    measured('enough', enough, 'cosine'),
+    ...(falseAlarms === undefined ? [] : [measured('enough-false', falseAlarms, 'share')]),
+    ...stages.flatMap(({ compressor, dimension, curves, stopping }) => [
+      ...curves.flatMap(({ k, curve }) => {
+        const name = nameOf(compressor, dimension, k);
+        return [
+          measured(name, curve[0], 'rank-1'),
+          measured(`${name}-rank${RANKS}`, curve[RANKS - 1], `rank-${RANKS}`),
+        ];
+      }),
+      measured(`${compressor}-${dimension}-enough`, stopping.rank1, 'rank-1'),
+      measured(`${compressor}-${dimension}-enough-fetched`, stopping.fetched, 'records on average'),
+    ]),
+  ];
+}
+
+const nameOf = (compressor: string, dimension: number, k: number) =>
+  `${compressor}-${dimension}${k === 0 ? '' : `-k${k}`}`;
+
+/** The share of probes found within rank 1, 2 and so on. */
+function curvesOf({ fullDimension, full }: Measured, { compressor, dimension, curves }: Stage) {
+  return Object.fromEntries([
+    ...curves.map(({ k, curve }) => [nameOf(compressor, dimension, k), [...curve]]),
+    [`full-${fullDimension}`, [...full]],
+  ]) as Record<string, number[]>;
+}
 
 const SET_NAMES: readonly DatasetName[] = ['faces', 'text'];
 
@@ -183,11 +171,11 @@ function setsOf({ sets, small }: Values): DatasetName[] {
   return names as DatasetName[];
 }
 
-async function measure(
+async function measureSet(
   set: DatasetName,
   values: Values,
   dimensions: readonly number[],
-  names: ReturnType<typeof compressorsOf>,
+  names: readonly MethodName[],
 ): Promise<Measured> {
   const data = await datasetOf(set, values);
   const { training, held } = splitByLabel(data, splitOf(values));
@@ -199,30 +187,43 @@ async function measure(
     (k, i, all) => k > 1 && all.indexOf(k) === i,
   );
   if (ks.length === 0) ks.push(8);
-  const most = Math.max(RANKS, Math.floor(CAP * count));
   const full = cmc(mateRanks(held, probes), RANKS);
   const enough = goodEnough(training, count);
   const stages: Stage[] = [];
   for (const dimension of dimensions)
-    for (const name of names) {
-      const compressor = await fittedCompressor(name, training, { dimension, ...fittingOf(values, name) });
-      const about = `${set}, ${name}-${dimension}`;
-      const candidates = await coarse(held, compressor, probes, Math.max(RANKS, ...ks), about);
-      const curves = [0, ...ks].map((k) => ({
-        k,
-        curve: cmc(
-          candidates.map((found, n) =>
-            rankAmong(held, probes[n], k === 0 ? found : again(held, probes[n], found.slice(0, k))),
-          ),
-          RANKS,
-        ),
-      }));
-      const stopping = await untilEnough(held, compressor, probes, enough, most, about);
-      progress(`${about}: ${curves.map(({ curve }) => curve[0].toFixed(4)).join(' ')}; ${JSON.stringify(stopping)}`);
-      stages.push({ compressor: name, dimension, curves, stopping });
-    }
-  const falseAlarms = alarms(held, mated, enough);
-  return { data, held, probes: probes.length, mated: mated.length, full, ks, enough, falseAlarms, stages };
+    for (const name of names)
+      stages.push(await stageOf(name, dimension, { data, training, held, probes, ks, enough, values }));
+  return {
+    ...{ name: set, source: data.source, fullDimension: data.dimension, gallery: countsOf(held) },
+    ...{ probes: probes.length, mated: mated.length, ks, full, enough, stages },
+    falseAlarms: alarms(held, mated, enough),
+  };
+}
+
+interface Given {
+  readonly data: Dataset;
+  readonly training: Part;
+  readonly held: Part;
+  readonly probes: Int32Array;
+  readonly ks: readonly number[];
+  readonly enough: number;
+  readonly values: Values;
+}
+
+async function stageOf(name: MethodName, dimension: number, given: Given): Promise<Stage> {
+  const { data, training, held, probes, ks, enough, values } = given;
+  const compressor = await fittedCompressor(name, training, { dimension, ...fittingOf(values, name) });
+  const about = `${data.name}, ${name}-${dimension}`;
+  const candidates = await coarse(held, compressor, probes, Math.max(RANKS, ...ks), about);
+  const ranksAt = (k: number) =>
+    candidates.map((found, n) =>
+      rankAmong(held, probes[n], k === 0 ? found : again(held, probes[n], found.slice(0, k))),
+    );
+  const curves = [0, ...ks].map((k) => ({ k, curve: cmc(ranksAt(k), RANKS) }));
+  const most = Math.max(RANKS, Math.floor(CAP * held.labels.length));
+  const stopping = await untilEnough(held, compressor, probes, enough, most, about);
+  progress(`${about}: ${curves.map(({ curve }) => curve[0].toFixed(4)).join(' ')}; ${JSON.stringify(stopping)}`);
+  return { compressor: name, dimension, curves, stopping };
 }
 
 /** The score that somebody in a gallery of strangers reaches in few searches. */
@@ -247,27 +248,6 @@ function alarms({ vectors, dimension, labels }: Part, mated: Int32Array, enough:
     if (scores.some((score, j) => j !== alone[n] && score >= enough)) count++;
   });
   return count / alone.length;
-}
-
-/** The section of one data set. */
-function told({ data, held, probes, mated, full, ks, stages }: Measured): string[] {
-  const percent = (k: number) => `K = ${k} (${((100 * k) / held.labels.length).toFixed(1)} %)`;
-  const within = stages.map(({ compressor, dimension, curves }) => {
-    const first = curves.find(({ k, curve }) => k > 0 && curve[0] >= full[0] - LOSS);
-    return `${compressor}-${dimension} ${first ? `from K = ${first.k} on` : 'for no K of these'}`;
-  });
-  return [
-    `## ${data.name === 'faces' ? 'Faces' : 'Sentences'}`,
-    `${data.source}. A gallery of ${described(held, data.name === 'faces' ? 'people' : 'intents')}, ${whole(probes)} probes${probes < mated ? ` (of ${whole(mated)}, evenly)` : ''}. At ${data.dimension} dimensions in the clear, rank-1 is **${full[0].toFixed(4)}**; one probe is ${(1 / probes).toFixed(4)}.`,
-    table(
-      ['rank-1', 'first stage alone', ...ks.map(percent)],
-      stages.map(({ compressor, dimension, curves }) => [
-        `${compressor}-${dimension}`,
-        ...curves.map(({ curve }) => curve[0].toFixed(4)),
-      ]),
-    ),
-    `Within ${LOSS} of the full dimension are: ${within.join(', ')}.`,
-  ];
 }
 
 /** Searches with every probe of a gallery it is part of. */
@@ -363,53 +343,4 @@ function again({ vectors, dimension }: Part, probe: number, candidates: readonly
 function rankAmong({ labels }: Part, probe: number, found: readonly number[]): number {
   const at = found.findIndex((place) => labels[place] === labels[probe]);
   return at < 0 ? Number.MAX_SAFE_INTEGER : at + 1;
-}
-
-function plot({ compressor, dimension: short, curves }: Stage, { data, held, full }: Measured): Promise<string> {
-  const label = (k: number) => (k === 0 ? `${short} dimensions alone` : `${short}, then the best ${k}`);
-  const series = [
-    ...curves.map(({ k, curve }) => ({ label: label(k), curve })),
-    { label: `${data.dimension} dimensions`, curve: full },
-  ];
-  const values = series.flatMap(({ label, curve }) => Array.from(curve, (found, i) => ({ label, rank: i + 1, found })));
-  const lowest = Math.min(...values.map(({ found }) => found));
-  return render({
-    $schema: SCHEMA,
-    title: {
-      text: `Found within rank r: ${compressor} to ${short} dimensions, encrypted, then ranked again`,
-      subtitle: `${data.name}, a gallery of ${held.labels.length.toLocaleString('en-GB')}`,
-    },
-    width: 460,
-    height: 300,
-    data: { values },
-    mark: { type: 'line', strokeWidth: 2.5 },
-    encoding: {
-      x: {
-        field: 'rank',
-        type: 'quantitative',
-        title: 'rank r',
-        scale: { domain: [1, RANKS], nice: false },
-        axis: { values: [1, 5, 10, 15, 20], grid: true },
-      },
-      y: {
-        field: 'found',
-        type: 'quantitative',
-        title: 'share of probes',
-        scale: { domain: [Math.floor(lowest * 20) / 20, 1], nice: false },
-        axis: { format: '.2f' },
-      },
-      color: {
-        field: 'label',
-        type: 'nominal',
-        title: null,
-        sort: series.map(({ label }) => label),
-        scale: {
-          domain: series.map(({ label }) => label),
-          range: ['#D55E00', '#E69F00', '#F0C060', '#56B4E9', '#0072B2', '#CC79A7', '#009E73', '#999999']
-            .slice(0, series.length - 1)
-            .concat('#000000'),
-        },
-      },
-    },
-  });
 }

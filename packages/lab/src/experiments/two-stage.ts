@@ -1,162 +1,149 @@
-// The paper's two-stage search: few dimensions over everything by HERS, then the best K again at full dimension by Boddeti's encoding; against one stage
-// at full dimension.
+// The paper's two-stage search: few dimensions over everything by HERS, then the best K again at
+// full dimension by Boddeti's encoding; against one stage at full dimension.
 
 import { Context, PUBLISHED, TwoStageClient, TwoStageServer } from '@hers/paper';
-import { machine, progress } from '../report.ts';
-import { identities } from '../synthetic.ts';
-import { loadNow, stopwatch, timedBy } from './clock.ts';
-import { asGiven, type Experiment, type Figure, type Outcome, type Source } from './experiment.ts';
-import { EXTRAPOLATED, page, table, versions } from './markdown.ts';
-import { COLOURS, DOTS, logAxis, render, SCHEMA, systemAxis } from './plot.ts';
+import { identities } from '@hers/vectors/synthetic';
+import { progress } from '../report.ts';
+import { loadNow, stopwatch } from './clock.ts';
+import type { Data, Experiment, Figure, Source } from './experiment.ts';
 import { TWO_STAGE } from './published.ts';
-import { bytes, marked, seconds, templates, whole } from './quantities.ts';
+import { record } from './record.ts';
 import { measureSeal, type SealCost, sealBytes, sealSeconds } from './seal-cost.ts';
-import { copiesOf, SharedMaskGallery } from './shared-mask-cost.ts';
+import { SharedMaskGallery } from './shared-mask-cost.ts';
 
-/** Coordinate i of a synthetic template is weighted by i^−0.75: 16 of 192 then hold 86 % of the squares. */
+/**
+ * Coordinate i of a synthetic template is weighted by i^−0.75: 16 of 192 then hold 86 % of the
+ * squares.
+ */
 const WEIGHT = 0.75;
 
 const RUNS = 3;
 const DISTINCT = 16;
 
+interface TwoStageSizes {
+  readonly coarseDimension: number;
+  readonly fineDimension: number;
+  readonly measuredTemplates: number;
+  readonly measuredK: number;
+  /** Of the search that is run whole. */
+  readonly probes: number;
+  readonly templates: number;
+  readonly k: number;
+}
+
+export interface TwoStageParameters extends TwoStageSizes {
+  readonly seal: string;
+  readonly runs: number;
+  readonly kernel: string;
+  readonly load: number;
+}
+
 interface Row {
   readonly name: string;
-  readonly system: string;
-  readonly coarse?: number;
-  readonly fine?: number;
+  readonly stages?: readonly [number, number];
   readonly total: number;
   readonly cpu?: number;
   readonly source: Source;
   readonly memory?: number;
 }
 
+function sizesOf(small: boolean): TwoStageSizes {
+  if (small)
+    return {
+      ...{ coarseDimension: 2, fineDimension: 6, measuredTemplates: 40, measuredK: 5, probes: 2 },
+      ...{ templates: 50_000, k: 100 },
+    };
+  const { coarseDimension, fineDimension, templates, k } = TWO_STAGE;
+  return { coarseDimension, fineDimension, measuredTemplates: 8192, measuredK: 100, probes: 10, templates, k };
+}
+
 export const twoStage: Experiment = {
   name: 'two-stage',
   summary: 'coarse HERS scan and re-ranking by Boddeti, against a single stage at full dimension',
   options: {},
-  async run({ small = false }): Promise<Outcome> {
+  async measure(values): Promise<Data<TwoStageParameters>> {
+    const small = values.small === true;
     const load = loadNow();
-    const { coarseDimension: c, fineDimension: f } = small ? { coarseDimension: 2, fineDimension: 6 } : TWO_STAGE;
-    const [m, k] = small ? [40, 5] : [8192, 100];
-    const sample = (blocks: number) => ({ blocks, runs: small ? 1 : RUNS, distinct: 1 });
-    const coarse = await measureSeal('hers', c, sample(small ? 1 : 4));
-    const single = await measureSeal('hers', f, sample(small ? 1 : 2));
-    const fine = await measureSeal('boddeti', f, sample(small ? 2 : 40));
-    const real = await search(m, k, c, f, small ? 2 : 10, single);
-    const rows: Row[] = [];
-    const { templates: M, k: K } = small ? { templates: 50_000, k: 100 } : TWO_STAGE;
-    const own = await ours(M, f, small === true);
-    if (!small) {
-      const { coarseSeconds, fineSeconds, singleSeconds } = TWO_STAGE;
-      rows.push({
-        name: 'published-two-stage',
-        system: 'two stages, as published (10 cores)',
-        coarse: coarseSeconds,
-        fine: fineSeconds,
-        total: coarseSeconds + fineSeconds,
-        source: 'published',
-      });
-      rows.push({
-        name: 'published-single',
-        system: 'one stage, as published (10 cores)',
-        total: singleSeconds,
-        source: 'published',
-      });
-    }
-    const stages = [sealSeconds(coarse, M), sealSeconds(fine, K)] as const;
-    const one = sealSeconds(single, M);
-    rows.push({
-      name: 'two-stage-seal',
-      system: 'two stages, SEAL (one thread)',
-      coarse: stages[0].seconds,
-      fine: stages[1].seconds,
-      total: stages[0].seconds + stages[1].seconds,
-      cpu: stages[0].cpu + stages[1].cpu,
-      source: 'extrapolated',
-      memory: sealBytes(coarse, M) + sealBytes(fine, M),
-    });
-    rows.push({
-      name: 'single-seal',
-      system: 'one stage, SEAL (one thread)',
-      total: one.seconds,
-      cpu: one.cpu,
-      source: 'extrapolated',
-      memory: sealBytes(single, M),
-    });
-    for (const { profile, time } of own.times) {
-      rows.push({
+    const sizes = sizesOf(small);
+    const costs = await sealCosts(sizes, small);
+    const whole = await search(sizes, costs.single);
+    const own = await ours(sizes.templates, sizes.fineDimension, small);
+    const rows = [
+      ...(small ? [] : published()),
+      ...seal(sizes, costs),
+      ...own.times.map(({ profile, time }) => ({
         name: `ours-${profile}`,
-        system: `one stage, this project, ${profile} (${own.kernel})`,
         total: time.seconds,
         cpu: time.cpu,
         source: time.source,
         memory: time.bytes,
-      });
-    }
-    const results: Figure[] = [
-      ...real.figures,
-      ...rows.flatMap((row): Figure[] => [
-        ...(row.coarse === undefined
-          ? []
-          : [{ name: `${row.name}-stage1`, value: row.coarse, unit: 's', source: row.source }]),
-        ...(row.fine === undefined
-          ? []
-          : [{ name: `${row.name}-stage2`, value: row.fine, unit: 's', source: row.source }]),
-        { name: row.name, value: row.total, unit: 's', source: row.source },
-        ...(row.cpu === undefined ? [] : [{ name: `${row.name}-cpu`, value: row.cpu, unit: 's', source: row.source }]),
-        ...(row.memory === undefined
-          ? []
-          : [{ name: `${row.name}-bytes`, value: row.memory, unit: 'bytes', source: 'computed' as const }]),
-      ]),
+      })),
     ];
-    const report = {
-      bench: 'two-stage',
-      parameters: {
-        coarseDimension: c,
-        fineDimension: f,
-        measuredTemplates: m,
-        measuredK: k,
-        templates: M,
-        k: K,
-        seal: PUBLISHED.name,
-        runs: RUNS,
-        kernel: own.kernel,
-        ...load,
-        ...versions(),
-        small: small === true,
-      },
-      machine: machine(),
-      results,
-    };
-    const markdown = page(
-      `Two-stage search: ${c} dimensions, then the best K at ${f}`,
-      'two-stage',
-      [
-        '![Seconds of two stages and of one](two-stage.svg)',
-        `For ${templates(M)} templates and K = ${whole(K)}:`,
-        table(
-          ['system', 'stage 1', 'stage 2', 'total', 'CPU time', 'memory of the gallery', 'source'],
-          rows.map((row) => [
-            row.system,
-            row.coarse === undefined ? '' : marked(seconds(row.coarse), row.source),
-            row.fine === undefined ? '' : marked(seconds(row.fine), row.source),
-            marked(seconds(row.total), row.source),
-            row.cpu === undefined ? '' : marked(seconds(row.cpu), row.source),
-            row.memory === undefined ? '' : bytes(row.memory),
-            row.source,
-          ]),
-          [0, 6],
-        ),
-        `${EXTRAPOLATED} ${timedBy(RUNS)} ${copiesOf(DISTINCT)}`,
-        `Run whole, with ${whole(m)} templates and K = ${whole(k)}: stage 1 ${seconds(real.coarse)}, stage 2 ${seconds(real.fine)}, together ${seconds(real.coarse + real.fine)}; one stage at ${f} dimensions ${seconds(real.single)}. (Of the stages the fastest of ${real.probes} probes, of the single one the fastest of ${RUNS} runs.) The two stages found the best template of the full search for ${real.found} of ${real.probes} probes. (The templates are synthetic: random directions, coordinate i weighted by i^−0.75, of which the short form takes the first ${c}. The weights were chosen for that: without them the first 16 of 192 coordinates found none of 5 probes at the same K. What a trained compressor loses is another experiment.)`,
-        "Two stages need the gallery twice, once in each encoding, and Boddeti's takes a ciphertext for every template. The second stage tells the server which K templates are the candidates.",
-      ],
-      report,
-      asGiven({ small }),
-    );
-    return { report, markdown, svg: await plot(rows, M) };
+    return record('two-stage', values, {
+      parameters: { ...sizes, seal: PUBLISHED.name, runs: RUNS, kernel: own.kernel, ...load },
+      results: [...whole, ...rows.flatMap(figures)],
+    });
   },
 };
+
+function figures({ name, stages, total, cpu, source, memory }: Row): Figure[] {
+  const time = (ending: string, value: number | undefined): Figure[] =>
+    value === undefined ? [] : [{ name: `${name}${ending}`, value, unit: 's', source }];
+  return [
+    ...time('-stage1', stages?.[0]),
+    ...time('-stage2', stages?.[1]),
+    ...time('', total),
+    ...time('-cpu', cpu),
+    ...(memory === undefined
+      ? []
+      : [{ name: `${name}-bytes`, value: memory, unit: 'bytes', source: 'computed' as const }]),
+  ];
+}
+
+function published(): Row[] {
+  const { coarseSeconds, fineSeconds, singleSeconds } = TWO_STAGE;
+  return [
+    {
+      name: 'published-two-stage',
+      stages: [coarseSeconds, fineSeconds],
+      total: coarseSeconds + fineSeconds,
+      source: 'published',
+    },
+    { name: 'published-single', total: singleSeconds, source: 'published' },
+  ];
+}
+
+interface Costs {
+  readonly coarse: SealCost;
+  readonly single: SealCost;
+  readonly fine: SealCost;
+}
+
+async function sealCosts({ coarseDimension, fineDimension }: TwoStageSizes, small: boolean): Promise<Costs> {
+  const sample = (blocks: number) => ({ blocks, runs: small ? 1 : RUNS, distinct: 1 });
+  return {
+    coarse: await measureSeal('hers', coarseDimension, sample(small ? 1 : 4)),
+    single: await measureSeal('hers', fineDimension, sample(small ? 1 : 2)),
+    fine: await measureSeal('boddeti', fineDimension, sample(small ? 2 : 40)),
+  };
+}
+
+/** The published system, extrapolated to the paper's gallery. */
+function seal({ templates, k }: TwoStageSizes, { coarse, single, fine }: Costs): Row[] {
+  const [first, second, one] = [sealSeconds(coarse, templates), sealSeconds(fine, k), sealSeconds(single, templates)];
+  const source = 'extrapolated';
+  return [
+    {
+      name: 'two-stage-seal',
+      stages: [first.seconds, second.seconds],
+      total: first.seconds + second.seconds,
+      cpu: first.cpu + second.cpu,
+      source,
+      memory: sealBytes(coarse, templates) + sealBytes(fine, templates),
+    },
+    { name: 'single-seal', total: one.seconds, cpu: one.cpu, source, memory: sealBytes(single, templates) },
+  ];
+}
 
 async function ours(m: number, dimension: number, small: boolean) {
   const times = [];
@@ -181,14 +168,8 @@ async function ours(m: number, dimension: number, small: boolean) {
 }
 
 /** The protocol itself, on a gallery that fits. */
-async function search(
-  m: number,
-  k: number,
-  coarseDimension: number,
-  fineDimension: number,
-  probes: number,
-  single: SealCost,
-) {
+async function search(sizes: TwoStageSizes, single: SealCost): Promise<Figure[]> {
+  const { coarseDimension, fineDimension, measuredTemplates: m, measuredK: k, probes } = sizes;
   progress(`two stages, m = ${m}, K = ${k}: enrolment`);
   const people = identities(m, 1, fineDimension);
   const vectors = weighted(people.gallery().vectors, fineDimension);
@@ -217,16 +198,18 @@ async function search(
   }
   // As many blocks as the gallery has were scored for it.
   const { seconds: singleSeconds, source } = sealSeconds(single, m);
-  const figures: Figure[] = [
+  return [
     { name: `run-m${m}-stage1`, value: coarse, unit: 's', source: 'measured' },
     { name: `run-m${m}-stage2`, value: fine, unit: 's', source: 'measured' },
     { name: `run-m${m}-single`, value: singleSeconds, unit: 's', source },
     { name: `run-m${m}-found`, value: found / probes, unit: 'of probes', source: 'measured' },
   ];
-  return { coarse, fine, single: singleSeconds, found, probes, figures };
 }
 
-/** Coordinates that matter less and less, as those of principal axes do: a short form of vectors without any such order would find nothing. */
+/**
+ * Coordinates that matter less and less, as those of principal axes do. The short form of vectors
+ * without such an order would find nothing.
+ */
 function weighted(vectors: Float32Array, dimension: number): Float32Array {
   const out = vectors.map((x, k) => x * ((k % dimension) + 1) ** -WEIGHT);
   for (let at = 0; at < out.length; at += dimension) {
@@ -256,43 +239,4 @@ function plainBest(vectors: Float32Array, query: Float32Array): number {
     if (score > best) [best, index] = [score, j];
   }
   return index;
-}
-
-function plot(rows: readonly Row[], m: number): Promise<string> {
-  const values = rows.map((row) => ({
-    system: row.system,
-    seconds: row.total,
-    label: `${marked(seconds(row.total), row.source)}${row.coarse === undefined ? '' : `  (${seconds(row.coarse)} + ${seconds(row.fine!)})`}`,
-    source: row.source,
-    colour:
-      COLOURS[
-        row.source === 'published'
-          ? 'published'
-          : row.name === 'ours-exact'
-            ? 'this project, exact'
-            : row.name === 'ours-compact'
-              ? 'this project, compact'
-              : 'HERS, SEAL'
-      ],
-  }));
-  return render({
-    $schema: SCHEMA,
-    title: {
-      text: `One search of ${templates(m)} templates: two stages, and one`,
-      subtitle: 'black: as published; hollow: extrapolated from measured blocks; in brackets: stage 1 + stage 2',
-    },
-    width: 420,
-    height: { step: 30 },
-    data: { values },
-    encoding: {
-      y: systemAxis(values.map(({ system }) => system)),
-      x: logAxis(
-        'seconds',
-        values.map(({ seconds }) => seconds),
-        'seconds',
-        null,
-      ),
-    },
-    layer: DOTS,
-  });
 }

@@ -1,4 +1,5 @@
-// The attackers, in a process of their own: runs the attacks it is told to, together, and says what came of them. For campaign.ts alone.
+// The attackers, in a process of their own: runs the attacks it is told to, together, and says what
+// came of them. For campaign.ts alone.
 
 import { readFileSync } from 'node:fs';
 import { platform } from 'node:os';
@@ -58,7 +59,8 @@ function begin(names: readonly string[], number: number) {
   const pace = new Pace();
   const fights = names.map((name) => {
     const index = ATTACKS.findIndex((attack) => attack.name === name);
-    // Every kind comes from an address of its own, and none from that of the honest client: a server may tell them apart.
+    // Every kind comes from an address of its own, and none from that of the honest client: a
+    // server may tell them apart.
     const from = platform() === 'linux' ? `127.0.1.${1 + index}` : undefined;
     const fight = new Fight(ground, new Dice(ground.seed, number, index), pace, from);
     return { name, fight, ended: ATTACKS[index].run(fight) };

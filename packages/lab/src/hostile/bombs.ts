@@ -26,8 +26,9 @@ async function throwAll(fight: Fight, many: number, bombs: readonly (Asked | (()
 }
 
 /**
- * Sends everything but the last bytes of a body on many lines at once, waits until all are there, and then ends some of them and leaves the others: what is held, is held together, and
- * the disk is not filled.
+ * Sends everything but the last bytes of a body on many lines at once, waits until all are there,
+ * and then ends some of them and leaves the others: what is held, is held together, and the disk is
+ * not filled.
  */
 async function together(fight: Fight, bombs: readonly Asked[], ends: number): Promise<void> {
   let wave = 0;
@@ -257,7 +258,10 @@ function snapshotHeader(fight: Fight, extra: number): Buffer {
   return messageOf(header, []);
 }
 
-/** Snapshots that begin well and never end: huge headers, blocks of many pieces, millions of records. */
+/**
+ * Snapshots that begin well and never end: huge headers, blocks of many pieces, millions of
+ * records.
+ */
 async function snapshots(fight: Fight): Promise<void> {
   const { attic } = fight.collection;
   const size = part(fight, 0.8);

@@ -1,4 +1,5 @@
-// Many searchers while records are enrolled into the same collection, over HTTP: every answer is held against what was acknowledged before it was asked for.
+// Many searchers while records are enrolled into the same collection, over HTTP: every answer is
+// held against what was acknowledged before it was asked for.
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';

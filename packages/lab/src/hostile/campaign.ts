@@ -1,7 +1,10 @@
-// A server under attack, while one honest client is served: malformed requests, slow clients, floods and bombs, each alone and then in mixtures. Nothing may be answered with 5xx, nobody let in
-// who may not, every error typed; the process must live, its memory stay within what it may hold, the honest client get right answers, and in a time not too far from that of quiet days.
+// A server under attack, while one honest client is served: malformed requests, slow clients,
+// floods and bombs, each alone and then in mixtures. Nothing may be answered with 5xx, nobody let
+// in who may not, every error typed; the process must live, its memory stay within what it may
+// hold, the honest client get right answers, and in a time not too far from that of quiet days.
 //
-// Server, honest client and attackers are processes of their own. They share the cores: the attackers take half of one at most. Choices follow from the seed; their order in time does not.
+// Server, honest client and attackers are processes of their own. They share the cores: the
+// attackers take half of one at most. Choices follow from the seed; their order in time does not.
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
@@ -18,7 +21,9 @@ import type { HonestOrder, HonestTold } from './honest-child.ts';
 import { Ledger, mb, type Phase, titleOf } from './ledger.ts';
 import { makeSpoils, makeTokens, NAMES } from './stage.ts';
 
-/** What a server holds besides bodies: the program, the maps of its records, buffers of the system. */
+/**
+ * What a server holds besides bodies: the program, the maps of its records, buffers of the system.
+ */
 const OWN_BYTES = 100e6;
 const SAMPLE_MS = 100;
 /** As Node chooses it on a machine of two gigabytes, which the limits are made for. */
@@ -78,7 +83,7 @@ class Campaign {
   }
 
   #limit(name: keyof typeof LIMITS): number {
-    return this.#limits[name] ?? LIMITS[name].usual;
+    return this.#limits[name] ?? LIMITS[name].default;
   }
 
   get #mostBytes(): number {
@@ -155,7 +160,10 @@ class Campaign {
     if (phase) phase.peak = Math.max(phase.peak, this.#server.bytes);
   }
 
-  /** Every attack alone, so that it is clear what it does; then some of them together. Where there is little time, they are together from the beginning. */
+  /**
+   * Every attack alone, so that it is clear what it does; then some of them together. Where there
+   * is little time, they are together from the beginning.
+   */
   async #fight(attackers: ChildProcess): Promise<void> {
     const { seconds, seed, isShort = false } = this.#options;
     const dice = new Dice(seed, 5);
@@ -209,7 +217,10 @@ class Campaign {
     if (phase.peak > this.#mostBytes && attackers && !this.#options.isShort) await this.#replace(phase);
   }
 
-  /** A server that holds too much has failed already. The next attack meets another, so that it is clear what that one does. */
+  /**
+   * A server that holds too much has failed already. The next attack meets another, so that it is
+   * clear what that one does.
+   */
   async #replace(guilty: Phase): Promise<void> {
     this.#begin('between', []);
     this.#isStopping = true;

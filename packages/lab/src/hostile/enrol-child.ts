@@ -1,4 +1,5 @@
-// Enrols records, one after the other, and says how many are acknowledged. After the first of them it waits until the searchers are there. For busy.ts alone.
+// Enrols records, one after the other, and says how many are acknowledged. After the first of them
+// it waits until the searchers are there. For busy.ts alone.
 
 import { once } from 'node:events';
 import { connect } from '@hers/client';

@@ -1,4 +1,5 @@
-// What attackers have in common: what they know, how much of the machine they may use, and how they ask.
+// What attackers have in common: what they know, how much of the machine they may use, and how they
+// ask.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OCTETS } from '@hers/service';

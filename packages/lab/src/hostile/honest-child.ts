@@ -1,4 +1,5 @@
-// The honest client, in a process of its own: enrols a collection, then searches, reads and changes it, and holds every answer against what it knows. For campaign.ts alone.
+// The honest client, in a process of its own: enrols a collection, then searches, reads and changes
+// it, and holds every answer against what it knows. For campaign.ts alone.
 
 import { request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -139,7 +140,7 @@ class Honest {
     return dot(record.vector, this.#vector(i)) < 0.999 ? `${id} has another vector` : undefined;
   }
 
-  /** A client that comes anew has no line to the server yet. */
+  /** A new client has no connection to the server yet. */
   async knock(): Promise<string | undefined> {
     const status = await new Promise<number>((resolve, reject) => {
       const headers = { authorization: `Bearer ${this.#order.token}` };
@@ -149,7 +150,7 @@ class Honest {
       asked.on('error', reject);
       asked.end();
     });
-    return status === 200 ? undefined : `a client that came anew was answered with ${status}`;
+    return status === 200 ? undefined : `a new client was answered with ${status}`;
   }
 
   async upsert(): Promise<string | undefined> {

@@ -79,8 +79,9 @@ export class Ledger {
   }
 
   /**
-   * How long searches took. A client that waits for one answer asks for no other meanwhile; so that a long silence does not count as one search, those are added that it would have
-   * begun, one for every `EVERY_MS` of it.
+   * How long searches took. A client that waits for one answer asks for no other meanwhile; so that
+   * a long silence does not count as one search, those are added that it would have begun, one for
+   * every `EVERY_MS` of it.
    */
   #searchesIn(phases: readonly Phase[]): number[] {
     const times: number[] = [];
@@ -113,7 +114,10 @@ export class Ledger {
     });
   }
 
-  /** Prints what happened; true when all is well. Nothing is said about time and memory where nothing is `allowed`. */
+  /**
+   * Prints what happened; true when all is well. Nothing is said about time and memory where
+   * nothing is `allowed`.
+   */
   report(log: (line: string) => void, { seed, allowed, said }: Reported): boolean {
     const heads = ['attack', 'sent', 'reset', 'refused', 'unanswered', 'held s', 'alone: MB', 'p50 ms', 'p95', 'most'];
     const right = new Set([1, 2, 3, 4, 5, 6, 7, 8, 9]);
@@ -130,7 +134,7 @@ export class Ledger {
     log(`\nThe attackers used ${(100 * used).toFixed(0)} % of one core.`);
     log(`The gallery and its logs take ${mb(this.disk.after)} MB on disk, and ${mb(this.disk.before)} MB before.`);
     this.#tellHonest(log);
-    const mistakes = said.filter((line) => line.includes('a mistake of this server'));
+    const mistakes = said.filter((line) => line.includes('a bug in this server'));
     const verdicts = [
       ...this.#verdicts(),
       ...(allowed === undefined

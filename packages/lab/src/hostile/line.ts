@@ -1,4 +1,5 @@
-// A line to a server on which anything can be said: fetch and http.request send nothing that is malformed.
+// A line to a server on which anything can be said: fetch and http.request send nothing that is
+// malformed.
 
 import { connect, type Socket } from 'node:net';
 
@@ -204,7 +205,10 @@ export class Line {
     if (!this.isClosed) this.#socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes);
   }
 
-  /** Says much, as fast as the server takes it; stops when it is answered, or the line is closed. False when it did not say everything. */
+  /**
+   * Says much, as fast as the server takes it; stops when it is answered, or the line is closed.
+   * False when it did not say everything.
+   */
   async pour(bytes: Buffer): Promise<boolean> {
     for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
       while (this.#socket.writableNeedDrain && !this.isClosed && this.#heard.length === 0) await this.#moved(1000);

@@ -1,4 +1,5 @@
-// Requests that are wrong, made from what the server says about itself in /openapi.json: wrong in their paths, their bodies, their headers, or as HTTP.
+// Requests that are wrong, made from what the server says about itself in /openapi.json: wrong in
+// their paths, their bodies, their headers, or as HTTP.
 
 import { OCTETS } from '@hers/service';
 import type { Dice } from '../cheating/dice.ts';
@@ -168,7 +169,10 @@ function pathFor(fight: Fight, operation: Operation, oddity: number): { path: st
   return { path, name };
 }
 
-/** Whether a token of this kind has no business there. What the paths of odd names lead to, nobody knows. */
+/**
+ * Whether a token of this kind has no business there. What the paths of odd names lead to, nobody
+ * knows.
+ */
 function isForbidden({ ground }: Fight, { needs }: Operation, access: Access, name: string | undefined): boolean {
   if (needs === 'open') return false;
   if (access === 'none' || access === 'wrong') return true;

@@ -1,4 +1,5 @@
-// Many searchers in one process, who look for records that were acknowledged before they began. For busy.ts alone.
+// Many searchers in one process, who look for records that were acknowledged before they began. For
+// busy.ts alone.
 
 import { type Collection, connect } from '@hers/client';
 import { Dice } from '../cheating/dice.ts';

@@ -1,4 +1,5 @@
-// Clients that take their time: with the head of a request, with its body, with the answer, or with saying anything at all.
+// Clients that take their time: with the head of a request, with its body, with the answer, or with
+// saying anything at all.
 
 import { type Asked, type Attack, type Fight, messageOf } from './fight.ts';
 import type { Line } from './line.ts';

@@ -1,4 +1,5 @@
-// What is there before the attack: a server with tokens, a collection of the attackers' own, and what they know of it.
+// What is there before the attack: a server with tokens, a collection of the attackers' own, and
+// what they know of it.
 
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,14 +10,18 @@ import {
   frame,
   peekResponse,
   type SealedRecord,
-  type SearchOptions,
+  type SearchCallOptions,
   type SearchRequest,
-  toHex,
 } from '@hers/service';
 import type { Spoils } from './fight.ts';
 import { vectorOf as anyVector, DIMENSION } from './vectors.ts';
 
-/** Queries that attackers have, which have half a megabyte each and must fit into a body together; and large records. */
+const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
+
+/**
+ * Queries that attackers have, which have half a megabyte each and must fit into a body together;
+ * and large records.
+ */
 const QUERIES = 48;
 const QUERY_BYTES = 2 ** 19 + 2 ** 16;
 /** Searched for at a time. */
@@ -25,7 +30,10 @@ const LARGE = 8;
 
 export const NAMES = { honest: 'honest', prey: 'mallory', scratch: 'scratch', attic: 'attic' } as const;
 
-/** Tokens of everybody; `maker` makes the collections before the attack, and is unknown to the attackers. */
+/**
+ * Tokens of everybody; `maker` makes the collections before the attack, and is unknown to the
+ * attackers.
+ */
 export async function makeTokens(path: string) {
   const store = new TokenStore(path);
   const secret = async (scope: 'search' | 'write' | 'admin', collection?: string) =>
@@ -47,10 +55,14 @@ class Listening extends HttpService {
   readonly lists = new Set<string>();
   readonly blocks = new Set<string>();
 
-  override async *search(name: string, request: SearchRequest, options?: SearchOptions): AsyncGenerator<Uint8Array> {
+  override async *search(
+    name: string,
+    request: SearchRequest,
+    options?: SearchCallOptions,
+  ): AsyncGenerator<Uint8Array> {
     this.queries.push(...request.queries);
     for await (const response of super.search(name, request, options)) {
-      this.blocks.add(toHex(peekResponse(response).blockId));
+      this.blocks.add(hex(peekResponse(response).blockId));
       yield response;
     }
   }
@@ -60,12 +72,12 @@ class Listening extends HttpService {
     handles: readonly Uint8Array[],
     options?: CallOptions,
   ): AsyncGenerator<SealedRecord> {
-    for (const handle of handles) this.handles.add(toHex(handle));
+    for (const handle of handles) this.handles.add(hex(handle));
     return super.getRecords(name, handles, options);
   }
 
   override getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncGenerator<Uint8Array> {
-    for (const id of ids) this.lists.add(toHex(id));
+    for (const id of ids) this.lists.add(hex(id));
     return super.getLists(name, ids, options);
   }
 }

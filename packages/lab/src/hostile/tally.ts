@@ -7,11 +7,17 @@ export interface Tally {
   /** By status, and by status and code where the answer is an error. */
   readonly statuses: Record<string, number>;
   readonly codes: Record<string, number>;
-  /** Lines that were closed without an answer, that were not taken at all, and requests that were given up. */
+  /**
+   * Lines that were closed without an answer, that were not taken at all, and requests that were
+   * given up.
+   */
   reset: number;
   refused: number;
   unanswered: number;
-  /** What must not be: answers of 5xx, errors without a code, somebody let in. The first of each kind. */
+  /**
+   * What must not be: answers of 5xx, errors without a code, somebody let in. The first of each
+   * kind.
+   */
   readonly faults: Record<string, number>;
 }
 

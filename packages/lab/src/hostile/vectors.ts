@@ -1,13 +1,13 @@
 // Vectors that follow from a seed and a number: every process makes those it needs.
 
-import { Gaussian } from '../random.ts';
+import { Random } from '@hers/vectors/random';
 
 export const DIMENSION = 64;
 
 /** How far a score may be from the true one: many times the noise. */
 export const TOLERANCE = 0.02;
 
-const gaussian = new Gaussian();
+const gaussian = new Random();
 const buffer = new Float64Array(DIMENSION);
 
 /** A random direction. */

@@ -1,9 +1,13 @@
-// Means of outcomes that come in clusters (pictures of the same person), and how far off they may be. Outcomes of a cluster are not independent: whoever is
-// hard to find is so on every picture, so the standard error is taken over the clusters.
+// Means of outcomes that come in clusters (pictures of the same person), and how far off they may
+// be. Outcomes of a cluster are not independent: whoever is hard to find is so on every picture, so
+// the standard error is taken over the clusters.
 
 export interface ClusteredMean {
   readonly mean: number;
-  /** Cluster-robust standard error of the mean: of the sums of residuals, cluster by cluster (Liang and Zeger 1986, with g / (g − 1) for g clusters). */
+  /**
+   * Cluster-robust standard error of the mean: of the sums of residuals, cluster by cluster (Liang
+   * and Zeger 1986, with g / (g − 1) for g clusters).
+   */
   readonly error: number;
   /** The mean of the clusters' means: each cluster counts once, however many outcomes it has. */
   readonly clusterMean: number;

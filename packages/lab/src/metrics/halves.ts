@@ -1,6 +1,9 @@
 // What of each class a classifier learns from, and what it is asked about.
 
-/** Every second vector of each class to train on, the others to test; a class of one vector is left out. */
+/**
+ * Every second vector of each class to train on, the others to test; a class of one vector is left
+ * out.
+ */
 export function halves(labels: ArrayLike<number>): { train: number[]; test: number[] } {
   const sizes = new Map<number, number>();
   for (let i = 0; i < labels.length; i++) sizes.set(labels[i], (sizes.get(labels[i]) ?? 0) + 1);

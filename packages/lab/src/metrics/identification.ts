@@ -1,4 +1,5 @@
-// Identification in a closed set: every probe has a mate in the gallery, and the question is how many strangers score higher than the best of them.
+// Identification in a closed set: every probe has a mate in the gallery, and the question is how
+// many strangers score higher than the best of them.
 
 import { eachScoreRow, rowsAt } from './score-rows.ts';
 
@@ -9,7 +10,10 @@ export interface Labelled {
   readonly labels: ArrayLike<number>;
 }
 
-/** Places of the vectors whose label occurs more than once: the probes of a leave-one-out identification. */
+/**
+ * Places of the vectors whose label occurs more than once: the probes of a leave-one-out
+ * identification.
+ */
 export function matedPlaces(labels: ArrayLike<number>): Int32Array {
   const counts = new Map<number, number>();
   for (let i = 0; i < labels.length; i++) counts.set(labels[i], (counts.get(labels[i]) ?? 0) + 1);
@@ -19,8 +23,8 @@ export function matedPlaces(labels: ArrayLike<number>): Int32Array {
 }
 
 /**
- * For each probe (a place in the set, every mated one unless given) the rank of its best mate among all others, counted from 1. A stranger that scores exactly
- * as high is ranked first.
+ * For each probe (a place in the set, every mated one unless given) the rank of its best mate among
+ * all others, counted from 1. A stranger that scores exactly as high is ranked first.
  */
 export function mateRanks({ vectors, dimension, labels }: Labelled, probes = matedPlaces(labels)): Int32Array {
   const ranks = new Int32Array(probes.length);
@@ -30,7 +34,10 @@ export function mateRanks({ vectors, dimension, labels }: Labelled, probes = mat
   return ranks;
 }
 
-/** The rank of the best template with this label, when the template `except` (the probe itself) is left out. */
+/**
+ * The rank of the best template with this label, when the template `except` (the probe itself) is
+ * left out.
+ */
 export function rankOfMate(
   scores: ArrayLike<number>,
   labels: ArrayLike<number>,

@@ -1,7 +1,8 @@
-// Linear support vector machines, one class against the rest, by dual coordinate descent (Hsieh, Chang, Lin, Keerthi and Sundararajan, ICML 2008, algorithm 1 with
-// the squared hinge loss). The threshold is a further coordinate that is 1 for all.
+// Linear support vector machines, one class against the rest, by dual coordinate descent (Hsieh,
+// Chang, Lin, Keerthi and Sundararajan, ICML 2008, algorithm 1 with the squared hinge loss). The
+// threshold is a further coordinate that is 1 for all.
 
-import { Gaussian } from '../random.ts';
+import { Random } from '@hers/vectors/random';
 
 export interface SvmOptions {
   /** Weight of the errors. */
@@ -54,7 +55,7 @@ function descend(
   const count = labels.length;
   const alpha = new Float64Array(count);
   const order = Int32Array.from({ length: count }, (_, i) => i);
-  const random = new Gaussian();
+  const random = new Random();
   random.seed(label, count);
   const keys = new Float64Array(count);
   for (let pass = 0; pass < passes; pass++) {

@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { Random } from '@hers/vectors/random';
 import fc from 'fast-check';
-import { Gaussian } from '../random.ts';
 import { clusteredMean } from './clustered.ts';
 import { halves } from './halves.ts';
 import { cmc, matedPlaces, mateRanks, rankAccuracy, rankOfMate } from './identification.ts';
@@ -13,7 +13,7 @@ import { averagePrecision, precisionAt, precisionRecall, retrieval } from './ret
 import { eachScoreRow, unitVectors } from './score-rows.ts';
 
 function set(count: number, dimension: number, classes: number, seed: number) {
-  const random = new Gaussian();
+  const random = new Random();
   random.seed(seed);
   const numbers = new Float64Array(count * dimension);
   random.fill(numbers, 1);
@@ -124,7 +124,10 @@ describe('retrieval', () => {
     .array(fc.tuple(fc.integer({ min: -4, max: 4 }), fc.boolean()), { minLength: 1, maxLength: 40 })
     .filter((all) => all.some(([, hit]) => hit));
 
-  /** What each relevant one adds to the curve, counted anew for each: behind it are those that score less, and of equals the relevant ones not counted yet. */
+  /**
+   * What each relevant one adds to the curve, counted again for each: behind it are those that
+   * score less, and of equals the relevant ones not counted yet.
+   */
   function points(all: readonly (readonly [number, boolean])[]) {
     const total = all.filter(([, hit]) => hit).length;
     return all.flatMap(([score, hit], i) => {
@@ -251,7 +254,10 @@ describe('errors at thresholds', () => {
 });
 
 describe('linear support vector machines', () => {
-  /** What training minimises: ½‖w‖² + C·Σ max(0, 1 − y·(w·x + b))², with the threshold as a coordinate. */
+  /**
+   * What training minimises: ½‖w‖² + C·Σ max(0, 1 − y·(w·x + b))², with the threshold as a
+   * coordinate.
+   */
   function objective(w: ArrayLike<number>, data: (typeof sets)[0], label: number, cost: number): number {
     const { vectors, labels, dimension: d } = data;
     let sum = 0;
@@ -318,7 +324,7 @@ test('halves: no vector is learned from and asked about, and every class of seve
 });
 
 describe('means of outcomes in clusters', () => {
-  const random = new Gaussian();
+  const random = new Random();
   const normal = (count: number) => {
     const out = new Float64Array(count);
     random.fill(out, 1);
@@ -345,7 +351,7 @@ describe('means of outcomes in clusters', () => {
     }
   });
 
-  test('where they have not, it is what drawing the clusters anew gives', () => {
+  test('where they have not, it is what drawing the clusters again gives', () => {
     random.seed(2);
     // A few have many, as in the faces, and whoever is hard to find is so on every picture.
     const people = Array.from(normal(150), (hard, g) => {

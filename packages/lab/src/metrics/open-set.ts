@@ -1,4 +1,5 @@
-// Errors at thresholds: identification in an open set, where a probe may have no mate, and verification of pairs.
+// Errors at thresholds: identification in an open set, where a probe may have no mate, and
+// verification of pairs.
 
 import { type Labelled, matedPlaces } from './identification.ts';
 import { eachScoreRow, rowsAt } from './score-rows.ts';
@@ -7,7 +8,10 @@ import { eachScoreRow, rowsAt } from './score-rows.ts';
 export interface OpenSearch {
   /** The best score of all. */
   readonly top: number;
-  /** The score of the mate where it came first; undefined where a stranger did, or where there is no mate. */
+  /**
+   * The score of the mate where it came first; undefined where a stranger did, or where there is no
+   * mate.
+   */
   readonly mate?: number;
 }
 
@@ -18,7 +22,10 @@ export interface OpenSearches {
   readonly strangers: readonly OpenSearch[];
 }
 
-/** The first vector of every label that has several is enrolled; the others search, and so do those that have no other. A stranger that scores as high as the mate came first. */
+/**
+ * The first vector of every label that has several is enrolled; the others search, and so do those
+ * that have no other. A stranger that scores as high as the mate came first.
+ */
 export function openSearches({ vectors, dimension, labels }: Labelled): OpenSearches {
   const several = new Set(Array.from(matedPlaces(labels), (place) => labels[place]));
   const enrolled = new Map<number, number>();
@@ -41,8 +48,9 @@ export function openSearches({ vectors, dimension, labels }: Labelled): OpenSear
 }
 
 /**
- * False negative identification rate at a false positive identification rate (ISO/IEC 19795-1): the threshold is the lowest at which at most that share of the searches
- * without a mate returns anyone; missed are the mates that are not first, or below it.
+ * False negative identification rate at a false positive identification rate (ISO/IEC 19795-1): the
+ * threshold is the lowest at which at most that share of the searches without a mate returns
+ * anyone; missed are the mates that are not first, or below it.
  */
 export function fnirAtFpir(mated: readonly OpenSearch[], strangers: readonly OpenSearch[], fpir: number): number {
   const threshold = thresholdAt(
@@ -52,13 +60,19 @@ export function fnirAtFpir(mated: readonly OpenSearch[], strangers: readonly Ope
   return mated.filter(({ mate }) => mate === undefined || mate < threshold).length / mated.length;
 }
 
-/** True accept rate at a false accept rate: genuine pairs at or above the lowest threshold that lets at most that share of the impostor pairs pass. */
+/**
+ * True accept rate at a false accept rate: genuine pairs at or above the lowest threshold that lets
+ * at most that share of the impostor pairs pass.
+ */
 export function tarAtFar(genuine: Float64Array, impostor: Float64Array, far: number): number {
   const threshold = thresholdAt(impostor, far);
   return genuine.filter((score) => score >= threshold).length / genuine.length;
 }
 
-/** The lowest threshold that at most this share of the scores reaches: just above the score that would be one too many. */
+/**
+ * The lowest threshold that at most this share of the scores reaches: just above the score that
+ * would be one too many.
+ */
 export function thresholdAt(scores: ArrayLike<number>, share: number): number {
   if (!(share >= 0 && share <= 1) || scores.length === 0)
     throw new RangeError('a rate is from 0 to 1, of at least one score');

@@ -24,7 +24,10 @@ export function retrieval({ vectors, dimension, labels }: Labelled, probes: Arra
   return { precisionAt10: precision / probes.length, meanAveragePrecision: average / probes.length };
 }
 
-/** Places in the order of their scores, the best first. Of equals the relevant ones come last, as mates do in ranks: what was first in the file is no merit. */
+/**
+ * Places in the order of their scores, the best first. Of equals the relevant ones come last, as
+ * mates do in ranks: what was first in the file is no merit.
+ */
 function ranked(scores: ArrayLike<number>, relevant: ArrayLike<number>): Int32Array {
   const places = Int32Array.from({ length: scores.length }, (_, i) => i);
   return places.sort((a, b) => scores[b] - scores[a] || relevant[a] - relevant[b]);
@@ -51,8 +54,9 @@ export interface PrecisionRecall {
 }
 
 /**
- * One ranking of scored decisions (relevant: 1, others: 0), whatever they are about: with all pairs of pictures and classes in it, it is the micro-average. Of
- * equal scores the relevant ones come last.
+ * One ranking of scored decisions (relevant: 1, others: 0), whatever they are about: with all pairs
+ * of pictures and classes in it, it is the micro-average. Of equal scores the relevant ones come
+ * last.
  */
 export function precisionRecall(scores: ArrayLike<number>, relevant: ArrayLike<number>, steps = 100): PrecisionRecall {
   const order = ranked(scores, relevant);

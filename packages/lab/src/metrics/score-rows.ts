@@ -1,11 +1,15 @@
-// Scores of many probes against a gallery, a row for each probe, without holding all of them at once.
+// Scores of many probes against a gallery, a row for each probe, without holding all of them at
+// once.
 
-/** Four probes pass over the gallery together, so that each load of a template serves four multiplications. */
+/**
+ * Four probes pass over the gallery together, so that each load of a template serves four
+ * multiplications.
+ */
 const TOGETHER = 4;
 
 /**
- * Calls `visit` with the inner products of each probe and all templates, in the order of the probes. The row is valid during the call. Products are added in
- * double precision.
+ * Calls `visit` with the inner products of each probe and all templates, in the order of the
+ * probes. The row is valid during the call. Products are added in double precision.
  */
 export function eachScoreRow(
   probes: Float32Array,

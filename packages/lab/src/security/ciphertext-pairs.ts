@@ -1,9 +1,10 @@
-// Pairs of ciphertexts for the judge of unlinkability: those that the scheme makes, and those that a scheme with a mistake in it would make.
+// Pairs of ciphertexts for the judge of unlinkability: those that the scheme makes, and those that
+// a scheme with a mistake in it would make.
 
 import { decodeBlock, type Profile, plan, roundVectors } from '@hers/scheme';
 import { encryptBlock } from '@hers/scheme/secret';
+import { Random } from '@hers/vectors/random';
 import type { Part } from '../datasets.ts';
-import { Gaussian } from '../random.ts';
 import { ciphertextCoefficients } from './ciphertext-words.ts';
 import { newKey } from './encrypted-search.ts';
 import type { Pair } from './unlinkability.ts';
@@ -21,10 +22,14 @@ export interface Pairs {
   /** Both under one key, another one for every pair. */
   readonly oneKey: Pair;
   /**
-   * One mask used twice, which the scheme never does, in one of so many coefficients; the others have a mask of their own. Noise is fresh and of the scheme's size.
+   * One mask used twice, which the scheme never does, in one of so many coefficients; the others
+   * have a mask of their own. Noise is fresh and of the scheme's size.
    */
   reusedMask(everyOf: number): Pair;
-  /** Ciphertexts of the same templates share one of so many coefficients, up to noise of an eighth of the modulus; others share nothing. */
+  /**
+   * Ciphertexts of the same templates share one of so many coefficients, up to noise of an eighth
+   * of the modulus; others share nothing.
+   */
   faintCopy(everyOf: number): Pair;
 }
 
@@ -35,7 +40,7 @@ export function ciphertextPairs(from: Part, profile: Profile): Pairs {
   const modulus = primes.reduce((product, prime) => product * prime, 1);
   const lift = (profile === 'exact' ? planned.galleryScale : 1) / modulus;
   const count = from.labels.length;
-  const random = new Gaussian();
+  const random = new Random();
   random.seed(n, count);
   let turn = 0;
 

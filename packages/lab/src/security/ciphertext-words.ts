@@ -1,5 +1,6 @@
-// What a server could take for a gallery: the coefficients of a block's rows, as numbers between −½ and ½. Coefficient j of row i is where coordinate i of template j
-// would stand if there were no encryption.
+// What a server could take for a gallery: the coefficients of a block's rows, as numbers between −½
+// and ½. Coefficient j of row i is where coordinate i of template j would stand if there were no
+// encryption.
 
 import { type Block, polyWords, ringOf } from '@hers/scheme';
 

@@ -1,4 +1,5 @@
-// A gallery in one encrypted block, searched by the scheme itself: what its server sees, and what its client decrypts.
+// A gallery in one encrypted block, searched by the scheme itself: what its server sees, and what
+// its client decrypts.
 
 import {
   type BlockMatrix,
@@ -26,7 +27,10 @@ export function newKey(dimension: number, profile: Profile): CollectionKey {
 export class EncryptedBlock {
   readonly #key: CollectionKey;
   readonly #matrix: BlockMatrix;
-  /** Coefficients of the ciphertext in the place of the templates, scaled to the length of a template on average: λ means the same for them. */
+  /**
+   * Coefficients of the ciphertext in the place of the templates, scaled to the length of a
+   * template on average: λ means the same for them.
+   */
   readonly words: Float64Array;
 
   constructor(templates: Float32Array, dimension: number, profile: Profile) {

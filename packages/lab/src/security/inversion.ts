@@ -1,4 +1,5 @@
-// Score inversion: what an unknown unit vector q must be, given its scores and vectors on either side of them.
+// Score inversion: what an unknown unit vector q must be, given its scores and vectors on either
+// side of them.
 
 import { LeastSquares } from './least-squares.ts';
 import type { Population } from './population.ts';
@@ -6,15 +7,19 @@ import type { Population } from './population.ts';
 /** Makes a probe of its scores. */
 export type Reconstruct = (scores: ArrayLike<number>) => Float64Array;
 
-/** The paper's attack: scores r = P·q of a gallery P in the clear (or of what is taken for it), q = (PᵀP + λI)⁻¹ Pᵀ r. Rows of the gallery are templates. */
+/**
+ * The paper's attack: scores r = P·q of a gallery P in the clear (or of what is taken for it), q =
+ * (PᵀP + λI)⁻¹ Pᵀ r. Rows of the gallery are templates.
+ */
 export function fromTemplates(templates: ArrayLike<number>, dimension: number, lambda: number): Reconstruct {
   const problem = new LeastSquares(templates, dimension, lambda);
   return (scores) => problem.solve(scores);
 }
 
 /**
- * The same for somebody who also knows what vectors look like: q is normal with the mean μ and the covariance L·Lᵀ of a population, scores have errors of the given
- * variance. With q = μ + L·z it is the same problem in z, of which nothing is known but that it is standard normal.
+ * The same for somebody who also knows what vectors look like: q is normal with the mean μ and the
+ * covariance L·Lᵀ of a population, scores have errors of the given variance. With q = μ + L·z it is
+ * the same problem in z, of which nothing is known but that it is standard normal.
  */
 export function fromTemplatesAndPopulation(
   templates: ArrayLike<number>,
@@ -43,8 +48,10 @@ export function fromTemplatesAndPopulation(
 }
 
 /**
- * Without a template, in the clear or otherwise: the attacker knows a few probes and their scores against the same unknown templates (a row for each probe). Scores are
- * linear in the probe, so that the combination of known rows that comes closest to the unknown row is the combination of known probes that comes closest to the probe.
+ * Without a template, in the clear or otherwise: the attacker knows a few probes and their scores
+ * against the same unknown templates (a row for each probe). Scores are linear in the probe, so
+ * that the combination of known rows that comes closest to the unknown row is the combination of
+ * known probes that comes closest to the probe.
  */
 export function fromKnownProbes(
   probes: ArrayLike<number>,
@@ -67,7 +74,10 @@ export function fromKnownProbes(
   };
 }
 
-/** How much a reconstruction resembles the original: 1 is the same direction, 0 what any stranger has. */
+/**
+ * How much a reconstruction resembles the original: 1 is the same direction, 0 what any stranger
+ * has.
+ */
 export function cosine(a: ArrayLike<number>, b: ArrayLike<number>): number {
   let [ab, aa, bb] = [0, 0, 0];
   for (let i = 0; i < a.length; i++) {

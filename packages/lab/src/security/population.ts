@@ -1,5 +1,6 @@
-// Attackers that know what vectors look like. One knows the mean and the covariance; another has rehearsed: it has searched galleries of its own with vectors it knows,
-// and has learned to tell the vector from whatever it will see.
+// Attackers that know what vectors look like. One knows the mean and the covariance; another has
+// rehearsed: it has searched galleries of its own with vectors it knows, and has learned to tell
+// the vector from whatever it will see.
 
 import { cholesky } from '../cholesky.ts';
 import { moments } from '../moments.ts';
@@ -12,7 +13,10 @@ export interface Population {
   readonly factor: Float64Array;
 }
 
-/** Fewer vectors than dimensions leave directions without variance; so little of it is added that no other notices. */
+/**
+ * Fewer vectors than dimensions leave directions without variance; so little of it is added that no
+ * other notices.
+ */
 const LEAST_VARIANCE = 1e-6;
 
 export function populationOf(vectors: ArrayLike<number>, dimension: number): Population {
@@ -24,7 +28,10 @@ export function populationOf(vectors: ArrayLike<number>, dimension: number): Pop
 const QUANTILES = 16;
 export const SCORE_FEATURES = QUANTILES + 1 + 4;
 
-/** What scores say when nobody knows whose they are: their order statistics, and their first four moments. */
+/**
+ * What scores say when nobody knows whose they are: their order statistics, and their first four
+ * moments.
+ */
 export function scoreFeatures(scores: ArrayLike<number>): Float64Array {
   const sorted = Float64Array.from(scores).sort();
   const out = new Float64Array(SCORE_FEATURES);
@@ -38,7 +45,10 @@ export function scoreFeatures(scores: ArrayLike<number>): Float64Array {
   return out;
 }
 
-/** Scores and what may be the templates, slot by slot: how scores go with each coordinate. In the clear this would be Pᵀr, from which the probe follows. */
+/**
+ * Scores and what may be the templates, slot by slot: how scores go with each coordinate. In the
+ * clear this would be Pᵀr, from which the probe follows.
+ */
 export function slotFeatures(scores: ArrayLike<number>, words: ArrayLike<number>, dimension: number): Float64Array {
   const out = new Float64Array(dimension);
   for (let j = 0, at = 0; j < scores.length; j++)
@@ -56,9 +66,11 @@ export interface Example {
 const STRENGTHS = [100, 10, 1, 1e-1, 1e-2, 1e-3];
 
 /**
- * Learns to tell a probe from what is seen of it, by ridge regression: how it differs from `mean`, the guess of those who see nothing. How far to trust what is seen is
- * chosen on the last quarter of the galleries, learned from the others; then it learns from all of them. Where nothing was
- * learned, the guess remains. `widths` are how much of what is seen it may attend to: all, or the first so many features.
+ * Learns to tell a probe from what is seen of it, by ridge regression: how it differs from `mean`,
+ * the guess of those who see nothing. How far to trust what is seen is chosen on the last quarter
+ * of the galleries, learned from the others; then it learns from all of them. Where nothing was
+ * learned, the guess remains. `widths` are how much of what is seen it may attend to: all, or the
+ * first so many features.
  */
 export function learnedFrom(
   galleries: readonly (readonly Example[])[],
@@ -75,7 +87,8 @@ export function learnedFrom(
     const guess = ridge(trial, mean, width, strength);
     const gains = judged.map(({ seen, probe }) => cosine(guess(seen), probe) - cosine(mean, probe));
     const gain = gains.reduce((sum, x) => sum + x, 0);
-    // A gain below two standard errors of it is not trusted: of so many candidates, one has as much by luck.
+    // A gain below two standard errors of it is not trusted: of so many candidates, one has as much
+    // by luck.
     const luck = 2 * Math.sqrt(gains.reduce((sum, x) => sum + x * x, 0));
     if (gain > luck && gain > best.gain) best = { gain, guess: ridge(galleries.flat(), mean, width, strength) };
   }

@@ -1,5 +1,6 @@
-// Attacks on the scores of real encrypted searches. Every group of probes has a gallery, a key and a block of its own: what probes of one block have in common would otherwise be
-// taken for a result, and intervals come from how much groups differ.
+// Attacks on the scores of real encrypted searches. Every group of probes has a gallery, a key and
+// a block of its own: what probes of one block have in common would otherwise be taken for a
+// result, and intervals come from how much groups differ.
 
 import { type Profile, plan } from '@hers/scheme';
 import type { Part } from '../datasets.ts';
@@ -20,11 +21,13 @@ import {
 } from './population.ts';
 
 /** What the attacker has beside the scores of an unknown probe, and what it makes of it. */
-export const LEAKS = [
-  // Templates in the clear: the paper's least squares, and the same with the population for a prior.
+const LEAKS = [
+  // Templates in the clear: the paper's least squares, and the same with the population for a
+  // prior.
   'plain',
   'plain-population',
-  // The ciphertext: its coefficients taken for the templates, and what was learned by rehearsing with ciphertexts of one's own.
+  // The ciphertext: its coefficients taken for the templates, and what was learned by rehearsing
+  // with ciphertexts of one's own.
   'encrypted',
   'encrypted-population',
   // Nothing: vectors of others taken for the templates, and what was learned by rehearsing.
@@ -59,8 +62,11 @@ export interface Guesses {
   readonly person: number;
 }
 
-/** Keys, and galleries, over which the probes are spread; and as many that the attacker rehearses with. */
-export const GROUPS = 20;
+/**
+ * Keys, and galleries, over which the probes are spread; and as many that the attacker rehearses
+ * with.
+ */
+const GROUPS = 20;
 /** Deviation of a score's error: noise under `compact`, rounding to 1/250 under `exact`. */
 const ERROR = 0.0015;
 
@@ -181,7 +187,10 @@ type Learned = ReadonlyMap<string, (seen: Float64Array) => Float64Array>;
 const seenOf = (scores: Float64Array, words: Float64Array, dimension: number) =>
   Float64Array.from([...scoreFeatures(scores), ...slotFeatures(scores, words, dimension)]);
 
-/** The attacker makes galleries of vectors it knows, encrypts them under keys of its own, searches them, and learns from what comes of it. */
+/**
+ * The attacker makes galleries of vectors it knows, encrypts them under keys of its own, searches
+ * them, and learns from what comes of it.
+ */
 function rehearse(
   from: Campaign,
   profile: Profile,

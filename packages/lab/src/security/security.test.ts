@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { decodeBlock, plan } from '@hers/scheme';
 import { encryptBlock, MasterSeed } from '@hers/scheme/secret';
-import { Gaussian } from '../random.ts';
-import { identities } from '../synthetic.ts';
+import { Random } from '@hers/vectors/random';
+import { identities } from '@hers/vectors/synthetic';
 import { ciphertextPairs } from './ciphertext-pairs.ts';
 import { ciphertextAsGallery, ciphertextCoefficients } from './ciphertext-words.ts';
 import { EncryptedBlock } from './encrypted-search.ts';
@@ -14,7 +14,7 @@ import { campaign, guesses, meanAndError } from './score-attacks.ts';
 import { linkingAdvantage, marginOf, type Pair } from './unlinkability.ts';
 
 function normals(count: number, seed: number): Float64Array {
-  const random = new Gaussian();
+  const random = new Random();
   random.seed(seed);
   const numbers = new Float64Array(count);
   random.fill(numbers, 1);
@@ -112,7 +112,8 @@ describe('score inversion', () => {
   });
 
   test('a few known probes give the part of it that is in their span, and no more', () => {
-    // Many templates in all directions: scores then keep angles, and what comes back is the projection, of length √(k/d) on average.
+    // Many templates in all directions: scores then keep angles, and what comes back is the
+    // projection, of length √(k/d) on average.
     const [wide, templates] = [64, 1500];
     const many = normals(templates * wide, 8);
     const probes = rowsOf(normals(40 * wide, 9), wide);
@@ -154,7 +155,10 @@ describe('attackers that know the population', () => {
 
   const d = 6;
   const mean = Float64Array.from({ length: d }, (_, c) => (c === 0 ? 1 : 0));
-  /** Galleries of examples; `planted` is how much of the probe's second coordinate is in what is seen of it. */
+  /**
+   * Galleries of examples; `planted` is how much of the probe's second coordinate is in what is
+   * seen of it.
+   */
   const galleries = (planted: number, seed: number): Example[][] =>
     Array.from({ length: 8 }, (_, g) =>
       rowsOf(normals(60 * (d + 2), 100 * seed + g), d + 2).map((row) => {
@@ -240,7 +244,8 @@ describe('a campaign', () => {
 
   test('guesses are what the mean, a stranger and chance reach', () => {
     const held = part([2, 2, 2, 4, 6, 8, 10], axes);
-    // The mean is (3, 1) / 8: cosines with the probes (1, 0), (0, 1), (−1, 0) are 3, 1 and −3, each over √10.
+    // The mean is (3, 1) / 8: cosines with the probes (1, 0), (0, 1), (−1, 0) are 3, 1 and −3, each
+    // over √10.
     const training = part(
       [1, 3, 5, 7, 9, 11, 13, 15],
       (i) =>
@@ -333,7 +338,8 @@ describe('unlinkability', () => {
   test('ciphertexts cannot be told apart, under two keys or under one', () => {
     for (const pair of [made.twoKeys, made.oneKey]) {
       const { advantage, margin } = linkingAdvantage(pair, 60);
-      // Five standard errors: a judge that knows nothing is outside of them once in two million runs.
+      // Five standard errors: a judge that knows nothing is outside of them once in two million
+      // runs.
       assert.ok(Math.abs(advantage) < 2.55 * margin, `${advantage}, ${margin}`);
     }
   });

@@ -1,5 +1,6 @@
-// Can two ciphertexts be linked? A judge is shown two of them, half of the time of the same templates, and says which it is. The judge is a linear machine trained on
-// features of such pairs; its advantage is measured on pairs it has not seen.
+// Can two ciphertexts be linked? A judge is shown two of them, half of the time of the same
+// templates, and says which it is. The judge is a linear machine trained on features of such pairs;
+// its advantage is measured on pairs it has not seen.
 
 import { decide, trainSvm } from '../metrics/linear-svm.ts';
 
@@ -9,13 +10,19 @@ export type Pair = (same: boolean) => { a: Float64Array; b: Float64Array };
 export interface Linking {
   /** Pairs that were judged. */
   readonly pairs: number;
-  /** P(says same | same) − P(says same | different): 1 for a judge that is always right, 0 for one that knows nothing. */
+  /**
+   * P(says same | same) − P(says same | different): 1 for a judge that is always right, 0 for one
+   * that knows nothing.
+   */
   readonly advantage: number;
   /** Half of a 95 % interval around a judge that knows nothing. */
   readonly margin: number;
 }
 
-/** 1.96 standard deviations of the difference of two shares of pairs / 2 coins each: the variance is 2 · ¼ / (pairs / 2). */
+/**
+ * 1.96 standard deviations of the difference of two shares of pairs / 2 coins each: the variance is
+ * 2 · ¼ / (pairs / 2).
+ */
 export const marginOf = (pairs: number) => 1.96 / Math.sqrt(pairs);
 
 /** Trains on as many pairs as it judges, half of them of each kind. */
@@ -47,12 +54,16 @@ export function linkingAdvantage(
   return { pairs, advantage: says(1) - says(0), margin: marginOf(pairs) };
 }
 
-/** Coefficients that differ by less are counted: from what is common among strangers down to less than the noise of a scheme. */
+/**
+ * Coefficients that differ by less are counted: from what is common among strangers down to less
+ * than the noise of a scheme.
+ */
 const CLOSE = [8, 12, 16, 20, 22, 24, 26, 28, 32, 36, 40, 44, 48].map((bits) => 2 ** -bits);
 
 /**
- * What may give it away: correlation, how close the coefficients are around the circle and how many of them are closer than any by chance, their signs, and the same
- * for squares and for the whole shifted by one.
+ * What may give it away: correlation, how close the coefficients are around the circle and how many
+ * of them are closer than any by chance, their signs, and the same for squares and for the whole
+ * shifted by one.
  */
 function compared(a: Float64Array, b: Float64Array): number[] {
   let [product, near, signs, squares, shifted] = [0, 0, 0, 0, 0];

@@ -1,16 +1,17 @@
-// The tag of a block: what it is, that it adds up, and that nothing but the block itself has it (README.md §6).
+// The tag of a block: what it is, that it adds up, and that nothing but the block itself has it
+// (README.md §6).
 
 import assert from 'node:assert/strict';
 import { createCipheriv } from 'node:crypto';
 import { describe, it } from 'node:test';
 import { modInverse } from '@hers/ring';
 import fc from 'fast-check';
+import { derivedSlowly } from '../../testing/derivation.node.ts';
+import { randomVectors, repeatable } from '../../testing/samples.ts';
 import { addBlocks, type Block, blockMask, decodeBlock, encodeBlock } from '../block.ts';
 import { HersError } from '../errors.ts';
 import { type ParameterSet, polyWords, ringOf } from '../parameters.ts';
 import { type Plan, type PlanRequest, plan } from '../plan.ts';
-import { derivedSlowly } from '../testing.node.ts';
-import { randomVectors, repeatable } from '../testing.ts';
 import { addTags, authenticate, sameTag, tagBytes } from './authenticator.ts';
 import { decryptBlock } from './decrypt.ts';
 import { encryptBlock, encryptBlockFrom } from './encrypt.ts';
@@ -262,7 +263,10 @@ function scaled(block: Block, factor: bigint): Block {
   });
 }
 
-/** Rows and mask of two blocks added as they are, which `addBlocks` refuses for slots that are taken. */
+/**
+ * Rows and mask of two blocks added as they are, which `addBlocks` refuses for slots that are
+ * taken.
+ */
 function addedAnyway(a: Block, b: Block): Block {
   return {
     ...addBlocks({ ...a, first: 0, count: 1 }, { ...b, first: 1, count: 1 }, 99),
@@ -271,7 +275,10 @@ function addedAnyway(a: Block, b: Block): Block {
   };
 }
 
-/** Factors, the last of them 1, for which the rows add up to zero modulo p: Gauss and Jordan. One row more than columns, the others independent. */
+/**
+ * Factors, the last of them 1, for which the rows add up to zero modulo p: Gauss and Jordan. One
+ * row more than columns, the others independent.
+ */
 function combination(rows: readonly bigint[][], p: bigint): bigint[] {
   const size = rows.length - 1;
   // Equation j: Σ_k factor_k·rows[k][j] = −rows[size][j]

@@ -1,7 +1,9 @@
-// A tag that adds up: tag(a + b) = tag(a) + tag(b). Whoever keeps the tags of the parts it made knows the tag of their sum, and with it whether a block
-// that comes back is exactly that sum. README.md §6 has the bound and its proof.
+// A tag that adds up: tag(a + b) = tag(a) + tag(b). Whoever keeps the tags of the parts it made
+// knows the tag of their sum, and with it whether a block that comes back is exactly that sum.
+// README.md §6 has the bound and its proof.
 //
-// For each prime p and each copy c, with w[i][j] word j of row i (the last row is the mask) and factors u, v secret and uniform modulo p:
+// For each prime p and each copy c, with w[i][j] word j of row i (the last row is the mask) and
+// factors u, v secret and uniform modulo p:
 //
 //   tag_{c,p} = Σ_j v_{c,p}[j]·(Σ_i u_{c,p}[i]·w[i][j]) mod p
 //
@@ -14,7 +16,10 @@ import { type ParameterSet, polyWords, ringOf } from '../parameters.ts';
 import { SEED_BYTES, sameBytes } from '../wire.ts';
 import { type CollectionKey, loadFactors } from './key.ts';
 
-/** A wrong block passes one copy with probability below 2/p ≈ 2^−29, and copies are independent: four reach 2^−115. */
+/**
+ * A wrong block passes one copy with probability below 2/p ≈ 2^−29, and copies are independent:
+ * four reach 2^−115.
+ */
 const COPIES = 4;
 
 /** Bytes of every tag under a parameter set. */
@@ -23,10 +28,11 @@ export function tagBytes(parameters: ParameterSet): number {
 }
 
 /**
- * The tag of a block: of its rows and its mask, however the mask is carried. It says nothing about the other fields (slots, additions, id). A block of
- * another key is refused.
+ * The tag of a block: of its rows and its mask, however the mask is carried. It says nothing about
+ * the other fields (slots, additions, id). A block of another key is refused.
  *
- * @example sameTag(authenticate(key, sum), addTags(parameters, tagOfOne, tagOfOther)) // before decrypting the sum
+ * @example sameTag(authenticate(key, sum), addTags(parameters, tagOfOne, tagOfOther)) // before
+ * decrypting the sum
  */
 export function authenticate(key: CollectionKey, block: Uint8Array | Block): Uint8Array {
   const decoded = block instanceof Uint8Array ? decodeBlock(block) : block;
@@ -54,7 +60,8 @@ export function authenticate(key: CollectionKey, block: Uint8Array | Block): Uin
     for (let i = 0; i <= width; i++) {
       row.residues.set(i < width ? decoded.rows.subarray(i * words, (i + 1) * words) : mask);
       for (let c = 0; c < COPIES; c++) {
-        // As a constant polynomial, not as the scalar of `scaleAdd`: that is a bigint, which nothing can wipe.
+        // As a constant polynomial, not as the scalar of `scaleAdd`: that is a bigint, which
+        // nothing can wipe.
         const at = (COPIES * Math.floor(i / n) + c) * words + (i % n);
         for (let k = 0; k < primes.length; k++) factors.residues.fill(rowFactors[at + k * n], k * n, (k + 1) * n);
         ring.multiplyAdd(sums[c], factors, row);

@@ -5,12 +5,15 @@ import { blockMask, checkSameKey, decodeBlock } from '../block.ts';
 import { HersError } from '../errors.ts';
 import { modulusOf, polyWords, ringOf } from '../parameters.ts';
 import type { Plan } from '../plan.ts';
-import { decodeResponse, type Response } from '../response.ts';
+import { decodeResponse, type ScanResponse } from '../response.ts';
 import type { Readout } from '../vectors.ts';
 import { sameBytes } from '../wire.ts';
 import { type CollectionKey, loadSecret } from './key.ts';
 
-/** `exact`: a decrypted value this far from an integer cannot come from a sound response (noise stays below 0.5 with margin to spare). */
+/**
+ * `exact`: a decrypted value this far from an integer cannot come from a sound response (noise
+ * stays below 0.5 with margin to spare).
+ */
 const LARGEST_RESIDUAL = 0.45;
 
 export interface Scores {
@@ -19,11 +22,17 @@ export interface Scores {
   readonly first: number;
   /** Similarities (cosine, dot) or squared distances (euclidean), one per template of the block. */
   readonly scores: Float32Array;
-  /** `exact`: the integers they come from, inner products or squared distances of the rounded vectors. */
+  /**
+   * `exact`: the integers they come from, inner products or squared distances of the rounded
+   * vectors.
+   */
   readonly integers?: Int32Array;
 }
 
-/** A query's secret as plain data, to hand to a worker of the same process. As sensitive as the secret itself. */
+/**
+ * A query's secret as plain data, to hand to a worker of the same process. As sensitive as the
+ * secret itself.
+ */
 export interface ExposedSecret {
   readonly keyId: Uint8Array;
   readonly queryId: Uint8Array;
@@ -31,7 +40,10 @@ export interface ExposedSecret {
   readonly secret: Uint32Array;
 }
 
-/** The decrypted phase of every slot in the plan's units, before any rounding: for measuring noise. Tells everything; never show it. */
+/**
+ * The decrypted phase of every slot in the plan's units, before any rounding: for measuring noise.
+ * Tells everything; never show it.
+ */
 export let rawPhase: (secret: QuerySecret, response: Uint8Array) => Float64Array;
 
 /** Decrypts the responses to one query, and only those. */
@@ -69,8 +81,11 @@ export class QuerySecret {
     return new QuerySecret(plan, keyId, queryId, readout, secret);
   }
 
-  /** Checks that a response answers this query, and decrypts it to its phase; `step` is the phase's unit in the plan's units. */
-  #open(bytes: Uint8Array): { response: Response; phase: Words; step: number } {
+  /**
+   * Checks that a response answers this query, and decrypts it to its phase; `step` is the phase's
+   * unit in the plan's units.
+   */
+  #open(bytes: Uint8Array): { response: ScanResponse; phase: Words; step: number } {
     if (!this.#secret) throw wiped();
     const response = decodeResponse(bytes);
     const { parameters, responseBits, unit } = this.#plan;
@@ -84,7 +99,10 @@ export class QuerySecret {
     return { response, phase, step: modulusOf(parameters) / 2 ** bits1 / unit };
   }
 
-  /** The scores of one block. Nothing of them may go back to the server, and `compact` ones to nobody who sees ciphertexts (SECURITY.md). */
+  /**
+   * The scores of one block. Nothing of them may go back to the server, and `compact` ones to
+   * nobody who sees ciphertexts (SECURITY.md).
+   */
   decrypt(bytes: Uint8Array): Scores {
     const plan = this.#plan;
     const ring = ringOf(plan.parameters);
@@ -144,7 +162,10 @@ function nonsense(...decrypted: readonly (Float32Array | Float64Array | Int32Arr
 
 export interface Vectors {
   readonly first: number;
-  /** One vector after the other. `compact`: with the block's own error of about 0.001 per coordinate; `exact`: as they were rounded. */
+  /**
+   * One vector after the other. `compact`: with the block's own error of about 0.001 per
+   * coordinate; `exact`: as they were rounded.
+   */
   readonly vectors: Float32Array;
   /** `exact`: the integers, steps of 1/250 of the norm bound. */
   readonly integers?: Int32Array;

@@ -1,4 +1,5 @@
-// Encryption of blocks and queries. Every call draws fresh randomness; there is no way to supply it from outside this package (README.md §4, the rules).
+// Encryption of blocks and queries. Every call draws fresh randomness; there is no way to supply it
+// from outside this package (README.md §4, the rules).
 
 import { type Poly, randomBytes, randomSeed } from '@hers/ring';
 import { type Block, encodeBlock } from '../block.ts';
@@ -96,8 +97,8 @@ export interface EncryptedQuery {
 }
 
 /**
- * Encrypts a query under a result secret of its own: b'_i = −a'_i·s + W_i and b''_k = −a''_k·s + g^k·U + e''_k, with U = Σ s_i·W_i taken from the
- * rows exactly as sent.
+ * Encrypts a query under a result secret of its own: b'_i = −a'_i·s + W_i and b''_k = −a''_k·s +
+ * g^k·U + e''_k, with U = Σ s_i·W_i taken from the rows exactly as sent.
  */
 export function encryptQuery(key: CollectionKey, vector: ArrayLike<number>): EncryptedQuery {
   return encryptQueryFrom(platform, key, vector);

@@ -1,7 +1,9 @@
-// Keys: a 32-byte master seed, and derived from it, for every collection, parameter set and epoch, the gallery secrets s_1 … s_width, the key that
-// authenticates blocks, and the weights that scores are checked with.
+// Keys: a 32-byte master seed, and derived from it, for every collection, parameter set and epoch,
+// the gallery secrets s_1 … s_width, the key that authenticates blocks, and the weights that scores
+// are checked with.
 //
-// Secret material sits in private fields: it shows under no inspector, serialiser or clone, and can be wiped.
+// Secret material sits in private fields: it shows under no inspector, serialiser or clone, and can
+// be wiped.
 
 import { type Poly, type Ring, randomSeed } from '@hers/ring';
 import { hkdf } from '@noble/hashes/hkdf.js';
@@ -14,10 +16,16 @@ import { METRICS, type Plan } from '../plan.ts';
 import { ID_BYTES, SEED_BYTES } from '../wire.ts';
 
 const SALT = new TextEncoder().encode('HERS v1');
-/** Transformed secrets are kept up to this many bytes; larger ones (4096 dimensions under `exact`) are expanded at every use. */
+/**
+ * Transformed secrets are kept up to this many bytes; larger ones (4096 dimensions under `exact`)
+ * are expanded at every use.
+ */
 const CACHE_BYTES = 1 << 25;
 
-/** Scores are checked with this many independent sets of weights, each weight below 2^WEIGHT_BITS (README.md §7). */
+/**
+ * Scores are checked with this many independent sets of weights, each weight below 2^WEIGHT_BITS
+ * (README.md §7).
+ */
 export const WEIGHT_COPIES = 6;
 const WEIGHT_BITS = 20;
 
@@ -31,8 +39,9 @@ function derive(seed: Uint8Array, label: string, context: Uint8Array, length: nu
 }
 
 /**
- * What the keys of a collection depend on: its id, the parameter set, the epoch, and the plan. With the plan in it, a block made under other norm bounds
- * belongs to another key, and is refused rather than scored wrongly.
+ * What the keys of a collection depend on: its id, the parameter set, the epoch, and the plan. With
+ * the plan in it, a block made under other norm bounds belongs to another key, and is refused
+ * rather than scored wrongly.
  */
 function keyContext(plan: Plan, collectionId: Uint8Array, epoch: number): Uint8Array {
   const context = new Uint8Array(64);
@@ -84,7 +93,10 @@ export class MasterSeed {
     return (this.#bytes ?? wiped()).slice();
   }
 
-  /** Another key from the same seed, for sealing, authentication, handles: independent of every other purpose and context. */
+  /**
+   * Another key from the same seed, for sealing, authentication, handles: independent of every
+   * other purpose and context.
+   */
   deriveKey(purpose: string, context: Uint8Array, length = 32): Uint8Array {
     if (!/^[a-z][a-z -]*$/.test(purpose))
       throw new HersError('INVALID_ARGUMENT', 'a purpose is a few words in lower case');
@@ -128,10 +140,16 @@ export class MasterSeed {
 /** Loads the transform of s_i into a polynomial. */
 export let loadSecret: (key: CollectionKey, i: number, into: Poly) => void;
 
-/** Expands factors of the block authenticator into a polynomial: uniform residues, for each prime by itself. */
+/**
+ * Expands factors of the block authenticator into a polynomial: uniform residues, for each prime by
+ * itself.
+ */
 export let loadFactors: (key: CollectionKey, domain: number, index: number, into: Poly) => void;
 
-/** The weights that scores are checked with, copy by copy, n each. They belong to the key, which wipes them: keep no reference. */
+/**
+ * The weights that scores are checked with, copy by copy, n each. They belong to the key, which
+ * wipes them: keep no reference.
+ */
 export let scoreWeights: (key: CollectionKey) => Float64Array;
 
 /** What encrypts and decrypts for one collection, parameter set and epoch. */
@@ -210,7 +228,8 @@ export class CollectionKey {
     try {
       for (let c = 0; c < WEIGHT_COPIES; c++) {
         ring.uniform(ring.polys[0], { key: seed, domain: SCORE_WEIGHTS, index: c });
-        // Of the first prime, which is so close below 2^30 that no remainder is likelier than 2^−20·(1 + 2^−14).
+        // Of the first prime, which is so close below 2^30 that no remainder is likelier than
+        // 2^−20·(1 + 2^−14).
         for (let j = 0; j < n; j++) weights[c * n + j] = residues[j] % 2 ** WEIGHT_BITS;
       }
     } finally {

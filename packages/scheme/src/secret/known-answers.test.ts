@@ -1,4 +1,5 @@
-// The known answers of docs/formats.md. After a change of format that is meant (and a new version number), write them anew, then format:
+// The known answers of docs/formats.md. After a change of format that is meant (and a new version
+// number), write them again, then format:
 //
 //   node packages/scheme/src/secret/known-answers.test.ts --write && npm run format
 
@@ -6,11 +7,11 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { coordinate, knownAnswers } from './known-answers.ts';
+import { coordinate, knownAnswers } from '../../testing/known-answers.ts';
 
 type Answers = ReturnType<typeof knownAnswers>;
 
-const file = join(import.meta.dirname, 'known-answers.json');
+const file = join(import.meta.dirname, '../../testing/known-answers.json');
 const actual: Answers = JSON.parse(JSON.stringify(knownAnswers()));
 if (process.argv.includes('--write')) writeFileSync(file, `${JSON.stringify(actual, null, 2)}\n`);
 const expected: Answers = JSON.parse(readFileSync(file, 'utf8'));
@@ -44,7 +45,8 @@ describe('known answers', () => {
         if (metric === 'cosine') return dot / (Math.hypot(...x) * Math.hypot(...query));
         return metric === 'dot' ? dot : Math.hypot(...x) ** 2 + Math.hypot(...query) ** 2 - 2 * dot;
       };
-      // `compact` errs by its noise and `exact` by rounding to 1/250 of the bounds; neither comes near this.
+      // `compact` errs by its noise and `exact` by rounding to 1/250 of the bounds; neither comes
+      // near this.
       const tolerance = profile === 'exact' ? 0.05 : 0.02;
       for (const [{ scores, integers }, count] of [
         [response, block.count],

@@ -1,10 +1,11 @@
-// Measured noise against predicted noise. More queries and fresh randomness: npm run campaign -- noise
+// Measured noise against predicted noise. More queries and fresh randomness: npm run campaign --
+// noise
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { GALLERY_KINDS, type GalleryKind, measureNoise } from '../../testing/measure.ts';
+import { normals, repeatable } from '../../testing/samples.ts';
 import { type PlanRequest, plan } from '../plan.ts';
-import { normals, repeatable } from '../testing.ts';
-import { GALLERY_KINDS, type GalleryKind, measureNoise } from './measure.ts';
 
 function measure(request: PlanRequest, gallery: GalleryKind, queries: number, additions = 1) {
   const label = JSON.stringify([request, gallery]);
@@ -17,7 +18,8 @@ function measure(request: PlanRequest, gallery: GalleryKind, queries: number, ad
   });
 }
 
-// The errors of a block of identical templates move together, about three degrees of freedom a query, so there it takes many queries.
+// The errors of a block of identical templates move together, about three degrees of freedom a
+// query, so there it takes many queries.
 const queriesFor = (gallery: GalleryKind, dimension: number) =>
   gallery !== 'identical' ? 4 : dimension > 512 ? 30 : 60;
 
@@ -60,7 +62,8 @@ describe('many scores', () => {
     const { total } = plan(request).noise;
     assert.ok(scores >= 1e6);
     assert.ok(Math.abs(measured / total - 1) < 0.03, `${measured} rms, planned ${total}`);
-    // A normal variable exceeds 4.2 and stays below 6.2 deviations over a million samples, but for one run in a thousand.
+    // A normal variable exceeds 4.2 and stays below 6.2 deviations over a million samples, but for
+    // one run in a thousand.
     assert.ok(largest > 4.2 * total && largest < 6.2 * total, `largest ${largest / total} deviations`);
   });
   it('exact: no wrong score in a million', () => {

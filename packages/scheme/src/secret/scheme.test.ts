@@ -1,8 +1,10 @@
-// The scheme as its user sees it, and the rules that keep it safe (README.md §4): each with a test that fails when it is broken.
+// The scheme as its user sees it, and the rules that keep it safe (README.md §4): each with a test
+// that fails when it is broken.
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { randomVectors, repeatable } from '../../testing/samples.ts';
 import { addBlocks, type Block, blockMask, decodeBlock, encodeBlock } from '../block.ts';
 import { HersError } from '../errors.ts';
 import { decodeKeyInfo } from '../keyinfo.ts';
@@ -11,7 +13,6 @@ import { METRICS, type Plan, type PlanRequest, plan } from '../plan.ts';
 import { decodeQuery, encodeQuery, expandQuery } from '../query.ts';
 import { decodeResponse, encodeResponse } from '../response.ts';
 import { blockMatrix, expandedQuery, scanBlock } from '../scan.ts';
-import { randomVectors, repeatable } from '../testing.ts';
 import { roundVectors } from '../vectors.ts';
 import { decryptBlock, type Scores } from './decrypt.ts';
 import { encryptBlock, encryptBlockFrom, encryptQuery } from './encrypt.ts';

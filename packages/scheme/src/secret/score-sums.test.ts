@@ -1,9 +1,12 @@
-// The check of scores: what the sums are, that right scores fit, and that no others do (README.md §7).
+// The check of scores: what the sums are, that right scores fit, and that no others do (README.md
+// §7).
 
 import assert from 'node:assert/strict';
 import { createCipheriv } from 'node:crypto';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { derivedSlowly } from '../../testing/derivation.node.ts';
+import { normals, randomVectors } from '../../testing/samples.ts';
 import { addBlocks, decodeBlock, encodeBlock } from '../block.ts';
 import { HersError } from '../errors.ts';
 import { ringOf } from '../parameters.ts';
@@ -11,8 +14,6 @@ import { METRICS, type Metric, type Plan, type PlanRequest, plan } from '../plan
 import { decodeQuery } from '../query.ts';
 import { encodeResponse } from '../response.ts';
 import { blockMatrix, expandedQuery, scanBlock } from '../scan.ts';
-import { derivedSlowly } from '../testing.node.ts';
-import { normals, randomVectors } from '../testing.ts';
 import { roundVectors, type Vectors } from '../vectors.ts';
 import { encryptBlock, encryptQuery } from './encrypt.ts';
 import { type CollectionKey, MasterSeed, scoreWeights } from './key.ts';
@@ -395,7 +396,8 @@ describe('extremes', () => {
             assert.ok(vector.every((x, i) => BigInt(sums.w[c * d + i]) === t * BigInt(x)));
           });
           for (const [q, probe] of vectors.entries()) {
-            // Queries are rounded from floats: the integers over 250 come back as they are, if they are within the bound.
+            // Queries are rounded from floats: the integers over 250 come back as they are, if they
+            // are within the bound.
             if (Math.hypot(...probe.vector) > 250) continue;
             const query = Array.from(probe.vector, (x) => x / 250);
             let score = 0;

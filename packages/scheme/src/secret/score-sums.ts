@@ -1,6 +1,8 @@
-// Whether all scores of a block are right, from a few sums of its vectors under secret weights (Freivalds). README.md §7 has the bound and its proof.
+// Whether all scores of a block are right, from a few sums of its vectors under secret weights
+// (Freivalds). README.md §7 has the bound and its proof.
 //
-// For each copy c, with weights r_c[j] secret and uniform below 2^20, over the slots j that hold the vectors P_j:
+// For each copy c, with weights r_c[j] secret and uniform below 2^20, over the slots j that hold
+// the vectors P_j:
 //
 //   w_c = Σ_j r_c[j]·P_j        s_c = Σ_j r_c[j]·‖P_j‖²        t_c = Σ_j r_c[j]
 //
@@ -9,15 +11,20 @@
 //   Σ_j r_c[j]·K_j = ⟨w_c, Q⟩                           cosine, dot
 //   Σ_j r_c[j]·K_j = s_c + t_c·‖Q‖² − 2·⟨w_c, Q⟩         euclidean
 //
-// Doubles are exact here. Let M be the longest rounded vector, at most 282.01 (d = 4096), and n ≤ 4096, so t_c < 2^32. Then Σ_j r_c[j]·|K_j| ≤ t_c·4M² < 2^51;
-// Σ_i |w_c[i]·Q_i| ≤ ‖w_c‖·‖Q‖ ≤ t_c·M² < 2^49 by Cauchy-Schwarz, and likewise s_c and t_c·‖Q‖². No sum, in whatever order, gets to 2^53.
+// Doubles are exact here. Let M be the longest rounded vector, at most 282.01 (d = 4096), and n ≤
+// 4096, so t_c < 2^32. Then Σ_j r_c[j]·|K_j| ≤ t_c·4M² < 2^51; Σ_i |w_c[i]·Q_i| ≤ ‖w_c‖·‖Q‖ ≤
+// t_c·M² < 2^49 by Cauchy-Schwarz, and likewise s_c and t_c·‖Q‖². No sum, in whatever order, gets
+// to 2^53.
 
 import { HersError } from '../errors.ts';
 import { NORM_TOLERANCE, type Plan } from '../plan.ts';
 import { encodeVectors, type Vectors } from '../vectors.ts';
 import { WEIGHT_COPIES as COPIES, type CollectionKey, scoreWeights } from './key.ts';
 
-/** What the scores of a block are checked against. As secret as a key: with the vectors, sums tell the weights. */
+/**
+ * What the scores of a block are checked against. As secret as a key: with the vectors, sums tell
+ * the weights.
+ */
 export interface ScoreSums {
   /** One sum of vectors after the other: copies · dimension. */
   readonly w: Float64Array;
@@ -37,7 +44,8 @@ function checkExact({ profile }: Plan): void {
 }
 
 /**
- * For every copy c, Σ_j factors[c·stride + from + j]·values[at + j] into out[c]. All six at once: values are read once, and no sum waits for another.
+ * For every copy c, Σ_j factors[c·stride + from + j]·values[at + j] into out[c]. All six at once:
+ * values are read once, and no sum waits for another.
  */
 function weigh(
   out: Float64Array,
@@ -67,9 +75,11 @@ function weigh(
 }
 
 /**
- * The sums of vectors in the slots from `first` on. Vectors as encryptBlock takes them. `exact` only.
+ * The sums of vectors in the slots from `first` on. Vectors as encryptBlock takes them. `exact`
+ * only.
  *
- * @example const sums = scoreSums(key, vectors); // kept sealed, beside the id of the block that encrypts them
+ * @example const sums = scoreSums(key, vectors); // kept sealed, beside the id of the block that
+ * encrypts them
  */
 export function scoreSums(key: CollectionKey, vectors: Vectors, first = 0): ScoreSums {
   const { plan } = key;
@@ -137,7 +147,10 @@ export function encodeScoreSums(sums: ScoreSums): Uint8Array {
   return bytes;
 }
 
-/** Throws MALFORMED for what cannot be the sums of any vectors under this plan; that keeps what is computed with them exact. */
+/**
+ * Throws MALFORMED for what cannot be the sums of any vectors under this plan; that keeps what is
+ * computed with them exact.
+ */
 export function decodeScoreSums(plan: Plan, bytes: Uint8Array): ScoreSums {
   checkExact(plan);
   const { dimension, parameters } = plan;
@@ -178,9 +191,11 @@ export function decodeScoreSums(plan: Plan, bytes: Uint8Array): ScoreSums {
 }
 
 /**
- * Checks blocks against one query, which is rounded once. As secret as the query: let go of it with the responses.
+ * Checks blocks against one query, which is rounded once. As secret as the query: let go of it with
+ * the responses.
  *
- * @example const fits = scoreChecker(key, query); // then, for every block: if (!fits(sums, integers)) refuse it
+ * @example const fits = scoreChecker(key, query); // then, for every block: if (!fits(sums,
+ * integers)) refuse it
  */
 export function scoreChecker(
   key: CollectionKey,
@@ -211,7 +226,8 @@ export function scoreChecker(
     const { w, s, t } = sums;
     weigh(products, w, dimension, 0, probe, 0, dimension);
     weigh(weighed, weights, n, 0, integers, 0, count);
-    // The weights alone tell whether it is these slots that were summed, also where a score is zero.
+    // The weights alone tell whether it is these slots that were summed, also where a score is
+    // zero.
     weigh(slots, weights, n, 0, ones, 0, count);
     let fits = true;
     for (let c = 0; c < COPIES; c++) {
@@ -226,8 +242,9 @@ export function scoreChecker(
 }
 
 /**
- * Whether these are the scores of the vectors that were summed, for this query (as encryptQuery takes it). `integers` are those of slots 0 … count − 1, of
- * slots no longer in use too. Whoever answers may learn only whether they were refused.
+ * Whether these are the scores of the vectors that were summed, for this query (as encryptQuery
+ * takes it). `integers` are those of slots 0 … count − 1, of slots no longer in use too. Whoever
+ * answers may learn only whether they were refused.
  */
 export function scoresFit(
   key: CollectionKey,

@@ -1,0 +1,215 @@
+// What somebody meets who tries this for the first time, line by line.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { plan } from '@hers/scheme';
+import { startServer } from '@hers/server';
+import { openStore } from '@hers/store';
+import { childEnv, hers, hersJson, launcher, Prepared, temporaryFolder, writeGallery } from '../testing/cli.ts';
+import { errorOf } from './commands/collections.ts';
+import { figureOf } from './commands/compress.ts';
+import { recommendedDimension } from './commands/dimension.ts';
+import { EXIT } from './exit.ts';
+import { duration } from './quantities.ts';
+
+let prepared: Prepared;
+before(async () => {
+  prepared = await Prepared.make(writeGallery);
+});
+after(() => prepared.remove());
+
+describe('help is there wherever somebody looks for it', () => {
+  for (const group of ['keys', 'collections', 'tokens'])
+    test(`hers ${group} alone`, async () => {
+      const { exit, out, err } = await hers('/', [group]);
+      assert.deepEqual([exit, err], [EXIT.done, '']);
+      assert.match(out, new RegExp(`^Usage: hers ${group} `));
+      assert.match(out, /Commands:\n {2}create/);
+    });
+
+  test('hers help, at any depth', async () => {
+    for (const path of [[], ['keys'], ['keys', 'create'], ['search']]) {
+      const help = await hers('/', ['help', ...path]);
+      assert.deepEqual([help.exit, help.err], [EXIT.done, '']);
+      assert.equal(help.out, (await hers('/', [...path, '--help'])).out);
+    }
+    assert.match((await hers('/', ['help'])).out, /^ {2}help \[command\.\.\.\]/m);
+  });
+});
+
+test('a wrong key says so, and not that there is nothing', async () => {
+  const folder = await prepared.copy();
+  await hers(folder, ['keys', 'create', 'other.key', '--unsealed']);
+  const { err } = await hers(folder, ['collections', 'list', '--key', 'other.key']);
+  assert.match(err, /^This is the wrong key: 2 collections here, made with another one; check --key\.\n$/);
+});
+
+describe('the planner says what it means by error', () => {
+  test('compact: the noise of a score, or of a squared distance', () => {
+    assert.equal(errorOf(plan({ dimension: 128 })), '0.0014 (rms) in every score');
+    assert.match(
+      errorOf(plan({ dimension: 64, metric: 'euclidean', normBound: 10 })),
+      /^0\.\d+ \(rms\) in every squared distance$/,
+    );
+  });
+
+  test('exact: the rounding of vectors, as it is measured', () => {
+    const exact = plan({ dimension: 128, profile: 'exact' });
+    const text = errorOf(exact);
+    assert.match(text, /^0\.0016 \(rms\) in every score, from rounding vectors to multiples of 0\.004; /);
+    // The obvious way: round unit vectors, and compare their products with the true ones.
+    let squares = 0;
+    const pairs = 2000;
+    for (let pair = 0; pair < pairs; pair++) {
+      const [a, b] = [unit(2 * pair), unit(2 * pair + 1)];
+      const round = (x: number) => Math.round(x * exact.steps) / exact.steps;
+      squares += a.reduce((sum, x, i) => sum + x * b[i] - round(x) * round(b[i]), 0) ** 2;
+    }
+    assert.ok(Math.abs(Math.sqrt(squares / pairs) / Number.parseFloat(text) - 1) < 0.1);
+  });
+
+  const unit = (seed: number) => {
+    const vector = Array.from({ length: 128 }, (_, i) => Math.sin((seed + 1) * (i + 1) * 12.9898 + i * i * 0.7));
+    const norm = Math.hypot(...vector);
+    return vector.map((x) => x / norm);
+  };
+
+  test('the guide does not promise that exact has no error', async () => {
+    const guide = await readFile(join(import.meta.dirname, '../../../docs/getting-started.md'), 'utf8');
+    assert.doesNotMatch(guide, /there is no error/);
+    assert.match(guide, /0\.0016/);
+  });
+});
+
+test('a vector beyond the norm bound names the option that sets it', async () => {
+  const folder = await prepared.copy();
+  const made = await hers(folder, ['collections', 'create', 'd', '-d', '2', '--metric', 'dot']);
+  assert.match(made.out, /^norm bound\t1: no vector may be longer$/m);
+  const long = { input: '{"id": "a", "vector": [3, 4]}\n' };
+  const refused = await hers(folder, ['import', '-', '-c', 'd'], long);
+  assert.equal(refused.exit, EXIT.input);
+  assert.match(refused.err, /make the collection with a larger --norm-bound/);
+  assert.match((await hers(folder, ['import', '-', '-c', 'd', '--skip-bad'], long)).err, /--norm-bound/);
+  assert.match((await hers(folder, ['search', '[3, 4]', '-c', 'd'])).err, /--norm-bound/);
+});
+
+test('a vector without its closing bracket is refused', async () => {
+  const folder = await prepared.copy();
+  const { exit, err } = await hers(folder, ['search', '[1,0,0,0', '--collection', 'tiny']);
+  assert.equal(exit, EXIT.input);
+  assert.match(err, /the vector lacks a bracket/);
+  assert.equal((await hers(folder, ['search', '[1,0,0,0]', '--collection', 'tiny'])).exit, EXIT.done);
+});
+
+test('a token goes into a file for its owner alone, and never over another file', async () => {
+  await using folder = await temporaryFolder();
+  const path = join(folder.path, 'admin.token');
+  const { exit, out } = await hers(folder.path, ['tokens', 'create', '--scope', 'admin', '--output', 'admin.token']);
+  assert.equal(exit, EXIT.done);
+  assert.equal((await stat(path)).mode & 0o777, 0o600);
+  const secret = (await readFile(path, 'utf8')).trim();
+  assert.ok(secret.length >= 40 && !out.includes(secret));
+  const again = await hers(folder.path, ['tokens', 'create', '--output', 'admin.token']);
+  assert.equal(again.exit, EXIT.absent);
+  assert.equal((await hersJson(folder.path, ['tokens', 'list'])).tokens.length, 1);
+});
+
+test('a certificate that is not trusted is no trouble of the network, and says how to trust it', async () => {
+  const folder = await prepared.copy();
+  const store = await openStore(join(folder, 'gallery'), { mode: 'read' });
+  const tls = { cert: join(folder, 'server.crt'), key: join(folder, 'server.key') };
+  const server = await startServer(store, { port: 0, tls, log: { level: 'silent' } });
+  try {
+    const { exit, err } = await hers(folder, ['count', '--gallery', server.url]);
+    assert.equal(exit, EXIT.key, err);
+    assert.match(err, /cannot be reached: self-signed certificate; .* where NODE_EXTRA_CA_CERTS names its file/);
+    const doctor = await hers(folder, ['doctor', '--gallery', server.url]);
+    assert.match(doctor.out, /^problem\tgallery\t.*self-signed certificate.*\t.*NODE_EXTRA_CA_CERTS/m);
+    const guide = await readFile(join(import.meta.dirname, '../../../docs/server.md'), 'utf8');
+    assert.match(guide, /NODE_EXTRA_CA_CERTS/);
+  } finally {
+    await server.close();
+  }
+});
+
+test('dimension ends with a recommendation', async () => {
+  const folder = await prepared.copy();
+  const { out } = await hers(folder, ['dimension', 'people.npy', '--neighbours', '5']);
+  assert.match(out.trimEnd().split('\n').at(-1)!, /^recommendation\t/);
+  assert.equal(recommendedDimension([25.7, 64.7, 56.8], 128), 72);
+  assert.equal(recommendedDimension([25.7, 98, 56.8], 128), undefined);
+});
+
+test('durations, and the figures of compressors, read as people write them', () => {
+  assert.deepEqual([3.2, 9.96, 999.7, 1000, 9960, 59_700, 119_700, 179_600, 3_599_600, 7_199_000].map(duration), [
+    '3.2 ms',
+    '10 ms',
+    '1.0 s',
+    '1 s',
+    '10 s',
+    '1 min 0 s',
+    '2 min 0 s',
+    '3 min 0 s',
+    '1 h 0 min',
+    '2 h 0 min',
+  ]);
+  assert.deepEqual(figureOf('varianceKept', 0.15772), ['variance kept', '15.8 %']);
+  assert.deepEqual(figureOf('validationRank1', 0.98765), ['rank-1 on held-out labels', '0.9877']);
+});
+
+test('one row is one row', async () => {
+  const folder = await prepared.copy();
+  const { err } = await hers(folder, ['import', '-', '--row-ids', '--skip-bad', '-c', 'tiny'], { input: '1,2\n' });
+  assert.match(err, /the only row could not be used/);
+});
+
+test('the path that the documents tell of does not put another Node before the one that is there', async () => {
+  const root = join(import.meta.dirname, '../../..');
+  for (const file of ['README.md', 'docs/getting-started.md', 'packages/lab/src/start.ts']) {
+    const text = await readFile(join(root, file), 'utf8');
+    assert.doesNotMatch(text, /node_modules\/\.bin[^\n]*:\$PATH|first on (?:the|your) `PATH`/, file);
+  }
+});
+
+test('npm knows every setting of ours, and runs no script of a package', async () => {
+  const settings = (await readFile(join(import.meta.dirname, '../../../.npmrc'), 'utf8')).trim().split('\n');
+  assert.deepEqual(
+    settings.filter((line) => !/^(?:omit-lockfile-registry-resolved|save-exact|ignore-scripts)=/.test(line)),
+    [],
+  );
+  assert.ok(settings.includes('ignore-scripts=true'));
+});
+
+/** Seconds of processor time that Node takes with these arguments, the best of several runs. */
+function cpuSeconds(cwd: string, args: readonly string[]): number {
+  const runs = Array.from({ length: 5 }, () => {
+    const script = '"$0" "$@" > /dev/null 2>&1; times';
+    const { stdout } = spawnSync('bash', ['-c', script, process.execPath, ...args], {
+      cwd,
+      env: childEnv('/nowhere'),
+      encoding: 'utf8',
+    });
+    // The second line is that of the children: `0m0.101s 0m0.044s`.
+    const times = [...stdout.split('\n')[1].matchAll(/(\d+)m([\d.]+)s/g)];
+    return times.reduce((sum, [, minutes, seconds]) => sum + 60 * Number(minutes) + Number(seconds), 0);
+  });
+  return Math.min(...runs);
+}
+
+/** What an empty program takes on a quiet machine. */
+const NODE_SECONDS = 0.04;
+
+test('a command starts in under 0.3 seconds of processor time', async () => {
+  await using folder = await temporaryFolder();
+  await hers(folder.path, ['init', '--unsealed']);
+  for (const args of [['--version'], ['--help'], ['collections', 'list']]) {
+    // Processor time grows, too, where others are busy on the same cores: Node alone tells by how
+    // much.
+    const slower = Math.max(1, cpuSeconds(folder.path, ['-e', '0']) / NODE_SECONDS);
+    const seconds = cpuSeconds(folder.path, [launcher, ...args]);
+    assert.ok(seconds > 0.02 && seconds < 0.3 * slower, `hers ${args.join(' ')}: ${seconds} s, ${slower}`);
+  }
+});

@@ -1,0 +1,94 @@
+// Rows of .jsonl files: one JSON object a line with `id`, `vector` and perhaps `payload`, or a line
+// that is nothing but a vector.
+
+import { HersError, type Payload } from '@hers/client';
+import { attempt, type BadRow, untilBad } from './bad-row.ts';
+import type { ByteSource } from './bytes.ts';
+import { byteLines, type Line, textOf } from './lines.ts';
+import type { Row, RowOptions } from './rows.ts';
+
+const SPACE = 0x20;
+
+export interface JsonLine {
+  readonly value: unknown;
+  readonly where: string;
+}
+
+/** The values of all lines that are not empty. */
+export function jsonLines(source: ByteSource): AsyncGenerator<JsonLine> {
+  return untilBad(readLines(source, (value, where) => ({ value, where })));
+}
+
+/** What `read` makes of the value of every line that is not empty. */
+async function* readLines<T>(
+  source: ByteSource,
+  read: (value: unknown, where: string, number: number) => T,
+): AsyncGenerator<T | BadRow> {
+  let number = 0;
+  for await (const line of byteLines(source)) {
+    const { where, bytes } = line;
+    if (bytes.every((byte) => byte <= SPACE)) continue;
+    const at = number++;
+    yield attempt(at, where, () => read(parsed(source.name, line), where, at));
+  }
+}
+
+function parsed(source: string, line: Line): unknown {
+  const text = textOf(source, line);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new HersError('MALFORMED', `${source}, ${line.where} is not JSON`);
+  }
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+export function fieldOf(source: string, { value, where }: JsonLine, name: string): unknown {
+  if (isObject(value) && Object.hasOwn(value, name)) return value[name];
+  throw new HersError('MALFORMED', `${source}, ${where} has no field ${JSON.stringify(name)}`);
+}
+
+/** Ids are text; whole numbers are what many files have instead. */
+export function idFrom(source: string, where: string, value: unknown): string {
+  if (typeof value === 'string') return value;
+  if (Number.isSafeInteger(value)) return String(value);
+  throw new HersError('MALFORMED', `${source}, ${where} has an id that is neither text nor a whole number`);
+}
+
+export function readJsonl(source: ByteSource, options: RowOptions): AsyncGenerator<Row | BadRow> {
+  return readLines(source, (value, where, number) => ({
+    number,
+    where,
+    ...contentOf(source.name, { value, where }, value, options),
+  }));
+}
+
+function contentOf(
+  source: string,
+  line: JsonLine,
+  value: unknown,
+  { id, vector = 'vector', payload }: RowOptions,
+): Pick<Row, 'vector' | 'id' | 'payload'> {
+  if (Array.isArray(value)) return { vector: vectorFrom(source, line.where, value) };
+  if (!isObject(value)) throw new HersError('MALFORMED', `${source}, ${line.where} is neither an object nor a vector`);
+  // Nothing, where nobody said that there is one, is what many programs write for an id that is not
+  // there.
+  const name = id ?? (Object.hasOwn(value, 'id') && value.id !== null ? 'id' : undefined);
+  const content = payload
+    ? (Object.fromEntries(payload.map((field) => [field, fieldOf(source, line, field)])) as Payload)
+    : (value.payload as Payload | undefined);
+  return {
+    vector: vectorFrom(source, line.where, fieldOf(source, line, vector)),
+    ...(name === undefined ? {} : { id: idFrom(source, line.where, fieldOf(source, line, name)) }),
+    ...(content === undefined ? {} : { payload: content }),
+  };
+}
+
+function vectorFrom(source: string, where: string, value: unknown): number[] {
+  if (Array.isArray(value) && value.every((x) => typeof x === 'number')) return value;
+  // JSON has no NaN; null is what many programs write for it.
+  throw new HersError('MALFORMED', `${source}, ${where} has a vector that is not a list of numbers`);
+}

@@ -1,0 +1,98 @@
+// What is searched with: a vector written out, a row of a file, or all rows of a file.
+
+import { HersError } from '@hers/client';
+import type { Environment } from '../environment.ts';
+import { CommandError, EXIT } from '../exit.ts';
+import { openRows, type Row, type RowOptions } from './rows.ts';
+import { writtenOut } from './written-out.ts';
+
+export interface Probe {
+  /** The id in the file, or the number of the row. */
+  readonly label: string | number;
+  readonly vector: ArrayLike<number>;
+}
+
+/** Numbers with something between them: `0.1,0.2` or `0.1 0.2`. A single number could be a file. */
+const WRITTEN_OUT = /^\s*[-+]?[\d.][\d.eE+-]*(?:[\s,;]+[-+]?[\d.][\d.eE+-]*)+\s*$/;
+
+/** The vector in an argument; undefined when it is the name of a file. */
+function vectorIn(argument: string): number[] | undefined {
+  if (argument.trim() === '') throw new CommandError(EXIT.usage, 'the probe is empty', 'give a vector, or name a file');
+  const text = argument.trim();
+  if (!text.startsWith('[') && !WRITTEN_OUT.test(text)) return undefined;
+  const numbers = writtenOut(text)?.map((number) => (number === '' ? Number.NaN : Number(number)));
+  if (!numbers) throw new CommandError(EXIT.input, 'the vector lacks a bracket', "write it as '[0.1, 0.2, …]'");
+  if (numbers.some(Number.isNaN))
+    throw new CommandError(
+      EXIT.input,
+      'the vector holds something that is not a number',
+      "write it as '[0.1, 0.2, …]'",
+    );
+  return numbers;
+}
+
+const labelOf = (row: Row) => row.id ?? row.number;
+
+/** One probe. A file with several rows needs a row number. */
+export async function oneProbe(
+  environment: Environment,
+  argument: string,
+  row: number | undefined,
+  options: RowOptions,
+): Promise<Probe> {
+  const vector = vectorIn(argument);
+  if (vector) {
+    if (row !== undefined) throw new CommandError(EXIT.usage, '--row goes with a file, not with a vector');
+    return { label: 0, vector };
+  }
+  const file = await openRows(environment, argument, options);
+  try {
+    if (row === undefined && file.count !== undefined && file.count > 1) throw several(argument, file.count);
+    let found: Row | undefined;
+    for await (const each of file.rows()) {
+      if (row !== undefined ? each.number === row : found === undefined) found = each;
+      else if (row === undefined) throw several(argument);
+      if (row !== undefined && found) break;
+    }
+    if (found) return { label: labelOf(found), vector: found.vector };
+    const message = row === undefined ? `${argument} has no rows` : `${argument} has no row ${row}`;
+    throw new CommandError(EXIT.absent, message, 'rows are counted from 0');
+  } finally {
+    await file.source.close();
+  }
+}
+
+function several(argument: string, count?: number): CommandError {
+  return new CommandError(
+    EXIT.usage,
+    `${argument} has ${count ?? 'several'} rows`,
+    'choose one with --row, or search with all of them with --batch',
+  );
+}
+
+/** All rows of a file, so many at a time. */
+export async function* probeBatches(
+  environment: Environment,
+  argument: string,
+  size: number,
+  options: RowOptions,
+  onCount: (count: number | undefined) => void,
+): AsyncGenerator<Probe[]> {
+  if (vectorIn(argument)) throw new CommandError(EXIT.usage, '--batch goes with a file, not with a vector');
+  const file = await openRows(environment, argument, options);
+  onCount(file.count);
+  try {
+    let batch: Probe[] = [];
+    for await (const row of file.rows()) {
+      if (row.vector.length === 0) throw new HersError('INVALID_VECTOR', `${argument}, ${row.where} holds no vector`);
+      batch.push({ label: labelOf(row), vector: row.vector });
+      if (batch.length === size) {
+        yield batch;
+        batch = [];
+      }
+    }
+    if (batch.length > 0) yield batch;
+  } finally {
+    await file.source.close();
+  }
+}

@@ -1,0 +1,219 @@
+// From rows to records: an id for each, checks before the collection sees them, and a count of what
+// was left out.
+//
+// A number is no id that anybody chose: two imports that number their rows write over each other.
+// So rows are numbered only where that was asked for.
+
+import { checkId, HersError, type Plan, type VectorRecord } from '@hers/client';
+import { checkVector } from '@hers/scheme';
+import type { Environment } from '../environment.ts';
+import { CommandError, EXIT, inCommandWords } from '../exit.ts';
+import type { Output } from '../output.ts';
+import { BadRow } from './bad-row.ts';
+import { countOf, idsFrom, payloadsFrom } from './companions.ts';
+import type { Row, RowFile } from './rows.ts';
+
+export interface RecordOptions {
+  /** A file with the ids, and the column or field of it. */
+  readonly ids?: string;
+  readonly id?: string;
+  /** A file with the payloads, and the columns or fields of it. */
+  readonly payloads?: string;
+  readonly payload?: readonly string[];
+  /** The number of a row is its id where there is no other. */
+  readonly rowIds?: boolean;
+  /** The same with this before the number. */
+  readonly idPrefix?: string;
+  readonly skip?: number;
+  readonly limit?: number;
+  /** Leave out what cannot be used, and go on. */
+  readonly skipBad?: boolean;
+}
+
+/** Complaints about single rows before they are only counted. */
+const MAX_COMPLAINTS = 10;
+
+export class RecordStream {
+  readonly #environment: Environment;
+  readonly #file: RowFile;
+  readonly #options: RecordOptions;
+  readonly #out: Output;
+  readonly #rows: AsyncGenerator<Row>;
+  /** Read ahead, for a look at its id. */
+  #first: Row | undefined;
+  /** Whether a record was handed on. */
+  #hasBegun = false;
+  /** Rows read, used or not. */
+  read = 0;
+  /** Rows left out by --skip-bad. */
+  bad = 0;
+
+  constructor(environment: Environment, file: RowFile, options: RecordOptions, out: Output) {
+    this.#environment = environment;
+    this.#file = file;
+    this.#options = options;
+    this.#out = out;
+    this.#rows = this.#readable();
+  }
+
+  /** How many there will be, where that can be known. */
+  get expected(): number | undefined {
+    const { count } = this.#file;
+    if (count === undefined) return undefined;
+    const { skip = 0, limit = Number.POSITIVE_INFINITY } = this.#options;
+    return Math.min(Math.max(0, count - skip), limit);
+  }
+
+  /**
+   * Looks at the first row: where it has no id, and none can be made for it, the import ends before
+   * it begins.
+   */
+  async begin(): Promise<void> {
+    const { value, done } = await this.#rows.next();
+    if (done) return;
+    this.#first = value;
+    this.#idOf(value);
+  }
+
+  /**
+   * What can be known to be wrong before anything is written: another dimension, or another number
+   * of ids or payloads than rows.
+   */
+  async check(plan: Plan): Promise<void> {
+    const { count, dimension, source } = this.#file;
+    if (dimension !== undefined && dimension !== plan.dimension)
+      throw new HersError(
+        'INVALID_VECTOR',
+        `${source.name} has vectors of ${dimension} dimensions, and the collection takes ${plan.dimension}`,
+      );
+    if (count === undefined) return;
+    for (const [path, items] of this.#companions()) {
+      const found = await countOf(items);
+      if (found !== count)
+        throw new CommandError(
+          EXIT.input,
+          `${path} has ${found} lines, and ${source.name} has ${count} rows`,
+          'they must be as many',
+        );
+    }
+  }
+
+  *#companions(): Generator<readonly [string, AsyncIterable<unknown>]> {
+    const { ids, id, payloads, payload } = this.#options;
+    if (ids !== undefined) yield [ids, idsFrom(this.#environment, ids, id)];
+    if (payloads !== undefined) yield [payloads, payloadsFrom(this.#environment, payloads, payload)];
+  }
+
+  async *records(plan: Plan): AsyncGenerator<VectorRecord> {
+    try {
+      if (this.#first) yield* this.#record(this.#first, plan);
+      for await (const row of this.#rows) yield* this.#record(row, plan);
+    } finally {
+      await this.close();
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#rows.return(undefined);
+    await this.#file.source.close();
+  }
+
+  /** The rows to be imported that can be read, with what stands beside them in other files. */
+  async *#readable(): AsyncGenerator<Row> {
+    const { ids, id, payloads, payload, skip = 0, limit = Number.POSITIVE_INFINITY } = this.#options;
+    const names = ids === undefined ? undefined : idsFrom(this.#environment, ids, id);
+    const contents = payloads === undefined ? undefined : payloadsFrom(this.#environment, payloads, payload);
+    try {
+      for await (const row of this.#file.attempts()) {
+        if (row.number >= skip + limit) return;
+        const name = names && (await this.#next(names, ids!, row));
+        const content = contents && (await this.#next(contents, payloads!, row));
+        if (row.number < skip) continue;
+        this.read++;
+        if (row instanceof BadRow) {
+          this.#refuse(row.error.message, row.error);
+          continue;
+        }
+        yield {
+          ...row,
+          ...(name === undefined ? {} : { id: name }),
+          ...(content === undefined ? {} : { payload: content }),
+        };
+      }
+      await this.#mustEnd(names, ids);
+      await this.#mustEnd(contents, payloads);
+    } finally {
+      await names?.return(undefined);
+      await contents?.return(undefined);
+    }
+  }
+
+  /** Names that are left over mean that some stand beside other rows than they belong to. */
+  async #mustEnd(items: AsyncGenerator<unknown> | undefined, path: string | undefined): Promise<void> {
+    if (!items || (await items.next()).done) return;
+    throw new CommandError(
+      EXIT.input,
+      `${path} has more lines than ${this.#file.source.name} has rows`,
+      'check which belongs to which, and import again',
+    );
+  }
+
+  async #next<T>(items: AsyncGenerator<T>, path: string, row: Row | BadRow): Promise<T> {
+    const { value, done } = await items.next();
+    if (done)
+      throw new CommandError(
+        EXIT.input,
+        `${path} ends before ${row.where} of ${this.#file.source.name}`,
+        'they must be as many',
+      );
+    return value;
+  }
+
+  /** A row that cannot be used ends the import, unless it may be left out. */
+  #refuse(message: string, { code }: HersError, remedy = 'correct it, or leave such rows out with --skip-bad'): void {
+    if (!this.#options.skipBad) throw new CommandError(EXIT.input, message, remedy, code);
+    if (++this.bad <= MAX_COMPLAINTS) this.#out.note(`left out: ${inCommandWords(message)}`);
+    else if (this.bad === MAX_COMPLAINTS + 1) this.#out.note('left out: more, which are only counted');
+  }
+
+  /**
+   * The id that a row has, or that is made for it; undefined for one that was left out. Where not
+   * even the first row has one, the file has none.
+   */
+  #idOf({ id, number, where }: Row): string | undefined {
+    const { rowIds = false, idPrefix } = this.#options;
+    if (id !== undefined) return id;
+    if (rowIds || idPrefix !== undefined) return `${idPrefix ?? ''}${number}`;
+    const message = `${this.#file.source.name}, ${where} has no id`;
+    if (!this.#hasBegun) throw new CommandError(EXIT.usage, message, this.#remedy);
+    const remedy = `${this.#remedy}, or leave such rows out with --skip-bad`;
+    this.#refuse(message, new HersError('MALFORMED', message), remedy);
+    return undefined;
+  }
+
+  get #remedy(): string {
+    const column = this.#file.format === 'npy' ? '' : 'name its column or field with --id, or ';
+    return `${column}add one of --ids <file>, --row-ids and --id-prefix <text>`;
+  }
+
+  *#record(row: Row, plan: Plan): Generator<VectorRecord> {
+    const id = this.#idOf(row);
+    if (id === undefined) return;
+    try {
+      checkId(id);
+      const { dimension } = plan;
+      if (row.vector.length !== dimension)
+        throw new HersError(
+          'INVALID_VECTOR',
+          `its vector has ${row.vector.length} coordinates, and the collection takes ${dimension}`,
+        );
+      checkVector(plan, row.vector, 'gallery', 'its vector');
+    } catch (error) {
+      if (!(error instanceof HersError)) throw error;
+      this.#refuse(`${this.#file.source.name}, ${row.where}: ${error.message}`, error);
+      return;
+    }
+    this.#hasBegun = true;
+    yield { id, vector: row.vector, ...(row.payload === undefined ? {} : { payload: row.payload }) };
+  }
+}

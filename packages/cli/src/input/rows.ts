@@ -1,0 +1,107 @@
+// Rows of vectors from .npy, .csv and .jsonl files, or from standard input: one shape for what is
+// imported and for what is searched with.
+
+import type { Payload } from '@hers/client';
+import { isNpy, openNpy } from '@hers/vectors/npy';
+import type { Environment } from '../environment.ts';
+import { CommandError, EXIT } from '../exit.ts';
+import { type BadRow, untilBad } from './bad-row.ts';
+import { type ByteSource, openBytes } from './bytes.ts';
+import { readCsv } from './csv.ts';
+import { readJsonl } from './jsonl.ts';
+
+export const FORMATS = ['npy', 'csv', 'tsv', 'jsonl'] as const;
+export type Format = (typeof FORMATS)[number];
+
+export interface Row {
+  /** Counted from 0, as numpy does. */
+  readonly number: number;
+  /** For errors: `row 3`, `line 4`. */
+  readonly where: string;
+  readonly vector: Float32Array | readonly number[];
+  readonly id?: string;
+  readonly payload?: Payload;
+}
+
+/** Which columns (of .csv) or fields (of .jsonl) are what. */
+export interface RowOptions {
+  readonly format?: Format;
+  /** The column or field that holds the id; `id` where there is one. */
+  readonly id?: string;
+  /**
+   * The column or field that holds the whole vector; `vector` where there is one, and otherwise all
+   * columns that are nothing else.
+   */
+  readonly vector?: string;
+  /** Columns or fields that together form the payload. */
+  readonly payload?: readonly string[];
+  readonly delimiter?: string;
+  readonly header?: boolean;
+}
+
+export interface RowFile {
+  readonly format: Format;
+  readonly source: ByteSource;
+  /** Where the format says so beforehand. */
+  readonly count?: number;
+  readonly dimension?: number;
+  /** Until the first that cannot be used. */
+  rows(): AsyncGenerator<Row>;
+  /** All of them. */
+  attempts(): AsyncGenerator<Row | BadRow>;
+}
+
+/**
+ * Opens a file, or standard input for `-`. The format is the one given, else what its name or its
+ * first bytes say.
+ */
+export async function openRows(environment: Environment, argument: string, options: RowOptions = {}): Promise<RowFile> {
+  const source = await openBytes(environment, argument);
+  try {
+    const format = options.format ?? (await formatOf(source));
+    if (format === 'npy') return await npyRows(source);
+    const reader = format === 'jsonl' ? readJsonl : readCsv;
+    const settings = format === 'tsv' ? { delimiter: '\t', ...options } : options;
+    const attempts = () => reader(source, settings);
+    return { format, source, attempts, rows: () => untilBad(attempts()) };
+  } catch (error) {
+    await source.close();
+    throw error;
+  }
+}
+
+async function npyRows(source: ByteSource): Promise<RowFile> {
+  const file = await openNpy(source);
+  const rows = async function* (): AsyncGenerator<Row> {
+    let number = 0;
+    for await (const vector of file.vectors()) yield { number, where: `row ${number++}`, vector };
+  };
+  return { format: 'npy', source, count: file.rows, dimension: file.columns, rows, attempts: rows };
+}
+
+const ENDINGS: Readonly<Record<string, Format>> = {
+  npy: 'npy',
+  csv: 'csv',
+  tsv: 'tsv',
+  jsonl: 'jsonl',
+  ndjson: 'jsonl',
+};
+
+async function formatOf(source: ByteSource): Promise<Format> {
+  const ending = /\.([a-z]+)$/i.exec(source.name)?.[1].toLowerCase();
+  if (ending !== undefined && Object.hasOwn(ENDINGS, ending)) return ENDINGS[ending];
+  const start = await source.peek(8);
+  if (start.length === 0) throw new CommandError(EXIT.input, `${source.name} is empty`, 'check where it comes from');
+  if (isNpy(start)) return 'npy';
+  const text = Buffer.from(start)
+    .toString('latin1')
+    .replace(/^\xef\xbb\xbf/, '')
+    .trimStart();
+  if (text.startsWith('{') || text.startsWith('[')) return 'jsonl';
+  if (/^["\w.+-]/.test(text)) return 'csv';
+  throw new CommandError(
+    EXIT.input,
+    `${source.name} is in a format that cannot be told from its name or its first bytes`,
+    `say which it is: --format ${FORMATS.join(', ')}`,
+  );
+}

@@ -1,0 +1,53 @@
+// What a worker of a crew does with a task, wherever it runs.
+
+import { QuerySecret } from '@hers/scheme/secret';
+import { HersError } from '@hers/service';
+import { encrypted, type KeyMaterial, keyFrom, rankResponses, sealerFrom } from './crew.ts';
+import type { Answer, Task } from './workers.ts';
+
+export interface Done {
+  readonly answer: Answer;
+  /** Memory that moves back instead of being copied. */
+  readonly transfer: ArrayBuffer[];
+}
+
+/** Takes ownership of the seed, and overwrites it once the keys are derived. */
+export function workFor(material: KeyMaterial): (task: Task) => Promise<Done> {
+  const { key, sealing } = keysFrom(material);
+
+  async function perform(task: Task): Promise<unknown> {
+    if (task.kind === 'wipe') {
+      key.wipe();
+      (await sealing).wipe();
+      return {};
+    }
+    if (task.kind === 'seal') return (await sealing).seal(task.batch);
+    if (task.kind === 'encrypt') return encrypted(key, task.vectors, task.first);
+    using secret = QuerySecret.from(key.plan, task.secret);
+    return rankResponses(key, secret, task.tasks, task.options);
+  }
+
+  return async (task) => {
+    try {
+      const value = await perform(task);
+      return { answer: { value }, transfer: memoryOf(value) };
+    } catch (error) {
+      // Only the typed ones are meant for people; a worker's stack would help nobody.
+      const { code, message } = error instanceof HersError ? error : { code: 'INTEGRITY', message: 'a worker failed' };
+      return { answer: { code, message }, transfer: [] };
+    }
+  };
+}
+
+function keysFrom(material: KeyMaterial) {
+  try {
+    return { key: keyFrom(material), sealing: sealerFrom(material) };
+  } finally {
+    material.seed.fill(0);
+  }
+}
+
+function memoryOf(value: unknown): ArrayBuffer[] {
+  const arrays = value instanceof Uint8Array ? [value] : Object.values(value as object);
+  return arrays.filter((array) => ArrayBuffer.isView(array)).map((array) => array.buffer as ArrayBuffer);
+}

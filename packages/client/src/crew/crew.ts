@@ -1,0 +1,174 @@
+// What does the cryptography: this thread, or several. A crew seals records, encrypts blocks, and
+// decrypts and ranks responses; a crew of workers does so on all cores.
+
+import type { PlanRequest } from '@hers/scheme';
+import { plan } from '@hers/scheme';
+import {
+  type CollectionKey,
+  decodeScoreSums,
+  encodeScoreSums,
+  encryptBlock,
+  MasterSeed,
+  type QuerySecret,
+  scoreChecker,
+  scoreSums,
+} from '@hers/scheme/secret';
+import { HersError } from '@hers/service';
+import { RecordKeys, sealingKey } from '../formats/records.ts';
+import { makeSealer } from '../keys/sealing.ts';
+import { type Candidate, type Order, Ranking } from '../search/ranking.ts';
+import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
+
+/** What keys are derived from; workers derive their own. */
+export interface KeyMaterial {
+  readonly seed: Uint8Array;
+  readonly request: PlanRequest;
+  readonly collectionId: Uint8Array;
+  readonly epoch: number;
+}
+
+/** One response to decrypt and rank. */
+export interface DecryptTask {
+  readonly response: Uint8Array;
+  /** The block's number among those of the search, for the candidates. */
+  readonly block: number;
+  /** Slots to leave out. */
+  readonly dead: readonly number[];
+  /** What its scores must add up to, where that is known. */
+  readonly sums?: Uint8Array | undefined;
+}
+
+export interface RankOptions {
+  readonly limit: number;
+  readonly order: Order;
+  readonly threshold?: number;
+  /** The vector that was searched for, to check the sums of scores. */
+  readonly query?: Float32Array;
+}
+
+/** A block, and under `exact` what its scores add up to (`scoreSums` of scheme/secret). */
+export interface EncryptedBlock {
+  readonly block: Uint8Array;
+  readonly sums?: Uint8Array;
+}
+
+export interface Crew {
+  /** How many blocks it works on at a time. */
+  readonly size: number;
+  /** Names records and seals them under the crew's epoch. */
+  seal(batch: PlainBatch): Promise<SealedBatch>;
+  /** Takes ownership of the vectors. */
+  encrypt(vectors: Float32Array | Int32Array, first: number): Promise<EncryptedBlock>;
+  /**
+   * The best of these responses to one query. INTEGRITY if scores do not add up, which only the
+   * crew of their epoch can check.
+   */
+  decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]>;
+  close(): Promise<void>;
+}
+
+export function keyFrom({ seed, request, collectionId, epoch }: KeyMaterial): CollectionKey {
+  using master = MasterSeed.from(seed);
+  return master.collectionKey(plan(request), collectionId, epoch);
+}
+
+/** What names and seals records under one epoch. */
+export interface BatchSealer {
+  seal(batch: PlainBatch): Promise<SealedBatch>;
+  wipe(): void;
+}
+
+/** Copies the seed before it returns its promise. */
+export async function sealerFrom(material: KeyMaterial): Promise<BatchSealer> {
+  const { collectionId, epoch } = material;
+  const master = MasterSeed.from(material.seed);
+  try {
+    const keys = await RecordKeys.of(master, collectionId);
+    const sealer = await makeSealer(sealingKey(master, collectionId, epoch));
+    return {
+      seal: (batch) => keys.seal(sealer, epoch, batch),
+      wipe: () => {
+        keys.wipe();
+        sealer.wipe();
+      },
+    };
+  } finally {
+    master.wipe();
+  }
+}
+
+export function encrypted(key: CollectionKey, vectors: Float32Array | Int32Array, first: number): EncryptedBlock {
+  const sums = key.plan.profile === 'exact' ? { sums: encodeScoreSums(scoreSums(key, vectors, first)) } : {};
+  return { block: encryptBlock(key, vectors, { first }), ...sums };
+}
+
+/**
+ * Decrypts and ranks. Decryption gives squared distances; candidates have plain ones.
+ */
+export function rankResponses(
+  key: CollectionKey,
+  secret: QuerySecret,
+  tasks: readonly DecryptTask[],
+  { limit, order, threshold, query }: RankOptions,
+): Candidate[] {
+  const ranking = new Ranking(limit, order, threshold);
+  let addUp: ReturnType<typeof scoreChecker> | undefined;
+  for (const { response, block, dead, sums } of tasks) {
+    const { scores, integers, first } = secret.decrypt(response);
+    if (sums && integers && query) {
+      addUp ??= scoreChecker(key, query);
+      if (!addUp(decodeScoreSums(key.plan, sums), integers))
+        throw new HersError(
+          'INTEGRITY',
+          'the scores of a block do not add up to what they must: the store altered something, or mixed it up',
+        );
+    }
+    if (order === 'ascending') toDistances(scores);
+    for (const slot of dead) scores[slot - first] = Number.NaN;
+    ranking.offer(block, first, scores);
+    scores.fill(0);
+    integers?.fill(0);
+  }
+  return ranking.best();
+}
+
+/** Noise can make the square of a small distance negative. */
+export function toDistances(squares: Float32Array | Float64Array): void {
+  for (let j = 0; j < squares.length; j++) squares[j] = Math.sqrt(Math.max(0, squares[j]));
+}
+
+/** A crew of one: this thread. It does not keep or overwrite the material. */
+export class InProcessCrypto implements Crew {
+  readonly size = 1;
+  readonly #key: CollectionKey;
+  readonly #sealing: Promise<BatchSealer>;
+
+  constructor(material: KeyMaterial) {
+    this.#key = keyFrom(material);
+    this.#sealing = sealerFrom(material);
+  }
+
+  async seal(batch: PlainBatch): Promise<SealedBatch> {
+    return (await this.#sealing).seal(batch);
+  }
+
+  async encrypt(vectors: Float32Array | Int32Array, first: number): Promise<EncryptedBlock> {
+    return encrypted(this.#key, vectors, first);
+  }
+
+  async decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
+    return rankResponses(this.#key, secret, tasks, options);
+  }
+
+  async close(): Promise<void> {
+    this.#key.wipe();
+    (await this.#sealing.catch(() => undefined))?.wipe();
+  }
+}
+
+/** A crew on all cores, if the platform can. */
+export async function makeCrew(material: KeyMaterial, threads?: number): Promise<Crew> {
+  if (threads === 1) return new InProcessCrypto(material);
+  const { startWorkers } = await import('#crew');
+  return (await startWorkers(material, threads)) ?? new InProcessCrypto(material);
+}

@@ -1,0 +1,182 @@
+// A crew of workers: threads in Node, Web Workers in a browser. They start when first needed; each
+// derives its own keys from the material it is given.
+
+import type { ExposedSecret, QuerySecret } from '@hers/scheme/secret';
+import { HersError } from '@hers/service';
+import { type Candidate, Ranking } from '../search/ranking.ts';
+import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
+import type { Crew, DecryptTask, EncryptedBlock, RankOptions } from './crew.ts';
+
+export type Task =
+  | { readonly kind: 'seal'; readonly batch: PlainBatch }
+  | { readonly kind: 'encrypt'; readonly vectors: Float32Array | Int32Array; readonly first: number }
+  | {
+      readonly kind: 'decrypt';
+      readonly secret: ExposedSecret;
+      readonly tasks: readonly DecryptTask[];
+      readonly options: RankOptions;
+    }
+  /** Overwrite the keys: this is the last task. */
+  | { readonly kind: 'wipe' };
+
+export type Answer = { readonly value: unknown } | { readonly code: string; readonly message: string };
+
+/** One worker, on any platform. */
+export interface WorkerHandle {
+  /** Gives it a task; only called while it has none. */
+  begin(task: Task): void;
+  /** Called when it has answered and has nothing to do. */
+  rest(): void;
+  end(): Promise<void>;
+}
+
+/**
+ * The memory of a task that moves to the worker instead of being copied: vectors that were packed
+ * for it alone, and secrets, of which no copy may stay behind; the worker overwrites its own.
+ */
+export function memoryOf(task: Task): ArrayBuffer[] {
+  if (task.kind === 'encrypt') return [task.vectors.buffer as ArrayBuffer];
+  return task.kind === 'decrypt' ? [task.secret.secret.buffer as ArrayBuffer] : [];
+}
+
+/** Where workers come from. */
+export interface WorkerSource {
+  /** Starts one; `answered` gets its answers, and `failed` is called if it ends by itself. */
+  start(answered: (answer: Answer) => void, failed: (error: Error) => void): WorkerHandle;
+  /** No more will be started. */
+  close(): void;
+}
+
+interface QueuedTask {
+  readonly task: Task;
+  readonly resolve: (value: never) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Responses in one message to a worker: fewer are not worth a message. */
+const BATCH = 8;
+/** How long an idle worker may take to overwrite its keys before it is ended anyway. */
+const WIPE_MS = 1000;
+
+export class Workers implements Crew {
+  readonly size: number;
+  readonly #source: WorkerSource;
+  readonly #idle: WorkerHandle[] = [];
+  readonly #all: WorkerHandle[] = [];
+  readonly #busy = new Map<WorkerHandle, QueuedTask>();
+  readonly #queue: QueuedTask[] = [];
+  /** Sealing is done ahead of time, so it has the lowest priority. */
+  readonly #seals: QueuedTask[] = [];
+  #closed = false;
+
+  constructor(source: WorkerSource, size: number) {
+    this.#source = source;
+    this.size = size;
+  }
+
+  #start(): WorkerHandle {
+    const worker: WorkerHandle = this.#source.start(
+      (answer) => this.#finished(worker, answer),
+      (error) => this.#failed(worker, error),
+    );
+    this.#all.push(worker);
+    return worker;
+  }
+
+  #run<T>(task: Task): Promise<T> {
+    if (this.#closed) return Promise.reject(closed(task));
+    return new Promise<T>((resolve, reject) => {
+      const queue = task.kind === 'seal' ? this.#seals : this.#queue;
+      queue.push({ task, resolve: resolve as QueuedTask['resolve'], reject });
+      this.#next();
+    });
+  }
+
+  #next(): void {
+    if (this.#closed) return;
+    while (this.#queue.length + this.#seals.length > 0) {
+      const worker = this.#idle.pop() ?? (this.#all.length < this.size ? this.#start() : undefined);
+      if (!worker) return;
+      const queued = (this.#queue.shift() ?? this.#seals.shift())!;
+      this.#busy.set(worker, queued);
+      worker.begin(queued.task);
+    }
+  }
+
+  #finished(worker: WorkerHandle, answer: Answer): void {
+    const queued = this.#busy.get(worker);
+    this.#busy.delete(worker);
+    worker.rest();
+    this.#idle.push(worker);
+    if ('value' in answer) queued?.resolve(answer.value as never);
+    else queued?.reject(new HersError(answer.code as HersError['code'], answer.message));
+    this.#next();
+  }
+
+  #failed(worker: WorkerHandle, error: Error): void {
+    const queued = this.#busy.get(worker);
+    if (queued?.task.kind === 'wipe') queued.reject(error);
+    const at = this.#all.indexOf(worker);
+    if (at < 0) return;
+    this.#all.splice(at, 1);
+    const idle = this.#idle.indexOf(worker);
+    if (idle >= 0) this.#idle.splice(idle, 1);
+    queued?.reject(error);
+    this.#busy.delete(worker);
+    this.#next();
+  }
+
+  /** Nothing else overwrites the memory of a worker that ends. */
+  #wipe(worker: WorkerHandle): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, WIPE_MS);
+      const done = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      const task = { kind: 'wipe' } as const;
+      this.#busy.set(worker, { task, resolve: done, reject: done });
+      worker.begin(task);
+    });
+  }
+
+  seal(batch: PlainBatch): Promise<SealedBatch> {
+    return this.#run({ kind: 'seal', batch });
+  }
+
+  encrypt(vectors: Float32Array | Int32Array, first: number): Promise<EncryptedBlock> {
+    return this.#run({ kind: 'encrypt', vectors, first });
+  }
+
+  async decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
+    const parts: Promise<Candidate[]>[] = [];
+    for (let at = 0; at < tasks.length; at += BATCH) {
+      parts.push(this.#run({ kind: 'decrypt', secret: secret.expose(), tasks: tasks.slice(at, at + BATCH), options }));
+    }
+    const ranking = new Ranking(options.limit, options.order);
+    for (const candidates of await Promise.all(parts)) ranking.merge(candidates);
+    return ranking.best();
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#source.close();
+    const resting = new Set(this.#idle.splice(0));
+    const end = async (worker: WorkerHandle) => {
+      if (resting.has(worker)) await this.#wipe(worker);
+      await worker.end();
+    };
+    await Promise.all(this.#all.splice(0).map(end));
+    for (const { task, reject } of [...this.#queue.splice(0), ...this.#seals.splice(0), ...this.#busy.values()])
+      reject(closed(task));
+    this.#busy.clear();
+  }
+}
+
+/**
+ * The error for a task that will not be done. The secret of one that was never sent is overwritten.
+ */
+function closed(task: Task): HersError {
+  if (task.kind === 'decrypt' && task.secret.secret.length > 0) task.secret.secret.fill(0);
+  return new HersError('CLOSED', 'this collection is closed');
+}

@@ -1,0 +1,111 @@
+// The options of databases and collections, and how they describe themselves.
+
+import type { Metric, Plan, Profile } from '@hers/scheme';
+import type { MasterSeed } from '@hers/scheme/secret';
+import type { OptionNames } from '@hers/service';
+import type { Enrolment } from './formats/descriptor.ts';
+import type { VersionMemory } from './session/versions.ts';
+import { HTTP_OPTIONS, type HttpOptions } from './transport/connection.ts';
+
+export interface CollectionOptions {
+  /** Coordinates of every vector, 2 to 4096. */
+  readonly dimension: number;
+  /** What a score is: `cosine` by default, `dot`, or `euclidean`. */
+  readonly metric?: Metric;
+  /**
+   * `compact`, the default: fewer bytes, and scores with a small error that the plan states.
+   * `exact`: the exact integer score of the rounded vectors.
+   */
+  readonly profile?: Profile;
+  /**
+   * `vault`, the default: records are kept encrypted, and their blocks can be made again.
+   * `homomorphic`: nothing but encrypted vectors is kept; needs `exact`.
+   */
+  readonly enrolment?: Enrolment;
+  /** The largest norm of a vector that is written; for the metrics `dot` and `euclidean`. */
+  readonly normBound?: number;
+  /** The largest norm of a vector that is searched for; `normBound` by default. */
+  readonly queryNormBound?: number;
+  /** How often records may be added to one block under `homomorphic` enrolment. */
+  readonly maxAdditions?: number;
+  /**
+   * The bytes of a compressor's file (`@hers/compress`): what it makes of a vector is indexed.
+   * Metric cosine only.
+   */
+  readonly compressor?: Uint8Array;
+}
+
+/** `token`, `insecure`, `retryMs` and `onRetry` are for servers. */
+export interface ConnectOptions extends HttpOptions {
+  /** The master seed, or its 32 bytes. */
+  readonly key: MasterSeed | Uint8Array;
+  /**
+   * Remembers what was seen of each collection, to notice a store that rolls back; by default only
+   * in memory, for the length of the connection.
+   */
+  readonly versions?: VersionMemory;
+  /**
+   * The address of the gallery, which tells its collections from those of the same names elsewhere;
+   * `connect` sets it.
+   */
+  readonly gallery?: string;
+  /** Threads for encryption and decryption; all cores by default. */
+  readonly threads?: number;
+  /**
+   * For folders: `write`, the default, is for one process at a time; `read` opens the folder beside
+   * it, and never writes.
+   */
+  readonly mode?: 'write' | 'read';
+}
+
+export interface RestoreOptions {
+  /** Accept a snapshot that is older than what was seen of the collection. */
+  readonly acceptOlder?: boolean;
+  /** Ends the restore when it aborts. */
+  readonly signal?: AbortSignal;
+}
+
+export interface CollectionSummary {
+  readonly name: string;
+  /** Of the vectors that are written and searched for. */
+  readonly dimension: number;
+  readonly metric: Metric;
+  readonly profile: Profile;
+  readonly enrolment: Enrolment;
+  /** The compressor of what is indexed, if there is one: its method and its output dimension. */
+  readonly compressor?: { readonly method: string; readonly dimension: number };
+  /** Records that can be found. */
+  readonly records: number;
+  /** Encrypted blocks that the store holds. */
+  readonly blocks: number;
+  /** Bytes that the store holds. */
+  readonly bytes: number;
+  /** Grows by one with every change. */
+  readonly version: number;
+}
+
+/** Everything the planner says about what is indexed, and what the store holds. */
+export interface CollectionDescription extends CollectionSummary {
+  /** Error, security and bytes of what is indexed. */
+  readonly plan: Plan;
+}
+
+export const COLLECTION_OPTIONS: OptionNames<CollectionOptions> = {
+  dimension: true,
+  metric: true,
+  profile: true,
+  enrolment: true,
+  normBound: true,
+  queryNormBound: true,
+  maxAdditions: true,
+  compressor: true,
+};
+
+export const CONNECT_OPTIONS: OptionNames<ConnectOptions> = {
+  ...HTTP_OPTIONS,
+  key: true,
+  versions: true,
+  gallery: true,
+  threads: true,
+  mode: true,
+};

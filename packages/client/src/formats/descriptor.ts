@@ -1,0 +1,70 @@
+// What a collection is: its random id, and the request its plan is made from. Public, authenticated
+// by the client, fixed for the collection's life.
+
+import type { PlanRequest } from '@hers/scheme';
+import type { MasterSeed } from '@hers/scheme/secret';
+import { HersError } from '@hers/service';
+import { hmac } from '@noble/hashes/hmac.js';
+import { sha256 } from '@noble/hashes/sha2.js';
+import { fromHex, hex } from '../bytes.ts';
+
+export type Enrolment = 'vault' | 'homomorphic';
+
+export interface Descriptor {
+  readonly id: Uint8Array;
+  readonly request: PlanRequest;
+  readonly enrolment: Enrolment;
+}
+
+const FORMAT = 1;
+
+function macOf(seed: MasterSeed, id: Uint8Array, text: string): string {
+  const key = seed.deriveKey('descriptor', id);
+  try {
+    return hex(hmac(sha256, key, new TextEncoder().encode(text)));
+  } finally {
+    key.fill(0);
+  }
+}
+
+export function encodeDescriptor(seed: MasterSeed, { id, request, enrolment }: Descriptor): Uint8Array {
+  const text = JSON.stringify({ format: FORMAT, id: hex(id), enrolment, request });
+  return new TextEncoder().encode(JSON.stringify({ text, mac: macOf(seed, id, text) }));
+}
+
+/**
+ * Opens a descriptor; WRONG_KEY when the collection was made with another key, which is the first
+ * thing to find out about it.
+ */
+export function openDescriptor(seed: MasterSeed, name: string, bytes: Uint8Array): Descriptor {
+  const fail = (): never => {
+    throw new HersError('INTEGRITY', `the description of collection ${JSON.stringify(name)} is damaged`);
+  };
+  try {
+    const { text, mac } = JSON.parse(new TextDecoder().decode(bytes));
+    const { format, id, request, enrolment } = JSON.parse(text);
+    if (format !== FORMAT)
+      throw new HersError(
+        'UNSUPPORTED_VERSION',
+        `collection ${JSON.stringify(name)} was made by a newer version; use that`,
+      );
+    if (!/^[0-9a-f]{32}$/.test(id)) return fail();
+    if (macOf(seed, fromHex(id), text) !== mac) {
+      throw new HersError(
+        'WRONG_KEY',
+        `collection ${JSON.stringify(name)} was made with another key, or its description was altered; use the key it was made with`,
+      );
+    }
+    return { id: fromHex(id), request, enrolment };
+  } catch (error) {
+    if (error instanceof HersError) throw error;
+    return fail();
+  }
+}
+
+export function needsVault(what: string): HersError {
+  return new HersError(
+    'NEEDS_VAULT',
+    `${what} needs the vault, and this collection enrols homomorphically, without one`,
+  );
+}

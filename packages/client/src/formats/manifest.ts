@@ -1,0 +1,188 @@
+// The manifest: the client's own list of what a collection holds. It is sealed (so authenticated)
+// under a key from the master seed and bound to the collection and its version; a store can keep
+// it, or lose it, but not alter it. Sealing rather than only authenticating it hides which slots
+// are deleted and which records were written again unchanged.
+//
+// Every manifest names the hashes of those before it, so that a history that forks shows
+// (versions.ts).
+
+import { HersError } from '@hers/service';
+import { concat, hex, sha256, u32 } from '../bytes.ts';
+import { type Sealer, seal } from '../keys/sealing.ts';
+import { notUnderstood } from './parts.ts';
+
+export interface ManifestBlock {
+  /** Hexadecimal, as all ids here: they are keys of maps. */
+  readonly id: string;
+  /** SHA-256 of the encoded block; empty for a sum, which the store makes. */
+  readonly hash: string;
+  /**
+   * Homomorphic enrolment: the tag that the block must have (`authenticate` of scheme/secret),
+   * which adds up as blocks do. Not there in blocks of older programs.
+   */
+  readonly tag?: string;
+  readonly epoch: number;
+  readonly count: number;
+  readonly additions: number;
+  /** The sealed lists that say which record is in which slot, in the order of the slots. */
+  readonly lists: readonly string[];
+  /** Slots whose records were deleted or replaced, ascending. */
+  readonly dead: readonly number[];
+}
+
+export interface ManifestRecord {
+  readonly handle: string;
+  /** The content's keyed hash; see records.ts. */
+  readonly version: string;
+}
+
+/** The compressor of an epoch: what its blocks hold are its outputs, not the vectors themselves. */
+export interface ManifestCompressor {
+  readonly epoch: number;
+  /** How it was trained, for people. */
+  readonly method: string;
+  /** The dimension of what is indexed. */
+  readonly dimension: number;
+  /** SHA-256 of its file, which tells whether another one is the same. */
+  readonly digest: string;
+  /** Its file in pieces, kept as lists are, sealed under its epoch. */
+  readonly lists: readonly string[];
+}
+
+export interface Manifest {
+  readonly version: number;
+  /**
+   * The epoch new things are encrypted under; blocks of older ones remain while keys are rotated.
+   */
+  readonly epoch: number;
+  readonly blocks: readonly ManifestBlock[];
+  /** Records that are in the vault and in no block yet. */
+  readonly pending: readonly ManifestRecord[];
+  /** Seals made under this epoch, which must stay below 2^32. */
+  readonly seals: number;
+  /** Of the epochs that have one; at most one of each. */
+  readonly compressors: readonly ManifestCompressor[];
+  /**
+   * Hashes of the manifests before this one, the newest first, as many as are kept. Undefined in
+   * manifests of older programs.
+   */
+  readonly history?: readonly string[];
+}
+
+const FORMAT = 3;
+/** Of older programs: without history, and without compressors (1) or with (2). */
+const OLDER_FORMATS = [1, 2];
+/**
+ * How many hashes a manifest names: a client that has missed fewer versions than this still notices
+ * a fork.
+ */
+export const HISTORY = 128;
+/**
+ * Length of a hash. Only clients with the key make manifests, so nobody else can look for
+ * collisions.
+ */
+const HASH_BYTES = 16;
+
+/** What tells a sealed manifest from every other. */
+export async function manifestHash(sealed: Uint8Array): Promise<string> {
+  return hex((await sha256(sealed)).subarray(0, HASH_BYTES));
+}
+
+/** The history of the manifest that follows one with this hash and history. */
+export function historyAfter(hash: string, history: readonly string[] = []): string[] {
+  return [hash, ...history].slice(0, HISTORY);
+}
+
+/**
+ * Optional parts, by name. A program that does not know a part marked `must` may not use the
+ * collection. It may ignore any other, and drops it when it writes the next manifest.
+ */
+interface Parts {
+  readonly models?: { readonly must: true; readonly value: readonly ManifestCompressor[] };
+  /** By block. */
+  readonly tags?: { readonly must: true; readonly value: Readonly<Record<string, string>> };
+}
+const KNOWN_PARTS = new Set(['models', 'tags']);
+
+function associatedData(collectionId: Uint8Array, version: number): Uint8Array {
+  return concat(
+    new TextEncoder().encode('manifest'),
+    collectionId,
+    u32(version % 2 ** 32),
+    u32(Math.floor(version / 2 ** 32)),
+  );
+}
+
+export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, manifest: Manifest): Promise<Uint8Array> {
+  const { version, epoch, blocks, pending, seals, compressors, history = [] } = manifest;
+  const tagged = blocks.flatMap(({ id, tag }) => (tag === undefined ? [] : [[id, tag] as const]));
+  const parts: Parts = {
+    ...(compressors.length > 0 ? { models: { must: true, value: compressors } } : {}),
+    ...(tagged.length > 0 ? { tags: { must: true, value: Object.fromEntries(tagged) } } : {}),
+  };
+  const text = JSON.stringify({
+    format: FORMAT,
+    version,
+    epoch,
+    seals,
+    history: history.join(''),
+    blocks: blocks.map((b) => [b.id, b.hash, b.epoch, b.count, b.additions, b.lists, b.dead]),
+    pending: pending.map((p) => [p.handle, p.version]),
+    parts,
+  });
+  return seal(sealer, new TextEncoder().encode(text), associatedData(collectionId, version));
+}
+
+type Row = [string, string, number, number, number, string[], number[]];
+
+/** Opens the manifest that a store says is of this version. INTEGRITY when it is not. */
+export async function openManifest(
+  sealer: Sealer,
+  collectionId: Uint8Array,
+  version: number,
+  sealed: Uint8Array,
+): Promise<Manifest> {
+  let plain: Uint8Array;
+  try {
+    plain = await sealer.open(sealed, associatedData(collectionId, version));
+  } catch {
+    throw new HersError(
+      'INTEGRITY',
+      'the manifest of this collection does not open: it was altered, or the collection was made with another key',
+    );
+  }
+  const content = JSON.parse(new TextDecoder().decode(plain));
+  const isOlder = OLDER_FORMATS.includes(content.format);
+  if (content.format !== FORMAT && !isOlder)
+    throw new HersError('UNSUPPORTED_VERSION', 'this collection was written by a newer version; use that');
+  const parts: Parts = content.parts ?? {};
+  for (const [name, { must }] of Object.entries(parts)) if (must && !KNOWN_PARTS.has(name)) throw notUnderstood(name);
+  const tags = parts.tags?.value ?? {};
+  return {
+    version: content.version,
+    epoch: content.epoch,
+    seals: content.seals,
+    blocks: content.blocks.map(([id, hash, epoch, count, additions, lists, dead]: Row) => ({
+      id,
+      hash,
+      ...(Object.hasOwn(tags, id) ? { tag: tags[id] } : {}),
+      epoch,
+      count,
+      additions,
+      lists,
+      dead,
+    })),
+    compressors: (isOlder ? content.models : parts.models?.value) ?? [],
+    pending: content.pending.map(([handle, recordVersion]: [string, string]) => ({ handle, version: recordVersion })),
+    ...(isOlder ? {} : { history: content.history.match(new RegExp(`.{${2 * HASH_BYTES}}`, 'g')) ?? [] }),
+  };
+}
+
+export function emptyManifest(version: number): Manifest {
+  return { version, epoch: 0, seals: 0, blocks: [], pending: [], compressors: [], history: [] };
+}
+
+/** Records that can be found: in blocks and not dead, or pending. */
+export function liveCount({ blocks, pending }: Manifest): number {
+  return blocks.reduce((sum, block) => sum + block.count - block.dead.length, pending.length);
+}

@@ -1,0 +1,56 @@
+// Named parts at the end of sealed records and lists: later versions add a part instead of a new
+// format. Each part says whether a reader that does not know it may ignore it.
+//
+//   part      flags u8, length of the name u8, length of the content u32, name (ASCII), content
+//
+// A reader that does not know a part marked `must understand` refuses the whole thing with
+// UNSUPPORTED_VERSION. One marked `may ignore` it skips; it is not carried along when the thing is
+// written again.
+
+import { HersError } from '@hers/service';
+import { concat, u32 } from '../bytes.ts';
+
+const MUST_UNDERSTAND = 1;
+const HEAD_BYTES = 6;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+export interface Part {
+  readonly name: string;
+  readonly must: boolean;
+  readonly content: Uint8Array;
+}
+
+export function partBytes(name: string, contentBytes: number): number {
+  return HEAD_BYTES + name.length + contentBytes;
+}
+
+export function encodePart({ name, must, content }: Part): Uint8Array {
+  const head = Uint8Array.of(must ? MUST_UNDERSTAND : 0, name.length);
+  return concat(head, u32(content.length), encoder.encode(name), content);
+}
+
+/** The parts in these bytes; unknown ones are left out if they may be ignored. */
+export function decodeParts(bytes: Uint8Array, known: ReadonlySet<string>): Map<string, Uint8Array> {
+  const parts = new Map<string, Uint8Array>();
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  for (let at = 0; at < bytes.length; ) {
+    const nameAt = at + HEAD_BYTES;
+    const contentAt = nameAt <= bytes.length ? nameAt + bytes[at + 1] : nameAt;
+    const end = contentAt <= bytes.length ? contentAt + view.getUint32(at + 2, true) : contentAt;
+    if (end > bytes.length) throw new HersError('INTEGRITY', 'sealed data ends in the middle of a part');
+    const name = decoder.decode(bytes.subarray(nameAt, contentAt));
+    if (known.has(name)) parts.set(name, bytes.subarray(contentAt, end));
+    else if (bytes[at] & MUST_UNDERSTAND) throw notUnderstood(name);
+    at = end;
+  }
+  return parts;
+}
+
+export function notUnderstood(name: string): HersError {
+  return new HersError(
+    'UNSUPPORTED_VERSION',
+    `this collection was written by a newer version, and holds a part that this one does not know (${JSON.stringify(name.slice(0, 40))}); use that version`,
+  );
+}

@@ -1,0 +1,339 @@
+// Records as the client knows them (id, vector, payload) and as the store does (a handle and sealed
+// bytes).
+//
+// The handle is a keyed hash of the id. The version is a keyed hash of the whole content: writing
+// the same record again gives the same version, so nothing has to be written; and a store that
+// serves an older copy is caught, because lists and manifest name the version.
+//
+//   sealed record   mark and edition u32, epoch u32, seal (sealing.ts)
+//   in the seal     version (16 bytes), length of the id u32, coordinates u32, length of the
+//                   payload u32, id (UTF-8), vector (f32), payload (JSON), parts (parts.ts)
+//   projection      a part: what a compressor that may round differently elsewhere made of the
+//                   vector, as it was indexed (f32)
+//
+// Everything is little-endian. Records of edition 1 begin with epoch and version in the open, and
+// no epoch is as large as the mark.
+
+import type { MasterSeed } from '@hers/scheme/secret';
+import { HANDLE_BYTES, HersError } from '@hers/service';
+import { bytesOf, concat, fromHex, hex, hexText, u32 } from '../bytes.ts';
+import { type KeyedHash, makeKeyedHash, SEAL_OVERHEAD, type Sealer } from '../keys/sealing.ts';
+import type { BatchNames, PlainBatch, SealedBatch } from '../writing/batch.ts';
+import { decodeParts, encodePart, partBytes } from './parts.ts';
+
+export const VERSION_BYTES = 16;
+const COLLECTION_ID_BYTES = 16;
+const MAX_ID_BYTES = 1024;
+const MAX_PAYLOAD_BYTES = 2 ** 24;
+/** 0xffff, and the edition. */
+const MARK = 0xffff_0002;
+const HEAD_BYTES = 8;
+/** What comes before the id in a seal. */
+const LENGTHS_BYTES = VERSION_BYTES + 12;
+/** Of edition 1. */
+const OLDER_HEAD_BYTES = 4 + VERSION_BYTES;
+const PROJECTION = 'projection';
+const KNOWN_PARTS: ReadonlySet<string> = new Set([PROJECTION]);
+const ASSOCIATED_DATA = new TextEncoder().encode('record');
+/** Seals under way at a time, on platforms where each is a promise. */
+const IN_FLIGHT = 256;
+
+/** What can be kept beside a vector: anything JSON can hold. */
+export type Payload = null | boolean | number | string | readonly Payload[] | { readonly [key: string]: Payload };
+
+export interface VectorRecord {
+  /** Names the record: a string of 1 to 1024 bytes in UTF-8. The store never sees it. */
+  readonly id: string;
+  /** As many coordinates as the collection has dimensions. */
+  readonly vector: Float32Array | readonly number[];
+  /** Kept with the record in the vault, encrypted, and returned on request. */
+  readonly payload?: Payload;
+}
+
+/** What was indexed of a vector under an epoch. */
+export interface Projection {
+  readonly epoch: number;
+  readonly values: Float32Array;
+}
+
+/** A record that has passed its checks, in the bytes that are hashed and sealed. */
+export interface PlainRecord {
+  readonly id: string;
+  readonly vector: Float32Array;
+  /** JSON, or empty. */
+  readonly payload: Uint8Array;
+  /** Both hexadecimal: they are keys of maps. */
+  readonly handle: string;
+  readonly version: string;
+  /** Sealed with the record if its compressor may round differently elsewhere. */
+  readonly projection?: Projection | undefined;
+}
+
+/** A record as it was read from the vault. */
+export interface OpenedRecord extends PlainRecord {
+  /** The epoch it is sealed under. */
+  readonly epoch: number;
+  readonly edition: 1 | 2;
+}
+
+/**
+ * What is remembered of a pending record: not its payload, which may be large, and
+ * nothing of the batch it came with.
+ */
+export class PendingRecord {
+  readonly id: string;
+  readonly vector: Float32Array;
+  readonly handle: string;
+  readonly version: string;
+  readonly projection: Projection | undefined;
+
+  private constructor({ id, vector, handle, version }: PlainRecord, projection: Projection | undefined) {
+    this.id = id;
+    this.vector = vector.slice();
+    this.handle = handle;
+    this.version = version;
+    this.projection = projection && { epoch: projection.epoch, values: projection.values.slice() };
+  }
+
+  /** With this projection, where it is not the record's own. */
+  static of(record: PlainRecord | PendingRecord, projection = record.projection): PendingRecord {
+    return record instanceof PendingRecord ? record : new PendingRecord(record, projection);
+  }
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+export function checkId(id: unknown): asserts id is string {
+  if (typeof id !== 'string' || id.length === 0)
+    throw new HersError('INVALID_ARGUMENT', 'a record id is a string that is not empty');
+  if (!id.isWellFormed()) throw new HersError('INVALID_ARGUMENT', 'a record id holds half a surrogate pair');
+  if (isLonger(id, MAX_ID_BYTES))
+    throw new HersError('INVALID_ARGUMENT', `a record id has at most ${MAX_ID_BYTES} bytes`);
+}
+
+/** In UTF-8; bytes are only counted where it could matter. */
+function isLonger(text: string, bytes: number): boolean {
+  return text.length > bytes / 3 && encoder.encode(text).length > bytes;
+}
+
+/** The payload as JSON; empty when there is none. */
+export function checkPayload(payload: Payload | undefined, id: string): string {
+  if (payload === undefined) return '';
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(payload);
+  } catch {
+    text = undefined;
+  }
+  if (text === undefined)
+    throw new HersError('INVALID_ARGUMENT', `the payload of ${JSON.stringify(id)} cannot be written as JSON`);
+  if (isLonger(text, MAX_PAYLOAD_BYTES))
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      `the payload of ${JSON.stringify(id)} is larger than ${MAX_PAYLOAD_BYTES} bytes`,
+    );
+  return text;
+}
+
+/** The key that seals records and lists of one epoch. */
+export function sealingKey(seed: MasterSeed, collectionId: Uint8Array, epoch: number): Uint8Array {
+  return seed.deriveKey('seals', concat(collectionId, u32(epoch)));
+}
+
+/** The keyed hashes of one collection. */
+export class RecordKeys {
+  /** What a seal is bound to: this, with handle and head in the room behind. */
+  readonly #associatedData: Uint8Array;
+  readonly #handle: KeyedHash;
+  readonly #version: KeyedHash;
+
+  private constructor(collectionId: Uint8Array, handle: KeyedHash, version: KeyedHash) {
+    this.#associatedData = concat(ASSOCIATED_DATA, collectionId, new Uint8Array(HANDLE_BYTES + HEAD_BYTES));
+    this.#handle = handle;
+    this.#version = version;
+  }
+
+  static async of(seed: MasterSeed, collectionId: Uint8Array): Promise<RecordKeys> {
+    const [handle, version] = await Promise.all(
+      ['handles', 'record versions'].map((purpose) => makeKeyedHash(seed.deriveKey(purpose, collectionId))),
+    );
+    return new RecordKeys(collectionId, handle, version);
+  }
+
+  handleOf(id: string): Uint8Array {
+    checkId(id);
+    return this.#handle(encoder.encode(id)).subarray(0, HANDLE_BYTES);
+  }
+
+  wipe(): void {
+    this.#handle.wipe();
+    this.#version.wipe();
+  }
+
+  /** Handle and version of every record of a batch. */
+  name(batch: PlainBatch): BatchNames {
+    const { count, ids, idEnds, payloads, payloadEnds } = batch;
+    const floats = bytesOf(batch.vectors);
+    const size = floats.length / count;
+    const lengths = new Uint32Array(2);
+    const lengthBytes = bytesOf(lengths);
+    const handles = new Uint8Array(count * HANDLE_BYTES);
+    const versions = new Uint8Array(count * VERSION_BYTES);
+    for (let i = 0; i < count; i++) {
+      const id = ids.subarray(i === 0 ? 0 : idEnds[i - 1], idEnds[i]);
+      const payload = payloads.subarray(i === 0 ? 0 : payloadEnds[i - 1], payloadEnds[i]);
+      lengths[0] = id.length;
+      lengths[1] = size;
+      const version = this.#version(lengthBytes, id, floats.subarray(i * size, (i + 1) * size), payload);
+      versions.set(version.subarray(0, VERSION_BYTES), i * VERSION_BYTES);
+      handles.set(this.#handle(id).subarray(0, HANDLE_BYTES), i * HANDLE_BYTES);
+    }
+    return { handles, handleText: hexText(handles), versionText: hexText(versions) };
+  }
+
+  /** Seals every record of a batch, bound to collection, handle, edition and epoch. */
+  async seal(sealer: Sealer, epoch: number, batch: PlainBatch): Promise<SealedBatch> {
+    const { count, ids, idEnds, payloads, payloadEnds, projections } = batch;
+    const names = this.name(batch);
+    const floats = bytesOf(batch.vectors);
+    const size = floats.length / count;
+    const projected = projections && bytesOf(projections);
+    const partSize = projected ? projected.length / count : 0;
+    const partTotal = projected ? count * partBytes(PROJECTION, partSize) : 0;
+    const versions = fromHex(names.versionText);
+    const contents = count * LENGTHS_BYTES + ids.length + floats.length + payloads.length + partTotal;
+    const sealed = new Uint8Array(contents + count * (HEAD_BYTES + SEAL_OVERHEAD));
+    // One piece of memory for all: one for each record would take as long as the cipher.
+    const plains = new Uint8Array(contents);
+    const associated = new Uint8Array(count * this.#associatedData.length);
+    const ends = new Uint32Array(count);
+    const underWay: Promise<void>[] = [];
+    const [sealedView, plainView] = [new DataView(sealed.buffer), new DataView(plains.buffer)];
+    for (let i = 0, at = 0, plainAt = 0; i < count; i++) {
+      const idAt = i === 0 ? 0 : idEnds[i - 1];
+      const payloadAt = i === 0 ? 0 : payloadEnds[i - 1];
+      const vectorAt = plainAt + LENGTHS_BYTES + idEnds[i] - idAt;
+      const partsAt = vectorAt + size + payloadEnds[i] - payloadAt;
+      plains.set(versions.subarray(i * VERSION_BYTES, (i + 1) * VERSION_BYTES), plainAt);
+      plainView.setUint32(plainAt + VERSION_BYTES, idEnds[i] - idAt, true);
+      plainView.setUint32(plainAt + VERSION_BYTES + 4, size / 4, true);
+      plainView.setUint32(plainAt + VERSION_BYTES + 8, payloadEnds[i] - payloadAt, true);
+      plains.set(ids.subarray(idAt, idEnds[i]), plainAt + LENGTHS_BYTES);
+      plains.set(floats.subarray(i * size, (i + 1) * size), vectorAt);
+      plains.set(payloads.subarray(payloadAt, payloadEnds[i]), vectorAt + size);
+      let plainEnd = partsAt;
+      if (projected) {
+        const content = projected.subarray(i * partSize, (i + 1) * partSize);
+        const part = encodePart({ name: PROJECTION, must: false, content });
+        plains.set(part, partsAt);
+        plainEnd += part.length;
+      }
+      sealedView.setUint32(at, MARK, true);
+      sealedView.setUint32(at + 4, epoch, true);
+      const associatedData = associated.subarray(
+        i * this.#associatedData.length,
+        (i + 1) * this.#associatedData.length,
+      );
+      associatedData.set(this.#associatedData);
+      associatedData.set(
+        names.handles.subarray(i * HANDLE_BYTES, (i + 1) * HANDLE_BYTES),
+        this.#associatedData.length - HEAD_BYTES - HANDLE_BYTES,
+      );
+      associatedData.set(sealed.subarray(at, at + HEAD_BYTES), this.#associatedData.length - HEAD_BYTES);
+      const end = at + HEAD_BYTES + SEAL_OVERHEAD + plainEnd - plainAt;
+      // The version tells contents apart without hashing them again, except for what it does not
+      // cover.
+      const hedge = projected ? undefined : versions.subarray(i * VERSION_BYTES, (i + 1) * VERSION_BYTES);
+      const plain = plains.subarray(plainAt, plainEnd);
+      const sealing = sealer.sealInto(sealed.subarray(at + HEAD_BYTES, end), plain, associatedData, hedge);
+      if (sealing !== undefined) underWay.push(sealing);
+      if (underWay.length === IN_FLIGHT) await Promise.all(underWay.splice(0));
+      at = ends[i] = end;
+      plainAt = plainEnd;
+    }
+    await Promise.all(underWay);
+    return { ...names, sealed, ends };
+  }
+
+  /**
+   * Opens a record and checks that it is the one asked for. `sealerOf` refuses epochs that there
+   * cannot be.
+   */
+  async open(
+    sealerOf: (epoch: number) => Sealer | Promise<Sealer>,
+    handle: Uint8Array,
+    bytes: Uint8Array,
+  ): Promise<OpenedRecord> {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    if (bytes.length < HEAD_BYTES) throw broken();
+    const mark = view.getUint32(0, true);
+    if (mark >>> 16 === 0xffff && mark !== MARK)
+      throw new HersError('UNSUPPORTED_VERSION', 'this collection has records of a newer version; use that');
+    const isOlder = mark !== MARK;
+    const headBytes = isOlder ? OLDER_HEAD_BYTES : HEAD_BYTES;
+    if (bytes.length < headBytes) throw broken();
+    const head = bytes.subarray(0, headBytes);
+    const epoch = isOlder ? mark : view.getUint32(4, true);
+    const associatedData = concat(
+      this.#associatedData.subarray(0, ASSOCIATED_DATA.length + COLLECTION_ID_BYTES),
+      handle,
+      head,
+    );
+    const plain = await (await sealerOf(epoch)).open(bytes.subarray(headBytes), associatedData);
+    const content = isOlder ? olderContent(plain, head) : contentOf(plain);
+    const projected = content.parts.get(PROJECTION);
+    const projection = projected && { epoch, values: floatsOf(projected) };
+    const { id, vector, payload, version } = content;
+    return { id, vector, payload, handle: hex(handle), version, epoch, edition: isOlder ? 1 : 2, projection };
+  }
+}
+
+interface Content extends Pick<PlainRecord, 'id' | 'vector' | 'payload' | 'version'> {
+  readonly parts: ReadonlyMap<string, Uint8Array>;
+}
+
+function contentOf(plain: Uint8Array): Content {
+  if (plain.length < LENGTHS_BYTES) throw broken();
+  const view = new DataView(plain.buffer, plain.byteOffset, plain.length);
+  const vectorAt = LENGTHS_BYTES + view.getUint32(VERSION_BYTES, true);
+  const payloadAt = vectorAt + 4 * view.getUint32(VERSION_BYTES + 4, true);
+  const partsAt = payloadAt + view.getUint32(VERSION_BYTES + 8, true);
+  if (partsAt > plain.length) throw broken();
+  return {
+    version: hex(plain.subarray(0, VERSION_BYTES)),
+    id: decoder.decode(plain.subarray(LENGTHS_BYTES, vectorAt)),
+    vector: floatsOf(plain.subarray(vectorAt, payloadAt)),
+    payload: plain.slice(payloadAt, partsAt),
+    parts: decodeParts(plain.subarray(partsAt), KNOWN_PARTS),
+  };
+}
+
+/** Edition 1: the version in the open, and no parts. */
+function olderContent(plain: Uint8Array, head: Uint8Array): Content {
+  if (plain.length < 8) throw broken();
+  const view = new DataView(plain.buffer, plain.byteOffset, plain.length);
+  const vectorAt = 8 + view.getUint32(0, true);
+  const payloadAt = vectorAt + 4 * view.getUint32(4, true);
+  if (payloadAt > plain.length) throw broken();
+  return {
+    version: hex(head.subarray(4)),
+    id: decoder.decode(plain.subarray(8, vectorAt)),
+    vector: floatsOf(plain.subarray(vectorAt, payloadAt)),
+    payload: plain.slice(payloadAt),
+    parts: new Map(),
+  };
+}
+
+/** Copied, because floats must be aligned. */
+function floatsOf(bytes: Uint8Array): Float32Array {
+  return new Float32Array(bytes.slice().buffer);
+}
+
+function broken(): HersError {
+  return new HersError('INTEGRITY', 'a sealed record is too short to be one');
+}
+
+export function payloadOf(record: PlainRecord): Payload | undefined {
+  return record.payload.length === 0 ? undefined : JSON.parse(decoder.decode(record.payload));
+}

@@ -1,0 +1,91 @@
+// Every key of one collection, made when first needed from the master seed.
+
+import { type Plan, plan } from '@hers/scheme';
+import type { MasterSeed } from '@hers/scheme/secret';
+import type { Descriptor } from '../formats/descriptor.ts';
+import { RecordKeys, sealingKey } from '../formats/records.ts';
+import { type Compression, Space } from '../session/space.ts';
+import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
+import { makeSealer, type Sealer } from './sealing.ts';
+
+/** Records that are sealed without the crew. */
+const MAX_SEALED_HERE = 64;
+
+export class Keyring {
+  readonly descriptor: Descriptor;
+  /** Of the vectors that callers give; the space of each epoch decides what is indexed of them. */
+  readonly plan: Plan;
+  readonly records: RecordKeys;
+  readonly #seed: MasterSeed;
+  readonly #threads: number | undefined;
+  readonly #sealers = new Map<number, Promise<Sealer>>();
+  readonly #spaces = new Map<string, Space>();
+  #manifestSealer: Promise<Sealer> | undefined;
+
+  private constructor(seed: MasterSeed, descriptor: Descriptor, records: RecordKeys, threads?: number) {
+    this.descriptor = descriptor;
+    this.plan = plan(descriptor.request);
+    this.records = records;
+    this.#threads = threads;
+    this.#seed = seed.clone();
+  }
+
+  static async make(seed: MasterSeed, descriptor: Descriptor, threads?: number): Promise<Keyring> {
+    return new Keyring(seed, descriptor, await RecordKeys.of(seed, descriptor.id), threads);
+  }
+
+  get id(): Uint8Array {
+    return this.descriptor.id;
+  }
+
+  /** Seals manifests, whatever the epoch. */
+  manifestSealer(): Promise<Sealer> {
+    this.#manifestSealer ??= makeSealer(this.#seed.deriveKey('manifest', this.id));
+    return this.#manifestSealer;
+  }
+
+  /** Seals records and lists of one epoch. */
+  sealer(epoch: number): Promise<Sealer> {
+    let sealer = this.#sealers.get(epoch);
+    if (!sealer) this.#sealers.set(epoch, (sealer = makeSealer(sealingKey(this.#seed, this.id, epoch))));
+    return sealer;
+  }
+
+  /**
+   * Names and seals records; a few are sealed here, faster than by a crew that may have to start
+   * first.
+   */
+  async seal(epoch: number, batch: PlainBatch): Promise<SealedBatch> {
+    if (batch.count <= MAX_SEALED_HERE) return this.records.seal(await this.sealer(epoch), epoch, batch);
+    // What is indexed of a record does not matter here: any crew of the epoch will do.
+    const space = [...this.#spaces.values()].findLast((each) => each.epoch === epoch) ?? this.space(epoch);
+    return (await space.crew()).seal(batch);
+  }
+
+  /** The space of an epoch with this compressor, or with none. */
+  space(epoch: number, compression?: Compression): Space {
+    const name = `${epoch} ${compression?.digest ?? ''}`;
+    let space = this.#spaces.get(name);
+    if (!space) {
+      const material = { seed: this.#seed.reveal(), request: this.descriptor.request, collectionId: this.id, epoch };
+      this.#spaces.set(name, (space = new Space(material, compression, this.#threads)));
+    }
+    return space;
+  }
+
+  /** A compressor of this digest that was opened before, for any epoch. */
+  knownCompressor(digest: string): Compression | undefined {
+    return [...this.#spaces.values()].find(({ compression }) => compression?.digest === digest)?.compression;
+  }
+
+  async close(): Promise<void> {
+    for (const space of this.#spaces.values()) await space.close();
+    this.#spaces.clear();
+    for (const sealer of [...this.#sealers.values(), this.#manifestSealer])
+      (await sealer?.catch(() => undefined))?.wipe();
+    this.#sealers.clear();
+    this.#manifestSealer = undefined;
+    this.records.wipe();
+    this.#seed.wipe();
+  }
+}

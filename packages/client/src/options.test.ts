@@ -1,0 +1,90 @@
+// A misspelt option is an error wherever options are taken: nothing is searched, written or opened
+// as if it had not been given.
+
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, it } from 'node:test';
+import { HersError } from '@hers/service';
+import { vectorOf } from '../testing/client.ts';
+import {
+  type Collection,
+  type ConnectOptions,
+  connect,
+  Database,
+  HttpService,
+  MasterSeed,
+  type UpsertError,
+} from './index.ts';
+import { repairGallery } from './repair/repair.node.ts';
+
+const key = MasterSeed.generate();
+const vector = vectorOf(1, 4);
+let folder: string;
+let db: Database;
+let faces: Collection;
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'hers-options-'));
+  db = await connect(`file:${join(folder, 'gallery')}`, { key, threads: 1 });
+  faces = await db.createCollection('faces', { dimension: 4 });
+  await faces.upsert({ id: 'a', vector });
+});
+after(async () => {
+  await db.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** Options that the compiler would refuse, as a caller in JavaScript may give them. */
+const misspelt = <T>(options: object) => options as T;
+
+const refuses = (name: string, meant: string) => (error: unknown) =>
+  error instanceof HersError &&
+  error.code === 'INVALID_ARGUMENT' &&
+  error.message.includes(`has no option "${name}"; did you mean ${meant}?`);
+
+it('a search, a verification', async () => {
+  const threshold = refuses('treshold', 'threshold');
+  const options = misspelt<object>({ treshold: 0.9 });
+  await assert.rejects(faces.search(vector, options), threshold);
+  await assert.rejects(faces.searchBatch([vector], options), threshold);
+  await assert.rejects(faces.searchBatch([], options), threshold);
+  await assert.rejects(faces.verify('a', vector, options), threshold);
+});
+
+it('writing and maintenance', async () => {
+  const progress = refuses('onprogress', 'onProgress');
+  const options = misspelt<object>({ onprogress: () => {} });
+  await assert.rejects(faces.upsert({ id: 'b', vector }, options), progress);
+  await assert.rejects(faces.optimize(options), progress);
+  await assert.rejects(faces.rotateKey(options), progress);
+  await assert.rejects(faces.reindex(null, options), progress);
+  assert.throws(() => faces.snapshot(misspelt({ singal: undefined })), refuses('singal', 'signal'));
+  await assert.rejects(db.restore('other', [], misspelt({ acceptolder: true })), refuses('acceptolder', 'acceptOlder'));
+  assert.deepEqual([await faces.count(), (await db.listCollections()).length], [1, 1]);
+});
+
+it('a collection, a database, a connection, a repair', async () => {
+  const threads = refuses('thread', 'threads');
+  const options = misspelt<ConnectOptions>({ key, thread: 1 });
+  await assert.rejects(connect(`file:${join(folder, 'other')}`, options), threads);
+  await assert.rejects(connect('https://127.0.0.1:1', options), threads);
+  assert.throws(() => new Database({} as never, options), threads);
+  assert.throws(() => new HttpService('https://127.0.0.1:1', misspelt({ tokens: 'x' })), refuses('tokens', 'token'));
+  await assert.rejects(db.createCollection('x', misspelt({ dimensions: 4 })), refuses('dimensions', 'dimension'));
+  await assert.rejects(repairGallery(misspelt({ folder, key, versoins: undefined })), refuses('versoins', 'versions'));
+});
+
+it('an upsert that fails says how many records are safe', async () => {
+  const records = async function* () {
+    yield { id: 'b', vector };
+    throw new RangeError('the source is broken');
+  };
+  const error: UpsertError = await faces.upsert(records()).then(
+    () => assert.fail('it must fail'),
+    (reason) => reason,
+  );
+  assert.ok(error instanceof RangeError);
+  assert.equal(error.acknowledged, 0);
+});

@@ -1,0 +1,575 @@
+// One collection of a damaged folder: what its manifest names, what of that is there, and what
+// becomes of the rest.
+
+import type { PlanRequest } from '@hers/scheme';
+import { authenticate, type MasterSeed, sameTag } from '@hers/scheme/secret';
+import { HANDLE_BYTES, HersError, type Service, withMethods } from '@hers/service';
+import {
+  type BlockPlace,
+  type FoundEntry,
+  type KnownCollection,
+  type Salvage,
+  type SalvagedBlock,
+  snapshotOf,
+} from '@hers/store/salvage';
+import { fromHex, hex, sha256 } from '../bytes.ts';
+import { keyFrom } from '../crew/crew.ts';
+import { type ListEntry, openList, sealList } from '../formats/lists.ts';
+import { historyAfter, liveCount, type Manifest, type ManifestBlock, sealManifest } from '../formats/manifest.ts';
+import { PendingRecord } from '../formats/records.ts';
+import type { Keyring } from '../keys/keyring.ts';
+import { Draft } from '../session/draft.ts';
+import { CollectionSession } from '../session/session.ts';
+import { InMemoryVersions } from '../session/versions.ts';
+import { fillBlocks } from '../writing/enrolment.ts';
+import { rewrite } from '../writing/maintenance.ts';
+import { type EntryPlace, Live } from './repair-live.ts';
+import type { RepairedCollection } from './repair-report.ts';
+
+const RECORD = 1;
+const VERSION_DIGITS = 32;
+/** Blocks' worth of records that are put into blocks together. */
+const BLOCKS_AT_ONCE = 8;
+/** In the place of ids that nobody knows any more, in slots that are dead. */
+const NOBODY: ListEntry = { id: 'lost', version: '0'.repeat(VERSION_DIGITS) };
+
+/** A map key that is shorter than hexadecimal. */
+export const keyOf = (handle: Uint8Array) =>
+  Buffer.from(handle.buffer, handle.byteOffset, handle.length).toString('latin1');
+const fromKey = (key: string) => new Uint8Array(Buffer.from(key, 'latin1'));
+
+/** A block that was found, and proven. */
+interface FoundBlock {
+  readonly place: BlockPlace;
+  readonly seed: Uint8Array | undefined;
+  readonly sha: string;
+  /**
+   * What the manifest must say of it: another hash than before where its mask is no longer known as
+   * a seed.
+   */
+  readonly hash: string;
+}
+
+type Fate = 'kept' | 'again' | 'dropped';
+
+export interface RescueOptions {
+  /** Versions that were seen after the one that was found. */
+  readonly missingVersions: number;
+  /** Whether it may be that a later version was committed. */
+  readonly isUncertain: boolean;
+  readonly bringUnlisted: boolean;
+  readonly signal: AbortSignal;
+}
+
+export class Rescue {
+  readonly known: KnownCollection;
+  readonly keyring: Keyring;
+  readonly manifest: Manifest;
+  readonly #hash: string;
+  readonly #options: RescueOptions;
+  readonly #seed: MasterSeed;
+  /**
+   * Lists that the manifest names: the epoch they are sealed under, and whether they are pieces of
+   * a compressor.
+   */
+  readonly #wanted = new Map<string, { readonly epoch: number; readonly isCompressor: boolean }>();
+  readonly #places = new Map<string, EntryPlace>();
+  readonly #lists = new Map<string, readonly ListEntry[]>();
+  /** Of blocks whose lists are all there, by block. */
+  readonly #entries = new Map<string, readonly ListEntry[]>();
+  /** Records of blocks whose lists are missing. */
+  #slotsWithoutList = 0;
+  readonly #live = new Live();
+  readonly #blocks = new Map<string, FoundBlock>();
+  readonly #fates = new Map<string, Fate>();
+  /** Where records are that nothing names, by handle. */
+  readonly #unlisted = new Map<string, EntryPlace & { readonly isNamed: boolean }>();
+  #told: ReturnType<Salvage['recordPlaces']>;
+  #brought: string[] = [];
+  /** Lists in the place of lost ones, of blocks that are worth it. */
+  readonly #patches = new Map<string, readonly (string | number)[]>();
+
+  constructor(
+    known: KnownCollection,
+    keyring: Keyring,
+    manifest: Manifest,
+    hash: string,
+    seed: MasterSeed,
+    options: RescueOptions,
+  ) {
+    this.known = known;
+    this.keyring = keyring;
+    this.manifest = manifest;
+    this.#hash = hash;
+    this.#seed = seed;
+    this.#options = options;
+    for (const { lists, epoch } of manifest.blocks)
+      for (const list of lists) this.#wanted.set(list, { epoch, isCompressor: false });
+    for (const { lists, epoch } of manifest.compressors)
+      for (const list of lists) this.#wanted.set(list, { epoch, isCompressor: true });
+  }
+
+  get id(): string {
+    return hex(this.keyring.id);
+  }
+
+  get #isVault(): boolean {
+    return this.keyring.descriptor.enrolment === 'vault';
+  }
+
+  // — lists —
+
+  wants(list: string): boolean {
+    return this.#wanted.has(list) && !this.#places.has(list);
+  }
+
+  /** The hash of a list proves it; that it opens is only certain afterwards. */
+  async takeList(id: string, content: Uint8Array, place: EntryPlace): Promise<void> {
+    const { epoch, isCompressor } = this.#wanted.get(id)!;
+    this.#places.set(id, place);
+    if (isCompressor) return;
+    const { entries } = await openList(await this.keyring.sealer(epoch), this.keyring.id, content);
+    this.#lists.set(id, entries);
+  }
+
+  #joinLists(): void {
+    for (const { id, lists, count, dead } of this.manifest.blocks) {
+      const parts = lists.map((list) => this.#lists.get(list) ?? []);
+      const entries = parts.length === 1 ? parts[0] : parts.flat();
+      if (entries.length === count && lists.every((list) => this.#lists.has(list))) this.#entries.set(id, entries);
+      else this.#slotsWithoutList += count - dead.length;
+    }
+  }
+
+  #hasCompressor(epoch: number): boolean {
+    const compressor = this.manifest.compressors.find((each) => each.epoch === epoch);
+    return !compressor || compressor.lists.every((list) => this.#places.has(list));
+  }
+
+  /** Which records there must be, after all lists were taken that there are. */
+  gatherLive(salvage: Salvage): void {
+    const { records } = this.keyring;
+    this.#joinLists();
+    if (!this.#isVault) return;
+    for (const block of this.manifest.blocks) {
+      const dead = new Set(block.dead);
+      this.#entries.get(block.id)?.forEach(({ id, version }, slot) => {
+        if (!dead.has(slot)) this.#live.add(keyOf(records.handleOf(id)), id, version, block.epoch);
+      });
+    }
+    for (const { handle, version } of this.manifest.pending)
+      this.#live.add(keyOf(fromHex(handle)), undefined, version, this.manifest.epoch);
+    if (this.#slotsWithoutList > 0) this.#told = salvage.recordPlaces(this.known);
+  }
+
+  // — records —
+
+  /** An entry of a pack that may be one of ours; whether it is. */
+  async consider(pack: number, { entry, offset, length }: FoundEntry): Promise<boolean> {
+    if (!this.#isVault) return false;
+    const handle = entry.content.subarray(0, HANDLE_BYTES);
+    const key = keyOf(handle);
+    if (this.#live.has(key)) {
+      if (!this.#live.isOpen(key)) return true;
+      const record = await this.#open(handle, entry.content.subarray(HANDLE_BYTES));
+      if (record) this.#live.take(key, record.version, record.epoch, { pack, offset });
+      return record !== undefined;
+    }
+    const { isUncertain, missingVersions } = this.#options;
+    if (!isUncertain && missingVersions === 0 && this.#slotsWithoutList === 0) return false;
+    const record = await this.#open(handle, entry.content.subarray(HANDLE_BYTES));
+    if (!record) return false;
+    const told = this.#told?.get(key);
+    // Packs may have been exchanged; but no two versions of a record lie at the same place of two
+    // packs.
+    const isNamed = told !== undefined && told.offset === offset && told.length === length;
+    // The one that the catalogue names, else the one that was written last.
+    if (isNamed || !this.#unlisted.get(key)?.isNamed) this.#unlisted.set(key, { pack, offset, isNamed });
+    return true;
+  }
+
+  async #open(handle: Uint8Array, sealed: Uint8Array) {
+    const newest = this.manifest.epoch;
+    try {
+      return await this.keyring.records.open(
+        (epoch) => {
+          if (epoch > newest) throw new HersError('INTEGRITY', 'no manifest names this epoch');
+          return this.keyring.sealer(epoch);
+        },
+        handle,
+        sealed,
+      );
+    } catch {
+      return undefined; // of another collection, or of nobody
+    }
+  }
+
+  /** Which records come back that no list names. */
+  #chooseUnlisted(): string[] {
+    const all = [...this.#unlisted.keys()];
+    const slots = this.#slotsWithoutList;
+    if (this.#options.bringUnlisted) return all;
+    if (slots === 0) return [];
+    const told = this.#told;
+    if (told) return all.filter((key) => this.#unlisted.get(key)!.isNamed);
+    return all.length === slots ? all : [];
+  }
+
+  // — blocks —
+
+  /** Finds the blocks that are worth keeping, each in the first place where it proves itself. */
+  async findBlocks(salvage: Salvage, places: ReadonlyMap<string, readonly BlockPlace[]>, onBlock: () => void) {
+    for (const block of this.manifest.blocks) {
+      if (!this.#hasCompressor(block.epoch) || (!this.#entries.get(block.id) && this.#isVault)) continue;
+      for (const place of places.get(block.id) ?? []) {
+        const found = await this.#prove(salvage, block, place);
+        if (found) this.#blocks.set(block.id, found);
+        else await salvage.examine(place);
+        if (found) break;
+      }
+      onBlock();
+    }
+  }
+
+  async #prove(salvage: Salvage, block: ManifestBlock, place: BlockPlace): Promise<FoundBlock | undefined> {
+    const known = salvage.knownBlock(block.id);
+    for (const seed of known.seed && place.header ? [known.seed, undefined] : [undefined]) {
+      const read = await salvage.readBlock(place, seed);
+      if (!read) continue;
+      const sha = hex(await sha256(read.encoded));
+      if (block.hash !== '' && sha === block.hash) return { place, seed, sha, hash: block.hash };
+      if (this.#isSum(block, read)) return { place, seed, sha, hash: block.hash === '' ? '' : sha };
+      // Sums of older programs have no tag: then what the store itself knew must do.
+      const isOlderSum = block.hash === '' && block.tag === undefined && fits(block, read);
+      if (isOlderSum && (!place.header || (known.hash && hex(known.hash) === sha)))
+        return { place, seed, sha, hash: '' };
+    }
+    return undefined;
+  }
+
+  /** Whether this is what was added up in the block. */
+  #isSum(block: ManifestBlock, { block: read, encoded }: SalvagedBlock): boolean {
+    if (block.tag === undefined || !fits(block, { block: read, encoded })) return false;
+    const { request } = this.keyring.descriptor;
+    const dimension =
+      this.manifest.compressors.find(({ epoch }) => epoch === block.epoch)?.dimension ?? request.dimension;
+    const seed = this.#seed.reveal();
+    const ofCompressor: PlanRequest = { ...request, dimension };
+    const key = keyFrom({ seed, request: ofCompressor, collectionId: this.keyring.id, epoch: block.epoch });
+    try {
+      return sameTag(authenticate(key, read), fromHex(block.tag));
+    } catch {
+      return false;
+    } finally {
+      key.wipe();
+      seed.fill(0);
+    }
+  }
+
+  // — what becomes of it —
+
+  /** Decides what becomes of every block, after everything was looked at. */
+  settle(): void {
+    this.#brought = this.#chooseUnlisted();
+    for (const block of this.manifest.blocks) this.#fates.set(block.id, this.#fateOf(block));
+  }
+
+  #fateOf(block: ManifestBlock): Fate {
+    const entries = this.#entries.get(block.id);
+    const isThere = this.#blocks.has(block.id);
+    if (this.#isVault) {
+      if (!entries) return 'dropped';
+      if (isThere) return 'kept';
+      return entries.length > this.#deadOf(block).length ? 'again' : 'dropped';
+    }
+    if (!isThere) return 'dropped';
+    return entries || this.#patch(block) ? 'kept' : 'dropped';
+  }
+
+  /** Slots that are dead, and those whose records are lost. */
+  #deadOf(block: ManifestBlock): number[] {
+    const dead = new Set(block.dead);
+    if (this.#isVault)
+      this.#entries.get(block.id)?.forEach(({ id }, slot) => {
+        if (!dead.has(slot) && !this.#live.isFound(keyOf(this.keyring.records.handleOf(id)))) dead.add(slot);
+      });
+    let slot = 0;
+    for (const part of this.#patches.get(block.id) ?? []) {
+      const length = typeof part === 'number' ? part : this.#lists.get(part)!.length;
+      if (typeof part === 'number') for (let i = 0; i < length; i++) dead.add(slot + i);
+      slot += length;
+    }
+    return [...dead].sort((a, b) => a - b);
+  }
+
+  /**
+   * A block that lost some of its lists, one behind the other, keeps the slots of the others: how
+   * many are lost follows from their count.
+   */
+  #patch({ id, lists, count }: ManifestBlock): boolean {
+    const first = lists.findIndex((list) => !this.#lists.has(list));
+    const last = lists.findLastIndex((list) => !this.#lists.has(list));
+    if (lists.slice(first, last + 1).some((list) => this.#lists.has(list))) return false;
+    const left = count - lists.reduce((sum, list) => sum + (this.#lists.get(list)?.length ?? 0), 0);
+    if (first === -1 || left < 1 || left === count) return false;
+    this.#patches.set(id, [...lists.slice(0, first), left, ...lists.slice(last + 1)]);
+    return true;
+  }
+
+  /** Whether everything is there, exactly as it was. */
+  get #isWhole(): boolean {
+    return (
+      this.manifest.blocks.every(
+        ({ id, hash }) => this.#fates.get(id) === 'kept' && this.#blocks.get(id)!.hash === hash,
+      ) &&
+      this.#patches.size === 0 &&
+      this.manifest.compressors.every(({ epoch }) => this.#hasCompressor(epoch)) &&
+      this.#live.found === this.#live.size &&
+      this.#brought.length === 0
+    );
+  }
+
+  #keptBlocks(): ManifestBlock[] {
+    return this.manifest.blocks.filter(({ id }) => this.#fates.get(id) === 'kept');
+  }
+
+  /** Lists that are still needed. */
+  #keptLists(): Set<string> {
+    const blocks = this.manifest.blocks.filter(({ id }) => this.#fates.get(id) !== 'dropped');
+    const compressors = this.manifest.compressors.filter(({ epoch }) => this.#hasCompressor(epoch));
+    return new Set([...blocks, ...compressors].flatMap(({ lists }) => lists).filter((list) => this.#places.has(list)));
+  }
+
+  // — the new folder —
+
+  /**
+   * Writes what is there into a new folder, and a manifest that fits it where something is missing.
+   * Returns what came of it.
+   */
+  async write(
+    service: Service,
+    salvage: Salvage,
+    onBlocks: (done: number, total: number) => void,
+    onPiece: (bytes: number) => void,
+  ) {
+    await this.#restore(service, salvage, onPiece);
+    if (this.#isWhole) return this.#report(this.manifest, 0);
+    await this.#commitLoss(service);
+    const { manifest, rebuilt } = await this.#index(service, onBlocks);
+    return this.#report(manifest, rebuilt);
+  }
+
+  async #restore(service: Service, salvage: Salvage, onPiece: (bytes: number) => void): Promise<void> {
+    const lists = this.#keptLists();
+    const blocks = this.#keptBlocks();
+    const { id, descriptor } = this.known;
+    const { version } = this.manifest;
+    const records = this.#live.found + this.#brought.length;
+    const header = {
+      id,
+      version,
+      descriptor,
+      manifest: this.known.manifest,
+      records,
+      lists: lists.size,
+      blocks: blocks.length,
+    };
+    const pieces = snapshotOf(header, this.#liveEntries(salvage, lists), this.#encodedBlocks(salvage, blocks));
+    const counted = async function* () {
+      for await (const piece of pieces) {
+        yield piece;
+        onPiece(piece.length);
+      }
+    };
+    await service.restore(this.known.name, counted(), { signal: this.#options.signal });
+  }
+
+  async *#liveEntries(salvage: Salvage, lists: ReadonlySet<string>) {
+    const brought = new Set(this.#brought);
+    const places = new Map([...lists].map((list) => [placeKey(this.#places.get(list)!), list]));
+    const packs = this.#live.packs();
+    for (const list of lists) packs.add(this.#places.get(list)!.pack);
+    for (const key of brought) packs.add(this.#unlisted.get(key)!.pack);
+    for await (const { pack, found } of salvage.again((each) => packs.has(each))) {
+      for (const { entry, offset } of found) {
+        if (entry.kind !== RECORD) {
+          if (places.has(placeKey({ pack, offset }))) yield entry;
+          continue;
+        }
+        const key = keyOf(entry.content.subarray(0, HANDLE_BYTES));
+        const unlisted = brought.has(key) ? this.#unlisted.get(key) : undefined;
+        if (this.#live.isAt(key, pack, offset) || (unlisted?.pack === pack && unlisted.offset === offset)) yield entry;
+      }
+    }
+  }
+
+  async *#encodedBlocks(salvage: Salvage, blocks: readonly ManifestBlock[]) {
+    for (const { id } of blocks) {
+      const { place, seed, sha } = this.#blocks.get(id)!;
+      const read = await salvage.readBlock(place, seed);
+      if (!read || hex(await sha256(read.encoded)) !== sha)
+        throw new HersError('DAMAGED', `${place.path} changes while it is read; end what writes to it`);
+      yield read.encoded;
+    }
+  }
+
+  /** The current epoch; the next one if the compressor of this one is missing. */
+  get #epoch(): number {
+    const { epoch } = this.manifest;
+    return this.#hasCompressor(epoch) ? epoch : epoch + 1;
+  }
+
+  /** The next manifest: without what is lost. Blocks that are made again are still in it. */
+  async #commitLoss(service: Service): Promise<void> {
+    const { manifest, keyring } = this;
+    const staged: string[] = [];
+    const blocks: ManifestBlock[] = [];
+    for (const block of manifest.blocks) {
+      if (this.#fates.get(block.id) === 'dropped') continue;
+      const { hash = block.hash } = this.#blocks.get(block.id) ?? {};
+      const dead = this.#deadOf(block);
+      blocks.push({ ...block, hash, dead, lists: await this.#patched(service, block, staged) });
+    }
+    const next: Manifest = {
+      version: manifest.version + 1,
+      epoch: this.#epoch,
+      seals: (this.#epoch === manifest.epoch ? manifest.seals : 0) + staged.length,
+      blocks,
+      pending: manifest.pending.filter(({ handle }) => this.#live.isFound(keyOf(fromHex(handle)))),
+      compressors: manifest.compressors.filter(({ epoch }) => this.#hasCompressor(epoch)),
+      history: historyAfter(this.#hash, manifest.history),
+    };
+    const sealed = await sealManifest(await keyring.manifestSealer(), keyring.id, next);
+    await service.commit(this.known.name, { expected: manifest.version, manifest: sealed, lists: staged });
+  }
+
+  /** The lists of a block, with one of nobody in the place of those that are lost. */
+  async #patched(service: Service, { id, lists, epoch }: ManifestBlock, staged: string[]): Promise<readonly string[]> {
+    const parts = this.#patches.get(id);
+    if (!parts) return lists;
+    const names: string[] = [];
+    for (const part of parts) {
+      if (typeof part === 'string') {
+        names.push(part);
+        continue;
+      }
+      const entries = Array.from({ length: part }, () => NOBODY);
+      const sealed = await sealList(await this.keyring.sealer(epoch), this.keyring.id, entries);
+      staged.push(await service.stageList(this.known.name, sealed));
+      names.push(hex(await sha256(sealed)));
+    }
+    return names;
+  }
+
+  /** Puts records into blocks again whose blocks are gone, and those that no list names. */
+  async #index(service: Service, onBlocks: (done: number, total: number) => void) {
+    const { name } = this.known;
+    const { signal } = this.#options;
+    const again = new Set([...this.#fates].filter(([, fate]) => fate === 'again').map(([id]) => id));
+    const session = new CollectionSession({
+      service: withoutBlocks(service, again),
+      place: { gallery: '', name },
+      keyring: this.keyring,
+      memory: new InMemoryVersions(),
+    });
+    try {
+      if (again.size > 0)
+        await rewrite(session, (block) => again.has(block.id), this.#epoch, {
+          signal,
+          onProgress: ({ done, total }) => onBlocks(done, total),
+        });
+      const { n } = this.keyring.plan.parameters;
+      for (let at = 0; at < this.#brought.length; at += BLOCKS_AT_ONCE * n)
+        await this.#adopt(session, this.#brought.slice(at, at + BLOCKS_AT_ONCE * n));
+      return { manifest: (await session.view()).manifest, rebuilt: again.size };
+    } finally {
+      await session.candidates.close();
+    }
+  }
+
+  /** Names records of the vault that nothing names. */
+  #adopt(session: CollectionSession, keys: readonly string[]): Promise<void> {
+    const { signal } = this.#options;
+    const { n } = this.keyring.plan.parameters;
+    return session.write(async (view) => {
+      const draft = new Draft(view);
+      const handles = keys.map((key) => hex(fromKey(key))).sort();
+      const newest = view.manifest.epoch;
+      for await (const record of session.reader.records(handles, { newest, signal }))
+        draft.pending.set(record.handle, PendingRecord.of(record));
+      await fillBlocks(session, draft, n, signal);
+      return { draft, result: undefined };
+    });
+  }
+
+  // — what is said about it —
+
+  #report(manifest: Manifest, rebuilt: number): RepairedCollection {
+    const { missingVersions } = this.#options;
+    const lost = this.#lost();
+    const lostCompressor = this.manifest.compressors.some(({ epoch }) => !this.#hasCompressor(epoch));
+    const kept = this.#keptBlocks().length;
+    // Of those in whose place others came, and of nothing, nobody needs to hear.
+    const told = this.#told;
+    const unlisted = [...this.#unlisted.keys()].filter((key) => !told || told.has(key) || missingVersions > 0);
+    return {
+      name: this.known.name,
+      found: this.manifest.version,
+      version: manifest.version,
+      missingVersions,
+      records: liveCount(manifest),
+      lost,
+      blocks: { kept, rebuilt, dropped: this.manifest.blocks.length - kept - rebuilt },
+      unlisted: { found: unlisted.length, broughtBack: this.#brought.length },
+      lostCompressor,
+      complete: lost.count === 0 && missingVersions === 0 && !lostCompressor,
+    };
+  }
+
+  #lost(): RepairedCollection['lost'] {
+    if (!this.#isVault) return this.#lostOfBlocks();
+    const named = this.#live.lost();
+    const ids = named.filter((id) => id !== undefined);
+    const withoutList = Math.max(0, this.#slotsWithoutList - this.#brought.length);
+    return { count: named.length + withoutList, ids };
+  }
+
+  /** Homomorphic enrolment keeps nothing but blocks. */
+  #lostOfBlocks(): RepairedCollection['lost'] {
+    const ids: string[] = [];
+    let count = 0;
+    for (const block of this.manifest.blocks) {
+      const before = new Set(block.dead);
+      if (this.#fates.get(block.id) === 'kept') {
+        count += this.#deadOf(block).length - before.size;
+        continue;
+      }
+      count += block.count - before.size;
+      this.#entries.get(block.id)?.forEach(({ id }, slot) => {
+        if (!before.has(slot)) ids.push(id);
+      });
+    }
+    return { count, ids };
+  }
+
+  async close(): Promise<void> {
+    await this.keyring.close();
+  }
+}
+
+const placeKey = ({ pack, offset }: EntryPlace) => `${pack} ${offset}`;
+
+/** What is said about a block besides its rows. */
+function fits({ id, count, additions }: ManifestBlock, { block }: SalvagedBlock): boolean {
+  return hex(block.blockId) === id && block.first === 0 && block.count === count && block.additions === additions;
+}
+
+/** A service that has never had these blocks, and does not mind that they are dropped. */
+function withoutBlocks(service: Service, missing: ReadonlySet<string>): Service {
+  return withMethods(service, {
+    commit(name, change) {
+      const dropped = [...(change.dropped ?? [])].filter((id) => !missing.has(hex(id)));
+      return service.commit(name, { ...change, dropped });
+    },
+  });
+}

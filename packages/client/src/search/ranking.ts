@@ -1,0 +1,72 @@
+// The best of many scores, without sorting them all.
+
+/** Similarities are better when larger, distances when smaller. */
+export type Order = 'descending' | 'ascending';
+
+export interface Candidate {
+  readonly block: number;
+  readonly slot: number;
+  readonly score: number;
+}
+
+/**
+ * Keeps the best `limit` candidates offered to it. NaN is never kept, so that is how a slot is left
+ * out.
+ */
+export class Ranking {
+  readonly limit: number;
+  readonly order: Order;
+  readonly #sign: number;
+  /** Ascending by goodness, so the worst kept is first. */
+  readonly #kept: { key: number; block: number; slot: number }[] = [];
+  #floor: number;
+
+  constructor(limit: number, order: Order, threshold?: number) {
+    this.limit = limit;
+    this.order = order;
+    this.#sign = order === 'descending' ? 1 : -1;
+    // Everything at or beyond the threshold counts.
+    this.#floor = threshold === undefined ? Number.NEGATIVE_INFINITY : previous(this.#sign * threshold);
+  }
+
+  /** Offers the scores of one block. */
+  offer(block: number, first: number, scores: ArrayLike<number>): void {
+    const sign = this.#sign;
+    for (let j = 0; j < scores.length; j++) {
+      const key = sign * scores[j];
+      if (key > this.#floor) this.#keep(key, block, first + j);
+    }
+  }
+
+  /** Offers what another ranking kept. */
+  merge(candidates: Iterable<Candidate>): void {
+    for (const { block, slot, score } of candidates) {
+      const key = this.#sign * score;
+      if (key > this.#floor) this.#keep(key, block, slot);
+    }
+  }
+
+  #keep(key: number, block: number, slot: number): void {
+    const kept = this.#kept;
+    let low = 0;
+    let high = kept.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (kept[middle].key < key) low = middle + 1;
+      else high = middle;
+    }
+    kept.splice(low, 0, { key, block, slot });
+    if (kept.length > this.limit) kept.shift();
+    if (kept.length === this.limit) this.#floor = Math.max(this.#floor, kept[0].key);
+  }
+
+  /** Best first. */
+  best(): Candidate[] {
+    return this.#kept.map(({ key, block, slot }) => ({ block, slot, score: this.#sign * key })).reverse();
+  }
+}
+
+/** The next double below, so that `>` includes the value itself. */
+function previous(x: number): number {
+  return x - Math.max(Math.abs(x) * Number.EPSILON, Number.MIN_VALUE);
+}

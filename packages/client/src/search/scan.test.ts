@@ -1,0 +1,117 @@
+// A scan is about the view and the part of it that it is given, and counts what was answered.
+
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { HersError, type Service, withMethods } from '@hers/service';
+import { openStore } from '@hers/store';
+import { vectorOf } from '../../testing/client.ts';
+import { openDescriptor } from '../formats/descriptor.ts';
+import { Database, MasterSeed } from '../index.ts';
+import { Keyring } from '../keys/keyring.ts';
+import { Draft } from '../session/draft.ts';
+import { CollectionSession } from '../session/session.ts';
+import { InMemoryVersions } from '../session/versions.ts';
+import { View } from '../session/view.ts';
+import { fillBlocks } from '../writing/enrolment.ts';
+import { scan } from './scan.ts';
+import { search } from './search.ts';
+
+const DIMENSION = 4;
+const key = MasterSeed.generate();
+const probe = vectorOf(1, DIMENSION);
+const idsOf = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => `r${from + i}`);
+const recordsOf = (from: number, to: number) =>
+  idsOf(from, to).map((id, i) => ({ id, vector: vectorOf(from + i, DIMENSION) }));
+
+let folder: string;
+let store: Service;
+let session: CollectionSession;
+const searches: number[] = [];
+
+/** Two blocks of 3 records, one of them deleted, and 2 pending ones. */
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'hers-scan-'));
+  store = await openStore(folder);
+  const database = new Database(store, { key, threads: 1 });
+  const faces = await database.createCollection('faces', { dimension: DIMENSION });
+  await faces.upsert(recordsOf(0, 6));
+  const { descriptor } = await store.getCollection('faces');
+  const keyring = await Keyring.make(key, openDescriptor(key, 'faces', descriptor), 1);
+  const place = { gallery: '', name: 'faces' };
+  const service = withMethods(store, {
+    search(name, request, options) {
+      searches.push(request.version);
+      return store.search(name, request, options);
+    },
+  });
+  session = new CollectionSession({ service, place, keyring, memory: new InMemoryVersions() });
+  await session.write(async (view) => {
+    const draft = new Draft(view);
+    await fillBlocks(session, draft, 3);
+    return { draft, result: undefined };
+  });
+  await faces.delete('r1');
+  await faces.upsert(recordsOf(6, 8));
+  await session.refresh();
+});
+after(async () => {
+  await session.keyring.close();
+  await store.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+describe('what was searched', () => {
+  it('is counted from the answers: a part of a view is not all of it', async () => {
+    const view = await session.view();
+    const [first, second] = view.manifest.blocks;
+    const live = (block: typeof first) => block.count - block.dead.length;
+    assert.deepEqual([live(first) + live(second), view.pending.size], [5, 2]);
+    const pending = [...view.pending.values()];
+    for (const { part, searched } of [
+      { part: undefined, searched: 7 },
+      { part: { blocks: [first, second], pending: [] }, searched: 5 },
+      { part: { blocks: [first], pending: [] }, searched: live(first) },
+      { part: { blocks: [second], pending: pending.slice(1) }, searched: live(second) + 1 },
+      { part: { blocks: [], pending }, searched: 2 },
+    ]) {
+      const scanned = await scan(session, view, [probe, vectorOf(2, DIMENSION)], { limit: 100 }, part);
+      // With room for all of them, what was found is what was compared.
+      for (const each of scanned) assert.deepEqual([each.searched, each.found.length], [searched, searched]);
+    }
+  });
+
+  it('is all there is for a search, in blocks and pending, without what was deleted', async () => {
+    const faces = await new Database(store, { key, threads: 1 }).collection('faces');
+    const { coverage, matches } = await faces.search(probe);
+    assert.deepEqual(coverage, { searched: 7, total: 7 });
+    assert.deepEqual(matches.map(({ id }) => id).sort(), ['r0', ...idsOf(2, 8)]);
+  });
+
+  it('is less than there is where a view lacks records that its manifest names', async () => {
+    const view = await session.view();
+    const lacking = new View({ ...view, pending: new Map() });
+    const blind: CollectionSession = Object.create(session, {
+      read: { value: (answer: (view: View) => unknown) => answer(lacking) },
+    });
+    const [{ coverage }] = await search(blind, [probe], {});
+    assert.deepEqual(coverage, { searched: 5, total: 7 });
+  });
+});
+
+describe('a scan of a view that is not current', () => {
+  it('is STALE and not tried again; a read is, with a newer view', async () => {
+    const old = await session.view();
+    const writer = await new Database(store, { key, threads: 1 }).collection('faces');
+    await writer.upsert({ id: 'new', vector: probe });
+    searches.length = 0;
+    const isStale = (error: unknown) => error instanceof HersError && error.code === 'STALE';
+    await assert.rejects(scan(session, old, [probe], { limit: 1 }), isStale);
+    assert.deepEqual(searches, [old.manifest.version]);
+    const [{ found }] = await session.read((view) => scan(session, view, [probe], { limit: 1 }));
+    assert.equal(found[0].id, 'new');
+    assert.deepEqual(searches.slice(1), [old.manifest.version, old.manifest.version + 1]);
+  });
+});

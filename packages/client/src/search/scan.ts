@@ -1,0 +1,223 @@
+// One scan of a view: an encrypted query for each vector and each epoch goes out, and encrypted
+// scores come back. They are decrypted on all cores while others are still on their way, and ranked
+// together with the pending records. What is asked of the store does not depend on the answer.
+//
+// A scan never retries: the session does, with a newer view. That tells the store nothing, because
+// every query is encrypted again, and whether there is a retry depends on versions alone.
+
+import { type Plan, peekResponse, plainScores } from '@hers/scheme';
+import { encryptQuery, type QuerySecret } from '@hers/scheme/secret';
+import { HersError } from '@hers/service';
+import { fromHex, hex } from '../bytes.ts';
+import { type DecryptTask, toDistances } from '../crew/crew.ts';
+import type { ManifestBlock } from '../formats/manifest.ts';
+import type { PendingRecord } from '../formats/records.ts';
+import type { CollectionSession } from '../session/session.ts';
+import type { Space } from '../session/space.ts';
+import type { View } from '../session/view.ts';
+import { type Candidate, type Order, Ranking } from './ranking.ts';
+
+export interface ScanOptions {
+  readonly limit: number;
+  readonly threshold?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** What is compared of a view. */
+export interface ScanPart {
+  readonly blocks: readonly ManifestBlock[];
+  readonly pending: readonly PendingRecord[];
+}
+
+/** Where a score comes from; `Match` says what follows from it. */
+export type ScoreOrigin = 'noisy' | 'exact' | 'recomputed';
+
+/** A record that a scan found. */
+export interface Found {
+  readonly id: string;
+  readonly version: string;
+  readonly score: number;
+  readonly scoreOrigin: ScoreOrigin;
+  /** The space in which it was compared. */
+  readonly space: Space;
+  /** Its slot in its block; undefined if it is pending. */
+  readonly slot?: number;
+  /** The record, if it is pending: then it was compared here, and nothing was decrypted for it. */
+  readonly pending?: PendingRecord;
+}
+
+/** What was found for one vector, best first, and how many records it was compared with. */
+export interface Scanned {
+  readonly found: readonly Found[];
+  readonly searched: number;
+}
+
+/** Responses collected before they are handed to the crew. */
+const BATCH = 16;
+
+/** An answer that could not be decrypted, for the reason that the error gives. */
+export class Undecryptable extends HersError {
+  constructor(error: unknown) {
+    const { code, message } =
+      error instanceof HersError ? error : { code: 'INTEGRITY' as const, message: String(error) };
+    super(code, message);
+  }
+}
+
+export const orderOf = ({ metric }: Plan): Order => (metric === 'euclidean' ? 'ascending' : 'descending');
+
+/** Compares each probe with all records of the view, or with those of one part of it. */
+export async function scan(
+  session: CollectionSession,
+  view: View,
+  probes: readonly Float32Array[],
+  options: ScanOptions,
+  part?: ScanPart,
+): Promise<Scanned[]> {
+  const { blocks, pending } = part ?? { blocks: view.manifest.blocks, pending: [...view.pending.values()] };
+  const inBlocks = await scanBlocks(session, view, probes, blocks, part !== undefined, options);
+  const { plan } = session.keyring;
+  const all: Scanned[] = [];
+  for (const [i, { candidates, searched }] of inBlocks.entries()) {
+    const ranking = new Ranking(options.limit, orderOf(plan), options.threshold);
+    ranking.merge(candidates);
+    // Pending records, which only the client can read, count as one more block.
+    if (pending.length > 0) ranking.offer(blocks.length, 0, await scoresOf(view.space, pending, probes[i]));
+    const found = ranking.best().map((candidate) => {
+      const isPending = candidate.block === blocks.length;
+      return isPending
+        ? foundPending(plan, view, pending[candidate.slot], candidate)
+        : foundInBlock(plan, view, blocks[candidate.block], candidate);
+    });
+    all.push({ found, searched: searched + pending.length });
+  }
+  return all;
+}
+
+async function scoresOf(space: Space, pending: readonly PendingRecord[], probe: Float32Array) {
+  const { plan } = space;
+  const scores = plainScores(plan, await space.projectRecords(pending), await space.project(probe));
+  if (plan.metric === 'euclidean') toDistances(scores);
+  return scores;
+}
+
+function foundPending({ profile }: Plan, view: View, pending: PendingRecord, { score }: Candidate): Found {
+  const { id, version } = pending;
+  return { id, version, score, scoreOrigin: profile === 'exact' ? 'exact' : 'recomputed', space: view.space, pending };
+}
+
+function foundInBlock({ profile }: Plan, view: View, block: ManifestBlock, { slot, score }: Candidate): Found {
+  const { id, version } = view.entries.get(block.id)![slot];
+  const space = view.spaces.get(block.epoch)!;
+  return { id, version, score, scoreOrigin: profile === 'exact' ? 'exact' : 'noisy', space, slot };
+}
+
+/** A query for one probe in the space of one epoch. */
+interface Query {
+  readonly probe: number;
+  readonly space: Space;
+  readonly vector: Float32Array;
+  readonly encrypted: Uint8Array;
+  readonly secret: QuerySecret;
+  /** Blocks that have not been answered for. */
+  readonly missing: Set<string>;
+  /** Responses that the crew has not been given yet. */
+  readonly tasks: DecryptTask[];
+}
+
+async function encryptQueries(
+  view: View,
+  probes: readonly Float32Array[],
+  blocks: readonly ManifestBlock[],
+): Promise<Query[]> {
+  const queries: Query[] = [];
+  for (const epoch of new Set(blocks.map((block) => block.epoch))) {
+    const space = view.spaces.get(epoch)!;
+    const ids = blocks.filter((block) => block.epoch === epoch).map((block) => block.id);
+    for (const [probe, given] of probes.entries()) {
+      const vector = await space.project(given);
+      const { query: encrypted, secret } = encryptQuery(space.key(), vector);
+      queries.push({ probe, space, vector, encrypted, secret, missing: new Set(ids), tasks: [] });
+    }
+  }
+  return queries;
+}
+
+/**
+ * Which query and which block a response is for; INTEGRITY unless it is expected, and the first.
+ */
+function expectedBy(
+  queries: ReadonlyMap<string, Query>,
+  numbers: ReadonlyMap<string, number>,
+  blocks: readonly ManifestBlock[],
+  response: Uint8Array,
+): { readonly query: Query; readonly number: number } {
+  const { queryId, blockId, first, count } = peekResponse(response);
+  const query = queries.get(hex(queryId));
+  const number = numbers.get(hex(blockId));
+  if (!query || number === undefined)
+    throw new HersError('INTEGRITY', 'the store answered for a block or a query that is not part of this search');
+  const block = blocks[number];
+  if (!query.missing.delete(block.id)) throw new HersError('INTEGRITY', 'the store answered twice for one block');
+  if (first !== 0 || count !== block.count)
+    throw new HersError(
+      'INTEGRITY',
+      'the store answered for a block with another number of records than the manifest names',
+    );
+  return { query, number };
+}
+
+async function scanBlocks(
+  { service, name }: CollectionSession,
+  view: View,
+  probes: readonly Float32Array[],
+  blocks: readonly ManifestBlock[],
+  some: boolean,
+  { limit, threshold, signal }: ScanOptions,
+): Promise<{ readonly candidates: Candidate[]; readonly searched: number }[]> {
+  const numbers = new Map(blocks.map((block, number) => [block.id, number]));
+  const queries = await encryptQueries(view, probes, blocks);
+  const byId = new Map(queries.map((query) => [hex(query.secret.queryId), query]));
+  // The plan decides how to decrypt, not the epoch: one crew serves all spaces of one dimension.
+  // What scores must add up to, under `exact`, is up to the epoch.
+  const isAlike = ({ plan }: Space) => plan.profile !== 'exact' && plan.dimension === view.space.plan.dimension;
+  const crewOf = (space: Space) => (isAlike(space) ? view.space : space).crew();
+  const options = { limit, order: orderOf(view.space.plan), ...(threshold === undefined ? {} : { threshold }) };
+  const decrypted: { readonly probe: number; readonly records: number; readonly best: Promise<Candidate[]> }[] = [];
+  const decrypt = ({ probe, space, vector, secret, tasks }: Query) => {
+    const batch = tasks.splice(0);
+    const records = batch.reduce((sum, { block, dead }) => sum + blocks[block].count - dead.length, 0);
+    const best = crewOf(space).then((crew) => crew.decrypt(secret, batch, { ...options, query: vector }));
+    best.catch(() => {}); // reported below, with the others
+    decrypted.push({ probe, records, best });
+  };
+  try {
+    // With no blocks there is nothing to ask, but an empty search still tells whether the version
+    // is current.
+    const request = {
+      version: view.manifest.version,
+      queries: queries.map((query) => query.encrypted),
+      ...(some ? { blocks: blocks.map((block) => fromHex(block.id)) } : {}),
+    };
+    for await (const response of service.search(name, request, signal ? { signal } : {})) {
+      const { query, number } = expectedBy(byId, numbers, blocks, response);
+      const { id, dead } = blocks[number];
+      query.tasks.push({ response, block: number, dead, sums: view.scoreSums.get(id) });
+      if (query.tasks.length === BATCH) decrypt(query);
+    }
+    for (const query of queries) if (query.tasks.length > 0) decrypt(query);
+    for (const { missing } of queries)
+      if (missing.size > 0)
+        throw new HersError('INTEGRITY', `the store left out ${missing.size} of ${blocks.length} blocks`);
+    const rankings = probes.map(() => new Ranking(limit, options.order));
+    const searched = probes.map(() => 0);
+    for (const { probe, records, best } of decrypted) {
+      rankings[probe].merge(await best.catch((error) => Promise.reject(new Undecryptable(error))));
+      searched[probe] += records;
+    }
+    return rankings.map((ranking, probe) => ({ candidates: ranking.best(), searched: searched[probe] }));
+  } finally {
+    await Promise.allSettled(decrypted.map(({ best }) => best));
+    for (const { secret } of queries) secret.wipe();
+  }
+}

@@ -1,0 +1,79 @@
+// What a search can be asked for, and what it answers.
+
+import { HersError, refuseUnknown } from '@hers/service';
+import type { Payload } from '../formats/records.ts';
+import type { ScoreOrigin } from './scan.ts';
+
+export interface SearchOptions {
+  /** The largest number of matches; 10 by default. */
+  readonly limit?: number;
+  /** Only similarities of at least this, or distances of at most this. */
+  readonly threshold?: number;
+  /**
+   * Fetch this many candidates (true: four times the limit) from the vault and rank them by their
+   * full vectors; with a compressor that is the second stage of the search. Off by default, because
+   * it shows the store which records the candidates are. `threshold` then applies to full vectors
+   * alone.
+   */
+  readonly rerank?: boolean | number;
+  /**
+   * With `rerank`, under `exact`: fetch in steps, best candidates first, and stop when as many
+   * records as the limit score this well by their full vectors. It shows the store the approximate
+   * order of the candidates, and where the search stopped.
+   */
+  readonly enough?: number;
+  /**
+   * Fetch the payloads of the matches. Off by default, because it shows the store which they are.
+   */
+  readonly payload?: boolean;
+  /** Ends the search when it aborts. */
+  readonly signal?: AbortSignal;
+}
+
+export interface Match {
+  /** The id of the record. */
+  readonly id: string;
+  /** Similarity (cosine, dot) or distance (euclidean). */
+  readonly score: number;
+  /**
+   * `noisy`: decrypted under `compact`; it must not reach anyone who sees ciphertexts. `exact`:
+   * decrypted under `exact`. `recomputed`: by the client from the record's own vector.
+   */
+  readonly scoreOrigin: ScoreOrigin;
+  /** The payload, if it was asked for and the record has one. */
+  readonly payload?: Payload;
+}
+
+export interface SearchResult {
+  /** Best first. */
+  readonly matches: readonly Match[];
+  /**
+   * How many records the store's answers and the pending records covered, and how many there are.
+   */
+  readonly coverage: { readonly searched: number; readonly total: number };
+  /**
+   * Records that were fetched from the vault, which the store could see; 0 unless `rerank` or
+   * `payload` asked for it.
+   */
+  readonly fetched: number;
+}
+
+export const DEFAULT_LIMIT = 10;
+export const MAX_LIMIT = 10_000;
+
+export function checkOptions(options: SearchOptions): void {
+  refuseUnknown(
+    options,
+    { limit: true, threshold: true, rerank: true, enough: true, payload: true, signal: true },
+    'a search',
+  );
+  const { limit = DEFAULT_LIMIT, threshold, rerank = false, enough } = options;
+  if (!(Number.isInteger(limit) && limit >= 1 && limit <= MAX_LIMIT))
+    throw new HersError('INVALID_ARGUMENT', `limit is a whole number from 1 to ${MAX_LIMIT}`);
+  if (threshold !== undefined && !Number.isFinite(threshold))
+    throw new HersError('INVALID_ARGUMENT', 'threshold must be a number');
+  if (enough === undefined) return;
+  if (!Number.isFinite(enough)) throw new HersError('INVALID_ARGUMENT', 'enough must be a number');
+  if (rerank === false)
+    throw new HersError('INVALID_ARGUMENT', 'enough is about full vectors: it needs rerank, which fetches them');
+}

@@ -1,0 +1,116 @@
+// A draft of a change, based on one view: what is staged for it, and its manifest.
+
+import { type Change, HersError, type StageId } from '@hers/service';
+import { fromHex } from '../bytes.ts';
+import type { ListEntry } from '../formats/lists.ts';
+import { historyAfter, type Manifest, type ManifestBlock, type ManifestCompressor } from '../formats/manifest.ts';
+import type { PendingRecord, PlainRecord } from '../formats/records.ts';
+import type { Space } from './space.ts';
+import type { View } from './view.ts';
+
+/** Seals under one epoch; random nonces of 96 bits may collide beyond 2^32 of them. */
+const MAX_SEALS = 2 ** 31;
+
+export class Draft {
+  readonly view: View;
+  readonly epoch: number;
+  blocks: ManifestBlock[];
+  /** Those with a payload come from this change; only what is needed of them is kept afterwards. */
+  readonly pending: Map<string, PlainRecord | PendingRecord>;
+  readonly entries: Map<string, readonly ListEntry[]>;
+  readonly scoreSums: Map<string, Uint8Array>;
+  readonly spaces: Map<number, Space>;
+  compressors: readonly ManifestCompressor[];
+  /** Ids that left the place the view has them in. */
+  readonly gone = new Set<string>();
+  readonly records: StageId[] = [];
+  readonly removed: Uint8Array[] = [];
+  readonly newBlocks: StageId[] = [];
+  readonly sums: NonNullable<Change['sums']>[number][] = [];
+  readonly dropped: Uint8Array[] = [];
+  readonly lists: StageId[] = [];
+  readonly droppedLists: Uint8Array[] = [];
+  /** Of the manifest that this draft was sealed as, once it was. */
+  hash: string | undefined;
+  readonly #dead = new Map<string, Set<number>>();
+  #seals = 0;
+
+  constructor(view: View, epoch = view.manifest.epoch) {
+    this.view = view;
+    this.epoch = epoch;
+    this.blocks = [...view.manifest.blocks];
+    this.pending = new Map(view.pending);
+    this.entries = new Map(view.entries);
+    this.scoreSums = new Map(view.scoreSums);
+    this.spaces = new Map(view.spaces);
+    this.compressors = view.manifest.compressors;
+  }
+
+  /** The space of the draft's epoch. */
+  get space(): Space {
+    return this.spaces.get(this.epoch)!;
+  }
+
+  /** Leaves out the compressors, and the spaces, of epochs that have no blocks any more. */
+  dropUnused(): void {
+    const used = new Set([this.epoch, ...this.blocks.map((block) => block.epoch)]);
+    for (const { epoch, lists } of this.compressors)
+      if (!used.has(epoch)) for (const list of lists) this.droppedLists.push(fromHex(list));
+    this.compressors = this.compressors.filter(({ epoch }) => used.has(epoch));
+    for (const epoch of this.spaces.keys()) if (!used.has(epoch)) this.spaces.delete(epoch);
+  }
+
+  /** Removes a record from its place; the same change may put it elsewhere. */
+  displace(id: string, handle: string): void {
+    const place = this.view.locate(id);
+    if (place === undefined) return;
+    this.gone.add(id);
+    if (this.pending.delete(handle) || place === 'pending') return;
+    let dead = this.#dead.get(place.block.id);
+    if (!dead) this.#dead.set(place.block.id, (dead = new Set(place.block.dead)));
+    dead.add(place.slot);
+  }
+
+  /** A block that grew has a new id; its dead slots stay where they are. */
+  movedBlock(from: string, to: string): void {
+    const dead = this.#dead.get(from);
+    if (dead) this.#dead.set(to, dead);
+  }
+
+  dropBlock(block: ManifestBlock): void {
+    this.blocks = this.blocks.filter((b) => b.id !== block.id);
+    this.entries.delete(block.id);
+    this.scoreSums.delete(block.id);
+    this.dropped.push(fromHex(block.id));
+    for (const list of block.lists) this.droppedLists.push(fromHex(list));
+  }
+
+  countSeals(count: number): void {
+    this.#seals += count;
+  }
+
+  manifest(): Manifest {
+    const { manifest } = this.view;
+    const seals = (this.epoch === manifest.epoch ? manifest.seals : 0) + this.#seals;
+    if (seals > MAX_SEALS)
+      throw new HersError(
+        'INVALID_ARGUMENT',
+        'this key has sealed as much as it safely can; rotate the key of the collection',
+      );
+    const pending = [...this.pending.values()].map(({ handle, version }) => ({ handle, version }));
+    const blocks = this.blocks.map((block) => {
+      const dead = this.#dead.get(block.id);
+      return dead ? { ...block, dead: [...dead].sort((a, b) => a - b) } : block;
+    });
+    const history = historyAfter(this.view.hash, manifest.history);
+    return {
+      version: manifest.version + 1,
+      epoch: this.epoch,
+      seals,
+      blocks,
+      pending,
+      compressors: this.compressors,
+      history,
+    };
+  }
+}

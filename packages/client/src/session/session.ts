@@ -1,0 +1,295 @@
+// A collection while it is open: everything that reads or writes it goes through its session, which
+// knows the current view and alone decides when to read it again. A change is staged first, then
+// committed; a client that loses a race reads again, adapts and retries.
+
+import { peekBlock } from '@hers/scheme';
+import { authenticate } from '@hers/scheme/secret';
+import { HersError, type Service, type StageId } from '@hers/service';
+import { fromHex, hex, sha256 } from '../bytes.ts';
+import { sealCompressor } from '../formats/compressors.ts';
+import { type ListEntry, sealList } from '../formats/lists.ts';
+import { manifestHash, sealManifest } from '../formats/manifest.ts';
+import { PendingRecord, type PlainRecord } from '../formats/records.ts';
+import type { Keyring } from '../keys/keyring.ts';
+import { Candidates } from '../search/candidates.ts';
+import { packed, sealsOf } from '../writing/batch.ts';
+import type { Draft } from './draft.ts';
+import { CollectionReader, mayBeOvertaken, pauseAfter, type Source } from './reader.ts';
+import type { Compression, Space } from './space.ts';
+import { type Place, seenAfter, type VersionMemory } from './versions.ts';
+import type { View } from './view.ts';
+
+/** A change that has to be rebased more often than this has another problem. */
+const MAX_ATTEMPTS = 100;
+/**
+ * A store that answers STALE and shows no newer manifest may lag behind itself for a moment; or it
+ * wants to see every request twice.
+ */
+const MAX_CONTRADICTIONS = 3;
+/** How often a server may restart in the middle of one change. */
+const MAX_LOST = 5;
+export class CollectionSession {
+  readonly service: Service;
+  readonly place: Place;
+  readonly keyring: Keyring;
+  readonly memory: VersionMemory;
+  readonly reader: CollectionReader;
+  readonly candidates: Candidates;
+  #view: Promise<View> | undefined;
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor({ service, place, keyring, memory }: Source) {
+    this.service = service;
+    this.place = place;
+    this.keyring = keyring;
+    this.memory = memory;
+    this.reader = new CollectionReader(this);
+    this.candidates = new Candidates(this);
+  }
+
+  get name(): string {
+    return this.place.name;
+  }
+
+  /** The view as it was last read, or read now. */
+  view(): Promise<View> {
+    this.#view ??= this.refresh();
+    return this.#view;
+  }
+
+  /** Reads what is current. */
+  refresh(): Promise<View> {
+    const known = this.#view;
+    let before: View | undefined;
+    const reading = (async () => {
+      before = await known?.catch(() => undefined);
+      return this.reader.view(before);
+    })();
+    this.#view = reading;
+    reading.catch((error) => {
+      if (this.#view !== reading) return;
+      // A failed read is not kept. The view before it can be used again, unless the store was
+      // caught cheating.
+      const isCaught = error instanceof HersError && error.code === 'INTEGRITY';
+      this.#view = before && !isCaught ? Promise.resolve(before) : undefined;
+    });
+    return reading;
+  }
+
+  /**
+   * The view for a retry after an error that another writer may have caused. Only a newer manifest,
+   * opened and authenticated, proves it; a store that shows none is asked a few times, and then the
+   * error stands.
+   */
+  #overtaking(): (view: View, error: unknown) => Promise<View> {
+    let attempts = 0;
+    let contradictions = 0;
+    return async (view, error) => {
+      if (!mayBeOvertaken(error) || ++attempts === MAX_ATTEMPTS) throw error;
+      const now = await this.refresh(); // NOT_FOUND again when it is the collection that is gone
+      if (now.manifest.version > view.manifest.version) return now;
+      if ((error as HersError).code !== 'STALE') throw error;
+      if (++contradictions > MAX_CONTRADICTIONS) throw contradiction();
+      await pauseAfter(contradictions);
+      return now;
+    };
+  }
+
+  /**
+   * Answers from one view; if another writer came in between, again from a newer one. This is the
+   * only place that retries a read. Nothing that `answer` asks of the store may depend on what it
+   * decrypted.
+   */
+  async read<T>(answer: (view: View) => Promise<T>): Promise<T> {
+    const again = this.#overtaking();
+    let view = await this.view();
+    // Others that share this memory may have seen more. Reading again then catches a store that
+    // answers from an older state.
+    const seen = await this.memory.read(this.place);
+    const { version } = view.manifest;
+    const isSame = seen?.id === hex(this.keyring.id) && !seen.deleted;
+    const isOther = seen?.version === version && seen.hash !== undefined && seen.hash !== view.hash;
+    if (seen && (!isSame || seen.version > version || isOther)) view = await this.refresh();
+    for (;;) {
+      try {
+        return await answer(view);
+      } catch (error) {
+        view = await again(view, error);
+      }
+    }
+  }
+
+  /**
+   * One change at a time: `make` fills a draft for the view it is given. It is called again with a
+   * newer view when another writer was first; and when what was staged is gone, because the server
+   * restarted between staging and commit: then `lost` is true, and nothing staged before is valid.
+   */
+  write<T>(
+    make: (view: View, lost: boolean) => Promise<{ draft: Draft; result: T } | { draft?: undefined; result: T }>,
+  ): Promise<T> {
+    const turn = this.#turn.then(async () => {
+      let view = await this.view();
+      const again = this.#overtaking();
+      let lost = false;
+      let losses = 0;
+      for (;;) {
+        let made: Awaited<ReturnType<typeof make>> | undefined;
+        try {
+          made = await make(view, lost);
+          if (made.draft) await this.#commit(made.draft);
+          // That there is nothing to do must hold for the current version, not for the last one
+          // read.
+          else if (await this.#isOld(view)) {
+            view = await this.view();
+            continue;
+          }
+          return made.result;
+        } catch (error) {
+          lost = made?.draft !== undefined && error instanceof HersError && error.code === 'NOT_FOUND';
+          if (lost && ++losses > MAX_LOST) throw error;
+          view = lost ? await this.refresh() : await again(view, error);
+          // The answer to the commit was lost, and others have committed on top of it meanwhile.
+          if (made?.draft && isIn(view, made.draft)) return made.result;
+          if (lost) await pauseAfter(losses);
+        }
+      }
+    });
+    this.#turn = turn.catch(() => {});
+    return turn;
+  }
+
+  async #isOld({ manifest }: View): Promise<boolean> {
+    return (await this.refresh()).manifest.version > manifest.version;
+  }
+
+  async #commit(draft: Draft): Promise<void> {
+    draft.dropUnused();
+    const manifest = draft.manifest();
+    const sealed = await sealManifest(await this.keyring.manifestSealer(), this.keyring.id, manifest);
+    const { records, removed, newBlocks, sums, dropped, lists, droppedLists } = draft;
+    const hash = await manifestHash(sealed);
+    draft.hash = hash;
+    // Others that share this memory may have committed, or seen or accepted another history: then
+    // the view that this change is based on is not current.
+    const seen = await this.memory.read(this.place);
+    if (seen && seen.version >= manifest.version)
+      throw new HersError('STALE', 'another client has changed this collection');
+    seenAfter(seen, this.reader.asShown(manifest, hash), this.name);
+    await this.service.commit(this.name, {
+      expected: manifest.version - 1,
+      manifest: sealed,
+      records,
+      removed,
+      blocks: newBlocks,
+      sums,
+      dropped,
+      lists,
+      droppedLists,
+    });
+    const pending = new Map(
+      [...draft.pending].map(([handle, record]) => [
+        handle,
+        PendingRecord.of(record, draft.space.projectionOf(record) ?? record.projection),
+      ]),
+    );
+    const { entries, scoreSums, spaces, gone } = draft;
+    this.#view = Promise.resolve(draft.view.next({ manifest, hash, entries, scoreSums, pending, spaces }, gone));
+    await this.reader.remember(manifest, hash).catch((error) => {
+      if (error instanceof HersError) throw error;
+      throw new HersError(
+        'STORAGE',
+        `the change was made, but what was seen of it cannot be written down (${(error as Error).message}); the folder of that file must be writable`,
+      );
+    });
+  }
+
+  /**
+   * Seals records under the epoch of a space, with what is indexed of them where that is sealed
+   * too, and stages them.
+   */
+  async stageRecords(space: Space, records: readonly PlainRecord[], signal?: AbortSignal): Promise<StageId> {
+    const { keyring } = this;
+    const { dimension, parameters } = keyring.plan;
+    const projections = space.sealsProjections ? await space.projectRecords(records) : undefined;
+    const batches = [...packed(records, dimension, parameters.n, projections)].map((batch) =>
+      keyring.seal(space.epoch, batch),
+    );
+    const seals = sealsOf(await Promise.all(batches));
+    return this.service.stageRecords(this.name, seals, signal ? { signal } : {});
+  }
+
+  /** Stages a list, and returns its name in the manifest. */
+  async stageList(draft: Draft, entries: readonly ListEntry[], sums?: Uint8Array): Promise<string> {
+    const sealed = await sealList(await this.keyring.sealer(draft.epoch), this.keyring.id, entries, sums);
+    draft.countSeals(1);
+    draft.lists.push(await this.service.stageList(this.name, sealed));
+    return hex(await sha256(sealed));
+  }
+
+  /**
+   * Sets the compressor of the draft's epoch, in which nothing is indexed yet; undefined for none.
+   */
+  async setCompressor(draft: Draft, compression: Compression | undefined): Promise<void> {
+    const { epoch } = draft;
+    for (const kept of draft.compressors)
+      if (kept.epoch === epoch) for (const list of kept.lists) draft.droppedLists.push(fromHex(list));
+    draft.compressors = draft.compressors.filter((kept) => kept.epoch !== epoch);
+    draft.spaces.set(epoch, this.keyring.space(epoch, compression));
+    if (!compression) return;
+    const lists: string[] = [];
+    for (const sealed of await sealCompressor(await this.keyring.sealer(epoch), this.keyring.id, compression)) {
+      draft.countSeals(1);
+      draft.lists.push(await this.service.stageList(this.name, sealed));
+      lists.push(hex(await sha256(sealed)));
+    }
+    const { method, outputDimension: dimension } = compression.compressor;
+    draft.compressors = [...draft.compressors, { epoch, method, dimension, digest: compression.digest, lists }];
+  }
+
+  /**
+   * Encrypts vectors of the draft's space (or integers, rounded already) into a new block of the
+   * draft.
+   */
+  async addBlock(
+    draft: Draft,
+    entries: readonly ListEntry[],
+    vectors: Float32Array | Int32Array,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const crew = await draft.space.crew();
+    const { block: encoded, sums } = await crew.encrypt(vectors, 0);
+    // The blocks of a vault are made again from it, and never read.
+    const tagged = this.keyring.descriptor.enrolment === 'homomorphic';
+    const tag = tagged ? { tag: hex(authenticate(draft.space.key(), encoded)) } : {};
+    signal?.throwIfAborted();
+    const [stage, hash, list] = await Promise.all([
+      this.service.stageBlock(this.name, [encoded], signal ? { signal } : {}),
+      sha256(encoded),
+      this.stageList(draft, entries, sums),
+    ]);
+    const id = hex(peekBlock(encoded).blockId);
+    draft.newBlocks.push(stage);
+    draft.entries.set(id, entries);
+    if (sums) draft.scoreSums.set(id, sums);
+    draft.blocks.push({
+      id,
+      hash: hex(hash),
+      ...tag,
+      epoch: draft.epoch,
+      count: entries.length,
+      additions: 1,
+      lists: [list],
+      dead: [],
+    });
+  }
+}
+
+/** Whether a draft became this view, or one before it. */
+function isIn({ hash, manifest }: View, draft: Draft): boolean {
+  return draft.hash !== undefined && (hash === draft.hash || (manifest.history ?? []).includes(draft.hash));
+}
+
+/** The error for a store that answers STALE and shows no newer manifest. */
+export function contradiction(): HersError {
+  return new HersError('INTEGRITY', 'the store says that the collection has changed, and shows no newer manifest');
+}

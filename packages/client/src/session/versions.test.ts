@@ -1,0 +1,250 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { HersError } from '@hers/service';
+import { VersionFile } from './versions.node.ts';
+import { laterOf, type Seen, type Shown, seenAfter } from './versions.ts';
+
+async function withFile(work: (path: string, folder: string) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'hers-versions-'));
+  try {
+    await work(join(folder, 'seen.json'), folder);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+const ID = '07'.repeat(16);
+const faces = { gallery: 'file:/a', name: 'faces' };
+const seen = (version: number, more: Partial<Seen> = {}): Seen => ({ id: ID, version, hash: `h${version}`, ...more });
+const write = (file: VersionFile, version: number, place = faces) => file.update(place, () => seen(version));
+const integrity = (what: RegExp) => (error: unknown) =>
+  error instanceof HersError && error.code === 'INTEGRITY' && what.test(error.message);
+
+test('what was seen outlives the process, in a file for its owner alone', () =>
+  withFile(async (path, folder) => {
+    await write(new VersionFile(path), 3);
+    const file = new VersionFile(path);
+    assert.deepEqual(await file.read(faces), seen(3));
+    assert.equal(await file.read({ ...faces, name: 'voices' }), undefined);
+    assert.equal(await file.read({ ...faces, gallery: 'file:/b' }), undefined);
+    for (const name of await readdir(folder)) assert.equal((await stat(join(folder, name))).mode & 0o777, 0o600, name);
+    assert.deepEqual((await readdir(folder)).sort(), ['seen.json', 'seen.json.lock', 'seen.json.spare']);
+  }));
+
+test('a link is read through, and neither it nor what it leads to is written over', () =>
+  withFile(async (path, folder) => {
+    const other = join(folder, 'other.json');
+    await write(new VersionFile(other), 3);
+    const before = await readFile(other, 'utf8');
+    await symlink('other.json', path);
+    const file = new VersionFile(path);
+    assert.deepEqual(await file.read(faces), seen(3));
+    await assert.rejects(write(file, 4), /seen\.json is a symbolic link; name another file/);
+    assert.equal(await readlink(path), 'other.json');
+    assert.equal(await readFile(other, 'utf8'), before);
+    assert.ok((await readdir(folder)).every((name) => !name.endsWith('.tmp')));
+  }));
+
+test('two that use one file do not forget what the other has seen, nor go back behind it', () =>
+  withFile(async (path) => {
+    const [a, b] = [new VersionFile(path), new VersionFile(path)];
+    const shown = (version: number, before: number): Shown => ({
+      id: ID,
+      version,
+      hash: `h${version}`,
+      history: Array.from({ length: version - before }, (_, i) => `h${version - 1 - i}`),
+    });
+    const see = (file: VersionFile, version: number, name: string) =>
+      file.update({ ...faces, name }, (now) => laterOf(now, shown(version, 1), name));
+    await see(b, 8, 'faces');
+    await see(a, 10, 'faces');
+    // b has seen 8 itself, and writes about something else; then a slow reader of b is done with 9.
+    await see(b, 2, 'voices');
+    await see(b, 9, 'faces');
+    assert.equal((await new VersionFile(path).read(faces))?.version, 10);
+    assert.equal((await new VersionFile(path).read({ ...faces, name: 'voices' }))?.version, 2);
+  }));
+
+test('many processes count together without losing one', { timeout: 60_000 }, () =>
+  withFile(async (path) => {
+    const source = `
+      const { VersionFile } = await import(${JSON.stringify(new URL('./versions.node.ts', import.meta.url).href)});
+      const file = new VersionFile(${JSON.stringify(path)});
+      for (let i = 0; i < 25; i++)
+        await file.update({ gallery: 'g', name: 'n' }, (seen) => ({ id: 'x', version: (seen?.version ?? 0) + 1 }));
+      process.kill(process.pid, 'SIGKILL');`;
+    const runs = Array.from({ length: 4 }, () => {
+      const child = spawn(process.execPath, ['--input-type=module', '-e', source], { stdio: 'inherit' });
+      return new Promise((resolve) => child.on('close', (_, signal) => resolve(signal)));
+    });
+    assert.deepEqual(await Promise.all(runs), ['SIGKILL', 'SIGKILL', 'SIGKILL', 'SIGKILL']);
+    assert.equal((await new VersionFile(path).read({ gallery: 'g', name: 'n' }))?.version, 100);
+  }),
+);
+
+describe('the numbers of an older program', () => {
+  test('count, and are left as they are', () =>
+    withFile(async (path, folder) => {
+      const older = join(folder, 'versions.json');
+      const numbers = JSON.stringify({ [`${ID} faces`]: 7, 'other faces': 9 });
+      await writeFile(older, numbers);
+      const file = new VersionFile(path, { older });
+      assert.equal(await file.read(faces), undefined);
+      assert.deepEqual(
+        (await file.places(ID)).map((each) => [each.place.name, each.seen.version]),
+        [['faces', 7]],
+      );
+      await write(file, 8);
+      const more = JSON.stringify({ [`${ID} faces`]: 9 });
+      await writeFile(older, more);
+      // The older program has seen more of it than this one: its number counts, and what was known
+      // of a lower one does not.
+      assert.deepEqual(await file.read(faces), { id: ID, version: 9 });
+      assert.equal(await readFile(older, 'utf8'), more);
+    }));
+
+  test('are outranked by what a person accepts, until that program has seen more', () =>
+    withFile(async (path, folder) => {
+      const older = join(folder, 'versions.json');
+      await writeFile(older, JSON.stringify({ [`${ID} faces`]: 7 }));
+      const file = new VersionFile(path, { older });
+      await write(file, 5);
+      assert.equal((await file.read(faces))?.version, 5);
+      await file.update(faces, (now) => ({ ...now!, version: 6, hash: 'h6' }));
+      assert.equal((await new VersionFile(path, { older }).read(faces))?.version, 6);
+      await writeFile(older, JSON.stringify({ [`${ID} faces`]: 8 }));
+      assert.equal((await file.read(faces))?.version, 8);
+    }));
+
+  test('in the same file stay in it', () =>
+    withFile(async (path) => {
+      await writeFile(path, JSON.stringify({ [`${ID} faces`]: 7 }));
+      const file = new VersionFile(path);
+      await write(file, 3, { ...faces, name: 'voices' });
+      assert.deepEqual(
+        (await new VersionFile(path).places(ID)).map((each) => [each.place.name, each.seen.version]),
+        [
+          ['voices', 3],
+          ['faces', 7],
+        ],
+      );
+    }));
+});
+
+test('a file that holds something else is said, not taken for one that has seen nothing', () =>
+  withFile(async (path) => {
+    const rows = ['{}', '{"gallery":"g","name":"n","id":"x","version":1.5}', '{"gallery":"g","name":"n","id":"x"}'];
+    const contents = ['', '{"half', '[]', 'null', '{"a": "1"}', '{"a": 1.5}', '{"collections": 3}'];
+    for (const content of [...contents, ...rows.map((row) => `{"format":2,"collections":[${row}]}`)]) {
+      await writeFile(path, content);
+      await assert.rejects(new VersionFile(path).read(faces), SyntaxError, content);
+      await assert.rejects(write(new VersionFile(path), 1), SyntaxError, content);
+      assert.equal(await readFile(path, 'utf8'), content);
+    }
+    await writeFile(path, '{"format":3,"collections":[]}');
+    await assert.rejects(new VersionFile(path).read(faces), { code: 'UNSUPPORTED_VERSION' });
+  }));
+
+test('a gallery that is made again is forgotten, and no other', () =>
+  withFile(async (path) => {
+    const file = new VersionFile(path);
+    await write(file, 3);
+    await write(file, 4, { ...faces, gallery: 'file:/b' });
+    await file.forget('file:/a');
+    assert.equal(await file.read(faces), undefined);
+    assert.equal((await file.read({ ...faces, gallery: 'file:/b' }))?.version, 4);
+  }));
+
+describe('what is shown must follow from what was seen', () => {
+  const history = (version: number, length: number) =>
+    Array.from({ length }, (_, i) => `h${version - 1 - i}`).filter((hash) => hash !== 'h0');
+  const shown = (version: number, length = 3, more: Partial<Shown> = {}): Shown => ({
+    id: ID,
+    version,
+    hash: `h${version}`,
+    history: history(version, length),
+    ...more,
+  });
+
+  test('the same, the next, and one as far on as hashes reach', () => {
+    for (const version of [5, 6, 7, 8]) assert.equal(seenAfter(seen(5), shown(version), 'faces').version, version);
+    assert.deepEqual(seenAfter(seen(5, { unverified: ['x'], stopped: true }), shown(6), 'faces'), {
+      ...seen(6),
+      linked: true,
+      unverified: ['x'],
+      stopped: true,
+    });
+  });
+
+  test('not an older one, another of the same version, or one from elsewhere', () => {
+    assert.throws(
+      () => seenAfter(seen(5), shown(4), 'faces'),
+      integrity(/rolled back: it is at version 4 and version 5/),
+    );
+    assert.throws(
+      () => seenAfter(seen(5), shown(5, 3, { hash: 'x' }), 'faces'),
+      integrity(/another history.*: the store shows another version 5 than before\./),
+    );
+    assert.throws(() => seenAfter(seen(5), shown(6, 1, { history: ['x'] }), 'faces'), integrity(/another history/));
+    assert.throws(
+      () => seenAfter(seen(5), shown(8, 3, { history: ['h7', 'h6', 'x'] }), 'faces'),
+      integrity(/another history.*hers collections accept faces/),
+    );
+    assert.throws(() => seenAfter(seen(5), shown(5, 3, { id: 'x' }), 'faces'), integrity(/is not the one/));
+    assert.throws(() => seenAfter(seen(5, { deleted: true }), shown(5), 'faces'), integrity(/has deleted it/));
+  });
+
+  test('beyond the reach of the hashes nothing can be told', () => {
+    assert.equal(seenAfter(seen(5), shown(9, 3), 'faces').version, 9);
+  });
+
+  test('manifests without hashes follow each other, and never one that has them', () => {
+    const plain = (version: number): Shown => ({ id: ID, version, hash: `h${version}` });
+    assert.equal(seenAfter(seen(5, { linked: false }), plain(6), 'faces').linked, false);
+    assert.equal(seenAfter({ id: ID, version: 5 }, plain(6), 'faces').version, 6);
+    assert.throws(() => seenAfter(seen(5, { linked: true }), plain(6), 'faces'), integrity(/another history/));
+    assert.throws(() => seenAfter(seen(5), { ...plain(5), hash: 'x' }, 'faces'), integrity(/another history/));
+  });
+
+  test('another collection may follow one that this client has deleted', () => {
+    assert.deepEqual(seenAfter(seen(5, { deleted: true }), shown(1, 0, { id: 'new' }), 'faces'), {
+      id: 'new',
+      version: 1,
+      hash: 'h1',
+      linked: true,
+      deletedIds: [ID],
+    });
+  });
+
+  test('those that were deleted before stay deleted, the last 64 of a name', () => {
+    let now: Seen = seen(5, { deleted: true });
+    for (let i = 0; i < 70; i++) now = { ...seenAfter(now, shown(1, 0, { id: `${i}` }), 'faces'), deleted: true };
+    assert.equal(now.deletedIds?.length, 64);
+    for (const id of ['6', '68', '69'])
+      assert.throws(() => seenAfter(now, shown(1, 0, { id }), 'faces'), integrity(/has deleted it/));
+    assert.equal(seenAfter(now, shown(1, 0, { id: '4' }), 'faces').id, '4');
+  });
+});
+
+test('a file keeps what was deleted, and finds it', () =>
+  withFile(async (path) => {
+    const deleted = seen(5, { deletedIds: ['a', 'b'] });
+    await new VersionFile(path).update(faces, () => deleted);
+    const file = new VersionFile(path);
+    assert.deepEqual(await file.read(faces), deleted);
+    for (const id of [ID, 'a', 'b'])
+      assert.deepEqual(
+        (await file.places(id)).map(({ place }) => place),
+        [faces],
+      );
+    assert.deepEqual(await file.places('c'), []);
+    await writeFile(
+      path,
+      '{"format":2,"collections":[{"gallery":"g","name":"n","id":"x","version":1,"deletedIds":[1]}]}',
+    );
+    await assert.rejects(new VersionFile(path).read(faces), SyntaxError);
+  }));

@@ -1,0 +1,289 @@
+// A connection to a server: requests by `fetch`, from Node or from a page, with retries, time
+// limits, and streams that are resumed where they broke off.
+
+import {
+  type CallOptions,
+  eitherSignal,
+  HersError,
+  isLoopback,
+  OCTETS,
+  type OptionNames,
+  printable,
+  refuseUnknown,
+} from '@hers/service';
+import { choosesEncoding } from '#fetch';
+import { checkRedirect, type Expected, parseAnswer, piecesOf, refusal, Watch, wholeAnswer } from './http-answer.ts';
+import type { Body } from './http-body.ts';
+import { Retries, type RetryOptions, TransientError } from './retry.ts';
+
+export interface HttpOptions extends RetryOptions {
+  /** The bearer token, as `hers tokens create` printed it. */
+  readonly token?: string;
+  /** Send the token to another machine over a connection that is not encrypted. */
+  readonly insecure?: boolean;
+}
+
+export const HTTP_OPTIONS: OptionNames<HttpOptions> = { token: true, insecure: true, retryMs: true, onRetry: true };
+
+/** An answer that breaks off more often than this will not get better. */
+const MAX_BREAKS = 10;
+/** Blocks uploaded at a time. */
+const UPLOADS = 4;
+
+type When = 'always' | 'untouched';
+
+export interface Call {
+  readonly operation: string;
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  readonly path: string;
+  readonly body?: Body;
+  readonly expected: Expected;
+  /**
+   * Whether this error, after an attempt whose answer was lost, means that the lost attempt
+   * succeeded.
+   */
+  readonly made?: (error: HersError) => Promise<boolean>;
+}
+
+/** A request whose answer has begun. The caller calls `done` when it has read it. */
+interface Attempt {
+  readonly answer: Response;
+  readonly watch: Watch;
+  readonly signal: AbortSignal;
+  readonly done: () => void;
+}
+
+export class Connection {
+  /** The address of the server, without a slash at its end. */
+  readonly base: string;
+  readonly #headers: Record<string, string>;
+  readonly #retries: Retries;
+  readonly #closing = new AbortController();
+  #uploads = 0;
+  readonly #queued: (() => void)[] = [];
+
+  constructor(where: string, options: HttpOptions) {
+    refuseUnknown(options, HTTP_OPTIONS, 'a connection');
+    const url = parseUrl(where);
+    const { token, insecure = false } = options;
+    if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
+      throw new HersError('INVALID_ARGUMENT', 'a token has no spaces and no line breaks; copy nothing but the token');
+    if (token !== undefined && url.protocol === 'http:' && !isLoopback(url.hostname) && !insecure)
+      throw new HersError(
+        'INVALID_ARGUMENT',
+        `a token sent to ${url.origin} could be read on the way; use https, or say insecure: true if the network is safe`,
+      );
+    this.base = url.origin + url.pathname.replace(/\/+$/, '');
+    this.#headers = {
+      // Ciphertexts cannot be compressed. Browsers do not allow this header.
+      ...(choosesEncoding ? { 'accept-encoding': 'identity' } : {}),
+      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+    };
+    this.#retries = new Retries(options);
+  }
+
+  checkOpen(): void {
+    this.#closing.signal.throwIfAborted();
+  }
+
+  close(): void {
+    this.#closing.abort(new HersError('CLOSED', 'this connection is closed'));
+  }
+
+  /** One attempt, up to the head of the answer. */
+  async #send({ method, path, body, expected }: Call, options?: CallOptions): Promise<Attempt> {
+    const { signal, stop, done: release } = eitherSignal(this.#closing.signal, options?.signal);
+    const onLate = (what: string) =>
+      stop(new TransientError(new HersError('UNAVAILABLE', `${this.base} ${what}`), { untouched: false }));
+    const watch = new Watch({ expected, quietMs: this.#retries.quietMs, body, onLate });
+    const done = () => {
+      watch.end();
+      release();
+    };
+    try {
+      signal.throwIfAborted();
+      const content = body?.content();
+      const answer = await fetch(this.base + path, {
+        method,
+        // Servers require this type for every change: a page cannot send it without a CORS check.
+        headers: { ...this.#headers, ...(method === 'GET' ? {} : { 'content-type': OCTETS }) },
+        signal,
+        redirect: 'manual',
+        credentials: 'omit',
+        cache: 'no-store',
+        ...(content === undefined ? {} : { body: content as BodyInit, duplex: 'half' }),
+      } as RequestInit);
+      watch.head();
+      await checkRedirect(answer, this.base);
+      if (!answer.ok) throw await refusal(answer, watch);
+      return { answer, watch, signal, done };
+    } catch (error) {
+      done();
+      throw this.#failure(error, signal, body);
+    }
+  }
+
+  /** What a failed request means. */
+  #failure(error: unknown, signal: AbortSignal, body?: Body): unknown {
+    if (signal.aborted) return signal.reason;
+    const source = body?.failure();
+    if (source) return source.error;
+    if (error instanceof HersError || error instanceof TransientError) return error;
+    const { code, message = code } = causeOf(error);
+    // Browsers do not say why.
+    const reason = `: ${message ?? 'is it running, and are pages of this origin allowed (hers serve --cors)?'}`;
+    const unavailable = new HersError('UNAVAILABLE', `${this.base} cannot be reached${reason}`);
+    if (code !== undefined && !TRANSIENT.has(code)) return unavailable;
+    return new TransientError(unavailable, { untouched: code === 'ECONNREFUSED' });
+  }
+
+  /** The error for an answer that is well formed and makes no sense. */
+  nonsense(): HersError {
+    return new HersError('MALFORMED', `what ${this.base} answers is not from a HERS server`);
+  }
+
+  /** Retries until it succeeds, and returns the whole answer. */
+  async call(
+    call: Call,
+    options?: CallOptions & { readonly onLost?: () => void },
+    when: When = 'always',
+  ): Promise<Uint8Array> {
+    const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
+    const { operation, body, expected } = call;
+    try {
+      return await this.#retries.run(
+        { operation, signal, when: () => (body && !body.repeatable ? 'never' : when) },
+        async () => {
+          let attempt: Attempt | undefined;
+          try {
+            attempt = await this.#send(call, options);
+            return await wholeAnswer(attempt.answer, attempt.watch, expected.bytes);
+          } catch (error) {
+            const failure = this.#failure(error, attempt?.signal ?? signal, body);
+            if (failure instanceof TransientError && !failure.untouched) options?.onLost?.();
+            throw failure;
+          } finally {
+            attempt?.done();
+          }
+        },
+      );
+    } finally {
+      done();
+      await body?.done();
+    }
+  }
+
+  async json(call: Call, options?: CallOptions, when?: When): Promise<unknown> {
+    return parseAnswer(await this.call(call, options, when));
+  }
+
+  async nothing(call: Call, options?: CallOptions, when?: When): Promise<void> {
+    let lost = false;
+    const onLost = () => {
+      lost = true;
+    };
+    try {
+      await this.call(call, { ...options, onLost }, when);
+    } catch (error) {
+      if (!(lost && error instanceof HersError && (await call.made?.(error)))) throw error;
+    }
+  }
+
+  /**
+   * A stream of items. If the connection drops, `ask` makes the request that resumes it after the
+   * items that were delivered, or none if that is impossible. `read` is called once per attempt.
+   */
+  async *stream<T>(
+    operation: string,
+    ask: (delivered: number) => Omit<Call, 'operation'> | undefined,
+    read: (pieces: AsyncIterable<Uint8Array>, delivered: number) => AsyncIterable<T>,
+    options?: CallOptions,
+  ): AsyncGenerator<T> {
+    const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
+    let delivered = 0;
+    let breaks = 0;
+    let current: { items: AsyncIterator<T>; attempt: Attempt } | undefined;
+    try {
+      for (;;) {
+        const next = await this.#retries.run(
+          { operation, signal, when: () => (ask(delivered) ? 'always' : 'never') },
+          async () => {
+            try {
+              if (!current) {
+                const call: Call = { operation, ...ask(delivered)! };
+                const attempt = await this.#send(call, options);
+                const pieces = piecesOf(attempt.answer, attempt.watch, call.expected.bytes);
+                current = { items: read(pieces, delivered)[Symbol.asyncIterator](), attempt };
+              }
+              signal.throwIfAborted();
+              return await current.items.next();
+            } catch (error) {
+              const failure = this.#failure(error, current?.attempt.signal ?? signal);
+              if (current && ++breaks > MAX_BREAKS) throw failure instanceof TransientError ? failure.error : failure;
+              current?.attempt.done();
+              current = undefined;
+              throw retried(failure);
+            }
+          },
+        );
+        if (next.done) return;
+        delivered++;
+        yield next.value;
+      }
+    } finally {
+      await current?.items.return?.().then(undefined, () => {});
+      current?.attempt.done();
+      done();
+    }
+  }
+
+  /** Runs `upload` when fewer than UPLOADS run: more at a time would only take memory. */
+  async upload<T>(upload: () => Promise<T>): Promise<T> {
+    if (this.#uploads >= UPLOADS) await new Promise<void>((resolve) => this.#queued.push(resolve));
+    this.#uploads++;
+    try {
+      return await upload();
+    } finally {
+      this.#uploads--;
+      this.#queued.shift()?.();
+    }
+  }
+}
+
+function parseUrl(where: string): URL {
+  const url = URL.canParse(where) ? new URL(where) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol))
+    throw new HersError('INVALID_ARGUMENT', `${JSON.stringify(where)} is not the address of a server`);
+  if (url.username || url.password || url.search || url.hash)
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      'the address of a server holds no password, query or fragment; a token goes into the option token',
+    );
+  return url;
+}
+
+/** A truncated stream means that the connection dropped: retry it. */
+function retried(error: unknown): unknown {
+  return error instanceof HersError && error.code === 'UNAVAILABLE'
+    ? new TransientError(error, { untouched: false })
+    : error;
+}
+
+/**
+ * What fails when a server restarts or a connection is bad. Names that do not exist and
+ * certificates that do not fit stay as they are.
+ */
+const TRANSIENT = new Set(
+  `ECONNREFUSED ECONNRESET ECONNABORTED EPIPE ETIMEDOUT ENETUNREACH EHOSTUNREACH EAI_AGAIN
+   UND_ERR_SOCKET UND_ERR_CONNECT_TIMEOUT UND_ERR_HEADERS_TIMEOUT UND_ERR_BODY_TIMEOUT`.split(/\s+/),
+);
+
+/** Node says why a fetch failed; browsers do not. */
+function causeOf(error: unknown): { readonly code?: string; readonly message?: string } {
+  const { cause } = error as { cause?: { code?: unknown; message?: unknown } };
+  if (typeof cause !== 'object' || cause === null) return {};
+  // Some messages quote what the server sent.
+  const text = (value: unknown) => (typeof value === 'string' && value !== '' ? printable(value) : undefined);
+  const [code, message] = [text(cause.code), text(cause.message)];
+  return { ...((code ?? message) ? { code: code ?? message! } : {}), ...(message ? { message } : {}) };
+}

@@ -1,0 +1,6 @@
+// How fetch behaves in browsers.
+
+/** Over HTTP/1.1 a body must be whole. */
+export const canStream = false;
+/** The browser chooses encodings, and answers come decoded. */
+export const choosesEncoding = false;

@@ -1,0 +1,338 @@
+// A Service over HTTP: the calls of `hers serve`, as paths, bodies and answers.
+
+import { peekResponse } from '@hers/scheme';
+import {
+  BLOCK_ID_BYTES,
+  type CallOptions,
+  type Change,
+  type CollectionInfo,
+  checkCollectionName,
+  collectionPath,
+  decodeInfo,
+  decodeMessage,
+  encodeCommit,
+  encodeMessage,
+  frame,
+  HANDLE_BYTES,
+  type HelloBody,
+  HersError,
+  isCollectionName,
+  LIST_ID_BYTES,
+  MAX_IDS,
+  type Many,
+  packIds,
+  printable,
+  readItems,
+  type SealedRecord,
+  type SearchRequest,
+  type Service,
+  type StageId,
+} from '@hers/service';
+import { concat, hex } from '../bytes.ts';
+import { type Call, Connection, type HttpOptions } from './connection.ts';
+import { type Expected, fieldsOf, isCount, SMALL_BYTES } from './http-answer.ts';
+import { gatherBody, wholeBody } from './http-body.ts';
+
+/** Queries sent in one request, unless a single one is larger. */
+const SEARCH_BYTES = 2 ** 25;
+// What answers may be. A sealed record is a payload of 16 MiB at most, with vectors and an id; a
+// list has an id of 1 KiB at most for every slot of a block; a piece of a compressor has 4 MiB.
+const SMALL: Expected = { bytes: SMALL_BYTES };
+const SMALL_AFTER_WORK: Expected = { bytes: SMALL_BYTES, works: true };
+const COLLECTIONS: Expected = { bytes: 2 ** 24 };
+const MANIFEST: Expected = { bytes: 2 ** 28 };
+const BLOCK: Expected = { bytes: 2 ** 28, streamed: true };
+const ITEMS: Expected = { bytes: Number.POSITIVE_INFINITY, streamed: true };
+const ITEMS_OF_WORK: Expected = { ...ITEMS, works: true };
+const RECORD_BYTES = 18 * 2 ** 20;
+const LIST_BYTES = 2 ** 23;
+const RESPONSE_BYTES = 2 ** 20;
+const HELLO_LETTERS = 100;
+const STAGE_LETTERS = 1000;
+
+export class HttpService implements Service {
+  readonly #connection: Connection;
+
+  constructor(where: string, options: HttpOptions = {}) {
+    this.#connection = new Connection(where, options);
+  }
+
+  /**
+   * Asks the server who it is: an address or a token that is wrong is noticed now and not later.
+   */
+  async hello(options?: CallOptions): Promise<HelloBody> {
+    const call: Call = { operation: 'connect', method: 'GET', path: '/v1', expected: SMALL };
+    const { server, version, bodyBytes } = fieldsOf(await this.#connection.json(call, options));
+    if (server !== 'hers') throw new HersError('INVALID_ARGUMENT', `${this.#connection.base} is not a HERS server`);
+    if (!(isText(version, HELLO_LETTERS) && isCount(bodyBytes))) throw this.#connection.nonsense();
+    return { server, version: printable(version), bodyBytes };
+  }
+
+  // — collections —
+
+  async createCollection(
+    name: string,
+    created: { readonly id: Uint8Array; readonly descriptor: Uint8Array; readonly manifest: Uint8Array },
+  ): Promise<void> {
+    checkCollectionName(name);
+    const body = wholeBody(encodeMessage({ name, id: hex(created.id) }, [created.descriptor, created.manifest]));
+    const made = async (error: HersError) =>
+      error.code === 'ALREADY_EXISTS' && hex((await this.getCollection(name)).id) === hex(created.id);
+    const path = '/v1/collections';
+    await this.#connection.nothing({
+      operation: 'createCollection',
+      method: 'POST',
+      path,
+      body,
+      expected: SMALL,
+      made,
+    });
+  }
+
+  async listCollections(): Promise<CollectionInfo[]> {
+    const path = '/v1/collections';
+    const answer = await this.#connection.json({
+      operation: 'listCollections',
+      method: 'GET',
+      path,
+      expected: COLLECTIONS,
+    });
+    const { collections } = fieldsOf(answer);
+    if (!Array.isArray(collections)) throw this.#connection.nonsense();
+    return collections.map(decodeInfo);
+  }
+
+  async getCollection(name: string): Promise<CollectionInfo> {
+    const path = this.#path(name);
+    const info = decodeInfo(
+      await this.#connection.json({ operation: 'getCollection', method: 'GET', path, expected: SMALL }),
+    );
+    if (info.name !== name)
+      throw new HersError('INTEGRITY', `the server was asked for ${name}, and describes another collection`);
+    return info;
+  }
+
+  async deleteCollection(name: string): Promise<void> {
+    const made = async (error: HersError) => error.code === 'NOT_FOUND';
+    const [path, expected] = [this.#path(name), SMALL_AFTER_WORK];
+    await this.#connection.nothing({ operation: 'deleteCollection', method: 'DELETE', path, expected, made });
+  }
+
+  // — changes —
+
+  async getManifest(name: string): Promise<{ readonly version: number; readonly manifest: Uint8Array }> {
+    const path = this.#path(name, 'manifest');
+    const answer = await this.#connection.call({ operation: 'getManifest', method: 'GET', path, expected: MANIFEST });
+    const { head, parts } = decodeMessage(answer, 1);
+    const { version } = fieldsOf(head);
+    if (!isCount(version) || parts.length !== 1) throw this.#connection.nonsense();
+    return { version, manifest: parts[0] };
+  }
+
+  async stageRecords(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId> {
+    const path = this.#path(name, 'records');
+    const body = await gatherBody(framedRecords(records), options?.signal);
+    return this.#stage({ operation: 'stageRecords', method: 'PUT', path, body }, options);
+  }
+
+  async stageList(name: string, sealed: Uint8Array): Promise<StageId> {
+    const path = this.#path(name, 'lists');
+    return this.#stage({ operation: 'stageList', method: 'POST', path, body: wholeBody(sealed) });
+  }
+
+  async stageBlock(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<StageId> {
+    const path = this.#path(name, 'blocks');
+    return this.#connection.upload(async () => {
+      const body = await gatherBody(pieces, options?.signal);
+      return this.#stage({ operation: 'stageBlock', method: 'POST', path, body }, options);
+    });
+  }
+
+  async #stage(call: Omit<Call, 'expected'>, options?: CallOptions): Promise<StageId> {
+    const { stage } = fieldsOf(await this.#connection.json({ ...call, expected: SMALL_AFTER_WORK }, options));
+    if (!isText(stage, STAGE_LETTERS)) throw this.#connection.nonsense();
+    return stage;
+  }
+
+  async commit(name: string, change: Change): Promise<number> {
+    const path = this.#path(name, 'commit');
+    const body = wholeBody(encodeCommit(change));
+    // Committing the same manifest twice is the same as once, so an answer that was lost is asked
+    // for again.
+    const call: Call = { operation: 'commit', method: 'POST', path, body, expected: SMALL_AFTER_WORK };
+    const { version } = fieldsOf(await this.#connection.json(call));
+    if (!isCount(version)) throw this.#connection.nonsense();
+    return version;
+  }
+
+  // — reading —
+
+  async *getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncGenerator<SealedRecord> {
+    for (const some of parts(handles)) yield* this.#getRecords(name, some, options);
+  }
+
+  async *#getRecords(
+    name: string,
+    handles: readonly Uint8Array[],
+    options?: CallOptions,
+  ): AsyncGenerator<SealedRecord> {
+    const path = this.#path(name, 'records/get');
+    const ask = (delivered: number) => ({
+      method: 'POST' as const,
+      path,
+      body: wholeBody(packIds(handles.slice(delivered), HANDLE_BYTES, 'a handle')),
+      expected: ITEMS,
+    });
+    const read = (pieces: AsyncIterable<Uint8Array>, delivered: number) =>
+      counted(readItems(pieces, RECORD_BYTES), handles.length - delivered);
+    let next = 0;
+    for await (const item of this.#connection.stream('getRecords', ask, read, options)) {
+      const [handle, sealed] = [item.subarray(0, HANDLE_BYTES), item.subarray(HANDLE_BYTES)];
+      const asked = handles[next++];
+      if (handle.length !== asked.length || handle.some((byte, i) => byte !== asked[i]))
+        throw new HersError('INTEGRITY', 'the server gave another record than it was asked for');
+      yield { handle, sealed };
+    }
+  }
+
+  async *getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncGenerator<Uint8Array> {
+    for (const some of parts(ids)) yield* this.#getLists(name, some, options);
+  }
+
+  async *#getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncGenerator<Uint8Array> {
+    const path = this.#path(name, 'lists/get');
+    const ask = (delivered: number) => ({
+      method: 'POST' as const,
+      path,
+      body: wholeBody(packIds(ids.slice(delivered), LIST_ID_BYTES, 'a list id')),
+      expected: ITEMS,
+    });
+    const read = (pieces: AsyncIterable<Uint8Array>, delivered: number) =>
+      counted(readItems(pieces, LIST_BYTES), ids.length - delivered);
+    yield* this.#connection.stream('getLists', ask, read, options);
+  }
+
+  async *getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncGenerator<Uint8Array> {
+    const path = this.#path(name, `blocks/${hex(blockId)}`);
+    const call = { method: 'GET', path, expected: BLOCK } as const;
+    const ask = (delivered: number) => (delivered === 0 ? call : undefined);
+    yield* this.#connection.stream('getBlock', ask, (pieces) => pieces, options);
+  }
+
+  async *search(name: string, request: SearchRequest, options?: CallOptions): AsyncGenerator<Uint8Array> {
+    const path = this.#path(name, 'search');
+    const { version, blocks, queries } = request;
+    const some = blocks ? [packIds(blocks, BLOCK_ID_BYTES, 'a block id')] : [];
+    for (const group of groups(queries)) {
+      const body = wholeBody(encodeMessage({ version, ...(blocks ? { some: true } : {}) }, [...some, ...group]));
+      const call = { method: 'POST', path, body, expected: ITEMS_OF_WORK } as const;
+      for await (const { response, again } of this.#connection.stream('search', () => call, unrepeated(), options))
+        if (!again) yield response;
+    }
+  }
+
+  // — upkeep —
+
+  async purge(name: string, options?: CallOptions): Promise<void> {
+    const path = this.#path(name, 'purge');
+    await this.#connection.nothing({ operation: 'purge', method: 'POST', path, expected: SMALL_AFTER_WORK }, options);
+  }
+
+  async *snapshot(name: string, options?: CallOptions): AsyncGenerator<Uint8Array> {
+    const path = this.#path(name, 'snapshot');
+    const call = { method: 'GET', path, expected: ITEMS_OF_WORK } as const;
+    const ask = (delivered: number) => (delivered === 0 ? call : undefined);
+    yield* this.#connection.stream('snapshot', ask, (pieces) => pieces, options);
+  }
+
+  async restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void> {
+    this.#connection.checkOpen();
+    checkCollectionName(name);
+    const path = this.#path(name, 'snapshot');
+    const body = await gatherBody(pieces, options?.signal);
+    const call: Call = { operation: 'restore', method: 'PUT', path, body, expected: SMALL_AFTER_WORK };
+    await this.#connection.nothing(call, options, 'untouched');
+  }
+
+  async close(): Promise<void> {
+    this.#connection.close();
+  }
+
+  /** A name that no collection can have must not become another path. */
+  #path(name: string, rest?: string): string {
+    this.#connection.checkOpen();
+    if (!isCollectionName(name)) throw new HersError('NOT_FOUND', `there is no collection ${JSON.stringify(name)}`);
+    return rest === undefined ? collectionPath(name) : `${collectionPath(name)}/${rest}`;
+  }
+}
+
+/**
+ * As many as are asked for in one request; one part at least, so that even nothing is asked for.
+ */
+function* parts(ids: readonly Uint8Array[]): Generator<readonly Uint8Array[]> {
+  if (ids.length <= MAX_IDS) yield ids;
+  else for (let at = 0; at < ids.length; at += MAX_IDS) yield ids.slice(at, at + MAX_IDS);
+}
+
+async function* framedRecords(records: Many<SealedRecord>): AsyncGenerator<Uint8Array> {
+  for await (const { handle, sealed } of records) {
+    if (!(handle instanceof Uint8Array && handle.length === HANDLE_BYTES))
+      throw new HersError('INVALID_ARGUMENT', `a handle has ${HANDLE_BYTES} bytes`);
+    yield frame(concat(handle, sealed));
+  }
+}
+
+/**
+ * As many queries together as fit, and one at least; with none there is one empty group, which
+ * still compares versions.
+ */
+function groups(queries: readonly Uint8Array[]): Uint8Array[][] {
+  const out: Uint8Array[][] = [[]];
+  let bytes = 0;
+  for (const query of queries) {
+    if (bytes > 0 && bytes + query.length > SEARCH_BYTES) {
+      out.push([]);
+      bytes = 0;
+    }
+    out.at(-1)!.push(query);
+    bytes += query.length;
+  }
+  return out;
+}
+
+/** As many items as were asked for. */
+async function* counted(items: AsyncIterable<Uint8Array>, count: number): AsyncGenerator<Uint8Array> {
+  let left = count;
+  for await (const item of items) {
+    if (left-- === 0) throw new HersError('INTEGRITY', 'the server gave more than it was asked for');
+    yield item;
+  }
+  if (left > 0) throw new HersError('INTEGRITY', `the server left out ${left} of ${count} things it was asked for`);
+}
+
+/**
+ * Reads the responses of one search. An answer that broke off is given again from the start, in
+ * another order: what an earlier attempt delivered comes `again`. What comes twice in one answer is
+ * INTEGRITY, because a server could go on like that forever.
+ */
+function unrepeated(): (
+  pieces: AsyncIterable<Uint8Array>,
+) => AsyncGenerator<{ readonly response: Uint8Array; readonly again: boolean }> {
+  const earlier = new Set<string>();
+  let current = new Set<string>();
+  return async function* (pieces) {
+    for (const key of current) earlier.add(key);
+    current = new Set();
+    for await (const response of readItems(pieces, RESPONSE_BYTES)) {
+      const { queryId, blockId } = peekResponse(response);
+      const key = String.fromCharCode(...queryId, ...blockId);
+      if (current.has(key)) throw new HersError('INTEGRITY', 'the server answered twice for one block');
+      current.add(key);
+      yield { response, again: earlier.has(key) };
+    }
+  };
+}
+
+function isText(value: unknown, most: number): value is string {
+  return typeof value === 'string' && value !== '' && value.length <= most;
+}

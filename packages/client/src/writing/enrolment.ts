@@ -1,0 +1,289 @@
+// Writing records. Under `vault` enrolment they are sealed into the vault, and encrypted into
+// blocks as those fill; under `homomorphic` enrolment each is encrypted into its slot and added to
+// the open block on the store's side (the paper's Algorithm 6), and nothing else is kept of it.
+
+import { addScoreSums, addTags, authenticate, decodeScoreSums, encodeScoreSums } from '@hers/scheme/secret';
+import { MAX_REMOVED, type SealedRecord, type StageId } from '@hers/service';
+import { fromHex, hex } from '../bytes.ts';
+import type { ManifestBlock } from '../formats/manifest.ts';
+import type { PlainRecord } from '../formats/records.ts';
+import { Draft } from '../session/draft.ts';
+import type { CollectionSession } from '../session/session.ts';
+import type { View } from '../session/view.ts';
+import { type SealedBatch, sealAt } from './batch.ts';
+
+/** What writing did to one record: its version before, if it was there, and after. */
+export interface Outcome {
+  readonly id: string;
+  readonly before: string | undefined;
+  readonly after: string;
+}
+
+/** The lists of an open block are merged when there are this many. */
+const MAX_LISTS = 64;
+
+/** Records and their seals, made ahead of the change that writes them. */
+export interface SealedRecords {
+  readonly epoch: number;
+  readonly records: readonly PlainRecord[];
+  /** Of these records, in their order. */
+  readonly seals: readonly SealedBatch[];
+}
+
+/** Yields the sealed records at the given ascending indices. */
+function* chosen(seals: readonly SealedBatch[], which: readonly number[]): Generator<SealedRecord> {
+  let part = 0;
+  let first = 0;
+  for (const i of which) {
+    while (i - first >= seals[part].ends.length) first += seals[part++].ends.length;
+    yield sealAt(seals[part], i - first);
+  }
+}
+
+/** The indices of the records that count: of equal ids, the last wins. */
+function lastOfEach(records: readonly PlainRecord[]): number[] {
+  const byHandle = new Map<string, number>();
+  records.forEach((record, i) => {
+    byHandle.set(record.handle, i);
+  });
+  const last = [...byHandle.values()];
+  return last.length === records.length ? last : last.sort((a, b) => a - b);
+}
+
+/** Those that the view lacks, or has with other content. */
+function changedIn(view: View, records: readonly PlainRecord[], which: readonly number[]): number[] {
+  return which.filter((i) => view.versionOf(records[i].id, records[i].handle) !== records[i].version);
+}
+
+/** What writing these records changes in the view. */
+function outcomesIn(view: View, records: readonly PlainRecord[], which: readonly number[]): Outcome[] {
+  return which.map((i) => {
+    const { id, handle, version } = records[i];
+    return { id, before: view.versionOf(id, handle), after: version };
+  });
+}
+
+/**
+ * A batch on its way into the vault. Its records are staged ahead of the commit, and staged again
+ * only if another client has changed which of them have to be written.
+ */
+export class VaultBatch {
+  readonly #session: CollectionSession;
+  readonly #batch: SealedRecords;
+  readonly #last: readonly number[];
+  readonly #signal: AbortSignal | undefined;
+  #staged: { readonly epoch: number; readonly which: readonly number[]; readonly stage: Promise<StageId> } | undefined;
+
+  constructor(session: CollectionSession, batch: SealedRecords, signal?: AbortSignal) {
+    this.#session = session;
+    this.#batch = batch;
+    this.#last = lastOfEach(batch.records);
+    this.#signal = signal;
+  }
+
+  /** Begins to stage the records that this view lacks; returns them. */
+  stage(view: View): { readonly fresh: readonly PlainRecord[]; readonly stage: Promise<StageId> | undefined } {
+    const { records, seals } = this.#batch;
+    const { epoch } = view.manifest;
+    const which = changedIn(view, records, this.#last);
+    const fresh = which.map((i) => records[i]);
+    if (fresh.length === 0) return { fresh, stage: undefined };
+    const before = this.#staged;
+    const same =
+      before?.epoch === epoch && before.which.length === which.length && before.which.every((x, i) => x === which[i]);
+    if (same) return { fresh, stage: before.stage };
+    const options = this.#signal ? { signal: this.#signal } : {};
+    const stage =
+      epoch === this.#batch.epoch
+        ? this.#session.service.stageRecords(this.#session.name, chosen(seals, which), options)
+        : this.#session.stageRecords(view.space, fresh, this.#signal); // the key was rotated meanwhile
+    stage.catch(() => {}); // reported when it is written
+    this.#staged = { epoch, which, stage };
+    return { fresh, stage };
+  }
+
+  async idle(): Promise<void> {
+    await this.#staged?.stage.catch(() => {});
+  }
+
+  /** Writes the batch in one commit: all of it or nothing. */
+  write(): Promise<Outcome[]> {
+    const { n } = this.#session.keyring.plan.parameters;
+    return this.#session.write(async (view, lost) => {
+      if (lost) this.#staged = undefined;
+      const { fresh, stage } = this.stage(view);
+      const result = outcomesIn(view, this.#batch.records, this.#last);
+      if (!stage) return { result };
+      const draft = new Draft(view);
+      for (const record of fresh) {
+        draft.displace(record.id, record.handle);
+        draft.pending.set(record.handle, record);
+      }
+      // Blocks fill while records are staged; if one fails, the other is awaited all the same.
+      const filling = fillBlocks(this.#session, draft, n, this.#signal);
+      await Promise.allSettled([stage, filling]);
+      await filling;
+      draft.records.push(await stage);
+      draft.countSeals(fresh.length);
+      return { draft, result };
+    });
+  }
+}
+
+/**
+ * Turns pending records into blocks of `size` while there are enough; the rest stays pending. In a
+ * block they take slots in a random order: a store that knew which record is in which slot would
+ * learn more from the candidates it is shown. Their own order is kept in the list.
+ */
+export async function fillBlocks(
+  session: CollectionSession,
+  draft: Draft,
+  size: number,
+  signal?: AbortSignal,
+): Promise<void> {
+  const pending = [...draft.pending.values()];
+  const jobs: Promise<void>[] = [];
+  const index = async (inOrder: typeof pending) => {
+    const order = shuffled(inOrder.map((_, i) => i));
+    const records = order.map((i) => inOrder[i]);
+    const entries = records.map(({ id, version }, slot) => ({ id, version, order: order[slot] }));
+    await session.addBlock(draft, entries, await draft.space.projectRecords(records), signal);
+  };
+  for (let at = 0; at + size <= pending.length && size > 0; at += size) {
+    const records = pending.slice(at, at + size);
+    jobs.push(index(records));
+    for (const record of records) draft.pending.delete(record.handle);
+  }
+  await Promise.all(jobs);
+}
+
+/** A uniformly random order (Fisher and Yates). */
+function shuffled<T>(things: T[]): T[] {
+  for (let left = things.length; left > 1; left--) {
+    const chosen = below(left);
+    [things[left - 1], things[chosen]] = [things[chosen], things[left - 1]];
+  }
+  return things;
+}
+
+const pool = new Uint32Array(1024);
+let drawn = pool.length;
+
+/**
+ * Uniform in 0 … limit − 1: numbers beyond the last whole multiple of the limit are drawn again.
+ */
+function below(limit: number): number {
+  for (;;) {
+    if (drawn === pool.length) {
+      crypto.getRandomValues(pool);
+      drawn = 0;
+    }
+    const number = pool[drawn++];
+    if (number < 2 ** 32 - (2 ** 32 % limit)) return number % limit;
+  }
+}
+
+/**
+ * The block that takes the next addition: the newest, unless it is full, has had its last addition,
+ * or has no tag because an older program began it.
+ */
+function openBlock({ manifest }: View, n: number, maxAdditions: number): TaggedBlock | undefined {
+  const block = manifest.blocks.at(-1);
+  if (!block || block.epoch !== manifest.epoch || block.tag === undefined) return undefined;
+  return block.count < n && block.additions < maxAdditions ? { ...block, tag: block.tag } : undefined;
+}
+
+type TaggedBlock = ManifestBlock & { readonly tag: string };
+
+/**
+ * Adds records to the open block, as many as fit, in one commit. Returns how many of the batch that
+ * were; the caller continues with the rest.
+ */
+export function addHomomorphically(
+  session: CollectionSession,
+  batch: readonly PlainRecord[],
+  signal?: AbortSignal,
+): Promise<{ readonly outcomes: Outcome[]; readonly taken: number }> {
+  const { n } = session.keyring.plan.parameters;
+  return session.write(async (view) => {
+    const open = openBlock(view, n, view.space.plan.maxAdditions);
+    const room = n - (open?.count ?? 0);
+    const part = batch.slice(0, room);
+    const last = lastOfEach(part);
+    const fresh = changedIn(view, part, last).map((i) => part[i]);
+    const result = { outcomes: outcomesIn(view, part, last), taken: part.length };
+    if (fresh.length === 0) return { result };
+    const draft = new Draft(view);
+    for (const record of fresh) draft.displace(record.id, record.handle);
+    const entries = fresh.map(({ id, version }) => ({ id, version }));
+    const vectors = await draft.space.projectRecords(fresh);
+    if (open) await addToOpen(session, draft, open, entries, vectors, signal);
+    else await session.addBlock(draft, entries, vectors, signal);
+    return { draft, result };
+  });
+}
+
+async function addToOpen(
+  session: CollectionSession,
+  draft: Draft,
+  open: TaggedBlock,
+  entries: readonly { id: string; version: string }[],
+  vectors: Float32Array,
+  signal?: AbortSignal,
+): Promise<void> {
+  const crew = await draft.space.crew();
+  const { block: part, sums } = await crew.encrypt(vectors, open.count);
+  const { plan } = draft.space;
+  const { parameters } = plan;
+  const before = draft.scoreSums.get(open.id);
+  const both =
+    before && sums
+      ? encodeScoreSums(addScoreSums(decodeScoreSums(plan, before), decodeScoreSums(plan, sums)))
+      : undefined;
+  const tag = hex(addTags(parameters, fromHex(open.tag), authenticate(draft.space.key(), part)));
+  signal?.throwIfAborted();
+  const stage = await session.service.stageBlock(session.name, [part], signal ? { signal } : {});
+  const result = crypto.getRandomValues(new Uint8Array(16));
+  draft.sums.push({ base: fromHex(open.id), part: stage, result, maxAdditions: draft.space.plan.maxAdditions });
+  const all = [...draft.entries.get(open.id)!, ...entries];
+  let lists = open.lists;
+  if (lists.length + 1 >= MAX_LISTS) {
+    for (const list of lists) draft.droppedLists.push(fromHex(list));
+    lists = [await session.stageList(draft, all, both)];
+  } else {
+    lists = [...lists, await session.stageList(draft, entries, sums)];
+  }
+  draft.entries.delete(open.id);
+  draft.entries.set(hex(result), all);
+  draft.scoreSums.delete(open.id);
+  if (both) draft.scoreSums.set(hex(result), both);
+  draft.blocks = draft.blocks.map((block) =>
+    block.id === open.id
+      ? { ...block, id: hex(result), hash: '', tag, count: all.length, additions: block.additions + 1, lists }
+      : block,
+  );
+  draft.movedBlock(open.id, hex(result));
+}
+
+/** Deletes records, as many at a time as one change may; returns how many there were. */
+export async function removeRecords(session: CollectionSession, ids: readonly string[]): Promise<number> {
+  const all = [...new Set(ids)];
+  let removed = 0;
+  for (let at = 0; at === 0 || at < all.length; at += MAX_REMOVED)
+    removed += await removeSome(session, all.slice(at, at + MAX_REMOVED));
+  return removed;
+}
+
+function removeSome(session: CollectionSession, ids: readonly string[]): Promise<number> {
+  return session.write(async (view) => {
+    const draft = new Draft(view);
+    const found = ids.filter((id) => view.locate(id) !== undefined);
+    if (found.length === 0) return { result: 0 };
+    for (const id of found) {
+      const handle = session.keyring.records.handleOf(id);
+      draft.displace(id, hex(handle));
+      draft.removed.push(handle);
+    }
+    return { draft, result: found.length };
+  });
+}

@@ -1,0 +1,112 @@
+// Turns records from an application into batches that can be written: checked, copied, named, and,
+// under `vault` enrolment, sealed by the crew while earlier batches are written.
+
+import { checkVector } from '@hers/scheme';
+import { HersError, type Many } from '@hers/service';
+import { needsVault } from '../formats/descriptor.ts';
+import { checkId, checkPayload, type PlainRecord, type VectorRecord } from '../formats/records.ts';
+import type { CollectionSession } from '../session/session.ts';
+import type { Space } from '../session/space.ts';
+import { Packing, recordsOf, type SealedBatch } from './batch.ts';
+import type { SealedRecords } from './enrolment.ts';
+
+/** How many blocks' worth of records one commit of an upsert holds. */
+const BLOCKS_PER_COMMIT = 8;
+/**
+ * A part of a batch ends when its payloads reach this size: the crew works on parts, and large
+ * payloads must not pile up.
+ */
+export const PART_BYTES = 2 ** 23;
+
+export interface Gathered {
+  readonly count: number;
+  /** Settles when the crew is done with them. */
+  readonly sealed: Promise<SealedRecords>;
+}
+
+export function isRecord(value: unknown): value is VectorRecord {
+  return typeof value === 'object' && value !== null && 'id' in value && 'vector' in value;
+}
+
+/** Refuses a record that cannot be written; returns its vector, and its payload as JSON. */
+export function checkRecord(
+  { keyring }: CollectionSession,
+  record: VectorRecord,
+): { vector: Float32Array; payload: string } {
+  if (!isRecord(record))
+    throw new HersError('INVALID_ARGUMENT', 'a record is an object with an id, a vector, and perhaps a payload');
+  const { id } = record;
+  if (record.payload !== undefined && keyring.descriptor.enrolment !== 'vault') throw needsVault('a payload');
+  checkId(id);
+  const payload = checkPayload(record.payload, id);
+  return {
+    vector: checkVector(keyring.plan, record.vector, 'gallery', () => `the vector of ${JSON.stringify(id)}`),
+    payload,
+  };
+}
+
+export async function* gather(session: CollectionSession, records: Many<VectorRecord>): AsyncGenerator<Gathered> {
+  const { dimension, parameters } = session.keyring.plan;
+  const { n } = parameters;
+  let batch = new Gathering(session);
+  let packing = new Packing(n, dimension);
+  for await (const record of records) {
+    const { vector, payload } = checkRecord(session, record);
+    packing.add(record.id, vector, payload);
+    if (packing.count < n && packing.payloadBytes < PART_BYTES) continue;
+    batch.add(packing);
+    packing = new Packing(n, dimension);
+    if (batch.parts < BLOCKS_PER_COMMIT) continue;
+    yield batch.gathered();
+    batch = new Gathering(session);
+  }
+  if (packing.count > 0) batch.add(packing);
+  if (batch.parts > 0) yield batch.gathered();
+}
+
+/** A batch in the making; its parts are sealed as they come. */
+class Gathering {
+  readonly #session: CollectionSession;
+  readonly #space: Promise<Space>;
+  readonly #parts: Promise<{ records: PlainRecord[]; seals: SealedBatch[] }>[] = [];
+  #count = 0;
+
+  constructor(session: CollectionSession) {
+    this.#session = session;
+    this.#space = session.view().then(({ space }) => space);
+    this.#space.catch(() => {}); // reported with the parts
+  }
+
+  get parts(): number {
+    return this.#parts.length;
+  }
+
+  add(packing: Packing): void {
+    this.#count += packing.count;
+    const part = this.#seal(packing);
+    part.catch(() => {});
+    this.#parts.push(part);
+  }
+
+  async #seal(packing: Packing): Promise<{ records: PlainRecord[]; seals: SealedBatch[] }> {
+    const { keyring } = this.#session;
+    const plain = packing.take();
+    const space = await this.#space;
+    if (keyring.descriptor.enrolment !== 'vault')
+      return { records: recordsOf(packing.names, plain, keyring.records.name(plain), space.epoch), seals: [] };
+    const projections = space.sealsProjections ? await space.project(plain.vectors) : undefined;
+    const batch = projections ? { ...plain, projections } : plain;
+    const sealed = await keyring.seal(space.epoch, batch);
+    return { records: recordsOf(packing.names, batch, sealed, space.epoch), seals: [sealed] };
+  }
+
+  gathered(): Gathered {
+    const sealed = Promise.all([this.#space, Promise.all(this.#parts)]).then(([{ epoch }, parts]) => ({
+      epoch,
+      records: parts.flatMap(({ records }) => records),
+      seals: parts.flatMap(({ seals }) => seals),
+    }));
+    sealed.catch(() => {});
+    return { count: this.#count, sealed };
+  }
+}

@@ -1,0 +1,280 @@
+// What a key holder does to a collection now and then: indexing pending records, making deletions
+// final, changing keys. Each step is one commit, so an interrupted run continues where it stopped,
+// and the collection can be searched throughout.
+
+import { decodeBlock } from '@hers/scheme';
+import { authenticate, decryptBlock, sameTag } from '@hers/scheme/secret';
+import { HersError, type OptionNames, refuseUnknown } from '@hers/service';
+import { fromHex, hex, joined, sha256 } from '../bytes.ts';
+import { needsVault } from '../formats/descriptor.ts';
+import { inOrder, type ListEntry } from '../formats/lists.ts';
+import type { Manifest, ManifestBlock } from '../formats/manifest.ts';
+import { PendingRecord, type PlainRecord } from '../formats/records.ts';
+import { Draft } from '../session/draft.ts';
+import { InconsistentRead } from '../session/reader.ts';
+import type { CollectionSession } from '../session/session.ts';
+import type { Compression, Space } from '../session/space.ts';
+import type { View } from '../session/view.ts';
+import { fillBlocks } from './enrolment.ts';
+import { PART_BYTES } from './gathering.ts';
+
+export interface MaintenanceOptions {
+  /**
+   * Ends it when it aborts; the steps that were done stay, and the same call continues from there.
+   */
+  readonly signal?: AbortSignal;
+  /** Called after every step with the blocks that are done, and all there are to do. */
+  readonly onProgress?: (progress: { readonly done: number; readonly total: number }) => void;
+}
+
+const OPTIONS: OptionNames<MaintenanceOptions> = { signal: true, onProgress: true };
+
+/** Blocks rewritten in one commit: bounds the memory it takes. */
+const BLOCKS_AT_ONCE = 8;
+
+/**
+ * Indexes pending records and rewrites blocks that hold deleted records or are not full, then has
+ * the store forget what is gone.
+ */
+export async function optimize(session: CollectionSession, options: MaintenanceOptions): Promise<void> {
+  refuseUnknown(options, OPTIONS, 'optimize');
+  const { n } = session.keyring.plan.parameters;
+  const isDirty = (block: ManifestBlock) => block.dead.length > 0 || block.count < n;
+  await session.refresh();
+  let view = await session.view();
+  // A single block that is only not full stays as it is: there is nothing to put it together with.
+  const worthIt = ({ manifest }: View) => {
+    const dirty = manifest.blocks.filter(isDirty);
+    return dirty.length > 1 || manifest.pending.length > 0 || dirty.some((block) => block.dead.length > 0);
+  };
+  if (worthIt(view)) {
+    const todo = new Set(view.manifest.blocks.filter(isDirty).map((block) => block.id));
+    await rewrite(session, (block) => todo.has(block.id), view.manifest.epoch, options);
+    view = await session.view();
+  }
+  options.signal?.throwIfAborted();
+  await session.service.purge(session.name, options.signal ? { signal: options.signal } : {});
+}
+
+/** Re-encrypts everything under the next epoch; an interrupted rotation is taken up again. */
+export async function rotate(session: CollectionSession, options: MaintenanceOptions): Promise<number> {
+  refuseUnknown(options, OPTIONS, 'a rotation');
+  const view = await session.refresh();
+  const { manifest } = view;
+  if (!isUnfinished(manifest)) await nextEpoch(session, ({ space }) => space.compression, options.signal);
+  return finishEpoch(session, options);
+}
+
+/**
+ * Indexes everything again through another compressor, or without one. The same call again takes up
+ * an interrupted one.
+ */
+export async function reindex(
+  session: CollectionSession,
+  compression: Compression | undefined,
+  options: MaintenanceOptions,
+): Promise<void> {
+  refuseUnknown(options, OPTIONS, 'reindexing');
+  const { space, manifest } = await session.refresh();
+  const same = space.compression?.digest === compression?.digest;
+  if (same && !isUnfinished(manifest)) return;
+  if (!same) {
+    if (session.keyring.descriptor.enrolment !== 'vault' && manifest.blocks.length > 0)
+      throw needsVault('another compressor');
+    await nextEpoch(session, () => compression, options.signal);
+  }
+  await finishEpoch(session, options);
+}
+
+function isUnfinished({ blocks, epoch }: Manifest): boolean {
+  return blocks.some((block) => block.epoch !== epoch);
+}
+
+/** Begins an epoch, with the compressor that `compressorOf` names. */
+function nextEpoch(
+  session: CollectionSession,
+  compressorOf: (view: View) => Compression | undefined,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  return session.write(async (view) => {
+    const draft = new Draft(view, view.manifest.epoch + 1);
+    await session.setCompressor(draft, compressorOf(view));
+    // Pending records change over together with the epoch, so that none is left behind.
+    await carryOver(session, draft, [...view.pending.values()], true, signal);
+    return { draft, result: undefined };
+  });
+}
+
+/** Moves to the current epoch what is not there yet, and has the store forget the rest. */
+async function finishEpoch(session: CollectionSession, options: MaintenanceOptions): Promise<number> {
+  const { epoch } = (await session.view()).manifest;
+  await rewrite(session, (block) => block.epoch !== epoch, epoch, options);
+  await session.service.purge(session.name, options.signal ? { signal: options.signal } : {});
+  return epoch;
+}
+
+/**
+ * Puts the live records of the chosen blocks into new blocks under `epoch`, a few at a time; what
+ * is left over at the end forms one that is not full.
+ */
+export async function rewrite(
+  session: CollectionSession,
+  chosen: (block: ManifestBlock) => boolean,
+  epoch: number,
+  { signal, onProgress }: MaintenanceOptions,
+): Promise<void> {
+  const { descriptor } = session.keyring;
+  const total = (await session.view()).manifest.blocks.filter(chosen).length;
+  let done = 0;
+  for (let last = false; !last; ) {
+    signal?.throwIfAborted();
+    const decrypted = new Map<string, Int32Array>();
+    const step = await session.write(async (view) => {
+      // Another client has begun a newer epoch, and moves everything there.
+      if (view.manifest.epoch !== epoch) return { result: { blocks: 0, last: true } };
+      const blocks = view.manifest.blocks.filter(chosen);
+      const part = blocks.slice(0, BLOCKS_AT_ONCE);
+      const result = { blocks: part.length, last: part.length === blocks.length };
+      const draft = new Draft(view, epoch);
+      if (descriptor.enrolment === 'vault') await rewriteFromVault(session, draft, part, result.last, signal);
+      else await rewriteByDecrypting(session, draft, part, decrypted, signal);
+      const idle = part.length === 0 && draft.newBlocks.length === 0;
+      return idle ? { result } : { draft, result };
+    });
+    done += step.blocks;
+    last = step.last;
+    onProgress?.({ done: Math.min(done, total), total });
+  }
+}
+
+function liveEntries(view: View, block: ManifestBlock): { entry: ListEntry; slot: number }[] {
+  const dead = new Set(block.dead);
+  return inOrder(view.entries.get(block.id)!).filter(({ slot }) => !dead.has(slot));
+}
+
+/**
+ * Reads records of these versions, and returns what blocks are made of; where asked to, seals and
+ * stages them under the draft's epoch, a part at a time.
+ */
+async function carryOver(
+  session: CollectionSession,
+  draft: Draft,
+  named: readonly { readonly handle: string; readonly version: string }[],
+  reseal: boolean,
+  signal?: AbortSignal,
+): Promise<PendingRecord[]> {
+  const { keyring } = session;
+  const kept = new Map<string, PendingRecord>();
+  let part: PlainRecord[] = [];
+  let bytes = 0;
+  const stage = async () => {
+    if (part.length === 0) return;
+    draft.records.push(await session.stageRecords(draft.space, part, signal));
+    draft.countSeals(part.length);
+    // What is indexed later is what was sealed now.
+    for (const record of part) kept.set(record.handle, PendingRecord.of(record, draft.space.projectionOf(record)));
+    part = [];
+    bytes = 0;
+  };
+  // In an order that says nothing about slots.
+  const wanted = named.toSorted((a, b) => (a.handle < b.handle ? -1 : 1));
+  const handles = wanted.map(({ handle }) => handle);
+  const newest = draft.view.manifest.epoch;
+  let at = 0;
+  for await (const record of session.reader.records(handles, { newest, signal })) {
+    if (record.version !== wanted[at++].version)
+      throw new InconsistentRead('the store gave an older copy of a record than its list names');
+    if (!reseal) {
+      kept.set(record.handle, PendingRecord.of(record));
+      continue;
+    }
+    part.push(record);
+    bytes += record.payload.length;
+    if (part.length === keyring.plan.parameters.n || bytes >= PART_BYTES) await stage();
+  }
+  await stage();
+  return named.map(({ handle }) => kept.get(handle)!);
+}
+
+async function rewriteFromVault(
+  session: CollectionSession,
+  draft: Draft,
+  blocks: readonly ManifestBlock[],
+  last: boolean,
+  signal?: AbortSignal,
+): Promise<void> {
+  const { keyring } = session;
+  const moved: PendingRecord[] = [];
+  for (const block of blocks) {
+    const named = liveEntries(draft.view, block).map(({ entry: { id, version } }) => ({
+      handle: hex(keyring.records.handleOf(id)),
+      version,
+    }));
+    // Under a new epoch the seals change too.
+    for (const record of await carryOver(session, draft, named, block.epoch !== draft.epoch, signal))
+      moved.push(record);
+    draft.dropBlock(block);
+  }
+  for (const record of moved) draft.gone.add(record.id);
+  for (const record of moved) draft.pending.set(record.handle, record);
+  await fillBlocks(session, draft, keyring.plan.parameters.n, signal);
+  if (last && draft.pending.size > 0) await fillBlocks(session, draft, draft.pending.size, signal);
+}
+
+/**
+ * The rows of a block that the store gave for one of the manifest. Nothing is decrypted that is not
+ * what was added up in it: what it decrypts to decides what the client does next, and the store may
+ * have chosen it. The sums of older programs have no tag; of them at least what can be compared is.
+ */
+function openBlock(space: Space, block: ManifestBlock, encoded: Uint8Array): Int32Array {
+  const refuse = (): never => {
+    throw new HersError('INTEGRITY', 'the store gave another block than the manifest names');
+  };
+  const key = space.key();
+  const given = decodeBlock(encoded);
+  if (hex(given.blockId) !== block.id || given.first !== 0) return refuse();
+  if (given.count !== block.count || given.additions !== block.additions) return refuse();
+  if (block.tag !== undefined && !sameTag(authenticate(key, given), fromHex(block.tag))) return refuse();
+  return decryptBlock(key, encoded).integers!;
+}
+
+/**
+ * `decrypted` holds the rows of blocks that were read before for the same step: none is decrypted
+ * twice, whatever the store answers to a commit.
+ */
+async function rewriteByDecrypting(
+  session: CollectionSession,
+  draft: Draft,
+  blocks: readonly ManifestBlock[],
+  decrypted: Map<string, Int32Array>,
+  signal?: AbortSignal,
+): Promise<void> {
+  const { service, name } = session;
+  const { dimension, parameters } = draft.space.plan;
+  const entries: ListEntry[] = [];
+  const rows: Int32Array[] = [];
+  for (const block of blocks) {
+    let integers = decrypted.get(block.id);
+    if (!integers) {
+      const encoded = await joined(service.getBlock(name, fromHex(block.id), signal ? { signal } : {}));
+      if (block.hash !== '' && hex(await sha256(encoded)) !== block.hash)
+        throw new HersError('INTEGRITY', 'the store gave another block than the manifest names');
+      integers = openBlock(draft.view.spaces.get(block.epoch)!, block, encoded);
+      decrypted.set(block.id, integers);
+    }
+    for (const { entry, slot } of liveEntries(draft.view, block)) {
+      entries.push({ id: entry.id, version: entry.version });
+      rows.push(integers.subarray(slot * dimension, (slot + 1) * dimension));
+      draft.gone.add(entry.id);
+    }
+    draft.dropBlock(block);
+  }
+  for (let at = 0; at < entries.length; at += parameters.n) {
+    const part = rows.slice(at, at + parameters.n);
+    const vectors = new Int32Array(part.length * dimension);
+    part.forEach((row, j) => {
+      vectors.set(row, j * dimension);
+    });
+    await session.addBlock(draft, entries.slice(at, at + parameters.n), vectors, signal);
+  }
+}

@@ -1,0 +1,97 @@
+// Writing records of any number: while one batch is written, the next is gathered, sealed and
+// staged.
+
+import { type Many, refuseUnknown } from '@hers/service';
+import type { PlainRecord, VectorRecord } from '../formats/records.ts';
+import type { CollectionSession } from '../session/session.ts';
+import { addHomomorphically, type Outcome, type SealedRecords, VaultBatch } from './enrolment.ts';
+import { checkRecord, gather, isRecord } from './gathering.ts';
+import { Tally, type UpsertResult } from './tally.ts';
+
+export interface UpsertOptions {
+  /** Ends the upsert when it aborts; what is acknowledged stays. */
+  readonly signal?: AbortSignal;
+  /**
+   * Called after every commit, with the number of records that are safe, and of all, if they were
+   * given as an array.
+   */
+  readonly onProgress?: (progress: { readonly acknowledged: number; readonly total?: number }) => void;
+}
+
+/** What an upsert throws: any error, and how many records are safe all the same. */
+export interface UpsertError extends Error {
+  /** Records that were written and acknowledged before the error, from the first on. */
+  readonly acknowledged: number;
+}
+
+/** A batch that is ready to be written. */
+interface Batch {
+  write(): Promise<readonly Outcome[]>;
+  /** Resolves when nothing is under way for it ahead of writing. */
+  idle(): Promise<void>;
+}
+
+export async function upsert(
+  session: CollectionSession,
+  records: VectorRecord | Many<VectorRecord>,
+  options: UpsertOptions,
+): Promise<UpsertResult> {
+  refuseUnknown(options, { signal: true, onProgress: true }, 'an upsert');
+  const { signal, onProgress } = options;
+  const input: Many<VectorRecord> = isRecord(records) ? [records] : records;
+  const total = Array.isArray(input) ? input.length : undefined;
+  const tally = new Tally();
+  let acknowledged = 0;
+  const write = async (count: number, batch: Promise<Batch>) => {
+    tally.add(count, await (await batch).write());
+    acknowledged += count;
+    onProgress?.({ acknowledged, ...(total === undefined ? {} : { total }) });
+  };
+  let writing: Promise<void> = Promise.resolve();
+  let batch: Promise<Batch> | undefined;
+  try {
+    // An array is checked as a whole before anything is written; a stream can only be checked as it
+    // comes.
+    if (Array.isArray(input)) for (const record of input) checkRecord(session, record);
+    for await (const { count, sealed } of gather(session, input)) {
+      batch = prepare(session, sealed, signal);
+      batch.catch(() => {});
+      await writing;
+      signal?.throwIfAborted();
+      writing = write(count, batch);
+      writing.catch(() => {}); // reported when it is awaited
+    }
+    await writing;
+    return tally.result;
+  } catch (error) {
+    await Promise.allSettled([writing, batch?.then((ahead) => ahead.idle())]);
+    throw error instanceof Error ? (Object.assign(error, { acknowledged }) satisfies UpsertError) : error;
+  }
+}
+
+async function prepare(
+  session: CollectionSession,
+  sealed: Promise<SealedRecords>,
+  signal: AbortSignal | undefined,
+): Promise<Batch> {
+  const batch = await sealed;
+  if (session.keyring.descriptor.enrolment !== 'vault')
+    return { write: () => addAll(session, batch.records, signal), idle: async () => {} };
+  const ahead = new VaultBatch(session, batch, signal);
+  ahead.stage(await session.view());
+  return ahead;
+}
+
+async function addAll(
+  session: CollectionSession,
+  records: readonly PlainRecord[],
+  signal: AbortSignal | undefined,
+): Promise<Outcome[]> {
+  const all: Outcome[] = [];
+  for (let at = 0; at < records.length; ) {
+    const { outcomes, taken } = await addHomomorphically(session, records.slice(at), signal);
+    all.push(...outcomes);
+    at += taken;
+  }
+  return all;
+}

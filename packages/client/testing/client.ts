@@ -1,0 +1,146 @@
+// Shared by tests: vectors, a plaintext search, folders that vanish, and services that watch or
+// cheat.
+
+import { decodeQuery, encodeResponse, type Metric } from '@hers/scheme';
+import type { Service } from '@hers/service';
+import type { UpsertResult } from '../src/writing/tally.ts';
+
+/**
+ * A needle in every encoding somebody might write it in; base64 wherever it begins among other
+ * bytes.
+ */
+export function encodings(bytes: Uint8Array): Buffer[] {
+  const buffer = Buffer.from(bytes);
+  const inBase64 = [0, 1, 2].map((before) => {
+    // Digits that depend on neighbours are left out.
+    const text = Buffer.concat([Buffer.alloc(before), buffer]).toString('base64');
+    return text.slice(Math.ceil((8 * before) / 6), Math.floor((8 * (before + buffer.length)) / 6));
+  });
+  return [
+    buffer,
+    Buffer.from(buffer).reverse(),
+    Buffer.from(buffer.toString('hex')),
+    Buffer.from(buffer.toString('hex').toUpperCase()),
+    ...inBase64
+      .flatMap((text) => [text, text.replaceAll('+', '-').replaceAll('/', '_')])
+      .map((text) => Buffer.from(text)),
+    Buffer.from([...bytes].join(',')),
+  ];
+}
+
+/** Unit vectors that follow from a number. */
+export function vectorOf(seed: number, dimension: number, length = 1): Float32Array {
+  let state = (seed + 1) * 0x9e3779b9;
+  const out = new Float32Array(dimension);
+  for (let i = 0; i < dimension; i++) {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    out[i] = ((t ^ (t >>> 14)) >>> 0) / 2 ** 31 - 1;
+  }
+  const norm = Math.hypot(...out);
+  return out.map((x) => (x * length) / norm);
+}
+
+/** What an upsert returns; what is not named is none. */
+export function counts({
+  inserted = 0,
+  replaced = 0,
+  unchanged = 0,
+  repeated = 0,
+}: Partial<UpsertResult>): UpsertResult {
+  return { written: inserted + replaced, inserted, replaced, unchanged, repeated };
+}
+
+export function scoreOf(metric: Metric, a: ArrayLike<number>, b: ArrayLike<number>): number {
+  let dot = 0;
+  let square = 0;
+  for (let i = 0; i < a.length; i++) {
+    dot += a[i] * b[i];
+    square += (a[i] - b[i]) ** 2;
+  }
+  if (metric === 'euclidean') return Math.sqrt(square);
+  return metric === 'dot' ? dot : dot / (Math.hypot(...Array.from(a)) * Math.hypot(...Array.from(b)));
+}
+
+export type Call = { readonly method: string; readonly args: readonly unknown[]; readonly out: Uint8Array[] };
+
+/** Every Uint8Array inside a value. */
+export function bytesIn(value: unknown): Uint8Array[] {
+  if (value instanceof Uint8Array) return [value];
+  if (Array.isArray(value)) return value.flatMap(bytesIn);
+  if (value !== null && typeof value === 'object' && !(value instanceof AbortSignal))
+    return Object.values(value).flatMap(bytesIn);
+  return [];
+}
+
+/** A service that reports everything that crosses it, streams included. */
+export function watched(service: Service, calls: Call[]): Service {
+  const tap = async function* (pieces: AsyncIterable<unknown>, sink: unknown[]) {
+    for await (const piece of pieces) {
+      sink.push(...bytesIn(piece).map((bytes) => bytes.slice()));
+      yield piece;
+    }
+  };
+  const tapNow = function* (pieces: Iterable<unknown>, sink: unknown[]) {
+    for (const piece of pieces) {
+      sink.push(...bytesIn(piece).map((bytes) => bytes.slice()));
+      yield piece;
+    }
+  };
+  return new Proxy(service, {
+    get(target, method: keyof Service) {
+      const original = target[method] as (...args: unknown[]) => unknown;
+      if (typeof original !== 'function') return original;
+      return (...args: unknown[]) => {
+        const call: Call = { method, args: [], out: [] };
+        calls.push(call);
+        const passed = args.map((arg) => {
+          const streamed = arg !== null && typeof arg === 'object' && Symbol.asyncIterator in arg;
+          if (streamed) return tap(arg as AsyncIterable<unknown>, call.args as unknown[]);
+          const generated = arg !== null && typeof arg === 'object' && 'next' in arg && Symbol.iterator in arg;
+          if (generated) return tapNow(arg as Iterable<unknown>, call.args as unknown[]);
+          (call.args as unknown[]).push(structuredClone(cloneable(arg)));
+          return arg;
+        });
+        const result = original.apply(target, passed);
+        if (result !== null && typeof result === 'object' && Symbol.asyncIterator in result)
+          return tap(result as AsyncIterable<unknown>, call.out);
+        return (result as Promise<unknown>).then((value) => {
+          call.out.push(...bytesIn(value).map((bytes) => bytes.slice()));
+          return value;
+        });
+      };
+    },
+  });
+}
+
+function cloneable(arg: unknown): unknown {
+  if (arg === null || typeof arg !== 'object' || arg instanceof Uint8Array || Array.isArray(arg)) return arg;
+  return Object.fromEntries(Object.entries(arg).filter(([key]) => key !== 'signal'));
+}
+
+/**
+ * A response that nobody computed: slot j of the block has the score that takes up `share(j)` of
+ * the modulus. Needs no key.
+ */
+export function forgedResponse(query: Uint8Array, blockId: Uint8Array, count: number, share: (slot: number) => number) {
+  const { bits0, bits1, parameters, keyId, queryId } = decodeQuery(query);
+  const { n } = parameters;
+  const pack = (bits: number, value: (slot: number) => number) => {
+    const out = new Uint8Array((n * bits) / 8);
+    for (let j = 0; j < n; j++) {
+      const word = value(j);
+      for (let b = 0; b < bits; b++) {
+        // Beyond 31 bits shifts would wrap around.
+        if (Math.floor(word / 2 ** b) % 2 === 1) out[(j * bits + b) >> 3] |= 1 << ((j * bits + b) & 7);
+      }
+    }
+    return out;
+  };
+  const packed0 = pack(bits0, (j) => Math.round((((share(j) % 1) + 1) % 1) * 2 ** bits0) % 2 ** bits0);
+  return encodeResponse({
+    ...{ parameters, keyId, queryId, blockId, first: 0, count, bits0, bits1, packed0 },
+    packed1: pack(bits1, () => 0),
+  });
+}

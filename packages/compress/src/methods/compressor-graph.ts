@@ -1,0 +1,54 @@
+// Compressors as ONNX graphs. All of them take vectors of any length as `vectors` and give unit
+// vectors as `compressed`; they normalise at both ends themselves, so that whatever tool runs them
+// does the same.
+
+import { type Metadata, metadataProperties } from '../apply/compressor.ts';
+import { encodeModel, type OnnxNode, type OnnxTensor } from '../apply/onnx.ts';
+import type { LinearMap } from './linear.ts';
+
+export interface Body {
+  /** From `unit`, the normalised input, to `raw`, the output before it is normalised. */
+  nodes: OnnxNode[];
+  tensors: OnnxTensor[];
+  inputDimension: number;
+  outputDimension: number;
+}
+
+export function encodeCompressor(body: Body, metadata: Metadata): Uint8Array<ArrayBuffer> {
+  return encodeModel({
+    nodes: [
+      { op: 'LpNormalization', inputs: ['vectors'], outputs: ['unit'], attributes: { axis: 1, p: 2 } },
+      ...body.nodes,
+      { op: 'LpNormalization', inputs: ['raw'], outputs: ['compressed'], attributes: { axis: 1, p: 2 } },
+    ],
+    tensors: body.tensors,
+    inputs: [{ name: 'vectors', shape: ['count', body.inputDimension] }],
+    outputs: [{ name: 'compressed', shape: ['count', body.outputDimension] }],
+    metadata: metadataProperties(metadata),
+    description: `${metadata.method}: ${body.inputDimension} to ${body.outputDimension} dimensions, compared by cosine`,
+  });
+}
+
+/** `(x − centre) A = x A − centre A`: one layer. */
+export function linearBody({ axes, centre, offset, inputDimension, outputDimension }: LinearMap): Body {
+  const weights = new Float32Array(inputDimension * outputDimension);
+  const bias = new Float32Array(outputDimension);
+  for (let o = 0; o < outputDimension; o++) {
+    let shift = 0;
+    for (let i = 0; i < inputDimension; i++) {
+      const weight = axes[o * inputDimension + i];
+      weights[i * outputDimension + o] = weight;
+      shift += weight * centre[i];
+    }
+    bias[o] = (offset?.[o] ?? 0) - shift;
+  }
+  return {
+    nodes: [{ op: 'Gemm', inputs: ['unit', 'weights', 'bias'], outputs: ['raw'] }],
+    tensors: [
+      { name: 'weights', shape: [inputDimension, outputDimension], data: weights },
+      { name: 'bias', shape: [outputDimension], data: bias },
+    ],
+    inputDimension,
+    outputDimension,
+  };
+}

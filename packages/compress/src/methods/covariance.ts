@@ -1,0 +1,60 @@
+// Means and covariances of a training set. The products run in onnxruntime in single precision over
+// a thousand rows at a time; sums of these are in double precision, so that a million rows lose no
+// digits.
+
+import { openSession } from '../training/session.ts';
+import type { TrainingSet } from '../training/training-set.ts';
+
+export function mean({ vectors, dimension, count }: TrainingSet): Float64Array {
+  const sum = new Float64Array(dimension);
+  for (let at = 0; at < vectors.length; ) for (let k = 0; k < dimension; k++) sum[k] += vectors[at++];
+  return sum.map((x) => x / count);
+}
+
+const ROWS = 1024;
+
+/** `Σ (x − centre)(x − centre)ᵀ`, where each row may have a centre of its own. */
+export async function scatter(set: TrainingSet, centreOf: (row: number) => Float64Array): Promise<Float64Array> {
+  const { vectors, dimension, count } = set;
+  const product = await openSession({
+    nodes: [{ op: 'Gemm', inputs: ['x', 'x'], outputs: ['y'], attributes: { transA: 1 } }],
+    tensors: [],
+    inputs: [{ name: 'x', shape: ['rows', dimension] }],
+    outputs: [{ name: 'y', shape: [dimension, dimension] }],
+  });
+  const total = new Float64Array(dimension * dimension);
+  for (let start = 0; start < count; start += ROWS) {
+    const rows = Math.min(ROWS, count - start);
+    const centred = new Float32Array(rows * dimension);
+    for (let r = 0, at = 0; r < rows; r++) {
+      const centre = centreOf(start + r);
+      for (let k = 0; k < dimension; k++, at++) centred[at] = vectors[start * dimension + at] - centre[k];
+    }
+    const { y } = await product({ x: { data: centred, shape: [rows, dimension] } });
+    for (let i = 0; i < total.length; i++) total[i] += y.data[i];
+  }
+  return symmetric(total, dimension);
+}
+
+/** The two halves differ in their last digits; what follows wants them equal. */
+function symmetric(matrix: Float64Array, n: number): Float64Array {
+  for (let i = 0; i < n; i++)
+    for (let j = 0; j < i; j++) matrix[i * n + j] = matrix[j * n + i] = (matrix[i * n + j] + matrix[j * n + i]) / 2;
+  return matrix;
+}
+
+/** The mean of each class, and how many vectors it has. */
+export function classMeans({ vectors, dimension, classes, classCount }: TrainingSet): {
+  means: Float64Array[];
+  sizes: Int32Array;
+} {
+  const means = Array.from({ length: classCount }, () => new Float64Array(dimension));
+  const sizes = new Int32Array(classCount);
+  for (let i = 0; i < classes.length; i++) {
+    const sum = means[classes[i]];
+    sizes[classes[i]]++;
+    for (let k = 0; k < dimension; k++) sum[k] += vectors[i * dimension + k];
+  }
+  for (let c = 0; c < classCount; c++) for (let k = 0; k < dimension; k++) means[c][k] /= sizes[c];
+  return { means, sizes };
+}

@@ -1,0 +1,54 @@
+// onnxruntime behind one function: a graph becomes something to call. Blocks the thread that calls
+// it; training therefore has a thread of its own.
+
+import * as ort from 'onnxruntime-node';
+import { encodeModel, type OnnxModel } from '../apply/onnx.ts';
+
+export interface Matrix {
+  data: Float32Array | Float64Array;
+  shape: readonly number[];
+}
+
+export type Matrices = Record<string, Matrix>;
+
+/**
+ * Runs a graph. Outputs are written into the arrays given for them; the others are new, and the
+ * caller's to keep.
+ */
+export type Session = (feeds: Matrices, into?: Matrices) => Promise<Matrices>;
+
+export interface SessionOptions {
+  threads?: number;
+  /** 64-bit floats, for checking gradients; feeds have to be of them. */
+  double?: boolean;
+}
+
+export async function openSession(
+  model: OnnxModel,
+  { threads = 1, double = false }: SessionOptions = {},
+): Promise<Session> {
+  const session = await ort.InferenceSession.create(encodeModel(model, { double }), {
+    intraOpNumThreads: threads,
+    interOpNumThreads: 1,
+    executionMode: 'sequential',
+    logSeverityLevel: 3,
+  });
+  return async (feeds, into = {}) => {
+    const fetches: Record<string, ort.Tensor | null> = {};
+    for (const name of session.outputNames) fetches[name] = into[name] ? tensorOf(into[name]) : null;
+    const results = await session.run(tensorsOf(feeds), fetches);
+    return Object.fromEntries(
+      Object.entries(results).map(([name, { data, dims }]) => [name, { data: data as Float32Array, shape: dims }]),
+    );
+  };
+}
+
+function tensorsOf(matrices: Matrices): Record<string, ort.Tensor> {
+  return Object.fromEntries(Object.entries(matrices).map(([name, matrix]) => [name, tensorOf(matrix)]));
+}
+
+function tensorOf({ data, shape }: Matrix): ort.Tensor {
+  return data instanceof Float32Array
+    ? new ort.Tensor('float32', data, shape as number[])
+    : new ort.Tensor('float64', data, shape as number[]);
+}

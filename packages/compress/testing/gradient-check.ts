@@ -1,0 +1,69 @@
+// For tests: whether the gradient of a loss is what differences of the loss say.
+
+import assert from 'node:assert/strict';
+import { Random } from '@hers/vectors/random';
+import { type Matrices, openSession } from '../src/training/session.ts';
+import { gradientGraph, type Problem } from '../src/training/trainer.ts';
+
+export const doubles = (matrices: Matrices): Matrices =>
+  Object.fromEntries(
+    Object.entries(matrices).map(([name, { data, shape }]) => [name, { data: Float64Array.from(data), shape }]),
+  );
+
+/**
+ * Compares the gradient with differences of the loss, in double precision: along one random
+ * direction through all parameters, and for single entries of each, or of every so many. Then
+ * compares single precision with double.
+ */
+export async function checkGradients(
+  problem: Problem,
+  feeds: Matrices,
+  parameters: Matrices,
+  entries = 2,
+  every = 1,
+): Promise<void> {
+  const model = gradientGraph(problem).model();
+  const session = await openSession(model, { double: true });
+  const weights = doubles(parameters);
+  const rest = doubles(feeds);
+  const exact = await session({ ...rest, ...weights });
+  const lossAt = async (changed: Matrices) => (await session({ ...rest, ...weights, ...changed })).loss.data[0];
+  const random = new Random(99);
+  const step = 1e-6;
+  const close = (numeric: number, analytic: number, what: string) =>
+    assert.ok(
+      Math.abs(numeric - analytic) <= 1e-6 + 1e-4 * Math.abs(analytic),
+      `${what}: ${numeric} against ${analytic}`,
+    );
+  const direction = Object.fromEntries(
+    Object.entries(weights).map(([name, { data, shape }]) => [name, { data: data.map(() => random.normal()), shape }]),
+  );
+  const moved = (by: number): Matrices =>
+    Object.fromEntries(
+      Object.entries(weights).map(([name, { data, shape }]) => [
+        name,
+        { data: data.map((x, i) => x + by * direction[name].data[i]), shape },
+      ]),
+    );
+  let along = 0;
+  for (const [name, { data }] of Object.entries(direction))
+    data.forEach((x, i) => (along += x * exact[`gradient:${name}`].data[i]));
+  // So small that no ReLU among thousands changes sides; double precision can take it.
+  const tiny = 1e-9;
+  const [ahead, behind] = [await lossAt(moved(tiny)), await lossAt(moved(-tiny))];
+  close((ahead - behind) / (2 * tiny), along, 'along a random direction');
+  for (const [name, { data, shape }] of Object.entries(weights).filter((_, i) => i % every === 0))
+    for (let e = 0; e < entries; e++) {
+      const at = random.below(data.length);
+      const shifted = (by: number) => ({ [name]: { data: data.with(at, data[at] + by), shape } });
+      const numeric = ((await lossAt(shifted(step))) - (await lossAt(shifted(-step)))) / (2 * step);
+      close(numeric, exact[`gradient:${name}`].data[at], `${name}[${at}]`);
+    }
+  const single = await (await openSession(model))({ ...feeds, ...parameters });
+  for (const name of Object.keys(parameters)) {
+    const [ours, right] = [single[`gradient:${name}`].data, exact[`gradient:${name}`].data];
+    let largest = 1e-6;
+    for (const x of right) largest = Math.max(largest, Math.abs(x));
+    ours.forEach((x, i) => assert.ok(Math.abs(x - right[i]) < 2e-3 * largest, `${name} in single precision`));
+  }
+}

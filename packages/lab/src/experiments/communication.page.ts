@@ -1,0 +1,119 @@
+// The page about what travels.
+
+import type { CommunicationParameters } from './communication.ts';
+import type { Data, Rendered } from './experiment.ts';
+import { Figures } from './figures.ts';
+import { page, table } from './markdown.ts';
+import { COLOURS, DOTS, logAxis, render as plotted, SCHEMA, systemAxis } from './plot.ts';
+import { COMMUNICATION } from './published.ts';
+import { bytes, grouped, templates } from './quantities.ts';
+
+interface Row {
+  readonly name: string;
+  readonly system: string;
+  readonly colour: string;
+}
+
+const ROWS: readonly Row[] = [
+  { name: 'published-boddeti', system: 'Boddeti, as published', colour: 'published' },
+  { name: 'published-hers', system: 'HERS, as published', colour: 'published' },
+  { name: 'naive-seal', system: 'naive, SEAL', colour: 'naive, SEAL' },
+  { name: 'boddeti-seal', system: 'Boddeti, SEAL', colour: 'Boddeti, SEAL' },
+  { name: 'hers-seal', system: 'HERS, SEAL', colour: 'HERS, SEAL' },
+  { name: 'hers-seal-zlib', system: 'HERS, SEAL, zlib', colour: 'HERS, SEAL' },
+  { name: 'hers-seal-bgv', system: 'HERS, SEAL, improved', colour: 'HERS, SEAL, improved' },
+  { name: 'hers-seal-bgv-zlib', system: 'HERS, SEAL, improved, zlib', colour: 'HERS, SEAL, improved' },
+  { name: 'ours-exact', system: 'this project, exact', colour: 'this project, exact' },
+  { name: 'ours-compact', system: 'this project, compact', colour: 'this project, compact' },
+];
+
+export async function render(data: Data<CommunicationParameters>): Promise<Rendered> {
+  const { dimensions } = data.parameters;
+  const boddetiKeys = bytes(new Figures(data).value(`boddeti-seal-d${dimensions.at(-1)}-keys`));
+  const { hersProbe, boddetiProbe, response } = COMMUNICATION;
+  const markdown = page(
+    data,
+    'Communication: bytes of a probe and of its scores',
+    'Bytes of a probe and of each score',
+    [
+      'Bytes of a probe, by its dimension:',
+      probesTable(data),
+      `Bytes of the scores that come back, and of the keys, at ${dimensions[0]} dimensions. More dimensions hardly change either, except for Boddeti's keys, which grow to ${boddetiKeys} at ${dimensions.at(-1)}:`,
+      scoresTable(data, dimensions[0]),
+      'Messages were made and measured; totals are those of a block, multiplied. With the naive encoding and with Boddeti\'s, every score comes in a ciphertext of its own. "Improved" has two things that the paper does not have: encryption by the secret key, whose random half travels as a seed, and responses that drop one prime before they are sent.',
+      `The paper gives ${bytes(hersProbe)} for a HERS probe of 64 dimensions, which is the size of 64 ciphertexts compressed by zlib. It gives ${bytes(boddetiProbe)} for Boddeti's probe, and ${bytes(response)} for the scores of 100 million templates, a byte for each. Neither is the size of a ciphertext with these parameters, which takes at least 91 KB.`,
+    ],
+  );
+  return { markdown, svg: await plot(data, dimensions[0]) };
+}
+
+function probesTable(data: Data<CommunicationParameters>): string {
+  const { dimensions } = data.parameters;
+  const figures = new Figures(data);
+  const shown = ROWS.filter(({ name }) => dimensions.some((d) => figures.has(`${name}-d${d}-probe`)));
+  return table(
+    ['system', ...dimensions.map((d) => `d = ${d}`)],
+    shown.map(({ name, system }) => [system, ...dimensions.map((d) => figures.cell(`${name}-d${d}-probe`, bytes))]),
+  );
+}
+
+function scoresTable(data: Data<CommunicationParameters>, dimension: number): string {
+  const { galleries } = data.parameters;
+  const figures = new Figures(data);
+  const keys = (value: number) => (value === 0 ? 'none' : bytes(value));
+  const perScore = (value: number) => grouped(value, { maximumSignificantDigits: 4 });
+  const published = galleries.map((m) => (m === COMMUNICATION.templates ? bytes(COMMUNICATION.response) : ''));
+  const shown = ROWS.filter(({ name }) => figures.has(`${name}-d${dimension}-response`));
+  return table(
+    ['system', 'bytes per score', ...galleries.map((m) => `scores of ${templates(m)}`), 'keys, once'],
+    [
+      ['HERS, as published', '', ...published, ''],
+      ...shown.map(({ name, system }) => [
+        system,
+        figures.cell(`${name}-d${dimension}-response`, perScore),
+        ...galleries.map((m) => figures.cell(`${name}-d${dimension}-scores-m${m}`, bytes)),
+        figures.cell(`${name}-d${dimension}-keys`, keys),
+      ]),
+    ],
+  );
+}
+
+const PANELS = [
+  { title: 'bytes of a probe', ending: 'probe' },
+  { title: 'bytes of each score', ending: 'response' },
+] as const;
+
+function plot(data: Data<CommunicationParameters>, dimension: number): Promise<string> {
+  const figures = new Figures(data);
+  return plotted({
+    $schema: SCHEMA,
+    title: {
+      text: `What travels for one search, ${dimension} dimensions`,
+      subtitle: 'logarithmic; black: as published',
+    },
+    hconcat: PANELS.map(({ title, ending }) => {
+      const values = ROWS.filter(({ name }) => figures.has(`${name}-d${dimension}-${ending}`)).map(
+        ({ name, system, colour }) => {
+          const { value, source } = figures.of(`${name}-d${dimension}-${ending}`);
+          return { system, value, label: bytes(value), colour: COLOURS[colour], source };
+        },
+      );
+      return {
+        title: { text: title, fontSize: 13 },
+        width: 260,
+        height: { step: 26 },
+        data: { values },
+        encoding: {
+          y: systemAxis(values.map(({ system }) => system)),
+          x: logAxis(
+            'value',
+            values.map(({ value }) => value),
+            'bytes',
+            null,
+          ),
+        },
+        layer: DOTS,
+      };
+    }),
+  });
+}

@@ -1,0 +1,205 @@
+// The page about what encryption costs.
+
+import { compressorName, FULL, saidSplit } from './compressor-looks.ts';
+import type { EncryptionCostParameters } from './encryption-cost.ts';
+import type { Data, Rendered } from './experiment.ts';
+import { Figures } from './figures.ts';
+import { page, table } from './markdown.ts';
+import { bySeries, COLOURS, COUNT_LABELS, NAMED_LINE_END, render as plotted, SCHEMA } from './plot.ts';
+import { counted, grouped, signed, templates } from './quantities.ts';
+
+interface Case {
+  /** In the names of results. */
+  readonly name: string;
+  readonly shown: string;
+}
+
+function casesOf({ compressor, fullDimension, dimensions }: EncryptionCostParameters): Case[] {
+  return [
+    { name: `${FULL}-${fullDimension}`, shown: `${fullDimension}, ${compressorName(FULL)}` },
+    ...dimensions.map((dimension) => ({
+      name: `${compressor}-${dimension}`,
+      shown: `${dimension}, ${compressorName(compressor)}`,
+    })),
+  ];
+}
+
+export async function render(data: Data<EncryptionCostParameters>): Promise<Rendered> {
+  const { data: source, split, gallery, probes, keys, intrinsic, distractorProbes } = data.parameters;
+  const markdown = page(
+    data,
+    'What compression, rounding and encryption cost',
+    'Rank-1 in the clear and encrypted, against the number of distractors',
+    [
+      'Rank-1, by the dimension:',
+      costTable(data),
+      `Under \`compact\`, noise depends on the key: the figure is the mean of ${keys} keys, with the lowest and the highest in brackets. Noise decides between two who score almost the same, either way, and fewer dimensions make more such pairs.`,
+      'The same as differences:',
+      differenceTable(data),
+      `Compression is against ${data.parameters.fullDimension} dimensions, rounding and \`compact\` against floating-point numbers of the same dimension, \`exact\` against rounded ones.`,
+      saidExact(data),
+      '## Among many',
+      `The same gallery with distractors added; ${grouped(distractorProbes)} of the probes, in the clear and encrypted under \`compact\`:`,
+      crowdTable(data),
+      `Distractors are synthetic people on a curved manifold of ${intrinsic} dimensions, with noise, mapped so that their mean and covariance are those of the half that compressors are fitted on. ${saidRealism(data)}`,
+      ...tailTable(data),
+      "The table shows side by side what noise and compression do among many. Where synthetic strangers score lower than real ones, it flatters all rows alike, and is no forecast for as many real people. The paper's figures are against a million pictures of MegaFace.",
+      '## What was searched',
+      `${source}. ${saidSplit(split)} ${counted(gallery, 'people')}, ${grouped(probes)} probes, each searched among all other pictures: in the clear as floating-point numbers, in the clear after rounding to 1/250 as the profile \`exact\` does, and encrypted through the client and a store in a folder.`,
+    ],
+  );
+  return { markdown, svg: await plot(data) };
+}
+
+/** Rank-1 under each key. */
+function byKey(data: Data<EncryptionCostParameters>, name: string): number[] {
+  const figures = new Figures(data);
+  return Array.from({ length: data.parameters.keys }, (_, i) => figures.value(`${name}-compact-key${i + 1}`));
+}
+
+function costTable(data: Data<EncryptionCostParameters>): string {
+  const figures = new Figures(data);
+  return table(
+    ['dimensions', 'in the clear', 'rounded', 'encrypted, exact', 'encrypted, compact'],
+    casesOf(data.parameters).map(({ name, shown }) => {
+      const compact = byKey(data, name);
+      const value = (ending: string) => figures.value(`${name}${ending}`).toFixed(4);
+      const range = `${Math.min(...compact).toFixed(4)} to ${Math.max(...compact).toFixed(4)}`;
+      return [shown, value(''), value('-rounded'), value('-exact'), `${value('-compact')} (${range})`];
+    }),
+  );
+}
+
+function differenceTable(data: Data<EncryptionCostParameters>): string {
+  const figures = new Figures(data);
+  const cases = casesOf(data.parameters);
+  const uncompressed = figures.value(cases[0].name);
+  return table(
+    ['dimensions', 'compression', 'rounding', 'encryption, exact', 'encryption, compact'],
+    cases.map(({ name, shown }, i) => {
+      const [plain, rounded] = [figures.value(name), figures.value(`${name}-rounded`)];
+      const compact = byKey(data, name).map((value) => value - plain);
+      const range = `${signed(Math.min(...compact))} to ${signed(Math.max(...compact))}`;
+      return [
+        shown,
+        i === 0 ? '' : signed(plain - uncompressed),
+        signed(rounded - plain),
+        signed(figures.value(`${name}-exact`) - rounded),
+        `${signed(figures.value(`${name}-compact`) - plain)} (${range})`,
+      ];
+    }),
+  );
+}
+
+function saidExact(data: Data<EncryptionCostParameters>): string {
+  const figures = new Figures(data);
+  const probes = grouped(data.parameters.probes);
+  const counts = casesOf(data.parameters).map(({ name, shown }) => {
+    return { shown, different: figures.value(`${name}-exact-different`) };
+  });
+  const some = counts.map(({ shown, different }) => `${grouped(different)} of ${probes} probes (${shown})`).join(', ');
+  const who = counts.every(({ different }) => different === 0) ? `no probe of ${probes}, at any dimension,` : some;
+  return `Under \`exact\`, ${who} had another best score, or another person with it, than the search of rounded vectors in the clear. Where several share the best score, a stranger counts as first, on both sides.`;
+}
+
+function crowdTable(data: Data<EncryptionCostParameters>): string {
+  const figures = new Figures(data);
+  const { distractors } = data.parameters;
+  return table(
+    ['dimensions', ...distractors.flatMap((m) => [`${templates(m)}: clear`, 'encrypted'])],
+    casesOf(data.parameters).map(({ name, shown }) => [
+      shown,
+      ...distractors.flatMap((m) =>
+        ['', '-compact'].map((ending) => figures.value(`${name}-among-${m}${ending}`).toFixed(4)),
+      ),
+    ]),
+  );
+}
+
+function saidRealism(data: Data<EncryptionCostParameters>): string {
+  const figures = new Figures(data);
+  const reached = figures.has('distractors-equal')
+    ? `it takes ${grouped(figures.value('distractors-equal'))} of them to reach the former`
+    : 'not even all of them reach the former';
+  const [real, synthetic] = ['real', 'synthetic'].map((kind) => figures.value(`distractors-${kind}`).toFixed(3));
+  return `Real strangers have more look-alikes among them: the best of ${grouped(data.parameters.strangers)} real strangers (the training half, all dimensions) scores ${real} on average, the best of as many synthetic ones ${synthetic}; ${reached}.`;
+}
+
+function tailTable(data: Data<EncryptionCostParameters>): string[] {
+  const { tails } = data.parameters;
+  if (tails.length === 0) return [];
+  const figures = new Figures(data);
+  return [
+    'Scores that few strangers reach:',
+    table(
+      ['one stranger in', ...tails.map((one) => grouped(one))],
+      ['real', 'synthetic'].map((kind) => [
+        kind,
+        ...tails.map((one) => figures.value(`distractors-${kind}-one-in-${one}`).toFixed(3)),
+      ]),
+    ),
+  ];
+}
+
+const LINES = [COLOURS.published, COLOURS['this project, exact'], COLOURS['HERS, SEAL'], '#009E73', '#E69F00'];
+
+function plot(data: Data<EncryptionCostParameters>): Promise<string> {
+  const { distractors } = data.parameters;
+  const figures = new Figures(data);
+  const cases = casesOf(data.parameters);
+  const of = (ending: string) =>
+    cases.flatMap(({ name, shown }) =>
+      distractors.map((m) => ({
+        name: shown,
+        distractors: m,
+        rank1: figures.value(`${name}-among-${m}${ending}`),
+      })),
+    );
+  const [clear, encrypted] = [of(''), of('-compact')];
+  const lowest = Math.min(...[...clear, ...encrypted].map(({ rank1 }) => rank1));
+  const most = Math.max(...distractors);
+  const series = bySeries(
+    'name',
+    cases.map(({ shown }) => shown),
+    { colours: LINES, legend: null },
+  );
+  return plotted({
+    $schema: SCHEMA,
+    title: {
+      text: 'Faces among synthetic distractors: rank-1 in the clear and encrypted',
+      subtitle: 'lines: in the clear; symbols: encrypted (compact), end to end; named by their dimensions',
+    },
+    width: 480,
+    height: 300,
+    encoding: {
+      x: {
+        field: 'distractors',
+        type: 'quantitative',
+        scale: { type: 'log', domain: [Math.min(...distractors), most], nice: false, padding: 14 },
+        title: 'distractors',
+        axis: { values: [...distractors], labelExpr: COUNT_LABELS },
+      },
+      y: {
+        field: 'rank1',
+        type: 'quantitative',
+        title: 'rank-1',
+        scale: { domain: [Math.floor(lowest * 10) / 10, 1], nice: false },
+        axis: { format: '.2f' },
+      },
+      color: series.color,
+    },
+    layer: [
+      { data: { values: clear }, mark: { type: 'line', strokeWidth: 2 } },
+      {
+        data: { values: encrypted },
+        mark: { type: 'point', size: 110, strokeWidth: 2.2, opacity: 1 },
+        encoding: { shape: series.shape },
+      },
+      {
+        data: { values: clear.filter(({ distractors: m }) => m === most) },
+        mark: { ...NAMED_LINE_END, dx: 14 },
+        encoding: { text: { field: 'name', type: 'nominal' } },
+      },
+    ],
+  });
+}

@@ -1,0 +1,50 @@
+// The record of a run: its figures, and the facts without which they mean nothing.
+
+import { existsSync, readFileSync } from 'node:fs';
+import { machine } from '@hers/vectors/machine';
+import type { Values } from '../runner.ts';
+import { asGiven, type Data, type Figure } from './experiment.ts';
+
+export interface Measured<Parameters> {
+  readonly parameters: Parameters;
+  readonly results: readonly Figure[];
+  readonly curves?: Data['curves'];
+}
+
+/** `options` are those that run it again, unless they are the values as given. */
+export function record<Parameters>(
+  bench: string,
+  values: Values,
+  { parameters, results, curves }: Measured<Parameters>,
+  options = asGiven(values),
+): Data<Parameters> {
+  return {
+    bench,
+    date: new Date().toISOString().slice(0, 10),
+    command: `${bench} ${options}`.trim(),
+    parameters: { ...parameters, ...(values.small === true ? { small: true } : {}) },
+    versions: versions(),
+    machine: machine(),
+    results,
+    ...(curves === undefined ? {} : { curves }),
+  };
+}
+
+/** Versions of what is measured. */
+function versions(): Record<string, string> {
+  return {
+    'node-seal': versionOf('node-seal', import.meta.resolve('node-seal')),
+    hers: versionOf('@hers/scheme', import.meta.resolve('@hers/scheme')),
+  };
+}
+
+/** Not every package lets its package.json be imported, so it is looked for above the entry. */
+function versionOf(name: string, entry: string): string {
+  for (let folder = new URL('.', entry); folder.pathname !== '/'; folder = new URL('..', folder)) {
+    const file = new URL('package.json', folder);
+    if (!existsSync(file)) continue;
+    const { name: found, version } = JSON.parse(readFileSync(file, 'utf8'));
+    if (found === name) return version;
+  }
+  throw new Error(`${name} has no package.json`);
+}

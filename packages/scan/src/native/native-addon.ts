@@ -1,0 +1,96 @@
+// The native addon (packages/scan/native) as TypeScript sees it. Everything is checked on this
+// side; handles mean nothing here.
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Modulus } from '@hers/ring';
+
+/** Instruction sets that the addon has code for, best first. */
+const ISAS = ['avx512', 'avx2', 'generic'] as const;
+export type Isa = (typeof ISAS)[number];
+
+declare const kind: unique symbol;
+type Opaque<Name extends string> = { readonly [kind]: Name };
+export type PoolRef = Opaque<'pool'>;
+export type RingRef = Opaque<'ring'>;
+export type SegmentRef = Opaque<'segment'>;
+export type QueryRef = Opaque<'query'>;
+export type ScanRef = Opaque<'scan'>;
+
+export interface NativeLayout {
+  readonly rows: number;
+  readonly panelRows: number;
+  readonly dataAt: number;
+  /** 24 bytes for each block: its id, first and count. */
+  readonly table: Uint8Array;
+  readonly partChecksums: BigUint64Array;
+}
+
+/**
+ * A batch: its bytes, and five numbers for each response (segment, block, query, offset, length).
+ * Or no bytes, and the ending: see native-run.ts.
+ */
+export type Deliver = (buffer: ArrayBuffer | null, numbers: Uint32Array | number[]) => void;
+
+export interface Addon {
+  readonly stamp: string;
+  /** The instruction sets of this machine, best first. */
+  variants(): Isa[];
+  createPool(threads: number): PoolRef;
+  closePool(pool: PoolRef): void;
+  createRing(isa: Isa, n: number, moduli: readonly Modulus[]): RingRef;
+  /**
+   * Maps the file behind a descriptor, which may be closed afterwards. Throws with the code ENODATA
+   * where it is shorter than the layout says.
+   */
+  mapSegment(descriptor: number, layout: NativeLayout): SegmentRef;
+  allocateSegment(layout: NativeLayout): SegmentRef;
+  writeSegment(segment: SegmentRef, offset: number, bytes: Uint8Array): void;
+  freeSegment(pool: PoolRef, segment: SegmentRef): void;
+  createQuery(pool: PoolRef, words: number, bits0: number, bits1: number, seed: Uint8Array, head: Uint8Array): QueryRef;
+  writeQuery(query: QueryRef, offset: number, words: Uint32Array): void;
+  startScan(
+    pool: PoolRef,
+    ring: RingRef,
+    segments: readonly SegmentRef[],
+    queries: readonly QueryRef[],
+    domain: number,
+    multiplyOnly: boolean,
+    deliver: Deliver,
+  ): ScanRef;
+  stopScan(scan: ScanRef): void;
+  releaseBatch(scan: ScanRef): void;
+  holdLoop(scan: ScanRef, hold: boolean): void;
+  /**
+   * What was freed goes back to the system, and so do from now on buffers of so many bytes when
+   * they are freed. For the whole process.
+   */
+  returnFreedMemory(least: number): void;
+}
+
+/** Where `npm run build` puts it. */
+export const ADDON_PATH = join(import.meta.dirname, '../../build/hers_scan.node');
+
+/** Throws an error that says why there is none. */
+export function loadAddon(path = ADDON_PATH): Addon {
+  if (!existsSync(path)) throw new Error('the addon was not built, which takes a C++ compiler and `npm run build`');
+  const module = { exports: {} };
+  process.dlopen(module, path);
+  return module.exports as Addon;
+}
+
+/** Buffers that are returned: smaller ones cost more to map than they are worth. */
+const RETURNED_BYTES = 2 ** 17;
+let addon: Addon | undefined;
+
+/**
+ * Gives what was freed back to the system, and from now on large buffers when they are freed, where
+ * the allocator would keep them for later. For a process that serves many. Changes nothing where
+ * there is no addon.
+ */
+export function returnFreedMemory(): void {
+  try {
+    addon ??= loadAddon();
+    addon.returnFreedMemory(RETURNED_BYTES);
+  } catch {}
+}

@@ -1,0 +1,136 @@
+// One call of `scan` in the addon: takes its batches, and ends it.
+
+import { HersError } from '@hers/scheme';
+import { damagedPart } from '../reference.ts';
+import type { Addon, Deliver, ScanRef } from './native-addon.ts';
+
+/**
+ * Milliseconds: of all threads together in each kind of work, and by the clock until the first
+ * multiplication and until the end.
+ */
+export interface NativeTimes {
+  readonly expand: number;
+  readonly verify: number;
+  readonly multiply: number;
+  readonly respond: number;
+  readonly untilMultiply: number;
+  readonly untilEnd: number;
+}
+
+export interface Batch {
+  readonly buffer: ArrayBuffer;
+  /** For each response: segment, block, query, offset, length. */
+  readonly entries: Uint32Array;
+}
+
+// The addon's numbers for how a scan ended.
+const DONE = 1;
+const STOPPED = 2;
+const DAMAGED = 3;
+const CUT = 4;
+const UNREADABLE = 6;
+const CHANGED = 7;
+
+export class NativeRun {
+  readonly #addon: Addon;
+  readonly #names: readonly string[];
+  readonly #scan: ScanRef;
+  readonly #batches: Batch[] = [];
+  #wake: (() => void) | undefined;
+  #settle!: () => void;
+  #isOver = false;
+  #isStopped = false;
+  #error: { readonly reason: unknown } | undefined;
+  #times: NativeTimes | undefined;
+
+  /** Fulfilled when no thread works for it any more. */
+  readonly ended = new Promise<void>((resolve) => {
+    this.#settle = resolve;
+  });
+
+  /** `names` are those of the segments, for errors. */
+  constructor(addon: Addon, names: readonly string[], start: (deliver: Deliver) => ScanRef) {
+    this.#addon = addon;
+    this.#names = names;
+    this.#scan = start((buffer, numbers) => this.#receive(buffer, numbers));
+    addon.holdLoop(this.#scan, false);
+  }
+
+  /** Once it has ended. */
+  get times(): NativeTimes | undefined {
+    return this.#times;
+  }
+
+  #receive(buffer: ArrayBuffer | null, numbers: Uint32Array | number[]): void {
+    if (buffer) {
+      if (this.#isStopped) this.#addon.releaseBatch(this.#scan);
+      else this.#batches.push({ buffer, entries: numbers as Uint32Array });
+    } else {
+      this.#end(numbers as number[]);
+    }
+    this.#wake?.();
+  }
+
+  #end([outcome, segment, part, expand, verify, multiply, respond, untilMultiply, untilEnd]: readonly number[]): void {
+    this.#isOver = true;
+    this.#times = { expand, verify, multiply, respond, untilMultiply, untilEnd };
+    if (outcome !== DONE && outcome !== STOPPED) {
+      // What was found is said even if results before it have not been taken.
+      this.#error ??= { reason: failure(outcome, this.#names[segment], part) };
+      this.#batches.length = 0;
+    }
+    this.#settle();
+  }
+
+  /** The next batch as soon as there is one; undefined at the end. */
+  async next(): Promise<Batch | undefined> {
+    while (this.#batches.length === 0 && !this.#isOver && !this.#isStopped) {
+      this.#addon.holdLoop(this.#scan, true);
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+      this.#wake = undefined;
+      if (!this.#isStopped) this.#addon.holdLoop(this.#scan, false);
+    }
+    if (this.#error) throw this.#error.reason;
+    const batch = this.#batches.shift();
+    if (batch) this.#addon.releaseBatch(this.#scan);
+    return batch;
+  }
+
+  /** Ends it, if it has not ended yet; `next` then throws the reason. */
+  stop(reason?: unknown): void {
+    if (this.#isStopped) return;
+    this.#isStopped = true;
+    if (!this.#isOver) {
+      if (reason !== undefined) this.#error ??= { reason };
+      // Whoever waits for the end waits a few milliseconds from here on, and must not find the
+      // event loop gone.
+      this.#addon.holdLoop(this.#scan, true);
+      this.#addon.stopScan(this.#scan);
+    }
+    this.#batches.length = 0;
+    this.#wake?.();
+  }
+}
+
+function failure(outcome: number, name: string, part: number): Error {
+  if (outcome === DAMAGED) return damagedPart(name, part);
+  if (outcome === CUT) return cutFile(name);
+  if (outcome === UNREADABLE)
+    return new HersError(
+      'DAMAGED',
+      `${name} could not be read: the disk reports an error, or it was cut for a while; restore it from a copy, and open it again`,
+    );
+  if (outcome === CHANGED)
+    return new HersError(
+      'DAMAGED',
+      `${name} was changed while it was being scanned, which no segment ever is; search again, and restore it from a copy if that fails`,
+    );
+  return new HersError('UNSUPPORTED_PLAN', 'there is not enough memory for this search; ask less at once');
+}
+
+/** The error for a file that was as long as its header says before. */
+export function cutFile(name: string): HersError {
+  return new HersError('DAMAGED', `${name} ends too soon: it was cut while it was open; restore it from a copy`);
+}

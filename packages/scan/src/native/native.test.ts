@@ -1,0 +1,520 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { copyFile, mkdtemp, open, rm, truncate } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
+import { Worker } from 'node:worker_threads';
+import { checksum } from '@hers/ring';
+import { type BlockMatrix, type HersError, type ParameterSet, parameterSet, type Query } from '@hers/scheme';
+import { part } from '../../../../tools/parts.ts';
+import { buildSegment, segmentBytes } from '../builder.ts';
+import type { Kernel, SegmentHandle, SegmentSource } from '../kernel.ts';
+import { ReferenceKernel } from '../reference.ts';
+import { dataOffset, encodeHeader, LANES, partCount } from '../segment.ts';
+import { largest, mixed, type Residue, specimenBlock, specimenQuery } from '../specimen.ts';
+import { NativeKernel } from './native.ts';
+import { type Isa, loadAddon } from './native-addon.ts';
+
+const compiler = part('compiler');
+const isas = compiler.present ? loadAddon().variants() : (['generic'] as Isa[]);
+
+const small = parameterSet('insecure_n_64_logq_30');
+const smallPair = parameterSet('insecure_n_64_logq_30_30');
+const compact = parameterSet('n_2048_logq_30');
+const exact = parameterSet('n_4096_logq_30_30');
+
+let folder: string;
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'hers-native-'));
+});
+after(() => rm(folder, { recursive: true }));
+
+/** Opened for one test, closed after it. */
+async function withKernel(
+  options: Parameters<typeof NativeKernel.open>[0],
+  use: (kernel: NativeKernel) => Promise<void>,
+) {
+  const kernel = NativeKernel.open(options);
+  try {
+    await use(kernel);
+  } finally {
+    await kernel.close();
+  }
+}
+
+interface Shape {
+  readonly parameters: ParameterSet;
+  readonly rows: number;
+  readonly residue?: (index: number) => Residue;
+}
+
+function blocksOf({ parameters, rows, residue = mixed }: Shape, count: number): BlockMatrix[] {
+  const width = rows - parameters.digits;
+  return Array.from({ length: count }, (_, index) =>
+    specimenBlock({ parameters, width, index, residue: residue(index) }),
+  );
+}
+
+function queriesOf({ parameters, rows, residue = mixed }: Shape, count: number): Query[] {
+  const widths = [
+    [11, 16],
+    [22, 28],
+    [1, 32],
+    [7, 9],
+    [32, 32],
+    [15, 17],
+  ];
+  const width = rows - parameters.digits;
+  return Array.from({ length: count }, (_, index) => {
+    const [bits0, bits1] = widths[index % widths.length];
+    return specimenQuery({ parameters, width, index, residue: residue(100 + index) }, bits0, bits1);
+  });
+}
+
+async function answers(kernel: Kernel, sources: readonly SegmentSource[], queries: readonly Query[]) {
+  const handles = await Promise.all(sources.map((source) => kernel.load(source)));
+  const found = new Map<string, Buffer>();
+  for await (const { handle, block, query, response } of kernel.scan(handles, queries)) {
+    const place = `segment ${handles.indexOf(handle)}, block ${block}, query ${query}`;
+    assert.ok(!found.has(place), `${place} comes once`);
+    found.set(place, Buffer.from(response));
+  }
+  for (const handle of handles) await kernel.unload(handle);
+  return found;
+}
+
+/** Everything a kernel says about some segments, compared with what the reference says. */
+async function compare(sources: readonly SegmentSource[], queries: readonly Query[], kernels: readonly Kernel[]) {
+  const expected = await answers(new ReferenceKernel(), sources, queries);
+  for (const kernel of kernels) {
+    const found = await answers(kernel, sources, queries);
+    assert.equal(found.size, expected.size);
+    for (const [place, response] of found) {
+      assert.ok(response.equals(expected.get(place)!), `${place} differs with ${kernel.detail}`);
+    }
+  }
+}
+
+describe('native kernel', compiler, () => {
+  describe('is identical to the reference', () => {
+    const kernels: NativeKernel[] = [];
+    before(() => {
+      for (const isa of isas) kernels.push(NativeKernel.open({ isa, threads: 2 }));
+    });
+    after(() => Promise.all(kernels.map((kernel) => kernel.close())));
+
+    for (const parameters of [small, smallPair]) {
+      for (const rows of [4, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65, 95, 96, 127, 128, 131, 200, 1027]) {
+        it(`${parameters.name}, ${rows} rows`, async () => {
+          const shape = { parameters, rows };
+          const bytes = segmentBytes(blocksOf(shape, 3));
+          await compare([{ bytes, name: 'a' }], queriesOf(shape, 3), kernels);
+        });
+      }
+    }
+
+    for (const parameters of [small, smallPair, compact, exact]) {
+      for (const rows of parameters.n < 1000 ? [4, 16, 17, 64, 65, 67, 128, 131, 4100] : [16, 67]) {
+        it(`${parameters.name}, ${rows} rows, every residue q − 1`, async () => {
+          const shape = { parameters, rows, residue: () => largest };
+          const bytes = segmentBytes(blocksOf(shape, 3));
+          await compare([{ bytes, name: 'a' }], queriesOf(shape, 3), kernels);
+        });
+      }
+    }
+
+    it('residues 0 and 1', async () => {
+      for (const value of [0, 1]) {
+        const shape = { parameters: smallPair, rows: 40, residue: () => () => value };
+        await compare([{ bytes: segmentBytes(blocksOf(shape, 2)), name: 'a' }], queriesOf(shape, 2), kernels);
+      }
+    });
+
+    for (const blocks of [1, 2, 3, 63, 64]) {
+      it(`${blocks} blocks, and 1, 2, 3, 8 and 9 queries`, async () => {
+        const shape = { parameters: small, rows: 70 };
+        const bytes = segmentBytes(blocksOf(shape, blocks));
+        for (const queries of [1, 2, 3, 8, 9])
+          await compare([{ bytes, name: 'a' }], queriesOf(shape, queries), kernels);
+      });
+    }
+
+    it('the sets that are used, several segments of files and of memory', async () => {
+      for (const [parameters, rows] of [
+        [compact, 131],
+        [exact, 35],
+      ] as const) {
+        const shape = { parameters, rows };
+        const path = join(folder, `${parameters.name}.segment`);
+        await buildSegment(path, blocksOf(shape, 5), 5);
+        const sources = [
+          { path },
+          ...[1, 2].map((count) => ({ bytes: segmentBytes(blocksOf(shape, count)), name: 'b' })),
+        ];
+        await compare(sources, queriesOf(shape, 3), kernels);
+      }
+    });
+
+    it('more queries than are answered in one pass', async () => {
+      const shape = { parameters: small, rows: 5 };
+      const queries = queriesOf(shape, 70);
+      await compare([{ bytes: segmentBytes(blocksOf(shape, 2)), name: 'a' }], queries, kernels);
+    });
+
+    it('bytes that are not aligned, and that change after they were loaded', async () => {
+      const shape = { parameters: small, rows: 19 };
+      const bytes = segmentBytes(blocksOf(shape, 2));
+      for (const kernel of kernels) {
+        const shifted = Buffer.concat([Buffer.alloc(1), bytes]).subarray(1);
+        const handle = await kernel.load({ bytes: shifted, name: 'shifted' });
+        shifted.fill(0xff);
+        const expected = await answers(new ReferenceKernel(), [{ bytes, name: 'a' }], queriesOf(shape, 1));
+        for await (const { block, query, response } of kernel.scan([handle], queriesOf(shape, 1))) {
+          assert.ok(expected.get(`segment 0, block ${block}, query ${query}`)!.equals(response));
+        }
+        await kernel.unload(handle);
+      }
+    });
+  });
+
+  describe('refuses', () => {
+    const shape = { parameters: small, rows: 19 };
+    const source = { bytes: segmentBytes(blocksOf(shape, 2)), name: 'gallery' };
+    const drain = async (kernel: Kernel, handles: SegmentHandle[], queries: Query[], signal?: AbortSignal) => {
+      let count = 0;
+      for await (const _ of kernel.scan(handles, queries, signal ? { signal } : {})) count++;
+      return count;
+    };
+
+    it('queries of another key or plan, and unknown handles', () =>
+      withKernel({ threads: 1 }, async (kernel) => {
+        const handle = await kernel.load(source);
+        const [query] = queriesOf(shape, 1);
+        const otherKey = { ...query, keyId: new Uint8Array(16) };
+        await assert.rejects(drain(kernel, [handle], [otherKey]), { code: 'KEY_MISMATCH' });
+        await assert.rejects(drain(kernel, [handle], [{ ...query, galleryScale: 7 }]), { code: 'BLOCK_MISMATCH' });
+        await assert.rejects(drain(kernel, [handle], [{ ...query, rows: query.rows.subarray(1) }]), {
+          code: 'MALFORMED',
+        });
+        await assert.rejects(drain(kernel, [handle], [{ ...query, bits1: 33 }]), { code: 'MALFORMED' });
+        await assert.rejects(drain(kernel, [{ ...handle }], [query]), { code: 'INVALID_ARGUMENT' });
+        assert.equal(await drain(kernel, [handle], []), 0);
+        assert.equal(await drain(kernel, [], [query]), 0);
+        await kernel.unload(handle);
+        await kernel.unload(handle);
+        await assert.rejects(drain(kernel, [handle], [query]), /gallery is not loaded/);
+      }));
+
+    it('a wrong number of threads, and an instruction set nobody has', () => {
+      for (const threads of [0, 1.5, -1, Number.NaN])
+        assert.throws(() => NativeKernel.open({ threads }), { code: 'INVALID_ARGUMENT' });
+      assert.throws(() => NativeKernel.open({ isa: 'mmx' as Isa }), /no code for mmx; it has .*generic/);
+      assert.throws(() => NativeKernel.open({ addon: join(folder, 'none.node') }), /was not built/);
+    });
+
+    it('anything after it was closed', async () => {
+      const kernel = NativeKernel.open({ threads: 1 });
+      const handle = await kernel.load(source);
+      await kernel.close();
+      await kernel.close();
+      await assert.rejects(kernel.load(source), /closed/);
+      await assert.rejects(drain(kernel, [handle], queriesOf(shape, 1)), /closed/);
+    });
+
+    it('a damaged part, by its name, as often as it is asked', () =>
+      withKernel({ threads: 2 }, async (kernel) => {
+        const path = join(folder, 'damaged.segment');
+        const header = await buildSegment(path, blocksOf(shape, 2), 2);
+        const file = await open(path, 'r+');
+        await file.write(Uint8Array.of(0xa5), 0, 1, header.dataAt + 2 * header.partBytes + 100);
+        await file.close();
+        const handle = await kernel.load({ path });
+        const intact = await kernel.load(source);
+        for (let i = 0; i < 2; i++) {
+          await assert.rejects(drain(kernel, [intact, handle], queriesOf(shape, 2)), (error: HersError) => {
+            assert.equal(error.code, 'DAMAGED');
+            assert.ok(error.message.startsWith(`${path} is damaged in part 2`), error.message);
+            return true;
+          });
+        }
+        assert.equal(await drain(kernel, [intact], queriesOf(shape, 2)), 4);
+      }));
+
+    it('a file that is too short, and one that became so', () =>
+      withKernel({ threads: 2 }, async (kernel) => {
+        const path = join(folder, 'long.segment');
+        const header = await buildSegment(path, blocksOf(shape, 2), 2);
+        const short = join(folder, 'short.segment');
+        await copyFile(path, short);
+        await truncate(short, header.fileBytes - 1);
+        await assert.rejects(kernel.load({ path: short }), { code: 'DAMAGED' });
+        await truncate(short, 100);
+        await assert.rejects(kernel.load({ path: short }), { code: 'MALFORMED' });
+        await assert.rejects(kernel.load({ path: join(folder, 'none') }), { code: 'ENOENT' });
+        const handle = await kernel.load({ path });
+        assert.equal(await drain(kernel, [handle], queriesOf(shape, 1)), 2);
+        await truncate(path, header.dataAt);
+        for (let i = 0; i < 20; i++)
+          await assert.rejects(
+            drain(kernel, [handle, handle], queriesOf(shape, 3)),
+            /ends too soon: it was cut while it was open/,
+          );
+      }));
+  });
+
+  describe('in the course of a scan', () => {
+    /** Large enough to take a while: every part of it zero. */
+    async function zeroSegment(name: string, rows: number): Promise<{ path: string; bytes: number }> {
+      const path = join(folder, name);
+      const blocks = Array.from({ length: 64 }, (_, i) => ({
+        blockId: new Uint8Array(16).fill(i),
+        first: 0,
+        count: compact.n,
+        additions: 1,
+      }));
+      const parts = partCount(compact);
+      const dataAt = dataOffset(blocks.length, parts);
+      const partBytes = rows * blocks.length * 4 * LANES;
+      const fileBytes = dataAt + parts * partBytes;
+      const partChecksums = new BigUint64Array(parts).fill(checksum(new Uint8Array(partBytes)));
+      const { block } = specimenBlock({ parameters: compact, width: 1, index: 0, residue: largest });
+      const { keyId, galleryScale } = block;
+      const width = rows - compact.digits;
+      const header = {
+        parameters: compact,
+        keyId,
+        width,
+        rows,
+        galleryScale,
+        blocks,
+        partChecksums,
+        dataAt,
+        partBytes,
+        fileBytes,
+      };
+      const file = await open(path, 'w');
+      await file.write(encodeHeader(header), 0, dataAt, 0);
+      await file.truncate(fileBytes);
+      await file.close();
+      return { path, bytes: fileBytes };
+    }
+    const rows = 131;
+    const queries = (count: number) => queriesOf({ parameters: compact, rows }, count);
+    let path: string;
+    before(async () => {
+      ({ path } = await zeroSegment('zero.segment', rows));
+    });
+
+    it('an abort ends it within 50 ms, with the reason of the signal', () =>
+      withKernel({ threads: 2 }, async (kernel) => {
+        const handle = await kernel.load({ path });
+        const reason = new Error('enough');
+        const many = Array.from({ length: 40 }, () => handle);
+        const attempt = async (delay: number): Promise<number> => {
+          const controller = new AbortController();
+          let aborted = Number.NaN;
+          setTimeout(() => {
+            aborted = performance.now();
+            controller.abort(reason);
+          }, delay);
+          await assert.rejects(async () => {
+            for await (const _ of kernel.scan(many, queries(8), { signal: controller.signal }));
+          }, reason);
+          return performance.now() - aborted;
+        };
+        for (const delay of [0, 5, 60]) {
+          // Where the machine is busy with other things, one of three is enough.
+          const times = [await attempt(delay)];
+          while (Math.min(...times) >= 50 && times.length < 3) times.push(await attempt(delay));
+          assert.ok(Math.min(...times) < 50, `it took ${times} ms`);
+        }
+        const signal = AbortSignal.abort(reason);
+        await assert.rejects(async () => {
+          for await (const _ of kernel.scan([handle], queries(1), { signal }));
+        }, reason);
+      }));
+
+    it('leaving the loop ends it, and what it used can be unloaded', () =>
+      withKernel({ threads: 2 }, async (kernel) => {
+        const handle = await kernel.load({ path });
+        for await (const _ of kernel.scan(
+          Array.from({ length: 100 }, () => handle),
+          queries(8),
+        ))
+          break;
+        const start = performance.now();
+        await kernel.unload(handle);
+        assert.ok(performance.now() - start < 500);
+      }));
+
+    it('unloading waits for it, and nothing new is begun', () =>
+      withKernel({ threads: 2 }, async (kernel) => {
+        const handle = await kernel.load({ path });
+        let unloaded = false;
+        let unloading: Promise<void> | undefined;
+        let count = 0;
+        for await (const _ of kernel.scan([handle, handle, handle], queries(1))) {
+          unloading ??= kernel.unload(handle).then(() => {
+            unloaded = true;
+          });
+          // The last results may already be waiting here when the threads are done.
+          if (count++ < 32) assert.ok(!unloaded);
+        }
+        assert.equal(count, 3 * 64);
+        await unloading;
+        await assert.rejects(async () => {
+          for await (const _ of kernel.scan([handle], queries(1)));
+        }, /not loaded/);
+      }));
+
+    it('closing the kernel ends it with an error', async () => {
+      const kernel = NativeKernel.open({ threads: 2 });
+      const handle = await kernel.load({ path });
+      await assert.rejects(async () => {
+        for await (const _ of kernel.scan(
+          Array.from({ length: 100 }, () => handle),
+          queries(2),
+        ))
+          void kernel.close();
+      }, /closed/);
+      await kernel.close();
+    });
+
+    it('another one can be run to its end while it waits for its consumer', () =>
+      withKernel({ threads: 2 }, async (kernel) => {
+        const handle = await kernel.load({ path });
+        let outer = 0;
+        for await (const _ of kernel.scan(
+          Array.from({ length: 20 }, () => handle),
+          queries(8),
+        )) {
+          if (outer++ > 2) break;
+          let inner = 0;
+          for await (const _ of kernel.scan([handle, handle], queries(1))) inner++;
+          assert.equal(inner, 128);
+        }
+      }));
+
+    it('a slow consumer holds it up, and memory stays where it is', { skip: !existsStatus() }, () =>
+      withKernel({ threads: 2 }, async (kernel) => {
+        const handle = await kernel.load({ path });
+        const many = Array.from({ length: 64 }, () => handle);
+        const before = anonymousBytes();
+        let count = 0;
+        for await (const _ of kernel.scan(many, queries(2))) {
+          if (++count > 1) continue;
+          await sleep(300);
+          assert.equal(kernel.times, undefined, 'it is not done yet');
+          const grown = anonymousBytes() - before;
+          assert.ok(grown < 100e6, `${grown} bytes more`);
+        }
+        assert.equal(count, 2 * 64 * 64);
+      }),
+    );
+
+    it('the event loop goes on', () =>
+      withKernel({ threads: 1 }, async (kernel) => {
+        const handle = await kernel.load({ path });
+        // The time that this thread computes between two turns, since others take their share of
+        // the machine too.
+        const spent = () => {
+          const { user, system } = process.threadCpuUsage();
+          return (user + system) / 1000;
+        };
+        let longest = 0;
+        let turns = 0;
+        let last = spent();
+        const timer = setInterval(() => {
+          const now = spent();
+          longest = Math.max(longest, now - last);
+          last = now;
+          turns++;
+        }, 1);
+        for await (const _ of kernel.scan(
+          Array.from({ length: 30 }, () => handle),
+          queries(3),
+        ));
+        clearInterval(timer);
+        assert.ok(turns > 10, `${turns} turns`);
+        assert.ok(longest < 50, `it stood still for ${longest} ms`);
+      }));
+
+    it('files larger than the memory it may take are scanned', { skip: !existsStatus() }, () =>
+      withKernel({ threads: 2 }, async (kernel) => {
+        const large = await zeroSegment('large.segment', 512);
+        const handle = await kernel.load({ path: large.path });
+        assert.ok(large.bytes > 250e6);
+        const before = anonymousBytes();
+        let most = 0;
+        for await (const _ of kernel.scan([handle, handle], queriesOf({ parameters: compact, rows: 512 }, 1))) {
+          most = Math.max(most, anonymousBytes() - before);
+        }
+        assert.ok(most < 64e6, `${most} bytes of anonymous memory for ${large.bytes} of data`);
+        await kernel.unload(handle);
+      }),
+    );
+
+    it('after 200 of them the process is as large as before', { skip: !existsStatus() }, () =>
+      withKernel({ threads: 2 }, async (kernel) => {
+        const shape = { parameters: compact, rows: 35 };
+        const bytes = segmentBytes(blocksOf(shape, 8));
+        const run = async () => {
+          const handle = await kernel.load({ bytes, name: 'a' });
+          for await (const _ of kernel.scan([handle], queriesOf(shape, 2)));
+          await kernel.unload(handle);
+        };
+        for (let i = 0; i < 60; i++) await run();
+        const before = anonymousBytes();
+        for (let i = 0; i < 200; i++) await run();
+        const grown = anonymousBytes() - before;
+        // Each one moves 10 MB; a leak of any of it would show.
+        assert.ok(grown < 60e6, `${grown} bytes more`);
+      }),
+    );
+  });
+
+  it('lives in several worker threads, also in one that is terminated', async () => {
+    const shape = { parameters: compact, rows: 35 };
+    const path = join(folder, 'workers.segment');
+    await buildSegment(path, blocksOf(shape, 6), 6);
+    const url = (file: string) => JSON.stringify(pathToFileURL(join(import.meta.dirname, file)).href);
+    const code = `
+      import { parentPort } from 'node:worker_threads';
+      const { parameterSet } = await import(${JSON.stringify(import.meta.resolve('@hers/scheme'))});
+      const { NativeKernel } = await import(${url('native.ts')});
+      const { mixed, specimenQuery } = await import(${url('../specimen.ts')});
+      const parameters = parameterSet('n_2048_logq_30');
+      const queries = [100, 101].map((seed, index) => specimenQuery({ parameters, width: 32, index, residue: mixed(seed) }));
+      const kernel = NativeKernel.open({ threads: 2 });
+      const handle = await kernel.load({ path: ${JSON.stringify(path)} });
+      for (let round = 0; ; round++) {
+        let sum = 0;
+        for await (const { response } of kernel.scan([handle, handle, handle], queries)) sum += response.length;
+        if (round === 5) parentPort.postMessage(sum);
+      }
+    `;
+    const start = () => new Worker(code, { eval: true, execArgv: ['--input-type=module'] });
+    const workers = [start(), start(), start()];
+    const sums = await Promise.all(
+      workers.map((worker) => new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject))),
+    );
+    assert.equal(new Set(sums).size, 1);
+    // They are in the middle of another scan now.
+    await Promise.all(workers.map((worker) => worker.terminate()));
+    const [query] = queriesOf(shape, 1);
+    await withKernel({ threads: 1 }, (kernel) => compare([{ path }], [query], [kernel]));
+  });
+});
+
+function existsStatus(): boolean {
+  return process.platform === 'linux';
+}
+
+/** Memory of the process that no file stands behind. */
+function anonymousBytes(): number {
+  const [, kilobytes] = /^RssAnon:\s*(\d+) kB$/m.exec(readFileSync('/proc/self/status', 'utf8'))!;
+  return 1024 * Number(kilobytes);
+}

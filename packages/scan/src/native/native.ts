@@ -1,0 +1,273 @@
+// The native kernel: C++ for AVX-512, AVX2 or any machine, in threads of its own, over segments
+// that it maps (packages/scan/native). JavaScript copies queries into it in small pieces and takes
+// batches of responses out of it; everything else happens beside the event loop.
+
+import { open } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { moduliOf } from '@hers/ring';
+import { encodeResponse, HersError, type ParameterSet, type Query } from '@hers/scheme';
+import { checkComparable } from '../comparable.ts';
+import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
+import { decodeHeader, PANEL_ROWS, type SegmentHeader } from '../segment.ts';
+import { readHeader } from '../segment-file.ts';
+import {
+  type Addon,
+  type Isa,
+  loadAddon,
+  type NativeLayout,
+  type PoolRef,
+  type QueryRef,
+  type RingRef,
+  type SegmentRef,
+} from './native-addon.ts';
+import { cutFile, NativeRun, type NativeTimes } from './native-run.ts';
+
+export type { Isa } from './native-addon.ts';
+export type { NativeTimes } from './native-run.ts';
+
+/** The streams of the generator that a query's uniform halves come from (scheme's domains.ts). */
+const QUERY_MASK = 2;
+const HEAD_BYTES = 80;
+const MAX_THREADS = 256;
+/** What is copied is copied in pieces, so that the event loop goes on in between. */
+const PIECE_BYTES = 2 ** 22;
+
+export interface NativeOptions {
+  /**
+   * How many threads compute; as many as the process may use unless given. The main thread never
+   * does.
+   */
+  readonly threads?: number | undefined;
+  /** The best one of the machine unless given. */
+  readonly isa?: Isa | undefined;
+  /** Another file than the one that the build makes. */
+  readonly addon?: string | undefined;
+}
+
+interface Loaded {
+  readonly handle: SegmentHandle;
+  readonly segment: SegmentRef;
+  readonly ring: RingRef;
+  readonly runs: Set<NativeRun>;
+  unloading: Promise<void> | undefined;
+}
+
+export class NativeKernel implements Kernel {
+  readonly name = 'native';
+  readonly isa: Isa;
+  readonly threads: number;
+  readonly #addon: Addon;
+  readonly #pool: PoolRef;
+  readonly #rings = new Map<number, RingRef>();
+  readonly #loaded = new Map<SegmentHandle, Loaded>();
+  readonly #runs = new Set<NativeRun>();
+  #times: NativeTimes | undefined;
+  #closed: HersError | undefined;
+  #closing: Promise<void> | undefined;
+
+  private constructor(addon: Addon, isa: Isa, threads: number) {
+    this.#addon = addon;
+    this.isa = isa;
+    this.threads = threads;
+    this.#pool = addon.createPool(threads);
+  }
+
+  /**
+   * Throws an error that says why, where there is no addon or the machine lacks the instruction
+   * set.
+   */
+  static open({ threads = availableParallelism(), isa, addon: path }: NativeOptions = {}): NativeKernel {
+    if (!(Number.isInteger(threads) && threads >= 1))
+      throw new HersError('INVALID_ARGUMENT', `the number of threads must be 1 or more, not ${threads}`);
+    const addon = loadAddon(path);
+    const variants = addon.variants();
+    if (isa !== undefined && !variants.includes(isa))
+      throw new Error(`this machine has no code for ${isa}; it has ${variants.join(', ')}`);
+    return new NativeKernel(addon, isa ?? variants[0], Math.min(threads, MAX_THREADS));
+  }
+
+  get detail(): string {
+    return `${this.isa}, ${this.threads} ${this.threads === 1 ? 'thread' : 'threads'}`;
+  }
+
+  /** Where the time of the scan that ended last went. */
+  get times(): NativeTimes | undefined {
+    return this.#times;
+  }
+
+  async load(source: SegmentSource): Promise<SegmentHandle> {
+    this.#checkOpen();
+    if ('path' in source) return this.#map(source.path);
+    const { bytes, name } = source;
+    const header = decodeHeader(bytes, bytes.length, name);
+    const segment = this.#addon.allocateSegment(layoutOf(header));
+    for (let at = header.dataAt; at < bytes.length; at += PIECE_BYTES) {
+      if (at > header.dataAt) await new Promise(setImmediate);
+      this.#addon.writeSegment(segment, at - header.dataAt, bytes.subarray(at, at + PIECE_BYTES));
+    }
+    return this.#add(name, header, segment);
+  }
+
+  async #map(path: string): Promise<SegmentHandle> {
+    const file = await open(path, 'r');
+    try {
+      const header = await readHeader(file, path);
+      return this.#add(path, header, this.#addon.mapSegment(file.fd, layoutOf(header)));
+    } catch (error) {
+      throw (error as { code?: unknown }).code === 'ENODATA' ? cutFile(path) : error;
+    } finally {
+      await file.close();
+    }
+  }
+
+  #add(name: string, header: SegmentHeader, segment: SegmentRef): SegmentHandle {
+    this.#checkOpen();
+    const handle: SegmentHandle = { name, header };
+    const ring = this.#ring(header.parameters);
+    this.#loaded.set(handle, { handle, segment, ring, runs: new Set(), unloading: undefined });
+    return handle;
+  }
+
+  #ring({ id, n, primes }: ParameterSet): RingRef {
+    let ring = this.#rings.get(id);
+    if (!ring) this.#rings.set(id, (ring = this.#addon.createRing(this.isa, n, moduliOf(n, primes))));
+    return ring;
+  }
+
+  async *scan(
+    handles: readonly SegmentHandle[],
+    queries: readonly Query[],
+    { signal }: ScanOptions = {},
+  ): AsyncIterable<ScanResult> {
+    signal?.throwIfAborted();
+    const run = await this.#start(handles, queries, false, signal);
+    if (!run) return;
+    const abort = () => run.stop(signal?.reason);
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      for (let batch = await run.next(); batch; batch = await run.next()) {
+        const { buffer, entries } = batch;
+        for (let i = 0; i < entries.length; i += 5) {
+          signal?.throwIfAborted();
+          this.#checkOpen();
+          const response = new Uint8Array(buffer, entries[i + 3], entries[i + 4]);
+          yield { handle: handles[entries[i]], block: entries[i + 1], query: entries[i + 2], response };
+        }
+      }
+    } finally {
+      signal?.removeEventListener('abort', abort);
+      run.stop();
+    }
+  }
+
+  /** For measurements: everything up to the sums of products, without answers. */
+  async multiplyOnly(handles: readonly SegmentHandle[], queries: readonly Query[]): Promise<NativeTimes> {
+    const run = await this.#start(handles, queries, true);
+    if (!run) throw new HersError('INVALID_ARGUMENT', 'there is nothing to multiply');
+    await run.next();
+    return run.times!;
+  }
+
+  async #start(
+    handles: readonly SegmentHandle[],
+    queries: readonly Query[],
+    multiplyOnly: boolean,
+    signal?: AbortSignal,
+  ): Promise<NativeRun | undefined> {
+    this.#checkOpen();
+    const find = () => handles.map((handle) => this.#find(handle));
+    find();
+    checkComparable(handles, queries);
+    if (handles.length === 0 || queries.length === 0) return undefined;
+    const refs: QueryRef[] = [];
+    for (const query of queries) refs.push(await this.#copy(query, refs.length > 0, signal));
+    // While they were copied, a segment may have been unloaded.
+    const segments = find();
+    const names = handles.map(({ name }) => name);
+    const run = new NativeRun(this.#addon, names, (deliver) =>
+      this.#addon.startScan(
+        this.#pool,
+        segments[0].ring,
+        segments.map(({ segment }) => segment),
+        refs,
+        QUERY_MASK,
+        multiplyOnly,
+        deliver,
+      ),
+    );
+    this.#runs.add(run);
+    for (const { runs } of segments) runs.add(run);
+    void run.ended.then(() => {
+      this.#times = run.times;
+      this.#runs.delete(run);
+      for (const { runs } of segments) runs.delete(run);
+    });
+    return run;
+  }
+
+  #find(handle: SegmentHandle): Loaded {
+    const loaded = this.#loaded.get(handle);
+    if (loaded && !loaded.unloading) return loaded;
+    throw new HersError('INVALID_ARGUMENT', `${handle.name} is not loaded in this kernel`);
+  }
+
+  async #copy(query: Query, yieldFirst: boolean, signal?: AbortSignal): Promise<QueryRef> {
+    const { rows, bits0, bits1, seed } = query;
+    const ref = this.#addon.createQuery(this.#pool, rows.length, bits0, bits1, seed, responseHead(query));
+    for (let at = 0; at < rows.length; at += PIECE_BYTES / 4) {
+      if (at > 0 || yieldFirst) await new Promise(setImmediate);
+      signal?.throwIfAborted();
+      this.#checkOpen();
+      this.#addon.writeQuery(ref, at, rows.subarray(at, at + PIECE_BYTES / 4));
+    }
+    return ref;
+  }
+
+  async unload(handle: SegmentHandle): Promise<void> {
+    const loaded = this.#loaded.get(handle);
+    if (loaded) await (loaded.unloading ??= this.#unload(loaded));
+  }
+
+  async #unload({ handle, segment, runs }: Loaded): Promise<void> {
+    await Promise.all(Array.from(runs, (run) => run.ended));
+    this.#addon.freeSegment(this.#pool, segment);
+    this.#loaded.delete(handle);
+  }
+
+  async close(): Promise<void> {
+    await (this.#closing ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
+    this.#closed = new HersError('INVALID_ARGUMENT', 'this kernel is closed');
+    for (const run of this.#runs) run.stop(this.#closed);
+    await Promise.all(Array.from(this.#loaded.keys(), (handle) => this.unload(handle)));
+    await Promise.all(Array.from(this.#runs, (run) => run.ended));
+    this.#addon.closePool(this.#pool);
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw this.#closed;
+  }
+}
+
+function layoutOf({ rows, blocks, dataAt, partChecksums }: SegmentHeader): NativeLayout {
+  const table = new Uint8Array(24 * blocks.length);
+  blocks.forEach(({ blockId, first, count }, i) => {
+    table.set(blockId, 24 * i);
+    new Uint32Array(table.buffer, 24 * i + 16, 2).set([first, count]);
+  });
+  return { rows, panelRows: PANEL_ROWS, dataAt, table, partChecksums };
+}
+
+/** The beginning of the responses to a query; the addon writes the fields of the block into it. */
+function responseHead(query: Query): Uint8Array {
+  const { parameters, keyId, queryId, bits0, bits1, seed } = query;
+  const isBits = (bits: number) => Number.isInteger(bits) && bits >= 1 && bits <= 32;
+  if (!(isBits(bits0) && isBits(bits1) && bits0 <= bits1 && seed.length === 32))
+    throw new HersError('MALFORMED', 'the fields of this query contradict each other');
+  const packed0 = new Uint8Array((parameters.n * bits0) / 8);
+  const packed1 = new Uint8Array((parameters.n * bits1) / 8);
+  const none = { blockId: new Uint8Array(16), first: 0, count: 0, packed0, packed1 };
+  return encodeResponse({ parameters, keyId, queryId, bits0, bits1, ...none }).slice(0, HEAD_BYTES);
+}

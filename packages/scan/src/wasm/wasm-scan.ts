@@ -1,0 +1,275 @@
+// One call of `scan` in progress: which stage it needs next, and the results that wait for the
+// consumer.
+//
+// The queries of a pass are prepared, then every segment is scanned for them; queries that do not
+// fit together are answered in several passes. A consumer that does not keep up stops the supply.
+// Between two stages a scan can be asked for its slices, and prepares its queries again later: so
+// scans that wait for their consumers never keep memory from those that could run.
+
+import { encodeResponse, HersError, polyWords, type Query } from '@hers/scheme';
+import type { ScanResult, SegmentHandle } from '../kernel.ts';
+import { damagedPart } from '../reference.ts';
+import { MAX_QUERIES } from './wasm-area.ts';
+import type { Crew, StageListener, StageOrder } from './wasm-crew.ts';
+import type { WasmMemory } from './wasm-memory.ts';
+import type { StageQuery, StageRing } from './wasm-stage.ts';
+
+/**
+ * No further segment is started while results of more than this, promised or delivered, have not
+ * been taken.
+ */
+const BACKLOG_BYTES = 2 ** 25;
+/**
+ * Rows of a query are copied to the threads in pieces of this size, so that the event loop goes on
+ * in between.
+ */
+const PIECE_BYTES = 2 ** 22;
+
+/** A segment as the threads know it. */
+export interface ScanSegment {
+  readonly handle: SegmentHandle;
+  readonly id: number;
+  readonly ring: StageRing;
+}
+
+/**
+ * What became of an attempt to send the next stage: none is needed now, or there was no memory for
+ * it.
+ */
+export type Advance = 'sent' | 'idle' | 'starved';
+
+export class Scan {
+  readonly #crew: Crew;
+  readonly #memory: WasmMemory;
+  readonly #segments: readonly ScanSegment[];
+  readonly #queries: readonly Query[];
+  readonly #perPass: number;
+  readonly #changed: () => void;
+
+  #firstQuery = 0;
+  #pass: readonly StageQuery[];
+  /**
+   * Rows of all queries of the pass that were sent to be prepared, and segments that were sent to
+   * be scanned.
+   */
+  #rowsSent = 0;
+  #segmentsSent = 0;
+  #slices: number | undefined;
+  /** For each stage with the threads the function that stops it. */
+  readonly #flights = new Set<() => void>();
+
+  #waiting: ScanResult[] = [];
+  #backlog = 0;
+  #stopped = false;
+  #complete = false;
+  #error: unknown;
+  #wake: (() => void) | undefined;
+
+  /**
+   * `changed` is called when a stage has ended. There must be at least one segment and one query,
+   * all of one shape.
+   */
+  constructor(
+    crew: Crew,
+    memory: WasmMemory,
+    segments: readonly ScanSegment[],
+    queries: readonly Query[],
+    changed: () => void,
+  ) {
+    this.#crew = crew;
+    this.#memory = memory;
+    this.#segments = segments;
+    this.#queries = queries;
+    this.#changed = changed;
+    const blocks = segments.reduce((most, { handle }) => Math.max(most, handle.header.blocks.length), 1);
+    const slices = Math.floor(memory.slicesBytes / this.#sliceBytes);
+    const results = Math.floor(memory.resultsBytes / (8 * this.#words * blocks));
+    this.#perPass = Math.max(1, Math.min(MAX_QUERIES, slices, results));
+    this.#pass = this.#passFrom(0);
+  }
+
+  get #words(): number {
+    return polyWords(this.#queries[0].parameters);
+  }
+  get #rows(): number {
+    return this.#segments[0].handle.header.rows;
+  }
+  get #sliceBytes(): number {
+    return 8 * this.#words * this.#rows;
+  }
+
+  #passFrom(first: number): StageQuery[] {
+    this.#firstQuery = first;
+    return this.#queries.slice(first, first + this.#perPass).map(responseHead);
+  }
+
+  /** Whether it holds anything of the threads or their memory. */
+  get isBusy(): boolean {
+    return this.#flights.size > 0 || this.#slices !== undefined;
+  }
+
+  /** Whether every stage there is has been sent. */
+  get #isSupplied(): boolean {
+    const isLast = this.#firstQuery + this.#pass.length === this.#queries.length;
+    return isLast && this.#segmentsSent === this.#segments.length;
+  }
+
+  /** The bytes of results of the next segment. */
+  get #nextBytes(): number {
+    const { blocks } = this.#segments[this.#segmentsSent % this.#segments.length].handle.header;
+    return blocks.length * this.#pass.reduce((sum, query) => sum + query.bytes, 0);
+  }
+
+  /** Whether the consumer has to take something first. */
+  get #isHeldUp(): boolean {
+    return this.#backlog > 0 && this.#backlog + this.#nextBytes > BACKLOG_BYTES;
+  }
+
+  /** Sends the next stage. */
+  advance(): Advance {
+    if (this.#stopped || this.#isSupplied) return 'idle';
+    if (this.#segmentsSent === this.#segments.length) {
+      // The next pass takes the memory of this one.
+      if (this.#flights.size > 0) return 'idle';
+      this.#pass = this.#passFrom(this.#firstQuery + this.#pass.length);
+      this.#segmentsSent = 0;
+      this.#rowsSent = 0;
+    }
+    if (this.#isHeldUp) return 'idle';
+    this.#slices ??= this.#memory.take(this.#sliceBytes * this.#pass.length);
+    if (this.#slices === undefined) return 'starved';
+    return this.#rowsSent < this.#rows * this.#pass.length ? this.#prepare(this.#slices) : this.#scan(this.#slices);
+  }
+
+  #prepare(slices: number): Advance {
+    const rows = this.#rows;
+    const words = this.#words;
+    const index = Math.floor(this.#rowsSent / rows);
+    const query = this.#queries[this.#firstQuery + index];
+    const first = this.#rowsSent % rows;
+    const count = Math.min(rows - first, Math.max(1, Math.floor(PIECE_BYTES / (4 * words))));
+    const from = this.#memory.take(4 * words * count);
+    if (from === undefined) return 'starved';
+    const piece = new Uint32Array(this.#memory.memory.buffer, from, words * count);
+    piece.set(query.rows.subarray(words * first, words * (first + count)));
+    this.#rowsSent += count;
+    const { ring } = this.#segments[0];
+    const at = slices + this.#sliceBytes * index;
+    return this.#send(
+      { kind: 'prepare', ring, seed: new Uint8Array(query.seed), rows, first, count, from, slices: at },
+      from,
+    );
+  }
+
+  #scan(slices: number): Advance {
+    const segment = this.#segments[this.#segmentsSent];
+    const { handle } = segment;
+    const results = this.#memory.take(8 * this.#words * this.#pass.length * handle.header.blocks.length);
+    if (results === undefined) return 'starved';
+    this.#backlog += this.#nextBytes;
+    this.#segmentsSent++;
+    const order = { kind: 'scan', segment: segment.id, queries: this.#pass, slices, results } as const;
+    const pass = this.#pass;
+    const firstQuery = this.#firstQuery;
+    return this.#send(order, results, {
+      results: (first, bytes) => {
+        if (this.#stopped) return;
+        for (let block = first, at = 0; at < bytes.length; block++) {
+          for (let i = 0; i < pass.length; i++) {
+            const response = bytes.subarray(at, (at += pass[i].bytes));
+            this.#waiting.push({ handle, block, query: firstQuery + i, response });
+          }
+        }
+        this.#wake?.();
+      },
+      damaged: (part) => this.stop(damagedPart(handle.name, part)),
+      failed: (message) => this.stop(new Error(`${handle.name} could not be scanned: ${message}`)),
+    });
+  }
+
+  /** Sends a stage that has the range of memory `taken` until its end. */
+  #send(order: StageOrder, taken: number, listener: Partial<StageListener> = {}): Advance {
+    const stop = this.#crew.send(order, {
+      results: () => {},
+      damaged: () => {},
+      failed: (message) => this.stop(new Error(`the query could not be prepared: ${message}`)),
+      ...listener,
+      left: () => {
+        this.#memory.give(taken);
+        this.#flights.delete(stop);
+        if (this.#flights.size === 0 && (this.#stopped || this.#isSupplied)) this.end();
+        this.#changed();
+      },
+    });
+    this.#flights.add(stop);
+    return 'sent';
+  }
+
+  /** Gives up its slices if it cannot use them now; says whether it did. */
+  yieldSlices(): boolean {
+    if (this.#slices === undefined || this.#flights.size > 0 || !this.#isHeldUp) return false;
+    this.#memory.give(this.#slices);
+    this.#slices = undefined;
+    this.#rowsSent = 0;
+    return true;
+  }
+
+  /**
+   * Ends it early. Whoever waits for a result is told at once, and `ended` when the threads have
+   * let go.
+   */
+  stop(error?: unknown): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    this.#error = error;
+    this.#waiting = [];
+    for (const stop of this.#flights) stop();
+    if (this.#flights.size === 0) this.end();
+    this.#wake?.();
+  }
+
+  readonly #ended = Promise.withResolvers<void>();
+  /** Nothing of this scan is with the threads any more. */
+  get ended(): Promise<void> {
+    return this.#ended.promise;
+  }
+
+  /** Lets go of everything, whatever the threads may still be doing. */
+  end(): void {
+    if (this.#slices !== undefined) this.#memory.give(this.#slices);
+    this.#slices = undefined;
+    this.#complete = true;
+    this.#ended.resolve();
+    this.#wake?.();
+  }
+
+  /** The next result, or nothing after the last. */
+  async next(): Promise<ScanResult | undefined> {
+    for (;;) {
+      if (this.#error !== undefined) throw this.#error;
+      const result = this.#waiting.shift();
+      if (result) {
+        this.#backlog -= result.response.length;
+        return result;
+      }
+      if (this.#complete || this.#stopped) return undefined;
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#wake = resolve;
+      await promise;
+    }
+  }
+}
+
+/** All of a response that does not depend on the block. */
+function responseHead(query: Query): StageQuery {
+  const { parameters, keyId, queryId, bits0, bits1 } = query;
+  if (!(bits0 >= 1 && bits0 <= bits1 && bits1 <= 32))
+    throw new HersError('MALFORMED', `a response cannot have ${bits0} and ${bits1} bits`);
+  const packed0 = new Uint8Array((parameters.n * bits0) / 8);
+  const packed1 = new Uint8Array((parameters.n * bits1) / 8);
+  const blockId = new Uint8Array(16);
+  const none = { blockId, first: 0, count: 0, packed0, packed1 };
+  const message = encodeResponse({ parameters, keyId, queryId, bits0, bits1, ...none });
+  const bytes = message.length;
+  return { head: message.slice(0, bytes - packed0.length - packed1.length - 8), bytes, bits0, bits1 };
+}

@@ -1,0 +1,122 @@
+// What the main thread and the threads of the WebAssembly kernel tell each other.
+//
+// Work comes in stages, which every thread goes through in the order they were sent: a stage
+// *prepares* some rows of a query, or *scans* one segment for the queries of a pass. Threads take
+// the tasks of a stage one by one from a counter in shared memory. Results come back as messages,
+// and at the end of a stage one from every thread: when the last is there, so is everything else.
+//
+// This file, wasm-area.ts and wasm-counters.ts import nothing at run time, so that a thread starts
+// quickly.
+
+import type { WasmModulus } from './wasm-memory.ts';
+
+/**
+ * How many stages may be with the threads at once: the second keeps them busy while the main thread
+ * deals with the end of the first.
+ */
+export const STAGES = 2;
+
+/** Milliseconds spent, summed over the threads. */
+export interface WasmTimes {
+  /** Expanding and transposing queries. */
+  readonly prepare: number;
+  /** Copying segments into the windows. */
+  readonly read: number;
+  /** Checksums of parts seen for the first time. */
+  readonly verify: number;
+  /** The multiply-accumulate and its reduction. */
+  readonly multiply: number;
+  /** Inverse transforms, switching, packing, framing. */
+  readonly finish: number;
+}
+export const TIMES = ['prepare', 'read', 'verify', 'multiply', 'finish'] as const satisfies (keyof WasmTimes)[];
+
+export interface ThreadData {
+  readonly module: WebAssembly.Module;
+  readonly memory: WebAssembly.Memory;
+  readonly threads: number;
+  /** This thread's area (wasm-area.ts). */
+  readonly area: number;
+  readonly control: Int32Array;
+  /** This thread's sums of milliseconds, in the order of TIMES. */
+  readonly times: Float64Array;
+}
+
+export interface StageRing {
+  readonly n: number;
+  /** The bit length of the primes. */
+  readonly bits: number;
+  readonly moduli: readonly WasmModulus[];
+}
+
+/** A segment, told once to every thread. */
+export interface StageSegment {
+  readonly id: number;
+  readonly ring: StageRing;
+  readonly rows: number;
+  readonly panelRows: number;
+  readonly blocks: readonly { readonly blockId: Uint8Array; readonly first: number; readonly count: number }[];
+  /**
+   * A descriptor, which belongs to the process and is read at given positions, or the bytes in
+   * shared memory.
+   */
+  readonly source: number | Uint8Array;
+  readonly dataAt: number;
+  readonly partBytes: number;
+  readonly partChecksums: BigUint64Array;
+  /** In shared memory: 1 for every part that was found sound. */
+  readonly verified: Uint8Array;
+}
+
+export interface PrepareStage {
+  readonly kind: 'prepare';
+  readonly id: number;
+  readonly slot: number;
+  readonly ring: StageRing;
+  readonly seed: Uint8Array;
+  /** Rows of the query, and which of them are prepared. */
+  readonly rows: number;
+  readonly first: number;
+  readonly count: number;
+  /** These rows as they came, and the slices of the query. */
+  readonly from: number;
+  readonly slices: number;
+}
+
+/**
+ * What the response to one query begins with, as encodeResponse wrote it for no block in
+ * particular, and its length.
+ */
+export interface StageQuery {
+  readonly head: Uint8Array;
+  readonly bytes: number;
+  readonly bits0: number;
+  readonly bits1: number;
+}
+
+export interface ScanStage {
+  readonly kind: 'scan';
+  readonly id: number;
+  readonly slot: number;
+  readonly segment: number;
+  readonly queries: readonly StageQuery[];
+  readonly slices: number;
+  /** C0 and C1 of every (block, query). */
+  readonly results: number;
+}
+
+export type Stage = PrepareStage | ScanStage;
+
+export type ToThread =
+  | Stage
+  | { readonly kind: 'load'; readonly segment: StageSegment }
+  | { readonly kind: 'unload'; readonly segment: number };
+
+export type FromThread =
+  | { readonly kind: 'ready' }
+  /** Responses of consecutive blocks, for each block those of all queries. */
+  | { readonly kind: 'results'; readonly id: number; readonly block: number; readonly bytes: Uint8Array }
+  | { readonly kind: 'damaged'; readonly id: number; readonly part: number }
+  | { readonly kind: 'failed'; readonly id: number; readonly message: string }
+  /** This thread has left the stage. */
+  | { readonly kind: 'left'; readonly id: number };

@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { parameterSet } from '@hers/scheme';
+import { part } from '../../../tools/parts.ts';
+import { Yardsticks } from '../testing/yardsticks.ts';
+import { buildSegment } from './builder.ts';
+import { loadAddon } from './native/native-addon.ts';
+import { mixed, specimenBlock } from './specimen.ts';
+
+test('the yardsticks measure something, and notice a file that is cut', part('compiler'), async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'hers-yardsticks-'));
+  try {
+    const parameters = parameterSet('n_2048_logq_30');
+    const path = join(folder, 'segment');
+    await buildSegment(path, [specimenBlock({ parameters, width: 64, index: 0, residue: mixed(0) })], 1);
+    for (const isa of loadAddon().variants()) {
+      const yardsticks = await Yardsticks.open(isa);
+      const mapped = await yardsticks.map([path]);
+      const seconds = [
+        ...mapped.readSeconds(2, 3),
+        ...yardsticks.plaintextSeconds(100, 37, 2, 3).own,
+        yardsticks.multiplyCeiling(parameters, 3, 2, 1),
+      ];
+      assert.equal(seconds.length, 7);
+      for (const each of seconds) assert.ok(each > 0 && each < Number.POSITIVE_INFINITY);
+      mapped.close();
+    }
+    const mapped = await (await Yardsticks.open('generic')).map([path]);
+    const whole = await readFile(path);
+    await truncate(path, 4096);
+    assert.throws(() => mapped.readSeconds(2, 1), /was cut while it was read/);
+    // Zeros are in the place of the page that was missed, whatever becomes of the file.
+    await writeFile(path, whole);
+    assert.throws(() => mapped.readSeconds(2, 1), /was cut while it was read/);
+    mapped.close();
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});

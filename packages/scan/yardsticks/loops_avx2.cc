@@ -1,0 +1,13 @@
+// The yardsticks for AVX2; see packages/scan/native/variant_avx2.cc.
+
+#include "../native/lanes_avx2.h"
+
+#include "../native/multiply.h"
+#include "baseline.h"
+#include "loops.h"
+
+namespace hers {
+
+const Loops kAvx2Loops = {"avx2", multiply, sumOf, dotsOf};
+
+}  // namespace hers

@@ -1,0 +1,44 @@
+// Options that nobody knows are errors: a misspelt one would be ignored otherwise, and what it asks
+// for quietly not done.
+
+import { HersError } from '@hers/scheme';
+
+/** The names of all options of a type: the compiler refuses a list that lacks or invents one. */
+export type OptionNames<T> = { readonly [K in keyof Required<T>]: true };
+
+/**
+ * INVALID_ARGUMENT when `given` is no object, or has an option that is not in `known`. `what` is
+ * what has the options: `a search`.
+ *
+ * @example refuseUnknown<SearchOptions>(options, { limit: true, signal: true }, 'a search');
+ */
+export function refuseUnknown<T extends object>(given: T, known: OptionNames<T>, what: string): void {
+  if (typeof given !== 'object' || given === null)
+    throw new HersError('INVALID_ARGUMENT', `the options of ${what} are an object`);
+  for (const name of Object.keys(given)) {
+    if (Object.hasOwn(known, name)) continue;
+    const nearest = nearestTo(name, Object.keys(known));
+    const hint = nearest === undefined ? '' : `; did you mean ${nearest}?`;
+    throw new HersError('INVALID_ARGUMENT', `${what} has no option ${JSON.stringify(name)}${hint}`);
+  }
+}
+
+/** The known name that takes the fewest edits, if they are few beside its length. */
+function nearestTo(name: string, known: readonly string[]): string | undefined {
+  const near = known.map((each) => ({ each, edits: editsBetween(name.slice(0, 100), each) }));
+  const [best] = near.sort((a, b) => a.edits - b.edits);
+  return best && best.edits <= Math.max(1, best.each.length / 3) ? best.each : undefined;
+}
+
+/** Characters to insert, delete or replace (Levenshtein), in upper or lower case. */
+function editsBetween(a: string, b: string): number {
+  const [from, to] = [a.toLowerCase(), b.toLowerCase()];
+  let row = Array.from({ length: to.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= from.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= to.length; j++)
+      next.push(Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (from[i - 1] === to[j - 1] ? 0 : 1)));
+    row = next;
+  }
+  return row[to.length];
+}

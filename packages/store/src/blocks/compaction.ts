@@ -1,0 +1,145 @@
+// Puts blocks that have a file of their own together into segments, which are scanned front to
+// back. The rules:
+//
+// - Blocks of one kind (key and plan) share segments of up to `segmentBlocks` blocks. A block that
+//   is not full is likely to be replaced soon, and is left alone, unless there are many of them.
+// - *busy*, after every commit: when a whole segment's worth waits, it is built. Nothing is ever
+//   written twice this way.
+// - *quiet*, when nothing was committed for a while, or when what waits takes much memory: 16 or
+//   more are put together with the segment that is not full.
+// - *purge*: everything is put together, and segments are rewritten that hold blocks which no
+//   longer belong to the collection.
+//
+// A segment is on disk under its name before the catalogue refers to it, and old files go when it
+// does.
+
+import { randomBytes } from 'node:crypto';
+import { segmentBlocks } from '@hers/scan';
+import { parameterSetById } from '@hers/scheme';
+import type { Collection } from '../collection.ts';
+import { fault } from '../faults.ts';
+import { SEGMENTS, segmentPath } from '../files/layout.ts';
+import { storageError } from '../storage-errors.ts';
+import { keptBlock } from './rebuild.ts';
+import type { Source } from './source.ts';
+import { isFull, type StoredBlock } from './stored-block.ts';
+
+export type CompactionMode = 'busy' | 'quiet' | 'purge';
+
+const MANY = 16;
+/** Loose blocks are held in memory by searches; so much of them is enough. */
+const LOOSE_BYTES = 2 ** 27;
+
+/** Groups of blocks that should each become a segment. */
+export function planCompaction(blocks: Iterable<StoredBlock>, mode: CompactionMode): StoredBlock[][] {
+  const kinds = new Map<string, StoredBlock[]>();
+  for (const block of blocks) {
+    const alike = kinds.get(block.kind);
+    if (alike) alike.push(block);
+    else kinds.set(block.kind, [block]);
+  }
+  return [...kinds.values()].flatMap((alike) => planKind(alike, mode));
+}
+
+function planKind(blocks: readonly StoredBlock[], mode: CompactionMode): StoredBlock[][] {
+  const { parametersId, width } = blocks[0];
+  const room = segmentBlocks(parameterSetById(parametersId), width);
+  const loose = blocks.filter(({ source }) => !source.inSegment);
+  const full = loose.filter(isFull);
+  const partial = loose.length - full.length;
+  const waiting = partial >= MANY ? loose : full;
+  const whole = waiting.length - (waiting.length % room);
+  const much = waiting.reduce((sum, { bytes }) => sum + bytes, 0) >= LOOSE_BYTES;
+  if (mode === 'busy' && !(much && whole === 0)) return groups(waiting.slice(0, whole), room);
+
+  const segments = new Set(blocks.map(({ source }) => source).filter(({ inSegment }) => inSegment));
+  const unclean = [...segments].filter(({ live, total }) => live.size < total);
+  const roomy = [...segments].filter(({ live }) => live.size < room);
+  if (mode !== 'purge') {
+    if (waiting.length < MANY && !much) return [];
+    // The fullest that still has room, so that there is never more than one for long.
+    const open = roomy.sort((a, b) => b.live.size - a.live.size)[0];
+    return groups([...(open?.live ?? []), ...waiting], room);
+  }
+  const joined = new Set<Source>(unclean);
+  if (roomy.length + Math.sign(waiting.length) > 1) for (const source of roomy) joined.add(source);
+  const parts = [...joined].flatMap(({ live }) => [...live]);
+  return parts.length + waiting.length > 1 || unclean.length > 0 ? groups([...parts, ...waiting], room) : [];
+}
+
+function groups(blocks: readonly StoredBlock[], size: number): StoredBlock[][] {
+  const out: StoredBlock[][] = [];
+  for (let at = 0; at < blocks.length; at += size) out.push(blocks.slice(at, at + size));
+  return out;
+}
+
+/** Builds the segments that are due. */
+export async function compact(collection: Collection, mode: CompactionMode, signal: AbortSignal): Promise<void> {
+  for (const group of planCompaction(collection.blocks.values(), mode)) {
+    signal.throwIfAborted();
+    // Blocks that were dropped since then have no place in it.
+    const blocks = group.filter((block) => collection.blocks.get(block.name) === block);
+    if (blocks.length > 0) await buildGroup(collection, blocks, signal);
+  }
+}
+
+async function buildGroup(collection: Collection, blocks: readonly StoredBlock[], signal: AbortSignal): Promise<void> {
+  const { disk, assembler } = collection.folder;
+  const temporary = `${SEGMENTS}/${collection.number}-${randomBytes(8).toString('hex')}.building`;
+  const total = blocks.reduce((sum, block) => sum + block.bytes, 0);
+  let path = temporary;
+  try {
+    const { name, bytes } = await withFiles([...new Set(blocks.map(({ source }) => source))], () =>
+      assembler.assemble(disk, temporary, blocks.map(keptBlock), total, signal),
+    );
+    disk.note({ kind: 'adopt', path: temporary });
+    fault('segment.built');
+    await disk.rename(temporary, (path = segmentPath(collection.number, name)));
+    await disk.syncFolder(SEGMENTS);
+    fault('segment.renamed');
+    collection.checkUsable();
+    repoint(collection, blocks, { path, inSegment: true, bytes, total: blocks.length });
+  } catch (error) {
+    await disk.remove(path).catch(() => {});
+    throw storageError(error, path);
+  }
+  await collection.retireEmpty();
+  fault('segment.removed');
+}
+
+/** Runs `work` while none of the files can go away. */
+function withFiles<T>(sources: readonly Source[], work: () => Promise<T>): Promise<T> {
+  return sources.reduceRight<() => Promise<T>>((inner, source) => () => source.reading(inner), work)();
+}
+
+/**
+ * The catalogue, and then memory, find the blocks in their new place; those dropped meanwhile stay
+ * dropped.
+ */
+function repoint(
+  collection: Collection,
+  blocks: readonly StoredBlock[],
+  file: { path: string; inSegment: boolean; bytes: number; total: number },
+): void {
+  const { tables, folder } = collection;
+  const moved = blocks
+    .map((block, position) => ({ block, position }))
+    .filter(({ block }) => collection.blocks.get(block.name) === block);
+  const leaving = new Set(moved.map(({ block }) => block));
+  const old = new Set(moved.map(({ block }) => block.source));
+  folder.catalogue.transaction(() => {
+    tables.addSegment(file.path, file.total, file.bytes);
+    for (const { block, position } of moved) tables.moveBlock(block.id, file.path, position);
+    for (const { inSegment, live, path } of old)
+      if (inSegment && [...live].every((block) => leaving.has(block))) tables.dropSegment(path);
+    fault('segment.within');
+  });
+  fault('segment.committed');
+  const source = collection.addSource(file);
+  for (const { block, position } of moved) {
+    block.source.live.delete(block);
+    block.source = source;
+    block.position = position;
+    source.live.add(block);
+  }
+}

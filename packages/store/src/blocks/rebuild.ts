@@ -1,0 +1,144 @@
+// Takes blocks out of a segment again, exactly as they were given: rows and mask rows lie there in
+// another order, the mask itself follows from the catalogue (its seed) or from its digits, and the
+// hash in the catalogue proves that nothing changed on the way.
+
+import { decodeHeader, headerLength, LANES, PANEL_ROWS, type SegmentHeader } from '@hers/scan';
+import { type Block, decodeBlock, encodeBlock, HersError, polyWords, ringOf } from '@hers/scheme';
+import { hex, sameBytes, sha256 } from '../bytes.ts';
+import type { Disk } from '../files/disk.ts';
+import type { DiskReader } from '../files/disk-file.ts';
+import { damaged } from '../storage-errors.ts';
+import type { StoredBlock } from './stored-block.ts';
+
+const HEADER_START = 128;
+/** The largest encoded block: 4097 rows of 4096 coefficients modulo two primes, and a little. */
+export const MAX_BLOCK_BYTES = 2 ** 28;
+/** Reads under way together. */
+const AT_ONCE = 32;
+
+/**
+ * What a segment is called: a hash of its header, which holds the ids of the blocks and the
+ * checksums of all parts, and so stands for the content.
+ */
+export function segmentName(header: Uint8Array): string {
+  return hex(sha256(header).subarray(0, 16));
+}
+
+/** Throws when the file is not the segment that was written under its name. */
+export async function readSegmentHeader(file: DiskReader): Promise<SegmentHeader> {
+  const { path, size } = file;
+  try {
+    const length = headerLength(await file.read(0, HEADER_START), path);
+    const bytes = await file.read(0, length);
+    const header = decodeHeader(bytes, size, path);
+    if (!path.endsWith(`-${segmentName(bytes)}.segment`)) throw damaged(path, 'it is another segment');
+    return header;
+  } catch (error) {
+    // Whatever is wrong with a file that was whole once, it is damage.
+    const odd = error instanceof HersError && error.code !== 'STORAGE' && error.code !== 'DAMAGED';
+    throw odd ? damaged(path, error.message) : error;
+  }
+}
+
+/** All rows, mask rows included, of block `index`, in the order of the scheme. */
+export async function readRows(
+  file: DiskReader,
+  { parameters, rows, blocks, dataAt, partBytes }: SegmentHeader,
+  index: number,
+): Promise<Uint32Array> {
+  const words = polyWords(parameters);
+  const all = new Uint32Array(rows * words);
+  const rowBytes = 4 * LANES;
+  const readGroup = async (group: number) => {
+    // The rows of a block within a panel are one run of bytes; see the layout in scan's segment.ts.
+    for (let panel = 0; panel < rows; panel += PANEL_ROWS) {
+      const panelRows = Math.min(PANEL_ROWS, rows - panel);
+      const at = dataAt + group * partBytes + rowBytes * (panel * blocks.length + index * panelRows);
+      const bytes = await file.read(at, rowBytes * panelRows);
+      if (bytes.length < rowBytes * panelRows) throw damaged(file.path, 'it is too short');
+      const run = new Uint32Array(bytes.buffer, bytes.byteOffset, LANES * panelRows);
+      for (let row = 0; row < panelRows; row++)
+        all.set(run.subarray(LANES * row, LANES * (row + 1)), (panel + row) * words + group * LANES);
+    }
+  };
+  for (let group = 0; group * LANES < words; group += AT_ONCE) {
+    const reads = Array.from({ length: Math.min(AT_ONCE, words / LANES - group) }, (_, i) => readGroup(group + i));
+    await Promise.all(reads);
+  }
+  return all;
+}
+
+/** a = Σ_k g^k·D_k(a), which holds in NTT form as well. */
+export function maskFromDigits({ parameters }: SegmentHeader, maskRows: Uint32Array): Uint32Array {
+  const ring = ringOf(parameters);
+  const words = polyWords(parameters);
+  const [sum, digit] = ring.polys;
+  sum.residues.fill(0);
+  for (let k = 0; k < parameters.digits; k++) {
+    digit.residues.set(maskRows.subarray(k * words, (k + 1) * words));
+    ring.scaleAdd(sum, digit, 1n << BigInt(k * parameters.digitBits));
+  }
+  return sum.residues.slice();
+}
+
+/**
+ * Where a block is, and what proves that it is the one: all that is needed to read it, in any
+ * thread.
+ */
+export interface KeptBlock {
+  readonly path: string;
+  /** Whether that is a segment, and if so, the place in it. */
+  readonly inSegment: boolean;
+  readonly position: number;
+  readonly name: string;
+  readonly seed: Uint8Array | null;
+  readonly hash: Uint8Array;
+}
+
+/** Compaction may move a block; this is where it is now. */
+export function keptBlock({ source: { path, inSegment }, position, name, seed, hash }: StoredBlock): KeptBlock {
+  return { path, inSegment, position, name, seed, hash };
+}
+
+/** What reading a block takes, in blocks: its rows and its encoding. */
+export const READING_COST = 2;
+
+/** A block and its encoding, which is proven to be the one that was given. */
+export interface ReadBlock {
+  readonly block: Block;
+  readonly encoded: Uint8Array;
+}
+
+export async function readKeptBlock(disk: Disk, kept: KeptBlock): Promise<ReadBlock> {
+  if (kept.inSegment) {
+    const file = disk.openToRead(kept.path);
+    try {
+      return await takeBlock(file, await readSegmentHeader(file), kept);
+    } finally {
+      file.close();
+    }
+  }
+  const encoded = await disk.read(kept.path, MAX_BLOCK_BYTES);
+  if (!sameBytes(sha256(encoded), kept.hash)) throw damaged(kept.path, 'it is not the block that was written');
+  return { block: decodeBlock(encoded), encoded };
+}
+
+async function takeBlock(file: DiskReader, header: SegmentHeader, kept: KeptBlock): Promise<ReadBlock> {
+  const entry = header.blocks[kept.position];
+  const { parameters, keyId, width, galleryScale } = header;
+  const wrong = () => damaged(kept.path, `block ${kept.name} in it is not what was written`);
+  if (!entry) throw wrong();
+  const all = await readRows(file, header, kept.position);
+  const words = polyWords(parameters);
+  const mask = kept.seed ? { seed: kept.seed } : { residues: maskFromDigits(header, all.subarray(width * words)) };
+  const block = { ...entry, parameters, keyId, width, galleryScale, mask, rows: all.subarray(0, width * words) };
+  const encoded = encodeBlock(block);
+  if (!sameBytes(sha256(encoded), kept.hash)) throw wrong();
+  return { block, encoded };
+}
+
+/** Any block of the collection. */
+export function readStoredBlock(disk: Disk, block: StoredBlock): Promise<ReadBlock> {
+  const kept = keptBlock(block);
+  return block.source.reading(() => readKeptBlock(disk, kept));
+}

@@ -1,0 +1,53 @@
+// Before the files of blocks go that were put into a segment, it is proven that all of them
+// arrived: a disk that becomes full takes a part of a write without an error. The sum of all words
+// does not depend on their order, and what is missing reads as zeros.
+
+import { decodeHeader, headerLength } from '@hers/scan';
+import type { BlockMatrix } from '@hers/scheme';
+import type { Disk } from '../files/disk.ts';
+import { damaged } from '../storage-errors.ts';
+
+const READ_BYTES = 2 ** 22;
+
+function sumOf({ buffer, byteOffset, byteLength }: Uint8Array | Uint32Array): number {
+  const words = new Int32Array(buffer, byteOffset, byteLength / 4);
+  let [a, b, c, d] = [0, 0, 0, 0];
+  // Rows are multiples of 16 words; four sums at a time are four times as fast as one.
+  for (let i = 0; i < words.length; i += 4) {
+    a = (a + words[i]) | 0;
+    b = (b + words[i + 1]) | 0;
+    c = (c + words[i + 2]) | 0;
+    d = (d + words[i + 3]) | 0;
+  }
+  return (a + b + c + d) | 0;
+}
+
+/** Adds up the blocks that pass through it. */
+export class SegmentProof {
+  #sum = 0;
+
+  async *watch(matrices: AsyncIterable<BlockMatrix>): AsyncGenerator<BlockMatrix> {
+    for await (const matrix of matrices) {
+      this.#sum = (this.#sum + sumOf(matrix.maskRows) + sumOf(matrix.block.rows)) | 0;
+      yield matrix;
+    }
+  }
+
+  /** Throws unless the file holds all of them. Returns its header, as bytes. */
+  async check(disk: Disk, path: string): Promise<Uint8Array> {
+    const file = disk.openToRead(path);
+    try {
+      const { size } = file;
+      const start = await file.read(0, READ_BYTES);
+      const header = new Uint8Array(start.subarray(0, headerLength(start, path)));
+      decodeHeader(header, size, path);
+      let sum = 0;
+      for (let at = header.length; at < size; at += READ_BYTES)
+        sum = (sum + sumOf(await file.read(at, Math.min(READ_BYTES, size - at)))) | 0;
+      if (sum !== this.#sum) throw damaged(path, 'it does not hold all blocks that belong into it. Is the disk full?');
+      return header;
+    } finally {
+      file.close();
+    }
+  }
+}

@@ -1,0 +1,154 @@
+// A file with blocks, as the kernel scans it: a segment, or an encoded block of its own, which is
+// laid out in memory when it is first needed. Searches hold on to what they began with, so a file
+// that is no longer needed disappears at once, and what the kernel has of it when the last search
+// lets go.
+
+import { type Kernel, type SegmentBlock, type SegmentHandle, type SegmentHeader, segmentBytes } from '@hers/scan';
+import { blockMatrix, HersError } from '@hers/scheme';
+import { hex, sameBytes } from '../bytes.ts';
+import type { Disk } from '../files/disk.ts';
+import { damaged, storageError } from '../storage-errors.ts';
+import { keptBlock, readKeptBlock, readSegmentHeader } from './rebuild.ts';
+import type { StoredBlock } from './stored-block.ts';
+
+export class Source {
+  readonly path: string;
+  /** Whether it is a segment. */
+  readonly inSegment: boolean;
+  readonly bytes: number;
+  /** Blocks in the file, and those of them that belong to the collection. */
+  readonly total: number;
+  readonly live = new Set<StoredBlock>();
+  readonly #disk: Disk;
+  readonly #kernel: () => Promise<Kernel>;
+  #handle: Promise<SegmentHandle> | undefined;
+  /** Let go of when nobody scans it any more. */
+  #distrusted: Promise<SegmentHandle>[] = [];
+  #scans = 0;
+  /** Who needs the file itself. */
+  #readers = 0;
+  #retired: (() => void) | undefined;
+  #retiring: Promise<void> | undefined;
+
+  constructor(
+    disk: Disk,
+    kernel: () => Promise<Kernel>,
+    file: { readonly path: string; readonly inSegment: boolean; readonly bytes: number; readonly total: number },
+  ) {
+    this.#disk = disk;
+    this.#kernel = kernel;
+    this.path = file.path;
+    this.inSegment = file.inSegment;
+    this.bytes = file.bytes;
+    this.total = file.total;
+  }
+
+  /** The kernel's handle, until `release`. */
+  async acquire(): Promise<SegmentHandle> {
+    this.#scans++;
+    this.#handle ??= this.reading(() => this.#load());
+    try {
+      return await this.#handle;
+    } catch (error) {
+      this.#handle = undefined; // so that a repaired file can be tried again
+      this.release();
+      // Whatever a kernel dislikes about a file that was whole once, it is damage.
+      const odd = error instanceof HersError && (error.code === 'MALFORMED' || error.code === 'UNSUPPORTED_VERSION');
+      throw odd ? damaged(this.path, error.message) : storageError(error, this.path);
+    }
+  }
+
+  release(): void {
+    this.#scans--;
+    this.#settle();
+  }
+
+  /** A scan found it damaged: the next one loads it again, should it have been brought back. */
+  distrust(): void {
+    if (this.#handle !== undefined) this.#distrusted.push(this.#handle);
+    this.#handle = undefined;
+  }
+
+  /** Keeps the file where it is until the function is called that this returns. */
+  hold(): () => void {
+    this.#readers++;
+    return () => {
+      this.#readers--;
+      this.#settle();
+    };
+  }
+
+  get beingRead(): boolean {
+    return this.#readers > 0;
+  }
+
+  /** Keeps the file where it is while `work` reads it. */
+  async reading<T>(work: () => Promise<T>): Promise<T> {
+    const letGo = this.hold();
+    try {
+      return await work();
+    } finally {
+      letGo();
+    }
+  }
+
+  async #load(): Promise<SegmentHandle> {
+    // Before the first pause, after which blocks may have been dropped or moved.
+    const blocks = [...this.live].map((block) => ({ ...block }));
+    const kept = keptBlock(blocks[0]);
+    const kernel = await this.#kernel();
+    if (this.inSegment) {
+      await this.#checkHeader(blocks);
+      return kernel.load({ path: this.#disk.path(this.path) });
+    }
+    const { block } = await readKeptBlock(this.#disk, kept);
+    return kernel.load({ bytes: segmentBytes([blockMatrix(block)]), name: this.path });
+  }
+
+  /** Kernels know nothing of the catalogue: they would scan any segment. */
+  async #checkHeader(blocks: readonly StoredBlock[]): Promise<void> {
+    const file = this.#disk.openToRead(this.path);
+    try {
+      const header = await readSegmentHeader(file);
+      for (const block of blocks)
+        if (!isAt(header, block)) throw damaged(this.path, `block ${block.name} is not in it where the catalogue says`);
+    } finally {
+      file.close();
+    }
+  }
+
+  /** The file goes; resolves when it is gone. */
+  retire(): Promise<void> {
+    this.#retiring ??= new Promise<void>((resolve) => {
+      this.#retired = resolve;
+    }).then(() => this.#disk.remove(this.path));
+    this.#settle();
+    return this.#retiring;
+  }
+
+  /** It is needed no longer, and its file is not ours to remove. */
+  letGo(): void {
+    this.#retired ??= () => {};
+    this.#settle();
+  }
+
+  #settle(): void {
+    if (this.#readers === 0) this.#retired?.();
+    if (this.#scans > 0) return;
+    if (this.#retired) this.distrust();
+    for (const handle of this.#distrusted.splice(0))
+      handle.then(async (loaded) => (await this.#kernel()).unload(loaded)).catch(() => {});
+  }
+}
+
+function isAt(header: SegmentHeader, block: StoredBlock): boolean {
+  const entry: SegmentBlock | undefined = header.blocks[block.position];
+  return (
+    entry !== undefined &&
+    sameBytes(entry.blockId, block.id) &&
+    hex(header.keyId) === block.keyId &&
+    header.parameters.id === block.parametersId &&
+    header.width === block.width &&
+    header.galleryScale === block.galleryScale
+  );
+}

@@ -1,0 +1,62 @@
+// The file of the catalogue, before SQLite opens it and beside SQLite.
+
+import { closeSync, constants, fstatSync, openSync, type Stats, statSync } from 'node:fs';
+import type { Disk } from '../files/disk.ts';
+import { damaged, storageError } from '../storage-errors.ts';
+import { JOURNAL } from './journal.ts';
+import { CATALOGUE, examine, type Proof, SUMS, WAL } from './proof.ts';
+
+/** What a catalogue with a log never has. */
+export const ROLLBACK = `${CATALOGUE}-journal`;
+
+/** Examines the database file where there is one. */
+export function examineFile(disk: Disk, isInUse: boolean): Proof {
+  for (const file of [CATALOGUE, WAL, `${CATALOGUE}-shm`, SUMS, JOURNAL]) {
+    disk.checkKindSync(file, 'file');
+    // SQLite looks for the log beside the file that a link leads to.
+    if (disk.isLinkSync(file)) throw damaged(file, 'a symbolic link is in its place');
+  }
+  const isThere = disk.sizeSync(CATALOGUE) !== undefined;
+  const file = isThere ? openShared(disk) : undefined;
+  try {
+    return examine(disk, file?.descriptor, isInUse);
+  } finally {
+    file?.close();
+  }
+}
+
+export interface SharedFile {
+  readonly descriptor: number;
+  close(): void;
+}
+
+/**
+ * The catalogue's file, by what it is on its disk: closing any descriptor of a file drops the locks
+ * that the process has on it, SQLite's too. So there is one, and it is closed last.
+ */
+const shared = new Map<string, { readonly descriptor: number; users: number }>();
+
+export function openShared(disk: Disk, create = false): SharedFile {
+  disk.checkKindSync(CATALOGUE, 'file');
+  try {
+    const there = statSync(disk.path(CATALOGUE), { throwIfNoEntry: false });
+    let file = there && shared.get(nameOf(there));
+    if (!file) {
+      const flags = constants.O_RDONLY | (create ? constants.O_CREAT : 0);
+      file = { descriptor: openSync(disk.path(CATALOGUE), flags, 0o600), users: 0 };
+      shared.set(nameOf(fstatSync(file.descriptor)), file);
+    }
+    file.users++;
+    return { descriptor: file.descriptor, close: () => closeShared(file) };
+  } catch (error) {
+    throw storageError(error, CATALOGUE);
+  }
+}
+
+const nameOf = ({ dev, ino }: Stats) => `${dev} ${ino}`;
+
+function closeShared(file: { readonly descriptor: number; users: number }): void {
+  if (--file.users > 0) return;
+  shared.delete(nameOf(fstatSync(file.descriptor)));
+  closeSync(file.descriptor);
+}

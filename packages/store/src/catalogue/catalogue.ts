@@ -1,0 +1,143 @@
+// The catalogue: one SQLite file that says which collections there are and where everything of them
+// lies. One process writes it, in transactions that are on disk when they return (WAL, synchronous
+// = FULL), and what is deleted in it is overwritten (secure_delete). Others may read it meanwhile
+// (catalogue-reader.ts): SQLite shows each the state of one commit.
+
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { HersError } from '@hers/service';
+import type { Disk } from '../files/disk.ts';
+import { damaged } from '../storage-errors.ts';
+import type { JournalPart } from './journal.ts';
+import { CATALOGUE, type Proof } from './proof.ts';
+
+/** The tables of a collection end in its number; see tables.ts. */
+const TABLE_OF_COLLECTION = /^(?:current|records|fresh|lists|blocks|segments|packs)_(\d+)$/;
+
+/**
+ * What is damaged in the catalogue, or missing beside it: everything of some collections, and
+ * writing for all.
+ */
+interface Damage {
+  readonly error: HersError;
+  readonly collections: ReadonlySet<number>;
+  /** Pages of it are damaged; else it is only not proven. */
+  readonly isCertain: boolean;
+}
+
+/** A catalogue as it can be read. */
+export abstract class Catalogue {
+  protected readonly disk: Disk;
+  protected abstract readonly db: DatabaseSync;
+  #damage: Damage | undefined;
+
+  constructor(disk: Disk) {
+    this.disk = disk;
+  }
+
+  /** Whether nothing can be written: damage, or another process is the one that writes. */
+  abstract readonly isReadOnly: boolean;
+
+  prepare(sql: string): StatementSync {
+    return this.db.prepare(sql);
+  }
+
+  exec(sql: string): void {
+    this.db.exec(sql);
+  }
+
+  protected number(sql: string): number {
+    return Object.values(this.db.prepare(sql).get() ?? {})[0] as number;
+  }
+
+  /**
+   * The error for anything that is damaged in the catalogue: everything of some collections, and
+   * writing for all.
+   */
+  damageOf(collectionNumber?: number): HersError | undefined {
+    if (!this.#damage || (collectionNumber !== undefined && !this.#damage.collections.has(collectionNumber)))
+      return undefined;
+    return this.#damage.error;
+  }
+
+  /** Whether pages of it are damaged, and not only what should prove it. */
+  protected get isCertainlyDamaged(): boolean {
+    return this.#damage?.isCertain ?? false;
+  }
+
+  /** Remembers what is wrong, after the database was opened. */
+  protected takeDamage({ pages, doubt }: Proof, db: DatabaseSync): void {
+    this.#damage = undefined;
+    if (pages.length > 0) {
+      const error = new HersError(
+        'DAMAGED',
+        `${CATALOGUE} is damaged: page ${pages[0]} of it is not what was written. The folder is open for reading: take snapshots of what can be read, or run hers doctor --repair`,
+      );
+      this.#damage = { error, collections: collectionsOf(db, pages), isCertain: true };
+    } else if (doubt) this.#damage = { error: doubt, collections: new Set(), isCertain: false };
+  }
+
+  /**
+   * What is known since it was opened, when every page was compared with its sum; and whether the
+   * pages fit together.
+   */
+  scrub(): { readonly file: string; readonly bytes: number; readonly damage?: HersError } {
+    const file = { file: CATALOGUE, bytes: this.disk.sizeSync(CATALOGUE) ?? 0 };
+    const damage = this.damageOf() ?? this.contradiction();
+    return damage ? { ...file, damage } : file;
+  }
+
+  protected contradiction(): HersError | undefined {
+    const [first] = this.db.prepare('PRAGMA integrity_check(1)').all();
+    return first?.integrity_check === 'ok' ? undefined : damaged(CATALOGUE, String(first?.integrity_check));
+  }
+
+  /**
+   * All of it is on disk when this returns, or none. `work` is synchronous, so nobody sees a state
+   * in between. `parts` says what the journal should know of it.
+   */
+  abstract transaction<T>(
+    work: () => T,
+    parts?: () => readonly JournalPart[],
+    options?: { mayUseReserve?: boolean },
+  ): T;
+
+  /**
+   * Copies the log into the database and empties it; false where others still read what is in it.
+   */
+  abstract checkpoint(): boolean;
+
+  /**
+   * Takes out of the journal what is not so any more, and empties the log; false where others still
+   * read what is in it.
+   */
+  abstract forgetPast(): boolean;
+
+  /**
+   * Rewrites the database from what is in it, so that its files hold nothing else once
+   * `checkpoint` has emptied the log.
+   */
+  abstract vacuum(): void;
+
+  abstract close(): void;
+}
+
+/**
+ * Which collections the pages belong to. A page that all need is the end of it; one of no table
+ * leaves all of them readable.
+ */
+function collectionsOf(db: DatabaseSync, pages: readonly number[]): Set<number> {
+  const where = new Set(pages);
+  const collections = new Set<number>();
+  try {
+    db.prepare('SELECT * FROM collections').all();
+    for (const row of db.prepare('SELECT name, pageno FROM dbstat').iterate()) {
+      if (!where.has(row.pageno as number)) continue;
+      const number = TABLE_OF_COLLECTION.exec(row.name as string)?.[1];
+      if (number === undefined) throw new Error(`${row.name} cannot be read`);
+      collections.add(Number(number));
+    }
+  } catch (error) {
+    throw damaged(CATALOGUE, `page ${pages[0]} of it is not what was written (${(error as Error).message})`);
+  }
+  return collections;
+}

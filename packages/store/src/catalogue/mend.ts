@@ -1,0 +1,26 @@
+// Makes the proofs of a catalogue again, when they are all that is missing.
+
+import { Disk } from '../files/disk.ts';
+import { checkFormat, isInUse } from '../files/layout.ts';
+import { FolderLock } from '../files/lock.ts';
+import { WritableCatalogue } from './catalogue-writer.ts';
+
+/**
+ * Whether the catalogue of a folder is proven now. False, and nothing changed, when it is damaged
+ * itself; throws when it is not the one written last.
+ */
+export async function mendProofs(folder: string): Promise<boolean> {
+  const disk = new Disk(folder);
+  checkFormat(disk);
+  const lock = new FolderLock(disk);
+  try {
+    const catalogue = new WritableCatalogue(disk, isInUse(disk));
+    try {
+      return catalogue.mend();
+    } finally {
+      catalogue.close();
+    }
+  } finally {
+    lock.release();
+  }
+}

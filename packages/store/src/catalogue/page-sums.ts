@@ -1,0 +1,114 @@
+// SQLite does not notice a flipped bit in a page. So the store keeps a checksum of every page of
+// the catalogue in a file beside it, and compares when a folder is opened.
+//
+// The database file changes only while the log is copied into it, and the sums of what will be
+// there are written before that. So at any moment, whatever crashes: a page that the log does not
+// hold has the sum that is written down. Only SQLite itself, when a process ends without closing
+// the folder, may copy the log without writing sums; the counter of transactions, which is in the
+// database too, then shows that the sums are old.
+//
+//   0  'HERSSUMS'   8 version   12 page size   16 pages   20 transactions
+//  24  pages × XXH64, then XXH64 of all before
+
+import { readSync } from 'node:fs';
+import { checksum } from '@hers/ring';
+import type { WalContent } from './wal.ts';
+
+const MAGIC = 0x534d555353524548n; // 'HERSSUMS'
+const VERSION = 1;
+const SUMS_AT = 24;
+
+export class PageSums {
+  readonly pageSize: number;
+  /** The counter of the database when these were its sums. */
+  readonly transactions: number;
+  readonly #sums: BigUint64Array;
+
+  constructor(pageSize: number, transactions: number, sums: BigUint64Array) {
+    this.pageSize = pageSize;
+    this.transactions = transactions;
+    this.#sums = sums;
+  }
+
+  /** The sums of a database file of so many pages. */
+  static of(file: number, pageSize: number, count: number, transactions: number): PageSums {
+    const sums = new BigUint64Array(count);
+    eachPage(file, pageSize, count, (page, bytes) => {
+      sums[page - 1] = checksum(bytes);
+    });
+    return new PageSums(pageSize, transactions, sums);
+  }
+
+  /** Of the database. */
+  get bytes(): number {
+    return this.pageSize * this.#sums.length;
+  }
+
+  encode(): Uint8Array {
+    const bytes = new Uint8Array(SUMS_AT + 8 * this.#sums.length + 8);
+    const view = new DataView(bytes.buffer);
+    view.setBigUint64(0, MAGIC, true);
+    view.setUint32(8, VERSION, true);
+    view.setUint32(12, this.pageSize, true);
+    view.setUint32(16, this.#sums.length, true);
+    view.setUint32(20, this.transactions, true);
+    bytes.set(new Uint8Array(this.#sums.buffer, this.#sums.byteOffset, this.#sums.byteLength), SUMS_AT);
+    view.setBigUint64(bytes.length - 8, checksum(bytes.subarray(0, -8)), true);
+    return bytes;
+  }
+
+  /**
+   * Undefined when these are not sums, or damaged ones: they can be made again, and say nothing
+   * then.
+   */
+  static decode(bytes: Uint8Array): PageSums | undefined {
+    if (bytes.length < SUMS_AT + 8) return undefined;
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    const count = view.getUint32(16, true);
+    if (
+      view.getBigUint64(0, true) !== MAGIC ||
+      view.getUint32(8, true) !== VERSION ||
+      bytes.length !== SUMS_AT + 8 * count + 8 ||
+      view.getBigUint64(bytes.length - 8, true) !== checksum(bytes.subarray(0, -8))
+    )
+      return undefined;
+    const sums = new BigUint64Array(count);
+    new Uint8Array(sums.buffer).set(bytes.subarray(SUMS_AT, bytes.length - 8));
+    return new PageSums(view.getUint32(12, true), view.getUint32(20, true), sums);
+  }
+
+  /**
+   * Pages (counted from 1) of the open database file that neither have the sum written down nor
+   * stand in the log.
+   */
+  damagedPages(file: number, size: number, wal: WalContent): number[] {
+    const last = wal.databasePages > 0 ? Math.min(wal.databasePages, this.#sums.length) : this.#sums.length;
+    const damaged: number[] = [];
+    eachPage(file, this.pageSize, last, (page, bytes) => {
+      const whole = page * this.pageSize <= size;
+      if (!wal.pages.has(page) && !(whole && checksum(bytes) === this.#sums[page - 1])) damaged.push(page);
+    });
+    return damaged;
+  }
+
+  /** The sums as they will be when the log, open as `file`, is copied into the database. */
+  with(file: number, wal: WalContent, transactions: number): PageSums {
+    const sums = new BigUint64Array(wal.databasePages);
+    sums.set(this.#sums.subarray(0, wal.databasePages));
+    const bytes = new Uint8Array(this.pageSize);
+    for (const [page, at] of wal.pages) {
+      if (page > wal.databasePages) continue; // the database has become shorter since
+      readSync(file, bytes, 0, bytes.length, at);
+      sums[page - 1] = checksum(bytes);
+    }
+    return new PageSums(this.pageSize, transactions, sums);
+  }
+}
+
+function eachPage(file: number, size: number, count: number, visit: (page: number, bytes: Uint8Array) => void): void {
+  const buffer = new Uint8Array(256 * size);
+  for (let page = 1; page <= count; page += 256) {
+    readSync(file, buffer, 0, buffer.length, (page - 1) * size);
+    for (let i = 0; i < 256 && page + i <= count; i++) visit(page + i, buffer.subarray(i * size, (i + 1) * size));
+  }
+}

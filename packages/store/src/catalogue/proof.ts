@@ -1,0 +1,169 @@
+// Whether a catalogue is the one that was written last, and whole. Everything here only reads: a
+// folder that fails stays exactly as it is.
+//
+// Four files bear witness. The journal is written behind every transaction, so the catalogue may be
+// one transaction ahead of it, and never behind. Sums are written before the log is copied into the
+// database, so a page that the log does not hold has the sum that is written down, and the database
+// is never older than its sums unless the log has the rest.
+
+import { closeSync, fstatSync, readFileSync, readSync } from 'node:fs';
+import { HersError } from '@hers/service';
+import type { Disk } from '../files/disk.ts';
+import { damaged, storageError } from '../storage-errors.ts';
+import { JOURNAL, type JournalContent, type Mark, readJournal } from './journal.ts';
+import { PageSums } from './page-sums.ts';
+import { EMPTY_WAL, readWal } from './wal.ts';
+
+export const CATALOGUE = 'catalogue.db';
+export const WAL = `${CATALOGUE}-wal`;
+export const SUMS = 'catalogue.sums';
+
+const HEADER_BYTES = 100;
+const COUNTER_AT = 60; // "user version"
+const STAMP_AT = 68; // "application id"
+
+/** The counter has 31 bits, and 0 is that of a database without anything in it. */
+const COUNTS = 2 ** 31 - 1;
+export const after = (counter: number) => (counter % COUNTS) + 1;
+/** The counter goes round, so the shorter way tells which is the older. */
+const isOlder = (one: number, other: number) => {
+  const distance = (other - one + COUNTS) % COUNTS;
+  return distance > 0 && distance < COUNTS / 2;
+};
+
+/** What to do about a catalogue that is refused. */
+const BRING_BACK = `nothing was changed. Run hers doctor --repair, or bring back all files catalogue.* from one moment`;
+
+export interface Proof {
+  /** What the catalogue says of its last transaction. */
+  readonly mark: Mark;
+  readonly journal: JournalContent | undefined;
+  /** The sums of the database's pages, where they are there and belong to it. */
+  readonly sums: PageSums | undefined;
+  /** Pages (counted from 1) that are not what was written. */
+  readonly pages: readonly number[];
+  /**
+   * Why the catalogue is not proven, though nothing speaks against it: a witness is missing or
+   * damaged.
+   */
+  readonly doubt: HersError | undefined;
+  /** Nothing was ever committed. */
+  readonly isNew: boolean;
+  /**
+   * SQLite has copied the log by itself, which it does when a thread is ended that has the folder
+   * open; the journal knows what was committed.
+   */
+  readonly areSumsBehind: boolean;
+  /** Written by a program that kept no journal. */
+  readonly isOlderEdition: boolean;
+}
+
+/**
+ * Throws DAMAGED when the catalogue is not the one written last.
+ *
+ * @param file the open database, undefined where there is none
+ * @param isInUse whether the folder holds files that only a catalogue can name
+ */
+export function examine(disk: Disk, file: number | undefined, isInUse: boolean): Proof {
+  // The journal first: what is committed while this reads is then no contradiction.
+  const journal = readJournal(disk);
+  const known = readSums(disk);
+  const wal = ofLog(disk, readWal) ?? EMPTY_WAL;
+  const copied = markIn(file, 0);
+  const mark = wal.pages.has(1) ? ofLog(disk, (log) => markIn(log, wal.pages.get(1)!))! : copied;
+
+  const committed = journal?.last;
+  const isNew = mark.counter === 0;
+  // A log alone is none: SQLite would remove it.
+  const isGone = !isNew && (file === undefined || fstatSync(file).size === 0);
+  if (isGone || (isNew && (isInUse || (committed?.counter ?? 0) > 0 || (known?.transactions ?? 0) > 0))) {
+    const size = file === undefined ? undefined : fstatSync(file).size;
+    throw wal.damage && size !== undefined
+      ? damaged(WAL, wal.damage)
+      : damaged(CATALOGUE, `it is ${size === undefined ? 'missing' : 'empty'}`, BRING_BACK);
+  }
+  if (committed) {
+    if (isOlder(mark.counter, committed.counter))
+      throw damaged(
+        disk.sizeSync(WAL) ? WAL : CATALOGUE,
+        `the last commit in it is older than ${JOURNAL} says: it is an older copy, one without its log, or damaged`,
+        BRING_BACK,
+      );
+    if (mark.counter === committed.counter && mark.stamp !== committed.stamp)
+      throw damaged(CATALOGUE, `it is of another history than ${JOURNAL}`, BRING_BACK);
+  } else if (wal.damage) throw damaged(WAL, wal.damage);
+  if (known && isOlder(mark.counter, known.transactions))
+    throw damaged(CATALOGUE, `it is older than ${SUMS}: an older copy, or one without its log ${WAL}`, BRING_BACK);
+
+  const isOlderEdition = !isNew && mark.stamp === 0;
+  const areOld = known !== undefined && isOlder(known.transactions, copied.counter);
+  const sums = areOld ? undefined : known;
+  // One witness that does not fit may be an older copy; when both say otherwise, it is the
+  // catalogue that does not belong here.
+  const isJournalled = committed !== undefined && isNext(mark, committed);
+  if (areOld && committed && !isOlderEdition && !isJournalled)
+    throw damaged(CATALOGUE, `it fits neither ${SUMS} nor ${JOURNAL}`, BRING_BACK);
+  const doubt = isNew
+    ? undefined
+    : (doubtSums(disk, known, areOld && !isOlderEdition && !isJournalled) ??
+      doubtJournal(journal, mark, isOlderEdition));
+  const size = file === undefined ? 0 : fstatSync(file).size;
+  if (sums && wal.pages.size === 0 && size > sums.bytes)
+    throw damaged(CATALOGUE, `it has ${size} bytes, and ${sums.bytes} were written`, BRING_BACK);
+  const pages = file === undefined ? [] : (sums?.damagedPages(file, size, wal) ?? []);
+  return { mark, journal, sums, pages, doubt, isNew, isOlderEdition, areSumsBehind: areOld && !doubt };
+}
+
+function doubtSums(disk: Disk, known: PageSums | undefined, areOld: boolean): HersError | undefined {
+  if (!known) return witnessed(SUMS, disk.sizeSync(SUMS) === undefined ? 'is missing' : 'is damaged');
+  if (areOld) return witnessed(SUMS, `is older than ${CATALOGUE}`);
+  return undefined;
+}
+
+function doubtJournal(journal: JournalContent | undefined, mark: Mark, isOlderEdition: boolean): HersError | undefined {
+  if (!journal) return isOlderEdition ? undefined : witnessed(JOURNAL, 'is missing');
+  if (journal.damage) return witnessed(JOURNAL, `is damaged: ${journal.damage}`);
+  if (!journal.last) return witnessed(JOURNAL, 'is empty');
+  return isNext(mark, journal.last) ? undefined : witnessed(JOURNAL, `is older than ${CATALOGUE}`);
+}
+
+/** Whether the journal has this transaction, or the one before it. */
+function isNext(mark: Mark, last: Mark): boolean {
+  return mark.counter === last.counter ? mark.stamp === last.stamp : mark.counter === after(last.counter);
+}
+
+function witnessed(file: string, what: string): HersError {
+  return new HersError(
+    'DAMAGED',
+    `${file} ${what}, so nothing proves that ${CATALOGUE} is the one written last. The folder can be read, not written: bring back ${file}, or run hers doctor --repair`,
+  );
+}
+
+function readSums(disk: Disk): PageSums | undefined {
+  if (disk.sizeSync(SUMS) === undefined) return undefined;
+  try {
+    disk.checkKindSync(SUMS, 'file');
+    return PageSums.decode(readFileSync(disk.path(SUMS)));
+  } catch (error) {
+    throw storageError(error, SUMS);
+  }
+}
+
+/** What `read` makes of the log, if there is one. */
+export function ofLog<T>(disk: Disk, read: (file: number, size: number) => T): T | undefined {
+  if (disk.sizeSync(WAL) === undefined) return undefined;
+  const file = disk.openSync(WAL);
+  try {
+    return read(file, fstatSync(file).size);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** The mark in the page that begins at `at`. */
+function markIn(file: number | undefined, at: number): Mark {
+  if (file === undefined) return { counter: 0, stamp: 0 };
+  const header = Buffer.alloc(HEADER_BYTES);
+  readSync(file, header, 0, header.length, at);
+  return { counter: header.readUInt32BE(COUNTER_AT), stamp: header.readUInt32BE(STAMP_AT) };
+}

@@ -1,0 +1,250 @@
+// Where every sealed record of a collection lies. Handles are random, so writing each new one
+// straight into a large B-tree would touch a page per record. Instead a commit appends its changes
+// as one row (`fresh`), and now and then all of those are merged into the B-tree (`records`) in the
+// order of their handles, a slice at a time. A lookup asks what is fresh first, in memory, then the
+// B-tree.
+//
+// Changes carry a handle and a place, so writing one twice changes nothing: a crash in the middle
+// of a merge needs no care.
+
+import { HANDLE_BYTES } from '@hers/service';
+import { asBuffer, handleKey } from '../bytes.ts';
+import { fault } from '../faults.ts';
+import { DELETED, decodePlace, PLACE_BYTES, type Place } from '../files/place.ts';
+import { ROW_BYTES } from '../files/vault.ts';
+import { SerialQueue } from '../serial-queue.ts';
+import type { Catalogue } from './catalogue.ts';
+import type { Tables } from './tables.ts';
+
+/**
+ * A merge begins when so many records are fresh; more for large collections, so that the work per
+ * record stays the same.
+ */
+const MERGE_AT = 2 ** 16;
+const MERGE_SHARE = 16;
+/** Records merged in one transaction, which blocks the event loop for some 20 ms. */
+const SLICE = 2 ** 13;
+/** Changes in one row. */
+const MAX_BATCH = 2 ** 20;
+
+export class RecordIndex {
+  readonly #catalogue: Catalogue;
+  readonly #tables: Tables;
+  /** Handle → batch · MAX_BATCH + index. */
+  readonly #fresh = new Map<string, number>();
+  readonly #batches = new Map<number, Uint8Array>();
+  /** Whether a fresh handle is in the B-tree too, as far as it was asked. */
+  readonly #present = new Map<string, boolean>();
+  readonly #frozen: () => boolean;
+  readonly #merges = new SerialQueue();
+  #lastBatch = 0;
+  #loaded = false;
+
+  /** While `frozen`, the B-tree stays as it is. */
+  constructor(catalogue: Catalogue, tables: Tables, frozen: () => boolean = () => false) {
+    this.#catalogue = catalogue;
+    this.#tables = tables;
+    this.#frozen = frozen;
+  }
+
+  #load(): void {
+    if (this.#loaded) return;
+    this.#loaded = true;
+    for (const { batch, entries } of this.#tables.freshBatches()) this.take(batch, entries);
+  }
+
+  /**
+   * Another process has written: what was read of the catalogue is read again when it is needed.
+   */
+  reload(): void {
+    this.#fresh.clear();
+    this.#batches.clear();
+    this.#present.clear();
+    this.#lastBatch = 0;
+    this.#loaded = false;
+  }
+
+  /** Records that changed since the last merge. */
+  get fresh(): number {
+    this.#load();
+    return this.#fresh.size;
+  }
+
+  /** Grows with every change. */
+  get lastBatch(): number {
+    this.#load();
+    return this.#lastBatch;
+  }
+
+  /** Whether it is time for a merge. */
+  get ripe(): boolean {
+    return this.fresh >= MERGE_AT && this.fresh >= this.#tables.current().records / MERGE_SHARE;
+  }
+
+  /** Whether merges do not keep up. */
+  get overdue(): boolean {
+    return this.fresh >= 4 * MERGE_AT && this.ripe;
+  }
+
+  /** Resolves when no merge runs. */
+  idle(): Promise<void> {
+    return this.#merges.idle();
+  }
+
+  #freshPlace(key: string): Uint8Array | undefined {
+    const where = this.#fresh.get(key);
+    if (where === undefined) return undefined;
+    const at = ROW_BYTES * (where % MAX_BATCH) + HANDLE_BYTES;
+    return this.#batches.get(Math.floor(where / MAX_BATCH))!.subarray(at, at + PLACE_BYTES);
+  }
+
+  find(handle: Uint8Array): Place | undefined {
+    this.#load();
+    const bytes = this.#freshPlace(handleKey(handle)) ?? this.#tables.place(handle);
+    const place = bytes && decodePlace(bytes);
+    return place?.pack === DELETED.pack ? undefined : place;
+  }
+
+  /** The same for many at once. */
+  findMany(handles: readonly Uint8Array[]): (Place | undefined)[] {
+    this.#load();
+    const stored = this.#tables.places(handles);
+    return handles.map((handle) => {
+      const key = handleKey(handle);
+      const bytes = this.#freshPlace(key) ?? stored.get(key);
+      const place = bytes && decodePlace(bytes);
+      return place?.pack === DELETED.pack ? undefined : place;
+    });
+  }
+
+  /**
+   * Within a transaction: writes changes (ROW_BYTES each, later ones win). Returns what to `take`
+   * when it is committed.
+   */
+  write(changes: Uint8Array): { readonly batch: number; readonly entries: Uint8Array }[] {
+    this.#load();
+    const written: { batch: number; entries: Uint8Array }[] = [];
+    const ends = new Map<number, number>();
+    let last: Place = DELETED; // the entry of a pack that lies furthest behind
+    for (let at = 0; at < changes.length; at += ROW_BYTES) {
+      const place = decodePlace(changes, at + HANDLE_BYTES);
+      if (place.pack === last.pack && place.offset <= last.offset) continue;
+      last = place;
+      if (place.pack !== DELETED.pack)
+        ends.set(place.pack, Math.max(ends.get(place.pack) ?? 0, place.offset + place.length));
+    }
+    for (const [pack, end] of ends) this.#tables.extendPack(pack, end);
+    for (let at = 0; at < changes.length; at += ROW_BYTES * MAX_BATCH) {
+      const entries = changes.subarray(at, at + ROW_BYTES * MAX_BATCH);
+      const batch = this.#lastBatch + 1 + written.length;
+      this.#tables.addFresh(batch, entries);
+      written.push({ batch, entries });
+    }
+    return written;
+  }
+
+  take(batch: number, entries: Uint8Array): void {
+    this.#lastBatch = batch;
+    this.#batches.set(batch, entries);
+    const rows = asBuffer(entries);
+    for (let i = 0, at = 0; at < rows.length; i++, at += ROW_BYTES)
+      this.#fresh.set(rows.toString('latin1', at, at + HANDLE_BYTES), batch * MAX_BATCH + i);
+  }
+
+  count(): number {
+    this.#load();
+    let { records } = this.#tables.current();
+    const unknown = [...this.#fresh.keys()].filter((key) => !this.#present.has(key));
+    const stored = this.#tables.places(unknown.map((key) => Buffer.from(key, 'latin1')));
+    for (const key of unknown) this.#present.set(key, stored.has(key));
+    for (const key of this.#fresh.keys()) {
+      const present = this.#present.get(key);
+      const there = decodePlace(this.#freshPlace(key)!).pack !== DELETED.pack;
+      records += Number(there) - Number(present);
+    }
+    return records;
+  }
+
+  /** Merges what is fresh now; `pause` comes between transactions, and may throw to stop. */
+  merge(pause: () => Promise<void>): Promise<void> {
+    return this.#merges.run(async () => {
+      if (!this.#frozen()) await this.#merge(pause);
+    });
+  }
+
+  async #merge(pause: () => Promise<void>): Promise<void> {
+    this.#load();
+    const until = this.#lastBatch;
+    if (this.#batches.size === 0) return;
+    const byFirst = Array.from({ length: 256 }, (): string[] => []);
+    for (const key of this.#fresh.keys()) byFirst[key.charCodeAt(0)].push(key);
+    let slice: string[] = [];
+    for (const [first, keys] of byFirst.entries()) {
+      // Not push(...keys), which a large batch would overflow the stack with.
+      slice = slice.concat(keys.sort());
+      if (slice.length < SLICE && first < 255) continue;
+      for (let at = 0; at < slice.length; at += SLICE) {
+        const part = slice.slice(at, at + SLICE).filter((key) => this.#fresh.has(key));
+        this.#catalogue.transaction(() => {
+          this.#apply(part);
+          fault('merge.within');
+        });
+        for (const key of part) {
+          this.#fresh.delete(key);
+          this.#present.delete(key);
+        }
+        fault('merge.slice');
+        await pause();
+      }
+      slice = [];
+    }
+    this.#catalogue.transaction(() => this.#tables.dropFresh(until));
+    for (const batch of this.#batches.keys()) if (batch <= until) this.#batches.delete(batch);
+    fault('merge.done');
+  }
+
+  #apply(keys: readonly string[]): void {
+    const live = new Map<number, number>();
+    const count = (place: Place, sign: number) =>
+      live.set(place.pack, (live.get(place.pack) ?? 0) + sign * place.length);
+    let records = 0;
+
+    let values: Uint8Array[] = [];
+    let allNew = true; // as long as they are, nobody has to look what was there before
+    const flush = () => {
+      const rows = values.length / 2;
+      if (allNew) {
+        this.#catalogue.exec('SAVEPOINT rows');
+        allNew = this.#tables.insertRecords(values) === rows;
+        this.#catalogue.exec(allNew ? 'RELEASE rows' : 'ROLLBACK TO rows; RELEASE rows');
+        if (allNew) records += rows;
+      }
+      if (!allNew) {
+        const before = this.#tables.places(values.filter((_, i) => i % 2 === 0));
+        for (const place of before.values()) count(decodePlace(place), -1);
+        this.#tables.replaceRecords(values);
+        records += rows - before.size;
+      }
+      for (let i = 1; i < values.length; i += 2) count(decodePlace(values[i]), 1);
+      values = [];
+    };
+
+    for (const key of keys) {
+      const handle = Buffer.from(key, 'latin1');
+      const place = this.#freshPlace(key)!;
+      if (decodePlace(place).pack !== DELETED.pack) {
+        values.push(handle, place);
+        if (values.length === 2 * this.#tables.manyRows) flush();
+        continue;
+      }
+      const old = this.#tables.place(handle);
+      if (!old) continue;
+      count(decodePlace(old), -1);
+      this.#tables.deleteRecord(handle);
+      records--;
+    }
+    if (values.length > 0) flush();
+    this.#tables.countRecords(records);
+    for (const [pack, change] of live) this.#tables.countLive(pack, change);
+  }
+}

@@ -1,0 +1,308 @@
+// The tables of one collection in the catalogue. Each collection has its own, so that deleting one
+// is quick, and so that a damaged page belongs to one.
+
+import type { StatementSync } from 'node:sqlite';
+import { handleKey } from '../bytes.ts';
+import { encodePlace } from '../files/place.ts';
+import type { Catalogue } from './catalogue.ts';
+
+const SCHEMA = (number: number) => `
+CREATE TABLE current_${number} (
+  only INTEGER PRIMARY KEY CHECK (only = 1),
+  version INTEGER NOT NULL,
+  manifest BLOB NOT NULL,
+  records INTEGER NOT NULL,   -- rows of records_${number}
+  last_pack INTEGER NOT NULL, -- the highest number a pack ever had
+  stale INTEGER NOT NULL      -- whether something was deleted that a purge has not removed from the catalogue's files
+) STRICT;
+CREATE TABLE records_${number} (handle BLOB PRIMARY KEY, place BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE fresh_${number} (batch INTEGER PRIMARY KEY, entries BLOB NOT NULL) STRICT;
+CREATE TABLE lists_${number} (id BLOB PRIMARY KEY, place BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE blocks_${number} (
+  id BLOB PRIMARY KEY,
+  key_id BLOB NOT NULL,
+  parameters INTEGER NOT NULL,
+  width INTEGER NOT NULL,
+  gallery_scale REAL NOT NULL,
+  first INTEGER NOT NULL,
+  count INTEGER NOT NULL,
+  additions INTEGER NOT NULL,
+  hash BLOB NOT NULL,         -- SHA-256 of the block as it was given
+  seed BLOB,                  -- of the mask; NULL when the block came with the mask itself, which follows from its digits
+  bytes INTEGER NOT NULL,     -- of the block as it was given
+  file TEXT NOT NULL,
+  position INTEGER            -- in a segment; NULL for a file of its own
+) STRICT, WITHOUT ROWID;
+CREATE TABLE segments_${number} (file TEXT PRIMARY KEY, blocks INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE packs_${number} (
+  pack INTEGER PRIMARY KEY,
+  ends INTEGER NOT NULL,      -- behind its last committed entry
+  live INTEGER NOT NULL       -- bytes of entries that lists_${number} and records_${number} name
+) STRICT;`;
+
+const NAMES = ['current', 'records', 'fresh', 'lists', 'blocks', 'segments', 'packs'];
+
+export interface BlockRow {
+  readonly id: Uint8Array;
+  readonly key_id: Uint8Array;
+  readonly parameters: number;
+  readonly width: number;
+  readonly gallery_scale: number;
+  readonly first: number;
+  readonly count: number;
+  readonly additions: number;
+  readonly hash: Uint8Array;
+  readonly seed: Uint8Array | null;
+  readonly bytes: number;
+  readonly file: string;
+  readonly position: number | null;
+}
+
+export interface Current {
+  readonly version: number;
+  readonly records: number;
+  readonly last_pack: number;
+  readonly stale: number;
+}
+
+const MANY_ROWS = 256;
+const MARKS = Array(MANY_ROWS).fill('?').join(', ');
+const PAIRS = Array(MANY_ROWS).fill('(?, ?)').join(', ');
+
+export class Tables {
+  readonly number: number;
+  readonly #catalogue: Catalogue;
+  readonly #statements = new Map<string, StatementSync>();
+
+  constructor(catalogue: Catalogue, number: number) {
+    this.#catalogue = catalogue;
+    this.number = number;
+  }
+
+  /** The database was opened again. */
+  reset(): void {
+    this.#statements.clear();
+  }
+
+  /** Within a transaction. */
+  create(version: number, manifest: Uint8Array): void {
+    this.#catalogue.exec(SCHEMA(this.number));
+    this.#sql(`INSERT INTO current_# VALUES (1, ?, ?, 0, 0, 0)`).run(version, manifest);
+  }
+
+  /** Within a transaction. */
+  drop(): void {
+    this.#catalogue.exec(NAMES.map((name) => `DROP TABLE ${name}_${this.number};`).join(' '));
+    this.#statements.clear();
+  }
+
+  #sql(text: string): StatementSync {
+    let statement = this.#statements.get(text);
+    if (!statement) this.#statements.set(text, (statement = this.#once(text)));
+    return statement;
+  }
+
+  #once(text: string): StatementSync {
+    return this.#catalogue.prepare(text.replaceAll('_#', `_${this.number}`));
+  }
+
+  // — what is current —
+
+  current(): Current {
+    return this.#sql('SELECT version, records, last_pack, stale FROM current_#').get() as unknown as Current;
+  }
+
+  manifest(): { readonly version: number; readonly manifest: Uint8Array } {
+    const row = this.#sql('SELECT version, manifest FROM current_#').get();
+    return row as unknown as { version: number; manifest: Uint8Array };
+  }
+
+  setCurrent(version: number, manifest: Uint8Array): void {
+    this.#sql('UPDATE current_# SET version = ?, manifest = ?').run(version, manifest);
+  }
+
+  setStale(stale: boolean): void {
+    this.#sql('UPDATE current_# SET stale = ?').run(stale ? 1 : 0);
+  }
+
+  // — records —
+
+  place(handle: Uint8Array): Uint8Array | undefined {
+    return this.#sql('SELECT place FROM records_# WHERE handle = ?').get(handle)?.place as Uint8Array | undefined;
+  }
+
+  /** How many rows the three functions below take best. */
+  readonly manyRows = MANY_ROWS;
+
+  /**
+   * Where records are, by their handles as latin1 strings; those that are not there are left out.
+   */
+  places(handles: readonly Uint8Array[]): Map<string, Uint8Array> {
+    const found = new Map<string, Uint8Array>();
+    for (let at = 0; at < handles.length; at += MANY_ROWS) {
+      const part = handles.slice(at, at + MANY_ROWS);
+      // Only the statement of full length is worth keeping.
+      const statement =
+        part.length === MANY_ROWS
+          ? this.#sql(`SELECT handle, place FROM records_# WHERE handle IN (${MARKS})`)
+          : this.#once(`SELECT handle, place FROM records_# WHERE handle IN (${part.map(() => '?').join(', ')})`);
+      statement.setReturnArrays(true);
+      for (const [handle, place] of statement.all(...part) as unknown as [Uint8Array, Uint8Array][])
+        found.set(handleKey(handle), place);
+    }
+    return found;
+  }
+
+  /**
+   * Handles and places, one behind the other, of the first records behind a handle; and the last of
+   * those handles.
+   */
+  recordsAfter(handle: Uint8Array, limit: number): { readonly rows: Buffer; readonly last: Uint8Array } | undefined {
+    // One string for all: a row at a time would take three times as long.
+    const { rows, last } = this.#sql(
+      `SELECT group_concat(hex(handle) || hex(place), '') AS rows, max(handle) AS last
+       FROM (SELECT handle, place FROM records_# WHERE handle > ? ORDER BY handle LIMIT ?)`,
+    ).get(handle, limit) as { rows: string | null; last: Uint8Array };
+    return rows === null ? undefined : { rows: Buffer.from(rows, 'hex'), last };
+  }
+
+  /**
+   * Adds rows (handle and place alternating) that are not there yet, and returns how many that
+   * were.
+   */
+  insertRecords(values: readonly Uint8Array[]): number {
+    return this.#putRecords('INSERT OR IGNORE INTO records_# VALUES', values);
+  }
+
+  /** Adds rows, or replaces them. */
+  replaceRecords(values: readonly Uint8Array[]): void {
+    this.#putRecords('INSERT OR REPLACE INTO records_# VALUES', values);
+  }
+
+  #putRecords(verb: string, values: readonly Uint8Array[]): number {
+    if (values.length === 2 * MANY_ROWS) return Number(this.#sql(`${verb} ${PAIRS}`).run(...values).changes);
+    const one = this.#sql(`${verb} (?, ?)`);
+    let rows = 0;
+    for (let i = 0; i < values.length; i += 2) rows += Number(one.run(values[i], values[i + 1]).changes);
+    return rows;
+  }
+
+  deleteRecord(handle: Uint8Array): void {
+    this.#sql('DELETE FROM records_# WHERE handle = ?').run(handle);
+  }
+
+  countRecords(change: number): void {
+    this.#sql('UPDATE current_# SET records = records + ?').run(change);
+  }
+
+  // — records that changed lately —
+
+  freshBatches(): { readonly batch: number; readonly entries: Uint8Array }[] {
+    const rows = this.#sql('SELECT batch, entries FROM fresh_# ORDER BY batch').all();
+    return rows as unknown as { batch: number; entries: Uint8Array }[];
+  }
+
+  addFresh(batch: number, entries: Uint8Array): void {
+    this.#sql('INSERT INTO fresh_# VALUES (?, ?)').run(batch, entries);
+  }
+
+  dropFresh(until: number): void {
+    this.#sql('DELETE FROM fresh_# WHERE batch <= ?').run(until);
+  }
+
+  // — lists —
+
+  listPlace(id: Uint8Array): Uint8Array | undefined {
+    return this.#sql('SELECT place FROM lists_# WHERE id = ?').get(id)?.place as Uint8Array | undefined;
+  }
+
+  /** Whether any record or list is said to be in this pack; reads all of them. */
+  isNamed(pack: number): boolean {
+    const start = encodePlace({ pack, offset: 0, length: 0 }).subarray(0, 4);
+    const isIn = (table: string) =>
+      this.#sql(`SELECT 1 FROM ${table}_# WHERE substr(place, 1, 4) = ? LIMIT 1`).get(start) !== undefined;
+    return isIn('lists') || isIn('records');
+  }
+
+  lists(): { readonly id: Uint8Array; readonly place: Uint8Array }[] {
+    return this.#sql('SELECT id, place FROM lists_#').all() as unknown as { id: Uint8Array; place: Uint8Array }[];
+  }
+
+  putList(id: Uint8Array, place: Uint8Array): void {
+    this.#sql('INSERT OR REPLACE INTO lists_# VALUES (?, ?)').run(id, place);
+  }
+
+  dropList(id: Uint8Array): void {
+    this.#sql('DELETE FROM lists_# WHERE id = ?').run(id);
+  }
+
+  // — blocks and segments —
+
+  blocks(): BlockRow[] {
+    return this.#sql('SELECT * FROM blocks_#').all() as unknown as BlockRow[];
+  }
+
+  addBlock(row: BlockRow): void {
+    this.#sql('INSERT INTO blocks_# VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)').run(
+      row.id,
+      row.key_id,
+      row.parameters,
+      row.width,
+      row.gallery_scale,
+      row.first,
+      row.count,
+      row.additions,
+      row.hash,
+      row.seed,
+      row.bytes,
+      row.file,
+      row.position,
+    );
+  }
+
+  dropBlock(id: Uint8Array): void {
+    this.#sql('DELETE FROM blocks_# WHERE id = ?').run(id);
+  }
+
+  moveBlock(id: Uint8Array, file: string, position: number): void {
+    this.#sql('UPDATE blocks_# SET file = ?, position = ? WHERE id = ?').run(file, position, id);
+  }
+
+  segments(): { readonly file: string; readonly blocks: number; readonly bytes: number }[] {
+    const rows = this.#sql('SELECT file, blocks, bytes FROM segments_#').all();
+    return rows as unknown as { file: string; blocks: number; bytes: number }[];
+  }
+
+  addSegment(file: string, blocks: number, bytes: number): void {
+    this.#sql('INSERT INTO segments_# VALUES (?, ?, ?)').run(file, blocks, bytes);
+  }
+
+  dropSegment(file: string): void {
+    this.#sql('DELETE FROM segments_# WHERE file = ?').run(file);
+  }
+
+  // — packs —
+
+  packs(): { readonly pack: number; readonly ends: number; readonly live: number }[] {
+    const rows = this.#sql('SELECT pack, ends, live FROM packs_# ORDER BY pack').all();
+    return rows as unknown as { pack: number; ends: number; live: number }[];
+  }
+
+  /** A committed entry of the pack ends here. */
+  extendPack(pack: number, ends: number): void {
+    this.#sql('INSERT INTO packs_# VALUES (?, ?, 0) ON CONFLICT DO UPDATE SET ends = max(ends, excluded.ends)').run(
+      pack,
+      ends,
+    );
+    this.#sql('UPDATE current_# SET last_pack = max(last_pack, ?)').run(pack);
+  }
+
+  /** So many more bytes of the pack are live, or fewer. */
+  countLive(pack: number, change: number): void {
+    this.#sql('UPDATE packs_# SET live = live + ? WHERE pack = ?').run(change, pack);
+  }
+
+  dropPack(pack: number): void {
+    this.#sql('DELETE FROM packs_# WHERE pack = ?').run(pack);
+  }
+}

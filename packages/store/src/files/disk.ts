@@ -1,0 +1,319 @@
+// The only way files of a folder are written (the catalogue's own excepted, which SQLite writes,
+// and segments while they are built). Paths are relative to the folder, which is how errors name
+// them. Tests watch the steps, and replay them with everything unsynced lost.
+
+import {
+  closeSync,
+  constants,
+  fdatasyncSync,
+  fstatSync,
+  fsync,
+  fsyncSync,
+  ftruncateSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { promisify } from 'node:util';
+import { HersError } from '@hers/service';
+import { damaged, kindError, storageError } from '../storage-errors.ts';
+import { DiskFile, DiskReader } from './disk-file.ts';
+
+export type Step =
+  | { readonly kind: 'create'; readonly path: string }
+  | { readonly kind: 'write'; readonly path: string; readonly at: number; readonly bytes: Uint8Array }
+  | { readonly kind: 'truncate'; readonly path: string; readonly length: number }
+  | { readonly kind: 'sync'; readonly path: string }
+  /** A whole file that others wrote and synced, such as a segment under its temporary name. */
+  | { readonly kind: 'adopt'; readonly path: string }
+  | { readonly kind: 'rename'; readonly path: string; readonly to: string }
+  | { readonly kind: 'remove'; readonly path: string }
+  | { readonly kind: 'sync-folder'; readonly path: string }
+  | { readonly kind: 'commit'; readonly path: string };
+
+/** For tests: sees every step. What `before` throws happens instead of the step. */
+export interface Watcher {
+  before?(step: Step): void;
+  after?(step: Step): void;
+}
+
+const MODE = 0o600;
+/** Opening a pipe waits for whoever writes into it, unless it is told not to; files do not care. */
+const TO_READ = constants.O_RDONLY | constants.O_NONBLOCK;
+const TO_WRITE = constants.O_RDWR | constants.O_NONBLOCK;
+const TO_REPLACE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NONBLOCK;
+const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY;
+const fsyncAsync = promisify(fsync);
+
+export class Disk {
+  readonly folder: string;
+  readonly #watcher: Watcher | undefined;
+
+  constructor(folder: string, watcher?: Watcher) {
+    this.folder = folder;
+    this.#watcher = watcher;
+  }
+
+  path(path: string): string {
+    return join(this.folder, path);
+  }
+
+  #name(path: string): string {
+    return path === '.' ? this.folder : path;
+  }
+
+  async #step<T>(step: Step, work: () => Promise<T>): Promise<T> {
+    try {
+      this.#watcher?.before?.(step);
+      const result = await work();
+      this.#watcher?.after?.(step);
+      return result;
+    } catch (error) {
+      throw storageError(error, this.#name(step.kind === 'rename' ? step.to : step.path));
+    }
+  }
+
+  #stepSync<T>(step: Step, work: () => T): T {
+    try {
+      this.#watcher?.before?.(step);
+      const result = work();
+      this.#watcher?.after?.(step);
+      return result;
+    } catch (error) {
+      throw storageError(error, this.#name(step.kind === 'rename' ? step.to : step.path));
+    }
+  }
+
+  /** Tells a watcher what happened elsewhere: a segment was built, the catalogue committed. */
+  note(step: Step): void {
+    this.#watcher?.after?.(step);
+  }
+
+  /** A new file. */
+  create(path: string): DiskFile {
+    const file = this.#stepSync({ kind: 'create', path }, () => openSync(this.path(path), 'wx', MODE));
+    return new DiskFile(this.#step.bind(this), file, path);
+  }
+
+  /** A file that is there, to write more into it. */
+  reopen(path: string): DiskFile {
+    return new DiskFile(this.#step.bind(this), this.openSync(path, TO_WRITE), path);
+  }
+
+  openToRead(path: string): DiskReader {
+    return new DiskReader(this.openSync(path, TO_READ), path);
+  }
+
+  /** A whole file, which has no more than so many bytes. */
+  async read(path: string, most: number): Promise<Buffer<ArrayBuffer>> {
+    const file = this.openToRead(path);
+    try {
+      const { size } = file;
+      if (size > most) throw damaged(path, `it has ${size} bytes, more than were ever written`);
+      return await file.read(0, size);
+    } finally {
+      file.close();
+    }
+  }
+
+  rename(path: string, to: string): Promise<void> {
+    return this.#step({ kind: 'rename', path, to }, () => rename(this.path(path), this.path(to)));
+  }
+
+  /** Removes a file, if it is there. */
+  remove(path: string): Promise<void> {
+    return this.#step({ kind: 'remove', path }, () => rm(this.path(path), { force: true }));
+  }
+
+  syncFolder(path: string): Promise<void> {
+    return this.#step({ kind: 'sync-folder', path }, async () => {
+      const folder = openSync(this.path(path), FOLDER);
+      try {
+        await fsyncAsync(folder);
+      } finally {
+        closeSync(folder);
+      }
+    });
+  }
+
+  // — what opening and the catalogue do, where nothing else may happen in between —
+
+  makeFolderSync(path: string): void {
+    try {
+      const folder = resolve(this.path(path));
+      const first = mkdirSync(folder, { recursive: true, mode: 0o700 });
+      // The name of each new folder is in the one above it.
+      for (let made = folder; first !== undefined; made = dirname(made)) {
+        syncFolder(dirname(made));
+        if (made === first) break;
+      }
+    } catch (error) {
+      // So Node says it of a read-only disk.
+      if ((error as { code?: string }).code === 'ENOENT')
+        throw new HersError(
+          'STORAGE',
+          `${this.#name(path)} cannot be made: the disk is read-only, or the name is wrong`,
+        );
+      throw storageError(error, this.#name(path));
+    }
+  }
+
+  /** A file that is there. What is no file is DAMAGED, and never waited for. */
+  openSync(path: string, flags = TO_READ): number {
+    let file: number | undefined;
+    try {
+      file = openSync(this.path(path), flags);
+      const wrong = kindError(fstatSync(file), 'file', path);
+      if (wrong) throw wrong;
+      return file;
+    } catch (error) {
+      if (file !== undefined) closeSync(file);
+      throw storageError(error, path);
+    }
+  }
+
+  /** Refuses what is there but is no file, or no folder. */
+  checkKindSync(path: string, wanted: 'file' | 'folder'): void {
+    const name = this.#name(path);
+    try {
+      const itself = lstatSync(this.path(path), { throwIfNoEntry: false });
+      if (!itself) return;
+      const kind = statSync(this.path(path), { throwIfNoEntry: false });
+      const wrong = kind
+        ? kindError(kind, wanted, name)
+        : damaged(name, 'a symbolic link that leads nowhere is in its place');
+      if (wrong) throw wrong;
+    } catch (error) {
+      throw storageError(error, name);
+    }
+  }
+
+  isFileSync(path: string): boolean {
+    return lstatSync(this.path(path), { throwIfNoEntry: false })?.isFile() ?? false;
+  }
+
+  isLinkSync(path: string): boolean {
+    return lstatSync(this.path(path), { throwIfNoEntry: false })?.isSymbolicLink() ?? false;
+  }
+
+  listSync(path: string): string[] {
+    try {
+      return readdirSync(this.path(path));
+    } catch (error) {
+      throw storageError(error, this.#name(path));
+    }
+  }
+
+  /** The length of a file, 0 for what is no file, or undefined when there is nothing. */
+  sizeSync(path: string): number | undefined {
+    try {
+      const kind = statSync(this.path(path), { throwIfNoEntry: false });
+      return kind?.isFile() ? kind.size : kind && 0;
+    } catch (error) {
+      if ((error as { code?: string }).code === 'ELOOP') return 0;
+      throw storageError(error, this.#name(path));
+    }
+  }
+
+  removeSync(path: string): void {
+    this.#stepSync({ kind: 'remove', path }, () => rmSync(this.path(path), { force: true }));
+  }
+
+  renameSync(path: string, to: string): void {
+    this.#stepSync({ kind: 'rename', path, to }, () => renameSync(this.path(path), this.path(to)));
+  }
+
+  truncateSync(path: string, length: number): void {
+    this.#stepSync({ kind: 'truncate', path, length }, () => {
+      const file = this.openSync(path, TO_WRITE);
+      try {
+        ftruncateSync(file, length);
+        fdatasyncSync(file);
+      } finally {
+        closeSync(file);
+      }
+    });
+  }
+
+  syncFolderSync(path: string): void {
+    this.#stepSync({ kind: 'sync-folder', path }, () => syncFolder(this.path(path)));
+  }
+
+  createSync(path: string): number {
+    return this.#stepSync({ kind: 'create', path }, () => openSync(this.path(path), 'wx+', MODE));
+  }
+
+  writeSync(path: string, file: number, bytes: Uint8Array, at: number): void {
+    this.#stepSync({ kind: 'write', path, at, bytes }, () => {
+      for (let done = 0; done < bytes.length; ) done += writeSync(file, bytes, done, bytes.length - done, at + done);
+    });
+  }
+
+  syncSync(path: string, file: number): void {
+    this.#stepSync({ kind: 'sync', path }, () => fdatasyncSync(file));
+  }
+
+  /**
+   * A whole file, new or in place of another: afterwards it is there entirely, before not at all.
+   */
+  replaceSync(path: string, bytes: Uint8Array, written?: () => void): void {
+    const temporary = `${path}.tmp`;
+    this.#stepSync({ kind: 'write', path: temporary, at: 0, bytes }, () => {
+      const file = openSync(this.path(temporary), TO_REPLACE, MODE);
+      try {
+        for (let at = 0; at < bytes.length; ) at += writeSync(file, bytes, at, bytes.length - at, at);
+        fdatasyncSync(file);
+      } finally {
+        closeSync(file);
+      }
+    });
+    this.note({ kind: 'sync', path: temporary });
+    written?.();
+    this.#stepSync({ kind: 'rename', path: temporary, to: path }, () =>
+      renameSync(this.path(temporary), this.path(path)),
+    );
+    this.syncFolderSync(dirname(path));
+  }
+}
+
+function syncFolder(path: string): void {
+  const folder = openSync(path, FOLDER);
+  try {
+    fsyncSync(folder);
+  } finally {
+    closeSync(folder);
+  }
+}
+
+/**
+ * Files that are needed stay readable, whoever removes them meanwhile: they are opened before, and
+ * found by their descriptors.
+ */
+export class PinnedDisk extends Disk {
+  readonly #pinned = new Map<string, number>();
+
+  /** What is missing already shows when it is read. */
+  pinIfThere(path: string): boolean {
+    if (this.#pinned.has(path)) return true;
+    if (this.sizeSync(path) === undefined) return false;
+    this.#pinned.set(path, this.openSync(path));
+    return true;
+  }
+
+  override path(path: string): string {
+    const file = this.#pinned.get(path);
+    return file === undefined ? super.path(path) : `/dev/fd/${file}`;
+  }
+
+  close(): void {
+    for (const file of this.#pinned.values()) closeSync(file);
+    this.#pinned.clear();
+  }
+}

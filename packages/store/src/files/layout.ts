@@ -1,0 +1,139 @@
+// What lies in a folder, and which version of it this program knows.
+//
+//   format          one line that names the version; read before anything else
+//   lock            held by the process that writes; writer, which one that is
+//   reserve         room for the day on which there is none (reserve.ts)
+//   catalogue.db    SQLite: collections, and where everything of them is (tables.ts);
+//                   catalogue.db-wal, its log; catalogue.db-shm, while it is open
+//   catalogue.sums  a checksum of every page of it (page-sums.ts)
+//   catalogue.journal  what was committed last, and can be told without a catalogue (journal.ts)
+//   blocks/         encoded blocks that are not in a segment yet
+//   segments/       many blocks each, in the layout that is scanned
+//   vault/          packs of sealed records and lists (entry.ts)
+//   lost+found/     what the catalogue does not name (lost-and-found.ts)
+//
+// The names of files in the three folders begin with the number of the collection they belong to. A
+// file that the catalogue does not name belongs to nothing.
+
+import { readFileSync } from 'node:fs';
+import { HersError } from '@hers/service';
+import { CATALOGUE } from '../catalogue/proof.ts';
+import { fault } from '../faults.ts';
+import { storageError } from '../storage-errors.ts';
+import type { Disk } from './disk.ts';
+import { LOST_AND_FOUND, setAside, type Tail } from './lost-and-found.ts';
+
+export const FORMAT = 1;
+const FORMAT_FILE = 'format';
+export const FORMAT_LINE = /^HERS store, format (\d{1,9})\n$/;
+
+export const LOCK_FILE = 'lock';
+export const WRITER_FILE = 'writer';
+export const BLOCKS = 'blocks';
+export const SEGMENTS = 'segments';
+export const VAULT = 'vault';
+const FOLDERS = [BLOCKS, SEGMENTS, VAULT];
+
+export const packPath = (collectionNumber: number, pack: number) => `${VAULT}/${collectionNumber}-${pack}.pack`;
+export const blockPath = (collectionNumber: number, name: string) => `${BLOCKS}/${collectionNumber}-${name}.block`;
+export const segmentPath = (collectionNumber: number, name: string) =>
+  `${SEGMENTS}/${collectionNumber}-${name}.segment`;
+
+/** Refuses a folder that is not ours, or is of a later format, and leaves it as it is. */
+export function checkFormat(disk: Disk): void {
+  disk.checkKindSync(FORMAT_FILE, 'file');
+  for (const folder of FOLDERS) disk.checkKindSync(folder, 'folder');
+  const files = disk.sizeSync('.') === undefined ? [] : disk.listSync('.');
+  if (files.includes(FORMAT_FILE)) {
+    const line = FORMAT_LINE.exec(readLine(disk));
+    if (!line)
+      throw new HersError('DAMAGED', `${FORMAT_FILE} is damaged: it should read "HERS store, format ${FORMAT}"`);
+    if (Number(line[1]) !== FORMAT)
+      throw new HersError(
+        'UNSUPPORTED_VERSION',
+        `${disk.folder} was written in format ${line[1]}, and this program knows format ${FORMAT}; use a newer program`,
+      );
+  } else if (files.some((file) => ![LOCK_FILE, WRITER_FILE, `${FORMAT_FILE}.tmp`].includes(file))) {
+    // Cleaning up in a folder of somebody else would be a disaster.
+    const what = files.includes(CATALOGUE) ? `lacks its file ${FORMAT_FILE}` : 'holds other files already';
+    throw new HersError('INVALID_ARGUMENT', `${disk.folder} ${what}; choose an empty folder, or one that HERS made`);
+  }
+}
+
+/** Whether this is a folder that HERS made. */
+export function hasFormat(disk: Disk): boolean {
+  return disk.sizeSync(FORMAT_FILE) !== undefined;
+}
+
+function readLine(disk: Disk): string {
+  try {
+    return readFileSync(disk.path(FORMAT_FILE), 'latin1').slice(0, 100);
+  } catch (error) {
+    throw storageError(error, FORMAT_FILE);
+  }
+}
+
+/** Makes what is missing of a new folder. */
+export function makeLayout(disk: Disk): void {
+  if (disk.sizeSync(FORMAT_FILE) === undefined) {
+    disk.replaceSync(FORMAT_FILE, new TextEncoder().encode(`HERS store, format ${FORMAT}\n`));
+    fault('format.written');
+  }
+  const missing = FOLDERS.filter((folder) => disk.sizeSync(folder) === undefined);
+  for (const folder of missing) disk.makeFolderSync(folder);
+  if (missing.length > 0) disk.syncFolderSync('.');
+}
+
+/** What the store itself calls its files, finished or not. */
+const OWN_NAME = /^\d+-[0-9a-f]+\.(?:pack|block|segment|building)(?:\.[0-9a-f]+)?(?:\.tmp)?$/;
+
+/** The highest number of a collection that any file names, also of those set aside. */
+export function highestNumber(disk: Disk): number {
+  const folders = [...FOLDERS, LOST_AND_FOUND].filter((folder) => disk.sizeSync(folder) !== undefined);
+  const files = folders.flatMap((folder) => disk.listSync(folder)).filter((file) => OWN_NAME.test(file));
+  // No collection ever had a higher one.
+  const numbers = files.map(numberOf).filter((number) => number < 2 ** 31);
+  return numbers.reduce((highest, number) => Math.max(highest, number), 0);
+}
+
+/** Whether the folder holds files that only a catalogue can name. */
+export function isInUse(disk: Disk): boolean {
+  return FOLDERS.some(
+    (folder) => disk.sizeSync(folder) !== undefined && disk.listSync(folder).some((file) => OWN_NAME.test(file)),
+  );
+}
+
+/** Names of files that were never finished, so that no catalogue ever named them. */
+const UNFINISHED = /\.(?:building|tmp)(?:\.|$)/;
+
+const numberOf = (file: string) => Number.parseInt(file, 10);
+
+/**
+ * Sets aside what a proven catalogue does not name, files of somebody else excepted. What belonged
+ * to deleted collections goes, and so does what was never finished. Returns the packs that have
+ * more than was committed.
+ */
+export function clearFolders(
+  disk: Disk,
+  named: ReadonlySet<string>,
+  packEnds: ReadonlyMap<string, number>,
+  deleted: ReadonlySet<number>,
+): Tail[] {
+  const tails: Tail[] = [];
+  for (const folder of FOLDERS) {
+    let changed = false;
+    for (const file of disk.listSync(folder)) {
+      const path = `${folder}/${file}`;
+      const end = packEnds.get(path);
+      if (end !== undefined) {
+        if ((disk.sizeSync(path) ?? 0) > end) tails.push({ path, end });
+      } else if (!named.has(path) && OWN_NAME.test(file)) {
+        if (deleted.has(numberOf(file)) || UNFINISHED.test(file)) disk.removeSync(path);
+        else setAside(disk, path);
+        changed = true;
+      }
+    }
+    if (changed) disk.syncFolderSync(folder);
+  }
+  return tails;
+}

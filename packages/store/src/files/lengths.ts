@@ -1,0 +1,20 @@
+// What a look into the folders shows, without a file being read: whether everything is there that
+// the catalogue names, and as long as it says. What is inside is for the scrub.
+
+import type { Collection } from '../collection.ts';
+import type { Scrubbed } from '../scrub/scrub.ts';
+import { damaged } from '../storage-errors.ts';
+
+/** The files of a collection, each with what its length tells. */
+export function lengthsOf({ name, folder, sources, vault, tables }: Collection): Scrubbed[] {
+  // Behind the end of a pack is what is being written, or what a crash has left.
+  const packs = tables.packs().map(({ pack, ends }) => ({ path: vault.path(pack), bytes: ends, mayBeLonger: true }));
+  const blocks = [...sources].map(({ path, bytes }) => ({ path, bytes, mayBeLonger: false }));
+  return [...packs, ...blocks].map(({ path, bytes, mayBeLonger }) => {
+    const size = folder.disk.sizeSync(path);
+    const fits = size === bytes || (mayBeLonger && size !== undefined && size > bytes);
+    if (fits) return { file: path, collection: name, bytes };
+    const what = size === undefined ? 'it is missing' : `it has ${size} bytes and should have ${bytes}`;
+    return { file: path, collection: name, bytes, damage: damaged(path, what) };
+  });
+}

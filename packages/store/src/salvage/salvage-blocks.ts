@@ -1,0 +1,164 @@
+// Blocks of a damaged folder: in files of their own, and in segments, of which a part may be
+// damaged. Nothing here knows whether a block is the right one; its hash or its tag tells.
+
+import { checksum } from '@hers/ring';
+import { decodeHeader, headerLength, LANES, type SegmentHeader } from '@hers/scan';
+import { type Block, decodeBlock, encodeBlock, parameterSetById, polyWords } from '@hers/scheme';
+import { maskFromDigits, readRows } from '../blocks/rebuild.ts';
+import { hex } from '../bytes.ts';
+import type { Disk } from '../files/disk.ts';
+import type { DiskReader } from '../files/disk-file.ts';
+import type { SegmentRow } from './salvage-catalogue.ts';
+import type { FolderFile } from './salvage-files.ts';
+import { type ByteRange, readThrough } from './salvage-pack.ts';
+
+const HEADER_START = 128;
+const FILE_BYTES_AT = 72;
+/** The id of an encoded block stands behind the head of every message. */
+const ID_AT = 32;
+/** And there, how long it is. */
+const LENGTH_AT = 24;
+const ID_END = 48;
+
+/** A place where a block may be. */
+export interface BlockPlace {
+  /** In hexadecimal. */
+  readonly id: string;
+  readonly path: string;
+  readonly header?: SegmentHeader;
+  readonly position: number;
+}
+
+/**
+ * Everywhere that a block of any id may be. What cannot be told is left out, and `onDamage` hears
+ * of it.
+ */
+export async function blockPlaces(
+  disk: Disk,
+  files: readonly FolderFile[],
+  rowsOf: (path: string) => readonly SegmentRow[] | undefined,
+  onDamage: (path: string, range: ByteRange) => void,
+): Promise<BlockPlace[]> {
+  const places: BlockPlace[] = [];
+  for (const { path, kind, size } of files) {
+    if (kind === 'pack') continue;
+    await reading(disk, path, async (file) => {
+      if (kind === 'block') {
+        const start = await readThrough(file, 0, Math.min(ID_END, size));
+        if (start.length === ID_END) places.push({ id: hex(start.subarray(ID_AT, ID_END)), path, position: 0 });
+        return;
+      }
+      const own = await ownHeader(file);
+      if (!own) onDamage(path, { from: 0, to: Math.min(size, HEADER_START) });
+      const header = own ?? headerFrom(rowsOf(path) ?? [], size);
+      header?.blocks.forEach(({ blockId }, position) => {
+        if (blockId.length > 0) places.push({ id: hex(blockId), path, header, position });
+      });
+    }).catch(() => onDamage(path, { from: 0, to: size }));
+  }
+  return places;
+}
+
+async function reading<T>(disk: Disk, path: string, work: (file: DiskReader) => Promise<T>): Promise<T> {
+  const file = disk.openToRead(path);
+  try {
+    return await work(file);
+  } finally {
+    file.close();
+  }
+}
+
+/** The head of a segment, also of one that is too short. */
+async function ownHeader(file: DiskReader): Promise<SegmentHeader | undefined> {
+  try {
+    const start = await file.read(0, HEADER_START);
+    const bytes = await file.read(0, headerLength(start, file.path));
+    return decodeHeader(bytes, Number(start.readBigUInt64LE(FILE_BYTES_AT)), file.path);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The head of a segment that has lost it, from what a catalogue says of its blocks. */
+function headerFrom(rows: readonly SegmentRow[], fileBytes: number): SegmentHeader | undefined {
+  const [first] = rows;
+  if (!first || !(first.total >= 1 && first.total <= 64)) return undefined;
+  try {
+    const parameters = parameterSetById(first.parameters);
+    const all = first.width + parameters.digits;
+    const partBytes = all * first.total * 4 * LANES;
+    const nobody = { blockId: new Uint8Array(0), first: 0, count: 0, additions: 0 };
+    return {
+      parameters,
+      keyId: first.keyId,
+      width: first.width,
+      rows: all,
+      galleryScale: first.galleryScale,
+      blocks: Array.from({ length: first.total }, (_, i) => {
+        const row = rows.find(({ position }) => position === i);
+        return row ? { ...row, blockId: row.id } : nobody;
+      }),
+      partChecksums: new BigUint64Array(0),
+      dataAt: fileBytes - (polyWords(parameters) / LANES) * partBytes,
+      partBytes,
+      fileBytes,
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+export interface SalvagedBlock {
+  readonly block: Block;
+  readonly encoded: Uint8Array;
+}
+
+/**
+ * The block at a place: with the mask of this seed where one is given, else with what its digits
+ * add up to. Undefined where there is none.
+ */
+export async function readBlockAt(
+  disk: Disk,
+  { path, header, position }: BlockPlace,
+  seed: Uint8Array | undefined,
+): Promise<SalvagedBlock | undefined> {
+  try {
+    return await reading(disk, path, async (file) => {
+      if (!header) {
+        const whole = await readThrough(file, 0, file.size);
+        // Something else may stand behind it.
+        const encoded = whole.subarray(0, whole.readUInt32LE(LENGTH_AT));
+        return { block: decodeBlock(encoded), encoded };
+      }
+      const { parameters, keyId, width, galleryScale } = header;
+      const all = await readRows(file, header, position);
+      const words = polyWords(parameters);
+      const mask = seed ? { seed } : { residues: maskFromDigits(header, all.subarray(width * words)) };
+      const rows = all.subarray(0, width * words);
+      const block = { ...header.blocks[position], parameters, keyId, width, galleryScale, mask, rows };
+      const encoded = encodeBlock(block);
+      return { block, encoded };
+    });
+  } catch {
+    return undefined;
+  }
+}
+
+/** The parts of a segment that are not what was written. */
+export async function damagedParts(
+  disk: Disk,
+  { path, header }: BlockPlace,
+  signal: AbortSignal,
+): Promise<ByteRange[]> {
+  if (!header) return [];
+  const { dataAt, partBytes, partChecksums } = header;
+  return reading(disk, path, async (file) => {
+    const ranges: ByteRange[] = [];
+    for (const [part, sum] of partChecksums.entries()) {
+      signal.throwIfAborted();
+      const from = dataAt + part * partBytes;
+      if (checksum(await readThrough(file, from, partBytes)) !== sum) ranges.push({ from, to: from + partBytes });
+    }
+    return ranges;
+  });
+}

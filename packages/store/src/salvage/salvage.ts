@@ -1,0 +1,336 @@
+// A folder that cannot be opened, or not all of it, read for what it still holds: collections as
+// the journal and the catalogue know them, entries of packs, blocks. It never writes there, and
+// knows no key: what it finds proves itself by seals and hashes that only a client can check (the
+// client's repair.node.ts), who then makes a new folder of it.
+
+import { readFileSync } from 'node:fs';
+import { HersError } from '@hers/service';
+import { hex } from '../bytes.ts';
+import { type JournalContent, readJournal } from '../catalogue/journal.ts';
+import { Disk } from '../files/disk.ts';
+import { type Entry, PACK_HEADER_BYTES, RECORD } from '../files/entry.ts';
+import { FORMAT, FORMAT_LINE } from '../files/layout.ts';
+import { FolderLock } from '../files/lock.ts';
+import { encodeSnapshotHeader, Frames, PART, type SnapshotHeader } from '../snapshot.ts';
+import { type BlockPlace, blockPlaces, damagedParts, readBlockAt, type SalvagedBlock } from './salvage-blocks.ts';
+import { type KnownBlock, type KnownCollection, OldCatalogue } from './salvage-catalogue.ts';
+import { type FolderFile, filesOf } from './salvage-files.ts';
+import {
+  type ByteRange,
+  entriesOf,
+  type FoundEntry,
+  PackSalvage,
+  packCollection,
+  readThrough,
+} from './salvage-pack.ts';
+
+export type { BlockPlace, ByteRange as Range, FoundEntry, KnownCollection, SalvagedBlock };
+
+const PIECE_BYTES = 2 ** 20;
+
+export interface SalvageOptions {
+  readonly signal: AbortSignal;
+  /** A folder that cannot be written is read without its lock. */
+  readonly mayBeReadOnly?: boolean;
+  /** Hears of bytes that were read. */
+  readonly onBytes?: (bytes: number) => void;
+}
+
+/** A pack, and what of it can be read. */
+export interface SalvagedPack extends FolderFile {
+  /** The collection that it says it belongs to, in hexadecimal; undefined where that is damaged. */
+  readonly collection: string | undefined;
+  readonly runs: readonly ByteRange[];
+}
+
+export interface DamagedFile {
+  readonly file: string;
+  readonly ranges: readonly ByteRange[];
+}
+
+/** Takes hold of a folder, and looks at what there is; `close` lets go of it. */
+export async function openSalvage(folder: string, options: SalvageOptions): Promise<Salvage> {
+  const disk = new Disk(folder);
+  checkLater(disk);
+  const lock = lockOf(disk, options.mayBeReadOnly ?? false);
+  try {
+    const catalogue = await OldCatalogue.open(disk);
+    try {
+      const files = await filesOf(disk);
+      return new Salvage(disk, lock, catalogue, journalOf(disk), files, await ownersOf(disk, files), options);
+    } catch (error) {
+      await catalogue.close();
+      throw error;
+    }
+  } catch (error) {
+    lock?.release();
+    throw error;
+  }
+}
+
+/** What a later program wrote may be whole, and not understood. */
+function checkLater(disk: Disk): void {
+  let line: string;
+  try {
+    disk.checkKindSync('format', 'file');
+    line = readFileSync(disk.path('format'), 'latin1').slice(0, 100);
+  } catch {
+    return;
+  }
+  const format = FORMAT_LINE.exec(line)?.[1];
+  if (format !== undefined && Number(format) > FORMAT)
+    throw new HersError(
+      'UNSUPPORTED_VERSION',
+      `${disk.folder} was written in format ${format}, and this program knows format ${FORMAT}; use a newer program`,
+    );
+}
+
+function lockOf(disk: Disk, mayBeReadOnly: boolean): FolderLock | undefined {
+  try {
+    return new FolderLock(disk);
+  } catch (error) {
+    if (mayBeReadOnly && !(error instanceof HersError && error.code === 'LOCKED')) return undefined;
+    throw error;
+  }
+}
+
+/** The collections that packs say they belong to, in hexadecimal. */
+async function ownersOf(disk: Disk, files: readonly FolderFile[]): Promise<Set<string>> {
+  const owners = new Set<string>();
+  for (const { path, kind, size } of files) {
+    if (kind !== 'pack' || size < PACK_HEADER_BYTES) continue;
+    const file = disk.openToRead(path);
+    try {
+      const id = packCollection(await readThrough(file, 0, PACK_HEADER_BYTES));
+      if (id) owners.add(hex(id));
+    } finally {
+      file.close();
+    }
+  }
+  return owners;
+}
+
+function journalOf(disk: Disk): JournalContent | undefined {
+  try {
+    return readJournal(disk);
+  } catch {
+    return undefined;
+  }
+}
+
+export class Salvage {
+  readonly #disk: Disk;
+  readonly #lock: FolderLock | undefined;
+  readonly #catalogue: OldCatalogue;
+  readonly #journal: JournalContent | undefined;
+  readonly #files: readonly FolderFile[];
+  readonly #owners: ReadonlySet<string>;
+  readonly #options: SalvageOptions;
+  readonly #damage = new Map<string, ByteRange[]>();
+  readonly packs: SalvagedPack[] = [];
+
+  constructor(
+    disk: Disk,
+    lock: FolderLock | undefined,
+    catalogue: OldCatalogue,
+    journal: JournalContent | undefined,
+    files: readonly FolderFile[],
+    owners: ReadonlySet<string>,
+    options: SalvageOptions,
+  ) {
+    this.#disk = disk;
+    this.#lock = lock;
+    this.#catalogue = catalogue;
+    this.#journal = journal;
+    this.#files = files;
+    this.#owners = owners;
+    this.#options = options;
+  }
+
+  async close(): Promise<void> {
+    await this.#catalogue.close();
+    this.#lock?.release();
+  }
+
+  /** Of everything that may be read: packs, blocks, segments. */
+  get bytes(): { readonly packs: number; readonly blocks: number } {
+    const sum = (isPack: boolean) =>
+      this.#files.filter(({ kind }) => (kind === 'pack') === isPack).reduce((bytes, { size }) => bytes + size, 0);
+    return { packs: sum(true), blocks: sum(false) };
+  }
+
+  get isEmpty(): boolean {
+    return this.#files.length === 0;
+  }
+
+  /** Files of blocks and segments whose names belong to this collection. */
+  blockFilesOf(collectionNumber: number): number {
+    return this.#files.filter((file) => file.kind !== 'pack' && file.collectionNumber === collectionNumber).length;
+  }
+
+  /**
+   * Whether the journal is whole and the catalogue not ahead of it: then it knows of every
+   * collection, and what was committed last.
+   */
+  get isJournalWhole(): boolean {
+    const { last, damage } = this.#journal ?? {};
+    const isWhole = last !== undefined && damage === undefined && this.#catalogue.counter <= last.counter;
+    return isWhole && (this.#journalled.length === 0 || this.#isOurs(this.#journalled, this.#catalogue.collections));
+  }
+
+  get #journalled(): readonly KnownCollection[] {
+    return [...(this.#journal?.collections.values() ?? [])];
+  }
+
+  /**
+   * A journal or a catalogue may be of another folder: then nothing here is of its collections, and
+   * the other does not know them.
+   */
+  #isOurs(one: readonly KnownCollection[], other: readonly KnownCollection[]): boolean {
+    const known = new Set(other.map(({ id }) => hex(id)));
+    return this.#owners.size === 0 || one.some(({ id }) => this.hasPacks(id) || known.has(hex(id)));
+  }
+
+  /** Collections as they are known; several versions of one, where sources differ. */
+  collections(): KnownCollection[] {
+    const journalled = this.#journalled;
+    if (this.isJournalWhole) return [...journalled];
+    const { collections } = this.#catalogue;
+    const ours = [
+      ...(this.#isOurs(journalled, collections) ? journalled : []),
+      ...(this.#isOurs(collections, journalled) ? collections : []),
+    ];
+    return ours.length > 0 ? ours : [...journalled, ...collections];
+  }
+
+  /** Whether a pack says that it belongs to this collection. */
+  hasPacks(id: Uint8Array): boolean {
+    return this.#owners.has(hex(id));
+  }
+
+  /** What the journal or the catalogue knows of a block. */
+  knownBlock(id: string): KnownBlock {
+    const { hash, seed } = this.#catalogue.blocks.get(id) ?? {};
+    for (const { seeds } of this.#journal?.collections.values() ?? []) {
+      const known = seeds.get(id);
+      if (known) return { hash, seed: known };
+    }
+    return { hash, seed };
+  }
+
+  /** Where every record was at this version, by handle, if the catalogue can tell. */
+  recordPlaces(collection: KnownCollection) {
+    const isThere = this.#catalogue.collections.some(
+      ({ number, id }) => number === collection.number && hex(id) === hex(collection.id),
+    );
+    return isThere ? this.#catalogue.records(collection) : undefined;
+  }
+
+  // — packs —
+
+  /** Reads all packs to their end: every entry that is whole. To be called first. */
+  async *scan(): AsyncGenerator<{ readonly pack: number; readonly found: readonly FoundEntry[] }> {
+    for (const file of this.#files.filter(({ kind }) => kind === 'pack')) {
+      const pack = this.packs.length;
+      try {
+        const reader = this.#disk.openToRead(file.path);
+        try {
+          const id = packCollection(await readThrough(reader, 0, Math.min(PACK_HEADER_BYTES, file.size)));
+          const salvage = new PackSalvage(reader, this.#options.signal);
+          this.packs.push({ ...file, collection: id && hex(id), runs: salvage.runs });
+          yield* this.#counted(pack, salvage.entries());
+          for (const range of salvage.damage) this.#spoil(file.path, range);
+        } finally {
+          reader.close();
+        }
+      } catch (error) {
+        this.#options.signal.throwIfAborted();
+        if (!(error instanceof HersError)) throw error;
+        this.#spoil(file.path, { from: 0, to: file.size });
+        if (this.packs.length === pack) this.packs.push({ ...file, collection: undefined, runs: [] });
+      }
+    }
+  }
+
+  /** The same entries again, of those packs that are wanted. */
+  async *again(
+    isWanted: (pack: number) => boolean = () => true,
+  ): AsyncGenerator<{ readonly pack: number; readonly found: readonly FoundEntry[] }> {
+    for (const [pack, { path, runs }] of this.packs.entries()) {
+      if (!isWanted(pack) || runs.length === 0) continue;
+      const reader = this.#disk.openToRead(path);
+      try {
+        yield* this.#counted(pack, entriesOf(reader, runs, this.#options.signal));
+      } finally {
+        reader.close();
+      }
+    }
+  }
+
+  async *#counted(pack: number, all: AsyncIterable<FoundEntry[]>) {
+    for await (const found of all) {
+      yield { pack, found };
+      const last = found[found.length - 1];
+      this.#options.onBytes?.(last.offset + last.length - found[0].offset);
+    }
+  }
+
+  // — blocks —
+
+  /** Everywhere that blocks may be. */
+  blockPlaces(): Promise<BlockPlace[]> {
+    const rowsOf = (path: string) => this.#catalogue.segments.get(path);
+    return blockPlaces(this.#disk, this.#files, rowsOf, (path, range) => this.#spoil(path, range));
+  }
+
+  readBlock(place: BlockPlace, seed: Uint8Array | undefined): Promise<SalvagedBlock | undefined> {
+    this.#options.signal.throwIfAborted();
+    return readBlockAt(this.#disk, place, seed);
+  }
+
+  /** Finds out where a file is damaged that holds a block which is not what it should be. */
+  async examine(place: BlockPlace): Promise<void> {
+    if (this.#damage.has(place.path)) return;
+    const parts = await damagedParts(this.#disk, place, this.#options.signal).catch(() => []);
+    const size = this.#disk.sizeSync(place.path) ?? 0;
+    for (const range of parts.length > 0 || place.header ? parts : [{ from: 0, to: size }])
+      this.#spoil(place.path, range);
+  }
+
+  // — what is wrong —
+
+  #spoil(path: string, range: ByteRange): void {
+    const ranges = this.#damage.get(path);
+    if (ranges) ranges.push(range);
+    else this.#damage.set(path, [range]);
+  }
+
+  damage(): DamagedFile[] {
+    return [...this.#damage].map(([file, ranges]) => ({ file, ranges }));
+  }
+
+  /** What the files that know of everything else are like. */
+  get knowledge(): { readonly journal: 'whole' | 'damaged' | 'missing'; readonly catalogue: 'readable' | 'damaged' } {
+    const journal = this.#journal ? (this.isJournalWhole ? 'whole' : 'damaged') : 'missing';
+    const readable = !this.#catalogue.isDamaged && this.#catalogue.counter > 0;
+    return { journal, catalogue: readable ? 'readable' : 'damaged' };
+  }
+}
+
+/** A snapshot of these entries and blocks, which the header has counted. */
+export async function* snapshotOf(
+  header: SnapshotHeader,
+  entries: AsyncIterable<Entry>,
+  blocks: AsyncIterable<Uint8Array>,
+): AsyncGenerator<Uint8Array> {
+  const frames = new Frames();
+  yield* frames.put(undefined, encodeSnapshotHeader(header));
+  for await (const { kind, content } of entries) yield* frames.put(kind === RECORD ? PART.record : PART.list, content);
+  for await (const encoded of blocks) {
+    for (let at = 0; at < encoded.length; at += PIECE_BYTES) {
+      const last = at + PIECE_BYTES >= encoded.length;
+      yield* frames.put(last ? PART.blockEnd : PART.blockPiece, encoded.subarray(at, at + PIECE_BYTES));
+    }
+  }
+  yield frames.end();
+}

@@ -1,0 +1,243 @@
+// The files of a collection as it is at one moment, verified.
+//
+// What proves a segment: its name is the hash of its header, and the header holds the ids of the
+// blocks and the checksum of every part; the rows of the catalogue must say the same of each block.
+// No block is put together again for it. That would show in addition only what lies in the
+// catalogue, whose pages have checksums of their own: the seed of a mask and the hash of a block.
+// Whatever gives blocks out does put them together, and compares the hash: `getBlock`, `snapshot`,
+// compaction.
+//
+// What proves a pack: the checksum of every entry, dead ones included; and that the entries the
+// catalogue names are where it says (scrub-tally.ts).
+
+import { HANDLE_BYTES, HersError, LIST_ID_BYTES } from '@hers/service';
+import { readSegmentHeader } from '../blocks/rebuild.ts';
+import type { Source } from '../blocks/source.ts';
+import type { StoredBlock } from '../blocks/stored-block.ts';
+import { asBuffer, handleKey, hex, sameBytes } from '../bytes.ts';
+import type { Collection } from '../collection.ts';
+import type { Disk } from '../files/disk.ts';
+import { PACK_HEADER_BYTES } from '../files/entry.ts';
+import { type atOneMoment, entriesMissing, isFrozen, type Moment, recordPlaces } from '../snapshot.ts';
+import { damaged } from '../storage-errors.ts';
+import type { Scrubbed } from './scrub.ts';
+import type { ScrubCrew } from './scrub-crew.ts';
+import { type Sum, Tally, talliesOf } from './scrub-tally.ts';
+import { type Done, type Entries, LIST_ROW, RECORD_ROW, STRETCH_BYTES, type Task } from './scrub-task.ts';
+
+type Captured = Parameters<Parameters<typeof atOneMoment>[2]>[0];
+type Pack = Moment['packs'][number];
+/** Hears of bytes that are done. */
+type Tell = (bytes: number) => void;
+
+interface ScrubFile {
+  readonly path: string;
+  readonly bytes: number;
+  verify(tell: Tell): Promise<void>;
+}
+
+export class CollectionScrub {
+  readonly #collection: Collection;
+  readonly #disk: Disk;
+  readonly #moment: Captured;
+  readonly #crew: ScrubCrew;
+  readonly #tell: Tell;
+  /** Records and lists that the catalogue names, less those that were found. */
+  #missing: number;
+  #tallies: Promise<Map<number, Sum>> | undefined;
+
+  constructor(collection: Collection, moment: Captured, crew: ScrubCrew, tell: Tell) {
+    this.#collection = collection;
+    this.#disk = collection.folder.disk;
+    this.#moment = moment;
+    this.#crew = crew;
+    this.#tell = tell;
+    this.#missing = moment.header.records + moment.header.lists;
+  }
+
+  /**
+   * Verifies the files, some at a time, and goes on after damage: all of it should be known. They
+   * come in the order of the catalogue.
+   */
+  async *files(): AsyncGenerator<Scrubbed> {
+    const { number, name } = this.#collection;
+    const packs = this.#moment.packs.map((pack) => this.#pack(pack));
+    const sources = [...Map.groupBy(this.#moment.blocks, ({ source }) => source)].map((each) => this.#source(...each));
+    const scrubbed = inOrder([...packs, ...sources], this.#crew.size + 1, (file) => this.#verify(file));
+    let whole = true;
+    for (const _ of packs) {
+      const { value } = await scrubbed.next();
+      whole &&= !value.damage;
+      yield value;
+    }
+    if (whole && this.#missing !== 0)
+      yield { file: 'vault', collection: name, bytes: 0, damage: entriesMissing(number, this.#missing) };
+    yield* scrubbed;
+  }
+
+  async #verify({ path, bytes, verify }: ScrubFile): Promise<Scrubbed> {
+    let left = bytes;
+    const tell = (read: number) => {
+      const more = Math.min(left, read); // nothing counts twice, though some may be read twice
+      left -= more;
+      this.#tell(more);
+    };
+    const damage = await verify(tell).then(() => undefined, damageIn);
+    tell(left);
+    return { file: path, collection: this.#collection.name, bytes, ...(damage ? { damage } : {}) };
+  }
+
+  // — packs —
+
+  #pack(pack: Pack): ScrubFile {
+    const verify = async (tell: Tell) => {
+      if (!(this.#isAllLive(pack) && (await this.#addsUp(pack, tell)))) await this.#lookUp(pack, tell);
+    };
+    return { path: this.#collection.vault.path(pack.pack), bytes: pack.ends, verify };
+  }
+
+  /**
+   * Whether everything in the pack is named in the B-tree: nothing is dead, and nothing is fresh.
+   */
+  #isAllLive({ ends, live }: Pack): boolean {
+    const isMerged = !isFrozen(this.#collection) || this.#collection.records.fresh === 0;
+    return isMerged && live === ends - PACK_HEADER_BYTES;
+  }
+
+  /** Verifies a pack, and returns whether its records are all that the catalogue names there. */
+  async #addsUp(pack: Pack, tell: Tell): Promise<boolean> {
+    this.#tallies ??= talliesOf(this.#collection, this.#moment.signal);
+    this.#tallies.catch(() => {}); // it is waited for below
+    const tally = new Tally();
+    let lists = 0;
+    for await (const entries of this.#entries(pack, true, tell)) {
+      tally.addAll(entries.sum);
+      lists += this.#namedLists(pack.pack, entries.lists);
+    }
+    if (!tally.equals((await this.#tallies).get(pack.pack))) return false;
+    this.#missing -= tally.records + lists;
+    return true;
+  }
+
+  /** Verifies a pack, and asks for each of its records whether the catalogue names it. */
+  async #lookUp(pack: Pack, tell: Tell): Promise<void> {
+    for await (const { records, lists } of this.#entries(pack, false, tell))
+      this.#missing -= this.#namedRecords(pack.pack, records) + this.#namedLists(pack.pack, lists);
+  }
+
+  /** What is in a pack, a stretch at a time. While one is looked at, the next is read. */
+  async *#entries({ pack, ends }: Pack, adds: boolean, tell: Tell): AsyncGenerator<Entries> {
+    const path = this.#collection.vault.path(pack);
+    const file = { kind: 'entries', path, place: this.#disk.path(path), collectionId: this.#collection.id } as const;
+    const read = (from: number) => {
+      const done = this.#crew.run({ ...file, pack, adds, from, end: ends }, this.#moment.signal);
+      done.catch(() => {}); // it is waited for below
+      return done;
+    };
+    let next: Promise<Done> | undefined = read(0);
+    for (let at = 0; next; ) {
+      const { bytes, entries }: Done = await next;
+      at += bytes;
+      next = at < ends ? read(at) : undefined;
+      yield entries!;
+      tell(bytes);
+    }
+  }
+
+  /** How many of these records the catalogue names at their place. */
+  #namedRecords(pack: number, rows: Uint8Array): number {
+    const buffer = asBuffer(rows);
+    const handles = Array.from({ length: rows.length / RECORD_ROW }, (_, i) =>
+      buffer.subarray(i * RECORD_ROW, i * RECORD_ROW + HANDLE_BYTES),
+    );
+    const places = recordPlaces(this.#collection, handles);
+    return handles.filter((handle, i) => {
+      const place = places.get(handleKey(handle));
+      return place?.pack === pack && place.offset === buffer.readUInt32LE(i * RECORD_ROW + HANDLE_BYTES);
+    }).length;
+  }
+
+  #namedLists(pack: number, rows: Uint8Array): number {
+    const buffer = asBuffer(rows);
+    let named = 0;
+    for (let at = 0; at < rows.length; at += LIST_ROW) {
+      const place = this.#moment.lists.get(hex(rows.subarray(at, at + LIST_ID_BYTES)));
+      if (place?.pack === pack && place.offset === buffer.readUInt32LE(at + LIST_ID_BYTES)) named++;
+    }
+    return named;
+  }
+
+  // — blocks —
+
+  #source({ path, bytes, inSegment }: Source, blocks: readonly StoredBlock[]): ScrubFile {
+    const verify = async (tell: Tell) => {
+      const tasks = inSegment ? await this.#segmentTasks(path, blocks) : [this.#blockTask(path, bytes, blocks[0])];
+      const { signal } = this.#moment;
+      const done = inOrder(tasks, Math.max(1, this.#crew.size), (task) => this.#crew.run(task, signal));
+      for await (const { bytes } of done) tell(bytes);
+    };
+    return { path, bytes, verify };
+  }
+
+  #blockTask(path: string, bytes: number, { hash }: StoredBlock): Task {
+    return { kind: 'block', path, place: this.#disk.path(path), bytes, hash };
+  }
+
+  /** Verifies the header of a segment, and returns what is left to do. */
+  async #segmentTasks(path: string, blocks: readonly StoredBlock[]): Promise<Task[]> {
+    const file = this.#disk.openToRead(path);
+    try {
+      const header = await readSegmentHeader(file);
+      for (const block of blocks)
+        if (!isInSegment(header, block)) throw damaged(path, `block ${block.name} in it is not what was written`);
+      const { dataAt, partBytes, partChecksums } = header;
+      const together = Math.max(1, Math.floor(STRETCH_BYTES / partBytes));
+      const place = this.#disk.path(path);
+      return Array.from({ length: Math.ceil(partChecksums.length / together) }, (_, i) => {
+        const first = i * together;
+        const sums = partChecksums.slice(first, first + together);
+        return { kind: 'parts', path, place, first, at: dataAt + first * partBytes, partBytes, sums };
+      });
+    } finally {
+      file.close();
+    }
+  }
+}
+
+/** Whether the segment and the catalogue say the same of a block. */
+function isInSegment(header: Awaited<ReturnType<typeof readSegmentHeader>>, block: StoredBlock): boolean {
+  const entry = header.blocks[block.position];
+  return (
+    entry !== undefined &&
+    sameBytes(entry.blockId, block.id) &&
+    entry.first === block.first &&
+    entry.count === block.count &&
+    entry.additions === block.additions &&
+    hex(header.keyId) === block.keyId &&
+    header.parameters.id === block.parametersId &&
+    header.width === block.width &&
+    header.galleryScale === block.galleryScale
+  );
+}
+
+/**
+ * What cannot be read is a finding; anything else, such as an abort or a lack of memory, ends the
+ * scrub.
+ */
+function damageIn(error: unknown): HersError {
+  if (error instanceof HersError && (error.code === 'DAMAGED' || error.code === 'STORAGE')) return error;
+  throw error;
+}
+
+/** What `work` makes of each, in their order, `together` of them at a time. */
+async function* inOrder<T, R>(items: readonly T[], together: number, work: (item: T) => Promise<R>): AsyncGenerator<R> {
+  const running: Promise<R>[] = [];
+  for (let next = 0; next < items.length || running.length > 0; ) {
+    while (running.length < together && next < items.length) {
+      const made = work(items[next++]);
+      made.catch(() => {}); // it is waited for later, or not at all
+      running.push(made);
+    }
+    yield await running.shift()!;
+  }
+}

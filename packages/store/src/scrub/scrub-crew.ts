@@ -1,0 +1,122 @@
+// Runs the tasks of a scrub in threads, one task in each at a time. Starting threads takes longer
+// than reading a small folder: there the tasks run here, one after the other.
+
+import { availableParallelism } from 'node:os';
+import { Worker } from 'node:worker_threads';
+import { type ErrorCode, HersError } from '@hers/service';
+import { SerialQueue } from '../serial-queue.ts';
+import { type Done, runTask, Scratch, type Task } from './scrub-task.ts';
+
+/** A folder with fewer bytes is read without threads. */
+const ASIDE_BYTES = 2 ** 27;
+/** More would only wait for the disk, and each takes memory. */
+const MAX_THREADS = 16;
+
+/** From a thread. */
+export type Answer =
+  | { readonly done: Done }
+  | { readonly failed: { readonly message: string; readonly code: unknown; readonly ours: boolean } };
+
+interface Job {
+  readonly task: Task;
+  resolve(done: Done): void;
+  reject(error: unknown): void;
+}
+
+export class ScrubCrew {
+  /** How many threads there are at most; none where the tasks run here. */
+  readonly size: number;
+  readonly #scratch = new Scratch();
+  readonly #here = new SerialQueue();
+  readonly #idle: Worker[] = [];
+  readonly #busy = new Map<Worker, Job>();
+  readonly #queue: Job[] = [];
+  #closed = false;
+
+  /** For a folder with so many bytes. */
+  constructor(bytes: number, threads = bytes < ASIDE_BYTES ? 0 : availableParallelism()) {
+    this.size = Math.min(threads, MAX_THREADS);
+  }
+
+  /** Rejects at once when `signal` is aborted, though the task may still go on for a moment. */
+  run(task: Task, signal: AbortSignal): Promise<Done> {
+    return new Promise<Done>((resolve, reject) => {
+      const stop = () => reject(signal.reason);
+      if (signal.aborted) return stop();
+      signal.addEventListener('abort', stop, { once: true });
+      this.#run(task)
+        .finally(() => signal.removeEventListener('abort', stop))
+        .then(resolve, reject);
+    });
+  }
+
+  #run(task: Task): Promise<Done> {
+    if (this.#closed) return Promise.reject(ended());
+    if (this.size === 0) return this.#here.run(() => this.#runHere(task));
+    return new Promise<Done>((resolve, reject) => {
+      const job = { task, resolve, reject };
+      // Of a pack only one stretch can be read at a time, so it goes first: the end of the scrub
+      // must not be a pack alone.
+      if (task.kind === 'entries') this.#queue.unshift(job);
+      else this.#queue.push(job);
+      this.#next();
+    });
+  }
+
+  async #runHere(task: Task): Promise<Done> {
+    if (this.#closed) throw ended();
+    return runTask(task, this.#scratch);
+  }
+
+  #next(): void {
+    while (this.#queue.length > 0 && !this.#closed) {
+      const worker = this.#idle.pop() ?? (this.#busy.size < this.size ? this.#start() : undefined);
+      if (!worker) return;
+      const job = this.#queue.shift()!;
+      this.#busy.set(worker, job);
+      worker.ref(); // nobody else may keep the process alive until the answer comes
+      worker.postMessage(job.task);
+    }
+  }
+
+  #start(): Worker {
+    const worker = new Worker(new URL('./scrub-worker.ts', import.meta.url), { execArgv: [] });
+    worker.on('message', (answer: Answer) => {
+      if (this.#closed) return; // who waits for its end needs it to keep the process alive
+      worker.unref();
+      const job = this.#busy.get(worker);
+      this.#busy.delete(worker);
+      this.#idle.push(worker);
+      if ('done' in answer) job?.resolve(answer.done);
+      else job?.reject(errorFrom(answer.failed));
+      this.#next();
+    });
+    worker.on('error', (error) => this.#lost(worker, error));
+    worker.on('exit', () => this.#lost(worker, ended()));
+    return worker;
+  }
+
+  /** Whoever waits is told; another thread takes the place of this one. */
+  #lost(worker: Worker, error: unknown): void {
+    const job = this.#busy.get(worker);
+    this.#busy.delete(worker);
+    const at = this.#idle.indexOf(worker);
+    if (at >= 0) this.#idle.splice(at, 1);
+    job?.reject(error);
+    this.#next();
+  }
+
+  /** Ends what goes on. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const { reject } of this.#busy.values()) reject(ended());
+    for (const { reject } of this.#queue.splice(0)) reject(ended());
+    await Promise.all([...this.#idle, ...this.#busy.keys()].map((worker) => worker.terminate()));
+  }
+}
+
+const ended = () => new Error('the scrub has ended');
+
+function errorFrom({ message, code, ours }: { message: string; code: unknown; ours: boolean }): Error {
+  return ours ? new HersError(code as ErrorCode, message) : Object.assign(new Error(message), { code });
+}

@@ -1,0 +1,94 @@
+// Staging: records, lists and blocks are written to disk, where nothing refers to them until a
+// commit does.
+
+import { decodeBlock } from '@hers/scheme';
+import { type CallOptions, HANDLE_BYTES, HersError, type Many, type SealedRecord, type StageId } from '@hers/service';
+import { MAX_BLOCK_BYTES } from './blocks/rebuild.ts';
+import { newBlockRow } from './blocks/stored-block.ts';
+import { checkBytes, sha256 } from './bytes.ts';
+import type { Collection } from './collection.ts';
+import { LIST, RECORD } from './files/entry.ts';
+import { Batch } from './files/vault.ts';
+import { Holding } from './holding.ts';
+import type { Stage } from './stages.ts';
+
+export async function stageRecords(
+  collection: Collection,
+  records: Many<SealedRecord>,
+  signal: AbortSignal,
+): Promise<StageId> {
+  const batch = new Batch(collection.vault);
+  const add = ({ handle, sealed }: SealedRecord) => {
+    signal.throwIfAborted();
+    checkBytes(handle, 'a handle', HANDLE_BYTES);
+    checkBytes(sealed, 'a sealed record');
+    return batch.add(RECORD, handle, handle, sealed);
+  };
+  return collection.stages.writing(batch, async () => {
+    // An array need not wait for each of its items.
+    if (Symbol.asyncIterator in records)
+      for await (const record of records) {
+        const full = add(record);
+        if (full !== undefined) await full;
+      }
+    else
+      for (const record of records) {
+        const full = add(record);
+        if (full !== undefined) await full;
+      }
+    signal.throwIfAborted();
+    await batch.finish();
+    return stage(collection, { kind: 'records', batch });
+  });
+}
+
+export async function stageList(collection: Collection, sealed: Uint8Array): Promise<StageId> {
+  checkBytes(sealed, 'a sealed list');
+  const batch = new Batch(collection.vault);
+  return collection.stages.writing(batch, async () => {
+    const id = sha256(sealed);
+    await batch.add(LIST, id.subarray(0, HANDLE_BYTES), sealed);
+    await batch.finish();
+    return stage(collection, { kind: 'list', batch, id });
+  });
+}
+
+export async function stageBlock(
+  collection: Collection,
+  pieces: Many<Uint8Array>,
+  signal: AbortSignal,
+  hold: CallOptions['hold'],
+): Promise<StageId> {
+  signal.throwIfAborted();
+  const encoded = await gather(pieces, signal);
+  using holding = new Holding(hold);
+  holding.become(encoded.length);
+  const block = decodeBlock(encoded);
+  const file = await collection.writeBlock(encoded);
+  const hash = sha256(encoded);
+  if (signal.aborted) {
+    await collection.folder.disk.remove(file).catch(() => {});
+    throw signal.reason;
+  }
+  return stage(collection, { kind: 'block', row: newBlockRow(block, { hash, bytes: encoded.length }, file) });
+}
+
+async function stage({ stages, folder }: Collection, staged: Stage): Promise<StageId> {
+  const id = stages.add(staged);
+  for (const old of stages.expire()) await folder.disk.remove(old).catch(() => {});
+  return id;
+}
+
+/** Pieces as one. */
+async function gather(pieces: Many<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const piece of pieces) {
+    signal.throwIfAborted();
+    checkBytes(piece, 'a piece of a block');
+    bytes += piece.length;
+    if (bytes > MAX_BLOCK_BYTES) throw new HersError('MALFORMED', 'this is too long to be a block');
+    parts.push(piece);
+  }
+  return parts.length === 1 ? parts[0] : new Uint8Array(Buffer.concat(parts));
+}

@@ -1,0 +1,123 @@
+// The words check: the glossary of CONTRIBUTING.md, as far as a program can see whether it is kept.
+// It also holds comments to a width, because the formatter does not.
+
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { Workspace } from './workspace.ts';
+
+export interface Finding {
+  file: string;
+  line: number;
+  message: string;
+}
+
+/** Where a word may not stand, and the word to use. */
+interface Rule {
+  readonly word: RegExp;
+  readonly instead: string;
+  /** Beginnings of paths; everywhere unless given. */
+  readonly within?: readonly string[];
+}
+
+const COMMENT_WIDTH = 100;
+
+/** Layers that know nothing of authenticated encryption. */
+const UNSEALED = ['ring', 'scheme', 'scan', 'compress', 'vectors'].map((name) => `packages/${name}/`);
+
+const RULES: readonly Rule[] = [
+  { word: /optimis/i, instead: 'optimize' },
+  {
+    word: /\b[Ww]aiting ?[Rr]ecords?\b|\brecords? that wait\b|\bWAITING\b/,
+    instead: 'pending',
+    within: ['packages/client/'],
+  },
+  {
+    word: /\bseal[A-Z]\w*|\w[a-z]Seal(?!ed)\w*/,
+    instead: 'another word: to seal is to encrypt and authenticate',
+    within: UNSEALED,
+  },
+  { word: /\bparted by\b/i, instead: 'separated by' },
+  { word: /\banew\b/i, instead: 'again' },
+  {
+    word: /\b(?:usual|most|least|about):/,
+    instead: 'default, max, min, description',
+    within: ['packages/server/src/limits.ts'],
+  },
+];
+
+/** Names of JavaScript, of Node and of browsers. */
+const GLOBALS = new Set([
+  ...Object.getOwnPropertyNames(globalThis).filter((name) => /^[A-Z]/.test(name)),
+  ...['Cache', 'Document', 'Element', 'File', 'History', 'Image', 'Location', 'Node', 'Notification'],
+  ...['Option', 'Plugin', 'Range', 'Selection', 'Text', 'Window', 'Worker'],
+]);
+
+const DECLARED = /^export (?:default )?(?:abstract )?(?:class|interface|type|function|const|enum) ([A-Z]\w*)/;
+const COMMENT = /^\s*(?:\/\/|\/\*|\*(?:\s|\/|$))/;
+/** A link cannot be wrapped, nor what a tool reads. */
+const UNWRAPPABLE = /https?:\/\/\S{40}|biome-ignore|@ts-|reference types/;
+
+/** What one file says against the glossary. */
+export function findingsIn(file: string, text: string): Finding[] {
+  const rules = RULES.filter(({ within }) => !within || within.some((start) => file.startsWith(start)));
+  const findings: Finding[] = [];
+  text.split('\n').forEach((content, at) => {
+    const find = (message: string) => findings.push({ file, line: at + 1, message });
+    for (const { word, instead } of rules) {
+      const found = word.exec(content)?.[0];
+      if (found) find(`“${found}”: say ${instead}`);
+    }
+    const name = DECLARED.exec(content)?.[1];
+    if (name && GLOBALS.has(name)) find(`${name} is the name of a global: choose another`);
+    if (COMMENT.test(content) && content.length > COMMENT_WIDTH && !UNWRAPPABLE.test(content))
+      find(`this comment has ${content.length} columns; wrap it at ${COMMENT_WIDTH}`);
+  });
+  return findings;
+}
+
+/** Types of one name that two packages export. */
+function sharedNames(workspace: Workspace): Finding[] {
+  const homes = new Map<string, string>();
+  const findings: Finding[] = [];
+  for (const name of workspace.packages.toSorted()) {
+    const file = `packages/${name}/src/index.ts`;
+    let text: string;
+    try {
+      text = readFileSync(join(workspace.root, file), 'utf8');
+    } catch {
+      continue;
+    }
+    // What comes from another package is that package's.
+    for (const [, names, from] of text.matchAll(/export (?:type )?\{([^}]*)\} from '([^']+)'/g)) {
+      if (!from!.startsWith('.')) continue;
+      for (const each of names!.split(',')) {
+        const exported = each
+          .trim()
+          .replace(/^type /, '')
+          .replace(/^.* as /, '');
+        if (!/^[A-Z][a-z]/.test(exported)) continue;
+        const home = homes.get(exported);
+        if (home) findings.push({ file, line: 1, message: `${exported} is a name that ${home} exports, too` });
+        else homes.set(exported, file);
+      }
+    }
+  }
+  return findings;
+}
+
+export function checkWords(root: string): Finding[] {
+  const workspace = new Workspace(root);
+  const files = workspace.files().filter((file) => !file.includes('/build/'));
+  const read = (file: string) => findingsIn(file, readFileSync(join(root, file), 'utf8'));
+  return [...files.flatMap(read), ...sharedNames(workspace)];
+}
+
+/** Prints the findings, or one line that says there are none; returns whether there are none. */
+export function reportWords(root: string): boolean {
+  const findings = checkWords(root);
+  for (const { file, line, message } of findings) console.log(`${file}:${line}: ${message}`);
+  if (findings.length === 0) console.log('words: as the glossary has them');
+  return findings.length === 0;
+}
+
+if (process.argv[1] === import.meta.filename && !reportWords(resolve(import.meta.dirname, '..'))) process.exitCode = 1;
