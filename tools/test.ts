@@ -132,6 +132,7 @@ async function runTests(): Promise<boolean> {
 
 if (!quick) {
   await check('types', () => tool('typescript/bin/tsc'));
+  await check('types in a browser', () => tool('typescript/bin/tsc', '-p', 'tsconfig.web.json'));
   const colours = process.stdout.isTTY ? 'force' : 'off';
   await check('format and lint', () => tool('@biomejs/biome/bin/biome', 'ci', `--colors=${colours}`));
   await check('layers', () => reportLayers(root));
