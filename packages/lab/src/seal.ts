@@ -2,15 +2,13 @@
 // parameters of the published system. Every figure leans towards SEAL where there is a choice: the
 // faster key, buffers reused, vectors already in the array type it wants.
 //
-// Objects of node-seal live in its own heap, which the garbage collector does not see: each of them
-// is handed to `keep` and deleted by `close`. They are all made once, so repeating a measurement
-// does not grow that heap.
+// All objects are made once, so repeating a measurement does not grow SEAL's heap.
 
-import SEAL, { type Ciphertext, type MainModule } from 'node-seal';
+import { Context, PUBLISHED } from '@hers/paper';
+import type { Ciphertext } from 'node-seal';
 import { type Effort, minimum } from './timing.ts';
 
-const n = 4096;
-const plainModulus = 1032193n;
+const { n, plainModulus } = PUBLISHED;
 
 // The published system rounds unit vectors to 1/250, so scores stay below 250², well inside half
 // the plain modulus.
@@ -61,28 +59,19 @@ export type SealSizes = {
  * try { console.log(seal.ntt()); } finally { seal.close(); }
  */
 export async function openSeal(): Promise<SealBaseline> {
-  const seal = await SEAL();
-  const kept: { delete(): void }[] = [];
-  function keep<T extends { delete(): void }>(object: T): T {
-    kept.push(object);
-    return object;
-  }
+  const context = await Context.open();
+  const { seal, sealContext, encoder, evaluator } = context;
+  const scope = context.heap.scope();
+  const keys = scope.own(new seal.KeyGenerator(sealContext));
+  const secretKey = scope.own(keys.secretKey());
+  const relinKeys = scope.own(keys.createRelinKeys());
+  const encryptor = scope.own(new seal.Encryptor(sealContext, scope.own(keys.createPublicKey()), secretKey));
+  const decryptor = scope.own(new seal.Decryptor(sealContext, secretKey));
 
-  const { context, coefficientModulusBits } = bfv(seal, keep);
-  const keys = keep(new seal.KeyGenerator(context));
-  const secretKey = keep(keys.secretKey());
-  const relinKeys = keep(keys.createRelinKeys());
-  const encoder = keep(new seal.BatchEncoder(context));
-  const encryptor = keep(new seal.Encryptor(context, keep(keys.createPublicKey()), secretKey));
-  const decryptor = keep(new seal.Decryptor(context, secretKey));
-  const evaluator = keep(new seal.Evaluator(context));
+  const plain = scope.plaintext();
+  const [left, right, result, sum, switched] = Array.from({ length: 5 }, () => scope.ciphertext());
 
-  const plain = keep(new seal.Plaintext());
-  const [left, right, result, sum, switched] = Array.from({ length: 5 }, () => keep(new seal.Ciphertext()));
-
-  function bytesOf(ciphertext: { saveToArray: Ciphertext['saveToArray'] }): number {
-    return (ciphertext.saveToArray(seal.ComprModeType.none) as Uint8Array).length;
-  }
+  const bytesOf = (ciphertext: Parameters<Context['save']>[0]) => context.save(ciphertext).length;
 
   function encryptInto(row: BigInt64Array, ciphertext: Ciphertext): void {
     encoder.encode(row, plain);
@@ -90,7 +79,7 @@ export async function openSeal(): Promise<SealBaseline> {
   }
 
   return {
-    parameters: { n, plainModulus: Number(plainModulus), coefficientModulusBits, security: 128 },
+    parameters: { n, plainModulus, coefficientModulusBits: [...context.modulusBits], security: 128 },
 
     ntt(effort) {
       encryptInto(blockRow(0, 1), left);
@@ -160,28 +149,10 @@ export async function openSeal(): Promise<SealBaseline> {
     },
 
     close() {
-      for (const object of kept.splice(0).reverse()) object.delete();
+      scope[Symbol.dispose]();
+      context[Symbol.dispose]();
     },
   };
-}
-
-type Keep = <T extends { delete(): void }>(object: T) => T;
-
-function bfv(seal: MainModule, keep: Keep) {
-  const security = seal.SecLevelType.tc128;
-  const parameters = keep(new seal.EncryptionParameters(seal.SchemeType.bfv));
-  const coefficientModulus = keep(seal.CoeffModulus.BFVDefault(n, security));
-  parameters.setPolyModulusDegree(n);
-  parameters.setCoeffModulus(coefficientModulus);
-  parameters.setPlainModulus(keep(new seal.Modulus(plainModulus)));
-  const context = keep(new seal.SEALContext(parameters, true, security));
-  if (!context.parametersSet()) throw new Error('SEAL refuses the parameters of the published system.');
-  const coefficientModulusBits: number[] = [];
-  for (let i = 0; i < coefficientModulus.size(); i++) {
-    const prime = coefficientModulus.get(i);
-    if (prime) coefficientModulusBits.push(keep(prime).bitCount());
-  }
-  return { context, coefficientModulusBits };
 }
 
 /**

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { Pair, plainScores, unitVectors } from '../testing/search.ts';
 import { complexity } from './complexity.ts';
 import { Context } from './context.ts';
 import { ENCODINGS } from './encodings.ts';
 import { HERS } from './hers.ts';
 import { PUBLISHED } from './parameters.ts';
-import { Pair, plainScores, unitVectors } from './testing.ts';
 
 let context: Context;
 before(async () => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { Pair, unitVectors } from '../testing/search.ts';
 import { PaperClient } from './client.ts';
 import { Context } from './context.ts';
 import { ENCODINGS } from './encodings.ts';
@@ -8,7 +9,6 @@ import { checkMemory, ciphertextCapacity, memoryNeed } from './memory.ts';
 import { NAIVE } from './naive.ts';
 import { PUBLISHED } from './parameters.ts';
 import { PaperServer } from './server.ts';
-import { Pair, unitVectors } from './testing.ts';
 
 const MiB = 2 ** 20;
 

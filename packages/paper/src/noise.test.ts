@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { Pair, plainScores, unitVectors } from '../testing/search.ts';
 import { Context } from './context.ts';
 import { HERS } from './hers.ts';
 import type { Encryption } from './keys.ts';
 import { PARAMETER_SETS, type Parameters, PUBLISHED } from './parameters.ts';
-import { Pair, plainScores, unitVectors } from './testing.ts';
 
 /**
  * A search among a few templates: whether it is answered, whether rightly, and what is left of the

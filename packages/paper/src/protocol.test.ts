@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { Pair, plainScores, unitVectors } from '../testing/search.ts';
 import { PaperClient } from './client.ts';
 import { Context } from './context.ts';
 import { ENCODINGS } from './encodings.ts';
 import { HERS } from './hers.ts';
 import { NAIVE } from './naive.ts';
 import { PaperServer } from './server.ts';
-import { Pair, plainScores, unitVectors } from './testing.ts';
 
 let context: Context;
 before(async () => {

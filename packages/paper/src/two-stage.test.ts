@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { plainScores, unitVectors } from '../testing/search.ts';
 import { Context } from './context.ts';
-import { plainScores, unitVectors } from './testing.ts';
 import { best, TwoStageClient, TwoStageServer } from './two-stage.ts';
 
 const [m, coarseDimension, fineDimension, k] = [24, 2, 12, 6];

@@ -1,11 +1,11 @@
 // What the tests of this package share: vectors, scores in the clear, and a client and a server
 // that talk to each other.
 
-import { type ClientOptions, PaperClient, type ScorePart } from './client.ts';
-import type { Context } from './context.ts';
-import type { Encoding } from './encoding.ts';
-import { roundVectors } from './rounding.ts';
-import { type PaperSearchOptions, PaperServer, type ServerOptions } from './server.ts';
+import { type ClientOptions, PaperClient, type ScorePart } from '../src/client.ts';
+import type { Context } from '../src/context.ts';
+import type { Encoding } from '../src/encoding.ts';
+import { roundVectors } from '../src/rounding.ts';
+import { type PaperSearchOptions, PaperServer, type ServerOptions } from '../src/server.ts';
 
 /** Unit vectors, the same on every run, no two alike. */
 export function unitVectors(count: number, dimension: number, seed = 1): Float64Array {
