@@ -2,8 +2,11 @@
 // switched to few bits and packed.
 
 import { HersError } from './errors.ts';
+import { ID_BYTES, RESPONSE_LAYOUT } from './layout.ts';
 import { type ParameterSet, parameterSetById } from './parameters.ts';
-import { finishMessage, HEAD_BYTES, ID_BYTES, openMessage, RESPONSE_OVERHEAD, startMessage } from './wire.ts';
+import { finishMessage, openMessage, RESPONSE_OVERHEAD, startMessage } from './wire.ts';
+
+const AT = RESPONSE_LAYOUT;
 
 export interface ScanResponse {
   readonly parameters: ParameterSet;
@@ -25,24 +28,24 @@ export function encodeResponse(response: ScanResponse): Uint8Array {
   const head = { kind: 'response', parameterSetId: response.parameters.id, keyId: response.keyId } as const;
   const draft = startMessage(head, packed0.length + packed1.length);
   const { bytes, view } = draft;
-  bytes.set(response.queryId, HEAD_BYTES);
-  bytes.set(response.blockId, HEAD_BYTES + ID_BYTES);
-  view.setUint32(64, response.first, true);
-  view.setUint32(68, response.count, true);
-  view.setUint8(72, response.bits0);
-  view.setUint8(73, response.bits1);
-  bytes.set(packed0, 80);
-  bytes.set(packed1, 80 + packed0.length);
+  bytes.set(response.queryId, AT.queryId);
+  bytes.set(response.blockId, AT.blockId);
+  view.setUint32(AT.first, response.first, true);
+  view.setUint32(AT.count, response.count, true);
+  view.setUint8(AT.bits0, response.bits0);
+  view.setUint8(AT.bits1, response.bits1);
+  bytes.set(packed0, AT.body);
+  bytes.set(packed1, AT.body + packed0.length);
   return finishMessage(draft);
 }
 
 export function decodeResponse(input: Uint8Array): ScanResponse {
   const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'response');
   const parameters = parameterSetById(parameterSetId);
-  const first = view.getUint32(64, true);
-  const count = view.getUint32(68, true);
-  const bits0 = view.getUint8(72);
-  const bits1 = view.getUint8(73);
+  const first = view.getUint32(AT.first, true);
+  const count = view.getUint32(AT.count, true);
+  const bits0 = view.getUint8(AT.bits0);
+  const bits1 = view.getUint8(AT.bits1);
   const bytes0 = (parameters.n * bits0) / 8;
   const bytes1 = (parameters.n * bits1) / 8;
   const reserved = view.getUint16(74, true) | view.getUint32(76, true);
@@ -60,8 +63,8 @@ export function decodeResponse(input: Uint8Array): ScanResponse {
   return {
     parameters,
     keyId,
-    queryId: bytes.slice(HEAD_BYTES, HEAD_BYTES + ID_BYTES),
-    blockId: bytes.slice(HEAD_BYTES + ID_BYTES, HEAD_BYTES + 2 * ID_BYTES),
+    queryId: bytes.slice(AT.queryId, AT.queryId + ID_BYTES),
+    blockId: bytes.slice(AT.blockId, AT.blockId + ID_BYTES),
     first,
     count,
     bits0,
@@ -79,9 +82,9 @@ export function peekResponse(bytes: Uint8Array): Pick<ScanResponse, 'queryId' | 
   if (bytes.length < RESPONSE_OVERHEAD) throw new HersError('MALFORMED', 'this is too short to be a response');
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   return {
-    queryId: bytes.subarray(HEAD_BYTES, HEAD_BYTES + ID_BYTES),
-    blockId: bytes.subarray(HEAD_BYTES + ID_BYTES, HEAD_BYTES + 2 * ID_BYTES),
-    first: view.getUint32(64, true),
-    count: view.getUint32(68, true),
+    queryId: bytes.subarray(AT.queryId, AT.queryId + ID_BYTES),
+    blockId: bytes.subarray(AT.blockId, AT.blockId + ID_BYTES),
+    first: view.getUint32(AT.first, true),
+    count: view.getUint32(AT.count, true),
   };
 }

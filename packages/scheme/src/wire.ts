@@ -3,22 +3,17 @@
 //
 //   0  'HERS'          4  kind, version       6  parameter set id
 //   8  key id (16)    24  length of it all   28  zero
-// 32 fields of the kind, body … then XXH64 of all before
+//  32  fields of the kind, body …             then XXH64 of all before
 
 import { checksum } from '@hers/ring';
 import { HersError } from './errors.ts';
+import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES, ID_BYTES, SEED_BYTES } from './layout.ts';
+
+export { HEAD_BYTES, ID_BYTES, SEED_BYTES };
 
 export const VERSION = 1;
-export const HEAD_BYTES = 32;
-export const ID_BYTES = 16;
-export const SEED_BYTES = 32;
-const CHECKSUM_BYTES = 8;
-
 export const KINDS = { key: 0x4b, block: 0x42, query: 0x51, response: 0x52 } as const;
 export type Kind = keyof typeof KINDS;
-
-/** Bytes of each kind's own fields, after the head. */
-const FIELD_BYTES = { key: 48, block: 48, query: 64, response: 48 } as const;
 
 export const BLOCK_OVERHEAD = HEAD_BYTES + FIELD_BYTES.block + SEED_BYTES + CHECKSUM_BYTES;
 export const QUERY_OVERHEAD = HEAD_BYTES + FIELD_BYTES.query + CHECKSUM_BYTES;
@@ -32,7 +27,7 @@ export interface Head {
   readonly keyId: Uint8Array;
 }
 
-/** A message under construction: write fields and body through `view` and `bytes`, then `seal`. */
+/** A message under construction: write fields and body through `view` and `bytes`, then `finishMessage`. */
 export interface Draft {
   readonly bytes: Uint8Array;
   readonly view: DataView;

@@ -6,6 +6,7 @@ import { open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { moduliOf } from '@hers/ring';
 import { encodeResponse, HersError, type ParameterSet, type Query } from '@hers/scheme';
+import { QUERY_MASK, RESPONSE_LAYOUT } from '@hers/scheme/layout';
 import { checkComparable } from '../comparable.ts';
 import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
 import { decodeHeader, PANEL_ROWS, type SegmentHeader } from '../segment.ts';
@@ -25,9 +26,6 @@ import { cutFile, NativeRun, type NativeTimes } from './native-run.ts';
 export type { Isa } from './native-addon.ts';
 export type { NativeTimes } from './native-run.ts';
 
-/** The streams of the generator that a query's uniform halves come from (scheme's domains.ts). */
-const QUERY_MASK = 2;
-const HEAD_BYTES = 80;
 const MAX_THREADS = 256;
 /** What is copied is copied in pieces, so that the event loop goes on in between. */
 const PIECE_BYTES = 2 ** 22;
@@ -269,5 +267,5 @@ function responseHead(query: Query): Uint8Array {
   const packed0 = new Uint8Array((parameters.n * bits0) / 8);
   const packed1 = new Uint8Array((parameters.n * bits1) / 8);
   const none = { blockId: new Uint8Array(16), first: 0, count: 0, packed0, packed1 };
-  return encodeResponse({ parameters, keyId, queryId, bits0, bits1, ...none }).slice(0, HEAD_BYTES);
+  return encodeResponse({ parameters, keyId, queryId, bits0, bits1, ...none }).slice(0, RESPONSE_LAYOUT.body);
 }

@@ -2,6 +2,7 @@
 // multiply-accumulate of slot groups, the responses of blocks.
 
 import { readSync } from 'node:fs';
+import { CHECKSUM_BYTES, QUERY_MASK, RESPONSE_LAYOUT } from '@hers/scheme/layout';
 import { KEY_AT, STATE_AT, SUMS_AT, WINDOW_AT, WINDOW_BYTES } from './wasm-area.ts';
 import type { Counters } from './wasm-counters.ts';
 import { instantiate, type WasmExports } from './wasm-module.ts';
@@ -21,18 +22,6 @@ const PREPARE_ROWS = 8;
  */
 const TASK_BYTES = 2 ** 21;
 const MESSAGE_BYTES = 2 ** 16;
-/** The streams of the generator that a query's uniform halves come from (scheme's domains.ts). */
-const QUERY_MASK = 2;
-/**
- * The fields of a response that differ from block to block, its packed polynomials, its checksum
- * (docs/formats.md).
- */
-const BLOCK_ID_AT = 48;
-const FIRST_AT = 64;
-const COUNT_AT = 68;
-const BODY_AT = 80;
-const CHECKSUM_BYTES = 8;
-
 /** A part of a segment is not what was written. */
 export class Damaged extends Error {
   readonly part: number;
@@ -210,7 +199,7 @@ export class Thread {
     const message = this.#window;
     const words = message + 8 * Math.ceil(bytes / 8);
     const sums = words + 4 * n;
-    let body = message + BODY_AT;
+    let body = message + RESPONSE_LAYOUT.body;
     let poly = stage.results + 8 * n * moduli.length * (block * stage.queries.length + query);
     for (const bits of [bits0, bits1]) {
       for (let i = 0; i < moduli.length; i++) {
@@ -224,9 +213,9 @@ export class Thread {
       body += (n * bits) / 8;
     }
     this.#bytes.set(head);
-    this.#bytes.set(blockId, BLOCK_ID_AT);
-    this.#view.setUint32(FIRST_AT, first, true);
-    this.#view.setUint32(COUNT_AT, count, true);
+    this.#bytes.set(blockId, RESPONSE_LAYOUT.blockId);
+    this.#view.setUint32(RESPONSE_LAYOUT.first, first, true);
+    this.#view.setUint32(RESPONSE_LAYOUT.count, count, true);
     const length = bytes - CHECKSUM_BYTES;
     const state = this.#area + STATE_AT;
     const whole = length & ~31;
