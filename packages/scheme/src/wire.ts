@@ -27,7 +27,10 @@ export interface Head {
   readonly keyId: Uint8Array;
 }
 
-/** A message under construction: write fields and body through `view` and `bytes`, then `finishMessage`. */
+/**
+ * A message under construction: write fields and body through `view` and `bytes`, then
+ * `finishMessage`.
+ */
 export interface Draft {
   readonly bytes: Uint8Array;
   readonly view: DataView;
