@@ -36,6 +36,8 @@ describe('help is there wherever somebody looks for it', () => {
       assert.deepEqual([help.exit, help.err], [EXIT.done, '']);
       assert.equal(help.out, (await hers('/', [...path, '--help'])).out);
     }
+    const unknown = await hers('/', ['help', 'nosuch']);
+    assert.deepEqual([unknown.exit, unknown.out], [EXIT.usage, '']);
     assert.match((await hers('/', ['help'])).out, /^ {2}help \[command\.\.\.\]/m);
   });
 });

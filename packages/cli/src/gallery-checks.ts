@@ -192,10 +192,14 @@ async function checkCollection(database: Database | undefined, info: CollectionI
   try {
     const { records, blocks, plan } = await database.describe(info.name);
     const found = `${counted(records, 'record')} in ${counted(blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`;
-    const waiting = records > blocks * plan.parameters.n;
+    const hasPending = records > blocks * plan.parameters.n;
     return [
-      waiting
-        ? note(check, `${found}; some wait for a block`, 'hers optimize encrypts them for the scan')
+      hasPending
+        ? note(
+            check,
+            `${found}; some are pending`,
+            `hers optimize --collection ${info.name} encrypts them for the scan`,
+          )
         : ok(check, found),
     ];
   } catch (error) {

@@ -1,6 +1,6 @@
 // The whole command: its options, its parts, and how a run of it ends.
 
-import { CommanderError, Option } from 'commander';
+import { type Command, CommanderError, Option } from 'commander';
 import { HersCommand } from './command.ts';
 import { addBench } from './commands/bench.ts';
 import { addCollections } from './commands/collections.ts';
@@ -92,7 +92,7 @@ export async function run(args: readonly string[], environment: Environment): Pr
       return EXIT.done;
     }
     // `hers help keys create` is `hers keys create --help`, at any depth.
-    const asked = args[0] === 'help' ? [...args.slice(1), '--help'] : [...args];
+    const asked = args[0] === 'help' ? helpFor(program, args.slice(1)) : [...args];
     await program.parseAsync(asked, { from: 'user' });
     // Output that could not be written, because the disk is full perhaps, is no output; a stream
     // says so a moment later.
@@ -119,4 +119,14 @@ function report(error: unknown, { out, signal }: Context): Exit {
 /** How errors are shown when the arguments could not be understood. */
 function flagsOf(args: readonly string[]): GlobalFlags {
   return { json: args.includes('--json'), verbose: args.includes('--verbose') };
+}
+
+/** Asks for the help of a command; of one that does not exist, for the command, which says so. */
+function helpFor(program: Command, names: readonly string[]): string[] {
+  let command: Command | undefined = program;
+  for (const name of names) {
+    command = command.commands.find((each) => each.name() === name || each.aliases().includes(name));
+    if (!command) return [...names];
+  }
+  return [...names, '--help'];
 }

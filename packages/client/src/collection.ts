@@ -2,7 +2,7 @@
 
 import type { Compressor } from '@hers/compress/apply';
 import type { Plan } from '@hers/scheme';
-import { type Many, refuseUnknown } from '@hers/service';
+import { HersError, type Many, refuseUnknown } from '@hers/service';
 import { hex } from './bytes.ts';
 import { openCompressor } from './formats/compressors.ts';
 import { type Enrolment, needsVault } from './formats/descriptor.ts';
@@ -101,9 +101,10 @@ export class Collection {
   /** The records with these ids that exist, in this order. The store learns which ones they are. */
   async get(ids: string | readonly string[]): Promise<StoredRecord[]> {
     if (this.enrolment !== 'vault') throw needsVault('reading records');
+    const asked = idsOf(ids);
     await this.#session.refresh();
     return this.#session.read(async (view) => {
-      const known = (typeof ids === 'string' ? [ids] : ids).filter((id) => view.locate(id) !== undefined);
+      const known = asked.filter((id) => view.locate(id) !== undefined);
       // The store gives each record once.
       const once = [...new Set(known)];
       const records = (await this.#fetch(view, once)).map(storedRecord);
@@ -130,7 +131,7 @@ export class Collection {
    * They are never found again; `optimize` makes them disappear from the disk.
    */
   async delete(ids: string | readonly string[]): Promise<number> {
-    return removeRecords(this.#session, typeof ids === 'string' ? [ids] : ids);
+    return removeRecords(this.#session, idsOf(ids));
   }
 
   /** How many records there are now. */
@@ -191,4 +192,12 @@ export class Collection {
 function storedRecord(record: PlainRecord): StoredRecord {
   const payload = payloadOf(record);
   return { id: record.id, vector: record.vector, ...(payload === undefined ? {} : { payload }) };
+}
+
+/** INVALID_ARGUMENT unless it is an id, or an array of them. */
+function idsOf(ids: string | readonly string[]): readonly string[] {
+  const all = typeof ids === 'string' ? [ids] : ids;
+  if (!Array.isArray(all) || all.some((id) => typeof id !== 'string'))
+    throw new HersError('INVALID_ARGUMENT', 'give an id, or an array of ids');
+  return all;
 }

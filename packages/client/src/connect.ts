@@ -1,7 +1,7 @@
 // The way in: a folder or a server.
 
 import { HersError, refuseUnknown } from '@hers/service';
-import { Database } from './database.ts';
+import { checkKey, Database } from './database.ts';
 import { CONNECT_OPTIONS, type ConnectOptions } from './database-options.ts';
 import { HttpService } from './transport/http.ts';
 
@@ -19,6 +19,10 @@ export function galleryOf(where: string): string {
  */
 export async function connect(where: string, options: ConnectOptions): Promise<Database> {
   refuseUnknown(options, CONNECT_OPTIONS, 'connect');
+  // Before anything is opened, which would stay open.
+  checkKey(options.key);
+  if (typeof where !== 'string')
+    throw new HersError('INVALID_ARGUMENT', 'connect to file:<folder> or https://<server>');
   if (where.startsWith('file:')) {
     const { service, gallery } = await (await import('#folder')).openFolder(where, options.mode);
     return new Database(service, { gallery, ...options });

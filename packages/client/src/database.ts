@@ -40,6 +40,13 @@ import {
   type VersionMemory,
 } from './session/versions.ts';
 
+/** INVALID_ARGUMENT unless it is a seed, or as many bytes as one has. */
+export function checkKey(key: unknown): asserts key is MasterSeed | Uint8Array {
+  if (key instanceof Uint8Array) MasterSeed.from(key).wipe();
+  else if (!(key instanceof MasterSeed))
+    throw new HersError('INVALID_ARGUMENT', 'key is a MasterSeed: make one by MasterSeed.generate(), and keep it');
+}
+
 export class Database {
   readonly #service: Service;
   readonly #seed: MasterSeed;
@@ -51,6 +58,7 @@ export class Database {
   constructor(service: Service, options: ConnectOptions) {
     refuseUnknown(options, CONNECT_OPTIONS, 'a database');
     const { key, versions, gallery = '', threads } = options;
+    checkKey(key);
     this.#service = service;
     this.#seed = key instanceof Uint8Array ? MasterSeed.from(key) : key.clone();
     this.#memory = versions ?? new InMemoryVersions();

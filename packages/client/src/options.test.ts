@@ -18,6 +18,7 @@ import {
   type UpsertError,
 } from './index.ts';
 import { repairGallery } from './repair/repair.node.ts';
+import { VersionFile } from './session/versions.node.ts';
 
 const key = MasterSeed.generate();
 const vector = vectorOf(1, 4);
@@ -87,4 +88,24 @@ it('an upsert that fails says how many records are safe', async () => {
   );
   assert.ok(error instanceof RangeError);
   assert.equal(error.acknowledged, 0);
+});
+
+it('a key that is none is refused before anything is opened, and the folder stays free', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'hers-key-'));
+  t.after(() => rm(folder, { recursive: true }));
+  for (const options of [{}, { key: undefined }, { key: 'abc' }, { key: new Uint8Array(5) }])
+    await assert.rejects(connect(`file:${folder}`, options as ConnectOptions), { name: 'HersError' });
+  await assert.rejects(connect(3 as unknown as string, { key: MasterSeed.generate() }), { code: 'INVALID_ARGUMENT' });
+  const db = await connect(`file:${folder}`, { key: MasterSeed.generate() });
+  const faces = await db.createCollection('faces', { dimension: 3 });
+  await assert.rejects(faces.get(undefined as unknown as string), { code: 'INVALID_ARGUMENT' });
+  await assert.rejects(faces.delete({ id: 'ada' } as unknown as string), { code: 'INVALID_ARGUMENT' });
+  await db.close();
+});
+
+it('an option of a file of versions that nobody knows is refused', () => {
+  assert.throws(() => new VersionFile('seen.json', { oldr: 'x' } as { older?: string }), {
+    code: 'INVALID_ARGUMENT',
+    message: /did you mean older/,
+  });
 });

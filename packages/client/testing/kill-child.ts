@@ -1,5 +1,5 @@
 // Writes to a collection until it is killed, and says on standard output what was acknowledged. For
-// kill.node.ts alone.
+// kill.ts alone.
 
 import { connect, MasterSeed } from '../src/index.ts';
 import { BATCH, DIMENSION, idOf, vectorOfBatch } from './kill.ts';

@@ -1,5 +1,5 @@
 // The WebAssembly module of `scan`. Its memory is imported and shared: every thread has an instance
-// of its own over the one memory, which src/wasm-memory.ts lays out. Transforms, sampler,
+// of its own over the one memory, which src/wasm/wasm-memory.ts lays out. Transforms, sampler,
 // switching, packing and checksum are the ring's.
 
 export { companions, intt } from '../../ring/assembly/ntt';

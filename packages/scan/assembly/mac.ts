@@ -18,7 +18,7 @@
 //
 //     2^32 − 2 − 3p < 2p                                                                                                     (2)
 //
-// for every prime above 0.8·2^30. src/wasm-memory.ts checks (1) and (2) for each prime before it is
+// for every prime above 0.8·2^30. src/wasm/wasm-memory.ts checks (1) and (2) for each prime before it is
 // used.
 //
 // Two rows of eight slots in one turn measured fastest: eight sums and their operands just fit the

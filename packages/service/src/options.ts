@@ -18,7 +18,7 @@ export function refuseUnknown<T extends object>(given: T, known: OptionNames<T>,
   for (const name of Object.keys(given)) {
     if (Object.hasOwn(known, name)) continue;
     const nearest = nearestTo(name, Object.keys(known));
-    const hint = nearest === undefined ? '' : `; did you mean ${nearest}?`;
+    const hint = nearest === undefined ? `: it has ${Object.keys(known).join(', ')}` : `; did you mean ${nearest}?`;
     throw new HersError('INVALID_ARGUMENT', `${what} has no option ${JSON.stringify(name)}${hint}`);
   }
 }

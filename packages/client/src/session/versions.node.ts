@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { open, readFile, unlink, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { HersError } from '@hers/service';
+import { HersError, refuseUnknown } from '@hers/service';
 import { isFileThere, renameOverFile } from '@hers/service/target';
 import { lockFile } from '@hers/store/file-lock';
 import { type Place, type Seen, Sightings, type VersionMemory } from './versions.ts';
@@ -26,18 +26,23 @@ interface Content {
   readonly numbers?: Numbers;
 }
 
+export interface VersionFileOptions {
+  /**
+   * A file of numbers, as it was written before there were hashes: it is read, and left as it is
+   * for older programs.
+   */
+  readonly older?: string;
+}
+
 export class VersionFile implements VersionMemory {
   readonly #path: string;
   readonly #older: string | undefined;
   #writing: Promise<unknown> = Promise.resolve();
 
-  /**
-   * `older` is a file of numbers, as it was written before there were hashes: it is read, and left
-   * as it is for older programs.
-   */
-  constructor(path: string, { older }: { readonly older?: string } = {}) {
+  constructor(path: string, options: VersionFileOptions = {}) {
+    refuseUnknown(options, { older: true }, 'a file of versions');
     this.#path = path;
-    this.#older = older;
+    this.#older = options.older;
   }
 
   /** Throws SyntaxError where a file holds something else. */
