@@ -97,6 +97,21 @@ describe('what is held', () => {
     memory.close();
   });
 
+  it('is refused to all but small callers while the process itself has no room, however little is counted', async () => {
+    let bytes = 100e6;
+    const memory = new Memory(GROWTH, undefined, () => bytes);
+    new Hold(memory, 'x').take(10);
+    bytes += 1300;
+    await pause(20);
+    assert.throws(() => new Hold(memory, 'y').take(100), { code: 'OVERLOADED' });
+    assert.throws(() => new Hold(memory, 'y').take(400), { code: 'OVERLOADED' });
+    new Hold(memory, 'y').take(60); // little
+    bytes -= 1300;
+    await pause(20);
+    new Hold(memory, 'z').take(400);
+    memory.close();
+  });
+
   it('makes room by ending what is slow, for the next time', () => {
     const asked: unknown[] = [];
     const memory = new Memory(GROWTH, (...args) => asked.push(args), measure);

@@ -42,6 +42,8 @@ const TRIM_MS = 50;
  */
 const TIGHT = 0.75;
 const TIGHT_COLLECT_MS = 50;
+/** A process that has grown by this part takes nothing more, but for callers that hold little. */
+const FULL = 0.9;
 const WAIT_MS = 500;
 const BUSY_TRUST = 1 / 8;
 const PAGE_BYTES = 4096;
@@ -210,6 +212,14 @@ export class Memory {
     return this.#garbage >= MIN_GARBAGE || performance.now() - this.#collectedAt < TIGHT_COLLECT_MS;
   }
 
+  /** Whether the process has no room for so many bytes. It collects what it can, for the next time. */
+  isOver(bytes: number): boolean {
+    if (this.#grown + bytes <= FULL * this.#growth) return false;
+    const isDue = performance.now() - this.#collectedAt >= TIGHT_COLLECT_MS;
+    if (isDue && this.#garbage >= MIN_GARBAGE) this.#collect();
+    return true;
+  }
+
   /** Collects garbage until the process is smaller, or there is nothing left to collect. */
   async relax(bytes: number): Promise<void> {
     for (const until = performance.now() + WAIT_MS; this.isTight(bytes) && performance.now() < until; ) {
@@ -300,6 +310,9 @@ export class Hold {
       makeRoom(held + bytes - limit);
       throw new Overloaded('the server holds as much in memory as it may', 1);
     }
+    // What cannot be counted counts here: the process as it is.
+    if (bytes > 0 && !isLittle && held > this.#bytes && this.#memory.isOver(bytes))
+      throw new Overloaded('the server has as much in memory as it may', 1);
     this.add(bytes);
   }
 
