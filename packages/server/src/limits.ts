@@ -23,7 +23,7 @@ export const LIMITS = {
     default: 256 * MIB,
     minimum: 1024,
     description:
-      'bytes of memory for all requests together; two thirds of it held at a time, and half of that for one token',
+      'bytes of memory for all requests together; three fifths of it held at a time, and half of that for one token',
   },
   scans: { default: 4, minimum: 1, description: 'scans at a time; half of them for one token' },
   queue: { default: 128, minimum: 0, description: 'searches that may wait for a scan; half of them of one token' },

@@ -17,7 +17,7 @@ import { Hold, Memory } from './memory.ts';
 
 const MIB = 2 ** 20;
 /** Of which 1000 may be held. */
-const GROWTH = 1500;
+const GROWTH = 1000 / 0.6;
 
 describe('what is held', () => {
   it('is counted, and half of it is enough for one caller', () => {

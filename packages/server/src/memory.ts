@@ -23,11 +23,11 @@ const NOW_AND_THEN_MS = 10_000;
  * Of what a process may grow by, so much may be held. The rest is for garbage, copies, and what the
  * scans keep for the next.
  */
-const HELD = 2 / 3;
+const HELD = 0.6;
 /** A process that has grown by this part is larger than it should be. */
-const SWOLLEN = 0.8;
+const SWOLLEN = 0.7;
 /** Garbage is collected when it has grown by this part. */
-const LITTERED = 0.65;
+const LITTERED = 0.6;
 /** The part of what may be held that every caller has, whatever the others do. */
 const LITTLE = 1 / 16;
 /** How often the memory of the process is looked at, and something done about it. */
@@ -40,10 +40,10 @@ const TRIM_MS = 50;
  * A process that has grown by this part reads no more from clients until its garbage is collected;
  * it waits so long at most.
  */
-const TIGHT = 0.75;
+const TIGHT = 0.7;
 const TIGHT_COLLECT_MS = 50;
 /** A process that has grown by this part takes nothing more, but for callers that hold little. */
-const FULL = 0.9;
+const FULL = 0.8;
 const WAIT_MS = 500;
 const BUSY_TRUST = 1 / 8;
 const PAGE_BYTES = 4096;
@@ -212,7 +212,9 @@ export class Memory {
     return this.#garbage >= MIN_GARBAGE || performance.now() - this.#collectedAt < TIGHT_COLLECT_MS;
   }
 
-  /** Whether the process has no room for so many bytes. It collects what it can, for the next time. */
+  /**
+   * Whether the process has no room for so many bytes. It collects what it can, for the next time.
+   */
   isOver(bytes: number): boolean {
     if (this.#grown + bytes <= FULL * this.#growth) return false;
     const isDue = performance.now() - this.#collectedAt >= TIGHT_COLLECT_MS;
