@@ -1,8 +1,8 @@
 // The words check: the glossary of CONTRIBUTING.md, as far as a program can see whether it is kept.
 // It also holds comments to a width, because the formatter does not.
 
-import { readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { globSync, readFileSync } from 'node:fs';
+import { join, resolve, sep } from 'node:path';
 import { Workspace } from './workspace.ts';
 
 export interface Finding {
@@ -107,7 +107,9 @@ function sharedNames(workspace: Workspace): Finding[] {
 
 export function checkWords(root: string): Finding[] {
   const workspace = new Workspace(root);
-  const files = workspace.files().filter((file) => !file.includes('/build/'));
+  // Kernels in other languages, too.
+  const kernels = globSync('packages/*/{assembly,native,yardsticks}/*.{ts,cc,h}', { cwd: root });
+  const files = [...workspace.files(), ...kernels.map((file) => file.replaceAll(sep, '/'))];
   const read = (file: string) => findingsIn(file, readFileSync(join(root, file), 'utf8'));
   return [...files.flatMap(read), ...sharedNames(workspace)];
 }

@@ -1,11 +1,11 @@
-// The multiply-accumulate of the scan (packages/scheme/README.md §2, packages/scan/README.md): C0
-// += G·B and C1 += G·A over the rows of a panel, 16 slots of many blocks at a time.
+// The multiply-accumulate of the scan (packages/scheme/README.md §2, packages/scan/README.md):
+// C0 += G·B and C1 += G·A over the rows of a panel, 16 slots of many blocks at a time.
 //
-// Sums are 64-bit. After every 16 rows each is folded: 2^32 ≡ c (mod p), so a ← (a mod 2^32) + (a
-// >> 32)·c keeps its residue, and then a ≤ (2^32 − 1)(1 + c). Sixteen products of reduced residues
-// may follow without a carry out of 64 bits when
+// Sums are 64-bit. After every 16 rows each is folded: 2^32 ≡ c (mod p), so
+// a ← (a mod 2^32) + (a >> 32)·c keeps its residue, and then a ≤ (2^32 − 1)(1 + c). Sixteen
+// products of reduced residues may follow without a carry out of 64 bits when
 //
-//     (2^32 − 1)(1 + c) + 16(p − 1)² < 2^64.                                                                                (1)
+//     (2^32 − 1)(1 + c) + 16(p − 1)² < 2^64.                                            (1)
 //
 // For p = 2^30 − δ with 4δ < p: c = 4δ and 16(p − 1)² = 2^64 − 2^35(δ + 1) + 16(δ + 1)², so (1)
 // asks for 2^32(1 + 4δ) + 16(δ + 1)² ≤ 2^35(δ + 1), where the left side is about half of the right
@@ -16,10 +16,10 @@
 // takes it: with l reduced once by 2p and h·c by Shoup's product (below 2p), their sum is at most
 // 2^32 − 2; reduced once by 2p and once by p it is at most max(p − 1, 2^32 − 2 − 3p), and
 //
-//     2^32 − 2 − 3p < 2p                                                                                                     (2)
+//     2^32 − 2 − 3p < 2p                                                                 (2)
 //
-// for every prime above 0.8·2^30. src/wasm/wasm-memory.ts checks (1) and (2) for each prime before it is
-// used.
+// for every prime above 0.8·2^30. src/wasm/wasm-memory.ts checks (1) and (2) for each prime before
+// it is used.
 //
 // Two rows of eight slots in one turn measured fastest: eight sums and their operands just fit the
 // sixteen registers of x86-64. Each product of two lanes costs three instructions there (two

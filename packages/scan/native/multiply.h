@@ -4,21 +4,24 @@
 // Sums. Residues are below p < 2^30, so a product takes 60 bits and sums are kept in 64. They are
 // *folded* every 16 rows:
 //
-//     s ← s − ⌊s/2^32⌋·K,   K = ⌊2^32/p⌋·p,   which is  (s mod 2^32) + ⌊s/2^32⌋·c  with  c = 2^32 mod p
+//     s ← s − ⌊s/2^32⌋·K,   K = ⌊2^32/p⌋·p,
+//     which is (s mod 2^32) + ⌊s/2^32⌋·c with c = 2^32 mod p
 //
 // and hence at most F = (2^32 − 1)(1 + c). Sixteen products on top of a folded sum never reach
 // 2^64. For p = 2^30 − δ above 0.8·2^30, c = 4δ, and
 //
-//     16(p−1)² = 2^64 − 2^35·(δ+1) + 16(δ+1)²,   F < 2^32 + 2^34·δ,   16(δ+1)² < 2^34·δ + 2^35 − 2^32   because  δ < 2^28;
+//     16(p−1)² = 2^64 − 2^35·(δ+1) + 16(δ+1)²,   F < 2^32 + 2^34·δ,
+//     16(δ+1)² < 2^34·δ + 2^35 − 2^32   because  δ < 2^28;
 //
 // for smaller primes 16(p−1)² < 0.64·2^64, and F < 2^32·p < 0.2·2^64 since c < p. (Folding at 2^60
 // instead leaves up to 2^60, which sixteen products do not bear when p is close to 2^30.)
 // `RingTables` checks it for every prime that comes.
 //
-// Reduction. A sum below 2^32·p is reduced by Montgomery's method, (s + (s·(−p^−1) mod
-// 2^32)·p)/2^32 < 2p, which is two multiplications. F is below it, and so is F plus `tailRows`
-// products (three, for p near 2^30), so that a last run as short as the mask rows needs no fold.
-// The inverse transform takes residues below 2p, and its last factors undo the 2^−32.
+// Reduction. A sum below 2^32·p is reduced by Montgomery's method,
+// (s + (s·(−p^−1) mod 2^32)·p)/2^32 < 2p, which is two multiplications. F is below it, and so is F
+// plus `tailRows` products (three, for p near 2^30), so that a last run as short as the mask rows
+// needs no fold. The inverse transform takes residues below 2p, and its last factors undo the
+// 2^−32.
 //
 // Memory. The sums of a block stay in registers over a panel of 64 rows, and wait in L1 or L2
 // between panels; the slice of a query that a panel needs (8 KB) stays in L1 while all blocks of

@@ -1,8 +1,10 @@
 // One call of `scan`: what there is to do, cut into tasks that any thread can take.
 //
-//   expand    eight rows of one query into the kernel's layout; all of them come before anything else
-//   multiply  some parts of one segment against all queries (or against as many as fit the memory), after their checksums were verified
-//   respond   once all parts of a segment are multiplied: transforms, switches and packs some of its answers into one batch
+//   expand    eight rows of one query into the kernel's layout; all come before anything else
+//   multiply  some parts of one segment against all queries (or as many as fit the memory), after
+//             their checksums were verified
+//   respond   once all parts of a segment are multiplied: transforms, switches and packs some of
+//             its answers into one batch
 //
 // Memory is bounded by the segments between their first multiplication and their last answer
 // (slots) and by the batches that wait for JavaScript. Where a consumer is slow, tasks are simply

@@ -205,3 +205,24 @@ export async function render(spec: TopLevelSpec): Promise<string> {
     view.finalize();
   }
 }
+
+/** Seconds of one search: a row for each system, extrapolated ones hollow. */
+export function secondsPlot(
+  title: { readonly text: string; readonly subtitle: string },
+  { width, step }: { readonly width: number; readonly step: number },
+  values: readonly { readonly system: string; readonly seconds: number }[],
+): Promise<string> {
+  const times = values.map(({ seconds }) => seconds);
+  return render({
+    $schema: SCHEMA,
+    title,
+    width,
+    height: { step },
+    data: { values: [...values] },
+    encoding: {
+      y: systemAxis(values.map(({ system }) => system)),
+      x: logAxis('seconds', times, 'seconds', null),
+    },
+    layer: DOTS,
+  });
+}

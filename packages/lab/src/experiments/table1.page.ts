@@ -3,7 +3,7 @@
 import type { Data, Rendered } from './experiment.ts';
 import { Figures } from './figures.ts';
 import { EXTRAPOLATED, page, table } from './markdown.ts';
-import { COLOURS, DOTS, logAxis, render as plotted, SCHEMA, systemAxis } from './plot.ts';
+import { COLOURS, secondsPlot } from './plot.ts';
 import { TABLE_1 } from './published.ts';
 import { grouped, marked, seconds, templates, times } from './quantities.ts';
 import type { Table1Parameters } from './table1.ts';
@@ -84,24 +84,9 @@ function plot(data: Data<Table1Parameters>): Promise<string> {
       colour: COLOURS[colour],
     };
   });
-  return plotted({
-    $schema: SCHEMA,
-    title: {
-      text: `One search of ${templates(m)} templates, ${dimension} dimensions`,
-      subtitle: 'black: as published; hollow: extrapolated from measured blocks; filled: measured whole',
-    },
-    width: 600,
-    height: { step: 24 },
-    data: { values },
-    encoding: {
-      y: systemAxis(values.map(({ system }) => system)),
-      x: logAxis(
-        'seconds',
-        values.map(({ seconds }) => seconds),
-        'seconds',
-        null,
-      ),
-    },
-    layer: DOTS,
-  });
+  const title = {
+    text: `One search of ${templates(m)} templates, ${dimension} dimensions`,
+    subtitle: 'black: as published; hollow: extrapolated from measured blocks; filled: measured whole',
+  };
+  return secondsPlot(title, { width: 600, step: 24 }, values);
 }

@@ -3,7 +3,7 @@
 import type { Data, Rendered } from './experiment.ts';
 import { Figures } from './figures.ts';
 import { EXTRAPOLATED, page, table } from './markdown.ts';
-import { COLOURS, DOTS, logAxis, render as plotted, SCHEMA, systemAxis } from './plot.ts';
+import { COLOURS, secondsPlot } from './plot.ts';
 import { bytes, grouped, marked, seconds, templates } from './quantities.ts';
 import type { TwoStageParameters } from './two-stage.ts';
 
@@ -95,24 +95,9 @@ function plot(data: Data<TwoStageParameters>): Promise<string> {
       colour: COLOURS[colour],
     };
   });
-  return plotted({
-    $schema: SCHEMA,
-    title: {
-      text: `One search of ${templates(data.parameters.templates)} templates: two stages, and one`,
-      subtitle: 'black: as published; hollow: extrapolated from measured blocks; in brackets: stage 1 + stage 2',
-    },
-    width: 420,
-    height: { step: 30 },
-    data: { values },
-    encoding: {
-      y: systemAxis(values.map(({ system }) => system)),
-      x: logAxis(
-        'seconds',
-        values.map(({ seconds }) => seconds),
-        'seconds',
-        null,
-      ),
-    },
-    layer: DOTS,
-  });
+  const title = {
+    text: `One search of ${templates(data.parameters.templates)} templates: two stages, and one`,
+    subtitle: 'black: as published; hollow: extrapolated from measured blocks; in brackets: stage 1 + stage 2',
+  };
+  return secondsPlot(title, { width: 420, step: 30 }, values);
 }
