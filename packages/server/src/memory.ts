@@ -25,9 +25,9 @@ const NOW_AND_THEN_MS = 10_000;
  */
 const HELD = 0.6;
 /** A process that has grown by this part is larger than it should be. */
-const SWOLLEN = 0.7;
+const SWOLLEN = 0.6;
 /** Garbage is collected when it has grown by this part. */
-const LITTERED = 0.6;
+const LITTERED = 0.4;
 /** The part of what may be held that every caller has, whatever the others do. */
 const LITTLE = 1 / 16;
 /** How often the memory of the process is looked at, and something done about it. */
@@ -40,10 +40,10 @@ const TRIM_MS = 50;
  * A process that has grown by this part reads no more from clients until its garbage is collected;
  * it waits so long at most.
  */
-const TIGHT = 0.7;
+const TIGHT = 0.6;
 const TIGHT_COLLECT_MS = 50;
 /** A process that has grown by this part takes nothing more, but for callers that hold little. */
-const FULL = 0.8;
+const FULL = 0.7;
 const WAIT_MS = 500;
 const BUSY_TRUST = 1 / 8;
 const PAGE_BYTES = 4096;
