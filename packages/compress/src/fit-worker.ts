@@ -15,6 +15,7 @@ function say(report: Report): void {
 const context: Context = {
   progress: (progress) => say({ kind: 'progress', progress }),
   checkpoint: (bytes) => say({ kind: 'checkpoint', bytes }),
+  stage: (bytes) => say({ kind: 'stage', bytes }),
   get aborted() {
     return Atomics.load(abort, 0) !== 0;
   },

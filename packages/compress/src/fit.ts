@@ -27,6 +27,11 @@ export interface FitOptions<M extends MethodName = MethodName> {
   onProgress?: (progress: Progress) => void;
   /** Called now and then, and when training is interrupted, with what `resume` takes. */
   onCheckpoint?: (checkpoint: Uint8Array) => void;
+  /**
+   * Called with the .onnx file of every stage of a network but the last: what `fit` gives for that
+   * dimension.
+   */
+  onStage?: (compressor: Uint8Array) => void;
   /** A checkpoint of the same method on the same vectors with the same options. */
   resume?: Uint8Array;
 }
@@ -41,6 +46,7 @@ const OPTIONS = new Set([
   'signal',
   'onProgress',
   'onCheckpoint',
+  'onStage',
   'resume',
 ]);
 
@@ -54,6 +60,7 @@ export interface Order {
 export type Report =
   | { kind: 'progress'; progress: Progress }
   | { kind: 'checkpoint'; bytes: Uint8Array }
+  | { kind: 'stage'; bytes: Uint8Array }
   | { kind: 'done'; bytes: Uint8Array }
   | { kind: 'error'; code: CompressErrorCode | undefined; message: string; stack: string | undefined };
 
@@ -108,7 +115,7 @@ function prepare(method: string, vectors: Float32Array, labels: Labels | undefin
   return { method, task, abort: new Int32Array(new SharedArrayBuffer(4)) };
 }
 
-function inThread(order: Order, { signal, onProgress, onCheckpoint }: FitOptions): Promise<Uint8Array> {
+function inThread(order: Order, { signal, onProgress, onCheckpoint, onStage }: FitOptions): Promise<Uint8Array> {
   if (signal?.aborted) return Promise.reject(new CompressError('ABORTED', 'Training was interrupted before it began.'));
   const worker = new Worker(new URL('./fit-worker.ts', import.meta.url), {
     workerData: order,
@@ -121,6 +128,7 @@ function inThread(order: Order, { signal, onProgress, onCheckpoint }: FitOptions
       try {
         if (report.kind === 'progress') onProgress?.(report.progress);
         else if (report.kind === 'checkpoint') onCheckpoint?.(report.bytes);
+        else if (report.kind === 'stage') onStage?.(report.bytes);
         else if (report.kind === 'done') resolve(report.bytes);
         else reject(failure(report));
       } catch (error) {

@@ -2,6 +2,8 @@ export {
   CompressError,
   type CompressErrorCode,
   type Compressor,
+  type CurvePoint,
+  type LearningCurve,
   type LoadOptions,
   load,
   type Metadata,

@@ -2,12 +2,21 @@
 
 import assert from 'node:assert/strict';
 import { Random } from '@hers/vectors/random';
-import { type Matrices, openSession } from '../src/training/session.ts';
+import { type Feeds, type Matrices, openSession } from '../src/training/session.ts';
 import { gradientGraph, type Problem } from '../src/training/trainer.ts';
 
 export const doubles = (matrices: Matrices): Matrices =>
   Object.fromEntries(
     Object.entries(matrices).map(([name, { data, shape }]) => [name, { data: Float64Array.from(data), shape }]),
+  );
+
+/** Places stay whole numbers. */
+export const doubleFeeds = (feeds: Feeds): Feeds =>
+  Object.fromEntries(
+    Object.entries(feeds).map(([name, { data, shape }]) => [
+      name,
+      data instanceof BigInt64Array ? { data, shape } : { data: Float64Array.from(data), shape },
+    ]),
   );
 
 /**
@@ -17,7 +26,7 @@ export const doubles = (matrices: Matrices): Matrices =>
  */
 export async function checkGradients(
   problem: Problem,
-  feeds: Matrices,
+  feeds: Feeds,
   parameters: Matrices,
   entries = 2,
   every = 1,
@@ -25,7 +34,7 @@ export async function checkGradients(
   const model = gradientGraph(problem).model();
   const session = await openSession(model, { double: true });
   const weights = doubles(parameters);
-  const rest = doubles(feeds);
+  const rest = doubleFeeds(feeds);
   const exact = await session({ ...rest, ...weights });
   const lossAt = async (changed: Matrices) => (await session({ ...rest, ...weights, ...changed })).loss.data[0];
   const random = new Random(99);

@@ -6,7 +6,7 @@
 
 import { PaperError } from './errors.ts';
 
-export const KINDS = ['keys', 'upload', 'query', 'candidates', 'response'] as const;
+export const KINDS = ['keys', 'upload', 'query', 'candidates', 'response', 'indices', 'labels'] as const;
 export type Kind = (typeof KINDS)[number];
 
 export interface Bundle {

@@ -6,6 +6,7 @@ import type { Context } from './context.ts';
 import type { Encoding } from './encoding.ts';
 import { PaperError } from './errors.ts';
 import { ClientKeys, type Encryption } from './keys.ts';
+import { encodeLabels } from './labels.ts';
 import { type PaperVectors, roundVectors } from './rounding.ts';
 
 export interface ClientOptions {
@@ -66,14 +67,22 @@ export class PaperClient implements Disposable {
   /**
    * Algorithm 6, the client's part: encrypts templates for the slots that follow those enrolled so
    * far. Yields an upload for every block they touch; each has to reach the server, in order. One
-   * template at a time is online enrolment, many at once a batch.
+   * template at a time is online enrolment, many at once a batch. `ids`, one for each template, go
+   * into the server's label set, in the clear.
    */
-  enrol(vectors: PaperVectors): Generator<Uint8Array> {
-    return this.#uploads(roundVectors(this.#context.parameters, vectors, this.dimension));
+  enrol(vectors: PaperVectors, ids?: readonly number[]): Generator<Uint8Array> {
+    const rounded = roundVectors(this.#context.parameters, vectors, this.dimension);
+    if (ids !== undefined && ids.length * this.dimension !== rounded.length)
+      throw new PaperError(
+        'INVALID_ARGUMENT',
+        `there are ${ids.length} ids for ${rounded.length / this.dimension} templates; give one for each`,
+      );
+    return this.#uploads(rounded, ids && encodeLabels(ids));
   }
 
-  *#uploads(rounded: Int32Array): Generator<Uint8Array> {
+  *#uploads(rounded: Int32Array, labels: Uint8Array | undefined): Generator<Uint8Array> {
     const { encoding, dimension } = this;
+    const all = rounded.length / dimension;
     const capacity = encoding.capacity(this.#context.parameters.n);
     for (let at = 0; at < rounded.length; ) {
       const first = this.#size;
@@ -83,6 +92,10 @@ export class PaperClient implements Disposable {
       const parts = this.#encrypt(encoding.ciphertexts(dimension), (i) =>
         encoding.writeBlock(this.#slots, templates, dimension, i, slot),
       );
+      if (labels) {
+        const [from, each] = [at / dimension, labels.length / all];
+        parts.push(labels.subarray(from * each, (from + count) * each));
+      }
       at += templates.length;
       this.#size += count;
       yield encodeBundle({ kind: 'upload', encoding: encoding.id, dimension, first, count, parts });

@@ -13,6 +13,7 @@ export { ENCODINGS } from './encodings.ts';
 export { PaperError, type PaperErrorCode } from './errors.ts';
 export { HERS } from './hers.ts';
 export { ClientKeys, type Encryption, EvaluationKeys } from './keys.ts';
+export { askLabels, readLabels } from './labels.ts';
 export { checkMemory, ciphertextCapacity, type MemoryNeed, memoryNeed } from './memory.ts';
 export { NAIVE } from './naive.ts';
 export {

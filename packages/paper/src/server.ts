@@ -10,6 +10,7 @@ import type { Encoding, Relinearisation } from './encoding.ts';
 import { PaperError } from './errors.ts';
 import type { Scope } from './heap.ts';
 import { EvaluationKeys } from './keys.ts';
+import { answerLabels, decodeLabels } from './labels.ts';
 import { ciphertextBytes } from './parameters.ts';
 import { Primitives } from './primitives.ts';
 
@@ -50,6 +51,8 @@ export class PaperServer implements Disposable {
   readonly #enrolling: Primitives;
   readonly #searching: Primitives;
   readonly #blocks: Block[] = [];
+  /** The label set of Algorithm 6, in the order of the gallery; empty where nobody gave ids. */
+  readonly #labels: number[] = [];
   #size = 0;
   #closed = false;
 
@@ -114,10 +117,29 @@ export class PaperServer implements Disposable {
         `an upload for templates ${first} to ${first + count - 1} cannot follow ${this.#size} templates`,
       );
     }
+    const labels = this.#labelsOf(bundle);
     if (count === this.#capacity) this.#blocks.push(this.#read(bundle));
     else this.#addTo(slot === 0 ? undefined : this.#blocks.at(-1), bundle);
+    for (const label of labels) this.#labels.push(label);
     this.#size += count;
     this.traffic.uploads += upload.length;
+  }
+
+  /** A gallery has ids for all of its templates, or for none. */
+  #labelsOf({ parts, count }: Bundle): number[] {
+    const bytes = parts[this.#each];
+    if (this.#size > 0 && (bytes === undefined) !== (this.#labels.length === 0))
+      throw new PaperError(
+        'INVALID_ARGUMENT',
+        `the ${this.#size} templates so far have ${bytes ? 'no ids, and this upload has' : 'ids, and this upload has none'}; give ids for all templates or for none`,
+      );
+    return bytes === undefined ? [] : decodeLabels(bytes, count);
+  }
+
+  /** Answers a request that `askLabels` made: the labels of the templates it names. */
+  labels(request: Uint8Array): Uint8Array {
+    if (this.#closed) throw new PaperError('CLOSED', 'the server has been closed');
+    return answerLabels(request, this.#labels);
   }
 
   #addTo(open: Block | undefined, bundle: Bundle): void {
@@ -205,7 +227,8 @@ export class PaperServer implements Disposable {
         `this ${kind} is for another encoding or dimension than ${this.encoding.name} with ${this.dimension}`,
       );
     }
-    if (bundle.parts.length !== this.#each) {
+    const hasLabels = kind === 'upload' && bundle.parts.length === this.#each + 1;
+    if (bundle.parts.length !== this.#each && !hasLabels) {
       throw new PaperError(
         'MALFORMED',
         `this ${kind} has ${bundle.parts.length} ciphertexts and should have ${this.#each}`,

@@ -59,9 +59,9 @@ export class TwoStageClient implements Disposable {
     return this.#keys.evaluationKeys;
   }
 
-  /** Uploads of the same templates for both stages. */
-  enrol(vectors: Forms<PaperVectors>): Forms<Generator<Uint8Array>> {
-    return { coarse: this.#coarse.enrol(vectors.coarse), fine: this.#fine.enrol(vectors.fine) };
+  /** Uploads of the same templates for both stages. The ids, if any, go with the coarse form. */
+  enrol(vectors: Forms<PaperVectors>, ids?: readonly number[]): Forms<Generator<Uint8Array>> {
+    return { coarse: this.#coarse.enrol(vectors.coarse, ids), fine: this.#fine.enrol(vectors.fine) };
   }
 
   query(vectors: Forms<ArrayLike<number>>): TwoStageQuery {

@@ -13,6 +13,26 @@ export interface Runtime {
   open(model: Uint8Array): Promise<(vectors: Float32Array, rows: number) => Promise<Float32Array>>;
 }
 
+/** Where training stood after so many steps. */
+export interface CurvePoint {
+  step: number;
+  /** The running average of the loss. */
+  loss: number;
+  /** The share of the loss that is the covariance penalty, where there is one. */
+  penaltyShare?: number;
+  /** On identities that were held out, where some were. */
+  rank1?: number;
+}
+
+/** How the training of one stage of a network went. */
+export interface LearningCurve {
+  /** The dimensions of the stage, input and output included. */
+  chain: readonly number[];
+  /** How many vectors it learned from. */
+  vectors: number;
+  points: readonly CurvePoint[];
+}
+
 /**
  * What the file says about how the model came about. Figures are numbers; settings may be anything
  * JSON holds.
@@ -24,6 +44,8 @@ export interface Metadata {
   metric: 'cosine';
   settings: Readonly<Record<string, unknown>>;
   figures: Readonly<Record<string, number>>;
+  /** Of methods that learn step by step, a stage after the other. */
+  curves?: readonly LearningCurve[];
   /** Sentences for people: what was tried, what was found. */
   notes: readonly string[];
 }

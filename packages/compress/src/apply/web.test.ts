@@ -40,7 +40,7 @@ function sameOrder(one: Float32Array, other: Float32Array, dimension: number, pr
   }
 }
 
-const short = { epochs: 3, stepsPerEpoch: 2, pool: 400 };
+const short = { steps: 6, pool: 400 };
 const cases: [MethodName, object][] = [
   ['pca', {}],
   ['lda', { shrinkage: 0.3 }],

@@ -6,6 +6,7 @@ import { largestComponent, neighbourGraph, ShortestPaths } from './geodesic.ts';
 import { fitSphere, graphDistanceDimension } from './graph-distance.ts';
 import { likelihoodDimension } from './likelihood.ts';
 import { type Neighbours, nearest } from './nearest.ts';
+import { recommendedDimensions } from './recommendation.ts';
 import { twoNearestDimension } from './two-nearest.ts';
 
 const between = (value: number, low: number, high: number, what: string) =>
@@ -107,14 +108,47 @@ describe('the fit of a sphere', () => {
   for (const m of [2, 5, 16, 40]) {
     test(`gives back ${m}, smoothed or not`, () => {
       const distances = angles(m, 300_000);
-      for (const blur of [0, 0.1]) between(fitSphere(distances, blur).dimension, 0.96 * m, 1.04 * m, `${blur}`);
+      for (const blur of [0, 0.1]) between(fitSphere(distances, { blur }).dimension!, 0.96 * m, 1.04 * m, `${blur}`);
     });
   }
 
   test('is refused where all distances are the same', () => {
-    assert.throws(() => fitSphere(new Float64Array(100).fill(1)), CompressError);
-    assert.throws(() => fitSphere(new Float64Array(100)), CompressError);
+    for (const value of [0, 1]) {
+      const { dimension, refusal } = fitSphere(new Float64Array(100).fill(value));
+      assert.equal(dimension, undefined);
+      assert.match(refusal!, /nearly all the same/);
+    }
   });
+
+  test('leaves out what is no longer than an edge, and is refused where that is all', () => {
+    const distances = angles(5, 300_000);
+    between(fitSphere(distances, { longestEdge: 1 }).dimension!, 4.8, 5.2, 'from 1 on');
+    const { dimension, refusal, mode } = fitSphere(distances, { longestEdge: 1.6 });
+    assert.equal(dimension, undefined);
+    between(mode, 1.55, 1.59, 'mode');
+    assert.match(refusal!, /1.5[5-9], is no longer than its longest edge, 1.60/);
+    assert.match(fitSphere(distances, { longestEdge: 1.53 }).refusal!, /too much alike: only [0-4] of 200 bins/);
+  });
+
+  test('is refused where the most frequent distance is far from the mean', () => {
+    const random = uniform(3);
+    // Many short distances, and a few that are ever longer.
+    const distances = new Float64Array(100_000).map((_, i) => (i % 4 ? 1 + 9 * random() : 1 + 0.1 * random()));
+    assert.match(fitSphere(distances).refusal!, /more than a standard deviation/);
+  });
+
+  test('is refused where two peaks are as likely as one', () => {
+    const near = angles(16, 100_000);
+    const distances = Float64Array.from([...near, ...near.map((r) => r + 1.5), ...near.map((r) => r + 1.5)]);
+    assert.match(fitSphere(distances).refusal!, /more than one peak/);
+  });
+});
+
+test('dimensions to try are the largest estimate and its multiples, while they save something', () => {
+  assert.deepEqual(recommendedDimensions([9.5, 15.9, 19.2], 128), [24, 48, 96]);
+  assert.deepEqual(recommendedDimensions([25.7, 64.7, 56.8], 128), [72]);
+  assert.deepEqual(recommendedDimensions([25.7, 98, 56.8], 128), []);
+  assert.deepEqual(recommendedDimensions([], 128), []);
 });
 
 describe('manifolds of known dimension', () => {
@@ -137,8 +171,10 @@ describe('manifolds of known dimension', () => {
     test(name, async () => {
       const neighbours = await nearest(vectors, dimension, 15);
       const graph = graphDistanceDimension(neighbours, { sources: 150 });
-      between(graph.dimension, wanted.graph[0], wanted.graph[1], 'graph');
+      between(graph.dimension!, wanted.graph[0], wanted.graph[1], 'graph');
+      assert.equal(graph.refusal, undefined);
       assert.equal(graph.connected, 1);
+      assert.ok(graph.longestEdge < graph.mode && graph.residual! < 0.1, `${graph.residual}`);
       between(twoNearestDimension(neighbours), wanted.two[0], wanted.two[1], 'two nearest');
       between(likelihoodDimension(neighbours), wanted.likelihood[0], wanted.likelihood[1], 'likelihood');
     });
@@ -161,12 +197,59 @@ describe('manifolds of known dimension', () => {
     assert.ok(Math.abs(likelihoodDimension(a) - likelihoodDimension(b)) < 0.1);
   });
 
+  describe('what is no manifold is refused by the graph', () => {
+    const intrinsic = 8;
+    const [count, dimension] = [1500, 24];
+    /** Directions on a sphere of 8 dimensions, with lengths that are log-normal. */
+    const longAndShort = (deviation: number) => {
+      const gauss = subspace(count, 1, 1, 0, 5);
+      const scale = Math.sqrt(gauss.reduce((sum, x) => sum + x * x, 0) / count);
+      const directions = sphere(count, intrinsic, dimension);
+      return directions.map((x, i) => x * Math.exp((deviation * gauss[Math.floor(i / dimension)]) / scale));
+    };
+
+    test('log-normal lengths, by distance; not by angle', async () => {
+      const vectors = longAndShort(1);
+      const byDistance = await nearest(vectors, dimension, 9);
+      for (const k of [4, 9]) {
+        const { dimension: found, refusal, residual } = graphDistanceDimension(byDistance, { k, sources: 100 });
+        assert.deepEqual([found, residual], [undefined, undefined]);
+        assert.match(refusal!, /no longer than its longest edge/);
+      }
+      const byAngle = graphDistanceDimension(await nearest(vectors, dimension, 9, { distance: 'angle' }));
+      between(byAngle.dimension!, 7, 11, 'by angle');
+    });
+
+    test('a dense core with a sparse halo', async () => {
+      const core = subspace(count, 16, dimension, 0, 7);
+      // Every fifth is twenty times as far out; or all are, by ever more.
+      const halo = core.map((x, i) => (Math.floor(i / dimension) % 5 === 0 ? 20 * x : x));
+      const tail = core.map((x, i) => x * (1 - Math.floor(i / dimension) / count) ** -1);
+      for (const vectors of [halo, tail]) {
+        const neighbours = await nearest(vectors, dimension, 9);
+        const { dimension: found, refusal } = graphDistanceDimension(neighbours, { sources: 100 });
+        assert.equal(found, undefined, `${found}`);
+        assert.match(refusal!, /longest edge|more than one peak|standard deviation/);
+        between(twoNearestDimension(neighbours), 10, 20, 'two nearest');
+      }
+    });
+
+    test('clouds that do not hang together', async () => {
+      const clouds = sphere(600, 2, 4).map((x, i) => x + 100 * (Math.floor(i / 4) % 3));
+      const { connected, refusal, dimension: found } = graphDistanceDimension(await nearest(clouds, 4, 9));
+      assert.equal(found, undefined);
+      between(connected, 0.3, 0.4, 'connected');
+      assert.match(refusal!, /part of a graph of 9 neighbours has 200 of 600 vectors/);
+    });
+  });
+
   test('too little is refused in a sentence', async () => {
     const same = await nearest(new Float32Array(300).fill(1), 3, 5);
     assert.throws(() => twoNearestDimension(same), /too few points differ/);
     assert.throws(() => likelihoodDimension(same), /no point has neighbours at different distances/);
     const few = await nearest(sphere(30, 2, 3), 3, 5);
-    assert.throws(() => graphDistanceDimension(few), /largest connected part of the graph has 30 points/);
+    assert.match(graphDistanceDimension(few).refusal!, /part of a graph of 5 neighbours has 30 of 30 vectors/);
+    assert.match(graphDistanceDimension(same).refusal!, /nearly all the same|has \d+ of 100 vectors/);
     assert.throws(() => graphDistanceDimension(few, { k: 6 }), /there are 5 neighbours of each point, not 6/);
     assert.throws(() => likelihoodDimension(few, 2), CompressError);
     assert.throws(() => twoNearestDimension({ ...few, k: 1 }), CompressError);

@@ -1,22 +1,33 @@
 // DeepMDS (Gong et al.) and DeepMDS++ (the HERS paper, section 4.2, 5.1 and appendix D), and the
-// latter as its authors' code has it.
+// latter as its authors' code has it. A network is trained a stage after the other, each starting
+// from the one before, as that code does.
 
 import { Random } from '@hers/vectors/random';
+import type { LearningCurve } from '../apply/compressor.ts';
 import { CompressError } from '../apply/errors.ts';
 import { Graph } from '../training/autodiff.ts';
 import { decodeCheckpoint, fingerprintOf } from '../training/checkpoint.ts';
-import { train } from '../training/loop.ts';
+import { type Course, train } from '../training/loop.ts';
 import { Pools } from '../training/pool.ts';
 import { rankOneFast } from '../training/rank-one.ts';
-import { type Matrices, openSession } from '../training/session.ts';
-import { type Problem, parameterInputs, parameterShapes, Trainer } from '../training/trainer.ts';
-import { gather } from '../training/training-set.ts';
+import { type Feeds, type Matrices, openSession, placesOf } from '../training/session.ts';
+import { named, type Problem, parameterPieces, parameterShapes, type Shapes, Trainer } from '../training/trainer.ts';
+import { gather, type TrainingSet } from '../training/training-set.ts';
 import { withValidation } from '../training/validation.ts';
 import { type Body, encodeCompressor } from './compressor-graph.ts';
 import { type Context, type Method, requireCount, requireNumber, type Task } from './method.ts';
 import { type Architecture, chainFor, checkChain, drawn, type Parameter, stages } from './network.ts';
-import { type PairLoss, pairInputs, pairLoss } from './pair-loss.ts';
-import { HardestPairs, joined, largest, type Pairs, randomGenuine, randomImpostor, randomPairs } from './pairs.ts';
+import { gathered, type PairLoss, pairErrors, pairInputs, pairLoss } from './pair-loss.ts';
+import {
+  HardestPairs,
+  joined,
+  largest,
+  type Pairs,
+  randomGenuine,
+  randomImpostor,
+  randomPairs,
+  several,
+} from './pairs.ts';
 
 export interface DeepMdsSettings extends PairLoss {
   /** The dimensions of the stages, input and output included; `null`: the paper's, or halves. */
@@ -30,33 +41,39 @@ export interface DeepMdsSettings extends PairLoss {
    * `natural`: random ones of whatever kind, averaged together.
    */
   pairs: 'mined' | 'balanced' | 'natural';
-  /** Vectors to mine in at a time. */
+  /** Vectors that are mined in at a time: N in the text. */
   pool: number;
   /**
-   * `all`: every pair of the pool; `sampled`: a quarter as many pairs of each kind as the pool has
-   * vectors, drawn at random.
+   * `all`: every pair of so many vectors; `sampled`: pairs that have so many vectors, half of them
+   * of each kind, drawn at random from all there are.
    */
   candidates: 'all' | 'sampled';
   /** Hard pairs of each kind at the start, and at the end. */
   hard: readonly [number, number];
-  /** `linear`: from one to the other, epoch by epoch; `steps`: in four steps. */
-  growth: 'linear' | 'steps';
+  /** `linear`: from one to the other, step by step; `quarters`: after each quarter of the steps. */
+  growth: 'linear' | 'quarters';
   /** Random pairs of each kind. */
   random: number;
   /** Whether `random` counts the hard ones too. */
   fixedBatch: boolean;
-  epochs: number;
+  /** Of each stage; the authors' configuration has 200 000. */
+  steps: number;
   /**
-   * `null`: once over the training set, pool by pool, and 25 at least, which is what the paper's
-   * 100 000 vectors come to.
+   * Each stage is trained with all before it, and starts from them as they were trained; otherwise
+   * all stages are trained at once.
    */
-  stepsPerEpoch: number | null;
+  warmStart: boolean;
   learningRate: number;
-  /** `constant`, or `steps`: down to a hundredth, as the authors' code does. */
-  schedule: 'constant' | 'steps';
+  /** `constant`, or `falling`: in steps down to a hundredth, as in the authors' code. */
+  schedule: 'constant' | 'falling';
   weightDecay: number;
-  /** Epochs without a better validation after which training ends; 0 for never. */
+  /** Steps without a better validation after which a stage ends; 0 for never. */
   patience: number;
+  /**
+   * Held-out identities choose at which step each stage ends, and the network is then trained again
+   * on everybody. Without this, the network that was chosen is the result.
+   */
+  refit: boolean;
 }
 
 const text: DeepMdsSettings = {
@@ -74,12 +91,13 @@ const text: DeepMdsSettings = {
   growth: 'linear',
   random: 200,
   fixedBatch: false,
-  epochs: 250,
-  stepsPerEpoch: null,
+  steps: 50_000,
+  warmStart: true,
   learningRate: 3e-4,
-  schedule: 'constant',
+  schedule: 'falling',
   weightDecay: 4e-5,
   patience: 0,
+  refit: true,
 };
 
 /**
@@ -99,16 +117,13 @@ export const deepmdsPlusAuthors = method('deepmds++authors', {
   error: 'absolute',
   covariance: 'mean-absolute',
   covarianceWeight: 10,
-  candidates: 'sampled',
-  growth: 'steps',
+  growth: 'quarters',
   random: 250,
   fixedBatch: true,
-  schedule: 'steps',
 });
 
-const LEAST_STEPS = 25;
-/** How often the held-out identities are looked at. */
-const VALIDATIONS = 25;
+/** Points of the learning curve of a stage. */
+const POINTS = 25;
 
 function method(name: string, defaults: DeepMdsSettings): Method<DeepMdsSettings> {
   return { defaults, check, needsLabels: true, fit: (task, context) => fit(name, task, context) };
@@ -121,16 +136,17 @@ function check(settings: DeepMdsSettings): void {
     ['covariance', covariance, ['frobenius', 'mean-absolute']],
     ['pairs', pairs, ['mined', 'balanced', 'natural']],
     ['candidates', candidates, ['all', 'sampled']],
-    ['growth', growth, ['linear', 'steps']],
-    ['schedule', schedule, ['constant', 'steps']],
+    ['growth', growth, ['linear', 'quarters']],
+    ['schedule', schedule, ['constant', 'falling']],
+    ['warmStart', settings.warmStart, [true, false]],
+    ['refit', settings.refit, [true, false]],
   ];
   for (const [name, value, allowed] of choices)
     if (!allowed.includes(value))
       throw new CompressError('INVALID_ARGUMENT', `${name} is one of ${allowed.join(', ')}.`);
-  for (const name of ['layers', 'epochs'] as const) requireCount(name, settings[name]);
+  for (const name of ['layers', 'steps'] as const) requireCount(name, settings[name]);
   requireCount('pool', settings.pool, 16);
   for (const name of ['random', 'patience'] as const) requireCount(name, settings[name], 0);
-  if (settings.stepsPerEpoch !== null) requireCount('stepsPerEpoch', settings.stepsPerEpoch);
   if (!(Array.isArray(hard) && hard.length === 2))
     throw new CompressError('INVALID_ARGUMENT', 'hard is two numbers of pairs.');
   for (const count of hard) requireCount('hard', count, 0);
@@ -144,127 +160,212 @@ function check(settings: DeepMdsSettings): void {
 /** The loss as a problem for a trainer. */
 export function problemOf(architecture: Architecture, settings: PairLoss & { weightDecay: number }): Problem {
   const loss = (graph: Graph, parameter: Parameter) => {
-    const x = graph.input('x', ['rows', architecture.chain[0]]);
-    return pairLoss(graph, stages(graph, x, architecture, parameter), pairInputs(graph), settings);
+    const inputs = pairInputs(graph, architecture.chain[0]);
+    return pairLoss(graph, stages(graph, inputs.x, architecture, parameter), inputs, settings);
   };
   return { loss, l2: settings.weightDecay };
 }
 
+/** A stage that is over, as a checkpoint remembers it. */
+interface Settled {
+  figures: Record<string, number>;
+  curve: LearningCurve;
+}
+
 async function fit(name: string, task: Task<DeepMdsSettings>, context: Context): Promise<Uint8Array<ArrayBuffer>> {
-  const { set, dimension, seed, threads, validation, settings } = task;
+  const { set, dimension, seed, validation, settings } = task;
   const chain = settings.chain ?? chainFor(set.dimension, dimension);
   checkChain(chain, set.dimension, dimension);
-  const architecture: Architecture = { ...settings, chain };
   const { learn, heldOut } = withValidation(set, validation, seed);
   const fingerprint = fingerprintOf(name, task);
+  const resume = task.resume && decodeCheckpoint(task.resume, fingerprint);
+  const chains = settings.warmStart ? chain.slice(1).map((_, i) => chain.slice(0, i + 2)) : [chain];
+  // First on part of the identities, to choose; then on all of them.
+  const passes: { people: TrainingSet; heldOut?: TrainingSet }[] = [];
+  if (heldOut) passes.push({ people: learn, heldOut });
+  if (!heldOut || settings.refit) passes.push({ people: set });
+  const planned = passes.length * chains.length * settings.steps;
+  const settled = (resume?.settled ?? []) as Settled[];
+  const first = settled.length;
+  let bytes: Uint8Array<ArrayBuffer> | undefined;
+  for (const [p, pass] of passes.entries()) {
+    let start: Matrices = {};
+    for (const [s, stage] of chains.entries()) {
+      const number = p * chains.length + s;
+      if (number < first) continue;
+      const chosen = p > 0 ? settled[s].figures : undefined;
+      const before = number * settings.steps;
+      const { shapes, ...outcome } = await trainStage(
+        { ...task, chain: stage, set: pass.people, heldOut: pass.heldOut, start },
+        {
+          stage: `${name} to ${stage.at(-1)}${p > 0 ? ', on everybody' : ''}`,
+          ...(chosen && { end: chosen.bestStep }),
+          ...{ before, later: planned - before - settings.steps, fingerprint },
+          settled: [...settled],
+          resume: number === first ? resume : undefined,
+        },
+        context,
+      );
+      start = named(outcome.parameters, shapes);
+      const found = chosen && { validationRank1: chosen.validationRank1, bestStep: chosen.bestStep };
+      const figures = { ...outcome.figures, ...found, vectors: pass.people.count };
+      settled.push({ figures, curve: { chain: stage, vectors: pass.people.count, points: outcome.curve } });
+      if (p < passes.length - 1) continue;
+      const used = { ...settings, chain: stage, seed, validation };
+      const curves = curvesUpTo(settled, chains.length, s);
+      bytes = encodeCompressor(bodyOf({ ...settings, chain: stage }, start), {
+        ...{ method: name, metric: 'cosine', settings: used, figures, curves, notes: [] },
+      });
+      if (s < chains.length - 1) context.stage(bytes);
+    }
+  }
+  return bytes!;
+}
+
+/** The curves of the stages up to one, of every pass. */
+function curvesUpTo(settled: readonly Settled[], stagesOfPass: number, last: number): LearningCurve[] {
+  return settled.filter((_, i) => i % stagesOfPass <= last).map(({ curve }) => curve);
+}
+
+interface Stage extends Task<DeepMdsSettings> {
+  chain: readonly number[];
+  heldOut: TrainingSet | undefined;
+  /** Weights of the stages before it. */
+  start: Matrices;
+}
+
+type Place = Pick<Course, 'stage' | 'end' | 'before' | 'later' | 'fingerprint' | 'settled' | 'resume'>;
+
+/** Trains the network as far as a stage. */
+async function trainStage(
+  { chain, set, heldOut, start, seed, threads, settings }: Stage,
+  place: Place,
+  context: Context,
+) {
+  const { steps, patience } = settings;
+  const architecture: Architecture = { ...settings, chain };
   const problem = problemOf(architecture, settings);
-  const trainer = await Trainer.open(problem, drawn(parameterShapes(problem), seed), threads);
-  const pools = new Pools(learn, settings.pool, seed);
-  const stepsPerEpoch = settings.stepsPerEpoch ?? Math.max(LEAST_STEPS, pools.perPass);
-  const steps = settings.epochs * stepsPerEpoch;
-  const project = await projection(architecture, threads);
-  const miner = await minerFor(architecture, settings, project, threads);
-  const { parameters, figures } = await train(
+  const shapes = parameterShapes(problem);
+  const trainer = await Trainer.open(problem, drawn(shapes, seed, start), threads);
+  const kindsOf = await minerFor(set, architecture, shapes, settings, seed, threads);
+  const project = heldOut && (await projection(architecture, shapes, threads));
+  const outcome = await train(
     trainer,
     {
-      stage: name,
-      epochs: settings.epochs,
-      stepsPerEpoch,
-      learningRate: (step) => settings.learningRate * (settings.schedule === 'steps' ? stepped(step / steps) : 1),
-      batch: async (step, weights) => {
-        const rows = pools.at(step);
-        const x = gather(learn, rows);
-        const classes = Int32Array.from(rows, (row) => learn.classes[row]);
-        const hard = hardCount(settings, Math.floor(step / stepsPerEpoch));
-        const kinds = await miner({ x, classes, random: new Random(seed, 0xba7c, step), hard, weights });
-        return batchOf(x, learn.dimension, kinds);
+      ...place,
+      ...{ steps, patience, every: Math.max(1, Math.floor(steps / POINTS)) },
+      learningRate: (step) => settings.learningRate * (settings.schedule === 'falling' ? falling(step / steps) : 1),
+      batch: async (step, parameters) => {
+        const random = new Random(seed, 0xba7c, chain.length, step);
+        return batchOf(set, await kindsOf({ step, random, hard: hardCount(settings, step), parameters }));
       },
-      validate: heldOut && (async (weights) => rankOneFast(await project(weights, heldOut.vectors), heldOut.classes)),
-      validateEvery: Math.max(1, Math.floor(settings.epochs / VALIDATIONS)),
-      patience: settings.patience,
-      fingerprint,
-      resume: task.resume && decodeCheckpoint(task.resume, fingerprint),
+      validate: heldOut && (async (weights) => rankOneFast(await project!(weights, heldOut.vectors), heldOut.classes)),
     },
     context,
   );
-  const body = bodyOf(architecture, parameters);
-  Object.assign(figures, { vectors: learn.count, steps: figures.epochs * stepsPerEpoch });
-  const used = { ...settings, chain, stepsPerEpoch, seed, validation };
-  return encodeCompressor(body, { method: name, metric: 'cosine', settings: used, figures, notes: [] });
+  return { ...outcome, shapes };
 }
 
-/** Hard pairs of each kind in an epoch. */
-export function hardCount({ hard: [first, last], growth, epochs }: DeepMdsSettings, epoch: number): number {
-  const share = epochs > 1 ? epoch / (epochs - 1) : 1;
+/** Hard pairs of each kind at a step. */
+export function hardCount({ hard: [first, last], growth, steps }: DeepMdsSettings, step: number): number {
+  const share = steps > 1 ? step / (steps - 1) : 1;
   if (growth === 'linear') return Math.round(first + (last - first) * share);
-  // 50, 100, 150, 250 in the authors' code, after each quarter of the epochs.
-  const quarter = Math.min(3, Math.floor((4 * epoch) / epochs));
+  // 50, 100, 150, 250 in the authors' code.
+  const quarter = Math.min(3, Math.floor((4 * step) / steps));
   return Math.round(first + (last - first) * [0, 0.25, 0.5, 1][quarter]);
 }
 
 /** The authors' learning rates over 200 000 steps, as shares of the whole. */
-function stepped(share: number): number {
+function falling(share: number): number {
   const factors = [1, 0.9, 0.5, 0.1, 0.05, 0.02, 0.01];
   return factors[Math.min(factors.length - 1, Math.floor(share * 8))];
 }
 
-/** Pairs with the weight of each, so that a kind's weights sum to one. */
+/** Genuine and impostor pairs, or one kind when they are not told apart. */
 type Kinds = readonly Pairs[];
-type Miner = (job: {
-  x: Float32Array;
-  classes: Int32Array;
-  random: Random;
-  hard: number;
-  weights: Matrices;
-}) => Promise<Kinds>;
-type Projection = (weights: Matrices, x: Float32Array) => Promise<Float32Array>;
+type Miner = (job: { step: number; random: Random; hard: number; parameters: Float32Array }) => Promise<Kinds>;
+type Projection = (parameters: Float32Array, x: Float32Array) => Promise<Float32Array>;
 
-/** The kinds of pairs of a batch: genuine and impostor, or one when they are not told apart. */
+/** The pairs of a batch, as places in the set. */
 async function minerFor(
+  set: TrainingSet,
   architecture: Architecture,
+  shapes: Shapes,
   settings: DeepMdsSettings,
-  project: Projection,
+  seed: number,
   threads: number,
 ): Promise<Miner> {
   const { pairs, random: randoms, fixedBatch, candidates, pool } = settings;
-  const [dimension] = architecture.chain;
+  const { classes } = set;
+  const lists = several(classes);
   const rest = (hard: number) => (fixedBatch ? Math.max(0, randoms - hard) : randoms);
-  const search = pairs === 'mined' && candidates === 'all' ? await searcher(architecture, threads) : undefined;
-  return async ({ x, classes, random, hard, weights }) => {
-    const count = rest(hard) + hard;
-    if (pairs === 'natural') return [randomPairs(classes.length, 2 * count, random)];
-    if (pairs === 'balanced') return [randomGenuine(classes, count, random), randomImpostor(classes, count, random)];
-    if (search) {
-      const { genuine, impostor } = await search(x, await project(weights, x), classes, hard);
-      return [
-        joined(genuine, randomGenuine(classes, rest(hard), random)),
-        joined(impostor, randomImpostor(classes, rest(hard), random)),
-      ];
-    }
-    const z = await project(weights, x);
-    const drawn = Math.max(count, Math.floor(pool / 4));
-    return [randomGenuine(classes, drawn, random), randomImpostor(classes, drawn, random)].map((sample) => {
-      const differences = sample.left.map(
-        (l, i) => cosine(x, l, sample.right[i], dimension) - cosine(z, l, sample.right[i], z.length / classes.length),
+  if (pairs === 'natural') return async ({ hard, random }) => [randomPairs(set.count, 2 * (rest(hard) + hard), random)];
+  const both = (count: number, random: Random) => [
+    randomGenuine(lists, count, random),
+    randomImpostor(classes, count, random),
+  ];
+  if (pairs === 'balanced') return async ({ hard, random }) => both(rest(hard) + hard, random);
+  if (candidates === 'all') {
+    const pools = new Pools(set, pool, seed);
+    const search = await searcher(architecture, await projection(architecture, shapes, threads), threads);
+    return async ({ step, random, hard, parameters }) => {
+      const rows = pools.at(step);
+      const found = await search(
+        gather(set, rows),
+        Int32Array.from(rows, (row) => classes[row]),
+        hard,
+        parameters,
       );
-      const places = largest(differences, hard);
-      const taken = new Set(places);
-      const others = Array.from(sample.left.keys()).filter((i) => !taken.has(i));
-      const chosen = [...places, ...others.slice(0, rest(hard))];
-      return { left: chosen.map((i) => sample.left[i]), right: chosen.map((i) => sample.right[i]) };
+      const placed = ({ left, right }: Pairs): Pairs => ({
+        left: left.map((at) => rows[at]),
+        right: right.map((at) => rows[at]),
+      });
+      const [genuine, impostor] = both(rest(hard), random);
+      return [joined(placed(found.genuine), genuine), joined(placed(found.impostor), impostor)];
+    };
+  }
+  const errorsOf = await measurer(set, architecture, shapes, threads);
+  return async ({ random, hard, parameters }) => {
+    const samples = both(Math.max(rest(hard) + hard, Math.floor(pool / 4)), random);
+    const errors = await errorsOf(joined(...samples), parameters);
+    let first = 0;
+    return samples.map(({ left, right }) => {
+      const hardest = largest(errors.subarray(first, (first += left.length)), hard);
+      const taken = new Set(hardest);
+      const chosen = [...hardest];
+      for (let i = 0; i < left.length && chosen.length < hardest.length + rest(hard); i++)
+        if (!taken.has(i)) chosen.push(i);
+      return { left: chosen.map((i) => left[i]), right: chosen.map((i) => right[i]) };
     });
   };
 }
 
-function cosine(vectors: Float32Array, i: number, j: number, dimension: number): number {
-  let [dot, a, b] = [0, 0, 0];
-  for (let k = 0; k < dimension; k++) {
-    const [x, y] = [vectors[i * dimension + k], vectors[j * dimension + k]];
-    dot += x * y;
-    a += x * x;
-    b += y * y;
-  }
-  return dot / (Math.sqrt(a * b) || 1);
+/** How far the network is off for pairs of the set. */
+async function measurer(set: TrainingSet, architecture: Architecture, shapes: Shapes, threads: number) {
+  const graph = new Graph();
+  const x = gathered(graph, set.dimension);
+  const unit = graph.normalise(stages(graph, x, architecture, parameterPieces(graph, shapes).parameter));
+  const ends = graph.places('ends', 'ends');
+  graph.output('errors', pairErrors(graph, graph.gather(x, ends), graph.gather(unit, ends)));
+  const session = await openSession(graph.model(), { threads });
+  const rows = { data: set.vectors, shape: [set.count, set.dimension] };
+  const at = new Int32Array(set.count);
+  return async ({ left, right }: Pairs, parameters: Float32Array): Promise<Float32Array> => {
+    // A vector that is in several pairs passes through the network once.
+    const places: number[] = [];
+    at.fill(-1);
+    for (const list of [left, right]) for (const place of list) if (at[place] < 0) at[place] = places.push(place) - 1;
+    const { errors } = await session({
+      set: rows,
+      places: placesOf(places),
+      ends: placesOf(
+        left.map((place) => at[place]),
+        right.map((place) => at[place]),
+      ),
+      parameters: { data: parameters, shape: [parameters.length] },
+    });
+    return errors.data as Float32Array;
+  };
 }
 
 /** Rows whose errors are computed at a time. */
@@ -274,7 +375,7 @@ const BLOCK = 256;
  * Finds the hardest pairs by `cos(z_i, z_j) − x_i · x_j` for all pairs of a pool, each computed
  * once.
  */
-async function searcher({ chain }: Architecture, threads: number) {
+async function searcher({ chain }: Architecture, project: Projection, threads: number) {
   const [from, to] = [chain[0], chain.at(-1)!];
   const graph = new Graph();
   const rows = (name: string, size: string, dimension: number) => graph.input(name, [size, dimension]);
@@ -283,7 +384,13 @@ async function searcher({ chain }: Architecture, threads: number) {
   graph.output('errors', graph.productDifference(graph.normalise(zs), graph.normalise(z), xs, x));
   const session = await openSession(graph.model(), { threads });
   let space = new Float32Array();
-  return async (x: Float32Array, z: Float32Array, classes: Int32Array, hard: number): Promise<HardestPairs> => {
+  return async (
+    x: Float32Array,
+    classes: Int32Array,
+    hard: number,
+    parameters: Float32Array,
+  ): Promise<HardestPairs> => {
+    const z = await project(parameters, x);
     const n = classes.length;
     const found = new HardestPairs(classes, hard);
     if (space.length < BLOCK * n) space = new Float32Array(BLOCK * n);
@@ -308,39 +415,33 @@ async function searcher({ chain }: Architecture, threads: number) {
 }
 
 /** The network alone, for weights that change. */
-async function projection(architecture: Architecture, threads: number): Promise<Projection> {
+async function projection(architecture: Architecture, shapes: Shapes, threads: number): Promise<Projection> {
   const graph = new Graph();
   const x = graph.input('x', ['rows', architecture.chain[0]]);
-  graph.output('z', stages(graph, x, architecture, parameterInputs(graph).parameter));
+  graph.output('z', stages(graph, x, architecture, parameterPieces(graph, shapes).parameter));
   const session = await openSession(graph.model(), { threads });
   const [dimension] = architecture.chain;
-  return async (weights, rows) => {
-    const { z } = await session({ x: { data: rows, shape: [rows.length / dimension, dimension] }, ...weights });
+  return async (parameters, rows) => {
+    const { z } = await session({
+      x: { data: rows, shape: [rows.length / dimension, dimension] },
+      parameters: { data: parameters, shape: [parameters.length] },
+    });
     return z.data as Float32Array;
   };
 }
 
 /** The batch for pairs of some kinds: each kind is averaged over its own pairs. */
-export function batchOf(x: Float32Array, dimension: number, kinds: Kinds): Matrices {
-  const all = joined(...kinds);
-  const pairs = all.left.length;
-  const rows = new Float32Array(2 * pairs * dimension);
-  const similarity = new Float32Array(pairs);
-  for (let p = 0; p < pairs; p++) {
-    const left = x.subarray(all.left[p] * dimension, (all.left[p] + 1) * dimension);
-    const right = x.subarray(all.right[p] * dimension, (all.right[p] + 1) * dimension);
-    rows.set(left, p * dimension);
-    rows.set(right, (pairs + p) * dimension);
-    let dot = 0;
-    for (let k = 0; k < dimension; k++) dot += left[k] * right[k];
-    similarity[p] = dot;
-  }
-  const weight = Float32Array.from(kinds.flatMap(({ left }) => left.map(() => 1 / left.length)));
+export function batchOf(
+  { vectors, dimension, count }: Pick<TrainingSet, 'vectors' | 'dimension' | 'count'>,
+  kinds: Kinds,
+): Feeds {
+  const { left, right } = joined(...kinds);
+  const weight = Float32Array.from(kinds.flatMap((pairs) => pairs.left.map(() => 1 / pairs.left.length)));
   return {
-    x: { data: rows, shape: [2 * pairs, dimension] },
-    similarity: { data: similarity, shape: [pairs, 1] },
-    weight: { data: weight, shape: [pairs, 1] },
-    perRow: { data: Float32Array.of(1 / (2 * pairs)), shape: [] },
+    set: { data: vectors, shape: [count, dimension] },
+    places: placesOf(left, right),
+    weight: { data: weight, shape: [left.length, 1] },
+    perRow: { data: Float32Array.of(1 / (2 * left.length)), shape: [] },
   };
 }
 

@@ -10,8 +10,9 @@ export interface Progress {
   /** From 0 to 1. */
   done: number;
   secondsLeft?: number;
-  epoch?: number;
-  epochs?: number;
+  /** Steps taken, of those that this stage has. */
+  step?: number;
+  steps?: number;
   loss?: number;
   /** Rank-1 on the identities that were held out. */
   validation?: number;
@@ -22,6 +23,8 @@ export interface Context {
   progress(progress: Progress): void;
   /** Hands over what is needed to go on later. */
   checkpoint(bytes: Uint8Array): void;
+  /** Hands over the compressor of a stage that is not the last. */
+  stage(bytes: Uint8Array): void;
   /** Throws `ABORTED` when the caller wants an end. */
   throwIfAborted(): void;
   readonly aborted: boolean;
@@ -29,7 +32,7 @@ export interface Context {
 
 /** For a training that only serves to measure: it has nothing to take up again. */
 export function trialOf(context: Context): Context {
-  return Object.create(context, { checkpoint: { value: () => {} } });
+  return Object.create(context, { checkpoint: { value: () => {} }, stage: { value: () => {} } });
 }
 
 export interface Task<S, D = number> {

@@ -82,11 +82,22 @@ export function stages(
   return value;
 }
 
-/** Weights as Glorot and Bengio draw them, uniform within ±√(6 / (in + out)); no bias. */
-export function drawn(shapes: ReadonlyMap<string, readonly number[]>, seed: number): Matrices {
-  const random = new Random(seed, 0x1417);
+/**
+ * Weights as Glorot and Bengio draw them, uniform within ±√(6 / (in + out)); no bias. What `start`
+ * has is taken from there. Each stage draws from a stream of its own, so that it starts in the same
+ * place whether those before it were trained or not.
+ */
+export function drawn(shapes: ReadonlyMap<string, readonly number[]>, seed: number, start: Matrices = {}): Matrices {
+  const streams = new Map<string, Random>();
   const result: Matrices = {};
   for (const [name, shape] of shapes) {
+    if (Object.hasOwn(start, name)) {
+      result[name] = start[name];
+      continue;
+    }
+    const stage = /^stage(\d+)\./.exec(name)?.[1] ?? '0';
+    const random = streams.get(stage) ?? new Random(seed, 0x1417, Number(stage));
+    streams.set(stage, random);
     const data = new Float32Array(shape.reduce((product, size) => product * size, 1));
     if (shape.length === 2) {
       const bound = Math.sqrt(6 / (shape[0] + shape[1]));

@@ -7,7 +7,7 @@ import { Pools } from '../training/pool.ts';
 import { trainingSet } from '../training/training-set.ts';
 import { deepmdsPlus, deepmdsPlusAuthors, hardCount } from './deepmds.ts';
 import { chainFor } from './network.ts';
-import { HardestPairs, largest, type Pairs, randomGenuine, randomImpostor, randomPairs } from './pairs.ts';
+import { HardestPairs, largest, type Pairs, randomGenuine, randomImpostor, randomPairs, several } from './pairs.ts';
 
 test('the hardest pairs are those a full sort puts first', () => {
   fc.assert(
@@ -46,13 +46,13 @@ test('the hardest pairs are those a full sort puts first', () => {
 test('random pairs are of the kind they are said to be, and never of one vector with itself', () => {
   const classes = Int32Array.of(0, 0, 1, 2, 2, 2);
   const random = new Random(1);
-  const genuine = randomGenuine(classes, 100, random);
+  const genuine = randomGenuine(several(classes), 100, random);
   genuine.left.forEach((l, p) => assert.ok(l !== genuine.right[p] && classes[l] === classes[genuine.right[p]]));
   const impostor = randomImpostor(classes, 100, random);
   impostor.left.forEach((l, p) => assert.notEqual(classes[l], classes[impostor.right[p]]));
   const any = randomPairs(6, 100, random);
   any.left.forEach((l, p) => assert.notEqual(l, any.right[p]));
-  assert.equal(randomGenuine(Int32Array.of(0, 1), 5, random).left.length, 0);
+  assert.equal(randomGenuine(several(Int32Array.of(0, 1)), 5, random).left.length, 0);
   assert.equal(randomImpostor(Int32Array.of(1, 1), 5, random).left.length, 0);
 });
 
@@ -76,10 +76,17 @@ test('pools hold every vector once in a pass, at most so many at a time, and dep
 });
 
 test('hard pairs grow from 50 to 250, and chains are those of the appendix', () => {
-  const counts = [0, 124, 249].map((epoch) => hardCount(deepmdsPlus.defaults, epoch));
-  assert.deepEqual(counts, [50, 150, 250]);
-  const stepped = [0, 62, 63, 125, 187, 188, 249].map((epoch) => hardCount(deepmdsPlusAuthors.defaults, epoch));
-  assert.deepEqual(stepped, [50, 50, 100, 150, 150, 250, 250]);
+  const steps = 200_000;
+  const text = { ...deepmdsPlus.defaults, steps };
+  assert.deepEqual(
+    [0, 99_999, 199_999].map((step) => hardCount(text, step)),
+    [50, 150, 250],
+  );
+  const authors = { ...deepmdsPlusAuthors.defaults, steps };
+  assert.deepEqual(
+    [0, 49_999, 50_000, 100_000, 149_999, 150_000, 199_999].map((step) => hardCount(authors, step)),
+    [50, 50, 100, 150, 150, 250, 250],
+  );
   assert.deepEqual(chainFor(1536, 16), [1536, 1024, 512, 256, 128, 64, 32, 16]);
   assert.deepEqual(chainFor(512, 64), [512, 256, 128, 64]);
   assert.deepEqual(chainFor(192, 32), [192, 128, 64, 32]);

@@ -117,21 +117,25 @@ export function largest(values: ArrayLike<number>, count: number): number[] {
   return found.places;
 }
 
-/**
- * Random pairs of one class: a class with two members or more, then two of them. None when there is
- * no such class.
- */
-export function randomGenuine(classes: Int32Array, count: number, random: Random): Pairs {
+/** The places of each class that has two or more. */
+export function several(classes: Int32Array): number[][] {
   const lists = new Map<number, number[]>();
   classes.forEach((klass, i) => {
     const list = lists.get(klass);
     if (list) list.push(i);
     else lists.set(klass, [i]);
   });
-  const several = [...lists.values()].filter((list) => list.length > 1);
+  return [...lists.values()].filter((list) => list.length > 1);
+}
+
+/**
+ * Random pairs of one class: one of these classes, then two of its members. None when there is no
+ * class.
+ */
+export function randomGenuine(lists: readonly (readonly number[])[], count: number, random: Random): Pairs {
   const pairs: Pairs = { left: [], right: [] };
-  for (let p = 0; p < count && several.length > 0; p++) {
-    const list = several[random.below(several.length)];
+  for (let p = 0; p < count && lists.length > 0; p++) {
+    const list = lists[random.below(lists.length)];
     const first = random.below(list.length);
     const second = (first + 1 + random.below(list.length - 1)) % list.length;
     pairs.left.push(list[first]);

@@ -20,7 +20,7 @@ import { Graph, type Value } from '../training/autodiff.ts';
 import { decodeCheckpoint, fingerprintOf } from '../training/checkpoint.ts';
 import { train } from '../training/loop.ts';
 import { type Matrices, openSession } from '../training/session.ts';
-import { type Problem, parameterShapes, Trainer } from '../training/trainer.ts';
+import { named, type Problem, parameterShapes, Trainer } from '../training/trainer.ts';
 import { members, type TrainingSet } from '../training/training-set.ts';
 import { measured, withValidation } from '../training/validation.ts';
 import { type Body, encodeCompressor, linearBody } from './compressor-graph.ts';
@@ -145,24 +145,24 @@ export async function learnRanking(task: Task<RankingSettings>, stage: string, c
   const source: Source = { white, lists: members(set), deviations: deviations(white), noise: noise * settings.noise };
   const batch = Math.min(settings.batch, set.classCount);
   const problem = rankingProblem(settings, n, dimension, batch);
-  const trainer = await Trainer.open(problem, startingPoint(parameterShapes(problem), seed), threads);
+  const shapes = parameterShapes(problem);
+  const trainer = await Trainer.open(problem, startingPoint(shapes, seed), threads);
   const fingerprint = fingerprintOf('ranking', task);
   const { parameters, figures } = await train(
     trainer,
     {
       stage,
-      epochs: settings.steps,
-      stepsPerEpoch: 1,
+      steps: settings.steps,
       learningRate: (step) => settings.learningRate * warmAndCool(step, settings.steps),
       batch: async (step) => drawBatch(source, batch, settings.smoothing, new Random(seed, 0x4a2c, step)),
-      validateEvery: 1,
+      every: 0,
       patience: 0,
       fingerprint,
       resume: task.resume && decodeCheckpoint(task.resume, fingerprint),
     },
     context,
   );
-  const body = bodyOf(whitening, parameters, settings.hidden);
+  const body = bodyOf(whitening, named(parameters, shapes), settings.hidden);
   return { body, figures: { ...(settings.steps > 0 && { loss: figures.loss }), steps: settings.steps } };
 }
 

@@ -1,20 +1,21 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Random } from '@hers/vectors/random';
-import { checkGradients, doubles } from '../../testing/gradient-check.ts';
+import { checkGradients, doubleFeeds, doubles } from '../../testing/gradient-check.ts';
 import { synthetic } from '../../testing/identities.ts';
 import { batchOf, problemOf } from '../methods/deepmds.ts';
 import { type Architecture, chainFor, drawn } from '../methods/network.ts';
 import type { PairLoss } from '../methods/pair-loss.ts';
-import { randomGenuine, randomImpostor } from '../methods/pairs.ts';
+import { randomGenuine, randomImpostor, several } from '../methods/pairs.ts';
 import type { Graph } from './autodiff.ts';
-import { type Matrices, openSession } from './session.ts';
-import { gradientGraph, type Problem, parameterShapes, Trainer } from './trainer.ts';
+import { type Feeds, openSession } from './session.ts';
+import { gradientGraph, named, type Problem, parameterShapes, Trainer } from './trainer.ts';
 
-function pairBatch(dimension: number, pairs: number): Matrices {
+function pairBatch(dimension: number, pairs: number): Feeds {
   const { vectors, labels } = synthetic({ classes: 12, each: 3, dimension });
   const random = new Random(3);
-  return batchOf(vectors, dimension, [randomGenuine(labels, pairs, random), randomImpostor(labels, pairs + 1, random)]);
+  const kinds = [randomGenuine(several(labels), pairs, random), randomImpostor(labels, pairs + 1, random)];
+  return batchOf({ vectors, dimension, count: labels.length }, kinds);
 }
 
 const text: PairLoss & { weightDecay: number } = {
@@ -85,9 +86,10 @@ test('gradients of the other operations are right', async () => {
 
 test('steps of the trainer are those of Adam written out', async () => {
   const architecture = { ...plain, chain: [10, 6, 3] };
-  for (const decays of [{ l2: 0.01 }, { decay: 0.1 }]) {
-    const problem = { ...problemOf(architecture, text), l2: 0, ...decays };
-    const parameters = drawn(parameterShapes(problem), 1);
+  for (const own of [{ l2: 0.01 }, { rate: (name: string) => (name.includes('relu') ? 0.5 : 1) }]) {
+    const problem: Problem = { ...problemOf(architecture, text), l2: 0, ...own };
+    const shapes = parameterShapes(problem);
+    const parameters = drawn(shapes, 1);
     const trainer = await Trainer.open(problem, parameters, 1);
     const gradients = await openSession(gradientGraph(problem).model(), { double: true });
     const slow = doubles(parameters);
@@ -97,22 +99,24 @@ test('steps of the trainer are those of Adam written out', async () => {
     for (let t = 1; t <= 5; t++) {
       const batch = pairBatch(10, 5 + t);
       const rate = 1e-2 / t;
-      const exact = await gradients({ ...doubles(batch), ...slow });
-      const loss = await trainer.step(batch, rate);
+      const exact = await gradients({ ...doubleFeeds(batch), ...slow });
+      const { loss } = await trainer.step(batch, rate);
       assert.ok(Math.abs(loss - exact.loss.data[0]) < 1e-5);
       for (const [name, { data, shape }] of Object.entries(slow)) {
         const { m, v } = moments[name];
         const isMatrix = shape.length === 2;
         for (let i = 0; i < data.length; i++) {
-          const g = exact[`gradient:${name}`].data[i] + (isMatrix ? problem.l2 : 0) * data[i];
+          const g = exact[`gradient:${name}`].data[i] + (isMatrix ? problem.l2! : 0) * data[i];
           m[i] = 0.9 * m[i] + 0.1 * g;
           v[i] = 0.999 * v[i] + 0.001 * g * g;
-          const move = (rate * (m[i] / (1 - 0.9 ** t))) / (Math.sqrt(v[i] / (1 - 0.999 ** t)) + 1e-8);
-          data[i] = data[i] * (isMatrix ? 1 - rate * (decays.decay ?? 0) : 1) - move;
+          const move =
+            ((problem.rate?.(name) ?? 1) * rate * (m[i] / (1 - 0.9 ** t))) /
+            (Math.sqrt(v[i] / (1 - 0.999 ** t)) + 1e-8);
+          data[i] -= move;
         }
       }
     }
-    for (const [name, { data }] of Object.entries(trainer.parameters))
+    for (const [name, { data }] of Object.entries(named(trainer.parameters, shapes)))
       data.forEach((x, i) =>
         assert.ok(Math.abs(x - slow[name].data[i]) < 2e-4, `${name}[${i}]: ${x} against ${slow[name].data[i]}`),
       );

@@ -29,6 +29,48 @@ export class Graph {
     return { name, shape };
   }
 
+  /** Whole numbers, to gather by. */
+  places(name: string, size: Dimension): Value {
+    this.#inputs.push({ name, shape: [size], integer: true });
+    return { name, shape: [size] };
+  }
+
+  /** The rows of a matrix at these places; nobody differentiates it. */
+  gather(a: Value, places: Value): Value {
+    return this.#node('Gather', [a, places], [places.shape[0], a.shape[1]], { axis: 0 });
+  }
+
+  /** Matrices and rows that lie one after the other in a vector; nobody differentiates it. */
+  pieces(whole: Value, shapes: readonly (readonly number[])[]): Value[] {
+    const sizes = shapes.map((shape) => shape.reduce((product, size) => product * size, 1));
+    const parts = sizes.map((size) => ({ name: this.#fresh(), shape: [size] }));
+    this.#nodes.push({
+      op: 'Split',
+      inputs: [whole.name, this.#wholes(sizes).name],
+      outputs: parts.map(({ name }) => name),
+      attributes: { axis: 0 },
+    });
+    return parts.map((part, i) =>
+      shapes[i].length === 1 ? part : this.#node('Reshape', [part, this.#wholes(shapes[i])], shapes[i]),
+    );
+  }
+
+  /** The same backwards. */
+  joined(values: readonly Value[]): Value {
+    const rows = values.map((value) => {
+      const size = (value.shape as readonly number[]).reduce((product, each) => product * each, 1);
+      return value.shape.length === 1 ? value : this.#node('Reshape', [value, this.#wholes([-1])], [size]);
+    });
+    const size = rows.reduce((sum, { shape }) => sum + (shape[0] as number), 0);
+    return this.#node('Concat', rows, [size], { axis: 0 });
+  }
+
+  #wholes(numbers: readonly number[]): Value {
+    const name = this.#fresh();
+    this.#tensors.push({ name, shape: [numbers.length], data: BigInt64Array.from(numbers, BigInt) });
+    return { name, shape: [numbers.length] };
+  }
+
   /** A constant that is written into the graph. */
   tensor(name: string, data: Float32Array, shape: readonly number[]): Value {
     this.#tensors.push({ name, data, shape });
@@ -57,8 +99,19 @@ export class Graph {
     return { nodes, tensors: this.#tensors };
   }
 
+  /**
+   * Without what no output depends on: gradients of the input, say, which every product has and
+   * nobody asks for.
+   */
   model(): OnnxModel {
-    return { nodes: this.#nodes, tensors: this.#tensors, inputs: this.#inputs, outputs: this.#outputs };
+    const needed = new Set(this.#outputs.map(({ name }) => name));
+    const nodes = this.#nodes.toReversed().filter(({ inputs, outputs }) => {
+      if (!outputs.some((name) => needed.has(name))) return false;
+      for (const name of inputs) needed.add(name);
+      return true;
+    });
+    const tensors = this.#tensors.filter(({ name }) => needed.has(name));
+    return { nodes: nodes.reverse(), tensors, inputs: this.#inputs, outputs: this.#outputs };
   }
 
   #fresh(): string {
@@ -158,14 +211,22 @@ export class Graph {
     return this.#record(output, (g) => [[a, this.#pair('Mul', g, this.#node('Sign', [output], a.shape))]]);
   }
 
-  /** Each row divided by its length: y = x / |x|, so that dx = (dy − y (y · dy)) / |x|. */
+  /**
+   * Each row divided by its length: y = x / |x|, so that dx = (dy − y (y · dy)) / |x|. A row of
+   * zeros, which ReLU can make, stays one, and has no gradient.
+   */
   normalise(a: Value): Value {
     const output = this.#node('LpNormalization', [a], a.shape, { axis: 1, p: 2 });
     return this.#record(output, (g) => {
       const length = this.#node('ReduceL2', [a], [a.shape[0], 1], { axes: [1], keepdims: 1 });
       const along = this.#sum(this.#pair('Mul', g, output), [a.shape[0], 1]);
       const across = this.#pair('Sub', g, this.#pair('Mul', output, along));
-      return [[a, this.#pair('Div', across, length)]];
+      const inverse = this.#pair(
+        'Div',
+        this.#node('Sign', [length], length.shape),
+        this.#pair('Max', length, this.scalar(1e-30)),
+      );
+      return [[a, this.#pair('Mul', across, inverse)]];
     });
   }
 
@@ -197,12 +258,8 @@ export class Graph {
   }
 
   #columns(a: Value, from: number, to: number): Value {
-    const whole = (...numbers: number[]): Value => {
-      const name = this.#fresh();
-      this.#tensors.push({ name, shape: [numbers.length], data: BigInt64Array.from(numbers, BigInt) });
-      return { name, shape: [numbers.length] };
-    };
-    return this.#node('Slice', [a, whole(from), whole(to), whole(1)], [a.shape[0], to - from]);
+    const bounds = [from, to, 1].map((bound) => this.#wholes([bound]));
+    return this.#node('Slice', [a, ...bounds], [a.shape[0], to - from]);
   }
 
   /**
@@ -261,30 +318,25 @@ export class Graph {
   }
 
   /**
-   * One step of Adam (Kingma and Ba) for a parameter. `rate` is the learning rate over 1 − β₁ᵗ,
-   * `correction` is 1 / (1 − β₂ᵗ), `keep` is what is left of a weight after decay that does not
-   * pass through the moments (Loshchilov and Hutter); `own.l2` is decay that does, and `own.rate` a
-   * factor of this parameter's.
+   * One step of Adam (Kingma and Ba) for all parameters, as one vector. `rate` is the learning rate
+   * over 1 − β₁ᵗ, `correction` is 1 / (1 − β₂ᵗ); `own.l2` is the decay of each parameter, which
+   * passes through the moments, and `own.rate` a factor of each one's own.
    */
   adam(
     parameter: Value,
     gradient: Value,
-    state: { first: Value; second: Value; rate: Value; correction: Value; keep?: Value },
-    own: { l2: number; rate: number },
-  ) {
-    const { first, second, rate, correction, keep } = state;
+    state: { first: Value; second: Value; rate: Value; correction: Value },
+    own: { l2?: Value | undefined; rate?: Value | undefined },
+  ): { parameter: Value; first: Value; second: Value } {
+    const { first, second, rate, correction } = state;
     const mul = (a: Value, b: Value | number) => this.#pair('Mul', a, typeof b === 'number' ? this.scalar(b) : b);
     const add = (a: Value, b: Value) => this.#pair('Add', a, b);
-    const whole = own.l2 > 0 ? add(gradient, mul(parameter, own.l2)) : gradient;
+    const whole = own.l2 ? add(gradient, mul(parameter, own.l2)) : gradient;
     const nextFirst = add(mul(first, 0.9), mul(whole, 0.1));
     const nextSecond = add(mul(second, 0.999), mul(mul(whole, whole), 0.001));
     const root = this.#node('Sqrt', [mul(nextSecond, correction)], parameter.shape);
-    const move = this.#pair(
-      'Div',
-      mul(nextFirst, own.rate === 1 ? rate : mul(rate, own.rate)),
-      add(root, this.scalar(1e-8)),
-    );
-    const next = this.#pair('Sub', keep ? mul(parameter, keep) : parameter, move);
+    const move = this.#pair('Div', mul(nextFirst, own.rate ? mul(own.rate, rate) : rate), add(root, this.scalar(1e-8)));
+    const next = this.#pair('Sub', parameter, move);
     return { parameter: next, first: nextFirst, second: nextSecond };
   }
 }

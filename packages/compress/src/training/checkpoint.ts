@@ -1,6 +1,7 @@
 // Training that was interrupted, as bytes: the state of the optimizer, the best weights so far, and
 // what they belong to. An ONNX file without nodes: one format is enough.
 
+import type { CurvePoint } from '../apply/compressor.ts';
 import { CompressError } from '../apply/errors.ts';
 import { decodeModel, encodeModel } from '../apply/onnx.ts';
 import type { Task } from '../methods/method.ts';
@@ -9,18 +10,21 @@ import type { Matrices } from './session.ts';
 export interface Checkpoint {
   /** The method, the vectors and the options it belongs to. */
   fingerprint: string;
+  /** What is known of the courses that are over. */
+  settled: unknown;
   step: number;
   figures: Record<string, number>;
+  curve: CurvePoint[];
   state: Matrices;
-  best: Matrices;
+  /** Of the weights that were validated. */
+  best: Float32Array | undefined;
 }
 
 const KEY = 'hers.checkpoint';
-const BEST = 'best:';
+const BEST = 'best';
 
 export function encodeCheckpoint({ state, best, ...rest }: Checkpoint): Uint8Array<ArrayBuffer> {
-  const kept = Object.entries(best).map(([name, matrix]) => [BEST + name, matrix] as const);
-  const named = [...Object.entries(state), ...kept];
+  const named = Object.entries({ ...state, ...(best && { [BEST]: { data: best, shape: [best.length] } }) });
   const tensors = named.map(([name, { data, shape }]) => ({ name, data: data as Float32Array, shape }));
   return encodeModel({ nodes: [], tensors, inputs: [], outputs: [], metadata: { [KEY]: JSON.stringify(rest) } });
 }
@@ -38,13 +42,13 @@ export function decodeCheckpoint(bytes: Uint8Array, fingerprint: string): Checkp
     throw new CompressError('MALFORMED', 'The checkpoint is damaged: what it belongs to cannot be read.');
   }
   if (rest.fingerprint !== fingerprint) throw refuse('the method, the vectors, the seed or the settings have changed');
-  const [state, best]: Matrices[] = [{}, {}];
+  const state: Matrices = {};
   for (const { name, shape, data } of tensors) {
     if (!(data instanceof Float32Array)) throw refuse('it is damaged');
-    if (name.startsWith(BEST)) best[name.slice(BEST.length)] = { data, shape };
-    else state[name] = { data, shape };
+    state[name] = { data, shape };
   }
-  return { ...rest, state, best };
+  const { [BEST]: best, ...others } = state;
+  return { ...rest, state: others, best: best?.data as Float32Array | undefined };
 }
 
 /** Names a task: 53 bits of the vectors (FNV-1a in two lanes), and everything else in words. */

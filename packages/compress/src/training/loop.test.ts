@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { synthetic } from '../../testing/identities.ts';
+import { load, type Metadata } from '../apply/index.ts';
 import { type FitOptions, fit } from '../fit.ts';
+import { encodeCompressor, linearBody } from '../methods/compressor-graph.ts';
 import type { MethodName } from '../methods/index.ts';
 import type { Progress } from '../methods/method.ts';
 import { rankOne } from './rank-one.ts';
 
 const { vectors, labels } = synthetic({ classes: 40, each: 5, dimension: 16 });
-const short = { epochs: 6, stepsPerEpoch: 3, pool: 120, hard: [5, 20] as [number, number], random: 20 };
+const short = { steps: 18, pool: 120, hard: [5, 20] as [number, number], random: 20 };
 
 function fitted(settings: object = {}, options: object = {}, method: MethodName = 'deepmds++') {
   return fit(method, vectors, labels, { dimension: 4, settings: { ...short, ...settings }, ...options } as FitOptions);
@@ -29,7 +31,7 @@ test('training that was interrupted and taken up again ends with the bytes of tr
   let checkpoint: Uint8Array | undefined;
   let seen = 0;
   const interrupted = fitted(
-    { epochs: 60 },
+    { steps: 90 },
     {
       signal: controller.signal,
       onProgress: () => ++seen === 1 && controller.abort(),
@@ -38,41 +40,40 @@ test('training that was interrupted and taken up again ends with the bytes of tr
   );
   await assert.rejects(interrupted, { code: 'ABORTED' });
   assert.ok(checkpoint);
-  const resumed = await fitted({ epochs: 60 }, { resume: checkpoint });
-  assert.deepEqual(resumed.save(), (await fitted({ epochs: 60 })).save());
-  await assert.rejects(fitted({ epochs: 61 }, { resume: checkpoint }), {
+  const resumed = await fitted({ steps: 90 }, { resume: checkpoint });
+  assert.deepEqual(resumed.save(), (await fitted({ steps: 90 })).save());
+  await assert.rejects(fitted({ steps: 91 }, { resume: checkpoint }), {
     code: 'INVALID_ARGUMENT',
     message: /settings have changed/,
   });
-  await assert.rejects(fitted({ epochs: 60 }, { resume: checkpoint, seed: 5 }), { code: 'INVALID_ARGUMENT' });
-  await assert.rejects(fitted({ epochs: 60 }, { resume: checkpoint.subarray(0, 300) }), { code: 'MALFORMED' });
+  await assert.rejects(fitted({ steps: 90 }, { resume: checkpoint, seed: 5 }), { code: 'INVALID_ARGUMENT' });
+  await assert.rejects(fitted({ steps: 90 }, { resume: checkpoint.subarray(0, 300) }), { code: 'MALFORMED' });
   const cut = Buffer.from(checkpoint);
-  cut.write('X', cut.indexOf('stage0.0.relu.weight')); // a weight that is not where it should be
-  await assert.rejects(fitted({ epochs: 60 }, { resume: new Uint8Array(cut) }), { code: 'MALFORMED' });
+  cut.write('X', cut.indexOf('second')); // moments that are not where they should be
+  await assert.rejects(fitted({ steps: 90 }, { resume: new Uint8Array(cut) }), { code: 'MALFORMED' });
   await assert.rejects(fitted({}, { resume: whole.save() }), {
     code: 'INVALID_ARGUMENT',
     message: /not written by fit/,
   });
 });
 
-test('training says how far it is, holds identities out, keeps the best weights, and leaves the process alone', async () => {
+test('training says how far it is, ends where held-out identities were best, and leaves the process alone', async () => {
   const words: Progress[] = [];
   let ticks = 0;
   const clock = setInterval(() => ticks++, 5);
-  const compressor = await fitted({ epochs: 100 }, { onProgress: (progress: Progress) => words.push(progress) });
+  const onProgress = (progress: Progress) => words.push(progress);
+  const compressor = await fitted({ steps: 300, learningRate: 3e-3 }, { onProgress });
   clearInterval(clock);
   assert.ok(ticks > 5, `${ticks} ticks`);
   const last = words.at(-1)!;
   assert.equal(last.done, 1);
-  assert.deepEqual([last.epoch, last.epochs, last.secondsLeft], [100, 100, 0]);
+  assert.deepEqual([last.step, last.secondsLeft], [last.steps, 0]);
   assert.ok(last.loss! > 0 && last.loss! < 1);
   const { figures, settings } = compressor.metadata;
-  assert.equal(last.validation, figures.validationRank1);
-  assert.equal(figures.vectors, 150); // a quarter of the 40 identities is held out
-  assert.equal(figures.steps, 300);
+  assert.equal(figures.steps, figures.bestStep);
   assert.deepEqual(settings.chain, [16, 8, 4]);
   // Random weights are far below what it learns.
-  const untrained = await fitted({ learningRate: 0, epochs: 1 });
+  const untrained = await fitted({ learningRate: 0, steps: 1 });
   const [after, before] = await Promise.all(
     [compressor, untrained].map(async (each) => rankOne(await each.transform(vectors), labels)),
   );
@@ -80,15 +81,74 @@ test('training says how far it is, holds identities out, keeps the best weights,
 });
 
 test('training ends early when the held-out identities no longer gain', async () => {
-  const { metadata } = await fitted({ epochs: 500, stepsPerEpoch: 1, learningRate: 0, patience: 40 });
-  assert.equal(metadata.figures.bestEpoch, 20);
-  assert.equal(metadata.figures.epochs, 60);
+  const { metadata } = await fitted({ steps: 500, learningRate: 0, patience: 40, refit: false });
+  assert.equal(metadata.figures.bestStep, 20);
+  assert.equal(metadata.figures.steps, 60);
 });
 
 test('without validation all vectors are learned from, and the last weights are the result', async () => {
   const { metadata } = await fitted({}, { validation: 0 });
   assert.equal(metadata.figures.vectors, 200);
   assert.equal(metadata.figures.validationRank1, undefined);
+});
+
+test('a network is chosen on part of the identities, then trained on all of them, as far as was chosen', async () => {
+  const { metadata } = await fitted({ steps: 100 });
+  const { figures, curves } = metadata;
+  assert.equal(figures.vectors, 200);
+  assert.deepEqual(
+    curves!.map(({ chain, vectors: learned }) => [chain.length, learned]),
+    [
+      [2, 150], // a quarter of the 40 identities is held out
+      [3, 150],
+      [2, 200],
+      [3, 200],
+    ],
+  );
+  // To choose, all steps are taken, and looked at; after that only those that were chosen.
+  for (const stage of [0, 1]) {
+    const ranks = curves![stage].points.map(({ rank1 }) => rank1!);
+    const best = curves![stage].points[ranks.indexOf(Math.max(...ranks))].step;
+    assert.equal(curves![stage].points.length, 25);
+    assert.equal(curves![stage + 2].points.at(-1)!.step, best);
+    assert.ok(curves![stage + 2].points.every(({ rank1 }) => rank1 === undefined));
+    if (stage === 1) assert.deepEqual([figures.steps, figures.bestStep], [best, best]);
+  }
+  // Nobody's vectors are left out: without those of the held-out people, it is another network.
+  const chosen = await fitted({ steps: 100, refit: false });
+  assert.equal(chosen.metadata.figures.vectors, 150);
+  assert.equal(chosen.metadata.figures.validationRank1, figures.validationRank1);
+  assert.equal(chosen.metadata.curves!.length, 2);
+});
+
+test('each stage starts from the trained one before it, and is what training to its dimension gives', async () => {
+  const files: Uint8Array[] = [];
+  const whole = await fitted({}, { onStage: (bytes: Uint8Array) => files.push(bytes) });
+  assert.equal(whole.outputDimension, 4);
+  assert.equal(files.length, 1);
+  const first = await fit('deepmds++', vectors, labels, { dimension: 8, settings: short });
+  assert.deepEqual(files[0], first.save());
+  // The first loss of the last stage is a drawn network's, unless the stage before has learned.
+  const firstLoss = async (settings: object) =>
+    (await fitted(settings, { validation: 0 })).metadata.curves!.at(-1)!.points[0].loss;
+  const cold = await firstLoss({ warmStart: false });
+  assert.equal(await firstLoss({ learningRate: 0 }), cold);
+  assert.notEqual(await firstLoss({}), cold);
+});
+
+test('the penalty is a part of the loss that stays: the network cannot shrink its outputs to be rid of it', async () => {
+  const settings = { steps: 600, schedule: 'constant', learningRate: 3e-3, warmStart: false };
+  const shareOf = async (more: object) => {
+    const { metadata } = await fitted({ ...settings, ...more }, { validation: 0 });
+    const { points } = metadata.curves![0];
+    assert.equal(points.at(-1)!.penaltyShare, metadata.figures.penaltyShare);
+    return metadata.figures.penaltyShare;
+  };
+  const share = await shareOf({});
+  assert.ok(share > 0.01 && share < 0.9, `${share}`);
+  // Ten times the weight is not lost either, and no weight is no penalty.
+  assert.ok((await shareOf({ covarianceWeight: 10 })) > share);
+  assert.equal(await shareOf({ covarianceWeight: 0 }), undefined);
 });
 
 test('each ingredient can be switched, and each switch changes what is learned', async () => {
@@ -103,18 +163,15 @@ test('each ingredient can be switched, and each switch changes what is learned',
     ['deepmds++', { layers: 2 }],
     ['deepmds++', { chain: [16, 4] }],
     ['deepmds++', { candidates: 'all' }],
-    ['deepmds++', { growth: 'steps' }],
-    ['deepmds++', { schedule: 'steps' }],
+    ['deepmds++', { growth: 'quarters' }],
+    ['deepmds++', { schedule: 'constant' }],
+    ['deepmds++', { warmStart: false }],
     ['deepmds++', { weightDecay: 0.1 }],
     ['deepmds++authors', {}],
   ];
   const models: string[] = [];
   for (const [method, settings] of switches) {
-    const { metadata, ...compressor } = await fitted(
-      { epochs: 4, stepsPerEpoch: 2, ...settings },
-      { validation: 0 },
-      method,
-    );
+    const { metadata, ...compressor } = await fitted({ steps: 8, ...settings }, { validation: 0 }, method);
     assert.ok(metadata.figures.loss > 0);
     models.push(Buffer.from((await compressor.transform(vectors)).buffer).toString('base64'));
   }
@@ -124,6 +181,20 @@ test('each ingredient can be switched, and each switch changes what is learned',
   assert.deepEqual(await plain.transform(vectors), await stripped.transform(vectors));
 });
 
+test('a network that was saved when training was counted in epochs still loads', async () => {
+  const metadata: Metadata = {
+    method: 'deepmds++',
+    metric: 'cosine',
+    notes: [],
+    settings: { epochs: 250, stepsPerEpoch: 25, growth: 'steps', schedule: 'constant', pool: 4000, seed: 1 },
+    figures: { epochs: 250, bestEpoch: 240, steps: 6250, vectors: 5253 },
+  };
+  const map = { axes: Float64Array.of(1, 0, 0, 1), centre: new Float64Array(2), inputDimension: 2, outputDimension: 2 };
+  const old = await load(encodeCompressor(linearBody(map), metadata));
+  assert.deepEqual(old.metadata, metadata);
+  assert.deepEqual([...(await old.transform([0, 5]))], [0, 1]);
+});
+
 test('settings that make no sense are refused, and a loss that leaves the numbers is an error', async () => {
   const refused = (settings: object) => assert.rejects(fitted(settings), { code: 'INVALID_ARGUMENT' });
   await refused({ chain: [16, 8, 5] });
@@ -131,7 +202,9 @@ test('settings that make no sense are refused, and a loss that leaves the number
   await refused({ hard: [5] });
   await refused({ hard: [0, 0], random: 0 });
   await refused({ pairs: 'some' });
-  await refused({ epochs: 0 });
+  await refused({ steps: 0 });
+  await refused({ epochs: 5 });
+  await refused({ warmStart: 'yes' });
   await refused({ learningRate: Number.NaN });
   await refused({ mining: true });
   await assert.rejects(fitted({ learningRate: 1e38 }), { code: 'DIVERGED', message: /smaller learning rate/ });

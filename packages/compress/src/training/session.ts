@@ -11,11 +11,29 @@ export interface Matrix {
 
 export type Matrices = Record<string, Matrix>;
 
+/** Whole numbers, to gather by. */
+export interface Places {
+  data: BigInt64Array;
+  shape: readonly number[];
+}
+
+export type Feeds = Record<string, Matrix | Places>;
+
+/** Below 2³²; each is the low word of 64 bits, which spares the detour by way of BigInt. */
+export function placesOf(...lists: readonly (readonly number[])[]): Places {
+  const length = lists.reduce((sum, list) => sum + list.length, 0);
+  const data = new BigInt64Array(length);
+  const words = new Int32Array(data.buffer);
+  let at = 0;
+  for (const list of lists) for (const place of list) words[2 * at++] = place;
+  return { data, shape: [length] };
+}
+
 /**
  * Runs a graph. Outputs are written into the arrays given for them; the others are new, and the
  * caller's to keep.
  */
-export type Session = (feeds: Matrices, into?: Matrices) => Promise<Matrices>;
+export type Session = (feeds: Feeds, into?: Matrices) => Promise<Matrices>;
 
 export interface SessionOptions {
   threads?: number;
@@ -43,11 +61,12 @@ export async function openSession(
   };
 }
 
-function tensorsOf(matrices: Matrices): Record<string, ort.Tensor> {
+function tensorsOf(matrices: Feeds): Record<string, ort.Tensor> {
   return Object.fromEntries(Object.entries(matrices).map(([name, matrix]) => [name, tensorOf(matrix)]));
 }
 
-function tensorOf({ data, shape }: Matrix): ort.Tensor {
+function tensorOf({ data, shape }: Matrix | Places): ort.Tensor {
+  if (data instanceof BigInt64Array) return new ort.Tensor('int64', data, shape as number[]);
   return data instanceof Float32Array
     ? new ort.Tensor('float32', data, shape as number[])
     : new ort.Tensor('float64', data, shape as number[]);
