@@ -10,6 +10,22 @@ export interface Example {
   readonly description: string;
 }
 
+/** What Commander says, in our words. */
+const IN_OUR_WORDS: readonly (readonly [RegExp, string])[] = [
+  [/^missing required argument '(.+)'$/, 'the argument <$1> is missing'],
+  [/^required option '(.+)' not specified$/, 'the option $1 is required'],
+  [/^option '(.+)' argument missing$/, 'the option $1 lacks its value'],
+  [/^option '(.+)' argument '(.*)' is invalid\. Allowed choices are (.+)\.$/, '$1 takes one of $3, not "$2"'],
+  [
+    /^command-argument value '(.*)' is invalid for argument '(.+)'\. Allowed choices are (.+)\.$/,
+    '<$2> is one of $3, not "$1"',
+  ],
+  [
+    /^too many arguments(?: for '.+')?\. Expected (\d+) arguments? but got (\d+)\.$/,
+    'there are $2 arguments, and it takes $1',
+  ],
+];
+
 export class HersCommand extends Command {
   readonly examples: Example[] = [];
 
@@ -46,7 +62,8 @@ export class HersCommand extends Command {
   override error(message: string, options?: { exitCode?: number; code?: string }): never {
     if (options?.code === 'commander.help' || options?.code === 'commander.version')
       throw new CommanderError(0, options.code, message);
-    const text = message.replace(/^error: /, '').replace(/\n\(?/g, ' (');
+    const said = message.replace(/^error: /, '').replace(/\n\(?/g, ' (');
+    const text = IN_OUR_WORDS.reduce((text, [theirs, ours]) => text.replace(theirs, ours), said);
     throw new CommandError(EXIT.usage, text, `\`${this.path} --help\` lists what there is`);
   }
 }
@@ -60,12 +77,6 @@ class HelpWithExamples extends Help {
     if (examples.length === 0) return `${text}\n`;
     const lines = examples.flatMap(({ line, description }) => [`  # ${description}`, `  ${line}`]);
     return `${text}\n\nExamples:\n${lines.join('\n')}\n`;
-  }
-
-  // Every command has --help; saying so once is enough.
-  override visibleOptions(command: Command) {
-    const options = super.visibleOptions(command);
-    return command.parent ? options.filter((option) => option.long !== '--help') : options;
   }
 }
 

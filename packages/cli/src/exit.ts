@@ -70,18 +70,21 @@ const EXIT_OF: Partial<Record<HersError['code'], Exit>> = {
 const NEXT: Partial<Record<HersError['code'], string>> = {
   WRONG_KEY: 'check --key and the passphrase',
   INTEGRITY: 'stop here, and compare the gallery with a snapshot you trust',
-  LOCKED: 'then run the command again',
+  LOCKED: 'then run the command again; where it is `hers serve`, write through it: --gallery http://127.0.0.1:7443',
+  UNAVAILABLE: 'check --gallery, and that the server runs',
   UNAUTHENTICATED: 'set HERS_TOKEN, or name a file with --token-file',
   FORBIDDEN: 'use another token',
 };
 
-/** docs/server.md says the same. */
-export const CERTIFICATE_ADVICE =
-  'a certificate of your own making is trusted where NODE_EXTRA_CA_CERTS names its file; any other has to be replaced';
-
-/** Whether a server showed a certificate that is not trusted: trying again does not help. */
-export function isUntrusted({ code, message }: HersError): boolean {
-  return code === 'UNAVAILABLE' && /certificate/i.test(message);
+/**
+ * What to do about a certificate that is not trusted, if that is what is wrong: trying again does
+ * not help. docs/server.md says the same.
+ */
+export function certificateAdvice({ code, message }: HersError): string | undefined {
+  if (code !== 'UNAVAILABLE' || !/certificate/i.test(message)) return undefined;
+  if (/altnames/.test(message)) return 'name the server in --gallery as its certificate does, or have that replaced';
+  if (/expired/.test(message)) return 'have it renewed where the server runs';
+  return 'a certificate of your own making is trusted where NODE_EXTRA_CA_CERTS names its file; any other has to be replaced';
 }
 
 /** Something the command line itself refuses. */
@@ -123,9 +126,21 @@ export function stoppedAt(error: unknown, signal: AbortSignal, where: string): u
   return new CommandError(reason.exit, `stopped: ${where}`, undefined, 'INTERRUPTED');
 }
 
-/** Says an option of the SDK as the command line spells it. */
+/** What the SDK advises, as the command line spells it. */
+const IN_COMMAND_WORDS: readonly (readonly [string, string])[] = [
+  ['plan with a larger bound', 'make the collection with a larger --norm-bound'],
+  ['list() yields the ids there are', '`hers list` prints the ids there are'],
+];
+
 export function inCommandWords(message: string): string {
-  return message.replace('plan with a larger bound', 'make the collection with a larger --norm-bound');
+  return IN_COMMAND_WORDS.reduce((text, [ours, theirs]) => text.replace(ours, theirs), message);
+}
+
+/** What to do next, where the message of the SDK does not say it. */
+function nextStep({ code, message }: HersError): string | undefined {
+  if (/^there is no collection "[^"]*"$/.test(message)) return '`hers collections list` shows which there are';
+  if (/^there is no token /.test(message)) return '`hers tokens list` shows which there are';
+  return NEXT[code];
 }
 
 export interface Ending {
@@ -144,12 +159,12 @@ export function endingOf(error: unknown): Ending {
   if (error instanceof Interrupted) return { exit: error.exit, code: 'INTERRUPTED', message: error.message };
   if (error instanceof HersError) {
     const { code } = error;
-    if (isUntrusted(error)) {
-      // Node's own advice, behind a semicolon, is not ours.
-      return { exit: EXIT.key, code, message: error.message.replace(/;.*$/s, ''), next: CERTIFICATE_ADVICE };
-    }
+    const certificate = certificateAdvice(error);
+    // Node's own advice, behind a semicolon, is not ours.
+    if (certificate !== undefined)
+      return { exit: EXIT.key, code, message: error.message.replace(/;.*$/s, ''), next: certificate };
     const message = inCommandWords(error.message);
-    const next = NEXT[code];
+    const next = nextStep(error);
     return { exit: EXIT_OF[code] ?? EXIT.unexpected, code, message, ...(next === undefined ? {} : { next }) };
   }
   if (error instanceof CompressError && error.code !== 'FAILED') {

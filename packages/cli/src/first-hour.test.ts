@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { readFile, stat } from 'node:fs/promises';
+import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { plan } from '@hers/scheme';
@@ -11,7 +11,6 @@ import { openStore } from '@hers/store';
 import { childEnv, hers, hersJson, launcher, Prepared, temporaryFolder, writeGallery } from '../testing/cli.ts';
 import { errorOf } from './commands/collections.ts';
 import { figureOf } from './commands/compress.ts';
-import { recommendedDimension } from './commands/dimension.ts';
 import { EXIT } from './exit.ts';
 import { duration } from './quantities.ts';
 
@@ -45,13 +44,15 @@ describe('help is there wherever somebody looks for it', () => {
 test('a wrong key says so, and not that there is nothing', async () => {
   const folder = await prepared.copy();
   await hers(folder, ['keys', 'create', 'other.key', '--unsealed']);
-  const { err } = await hers(folder, ['collections', 'list', '--key', 'other.key']);
-  assert.match(err, /^This is the wrong key: 2 collections here, made with another one; check --key\.\n$/);
+  const { exit, err } = await hers(folder, ['collections', 'list', '--key', 'other.key']);
+  assert.equal(exit, EXIT.key);
+  assert.match(err, /^hers: no collection here was made with this key, and 2 were with another; check --key\.\n$/);
 });
 
 describe('the planner says what it means by error', () => {
   test('compact: the noise of a score, or of a squared distance', () => {
-    assert.equal(errorOf(plan({ dimension: 128 })), '0.0014 (rms) in every score');
+    assert.equal(errorOf(plan({ dimension: 128 })), '0.00045 (rms) in every score');
+    assert.equal(errorOf(plan({ dimension: 128, profile: 'small' })), '0.0035 (rms) in every score');
     assert.match(
       errorOf(plan({ dimension: 64, metric: 'euclidean', normBound: 10 })),
       /^0\.\d+ \(rms\) in every squared distance$/,
@@ -61,7 +62,7 @@ describe('the planner says what it means by error', () => {
   test('exact: the rounding of vectors, as it is measured', () => {
     const exact = plan({ dimension: 128, profile: 'exact' });
     const text = errorOf(exact);
-    assert.match(text, /^0\.0016 \(rms\) in every score, from rounding vectors to multiples of 0\.004; /);
+    assert.match(text, /^0\.0003 \(rms\) in every score, from rounding vectors to multiples of 0\.00073; /);
     // The obvious way: round unit vectors, and compare their products with the true ones.
     let squares = 0;
     const pairs = 2000;
@@ -82,7 +83,7 @@ describe('the planner says what it means by error', () => {
   test('the guide does not promise that exact has no error', async () => {
     const guide = await readFile(join(import.meta.dirname, '../../../docs/getting-started.md'), 'utf8');
     assert.doesNotMatch(guide, /there is no error/);
-    assert.match(guide, /0\.0016/);
+    assert.match(guide, /0\.0003/);
   });
 });
 
@@ -141,8 +142,41 @@ test('dimension ends with a recommendation', async () => {
   const folder = await prepared.copy();
   const { out } = await hers(folder, ['dimension', 'people.npy', '--neighbours', '5']);
   assert.match(out.trimEnd().split('\n').at(-1)!, /^recommendation\t/);
-  assert.equal(recommendedDimension([25.7, 64.7, 56.8], 128), 72);
-  assert.equal(recommendedDimension([25.7, 98, 56.8], 128), undefined);
+  // The graph of the authors' default, and the largest that five neighbours allow.
+  assert.deepEqual(
+    [...out.matchAll(/^graph distance, k = (\d+)\t/gm)].map(([, k]) => k),
+    ['4', '5'],
+  );
+});
+
+test('dimension measures angles unless the metric is another, and says why there is no estimate', async () => {
+  const folder = await prepared.copy();
+  // On a sphere of 3 dimensions, with lengths from 1 to 10 000.
+  const random = (
+    (state) => () =>
+      (state = (state * 48271) % 2147483647) / 2147483647
+  )(7);
+  const rows = Array.from({ length: 600 }, () => {
+    const point = Array.from({ length: 4 }, () => [0, 0, 0, 0, 0, 0].reduce((sum) => sum + random() - 0.5, 0));
+    const length = 10 ** (4 * random()) / Math.hypot(...point);
+    return JSON.stringify({ vector: point.map((x) => x * length) });
+  });
+  await writeFile(join(folder, 'rays.jsonl'), rows.join('\n'));
+  const run = async (...args: string[]) =>
+    JSON.parse((await hers(folder, ['dimension', 'rays.jsonl', ...args, '--json'])).out);
+  const byAngle = await run();
+  assert.deepEqual([byAngle.distance, byAngle.graphDistance.map(({ k }: { k: number }) => k)], ['angle', [4, 9]]);
+  for (const { estimate, connected, residual, refusal } of byAngle.graphDistance) {
+    assert.ok(estimate > 2.5 && estimate < 4, estimate);
+    assert.ok(connected > 0.99 && residual < 0.1 && refusal === null);
+  }
+  const byDistance = await run('--metric', 'euclidean');
+  for (const { estimate, refusal } of byDistance.graphDistance) {
+    assert.equal(estimate, null);
+    assert.match(refusal, /longest edge|standard deviation/);
+  }
+  const { out } = await hers(folder, ['dimension', 'rays.jsonl', '--metric', 'euclidean']);
+  assert.match(out, /^graph distance, k = 9\tno estimate: the most frequent distance/m);
 });
 
 test('durations, and the figures of compressors, read as people write them', () => {
@@ -214,4 +248,21 @@ test('a command starts in under 0.3 seconds of processor time', async () => {
     const seconds = cpuSeconds(folder.path, [launcher, ...args]);
     assert.ok(seconds > 0.02 && seconds < 0.3 * slower, `hers ${args.join(' ')}: ${seconds} s, ${slower}`);
   }
+});
+
+test('a field that would be lost is refused, until somebody says what to keep', async () => {
+  const folder = await prepared.copy();
+  const tiny = ['--collection', 'tiny'];
+  const input = '{"id": "a", "vector": [1, 2, 3, 4], "paylod": {"city": "Delft"}, "since": 1990}\n';
+  const refused = await hers(folder, ['import', '-', ...tiny], { input });
+  assert.equal(refused.exit, EXIT.input);
+  assert.match(refused.err, /line 1 has a field "paylod", which is neither id, vector nor payload; --payload names/);
+  assert.equal((await hers(folder, ['count', ...tiny])).out, '2\n');
+  assert.equal((await hers(folder, ['import', '-', '--no-payload', ...tiny], { input })).exit, EXIT.done);
+  const payloadOf = async () => (await hersJson(folder, ['get', 'a', ...tiny])).payload;
+  assert.equal(await payloadOf(), undefined);
+  await hers(folder, ['import', '-', '--payload', 'since', ...tiny], { input });
+  assert.deepEqual(await payloadOf(), { since: 1990 });
+  const both = await hers(folder, ['import', '-', '--no-payload', '--payloads', 'people.csv', ...tiny], { input });
+  assert.equal(both.exit, EXIT.usage);
 });

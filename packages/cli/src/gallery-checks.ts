@@ -8,7 +8,7 @@ import { type Collection, Database, HersError, isSealed, type MasterSeed } from 
 import type { CollectionInfo, Service } from '@hers/service';
 import type { FolderStore, Scrubbed } from '@hers/store';
 import type { Context } from './context.ts';
-import { CERTIFICATE_ADVICE, CommandError, isUntrusted, messageOf } from './exit.ts';
+import { CommandError, certificateAdvice, EXIT, endingOf, messageOf } from './exit.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 import { addressOf, isServer, openFolder, openServer, openVersions } from './gallery.ts';
 import { counted, size } from './quantities.ts';
@@ -96,11 +96,8 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
     findings.push(...troubles, ...(files ? [...writer(files), ...setAside(files)] : []));
     for (const { name, damage } of files?.damagedCollections() ?? [])
       findings.push(problem(`collection ${name}`, damage.message, adviceFor(damage)));
-    using seed = await openQuietly(keys);
-    if (seed instanceof Error)
-      findings.push(problem('passphrase', seed.message, 'check HERS_PASSPHRASE or --passphrase-file'));
-    const usable = seed instanceof Error ? undefined : seed;
-    if (!usable && infos.length > 0)
+    using seed = await openQuietly(keys, (finding) => findings.push(finding));
+    if (!seed && infos.length > 0)
       findings.push(
         note(
           'collections',
@@ -108,12 +105,12 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
           'set HERS_PASSPHRASE or --passphrase-file to have them checked',
         ),
       );
-    const versions = usable && (await openVersions(settings).catch((error) => refused(error)));
+    const versions = seed && (await openVersions(settings).catch((error) => refused(error)));
     if (versions instanceof CommandError)
       findings.push(problem('what was seen', versions.message, versions.next ?? ''));
     else {
-      const gallery = await addressOf(settings);
-      database = usable && new Database(store, { key: usable, versions: versions!, gallery });
+      const gallery = await addressOf(folder);
+      database = seed && new Database(store, { key: seed, versions: versions!, gallery });
     }
     const sorted = infos.toSorted((a, b) => (a.name < b.name ? -1 : 1));
     for (const info of sorted) findings.push(...(await checkCollection(database, info)));
@@ -134,7 +131,13 @@ function writer(store: FolderStore): Finding[] {
   const who = store.writer();
   return who === undefined
     ? []
-    : [note('writer', `written by ${who}`, 'reading goes on beside it; whatever else would write has to wait for it')];
+    : [
+        note(
+          'writer',
+          `written by ${who}`,
+          'reading goes on beside it; whatever else would write has to wait for it, or goes through it where it is hers serve: --gallery http://127.0.0.1:7443',
+        ),
+      ];
 }
 
 /** What a look into the folders shows; a scrub shows that too. */
@@ -173,26 +176,32 @@ function refused(error: unknown): CommandError {
   throw error;
 }
 
-async function openQuietly(
-  keys: Context['keys'],
-): Promise<(MasterSeed & Disposable) | (Error & Disposable) | undefined> {
-  try {
-    return (await keys.mustAsk()) ? undefined : await keys.open();
-  } catch (error) {
-    // A missing or broken key file has a finding of its own.
-    if (error instanceof HersError && error.code === 'WRONG_KEY')
-      return Object.assign(error, { [Symbol.dispose]() {} });
+/** The key, where it can be opened without a question. */
+async function openQuietly(keys: Context['keys'], report: (finding: Finding) => void): Promise<MasterSeed | undefined> {
+  // A missing or broken key file has a finding of its own.
+  const mustAsk = await keys.mustAsk().catch(() => true);
+  if (mustAsk) return undefined;
+  return keys.open().catch((error) => {
+    const { message, exit, next = '' } = endingOf(error);
+    report(problem('passphrase', message, exit === EXIT.key ? 'check HERS_PASSPHRASE or --passphrase-file' : next));
     return undefined;
-  }
+  });
 }
 
 async function checkCollection(database: Database | undefined, info: CollectionInfo): Promise<Finding[]> {
   const check = `collection ${info.name}`;
   if (!database) return [ok(check, `${counted(info.blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`)];
   try {
-    const { records, blocks, plan } = await database.describe(info.name);
-    const found = `${counted(records, 'record')} in ${counted(blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`;
-    const hasPending = records > blocks * plan.parameters.n;
+    const { records, blocks, plan, editions } = await database.describe(info.name);
+    const newer = blocks > 0 && !editions.some(({ edition }) => edition === 1) ? ' of edition 2' : '';
+    const found = `${counted(records, 'record')} in ${counted(blocks, 'block')}${newer}, ${size(info.bytes)}, version ${info.version}`;
+    const hasPending = records > blocks * plan.capacity;
+    const old = editions.find(({ edition }) => edition === 1)?.blocks ?? 0;
+    const aged = note(
+      check,
+      `${counted(old, 'block')} of ${blocks} of edition 1, which have no canaries and a larger error`,
+      `hers optimize --collection ${info.name} rewrites them`,
+    );
     return [
       hasPending
         ? note(
@@ -201,6 +210,7 @@ async function checkCollection(database: Database | undefined, info: CollectionI
             `hers optimize --collection ${info.name} encrypts them for the scan`,
           )
         : ok(check, found),
+      ...(old > 0 ? [aged] : []),
     ];
   } catch (error) {
     return [problemOf(check, error)];
@@ -267,8 +277,11 @@ async function openAll(context: Context, collection: Collection): Promise<number
 }
 
 function adviceFor(error: HersError): string {
-  if (isUntrusted(error)) return CERTIFICATE_ADVICE;
+  const certificate = certificateAdvice(error);
+  if (certificate !== undefined) return certificate;
   switch (error.code) {
+    case 'INVALID_ARGUMENT':
+      return 'check --gallery and --token-file';
     case 'LOCKED':
       return 'another process writes to it: end that, then run this again';
     case 'WRONG_KEY':

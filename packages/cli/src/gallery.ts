@@ -1,4 +1,9 @@
 // The folder or the server, and what is in it, open for as long as one command needs it.
+//
+// Not by `connect` of the SDK: a command chooses the kernel, tells of damaged collections, shows
+// retries and responses, asks for a token when the server wants one, and looks into files (doctor,
+// serve). `connect` would need an option for each, and what is left in common is two lines: a
+// service, and the address under which its collections are remembered (`addressOf`).
 
 import { existsSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
@@ -117,12 +122,12 @@ export async function withGallery<T>(
     : await openFolder(settings, out, options);
   const service = options.onResponse ? watched(store, options.onResponse) : store;
   const { threads } = settings;
-  const gallery = await addressOf(settings);
+  const gallery = await addressOf(settings.value('gallery'));
   const database = new Database(service, { key, versions, gallery, ...(threads === undefined ? {} : { threads }) });
   try {
     const collection = async () => {
       const name = settings.value('collection') ?? (await onlyCollection(service));
-      return database.collection(name).catch((error) => Promise.reject(notFound(error)));
+      return database.collection(name);
     };
     return await use({ database, service, collection });
   } finally {
@@ -134,8 +139,7 @@ export async function withGallery<T>(
  * What tells the gallery's collections from those of the same names elsewhere: the address of the
  * server, or where the folder really is.
  */
-export async function addressOf(settings: Settings): Promise<string> {
-  const where = settings.value('gallery');
+export async function addressOf(where: string): Promise<string> {
   return isServer(where) ? galleryOf(where) : `file:${await realpath(where)}`;
 }
 
@@ -153,11 +157,6 @@ export async function openVersions(settings: Settings): Promise<VersionFile> {
     );
   }
   return versions;
-}
-
-function notFound(error: unknown): unknown {
-  if (!(error instanceof HersError && error.code === 'NOT_FOUND')) return error;
-  return new CommandError(EXIT.absent, error.message, '`hers collections list` shows which there are', error.code);
 }
 
 async function onlyCollection(service: Service): Promise<string> {

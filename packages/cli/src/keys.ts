@@ -100,11 +100,16 @@ export class Keys {
   }
 
   /** A new key file. Never over another: that would make its galleries unreadable. */
-  async create(path: string, { unsealed }: { readonly unsealed: boolean }): Promise<void> {
+  async create(path: string, options: { readonly unsealed: boolean }): Promise<void> {
     isFileThere(path); // what cannot be written to should not cost a passphrase
-    using seed = MasterSeed.generate();
-    const text = unsealed ? unsealedKey(seed) : await sealKey(seed, await this.#secrets.chosen(this.#passphrase));
+    const text = await this.make(options);
     await writePrivately(path, { replace: false }, (file) => file.writeFile(text));
+  }
+
+  /** What a new key file holds. */
+  async make({ unsealed }: { readonly unsealed: boolean }): Promise<string> {
+    using seed = MasterSeed.generate();
+    return unsealed ? unsealedKey(seed) : await sealKey(seed, await this.#secrets.chosen(this.#passphrase));
   }
 
   /** The same key behind another passphrase, or behind none. */

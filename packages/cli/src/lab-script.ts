@@ -54,6 +54,7 @@ export async function runScript(context: Context, name: 'bench' | 'lab', args: r
     child.once('close', resolve);
   });
   if (code === 0) return;
-  const message = rename(complaint ?? said.trim().split('\n').at(-1)!) || `hers ${name} failed`;
+  const last = rename(complaint ?? said.trim().split('\n').at(-1)!).replace(/^There/, 'there');
+  const message = last || `hers ${name} failed`;
   throw new CommandError(code === EXIT.usage || code === EXIT.absent ? code : EXIT.unexpected, message);
 }

@@ -1,7 +1,7 @@
 // What `hers doctor` says about the machine: versions, processor, kernel, memory, disk.
 
 import { open, statfs, unlink } from 'node:fs/promises';
-import { freemem } from 'node:os';
+import { freemem, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { openKernel } from '@hers/scan';
 import { FORMAT } from '@hers/store';
@@ -50,8 +50,7 @@ export async function kernel(settings: Settings): Promise<Finding> {
 export async function memory(galleryBytes: number): Promise<Finding> {
   const rate = await memoryBandwidth();
   const free = freemem();
-  const { memoryGiB } = machine();
-  const found = `${memoryGiB} GiB, ${size(free)} free, read at ${size(rate)}/s`;
+  const found = `${size(totalmem())}, ${size(free)} free, read at ${size(rate)}/s`;
   return galleryBytes > free
     ? note(
         'memory',

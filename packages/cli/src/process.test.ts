@@ -97,7 +97,7 @@ describe('Ctrl-C', () => {
         err,
       ) ?? assert.fail(err);
     const safe = Number(said.replaceAll(',', ''));
-    assert.equal(safe, 8 * 2048);
+    assert.equal(safe, 8 * 2040);
     const kept = Number((await hers(folder, ['count', '--collection', 'tiny'])).out) - 2;
     assert.equal(kept, safe);
     const { healthy } = await hersJson(folder, ['doctor', '--scrub']);

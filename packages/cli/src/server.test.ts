@@ -161,5 +161,8 @@ test('a server that is not there is tried again until Ctrl-C; an address that ca
   );
   const never = await hers(folder, ['count', '--gallery', 'http://127.0.0.1:9']);
   assert.equal(never.exit, EXIT.storage);
-  assert.equal(never.err, 'hers: http://127.0.0.1:9 cannot be reached: bad port.\n');
+  assert.equal(
+    never.err,
+    'hers: http://127.0.0.1:9 cannot be reached: bad port; check --gallery, and that the server runs.\n',
+  );
 });

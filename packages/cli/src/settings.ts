@@ -20,6 +20,20 @@ interface Kind {
   readonly check?: (value: string) => string | undefined;
 }
 
+/** Whether a gallery is on a server. */
+export function isServer(gallery: string): boolean {
+  return /^https?:/i.test(gallery);
+}
+
+/** What is most likely no folder: `ftp://x`, or an address without its scheme. */
+function placeName(value: string): string | undefined {
+  if (/^(?:[\w.-]+|\[[\da-f:.]+\]):\d{1,5}$/i.test(value))
+    return `looks like a server without its scheme; write https://${value}, http://${value} if it has no TLS, or ./${value} for a folder`;
+  if (/^[a-z][a-z\d+.-]*:\/\//i.test(value) && !isServer(value) && !value.startsWith('file://'))
+    return 'is neither a folder nor the address of a server, such as https://host:7443';
+  return undefined;
+}
+
 const wholeNumber = (value: string) =>
   /^[1-9]\d{0,3}$/.test(value) ? undefined : 'must be a whole number from 1 to 9999';
 
@@ -40,6 +54,7 @@ export const SETTINGS = {
     description: 'the folder with the encrypted gallery, or the address of a server: https://host:7443',
     path: true,
     default: 'gallery',
+    check: placeName,
   },
   key: { flag: '--key', variable: 'HERS_KEY', description: 'the key file', path: true, default: 'hers.key' },
   passphraseFile: {
@@ -140,11 +155,6 @@ export class Settings {
     const value = this.value('threads');
     return value === undefined ? undefined : Number(value);
   }
-}
-
-/** Whether a gallery is on a server. */
-export function isServer(gallery: string): boolean {
-  return /^https?:/i.test(gallery);
 }
 
 /** `file:` names a folder as the SDK does. */

@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { encodeMessage, OCTETS, type Service } from '@hers/service';
+import { encodeMessage, OCTETS, type Service, withMethods } from '@hers/service';
 import { encodeQuery } from '@hers/service/samples';
 import type { FastifyReply } from 'fastify';
 import { FACES, filled, head, held, measure, metrics, open, post, settled } from '../testing/clients.ts';
@@ -332,15 +332,8 @@ it('going down ends within the grace, whatever is running', async () => {
   const stuck = Promise.withResolvers<void>();
   const { lines, log } = collectedLog();
   const service = (store: Service) =>
-    new Proxy(store, {
-      get(target, method: keyof Service) {
-        // One that does not listen to its signal, and a store that never closes.
-        if (method === 'purge') return () => stuck.promise;
-        if (method === 'close') return () => stuck.promise;
-        const own = target[method];
-        return typeof own === 'function' ? own.bind(target) : own;
-      },
-    });
+    // One that does not listen to its signal, and a store that never closes.
+    withMethods(store, { purge: () => stuck.promise, close: () => stuck.promise });
   const server = await served({ service, log, limits: { graceSeconds: 1.2 } });
   await filled(server.store);
   const purge = post(server.url, `${FACES}/purge`, new Uint8Array(0)).catch(() => undefined);

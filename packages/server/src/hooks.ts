@@ -7,7 +7,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { drain } from './body.ts';
 import { JSON_TYPE, type Refusal, refusalOf } from './errors.ts';
 import { Overloaded } from './gate.ts';
-import { checkChange } from './pages.ts';
+import { checkChange, isPreflight } from './pages.ts';
 import type { Parts } from './parts.ts';
 import type { Route } from './routes.ts';
 import { allows, type Token } from './tokens.ts';
@@ -95,7 +95,7 @@ function trace({ metrics, audit }: Parts, request: FastifyRequest, reply: Fastif
   const route = request.routeOptions.config.hers;
   const finished = reply.raw.writableFinished;
   const status = finished ? reply.statusCode : 499; // the client went away first
-  const operation = route?.operation ?? 'unknown';
+  const operation = route?.operation ?? (isPreflight(request) ? 'preflight' : 'unknown');
   const code = request.refusal?.body.code ?? (finished ? undefined : 'BROKEN_OFF');
   const { call, token, ip: address } = request;
   metrics.request(operation, status, seconds);

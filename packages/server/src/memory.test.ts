@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { encodeMessage, frame, type Service } from '@hers/service';
+import { encodeMessage, frame, type Service, withMethods } from '@hers/service';
 import { FACES, filled, head, measure, metrics, open, post, settled } from '../testing/clients.ts';
 import { served } from '../testing/server.ts';
 import { Hold, Memory } from './memory.ts';
@@ -196,17 +196,12 @@ it('streams to readers that do not read are counted', async () => {
 
 it('what a Service says that it holds is counted, and refused where it is too much', async () => {
   const service = (store: Service) =>
-    new Proxy(store, {
-      get(target, method: keyof Service) {
-        if (method === 'getBlock')
-          return async function* (...[, , options]: Parameters<Service['getBlock']>) {
-            options!.hold!(20 * MIB);
-            yield new Uint8Array(10);
-            await pause(300);
-            options!.hold!(-20 * MIB);
-          };
-        const own = target[method];
-        return typeof own === 'function' ? own.bind(target) : own;
+    withMethods(store, {
+      async *getBlock(_name, _id, options) {
+        options!.hold!(20 * MIB);
+        yield new Uint8Array(10);
+        await pause(300);
+        options!.hold!(-20 * MIB);
       },
     });
   await using server = await served({ service, measure, limits: { memoryBytes: 32 * MIB } });

@@ -96,13 +96,18 @@ export class Pages {
     reply.header('access-control-allow-origin', this.#cors === '*' ? '*' : origin);
     reply.header('access-control-expose-headers', 'retry-after');
     reply.header('cross-origin-resource-policy', 'cross-origin');
-    if (isRoute || request.method !== 'OPTIONS' || !request.headers['access-control-request-method']) return false;
+    if (isRoute || !isPreflight(request)) return false;
     reply.header('access-control-allow-methods', METHODS);
     reply.header('access-control-allow-headers', HEADERS);
     reply.header('access-control-max-age', String(PREFLIGHT_SECONDS));
     reply.status(204).send();
     return true;
   }
+}
+
+/** Whether a browser asks what a page may do, before the page does it. */
+export function isPreflight({ method, headers }: FastifyRequest): boolean {
+  return method === 'OPTIONS' && Boolean(headers['access-control-request-method']);
 }
 
 /** A name as URLs write it. INVALID_ARGUMENT for what is none: a scheme, a port, a path. */

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { TLSSocket } from 'node:tls';
-import { HersError, OCTETS } from '@hers/service';
+import { HersError, OCTETS, withMethods } from '@hers/service';
 import { collectedLog, selfSigned, served } from '../testing/server.ts';
 import { TokenStore } from './tokens.ts';
 
@@ -21,8 +21,13 @@ describe('a server', () => {
     await assert.rejects(served({ host: '::' }), fails(/without TLS/));
     await assert.rejects(served({ host: '0.0.0.0', allowPlaintext: true }), fails(/without tokens/));
     await assert.rejects(served({ tokens: 'none.json' }), fails(/nobody could use this server/));
-    await using open = await served({ host: '0.0.0.0', allowPlaintext: true, allowAnyone: true });
+    const { lines, log } = collectedLog();
+    await using open = await served({ host: '0.0.0.0', allowPlaintext: true, allowAnyone: true, log });
     assert.match(open.url, /^http:\/\/0\.0\.0\.0:\d+$/);
+    // Once for each address of the machine, and each says which.
+    const listening = lines.map((line) => JSON.parse(line).msg).filter((text) => text.startsWith('listening'));
+    assert.ok(listening.includes(`listening at http://127.0.0.1:${new URL(open.url).port}`));
+    assert.equal(new Set(listening).size, listening.length);
   });
 
   it('refuses options that it does not know', async () => {
@@ -41,11 +46,14 @@ describe('a server', () => {
     const refused = await fetch(`${closed.url}/v1`, preflight);
     assert.deepEqual([refused.status, refused.headers.get('access-control-allow-origin')], [403, null]);
 
-    await using open = await served({ cors: [origin] });
+    const { lines, log } = collectedLog();
+    await using open = await served({ cors: [origin], log });
     const allowed = await fetch(`${open.url}/v1/collections/x/search`, preflight);
     assert.equal(allowed.status, 204);
     assert.equal(allowed.headers.get('access-control-allow-origin'), origin);
     assert.match(allowed.headers.get('access-control-allow-headers')!, /authorization/);
+    while (!lines.some((line) => line.includes('"operation"'))) await pause(10);
+    assert.match(lines.find((line) => line.includes('"operation"'))!, /"operation":"preflight","status":204/);
     const stranger = await fetch(`${open.url}/v1`, { headers: { origin: 'https://evil.example' } });
     assert.equal(stranger.headers.get('access-control-allow-origin'), null);
     // Errors can be read too, or a page could not know that its token is wrong.
@@ -132,14 +140,7 @@ describe('a server', () => {
     const { lines, log } = collectedLog();
     await using server = await served({
       log,
-      service: (store) =>
-        new Proxy(store, {
-          get(target, method: keyof typeof store) {
-            if (method === 'getCollection') return () => Promise.reject(new TypeError('SENTINEL'));
-            const own = target[method];
-            return typeof own === 'function' ? own.bind(target) : own;
-          },
-        }),
+      service: (store) => withMethods(store, { getCollection: () => Promise.reject(new TypeError('SENTINEL')) }),
     });
     const answer = await fetch(`${server.url}/v1/collections/x`);
     assert.equal(answer.status, 500);

@@ -117,7 +117,7 @@ export async function serve(service: Service, options: ServeOptions, measure?: M
   );
   const { fastify } = app;
   try {
-    await fastify.listen({ host, port, listenTextResolver: () => 'listening' });
+    await fastify.listen({ host, port, listenTextResolver: (address) => `listening at ${address}` });
   } catch (error) {
     await app.close();
     throw listenError(error, host, port);

@@ -49,7 +49,10 @@ export function readTls({ cert, key }: TlsFiles): TlsOptions {
       return readFileSync(path);
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
-      throw new HersError('INVALID_ARGUMENT', `${path}, which should hold the ${what}, cannot be read (${code})`);
+      throw new HersError(
+        'INVALID_ARGUMENT',
+        `${path}, which should hold the ${what}, cannot be read (${code}); check its path and permissions`,
+      );
     }
   };
   const options: TlsOptions = {
@@ -61,7 +64,10 @@ export function readTls({ cert, key }: TlsFiles): TlsOptions {
     createSecureContext(options);
   } catch {
     // What OpenSSL says could hold a part of the key.
-    throw new HersError('INVALID_ARGUMENT', `${cert} and ${key} are not a certificate and its private key`);
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      `${cert} and ${key} are not a certificate and its private key; give both as PEM, and of one pair`,
+    );
   }
   return options;
 }

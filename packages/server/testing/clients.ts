@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
-import { encodeMessage, OCTETS, type Service } from '@hers/service';
+import { encodeMessage, OCTETS, type Service, withMethods } from '@hers/service';
 import { encodeBlock, encodeQuery, Samples } from '@hers/service/samples';
 
 const text = (value: string) => new TextEncoder().encode(value);
@@ -64,16 +64,11 @@ export async function filled(store: Service, blocks = 4, shape = {}) {
 export function held(store: Service): { service: Service; release(): void; begun(): number } {
   const gate = Promise.withResolvers<void>();
   let begun = 0;
-  const service = new Proxy(store, {
-    get(target, method: keyof Service) {
-      if (method === 'search')
-        return async function* (...args: Parameters<Service['search']>) {
-          begun++;
-          await gate.promise;
-          yield* target.search(...args);
-        };
-      const own = target[method];
-      return typeof own === 'function' ? own.bind(target) : own;
+  const service = withMethods(store, {
+    async *search(...request) {
+      begun++;
+      await gate.promise;
+      yield* store.search(...request);
     },
   });
   return { service, release: gate.resolve, begun: () => begun };

@@ -8,18 +8,23 @@ export type OptionNames<T> = { readonly [K in keyof Required<T>]: true };
 
 /**
  * INVALID_ARGUMENT when `given` is no object, or has an option that is not in `known`. `what` is
- * what has the options: `a search`.
+ * what has the options: `a search`. `noun` is what the errors call an option.
  *
  * @example refuseUnknown<SearchOptions>(options, { limit: true, signal: true }, 'a search');
  */
-export function refuseUnknown<T extends object>(given: T, known: OptionNames<T>, what: string): void {
+export function refuseUnknown<T extends object>(
+  given: T,
+  known: OptionNames<T>,
+  what: string,
+  noun: 'option' | 'field' = 'option',
+): void {
   if (typeof given !== 'object' || given === null)
-    throw new HersError('INVALID_ARGUMENT', `the options of ${what} are an object`);
+    throw new HersError('INVALID_ARGUMENT', `the ${noun}s of ${what} are an object`);
   for (const name of Object.keys(given)) {
     if (Object.hasOwn(known, name)) continue;
     const nearest = nearestTo(name, Object.keys(known));
     const hint = nearest === undefined ? `: it has ${Object.keys(known).join(', ')}` : `; did you mean ${nearest}?`;
-    throw new HersError('INVALID_ARGUMENT', `${what} has no option ${JSON.stringify(name)}${hint}`);
+    throw new HersError('INVALID_ARGUMENT', `${what} has no ${noun} ${JSON.stringify(name)}${hint}`);
   }
 }
 

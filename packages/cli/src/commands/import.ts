@@ -11,6 +11,8 @@ import { openRows, type RowFile, type RowOptions } from '../input/rows.ts';
 import { count, counted, duration } from '../quantities.ts';
 
 type ImportOptions = RecordOptions & Omit<RowOptions, 'header'> & { readonly header: boolean };
+/** `payload` is false for --no-payload. */
+type ImportFlags = Omit<ImportOptions, 'payload'> & { readonly payload?: readonly string[] | false };
 
 export function addImport(program: HersCommand, context: () => Context): void {
   const command = program
@@ -38,6 +40,10 @@ export function addImport(program: HersCommand, context: () => Context): void {
       'columns or fields that form the payload, separated by commas; the field `payload` of .jsonl by default',
       (text: string) => text.split(',').map((name) => name.trim()),
     )
+    .option(
+      '--no-payload',
+      'from .jsonl keep nothing but id and vector; by default a field that would be lost is refused',
+    )
     .option('--payloads <file>', 'payloads from a .jsonl file, one a line, or from the columns of a .csv file')
     .option('--skip <rows>', 'skip this many rows at the start', numberOption('--skip', { whole: true }))
     .option('--limit <rows>', 'import at most so many rows', numberOption('--limit', { whole: true }))
@@ -54,12 +60,16 @@ export function addImport(program: HersCommand, context: () => Context): void {
     )
     .example('hers import vectors.npy --id-prefix 2026-', 'Without names: 2026-0, 2026-1, …')
     .example('cat people.jsonl | hers import -', 'From a pipe')
-    .action((file: string, options: ImportOptions) => importFile(context(), file, options));
+    .action((file: string, options: ImportFlags) => importFile(context(), file, options));
 }
 
-async function importFile(context: Context, argument: string, options: ImportOptions): Promise<void> {
+async function importFile(context: Context, argument: string, flags: ImportFlags): Promise<void> {
   const { environment, out } = context;
-  checkIdOptions(options);
+  checkIdOptions(flags);
+  if (flags.payload === false && flags.payloads !== undefined)
+    throw new CommandError(EXIT.usage, '--no-payload and --payloads exclude each other', 'give one of them');
+  const { payload: fields, ...rest } = flags;
+  const options = { ...rest, ...(fields === undefined ? {} : { payload: fields || [] }) };
   // Opened before the key: a wrong file name, or rows without ids, should not cost a passphrase.
   const file = await openRows(environment, argument, rowOptions(options));
   const stream = new RecordStream(environment, file, options, out);
@@ -80,7 +90,7 @@ async function importFile(context: Context, argument: string, options: ImportOpt
  * Where every row has an id, because somebody said where it is, none is numbered; and rows are
  * numbered in one way.
  */
-function checkIdOptions({ ids, id, rowIds, idPrefix }: ImportOptions): void {
+function checkIdOptions({ ids, id, rowIds, idPrefix }: ImportFlags): void {
   const numbering = [...(rowIds ? ['--row-ids'] : []), ...(idPrefix === undefined ? [] : ['--id-prefix'])];
   const naming = [...(ids === undefined ? [] : ['--ids']), ...(id === undefined ? [] : ['--id'])];
   const [one, two] = [...naming.slice(0, 1), ...numbering];
@@ -100,6 +110,7 @@ function rowOptions({ header, ids, payloads, id, payload, ...rest }: ImportOptio
     ...(header ? {} : { header }),
     ...(id === undefined || (ids !== undefined && hasColumns(ids)) ? {} : { id }),
     ...(payload === undefined || payloads !== undefined ? {} : { payload }),
+    closed: payload === undefined && payloads === undefined,
   };
 }
 

@@ -1,12 +1,12 @@
 // `hers init`: a folder with everything a first search needs.
 
 import { existsSync } from 'node:fs';
-import { realpath } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { isFileThere } from '@hers/service/target';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
+import { addressOf } from '../gallery.ts';
 import { versionsOf } from '../keys.ts';
 import { makePrivateFolder, writePrivately } from '../private-file.ts';
 import { CONFIG_FILE, isServer, SETTINGS } from '../settings.ts';
@@ -32,8 +32,7 @@ export function addInit(program: HersCommand, context: () => Context): void {
 }
 
 async function init(context: Context, argument: string, { unsealed = false, example = false }: InitOptions) {
-  const { out, flags, environment } = context;
-  const { env } = environment;
+  const { out } = context;
   const folder = context.path(argument);
   const config = join(folder, CONFIG_FILE);
   if (isFileThere(config))
@@ -43,16 +42,15 @@ async function init(context: Context, argument: string, { unsealed = false, exam
       'look at it with `hers config`, or choose another folder',
     );
   // A key or a gallery that was named, and not just found, is somebody's choice.
-  const named = (name: 'key' | 'gallery') => flags[name] ?? (env[SETTINGS[name].variable] || undefined);
+  const named = (name: 'key' | 'gallery') => {
+    const { value, origin } = context.settings.get(name)!;
+    const { flag, variable } = SETTINGS[name];
+    return origin === flag || origin === variable ? value : undefined;
+  };
   const [namedKey, namedGallery] = [named('key'), named('gallery')];
-  const key = namedKey === undefined ? join(folder, SETTINGS.key.default) : context.path(namedKey);
-  const server = namedGallery !== undefined && isServer(namedGallery);
-  const gallery =
-    namedGallery === undefined
-      ? join(folder, SETTINGS.gallery.default)
-      : server
-        ? namedGallery
-        : context.path(namedGallery);
+  const key = namedKey ?? join(folder, SETTINGS.key.default);
+  const gallery = namedGallery ?? join(folder, SETTINGS.gallery.default);
+  const server = isServer(gallery);
   const keyExists = existsSync(key);
   if (keyExists && namedKey === undefined)
     throw new CommandError(EXIT.absent, `${key} exists already`, `use it with --key ${key}, or choose another folder`);
@@ -61,13 +59,15 @@ async function init(context: Context, argument: string, { unsealed = false, exam
   const inTheWay = examples?.exampleFiles(join(folder, 'example')).find(isFileThere);
   if (inTheWay !== undefined)
     throw new CommandError(EXIT.absent, `${inTheWay} exists already`, 'leave out --example, or choose another folder');
+  // Without a passphrase, nothing is begun.
+  const newKey = keyExists ? undefined : await context.keys.make({ unsealed });
   await makePrivateFolder(folder);
   const isNew = !server && !existsSync(gallery);
   const { openStore } = await import('@hers/store');
   if (!server) await (await openStore(gallery)).close();
   // What was seen of a gallery that was here before says nothing about this one.
-  if (isNew && keyExists) await versionsOf(key).forget(`file:${await realpath(gallery)}`);
-  if (!keyExists) await context.keys.create(key, { unsealed });
+  if (isNew && keyExists) await versionsOf(key).forget(await addressOf(gallery));
+  if (newKey !== undefined) await writePrivately(key, { replace: false }, (file) => file.writeFile(newKey));
   const content = { gallery: server ? gallery : shortest(folder, gallery), key: shortest(folder, key) };
   await writePrivately(config, { replace: false }, (file) => file.writeFile(`${JSON.stringify(content, null, 2)}\n`));
   await examples?.writeExample(join(folder, 'example'));

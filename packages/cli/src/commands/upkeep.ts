@@ -2,6 +2,7 @@
 
 import { basename } from 'node:path';
 import { HersError } from '@hers/client';
+import { isCollectionName } from '@hers/service';
 import { isFileThere } from '@hers/service/target';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -143,6 +144,12 @@ async function restore(
       'a snapshot from standard input has no name',
       'say what it shall be called with --as',
     );
+  if (!isCollectionName(name))
+    throw new CommandError(
+      EXIT.usage,
+      `${JSON.stringify(name)} is no name for a collection: letters, digits, dots, dashes and underscores`,
+      'say what it shall be called with --as',
+    );
   const source = await openBytes(context.environment, argument);
   try {
     await context.gallery(
@@ -183,11 +190,18 @@ function notRestored(error: unknown, file: string, signal: AbortSignal): unknown
       'add --accept-older if going back is meant',
       code,
     );
+  if (code === 'ALREADY_EXISTS')
+    return new CommandError(
+      EXIT.absent,
+      (error as HersError).message.replace(/;[^;]*$/, ''),
+      'choose another name with --as',
+      code,
+    );
   if (code !== 'MALFORMED') return stoppedAt(error, signal, 'nothing was restored');
   return new CommandError(
     EXIT.input,
-    `${file} is no snapshot, or is damaged: ${(error as HersError).message}`,
-    'take another copy',
+    `${file} is no snapshot, or is damaged (${(error as HersError).message})`,
+    'name a file that `hers snapshot` wrote, or take another copy of it',
     code,
   );
 }

@@ -70,7 +70,7 @@ function contentOf(
   source: string,
   line: JsonLine,
   value: unknown,
-  { id, vector = 'vector', payload }: RowOptions,
+  { id, vector = 'vector', payload, closed = false }: RowOptions,
 ): Pick<Row, 'vector' | 'id' | 'payload'> {
   if (Array.isArray(value)) return { vector: vectorFrom(source, line.where, value) };
   if (!isObject(value)) throw new HersError('MALFORMED', `${source}, ${line.where} is neither an object nor a vector`);
@@ -80,11 +80,18 @@ function contentOf(
   const content = payload
     ? (Object.fromEntries(payload.map((field) => [field, fieldOf(source, line, field)])) as Payload)
     : (value.payload as Payload | undefined);
-  return {
+  const row = {
     vector: vectorFrom(source, line.where, fieldOf(source, line, vector)),
     ...(name === undefined ? {} : { id: idFrom(source, line.where, fieldOf(source, line, name)) }),
-    ...(content === undefined ? {} : { payload: content }),
+    ...(content === undefined || payload?.length === 0 ? {} : { payload: content }),
   };
+  const lost = Object.keys(value).find((field) => ![name, vector, 'id', 'payload'].includes(field));
+  if (closed && lost !== undefined)
+    throw new HersError(
+      'MALFORMED',
+      `${source}, ${line.where} has a field ${JSON.stringify(lost)}, which is neither id, vector nor payload; --payload names the fields to keep, --no-payload keeps none`,
+    );
+  return row;
 }
 
 function vectorFrom(source: string, where: string, value: unknown): number[] {

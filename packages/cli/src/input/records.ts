@@ -82,9 +82,11 @@ export class RecordStream {
   async check(plan: Plan): Promise<void> {
     const { count, dimension, source } = this.#file;
     if (dimension !== undefined && dimension !== plan.dimension)
-      throw new HersError(
-        'INVALID_VECTOR',
+      throw new CommandError(
+        EXIT.input,
         `${source.name} has vectors of ${dimension} dimensions, and the collection takes ${plan.dimension}`,
+        `name another with --collection, or make one: hers collections create <name> --dimension ${dimension}`,
+        'INVALID_VECTOR',
       );
     if (count === undefined) return;
     for (const [path, items] of this.#companions()) {

@@ -35,6 +35,8 @@ export interface RowOptions {
   readonly vector?: string;
   /** Columns or fields that together form the payload. */
   readonly payload?: readonly string[];
+  /** Refuse a field of .jsonl that is none of these, and would be lost. */
+  readonly closed?: boolean;
   readonly delimiter?: string;
   readonly header?: boolean;
 }

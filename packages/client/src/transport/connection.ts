@@ -11,7 +11,7 @@ import {
   printable,
   refuseUnknown,
 } from '@hers/service';
-import { choosesEncoding } from '#fetch';
+import { choosesEncoding, saysWhy } from '#fetch';
 import { checkRedirect, type Expected, parseAnswer, piecesOf, refusal, Watch, wholeAnswer } from './http-answer.ts';
 import type { Body } from './http-body.ts';
 import { Retries, type RetryOptions, TransientError } from './retry.ts';
@@ -59,6 +59,8 @@ export class Connection {
   readonly #headers: Record<string, string>;
   readonly #retries: Retries;
   readonly #closing = new AbortController();
+  /** Whether it is known by now that the scheme of the address is the server's. */
+  #schemeKnown = false;
   #uploads = 0;
   readonly #queued: (() => void)[] = [];
 
@@ -114,13 +116,28 @@ export class Connection {
         ...(content === undefined ? {} : { body: content as BodyInit, duplex: 'half' }),
       } as RequestInit);
       watch.head();
+      this.#schemeKnown = true;
       await checkRedirect(answer, this.base);
       if (!answer.ok) throw await refusal(answer, watch);
       return { answer, watch, signal, done };
     } catch (error) {
+      const failure = await this.#checkScheme(this.#failure(error, signal, body), signal);
       done();
-      throw this.#failure(error, signal, body);
+      throw failure;
     }
+  }
+
+  /**
+   * A server with TLS closes a connection without it, as one that restarts does: that is found out
+   * once, before everything is retried in vain.
+   */
+  async #checkScheme(failure: unknown, signal: AbortSignal): Promise<unknown> {
+    const mayBeTls = failure instanceof TransientError && !failure.untouched && this.base.startsWith('http:');
+    if (this.#schemeKnown || !mayBeTls || !saysWhy) return failure;
+    this.#schemeKnown = true;
+    const other = this.base.replace(/^http:/, 'https:');
+    if (!(await hasTls(other, signal))) return failure;
+    return new HersError('INVALID_ARGUMENT', `${this.base} speaks TLS; its address is ${other}`);
   }
 
   /** What a failed request means. */
@@ -130,6 +147,11 @@ export class Connection {
     if (source) return source.error;
     if (error instanceof HersError || error instanceof TransientError) return error;
     const { code, message = code } = causeOf(error);
+    if (code !== undefined && NOT_TLS.has(code))
+      return new HersError(
+        'INVALID_ARGUMENT',
+        `${this.base} does not speak TLS; if that is meant, its address is ${this.base.replace(/^https:/, 'http:')}`,
+      );
     // Browsers do not say why.
     const reason = `: ${message ?? 'is it running, and are pages of this origin allowed (hers serve --cors)?'}`;
     const unavailable = new HersError('UNAVAILABLE', `${this.base} cannot be reached${reason}`);
@@ -277,6 +299,22 @@ const TRANSIENT = new Set(
   `ECONNREFUSED ECONNRESET ECONNABORTED EPIPE ETIMEDOUT ENETUNREACH EHOSTUNREACH EAI_AGAIN
    UND_ERR_SOCKET UND_ERR_CONNECT_TIMEOUT UND_ERR_HEADERS_TIMEOUT UND_ERR_BODY_TIMEOUT`.split(/\s+/),
 );
+
+/** What OpenSSL calls bytes that are no TLS. */
+const NOT_TLS: ReadonlySet<string> = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']);
+const PROBE_MS = 2000;
+
+/** Whether an address speaks TLS: something answers there, or shows a certificate at least. */
+async function hasTls(address: string, signal: AbortSignal): Promise<boolean> {
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(PROBE_MS)]);
+  try {
+    const answer = await fetch(address, { redirect: 'manual', signal: limited });
+    await answer.body?.cancel();
+    return true;
+  } catch (error) {
+    return /CERT|SIGNATURE/.test(causeOf(error).code ?? '');
+  }
+}
 
 /** Node says why a fetch failed; browsers do not. */
 function causeOf(error: unknown): { readonly code?: string; readonly message?: string } {

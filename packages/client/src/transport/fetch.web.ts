@@ -4,3 +4,5 @@
 export const canStream = false;
 /** The browser chooses encodings, and answers come decoded. */
 export const choosesEncoding = false;
+/** A page does not learn why a fetch failed. */
+export const saysWhy = false;
