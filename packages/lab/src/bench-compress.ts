@@ -10,28 +10,28 @@ import { type Effort, minimumAsync } from './timing.ts';
 const from = 512;
 const to = 64;
 const batch = 4096;
-/** The number of epochs in the paper. */
-const published = 250;
+/** The steps of a stage in the authors' configuration. */
+const published = 200_000;
 
 interface Values {
   quick?: boolean;
   training?: boolean;
   count?: string;
-  epochs?: string;
+  steps?: string;
 }
 
 export async function run({
   quick = false,
   training = false,
   count = '100000',
-  epochs = '5',
+  steps = '100',
 }: Values): Promise<Report> {
   const effort: Effort = quick
     ? { atLeastMs: 0, atLeastRuns: 1, warmups: 1 }
     : { atLeastMs: 1000, atLeastRuns: 10, warmups: 3 };
   const { vectors, labels } = identities(512, 4, from).gallery();
   progress('fitting a linear map and a network');
-  const settings = { epochs: 1, stepsPerEpoch: 1 };
+  const settings = { steps: 1 };
   const linear = await fit('pca', vectors, labels, { dimension: to, validation: 0 });
   const network = await fit('deepmds++', vectors, labels, { dimension: to, validation: 0, settings });
   const results: Result[] = [];
@@ -59,15 +59,15 @@ export async function run({
     }
     results.push({ name: `bytes-${name}`, value: compressor.save().length, unit: 'bytes' });
   }
-  if (training) results.push(...(await trainingTime(Number(count), Number(epochs))));
+  if (training) results.push(...(await trainingTime(Number(count), Number(steps))));
   return {
     bench: 'compress',
     parameters: {
       linear: `${from} to ${to}`,
       network: `DeepMDS++, ${(network.metadata.settings.chain as number[]).join('-')}`,
       batch,
-      threads: 'one, training two',
-      ...(training && { training: `${count} vectors, ${epochs} epochs measured, ${published} extrapolated` }),
+      threads: 'one',
+      ...(training && { training: `${count} vectors, ${steps} steps of each method measured, one thread` }),
       quick,
     },
     machine: machine(),
@@ -84,27 +84,27 @@ function perSecond(ms: number): number {
 }
 
 /**
- * Seconds of an epoch, from the end of the first to the end of the last, and of the paper's number
- * of them.
+ * The CPU time of a step of each of the paper's networks, all stages at once, and of the steps of
+ * a stage in the authors' configuration.
  */
-async function trainingTime(count: number, epochs: number): Promise<Result[]> {
-  progress(`training: ${count} vectors`);
+async function trainingTime(count: number, steps: number): Promise<Result[]> {
   const { vectors, labels } = identities(Math.ceil(count / 4), 4, from).gallery();
-  const ends: number[] = [];
-  await fit('deepmds++', vectors, labels, {
-    dimension: to,
-    validation: 0,
-    threads: 2,
-    settings: { epochs: epochs + 1 },
-    onProgress: ({ epoch = 0 }) => {
-      if (epoch === ends.length) return;
-      ends.push(performance.now());
-      progress(`training: epoch ${epoch} of ${epochs + 1}`);
-    },
-  });
-  const seconds = (ends.at(-1)! - ends[0]) / 1000 / (ends.length - 1);
-  return [
-    { name: 'training-epoch', value: seconds, unit: 's' },
-    { name: 'training-250-epochs-extrapolated', value: (seconds * published) / 3600, unit: 'h' },
-  ];
+  const results: Result[] = [];
+  for (const method of ['deepmds', 'deepmds++', 'deepmds++authors'] as const) {
+    progress(`training: ${method}, ${count} vectors, ${steps} steps`);
+    let begun: { step: number; cpu: NodeJS.CpuUsage } | undefined;
+    await fit(method, vectors, labels, {
+      ...{ dimension: to, validation: 0, threads: 1, settings: { steps: steps + 1, warmStart: false } },
+      onProgress: ({ step = 0 }) => {
+        begun ??= { step, cpu: process.cpuUsage() };
+      },
+    });
+    const { user, system } = process.cpuUsage(begun!.cpu);
+    const ms = (user + system) / 1000 / (steps + 1 - begun!.step);
+    results.push(
+      { name: `training-step-${method}`, value: ms, unit: 'ms' },
+      { name: `training-stage-${method}-extrapolated`, value: (ms * published) / 3.6e6, unit: 'h' },
+    );
+  }
+  return results;
 }

@@ -13,8 +13,10 @@ import { NativeKernel } from '@hers/scan/native';
 import { Yardsticks } from '@hers/scan/testing/yardsticks';
 import {
   type BlockMatrix,
+  type Edition,
   HersError,
   type ParameterSet,
+  type Plan,
   type Profile,
   plan,
   polyWords,
@@ -30,6 +32,7 @@ export interface ScanBenchOptions {
   readonly count?: string;
   readonly dimension?: string;
   readonly profile?: string;
+  readonly edition?: string;
   readonly runs?: string;
   /** The dimension asked for and no other. */
   readonly alone?: boolean;
@@ -41,13 +44,14 @@ export async function run(options: ScanBenchOptions): Promise<Report> {
   const dimension = positive(options.dimension ?? '128', 'dimension');
   const runs = positive(options.runs ?? '9', 'runs');
   const profile = (options.profile ?? 'compact') as Profile;
-  const settings = plan({ dimension, profile });
-  const { results, kernel } = await measure(count, dimension, profile, runs, options.folder);
+  const edition = positive(options.edition ?? '2', 'edition') as Edition;
+  const settings = plan({ dimension, profile, edition });
+  const { results, kernel } = await measure(count, settings, runs, options.folder);
   // The bars hold at three dimensions; the two beside 128 are measured along with it, under names
   // of their own.
   if (dimension === 128 && !options.alone) {
     for (const other of [32, 512]) {
-      const more = await measure(count, other, profile, runs, options.folder);
+      const more = await measure(count, plan({ dimension: other, profile, edition }), runs, options.folder);
       results.push(
         ...more.results.map(({ name, against, ...rest }) => ({
           name: `${name}-d${other}`,
@@ -64,6 +68,7 @@ export async function run(options: ScanBenchOptions): Promise<Report> {
       count,
       dimension,
       profile,
+      edition,
       rows: settings.rows,
       blocks: Math.ceil(count / n),
       kernel,
@@ -162,14 +167,11 @@ async function repeat(runs: number, action: () => Promise<number>): Promise<numb
 
 async function measure(
   count: number,
-  dimension: number,
-  profile: Profile,
+  { parameters, dimension, width, responseBits }: Plan,
   runs: number,
   where?: string,
 ): Promise<{ results: Result[]; kernel: string }> {
-  const { parameters, width, rows, responseBits } = plan({ dimension, profile });
   const blocks = Math.ceil(count / parameters.n);
-  const bytes = blocks * rows * 4 * polyWords(parameters);
   const folder = await mkdtemp(join(where ?? tmpdir(), 'hers-bench-'));
   const cores = availableParallelism();
   const one = NativeKernel.open({ threads: 1 });
@@ -177,7 +179,7 @@ async function measure(
   const wasm = await WasmKernel.open({ threads: 1 });
   const yardsticks = await Yardsticks.open(one.isa);
   try {
-    progress(`d = ${dimension}: writing ${(bytes / 1e9).toFixed(2)} GB`);
+    progress(`d = ${dimension}: writing ${blocks} blocks`);
     const paths = await writeGallery(folder, parameters, width, blocks);
     const load = (kernel: NativeKernel | WasmKernel) => Promise.all(paths.map((path) => kernel.load({ path })));
     const queries = Array.from({ length: BATCH }, () => randomQuery(parameters, width, responseBits));
@@ -196,16 +198,20 @@ async function measure(
 
     progress('  plain read, multiply-accumulate and whole search, one thread');
     const onOne = await load(one);
+    const bytes = onOne.reduce((sum, { header }) => sum + header.partBytes * header.partChecksums.length, 0);
+    // In memory from the beginning, so that every round can search them too.
+    const plain = count * dimension * 4 < 8e9 ? yardsticks.plaintext(count, dimension) : undefined;
     const first = await scanOnce(one, onOne, queries.slice(0, 1)); // verifies checksums and fills the page cache
     const segments = await yardsticks.map(paths);
     segments.readSeconds(cores, 1);
-    // Pages are mapped now; what is read and what is multiplied alternate, so that both see the
-    // same machine.
-    const [reads, macs, wholes, shares] = [[], [], [], []] as number[][];
+    // Pages are mapped now; what is read, what is multiplied and what is searched in the clear
+    // alternate, so that all see the same machine.
+    const [reads, macs, wholes, shares, plains] = [[], [], [], [], []] as number[][];
     for (let i = 0; i < runs; i++) {
       reads.push(...segments.readSeconds(1, 1).map((s) => 1000 * s));
       const times = await one.multiplyOnly(onOne, queries.slice(0, 1));
       macs.push(times.untilEnd - times.untilMultiply);
+      if (plain) plains.push(...plain.searchSeconds(1, 1).map((s) => 1000 * s));
       wholes.push(await scanOnce(one, onOne, queries.slice(0, 1)));
       const last = one.times!;
       shares.push(last.respond / (last.expand + last.multiply + last.respond));
@@ -217,16 +223,17 @@ async function measure(
     progress('  all cores, and a batch');
     const onAll = await load(all);
     await scanOnce(all, onAll, queries.slice(0, 1));
-    const [readsAll, macsAll, singles, batches] = [[], [], [], []] as number[][];
+    const [readsAll, macsAll, singles, batches, plainsAll] = [[], [], [], [], []] as number[][];
     for (let i = 0; i < runs; i++) {
       readsAll.push(...segments.readSeconds(cores, 1).map((s) => 1000 * s));
       const times = await all.multiplyOnly(onAll, queries.slice(0, 1));
       macsAll.push(times.untilEnd - times.untilMultiply);
+      if (plain) plainsAll.push(...plain.searchSeconds(cores, 1).map((s) => 1000 * s));
       singles.push(await scanOnce(all, onAll, queries.slice(0, 1)));
       batches.push(await scanOnce(all, onAll, queries));
     }
     const readAll = add('plain-read-all', readsAll);
-    add('native-all', macsAll, readAll);
+    const nativeAll = add('native-all', macsAll, readAll);
     segments.close();
     const ceiling = yardsticks.multiplyCeiling(parameters, BATCH, cores, 3);
     for (const handle of onAll) await all.unload(handle);
@@ -242,10 +249,6 @@ async function measure(
     add('wasm-1', wasmTimes, read1);
     for (const handle of onWasm) await wasm.unload(handle);
 
-    progress('  plaintext float32');
-    const plainBytes = count * dimension * 4;
-    const fits = plainBytes < 8e9;
-    const plain = fits ? yardsticks.plaintextSeconds(count, dimension, 1, runs) : undefined;
     const whole = minimum(wholes);
     results.push(
       { name: 'search-1', value: whole, unit: 'ms' },
@@ -253,19 +256,19 @@ async function measure(
       { name: 'first-scan-1', value: first, unit: 'ms' },
     );
     if (plain) {
-      const own = 1000 * minimum(plain.own);
-      results.push({ name: 'plaintext-f32-1', value: own, unit: 'ms' });
-      if (plain.blas) results.push({ name: 'plaintext-openblas-1', value: 1000 * minimum(plain.blas), unit: 'ms' });
-      results.push(
-        {
-          name: 'encrypted-over-plaintext-1',
-          value: native1.value / own,
-          unit: 'x',
-          ratio: native1.value / own,
-          against: 'plaintext-f32-1',
-        },
-        { name: 'search-server-1', value: whole / own, unit: 'x', ratio: whole / own, against: 'plaintext-f32-1' },
-      );
+      const plain1 = { name: 'plaintext-f32-1', value: minimum(plains), unit: 'ms' };
+      const plainAll = { name: 'plaintext-f32-all', value: minimum(plainsAll), unit: 'ms' };
+      results.push(plain1, plainAll);
+      const blas = plain.blasSeconds(runs);
+      plain.close();
+      if (blas.length > 0) results.push({ name: 'plaintext-openblas-1', value: 1000 * minimum(blas), unit: 'ms' });
+      const over = (name: string, value: number, against: Result) => {
+        const ratio = value / against.value;
+        results.push({ name, value: ratio, unit: 'x', ratio, against: against.name });
+      };
+      over('encrypted-over-plaintext-1', native1.value, plain1);
+      over('encrypted-over-plaintext-all', nativeAll.value, plainAll);
+      over('search-server-1', whole, plain1);
     }
     results.push(
       { name: 'post-processing-share', value: minimum(shares), unit: 'share' },

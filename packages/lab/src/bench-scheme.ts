@@ -6,13 +6,16 @@ import {
   blockMatrix,
   decodeBlock,
   decodeQuery,
+  type Edition,
   encodeResponse,
   expandedQuery,
+  HersError,
+  type Plan,
   type Profile,
   plan,
   scanBlock,
 } from '@hers/scheme';
-import { encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
+import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
 import { machine } from '@hers/vectors/machine';
 import { identities } from '@hers/vectors/synthetic';
 import { compared, progress, type Report, type Result } from './report.ts';
@@ -21,7 +24,22 @@ import { type Effort, minimum } from './timing.ts';
 
 const dimension = 128;
 
-export async function run({ quick = false }: { quick?: boolean }): Promise<Report> {
+/** Queries whose scores are compared with those in the clear. */
+const ERROR_QUERIES = 16;
+
+export interface SchemeBenchOptions {
+  readonly quick?: boolean;
+  readonly edition?: string;
+  /** This one alone. */
+  readonly profile?: string;
+}
+
+export async function run(options: SchemeBenchOptions): Promise<Report> {
+  const { quick = false, edition: wanted = '2' } = options;
+  if (wanted !== '1' && wanted !== '2') throw new HersError('INVALID_ARGUMENT', '--edition takes 1 or 2');
+  const edition = Number(wanted) as Edition;
+  const every: readonly Profile[] = edition === 1 ? ['compact', 'exact'] : ['compact', 'small', 'exact'];
+  const profiles = options.profile === undefined ? every : [options.profile as Profile];
   const effort = quick
     ? { atLeastMs: 0, atLeastRuns: 1, warmups: 1 }
     : { atLeastMs: 1000, atLeastRuns: 5, warmups: 20 };
@@ -31,26 +49,35 @@ export async function run({ quick = false }: { quick?: boolean }): Promise<Repor
     const { ntt, blockEncrypt, responseDecrypt, responseBytes, queryBytes, queryEncrypt } = baseline.results;
     progress('ours: NTT');
     const results = [compared({ name: 'ntt-4096', value: nttTime(effort), unit: 'µs' }, ntt)];
-    for (const profile of ['compact', 'exact'] as const) {
-      const end = profile === 'exact' ? '-exact' : '';
+    for (const profile of profiles) {
+      const end = profile === 'compact' ? '' : `-${profile}`;
       for (const d of [32, 128, 512]) {
         progress(`ours: encryption of a block, ${profile}, d = ${d}`);
-        const result = { name: `block-encrypt-d${d}${end}`, value: blockRate(profile, d, effort), unit: 'templates/s' };
+        const result = {
+          name: `block-encrypt-d${d}${end}`,
+          value: blockRate(profile, edition, d, effort),
+          unit: 'templates/s',
+        };
         results.push(d === dimension ? compared(result, blockEncrypt) : result);
       }
       progress(`ours: query and response, ${profile}`);
-      const search = searchResults(profile, effort);
+      const search = searchResults(profile, edition, effort);
       results.push(
         compared({ name: `query-encrypt-d${dimension}${end}`, value: search.queryMs, unit: 'ms' }, queryEncrypt),
         compared({ name: `response-decrypt${end}`, value: search.scoresPerSecond, unit: 'scores/s' }, responseDecrypt),
         compared({ name: `response-bytes${end}`, value: search.responseBytes, unit: 'bytes/score' }, responseBytes),
         compared({ name: `query-bytes-d${dimension}${end}`, value: search.queryBytes, unit: 'bytes' }, queryBytes),
+        { name: `score-error-${profile}`, value: search.scoreError, unit: 'rms' },
       );
     }
     return {
       bench: 'scheme',
       parameters: {
-        ours: 'compact: n = 2048, one prime of 30 bits; exact: n = 4096, two, 4096 additions; one thread',
+        ours: profiles
+          .map((profile) => `${profile}: ${planFor(profile, edition, dimension).parameters.name}`)
+          .join('; '),
+        edition,
+        threads: 1,
         seal: `BFV, n = ${seal.parameters.n}, t = ${seal.parameters.plainModulus}, ${seal.parameters.security} bits`,
         sealModulusBits: seal.parameters.coefficientModulusBits,
         sealEncryption: baseline.encryption,
@@ -77,14 +104,19 @@ function nttTime(effort: Effort): number {
   return (min * 1000) / batch;
 }
 
-function keyFor(profile: Profile, d: number) {
-  const request = { dimension: d, profile, maxAdditions: profile === 'exact' ? 4096 : 1 };
-  return MasterSeed.generate().collectionKey(plan(request), new Uint8Array(16));
+function planFor(profile: Profile, edition: Edition, d: number): Plan {
+  // Blocks of exact in edition 1, and of exact-250, are those that can be added.
+  const adds = profile === 'exact-250' || (profile === 'exact' && edition === 1);
+  return plan({ dimension: d, profile, edition, maxAdditions: adds ? 4096 : 1 });
+}
+
+function keyFor(profile: Profile, edition: Edition, d: number): CollectionKey {
+  return MasterSeed.generate().collectionKey(planFor(profile, edition, d), new Uint8Array(16));
 }
 
 /** Templates per second, from vectors of floats to the bytes of a full block. */
-function blockRate(profile: Profile, d: number, effort: Effort): number {
-  const key = keyFor(profile, d);
+function blockRate(profile: Profile, edition: Edition, d: number, effort: Effort): number {
+  const key = keyFor(profile, edition, d);
   const { n } = key.plan.parameters;
   const { vectors } = identities(n, 1, d).gallery();
   const { min } = minimum(() => encryptBlock(key, vectors), { ...effort, warmups: Math.min(effort.warmups ?? 2, 5) });
@@ -92,8 +124,8 @@ function blockRate(profile: Profile, d: number, effort: Effort): number {
   return perSecond(n, min);
 }
 
-function searchResults(profile: Profile, effort: Effort) {
-  const key = keyFor(profile, dimension);
+function searchResults(profile: Profile, edition: Edition, effort: Effort) {
+  const key = keyFor(profile, edition, dimension);
   const { n } = key.plan.parameters;
   const { vectors } = identities(n, 1, dimension).gallery();
   const vector = vectors.subarray(0, dimension);
@@ -106,6 +138,13 @@ function searchResults(profile: Profile, effort: Effort) {
   const { min } = minimum(() => {
     for (let i = 0; i < batch; i++) secret.decrypt(response);
   }, effort);
+  let squares = 0;
+  for (let k = 0; k < ERROR_QUERIES; k++) {
+    const asked = encryptQuery(key, vectors.subarray(k * dimension, (k + 1) * dimension));
+    const { scores } = asked.secret.decrypt(encodeResponse(scanBlock(block, expandedQuery(decodeQuery(asked.query)))));
+    asked.secret.wipe();
+    for (let j = 0; j < n; j++) squares += (scores[j] - cosine(vectors, j, k)) ** 2;
+  }
   const queryTime = minimum(() => encryptQuery(key, vector).secret.wipe(), effort);
   key.wipe();
   return {
@@ -113,7 +152,21 @@ function searchResults(profile: Profile, effort: Effort) {
     responseBytes: response.length / n,
     queryBytes: query.length,
     queryMs: queryTime.min,
+    /** Against the scores of the same vectors in the clear, in double precision. */
+    scoreError: Math.sqrt(squares / (ERROR_QUERIES * n)),
   };
+}
+
+/** The cosine of vectors j and k. */
+function cosine(vectors: Float32Array, j: number, k: number): number {
+  let [dot, left, right] = [0, 0, 0];
+  for (let i = 0; i < dimension; i++) {
+    const [x, y] = [vectors[j * dimension + i], vectors[k * dimension + i]];
+    dot += x * y;
+    left += x * x;
+    right += y * y;
+  }
+  return dot / Math.sqrt(left * right);
 }
 
 function sealResults(seal: SealBaseline, effort: Effort) {

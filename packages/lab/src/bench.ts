@@ -12,7 +12,11 @@ interface Bench extends Listed {
 const BENCHES: Readonly<Record<string, Bench>> = {
   scheme: {
     summary: "the client's cryptography: NTT, encryption, decryption, sizes, beside SEAL",
-    options: { quick: { type: 'boolean', help: 'one run of each: rough figures in a few seconds' } },
+    options: {
+      quick: { type: 'boolean', help: 'one run of each: rough figures in a few seconds' },
+      edition: { type: 'string', help: 'edition of the blocks, 1 or 2 (2)' },
+      profile: { type: 'string', help: 'one profile alone: compact, small, exact or exact-250' },
+    },
     run: async (values) => (await import('./bench-scheme.ts')).run(values),
   },
   scan: {
@@ -20,7 +24,8 @@ const BENCHES: Readonly<Record<string, Bench>> = {
     options: {
       count: { type: 'string', help: 'templates (1000000)' },
       dimension: { type: 'string', help: 'dimensions (128; then also 32 and 512)' },
-      profile: { type: 'string', help: 'compact or exact (compact)' },
+      profile: { type: 'string', help: 'compact, small, exact or exact-250 (compact)' },
+      edition: { type: 'string', help: 'edition of the blocks, 1 or 2 (2)' },
       runs: { type: 'string', help: 'runs of each measurement (9)' },
       folder: { type: 'string', help: 'where the gallery is written (the temporary folder)' },
       alone: { type: 'boolean', help: 'this dimension alone' },
@@ -31,9 +36,9 @@ const BENCHES: Readonly<Record<string, Bench>> = {
     summary: 'compression: one vector, batches, and with --training the time of a training, extrapolated',
     options: {
       quick: { type: 'boolean', help: 'one run of each: rough figures in a few seconds' },
-      training: { type: 'boolean', help: 'DeepMDS++ of 512 dimensions for some epochs' },
+      training: { type: 'boolean', help: 'the networks of the paper, of 512 dimensions, for some steps' },
       count: { type: 'string', help: 'synthetic vectors to train on (100000)' },
-      epochs: { type: 'string', help: 'epochs to time (5)' },
+      steps: { type: 'string', help: 'steps to time (100)' },
     },
     run: async (values) => (await import('./bench-compress.ts')).run(values),
   },

@@ -6,8 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
   type Collection,
+  type CollectionDescription,
   connect,
   type Database,
+  type Enrolment,
   MasterSeed,
   type Profile,
   type SearchOptions,
@@ -23,6 +25,8 @@ export interface Found {
 export interface GalleryOptions {
   readonly dimension: number;
   readonly profile: Profile;
+  /** `vault` unless given. */
+  readonly enrolment?: Enrolment;
   /** A saved one: what is scanned is then shorter than what is enrolled. */
   readonly compressor?: Uint8Array;
 }
@@ -41,13 +45,14 @@ export class EncryptedGallery {
     this.#dimension = dimension;
   }
 
-  static async open({ dimension, profile, compressor }: GalleryOptions): Promise<EncryptedGallery> {
+  static async open({ dimension, profile, enrolment, compressor }: GalleryOptions): Promise<EncryptedGallery> {
     const folder = await mkdtemp(join(tmpdir(), 'hers-gallery-'));
     try {
       const database = await connect(`file:${folder}`, { key: MasterSeed.generate() });
       const collection = await database.createCollection('gallery', {
         dimension,
         profile,
+        ...(enrolment ? { enrolment } : {}),
         ...(compressor ? { compressor } : {}),
       });
       return new EncryptedGallery(folder, database, collection, dimension);
@@ -59,6 +64,11 @@ export class EncryptedGallery {
 
   get size(): number {
     return this.#size;
+  }
+
+  /** What the planner says about what is scanned, and what the folder holds. */
+  describe(): Promise<CollectionDescription> {
+    return this.#database.describe('gallery');
   }
 
   /** Enrols vectors, in the places after those enrolled so far. */

@@ -79,7 +79,7 @@ export interface PaperEngineOptions {
 /** @example const engine = await openPaper('hers', { dimension: 128 }); */
 export async function openPaper(name: PaperVariantName, options: PaperEngineOptions): Promise<PaperEngine> {
   const { dimension, templates } = options;
-  const { encoding, parameters, relinearise, encryption, switchModulus = false }: PaperVariant = PAPER_VARIANTS[name];
+  const { encoding, parameters, encryption }: PaperVariant = PAPER_VARIANTS[name];
   const context = options.context ?? (await Context.open(parameterSet(parameters)));
   if (context.parameters.name !== parameters) throw new Error(`${name} needs the parameters ${parameters}.`);
   const owned: Disposable[] = options.context ? [] : [context];
@@ -89,10 +89,8 @@ export async function openPaper(name: PaperVariantName, options: PaperEngineOpti
   try {
     const client = new PaperClient(context, ENCODINGS[encoding], { dimension, encryption });
     owned.push(client);
-    const server = new PaperServer(context, ENCODINGS[encoding], client.keys, {
+    const server = paperServer(name, context, client.keys, {
       dimension,
-      relinearise,
-      switchModulus,
       ...(templates === undefined ? {} : { templates }),
     });
     owned.push(server);
@@ -101,4 +99,15 @@ export async function openPaper(name: PaperVariantName, options: PaperEngineOpti
     close();
     throw error;
   }
+}
+
+/** The server of a variant alone: what it is sent is all that it has. */
+export function paperServer(
+  name: PaperVariantName,
+  context: Context,
+  keys: Uint8Array,
+  options: Pick<PaperEngineOptions, 'dimension' | 'templates'>,
+): PaperServer {
+  const { encoding, relinearise, switchModulus = false }: PaperVariant = PAPER_VARIANTS[name];
+  return new PaperServer(context, ENCODINGS[encoding], keys, { relinearise, switchModulus, ...options });
 }

@@ -28,9 +28,13 @@ export interface SharedMaskOptions {
   readonly kernel?: Kernel;
 }
 
-/** The plan under which both engines round alike: inner products of vectors of norm at most 1. */
+/**
+ * The plan under which both engines round alike: inner products of vectors of norm at most 1. The
+ * paper rounds to 1/250, so that is what exact means beside it.
+ */
 export function comparablePlan(dimension: number, profile: Profile, maxAdditions = 1): Plan {
-  return plan({ dimension, profile, metric: 'dot', normBound: 1, maxAdditions });
+  const alike = profile === 'exact' ? 'exact-250' : profile;
+  return plan({ dimension, profile: alike, metric: 'dot', normBound: 1, maxAdditions });
 }
 
 export async function openSharedMask(options: SharedMaskOptions): Promise<Engine> {

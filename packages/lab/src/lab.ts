@@ -82,7 +82,7 @@ const RUNNER: Runner<Item> = {
   },
   common: COMMON,
   examples: ['hers lab table2 --small', 'hers lab table2 --small --json', 'hers lab render faces'],
-  remedy: 'hers lab lists what there is',
+  remedy: '`hers lab` lists what there is',
 };
 
 /** The experiments that have data in a folder. */

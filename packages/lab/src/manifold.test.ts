@@ -40,7 +40,7 @@ test('estimators find the dimension that was asked for', async () => {
     const centres = curvedManifold(48, { intrinsic, similarity: 0.2 });
     const neighbours = await nearest(identities(1500, 1, 48, { noise: 0, centres }).gallery().vectors, 48, 15);
     const found = [
-      graphDistanceDimension(neighbours, { sources: 100 }).dimension,
+      graphDistanceDimension(neighbours, { sources: 100 }).dimension!,
       twoNearestDimension(neighbours),
       likelihoodDimension(neighbours),
     ];

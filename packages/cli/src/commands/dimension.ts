@@ -1,14 +1,17 @@
 // `hers dimension`: how many dimensions vectors really have.
 
+import type { GraphDistanceEstimate } from '@hers/compress/dimension';
+import type { Metric } from '@hers/scheme';
+import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
 import { addRowOptions, rowOptionsOf } from '../input/row-options.ts';
 import type { RowOptions } from '../input/rows.ts';
 import { readVectors } from '../input/vectors.ts';
 import { count } from '../quantities.ts';
 
 interface DimensionOptions extends RowOptions {
+  readonly metric: Metric;
   readonly neighbours: number;
   readonly sample: number;
 }
@@ -19,10 +22,15 @@ export function addDimension(program: HersCommand, context: () => Context): void
       .command('dimension')
       .summary('how many dimensions vectors really have')
       .description(
-        'Estimates the intrinsic dimension of vectors in three ways: from distances along a graph of neighbours, from the two nearest neighbours, and by maximum likelihood. Then recommends a dimension to try first. The intrinsic dimension is the number of coordinates that a perfect compressor would need; it is often far below the dimension of the vectors.',
+        'Estimates the intrinsic dimension of vectors in three ways: from distances along a graph of neighbours, from the two nearest neighbours, and by maximum likelihood. Then recommends dimensions to try. The intrinsic dimension is the number of coordinates that a perfect compressor would need; it is often far below the dimension of the vectors. Where distances along the graph are not those of a manifold, it says why instead of a number.',
       )
       .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input'),
   )
+    .addOption(
+      new Option('--metric <metric>', 'how they are compared; with cosine, angles are measured and lengths ignored')
+        .choices(['cosine', 'dot', 'euclidean'])
+        .default('cosine'),
+    )
     .option('--neighbours <number>', 'how many are looked at', numberOption('--neighbours', { whole: true }), 20)
     .option(
       '--sample <number>',
@@ -30,25 +38,16 @@ export function addDimension(program: HersCommand, context: () => Context): void
       numberOption('--sample', { whole: true }),
       5000,
     )
-    .example('hers dimension people.npy', 'Three estimates')
+    .example('hers dimension people.npy', 'Three estimates, and which dimensions to try')
     .action((file: string, options: DimensionOptions) => estimate(context(), file, options));
 }
 
-/** Shorter than this share of what there is, a compressor is worth its error. */
-const WORTHWHILE = 0.75;
-
-/**
- * The dimension to begin with: the largest estimate, rounded up to a multiple of 8; undefined where
- * that saves little.
- */
-export function recommendedDimension(estimates: readonly number[], dimension: number): number | undefined {
-  const least = 8 * Math.ceil(Math.max(...estimates) / 8);
-  return least <= WORTHWHILE * dimension ? least : undefined;
-}
+/** Neighbours in the graph: the default of the code that the paper's authors released, and ours. */
+const GRAPHS = [4, 9];
 
 async function estimate(context: Context, argument: string, options: DimensionOptions): Promise<void> {
   const { environment, out, signal } = context;
-  const { neighbours: k, sample } = options;
+  const { neighbours: k, sample, metric } = options;
   const { vectors, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
   const taken = Math.min(total, sample);
   const part = new Float32Array(taken * dimension);
@@ -56,41 +55,47 @@ async function estimate(context: Context, argument: string, options: DimensionOp
     const row = Math.floor((i * total) / taken);
     part.set(vectors.subarray(row * dimension, (row + 1) * dimension), i * dimension);
   }
-  const { graphDistanceDimension, likelihoodDimension, nearest, twoNearestDimension } = await import(
-    '@hers/compress/dimension'
-  );
+  const { graphDistanceDimension, likelihoodDimension, nearest, recommendedDimensions, twoNearestDimension } =
+    await import('@hers/compress/dimension');
+  const distance = metric === 'cosine' ? 'angle' : 'euclidean';
   using progress = context.progress({ label: 'Finding neighbours', total: taken, unit: 'vectors' });
-  let estimates: readonly (readonly [string, number])[];
-  try {
-    const near = await nearest(part, dimension, k, { signal, onProgress: (done) => progress.update(done) });
-    estimates = [
-      ['graph distance', graphDistanceDimension(near).dimension],
-      ['two nearest', twoNearestDimension(near)],
-      ['maximum likelihood', likelihoodDimension(near)],
-    ];
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    throw new CommandError(EXIT.input, error.message, 'give more vectors, or more of them different');
-  }
-  progress.end();
-  const recommended = recommendedDimension(
-    estimates.map(([, value]) => value),
-    dimension,
+  const near = await nearest(part, dimension, k, { distance, signal, onProgress: (done) => progress.update(done) });
+  const graphs = [...new Set(GRAPHS.map((each) => Math.min(each, k)))].map((each) =>
+    graphDistanceDimension(near, { k: each }),
   );
+  const [two, likelihood] = [twoNearestDimension(near), likelihoodDimension(near)];
+  progress.end();
+  const found = graphs.flatMap((each) => each.dimension ?? []);
+  const recommended = recommendedDimensions([...found, two, likelihood], dimension);
   if (out.json) {
-    const found = { vectors: taken, dimension, estimates: Object.fromEntries(estimates) };
-    out.object({ ...found, recommended: recommended ?? dimension });
+    out.object({
+      ...{ vectors: taken, dimension, distance, neighbours: k },
+      graphDistance: graphs.map(({ k, dimension, refusal, connected, residual }) => ({
+        ...{ k, estimate: dimension ?? null, connected, residual: residual ?? null, refusal: refusal ?? null },
+      })),
+      ...{ twoNearest: two, maximumLikelihood: likelihood, recommended },
+    });
     return;
   }
   out.facts([
     ['vectors', taken < total ? `${count(taken)} of ${count(total)}` : count(total)],
     ['dimension', String(dimension)],
-    ...estimates.map(([name, value]) => [name, value.toFixed(1)] as const),
-    [
-      'recommendation',
-      recommended === undefined
-        ? `keep all ${dimension} dimensions: a compressor would save little`
-        : `try ${recommended} dimensions (hers train --dimension ${recommended}), and measure what that loses (hers evaluate)`,
-    ],
+    ['compared by', distance === 'angle' ? 'angles' : 'distances'],
+    ...graphs.map((each) => [`graph distance, k = ${each.k}`, saidGraph(each)] as const),
+    ['two nearest', two.toFixed(1)],
+    [`maximum likelihood, k = ${k}`, likelihood.toFixed(1)],
+    ['recommendation', saidRecommendation(recommended, dimension)],
   ]);
+}
+
+function saidGraph({ dimension, refusal, connected, residual }: GraphDistanceEstimate): string {
+  if (dimension === undefined) return `no estimate: ${refusal}`;
+  return `${dimension.toFixed(1)} (${(100 * connected).toFixed(1)} % connected, residual ${residual!.toFixed(2)})`;
+}
+
+function saidRecommendation(recommended: readonly number[], dimension: number): string {
+  if (recommended.length === 0) return `keep all ${dimension} dimensions: a compressor would save little`;
+  const last = recommended.at(-1);
+  const all = recommended.length === 1 ? last : `${recommended.slice(0, -1).join(', ')} and ${last}`;
+  return `try ${all} dimensions (hers train --dimension ${recommended[0]}), and measure what each loses (hers evaluate)`;
 }

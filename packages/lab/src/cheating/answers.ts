@@ -2,7 +2,7 @@
 
 import type { Match, Payload, Plan, SearchOptions, SearchResult } from '@hers/client';
 import type { Compressor } from '@hers/compress';
-import { noiselessScores, plainScores, plan } from '@hers/scheme';
+import { isExact, noiselessScores, plainScores, plan } from '@hers/scheme';
 import type { Content, HistoryNode, Plain, World } from './truth.ts';
 
 /** What a result may be compared with. */
@@ -12,8 +12,8 @@ export interface Sight {
   /** What the client's memory says afterwards. */
   readonly after: HistoryNode | undefined;
   /**
-   * Whether scores were altered, and nothing has to show it where nothing is fetched: under compact
-   * alone.
+   * Whether single scores were altered, and nothing has to show it where nothing is fetched: under
+   * compact alone.
    */
   readonly isAdmitted: boolean;
 }
@@ -78,9 +78,9 @@ export class Scores {
     const sign = signOf(world);
     const scores: number[] = [];
     for (const [, { vector }] of content.entries()) {
-      const isExact = world.plan.profile === 'exact';
-      const all = isExact ? await this.#compared(world, vector, probe) : [];
-      const shown = isExact ? all.map((score) => asShown(world.plan, score)) : [this.#full(world, vector, probe)];
+      const exact = isExact(world.plan.profile);
+      const all = exact ? await this.#compared(world, vector, probe) : [];
+      const shown = exact ? all.map((score) => asShown(world.plan, score)) : [this.#full(world, vector, probe)];
       scores.push(sign * Math.min(...shown.map((score) => sign * score)));
     }
     return scores.sort((a, b) => sign * (b - a));
@@ -103,8 +103,8 @@ export async function wrongIn(
   const isRight = async (match: Match, { world, content }: HistoryNode): Promise<boolean> => {
     const record = content.get(match.id);
     if (!record || (payload && !samePayload(record.payload, match.payload))) return false;
-    // "a server can compute a response from other rows than it should, and as long as no record is
-    // fetched nothing shows it"
+    // "a server can change single scores, and as long as the record is not fetched nothing shows
+    // it"
     return (!isFetched && isAdmitted) || scores.fits(world, match, record, probe);
   };
   for (const [i, match] of matches.entries()) {
@@ -114,13 +114,12 @@ export async function wrongIn(
   }
   if (isAdmitted || nodes.length === 0) return undefined;
   const { world } = nodes[0];
-  const isExact = world.plan.profile === 'exact';
+  const exact = isExact(world.plan.profile);
   // Under compact what is fetched may miss what noise has moved; through a compressor, what is only
   // near in full. And where there is more than one node, somebody may have deleted some.
-  const isPartial =
-    !isExact || enough !== undefined || (rerank !== false && world.name === 'short') || nodes.length > 1;
+  const isPartial = !exact || enough !== undefined || (rerank !== false && world.name === 'short') || nodes.length > 1;
   if (isFetched && isPartial) return undefined;
-  const room = !isExact ? 8 * world.plan.noise.score + 0.01 : rerank !== false ? 0.02 : sign < 0 ? 0.004 : 1e-6;
+  const room = !exact ? 8 * world.plan.noise.score + 0.01 : rerank !== false ? 0.02 : sign < 0 ? 0.004 : 1e-6;
   const isWhole = async (node: HistoryNode): Promise<boolean> => {
     for (const match of matches) if (!(await isRight(match, node))) return false;
     // Everything that was scored right is ranked right, so the n-th best is as good as the n-th

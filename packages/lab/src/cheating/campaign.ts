@@ -11,9 +11,10 @@
 // and who reads them without an error is caught.
 //
 // What SECURITY.md admits is admitted here, in these places and no other:
-// - "Right scores under `compact` from a server that cheats. … A server can compute a response from
-//   other rows than it should, and as long as no record is fetched nothing shows it":
-//   `isAdmitted`, in matches of searches that fetch nothing, and in what `verify` says.
+// - "Right single scores under `compact` from a server that cheats": `isAdmitted`, where the store
+//   changed one score (`ADMITTED` in liar.ts), in matches of searches that fetch nothing, and in
+//   what `verify` says. A response that was computed from other rows, for another query, from an
+//   older state, or moved, is noticed under `compact`, too.
 // - "A server that only lowers scores, or moves a record at the edge of what is fetched by less
 //   than its noise, is not [caught]: the record is just not asked for": under compact, what is
 //   found at all. "Under `exact` all of that is noticed": there every answer is held to what it

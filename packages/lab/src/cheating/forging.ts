@@ -3,7 +3,7 @@
 
 import { HersError } from '@hers/client';
 import { checksum } from '@hers/ring';
-import { decodeQuery, type ErrorCode, encodeResponse } from '@hers/scheme';
+import { decodeQuery, decodeResponse, type ErrorCode, encodeResponse, isExact } from '@hers/scheme';
 import type { SealedRecord } from '@hers/service';
 import type { Dice } from './dice.ts';
 import type { World } from './truth.ts';
@@ -76,7 +76,7 @@ export function forged(world: World | undefined, query: Uint8Array, response: Ui
   const scores = Array.from({ length: n }, (_, j) => {
     const wished = j === best ? 0.45 : dice.next() * 0.3;
     // Under exact a value that is no integer would be noticed at once.
-    const step = settings?.profile === 'exact' ? settings.unit / modulus : 2 ** -bits0;
+    const step = settings && isExact(settings.profile) ? settings.unit / modulus : 2 ** -bits0;
     return Math.round(Math.round(wished / step) * step * 2 ** bits0);
   });
   const view = new DataView(response.buffer, response.byteOffset, response.length);
@@ -92,6 +92,18 @@ export function forged(world: World | undefined, query: Uint8Array, response: Ui
     packed0: pack(scores, bits0),
     packed1: new Uint8Array((n * bits1) / 8),
   });
+}
+
+/** With another score in one slot, which a store can add to without knowing it. */
+export function withOneScore(response: Uint8Array, dice: Dice): Uint8Array {
+  const decoded = decodeResponse(response);
+  const { bits0 } = decoded;
+  const packed0 = decoded.packed0.slice();
+  const at = dice.below(decoded.count) * bits0;
+  // The three highest bits but one: from a sixteenth to a quarter of the modulus.
+  const bit = at + bits0 - 2 - dice.below(3);
+  packed0[bit >> 3] ^= 1 << (bit & 7);
+  return encodeResponse({ ...decoded, packed0 });
 }
 
 /** What can be done to any list of things. Nothing where it would change nothing. */

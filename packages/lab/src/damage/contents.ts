@@ -6,7 +6,7 @@ import { createDecipheriv, createHash, createHmac } from 'node:crypto';
 import { cpSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { MasterSeed } from '@hers/client';
-import { LANES, PANEL_ROWS, type SegmentHeader } from '@hers/scan';
+import { panelRuns, type SegmentHeader } from '@hers/scan';
 import { type KnownCollection, openSalvage, type Salvage } from '@hers/store/salvage';
 import type { Gallery } from './galleries.ts';
 import { idOf, type Truth } from './truth.ts';
@@ -109,14 +109,12 @@ async function entriesOf(salvage: Salvage): Promise<Entries> {
 
 /** The bytes of one block of a segment; see the layout in scan's segment.ts. */
 function inSegment(path: string, header: SegmentHeader, index: number): Place[] {
-  const { rows, blocks, dataAt, partBytes, partChecksums } = header;
-  const rowBytes = 4 * LANES;
+  const { parameters, rows, blocks, dataAt, partBytes, partChecksums } = header;
   const places: Place[] = [];
   for (let part = 0; part < partChecksums.length; part++)
-    for (let panel = 0; panel < rows; panel += PANEL_ROWS) {
-      const panelRows = Math.min(PANEL_ROWS, rows - panel);
-      const from = dataAt + part * partBytes + rowBytes * (panel * blocks.length + index * panelRows);
-      places.push({ path, from, to: from + rowBytes * panelRows });
+    for (const { at, bytes } of panelRuns(parameters, rows, blocks.length, index)) {
+      const from = dataAt + part * partBytes + at;
+      places.push({ path, from, to: from + bytes });
     }
   return places;
 }

@@ -20,21 +20,24 @@ const VARIANTS: readonly (readonly [string, string])[] = [
 const COLOURS = ['#D55E00', '#E69F00', '#56B4E9', '#CC79A7'];
 
 export async function render(data: Data<AblationParameters>): Promise<Rendered> {
-  const { data: source, split, dimensions, training, measured, mates } = data.parameters;
+  const { data: source, split, dimensions, training, measured, probes, seeds, unfinished } = data.parameters;
   const figures = new Figures(data);
   const published = Object.keys(TABLE_6.rows).toReversed();
   const head = VARIANTS.map(([, title]) => title);
   const line = (dimension: number | string, prefix = '') => [
     String(dimension),
-    ...VARIANTS.map(([name]) => figures.cell(`${prefix}${name}-${dimension}`, percent)),
+    ...VARIANTS.map(([name]) => {
+      const cell = figures.cell(`${prefix}${name}-${dimension}`, percent);
+      const range = prefix === '' && seeds > 1 ? rangeOf(data, `${name}-${dimension}`) : undefined;
+      return range === undefined ? cell : `${cell} (${range})`;
+    }),
   ];
-  const said = mates.least === mates.most ? String(mates.most) : `${mates.least} to ${mates.most}`;
   const markdown = page(
     data,
     'Ablation of DeepMDS++',
     'Precision at 10 with and without the ingredients of DeepMDS++',
     [
-      'Precision at 10 in %, by the dimension, measured here:',
+      `Precision at 10 in %, by the dimension, measured here${seeds > 1 ? `; the mean of ${seeds} seeds, from the least to the most of one in brackets` : ' with one seed'}:`,
       table(
         ['measured', ...head],
         dimensions.map((dimension) => line(dimension)),
@@ -44,23 +47,45 @@ export async function render(data: Data<AblationParameters>): Promise<Rendered> 
         ['published', ...head],
         published.map((dimension) => line(dimension, 'published-')),
       ),
+      ...(unfinished.length > 0 ? [`Not over yet: ${unfinished.join(', ')}.`] : []),
+      ...saidPenalty(data),
       '"Without hard mining" draws genuine and impostor pairs at random, in equal numbers.',
       '## What was measured',
-      `${source}. ${saidSplit(split)} Fitted on ${counted(training, 'classes')}, measured on ${counted(measured, 'classes')} that were not seen. Every measured picture is searched among all others by cosine, and the share of its class among the first ten is averaged.${saidAxes(data)}`,
-      `Published: the validation set of ImageNet, 1 000 classes, Inception-ResNet v2, uncompressed ${percent(TABLE_6.full.precision)} %. There 10 pictures of each class are probes and the other 40 their mates, beside all pictures of the other classes. Here every picture is a probe once and all others are its gallery, so that it has ${said} mates.`,
+      `${source}. ${saidSplit(split)} Fitted on ${counted(training, 'classes')}, measured on ${counted(measured, 'classes')} that were not seen.${saidAxes(data)}`,
+      `As in the paper, a fifth of each class, drawn at random, are probes: 10 of 50, ${grouped(probes)} in all. The gallery of a probe is the other 40 of its class and all pictures of the other classes; the share of its class among the first ten is averaged. The paper has 1 000 classes of the validation set of ImageNet, 100 of them with probes, by Inception-ResNet v2, uncompressed ${percent(TABLE_6.full.precision)} %.`,
     ],
   );
   return { markdown, svg: await plot(data) };
 }
 
+/** From the least to the most of a seed. */
+function rangeOf(data: Data<AblationParameters>, name: string, ending = ''): string | undefined {
+  const figures = new Figures(data);
+  const each = Array.from({ length: data.parameters.seeds }, (_, i) => `${name}-seed${i + 1}${ending}`)
+    .filter((seed) => figures.has(seed))
+    .map((seed) => figures.value(seed));
+  return each.length === 0 ? undefined : `${percent(Math.min(...each))} to ${percent(Math.max(...each))}`;
+}
+
+function saidPenalty(data: Data<AblationParameters>): string[] {
+  const shares = data.parameters.dimensions.flatMap((dimension) => {
+    const range = rangeOf(data, `deepmds++-${dimension}`, '-penalty');
+    return range === undefined ? [] : [`${range} % at ${dimension} dimensions`];
+  });
+  return shares.length === 0
+    ? []
+    : [
+        `The covariance penalty is taken of outputs at unit length. Of the loss of DeepMDS++ it is ${shares.join(', ')}.`,
+      ];
+}
+
 function saidAxes(data: Data<AblationParameters>): string {
-  const { fullDimension, firstAxes, epochs } = data.parameters;
-  if (firstAxes === fullDimension) return '';
+  const { fullDimension, firstAxes, steps } = data.parameters;
+  const long = `for ${grouped(steps)} steps a stage, each stage starting from the one before (the authors' configuration has 200 000)`;
+  if (firstAxes === fullDimension) return ` Networks are trained ${long}.`;
   const figures = new Figures(data);
   const at = (name: string) => percent(figures.value(name));
-  const long =
-    typeof epochs === 'number' ? `${epochs} epochs instead of the paper's 250` : "the paper's number of epochs";
-  return ` Networks are trained on the first ${firstAxes} principal axes (${at(`pca-${firstAxes}`)} %), not on all ${grouped(fullDimension)} dimensions (${at(`${FULL}-${fullDimension}`)} %), for ${long}, with one seed.`;
+  return ` Networks are trained on the first ${firstAxes} principal axes (${at(`pca-${firstAxes}`)} %), not on all ${grouped(fullDimension)} dimensions (${at(`${FULL}-${fullDimension}`)} %), ${long}.`;
 }
 
 function plot(data: Data<AblationParameters>): Promise<string> {
@@ -68,7 +93,7 @@ function plot(data: Data<AblationParameters>): Promise<string> {
   const figures = new Figures(data);
   const full = figures.value(`${FULL}-${fullDimension}`);
   const values = dimensions.flatMap((dimension) =>
-    VARIANTS.map(([name, variant]) => {
+    VARIANTS.filter(([name]) => figures.has(`${name}-${dimension}`)).map(([name, variant]) => {
       const value = figures.value(`${name}-${dimension}`);
       return { dimension: `${dimension} dimensions`, variant, value, label: percent(value) };
     }),

@@ -1,15 +1,18 @@
-// The form of the paper's Table 6: precision at 10 with and without the ingredients of DeepMDS++.
+// The paper's Table 6: precision at 10 with and without the ingredients of DeepMDS++, by its
+// protocol.
 
-import { type Part, splitByLabel } from '../datasets.ts';
-import { matedPlaces } from '../metrics/identification.ts';
-import { type Retrieval, retrieval } from '../metrics/retrieval.ts';
+import { splitByLabel } from '../datasets.ts';
+import { mean } from '../metrics/mean.ts';
+import { fifths, type Retrieval, retrieval } from '../metrics/retrieval.ts';
 import { progress } from '../report.ts';
-import { wholeNumbers } from '../runner.ts';
+import { wholeNumber, wholeNumbers } from '../runner.ts';
 import { FULL } from './compressor-looks.ts';
-import { compressed, EPOCHS_OPTION, epochsOf, fitted, fittingOf, MODELS_OPTION } from './compressors.ts';
+import { compressed, MODELS_OPTION, STEPS_OPTION, stepsOf } from './compressors.ts';
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
 import type { Counts, Data, Experiment, Figure } from './experiment.ts';
-import { firstAxes } from './pictures.ts';
+import { compressorsIn, prepare, type Run, standingOf, trainRuns } from './network-runs.ts';
+import { MINUTES_OPTION, minutesOf, PARALLEL_OPTION, parallelOf, STATE_OPTION, withState } from './networks.ts';
+import { FIRST_AXES, firstAxes } from './pictures.ts';
 import { TABLE_6 } from './published.ts';
 import { record } from './record.ts';
 
@@ -31,11 +34,14 @@ export interface AblationParameters {
   readonly fullDimension: number;
   readonly firstAxes: number;
   readonly dimensions: readonly number[];
-  readonly epochs: number | string;
+  /** Of each stage. */
+  readonly steps: number;
+  readonly seeds: number;
   readonly training: Counts;
   readonly measured: Counts;
-  /** Pictures of the same class as a probe, the fewest and the most. */
-  readonly mates: { readonly least: number; readonly most: number };
+  readonly probes: number;
+  /** Runs that are not over, in words. */
+  readonly unfinished: readonly string[];
 }
 
 export const ablation: Experiment = {
@@ -45,40 +51,90 @@ export const ablation: Experiment = {
     data: DATA_OPTION,
     split: SPLIT_OPTION,
     dimensions: DIMENSIONS_OPTION,
+    axes: { type: 'string', help: `principal axes that networks begin with (${FIRST_AXES})` },
     models: MODELS_OPTION,
-    epochs: EPOCHS_OPTION,
+    steps: STEPS_OPTION,
+    seeds: { type: 'string', help: 'how many seeds to train with; their mean is the result (3)' },
+    state: STATE_OPTION,
+    parallel: PARALLEL_OPTION,
+    minutes: MINUTES_OPTION,
   },
   async measure(values): Promise<Data<AblationParameters>> {
     const small = values.small === true;
     const split = splitOf(values);
-    const dimensions = wholeNumbers(values.dimensions, small ? [8] : [128, 64, 32, 16]);
-    const epochs = epochsOf(values) ?? (small ? 2 : undefined);
-    const { models, settings } = fittingOf({ ...values, epochs: epochs?.toString() }, 'deepmds++');
+    const [parallel, minutes] = [parallelOf(values), minutesOf(values)];
+    const dimensions = wholeNumbers(values.dimensions, small ? [8] : [128, 64, 32, 16]).toSorted((a, b) => b - a);
+    const steps = small && values.steps === undefined ? 50 : stepsOf(values);
+    const seeds = wholeNumber(values, 'seeds', small ? 1 : 3);
     const data = await datasetOf('pictures', values);
     const { training, held } = splitByLabel(data, split);
-    const axes = await firstAxes(training, held, { models });
-    const results = figures(`${FULL}-${data.dimension}`, searched(held));
-    if (axes.held !== held) results.push(...figures(`pca-${axes.held.dimension}`, searched(axes.held)));
-    for (const dimension of dimensions)
-      for (const variant of VARIANTS) {
-        const fitting = { dimension, models, settings: { ...variant.settings, ...settings } };
-        const found = searched(await compressed(axes.held, await fitted('deepmds++', axes.training, fitting)));
-        progress(`${variant.name}-${dimension}: ${found.precisionAt10.toFixed(4)}`);
-        results.push(...figures(`${variant.name}-${dimension}`, found));
+    const axes = await firstAxes(training, held, values, wholeNumber(values, 'axes', FIRST_AXES));
+    const probes = fifths(held.labels);
+    const searched = (part: typeof held) => retrieval(part, probes, { apart: true });
+    const results = figures(`${FULL}-${data.dimension}`, [searched(held)]);
+    if (axes.held !== held) results.push(...figures(`pca-${axes.held.dimension}`, [searched(axes.held)]));
+    return withState(values, async (folder) => {
+      const runs = runsOf(dimensions.at(-1)!, seeds, steps);
+      await prepare(folder, { dimension: axes.training.dimension, runs }, axes.training);
+      await trainRuns(folder, parallel, minutes);
+      const found = new Map<string, Retrieval[]>();
+      const unfinished: string[] = [];
+      for (const run of runs) {
+        const done = (await standingOf(folder, run))?.done ?? 0;
+        if (done < 1) unfinished.push(`${run.name} (${Math.round(100 * done)} %)`);
+        for (const compressor of await compressorsIn(folder, run)) {
+          const { outputDimension, metadata } = compressor;
+          if (!dimensions.includes(outputDimension)) continue;
+          const name = `${run.name.replace(/-seed\d+$/, '')}-${outputDimension}`;
+          const one = searched(await compressed(axes.held, (vectors) => compressor.transform(vectors)));
+          progress(`${name}, seed ${run.seed}: ${one.precisionAt10.toFixed(4)}`);
+          found.set(name, [...(found.get(name) ?? []), one]);
+          results.push(...seedFigures(`${name}-seed${run.seed}`, one, metadata.figures.penaltyShare));
+        }
       }
-    const parameters = {
-      ...{ data: data.source, split, fullDimension: data.dimension, firstAxes: axes.held.dimension },
-      ...{ dimensions, epochs: epochs ?? 'as published', training: countsOf(training), measured: countsOf(held) },
-      mates: matesOf(held),
-    };
-    return record('ablation', values, { parameters, results: [...results, ...published()] }, againWith(values));
+      for (const [name, each] of found) results.push(...figures(name, each));
+      const parameters = {
+        ...{ data: data.source, split, fullDimension: data.dimension, firstAxes: axes.held.dimension },
+        ...{ dimensions, steps, seeds, training: countsOf(training), measured: countsOf(held) },
+        ...{ probes: probes.length, unfinished },
+      };
+      const { state: _, parallel: __, minutes: ___, ...others } = values;
+      return record('ablation', values, { parameters, results: [...results, ...published()] }, againWith(others));
+    });
   },
 };
 
-function figures(name: string, { precisionAt10, meanAveragePrecision }: Retrieval): Figure[] {
+function runsOf(dimension: number, seeds: number, steps: number): Run[] {
+  return Array.from({ length: seeds }, (_, i) => i + 1).flatMap((seed) =>
+    VARIANTS.map(({ name, settings }): Run => {
+      const own = { ...settings, steps };
+      return {
+        name: `${name}-seed${seed}`,
+        method: 'deepmds++',
+        dimension,
+        seed,
+        validation: 0,
+        settings: own,
+        threads: 1,
+      };
+    }),
+  );
+}
+
+const measured = (name: string, value: number, unit: string): Figure => ({ name, value, unit, source: 'measured' });
+
+/** Means over the seeds. */
+function figures(name: string, found: readonly Retrieval[]): Figure[] {
   return [
-    { name, value: precisionAt10, unit: 'precision at 10', source: 'measured' },
-    { name: `${name}-map`, value: meanAveragePrecision, unit: 'mAP of retrieval', source: 'measured' },
+    measured(name, mean(found.map(({ precisionAt10 }) => precisionAt10)), 'precision at 10'),
+    measured(`${name}-map`, mean(found.map(({ meanAveragePrecision }) => meanAveragePrecision)), 'mAP of retrieval'),
+  ];
+}
+
+function seedFigures(name: string, { precisionAt10 }: Retrieval, penaltyShare: number | undefined): Figure[] {
+  return [
+    measured(name, precisionAt10, 'precision at 10'),
+    ...(penaltyShare === undefined ? [] : [measured(`${name}-penalty`, penaltyShare, 'share of the loss')]),
   ];
 }
 
@@ -91,11 +147,3 @@ function published(): Figure[] {
     }),
   );
 }
-
-function matesOf({ labels }: Part): AblationParameters['mates'] {
-  const counts = new Map<number, number>();
-  for (const place of matedPlaces(labels)) counts.set(labels[place], (counts.get(labels[place]) ?? 0) + 1);
-  return { least: Math.min(...counts.values()) - 1, most: Math.max(...counts.values()) - 1 };
-}
-
-const searched = (part: Part) => retrieval(part, matedPlaces(part.labels));

@@ -33,6 +33,6 @@ export const compressorColours = (names: readonly string[]) => names.map((name) 
 /** How a sentence calls the split. */
 export function saidSplit(split: string): string {
   return split === 'test'
-    ? 'Everything is fitted on the odd labels and measured on the even ones (`--split test`).'
+    ? 'Everything is fitted on the odd labels and measured on the even ones (`--split test`). The even ones have been looked at often while this was built: their figures describe, and confirm nothing.'
     : 'This is the validation split, within the odd labels: for choosing, not for the report.';
 }

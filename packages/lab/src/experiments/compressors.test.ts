@@ -14,9 +14,9 @@ const training = meaningless(
 const QUICK: Partial<Record<MethodName, object>> = {
   auto: { ranking: null },
   ranking: { steps: 2 },
-  deepmds: { epochs: 1, stepsPerEpoch: 2 },
-  'deepmds++': { epochs: 1, stepsPerEpoch: 2 },
-  'deepmds++authors': { epochs: 1, stepsPerEpoch: 2 },
+  deepmds: { steps: 2 },
+  'deepmds++': { steps: 2 },
+  'deepmds++authors': { steps: 2 },
 };
 
 test('a compressor that was just fitted is what fitting would make; with other settings it is not', async () => {

@@ -20,9 +20,9 @@ export const MODELS_OPTION: RunnerOption = {
   help: 'a folder to keep fitted compressors in, and to take them from when they were fitted on the same vectors with the same settings before; empty it when the code that fits changes',
 };
 
-export const EPOCHS_OPTION: RunnerOption = {
+export const STEPS_OPTION: RunnerOption = {
   type: 'string',
-  help: 'epochs to train networks for, instead of as many as the paper does',
+  help: `steps to train each stage of a network for (${methods['deepmds++'].defaults.steps})`,
 };
 
 export function compressorsOf(
@@ -36,7 +36,7 @@ export function compressorsOf(
   return [...new Set(names)] as MethodName[];
 }
 
-/** Those of the paper, trained epoch by epoch. */
+/** Those of the paper, trained step by step. */
 const isNetwork = (name: MethodName) => name.startsWith('deepmds');
 
 /** The best there is, for experiments that need one. */
@@ -64,7 +64,7 @@ export async function fitted(
 
 export async function fittedCompressor(name: MethodName, training: Part, fitting: Fitting): Promise<Compressor> {
   const { dimension, seed = 1, models } = fitting;
-  const kept = models === undefined ? undefined : join(models, fileName(name, training, fitting));
+  const kept = models === undefined ? undefined : join(models, keptName(name, training, fitting));
   const found = kept === undefined ? undefined : await keptCompressor(kept, name, fitting);
   progress(`${found ? 'taking' : 'fitting'} ${name} to ${dimension} dimensions${seed === 1 ? '' : `, seed ${seed}`}`);
   if (found) return found;
@@ -78,7 +78,7 @@ export async function fittedCompressor(name: MethodName, training: Part, fitting
 }
 
 /** A crash leaves nothing of that name, or all of it. */
-async function keep(path: string, bytes: Uint8Array): Promise<void> {
+export async function keep(path: string, bytes: Uint8Array): Promise<void> {
   const temporary = `${path}.${randomBytes(6).toString('hex')}.part`;
   try {
     await writeFile(temporary, bytes, { flag: 'wx' });
@@ -123,7 +123,11 @@ export function fittedSo(
 }
 
 /** The same name for the same method, settings and training vectors, and no other. */
-function fileName(name: string, { vectors, labels }: Part, { dimension, seed = 1, settings = {} }: Fitting): string {
+export function keptName(
+  name: string,
+  { vectors, labels }: Part,
+  { dimension, seed = 1, settings = {} }: Fitting,
+): string {
   const hash = createHash('sha256').update(new Uint8Array(vectors.buffer, vectors.byteOffset, vectors.byteLength));
   hash.update(new Uint8Array(labels.buffer, labels.byteOffset, labels.byteLength)).update(JSON.stringify(settings));
   return `${name}-${dimension}-seed${seed}-${hash.digest('hex').slice(0, 12)}.onnx`;
@@ -139,6 +143,8 @@ function train(
     dimension,
     seed,
     settings,
+    // How long a network is trained was chosen before, by the experiment `networks`.
+    ...(isNetwork(name) && { validation: 0 }),
     onProgress({ stage, done, secondsLeft, validation }) {
       if (performance.now() - said < 10_000) return;
       said = performance.now();
@@ -150,18 +156,17 @@ function train(
 }
 
 /**
- * Epochs to train networks for; a number that makes no sense is refused whether or not there is a
- * network.
+ * Steps to train each stage of a network for; a number that makes no sense is refused whether or
+ * not there is a network.
  */
-export function epochsOf(values: Values): number | undefined {
-  return values.epochs === undefined ? undefined : wholeNumber(values, 'epochs', 1);
+export function stepsOf(values: Values): number {
+  return wholeNumber(values, 'steps', methods['deepmds++'].defaults.steps);
 }
 
-/** What the options say about fitting. Only networks have epochs. */
+/** What the options say about fitting. Only networks are told how many steps to take. */
 export function fittingOf(values: Values, name: MethodName): { models: string | undefined; settings: object } {
   const models = typeof values.models === 'string' ? values.models : undefined;
-  const epochs = epochsOf(values);
-  return { models, settings: epochs !== undefined && isNetwork(name) ? { epochs } : {} };
+  return { models, settings: isNetwork(name) ? { steps: stepsOf(values) } : {} };
 }
 
 /** A data set after a compressor. */

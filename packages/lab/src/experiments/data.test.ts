@@ -61,17 +61,6 @@ describe('on vectors that mean nothing', () => {
   });
 });
 
-describe('pictures and the ablation', () => {
-  it('say the same of the same vectors', async () => {
-    const part = meaningless(
-      labels(90, (i) => (i < 80 ? i % 10 : i)),
-      16,
-    );
-    const [pictures, ablation] = [await run('pictures', part), await run('ablation', part)].map(figuresOf);
-    assert.equal(pictures.get('full-16-precision10'), ablation.get('full-16'));
-  });
-});
-
 describe('odd data', () => {
   it('what leaves nothing to fit on or to find is refused in a sentence', async () => {
     for (const name of ['faces', 'pictures', 'ablation', 'two-stage-accuracy', 'encryption-cost', 'inversion']) {

@@ -6,6 +6,7 @@ import type { Data, Rendered } from './experiment.ts';
 import { Figures } from './figures.ts';
 import { page, table } from './markdown.ts';
 import { bySeries, COLOURS, COUNT_LABELS, NAMED_LINE_END, render as plotted, SCHEMA } from './plot.ts';
+import { TABLE_4 } from './published.ts';
 import { counted, grouped, signed, templates } from './quantities.ts';
 
 interface Case {
@@ -14,17 +15,20 @@ interface Case {
   readonly shown: string;
 }
 
-function casesOf({ compressor, fullDimension, dimensions }: EncryptionCostParameters): Case[] {
+function casesOf({ compressors, fullDimension, dimensions }: EncryptionCostParameters): Case[] {
   return [
     { name: `${FULL}-${fullDimension}`, shown: `${fullDimension}, ${compressorName(FULL)}` },
-    ...dimensions.map((dimension) => ({
-      name: `${compressor}-${dimension}`,
-      shown: `${dimension}, ${compressorName(compressor)}`,
-    })),
+    ...compressors.flatMap((compressor) =>
+      dimensions.map((dimension) => ({
+        name: `${compressor}-${dimension}`,
+        shown: `${dimension}, ${compressorName(compressor)}`,
+      })),
+    ),
   ];
 }
 
 export async function render(data: Data<EncryptionCostParameters>): Promise<Rendered> {
+  const { rounding = [250] } = data.parameters;
   const { data: source, split, gallery, probes, keys, intrinsic, distractorProbes } = data.parameters;
   const markdown = page(
     data,
@@ -43,9 +47,10 @@ export async function render(data: Data<EncryptionCostParameters>): Promise<Rend
       crowdTable(data),
       `Distractors are synthetic people on a curved manifold of ${intrinsic} dimensions, with noise, mapped so that their mean and covariance are those of the half that compressors are fitted on. ${saidRealism(data)}`,
       ...tailTable(data),
-      "The table shows side by side what noise and compression do among many. Where synthetic strangers score lower than real ones, it flatters all rows alike, and is no forecast for as many real people. The paper's figures are against a million pictures of MegaFace.",
+      "The table shows side by side what noise and compression do among many. Where synthetic strangers score lower than real ones, it flatters all rows alike, and is no forecast for as many real people. The paper's figures are against a million pictures of MegaFace, which [cannot be had](README.md#what-cannot-be-had-here).",
+      ...published(),
       '## What was searched',
-      `${source}. ${saidSplit(split)} ${counted(gallery, 'people')}, ${grouped(probes)} probes, each searched among all other pictures: in the clear as floating-point numbers, in the clear after rounding to 1/250 as the profile \`exact\` does, and encrypted through the client and a store in a folder.`,
+      `${source}. ${saidSplit(split)} ${counted(gallery, 'people')}, ${grouped(probes)} probes, each searched among all other pictures: in the clear as floating-point numbers, in the clear after rounding to 1/${[...new Set(rounding)].map((steps) => grouped(steps)).join(' or 1/')} as the profile \`exact\` does, and encrypted through the client and a store in a folder.`,
     ],
   );
   return { markdown, svg: await plot(data) };
@@ -114,6 +119,18 @@ function crowdTable(data: Data<EncryptionCostParameters>): string {
       ),
     ]),
   );
+}
+
+/** The paper's Table 4, which has faces among a million. */
+function published(): string[] {
+  const [{ what, ranks }] = TABLE_4;
+  return [
+    `The paper's Table 4, DeepMDS++, ${what}; the first is uncompressed:`,
+    table(
+      ['dimensions', ...ranks.map(([dimension]) => grouped(dimension))],
+      [['rank-1', ...ranks.map(([, rank1]) => rank1.toFixed(3))]],
+    ),
+  ];
 }
 
 function saidRealism(data: Data<EncryptionCostParameters>): string {

@@ -19,11 +19,12 @@ import {
   bestCompressor,
   COMPRESSORS_OPTION,
   compressed,
-  EPOCHS_OPTION,
-  epochsOf,
+  compressorsOf,
   fitted,
   fittingOf,
   MODELS_OPTION,
+  STEPS_OPTION,
+  stepsOf,
 } from './compressors.ts';
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
 import type { Counts, Data, Experiment, Figure } from './experiment.ts';
@@ -38,7 +39,9 @@ type Transform = (vectors: Float32Array) => Promise<Float32Array>;
 export interface EncryptionCostParameters {
   readonly data: string;
   readonly split: string;
-  readonly compressor: string;
+  readonly compressors: readonly string[];
+  /** Steps that `exact` rounds a unit to: at full dimension, then at `dimensions`; else 250. */
+  readonly rounding?: readonly number[];
   /** Before compression. */
   readonly fullDimension: number;
   readonly dimensions: readonly number[];
@@ -53,7 +56,7 @@ export interface EncryptionCostParameters {
   readonly strangers: number;
   /** What one stranger in so many reaches is in the results. */
   readonly tails: readonly number[];
-  readonly epochs: number | string;
+  readonly steps: number;
 }
 
 interface Row {
@@ -87,7 +90,7 @@ export const encryptionCost: Experiment = {
     dimensions: DIMENSIONS_OPTION,
     compressors: COMPRESSORS_OPTION,
     models: MODELS_OPTION,
-    epochs: EPOCHS_OPTION,
+    steps: STEPS_OPTION,
     distractors: { type: 'string', help: 'how many synthetic distractors, with commas between (10000,100000,1000000)' },
     probes: { type: 'string', help: 'probes against the distractors (500); all are searched without' },
     keys: {
@@ -98,7 +101,7 @@ export const encryptionCost: Experiment = {
   },
   async measure(values): Promise<Data<EncryptionCostParameters>> {
     const { small, split, dimensions, distractors, crowdProbes, intrinsic, keys } = settingsOf(values);
-    const compressor = bestCompressor(small ? { compressors: 'lda', ...values } : values);
+    const compressors = compressorsOf(values, small ? ['lda'] : [bestCompressor({}), 'deepmds++']);
     const data = await datasetOf('faces', values);
     const { training, held } = splitByLabel(data, split);
     const probes = matedPlaces(held.labels);
@@ -106,10 +109,11 @@ export const encryptionCost: Experiment = {
     const cases: { name: string; transform: Transform }[] = [
       { name: `${FULL}-${data.dimension}`, transform: async (vectors) => vectors },
     ];
-    for (const dimension of dimensions) {
-      const transform = await fitted(compressor, training, { dimension, ...fittingOf(values, compressor) });
-      cases.push({ name: `${compressor}-${dimension}`, transform });
-    }
+    for (const compressor of compressors)
+      for (const dimension of dimensions) {
+        const transform = await fitted(compressor, training, { dimension, ...fittingOf(values, compressor) });
+        cases.push({ name: `${compressor}-${dimension}`, transform });
+      }
     const background = backgroundLike(training.vectors, data.dimension, { intrinsic });
     const rows: Row[] = [];
     const among: Crowd[] = [];
@@ -120,10 +124,11 @@ export const encryptionCost: Experiment = {
     }
     const realism = compareWithReal(held, training, some, background, Math.max(...distractors));
     const parameters = {
-      ...{ data: data.source, split, compressor, fullDimension: data.dimension, dimensions },
+      ...{ data: data.source, split, compressors, fullDimension: data.dimension, dimensions },
       ...{ gallery: countsOf(held), probes: probes.length, keys, distractors, distractorProbes: some.length },
+      rounding: [data.dimension, ...dimensions].map((dimension) => plan({ dimension, profile: 'exact' }).steps),
       ...{ intrinsic, strangers: realism.count, tails: realism.tails.map(({ one }) => one) },
-      epochs: epochsOf(values) ?? 'as published',
+      steps: stepsOf(values),
     };
     const results = [...rows.flatMap(costFigures), ...among.flatMap(crowdFigures), ...realismFigures(realism)];
     return record('encryption-cost', values, { parameters, results }, againWith(values));
@@ -192,7 +197,8 @@ function isFound(found: readonly Found[], labels: Int32Array, probe: number): bo
 async function costs(name: string, part: Part, probes: Int32Array, keys: number): Promise<Row> {
   const { vectors, dimension, labels } = part;
   progress(`${name}: in the clear`);
-  const rounded = Float32Array.from(roundVectors(plan({ dimension, profile: 'exact' }), vectors));
+  const exactly = plan({ dimension, profile: 'exact' });
+  const rounded = Float32Array.from(roundVectors(exactly, vectors));
   const clear = plainBest(vectors, dimension, labels, probes);
   const integers = plainBest(rounded, dimension, labels, probes);
   const share = (count: number) => count / probes.length;
@@ -225,7 +231,10 @@ async function costs(name: string, part: Part, probes: Int32Array, keys: number)
   const exact = await searched('exact', 'exact', (n, list) => {
     const best = list.find(({ index }) => index !== probes[n])!;
     const wanted = integers[n];
-    if (isFound(list, labels, probes[n]) !== wanted.right || Math.round(best.score * 250 ** 2) !== wanted.score)
+    if (
+      isFound(list, labels, probes[n]) !== wanted.right ||
+      Math.round(best.score * exactly.steps ** 2) !== wanted.score
+    )
       different++;
   });
   return {

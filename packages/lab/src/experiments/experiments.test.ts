@@ -1,11 +1,19 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { fit } from '@hers/compress';
+import { Random } from '@hers/vectors/random';
 import { measureAndRender, type Outcome } from '../../testing/measure-and-render.ts';
 import type { Values } from '../runner.ts';
 import { againWith } from './data.ts';
+import type { DimensionParameters } from './dimension.ts';
 import { asGiven, type Source } from './experiment.ts';
 import type { FacesParameters } from './faces.ts';
 import { EXPERIMENTS } from './index.ts';
+import type { NetworksParameters } from './networks.ts';
+import type { WholeParameters } from './whole.ts';
 
 /** What may be below zero. */
 const SIGNED = ['cosine', 'advantage', 'rank-1 difference'];
@@ -104,11 +112,30 @@ describe('what they say', () => {
     const names = ['deepmds++', 'without-mining', 'without-covariance', 'deepmds'];
     const found = names.map((name) => figures.get(`${name}-8-map`)!.value);
     assert.equal(new Set(found).size, names.length, `${found}`);
-    // The two that are methods of their own, fitted under their own names, on the same vectors.
-    const pictures = await results('pictures', { compressors: 'deepmds,deepmds++', epochs: '2' });
-    for (const name of ['deepmds-8', 'deepmds++-8']) {
-      assert.equal(pictures.get(`${name}-map`)!.value, figures.get(`${name}-map`)!.value, name);
-      assert.equal(pictures.get(`${name}-precision10`)!.value, figures.get(name)!.value, name);
+  });
+
+  it('networks: what a time limit interrupts is taken up again, and ends as if nothing had happened', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'hers-networks-'));
+    try {
+      const whole = await results('networks');
+      const state = join(folder, 'state');
+      const [given, models] = [{ state, compressors: 'deepmds++', seeds: '1' }, join(folder, 'models')];
+      const nothing = await measureAndRender('networks', { small: true, ...given, minutes: '0' });
+      assert.equal((nothing.data.parameters as NetworksParameters).unfinished.length, 2);
+      assert.match(nothing.markdown, /Not over yet: deepmds\+\+-curve \(0 %\), deepmds\+\+-seed1 \(0 %\)\./);
+      // Where this stops them, if it does, is up to the machine.
+      await measureAndRender('networks', { small: true, ...given, minutes: '0.04' });
+      const again = await results('networks', { ...given, models });
+      for (const dimension of [8, 4])
+        for (const ending of ['', '-loss', '-penalty']) {
+          const name = `deepmds++-${dimension}-seed1${ending}`;
+          assert.equal(again.get(name)!.value, whole.get(name)!.value, name);
+        }
+      // What was trained serves other experiments.
+      assert.equal(readdirSync(models).length, 2);
+      await assert.rejects(results('networks', { ...given, steps: '51' }), /holds the training of other networks/);
+    } finally {
+      rmSync(folder, { recursive: true });
     }
   });
 
@@ -151,6 +178,76 @@ describe('what they say', () => {
     }
   });
 
+  it('inversion-compressed: what was left out does not come back, and as many known probes as dimensions give the rest', async () => {
+    const figures = await results('inversion-compressed');
+    const value = (name: string) => figures.get(name)!.value;
+    for (const name of ['full-24-stolen', 'full-24-36']) assert.ok(value(name) > 0.99, `${name}: ${value(name)}`);
+    for (const dimension of [8, 4]) {
+      const name = `pca-${dimension}`;
+      assert.ok(value(`${name}-stolen-compressed`) > 1 - 1e-6);
+      assert.ok(value(`${name}-${dimension / 2}-compressed`) < 0.9);
+      assert.ok(value(`${name}-${1.5 * dimension}-compressed`) > 0.99);
+      assert.ok(Math.abs(value(`${name}-${1.5 * dimension}`) - value(`${name}-stolen`)) < 0.02);
+    }
+    assert.ok(value('pca-4-stolen') < value('pca-8-stolen') && value('pca-8-stolen') < 0.9);
+  });
+
+  it('whole: every list of the published system and of exact is that in the clear, online or in a batch', async () => {
+    const figures = await results('whole');
+    const value = (name: string) => figures.get(name)!.value;
+    for (const name of ['published-same', 'exact-one-same', 'exact-two-same', 'homomorphic-one-same'])
+      assert.equal(value(name), 1, name);
+    for (const name of ['published-rank1', 'exact-two-rank1', 'compact-two-rank1'])
+      assert.ok(value(name) >= value('published-stage1-rank1') && value(name) <= value('full-rank1'), name);
+    assert.equal(value('homomorphic-one-rank1'), value('exact-one-rank1'));
+    assert.ok(value('compact-one-overlap') > 0.7);
+    // A ciphertext for each template, and one for each dimension of a block.
+    assert.equal(value('published-gallery-fine-bytes'), 76 * 131_072);
+    assert.equal(value('published-gallery-coarse-bytes'), 8 * 131_072);
+    assert.equal(value('published-stage2-bytes') / value('published-stage1-bytes'), 10);
+    // Twenty of them came online, each with an upload of its own for both stages, and one batch.
+    const one = value('published-stage1-bytes') - 36;
+    assert.ok(Math.abs(value('published-uploads-coarse-bytes') / (21 * 8 * one) - 1) < 0.001);
+  });
+
+  it('whole: a compressor of a file is taken, and one for other vectors is refused', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'hers-whole-'));
+    try {
+      const file = join(folder, 'pca.onnx');
+      const make = async (dimension: number) => {
+        const random = new Random(1, 2);
+        const vectors = new Float32Array(200 * dimension);
+        const numbers = new Float64Array(vectors.length);
+        random.fill(numbers, 1);
+        vectors.set(numbers);
+        const labels = Int32Array.from({ length: 200 }, (_, i) => i >> 1);
+        writeFileSync(file, (await fit('pca', vectors, labels, { dimension: 6 })).save());
+      };
+      await make(12);
+      await assert.rejects(results('whole', { compressor: file }), /takes vectors of 12 dimensions, and faces have 24/);
+      await make(24);
+      const { data } = await measureAndRender('whole', { small: true, compressor: file, probes: '2', k: '5' });
+      const { coarse, chosen, compressor } = data.parameters as WholeParameters;
+      assert.deepEqual([coarse, chosen, compressor.method, compressor.from], [6, 'given', 'pca', 'file']);
+      assert.equal(data.command, 'whole --small --probes 2 --k 5 --compressor <file>');
+      assert.equal(data.results.find(({ name }) => name === 'published-same')!.value, 1);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  it('dimension: what is no manifold has no estimate by the graph, and a sentence', async () => {
+    const { data } = await smallRun('dimension');
+    const { sets } = data.parameters as DimensionParameters;
+    const figures = await results('dimension');
+    for (const { name, refusals, distance } of sets) {
+      assert.equal(Object.keys(refusals).length, distance === 'euclidean' ? 4 : 0, name);
+      for (const k of [4, 7, 9, 15]) assert.equal(figures.has(`${name}-graph-k${k}`), distance !== 'euclidean');
+      for (const sentence of Object.values(refusals))
+        assert.match(sentence, /longest edge|more than one peak|deviation/);
+    }
+  });
+
   it('the command at the foot of a page makes that page', async () => {
     const foot = ({ markdown }: Outcome) => /^- Made by `npx hers lab (.*?)`;/m.exec(markdown)?.[1];
     assert.equal(foot(await smallRun('faces')), 'faces --small');
@@ -159,13 +256,13 @@ describe('what they say', () => {
       split: 'test',
       dimensions: '8,8,4',
       compressors: 'pca,lda,pca',
-      epochs: '3',
+      steps: '3',
       seeds: '2',
       json: true,
       small: true,
     };
     const outcome = await measureAndRender('faces', given);
-    const again = 'faces --split test --dimensions 8,8,4 --compressors pca,lda,pca --epochs 3 --seeds 2 --small';
+    const again = 'faces --split test --dimensions 8,8,4 --compressors pca,lda,pca --steps 3 --seeds 2 --small';
     assert.equal(foot(outcome), again);
     const { dimensions, compressors } = outcome.data.parameters as FacesParameters;
     assert.deepEqual(

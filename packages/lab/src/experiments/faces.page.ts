@@ -18,7 +18,7 @@ export async function render(data: Data<FacesParameters>): Promise<Rendered> {
     ...differences(data),
     ...(compressors.some((name) => name.startsWith('deepmds'))
       ? [
-          "The paper's text leaves open which pairs DeepMDS is trained on, among which pairs DeepMDS++ mines, and what an epoch is. The order of the two depends on it. The readings taken here were settled after figures of other readings on the even labels had been seen ([packages/compress](../../packages/compress/README.md) has them), so their order here does not confirm the paper's.",
+          "The paper's text leaves open which pairs DeepMDS is trained on, among which pairs DeepMDS++ mines, and how many steps an epoch has. The order of the two depends on it. The readings taken here were settled after figures of other readings on the even labels had been seen ([packages/compress](../../packages/compress/README.md) has them), so their order here does not confirm the paper's.",
         ]
       : []),
     '## What was searched',

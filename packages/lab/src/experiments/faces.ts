@@ -14,11 +14,11 @@ import {
   COMPRESSORS_OPTION,
   compressed,
   compressorsOf,
-  EPOCHS_OPTION,
-  epochsOf,
   fitted,
   fittingOf,
   MODELS_OPTION,
+  STEPS_OPTION,
+  stepsOf,
 } from './compressors.ts';
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
 import type { Counts, Data, Experiment, Figure } from './experiment.ts';
@@ -44,7 +44,7 @@ export interface FacesParameters {
   readonly mostOfOne: number;
   /** People with one picture, who are no probes. */
   readonly strangers: number;
-  readonly epochs: number | string;
+  readonly steps: number;
   readonly far: number;
   readonly fpir: number;
 }
@@ -79,7 +79,7 @@ export const faces: Experiment = {
     dimensions: DIMENSIONS_OPTION,
     compressors: COMPRESSORS_OPTION,
     models: MODELS_OPTION,
-    epochs: EPOCHS_OPTION,
+    steps: STEPS_OPTION,
     seeds: { type: 'string', help: 'how many seeds to fit with; their mean is the result (1)' },
   },
   async measure(values): Promise<Data<FacesParameters>> {
@@ -87,7 +87,7 @@ export const faces: Experiment = {
     const split = splitOf(values);
     const dimensions = wholeNumbers(values.dimensions, small ? [8, 4] : [64, 32, 16]);
     const seeds = wholeNumber(values, 'seeds', 1);
-    const epochs = epochsOf(values) ?? 'as published';
+    const steps = stepsOf(values);
     const compressors = compressorsOf(values, small ? ['pca', 'lda'] : undefined);
     const data = await datasetOf('faces', values);
     const { training, held } = splitByLabel(data, split);
@@ -102,7 +102,7 @@ export const faces: Experiment = {
       ...{ data: data.source, split, fullDimension: data.dimension, dimensions, compressors, seeds },
       ...{ training: countsOf(training), gallery: countsOf(held), probes: probes.length },
       ...{ persons: new Set(people).size, mostOfOne: mostOfOne(people) },
-      ...{ strangers: held.labels.length - probes.length, epochs, far: FAR, fpir: FPIR },
+      ...{ strangers: held.labels.length - probes.length, steps, far: FAR, fpir: FPIR },
     };
     const results = [
       ...rows.flatMap((each) => figures(each, people)),

@@ -37,9 +37,17 @@ export const EXPERIMENTS: Readonly<Record<string, Entry>> = {
     experiment: async () => (await import('./faces.ts')).faces,
     page: () => import('./faces.page.ts'),
   },
+  networks: {
+    experiment: async () => (await import('./networks.ts')).networks,
+    page: () => import('./networks.page.ts'),
+  },
   pictures: {
     experiment: async () => (await import('./pictures.ts')).pictures,
     page: () => import('./pictures.page.ts'),
+  },
+  chains: {
+    experiment: async () => (await import('./chains.ts')).chains,
+    page: () => import('./chains.page.ts'),
   },
   ablation: {
     experiment: async () => (await import('./ablation.ts')).ablation,
@@ -60,5 +68,13 @@ export const EXPERIMENTS: Readonly<Record<string, Entry>> = {
   inversion: {
     experiment: async () => (await import('./inversion.ts')).inversion,
     page: () => import('./inversion.page.ts'),
+  },
+  'inversion-compressed': {
+    experiment: async () => (await import('./inversion-compressed.ts')).inversionCompressed,
+    page: () => import('./inversion-compressed.page.ts'),
+  },
+  whole: {
+    experiment: async () => (await import('./whole.ts')).whole,
+    page: () => import('./whole.page.ts'),
   },
 };

@@ -50,7 +50,7 @@ function howMeasured({ bench, date, command, parameters, versions, machine }: Da
 
 /** Parameters that the text of a page does not tell, in words. */
 const SETTINGS: Readonly<Record<string, string>> = {
-  epochs: 'epochs of networks',
+  steps: 'steps of a network',
   kernel: 'kernel',
   load: 'load of the machine at the start',
   runs: 'runs',

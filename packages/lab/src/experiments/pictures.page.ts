@@ -59,15 +59,12 @@ function matrix(data: Data<PicturesParameters>, cell: (name: string, figures: Fi
   );
 }
 
-function saidAxes({ fullDimension, firstAxes, compressors, epochs }: PicturesParameters): string[] {
+function saidAxes({ fullDimension, firstAxes, compressors, steps }: PicturesParameters): string[] {
   if (firstAxes === fullDimension) return [];
-  const trained =
-    typeof epochs === 'number'
-      ? ` Networks are trained for ${epochs} epochs, not the paper's 250.`
-      : ' Networks are trained for as many epochs as in the paper.';
+  const trained = ` Networks are trained for ${grouped(steps)} steps a stage; their authors' configuration has 200 000.`;
   const networks = compressors.some((name) => name.startsWith('deepmds')) ? trained : '';
   return [
-    `Compressors begin with the first ${firstAxes} principal axes instead of all ${grouped(fullDimension)} dimensions, because a network would otherwise take hours on two cores.${networks}`,
+    `Compressors begin with the first ${firstAxes} principal axes instead of all ${grouped(fullDimension)} dimensions, because a network would otherwise take days on two cores.${networks}`,
   ];
 }
 

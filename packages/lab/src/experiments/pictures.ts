@@ -14,11 +14,11 @@ import {
   COMPRESSORS_OPTION,
   compressed,
   compressorsOf,
-  EPOCHS_OPTION,
-  epochsOf,
   fitted,
   fittingOf,
   MODELS_OPTION,
+  STEPS_OPTION,
+  stepsOf,
 } from './compressors.ts';
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
 import type { Counts, Data, Experiment, Figure } from './experiment.ts';
@@ -26,10 +26,10 @@ import { TABLE_5 } from './published.ts';
 import { record } from './record.ts';
 
 /**
- * Compressors begin with this many principal axes: a network from 2048 on would take hours on two
+ * Compressors begin with this many principal axes: a network from 2048 on would take days on two
  * cores.
  */
-const FIRST_AXES = 256;
+export const FIRST_AXES = 256;
 
 export interface PicturesParameters {
   readonly data: string;
@@ -42,7 +42,7 @@ export interface PicturesParameters {
   readonly firstAxes: number;
   readonly dimensions: readonly number[];
   readonly compressors: readonly string[];
-  readonly epochs: number | string;
+  readonly steps: number;
   readonly training: Counts;
   readonly measured: Counts;
 }
@@ -66,13 +66,13 @@ export const pictures: Experiment = {
     dimensions: DIMENSIONS_OPTION,
     compressors: COMPRESSORS_OPTION,
     models: MODELS_OPTION,
-    epochs: EPOCHS_OPTION,
+    steps: STEPS_OPTION,
   },
   async measure(values): Promise<Data<PicturesParameters>> {
     const small = values.small === true;
     const split = splitOf(values);
     const dimensions = wholeNumbers(values.dimensions, small ? [8] : [128, 64, 32, 16]);
-    const epochs = epochsOf(values) ?? 'as published';
+    const steps = stepsOf(values);
     const compressors = compressorsOf(values, small ? ['pca', 'lda'] : undefined);
     const data = await datasetOf('pictures', values);
     const { training, held } = splitByLabel(data, split);
@@ -89,7 +89,7 @@ export const pictures: Experiment = {
       }
     const parameters = {
       ...{ data: data.source, split, fullDimension: data.dimension, firstAxes: axes.held.dimension },
-      ...{ dimensions, compressors, epochs, training: countsOf(training), measured: countsOf(held) },
+      ...{ dimensions, compressors, steps, training: countsOf(training), measured: countsOf(held) },
     };
     const results = [...rows.flatMap(figures), ...published()];
     return record('pictures', values, { parameters, results, curves: curvesOf(rows) }, againWith(values));
@@ -100,9 +100,14 @@ export const pictures: Experiment = {
  * Both parts on the principal axes that compressors begin with; as they are where they are short
  * enough.
  */
-export async function firstAxes(training: Part, held: Part, values: Values): Promise<{ training: Part; held: Part }> {
-  if (held.dimension <= FIRST_AXES) return { training, held };
-  const axes = await fitted('pca', training, { dimension: FIRST_AXES, ...fittingOf(values, 'pca') });
+export async function firstAxes(
+  training: Part,
+  held: Part,
+  values: Values,
+  count = FIRST_AXES,
+): Promise<{ training: Part; held: Part }> {
+  if (held.dimension <= count) return { training, held };
+  const axes = await fitted('pca', training, { dimension: count, ...fittingOf(values, 'pca') });
   return { training: await compressed(training, axes), held: await compressed(held, axes) };
 }
 

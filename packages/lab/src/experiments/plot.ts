@@ -93,7 +93,8 @@ const config = {
     titlePadding: 8,
     gridColor: '#e6e6e6',
   },
-  legend: { labelFontSize: 12, labelLimit: 0, symbolSize: 90, symbolStrokeWidth: 2.5 },
+  // Vega takes labels to be narrower than most fonts draw them.
+  legend: { labelFontSize: 12, labelLimit: 0, symbolSize: 90, symbolStrokeWidth: 2.5, columnPadding: 30 },
   header: { labelFontSize: 13, labelFontWeight: 600 as const },
   view: { stroke: '#cccccc' },
 };
@@ -197,6 +198,8 @@ export async function render(spec: TopLevelSpec): Promise<string> {
   const compiled = compile({ ...spec, config: { ...config, ...spec.config } } as TopLevelSpec, { logger });
   const view = new vega.View(vega.parse(compiled.spec), { renderer: 'none', logger });
   try {
+    // Ids are counted over all plots of a process; a plot must not depend on those before it.
+    vega.resetSVGDefIds();
     const svg = await view.toSVG();
     if (warnings.length > 0) throw new Error(`Vega-Lite warns: ${warnings.join('; ')}`);
     if (/NaN|undefined/.test(svg)) throw new Error('the plot holds something that is not a number');

@@ -1,41 +1,53 @@
 // What a search costs on SEAL: some blocks are scored and timed one by one. A block costs what
-// another does, so larger galleries are this, multiplied.
+// another does, so larger galleries are this, multiplied. SEAL here is WebAssembly, one thread for
+// each that is opened; several share a gallery as the paper's processes do: each has a part of it,
+// and all get the same query.
 
-import { ENCODINGS, roundVectors } from '@hers/paper';
+import { Worker } from 'node:worker_threads';
+import {
+  ClientKeys,
+  Context,
+  ENCODINGS,
+  type EncryptedQuery,
+  PaperClient,
+  parameterSet,
+  roundVectors,
+} from '@hers/paper';
 import { identities } from '@hers/vectors/synthetic';
-import { openPaper, PAPER_VARIANTS, type PaperEngine, type PaperVariantName } from '../engine-paper.ts';
+import { PAPER_VARIANTS, type PaperVariantName } from '../engine-paper.ts';
 import { progress } from '../report.ts';
 import { stopwatch, type Time } from './clock.ts';
 import type { Source } from './experiment.ts';
+import type { SealSearch, SealShare, SealTimes } from './seal-worker.ts';
 
 export interface SealCost {
   readonly variant: PaperVariantName;
   readonly dimension: number;
+  /** Threads that share the gallery. */
+  readonly threads: number;
   /** Templates of a block. */
   readonly capacity: number;
   /**
-   * Seconds from the arrival of a query until 1, 2, 3 … blocks are scored and written: the fastest
-   * of the runs.
+   * Seconds from the arrival of a query until every thread has scored and written 1, 2, 3 … blocks:
+   * the fastest of the runs.
    */
   readonly cumulative: readonly number[];
-  /** Seconds before the first block, and for each. */
+  /** Seconds before the first block, and for one of every thread. */
   readonly start: number;
   readonly block: number;
   /** CPU seconds of a block: the mean. */
   readonly cpu: number;
-  readonly queryBytes: number;
-  readonly responseBytes: number;
-  readonly keyBytes: number;
   /** Bytes of a block in the server's memory. */
   readonly blockBytes: number;
 }
 
 interface SealSample {
-  /** Blocks to score. */
+  /** Blocks that each thread scores. */
   readonly blocks: number;
   readonly runs: number;
   /** How many of them are different ones; beyond that they are scored again. */
   readonly distinct?: number;
+  readonly threads?: number;
 }
 
 /**
@@ -45,64 +57,89 @@ interface SealSample {
 export async function measureSeal(
   variant: PaperVariantName,
   dimension: number,
-  { blocks, runs, distinct = 2 }: SealSample,
+  { blocks, runs, distinct = 2, threads = 1 }: SealSample,
 ): Promise<SealCost> {
-  progress(`${variant} on SEAL, d = ${dimension}: ${blocks} blocks`);
+  progress(`${variant} on SEAL, d = ${dimension}, threads: ${threads}, blocks of each: ${blocks}`);
   const different = Math.min(blocks, distinct);
-  const engine = await openPaper(variant, { dimension });
+  const { encoding: name, parameters, encryption } = PAPER_VARIANTS[variant];
+  const encoding = ENCODINGS[name];
+  using context = await Context.open(parameterSet(parameters));
+  using keys = new ClientKeys(context, { rotations: encoding.rotations(dimension), encryption });
+  const capacity = encoding.capacity(context.parameters.n);
+  const { vectors } = identities(threads * different * capacity, 1, dimension).gallery();
+  const part = different * capacity * dimension;
+  const parts = Array.from({ length: threads }, (_, i) => vectors.subarray(i * part, (i + 1) * part));
+  const servers: Worker[] = [];
   try {
-    const { client, server, context } = engine;
-    const capacity = ENCODINGS[PAPER_VARIANTS[variant].encoding].capacity(context.parameters.n);
-    const { vectors } = identities(different * capacity, 1, dimension).gallery();
-    for (const upload of client.enrol(vectors)) server.enrol(upload);
-    checkScores(engine, vectors, dimension);
+    let galleryBytes = 0;
+    for (const templates of parts) {
+      using client = new PaperClient(context, encoding, { dimension, keys });
+      const share = { variant, dimension, keys: client.keys, uploads: [...client.enrol(templates)] };
+      const server = new Worker(new URL('./seal-worker.ts', import.meta.url), {
+        workerData: share satisfies SealShare,
+      });
+      servers.push(server);
+      galleryBytes += await message<number>(server);
+    }
+    using client = new PaperClient(context, encoding, { dimension, keys });
     const query = client.query(vectors.subarray(0, dimension));
     const order = Array.from({ length: blocks }, (_, i) => i % different);
+    const rounded = roundVectors(context.parameters, vectors, dimension);
     const cumulative = new Array<number>(blocks).fill(Number.POSITIVE_INFINITY);
     let block = Number.POSITIVE_INFINITY;
     let cpu = 0;
-    let responseBytes = 0;
     for (let run = 0; run < runs; run++) {
       const elapsed = stopwatch();
-      const times: number[] = [];
-      for (const response of server.search(query.bytes, { blocks: order })) {
-        times.push(elapsed().seconds);
-        responseBytes = response.length;
-      }
-      cpu += elapsed().cpu / (runs * blocks);
+      const all = await Promise.all(
+        servers.map((server) => {
+          server.postMessage({ query: query.bytes, order } satisfies SealSearch);
+          return message<SealTimes>(server);
+        }),
+      );
+      cpu += elapsed().cpu / (runs * blocks * threads);
+      // The slowest thread decides when a search is done.
+      const times = cumulative.map((_, i) => Math.max(...all.map(({ times }) => times[i])));
       times.forEach((time, i) => {
         cumulative[i] = Math.min(cumulative[i], time);
       });
       // Without the first, which has the query's loading in it.
       const mean = blocks === 1 ? times[0] : (times[blocks - 1] - times[0]) / (blocks - 1);
       block = Math.min(block, mean);
+      if (run === 0)
+        for (const [i, { responses }] of all.entries()) checkScores(query, responses, rounded, dimension, i * part);
     }
     return {
-      variant,
-      dimension,
-      capacity,
-      cumulative,
+      ...{ variant, dimension, threads, capacity, cumulative, block, cpu },
       start: Math.max(0, cumulative[0] - block),
-      block,
-      cpu,
-      queryBytes: query.bytes.length,
-      responseBytes,
-      keyBytes: client.keys.length,
-      blockBytes: server.galleryBytes / different,
+      blockBytes: galleryBytes / (threads * different),
     };
   } finally {
-    await engine.close();
+    await Promise.all(servers.map((server) => server.terminate()));
   }
 }
 
-function checkScores({ client, server, context }: PaperEngine, vectors: Float32Array, dimension: number): void {
-  const rounded = roundVectors(context.parameters, vectors, dimension);
-  const query = client.query(vectors.subarray(0, dimension));
-  for (const response of server.search(query.bytes, { blocks: [0] })) {
-    const { integers } = query.read(response);
+/** What a thread says next. */
+function message<T>(server: Worker): Promise<T> {
+  return new Promise((resolve, reject) => {
+    server.once('message', resolve);
+    server.once('error', reject);
+  });
+}
+
+/** The first and the last score of each response; the probe is the first template. */
+function checkScores(
+  query: EncryptedQuery,
+  responses: readonly Uint8Array[],
+  rounded: Int32Array,
+  dimension: number,
+  part: number,
+): void {
+  for (const response of responses) {
+    const { first, integers } = query.read(response);
     for (const j of [0, integers.length - 1]) {
+      const at = part + (first + j) * dimension;
       let score = 0;
-      for (let i = 0; i < dimension; i++) score += rounded[i] * rounded[j * dimension + i];
+      for (let i = 0; i < dimension; i++) score += rounded[i] * rounded[at + i];
       if (integers[j] !== score) throw new Error('SEAL gave a wrong score, so its time means nothing.');
     }
   }
@@ -111,10 +148,12 @@ function checkScores({ client, server, context }: PaperEngine, vectors: Float32A
 /** The time for a gallery, and whether that many blocks were really scored. */
 export function sealSeconds(cost: SealCost, m: number): Time & { source: Source } {
   const blocks = Math.ceil(m / cost.capacity);
-  const measured = cost.cumulative[blocks - 1];
+  // Of the thread that has most.
+  const most = Math.ceil(blocks / cost.threads);
+  const measured = cost.cumulative[most - 1];
   const cpu = blocks * cost.cpu;
   if (measured !== undefined) return { seconds: measured, cpu, source: 'measured' };
-  return { seconds: cost.start + blocks * cost.block, cpu, source: 'extrapolated' };
+  return { seconds: cost.start + most * cost.block, cpu, source: 'extrapolated' };
 }
 
 /** Bytes of a gallery in memory. */

@@ -10,6 +10,7 @@ import {
   blockMatrix,
   decodeBlock,
   decodeQuery,
+  isExact,
   type Plan,
   type Profile,
   plainScores,
@@ -18,6 +19,7 @@ import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@her
 import { identities } from '@hers/vectors/synthetic';
 import { comparablePlan } from '../engine-shared-mask.ts';
 import { progress } from '../report.ts';
+import { type Effort, minimum } from '../timing.ts';
 import { stopwatch, type Time } from './clock.ts';
 import type { Source } from './experiment.ts';
 
@@ -98,7 +100,7 @@ export class SharedMaskGallery {
 
   /** Bytes that a server holds for m templates. */
   bytes(m: number): number {
-    return Math.ceil(m / this.plan.parameters.n) * this.#blockBytes;
+    return Math.ceil(m / this.plan.capacity) * this.#blockBytes;
   }
 
   /**
@@ -107,7 +109,7 @@ export class SharedMaskGallery {
    */
   async search(m: number): Promise<SharedMaskTime> {
     const { sampleBytes = SAMPLE_BYTES, runs = 5 } = this.#options;
-    const blocks = Math.ceil(m / this.plan.parameters.n);
+    const blocks = Math.ceil(m / this.plan.capacity);
     const bytes = blocks * this.#blockBytes;
     const scanned =
       bytes <= this.#wholeBytes ? blocks : Math.max(1, Math.min(blocks, Math.floor(sampleBytes / this.#blockBytes)));
@@ -148,11 +150,26 @@ export class SharedMaskGallery {
       const expected = plainScores(this.plan, gallery, this.#probe);
       for await (const { response } of this.#kernel.scan([handle], [decodeQuery(query)])) {
         const { scores } = secret.decrypt(response);
-        const allowed = this.plan.profile === 'exact' ? 1e-6 : 8 * this.plan.noise.score;
+        const allowed = isExact(this.plan.profile) ? 1e-6 : 8 * this.plan.noise.score;
         if (scores.length !== n || !expected.every((score, j) => Math.abs(score - scores[j]) <= allowed)) {
           throw new Error('our scan gave wrong scores, so its time means nothing.');
         }
       }
+    } finally {
+      secret.wipe();
+      await this.#kernel.unload(handle);
+    }
+  }
+
+  /** Seconds that the client takes for the n scores of a response: the fastest of some runs. */
+  async decryption(effort: Effort): Promise<number> {
+    const handle = await this.#kernel.load({ bytes: segmentBytes(await this.#blocks(0, 1)), name: 'decryption' });
+    const { query, secret } = encryptQuery(this.#key, this.#probe);
+    try {
+      let best = Number.POSITIVE_INFINITY;
+      for await (const { response } of this.#kernel.scan([handle], [decodeQuery(query)]))
+        best = minimum(() => secret.decrypt(response), effort).min / 1000;
+      return best;
     } finally {
       secret.wipe();
       await this.#kernel.unload(handle);

@@ -7,23 +7,24 @@ import { type Dataset, type DatasetName, type Part, splitByLabel } from '../data
 import { EncryptedGallery } from '../encrypted-gallery.ts';
 import { cmc, matedPlaces, mateRanks } from '../metrics/identification.ts';
 import { pairScores, thresholdAt } from '../metrics/open-set.ts';
-import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
+import { eachScoreRow, rowsAt, unitVectors } from '../metrics/score-rows.ts';
 import { progress } from '../report.ts';
-import { type Values, wholeNumbers } from '../runner.ts';
+import { type Values, wholeNumber, wholeNumbers } from '../runner.ts';
 import {
   bestCompressor,
   COMPRESSORS_OPTION,
   compressed,
   compressorsOf,
-  EPOCHS_OPTION,
-  epochsOf,
   fittedCompressor,
   fittingOf,
   MODELS_OPTION,
+  STEPS_OPTION,
+  stepsOf,
 } from './compressors.ts';
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
 import type { Counts, Data, Experiment, Figure } from './experiment.ts';
 import { record } from './record.ts';
+import { type EncryptedTwice, encryptedTwice } from './two-stage-encrypted.ts';
 
 const RANKS = 20;
 /** Under `compact` a search may fetch 128 records, which would not do for the larger K. */
@@ -39,6 +40,10 @@ const FALSE_ALARMS = 0.01;
 const PAIRED = 8000;
 /** Of more probes than this, some are left out, evenly. */
 const MOST_PROBES = 4500;
+/** The paper's compressor, whose curves are drawn, and whose stages run on its engine too. */
+const PAPER_COMPRESSOR = 'deepmds++';
+/** Candidates of the second stage on the paper's engine, as a share of the gallery. */
+const TWICE = 0.01;
 /** Candidates at most when the search stops by itself, as a share of the gallery. */
 const CAP = 0.05;
 
@@ -47,7 +52,7 @@ export interface TwoStageAccuracyParameters {
   readonly dimensions: readonly number[];
   readonly compressors: readonly string[];
   readonly profile: string;
-  readonly epochs: number | string;
+  readonly steps: number;
   readonly falseAlarms: number;
   /** The most candidates of a search that stops by itself, as a share of the gallery. */
   readonly cap: number;
@@ -65,6 +70,8 @@ export interface TwoStageSet {
   /** Of so many that have a mate. */
   readonly mated: number;
   readonly ks: readonly number[];
+  /** Both stages on the paper's engine, where that was run: the first stage, and what was asked. */
+  readonly encrypted?: { readonly stage: string; readonly probes: number; readonly k: number };
 }
 
 interface Stage {
@@ -74,6 +81,8 @@ interface Stage {
   readonly curves: readonly { readonly k: number; readonly curve: Float64Array }[];
   /** Through the client, which stops when it has found somebody good enough. */
   readonly stopping: { readonly rank1: number; readonly fetched: number };
+  /** Both stages on the paper's engine, where that was run. */
+  readonly twice?: EncryptedTwice;
 }
 
 interface Measured extends TwoStageSet {
@@ -85,6 +94,7 @@ interface Measured extends TwoStageSet {
    */
   readonly falseAlarms: number | undefined;
   readonly stages: readonly Stage[];
+  readonly encrypted: EncryptedTwice & { readonly stage: string };
 }
 
 export const twoStageAccuracy: Experiment = {
@@ -97,25 +107,32 @@ export const twoStageAccuracy: Experiment = {
     dimensions: DIMENSIONS_OPTION,
     compressors: COMPRESSORS_OPTION,
     models: MODELS_OPTION,
-    epochs: EPOCHS_OPTION,
+    steps: STEPS_OPTION,
+    encrypted: { type: 'string', help: "probes whose second stage is encrypted too, on the paper's engine (20)" },
   },
   async measure(values): Promise<Data<TwoStageAccuracyParameters>> {
     const small = values.small === true;
     const dimensions = wholeNumbers(values.dimensions, small ? [6] : [16, 24]);
-    const compressors = compressorsOf(values, small ? ['lda'] : [...new Set(['pca', 'lda', bestCompressor({})])]);
+    const compressors = compressorsOf(
+      values,
+      small ? ['lda'] : [...new Set(['pca', 'lda', bestCompressor({}), PAPER_COMPRESSOR])],
+    );
     const sets: Measured[] = [];
     for (const set of setsOf(values)) sets.push(await measureSet(set, values, dimensions, compressors));
     const [shown] = sets;
-    const best = shown.stages.find(({ compressor }) => compressor === bestCompressor({})) ?? shown.stages[0];
     const parameters = {
       ...{ split: splitOf(values), dimensions, compressors, profile: PROFILE },
-      ...{ epochs: epochsOf(values) ?? 'as published', falseAlarms: FALSE_ALARMS, cap: CAP },
-      plotted: `${best.compressor}-${best.dimension}`,
-      sets: sets.map(({ name, source, fullDimension, gallery, probes, mated, ks }) => {
-        return { name, source, fullDimension, gallery, probes, mated, ks };
+      ...{ steps: stepsOf(values), falseAlarms: FALSE_ALARMS, cap: CAP },
+      plotted: shown.encrypted.stage,
+      sets: sets.map(({ name, source, fullDimension, gallery, probes, mated, ks, encrypted }) => {
+        const { stage, probes: few, k } = encrypted;
+        return { name, source, fullDimension, gallery, probes, mated, ks, encrypted: { stage, probes: few, k } };
       }),
     };
-    const measured = { parameters, results: sets.flatMap(figures), curves: curvesOf(shown, best) };
+    const drawn = shown.stages.find(
+      ({ compressor, dimension }) => nameOf(compressor, dimension, 0) === parameters.plotted,
+    )!;
+    const measured = { parameters, results: sets.flatMap(figures), curves: curvesOf(shown, drawn) };
     return record('two-stage-accuracy', values, measured, againWith(values));
   },
 };
@@ -123,7 +140,7 @@ export const twoStageAccuracy: Experiment = {
 /** In the names of results, the set is told unless it is the faces. */
 const named = (set: string, name: string) => (set === 'faces' ? name : `${set}-${name}`);
 
-function figures({ name: set, fullDimension, full, enough, falseAlarms, stages }: Measured): Figure[] {
+function figures({ name: set, fullDimension, full, enough, falseAlarms, stages, encrypted }: Measured): Figure[] {
   const measured = (name: string, value: number, unit: string): Figure => ({
     name: named(set, name),
     value,
@@ -132,6 +149,10 @@ function figures({ name: set, fullDimension, full, enough, falseAlarms, stages }
   });
   return [
     measured(`full-${fullDimension}`, full[0], 'rank-1'),
+    measured(`${encrypted.stage}-encrypted`, encrypted.rank1, 'rank-1'),
+    measured(`${encrypted.stage}-encrypted-same`, encrypted.same, 'probes'),
+    measured(`${encrypted.stage}-encrypted-stage1`, encrypted.seconds[0], 's'),
+    measured(`${encrypted.stage}-encrypted-stage2`, encrypted.seconds[1], 's'),
     measured('enough', enough, 'cosine'),
     ...(falseAlarms === undefined ? [] : [measured('enough-false', falseAlarms, 'share')]),
     ...stages.flatMap(({ compressor, dimension, curves, stopping }) => [
@@ -189,13 +210,21 @@ async function measureSet(
   if (ks.length === 0) ks.push(8);
   const full = cmc(mateRanks(held, probes), RANKS);
   const enough = goodEnough(training, count);
+  const shown = names.find((name) => name === PAPER_COMPRESSOR) ?? names[0];
+  const least = Math.min(...dimensions);
   const stages: Stage[] = [];
   for (const dimension of dimensions)
-    for (const name of names)
-      stages.push(await stageOf(name, dimension, { data, training, held, probes, ks, enough, values }));
+    for (const name of names) {
+      // A network takes hours, and the paper has it at one dimension.
+      if (name === PAPER_COMPRESSOR && dimension !== least && values.compressors === undefined) continue;
+      const twice = name === shown && dimension === least;
+      stages.push(await stageOf(name, dimension, { data, training, held, probes, ks, enough, values, twice }));
+    }
+  const { twice } = stages.find((stage) => stage.twice !== undefined)!;
   return {
     ...{ name: set, source: data.source, fullDimension: data.dimension, gallery: countsOf(held) },
     ...{ probes: probes.length, mated: mated.length, ks, full, enough, stages },
+    encrypted: { stage: nameOf(shown, least, 0), ...twice! },
     falseAlarms: alarms(held, mated, enough),
   };
 }
@@ -208,6 +237,8 @@ interface Given {
   readonly ks: readonly number[];
   readonly enough: number;
   readonly values: Values;
+  /** Whether it runs on the paper's engine too. */
+  readonly twice: boolean;
 }
 
 async function stageOf(name: MethodName, dimension: number, given: Given): Promise<Stage> {
@@ -223,7 +254,28 @@ async function stageOf(name: MethodName, dimension: number, given: Given): Promi
   const most = Math.max(RANKS, Math.floor(CAP * held.labels.length));
   const stopping = await untilEnough(held, compressor, probes, enough, most, about);
   progress(`${about}: ${curves.map(({ curve }) => curve[0].toFixed(4)).join(' ')}; ${JSON.stringify(stopping)}`);
-  return { compressor: name, dimension, curves, stopping };
+  const stage = { compressor: name, dimension, curves, stopping };
+  return given.twice ? { ...stage, twice: await onPaperEngine(compressor, given, about) } : stage;
+}
+
+/** Both stages encrypted, for some of the probes. */
+async function onPaperEngine(
+  compressor: Compressor,
+  { held, probes, values }: Given,
+  about: string,
+): Promise<EncryptedTwice> {
+  const few = wholeNumber(values, 'encrypted', values.small ? 2 : 20);
+  const every = Math.ceil(probes.length / few);
+  const { vectors, dimension, labels } = await compressed(held, (given) => compressor.transform(given));
+  const short = { vectors: unitVectors(vectors, dimension), dimension, labels };
+  const k = Math.max(2, Math.floor(TWICE * labels.length));
+  return encryptedTwice(
+    short,
+    held,
+    probes.filter((_, i) => i % every === 0),
+    k,
+    about,
+  );
 }
 
 /** The score that somebody in a gallery of strangers reaches in few searches. */

@@ -4,12 +4,13 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Random } from '@hers/vectors/random';
 import fc from 'fast-check';
+import { meaningless } from '../testing.ts';
 import { clusteredMean } from './clustered.ts';
 import { halves } from './halves.ts';
 import { cmc, matedPlaces, mateRanks, rankAccuracy, rankOfMate } from './identification.ts';
 import { decide, top1Accuracy, trainSvm } from './linear-svm.ts';
 import { fnirAtFpir, type OpenSearch, openSearches, pairScores, tarAtFar } from './open-set.ts';
-import { averagePrecision, precisionAt, precisionRecall, retrieval } from './retrieval.ts';
+import { averagePrecision, fifths, precisionAt, precisionRecall, retrieval } from './retrieval.ts';
 import { eachScoreRow, unitVectors } from './score-rows.ts';
 
 function set(count: number, dimension: number, classes: number, seed: number) {
@@ -111,6 +112,25 @@ describe('retrieval', () => {
       assert.ok(Math.abs(found.precisionAt10 - precision) < 1e-12);
       assert.ok(Math.abs(found.meanAveragePrecision - average) < 1e-12);
     }
+  });
+
+  test('a fifth of each class are probes apart: found among the rest of it and all other classes', () => {
+    const labels = Int32Array.from({ length: 160 }, (_, i) => (i < 150 ? i % 3 : i < 159 ? 7 : 9));
+    const probes = fifths(labels);
+    const counts = [0, 1, 2, 7, 9].map((label) => Array.from(probes).filter((i) => labels[i] === label).length);
+    assert.deepEqual(counts, [10, 10, 10, 1, 0]);
+    assert.equal(new Set(probes).size, probes.length);
+    assert.notDeepEqual(fifths(labels, 2), probes);
+    const data = meaningless(labels, 6);
+    const { vectors, dimension: d } = data;
+    let precision = 0;
+    for (const i of probes) {
+      const gallery = Array.from(labels.keys()).filter((j) => labels[j] !== labels[i] || !probes.includes(j));
+      assert.equal(gallery.filter((j) => labels[j] === labels[i]).length, labels[i] === 7 ? 8 : 40);
+      const best = gallery.sort((a, b) => dot(vectors, i, vectors, b, d) - dot(vectors, i, vectors, a, d));
+      precision += best.slice(0, 10).filter((j) => labels[j] === labels[i]).length / 10 / probes.length;
+    }
+    assert.ok(Math.abs(retrieval(data, probes, { apart: true }).precisionAt10 - precision) < 1e-12);
   });
 
   test('known answers', () => {

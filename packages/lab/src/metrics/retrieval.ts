@@ -1,5 +1,6 @@
 // Retrieval by class: how much of what is found first belongs to the class of the probe.
 
+import { Random } from '@hers/vectors/random';
 import type { Labelled } from './identification.ts';
 import { eachScoreRow, rowsAt } from './score-rows.ts';
 
@@ -10,13 +11,38 @@ export interface Retrieval {
   readonly meanAveragePrecision: number;
 }
 
-/** Every probe (a place in the set) against all others. */
-export function retrieval({ vectors, dimension, labels }: Labelled, probes: ArrayLike<number>): Retrieval {
+/**
+ * A fifth of each class, drawn at random: the paper takes 10 of 50 as probes, and the other 40 are
+ * their mates. Of a class with fewer than five, one; a class of one is left out.
+ */
+export function fifths(labels: ArrayLike<number>, seed = 1): Int32Array {
+  const classes = new Map<number, number[]>();
+  for (let i = 0; i < labels.length; i++) classes.set(labels[i], [...(classes.get(labels[i]) ?? []), i]);
+  const random = new Random(seed, 0xf1f7);
+  const chosen = Array.from(classes.values()).flatMap((places) => {
+    if (places.length < 2) return [];
+    const order = random.order(places.length);
+    return Array.from(order.subarray(0, Math.max(1, Math.floor(places.length / 5))), (at) => places[at]);
+  });
+  return Int32Array.from(chosen).sort();
+}
+
+/**
+ * Every probe (a place in the set) against all others; with `apart`, against those that are no
+ * probes of its own class, which are its mates, and all of the other classes.
+ */
+export function retrieval(
+  { vectors, dimension, labels }: Labelled,
+  probes: ArrayLike<number>,
+  { apart = false } = {},
+): Retrieval {
+  const isProbe = new Uint8Array(labels.length);
+  if (apart) for (let n = 0; n < probes.length; n++) isProbe[probes[n]] = 1;
   let [precision, average] = [0, 0];
   eachScoreRow(rowsAt(vectors, dimension, probes), vectors, dimension, (n, scores) => {
     const own = probes[n];
     const mates = Uint8Array.from(scores, (_, j) => Number(labels[j] === labels[own]));
-    const ranking = ranked(scores, mates).filter((j) => j !== own);
+    const ranking = ranked(scores, mates).filter((j) => j !== own && !(isProbe[j] === 1 && mates[j] === 1));
     const relevant = Array.from(ranking, (j) => mates[j] === 1);
     precision += precisionAt(relevant, 10);
     average += averagePrecision(relevant);

@@ -36,8 +36,8 @@ export interface Pairs {
 export function ciphertextPairs(from: Part, profile: Profile): Pairs {
   const dimension = Math.min(LINKED_DIMENSION, from.dimension);
   const planned = plan({ dimension, profile });
-  const { n, primes } = planned.parameters;
-  const modulus = primes.reduce((product, prime) => product * prime, 1);
+  const { n, primes, wideBits } = planned.parameters;
+  const modulus = primes.reduce((product, prime) => product * prime, 2 ** wideBits);
   const lift = (profile === 'exact' ? planned.galleryScale : 1) / modulus;
   const count = from.labels.length;
   const random = new Random();

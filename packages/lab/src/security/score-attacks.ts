@@ -68,7 +68,7 @@ export interface Guesses {
  */
 const GROUPS = 20;
 /** Deviation of a score's error: noise under `compact`, rounding to 1/250 under `exact`. */
-const ERROR = 0.0015;
+export const SCORE_ERROR = 0.0015;
 
 /** Who is attacked with what. Counts are checked when it is made, before anything is encrypted. */
 export interface Campaign {
@@ -159,10 +159,10 @@ function rehearsalsOf({ labels }: Part, { rehearsals, examples }: CampaignOption
 }
 
 /** The first so many places of a list that begins elsewhere for every group. */
-const turned = (places: readonly number[], count: number, group: number) =>
+export const turned = (places: readonly number[], count: number, group: number): number[] =>
   Array.from({ length: count }, (_, j) => places[(j + group * 311) % places.length]);
 
-const vectorAt = ({ vectors, dimension }: Part, place: number) =>
+export const vectorAt = ({ vectors, dimension }: Part, place: number): Float32Array =>
   vectors.subarray(place * dimension, (place + 1) * dimension);
 
 export function attackAll(from: Campaign, profile: Profile, onProgress: (message: string) => void): Attack[] {
@@ -278,14 +278,14 @@ function casesOf(from: Campaign, group: number, profile: Profile, population: Po
   const others = Array.from(training.labels.keys());
   const substitutes = rowsAt(training.vectors, dimension, turned(others, most, group));
   // Errors of a score have this variance, coordinates of a probe 1/d: λ is their ratio.
-  const lambda = ERROR ** 2 * dimension;
+  const lambda = SCORE_ERROR ** 2 * dimension;
   const cases: Case[] = [];
   for (const size of sizes) {
     const first = (gallery: ArrayLike<number> & { subarray(from: number, to: number): ArrayLike<number> }) =>
       gallery.subarray(0, size * dimension);
     const attacks = {
       plain: fromTemplates(first(templates), dimension, lambda),
-      'plain-population': fromTemplatesAndPopulation(first(templates), population, ERROR ** 2),
+      'plain-population': fromTemplatesAndPopulation(first(templates), population, SCORE_ERROR ** 2),
       encrypted: fromTemplates(first(block.words), dimension, lambda),
       scores: fromTemplates(first(substitutes), dimension, lambda),
     };
@@ -320,7 +320,12 @@ function casesOf(from: Campaign, group: number, profile: Profile, population: Po
     cases.push({
       leak: 'known',
       known: size,
-      reconstruct: fromKnownProbes(compared.subarray(0, size * dimension), dimension, rows.slice(0, size), ERROR ** 2),
+      reconstruct: fromKnownProbes(
+        compared.subarray(0, size * dimension),
+        dimension,
+        rows.slice(0, size),
+        SCORE_ERROR ** 2,
+      ),
     });
   return { block, cases };
 }

@@ -6,6 +6,7 @@ import { Random } from '@hers/vectors/random';
 import { identities } from '@hers/vectors/synthetic';
 import { ciphertextPairs } from './ciphertext-pairs.ts';
 import { ciphertextAsGallery, ciphertextCoefficients } from './ciphertext-words.ts';
+import { attackCompressed, decompressorOf } from './compressed.ts';
 import { EncryptedBlock } from './encrypted-search.ts';
 import { cosine, fromKnownProbes, fromTemplates, fromTemplatesAndPopulation } from './inversion.ts';
 import { LeastSquares } from './least-squares.ts';
@@ -362,7 +363,7 @@ describe('unlinkability', () => {
   });
 
   test('a mask that is used twice leaves the difference of the templates and fresh noise', () => {
-    const modulus = primes[0];
+    const modulus = primes[0] * 2 ** chosen.parameters.wideBits;
     const differences = (pair: { a: Float64Array; b: Float64Array }) =>
       pair.a.map((x, i) => Math.round((x - pair.b[i] - Math.round(x - pair.b[i])) * modulus));
     const same = differences(made.reusedMask(1)(true));
@@ -409,5 +410,75 @@ describe('unlinkability', () => {
       assert.ok(Math.abs(block.words.reduce((sum, x) => sum + x * x, 0) - 100) < 1e-9);
       block.wipe();
     }
+  });
+});
+
+describe('undoing a compressor', () => {
+  const [dimension, short] = [12, 4];
+  const gallery = (first: number) => {
+    const { vectors, labels } = identities(120, 3, dimension, { noise: 0.3, seed: first }).gallery();
+    return { vectors, labels: labels.map((label) => label + 1000 * first), dimension };
+  };
+  const [training, held] = [gallery(1), gallery(2)];
+  const made = (part: typeof training, map: (vector: Float32Array) => number[]) => ({
+    labels: part.labels,
+    dimension: short,
+    vectors: Float32Array.from(
+      Array.from({ length: part.labels.length }, (_, i) =>
+        map(part.vectors.subarray(i * dimension, (i + 1) * dimension)),
+      ).flatMap((vector) => vector.map((x) => x / Math.hypot(...vector))),
+    ),
+  });
+
+  test('the least squares of linear coordinates, and squares where they say more', () => {
+    // The first four coordinates say where those are, and nothing about the others.
+    const cut = (vector: Float32Array) => [...vector.subarray(0, short)];
+    const lift = decompressorOf(training, made(training, cut));
+    const shortHeld = made(held, cut);
+    const cosines = Array.from({ length: 100 }, (_, i) =>
+      cosine(
+        lift(shortHeld.vectors.subarray(i * short, (i + 1) * short)),
+        held.vectors.subarray(i * dimension, (i + 1) * dimension),
+      ),
+    );
+    // A projection onto 4 of 12 random directions has this length on average.
+    const expected = Math.sqrt(short / dimension);
+    assert.ok(Math.abs(average(cosines) - expected) < 0.05, `${average(cosines)}, ${expected}`);
+    // The products of two coordinates are seen by whoever looks at products.
+    const seen = { ...training, vectors: training.vectors.slice() };
+    const first = made(training, cut);
+    for (let i = 0; i < training.labels.length; i++) {
+      const at = i * dimension;
+      seen.vectors.fill(0, at, at + dimension);
+      seen.vectors[at] = first.vectors[i * short] * first.vectors[i * short + 1];
+      seen.vectors[at + 1] = first.vectors[i * short + 2] ** 2 - first.vectors[i * short + 3] ** 2;
+    }
+    const square = decompressorOf(seen, first);
+    const again = Array.from({ length: 100 }, (_, i) =>
+      cosine(
+        square(first.vectors.subarray(i * short, (i + 1) * short)),
+        seen.vectors.subarray(i * dimension, (i + 1) * dimension),
+      ),
+    );
+    assert.ok(average(again) > 0.98, `${average(again)}`);
+  });
+
+  test('as many known probes as there are dimensions give a compressed probe, and no more of the whole than the theft of it', () => {
+    const cut = (vector: Float32Array) => [...vector.subarray(0, short)];
+    const from = campaign(held, training, { probes: 20, templates: 48, examples: 4, rehearsals: 2 });
+    const parts = { held: made(held, cut), training: made(training, cut) };
+    const [stolen, half, all, more] = attackCompressed(from, parts);
+    assert.deepEqual(
+      [stolen, half, all, more].map(({ known }) => known),
+      [undefined, 2, 4, 6],
+    );
+    assert.equal(stolen.compressed > 1 - 1e-9, true);
+    assert.ok(
+      half.compressed < 0.9 && all.compressed > 0.95 && more.compressed > 0.99,
+      `${half.compressed}, ${all.compressed}`,
+    );
+    assert.ok(stolen.cosine > 0.45 && stolen.cosine < 0.7, `${stolen.cosine}`);
+    assert.ok(Math.abs(more.cosine - stolen.cosine) < 0.02 && half.cosine < stolen.cosine);
+    assert.ok(stolen.identified > 0 && stolen.error > 0);
   });
 });

@@ -58,7 +58,7 @@ export function linkingAdvantage(
  * Coefficients that differ by less are counted: from what is common among strangers down to less
  * than the noise of a scheme.
  */
-const CLOSE = [8, 12, 16, 20, 22, 24, 26, 28, 32, 36, 40, 44, 48].map((bits) => 2 ** -bits);
+const CLOSE = [8, 12, 16, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48].map((bits) => 2 ** -bits);
 
 /**
  * What may give it away: correlation, how close the coefficients are around the circle and how many

@@ -1,0 +1,91 @@
+// The page about the chains of the paper's appendix.
+
+import type { ChainsParameters, TrainedChain } from './chains.ts';
+import { compressorColours, compressorName, saidSplit } from './compressor-looks.ts';
+import type { Data, Rendered } from './experiment.ts';
+import { Figures } from './figures.ts';
+import { page, table } from './markdown.ts';
+import { bySeries, render as plotted, SCHEMA } from './plot.ts';
+import { counted, grouped, percent, seconds } from './quantities.ts';
+
+const METHODS = ['pca', 'deepmds++'] as const;
+const LABELS: Readonly<Record<string, string>> = { text: 'intents', pictures: 'classes' };
+
+export async function render(data: Data<ChainsParameters>): Promise<Rendered> {
+  const { split, chains } = data.parameters;
+  const markdown = page(data, "The paper's chains of dimensions", 'Rank-1 against the dimension, for each chain', [
+    `The networks of the paper's appendix begin with 1 536, 512 and 192 dimensions. Here they are trained on data that has so many: each stage starts from those before it, and is a network of its own. ${saidSplit(split)} Rank-1 of a search by cosine, each probe among all others, in %; in brackets precision at 10.`,
+    ...chains.flatMap((chain) => section(data, chain)),
+    'These networks are trained for far fewer steps than the authors train theirs (200 000 for each stage), to fit into minutes of one core. They show that the chains work on data of that dimension, not what long training reaches: [faces](faces.md) has that. `--steps` trains them longer.',
+  ]);
+  return { markdown, svg: await plot(data) };
+}
+
+function section(data: Data<ChainsParameters>, chain: TrainedChain): string[] {
+  const { name, set, dimensions, steps, source, fullDimension, training, measured, probes } = chain;
+  const figures = new Figures(data);
+  const cell = (of: string) =>
+    `${percent(figures.value(`${name}-${of}`))} (${percent(figures.value(`${name}-${of}-precision10`))})`;
+  const labels = LABELS[set] ?? 'labels';
+  const axes =
+    fullDimension === dimensions[0]
+      ? ''
+      : ` The first ${grouped(dimensions[0])} principal axes stand for all ${grouped(fullDimension)} dimensions, which have ${cell('full')}.`;
+  return [
+    `## ${dimensions.map((dimension) => grouped(dimension)).join('-')}`,
+    table(
+      ['', ...dimensions.map((dimension) => grouped(dimension))],
+      METHODS.map((method) => [
+        compressorName(method),
+        cell('first'),
+        ...dimensions.slice(1).map((dimension) => cell(`${method}-${dimension}`)),
+      ]),
+    ),
+    `${source}. Fitted on ${counted(training, labels)}, measured with ${grouped(probes)} probes among ${counted(measured, labels)} that were not seen.${axes} ${grouped(steps)} steps for each of ${dimensions.length - 1} stages, ${seconds(figures.value(`${name}-training`))} of CPU time in all.`,
+  ];
+}
+
+function plot(data: Data<ChainsParameters>): Promise<string> {
+  const figures = new Figures(data);
+  const { chains } = data.parameters;
+  const series = bySeries('compressor', METHODS.map(compressorName), {
+    colours: compressorColours(METHODS),
+    legend: { orient: 'bottom' },
+  });
+  return plotted({
+    $schema: SCHEMA,
+    title: {
+      text: "Rank-1 along the paper's chains: principal axes, and DeepMDS++ trained for minutes",
+      subtitle: chains.map(({ set, dimensions }) => `${set} from ${grouped(dimensions[0])}`).join('; '),
+    },
+    hconcat: chains.map(({ name, set, dimensions }) => ({
+      title: { text: `${set}, from ${grouped(dimensions[0])}`, fontSize: 13 },
+      width: 230,
+      height: 240,
+      data: {
+        values: METHODS.flatMap((method) =>
+          dimensions.map((dimension, i) => ({
+            compressor: compressorName(method),
+            dimension: String(dimension),
+            rank1: figures.value(i === 0 ? `${name}-first` : `${name}-${method}-${dimension}`),
+          })),
+        ),
+      },
+      encoding: {
+        x: {
+          field: 'dimension',
+          type: 'nominal' as const,
+          sort: dimensions.map(String),
+          title: 'dimensions',
+          axis: { labelAngle: 0, grid: true },
+        },
+        y: { field: 'rank1', type: 'quantitative' as const, title: 'rank-1', scale: { domain: [0, 1] } },
+        ...series,
+      },
+      layer: [
+        { mark: { type: 'line' as const, strokeWidth: 2 } },
+        { mark: { type: 'point' as const, size: 50, opacity: 1, strokeWidth: 2 } },
+      ],
+    })),
+  });
+}

@@ -1,0 +1,152 @@
+// The page about the networks of the paper.
+
+import { compressorColours, compressorName, saidSplit } from './compressor-looks.ts';
+import type { Data, Rendered } from './experiment.ts';
+import { Figures } from './figures.ts';
+import { page, table } from './markdown.ts';
+import type { NetworksParameters } from './networks.ts';
+import { byDashes, render as plotted, SCHEMA } from './plot.ts';
+import { counted, decimals, grouped, percent, plusMinus } from './quantities.ts';
+
+/** The authors' configuration. */
+const AUTHORS_STEPS = 200_000;
+/** A curve is flat from where it stays within so much of its best. */
+const FLAT = 0.005;
+
+export async function render(data: Data<NetworksParameters>): Promise<Rendered> {
+  const { split, steps, training, gallery, probes, seeds, hours, trainedOn, curveVectors, unfinished } =
+    data.parameters;
+  const markdown = page(
+    data,
+    "Networks: how long the paper's are trained",
+    'Rank-1 on held-out identities by the step',
+    [
+      'How often the first match is the same person, mean over the seeds ± the standard error over people; from the least to the most of a seed in brackets:',
+      rankTable(data),
+      `Every stage is trained for ${grouped(steps)} steps and starts from the network of the stage before: the one to 16 dimensions from the one to 32, and so on. The authors' configuration has ${grouped(AUTHORS_STEPS)} steps a stage. The learning rate falls as theirs does, over the steps there are. These networks learn from everybody in the training half, as PCA does.`,
+      ...(unfinished.length > 0 ? [`Not over yet: ${unfinished.join(', ')}.`] : []),
+      '## Where the curves are flat',
+      `Before that, a network of each kind was trained on ${grouped(curveVectors)} vectors of the training half and measured on the other people of it, ${seeds > 1 ? 'with the first seed' : 'with the same seed'}. The first step from which rank-1 stays within ${FLAT} of its best:`,
+      flatTable(data),
+      'The learning rate has fallen by then: a flat curve says that this schedule is over, and a longer one may still find more. A curve that is flat from one of its last steps on, or never, is not over.',
+      '## The covariance penalty',
+      'Its share of the loss at the end of each stage, mean over the seeds, in %. It is taken of the outputs at unit length:',
+      penaltyTable(data),
+      '## What was searched',
+      `${data.parameters.data}. ${saidSplit(split)} Fitted on ${counted(training, 'people')}, measured on ${counted(gallery, 'people')}; nobody is in both. Each of ${grouped(probes)} probes is searched among all other pictures.`,
+      'Settings are chosen by the curves and by `--split validation`.',
+      `All runs together took ${decimals(hours, 1)} hours of a core${trainedOn.length > 0 ? ` (${trainedOn.join(', ')})` : ''}.`,
+    ],
+  );
+  return { markdown, svg: await plot(data) };
+}
+
+/** Of the seeds that are there. */
+function ofSeeds({ parameters: { seeds } }: Data<NetworksParameters>, figures: Figures, name: string, ending = '') {
+  return Array.from({ length: seeds }, (_, i) => `${name}-seed${i + 1}${ending}`)
+    .filter((each) => figures.has(each))
+    .map((each) => figures.value(each));
+}
+
+function rankTable(data: Data<NetworksParameters>): string {
+  const { dimensions, compressors } = data.parameters;
+  const figures = new Figures(data);
+  return table(
+    ['rank-1', ...dimensions.map(String)],
+    [
+      [compressorName('pca'), ...dimensions.map((dimension) => figures.value(`pca-${dimension}`).toFixed(3))],
+      ...compressors.map((compressor) => [
+        compressorName(compressor),
+        ...dimensions.map((dimension) => {
+          const name = `${compressor}-${dimension}`;
+          if (!figures.has(name)) return '';
+          const each = ofSeeds(data, figures, name);
+          const range = `${Math.min(...each).toFixed(3)} to ${Math.max(...each).toFixed(3)}`;
+          return `${plusMinus(figures.value(name), figures.value(`${name}-error`), 3)} (${range})`;
+        }),
+      ]),
+    ],
+  );
+}
+
+/** The steps that the points of a curve stand at: even ones, and the last. */
+const stepAt = (curve: readonly number[], i: number, steps: number) => Math.round((steps * (i + 1)) / curve.length);
+
+/** The first of the points from which on none is further below the best than that. */
+function flatFrom(curve: readonly number[]): number {
+  const best = Math.max(...curve);
+  return curve.findLastIndex((value) => value < best - FLAT) + 1;
+}
+
+function flatTable(data: Data<NetworksParameters>): string {
+  const { dimensions, compressors, steps } = data.parameters;
+  return table(
+    ['step (best rank-1)', ...dimensions.map(String)],
+    compressors.map((compressor) => [
+      compressorName(compressor),
+      ...dimensions.map((dimension) => {
+        const curve = data.curves?.[`${compressor}-${dimension}-rank1`];
+        if (curve === undefined) return '';
+        const from = flatFrom(curve);
+        const step = from === curve.length ? 'never' : grouped(stepAt(curve, from, steps));
+        return `${step} (${Math.max(...curve).toFixed(3)})`;
+      }),
+    ]),
+  );
+}
+
+function penaltyTable(data: Data<NetworksParameters>): string {
+  const { dimensions, compressors } = data.parameters;
+  const figures = new Figures(data);
+  return table(
+    ['share of the loss (%)', ...dimensions.map(String)],
+    compressors.map((compressor) => [
+      compressorName(compressor),
+      ...dimensions.map((dimension) => {
+        const shares = ofSeeds(data, figures, `${compressor}-${dimension}`, '-penalty');
+        return shares.length === 0 ? 'none' : percent(shares.reduce((sum, x) => sum + x, 0) / shares.length);
+      }),
+    ]),
+  );
+}
+
+function plot(data: Data<NetworksParameters>): Promise<string> {
+  const { dimensions, compressors, steps } = data.parameters;
+  const values = dimensions.flatMap((dimension) =>
+    compressors.flatMap((compressor) => {
+      const curve = data.curves?.[`${compressor}-${dimension}-rank1`] ?? [];
+      return curve.map((rank1, i) => ({
+        panel: `${dimension} dimensions`,
+        compressor: compressorName(compressor),
+        step: stepAt(curve, i, steps) / 1000,
+        rank1,
+      }));
+    }),
+  );
+  return plotted({
+    $schema: SCHEMA,
+    title: {
+      text: 'Rank-1 on held-out identities while networks are trained',
+      subtitle: 'each stage starts from the one before',
+    },
+    data: { values },
+    facet: {
+      field: 'panel',
+      type: 'nominal',
+      title: null,
+      sort: dimensions.map((dimension) => `${dimension} dimensions`),
+    },
+    columns: 3,
+    resolve: { scale: { y: 'independent' } },
+    spec: {
+      width: 190,
+      height: 220,
+      mark: { type: 'line', strokeWidth: 2 },
+      encoding: {
+        x: { field: 'step', type: 'quantitative', title: 'steps, in thousands', scale: { domain: [0, steps / 1000] } },
+        y: { field: 'rank1', type: 'quantitative', title: 'rank-1', scale: { zero: false }, axis: { format: '.2f' } },
+        ...byDashes('compressor', compressors.map(compressorName), compressorColours(compressors)),
+      },
+    },
+  });
+}
