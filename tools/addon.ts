@@ -1,7 +1,7 @@
 // How a native addon is built: every file of its folder by the C++ compiler of the machine, with
-// the headers of node-api-headers, into one shared object. Files called `…_avx2.cc` and
-// `…_avx512.cc` are for Linux on x64 alone and get the flags of their instruction set; the addon
-// asks the CPU before it calls them.
+// the headers of node-api-headers, into one shared object. Files called `…_avx2.cc`, `…_avx512.cc`
+// and `…_avx512ifma.cc` are for Linux on x64 alone and get the flags of their instruction set; the
+// addon asks the CPU before it calls them.
 
 import { execFile } from 'node:child_process';
 import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -16,10 +16,13 @@ const include = join(dirname(fileURLToPath(import.meta.resolve('node-api-headers
 
 const common = ['-O3', '-std=c++17', '-fPIC', '-fvisibility=hidden', '-DNAPI_VERSION=8'];
 
+const avx512 = ['-mavx512f', '-mavx512dq', '-mavx512bw', '-mavx512vl'];
+
 /** Flags of files for instruction sets that not every machine has, by the end of their names. */
 const instructionSets: Record<string, string[]> = {
   _avx2: ['-mavx2', '-mfma'],
-  _avx512: ['-mavx512f', '-mavx512dq', '-mavx512bw', '-mavx512vl'],
+  _avx512: avx512,
+  _avx512ifma: [...avx512, '-mavx512ifma'],
 };
 
 const isX86 = process.platform === 'linux' && process.arch === 'x64';

@@ -781,11 +781,16 @@ describe('config, completion, bench, lab', () => {
 
   test('bench lists, runs and refuses as the lab does', async () => {
     const folder = await prepared.copy();
-    assert.match((await hers(folder, ['bench'])).out, /^Usage: hers bench <name>/);
+    const listed = (await hers(folder, ['bench'])).out;
+    assert.match(listed, /^Usage: hers bench <name>/);
+    const names = [...listed.matchAll(/^ {2}([a-z]+) {2,}/gm)].map(([, name]) => name);
+    assert.ok(names.includes('scheme') && names.includes('service'), listed);
+    const { out: help } = await hers(folder, ['bench', '--help']);
+    for (const name of names) assert.match(help, new RegExp(`\`${name}\``));
     const { exit, err } = await hers(folder, ['bench', 'nonsense']);
     assert.deepEqual(
       [exit, err],
-      [2, "hers: There is no benchmark 'nonsense'; `hers bench --help` lists what there is.\n"],
+      [2, "hers: there is no benchmark 'nonsense'; `hers bench --help` lists what there is.\n"],
     );
   });
 
@@ -795,12 +800,12 @@ describe('config, completion, bench, lab', () => {
     assert.equal(list.exit, 0, list.err);
     for (const name of ['table1', 'figure3', 'two-stage']) assert.match(list.out, new RegExp(`^  ${name} `, 'm'));
     const { exit, err } = await hers(folder, ['lab', 'nonsense']);
-    assert.deepEqual([exit, err], [2, "hers: There is no experiment 'nonsense'; hers lab lists what there is.\n"]);
+    assert.deepEqual([exit, err], [2, "hers: there is no experiment 'nonsense'; `hers lab` lists what there is.\n"]);
     const refused = await hers(folder, ['lab', 'faces', '--small', '--dimensions', '1000']);
     assert.equal(refused.exit, 2);
     assert.match(
       refused.err,
-      /^fitting on .*\n(?:.*\n)*hers: .* cannot be compressed to 1000.*; hers lab lists what there is\.\n$/,
+      /^fitting on .*\n(?:.*\n)*hers: .* cannot be compressed to 1000.*; `hers lab` lists what there is\.\n$/,
     );
     const told = await hers(folder, ['lab', 'faces', '--small', '--dimensions', '1000', '--json']);
     assert.match(JSON.parse(told.err).error.message, /cannot be compressed to 1000/);

@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { symlink } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { isSealed, openKey, unsealedKey } from '@hers/client';
@@ -52,14 +53,26 @@ describe('docs/getting-started.md', () => {
 
   test('what the text says about the output is so', async () => {
     const all = printed.join('');
-    assert.match(all, /^error\t0\.0014 \(rms\) in every score$/m);
-    assert.match(all, /^a stored vector\t524 bytes\na query\t1\.07 MB$/m);
-    assert.match(all, /^security\t198 bits/m);
+    assert.match(all, /^error\t0\.00045 \(rms\) in every score$/m);
+    assert.match(all, /^a stored vector\t528 bytes\na query\t1\.08 MB$/m);
+    assert.match(all, /^security\t162 bits/m);
     assert.match(all, /^person-0750\t0\.\d+\n/m);
     assert.match(all, /^\{"probe":0,"matches":\[\{"id":"person-0000",/m);
     assert.match(all, /^the id is nowhere in the gallery$/m);
     assert.match((await hers(folder.path, ['config'])).out, /^collection\tfaces\t/m);
   });
+});
+
+test('the program of the README runs, and runs again', async () => {
+  const [, program] = /^```ts\n(.*?)^```/ms.exec(readFileSync(join(root, 'README.md'), 'utf8'))!;
+  await using folder = await temporaryFolder();
+  await symlink(join(root, 'node_modules'), join(folder.path, 'node_modules'));
+  writeFileSync(join(folder.path, 'app.ts'), program);
+  for (let run = 0; run < 2; run++) {
+    const { exit, out, err } = await shell(folder.path, `"${process.execPath}" app.ts`, childEnv(folder.path));
+    assert.equal(exit, 0, err);
+    assert.match(out, /id: 'ada'/);
+  }
 });
 
 test('the documents have no dead links among themselves', () => {

@@ -72,14 +72,14 @@ describe('a collection in a folder', () => {
     assert.equal(await faces.count(), 0);
     assert.deepEqual((await faces.search(vectorOf(0, DIMENSION))).matches, []);
 
-    // 5000 records: two blocks of 2048, and 904 pending.
+    // 5000 records: two blocks of 2040 and their canaries, and 920 pending.
     const all = records(0, 5000);
     const progress: number[] = [];
     const first = await faces.upsert(all, { onProgress: ({ acknowledged }) => progress.push(acknowledged) });
     assert.deepEqual(first, counts({ inserted: 5000 }));
     assert.deepEqual(progress, [5000]);
     assert.equal(await faces.count(), 5000);
-    for (const number of [0, 2047, 2048, 4999]) await assertFinds(faces, all, vectorOf(number, DIMENSION));
+    for (const number of [0, 2039, 2040, 4999]) await assertFinds(faces, all, vectorOf(number, DIMENSION));
 
     assert.deepEqual(await faces.upsert(all), counts({ unchanged: 5000 }));
     const moved = { id: 'r17', vector: vectorOf(99_017, DIMENSION) };
@@ -237,7 +237,7 @@ describe('a collection in a folder', () => {
   it('streams, reports what is safe when a stream fails, and stops when told', async () => {
     const db = await open(await temporary(), MasterSeed.generate());
     const faces = await db.createCollection('faces', { dimension: DIMENSION });
-    const size = 8 * 2048;
+    const size = 8 * faces.plan.capacity;
     const failing = async function* () {
       yield* records(0, size + 10);
       yield { id: 'bad', vector: [1] };
@@ -328,7 +328,8 @@ describe('a collection in a folder', () => {
     assert.ok(bytes > 10_000);
     const shape = { dimension: DIMENSION, metric: 'dot', profile: 'compact', enrolment: 'vault' };
     assert.deepEqual(rest, { name: 'faces', ...shape, records: 2099, blocks: 1, version: 3 });
-    assert.deepEqual(await again.describe('faces'), { ...summary, plan: faces.plan });
+    const editions = [{ edition: 2, blocks: 1 }];
+    assert.deepEqual(await again.describe('faces'), { ...summary, plan: faces.plan, editions });
     assert.deepEqual(
       new Set(calls.map(({ method }) => method)),
       new Set(['listCollections', 'getManifest', 'getCollection']),

@@ -172,6 +172,9 @@ export class Collection {
    * @example await faces.reindex(await readFile('faces-32.onnx'));
    */
   async reindex(compressor: Uint8Array | null, options: MaintenanceOptions = {}): Promise<void> {
+    // What was forgotten must not take a compressor away.
+    if (compressor !== null && !(compressor instanceof Uint8Array))
+      throw new HersError('INVALID_ARGUMENT', 'a compressor is the bytes of its file, or null for none');
     const { request } = this.#session.keyring.descriptor;
     await reindex(this.#session, compressor ? await openCompressor(compressor, request) : undefined, options);
   }

@@ -1,6 +1,6 @@
 // The options of databases and collections, and how they describe themselves.
 
-import type { Metric, Plan, Profile } from '@hers/scheme';
+import type { Edition, Metric, Plan, Profile } from '@hers/scheme';
 import type { MasterSeed } from '@hers/scheme/secret';
 import type { OptionNames } from '@hers/service';
 import type { Enrolment } from './formats/descriptor.ts';
@@ -13,13 +13,16 @@ export interface CollectionOptions {
   /** What a score is: `cosine` by default, `dot`, or `euclidean`. */
   readonly metric?: Metric;
   /**
-   * `compact`, the default: fewer bytes, and scores with a small error that the plan states.
-   * `exact`: the exact integer score of the rounded vectors.
+   * `compact`, the default: 4 bytes a coordinate, and scores with a small error that the plan
+   * states. `small`: 3 bytes, and about eight times that error; refused where it is no smaller than
+   * floats. `exact`: 8 bytes, and the exact integer score of finely rounded vectors. `exact-250`:
+   * the same, rounded to 1/250.
    */
   readonly profile?: Profile;
   /**
    * `vault`, the default: records are kept encrypted, and their blocks can be made again.
-   * `homomorphic`: nothing but encrypted vectors is kept; needs `exact`.
+   * `homomorphic`: nothing but encrypted vectors is kept; needs `exact-250`, which `exact` means
+   * here, too.
    */
   readonly enrolment?: Enrolment;
   /** The largest norm of a vector that is written; for the metrics `dot` and `euclidean`. */
@@ -88,6 +91,11 @@ export interface CollectionSummary {
 export interface CollectionDescription extends CollectionSummary {
   /** Error, security and bytes of what is indexed. */
   readonly plan: Plan;
+  /**
+   * How many blocks there are of each edition. Those of the first have no canaries and a larger
+   * error, until `optimize` rewrites them.
+   */
+  readonly editions: readonly { readonly edition: Edition; readonly blocks: number }[];
 }
 
 export const COLLECTION_OPTIONS: OptionNames<CollectionOptions> = {

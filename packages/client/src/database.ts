@@ -1,6 +1,6 @@
 // The collections of a folder or a server, and what this client remembers of them.
 
-import { plan } from '@hers/scheme';
+import { DEFAULT_EDITION, type Edition, isExact, type PlanRequest, plan } from '@hers/scheme';
 import { MasterSeed } from '@hers/scheme/secret';
 import {
   type CollectionInfo,
@@ -22,7 +22,7 @@ import {
   type RestoreOptions,
 } from './database-options.ts';
 import { openCompressor } from './formats/compressors.ts';
-import { encodeDescriptor, openDescriptor } from './formats/descriptor.ts';
+import { encodeDescriptor, openDescriptor, requestOf } from './formats/descriptor.ts';
 import { emptyManifest, liveCount, manifestHash, sealManifest } from './formats/manifest.ts';
 import { SnapshotHead } from './formats/snapshot-head.ts';
 import { Keyring } from './keys/keyring.ts';
@@ -85,14 +85,19 @@ export class Database {
     const { enrolment = 'vault', compressor, ...rest } = options;
     if (enrolment !== 'vault' && enrolment !== 'homomorphic')
       throw new HersError('INVALID_ARGUMENT', 'enrolment is vault or homomorphic');
-    if (enrolment === 'homomorphic' && rest.profile !== 'exact')
-      throw new HersError('INVALID_ARGUMENT', 'homomorphic enrolment needs the profile exact');
-    const request =
-      enrolment === 'homomorphic' ? { ...rest, maxAdditions: rest.maxAdditions ?? defaultAdditions(rest) } : rest;
-    plan(request); // refuses what cannot be served
-    if (compressor) await openCompressor(compressor, request);
-    await this.#checkFree(name);
+    if (enrolment === 'homomorphic' && !isExact(rest.profile ?? 'compact'))
+      throw new HersError(
+        'INVALID_ARGUMENT',
+        'homomorphic enrolment needs the profile exact-250; exact means the same',
+      );
     const id = crypto.getRandomValues(new Uint8Array(16));
+    const asked = requestOf({ id, request: rest, enrolment }, DEFAULT_EDITION);
+    const { maxAdditions = enrolment === 'homomorphic' ? defaultAdditions(asked) : undefined } = rest;
+    const request = { ...asked, ...(maxAdditions === undefined ? {} : { maxAdditions }) };
+    plan(request); // refuses what cannot be served
+    const compression = compressor && (await openCompressor(compressor, request));
+    checkSmaller({ ...request, dimension: compression?.compressor.outputDimension ?? request.dimension });
+    await this.#checkFree(name);
     const descriptor = { id, request, enrolment };
     const sealer = await makeSealer(this.#seed.deriveKey('manifest', id));
     const manifest = await sealManifest(sealer, id, emptyManifest(1));
@@ -129,7 +134,11 @@ export class Database {
       if (error instanceof HersError && error.code === 'NOT_FOUND') return undefined;
       throw error;
     });
-    if (exists) throw new HersError('ALREADY_EXISTS', `there is a collection ${JSON.stringify(name)} already`);
+    if (exists)
+      throw new HersError(
+        'ALREADY_EXISTS',
+        `there is a collection ${JSON.stringify(name)} already; use it, or choose another name`,
+      );
     throw new HersError('INTEGRITY', `${missing(name)}. ${howToAccept(name)}`);
   }
 
@@ -183,7 +192,7 @@ export class Database {
     const out: CollectionSummary[] = [];
     for (const info of await this.#service.listCollections()) {
       try {
-        const { plan: _, ...summary } = await this.#describe(info);
+        const { plan: _, editions: __, ...summary } = await this.#describe(info);
         out.push(summary);
       } catch (error) {
         if (!(error instanceof HersError && error.code === 'WRONG_KEY')) throw error;
@@ -210,6 +219,7 @@ export class Database {
       const { dimension, metric, profile } = settings;
       const { enrolment } = descriptor;
       const { version, compressors, epoch } = manifest;
+      const editions = Object.groupBy(manifest.blocks, ({ edition }) => edition);
       const compressor = compressors.find((each) => each.epoch === epoch);
       return {
         name,
@@ -222,7 +232,13 @@ export class Database {
         blocks,
         bytes,
         version,
-        plan: compressor ? plan({ ...descriptor.request, dimension: compressor.dimension }) : settings,
+        editions: Object.entries(editions).map(([edition, { length }]) => ({
+          edition: Number(edition) as Edition,
+          blocks: length,
+        })),
+        plan: compressor
+          ? plan({ ...requestOf(descriptor, keyring.edition), dimension: compressor.dimension })
+          : settings,
       };
     } finally {
       await keyring.close();
@@ -360,11 +376,21 @@ function missing(name: string): string {
   return `there is no collection ${JSON.stringify(name)}, and there was: another client has deleted it, or the store hides it`;
 }
 
+/** UNSUPPORTED_PLAN where `small` is no smaller than the vectors as 4-byte floats. */
+function checkSmaller(request: PlanRequest): void {
+  const { profile, dimension, bytes } = plan(request);
+  if (profile !== 'small' || bytes.perTemplate < 4 * dimension) return;
+  throw new HersError(
+    'UNSUPPORTED_PLAN',
+    `small takes ${bytes.perTemplate} bytes for a vector of ${dimension} dimensions, and an array of floats ${4 * dimension}: use compact, which is more accurate`,
+  );
+}
+
 /**
  * One addition for every slot of a block; if the plan does not allow that many, half as many, and
  * so on.
  */
-function defaultAdditions(request: Omit<CollectionOptions, 'enrolment'>): number {
+function defaultAdditions(request: PlanRequest): number {
   for (let additions = 4096; additions > 1; additions >>= 1) {
     try {
       return plan({ ...request, maxAdditions: additions }).maxAdditions;

@@ -6,7 +6,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, it } from 'node:test';
-import { HersError } from '@hers/service';
+import { type Change, HersError } from '@hers/service';
+import { openStore } from '@hers/store';
 import { vectorOf } from '../testing/client.ts';
 import {
   type Collection,
@@ -16,6 +17,7 @@ import {
   HttpService,
   MasterSeed,
   type UpsertError,
+  type VectorRecord,
 } from './index.ts';
 import { repairGallery } from './repair/repair.node.ts';
 import { VersionFile } from './session/versions.node.ts';
@@ -66,6 +68,21 @@ it('writing and maintenance', async () => {
   assert.deepEqual([await faces.count(), (await db.listCollections()).length], [1, 1]);
 });
 
+it('a field of a record: what would be lost is refused', async () => {
+  const refused = {
+    code: 'INVALID_ARGUMENT',
+    message: 'a record has no field "paylod"; did you mean payload?',
+  };
+  const record = misspelt<VectorRecord>({ id: 'b', vector, paylod: { city: 'Delft' } });
+  await assert.rejects(faces.upsert(record), refused);
+  await assert.rejects(faces.upsert([{ id: 'c', vector }, record]), refused);
+  const stream = async function* () {
+    yield record;
+  };
+  await assert.rejects(faces.upsert(stream()), refused);
+  assert.equal(await faces.count(), 1);
+});
+
 it('a collection, a database, a connection, a repair', async () => {
   const threads = refuses('thread', 'threads');
   const options = misspelt<ConnectOptions>({ key, thread: 1 });
@@ -75,6 +92,18 @@ it('a collection, a database, a connection, a repair', async () => {
   assert.throws(() => new HttpService('https://127.0.0.1:1', misspelt({ tokens: 'x' })), refuses('tokens', 'token'));
   await assert.rejects(db.createCollection('x', misspelt({ dimensions: 4 })), refuses('dimensions', 'dimension'));
   await assert.rejects(repairGallery(misspelt({ folder, key, versoins: undefined })), refuses('versoins', 'versions'));
+});
+
+it('a change of a store', async () => {
+  const store = await openStore(join(folder, 'store'));
+  const bytes = new Uint8Array(16);
+  await store.createCollection('faces', { id: bytes, descriptor: bytes, manifest: bytes });
+  const change = misspelt<Change>({ expected: 1, manifest: new Uint8Array(3), recods: [] });
+  await assert.rejects(store.commit('faces', change), {
+    code: 'INVALID_ARGUMENT',
+    message: 'a change has no field "recods"; did you mean records?',
+  });
+  await store.close();
 });
 
 it('an upsert that fails says how many records are safe', async () => {
@@ -99,6 +128,10 @@ it('a key that is none is refused before anything is opened, and the folder stay
   const db = await connect(`file:${folder}`, { key: MasterSeed.generate() });
   const faces = await db.createCollection('faces', { dimension: 3 });
   await assert.rejects(faces.get(undefined as unknown as string), { code: 'INVALID_ARGUMENT' });
+  await assert.rejects(faces.reindex(undefined as unknown as null), {
+    code: 'INVALID_ARGUMENT',
+    message: 'a compressor is the bytes of its file, or null for none',
+  });
   await assert.rejects(faces.delete({ id: 'ada' } as unknown as string), { code: 'INVALID_ARGUMENT' });
   await db.close();
 });

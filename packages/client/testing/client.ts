@@ -1,7 +1,7 @@
 // Shared by tests: vectors, a plaintext search, folders that vanish, and services that watch or
 // cheat.
 
-import { decodeQuery, encodeResponse, type Metric } from '@hers/scheme';
+import { decodeQuery, decodeResponse, encodeResponse, type Metric } from '@hers/scheme';
 import type { Service } from '@hers/service';
 import type { UpsertResult } from '../src/writing/tally.ts';
 
@@ -143,4 +143,26 @@ export function forgedResponse(query: Uint8Array, blockId: Uint8Array, count: nu
     ...{ parameters, keyId, queryId, blockId, first: 0, count, bits0, bits1, packed0 },
     packed1: pack(bits1, () => 0),
   });
+}
+
+/**
+ * A response whose scores are moved within their block, as any store can: C0 and C1 times x^r. What
+ * leaves at the end comes back with the other sign.
+ */
+export function movedResponse(response: Uint8Array, r: number): Uint8Array {
+  const decoded = decodeResponse(response);
+  const { bits0, bits1, packed0, packed1 } = decoded;
+  const { n } = decoded.parameters;
+  const moved = (packed: Uint8Array, bits: number): Uint8Array => {
+    const out = new Uint8Array(packed.length);
+    for (let j = 0; j < n; j++) {
+      let word = 0;
+      for (let b = 0; b < bits; b++) word += ((packed[(j * bits + b) >> 3] >> ((j * bits + b) & 7)) & 1) * 2 ** b;
+      if (j + r >= n) word = (2 ** bits - word) % 2 ** bits;
+      const to = ((j + r) % n) * bits;
+      for (let b = 0; b < bits; b++) if (Math.floor(word / 2 ** b) % 2 === 1) out[(to + b) >> 3] |= 1 << ((to + b) & 7);
+    }
+    return out;
+  };
+  return encodeResponse({ ...decoded, packed0: moved(packed0, bits0), packed1: moved(packed1, bits1) });
 }

@@ -7,7 +7,7 @@ import { embedLanes, mulShoup, reduceOnce } from './arithmetic';
  * 2^60.
  */
 @inline
-function centredPair(x0: u64, x1: u64, p0: u64, p1: u64, inverse: u64): i64 {
+export function centredPair(x0: u64, x1: u64, p0: u64, p1: u64, inverse: u64): i64 {
   const t = ((x1 + p1 - (x0 % p1)) * inverse) % p1;
   const x = <i64>(x0 + p0 * t);
   const q = <i64>(p0 * p1);

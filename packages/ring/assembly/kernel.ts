@@ -9,6 +9,9 @@ export {
   centrePair, digits, digitsPair, joinPhase, packBits, scaleToFloat, scaleToInteger, splitCentred, switchRound,
   switchShare, unpackBits,
 } from './convert';
+export {
+  combineBits, digitsWide, floatWide, joinWide, joinWidePair, lowBits, roundWide, uniformBits,
+} from './wide';
 export { xxhFinish, xxhStart, xxhStripes } from './xxh64';
 
 /** Where free memory begins. */

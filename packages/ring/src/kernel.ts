@@ -64,6 +64,34 @@ export interface KernelExports {
   ): void;
   scaleToFloat(out: number, phase: number, n: number, factor: number, offset: number): number;
   scaleToInteger(out: number, phase: number, n: number, factor: number): number;
+  uniformBits(out: number, n: number, t: number, bytes: number, key: number, domain: number, index: number): void;
+  combineBits(
+    out: number,
+    values: number,
+    noise: number,
+    product: number,
+    n: number,
+    p: number,
+    t: number,
+    scale: number,
+    sign: number,
+  ): void;
+  joinWide(out: number, a: number, bits: number, n: number, p: number, t: number): void;
+  joinWidePair(
+    out: number,
+    a0: number,
+    a1: number,
+    bits: number,
+    n: number,
+    p0: number,
+    p1: number,
+    inverse: number,
+    t: number,
+  ): void;
+  roundWide(out: number, wide: number, n: number, p: number, t: number): void;
+  digitsWide(out: number, wide: number, n: number, bits: number, count: number): void;
+  floatWide(wide: number, n: number): void;
+  lowBits(out: number, a0: number, a1: number, n: number, p0: number, p1: number, inverse: number, t: number): void;
   xxhStart(state: number): void;
   xxhStripes(state: number, at: number, length: number): void;
   xxhFinish(state: number, at: number, length: number, total: bigint): bigint;

@@ -27,6 +27,14 @@ export function bitLength(p: number): number {
   return 32 - Math.clz32(p);
 }
 
+/** 2^(31+b)/p, b the bit length, minus the whole number nearest to it: at most ½. */
+export function reciprocalError(p: number): number {
+  const power = 1n << BigInt(31 + bitLength(p));
+  const prime = BigInt(p);
+  const nearest = (power + prime / 2n) / prime;
+  return Number(power - nearest * prime) / p;
+}
+
 /** One for each prime, for rings of dimension n. */
 export function moduliOf(n: number, primes: readonly number[]): Modulus[] {
   const product = primes.reduce((q, p) => q * BigInt(p), 1n);

@@ -64,6 +64,7 @@ export class Ring {
   readonly #bits: number; // the bit length of every prime
   readonly #key: Uint8Array;
   readonly #bytes: Uint8Array; // keystream, sums and packed bits
+  readonly #wide: Float64Array; // n integers of 64 bits
   readonly #scratch: Uint8Array; // all of the above that can hold secrets
 
   /** The ring for these parameters; one per process. */
@@ -92,7 +93,7 @@ export class Ring {
     const tableBytes = 4 * row * primes.length;
     const polyBytes = row * primes.length;
     const work = 8 * n + 512; // 64-bit sums, or 6n bytes of keystream rounded up, or packed bits
-    const scratchBytes = SCRATCH_POLYS * polyBytes + SCRATCH_WORDS * row + work + 64;
+    const scratchBytes = SCRATCH_POLYS * polyBytes + SCRATCH_WORDS * row + 2 * row + work + 64;
     const { kernel, base } = instantiate(tableBytes + scratchBytes);
     this.#kernel = kernel;
     const buffer = kernel.memory.buffer;
@@ -107,6 +108,7 @@ export class Ring {
     };
     this.polys = Array.from({ length: SCRATCH_POLYS }, () => new Poly(buffer, take(polyBytes), n * primes.length));
     this.words = Array.from({ length: SCRATCH_WORDS }, () => new Words(buffer, take(row), n));
+    this.#wide = new Float64Array(buffer, take(2 * row), n);
     this.#bytes = new Uint8Array(buffer, take(work), work);
     this.#key = new Uint8Array(buffer, take(64), 32);
   }
@@ -272,6 +274,61 @@ export class Ring {
       source.domain,
       source.index,
     );
+  }
+
+  // — modulo Q·2^t, where Q ≡ 1 (mod 2^t): residues modulo the primes, and the low t bits —
+
+  /** n words uniform below 2^t. */
+  uniformBits(out: Words, t: number, source: Source): void {
+    this.#key.set(source.key);
+    const { byteOffset } = this.#bytes;
+    this.#kernel.uniformBits(out.pointer, this.n, t, byteOffset, this.#key.byteOffset, source.domain, source.index);
+  }
+
+  /**
+   * out = scale·values + noise + sign·product modulo 2^t. `product` is a polynomial in coefficient
+   * form, of which the first prime alone is read: its integers are below half of that.
+   */
+  combineBits(out: Words, values: Words, noise: Words, product: Poly, t: number, scale: bigint, sign: 1 | -1): void {
+    const { p } = this.#moduli[0];
+    const low = Number(BigInt.asUintN(32, scale));
+    this.#kernel.combineBits(out.pointer, values.pointer, noise.pointer, product.pointer, this.n, p, t, low, sign);
+  }
+
+  /** The low t bits of the centred coefficients of a polynomial in coefficient form. */
+  lowBits(out: Words, a: Poly, t: number): void {
+    const { n } = this;
+    const [m, m1] = this.#moduli;
+    this.#kernel.lowBits(out.pointer, a.pointer, a.pointer + 4 * n, n, m.p, m1?.p ?? 0, this.#inverse, t);
+  }
+
+  /**
+   * The centred integers modulo Q·2^t of a polynomial in coefficient form and its low bits. They
+   * stay in the ring, for the three methods below.
+   */
+  joinWide(a: Poly, bits: Words, t: number): void {
+    const { n } = this;
+    const [m, m1] = this.#moduli;
+    const out = this.#wide.byteOffset;
+    if (m1) this.#kernel.joinWidePair(out, a.pointer, a.pointer + 4 * n, bits.pointer, n, m.p, m1.p, this.#inverse, t);
+    else this.#kernel.joinWide(out, a.pointer, bits.pointer, n, m.p, t);
+  }
+
+  /** The joined integers divided by 2^t, rounded with ties to even, modulo Q. */
+  roundWide(out: Poly, t: number): void {
+    this.#each((m, o) => this.#kernel.roundWide(out.pointer + o, this.#wide.byteOffset, this.n, m.p, t));
+  }
+
+  /** Balanced digits of the joined integers, into consecutive scratch words from `first` on. */
+  digitsWide(first: number, bits: number, count: number): void {
+    if (first + count > SCRATCH_WORDS) throw new RangeError('too many digits');
+    this.#kernel.digitsWide(this.words[first].pointer, this.#wide.byteOffset, this.n, bits, count);
+  }
+
+  /** The joined integers, beyond 2^53 rounded to doubles. They are joined no longer. */
+  centredWide(): Float64Array {
+    this.#kernel.floatWide(this.#wide.byteOffset, this.n);
+    return this.#wide.slice();
   }
 
   // — switching to a power of two and back —

@@ -12,14 +12,11 @@
 // one as long as δ is small against 2^30. Random residues practically never come near the bound:
 // the tests take every residue p − 1.
 //
-// At the end a = h·2^32 + l becomes l + h·c modulo p, lazily, below 2p as the inverse transform
-// takes it: with l reduced once by 2p and h·c by Shoup's product (below 2p), their sum is at most
-// 2^32 − 2; reduced once by 2p and once by p it is at most max(p − 1, 2^32 − 2 − 3p), and
+// src/wasm/wasm-memory.ts checks (1) for each prime before it is used. Sums of packed rows, whose
+// residues have three bytes, are not folded: up to 2^16 products of 48 bits fit.
 //
-//     2^32 − 2 − 3p < 2p                                                                 (2)
-//
-// for every prime above 0.8·2^30. src/wasm/wasm-memory.ts checks (1) and (2) for each prime before
-// it is used.
+// At the end a = h·2^32 + l becomes l·1 + h·c modulo p, lazily, below 2p as the inverse transform
+// takes it: each of the two by Shoup's product, which is below 2p for any word.
 //
 // Two rows of eight slots in one turn measured fastest: eight sums and their operands just fit the
 // sixteen registers of x86-64. Each product of two lanes costs three instructions there (two
@@ -109,12 +106,70 @@ export function accumulate(
   }
 }
 
+/**
+ * The same for packed rows (packages/scan/src/segment.ts): four rows are three lines, and nothing
+ * is folded.
+ */
+export function accumulatePacked(
+  data: usize, slice: usize, sums: usize, blocks: i32, rows: i32, queries: i32, queryBytes: usize, first: i32,
+): void {
+  const low = i32x4.splat(0xffffff);
+  const byte1 = i32x4.splat(0xff00);
+  const byte2 = i32x4.splat(0xff0000);
+  const zero = i64x2.splat(0);
+  for (let block = 0; block < blocks; block++) {
+    let part = slice;
+    for (let query = 0; query < queries; query++) {
+      for (let lanes: usize = 0; lanes < 64; lanes += 16) {
+        let g = data + lanes;
+        let q = part + lanes;
+        let b0 = zero, b1 = zero, a0 = zero, a1 = zero;
+        if (!first) {
+          b0 = v128.load(sums);
+          b1 = v128.load(sums, 16);
+          a0 = v128.load(sums, 32);
+          a1 = v128.load(sums, 48);
+        }
+        let left = rows;
+        for (; left >= 4; left -= 4) {
+          const u = v128.load(g), v = v128.load(g, 64), w = v128.load(g, 128);
+          let x = v128.and(u, low), y = v128.load(q), z = v128.load(q, 64);
+          b0 = addLow(b0, x, y); b1 = addHigh(b1, x, y); a0 = addLow(a0, x, z); a1 = addHigh(a1, x, z);
+          x = v128.and(v, low); y = v128.load(q, 128); z = v128.load(q, 192);
+          b0 = addLow(b0, x, y); b1 = addHigh(b1, x, y); a0 = addLow(a0, x, z); a1 = addHigh(a1, x, z);
+          x = v128.and(w, low); y = v128.load(q, 256); z = v128.load(q, 320);
+          b0 = addLow(b0, x, y); b1 = addHigh(b1, x, y); a0 = addLow(a0, x, z); a1 = addHigh(a1, x, z);
+          x = v128.or(i32x4.shr_u(u, 24), v128.and(i32x4.shr_u(v, 16), byte1));
+          x = v128.or(x, v128.and(i32x4.shr_u(w, 8), byte2));
+          y = v128.load(q, 384); z = v128.load(q, 448);
+          b0 = addLow(b0, x, y); b1 = addHigh(b1, x, y); a0 = addLow(a0, x, z); a1 = addHigh(a1, x, z);
+          g += 192;
+          q += 512;
+        }
+        for (; left > 0; left--) {
+          const x = v128.load(g), y = v128.load(q), z = v128.load(q, 64);
+          b0 = addLow(b0, x, y); b1 = addHigh(b1, x, y); a0 = addLow(a0, x, z); a1 = addHigh(a1, x, z);
+          g += 64;
+          q += 128;
+        }
+        v128.store(sums, b0);
+        v128.store(sums, b1, 16);
+        v128.store(sums, a0, 32);
+        v128.store(sums, a1, 48);
+        sums += 64;
+      }
+      part += queryBytes;
+    }
+    data += <usize>(rows - (rows >> 2)) << 6;
+  }
+}
+
 /** Four sums to four residues below 2p. */
 @inline
-function residues(s0: v128, s1: v128, p: v128, p2: v128, c: v128, cShoup: v128): v128 {
+function residues(s0: v128, s1: v128, p: v128, p2: v128, one: v128, oneShoup: v128, c: v128, cShoup: v128): v128 {
   const l = v128.shuffle<u32>(s0, s1, 0, 2, 4, 6);
   const h = v128.shuffle<u32>(s0, s1, 1, 3, 5, 7);
-  return reduceOnce(reduceOnce(i32x4.add(reduceOnce(l, p2), mulShoup(h, c, cShoup, p)), p2), p);
+  return reduceOnce(i32x4.add(mulShoup(l, one, oneShoup, p), mulShoup(h, c, cShoup, p)), p2);
 }
 
 /**
@@ -127,11 +182,13 @@ export function reduce(sums: usize, out: usize, count: i32, polyBytes: usize, p:
   const P2 = i32x4.splat(2 * p);
   const C = i32x4.splat(c);
   const CS = i32x4.splat(<u32>((<u64>c << 32) / p));
+  const ONE = i32x4.splat(1);
+  const ONES = i32x4.splat(<u32>((<u64>1 << 32) / p));
   for (let pair = 0; pair < count; pair++) {
     for (let lanes: usize = 0; lanes < 64; lanes += 16) {
       const at = out + lanes;
-      v128.store(at, residues(v128.load(sums), v128.load(sums, 16), P, P2, C, CS));
-      v128.store(at + polyBytes, residues(v128.load(sums, 32), v128.load(sums, 48), P, P2, C, CS));
+      v128.store(at, residues(v128.load(sums), v128.load(sums, 16), P, P2, ONE, ONES, C, CS));
+      v128.store(at + polyBytes, residues(v128.load(sums, 32), v128.load(sums, 48), P, P2, ONE, ONES, C, CS));
       sums += 64;
     }
     out += 2 * polyBytes;

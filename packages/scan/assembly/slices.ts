@@ -29,3 +29,8 @@ export function interleave(out: usize, b: usize, a: usize, count: i32, words: i3
     out += sliceBytes;
   }
 }
+
+/** For rows that come as they are. */
+export function copyWords(out: usize, from: usize, count: i32): void {
+  memory.copy(out, from, <usize>count << 2);
+}

@@ -100,6 +100,7 @@ std::vector<const Variant*> variants() {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl")) {
+    if (__builtin_cpu_supports("avx512ifma")) found.push_back(&kAvx512Ifma);
     found.push_back(&kAvx512);
   }
   if (avx2) found.push_back(&kAvx2);
@@ -246,8 +247,10 @@ Layout layoutOf(napi_env env, napi_value value) {
   memcpy(layout.table.data(), table.at, layout.blocks * sizeof(SegmentBlock));
   layout.checksums.resize(sums.length / 8);
   memcpy(layout.checksums.data(), sums.at, sums.length);
-  layout.partBytes = layout.rows * layout.blocks * kGroup * sizeof(uint32_t);
-  if (layout.blocks == 0 || layout.rows == 0 || layout.panelRows == 0 || layout.checksums.empty()) refuse(env, nullptr, "a layout is wrong");
+  layout.packed = truthOf(env, member(env, value, "packed"));
+  layout.partBytes = linesOf(layout.rows, layout.packed) * layout.blocks * kGroup * sizeof(uint32_t);
+  const bool wrong = layout.blocks == 0 || layout.rows == 0 || layout.panelRows == 0 || layout.checksums.empty();
+  if (wrong || (layout.packed && layout.panelRows % 4 != 0)) refuse(env, nullptr, "a layout is wrong");
   return layout;
 }
 
@@ -297,9 +300,10 @@ napi_value returnFreedMemory(napi_env env, const Arguments& a) {
 napi_value createQuery(napi_env env, const Arguments& a) {
   auto query = std::make_shared<Query>();
   query->words = sizeOf(env, a[1]);
-  query->bits[0] = wordOf(env, a[2]);
-  query->bits[1] = wordOf(env, a[3]);
-  const Bytes seed = bytesOf(env, a[4], napi_uint8_array), head = bytesOf(env, a[5], napi_uint8_array);
+  query->width = sizeOf(env, a[2]);
+  query->bits[0] = wordOf(env, a[3]);
+  query->bits[1] = wordOf(env, a[4]);
+  const Bytes seed = bytesOf(env, a[5], napi_uint8_array), head = bytesOf(env, a[6], napi_uint8_array);
   if (query->bits[0] - 1 > 31 || query->bits[1] - 1 > 31 || seed.length != kSeedBytes || head.length != kHeadBytes) {
     refuse(env, nullptr, "a query is wrong");
   }
@@ -336,8 +340,16 @@ napi_value startScan(napi_env env, const Arguments& a) {
     if (segment->parts() != setup.ring->groups() || segment->layout().rows != setup.segments[0]->layout().rows) {
       refuse(env, nullptr, "a segment does not fit the ring, or the others");
     }
+    for (uint32_t i = 0; i < setup.ring->ring().primes; i++) {
+      const Modulus& modulus = setup.ring->ring().moduli[i];
+      if (segment->layout().packed && segment->layout().rows > modulus.unfoldedRows) refuse(env, nullptr, "packed rows are not for this ring");
+    }
     for (const auto& query : setup.queries) {
-      if (query->words != segment->layout().rows * setup.ring->words()) refuse(env, nullptr, "a query does not fit a segment");
+      const size_t rows = segment->layout().rows, words = setup.ring->words();
+      const bool whole = query->words % words == 0 && query->words / words >= rows;
+      if (!whole || query->width > rows || query->words / words - rows > rows - query->width) {
+        refuse(env, nullptr, "a query does not fit a segment");
+      }
     }
   }
 
@@ -405,7 +417,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("writeSegment", call<writeSegment, 3>),
       method("freeSegment", call<freeSegment, 2>),
       method("returnFreedMemory", call<returnFreedMemory, 1>),
-      method("createQuery", call<createQuery, 6>),
+      method("createQuery", call<createQuery, 7>),
       method("writeQuery", call<writeQuery, 3>),
       method("startScan", call<startScan, 7>),
       method("stopScan", call<stopScan, 1>),

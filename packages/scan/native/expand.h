@@ -79,7 +79,10 @@ inline void expand(const hers::Expand& job) {
   const size_t n = ring.n, words = n * ring.primes;
   for (uint32_t prime = 0; prime < ring.primes; prime++) {
     for (size_t i = 0; i < job.count; i++) {
-      uniform(job.work + i * n, n, ring.moduli[prime].p, job.seed, job.domain, static_cast<uint32_t>(job.first + i), prime);
+      const size_t row = job.first + i, given = row - job.givenFirst;
+      // Rows before the first that is given wrap around.
+      if (given < job.givenCount) memcpy(job.work + i * n, job.given + given * words + prime * n, 4 * n);
+      else uniform(job.work + i * n, n, ring.moduli[prime].p, job.seed, job.domain, static_cast<uint32_t>(row), prime);
     }
     for (size_t at = 0; at < n; at += hers::kGroup) {
       uint32_t* out = job.out + ((prime * n + at) / hers::kGroup * job.total + job.first) * hers::kQueryRow;

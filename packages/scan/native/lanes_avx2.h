@@ -45,6 +45,19 @@ struct Lanes {
   static D shiftRightD(D a, int by) { return _mm256_srl_epi64(a, _mm_cvtsi32_si128(by)); }
   static D mulEven(U a, U b) { return _mm256_mul_epu32(a, b); }
   static U odd(U a) { return _mm256_castps_si256(_mm256_movehdup_ps(_mm256_castsi256_ps(a))); }
+  struct Split {
+    U even, odd;
+  };
+  static Split split(U a) { return {a, odd(a)}; }
+  static Split splitShort(U a) { return split(a); }
+  static Split splitLow(U a) { return split(_mm256_and_si256(a, splat(0xffffff))); }
+  static Split splitTop(U a, U b, U c) {
+    const U middle = _mm256_and_si256(_mm256_srli_epi32(b, 16), splat(0xff00));
+    const U high = _mm256_and_si256(_mm256_srli_epi32(c, 8), splat(0xff0000));
+    return split(_mm256_or_si256(_mm256_or_si256(_mm256_srli_epi32(a, 24), middle), high));
+  }
+  static D addShort(D sum, U a, U b) { return addD(sum, mulEven(a, b)); }
+  static constexpr size_t kPackedBlocks = 1;
   static U joinHigh(D even, D odd_) { return _mm256_blend_epi32(odd(even), odd_, 0xaa); }
   static U joinLow(D even, D odd_) { return _mm256_blend_epi32(even, _mm256_slli_epi64(odd_, 32), 0xaa); }
 

@@ -1,5 +1,5 @@
-// Vectors of sixteen 32-bit words (AVX-512 F, DQ, BW, VL). The interface is that of
-// lanes_generic.h, where it is described.
+// Vectors of sixteen 32-bit words (AVX-512 F, DQ, BW, VL; with IFMA, where it is compiled for it).
+// The interface is that of lanes_generic.h, where it is described.
 
 #pragma once
 
@@ -44,6 +44,37 @@ struct Lanes {
   static D mulEven(U a, U b) { return _mm512_mul_epu32(a, b); }
   // A shuffle and not a shift: it has more ports.
   static U odd(U a) { return _mm512_castps_si512(_mm512_movehdup_ps(_mm512_castsi512_ps(a))); }
+  struct Split {
+    U even, odd;
+  };
+  static Split split(U a) { return {a, odd(a)}; }
+  /** The top bytes of three words as those of one, above a byte of anything. */
+  static U gatherTop(U a, U b, U c) {
+    // 0xca: where the first has ones the second, else the third.
+    const U two = _mm512_ternarylogic_epi32(splat(0xff000000), c, _mm512_srli_epi32(b, 8), 0xca);
+    return _mm512_ternarylogic_epi32(splat(0xffff0000), two, _mm512_srli_epi32(a, 16), 0xca);
+  }
+#ifdef __AVX512IFMA__
+  // One instruction multiplies and adds 52 bits of every doubleword, so high words must be zero.
+  static Split splitShort(U a) { return {_mm512_and_si512(a, splatD(0xffffffff)), _mm512_srli_epi64(a, 32)}; }
+  static Split splitLow(U a) {
+    const __m128i odds = _mm_set_epi8(-1, -1, -1, -1, -1, 14, 13, 12, -1, -1, -1, -1, -1, 6, 5, 4);
+    return {_mm512_and_si512(a, splatD(0xffffff)), _mm512_shuffle_epi8(a, _mm512_broadcast_i32x4(odds))};
+  }
+  static Split splitTop(U a, U b, U c) {
+    const __m128i evens = _mm_set_epi8(-1, -1, -1, -1, -1, 11, 10, 9, -1, -1, -1, -1, -1, 3, 2, 1);
+    const U all = gatherTop(a, b, c);
+    return {_mm512_shuffle_epi8(all, _mm512_broadcast_i32x4(evens)), _mm512_srli_epi64(all, 40)};
+  }
+  static D addShort(D sum, U a, U b) { return _mm512_madd52lo_epu64(sum, a, b); }
+  static constexpr size_t kPackedBlocks = 4;
+#else
+  static Split splitShort(U a) { return split(a); }
+  static Split splitLow(U a) { return split(_mm512_and_si512(a, splat(0xffffff))); }
+  static Split splitTop(U a, U b, U c) { return split(_mm512_srli_epi32(gatherTop(a, b, c), 8)); }
+  static D addShort(D sum, U a, U b) { return addD(sum, mulEven(a, b)); }
+  static constexpr size_t kPackedBlocks = 1;
+#endif
   static U joinHigh(D even, D odd_) { return _mm512_mask_blend_epi32(0xaaaa, odd(even), odd_); }
   static U joinLow(D even, D odd_) { return _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd_, 32)); }
 

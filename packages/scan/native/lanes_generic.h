@@ -85,6 +85,22 @@ struct Lanes {
    */
   static U odd(U a) { return odd(reinterpret_cast<D>(a)); }
   static U odd(D a) { return reinterpret_cast<U>(a >> 32); }
+  /** Words with even numbers, and those with odd ones moved to their places. */
+  struct Split {
+    U even, odd;
+  };
+  static Split split(U a) { return {a, odd(a)}; }
+  /**
+   * For packed rows, of residues below 2^24. The words as they are; the low three bytes of each;
+   * and the top bytes of three, the first one's lowest.
+   */
+  static Split splitShort(U a) { return split(a); }
+  static Split splitLow(U a) { return split(a & splat(0xffffff)); }
+  static Split splitTop(U a, U b, U c) { return split(a >> 24 | (b >> 16 & splat(0xff00)) | (c >> 8 & splat(0xff0000))); }
+  /** sum + the products of what these gave. */
+  static D addShort(D sum, U a, U b) { return sum + mulEven(a, b); }
+  /** How many blocks with packed rows share what is loaded of one query. */
+  static constexpr size_t kPackedBlocks = 1;
   /** High, or low, words of both, the first ones in the even places. */
   static U joinHigh(D even, D odd) { return reinterpret_cast<U>((even >> 32) | (odd & splatD(0xffffffff00000000))); }
   static U joinLow(D even, D odd) { return reinterpret_cast<U>((even & splatD(0xffffffff)) | (odd << 32)); }

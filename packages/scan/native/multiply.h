@@ -23,6 +23,11 @@
 // needs no fold. The inverse transform takes residues below 2p, and its last factors undo the
 // 2^−32.
 //
+// Packed rows, for primes below 2^24: products take 48 bits, so that 2^16 rows fit 64 bits and
+// nothing is folded but, after more than `bareRows` rows (256, for p near 2^24), the finished sums,
+// once, to be reduced. Four rows are three lines: a word's low three bytes belong to its own row,
+// and the top bytes of the three words to the fourth row. They are taken apart in registers.
+//
 // Memory. The sums of a block stay in registers over a panel of 64 rows, and wait in L1 or L2
 // between panels; the slice of a query that a panel needs (8 KB) stays in L1 while all blocks of
 // the panel pass. Several queries are taken two at a time and multiply two blocks, so that each
@@ -77,12 +82,14 @@ constexpr size_t kQueriesAtOnce = Lanes::W == 16 ? 2 : 1;
 constexpr int kVectors = Lanes::W == 16 ? 1 : 2;
 /**
  * Two blocks share what is loaded of two queries. One query is a matter of memory, which is read
- * best in its order.
+ * best in its order; of packed rows, blocks lie 3 KB apart and do not compete.
  */
-constexpr size_t blocksAtOnce(size_t queries) { return queries; }
+constexpr size_t blocksAtOnce(size_t queries, bool packed) {
+  return packed && queries == 1 ? Lanes::kPackedBlocks : queries;
+}
 
 /** B blocks from `block` on, Q queries from `query` on, and the vectors from `lane` on. */
-template <int B, int Q, bool fetch>
+template <int B, int Q, bool fetch, bool packed>
 void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_t lane) {
   using L = Lanes;
   using U = L::U;
@@ -105,45 +112,77 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
     HERS_EACH_SUM s[b][q][v][i] = L::loadD(sumsAt(b, q, v, i));
   }
 
+  const auto fold = [&]() __attribute__((always_inline)) {
+    HERS_EACH_SUM s[b][q][v][i] = L::subD(s[b][q][v][i], L::mulEven(L::odd(s[b][q][v][i]), foldBy));
+  };
   const size_t queryStride = job.queryStride;
   const uint32_t* slice = run.query + query * queryStride + lane;
   for (int k = 0; k < run.count; k++) {
     const size_t stride = run.panels[k].stride, all = run.panels[k].rows;
     const uint32_t* g = run.panels[k].gallery + block * stride + lane;
+    // Vector v of one line of every block.
+    const auto loadLine = [&](U (&x)[B], size_t line, int v) __attribute__((always_inline)) {
+      HERS_UNROLL for (int b = 0; b < B; b++) {
+        const uint32_t* const at = g + b * stride + line * kGroup + v * W;
+        x[b] = L::load(at);
+        if (fetch && v == 0) {
+          __builtin_prefetch(at + kFarAhead, 0, 2);
+          __builtin_prefetch(at + kNearAhead, 0, 3);
+        }
+      }
+    };
+    const auto splitWords = [](U a) __attribute__((always_inline)) { return packed ? L::splitShort(a) : L::split(a); };
+    const auto addProduct = [](D sum, U a, U b) __attribute__((always_inline)) {
+      return packed ? L::addShort(sum, a, b) : L::addD(sum, L::mulEven(a, b));
+    };
+    // Vector v of one row of every block, with row r of the queries.
+    const auto multiplyRow = [&](const L::Split (&x)[B], size_t r, int v) __attribute__((always_inline)) {
+      HERS_UNROLL for (int q = 0; q < Q; q++) {
+        const uint32_t* const at = slice + q * queryStride + r * kQueryRow + v * W;
+        // Kept, or they would be operands in memory and be loaded three times: that is what would
+        // limit the loop then.
+        const L::Split y = splitWords(L::keep(L::load(at))), z = splitWords(L::keep(L::load(at + kGroup)));
+        HERS_UNROLL for (int b = 0; b < B; b++) {
+          s[b][q][v][0] = addProduct(s[b][q][v][0], x[b].even, y.even);
+          s[b][q][v][1] = addProduct(s[b][q][v][1], x[b].odd, y.odd);
+          s[b][q][v][2] = addProduct(s[b][q][v][2], x[b].even, z.even);
+          s[b][q][v][3] = addProduct(s[b][q][v][3], x[b].odd, z.odd);
+        }
+      }
+    };
     const auto multiplyRows = [&](size_t rows) __attribute__((always_inline)) {
       for (size_t r = 0; r < rows; r++) {
         HERS_UNROLL for (int v = 0; v < V; v++) {
-          U x[B], xo[B];
-          HERS_UNROLL for (int b = 0; b < B; b++) {
-            const uint32_t* const at = g + b * stride + r * kGroup + v * W;
-            x[b] = L::load(at);
-            xo[b] = L::odd(x[b]);
-            if (fetch && v == 0) {
-              __builtin_prefetch(at + kFarAhead, 0, 2);
-              __builtin_prefetch(at + kNearAhead, 0, 3);
-            }
-          }
-          HERS_UNROLL for (int q = 0; q < Q; q++) {
-            const uint32_t* const at = slice + q * queryStride + r * kQueryRow + v * W;
-            // Kept, or they would be operands in memory and be loaded three times: that is what
-            // would limit the loop then.
-            const U b0 = L::keep(L::load(at)), a0 = L::keep(L::load(at + kGroup));
-            const U bo = L::odd(b0), ao = L::odd(a0);
-            HERS_UNROLL for (int b = 0; b < B; b++) {
-              s[b][q][v][0] = L::addD(s[b][q][v][0], L::mulEven(x[b], b0));
-              s[b][q][v][1] = L::addD(s[b][q][v][1], L::mulEven(xo[b], bo));
-              s[b][q][v][2] = L::addD(s[b][q][v][2], L::mulEven(x[b], a0));
-              s[b][q][v][3] = L::addD(s[b][q][v][3], L::mulEven(xo[b], ao));
-            }
-          }
+          U w[B];
+          L::Split x[B];
+          loadLine(w, r, v);
+          HERS_UNROLL for (int b = 0; b < B; b++) x[b] = splitWords(w[b]);
+          multiplyRow(x, r, v);
         }
       }
       g += rows * kGroup;
       slice += rows * kQueryRow;
     };
-    const auto fold = [&]() __attribute__((always_inline)) {
-      HERS_EACH_SUM s[b][q][v][i] = L::subD(s[b][q][v][i], L::mulEven(L::odd(s[b][q][v][i]), foldBy));
-    };
+    if constexpr (packed) {
+      size_t row = 0;
+      for (; row + 4 <= all; row += 4) {
+        HERS_UNROLL for (int v = 0; v < V; v++) {
+          U w[3][B];
+          L::Split x[B];
+          HERS_UNROLL for (int r = 0; r < 3; r++) {
+            loadLine(w[r], static_cast<size_t>(r), v);
+            HERS_UNROLL for (int b = 0; b < B; b++) x[b] = L::splitLow(w[r][b]);
+            multiplyRow(x, static_cast<size_t>(r), v);
+          }
+          HERS_UNROLL for (int b = 0; b < B; b++) x[b] = L::splitTop(w[0][b], w[1][b], w[2][b]);
+          multiplyRow(x, 3, v);
+        }
+        g += 3 * kGroup;
+        slice += 4 * kQueryRow;
+      }
+      multiplyRows(all - row);
+      continue;
+    }
     size_t row = 0;
     for (; row + hers::kFoldRows <= all; row += hers::kFoldRows) {
       multiplyRows(hers::kFoldRows);
@@ -159,6 +198,7 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
     HERS_EACH_SUM L::storeD(sumsAt(b, q, v, i), s[b][q][v][i]);
     return;
   }
+  if (packed && job.rows > m.bareRows) fold();
   const U p = L::splat(m.p), negativeInverse = L::splat(m.negativeInverse);
   const auto reduce = [&](D sum) { return L::addD(sum, L::mulEven(L::mulEven(sum, negativeInverse), p)); };
   HERS_EACH_SUM {
@@ -176,29 +216,31 @@ struct Ahead {
 };
 
 /** All lanes of B blocks. */
-template <int B, int Q, bool fetch>
+template <int B, int Q, bool fetch, bool packed>
 void lanesOf(const Multiply& job, const Run& run, size_t block, size_t query) {
   constexpr size_t step = kVectors * Lanes::W;
-  tile<B, Q, fetch>(job, run, block, query, 0);
-  for (size_t lane = step; lane < kGroup; lane += step) tile<B, Q, false>(job, run, block, query, lane);
+  tile<B, Q, fetch, packed>(job, run, block, query, 0);
+  for (size_t lane = step; lane < kGroup; lane += step) tile<B, Q, false, packed>(job, run, block, query, lane);
 }
 
-template <int Q, bool fetch>
+template <int Q, bool fetch, bool packed>
 void blocksOf(const Multiply& job, const Run& run, size_t query, const Ahead& ahead) {
-  constexpr size_t B = blocksAtOnce(Q);
-  const size_t tiles = (job.blocks + B - 1) / B;
+  constexpr size_t B = blocksAtOnce(Q, packed);
+  const size_t tiles = job.blocks / B + job.blocks % B;
   const size_t share = (ahead.words / kGroup + tiles - 1) / tiles * kGroup;
   const uint32_t* next = ahead.at;
-  for (size_t block = 0; block < job.blocks; block += B, next += share) {
+  for (size_t block = 0, step; block < job.blocks; block += step, next += share) {
     for (size_t q = 0; q < ahead.queries; q++) {
       for (size_t i = 0; i < share; i += kGroup) __builtin_prefetch(next + q * job.queryStride + i, 0, 2);
     }
-    if (block + B <= job.blocks) lanesOf<B, Q, fetch>(job, run, block, query);
-    else lanesOf<1, Q, fetch>(job, run, block, query);
+    step = block + B <= job.blocks ? B : 1;
+    if (step == B) lanesOf<B, Q, fetch, packed>(job, run, block, query);
+    else lanesOf<1, Q, fetch, packed>(job, run, block, query);
   }
 }
 
-void multiply(const Multiply& job) {
+template <bool packed>
+void multiplyPart(const Multiply& job) {
   const uint32_t* gallery = job.part;
   for (size_t row = 0; row < job.rows;) {
     if (__atomic_load_n(job.stop, __ATOMIC_ACQUIRE)) return;
@@ -206,8 +248,9 @@ void multiply(const Multiply& job) {
     const auto take = [&]() {
       const size_t left = job.rows - row;
       const size_t rows = left < job.panelRows ? left : job.panelRows;
-      run.panels[run.count++] = {gallery, rows * kGroup, rows};
-      gallery += job.blocks * rows * kGroup;
+      const size_t words = hers::linesOf(rows, packed) * kGroup;
+      run.panels[run.count++] = {gallery, words, rows};
+      gallery += job.blocks * words;
       row += rows;
     };
     take();
@@ -223,13 +266,18 @@ void multiply(const Multiply& job) {
       const bool more = left > count;
       const uint32_t* const next = more ? run.query + (query + count) * job.queryStride : job.query + row * kQueryRow;
       const Ahead ahead = {next, atOnce, job.panelRows * kQueryRow};
-      if (query == 0 && count == 2) blocksOf<kQueriesAtOnce, true>(job, run, query, ahead);
-      else if (query == 0) blocksOf<1, true>(job, run, query, ahead);
-      else if (count == 2) blocksOf<kQueriesAtOnce, false>(job, run, query, ahead);
-      else blocksOf<1, false>(job, run, query, ahead);
+      if (query == 0 && count == 2) blocksOf<kQueriesAtOnce, true, packed>(job, run, query, ahead);
+      else if (query == 0) blocksOf<1, true, packed>(job, run, query, ahead);
+      else if (count == 2) blocksOf<kQueriesAtOnce, false, packed>(job, run, query, ahead);
+      else blocksOf<1, false, packed>(job, run, query, ahead);
       query += count;
     }
   }
+}
+
+void multiply(const Multiply& job) {
+  if (job.packed) multiplyPart<true>(job);
+  else multiplyPart<false>(job);
 }
 
 }  // namespace

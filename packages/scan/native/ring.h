@@ -19,12 +19,17 @@ constexpr size_t kQueryRow = 2 * kGroup;
 /** How many products are summed between two folds: see multiply.h. */
 constexpr size_t kFoldRows = 16;
 
+/** The lines that so many rows take, where four are packed into three or where they are not. */
+constexpr size_t linesOf(size_t rows, bool packed) { return packed ? rows - rows / 4 : rows; }
+
 struct Modulus {
   uint32_t p;
   /** The largest multiple of p up to 2^32. */
   uint32_t foldBy;
   /** Rows that may follow the last fold before Montgomery's reduction. */
   uint32_t tailRows;
+  /** Rows whose products add up to less than 2^64, and to what Montgomery's reduction takes. */
+  size_t unfoldedRows, bareRows;
   /** −p^−1 mod 2^32. */
   uint32_t negativeInverse;
   /** round(2^(31+b)/p) for primes of b bits: the share of this prime in a switch of modulus. */

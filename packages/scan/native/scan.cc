@@ -286,10 +286,14 @@ void Scan::expand(const Task& task, Scratch& scratch) {
   const size_t query = task.from / perQuery;
   const size_t first = task.from % perQuery * kExpandRows;
   const Ring& ring = setup_.ring->ring();
+  const Query& from = *setup_.queries[query];
   Expand job;
   job.ring = &ring;
-  job.rows = setup_.queries[query]->rows.get();
-  job.seed = setup_.queries[query]->seed;
+  job.rows = from.rows.get();
+  job.seed = from.seed;
+  job.given = job.rows + rows_ * setup_.ring->words();
+  job.givenFirst = from.width;
+  job.givenCount = from.words / setup_.ring->words() - rows_;
   job.domain = setup_.domain;
   job.first = first;
   job.count = std::min(kExpandRows, rows_ - first);
@@ -318,6 +322,7 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
   job.blocks = layout.blocks;
   job.queries = slot.queries;
   job.panelRows = layout.panelRows;
+  job.packed = layout.packed;
   job.sums = scratch.sums.atLeast(slot.queries * layout.blocks * kQueryRow);
   job.stop = &stop_;
   uint64_t at = now();

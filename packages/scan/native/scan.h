@@ -38,8 +38,11 @@ struct Query {
    * (packages/scheme/src/response.ts).
    */
   uint8_t head[kHeadBytes];
-  /** B_1 … in NTT form, one after the other: so many words. */
-  size_t words;
+  /**
+   * B_1 … in NTT form, one after the other, then the uniform halves of rows `width` …, as many as
+   * are not expanded from the seed: so many words.
+   */
+  size_t words, width;
   Aligned<uint32_t> rows;
 };
 

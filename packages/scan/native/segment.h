@@ -20,6 +20,8 @@ struct SegmentBlock {
 /** What the header says (packages/scan/src/segment.ts). */
 struct Layout {
   size_t rows, blocks, panelRows;
+  /** Whether four rows are packed into three lines. */
+  bool packed;
   size_t dataAt, partBytes;
   std::vector<SegmentBlock> table;
   std::vector<uint64_t> checksums;

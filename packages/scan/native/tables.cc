@@ -33,6 +33,8 @@ Modulus forMultiplying(uint32_t p) {
   const uint64_t product = static_cast<uint64_t>(p - 1) * (p - 1);
   if ((UINT64_MAX - folded) / product < kFoldRows) throw std::range_error("sums modulo this prime would overflow");
   m.tailRows = static_cast<uint32_t>((kTwo32 * p - 1 - folded) / product);
+  m.unfoldedRows = UINT64_MAX / product;
+  m.bareRows = (kTwo32 * p - 1) / product;
   m.negativeInverse = negativeInverse(p);
   return m;
 }

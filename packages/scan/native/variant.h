@@ -9,7 +9,7 @@ namespace hers {
 
 /** One part of a segment against a number of queries. */
 struct Multiply {
-  /** [row panel][block][row of the panel][16] */
+  /** [row panel][block][line of the panel][16] */
   const uint32_t* part;
   /**
    * The first query's [row][2][16] of this slot group; the next query's is `queryStride` words
@@ -18,6 +18,8 @@ struct Multiply {
   const uint32_t* query;
   size_t queryStride;
   size_t rows, blocks, queries, panelRows;
+  /** Whether four rows are packed into three lines, and products so short that none is folded. */
+  bool packed;
   const Modulus* modulus;
   /** [query][block][2][16]: C0·2^−32 and C1·2^−32 modulo p, below 2p. */
   uint32_t* out;
@@ -59,6 +61,9 @@ struct Expand {
   const uint32_t* rows;
   const uint8_t* seed;
   uint32_t domain;
+  /** The uniform halves of these rows, which are not expanded. */
+  const uint32_t* given;
+  size_t givenFirst, givenCount;
   size_t first, count, total;
   uint32_t* out;
   /** Room for kExpandRows·n words. */
@@ -80,6 +85,7 @@ extern const Variant kGeneric;
 #ifdef HERS_X86
 extern const Variant kAvx2;
 extern const Variant kAvx512;
+extern const Variant kAvx512Ifma;
 #endif
 
 }  // namespace hers

@@ -40,9 +40,9 @@ const script = (folder: string, isas: readonly string[]) => `
   const { largest, mixed, specimenBlock, specimenQuery } = await import(${url('specimen.ts')});
   const addon = ${JSON.stringify(output)};
   for (const isa of ${JSON.stringify(isas)}) {
-    for (const [set, rows, count] of [['insecure_n_64_logq_30', 4, 1], ['insecure_n_64_logq_30_30', 131, 3], ['n_2048_logq_30', 67, 2], ['n_4096_logq_30_30', 17, 1]]) {
+    for (const [set, rows, count] of [['insecure_n_64_logq_30', 4, 1], ['insecure_n_64_logq_30_30', 131, 3], ['n_2048_logq_30', 67, 2], ['n_4096_logq_30_30_wide_4', 17, 1], ['n_2048_logq_24_wide_5', 134, 6]]) {
       const parameters = parameterSet(set);
-      const width = rows - 3;
+      const width = rows - parameters.digits;
       const blocks = Array.from({ length: count }, (_, index) => specimenBlock({ parameters, width, index, residue: mixed(index) }));
       const bits = [[11, 16], [1, 32], [7, 9]];
       const queries = bits.map(([low, high], index) => specimenQuery({ parameters, width, index, residue: largest }, low, high));
@@ -62,7 +62,10 @@ const script = (folder: string, isas: readonly string[]) => `
       const mapped = await yardsticks.map([path]);
       mapped.readSeconds(2, 1);
       mapped.close();
-      yardsticks.plaintextSeconds(100, 37, 2, 1);
+      const plain = yardsticks.plaintext(100, 37);
+      plain.searchSeconds(2, 1);
+      plain.blasSeconds(1);
+      plain.close();
       yardsticks.multiplyCeiling(parameters, 3, 2, 1);
       const damaged = segmentBytes(blocks);
       damaged[damaged.length - 1] ^= 1;

@@ -12,9 +12,11 @@ import {
   encodeHeader,
   LANES,
   MAX_SEGMENT_BLOCKS,
-  PANEL_ROWS,
+  type PanelRun,
+  panelRuns,
   partCount,
-  rowOffset,
+  putRows,
+  rowBytes,
   type SegmentHeader,
 } from './segment.ts';
 import { readFully, writeFully } from './segment-file.ts';
@@ -27,7 +29,7 @@ const STAGE_BYTES = 2 ** 26;
 
 /** How many blocks of a width a segment should hold: 64, or fewer when they are large. */
 export function segmentBlocks(parameters: ParameterSet, width: number): number {
-  const bytes = (width + parameters.digits) * 4 * polyWords(parameters);
+  const bytes = partCount(parameters) * rowBytes(parameters, width + parameters.digits, 1);
   return Math.max(FEWEST_BLOCKS, Math.min(MAX_SEGMENT_BLOCKS, Math.floor(SEGMENT_BYTES / bytes)));
 }
 
@@ -35,7 +37,7 @@ function headerOf(blocks: readonly Block[], partChecksums: BigUint64Array): Segm
   const { parameters, keyId, width, galleryScale } = blocks[0];
   const rows = width + parameters.digits;
   const dataAt = dataOffset(blocks.length, partChecksums.length);
-  const partBytes = rows * blocks.length * 4 * LANES;
+  const partBytes = rowBytes(parameters, rows, blocks.length);
   const fileBytes = dataAt + partChecksums.length * partBytes;
   return { parameters, keyId, width, rows, galleryScale, blocks, partChecksums, dataAt, partBytes, fileBytes };
 }
@@ -49,19 +51,16 @@ function checkAlike(first: Block, block: Block): void {
   if (!same) throw new HersError('BLOCK_MISMATCH', 'the blocks of a segment must have one key and one plan');
 }
 
-/**
- * Copies one block's rows of one slot group to position `index` of a part that holds `blocks`
- * blocks.
- */
-function layRows(part: Uint32Array, matrix: BlockMatrix, group: number, index: number, blocks: number): void {
-  const { block, maskRows } = matrix;
-  const words = polyWords(block.parameters);
-  const rows = block.width + block.parameters.digits;
-  for (let row = 0; row < rows; row++) {
-    const source = row < block.width ? block.rows : maskRows;
-    const at = (row < block.width ? row : row - block.width) * words + group * LANES;
-    const to = rowOffset(rows, blocks, index, row) / 4;
-    for (let lane = 0; lane < LANES; lane++) part[to + lane] = source[at + lane];
+/** Copies one block's rows of one slot group to their runs in a part. */
+function layRows(part: Uint32Array, runs: readonly PanelRun[], { block, maskRows }: BlockMatrix, group: number): void {
+  const { parameters, width } = block;
+  const stride = polyWords(parameters);
+  for (const { first, count, at } of runs) {
+    const own = Math.max(0, Math.min(count, width - first));
+    const from = first * stride + group * LANES;
+    putRows(parameters, part, at / 4, 0, own, { words: block.rows, from, stride });
+    const mask = { words: maskRows, from: from + (own - width) * stride, stride };
+    putRows(parameters, part, at / 4, own, count - own, mask);
   }
 }
 
@@ -71,13 +70,14 @@ export function segmentBytes(matrices: readonly BlockMatrix[]): Uint8Array {
   const blocks = matrices.map((m) => m.block);
   for (const block of blocks) checkAlike(blocks[0], block);
   const sums = new BigUint64Array(partCount(blocks[0].parameters));
-  const { dataAt, partBytes, fileBytes } = headerOf(blocks, sums);
+  const { parameters, rows, dataAt, partBytes, fileBytes } = headerOf(blocks, sums);
   const bytes = new Uint8Array(fileBytes);
+  const runs = blocks.map((_, i) => panelRuns(parameters, rows, blocks.length, i));
   for (let group = 0; group < sums.length; group++) {
     const at = dataAt + group * partBytes;
     const part = new Uint32Array(bytes.buffer, at, partBytes / 4);
     matrices.forEach((matrix, i) => {
-      layRows(part, matrix, group, i, blocks.length);
+      layRows(part, runs[i], matrix, group);
     });
     sums[group] = checksum(bytes.subarray(at, at + partBytes));
   }
@@ -160,10 +160,10 @@ async function writeSegment(
     layout ??= {
       ...headerOf([matrix.block], new BigUint64Array(partCount(parameters))),
       dataAt: dataOffset(count, partCount(parameters)),
-      partBytes: (matrix.block.width + parameters.digits) * count * 4 * LANES,
+      partBytes: rowBytes(parameters, matrix.block.width + parameters.digits, count),
     };
     stage.push(matrix);
-    const bytes = layout.rows * stage.length * layout.partChecksums.length * LANES * 4;
+    const bytes = layout.partChecksums.length * rowBytes(parameters, layout.rows, stage.length);
     if (bytes >= STAGE_BYTES) await flush();
   }
   if (!layout || blocks.length !== count)
@@ -183,18 +183,18 @@ async function writeStage(
   first: number,
   count: number,
 ): Promise<void> {
-  const { rows, dataAt, partBytes } = layout;
-  const part = new Uint32Array(rows * stage.length * LANES);
+  const { parameters, rows, dataAt, partBytes } = layout;
+  const part = new Uint32Array(rowBytes(parameters, rows, stage.length) / 4);
+  const runs = stage.map((_, i) => panelRuns(parameters, rows, stage.length, i));
+  const to = panelRuns(parameters, rows, count, first);
   const bytes = new Uint8Array(part.buffer);
   for (let group = 0; group < layout.partChecksums.length; group++) {
     stage.forEach((matrix, i) => {
-      layRows(part, matrix, group, i, stage.length);
+      layRows(part, runs[i], matrix, group);
     });
-    for (let panel = 0; panel < rows; panel += PANEL_ROWS) {
-      const from = rowOffset(rows, stage.length, 0, panel);
-      const length = 4 * LANES * Math.min(PANEL_ROWS, rows - panel) * stage.length;
-      const at = dataAt + group * partBytes + rowOffset(rows, count, first, panel);
-      await writeFully(file, bytes.subarray(from, from + length), at);
+    for (const [i, run] of runs[0].entries()) {
+      const all = bytes.subarray(run.at, run.at + run.bytes * stage.length);
+      await writeFully(file, all, dataAt + group * partBytes + to[i].at);
     }
   }
 }

@@ -103,10 +103,14 @@ async function openChecked(open: () => Promise<Kernel>): Promise<Kernel> {
   }
 }
 
-/** One prime and two, more rows than are summed without folding, more than a vector of anything. */
+/**
+ * One prime and two, wide masks, packed rows, more rows than are summed without folding, more than
+ * a vector of anything.
+ */
 const TRIALS = [
   { set: 'n_2048_logq_30', width: 15 },
-  { set: 'insecure_n_64_logq_30_30', width: 66 },
+  { set: 'insecure_n_64_logq_30_30_wide_4', width: 66 },
+  { set: 'insecure_n_64_logq_24_wide_5', width: 69 },
 ];
 
 /** Throws unless the kernel answers as `scanBlock` does. */

@@ -86,7 +86,7 @@ describe('a mapped file that is cut', compiler, () => {
     try {
       const { rows, dataAt, partChecksums, blocks } = header;
       const table = new Uint8Array(24 * blocks.length);
-      const layout = { rows, panelRows: PANEL_ROWS, dataAt, table, partChecksums };
+      const layout = { rows, panelRows: PANEL_ROWS, packed: false, dataAt, table, partChecksums };
       assert.throws(() => loadAddon().mapSegment(file.fd, layout), { code: 'ENODATA' });
     } finally {
       await file.close();

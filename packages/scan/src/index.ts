@@ -17,9 +17,11 @@ export {
   headerLength,
   LANES,
   MAX_SEGMENT_BLOCKS,
-  PANEL_ROWS,
+  panelRuns,
+  rowBytes,
   type SegmentBlock,
   type SegmentHeader,
+  takeRows,
 } from './segment.ts';
 export { WasmKernel, type WasmOptions } from './wasm/wasm.ts';
 export type { WasmTimes } from './wasm/wasm-stage.ts';

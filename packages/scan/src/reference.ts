@@ -5,7 +5,7 @@ import { open } from 'node:fs/promises';
 import { checksum } from '@hers/ring';
 import { type Block, encodeResponse, expandedQuery, HersError, polyWords, type Query, scanBlock } from '@hers/scheme';
 import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from './kernel.ts';
-import { decodeHeader, LANES, rowOffset } from './segment.ts';
+import { decodeHeader, LANES, panelRuns, takeRows } from './segment.ts';
 
 interface Loaded extends SegmentHandle {
   readonly bytes: Uint8Array;
@@ -86,10 +86,12 @@ function takeBlock({ header, bytes }: Loaded, index: number): { block: Block; ma
   const { parameters, keyId, width, rows, galleryScale, blocks, dataAt, partBytes } = header;
   const words = polyWords(parameters);
   const all = new Uint32Array(rows * words);
+  const runs = panelRuns(parameters, rows, blocks.length, index);
   for (let group = 0; group * LANES < words; group++) {
-    for (let row = 0; row < rows; row++) {
-      const at = dataAt + group * partBytes + rowOffset(rows, blocks.length, index, row);
-      all.set(new Uint32Array(bytes.buffer, bytes.byteOffset + at, LANES), row * words + group * LANES);
+    const part = new Uint32Array(bytes.buffer, bytes.byteOffset + dataAt + group * partBytes, partBytes / 4);
+    for (const { first, count, at } of runs) {
+      const rows = { words: all, from: first * words + group * LANES, stride: words };
+      takeRows(parameters, part, at / 4, count, rows);
     }
   }
   const block = {

@@ -1,11 +1,16 @@
 // A segment: many blocks of one key in the layout that is scanned at the speed of memory
 // (README.md).
 //
-//     data[slot group][row panel][block][row of the panel][16 lanes]
+//     data[slot group][row panel][block][line of the panel][16 lanes]
 //
 // A slot group is 16 consecutive residues of every polynomial; with two primes the groups of the
 // second follow those of the first. All rows of a group, of all blocks, are one *part*, with a
 // checksum of its own.
+//
+// A line is 16 words, one for each lane. Layout 1: a row of a panel is a line. Layout 2, for
+// residues of three bytes: four rows of a panel are *packed* into three lines. The low three bytes
+// of a word are the residue of row 0, 1 or 2 of the four, and the top bytes of the three words,
+// lowest first, that of row 3. Rows left over at the end, fewer than four, are a line each.
 //
 //   0  'HERSSEG\0'   8 version   12 layout   16 lanes, rows per panel (u16)
 //  20  parameter set id (u16), zero
@@ -18,17 +23,19 @@
 import { checksum } from '@hers/ring';
 import { HersError, type ParameterSet, parameterSetById, polyWords } from '@hers/scheme';
 
-const SEGMENT_VERSION = 1;
-const LAYOUT_PANELS = 1;
+/** The layouts; a segment's version is the number of its layout, so that older programs say so. */
+const LAYOUT_ROWS = 1;
+const LAYOUT_PACKED = 2;
 export const LANES = 16;
+const LINE_BYTES = 4 * LANES;
 export const PANEL_ROWS = 64;
 export const MAX_SEGMENT_BLOCKS = 64;
 const MAGIC = 0x0047455353524548n; // 'HERSSEG\0'
 const TABLE_AT = 128;
 const ENTRY_BYTES = 32;
 const PAGE = 4096;
-/** A header is never longer than this: 64 blocks, and 1024 parts. */
-const MAX_ROWS = 4100;
+/** A width of 4097, and at most six rows of the mask. */
+const MAX_ROWS = 4103;
 
 export interface SegmentBlock {
   readonly blockId: Uint8Array;
@@ -62,11 +69,98 @@ export function dataOffset(blocks: number, parts: number): number {
   return Math.ceil((TABLE_AT + ENTRY_BYTES * blocks + 8 * parts) / PAGE) * PAGE;
 }
 
-/** The offset, within a part, of the 64 bytes of a block's row. */
-export function rowOffset(rows: number, blocks: number, block: number, row: number): number {
-  const panel = row - (row % PANEL_ROWS);
-  const panelRows = Math.min(PANEL_ROWS, rows - panel);
-  return 4 * LANES * (panel * blocks + block * panelRows + (row - panel));
+/** All of a parameter set that the layout depends on. */
+type Words = Pick<ParameterSet, 'wordBytes'>;
+
+/** Whether four rows are packed into three lines. */
+export function isPacked({ wordBytes }: Words): boolean {
+  return wordBytes === 3;
+}
+
+/** The lines that consecutive rows of one block take, from the beginning of a panel on. */
+function lineCount(parameters: Words, rows: number): number {
+  return isPacked(parameters) ? rows - (rows >> 2) : rows;
+}
+
+/** The bytes that all rows of so many blocks take in one slot group: those of a part. */
+export function rowBytes(parameters: Words, rows: number, blocks: number): number {
+  return LINE_BYTES * blocks * lineCount(parameters, rows);
+}
+
+/** The rows of one block within a panel: one run of bytes of every part. */
+export interface PanelRun {
+  /** The first of the rows, and how many there are. */
+  readonly first: number;
+  readonly count: number;
+  /** Where the run is within a part. */
+  readonly at: number;
+  readonly bytes: number;
+}
+
+/** All rows of block `block` of `blocks`. */
+export function panelRuns(parameters: Words, rows: number, blocks: number, block: number): PanelRun[] {
+  const runs: PanelRun[] = [];
+  for (let first = 0; first < rows; first += PANEL_ROWS) {
+    const count = Math.min(PANEL_ROWS, rows - first);
+    const bytes = rowBytes(parameters, count, 1);
+    runs.push({ first, count, at: rowBytes(parameters, first, blocks) + block * bytes, bytes });
+  }
+  return runs;
+}
+
+/** Rows outside of a segment: 16 words of row i from `from + i·stride` on. */
+export interface LooseRows {
+  readonly words: Uint32Array;
+  readonly from: number;
+  readonly stride: number;
+}
+
+/**
+ * Writes rows `first` … of a run that begins at word `at` of a part. The rows before them must have
+ * been written.
+ */
+export function putRows(
+  parameters: Words,
+  part: Uint32Array,
+  at: number,
+  first: number,
+  count: number,
+  rows: LooseRows,
+): void {
+  const { words, stride } = rows;
+  let { from } = rows;
+  const packed = isPacked(parameters);
+  for (let i = first; i < first + count; i++, from += stride) {
+    const to = at + LANES * (packed ? i - (i >> 2) : i);
+    if (!packed || i % 4 !== 3) for (let lane = 0; lane < LANES; lane++) part[to + lane] = words[from + lane];
+    else
+      for (let lane = 0; lane < LANES; lane++) {
+        const word = words[from + lane];
+        part[to - 3 * LANES + lane] |= word << 24;
+        part[to - 2 * LANES + lane] |= (word << 16) & 0xff000000;
+        part[to - LANES + lane] |= (word << 8) & 0xff000000;
+      }
+  }
+}
+
+/** The opposite: reads the first `count` rows of a run. */
+export function takeRows(
+  parameters: Words,
+  part: Uint32Array,
+  at: number,
+  count: number,
+  { words, from, stride }: LooseRows,
+): void {
+  const packed = isPacked(parameters);
+  const mask = packed ? 0xffffff : 0xffffffff;
+  for (let i = 0; i < count; i++) {
+    const to = from + i * stride;
+    const source = at + LANES * lineCount(parameters, i);
+    const top = (line: number, lane: number) => part[source - line * LANES + lane] >>> 24;
+    for (let lane = 0; lane < LANES; lane++)
+      words[to + lane] =
+        packed && i % 4 === 3 ? top(3, lane) | (top(2, lane) << 8) | (top(1, lane) << 16) : part[source + lane] & mask;
+  }
 }
 
 export function encodeHeader(header: SegmentHeader): Uint8Array {
@@ -74,8 +168,9 @@ export function encodeHeader(header: SegmentHeader): Uint8Array {
   const bytes = new Uint8Array(header.dataAt);
   const view = new DataView(bytes.buffer);
   view.setBigUint64(0, MAGIC, true);
-  view.setUint32(8, SEGMENT_VERSION, true);
-  view.setUint32(12, LAYOUT_PANELS, true);
+  const layout = isPacked(parameters) ? LAYOUT_PACKED : LAYOUT_ROWS;
+  view.setUint32(8, layout, true);
+  view.setUint32(12, layout, true);
   view.setUint16(16, LANES, true);
   view.setUint16(18, PANEL_ROWS, true);
   view.setUint16(20, parameters.id, true);
@@ -113,10 +208,10 @@ export function headerLength(start: Uint8Array, name: string): number {
   const view = new DataView(start.buffer, start.byteOffset, start.length);
   if (view.getBigUint64(0, true) !== MAGIC) return fail('is not a segment');
   const version = view.getUint32(8, true);
-  if (version !== SEGMENT_VERSION || view.getUint32(12, true) !== LAYOUT_PANELS) {
+  if (!(version === LAYOUT_ROWS || version === LAYOUT_PACKED) || view.getUint32(12, true) !== version) {
     throw new HersError(
       'UNSUPPORTED_VERSION',
-      `${name} has segment version ${version}; this program reads version ${SEGMENT_VERSION}`,
+      `${name} has segment version ${version}, and this program reads versions 1 and 2; use a newer one`,
     );
   }
   const blocks = view.getUint32(48, true);
@@ -142,9 +237,10 @@ export function decodeHeader(bytes: Uint8Array, fileBytes: number, name: string)
   const blockCount = view.getUint32(48, true);
   const parts = view.getUint32(52, true);
   const galleryScale = view.getFloat64(56, true);
-  const partBytes = rows * blockCount * 4 * LANES;
+  const partBytes = rowBytes(parameters, rows, blockCount);
   const expected = length + parts * partBytes;
   if (
+    view.getUint32(8, true) !== (isPacked(parameters) ? LAYOUT_PACKED : LAYOUT_ROWS) ||
     parts !== partCount(parameters) ||
     view.getUint16(16, true) !== LANES ||
     view.getUint16(18, true) !== PANEL_ROWS ||

@@ -19,14 +19,16 @@ test('the yardsticks measure something, and notice a file that is cut', part('co
     for (const isa of loadAddon().variants()) {
       const yardsticks = await Yardsticks.open(isa);
       const mapped = await yardsticks.map([path]);
+      const plain = yardsticks.plaintext(100, 37);
       const seconds = [
         ...mapped.readSeconds(2, 3),
-        ...yardsticks.plaintextSeconds(100, 37, 2, 3).own,
+        ...plain.searchSeconds(2, 3),
         yardsticks.multiplyCeiling(parameters, 3, 2, 1),
       ];
       assert.equal(seconds.length, 7);
       for (const each of seconds) assert.ok(each > 0 && each < Number.POSITIVE_INFINITY);
       mapped.close();
+      plain.close();
     }
     const mapped = await (await Yardsticks.open('generic')).map([path]);
     const whole = await readFile(path);

@@ -5,12 +5,11 @@
 
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { moduliOf } from '@hers/ring';
 import type { ParameterSet } from '@hers/scheme';
 import { nativeAddon } from '../../../tools/addon.ts';
 import { buildStale } from '../../../tools/build.ts';
 import type { Isa } from '../src/native/native-addon.ts';
-import { PANEL_ROWS } from '../src/segment.ts';
+import { isPacked, PANEL_ROWS, rowBytes } from '../src/segment.ts';
 import { readHeader } from '../src/segment-file.ts';
 
 declare const kind: unique symbol;
@@ -33,6 +32,7 @@ interface Addon {
     rounds: number,
     threads: number,
     repetitions: number,
+    packed: boolean,
   ): number[];
 }
 
@@ -84,34 +84,36 @@ export class Yardsticks {
     };
   }
 
-  /**
-   * A search over `count` plaintext float32 vectors: our loop on so many threads, and OpenBLAS'
-   * sgemv on one, where it is installed.
-   */
-  plaintextSeconds(
-    count: number,
-    dimension: number,
-    threads: number,
-    repetitions: number,
-  ): { readonly own: number[]; readonly blas: number[] | undefined } {
+  /** `count` plaintext float32 vectors, to be searched. */
+  plaintext(count: number, dimension: number): PlainVectors {
     const plain = this.#addon.createPlain(count, dimension);
-    const own = this.#addon.plainSeconds(this.#isa, plain, threads, repetitions);
-    const blas = this.#addon.blasSeconds(plain, repetitions);
-    this.#addon.freePlain(plain);
-    return { own, blas: blas.length > 0 ? blas : undefined };
+    return {
+      searchSeconds: (threads, repetitions) => this.#addon.plainSeconds(this.#isa, plain, threads, repetitions),
+      blasSeconds: (repetitions) => this.#addon.blasSeconds(plain, repetitions),
+      close: () => this.#addon.freePlain(plain),
+    };
   }
 
   /**
    * How many bytes of gallery, times queries, `threads` threads multiply in a second when nothing
    * has to come from memory: best of the repetitions.
    */
-  multiplyCeiling({ n, primes }: ParameterSet, queries: number, threads: number, repetitions: number): number {
+  multiplyCeiling(parameters: ParameterSet, queries: number, threads: number, repetitions: number): number {
     const blocks = 16;
     const rounds = Math.ceil(2000 / queries);
-    const [{ p }] = moduliOf(n, primes);
-    const seconds = this.#addon.ceilingSeconds(this.#isa, p, blocks, queries, rounds, threads, repetitions);
-    return (blocks * PANEL_ROWS * 64 * queries * rounds * threads) / Math.min(...seconds);
+    const packed = isPacked(parameters);
+    const [p] = parameters.primes;
+    const seconds = this.#addon.ceilingSeconds(this.#isa, p, blocks, queries, rounds, threads, repetitions, packed);
+    return (rowBytes(parameters, PANEL_ROWS, blocks) * queries * rounds * threads) / Math.min(...seconds);
   }
+}
+
+export interface PlainVectors {
+  /** A search by our loop. */
+  searchSeconds(threads: number, repetitions: number): number[];
+  /** The same by OpenBLAS' sgemv on one thread; empty where it is not installed. */
+  blasSeconds(repetitions: number): number[];
+  close(): void;
 }
 
 export interface MappedSegments {

@@ -21,6 +21,7 @@ extern const Loops kGenericLoops;
 #ifdef HERS_X86
 extern const Loops kAvx2Loops;
 extern const Loops kAvx512Loops;
+extern const Loops kAvx512IfmaLoops;
 #endif
 
 }  // namespace hers

@@ -136,7 +136,7 @@ std::vector<double> PlainGallery::measureBlas(size_t repetitions) {
 }
 
 std::vector<double> measureCeiling(const Loops& loops, uint32_t p, size_t blocks, size_t queries, size_t rounds, size_t threads,
-                                   size_t repetitions) {
+                                   size_t repetitions, bool packed) {
   constexpr size_t kRows = 64;
   const Modulus modulus = forMultiplying(p);
   Aligned<uint32_t> gallery(blocks * kRows * kGroup), query(queries * kRows * kQueryRow);
@@ -152,6 +152,7 @@ std::vector<double> measureCeiling(const Loops& loops, uint32_t p, size_t blocks
     job.query = query.get();
     job.queryStride = kRows * kQueryRow;
     job.rows = job.panelRows = kRows;
+    job.packed = packed;
     job.blocks = blocks;
     job.queries = queries;
     job.modulus = &modulus;

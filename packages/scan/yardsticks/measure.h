@@ -46,6 +46,6 @@ class PlainGallery {
  * every thread.
  */
 std::vector<double> measureCeiling(const Loops& loops, uint32_t p, size_t blocks, size_t queries, size_t rounds, size_t threads,
-                                   size_t repetitions);
+                                   size_t repetitions, bool packed);
 
 }  // namespace hers

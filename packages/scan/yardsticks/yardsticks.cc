@@ -22,6 +22,7 @@ std::shared_ptr<PlainGallery>& plainOf(napi_env env, napi_value value) { return 
 const Loops& loopsOf(napi_env env, napi_value value) {
   const std::string name = textOf(env, value);
 #ifdef HERS_X86
+  if (name == kAvx512IfmaLoops.name && __builtin_cpu_supports("avx512ifma")) return kAvx512IfmaLoops;
   if (name == kAvx512Loops.name && __builtin_cpu_supports("avx512f")) return kAvx512Loops;
   if (name == kAvx2Loops.name && __builtin_cpu_supports("avx2")) return kAvx2Loops;
 #endif
@@ -73,7 +74,7 @@ napi_value freePlain(napi_env env, const Arguments& a) {
 
 napi_value ceilingSeconds(napi_env env, const Arguments& a) {
   return numbers(env, measureCeiling(loopsOf(env, a[0]), wordOf(env, a[1]), sizeOf(env, a[2]), sizeOf(env, a[3]), sizeOf(env, a[4]),
-                                     sizeOf(env, a[5]), sizeOf(env, a[6])));
+                                     sizeOf(env, a[5]), sizeOf(env, a[6]), truthOf(env, a[7])));
 }
 
 napi_value initialize(napi_env env, napi_value exports) {
@@ -88,7 +89,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("plainSeconds", call<plainSeconds, 4>),
       method("blasSeconds", call<blasSeconds, 2>),
       method("freePlain", call<freePlain, 1>),
-      method("ceilingSeconds", call<ceilingSeconds, 7>),
+      method("ceilingSeconds", call<ceilingSeconds, 8>),
   };
   check(env, napi_define_properties(env, exports, sizeof properties / sizeof *properties, properties), "no memory");
   return exports;

@@ -1,16 +1,18 @@
 // A gallery block: n templates, one polynomial b_i per coordinate under one shared mask a
 // (README.md §2). Everything here is public.
 
-import { randomBytes } from '@hers/ring';
-import { BLOCK_MASK } from './domains.ts';
+import { randomBytes, type Words } from '@hers/ring';
+import { BLOCK_MASK, BLOCK_MASK_BITS } from './domains.ts';
 import { HersError } from './errors.ts';
 import { type ParameterSet, parameterSetById, polyWords, ringOf } from './parameters.ts';
 import {
   BLOCK_OVERHEAD,
   finishMessage,
+  getWords,
   HEAD_BYTES,
   ID_BYTES,
   openMessage,
+  putWords,
   SEED_BYTES,
   sameBytes,
   startMessage,
@@ -44,7 +46,7 @@ export function encodeBlock(block: Block): Uint8Array {
   const maskBytes = 'seed' in mask ? SEED_BYTES : 4 * polyWords(parameters);
   const draft = startMessage(
     { kind: 'block', parameterSetId: parameters.id, keyId: block.keyId },
-    maskBytes + 4 * block.rows.length,
+    maskBytes + parameters.wordBytes * block.rows.length,
   );
   const { bytes, view } = draft;
   bytes.set(block.blockId, 32);
@@ -56,7 +58,7 @@ export function encodeBlock(block: Block): Uint8Array {
   view.setUint32(72, 'seed' in mask ? MASK_SEED : MASK_RESIDUES, true);
   if ('seed' in mask) bytes.set(mask.seed, 80);
   else wordsAt(bytes, 80, mask.residues.length).set(mask.residues);
-  wordsAt(bytes, 80 + maskBytes, block.rows.length).set(block.rows);
+  putWords(bytes, 80 + maskBytes, block.rows, parameters.wordBytes);
   return finishMessage(draft);
 }
 
@@ -78,18 +80,19 @@ export function decodeBlock(input: Uint8Array): Block {
   const maskKind = view.getUint32(72, true);
   const maskBytes = maskKind === MASK_SEED ? SEED_BYTES : 4 * words;
   if (
-    maskKind > MASK_RESIDUES ||
+    maskKind > (parameters.wideBits === 0 ? MASK_RESIDUES : MASK_SEED) ||
     view.getUint32(76, true) !== 0 ||
-    bodyBytes !== maskBytes + width * 4 * words ||
+    bodyBytes !== maskBytes + width * parameters.wordBytes * words ||
     width < 1 ||
     count < 1 ||
     first + count > parameters.n ||
     additions < 1 ||
+    (parameters.wideBits > 0 && additions > 1) ||
     !(galleryScale >= 1 && Number.isSafeInteger(galleryScale))
   ) {
     throw new HersError('MALFORMED', 'the fields of this block contradict each other');
   }
-  const rows = wordsAt(bytes, bodyAt + maskBytes, width * words);
+  const rows = getWords(bytes, bodyAt + maskBytes, width * words, parameters.wordBytes);
   const residues = maskKind === MASK_SEED ? undefined : wordsAt(bytes, bodyAt, words);
   checkReduced(parameters, rows, 'block');
   if (residues) checkReduced(parameters, residues, 'block');
@@ -117,7 +120,7 @@ export function checkReduced(parameters: ParameterSet, residues: Uint32Array, ki
   }
 }
 
-/** The mask a of a block, in NTT form. */
+/** The mask a of a block modulo Q, in NTT form. */
 export function blockMask(block: Block): Uint32Array {
   if ('residues' in block.mask) return block.mask.residues;
   const ring = ringOf(block.parameters);
@@ -126,15 +129,29 @@ export function blockMask(block: Block): Uint32Array {
   return a.residues.slice();
 }
 
+/** The low bits of a wide mask, which is uniform modulo Q·2^wideBits. */
+export function maskBits(block: Block, into: Words): void {
+  if ('residues' in block.mask) throw new HersError('BLOCK_MISMATCH', 'a wide mask is carried as its seed');
+  const { parameters } = block;
+  const source = { key: block.mask.seed, domain: BLOCK_MASK_BITS, index: 0 };
+  ringOf(parameters).uniformBits(into, parameters.wideBits, source);
+}
+
 /** The mask rows D_0(a) … D_{ℓ−1}(a) in NTT form: what the server scans beside b_1 … b_width. */
 export function maskRows(block: Block): Uint32Array {
   const { parameters } = block;
   const ring = ringOf(parameters);
+  const { wideBits } = parameters;
   const mask = blockMask(block);
   const [a] = ring.polys;
   a.residues.set(mask);
   ring.intt(a);
-  ring.digits(0, a, parameters.digitBits, parameters.digits);
+  if (wideBits === 0) ring.digits(0, a, parameters.digitBits, parameters.digits);
+  else {
+    maskBits(block, ring.words[0]);
+    ring.joinWide(a, ring.words[0], wideBits);
+    ring.digitsWide(0, parameters.digitBits, parameters.digits);
+  }
   const out = new Uint32Array(parameters.digits * mask.length);
   for (let k = 0; k < parameters.digits; k++) {
     ring.embed(a, ring.words[k]);
@@ -150,6 +167,9 @@ export function maskRows(block: Block): Uint32Array {
  */
 export function addBlocks(a: Block, b: Block, maxAdditions: number): Block {
   checkSameKey(a, b);
+  // Bodies that were rounded add up to one that is rounded twice, and a wide mask has no residues.
+  if (a.parameters.wideBits > 0)
+    throw new HersError('BLOCK_MISMATCH', 'blocks with a wide mask cannot be added; use exact-250');
   if (a.width !== b.width || a.galleryScale !== b.galleryScale)
     throw new HersError('BLOCK_MISMATCH', 'these blocks were made under different plans and cannot be added');
   const [low, high] = a.first <= b.first ? [a, b] : [b, a];

@@ -8,3 +8,7 @@ export const RESULT_SECRET = 5;
 export const ROW_FACTORS = 6;
 export const COLUMN_FACTORS = 7;
 export const SCORE_WEIGHTS = 8;
+/** The low bits of masks modulo Q·2^t; the residues modulo Q have the domains above. */
+export const BLOCK_MASK_BITS = 9;
+export const QUERY_MASK_BITS = 10;
+export const CANARIES = 11;

@@ -2,6 +2,8 @@ export { addBlocks, type Block, blockMask, decodeBlock, encodeBlock, maskRows, p
 export { type ErrorCode, HersError, isErrorCode } from './errors.ts';
 export { decodeKeyInfo, encodeKeyInfo, type KeyInfo } from './keyinfo.ts';
 export {
+  type Edition,
+  isExact,
   logModulus,
   PARAMETER_SETS,
   type ParameterSet,
@@ -12,9 +14,9 @@ export {
   polyWords,
   ringOf,
 } from './parameters.ts';
-export { type Metric, type Plan, type PlanRequest, plan } from './plan.ts';
+export { DEFAULT_EDITION, type Metric, type Plan, type PlanRequest, plan } from './plan.ts';
 export { predictedNoise } from './predict.ts';
-export { decodeQuery, encodeQuery, expandQuery, peekQuery, type Query } from './query.ts';
+export { decodeQuery, encodeQuery, expandQuery, peekQuery, type Query, roundedRows } from './query.ts';
 export { decodeResponse, encodeResponse, peekResponse, type ScanResponse } from './response.ts';
 export { type BlockMatrix, blockMatrix, type ExpandedQuery, expandedQuery, scanBlock } from './scan.ts';
 export { type Security, securityOf } from './security.ts';

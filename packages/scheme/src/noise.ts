@@ -1,15 +1,19 @@
 // The noise of a score, term by term. README.md §3 derives each line.
 
-import { modulusOf, type ParameterSet } from './parameters.ts';
+import { reciprocalError } from '@hers/ring';
+import { modulusOf, type ParameterSet, wideFactor } from './parameters.ts';
 
 /** Variance of the centred binomial with η = 21; also its sub-Gaussian proxy. */
-const ERROR_VARIANCE = 10.5;
+export const ERROR_VARIANCE = 10.5;
 
 /** Everything the noise depends on, in absolute units (a score of one step is `unit`). */
 export interface NoiseInput {
   readonly parameters: ParameterSet;
   readonly width: number;
-  /** Σ over the slots of the block of the squared norm of its encoded vector, scales included. */
+  /**
+   * Σ over the slots of the block of the squared norm of its encoded vector, scales included:
+   * modulo Q·2^wideBits, where blocks are encrypted.
+   */
   readonly gallerySquares: number;
   /** Squared norm of the encoded query, scale included. */
   readonly querySquares: number;
@@ -37,11 +41,41 @@ export interface NoiseTerms {
   readonly total: number;
 }
 
-/** Variances of the digits D_k of a uniform mask: full ones g²/12, the last what is left of Q. */
+/**
+ * Variances of the digits D_k of a uniform mask: full ones g²/12, the last what is left of the
+ * modulus.
+ */
 function digitVariances(parameters: ParameterSet): number[] {
   const g = 2 ** parameters.digitBits;
-  const last = modulusOf(parameters) / g ** (parameters.digits - 1);
+  const last = (modulusOf(parameters) * wideFactor(parameters)) / g ** (parameters.digits - 1);
   return Array.from({ length: parameters.digits }, (_, k) => (k < parameters.digits - 1 ? g : last) ** 2 / 12);
+}
+
+/** Rounding to a multiple of m, in units of m, ties to even: of the whole numbers modulo m. */
+function roundingVariance(m: number): number {
+  return (1 + 2 / m ** 2) / 12;
+}
+
+/** Variance of what is in a body beside the message: the error, and the rounding of a wide one. */
+export function bodyVariance(parameters: ParameterSet): number {
+  const m = wideFactor(parameters);
+  return m === 1 ? ERROR_VARIANCE : ERROR_VARIANCE / m ** 2 + roundingVariance(m);
+}
+
+/**
+ * Variance of the error in mask row k of a query. A row whose factor g^k is no multiple of m is
+ * made modulo Q·m, and its mask is rounded too: each error meets a ternary coefficient.
+ */
+function maskRowVariance(parameters: ParameterSet, k: number): number {
+  const { n, wideBits, digitBits } = parameters;
+  const m = wideFactor(parameters);
+  if (k * digitBits >= wideBits) return ERROR_VARIANCE;
+  return ERROR_VARIANCE / m ** 2 + roundingVariance(m) * (1 + (2 * n) / 3);
+}
+
+/** Σ_k Var(D_k)·Var(row k), of n coefficients each. */
+function maskVariance(parameters: ParameterSet): number {
+  return digitVariances(parameters).reduce((sum, d, k) => sum + parameters.n * d * maskRowVariance(parameters, k), 0);
 }
 
 /**
@@ -51,8 +85,10 @@ function digitVariances(parameters: ParameterSet): number[] {
 function switching(parameters: ParameterSet, bits0: number, bits1: number): { E: number; F: number } {
   const q = modulusOf(parameters);
   const { n } = parameters;
-  // Reciprocals of 32 bits shift a residue by at most 2^−32·Q for every prime, before rounding.
-  const fixedPoint = (parameters.primes.length * q) / 2 ** 32;
+  // Reciprocals of 32 bits shift a residue by at most 2^−32·Q for every prime, before rounding; by
+  // how much is known of each prime, and wide sets, which have no room for the bound, count that.
+  const shift = (p: number) => (parameters.wideBits === 0 ? 1 / 2 : reciprocalError(p));
+  const fixedPoint = parameters.primes.reduce((sum, p) => sum + Math.abs(shift(p)), 0) * (q / 2 ** 31);
   return {
     E: (n / 18) * (q / 2 ** bits1) ** 2 + (1 / 12) * (q / 2 ** bits0) ** 2,
     F: ((2 * n) / 3 + 1) * fixedPoint ** 2,
@@ -64,11 +100,12 @@ export function noiseTerms(input: NoiseInput): NoiseTerms {
   const { parameters, width, additions: k } = input;
   const { n } = parameters;
   const v = ERROR_VARIANCE;
+  const body = bodyVariance(parameters);
   const terms = {
-    A: v * input.gallerySquares,
-    B: v * k * input.querySquares,
-    C: v * v * n * width * k,
-    D: v * n * digitVariances(parameters).reduce((sum, d) => sum + d, 0),
+    A: (v * input.gallerySquares) / wideFactor(parameters) ** 2,
+    B: body * k * input.querySquares,
+    C: v * body * n * width * k,
+    D: maskVariance(parameters),
     ...switching(parameters, input.bits0, input.bits1),
     rounding: input.rounding,
   };
@@ -87,10 +124,12 @@ export function noiseProxy(input: NoiseInput): number {
   const { parameters, width, additions: k } = input;
   const { n } = parameters;
   const v = ERROR_VARIANCE;
-  const queryError = v * (Math.sqrt(input.gallerySquares) + Math.sqrt(2 * v * k * n * width)) ** 2;
-  const maskRows = v * n * digitVariances(parameters).reduce((sum, d) => sum + 3 * d, 0);
+  const body = bodyVariance(parameters);
+  const gallery = Math.sqrt(input.gallerySquares) / wideFactor(parameters);
+  const queryError = v * (gallery + Math.sqrt(2 * body * k * n * width)) ** 2;
+  const maskRows = 3 * maskVariance(parameters);
   const { E, F } = switching(parameters, input.bits0, input.bits1);
-  return queryError + v * k * input.querySquares + maskRows + E + F + input.rounding;
+  return queryError + body * k * input.querySquares + maskRows + E + F + input.rounding;
 }
 
 /** log2 of the probability that the noise exceeds `limit`. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { HersError } from './errors.ts';
-import { logModulus, PARAMETER_SETS, parameterSet } from './parameters.ts';
+import { isExact, logModulus, modulusOf, PARAMETER_SETS, PROFILES, parameterSet, primeBits } from './parameters.ts';
 import { METRICS, type PlanRequest, plan } from './plan.ts';
 import { securityOf } from './security.ts';
 
@@ -13,9 +13,16 @@ describe('parameter sets', () => {
     for (const set of Object.values(PARAMETER_SETS)) {
       for (const p of set.primes) {
         assert.equal((p - 1) % (2 * set.n), 0);
-        assert.ok(p < 2 ** 30 && p > 2 ** 29);
+        assert.equal(Math.ceil(Math.log2(p)), primeBits(set));
       }
-      assert.match(set.name, new RegExp(`n_${set.n}_logq${'_30'.repeat(set.primes.length)}$`));
+      const logs = `_${primeBits(set)}`.repeat(set.primes.length);
+      const mask = set.wideBits > 0 ? `_wide_${set.wideBits}` : '';
+      assert.match(set.name, new RegExp(`n_${set.n}_logq${logs}${mask}$`));
+      // A mask has as many digits as its modulus needs, and only row 0 of a query is rounded.
+      const modulus = Math.log2(modulusOf(set)) + set.wideBits;
+      assert.ok(modulus <= set.digits * set.digitBits && modulus > (set.digits - 1) * set.digitBits);
+      assert.ok(set.wideBits <= set.digitBits && 2 ** set.wideBits * set.n < set.primes[0] / 2);
+      assert.equal(2 ** (8 * set.wordBytes) > set.primes[0], true);
       assert.equal(set.insecure, set.name.startsWith('insecure_'));
       assert.equal(securityOf(set.n, logModulus(set)).secure, !set.insecure);
     }
@@ -63,29 +70,64 @@ describe('security', () => {
 });
 
 describe('plans', () => {
-  it('keep the promises of the two profiles', () => {
+  it('keep the promises of the second edition', () => {
     for (const dimension of [2, 16, 128, 512, 1536, 4096]) {
-      const compact = plan({ dimension });
+      const request = { dimension, edition: 2 } as const;
+      const compact = plan(request);
+      assert.ok(compact.noise.total < 0.00046, `compact error ${compact.noise.total}`);
+      assert.ok(compact.bytes.responsePerScore <= 4);
+      const small = plan({ ...request, profile: 'small' });
+      assert.ok(small.noise.total < 0.0036, `small error ${small.noise.total}`);
+      assert.ok(small.bytes.responsePerScore <= 3.2);
+      for (const noisy of [compact, small]) assert.ok(noisy.noise.log2Failure < -65);
+      const exact = plan({ ...request, profile: 'exact' });
+      assert.ok(1 / Math.sqrt(6) / exact.steps < 0.0003, `rounded to 1/${exact.steps}`);
+      assert.ok(exact.noise.log2Failure <= -128);
+      assert.ok(exact.bytes.responsePerScore <= 7.5);
+      // Distances have twice as many steps, so they are coarser.
+      const distances = plan({ ...request, profile: 'exact', metric: 'euclidean' });
+      assert.ok(distances.steps > 900 && distances.bytes.responsePerScore <= 7.5);
+    }
+    const at = (dimension: number) =>
+      plan({ dimension, profile: 'small', edition: 2 }).bytes.perTemplate / dimension / 4;
+    assert.deepEqual(
+      [512, 128, 32, 16].map((d) => Math.round(100 * at(d))),
+      [76, 79, 89, 103],
+    );
+  });
+  it('round as coarsely as the paper where blocks are added, and only there', () => {
+    const request = { dimension: 64, edition: 2, maxAdditions: 4096 } as const;
+    assert.equal(plan({ ...request, profile: 'exact-250' }).steps, 250);
+    for (const profile of ['compact', 'small', 'exact'] as const)
+      assert.throws(() => plan({ ...request, profile }), refused('UNSUPPORTED_PLAN'));
+    assert.throws(() => plan({ dimension: 8, edition: 1, profile: 'small' }), refused('UNSUPPORTED_PLAN'));
+    assert.throws(() => plan({ dimension: 8, edition: 3 as 2 }), refused('UNSUPPORTED_PLAN'));
+  });
+  it('keep the promises of the first edition', () => {
+    for (const dimension of [2, 16, 128, 512, 1536, 4096]) {
+      const compact = plan({ dimension, edition: 1 });
       assert.ok(compact.noise.total < 0.0015, `compact error ${compact.noise.total}`);
       assert.ok(compact.bytes.responsePerScore <= 3.5);
-      const exact = plan({ dimension, profile: 'exact', maxAdditions: 4096 });
+      const exact = plan({ dimension, profile: 'exact', edition: 1, maxAdditions: 4096 });
       assert.ok(exact.noise.log2Failure <= -128);
       assert.ok(exact.bytes.responsePerScore <= 6.3);
     }
-    const at128 = plan({ dimension: 128 });
+    const at128 = plan({ dimension: 128, edition: 1 });
     assert.ok(at128.bytes.query <= 1.1e6);
     assert.equal(at128.bytes.perTemplate, 131 * 4);
-    assert.ok(Math.abs(plan({ dimension: 128, profile: 'exact' }).bytes.homomorphicUpload - 4.2e6) < 5e4);
+    assert.ok(Math.abs(plan({ dimension: 128, profile: 'exact', edition: 1 }).bytes.homomorphicUpload - 4.2e6) < 5e4);
   });
   it('leave room for the largest score and ten deviations, and split the noise evenly', () => {
     for (const metric of METRICS) {
       for (const dimension of [2, 128, 4096]) {
-        const { unit, noise, parameters, largestPhase } = plan({ dimension, metric });
-        const half = 2 ** logModulus(parameters) / 2;
-        assert.ok(unit * (1 + noise.worstRounding + 10 * noise.total) < half * 1.001);
-        assert.ok(unit * (1 + noise.worstRounding + 10 * noise.total) > half * 0.98, 'wastes room');
-        assert.ok(largestPhase < 0.5);
-        assert.ok(Math.abs(noise.A / noise.B - 1) < 0.01);
+        for (const edition of [1, 2] as const) {
+          const { unit, noise, parameters, largestPhase } = plan({ dimension, metric, edition });
+          const half = modulusOf(parameters) / 2;
+          assert.ok(unit * (1 + noise.worstRounding + 10 * noise.total) < half * 1.001);
+          assert.ok(unit * (1 + noise.worstRounding + 10 * noise.total) > half * 0.98, 'wastes room');
+          assert.ok(largestPhase < 0.5);
+          assert.ok(Math.abs(noise.A / noise.B - 1) < 0.01);
+        }
       }
     }
   });
@@ -102,15 +144,19 @@ describe('plans', () => {
         fc.record({
           dimension: fc.integer({ min: 2, max: 4096 }),
           metric: fc.constantFrom(...METRICS),
-          profile: fc.constantFrom('compact' as const, 'exact' as const),
+          edition: fc.constantFrom(1 as const, 2 as const),
+          profile: fc.constantFrom(...PROFILES),
           maxAdditions: fc.integer({ min: 1, max: 64 }),
         }),
-        (request) => {
+        ({ maxAdditions, ...rest }) => {
+          fc.pre(rest.edition === 2 || rest.profile === 'compact' || rest.profile === 'exact');
+          const adds = rest.edition === 1 || rest.profile === 'exact-250';
+          const request = adds ? { ...rest, maxAdditions } : rest;
           const made = plan(request);
           assert.deepEqual(structuredClone(made), plan(JSON.parse(JSON.stringify(request))));
           assert.ok(Number.isSafeInteger(made.galleryScale) && Number.isSafeInteger(made.queryScale));
           if (made.appended) assert.equal(made.galleryScale % made.appended, 0);
-          if (made.profile === 'exact') assert.ok(made.noise.log2Failure <= -128);
+          if (isExact(made.profile)) assert.ok(made.noise.log2Failure <= -128);
         },
       ),
       { numRuns: 200 },
@@ -129,14 +175,14 @@ describe('plans', () => {
       [{ dimension: 8, metric: 'dot', normBound: Number.POSITIVE_INFINITY }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, maxAdditions: 0 }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, precision: 3 }, 'UNSUPPORTED_PLAN'],
-      [{ dimension: 8, metric: 'euclidean', profile: 'exact', maxAdditions: 4096 }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, metric: 'euclidean', profile: 'exact', edition: 1, maxAdditions: 4096 }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, maxAdditions: 65537 }, 'UNSUPPORTED_PLAN'],
     ];
     for (const [request, code] of bad)
       assert.throws(() => plan(request as PlanRequest), refused(code), JSON.stringify(request));
   });
   it('take the failure probability seriously: fewer response bits would break it', () => {
-    const { responseBits, noise } = plan({ dimension: 128, profile: 'exact', maxAdditions: 4096 });
+    const { responseBits, noise } = plan({ dimension: 128, profile: 'exact-250', edition: 2, maxAdditions: 4096 });
     assert.ok(noise.log2Failure <= -128);
     assert.ok(responseBits.c0 + responseBits.c1 <= 50);
   });

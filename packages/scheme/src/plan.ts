@@ -3,8 +3,28 @@
 // README.md derives the formulas.
 
 import { HersError } from './errors.ts';
-import { log2Failure, type NoiseInput, type NoiseTerms, noiseProxy, noiseTerms } from './noise.ts';
-import { logModulus, modulusOf, type ParameterSet, PROFILES, type Profile, parameterSet } from './parameters.ts';
+import {
+  bodyVariance,
+  ERROR_VARIANCE,
+  log2Failure,
+  type NoiseInput,
+  type NoiseTerms,
+  noiseProxy,
+  noiseTerms,
+} from './noise.ts';
+import {
+  type Edition,
+  isExact,
+  logModulus,
+  modulusOf,
+  type ParameterSet,
+  PROFILES,
+  type Profile,
+  parameterSet,
+  primeBits,
+  profileSet,
+  wideFactor,
+} from './parameters.ts';
 import { type Security, securityOf } from './security.ts';
 import { BLOCK_OVERHEAD, QUERY_OVERHEAD, RESPONSE_OVERHEAD } from './wire.ts';
 
@@ -13,12 +33,22 @@ export const METRICS: readonly Metric[] = ['cosine', 'dot', 'euclidean'];
 
 export const MIN_DIMENSION = 2;
 export const MAX_DIMENSION = 4096;
-/** `exact` rounds to 1/250 of the norm bound, the paper's precision of 0.004. */
-const EXACT_STEPS = 250;
+/** `exact-250` rounds to 1/250 of the norm bound, the paper's precision of 0.004. */
+const PAPER_STEPS = 250;
+/**
+ * `exact` rounds so finely that this much is added to a score of unit vectors (rms), where there is
+ * room for it: 1/√6 of a step, from a rounding error of variance 1/12 in every coordinate of both.
+ */
+const EXACT_ROUNDING = 0.000298;
+const FINEST_STEPS = Math.ceil(1 / Math.sqrt(6) / EXACT_ROUNDING);
 /**
  * Norms may exceed their bound by this much, for vectors that were normalised in single precision.
  */
 export const NORM_TOLERANCE = 1e-5;
+/** What new plans have, where none is asked for. */
+export const DEFAULT_EDITION: Edition = 2;
+/** Canaries of a block; under `small`, where one says less, twice as many. */
+const CANARIES = 8;
 /** `exact` promises a wrong score with at most this probability (log2). */
 const LOG2_FAILURE = -128;
 /** `compact`: switching the response may add this share to the variance that is there. */
@@ -29,11 +59,17 @@ const SWITCHING_SHARE = 0.12;
  */
 const ROOM_SIGMAS = 10;
 const REFUSE_SIGMAS = 8;
+/**
+ * The same of wide sets, in which mask rows have a larger share: log2 of how often a score wraps.
+ */
+const LOG2_WRAP = -66;
 
 export interface PlanRequest {
   readonly dimension: number;
   readonly metric?: Metric;
   readonly profile?: Profile;
+  /** What a block is: 2 for new ones; 1 for blocks that were made before there was a second. */
+  readonly edition?: Edition;
   /**
    * Largest norm of a gallery vector, and of a query (by default the same). Cosine normalises and
    * takes none.
@@ -53,6 +89,7 @@ export interface Plan {
   readonly dimension: number;
   readonly metric: Metric;
   readonly profile: Profile;
+  readonly edition: Edition;
   readonly normBound: number;
   readonly queryNormBound: number;
   readonly maxAdditions: number;
@@ -61,12 +98,17 @@ export interface Plan {
   readonly width: number;
   /** Rows the server scans: width + digits. */
   readonly rows: number;
-  /** Δ_g and Δ_q. */
+  /**
+   * Records of the key holder's own in every block (README.md §8), and the slots left for others.
+   */
+  readonly canaries: number;
+  readonly capacity: number;
+  /** Δ_g, modulo Q·2^wideBits, and Δ_q. */
   readonly galleryScale: number;
   readonly queryScale: number;
   /**
-   * `exact`: steps per norm bound (250), and the divisor of the appended coordinate's scale under
-   * euclidean. `compact`: zero.
+   * `exact`: steps per norm bound (250 for `exact-250`), and the divisor of the appended
+   * coordinate's scale under euclidean. `compact`: zero.
    */
   readonly steps: number;
   readonly appended: number;
@@ -136,6 +178,7 @@ function check(request: PlanRequest): void {
         'dimension',
         'metric',
         'profile',
+        'edition',
         'normBound',
         'queryNormBound',
         'maxAdditions',
@@ -150,7 +193,10 @@ function check(request: PlanRequest): void {
     refuse(`dimension must be a whole number from ${MIN_DIMENSION} to ${MAX_DIMENSION}`);
   }
   if (!METRICS.includes(metric)) refuse(`metric must be one of ${METRICS.join(', ')}`);
-  if (!Object.hasOwn(PROFILES, profile)) refuse(`profile must be one of ${Object.keys(PROFILES).join(', ')}`);
+  if (!PROFILES.includes(profile)) refuse(`profile must be one of ${PROFILES.join(', ')}`);
+  const { edition = DEFAULT_EDITION } = request;
+  if (edition !== 1 && edition !== 2) refuse('edition must be 1 or 2; a newer version may know more');
+  if (!profileSet(profile, edition)) refuse(`there is no profile ${profile} in edition ${edition}`);
   for (const bound of [request.normBound, request.queryNormBound]) {
     if (bound === undefined) continue;
     if (metric === 'cosine') refuse('cosine normalises vectors and takes no norm bound');
@@ -160,6 +206,8 @@ function check(request: PlanRequest): void {
   if (!(Number.isInteger(maxAdditions) && maxAdditions >= 1 && maxAdditions <= 65536)) {
     refuse('maxAdditions must be a whole number from 1 to 65536');
   }
+  const isWide = parameterSet(request.parameters ?? profileSet(profile, edition)!).wideBits > 0;
+  if (isWide && maxAdditions > 1) refuse(`blocks of ${profile} cannot be added to one another; use exact-250`);
 }
 
 /**
@@ -169,8 +217,8 @@ function check(request: PlanRequest): void {
  */
 export function plan(request: PlanRequest): Plan {
   check(request);
-  const { dimension, metric = 'cosine', profile = 'compact', maxAdditions = 1 } = request;
-  const parameters = parameterSet(request.parameters ?? PROFILES[profile]);
+  const { dimension, metric = 'cosine', profile = 'compact', edition = DEFAULT_EDITION, maxAdditions = 1 } = request;
+  const parameters = parameterSet(request.parameters ?? profileSet(profile, edition)!);
   const logQ = logModulus(parameters);
   const security = securityOf(parameters.n, logQ);
   if (!security.secure && !(parameters.insecure && request.allowInsecure === true)) {
@@ -180,11 +228,12 @@ export function plan(request: PlanRequest): Plan {
     );
   }
   const normBound = request.normBound ?? 1;
-  const exact = profile === 'exact';
+  const exact = isExact(profile);
   const base = {
     dimension,
     metric,
     profile,
+    edition,
     normBound,
     // Under euclidean both are compared, so they share one scale.
     queryNormBound:
@@ -192,11 +241,11 @@ export function plan(request: PlanRequest): Plan {
     maxAdditions,
     parameters,
     width: dimension + (metric === 'euclidean' ? 1 : 0),
-    steps: exact ? EXACT_STEPS : 0,
     security,
   };
   if (metric === 'euclidean') base.normBound = base.queryNormBound;
-  const { noise, ...chosen } = exact ? planExact(base) : planCompact(base);
+  const canaries = edition === 1 ? 0 : profile === 'small' ? 2 * CANARIES : CANARIES;
+  const { noise, ...chosen } = exact ? planExact(base) : planNoisy(base);
   // Squared distances are −2 times what is decrypted, in units of the bound squared.
   const slope = (metric === 'euclidean' ? 2 : 1) * base.normBound * base.queryNormBound;
   return {
@@ -204,14 +253,16 @@ export function plan(request: PlanRequest): Plan {
     ...chosen,
     noise: { ...noise, score: exact ? 0 : noise.total * slope },
     rows: base.width + parameters.digits,
+    canaries,
+    capacity: parameters.n - canaries,
     bytes: sizes(base, chosen.responseBits),
   };
 }
 
-type Base = Pick<Plan, 'dimension' | 'metric' | 'maxAdditions' | 'parameters' | 'width'>;
+type Base = Pick<Plan, 'dimension' | 'metric' | 'profile' | 'edition' | 'maxAdditions' | 'parameters' | 'width'>;
 type Chosen = Pick<
   Plan,
-  'galleryScale' | 'queryScale' | 'appended' | 'squares' | 'unit' | 'largestPhase' | 'responseBits'
+  'galleryScale' | 'queryScale' | 'steps' | 'appended' | 'squares' | 'unit' | 'largestPhase' | 'responseBits'
 > & { readonly noise: Omit<Plan['noise'], 'score'> };
 
 /** Noise at the bounds: a full block of vectors of the largest norm. */
@@ -225,7 +276,9 @@ function atBounds(
   const { parameters, width, maxAdditions: additions } = base;
   const querySquares = (query * bounds.query) ** 2;
   const gallerySquares = parameters.n * (gallery * bounds.gallery) ** 2;
-  const rounding = (roundingShare / 12) * (querySquares + gallerySquares / parameters.n);
+  // A coordinate of the gallery is rounded modulo Q·m, one of the query modulo Q.
+  const rounding =
+    ((roundingShare / 12) * (querySquares + gallerySquares / parameters.n)) / wideFactor(parameters) ** 2;
   return { parameters, width, gallerySquares, querySquares, rounding, additions };
 }
 
@@ -233,13 +286,24 @@ function atBounds(
  * The split of Δ_g·Δ_q = product for which terms A and B are equal, which makes their sum least.
  */
 function split(base: Base, bounds: Bounds, product: number, roundingShare: number): { gallery: number; query: number } {
-  const a = Math.sqrt(base.parameters.n) * bounds.gallery;
-  const b = Math.sqrt(base.maxAdditions + roundingShare / (12 * 10.5)) * bounds.query;
-  const gallery = Math.max(1, Math.floor(Math.sqrt((product * b) / a) / bounds.multiple)) * bounds.multiple;
-  return { gallery, query: Math.max(1, Math.floor(product / gallery)) };
+  const { parameters } = base;
+  const m = wideFactor(parameters);
+  const a = Math.sqrt(parameters.n) * bounds.gallery;
+  const body = bodyVariance(parameters) / ERROR_VARIANCE;
+  const b = Math.sqrt(base.maxAdditions * body + roundingShare / (12 * ERROR_VARIANCE * m ** 2)) * bounds.query;
+  const multiple = bounds.multiple * (roundingShare === 0 ? m : 1);
+  const gallery = Math.max(1, Math.floor((m * Math.sqrt((product * b) / a)) / multiple)) * multiple;
+  return { gallery, query: Math.max(1, Math.floor((product * m) / gallery)) };
 }
 
-function planCompact(base: Base): Chosen {
+/** What is left free beyond the largest phase, so that noise does not wrap around. */
+function roomFor(input: NoiseInput): number {
+  if (input.parameters.wideBits === 0) return ROOM_SIGMAS * Math.sqrt(noiseTerms(input).total);
+  return Math.sqrt(2 * noiseProxy(input) * (1 - LOG2_WRAP) * Math.LN2);
+}
+
+/** `compact` and `small`: scores with an error. */
+function planNoisy(base: Base): Chosen {
   const half = modulusOf(base.parameters) / 2;
   const euclidean = base.metric === 'euclidean';
   // p' = (p, 1 − ‖p‖²) has norm at most 1, q' = (q, ½) at most √1.25, and their product stays
@@ -253,7 +317,8 @@ function planCompact(base: Base): Chosen {
     multiple: 1,
   };
   const halfWidth = Math.sqrt(base.width) / 2;
-  const worst = (g: number, q: number) => halfWidth * (q * bounds.query + g * bounds.gallery) + base.width / 4;
+  const m = wideFactor(base.parameters);
+  const worst = (g: number, q: number) => (halfWidth * (q * bounds.query + g * bounds.gallery) + base.width / 4) / m;
   // The room for noise depends on the scales and they on it: a few rounds settle.
   let product = half;
   let { gallery, query } = split(base, bounds, product, 1);
@@ -261,25 +326,29 @@ function planCompact(base: Base): Chosen {
   let terms: NoiseTerms | undefined;
   for (let round = 0; round < 8; round++) {
     const input = atBounds(base, bounds, gallery, query, 1);
-    bits = compactBits(input);
+    bits = noisyBits(input);
     terms = noiseTerms({ ...input, bits0: bits.c0, bits1: bits.c1 });
-    product = (half - worst(gallery, query) - ROOM_SIGMAS * Math.sqrt(terms.total)) / bounds.score;
+    const room = roomFor({ ...input, bits0: bits.c0, bits1: bits.c1 });
+    product = (half - worst(gallery, query) - room) / bounds.score;
     ({ gallery, query } = split(base, bounds, product, 1));
   }
   const input = { ...atBounds(base, bounds, gallery, query, 1), bits0: bits.c0, bits1: bits.c1 };
   terms = noiseTerms(input);
-  const unit = gallery * query;
+  const unit = (gallery * query) / m;
   const sigma = Math.sqrt(terms.total);
   const edge = unit * bounds.score + worst(gallery, query);
-  if (edge + ROOM_SIGMAS * sigma > half * (1 + 1e-3)) {
+  if (edge + roomFor(input) > half * (1 + 1e-3)) {
     throw new HersError(
       'UNSUPPORTED_PLAN',
-      `compact has no room for ${base.maxAdditions} additions; lower maxAdditions or use exact`,
+      base.maxAdditions > 1
+        ? `${base.profile} has no room for ${base.maxAdditions} additions; lower maxAdditions or use exact-250`
+        : `${base.profile} has no room for ${base.dimension} dimensions; use compact or exact`,
     );
   }
   return {
     galleryScale: gallery,
     queryScale: query,
+    steps: 0,
     appended: 0,
     squares: 0,
     unit,
@@ -296,7 +365,7 @@ function planCompact(base: Base): Chosen {
 /**
  * The fewest bits in all for which switching adds at most its share; among equals the least noise.
  */
-function compactBits(input: Omit<NoiseInput, 'bits0' | 'bits1'>): { c0: number; c1: number } {
+function noisyBits(input: Omit<NoiseInput, 'bits0' | 'bits1'>): { c0: number; c1: number } {
   return fewestBits(input.parameters, (bits0, bits1) => {
     const terms = noiseTerms({ ...input, bits0, bits1 });
     return terms.E <= SWITCHING_SHARE * (terms.total - terms.E) ? terms.E : undefined;
@@ -308,7 +377,7 @@ function fewestBits(
   cost: (bits0: number, bits1: number) => number | undefined,
 ): { c0: number; c1: number } {
   // The exact product of s and c1 (Ring.phase) carries at most this many bits.
-  const most = Math.min(32, 2 * (29 - Math.log2(parameters.n)));
+  const most = Math.min(32, 2 * (primeBits(parameters) - 1 - Math.log2(parameters.n)));
   for (let total = 2; total <= 2 * most; total++) {
     let best: { c0: number; c1: number; cost: number } | undefined;
     for (let c1 = Math.ceil(total / 2); c1 <= Math.min(most, total - 1); c1++) {
@@ -320,12 +389,24 @@ function fewestBits(
   return { c0: most, c1: most };
 }
 
+/** The finest steps that the promise leaves room for, up to those that are fine enough. */
 function planExact(base: Base): Chosen {
+  if (base.edition === 1 || base.profile === 'exact-250') return planSteps(base, PAPER_STEPS);
+  for (let steps = FINEST_STEPS; ; steps = Math.floor(0.95 * steps)) {
+    try {
+      return planSteps(base, steps);
+    } catch (error) {
+      if (steps <= PAPER_STEPS) throw error;
+    }
+  }
+}
+
+function planSteps(base: Base, steps: number): Chosen {
   const half = modulusOf(base.parameters) / 2;
   const euclidean = base.metric === 'euclidean';
   // Rounding can lengthen an integer vector by √d/2, and equal coordinates reach it (README.md §3):
   // there is room for all of it.
-  const norm = EXACT_STEPS * (1 + NORM_TOLERANCE) + Math.sqrt(base.dimension) / 2;
+  const norm = steps * (1 + NORM_TOLERANCE) + Math.sqrt(base.dimension) / 2;
   const appended = euclidean ? 2 * Math.ceil(norm / 2) : 0;
   const bounds: Bounds = {
     gallery: norm,
@@ -337,7 +418,7 @@ function planExact(base: Base): Chosen {
     multiple: euclidean ? appended : 1,
   };
   const { gallery, query } = split(base, bounds, half / (bounds.unit * (bounds.score + 0.5)), 0);
-  const unit = gallery * query * bounds.unit;
+  const unit = (gallery * query * bounds.unit) / wideFactor(base.parameters);
   const input = atBounds(base, bounds, gallery, query, 0);
   const failure = (bits0: number, bits1: number, additions = base.maxAdditions) =>
     log2Failure(noiseProxy({ ...input, additions, bits0, bits1 }), unit / 2);
@@ -356,6 +437,7 @@ function planExact(base: Base): Chosen {
   return {
     galleryScale: gallery,
     queryScale: query,
+    steps,
     appended,
     squares: euclidean ? Math.floor(norm * norm) : 0,
     unit,
@@ -380,7 +462,7 @@ function deviations(terms: NoiseTerms, unit: number): Omit<Plan['noise'], 'worst
 
 function sizes(base: Base, bits: Plan['responseBits']): Plan['bytes'] {
   const { parameters, width, dimension } = base;
-  const poly = 4 * parameters.n * parameters.primes.length;
+  const poly = parameters.wordBytes * parameters.n * parameters.primes.length;
   const rows = width + parameters.digits;
   const response = RESPONSE_OVERHEAD + (parameters.n * (bits.c0 + bits.c1)) / 8;
   const block = BLOCK_OVERHEAD + width * poly;

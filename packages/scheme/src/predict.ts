@@ -1,6 +1,7 @@
 // What the noise of actual vectors should be: the formulas of noise.ts with their norms put in.
 
 import { noiseTerms } from './noise.ts';
+import { isExact, wideFactor } from './parameters.ts';
 import type { Plan } from './plan.ts';
 import { encodeVectors, type Vectors } from './vectors.ts';
 
@@ -13,7 +14,7 @@ export function predictedNoise(plan: Plan, gallery: Vectors, query: ArrayLike<nu
   const { parameters, width, responseBits, profile } = plan;
   const gallerySquares = encodeVectors(plan, gallery, 'gallery').squares.reduce((sum, x) => sum + x, 0);
   const querySquares = encodeVectors(plan, [query], 'query').squares[0];
-  const rounding = profile === 'compact' ? querySquares / 12 : 0;
+  const rounding = isExact(profile) ? 0 : querySquares / 12 / wideFactor(parameters) ** 2;
   const { c0: bits0, c1: bits1 } = responseBits;
   const terms = noiseTerms({ parameters, width, gallerySquares, querySquares, rounding, additions, bits0, bits1 });
   return Math.sqrt(terms.total) / plan.unit;

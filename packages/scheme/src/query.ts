@@ -2,10 +2,10 @@
 // the wire the uniform halves are a seed.
 
 import { checkReduced } from './block.ts';
-import { QUERY_MASK } from './domains.ts';
+import { QUERY_MASK, QUERY_MASK_BITS } from './domains.ts';
 import { HersError } from './errors.ts';
 import { type ParameterSet, parameterSetById, polyWords, ringOf } from './parameters.ts';
-import { finishMessage, ID_BYTES, openMessage, SEED_BYTES, startMessage, wordsAt } from './wire.ts';
+import { finishMessage, getWords, ID_BYTES, openMessage, putWords, SEED_BYTES, startMessage } from './wire.ts';
 
 export interface Query {
   readonly parameters: ParameterSet;
@@ -29,7 +29,7 @@ const KIND_FULL = 0;
 export function encodeQuery(query: Query): Uint8Array {
   const draft = startMessage(
     { kind: 'query', parameterSetId: query.parameters.id, keyId: query.keyId },
-    4 * query.rows.length,
+    query.parameters.wordBytes * query.rows.length,
   );
   const { bytes, view } = draft;
   bytes.set(query.queryId, 32);
@@ -39,7 +39,7 @@ export function encodeQuery(query: Query): Uint8Array {
   view.setUint8(54, query.bits1);
   view.setFloat64(56, query.galleryScale, true);
   bytes.set(query.seed, 64);
-  wordsAt(bytes, 96, query.rows.length).set(query.rows);
+  putWords(bytes, 96, query.rows, query.parameters.wordBytes);
   return finishMessage(draft);
 }
 
@@ -62,7 +62,7 @@ export function decodeQuery(input: Uint8Array): Query {
   if (
     view.getUint8(55) !== 0 ||
     width < 1 ||
-    bodyBytes !== (width + parameters.digits) * 4 * words ||
+    bodyBytes !== (width + parameters.digits) * parameters.wordBytes * words ||
     bits0 < 1 ||
     bits0 > bits1 ||
     bits1 > 32 ||
@@ -70,7 +70,7 @@ export function decodeQuery(input: Uint8Array): Query {
   ) {
     throw new HersError('MALFORMED', 'the fields of this query contradict each other');
   }
-  const rows = wordsAt(bytes, bodyAt, (width + parameters.digits) * words);
+  const rows = getWords(bytes, bodyAt, (width + parameters.digits) * words, parameters.wordBytes);
   checkReduced(parameters, rows, 'query');
   return {
     parameters,
@@ -85,15 +85,48 @@ export function decodeQuery(input: Uint8Array): Query {
   };
 }
 
+/**
+ * Whether mask row k of a query is made modulo Q·2^wideBits and rounded, mask and body: where its
+ * factor g^k is no multiple of 2^wideBits (README.md §2).
+ */
+export function isRoundedRow({ wideBits, digitBits }: ParameterSet, k: number): boolean {
+  return k >= 0 && k * digitBits < wideBits;
+}
+
 /** A_1 … A_{width+ℓ} in NTT form: the uniform halves, expanded from the query's seed. */
 export function expandQuery(query: Query): Uint32Array {
   const ring = ringOf(query.parameters);
   const words = polyWords(query.parameters);
-  const [a] = ring.polys;
   const out = new Uint32Array(query.rows.length);
   for (let row = 0; row * words < out.length; row++) {
-    ring.uniform(a, { key: query.seed, domain: QUERY_MASK, index: row });
-    out.set(a.residues, row * words);
+    ring.uniform(ring.polys[0], { key: query.seed, domain: QUERY_MASK, index: row });
+    out.set(ring.polys[0].residues, row * words);
+  }
+  out.set(roundedRows(query), query.width * words);
+  return out;
+}
+
+/**
+ * The uniform halves of the rounded rows, which follow row `width − 1`, in NTT form: all of the
+ * expansion that takes more than the generator, so that a kernel can leave it to this.
+ */
+export function roundedRows({ parameters, seed: key, width }: Query): Uint32Array {
+  const { wideBits } = parameters;
+  const ring = ringOf(parameters);
+  const words = polyWords(parameters);
+  const [a] = ring.polys;
+  const [bits] = ring.words;
+  let count = 0;
+  while (isRoundedRow(parameters, count)) count++;
+  const out = new Uint32Array(count * words);
+  for (let k = 0; k < count; k++) {
+    ring.uniform(a, { key, domain: QUERY_MASK, index: width + k });
+    ring.uniformBits(bits, wideBits, { key, domain: QUERY_MASK_BITS, index: width + k });
+    ring.intt(a);
+    ring.joinWide(a, bits, wideBits);
+    ring.roundWide(a, wideBits);
+    ring.ntt(a);
+    out.set(a.residues, k * words);
   }
   return out;
 }

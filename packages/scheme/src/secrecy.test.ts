@@ -20,12 +20,13 @@ import { decodeResponse, encodeResponse } from './response.ts';
 import { blockMatrix, expandedQuery, scanBlock } from './scan.ts';
 import { decryptBlock, QuerySecret } from './secret/decrypt.ts';
 import { encryptBlock, encryptBlockFrom, encryptQuery, encryptQueryFrom } from './secret/encrypt.ts';
-import { CollectionKey, loadSecret, MasterSeed, scoreWeights } from './secret/key.ts';
+import { CollectionKey, cachedCanaries, loadSecret, MasterSeed, scoreWeights } from './secret/key.ts';
 import { scoreSums, scoresFit } from './secret/score-sums.ts';
 
 const request = {
   dimension: 4,
-  profile: 'exact',
+  profile: 'exact-250',
+  edition: 2,
   metric: 'dot',
   parameters: 'insecure_n_64_logq_30_30',
   allowInsecure: true,
@@ -45,11 +46,13 @@ function scene() {
   const key = master.collectionKey(p, collectionId);
 
   // That the context is the right one shows in the key id, which is public.
-  const derived = (label: string, length: number) => derivedSlowly(seedBytes, label, { plan: p, collectionId }, length);
+  const derived = (label: string, length: number) =>
+    derivedSlowly(seedBytes, `${label}, edition 2`, { plan: p, collectionId }, length);
   assert.deepEqual(derived('key id', 16), key.keyId);
   const gallerySeed = derived('gallery secrets', 32);
   const authenticatorSeed = derived('block authenticator', 32);
   const weightSeed = derived('score weights', 32);
+  const canarySeed = derived('canaries', 32);
 
   const drawn: Uint8Array[] = [];
   const seed = () => {
@@ -70,7 +73,7 @@ function scene() {
   const resultSecret = poly.residues.slice();
   ring.wipe();
 
-  const seeds = { seedBytes, gallerySeed, authenticatorSeed, weightSeed };
+  const seeds = { seedBytes, gallerySeed, authenticatorSeed, weightSeed, canarySeed };
   const secrets = { ...seeds, blockErrors, queryErrors, resultSeed, gallerySecret, resultSecret };
   return { master, key, block, query, secret, response, secrets };
 }
@@ -310,14 +313,22 @@ describe('wiping', () => {
     const seed = new Uint8Array(32).fill(7);
     const authenticator = new Uint8Array(32).fill(9);
     const weightSeed = new Uint8Array(32).fill(5);
-    const key = new CollectionKey(p, collectionId, 0, new Uint8Array(16), seed, authenticator, weightSeed);
+    const canarySeed = new Uint8Array(32).fill(3);
+    const keyId = new Uint8Array(16);
+    const key = new CollectionKey(p, collectionId, 0, keyId, seed, authenticator, weightSeed, canarySeed);
     encryptBlock(key, [vector]);
+    const canaries = cachedCanaries(key, 'a block', () => ({
+      slots: Uint32Array.of(1),
+      values: Int32Array.of(2),
+    }));
     const weights = scoreWeights(key);
     assert.ok(weights.some((x) => x !== 0));
     key.wipe();
     assert.deepEqual(seed, new Uint8Array(32));
     assert.deepEqual(authenticator, new Uint8Array(32));
     assert.deepEqual(weightSeed, new Uint8Array(32));
+    assert.deepEqual(canarySeed, new Uint8Array(32));
+    assert.deepEqual(canaries, { slots: new Uint32Array(1), values: new Int32Array(1) });
     assert.deepEqual(weights, new Float64Array(weights.length));
 
     const residues = new Uint32Array(64).fill(7);

@@ -5,6 +5,7 @@
 // and free of branches.
 
 import { HersError } from './errors.ts';
+import { isExact } from './parameters.ts';
 import { NORM_TOLERANCE, type Plan } from './plan.ts';
 
 /**
@@ -49,7 +50,11 @@ function flatten(
   const data = new Float64Array(vectors.length * dimension);
   vectors.forEach((vector, j) => {
     if (vector === null || typeof vector !== 'object' || vector.length !== dimension) {
-      throw new HersError('INVALID_VECTOR', `${called(name) ?? `vector ${j}`} must have ${dimension} coordinates`);
+      const found = typeof vector?.length === 'number' ? `has ${vector.length} coordinates` : 'is no list of numbers';
+      throw new HersError(
+        'INVALID_VECTOR',
+        `${called(name) ?? `vector ${j}`} ${found} and must have ${dimension}; use the model that the gallery was made with`,
+      );
     }
     for (let i = 0; i < dimension; i++) {
       const x = vector[i];
@@ -126,7 +131,7 @@ export function checkVector(
 export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded {
   const { dimension, width, metric, profile } = plan;
   const { data, count } = flatten(vectors, dimension);
-  const exact = profile === 'exact';
+  const exact = isExact(profile);
   const rounded = data instanceof Int32Array;
   if (rounded && !exact) throw new HersError('INVALID_VECTOR', 'only exact takes vectors that are rounded already');
   const bound = role === 'gallery' ? plan.normBound : plan.queryNormBound;
@@ -186,8 +191,8 @@ export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded
 }
 
 /**
- * The integers that `exact` compares: vectors rounded to 1/250 of the bound, vector-major. What the
- * paper's own encoding rounds to.
+ * The integers that `exact` compares: vectors rounded to a step of the plan, vector-major. Under
+ * `exact-250` that is what the paper's own encoding rounds to.
  */
 export function roundVectors(plan: Plan, vectors: Vectors, role: Role = 'gallery'): Int32Array {
   const { count, values } = encodeVectors(plan, vectors, role);
@@ -213,7 +218,7 @@ export interface Readout {
 export function readout(plan: Plan, query: Encoded, norm: number): Readout {
   const { metric, profile, normBound, queryNormBound, steps, squares } = plan;
   const scale = normBound * queryNormBound;
-  if (profile === 'exact') {
+  if (isExact(profile)) {
     const slope = scale / steps ** 2;
     if (metric !== 'euclidean') return { slope, offset: 0, sign: 1, shift: 0 };
     let square = 0;
@@ -235,7 +240,7 @@ export function vectorNorm(vector: ArrayLike<number>): number {
  */
 export function plainScores(plan: Plan, gallery: Vectors, query: ArrayLike<number>): Float64Array {
   const { dimension, metric, normBound, queryNormBound, steps } = plan;
-  const exact = plan.profile === 'exact';
+  const exact = isExact(plan.profile);
   const { data, count } = exact
     ? { data: roundVectors(plan, gallery), count: flatten(gallery, dimension).count }
     : flatten(gallery, dimension);
@@ -266,7 +271,7 @@ export function noiselessScores(plan: Plan, gallery: Vectors, query: ArrayLike<n
   for (let j = 0; j < count; j++) {
     let phase = 0;
     for (let i = 0; i < plan.width; i++) phase += values[i * count + j] * lifts[i] * probe.values[i] * probe.lifts[i];
-    out[j] = slope * (phase / plan.unit) + offset;
+    out[j] = slope * (phase / 2 ** plan.parameters.wideBits / plan.unit) + offset;
   }
   return out;
 }

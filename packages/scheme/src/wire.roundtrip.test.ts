@@ -5,7 +5,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { type Block, decodeBlock, encodeBlock, peekBlock } from './block.ts';
 import { decodeKeyInfo, encodeKeyInfo, type KeyInfo } from './keyinfo.ts';
-import { PARAMETER_SETS, type ParameterSet, polyWords } from './parameters.ts';
+import { PARAMETER_SETS, type ParameterSet, PROFILES, polyWords } from './parameters.ts';
 import { METRICS } from './plan.ts';
 import { decodeQuery, encodeQuery, type Query } from './query.ts';
 import { decodeResponse, encodeResponse, type ScanResponse } from './response.ts';
@@ -45,7 +45,8 @@ describe('round trips', () => {
       epoch: word,
       dimension: fc.integer({ min: 2, max: 4096 }),
       metric: fc.constantFrom(...METRICS),
-      profile: fc.constantFrom('compact', 'exact'),
+      profile: fc.constantFrom(...PROFILES),
+      edition: fc.constantFrom(1 as const, 2 as const),
       galleryScale: scale,
     })
     .map((info) => ({ ...info, width: info.dimension + (info.metric === 'euclidean' ? 1 : 0) }));
@@ -57,11 +58,12 @@ describe('round trips', () => {
         slots: slots(set.n),
         keyId: id,
         blockId: id,
-        additions: fc.integer({ min: 1, max: 0xffffffff }),
+        additions: fc.integer({ min: 1, max: set.wideBits > 0 ? 1 : 0xffffffff }),
         galleryScale: scale,
+        // A wide mask is its seed: its residues are not all of it.
         mask: fc.oneof(
           seed.map((seed) => ({ seed })),
-          rows(set, 1).map((residues) => ({ residues })),
+          ...(set.wideBits > 0 ? [] : [rows(set, 1).map((residues) => ({ residues }))]),
         ),
         rows: rows(set, width),
       })

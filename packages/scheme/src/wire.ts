@@ -104,6 +104,29 @@ export function wordsAt(bytes: Uint8Array, at: number, count: number): Uint32Arr
   return new Uint32Array(new Uint8Array(bytes.subarray(at, at + 4 * count)).buffer);
 }
 
+/** Residues as a message carries them, three or four bytes each. */
+export function putWords(bytes: Uint8Array, at: number, words: Uint32Array, wordBytes: 3 | 4): void {
+  if (wordBytes === 4) {
+    wordsAt(bytes, at, words.length).set(words);
+    return;
+  }
+  for (let i = 0, to = at; i < words.length; i++, to += 3) {
+    const x = words[i];
+    bytes[to] = x;
+    bytes[to + 1] = x >>> 8;
+    bytes[to + 2] = x >>> 16;
+  }
+}
+
+/** The inverse: a view where words of four bytes are aligned, else a copy. */
+export function getWords(bytes: Uint8Array, at: number, count: number, wordBytes: 3 | 4): Uint32Array {
+  if (wordBytes === 4) return wordsAt(bytes, at, count);
+  const out = new Uint32Array(count);
+  for (let i = 0, from = at; i < count; i++, from += 3)
+    out[i] = bytes[from] | (bytes[from + 1] << 8) | (bytes[from + 2] << 16);
+  return out;
+}
+
 export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
   if (a.length !== b.length) return false;
   let difference = 0;

@@ -22,7 +22,7 @@ export function derivedSlowly(
   context.writeUInt32LE(plan.dimension, 20);
   context.writeUInt16LE(plan.parameters.id, 24);
   context.writeUInt8(METRICS.indexOf(plan.metric), 26);
-  context.writeUInt8(Object.keys(PROFILES).indexOf(plan.profile), 27);
+  context.writeUInt8(PROFILES.indexOf(plan.profile), 27);
   for (const [i, bound] of [plan.galleryScale, plan.queryScale, plan.normBound, plan.queryNormBound].entries())
     context.writeDoubleLE(bound, 32 + 8 * i);
   const info = Buffer.concat([Buffer.from(`${label}\0`), context]);

@@ -20,18 +20,21 @@ interface Case {
   readonly name: string;
   readonly request: PlanRequest;
   readonly epoch: number;
-  /** Slots of the first block, and how many templates the second adds behind them. */
+  /** Slots of the first block, and how many templates the second adds behind them, if any. */
   readonly first: number;
   readonly count: number;
   readonly added: number;
 }
 
-const small = { parameters: 'insecure_n_64_logq_30', allowInsecure: true } as const;
-const smallPair = { parameters: 'insecure_n_64_logq_30_30', allowInsecure: true, profile: 'exact' } as const;
+const small = { edition: 1, parameters: 'insecure_n_64_logq_30', allowInsecure: true } as const;
+const smallPair = { ...small, parameters: 'insecure_n_64_logq_30_30', profile: 'exact' } as const;
+const wide = { edition: 2, parameters: 'insecure_n_64_logq_30_wide_5', allowInsecure: true } as const;
+const widePair = { ...wide, parameters: 'insecure_n_64_logq_30_30_wide_4', profile: 'exact' } as const;
+const short = { ...wide, parameters: 'insecure_n_64_logq_24_wide_5', profile: 'small' } as const;
 
 /**
- * Both profiles and all three metrics on the small sets, which anyone can follow by hand; then the
- * two sets that are in use.
+ * Every profile and all three metrics on the small sets, which anyone can follow by hand; then the
+ * sets that are in use. First those of the first edition.
  */
 const CASES: readonly Case[] = [
   {
@@ -68,7 +71,7 @@ const CASES: readonly Case[] = [
   },
   {
     name: 'compact cosine',
-    request: { dimension: 32, maxAdditions: 2 },
+    request: { edition: 1, dimension: 32, maxAdditions: 2 },
     epoch: 3,
     first: 1000,
     count: 40,
@@ -76,11 +79,62 @@ const CASES: readonly Case[] = [
   },
   {
     name: 'exact dot',
-    request: { profile: 'exact', dimension: 8, metric: 'dot', normBound: 2, maxAdditions: 2 },
+    request: { edition: 1, profile: 'exact', dimension: 8, metric: 'dot', normBound: 2, maxAdditions: 2 },
     epoch: 4,
     first: 4000,
     count: 64,
     added: 32,
+  },
+  { name: 'wide compact cosine', request: { ...wide, dimension: 4 }, epoch: 0, first: 5, count: 9, added: 0 },
+  {
+    name: 'wide compact euclidean',
+    request: { ...wide, dimension: 4, metric: 'euclidean', normBound: 2 },
+    epoch: 1,
+    first: 0,
+    count: 64,
+    added: 0,
+  },
+  {
+    name: 'wide exact dot',
+    request: { ...widePair, dimension: 4, metric: 'dot', normBound: 1, queryNormBound: 3 },
+    epoch: 2,
+    first: 40,
+    count: 21,
+    added: 0,
+  },
+  {
+    name: 'wide exact euclidean',
+    request: { ...widePair, dimension: 4, metric: 'euclidean' },
+    epoch: 3,
+    first: 1,
+    count: 6,
+    added: 0,
+  },
+  { name: 'wide small cosine', request: { ...short, dimension: 4 }, epoch: 4, first: 2, count: 30, added: 0 },
+  {
+    name: 'second exact-250 dot',
+    request: { edition: 2, profile: 'exact-250', dimension: 8, metric: 'dot', normBound: 2, maxAdditions: 2 },
+    epoch: 5,
+    first: 100,
+    count: 64,
+    added: 32,
+  },
+  { name: 'second compact cosine', request: { edition: 2, dimension: 32 }, epoch: 6, first: 0, count: 48, added: 0 },
+  {
+    name: 'second exact euclidean',
+    request: { edition: 2, profile: 'exact', dimension: 8, metric: 'euclidean', normBound: 2 },
+    epoch: 7,
+    first: 4000,
+    count: 96,
+    added: 0,
+  },
+  {
+    name: 'second small cosine',
+    request: { edition: 2, profile: 'small', dimension: 32 },
+    epoch: 8,
+    first: 2000,
+    count: 48,
+    added: 0,
   },
 ];
 
@@ -164,8 +218,8 @@ function planAnswers(p: Plan) {
 }
 
 /** Single precision, little-endian. */
-function floatBytes(values: Float32Array): Uint8Array {
-  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+function vectorsIn({ vectors }: { readonly vectors: Float32Array }): Message {
+  return message(new Uint8Array(vectors.buffer, vectors.byteOffset, vectors.byteLength));
 }
 
 function scoresOf(secret: QuerySecret, bytes: Uint8Array) {
@@ -181,21 +235,33 @@ function answer({ name, request, epoch, first, count, added }: Case) {
 
   const blockEntropy = new FixedEntropy(`${name}, block`);
   const block = encodeBlock(encryptBlockFrom(blockEntropy, key, vectorsOf(0, count, p.dimension), { first }));
-  const moreEntropy = new FixedEntropy(`${name}, second block`);
-  const next = { first: first + count };
-  const more = encryptBlockFrom(moreEntropy, key, vectorsOf(count, added, p.dimension), next);
-  // A sum draws its name from the platform; here it gets a fixed one.
-  const blockId = hashOf(`${name}, sum`).slice(0, ID_BYTES);
-  const summed: Block = { ...addBlocks(decodeBlock(block), more, p.maxAdditions), blockId };
-  const sum = encodeBlock(summed);
-
   const queryEntropy = new FixedEntropy(`${name}, query`);
   const { query, secret } = encryptQueryFrom(queryEntropy, key, vectorsOf(3, 1, p.dimension)[0]);
   const expanded = expandedQuery(decodeQuery(query));
   const respond = (bytes: Uint8Array) => encodeResponse(scanBlock(blockMatrix(decodeBlock(bytes)), expanded));
   const response = respond(block);
-  const sumResponse = respond(sum);
-  const decrypted = decryptBlock(key, sum);
+  const decrypted = decryptBlock(key, block);
+
+  const addition = () => {
+    const moreEntropy = new FixedEntropy(`${name}, second block`);
+    const next = { first: first + count };
+    const more = encryptBlockFrom(moreEntropy, key, vectorsOf(count, added, p.dimension), next);
+    // A sum draws its name from the platform; here it gets a fixed one.
+    const blockId = hashOf(`${name}, sum`).slice(0, ID_BYTES);
+    const summed: Block = { ...addBlocks(decodeBlock(block), more, p.maxAdditions), blockId };
+    const sum = encodeBlock(summed);
+    const sumResponse = respond(sum);
+    return {
+      secondBlock: { ...next, count: added, ...blockSeeds(moreEntropy), message: message(encodeBlock(more)) },
+      sum: { blockId: hex(blockId), message: message(sum), vectors: vectorsIn(decryptBlock(key, sum)) },
+      sumResponse: { message: message(sumResponse), ...scoresOf(secret, sumResponse) },
+      tags: {
+        block: hex(authenticate(key, block)),
+        secondBlock: hex(authenticate(key, more)),
+        sum: hex(authenticate(key, sum)),
+      },
+    };
+  };
 
   return {
     name,
@@ -206,24 +272,17 @@ function answer({ name, request, epoch, first, count, added }: Case) {
     collectionId: hex(collectionId),
     keyId: hex(key.keyId),
     keyInfo: message(key.info()),
-    block: { first, count, ...blockSeeds(blockEntropy), message: message(block) },
-    secondBlock: { ...next, count: added, ...blockSeeds(moreEntropy), message: message(encodeBlock(more)) },
-    sum: { blockId: hex(blockId), message: message(sum), vectors: message(floatBytes(decrypted.vectors)) },
+    block: { first, count, ...blockSeeds(blockEntropy), message: message(block), vectors: vectorsIn(decrypted) },
     query: { ...querySeeds(queryEntropy), message: message(query) },
     response: { message: message(response), ...scoresOf(secret, response) },
-    sumResponse: { message: message(sumResponse), ...scoresOf(secret, sumResponse) },
-    tags: {
-      block: hex(authenticate(key, block)),
-      secondBlock: hex(authenticate(key, more)),
-      sum: hex(authenticate(key, sum)),
-    },
+    ...(added > 0 ? addition() : {}),
   };
 }
 
 function parameterSets() {
-  return Object.values(PARAMETER_SETS).map(({ name, id, n, primes, digits, digitBits }) => {
+  return Object.values(PARAMETER_SETS).map(({ name, id, n, primes, digits, digitBits, wideBits, wordBytes }) => {
     const roots = primes.map((p) => Number(rootOfUnity(p, n)));
-    return { name, id, n, primes, roots, digits, digitBits };
+    return { name, id, n, primes, roots, digits, digitBits, wideBits, wordBytes };
   });
 }
 

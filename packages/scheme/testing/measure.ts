@@ -2,6 +2,7 @@
 // phases before they are rounded.
 
 import { addBlocks, type Block } from '../src/block.ts';
+import { isExact } from '../src/parameters.ts';
 import type { Plan } from '../src/plan.ts';
 import { predictedNoise } from '../src/predict.ts';
 import { decodeQuery } from '../src/query.ts';
@@ -86,7 +87,7 @@ export function measureNoise(plan: Plan, options: MeasureOptions): Measurement {
     const { query, secret } = encryptQueryFrom(entropy, key, vector);
     const phase = rawPhase(secret, encodeResponse(scanBlock(matrix, expandedQuery(decodeQuery(query)))));
     secret.wipe();
-    const truth = plan.profile === 'exact' ? exactPhases(plan, encoded, vector) : realScores(gallery, vector);
+    const truth = isExact(plan.profile) ? exactPhases(plan, encoded, vector) : realScores(gallery, vector);
     for (let j = 0; j < plan.parameters.n; j++) {
       const error = Math.abs(phase[j] - (j < count ? truth[j] : 0));
       squares += error * error;
@@ -110,7 +111,8 @@ function exactPhases(plan: Plan, gallery: ReturnType<typeof encodeVectors>, vect
   const query = encodeVectors(plan, [vector], 'query');
   const out = new Float64Array(gallery.count);
   for (let i = 0; i < plan.width; i++) {
-    const factor = (query.values[i] * query.lifts[i] * gallery.lifts[i]) / plan.unit;
+    const wide = 2 ** plan.parameters.wideBits;
+    const factor = (query.values[i] * query.lifts[i] * gallery.lifts[i]) / wide / plan.unit;
     for (let j = 0; j < gallery.count; j++) out[j] += gallery.values[i * gallery.count + j] * factor;
   }
   return out;

@@ -30,12 +30,14 @@ export const cases = answers.cases
     const entropy = { id: () => fromHex(queryId), seed: () => seeds.shift()! };
     const vector = Array.from({ length: p.dimension }, (_, i) => coordinate(3, i));
     const { secret } = encryptQueryFrom(entropy, key, vector);
+    const block = whole(rest.block.message);
     return {
       name,
       plan: p,
       keyInfo: whole(rest.keyInfo),
-      block: whole(rest.block.message),
-      sum: whole(rest.sum.message),
+      block,
+      /** The block itself where blocks cannot be added. */
+      sum: rest.sum ? whole(rest.sum.message) : block,
       query: whole(rest.query.message),
       response: whole(rest.response.message),
       decrypt: (bytes: Uint8Array) => secret.decrypt(bytes),

@@ -9,6 +9,8 @@ import {
   HersError,
   type Ids,
   LIST_ID_BYTES,
+  type OptionNames,
+  refuseUnknown,
   type StageId,
 } from '@hers/service';
 import { READING_COST, readKeptBlock, readStoredBlock } from './blocks/rebuild.ts';
@@ -29,7 +31,17 @@ import { MAX_MANIFEST_BYTES } from './snapshot.ts';
  */
 const REMOVED_COST = 4 * ROW_BYTES;
 const MANIFEST_COST = 3;
-const FIELDS = ['expected', 'manifest', 'records', 'removed', 'blocks', 'sums', 'dropped', 'lists', 'droppedLists'];
+const FIELDS: OptionNames<Change> = {
+  expected: true,
+  manifest: true,
+  records: true,
+  removed: true,
+  blocks: true,
+  sums: true,
+  dropped: true,
+  lists: true,
+  droppedLists: true,
+};
 
 /** What a change means for this collection, before anything is done. */
 interface Draft {
@@ -98,9 +110,7 @@ export function commitChange(collection: Collection, change: Change, hold?: (byt
 }
 
 function checkChange(change: Change): void {
-  for (const field of Object.keys(change))
-    if (!FIELDS.includes(field))
-      throw new HersError('INVALID_ARGUMENT', `a change has no field ${JSON.stringify(field)}`);
+  refuseUnknown(change, FIELDS, 'a change', 'field');
   if (!Number.isSafeInteger(change.expected))
     throw new HersError('INVALID_ARGUMENT', 'a change needs the version it is based on');
   checkBytes(change.manifest, 'a manifest');

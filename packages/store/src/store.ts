@@ -252,7 +252,7 @@ export class FolderStore implements Service {
     this.#checkWritable();
     checkCollectionName(name);
     if (this.#collections.has(name) || this.#reserved.has(name))
-      throw new HersError('ALREADY_EXISTS', `there is a collection ${name} already; choose another name`);
+      throw new HersError('ALREADY_EXISTS', `there is a collection ${name} already; use it, or choose another name`);
   }
 
   async listCollections(): Promise<CollectionInfo[]> {

@@ -9,10 +9,12 @@ import {
   HersError,
   type Plan,
 } from '@hers/client';
+import { isExact, plan } from '@hers/scheme';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import { confirmed } from '../confirm.ts';
 import type { Context } from '../context.ts';
+import { CommandError, EXIT } from '../exit.ts';
 import { count, counted, size } from '../quantities.ts';
 
 type CreateOptions = Omit<CollectionOptions, 'compressor'> & { readonly compressor?: string };
@@ -41,15 +43,15 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     .addOption(
       new Option(
         '-p, --profile <profile>',
-        'compact: 4 bytes a coordinate, scores with a small error; exact: 8 bytes, integer scores',
+        'compact: 4 bytes a coordinate, scores with a small error; small: 3 bytes, about eight times that error; exact: 8 bytes, integer scores; exact-250: 8 bytes, vectors rounded to 1/250',
       )
-        .choices(['compact', 'exact'])
+        .choices(['compact', 'small', 'exact', 'exact-250'])
         .default('compact'),
     )
     .addOption(
       new Option(
         '--enrolment <kind>',
-        'vault: the store also keeps sealed records; homomorphic: nothing but ciphertexts, needs exact',
+        'vault: the store also keeps sealed records; homomorphic: nothing but ciphertexts, needs exact-250 (exact means the same here)',
       )
         .choices(['vault', 'homomorphic'])
         .default('vault'),
@@ -189,7 +191,9 @@ async function create(context: Context, name: string, { compressor: file, ...res
   await context.gallery(
     async ({ database }) => {
       await database.createCollection(name, options);
-      printDescription(context, await database.describe(name));
+      const description = await database.describe(name);
+      printDescription(context, description);
+      if (options.profile === 'small') context.out.note(costOfSmall(description));
     },
     { create: true },
   );
@@ -209,8 +213,13 @@ async function list(context: Context): Promise<void> {
   );
   const sorted = all.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   if (others > 0 && all.length === 0)
-    out.note(`This is the wrong key: ${counted(others, 'collection')} here, made with another one; check --key.`);
-  else if (others > 0)
+    throw new CommandError(
+      EXIT.key,
+      `no collection here was made with this key, and ${others === 1 ? '1 was' : `${others} were`} with another`,
+      'check --key',
+      'WRONG_KEY',
+    );
+  if (others > 0)
     out.note(`${counted(others, 'collection')} made with another key ${others === 1 ? 'is' : 'are'} not shown.`);
   if (out.json) {
     out.object({ collections: sorted });
@@ -245,7 +254,7 @@ async function list(context: Context): Promise<void> {
 export function errorOf({ profile, metric, steps, noise, normBound, queryNormBound }: Plan): string {
   const short = (value: number) => String(Number(value.toPrecision(2)));
   const score = metric === 'euclidean' ? 'squared distance' : 'score';
-  if (profile === 'compact') return `${short(noise.score)} (rms) in every ${score}`;
+  if (!isExact(profile)) return `${short(noise.score)} (rms) in every ${score}`;
   const failure = `encryption adds none, but for a probability of 2^${Math.ceil(noise.log2Failure)}`;
   const rounding = `rounding vectors to multiples of ${short(normBound / steps)}`;
   if (metric === 'euclidean') return `only that of ${rounding}; ${failure}`;
@@ -254,8 +263,23 @@ export function errorOf({ profile, metric, steps, noise, normBound, queryNormBou
   return `${short(rms)} (rms) in every score, from ${rounding}; ${failure}`;
 }
 
+/** What three bytes a coordinate cost. */
+function costOfSmall({ plan: small }: CollectionDescription): string {
+  const { dimension, metric, normBound, queryNormBound } = small;
+  const bounds = metric === 'cosine' ? {} : { normBound, queryNormBound };
+  const compact = plan({ dimension, metric, ...bounds });
+  return `Scores under small have an error of ${errorOf(small)}. Under compact it would be ${errorOf(compact)}, at ${size(compact.bytes.perTemplate)} a vector instead of ${size(small.bytes.perTemplate)}.`;
+}
+
+/** How many blocks there are of each edition, and what to do about the first. */
+export function editionsOf(editions: CollectionDescription['editions']): string {
+  const names = editions.map(({ edition, blocks }) => `${counted(blocks, 'block')} of edition ${edition}`);
+  const isOld = editions.some(({ edition }) => edition === 1);
+  return `${names.join(', ')}${isOld ? '; hers optimize rewrites those of edition 1, which have no canaries' : ''}`;
+}
+
 function printDescription({ out }: Context, description: CollectionDescription): void {
-  const { name, dimension, metric, profile, enrolment, compressor, records, blocks, bytes, version, plan } =
+  const { name, dimension, metric, profile, enrolment, compressor, records, blocks, bytes, version, plan, editions } =
     description;
   if (out.json) {
     out.object(description);
@@ -269,7 +293,8 @@ function printDescription({ out }: Context, description: CollectionDescription):
     ['metric', metric],
     ['profile', profile],
     ['enrolment', enrolment],
-    ['blocks', `${count(blocks)} of up to ${count(plan.parameters.n)} records`],
+    ['blocks', `${count(blocks)} of up to ${count(plan.capacity)} records`],
+    ...(editions.length > 0 ? [['edition', editionsOf(editions)] as const] : []),
     ['on disk', size(bytes)],
     ['version', String(version)],
     ...(metric === 'cosine' ? [] : [['norm bound', `${plan.normBound}: no vector may be longer`] as const]),
@@ -277,7 +302,7 @@ function printDescription({ out }: Context, description: CollectionDescription):
     ['security', `${plan.security.coreSvp.quantum} bits against quantum attacks (core-SVP)`],
     ['a stored vector', size(plan.bytes.perTemplate)],
     ['a query', size(plan.bytes.query)],
-    ['an answer', `${plan.bytes.responsePerScore.toFixed(2)} bytes a record`],
+    ['a response', `${plan.bytes.responsePerScore.toFixed(2)} bytes a record`],
   ]);
-  if (records > blocks * plan.parameters.n) out.hint('Some records are pending; hers optimize puts them into a block.');
+  if (records > blocks * plan.capacity) out.hint('Some records are pending; hers optimize puts them into a block.');
 }

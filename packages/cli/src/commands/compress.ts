@@ -14,6 +14,7 @@ import { writePrivately } from '../private-file.ts';
 import type { Progress } from '../progress.ts';
 import { count, counted, duration } from '../quantities.ts';
 import { addDimension } from './dimension.ts';
+import { addPlan } from './plan.ts';
 
 export const METHODS = ['auto', 'ranking', 'pca', 'lda', 'deepmds', 'deepmds++', 'deepmds++authors'];
 
@@ -82,6 +83,7 @@ export function addCompress(program: HersCommand, context: () => Context): void 
     );
 
   addDimension(program, context);
+  addPlan(program, context);
 
   program
     .command('reindex')
@@ -157,9 +159,9 @@ function show(progress: Progress, { done }: Training): void {
   progress.update(Math.floor(1000 * done));
 }
 
-function describeProgress({ stage, epoch, epochs, loss, validation }: Training): string {
+function describeProgress({ stage, step, steps, loss, validation }: Training): string {
   const parts = [stage];
-  if (epoch !== undefined) parts.push(`epoch ${epoch}${epochs === undefined ? '' : ` of ${epochs}`}`);
+  if (step !== undefined) parts.push(`step ${count(step)}${steps === undefined ? '' : ` of ${count(steps)}`}`);
   if (loss !== undefined) parts.push(`loss ${loss.toPrecision(4)}`);
   if (validation !== undefined) parts.push(`rank-1 ${validation.toFixed(4)}`);
   return parts.join(', ');
@@ -192,7 +194,8 @@ function printCompressor(context: Context, path: string, data: Vectors, made: Co
 const FIGURES: Readonly<Record<string, string>> = {
   validationRank1: 'rank-1 on held-out labels',
   fullRank1: 'rank-1 of full vectors',
-  bestEpoch: 'best epoch',
+  bestStep: 'best step',
+  penaltyShare: 'penalty, as a share of the loss',
 };
 
 export function figureOf(name: string, value: number): readonly [name: string, value: string] {

@@ -1,10 +1,11 @@
 // What does the cryptography: this thread, or several. A crew seals records, encrypts blocks, and
 // decrypts and ranks responses; a crew of workers does so on all cores.
 
-import type { PlanRequest } from '@hers/scheme';
-import { plan } from '@hers/scheme';
+import { isExact, type PlanRequest, plan } from '@hers/scheme';
 import {
+  type CanaryPlace,
   type CollectionKey,
+  canaryChecker,
   decodeScoreSums,
   encodeScoreSums,
   encryptBlock,
@@ -12,6 +13,7 @@ import {
   type QuerySecret,
   scoreChecker,
   scoreSums,
+  withCanaries,
 } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { RecordKeys, sealingKey } from '../formats/records.ts';
@@ -32,7 +34,9 @@ export interface DecryptTask {
   readonly response: Uint8Array;
   /** The block's number among those of the search, for the candidates. */
   readonly block: number;
-  /** Slots to leave out. */
+  /** Where its canaries are, if blocks of its edition have any. */
+  readonly canaries: CanaryPlace;
+  /** Records to leave out, by their number among those of the block. */
   readonly dead: readonly number[];
   /** What its scores must add up to, where that is known. */
   readonly sums?: Uint8Array | undefined;
@@ -42,8 +46,8 @@ export interface RankOptions {
   readonly limit: number;
   readonly order: Order;
   readonly threshold?: number;
-  /** The vector that was searched for, to check the sums of scores. */
-  readonly query?: Float32Array;
+  /** The vector that was searched for, to check canaries and the sums of scores. */
+  readonly query: Float32Array;
 }
 
 /** A block, and under `exact` what its scores add up to (`scoreSums` of scheme/secret). */
@@ -57,11 +61,11 @@ export interface Crew {
   readonly size: number;
   /** Names records and seals them under the crew's epoch. */
   seal(batch: PlainBatch): Promise<SealedBatch>;
-  /** Takes ownership of the vectors. */
+  /** From slot 0 on it begins a block, which gets its canaries. Takes ownership of the vectors. */
   encrypt(vectors: Float32Array | Int32Array, first: number): Promise<EncryptedBlock>;
   /**
-   * The best of these responses to one query. INTEGRITY if scores do not add up, which only the
-   * crew of their epoch can check.
+   * The best of these responses to one query. INTEGRITY if a canary has another score than it must
+   * have, or scores do not add up, which only the crew of their space can check.
    */
   decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]>;
   close(): Promise<void>;
@@ -98,8 +102,10 @@ export async function sealerFrom(material: KeyMaterial): Promise<BatchSealer> {
 }
 
 export function encrypted(key: CollectionKey, vectors: Float32Array | Int32Array, first: number): EncryptedBlock {
-  const sums = key.plan.profile === 'exact' ? { sums: encodeScoreSums(scoreSums(key, vectors, first)) } : {};
-  return { block: encryptBlock(key, vectors, { first }), ...sums };
+  const blockId = crypto.getRandomValues(new Uint8Array(16));
+  const all = first === 0 ? withCanaries(key, vectors, blockId) : vectors;
+  const sums = isExact(key.plan.profile) ? { sums: encodeScoreSums(scoreSums(key, all, first)) } : {};
+  return { block: encryptBlock(key, all, { first, blockId }), ...sums };
 }
 
 /**
@@ -112,22 +118,33 @@ export function rankResponses(
   { limit, order, threshold, query }: RankOptions,
 ): Candidate[] {
   const ranking = new Ranking(limit, order, threshold);
+  const checked = canaryChecker(key, query);
   let addUp: ReturnType<typeof scoreChecker> | undefined;
-  for (const { response, block, dead, sums } of tasks) {
-    const { scores, integers, first } = secret.decrypt(response);
-    if (sums && integers && query) {
-      addUp ??= scoreChecker(key, query);
-      if (!addUp(decodeScoreSums(key.plan, sums), integers))
+  for (const { response, block, canaries, dead, sums } of tasks) {
+    const decrypted = secret.decrypt(response);
+    const { integers } = decrypted;
+    try {
+      const scores = checked(canaries, decrypted);
+      if (!scores)
         throw new HersError(
           'INTEGRITY',
-          'the scores of a block do not add up to what they must: the store altered something, or mixed it up',
+          'the canaries of a block have other scores than they must: the store answered from other data, or altered something',
         );
+      if (sums && integers) {
+        addUp ??= scoreChecker(key, query);
+        if (!addUp(decodeScoreSums(key.plan, sums), integers))
+          throw new HersError(
+            'INTEGRITY',
+            'the scores of a block do not add up to what they must: the store altered something, or mixed it up',
+          );
+      }
+      if (order === 'ascending') toDistances(scores);
+      for (const slot of dead) scores[slot] = Number.NaN;
+      ranking.offer(block, 0, scores);
+    } finally {
+      decrypted.scores.fill(0);
+      integers?.fill(0);
     }
-    if (order === 'ascending') toDistances(scores);
-    for (const slot of dead) scores[slot - first] = Number.NaN;
-    ranking.offer(block, first, scores);
-    scores.fill(0);
-    integers?.fill(0);
   }
   return ranking.best();
 }

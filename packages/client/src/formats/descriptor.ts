@@ -1,7 +1,7 @@
 // What a collection is: its random id, and the request its plan is made from. Public, authenticated
 // by the client, fixed for the collection's life.
 
-import type { PlanRequest } from '@hers/scheme';
+import type { Edition, PlanRequest } from '@hers/scheme';
 import type { MasterSeed } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { hmac } from '@noble/hashes/hmac.js';
@@ -16,7 +16,16 @@ export interface Descriptor {
   readonly enrolment: Enrolment;
 }
 
-const FORMAT = 1;
+/** The request names an edition of blocks (2), or is of the first (1). */
+const FORMATS = [1, 2];
+
+/**
+ * How the plan of a collection's blocks of one edition is asked for. Since the second edition, only
+ * those of exact-250 can be added to one another.
+ */
+export function requestOf({ request, enrolment }: Descriptor, edition: Edition): PlanRequest {
+  return { ...request, edition, ...(enrolment === 'homomorphic' && edition > 1 ? { profile: 'exact-250' } : {}) };
+}
 
 function macOf(seed: MasterSeed, id: Uint8Array, text: string): string {
   const key = seed.deriveKey('descriptor', id);
@@ -28,7 +37,7 @@ function macOf(seed: MasterSeed, id: Uint8Array, text: string): string {
 }
 
 export function encodeDescriptor(seed: MasterSeed, { id, request, enrolment }: Descriptor): Uint8Array {
-  const text = JSON.stringify({ format: FORMAT, id: hex(id), enrolment, request });
+  const text = JSON.stringify({ format: request.edition ?? 1, id: hex(id), enrolment, request });
   return new TextEncoder().encode(JSON.stringify({ text, mac: macOf(seed, id, text) }));
 }
 
@@ -43,7 +52,7 @@ export function openDescriptor(seed: MasterSeed, name: string, bytes: Uint8Array
   try {
     const { text, mac } = JSON.parse(new TextDecoder().decode(bytes));
     const { format, id, request, enrolment } = JSON.parse(text);
-    if (format !== FORMAT)
+    if (!FORMATS.includes(format))
       throw new HersError(
         'UNSUPPORTED_VERSION',
         `collection ${JSON.stringify(name)} was made by a newer version; use that`,

@@ -71,7 +71,7 @@ async function smallNetwork(): Promise<Uint8Array> {
       i * 8,
     );
   const labels = Array.from({ length: count }, (_, i) => `p${i >> 3}`);
-  return (await fit('deepmds', vectors, labels, { inputDimension: 8, dimension: 4, settings: { epochs: 2 } })).save();
+  return (await fit('deepmds', vectors, labels, { inputDimension: 8, dimension: 4, settings: { steps: 50 } })).save();
 }
 
 const { HERS_WRITE_FIXTURE } = process.env;
@@ -233,9 +233,9 @@ describe('parts', () => {
         await seal(sealer, new TextEncoder().encode(JSON.stringify(content)), associatedData),
       );
     };
-    assert.equal((await open({ canaries: { must: false, value: 3 } })).version, 7);
+    assert.equal((await open({ later: { must: false, value: 3 } })).version, 7);
     const refused = (error: unknown) => error instanceof HersError && error.code === 'UNSUPPORTED_VERSION';
-    await assert.rejects(open({ canaries: { must: true, value: 3 } }), refused);
+    await assert.rejects(open({ later: { must: true, value: 3 } }), refused);
     await assert.rejects(open({}, 4), refused);
   });
 });

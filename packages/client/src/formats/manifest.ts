@@ -6,6 +6,7 @@
 // Every manifest names the hashes of those before it, so that a history that forks shows
 // (versions.ts).
 
+import type { Edition } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { concat, hex, sha256, u32 } from '../bytes.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
@@ -22,8 +23,15 @@ export interface ManifestBlock {
    */
   readonly tag?: string;
   readonly epoch: number;
+  readonly edition: Edition;
+  /** Of records; its canaries are not counted. */
   readonly count: number;
   readonly additions: number;
+  /**
+   * Homomorphic enrolment: where the canaries of a sum are. Its id changes with every addition, and
+   * they came with the first ciphertext, whose id and number of slots these are.
+   */
+  readonly canaries?: { readonly id: string; readonly slots: number };
   /** The sealed lists that say which record is in which slot, in the order of the slots. */
   readonly lists: readonly string[];
   /** Slots whose records were deleted or replaced, ascending. */
@@ -101,8 +109,13 @@ interface Parts {
   readonly models?: { readonly must: true; readonly value: readonly ManifestCompressor[] };
   /** By block. */
   readonly tags?: { readonly must: true; readonly value: Readonly<Record<string, string>> };
+  /** Of every block, in their order; without this part all are of the first. */
+  readonly editions?: { readonly must: true; readonly value: readonly Edition[] };
+  /** By block. */
+  readonly canaries?: { readonly must: true; readonly value: Readonly<Record<string, readonly [string, number]>> };
 }
-const KNOWN_PARTS = new Set(['models', 'tags']);
+const KNOWN_PARTS = new Set(['models', 'tags', 'editions', 'canaries']);
+const EDITIONS: readonly number[] = [1, 2];
 
 function associatedData(collectionId: Uint8Array, version: number): Uint8Array {
   return concat(
@@ -116,9 +129,13 @@ function associatedData(collectionId: Uint8Array, version: number): Uint8Array {
 export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, manifest: Manifest): Promise<Uint8Array> {
   const { version, epoch, blocks, pending, seals, compressors, history = [] } = manifest;
   const tagged = blocks.flatMap(({ id, tag }) => (tag === undefined ? [] : [[id, tag] as const]));
+  const moved = blocks.flatMap(({ id, canaries: at }) => (at ? [[id, [at.id, at.slots]] as const] : []));
+  const editions = blocks.map(({ edition }) => edition);
   const parts: Parts = {
     ...(compressors.length > 0 ? { models: { must: true, value: compressors } } : {}),
     ...(tagged.length > 0 ? { tags: { must: true, value: Object.fromEntries(tagged) } } : {}),
+    ...(editions.some((edition) => edition > 1) ? { editions: { must: true, value: editions } } : {}),
+    ...(moved.length > 0 ? { canaries: { must: true, value: Object.fromEntries(moved) } } : {}),
   };
   const text = JSON.stringify({
     format: FORMAT,
@@ -158,17 +175,29 @@ export async function openManifest(
   const parts: Parts = content.parts ?? {};
   for (const [name, { must }] of Object.entries(parts)) if (must && !KNOWN_PARTS.has(name)) throw notUnderstood(name);
   const tags = parts.tags?.value ?? {};
+  const canaries = parts.canaries?.value ?? {};
+  const editions = parts.editions?.value ?? content.blocks.map(() => 1);
+  if (editions.length !== content.blocks.length)
+    throw new HersError('INTEGRITY', 'the manifest does not say of every block of which edition it is');
+  const newer = editions.find((edition: number) => !EDITIONS.includes(edition));
+  if (newer !== undefined)
+    throw new HersError(
+      'UNSUPPORTED_VERSION',
+      `this collection holds blocks of edition ${newer}, which a newer version has written; use that`,
+    );
   return {
     version: content.version,
     epoch: content.epoch,
     seals: content.seals,
-    blocks: content.blocks.map(([id, hash, epoch, count, additions, lists, dead]: Row) => ({
+    blocks: content.blocks.map(([id, hash, epoch, count, additions, lists, dead]: Row, i: number) => ({
       id,
       hash,
       ...(Object.hasOwn(tags, id) ? { tag: tags[id] } : {}),
       epoch,
+      edition: editions[i],
       count,
       additions,
+      ...(Object.hasOwn(canaries, id) ? { canaries: { id: canaries[id][0], slots: canaries[id][1] } } : {}),
       lists,
       dead,
     })),

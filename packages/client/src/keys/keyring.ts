@@ -1,10 +1,10 @@
 // Every key of one collection, made when first needed from the master seed.
 
-import { type Plan, plan } from '@hers/scheme';
+import { DEFAULT_EDITION, type Edition, type Plan, plan } from '@hers/scheme';
 import type { MasterSeed } from '@hers/scheme/secret';
-import type { Descriptor } from '../formats/descriptor.ts';
+import { type Descriptor, requestOf } from '../formats/descriptor.ts';
 import { RecordKeys, sealingKey } from '../formats/records.ts';
-import { type Compression, Space } from '../session/space.ts';
+import { type Compression, Space, spaceName } from '../session/space.ts';
 import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
 import { makeSealer, type Sealer } from './sealing.ts';
 
@@ -15,6 +15,8 @@ export class Keyring {
   readonly descriptor: Descriptor;
   /** Of the vectors that callers give; the space of each epoch decides what is indexed of them. */
   readonly plan: Plan;
+  /** Of new blocks. */
+  readonly edition: Edition;
   readonly records: RecordKeys;
   readonly #seed: MasterSeed;
   readonly #threads: number | undefined;
@@ -22,16 +24,28 @@ export class Keyring {
   readonly #spaces = new Map<string, Space>();
   #manifestSealer: Promise<Sealer> | undefined;
 
-  private constructor(seed: MasterSeed, descriptor: Descriptor, records: RecordKeys, threads?: number) {
+  private constructor(
+    seed: MasterSeed,
+    descriptor: Descriptor,
+    records: RecordKeys,
+    edition: Edition,
+    threads?: number,
+  ) {
     this.descriptor = descriptor;
-    this.plan = plan(descriptor.request);
+    this.edition = edition;
+    this.plan = plan(requestOf(descriptor, edition));
     this.records = records;
     this.#threads = threads;
     this.#seed = seed.clone();
   }
 
-  static async make(seed: MasterSeed, descriptor: Descriptor, threads?: number): Promise<Keyring> {
-    return new Keyring(seed, descriptor, await RecordKeys.of(seed, descriptor.id), threads);
+  static async make(
+    seed: MasterSeed,
+    descriptor: Descriptor,
+    threads?: number,
+    edition: Edition = DEFAULT_EDITION,
+  ): Promise<Keyring> {
+    return new Keyring(seed, descriptor, await RecordKeys.of(seed, descriptor.id), edition, threads);
   }
 
   get id(): Uint8Array {
@@ -62,12 +76,15 @@ export class Keyring {
     return (await space.crew()).seal(batch);
   }
 
-  /** The space of an epoch with this compressor, or with none. */
-  space(epoch: number, compression?: Compression): Space {
-    const name = `${epoch} ${compression?.digest ?? ''}`;
+  /**
+   * The space of an epoch with this compressor, or with none, for new blocks or an older edition.
+   */
+  space(epoch: number, compression?: Compression, edition: Edition = this.edition): Space {
+    const name = `${spaceName({ epoch, edition })} ${compression?.digest ?? ''}`;
     let space = this.#spaces.get(name);
     if (!space) {
-      const material = { seed: this.#seed.reveal(), request: this.descriptor.request, collectionId: this.id, epoch };
+      const request = requestOf(this.descriptor, edition);
+      const material = { seed: this.#seed.reveal(), request, collectionId: this.id, epoch };
       this.#spaces.set(name, (space = new Space(material, compression, this.#threads)));
     }
     return space;

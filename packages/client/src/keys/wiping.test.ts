@@ -21,7 +21,7 @@ import {
 import { HersError } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import { startWorkers } from '../crew/crew.node.ts';
-import { InProcessCrypto, keyFrom, rankResponses } from '../crew/crew.ts';
+import { encrypted, InProcessCrypto, keyFrom, rankResponses } from '../crew/crew.ts';
 import { workFor } from '../crew/crew-work.ts';
 import { memoryOf, type Task, Workers } from '../crew/workers.ts';
 import { RecordKeys } from '../formats/records.ts';
@@ -209,7 +209,7 @@ describe('a worker', () => {
     using key = keyFrom(material());
     assert.equal(
       decryptBlock(key, (encrypted.answer.value as { block: Uint8Array }).block).vectors.length,
-      2 * DIMENSION,
+      (2 + key.plan.canaries) * DIMENSION,
     );
 
     assert.ok('value' in (await work({ kind: 'wipe' })).answer);
@@ -288,8 +288,13 @@ describe('a crew', () => {
   }
 
   const tasks = (count: number) =>
-    Array.from({ length: count }, (_, block) => ({ response: bytes(100), block, dead: [] }));
-  const options = { limit: 3, order: 'descending' } as const;
+    Array.from({ length: count }, (_, block) => ({
+      response: bytes(100),
+      block,
+      canaries: { id: hex(bytes(16)), slots: 20 },
+      dead: [],
+    }));
+  const options = { limit: 3, order: 'descending', query: vectors(1) } as const;
 
   it('sends secrets of queries away rather than copies of them, and workers overwrite them', async (t) => {
     using key = keyFrom(material());
@@ -377,7 +382,7 @@ describe('decryption', () => {
     it(`${profile}: of a block overwrites what it passed through, also where it throws`, (t) => {
       using key = keyFrom({ ...material(), request: { dimension: DIMENSION, profile } });
       const block = encryptBlock(key, vectors(5), { first: 2 });
-      const centred = results(t, Ring.prototype, 'centred');
+      const centred = results(t, Ring.prototype, key.plan.parameters.wideBits > 0 ? 'centredWide' : 'centred');
       assert.ok(!isZero(decryptBlock(key, block).vectors));
       assert.equal(centred.length, DIMENSION);
       if (profile === 'exact') {
@@ -389,6 +394,7 @@ describe('decryption', () => {
           bytes(32, 9),
           bytes(32, 8),
           bytes(32, 7),
+          bytes(32, 6),
         );
         assert.throws(() => decryptBlock(forged, block), HersError);
         assert.equal(centred.length, DIMENSION + 1);
@@ -425,8 +431,16 @@ describe('decryption', () => {
         ranked.push(...([opened.scores, opened.integers ?? [0]] as unknown as Uint8Array[]));
         return opened;
       });
-      const best = rankResponses(key, secret, [{ response, block: 0, dead: [] }], { limit: 2, order: 'descending' });
-      assert.equal(best.length, 2);
+      const encoded = decodeBlock(encrypted(key, vectors(5), 0).block);
+      const answer = encodeResponse(scanBlock(blockMatrix(encoded), expandedQuery(decodeQuery(query))));
+      const rank = (id: Uint8Array) => {
+        const task = { response: answer, block: 0, canaries: { id: hex(id), slots: encoded.count }, dead: [] };
+        return rankResponses(key, secret, [task], { limit: 2, order: 'descending', query: vectors(1) });
+      };
+      assert.equal(rank(encoded.blockId).length, 2);
+      assert.ok(ranked.length === 2 && allZero(ranked));
+      // Also where the canaries are not those of the block.
+      if (key.plan.canaries > 0) assert.throws(() => rank(bytes(16)), { code: 'INTEGRITY' });
       assert.ok(allZero(ranked));
     });
   }

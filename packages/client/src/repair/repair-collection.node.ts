@@ -1,7 +1,7 @@
 // One collection of a damaged folder: what its manifest names, what of that is there, and what
 // becomes of the rest.
 
-import type { PlanRequest } from '@hers/scheme';
+import { type PlanRequest, plan } from '@hers/scheme';
 import { authenticate, type MasterSeed, sameTag } from '@hers/scheme/secret';
 import { HANDLE_BYTES, HersError, type Service, withMethods } from '@hers/service';
 import {
@@ -14,6 +14,7 @@ import {
 } from '@hers/store/salvage';
 import { fromHex, hex, sha256 } from '../bytes.ts';
 import { keyFrom } from '../crew/crew.ts';
+import { requestOf } from '../formats/descriptor.ts';
 import { type ListEntry, openList, sealList } from '../formats/lists.ts';
 import { historyAfter, liveCount, type Manifest, type ManifestBlock, sealManifest } from '../formats/manifest.ts';
 import { PendingRecord } from '../formats/records.ts';
@@ -240,17 +241,23 @@ export class Rescue {
       if (block.hash !== '' && sha === block.hash) return { place, seed, sha, hash: block.hash };
       if (this.#isSum(block, read)) return { place, seed, sha, hash: block.hash === '' ? '' : sha };
       // Sums of older programs have no tag: then what the store itself knew must do.
-      const isOlderSum = block.hash === '' && block.tag === undefined && fits(block, read);
+      const isOlderSum = block.hash === '' && block.tag === undefined && this.#fits(block, read);
       if (isOlderSum && (!place.header || (known.hash && hex(known.hash) === sha)))
         return { place, seed, sha, hash: '' };
     }
     return undefined;
   }
 
+  /** What is said about a block besides its rows. */
+  #fits({ id, count, additions, edition }: ManifestBlock, { block }: SalvagedBlock): boolean {
+    const slots = count + plan(requestOf(this.keyring.descriptor, edition)).canaries;
+    return hex(block.blockId) === id && block.first === 0 && block.count === slots && block.additions === additions;
+  }
+
   /** Whether this is what was added up in the block. */
   #isSum(block: ManifestBlock, { block: read, encoded }: SalvagedBlock): boolean {
-    if (block.tag === undefined || !fits(block, { block: read, encoded })) return false;
-    const { request } = this.keyring.descriptor;
+    if (block.tag === undefined || !this.#fits(block, { block: read, encoded })) return false;
+    const request = requestOf(this.keyring.descriptor, block.edition);
     const dimension =
       this.manifest.compressors.find(({ epoch }) => epoch === block.epoch)?.dimension ?? request.dimension;
     const seed = this.#seed.reveal();
@@ -478,9 +485,9 @@ export class Rescue {
           signal,
           onProgress: ({ done, total }) => onBlocks(done, total),
         });
-      const { n } = this.keyring.plan.parameters;
-      for (let at = 0; at < this.#brought.length; at += BLOCKS_AT_ONCE * n)
-        await this.#adopt(session, this.#brought.slice(at, at + BLOCKS_AT_ONCE * n));
+      const together = BLOCKS_AT_ONCE * this.keyring.plan.capacity;
+      for (let at = 0; at < this.#brought.length; at += together)
+        await this.#adopt(session, this.#brought.slice(at, at + together));
       return { manifest: (await session.view()).manifest, rebuilt: again.size };
     } finally {
       await session.candidates.close();
@@ -490,14 +497,13 @@ export class Rescue {
   /** Names records of the vault that nothing names. */
   #adopt(session: CollectionSession, keys: readonly string[]): Promise<void> {
     const { signal } = this.#options;
-    const { n } = this.keyring.plan.parameters;
     return session.write(async (view) => {
       const draft = new Draft(view);
       const handles = keys.map((key) => hex(fromKey(key))).sort();
       const newest = view.manifest.epoch;
       for await (const record of session.reader.records(handles, { newest, signal }))
         draft.pending.set(record.handle, PendingRecord.of(record));
-      await fillBlocks(session, draft, n, signal);
+      await fillBlocks(session, draft, draft.space.plan.capacity, signal);
       return { draft, result: undefined };
     });
   }
@@ -558,11 +564,6 @@ export class Rescue {
 }
 
 const placeKey = ({ pack, offset }: EntryPlace) => `${pack} ${offset}`;
-
-/** What is said about a block besides its rows. */
-function fits({ id, count, additions }: ManifestBlock, { block }: SalvagedBlock): boolean {
-  return hex(block.blockId) === id && block.first === 0 && block.count === count && block.additions === additions;
-}
 
 /** A service that has never had these blocks, and does not mind that they are dropped. */
 function withoutBlocks(service: Service, missing: ReadonlySet<string>): Service {

@@ -9,6 +9,7 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { HersError, type SealedRecord, type Service, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
 import { forgedResponse, scoreOf, vectorOf } from '../../testing/client.ts';
+import { createFirstEdition } from '../../testing/editions.ts';
 import { type Collection, Database, MasterSeed, type SearchOptions } from '../index.ts';
 import { VersionFile } from '../session/versions.node.ts';
 import { InMemoryVersions, type VersionMemory } from '../session/versions.ts';
@@ -16,6 +17,8 @@ import { MAX_UNVERIFIED } from './candidates.ts';
 
 const DIMENSION = 8;
 const key = MasterSeed.generate();
+/** As many as fill a block, beside its canaries. */
+const COUNT = 2040;
 const record = (i: number) => ({ id: `r${i}`, vector: vectorOf(i, DIMENSION), payload: { number: i } });
 const probe = vectorOf(77_777, DIMENSION);
 const refused = (error: unknown) =>
@@ -36,12 +39,16 @@ before(async () => {
   store = await openStore(join(folder, 'gallery'));
   const database = new Database(store, { key });
   for (const [name, count] of [
-    ['compact', 2048],
-    ['exact', 4096],
+    ['compact', COUNT],
+    ['exact', 4088],
   ] as const) {
     const collection = await database.createCollection(name, { dimension: DIMENSION, profile: name });
     await collection.upsert(Array.from({ length: count }, (_, i) => record(i)));
   }
+  // Without canaries, a store may still forge what it likes.
+  const old = await createFirstEdition(store, key, 'first-edition', { dimension: DIMENSION });
+  await old.upsert(Array.from({ length: 2048 }, (_, i) => record(i)));
+  await old.close();
 });
 after(async () => {
   await store.close();
@@ -156,11 +163,17 @@ describe('a store that is asked for candidates and', () => {
       for await (const response of store.search(name, request))
         yield forgedResponse(request.queries[0], response.slice(48, 64), 2048, (slot) => (slot < 20 ? 0.3 : 0));
     };
-    const collection = await through(failing('STALE'), { search: forging });
+    // Canaries show it at once.
+    const alarmed = await through(failing('STALE'), { search: forging });
+    await assert.rejects(alarmed.search(probe, { payload: true }), /canaries/);
+    assert.deepEqual([seen.scans, distinct()], [1, 0]);
+    seen.scans = 0;
+    const name = 'first-edition';
+    const collection = await through(failing('STALE'), { name, search: forging });
     await assert.rejects(collection.search(probe, { payload: true }), withCode('INTEGRITY'));
     assert.deepEqual([seen.scans, distinct()], [1, 1]);
     // Were it to give the records, that would be the end of it.
-    const honest = await through(store.getRecords.bind(store), { search: forging });
+    const honest = await through(store.getRecords.bind(store), { name, search: forging });
     await assert.rejects(honest.search(probe, { payload: true }), /does not have the score that was decrypted/);
     seen.sets = [];
     await assert.rejects(honest.search(vectorOf(3, DIMENSION), { payload: true }), refused);
@@ -249,6 +262,7 @@ describe('sets that were shown and never verified', () => {
     const path = join(folder, 'same.json');
     // Whatever the probe, the answer is one of two sets; which one, the store would like to know.
     const collection = await through(failing('UNAVAILABLE'), {
+      name: 'first-edition',
       versions: new VersionFile(path),
       async *search(name, request) {
         for await (const response of store.search(name, request))
@@ -262,7 +276,7 @@ describe('sets that were shown and never verified', () => {
 
   it('of records that were replaced or deleted since stay: nothing shows that they were right', async () => {
     const writer = await new Database(store, { key }).createCollection('nightly', { dimension: DIMENSION });
-    const all = Array.from({ length: 2048 }, (_, i) => record(i));
+    const all = Array.from({ length: COUNT }, (_, i) => record(i));
     await writer.upsert(all);
     const versions = new InMemoryVersions();
     let isDay = true;
@@ -411,7 +425,7 @@ describe('another writer between scan and fetch', () => {
   /** A collection of its own, a searcher, and what happens when it first asks for candidates. */
   async function scene(name: string, meanwhile: (writer: Collection) => Promise<unknown>) {
     const writer = await new Database(store, { key }).createCollection(name, { dimension: DIMENSION });
-    await writer.upsert(Array.from({ length: 2048 }, (_, i) => record(i)));
+    await writer.upsert(Array.from({ length: COUNT }, (_, i) => record(i)));
     let first = true;
     const reader = await through(
       async function* (where, handles) {
@@ -425,7 +439,7 @@ describe('another writer between scan and fetch', () => {
     );
     return reader;
   }
-  const best = Array.from({ length: 2048 }, (_, i) => record(i))
+  const best = Array.from({ length: COUNT }, (_, i) => record(i))
     .map(({ id, vector }) => ({ id, vector, score: scoreOf('cosine', vector, probe) }))
     .sort((a, b) => b.score - a.score);
 
@@ -471,11 +485,10 @@ it('a store does not learn which record is in which slot', async () => {
       return store.getRecords(name, handles, options);
     },
   });
-  const database = new Database(service, { key });
-  const collection = await database.createCollection('slots', { dimension: DIMENSION });
+  const collection = await createFirstEdition(service, key, 'slots', { dimension: DIMENSION });
   await collection.upsert(Array.from({ length: 2048 }, (_, i) => record(i)));
-  // Which slots the best ten of the first block are in, only the client knows; it is not the order
-  // of staging.
+  // Which slots the best ten of a block without canaries are in, only the client knows; it is not
+  // the order of staging.
   const slots = new Set<number>();
   const forging: Service['search'] = async function* (name, request) {
     for await (const response of store.search(name, request))

@@ -8,9 +8,11 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fit } from '@hers/compress';
 import { checksum } from '@hers/ring';
+import { peekResponse } from '@hers/scheme';
 import { type Service, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Call, scoreOf, vectorOf, watched } from '../../testing/client.ts';
+import { createFirstEdition } from '../../testing/editions.ts';
 import { type Collection, Database, HersError, MasterSeed } from '../index.ts';
 
 const DIMENSION = 16;
@@ -227,13 +229,18 @@ describe('re-ranking', () => {
   });
 
   it('a score that does not agree ends the search at that step', async () => {
-    // Blocks answer under each other's names, which only a fetched record can show.
+    // Blocks answer under each other's names. In blocks without canaries only a fetched record can
+    // show it.
+    const old = await createFirstEdition(store, key, 'first-edition', { dimension: DIMENSION });
+    await old.upsert(all);
     let steps = 0;
     const cheating = withMethods(store, {
       async *search(name, request, options) {
-        const [a, b, ...others] = (await Array.fromAsync(store.search(name, request, options))).map((bytes) =>
-          bytes.slice(),
-        );
+        const responses = await Array.fromAsync(store.search(name, request, options));
+        // Of two full blocks: another number of records would show it at once.
+        const [a, b, ...others] = responses
+          .map((bytes) => bytes.slice())
+          .sort((x, y) => peekResponse(y).count - peekResponse(x).count);
         const idA = a.slice(48, 64);
         a.set(b.subarray(48, 64), 48);
         b.set(idA, 48);
@@ -247,7 +254,8 @@ describe('re-ranking', () => {
       },
     });
     for (const [name, options, fetches] of [
-      ['compact', { rerank: 100 }, 1],
+      ['first-edition', { rerank: 100 }, 1],
+      ['compact', { rerank: 100 }, 0],
       // Under exact all scores of a block are checked before anything is fetched.
       ['exact', { rerank: 600 }, 0],
       ['exact', { rerank: 600, enough: 2 }, 0],

@@ -1,7 +1,7 @@
 // Fetching what a scan found, for payloads, or to rank by full vectors. It shows the store which
 // records were found, so it is done only when the caller asks for it.
 
-import { type Plan, plainScores } from '@hers/scheme';
+import { isExact, type Plan, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { hex } from '../bytes.ts';
 import { needsVault } from '../formats/descriptor.ts';
@@ -31,7 +31,7 @@ export function candidatesToFetch(session: CollectionSession, options: SearchOpt
   const wanted = rerank === false ? limit : rerank === true ? 4 * limit : rerank;
   if (!(Number.isInteger(wanted) && wanted >= 1))
     throw new HersError('INVALID_ARGUMENT', 'rerank is true, or how many candidates to fetch');
-  const exact = plan.profile === 'exact';
+  const exact = isExact(plan.profile);
   if (options.enough !== undefined && !exact)
     throw new HersError(
       'INVALID_ARGUMENT',

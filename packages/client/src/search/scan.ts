@@ -1,11 +1,11 @@
-// One scan of a view: an encrypted query for each vector and each epoch goes out, and encrypted
+// One scan of a view: an encrypted query for each vector and each space goes out, and encrypted
 // scores come back. They are decrypted on all cores while others are still on their way, and ranked
 // together with the pending records. What is asked of the store does not depend on the answer.
 //
 // A scan never retries: the session does, with a newer view. That tells the store nothing, because
 // every query is encrypted again, and whether there is a retry depends on versions alone.
 
-import { type Plan, peekResponse, plainScores } from '@hers/scheme';
+import { isExact, type Plan, peekResponse, plainScores } from '@hers/scheme';
 import { encryptQuery, type QuerySecret } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
@@ -40,7 +40,7 @@ export interface Found {
   readonly scoreOrigin: ScoreOrigin;
   /** The space in which it was compared. */
   readonly space: Space;
-  /** Its slot in its block; undefined if it is pending. */
+  /** Its number among the records of its block; undefined if it is pending. */
   readonly slot?: number;
   /** The record, if it is pending: then it was compared here, and nothing was decrypted for it. */
   readonly pending?: PendingRecord;
@@ -103,16 +103,15 @@ async function scoresOf(space: Space, pending: readonly PendingRecord[], probe: 
 
 function foundPending({ profile }: Plan, view: View, pending: PendingRecord, { score }: Candidate): Found {
   const { id, version } = pending;
-  return { id, version, score, scoreOrigin: profile === 'exact' ? 'exact' : 'recomputed', space: view.space, pending };
+  return { id, version, score, scoreOrigin: isExact(profile) ? 'exact' : 'recomputed', space: view.space, pending };
 }
 
 function foundInBlock({ profile }: Plan, view: View, block: ManifestBlock, { slot, score }: Candidate): Found {
   const { id, version } = view.entries.get(block.id)![slot];
-  const space = view.spaces.get(block.epoch)!;
-  return { id, version, score, scoreOrigin: profile === 'exact' ? 'exact' : 'noisy', space, slot };
+  return { id, version, score, scoreOrigin: isExact(profile) ? 'exact' : 'noisy', space: view.spaceOf(block), slot };
 }
 
-/** A query for one probe in the space of one epoch. */
+/** A query for one probe in one space. */
 interface Query {
   readonly probe: number;
   readonly space: Space;
@@ -131,9 +130,8 @@ async function encryptQueries(
   blocks: readonly ManifestBlock[],
 ): Promise<Query[]> {
   const queries: Query[] = [];
-  for (const epoch of new Set(blocks.map((block) => block.epoch))) {
-    const space = view.spaces.get(epoch)!;
-    const ids = blocks.filter((block) => block.epoch === epoch).map((block) => block.id);
+  for (const space of new Set(blocks.map((block) => view.spaceOf(block)))) {
+    const ids = blocks.filter((block) => view.spaceOf(block) === space).map((block) => block.id);
     for (const [probe, given] of probes.entries()) {
       const vector = await space.project(given);
       const { query: encrypted, secret } = encryptQuery(space.key(), vector);
@@ -159,7 +157,7 @@ function expectedBy(
     throw new HersError('INTEGRITY', 'the store answered for a block or a query that is not part of this search');
   const block = blocks[number];
   if (!query.missing.delete(block.id)) throw new HersError('INTEGRITY', 'the store answered twice for one block');
-  if (first !== 0 || count !== block.count)
+  if (first !== 0 || count !== query.space.slotsOf(block))
     throw new HersError(
       'INTEGRITY',
       'the store answered for a block with another number of records than the manifest names',
@@ -178,16 +176,12 @@ async function scanBlocks(
   const numbers = new Map(blocks.map((block, number) => [block.id, number]));
   const queries = await encryptQueries(view, probes, blocks);
   const byId = new Map(queries.map((query) => [hex(query.secret.queryId), query]));
-  // The plan decides how to decrypt, not the epoch: one crew serves all spaces of one dimension.
-  // What scores must add up to, under `exact`, is up to the epoch.
-  const isAlike = ({ plan }: Space) => plan.profile !== 'exact' && plan.dimension === view.space.plan.dimension;
-  const crewOf = (space: Space) => (isAlike(space) ? view.space : space).crew();
   const options = { limit, order: orderOf(view.space.plan), ...(threshold === undefined ? {} : { threshold }) };
   const decrypted: { readonly probe: number; readonly records: number; readonly best: Promise<Candidate[]> }[] = [];
   const decrypt = ({ probe, space, vector, secret, tasks }: Query) => {
     const batch = tasks.splice(0);
     const records = batch.reduce((sum, { block, dead }) => sum + blocks[block].count - dead.length, 0);
-    const best = crewOf(space).then((crew) => crew.decrypt(secret, batch, { ...options, query: vector }));
+    const best = space.crew().then((crew) => crew.decrypt(secret, batch, { ...options, query: vector }));
     best.catch(() => {}); // reported below, with the others
     decrypted.push({ probe, records, best });
   };
@@ -202,7 +196,8 @@ async function scanBlocks(
     for await (const response of service.search(name, request, signal ? { signal } : {})) {
       const { query, number } = expectedBy(byId, numbers, blocks, response);
       const { id, dead } = blocks[number];
-      query.tasks.push({ response, block: number, dead, sums: view.scoreSums.get(id) });
+      const canaries = query.space.canariesOf(blocks[number]);
+      query.tasks.push({ response, block: number, canaries, dead, sums: view.scoreSums.get(id) });
       if (query.tasks.length === BATCH) decrypt(query);
     }
     for (const query of queries) if (query.tasks.length > 0) decrypt(query);

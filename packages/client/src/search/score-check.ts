@@ -8,7 +8,7 @@
 // neighbours, whose mean square for K pairs is almost never larger than `largestSpread(K)`, and the
 // mean of all, which may hold the part of the noise that templates have in common.
 
-import { noiselessScores, plainScores } from '@hers/scheme';
+import { isExact, noiselessScores, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import type { OpenedRecord } from '../formats/records.ts';
 import type { Space } from '../session/space.ts';
@@ -76,14 +76,17 @@ export class ScoreCheck {
     const { vector, isAsIndexed } = await indexed(space, record);
     const probe = await this.#probeIn(space);
     const euclidean = plan.metric === 'euclidean';
-    const slope = plan.normBound * plan.queryNormBound * (euclidean ? 2 : 1);
     // Compared before the square root, where the noise is what the planner says it is. A distance
     // that noise made negative was cut off at zero.
     const decrypted = euclidean ? score * score : score;
     const wasCut = euclidean && score === 0;
-    if (plan.profile === 'exact') {
+    if (isExact(plan.profile)) {
       const [plain] = plainScores(plan, vector, probe);
-      const room = (isAsIndexed ? 1e-6 : COMPRESSED_STEPS / plan.steps) * slope;
+      // Half an integer, and what single precision loses of a distance.
+      const unit = plan.normBound * plan.queryNormBound;
+      const loss = euclidean ? plain * 2 ** -22 : 0;
+      const asIndexed = (0.5 / plan.steps ** 2) * unit + loss;
+      const room = isAsIndexed ? asIndexed : (COMPRESSED_STEPS / plan.steps) * unit * (euclidean ? 2 : 1);
       if (!(Math.abs(decrypted - plain) <= room)) throw new WrongScore();
       return;
     }

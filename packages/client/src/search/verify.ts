@@ -73,5 +73,5 @@ function partWith({ keyring }: CollectionSession, view: View, id: string): ScanP
 }
 
 function notFound(id: string): HersError {
-  return new HersError('NOT_FOUND', `there is no record ${JSON.stringify(id)}`);
+  return new HersError('NOT_FOUND', `there is no record ${JSON.stringify(id)}; list() yields the ids there are`);
 }

@@ -5,7 +5,7 @@ import { fromHex } from '../bytes.ts';
 import type { ListEntry } from '../formats/lists.ts';
 import { historyAfter, type Manifest, type ManifestBlock, type ManifestCompressor } from '../formats/manifest.ts';
 import type { PendingRecord, PlainRecord } from '../formats/records.ts';
-import type { Space } from './space.ts';
+import { type Space, spaceName } from './space.ts';
 import type { View } from './view.ts';
 
 /** Seals under one epoch; random nonces of 96 bits may collide beyond 2^32 of them. */
@@ -19,7 +19,9 @@ export class Draft {
   readonly pending: Map<string, PlainRecord | PendingRecord>;
   readonly entries: Map<string, readonly ListEntry[]>;
   readonly scoreSums: Map<string, Uint8Array>;
-  readonly spaces: Map<number, Space>;
+  readonly spaces: Map<string, Space>;
+  /** The one that new blocks are in. */
+  space: Space;
   compressors: readonly ManifestCompressor[];
   /** Ids that left the place the view has them in. */
   readonly gone = new Set<string>();
@@ -43,12 +45,8 @@ export class Draft {
     this.entries = new Map(view.entries);
     this.scoreSums = new Map(view.scoreSums);
     this.spaces = new Map(view.spaces);
+    this.space = view.space;
     this.compressors = view.manifest.compressors;
-  }
-
-  /** The space of the draft's epoch. */
-  get space(): Space {
-    return this.spaces.get(this.epoch)!;
   }
 
   /** Leaves out the compressors, and the spaces, of epochs that have no blocks any more. */
@@ -57,7 +55,8 @@ export class Draft {
     for (const { epoch, lists } of this.compressors)
       if (!used.has(epoch)) for (const list of lists) this.droppedLists.push(fromHex(list));
     this.compressors = this.compressors.filter(({ epoch }) => used.has(epoch));
-    for (const epoch of this.spaces.keys()) if (!used.has(epoch)) this.spaces.delete(epoch);
+    const names = new Set([spaceName(this.space), ...this.blocks.map(spaceName)]);
+    for (const name of this.spaces.keys()) if (!names.has(name)) this.spaces.delete(name);
   }
 
   /** Removes a record from its place; the same change may put it elsewhere. */

@@ -10,7 +10,7 @@ import { type ListEntry, openList } from '../formats/lists.ts';
 import { type Manifest, type ManifestBlock, manifestHash, openManifest } from '../formats/manifest.ts';
 import { type OpenedRecord, PendingRecord } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
-import type { Space } from './space.ts';
+import { type Space, spaceName } from './space.ts';
 import {
   isFirstContact,
   laterOf,
@@ -153,10 +153,10 @@ export class CollectionReader implements Source {
       try {
         // Pending records first: they are what changes.
         const pending = await this.#pending(manifest, opened);
-        const spaces = await this.#spaces(manifest);
+        const { spaces, space } = await this.#spaces(manifest);
         const { entries, scoreSums } = await this.#entries(manifest, spaces, opened);
         await this.remember(manifest, hash);
-        return new View({ manifest, hash, entries, scoreSums, pending, spaces });
+        return new View({ manifest, hash, entries, scoreSums, pending, spaces, space });
       } catch (error) {
         if (!mayBeOvertaken(error)) throw error;
         failed = { version: manifest.version, error };
@@ -191,24 +191,29 @@ export class CollectionReader implements Source {
     if (at !== handles.length) throw new HersError('INTEGRITY', 'the store has lost a record of this collection');
   }
 
-  async #spaces(manifest: Manifest): Promise<Map<number, Space>> {
+  /** The spaces of all blocks, and the current one. */
+  async #spaces(manifest: Manifest): Promise<{ spaces: Map<string, Space>; space: Space }> {
     const { service, place, keyring } = this;
-    const spaces = new Map<number, Space>();
-    for (const epoch of new Set([manifest.epoch, ...manifest.blocks.map((block) => block.epoch)])) {
+    const current = { epoch: manifest.epoch, edition: keyring.edition };
+    const spaces = new Map<string, Space>();
+    for (const each of [current, ...manifest.blocks]) {
+      const { epoch, edition } = each;
+      const name = spaceName(each);
+      if (spaces.has(name)) continue;
       const kept = manifest.compressors.find((compressor) => compressor.epoch === epoch);
       const { id, descriptor } = keyring;
       const compression =
         kept &&
         (keyring.knownCompressor(kept.digest) ??
           (await fetchCompressor(service, place.name, await keyring.sealer(epoch), id, kept, descriptor.request)));
-      spaces.set(epoch, keyring.space(epoch, compression));
+      spaces.set(name, keyring.space(epoch, compression, edition));
     }
-    return spaces;
+    return { spaces, space: spaces.get(spaceName(current))! };
   }
 
   async #entries(
     manifest: Manifest,
-    spaces: ReadonlyMap<number, Space>,
+    spaces: ReadonlyMap<string, Space>,
     opened: Opened,
   ): Promise<{ entries: Map<string, readonly ListEntry[]>; scoreSums: Map<string, Uint8Array> }> {
     const { service, place, keyring } = this;
@@ -239,7 +244,7 @@ export class CollectionReader implements Source {
         if (all.length !== block.count)
           throw new HersError('INTEGRITY', 'the lists of a block do not fit its number of records');
         entries.set(block.id, all);
-        opened.keepEntries(block.id, all, sumOf(spaces.get(block.epoch)!.plan, sums));
+        opened.keepEntries(block.id, all, sumOf(spaces.get(spaceName(block))!.plan, sums));
       }
     } finally {
       await lists.return?.();

@@ -15,7 +15,7 @@ import { Candidates } from '../search/candidates.ts';
 import { packed, sealsOf } from '../writing/batch.ts';
 import type { Draft } from './draft.ts';
 import { CollectionReader, mayBeOvertaken, pauseAfter, type Source } from './reader.ts';
-import type { Compression, Space } from './space.ts';
+import { type Compression, type Space, spaceName } from './space.ts';
 import { type Place, seenAfter, type VersionMemory } from './versions.ts';
 import type { View } from './view.ts';
 
@@ -192,8 +192,8 @@ export class CollectionSession {
         PendingRecord.of(record, draft.space.projectionOf(record) ?? record.projection),
       ]),
     );
-    const { entries, scoreSums, spaces, gone } = draft;
-    this.#view = Promise.resolve(draft.view.next({ manifest, hash, entries, scoreSums, pending, spaces }, gone));
+    const { entries, scoreSums, spaces, space, gone } = draft;
+    this.#view = Promise.resolve(draft.view.next({ manifest, hash, entries, scoreSums, pending, spaces, space }, gone));
     await this.reader.remember(manifest, hash).catch((error) => {
       if (error instanceof HersError) throw error;
       throw new HersError(
@@ -234,7 +234,8 @@ export class CollectionSession {
     for (const kept of draft.compressors)
       if (kept.epoch === epoch) for (const list of kept.lists) draft.droppedLists.push(fromHex(list));
     draft.compressors = draft.compressors.filter((kept) => kept.epoch !== epoch);
-    draft.spaces.set(epoch, this.keyring.space(epoch, compression));
+    draft.space = this.keyring.space(epoch, compression);
+    draft.spaces.set(spaceName(draft.space), draft.space);
     if (!compression) return;
     const lists: string[] = [];
     for (const sealed of await sealCompressor(await this.keyring.sealer(epoch), this.keyring.id, compression)) {
@@ -276,6 +277,7 @@ export class CollectionSession {
       hash: hex(hash),
       ...tag,
       epoch: draft.epoch,
+      edition: draft.space.edition,
       count: entries.length,
       additions: 1,
       lists: [list],

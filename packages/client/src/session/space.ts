@@ -1,11 +1,13 @@
-// The space of an epoch: what its blocks hold, the vectors themselves or what a compressor makes of
-// them, and the keys for it. A key belongs to the whole plan, so another compressor means another
-// epoch (or an epoch in which nothing is indexed yet).
+// The space of an epoch and an edition of blocks: what its blocks hold, the vectors themselves or
+// what a compressor makes of them, and the keys for it. A key belongs to the whole plan, so another
+// compressor means another epoch (or an epoch in which nothing is indexed yet). Blocks of both
+// editions may have the same epoch: their keys differ all the same.
 
 import type { Compressor } from '@hers/compress/apply';
-import { type Plan, plan } from '@hers/scheme';
-import type { CollectionKey } from '@hers/scheme/secret';
+import { type Edition, type Plan, plan } from '@hers/scheme';
+import type { CanaryPlace, CollectionKey } from '@hers/scheme/secret';
 import { type Crew, type KeyMaterial, keyFrom, makeCrew } from '../crew/crew.ts';
+import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord, PlainRecord, Projection } from '../formats/records.ts';
 
 /** A compressor, and the digest that identifies it. */
@@ -16,6 +18,10 @@ export interface Compression {
 }
 
 type Indexable = PlainRecord | PendingRecord;
+
+/** What tells the spaces of a collection apart. */
+export const spaceName = ({ epoch, edition }: Pick<ManifestBlock, 'epoch' | 'edition'>): string =>
+  `${epoch}/${edition}`;
 
 export class Space {
   readonly epoch: number;
@@ -37,6 +43,19 @@ export class Space {
     this.compression = compression;
     this.plan = plan(request);
     this.#threads = threads;
+  }
+
+  get edition(): Edition {
+    return this.plan.edition;
+  }
+
+  /** Slots of a block: one for every record, and its canaries. */
+  slotsOf({ count }: ManifestBlock): number {
+    return count + this.plan.canaries;
+  }
+
+  canariesOf(block: ManifestBlock): CanaryPlace {
+    return block.canaries ?? { id: block.id, slots: this.slotsOf(block) };
   }
 
   key(): CollectionKey {

@@ -5,7 +5,7 @@
 import { inOrder, type ListEntry } from '../formats/lists.ts';
 import type { Manifest, ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
-import type { Space } from './space.ts';
+import { type Space, spaceName } from './space.ts';
 
 /** Where a record is. */
 export type RecordLocation = { readonly block: ManifestBlock; readonly slot: number } | 'pending';
@@ -23,8 +23,10 @@ export interface ViewContent {
   readonly scoreSums: ReadonlyMap<string, Uint8Array>;
   /** Pending records by handle. */
   readonly pending: ReadonlyMap<string, PendingRecord>;
-  /** By epoch: those that have blocks, and the current one. */
-  readonly spaces: ReadonlyMap<number, Space>;
+  /** By name: those that have blocks, and the current one. */
+  readonly spaces: ReadonlyMap<string, Space>;
+  /** The one that new blocks are in, and that pending records are compared in. */
+  readonly space: Space;
 }
 
 export class View implements ViewContent {
@@ -33,21 +35,23 @@ export class View implements ViewContent {
   readonly entries: ReadonlyMap<string, readonly ListEntry[]>;
   readonly scoreSums: ReadonlyMap<string, Uint8Array>;
   readonly pending: ReadonlyMap<string, PendingRecord>;
-  readonly spaces: ReadonlyMap<number, Space>;
+  readonly spaces: ReadonlyMap<string, Space>;
+  readonly space: Space;
   #index: Map<string, number> | undefined;
 
-  constructor({ manifest, hash, entries, scoreSums, pending, spaces }: ViewContent) {
+  constructor({ manifest, hash, entries, scoreSums, pending, spaces, space }: ViewContent) {
     this.manifest = manifest;
     this.hash = hash;
     this.entries = entries;
     this.scoreSums = scoreSums;
     this.pending = pending;
     this.spaces = spaces;
+    this.space = space;
   }
 
-  /** The space that new blocks are in, and that pending records are compared in. */
-  get space(): Space {
-    return this.spaces.get(this.manifest.epoch)!;
+  /** The space that a block is in. */
+  spaceOf(block: ManifestBlock): Space {
+    return this.spaces.get(spaceName(block))!;
   }
 
   /**

@@ -9,6 +9,7 @@ import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PlainRecord } from '../formats/records.ts';
 import { Draft } from '../session/draft.ts';
 import type { CollectionSession } from '../session/session.ts';
+import { spaceName } from '../session/space.ts';
 import type { View } from '../session/view.ts';
 import { type SealedBatch, sealAt } from './batch.ts';
 
@@ -108,7 +109,6 @@ export class VaultBatch {
 
   /** Writes the batch in one commit: all of it or nothing. */
   write(): Promise<Outcome[]> {
-    const { n } = this.#session.keyring.plan.parameters;
     return this.#session.write(async (view, lost) => {
       if (lost) this.#staged = undefined;
       const { fresh, stage } = this.stage(view);
@@ -120,7 +120,7 @@ export class VaultBatch {
         draft.pending.set(record.handle, record);
       }
       // Blocks fill while records are staged; if one fails, the other is awaited all the same.
-      const filling = fillBlocks(this.#session, draft, n, this.#signal);
+      const filling = fillBlocks(this.#session, draft, draft.space.plan.capacity, this.#signal);
       await Promise.allSettled([stage, filling]);
       await filling;
       draft.records.push(await stage);
@@ -185,12 +185,13 @@ function below(limit: number): number {
 
 /**
  * The block that takes the next addition: the newest, unless it is full, has had its last addition,
- * or has no tag because an older program began it.
+ * is of an older edition, or has no tag because an older program began it.
  */
-function openBlock({ manifest }: View, n: number, maxAdditions: number): TaggedBlock | undefined {
+function openBlock({ manifest, space }: View): TaggedBlock | undefined {
+  const { capacity, maxAdditions } = space.plan;
   const block = manifest.blocks.at(-1);
-  if (!block || block.epoch !== manifest.epoch || block.tag === undefined) return undefined;
-  return block.count < n && block.additions < maxAdditions ? { ...block, tag: block.tag } : undefined;
+  if (!block || spaceName(block) !== spaceName(space) || block.tag === undefined) return undefined;
+  return block.count < capacity && block.additions < maxAdditions ? { ...block, tag: block.tag } : undefined;
 }
 
 type TaggedBlock = ManifestBlock & { readonly tag: string };
@@ -204,10 +205,9 @@ export function addHomomorphically(
   batch: readonly PlainRecord[],
   signal?: AbortSignal,
 ): Promise<{ readonly outcomes: Outcome[]; readonly taken: number }> {
-  const { n } = session.keyring.plan.parameters;
   return session.write(async (view) => {
-    const open = openBlock(view, n, view.space.plan.maxAdditions);
-    const room = n - (open?.count ?? 0);
+    const open = openBlock(view);
+    const room = view.space.plan.capacity - (open?.count ?? 0);
     const part = batch.slice(0, room);
     const last = lastOfEach(part);
     const fresh = changedIn(view, part, last).map((i) => part[i]);
@@ -232,7 +232,7 @@ async function addToOpen(
   signal?: AbortSignal,
 ): Promise<void> {
   const crew = await draft.space.crew();
-  const { block: part, sums } = await crew.encrypt(vectors, open.count);
+  const { block: part, sums } = await crew.encrypt(vectors, draft.space.slotsOf(open));
   const { plan } = draft.space;
   const { parameters } = plan;
   const before = draft.scoreSums.get(open.id);
@@ -257,11 +257,12 @@ async function addToOpen(
   draft.entries.set(hex(result), all);
   draft.scoreSums.delete(open.id);
   if (both) draft.scoreSums.set(hex(result), both);
-  draft.blocks = draft.blocks.map((block) =>
-    block.id === open.id
-      ? { ...block, id: hex(result), hash: '', tag, count: all.length, additions: block.additions + 1, lists }
-      : block,
-  );
+  const canaries = open.canaries ?? { id: open.id, slots: draft.space.slotsOf(open) };
+  const grown = {
+    ...{ ...open, id: hex(result), hash: '', tag, count: all.length, additions: open.additions + 1, lists },
+    ...(plan.canaries > 0 ? { canaries } : {}),
+  };
+  draft.blocks = draft.blocks.map((block) => (block.id === open.id ? grown : block));
   draft.movedBlock(open.id, hex(result));
 }
 

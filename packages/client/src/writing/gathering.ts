@@ -2,7 +2,7 @@
 // under `vault` enrolment, sealed by the crew while earlier batches are written.
 
 import { checkVector } from '@hers/scheme';
-import { HersError, type Many } from '@hers/service';
+import { HersError, type Many, type OptionNames, refuseUnknown } from '@hers/service';
 import { needsVault } from '../formats/descriptor.ts';
 import { checkId, checkPayload, type PlainRecord, type VectorRecord } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
@@ -24,6 +24,8 @@ export interface Gathered {
   readonly sealed: Promise<SealedRecords>;
 }
 
+const FIELDS: OptionNames<VectorRecord> = { id: true, vector: true, payload: true };
+
 export function isRecord(value: unknown): value is VectorRecord {
   return typeof value === 'object' && value !== null && 'id' in value && 'vector' in value;
 }
@@ -35,6 +37,7 @@ export function checkRecord(
 ): { vector: Float32Array; payload: string } {
   if (!isRecord(record))
     throw new HersError('INVALID_ARGUMENT', 'a record is an object with an id, a vector, and perhaps a payload');
+  refuseUnknown(record, FIELDS, 'a record', 'field');
   const { id } = record;
   if (record.payload !== undefined && keyring.descriptor.enrolment !== 'vault') throw needsVault('a payload');
   checkId(id);
@@ -46,16 +49,15 @@ export function checkRecord(
 }
 
 export async function* gather(session: CollectionSession, records: Many<VectorRecord>): AsyncGenerator<Gathered> {
-  const { dimension, parameters } = session.keyring.plan;
-  const { n } = parameters;
+  const { dimension, capacity } = session.keyring.plan;
   let batch = new Gathering(session);
-  let packing = new Packing(n, dimension);
+  let packing = new Packing(capacity, dimension);
   for await (const record of records) {
     const { vector, payload } = checkRecord(session, record);
     packing.add(record.id, vector, payload);
-    if (packing.count < n && packing.payloadBytes < PART_BYTES) continue;
+    if (packing.count < capacity && packing.payloadBytes < PART_BYTES) continue;
     batch.add(packing);
-    packing = new Packing(n, dimension);
+    packing = new Packing(capacity, dimension);
     if (batch.parts < BLOCKS_PER_COMMIT) continue;
     yield batch.gathered();
     batch = new Gathering(session);

@@ -3,7 +3,7 @@
 // and the collection can be searched throughout.
 
 import { decodeBlock } from '@hers/scheme';
-import { authenticate, decryptBlock, sameTag } from '@hers/scheme/secret';
+import { authenticate, decryptBlock, sameTag, withoutCanaries } from '@hers/scheme/secret';
 import { HersError, type OptionNames, refuseUnknown } from '@hers/service';
 import { fromHex, hex, joined, sha256 } from '../bytes.ts';
 import { needsVault } from '../formats/descriptor.ts';
@@ -33,19 +33,21 @@ const OPTIONS: OptionNames<MaintenanceOptions> = { signal: true, onProgress: tru
 const BLOCKS_AT_ONCE = 8;
 
 /**
- * Indexes pending records and rewrites blocks that hold deleted records or are not full, then has
- * the store forget what is gone.
+ * Indexes pending records and rewrites blocks that hold deleted records, are not full, or are of an
+ * older edition, then has the store forget what is gone.
  */
 export async function optimize(session: CollectionSession, options: MaintenanceOptions): Promise<void> {
   refuseUnknown(options, OPTIONS, 'optimize');
-  const { n } = session.keyring.plan.parameters;
-  const isDirty = (block: ManifestBlock) => block.dead.length > 0 || block.count < n;
+  const { edition } = session.keyring;
+  const { capacity } = session.keyring.plan;
+  const isWrong = (block: ManifestBlock) => block.dead.length > 0 || block.edition !== edition;
+  const isDirty = (block: ManifestBlock) => isWrong(block) || block.count < capacity;
   await session.refresh();
   let view = await session.view();
   // A single block that is only not full stays as it is: there is nothing to put it together with.
   const worthIt = ({ manifest }: View) => {
     const dirty = manifest.blocks.filter(isDirty);
-    return dirty.length > 1 || manifest.pending.length > 0 || dirty.some((block) => block.dead.length > 0);
+    return dirty.length > 1 || manifest.pending.length > 0 || dirty.some(isWrong);
   };
   if (worthIt(view)) {
     const todo = new Set(view.manifest.blocks.filter(isDirty).map((block) => block.id));
@@ -217,14 +219,15 @@ async function rewriteFromVault(
   }
   for (const record of moved) draft.gone.add(record.id);
   for (const record of moved) draft.pending.set(record.handle, record);
-  await fillBlocks(session, draft, keyring.plan.parameters.n, signal);
+  await fillBlocks(session, draft, draft.space.plan.capacity, signal);
   if (last && draft.pending.size > 0) await fillBlocks(session, draft, draft.pending.size, signal);
 }
 
 /**
- * The rows of a block that the store gave for one of the manifest. Nothing is decrypted that is not
- * what was added up in it: what it decrypts to decides what the client does next, and the store may
- * have chosen it. The sums of older programs have no tag; of them at least what can be compared is.
+ * The rows of a block's records that the store gave for one of the manifest. Nothing is decrypted
+ * that is not what was added up in it: what it decrypts to decides what the client does next, and
+ * the store may have chosen it. The sums of older programs have no tag; of them at least what can
+ * be compared is.
  */
 function openBlock(space: Space, block: ManifestBlock, encoded: Uint8Array): Int32Array {
   const refuse = (): never => {
@@ -233,9 +236,9 @@ function openBlock(space: Space, block: ManifestBlock, encoded: Uint8Array): Int
   const key = space.key();
   const given = decodeBlock(encoded);
   if (hex(given.blockId) !== block.id || given.first !== 0) return refuse();
-  if (given.count !== block.count || given.additions !== block.additions) return refuse();
+  if (given.count !== space.slotsOf(block) || given.additions !== block.additions) return refuse();
   if (block.tag !== undefined && !sameTag(authenticate(key, given), fromHex(block.tag))) return refuse();
-  return decryptBlock(key, encoded).integers!;
+  return withoutCanaries(key, space.canariesOf(block), decryptBlock(key, encoded).integers!, space.plan.dimension);
 }
 
 /**
@@ -250,7 +253,7 @@ async function rewriteByDecrypting(
   signal?: AbortSignal,
 ): Promise<void> {
   const { service, name } = session;
-  const { dimension, parameters } = draft.space.plan;
+  const { dimension, capacity } = draft.space.plan;
   const entries: ListEntry[] = [];
   const rows: Int32Array[] = [];
   for (const block of blocks) {
@@ -259,7 +262,7 @@ async function rewriteByDecrypting(
       const encoded = await joined(service.getBlock(name, fromHex(block.id), signal ? { signal } : {}));
       if (block.hash !== '' && hex(await sha256(encoded)) !== block.hash)
         throw new HersError('INTEGRITY', 'the store gave another block than the manifest names');
-      integers = openBlock(draft.view.spaces.get(block.epoch)!, block, encoded);
+      integers = openBlock(draft.view.spaceOf(block), block, encoded);
       decrypted.set(block.id, integers);
     }
     for (const { entry, slot } of liveEntries(draft.view, block)) {
@@ -269,12 +272,12 @@ async function rewriteByDecrypting(
     }
     draft.dropBlock(block);
   }
-  for (let at = 0; at < entries.length; at += parameters.n) {
-    const part = rows.slice(at, at + parameters.n);
+  for (let at = 0; at < entries.length; at += capacity) {
+    const part = rows.slice(at, at + capacity);
     const vectors = new Int32Array(part.length * dimension);
     part.forEach((row, j) => {
       vectors.set(row, j * dimension);
     });
-    await session.addBlock(draft, entries.slice(at, at + parameters.n), vectors, signal);
+    await session.addBlock(draft, entries.slice(at, at + capacity), vectors, signal);
   }
 }

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { checksum, modPow, moduliOf, nttPrimes, Ring } from '@hers/ring';
 import { part } from '../../../../tools/parts.ts';
-import { LANES, PANEL_ROWS, rowOffset } from '../segment.ts';
+import { LANES, PANEL_ROWS, panelRuns, putRows, rowBytes } from '../segment.ts';
 import { largest, mixed, type Residue } from '../specimen.ts';
 import { type Addon, type Isa, loadAddon } from './native-addon.ts';
 
@@ -27,12 +27,21 @@ interface Case {
   readonly blocks: number;
   readonly queries: readonly { readonly bits: readonly [number, number]; readonly residue: Residue }[];
   readonly residue: (block: number) => Residue;
+  /** Bytes of a residue; 4 unless given. */
+  readonly wordBytes?: 3 | 4;
+  /** The uniform halves of so many rows, from the third on, are given and not expanded. */
+  readonly given?: number;
 }
 
 /** [row][word] of residues. */
 function matrix({ n, primes, rows }: Case, residue: Residue): Uint32Array {
   const words = n * primes.length;
   return Uint32Array.from({ length: rows * words }, (_, i) => residue(primes[Math.floor((i % words) / n)], i));
+}
+
+const GIVEN_AT = 2;
+function givenRows(test: Case, query: number): Uint32Array {
+  return matrix({ ...test, rows: test.given ?? 0 }, mixed(70 + query));
 }
 
 const seedOf = (query: number) => Uint8Array.from({ length: 32 }, (_, i) => 5 * i + query);
@@ -51,6 +60,8 @@ function expected(test: Case, blocks: readonly Uint32Array[], queries: readonly 
         g.residues.set(block.subarray(row * words, (row + 1) * words));
         x.residues.set(query.subarray(row * words, (row + 1) * words));
         ring.uniform(a, { key: seedOf(k), domain: QUERY_MASK, index: row });
+        const given = givenRows(test, k).subarray((row - GIVEN_AT) * words, (row - GIVEN_AT + 1) * words);
+        if (row >= GIVEN_AT) a.residues.set(given);
         ring.multiplyAdd(c0, g, x);
         ring.multiplyAdd(c1, g, a);
       }
@@ -82,13 +93,15 @@ async function scan(
 ) {
   const words = test.n * test.primes.length;
   const parts = words / LANES;
-  const partBytes = test.rows * test.blocks * 4 * LANES;
+  const wordBytes = test.wordBytes ?? 4;
+  const partBytes = rowBytes({ wordBytes }, test.rows, test.blocks);
   const data = new Uint32Array((parts * partBytes) / 4);
   for (let group = 0; group < parts; group++) {
     for (let b = 0; b < test.blocks; b++) {
-      for (let row = 0; row < test.rows; row++) {
-        const at = (group * partBytes + rowOffset(test.rows, test.blocks, b, row)) / 4;
-        data.set(blocks[b].subarray(row * words + group * LANES, row * words + (group + 1) * LANES), at);
+      for (const run of panelRuns({ wordBytes }, test.rows, test.blocks, b)) {
+        const at = (group * partBytes + run.at) / 4;
+        const from = run.first * words + group * LANES;
+        putRows({ wordBytes }, data, at, 0, run.count, { words: blocks[b], from, stride: words });
       }
     }
   }
@@ -102,11 +115,22 @@ async function scan(
     checksum(bytes.subarray(i * partBytes, (i + 1) * partBytes)),
   );
   const pool = addon.createPool(2);
-  const segment = addon.allocateSegment({ rows: test.rows, panelRows: PANEL_ROWS, dataAt: 0, table, partChecksums });
+  const packed = wordBytes === 3;
+  const segment = addon.allocateSegment({
+    rows: test.rows,
+    panelRows: PANEL_ROWS,
+    packed,
+    dataAt: 0,
+    table,
+    partChecksums,
+  });
   addon.writeSegment(segment, 0, bytes);
   const refs = queries.map((rows, k) => {
-    const ref = addon.createQuery(pool, rows.length, ...test.queries[k].bits, seedOf(k), headOf(k));
+    const given = givenRows(test, k);
+    const length = rows.length + given.length;
+    const ref = addon.createQuery(pool, length, GIVEN_AT, ...test.queries[k].bits, seedOf(k), headOf(k));
     addon.writeQuery(ref, 0, rows);
+    addon.writeQuery(ref, rows.length, given);
     return ref;
   });
   const found = new Map<string, Buffer>();
@@ -158,6 +182,22 @@ describe('native addon', compiler, () => {
     residue: mixed,
   });
 
+  for (const bits of [20, 23, 24]) {
+    for (const rows of [4, 5, 6, 7, 8, 63, 64, 65, 134, 150, 257, 4103]) {
+      const p = primeBelow(2 ** bits, 64);
+      const name = `packed rows, p = ${p}, ${rows} rows`;
+      const packed = { n: 64, primes: [p], rows, wordBytes: 3, given: 2 } as const;
+      cases.push({ ...packed, name, blocks: 7, queries: of(mixed(50)), residue: mixed });
+      cases.push({
+        ...packed,
+        name: `${name}, every residue p − 1`,
+        blocks: 2,
+        queries: of(largest),
+        residue: () => largest,
+      });
+    }
+  }
+
   for (const test of cases) {
     it(test.name, async () => {
       const addon = loadAddon();
@@ -178,6 +218,14 @@ describe('native addon', compiler, () => {
     assert.throws(() => addon.closePool({} as never), /handle was expected/);
     assert.throws(() => addon.stopScan(pool as never), /handle of another kind/);
     assert.throws(() => Reflect.apply(addon.createPool, undefined, []), /wrong number of arguments/);
+    const layout = {
+      rows: 5,
+      panelRows: 6,
+      dataAt: 0,
+      table: new Uint8Array(24),
+      partChecksums: new BigUint64Array(4),
+    };
+    assert.throws(() => addon.allocateSegment({ ...layout, packed: true }), /layout is wrong/);
     assert.throws(() => addon.createRing('generic', 60, moduliOf(64, nttPrimes(30, 64, 1))), /power of two/);
     addon.closePool(pool);
     assert.throws(() => addon.closePool(pool), /was closed/);

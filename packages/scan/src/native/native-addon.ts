@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { Modulus } from '@hers/ring';
 
 /** Instruction sets that the addon has code for, best first. */
-const ISAS = ['avx512', 'avx2', 'generic'] as const;
+const ISAS = ['avx512ifma', 'avx512', 'avx2', 'generic'] as const;
 export type Isa = (typeof ISAS)[number];
 
 declare const kind: unique symbol;
@@ -20,6 +20,7 @@ export type ScanRef = Opaque<'scan'>;
 export interface NativeLayout {
   readonly rows: number;
   readonly panelRows: number;
+  readonly packed: boolean;
   readonly dataAt: number;
   /** 24 bytes for each block: its id, first and count. */
   readonly table: Uint8Array;
@@ -47,7 +48,19 @@ export interface Addon {
   allocateSegment(layout: NativeLayout): SegmentRef;
   writeSegment(segment: SegmentRef, offset: number, bytes: Uint8Array): void;
   freeSegment(pool: PoolRef, segment: SegmentRef): void;
-  createQuery(pool: PoolRef, words: number, bits0: number, bits1: number, seed: Uint8Array, head: Uint8Array): QueryRef;
+  /**
+   * `words` of rows, then of uniform halves that are given, from row `width` on; `writeQuery`
+   * brings them.
+   */
+  createQuery(
+    pool: PoolRef,
+    words: number,
+    width: number,
+    bits0: number,
+    bits1: number,
+    seed: Uint8Array,
+    head: Uint8Array,
+  ): QueryRef;
   writeQuery(query: QueryRef, offset: number, words: Uint32Array): void;
   startScan(
     pool: PoolRef,

@@ -8,7 +8,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { checksum } from '@hers/ring';
-import { type BlockMatrix, type HersError, type ParameterSet, parameterSet, type Query } from '@hers/scheme';
+import {
+  type BlockMatrix,
+  type HersError,
+  PARAMETER_SETS,
+  type ParameterSet,
+  parameterSet,
+  type Query,
+} from '@hers/scheme';
 import { part } from '../../../../tools/parts.ts';
 import { buildSegment, segmentBytes } from '../builder.ts';
 import type { Kernel, SegmentHandle, SegmentSource } from '../kernel.ts';
@@ -25,6 +32,9 @@ const small = parameterSet('insecure_n_64_logq_30');
 const smallPair = parameterSet('insecure_n_64_logq_30_30');
 const compact = parameterSet('n_2048_logq_30');
 const exact = parameterSet('n_4096_logq_30_30');
+
+const packed = parameterSet('insecure_n_64_logq_24_wide_5');
+const tiny = Object.values(PARAMETER_SETS).filter(({ n }) => n < 1000);
 
 let folder: string;
 before(async () => {
@@ -106,8 +116,9 @@ describe('native kernel', compiler, () => {
     });
     after(() => Promise.all(kernels.map((kernel) => kernel.close())));
 
-    for (const parameters of [small, smallPair]) {
-      for (const rows of [4, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65, 95, 96, 127, 128, 131, 200, 1027]) {
+    for (const parameters of tiny) {
+      for (const rows of [4, 5, 7, 8, 9, 10, 15, 16, 17, 31, 32, 33, 63, 64, 65, 95, 96, 127, 128, 131, 200, 1027]) {
+        if (rows <= parameters.digits) continue;
         it(`${parameters.name}, ${rows} rows`, async () => {
           const shape = { parameters, rows };
           const bytes = segmentBytes(blocksOf(shape, 3));
@@ -116,12 +127,13 @@ describe('native kernel', compiler, () => {
       }
     }
 
-    for (const parameters of [small, smallPair, compact, exact]) {
-      for (const rows of parameters.n < 1000 ? [4, 16, 17, 64, 65, 67, 128, 131, 4100] : [16, 67]) {
+    for (const parameters of Object.values(PARAMETER_SETS)) {
+      for (const rows of parameters.n < 1000 ? [4, 7, 16, 17, 64, 65, 67, 128, 131, 258, 4103] : [16, 67]) {
+        if (rows <= parameters.digits || rows > 4097 + parameters.digits) continue;
         it(`${parameters.name}, ${rows} rows, every residue q − 1`, async () => {
           const shape = { parameters, rows, residue: () => largest };
-          const bytes = segmentBytes(blocksOf(shape, 3));
-          await compare([{ bytes, name: 'a' }], queriesOf(shape, 3), kernels);
+          const bytes = segmentBytes(blocksOf(shape, rows > 1000 ? 2 : 5));
+          await compare([{ bytes, name: 'a' }], queriesOf(shape, rows > 1000 ? 2 : 3), kernels);
         });
       }
     }
@@ -133,19 +145,24 @@ describe('native kernel', compiler, () => {
       }
     });
 
-    for (const blocks of [1, 2, 3, 63, 64]) {
-      it(`${blocks} blocks, and 1, 2, 3, 8 and 9 queries`, async () => {
-        const shape = { parameters: small, rows: 70 };
-        const bytes = segmentBytes(blocksOf(shape, blocks));
-        for (const queries of [1, 2, 3, 8, 9])
-          await compare([{ bytes, name: 'a' }], queriesOf(shape, queries), kernels);
-      });
+    for (const parameters of [small, packed]) {
+      for (const blocks of [1, 2, 3, 4, 5, 6, 7, 8, 9, 63, 64]) {
+        it(`${parameters.name}, ${blocks} blocks, and 1 to 9 queries`, async () => {
+          const shape = { parameters, rows: 70 };
+          const bytes = segmentBytes(blocksOf(shape, blocks));
+          for (const queries of blocks < 10 ? [1, 2, 3, 4, 5, 6, 7, 8, 9] : [1, 2, 3, 9])
+            await compare([{ bytes, name: 'a' }], queriesOf(shape, queries), kernels);
+        });
+      }
     }
 
     it('the sets that are used, several segments of files and of memory', async () => {
       for (const [parameters, rows] of [
         [compact, 131],
         [exact, 35],
+        [parameterSet('n_2048_logq_30_wide_5'), 132],
+        [parameterSet('n_4096_logq_30_30_wide_4'), 35],
+        [parameterSet('n_2048_logq_24_wide_5'), 134],
       ] as const) {
         const shape = { parameters, rows };
         const path = join(folder, `${parameters.name}.segment`);

@@ -5,11 +5,11 @@
 import { open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { moduliOf } from '@hers/ring';
-import { encodeResponse, HersError, type ParameterSet, type Query } from '@hers/scheme';
+import { encodeResponse, HersError, type ParameterSet, type Query, roundedRows } from '@hers/scheme';
 import { QUERY_MASK, RESPONSE_LAYOUT } from '@hers/scheme/layout';
 import { checkComparable } from '../comparable.ts';
 import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
-import { decodeHeader, PANEL_ROWS, type SegmentHeader } from '../segment.ts';
+import { decodeHeader, isPacked, PANEL_ROWS, type SegmentHeader } from '../segment.ts';
 import { readHeader } from '../segment-file.ts';
 import {
   type Addon,
@@ -210,8 +210,11 @@ export class NativeKernel implements Kernel {
   }
 
   async #copy(query: Query, yieldFirst: boolean, signal?: AbortSignal): Promise<QueryRef> {
-    const { rows, bits0, bits1, seed } = query;
-    const ref = this.#addon.createQuery(this.#pool, rows.length, bits0, bits1, seed, responseHead(query));
+    const { rows, width, bits0, bits1, seed } = query;
+    const head = responseHead(query);
+    const given = roundedRows(query);
+    const ref = this.#addon.createQuery(this.#pool, rows.length + given.length, width, bits0, bits1, seed, head);
+    this.#addon.writeQuery(ref, rows.length, given);
     for (let at = 0; at < rows.length; at += PIECE_BYTES / 4) {
       if (at > 0 || yieldFirst) await new Promise(setImmediate);
       signal?.throwIfAborted();
@@ -249,13 +252,13 @@ export class NativeKernel implements Kernel {
   }
 }
 
-function layoutOf({ rows, blocks, dataAt, partChecksums }: SegmentHeader): NativeLayout {
+function layoutOf({ parameters, rows, blocks, dataAt, partChecksums }: SegmentHeader): NativeLayout {
   const table = new Uint8Array(24 * blocks.length);
   blocks.forEach(({ blockId, first, count }, i) => {
     table.set(blockId, 24 * i);
     new Uint32Array(table.buffer, 24 * i + 16, 2).set([first, count]);
   });
-  return { rows, panelRows: PANEL_ROWS, dataAt, table, partChecksums };
+  return { rows, panelRows: PANEL_ROWS, packed: isPacked(parameters), dataAt, table, partChecksums };
 }
 
 /** The beginning of the responses to a query; the addon writes the fields of the block into it. */

@@ -116,14 +116,12 @@ export interface WasmModulus extends Omit<Modulus, 'roots' | 'inverses'> {
   readonly tables: number;
 }
 
-/** Conditions (1) and (2) of assembly/mac.ts. */
+/** Condition (1) of assembly/mac.ts. */
 export function foldsEvery16(p: number): boolean {
   const prime = BigInt(p);
   const word = 2n ** 32n;
   const fold = word % prime;
-  const first = (word - 1n) * (1n + fold) + 16n * (prime - 1n) ** 2n < word ** 2n;
-  const second = word - 2n - 3n * prime < 2n * prime;
-  return first && second;
+  return (word - 1n) * (1n + fold) + 16n * (prime - 1n) ** 2n < word ** 2n;
 }
 
 /** Places the tables of a parameter set. */

@@ -24,6 +24,7 @@ export interface WasmExports {
   xxhStart(state: number): void;
   xxhStripes(state: number, at: number, length: number): void;
   xxhFinish(state: number, at: number, length: number, total: bigint): bigint;
+  copyWords(out: number, from: number, count: number): void;
   interleave(out: number, b: number, a: number, count: number, words: number, rows: number): void;
   accumulate(
     data: number,
@@ -34,6 +35,16 @@ export interface WasmExports {
     queries: number,
     queryBytes: number,
     c: number,
+    first: number,
+  ): void;
+  accumulatePacked(
+    data: number,
+    slice: number,
+    sums: number,
+    blocks: number,
+    rows: number,
+    queries: number,
+    queryBytes: number,
     first: number,
   ): void;
   reduce(sums: number, out: number, count: number, polyBytes: number, p: number, c: number): void;

@@ -6,7 +6,7 @@
 // Between two stages a scan can be asked for its slices, and prepares its queries again later: so
 // scans that wait for their consumers never keep memory from those that could run.
 
-import { encodeResponse, HersError, polyWords, type Query } from '@hers/scheme';
+import { encodeResponse, HersError, polyWords, type Query, roundedRows } from '@hers/scheme';
 import type { ScanResult, SegmentHandle } from '../kernel.ts';
 import { damagedPart } from '../reference.ts';
 import { MAX_QUERIES } from './wasm-area.ts';
@@ -148,15 +148,18 @@ export class Scan {
     const query = this.#queries[this.#firstQuery + index];
     const first = this.#rowsSent % rows;
     const count = Math.min(rows - first, Math.max(1, Math.floor(PIECE_BYTES / (4 * words))));
-    const from = this.#memory.take(4 * words * count);
+    const rounded = first + count > query.width ? roundedRows(query) : new Uint32Array();
+    const from = this.#memory.take(4 * (words * count + rounded.length));
     if (from === undefined) return 'starved';
-    const piece = new Uint32Array(this.#memory.memory.buffer, from, words * count);
+    const piece = new Uint32Array(this.#memory.memory.buffer, from, words * count + rounded.length);
     piece.set(query.rows.subarray(words * first, words * (first + count)));
+    piece.set(rounded, words * count);
+    const given = { first: query.width, count: rounded.length / words, at: from + 4 * words * count };
     this.#rowsSent += count;
     const { ring } = this.#segments[0];
     const at = slices + this.#sliceBytes * index;
     return this.#send(
-      { kind: 'prepare', ring, seed: new Uint8Array(query.seed), rows, first, count, from, slices: at },
+      { kind: 'prepare', ring, seed: new Uint8Array(query.seed), rows, first, count, given, from, slices: at },
       from,
     );
   }

@@ -8,6 +8,7 @@
 // This file, wasm-area.ts and wasm-counters.ts import nothing at run time, so that a thread starts
 // quickly.
 
+import type { PanelRun } from '../segment.ts';
 import type { WasmModulus } from './wasm-memory.ts';
 
 /**
@@ -54,7 +55,9 @@ export interface StageSegment {
   readonly id: number;
   readonly ring: StageRing;
   readonly rows: number;
-  readonly panelRows: number;
+  /** The rows of a block in the order of the data (segment.ts), and whether they are packed. */
+  readonly panels: readonly PanelRun[];
+  readonly packed: boolean;
   readonly blocks: readonly { readonly blockId: Uint8Array; readonly first: number; readonly count: number }[];
   /**
    * A descriptor, which belongs to the process and is read at given positions, or the bytes in
@@ -78,6 +81,8 @@ export interface PrepareStage {
   readonly rows: number;
   readonly first: number;
   readonly count: number;
+  /** The uniform halves of these rows, which are not expanded; none where it is empty. */
+  readonly given: { readonly first: number; readonly count: number; readonly at: number };
   /** These rows as they came, and the slices of the query. */
   readonly from: number;
   readonly slices: number;

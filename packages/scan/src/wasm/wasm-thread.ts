@@ -72,7 +72,7 @@ export class Thread {
    * Expands the uniform halves of some rows from the query's seed and moves both halves to their
    * places in the slices.
    */
-  prepare({ ring, seed, rows, first, count, from, slices }: PrepareStage, counters: Counters): void {
+  prepare({ ring, seed, rows, first, count, given, from, slices }: PrepareStage, counters: Counters): void {
     const { n, moduli } = ring;
     const words = n * moduli.length;
     const keystream = this.#window + 4 * words * PREPARE_ROWS;
@@ -82,6 +82,11 @@ export class Thread {
       const at = task * PREPARE_ROWS;
       const some = Math.min(PREPARE_ROWS, count - at);
       for (let k = 0; k < some; k++) {
+        const other = first + at + k - given.first;
+        if (other >= 0 && other < given.count) {
+          this.#wasm.copyWords(this.#window + 4 * k * words, given.at + 4 * other * words, words);
+          continue;
+        }
         for (let i = 0; i < moduli.length; i++) {
           const out = this.#window + 4 * (k * words + i * n);
           this.#wasm.uniform(out, n, moduli[i].p, keystream, this.#area + KEY_AT, QUERY_MASK, first + at + k, i);
@@ -128,12 +133,11 @@ export class Thread {
   /** C0 and C1 of all blocks and queries, in the slots of parts `from` … `end − 1`. */
   #multiply(stage: ScanStage, segment: StageSegment, counters: Counters, from: number, end: number): void {
     const wasm = this.#wasm;
-    const { ring, rows, panelRows, partBytes, partChecksums, verified } = segment;
+    const { ring, rows, panels, packed, partBytes, partChecksums, verified } = segment;
     const { n, moduli } = ring;
     const blocks = segment.blocks.length;
     const queries = stage.queries.length;
     const polyBytes = 4 * n * moduli.length;
-    const rowBytes = ROW_BYTES * blocks;
     const state = this.#area + STATE_AT;
     const sums = this.#area + SUMS_AT;
     let at = 0;
@@ -143,24 +147,27 @@ export class Thread {
       const check = Atomics.load(verified, part) === 0;
       if (check) wasm.xxhStart(state);
       let time = performance.now();
-      for (let panel = 0; panel < rows; panel += panelRows) {
-        const count = Math.min(panelRows, rows - panel);
+      for (const [index, panel] of panels.entries()) {
+        const bytes = panel.bytes * blocks;
         if (at === held) {
           if (counters.stopped) return;
-          const position = part * partBytes + rowBytes * panel;
-          held = wholePanels(segment, panel, Math.min(WINDOW_BYTES, end * partBytes - position));
+          const position = part * partBytes + panel.at;
+          held = wholePanels(segment, index, Math.min(WINDOW_BYTES, end * partBytes - position));
           at = 0;
           this.#read(segment, position, held);
           time = this.#spent('read', time);
         }
         if (check) {
-          wasm.xxhStripes(state, this.#window + at, rowBytes * count);
+          wasm.xxhStripes(state, this.#window + at, bytes);
           time = this.#spent('verify', time);
         }
-        const slice = stage.slices + SLICE_ROW_BYTES * (part * rows + panel);
-        const start = panel === 0 ? 1 : 0;
-        wasm.accumulate(this.#window + at, slice, sums, blocks, count, queries, 2 * polyBytes * rows, fold, start);
-        at += rowBytes * count;
+        const slice = stage.slices + SLICE_ROW_BYTES * (part * rows + panel.first);
+        const data = this.#window + at;
+        const stride = 2 * polyBytes * rows;
+        const start = index === 0 ? 1 : 0;
+        if (packed) wasm.accumulatePacked(data, slice, sums, blocks, panel.count, queries, stride, start);
+        else wasm.accumulate(data, slice, sums, blocks, panel.count, queries, stride, fold, start);
+        at += bytes;
         time = this.#spent('multiply', time);
       }
       if (check) {
@@ -226,11 +233,11 @@ export class Thread {
   }
 }
 
-/** The most bytes, up to `limit`, that hold whole panels, from `panel` of a part on. */
-function wholePanels({ rows, panelRows, blocks }: StageSegment, panel: number, limit: number): number {
+/** The most bytes, up to `limit`, that hold whole panels, from panel `index` of a part on. */
+function wholePanels({ panels, blocks }: StageSegment, index: number, limit: number): number {
   let bytes = 0;
-  for (let at = panel; ; at = at + panelRows < rows ? at + panelRows : 0) {
-    const more = ROW_BYTES * blocks.length * Math.min(panelRows, rows - at);
+  for (let at = index; ; at = (at + 1) % panels.length) {
+    const more = panels[at].bytes * blocks.length;
     if (bytes + more > limit) return bytes;
     bytes += more;
   }

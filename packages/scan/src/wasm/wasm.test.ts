@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import type { Worker } from 'node:worker_threads';
-import { HersError, type ParameterSet, parameterSet, type Query } from '@hers/scheme';
+import { HersError, PARAMETER_SETS, type ParameterSet, parameterSet, type Query } from '@hers/scheme';
 import { segmentBytes } from '../builder.ts';
 import type { Kernel, ScanOptions, SegmentHandle, SegmentSource } from '../kernel.ts';
 import { ReferenceKernel } from '../reference.ts';
@@ -17,6 +17,9 @@ const small = parameterSet('insecure_n_64_logq_30');
 const smallPair = parameterSet('insecure_n_64_logq_30_30');
 const compact = parameterSet('n_2048_logq_30');
 const exact = parameterSet('n_4096_logq_30_30');
+
+const packed = parameterSet('insecure_n_64_logq_24_wide_5');
+const tiny = Object.values(PARAMETER_SETS).filter(({ n }) => n < 1000);
 
 let folder: string;
 let one: WasmKernel;
@@ -32,7 +35,7 @@ after(async () => {
 
 interface Case {
   readonly parameters: ParameterSet;
-  /** Rows of a block: its width and three digits of the mask. */
+  /** Rows of a block: its width and the digits of the mask. */
   readonly rows: number;
   /** Of each segment. */
   readonly blocks?: readonly number[];
@@ -101,9 +104,10 @@ async function checkAgreement(test: Case, kernels: readonly WasmKernel[] = [one,
 }
 
 describe('the WebAssembly kernel answers as the reference does', () => {
-  for (const rows of [4, 5, 15, 16, 17, 31, 64, 65, 67, 128, 131, 200]) {
+  for (const rows of [4, 5, 7, 8, 9, 10, 15, 16, 17, 31, 64, 65, 67, 128, 131, 200]) {
     it(`with ${rows} rows, on mixed and on the largest residues`, async () => {
-      for (const parameters of [small, smallPair]) {
+      for (const parameters of tiny) {
+        if (rows <= parameters.digits) continue;
         await checkAgreement({ parameters, rows, blocks: [3], queries: 2 });
         await checkAgreement({ parameters, rows, blocks: [2], queries: 2, residue: () => largest });
       }
@@ -112,6 +116,7 @@ describe('the WebAssembly kernel answers as the reference does', () => {
   it('with 4100 rows', async () => {
     await checkAgreement({ parameters: smallPair, rows: 4100, blocks: [2, 1], queries: 2 });
     await checkAgreement({ parameters: small, rows: 4100, blocks: [5], residue: () => largest });
+    await checkAgreement({ parameters: packed, rows: 4103, blocks: [5], residue: () => largest });
     await checkAgreement({ parameters: exact, rows: 4100, residue: () => largest }, [two]);
   });
   it('under the real parameter sets', async () => {
@@ -120,14 +125,20 @@ describe('the WebAssembly kernel answers as the reference does', () => {
     await checkAgreement({ parameters: compact, rows: 17, blocks: [9], residue: () => largest });
     await checkAgreement({ parameters: exact, rows: 67, blocks: [2, 1], queries: 2 });
     await checkAgreement({ parameters: exact, rows: 16, blocks: [3], queries: 3, residue: () => largest });
+    for (const set of ['n_2048_logq_30_wide_5', 'n_4096_logq_30_30_wide_4', 'n_2048_logq_24_wide_5']) {
+      const parameters = parameterSet(set);
+      await checkAgreement({ parameters, rows: 134, blocks: [2, 1], queries: 2 });
+      await checkAgreement({ parameters, rows: 17, blocks: [9], residue: () => largest });
+    }
   });
   it('with 1, 2, 3, 63 and 64 blocks in many segments', async () => {
-    for (const parameters of [small, smallPair])
+    for (const parameters of [small, smallPair, packed])
       await checkAgreement({ parameters, rows: 67, blocks: [1, 2, 3, 63, 64, 1, 2] });
   });
   it('with 1, 2, 3, 8 queries, and with more than fit into a pass', async () => {
     for (const queries of [1, 2, 3, 8, 70])
-      await checkAgreement({ parameters: smallPair, rows: 19, blocks: [5, 2], queries });
+      for (const parameters of [smallPair, packed])
+        await checkAgreement({ parameters, rows: 19, blocks: [5, 2], queries });
   });
   it('with nothing to do', async () => {
     const test = { parameters: small, rows: 5 };

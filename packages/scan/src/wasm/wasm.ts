@@ -8,7 +8,7 @@ import { bitLength } from '@hers/ring';
 import { HersError, type ParameterSet, type Query } from '@hers/scheme';
 import { checkComparable } from '../comparable.ts';
 import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
-import { decodeHeader, PANEL_ROWS, type SegmentHeader } from '../segment.ts';
+import { decodeHeader, isPacked, panelRuns, type SegmentHeader } from '../segment.ts';
 import { readHeader } from '../segment-file.ts';
 import { AREA_BYTES } from './wasm-area.ts';
 import { Crew } from './wasm-crew.ts';
@@ -123,7 +123,8 @@ export class WasmKernel implements Kernel {
       id,
       ring,
       rows,
-      panelRows: PANEL_ROWS,
+      panels: panelRuns(header.parameters, rows, blocks.length, 0),
+      packed: isPacked(header.parameters),
       blocks,
       source: source instanceof Uint8Array ? source : source.fd,
       dataAt,

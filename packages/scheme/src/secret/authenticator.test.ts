@@ -17,8 +17,13 @@ import { decryptBlock } from './decrypt.ts';
 import { encryptBlock, encryptBlockFrom } from './encrypt.ts';
 import { CollectionKey, MasterSeed } from './key.ts';
 
-const small = { parameters: 'insecure_n_64_logq_30', allowInsecure: true } as const;
-const smallPair = { parameters: 'insecure_n_64_logq_30_30', allowInsecure: true, profile: 'exact' } as const;
+const small = { parameters: 'insecure_n_64_logq_30', allowInsecure: true, edition: 1 } as const;
+const smallPair = {
+  parameters: 'insecure_n_64_logq_30_30',
+  allowInsecure: true,
+  profile: 'exact',
+  edition: 1,
+} as const;
 const collectionId = new Uint8Array(16).fill(1);
 const masterBytes = new Uint8Array(32).fill(7);
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
@@ -31,8 +36,8 @@ const keyFor = (request: PlanRequest, epoch = 0, seed = masterBytes): Collection
 const REQUESTS: Readonly<Record<string, PlanRequest>> = {
   'small compact': { ...small, dimension: 5 },
   'small exact': { ...smallPair, dimension: 5, metric: 'euclidean' },
-  compact: { dimension: 6, metric: 'dot' },
-  exact: { dimension: 4, profile: 'exact' },
+  compact: { dimension: 6, metric: 'dot', edition: 1 },
+  exact: { dimension: 4, profile: 'exact', edition: 1 },
 };
 
 function blockOf(key: CollectionKey, label: string, count: number, first = 0): Block {
@@ -478,6 +483,7 @@ describe('keys of tags', () => {
       seed,
       authenticator,
       new Uint8Array(32).fill(4),
+      new Uint8Array(32).fill(3),
     );
     authenticate(own, block);
     own.wipe();

@@ -1,9 +1,9 @@
 // Decryption of responses to scores, and of blocks back to vectors.
 
 import type { Words } from '@hers/ring';
-import { blockMask, checkSameKey, decodeBlock } from '../block.ts';
+import { blockMask, checkSameKey, decodeBlock, maskBits } from '../block.ts';
 import { HersError } from '../errors.ts';
-import { modulusOf, polyWords, ringOf } from '../parameters.ts';
+import { isExact, modulusOf, polyWords, ringOf, wideFactor } from '../parameters.ts';
 import type { Plan } from '../plan.ts';
 import { decodeResponse, type ScanResponse } from '../response.ts';
 import type { Readout } from '../vectors.ts';
@@ -110,7 +110,7 @@ export class QuerySecret {
       const { response, phase, step } = this.#open(bytes);
       const { blockId, first, count, bits1 } = response;
       const { slope, offset, sign, shift } = this.#readout;
-      if (plan.profile === 'compact') {
+      if (!isExact(plan.profile)) {
         const { values, largest } = ring.toFloats(phase, step * slope, offset);
         if (largest > plan.largestPhase * 2 ** bits1) throw nonsense(values);
         return { blockId, first, scores: only(values, first, count) };
@@ -167,11 +167,14 @@ export interface Vectors {
    * coordinate; `exact`: as they were rounded.
    */
   readonly vectors: Float32Array;
-  /** `exact`: the integers, steps of 1/250 of the norm bound. */
+  /** `exact`: the integers, of the plan's steps. */
   readonly integers?: Int32Array;
 }
 
-/** A block back to its vectors, for rebuilding: b_i + a·s_i = Δ_g·P_i + e_i. */
+/**
+ * A block back to its vectors, for rebuilding: b_i + a·s_i = Δ_g·P_i + e_i, or, of a wide mask,
+ * 2^wideBits·b_i + a·s_i.
+ */
 export function decryptBlock(key: CollectionKey, bytes: Uint8Array): Vectors {
   const block = decodeBlock(bytes);
   const { plan } = key;
@@ -180,21 +183,39 @@ export function decryptBlock(key: CollectionKey, bytes: Uint8Array): Vectors {
     throw new HersError('BLOCK_MISMATCH', 'this block was made under another plan');
   const { parameters, dimension, profile, normBound, steps, galleryScale } = plan;
   const { first, count } = block;
-  const exact = profile === 'exact';
+  const exact = isExact(profile);
   const ring = ringOf(parameters);
   const words = polyWords(parameters);
   const a = blockMask(block);
   const vectors = new Float32Array(count * dimension);
   const integers = exact ? new Int32Array(count * dimension) : undefined;
-  const [row, mask, secret] = ring.polys;
+  const { wideBits } = parameters;
+  const [row, mask, secret, maskLow, product] = ring.polys;
+  const [zero, bits] = ring.words;
   try {
+    mask.residues.set(a);
+    zero.values.fill(0);
+    if (wideBits > 0) {
+      maskBits(block, bits);
+      ring.embed(maskLow, bits);
+      ring.ntt(maskLow);
+    }
     for (let i = 0; i < dimension; i++) {
       row.residues.set(block.rows.subarray(i * words, (i + 1) * words));
-      mask.residues.set(a);
       loadSecret(key, i, secret);
+      if (wideBits > 0) {
+        product.residues.set(row.residues);
+        ring.scaleAdd(row, product, BigInt(wideFactor(parameters) - 1));
+      }
       ring.multiplyAdd(row, mask, secret);
       ring.intt(row);
-      const centred = ring.centred(row);
+      if (wideBits > 0) {
+        ring.multiply(product, maskLow, secret);
+        ring.intt(product);
+        ring.combineBits(bits, zero, zero, product, wideBits, 0n, 1);
+        ring.joinWide(row, bits, wideBits);
+      }
+      const centred = wideBits > 0 ? ring.centredWide() : ring.centred(row);
       for (let j = 0; j < count; j++) {
         const value = centred[first + j] / galleryScale;
         if (integers) {

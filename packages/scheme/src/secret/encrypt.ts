@@ -1,12 +1,12 @@
 // Encryption of blocks and queries. Every call draws fresh randomness; there is no way to supply it
 // from outside this package (README.md §4, the rules).
 
-import { type Poly, randomBytes, randomSeed } from '@hers/ring';
+import { type Poly, type Ring, randomBytes, randomSeed } from '@hers/ring';
 import { type Block, encodeBlock } from '../block.ts';
-import { BLOCK_MASK, ERRORS, QUERY_MASK, RESULT_SECRET } from '../domains.ts';
+import { BLOCK_MASK, BLOCK_MASK_BITS, ERRORS, QUERY_MASK, QUERY_MASK_BITS, RESULT_SECRET } from '../domains.ts';
 import { HersError } from '../errors.ts';
-import { polyWords, ringOf } from '../parameters.ts';
-import { encodeQuery } from '../query.ts';
+import { type ParameterSet, polyWords, ringOf } from '../parameters.ts';
+import { encodeQuery, isRoundedRow } from '../query.ts';
 import { encodeVectors, readout, type Vectors, vectorNorm } from '../vectors.ts';
 import { ID_BYTES } from '../wire.ts';
 import { QuerySecret } from './decrypt.ts';
@@ -24,10 +24,13 @@ const platform: Entropy = { seed: randomSeed, id: () => randomBytes(ID_BYTES) };
 export interface BlockOptions {
   /** The slot of the first vector; the others follow. */
   readonly first?: number;
+  /** 16 random bytes, where the vectors follow from them (canaries.ts); drawn if none are given. */
+  readonly blockId?: Uint8Array;
 }
 
 /**
- * Encrypts up to n vectors into a block: b_i = −a·s_i + Δ_g·P_i + e_i under one fresh mask a.
+ * Encrypts up to n vectors into a block: b_i = −a·s_i + Δ_g·P_i + e_i under one fresh mask a, and
+ * where the mask is wide, modulo Q·2^wideBits and rounded to Q.
  *
  * @example const block = encryptBlock(key, vectors); // a Float32Array, one vector after the other
  */
@@ -39,7 +42,7 @@ export function encryptBlockFrom(
   entropy: Entropy,
   key: CollectionKey,
   vectors: Vectors,
-  { first = 0 }: BlockOptions = {},
+  { first = 0, blockId }: BlockOptions = {},
 ): Block {
   const { plan } = key;
   const { parameters, width, galleryScale } = plan;
@@ -51,23 +54,46 @@ export function encryptBlockFrom(
       `a block has slots 0 … ${parameters.n - 1}; ${count} vectors from slot ${first} on do not fit`,
     );
   }
+  if (blockId && blockId.length !== ID_BYTES)
+    throw new HersError('INVALID_ARGUMENT', `the id of a block has ${ID_BYTES} bytes`);
   const ring = ringOf(parameters);
   const words = polyWords(parameters);
-  const [mask, row, secret] = ring.polys;
-  const [values, noise] = ring.words;
+  const { wideBits } = parameters;
+  const [mask, row, secret, maskLow, product] = ring.polys;
+  const [values, noise, bits] = ring.words;
   const seed = entropy.seed();
   const errors = entropy.seed();
   const rows = new Uint32Array(width * words);
   try {
     ring.uniform(mask, { key: seed, domain: BLOCK_MASK, index: 0 });
+    if (wideBits > 0) {
+      ring.uniformBits(bits, wideBits, { key: seed, domain: BLOCK_MASK_BITS, index: 0 });
+      ring.embed(maskLow, bits);
+      ring.ntt(maskLow);
+    }
     values.values.fill(0);
     for (let i = 0; i < width; i++) {
       values.values.set(encoded.values.subarray(i * count, (i + 1) * count), first);
       ring.error(noise, { key: errors, domain: ERRORS, index: i });
-      ring.encode(row, values, noise, BigInt(encoded.lifts[i]));
-      ring.ntt(row);
+      const lift = BigInt(encoded.lifts[i]);
+      ring.encode(row, values, noise, lift);
+      // The secret comes last: loading one uses words[5] and no other.
       loadSecret(key, i, secret);
-      ring.multiplySubtract(row, mask, secret);
+      if (wideBits === 0) {
+        ring.ntt(row);
+        ring.multiplySubtract(row, mask, secret);
+      } else {
+        // The same modulo Q, and modulo 2^wideBits by a product that is exact modulo one prime.
+        ring.multiply(product, mask, secret);
+        ring.intt(product);
+        ring.subtract(row, row, product);
+        ring.multiply(product, maskLow, secret);
+        ring.intt(product);
+        ring.combineBits(bits, values, noise, product, wideBits, lift, -1);
+        ring.joinWide(row, bits, wideBits);
+        ring.roundWide(row, wideBits);
+        ring.ntt(row);
+      }
       rows.set(row.residues, i * words);
     }
   } finally {
@@ -78,7 +104,7 @@ export function encryptBlockFrom(
   return {
     parameters,
     keyId: key.keyId,
-    blockId: entropy.id(),
+    blockId: blockId ?? entropy.id(),
     width,
     first,
     count,
@@ -139,9 +165,14 @@ export function encryptQueryFrom(entropy: Entropy, key: CollectionKey, vector: A
     }
     for (let k = 0; k < parameters.digits; k++) {
       ring.error(noise, { key: errors, domain: ERRORS, index: width + k });
+      if (isRoundedRow(parameters, k)) {
+        roundedRow(ring, parameters, seed, width + k, k * parameters.digitBits);
+        rows.set(row.residues, (width + k) * words);
+        continue;
+      }
       ring.embed(row, noise);
       ring.ntt(row);
-      ring.scaleAdd(row, sum, 1n << BigInt(k * parameters.digitBits));
+      ring.scaleAdd(row, sum, 1n << BigInt(k * parameters.digitBits - parameters.wideBits));
       send(width + k, row);
     }
     const { c0: bits0, c1: bits1 } = plan.responseBits;
@@ -157,4 +188,35 @@ export function encryptQueryFrom(entropy: Entropy, key: CollectionKey, vector: A
     encoded.values.fill(0);
     ring.wipe();
   }
+}
+
+/**
+ * A mask row b'' = −a''·s + 2^shift·U + e'' made modulo Q·2^wideBits and rounded to Q, into
+ * polys[2] and out of the rest as encryptQuery has it: s in polys[0], U in polys[1], e'' in
+ * words[1]. U is known modulo Q and its integers are below Q/2 in magnitude, so its low bits are
+ * known too.
+ */
+function roundedRow(ring: Ring, { wideBits }: ParameterSet, seed: Uint8Array, index: number, shift: number): void {
+  const [result, sum, row, mask, product] = ring.polys;
+  const [low, noise, bits] = ring.words;
+  const scale = 1n << BigInt(shift);
+  product.residues.set(sum.residues);
+  ring.intt(product);
+  ring.lowBits(low, product, wideBits);
+  ring.embed(row, noise);
+  ring.scaleAdd(row, product, scale);
+  ring.uniform(mask, { key: seed, domain: QUERY_MASK, index });
+  ring.multiply(product, mask, result);
+  ring.intt(product);
+  ring.subtract(row, row, product);
+  ring.uniformBits(bits, wideBits, { key: seed, domain: QUERY_MASK_BITS, index });
+  ring.embed(mask, bits);
+  ring.ntt(mask);
+  ring.multiply(product, mask, result);
+  ring.intt(product);
+  ring.combineBits(bits, low, noise, product, wideBits, scale, -1);
+  ring.joinWide(row, bits, wideBits);
+  ring.roundWide(row, wideBits);
+  ring.ntt(row);
+  low.values.fill(0);
 }

@@ -1,6 +1,7 @@
 // What only a key holder may import. Server packages must not: the layer check sees to it.
 
 export { addTags, authenticate, sameTag, tagBytes } from './authenticator.ts';
+export { type CanaryPlace, canaryChecker, withCanaries, withoutCanaries } from './canaries.ts';
 export { decryptBlock, type ExposedSecret, QuerySecret, type Scores, type Vectors } from './decrypt.ts';
 export { type BlockOptions, type EncryptedQuery, encryptBlock, encryptQuery } from './encrypt.ts';
 export { CollectionKey, MasterSeed } from './key.ts';

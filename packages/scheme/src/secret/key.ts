@@ -1,6 +1,6 @@
 // Keys: a 32-byte master seed, and derived from it, for every collection, parameter set and epoch,
-// the gallery secrets s_1 … s_width, the key that authenticates blocks, and the weights that scores
-// are checked with.
+// the gallery secrets s_1 … s_width, the key that authenticates blocks, the weights that scores are
+// checked with, and the key of the canaries.
 //
 // Secret material sits in private fields: it shows under no inspector, serialiser or clone, and can
 // be wiped.
@@ -23,11 +23,14 @@ const SALT = new TextEncoder().encode('HERS v1');
 const CACHE_BYTES = 1 << 25;
 
 /**
- * Scores are checked with this many independent sets of weights, each weight below 2^WEIGHT_BITS
- * (README.md §7).
+ * Scores are checked with this many independent sets of weights, each weight below 2^weightBits
+ * (README.md §7): as many bits as keep every sum exact in a double.
  */
 export const WEIGHT_COPIES = 6;
-const WEIGHT_BITS = 20;
+
+export function weightBits({ steps }: Plan): number {
+  return steps <= 250 ? 20 : 18;
+}
 
 /** HKDF-SHA256 (RFC 5869) with info = label, a zero byte, context. */
 function derive(seed: Uint8Array, label: string, context: Uint8Array, length: number): Uint8Array {
@@ -51,7 +54,7 @@ function keyContext(plan: Plan, collectionId: Uint8Array, epoch: number): Uint8A
   view.setUint32(20, plan.dimension, true);
   view.setUint16(24, plan.parameters.id, true);
   view.setUint8(26, METRICS.indexOf(plan.metric));
-  view.setUint8(27, Object.keys(PROFILES).indexOf(plan.profile));
+  view.setUint8(27, PROFILES.indexOf(plan.profile));
   view.setFloat64(32, plan.galleryScale, true);
   view.setFloat64(40, plan.queryScale, true);
   view.setFloat64(48, plan.normBound, true);
@@ -111,15 +114,18 @@ export class MasterSeed {
       throw new HersError('INVALID_ARGUMENT', 'an epoch is a whole number from 0 to 2^32 − 1');
     const context = keyContext(plan, collectionId, epoch);
     const bytes = this.#bytes ?? wiped();
-    const keyId = derive(bytes, 'key id', context, ID_BYTES);
+    // No secret serves two editions, even where they share a parameter set.
+    const label = (name: string) => (plan.edition === 1 ? name : `${name}, edition ${plan.edition}`);
+    const keyId = derive(bytes, label('key id'), context, ID_BYTES);
     return new CollectionKey(
       plan,
       new Uint8Array(collectionId),
       epoch,
       keyId,
-      derive(bytes, 'gallery secrets', context, SEED_BYTES),
-      derive(bytes, 'block authenticator', context, SEED_BYTES),
-      derive(bytes, 'score weights', context, SEED_BYTES),
+      derive(bytes, label('gallery secrets'), context, SEED_BYTES),
+      derive(bytes, label('block authenticator'), context, SEED_BYTES),
+      derive(bytes, label('score weights'), context, SEED_BYTES),
+      derive(bytes, label('canaries'), context, SEED_BYTES),
     );
   }
 
@@ -152,6 +158,18 @@ export let loadFactors: (key: CollectionKey, domain: number, index: number, into
  */
 export let scoreWeights: (key: CollectionKey) => Float64Array;
 
+/** The canaries of a block, encoded: slots ascending, then for each its coordinates. */
+export interface Canaries {
+  readonly slots: Uint32Array;
+  readonly values: Int32Array;
+}
+
+/** The canary key. It belongs to the collection's key, which wipes it. */
+export let canarySeed: (key: CollectionKey) => Uint8Array;
+
+/** What `make` makes, the first time for each name. It belongs to the key, which wipes it. */
+export let cachedCanaries: (key: CollectionKey, name: string, make: () => Canaries) => Canaries;
+
 /** What encrypts and decrypts for one collection, parameter set and epoch. */
 export class CollectionKey {
   readonly plan: Plan;
@@ -163,6 +181,9 @@ export class CollectionKey {
   #authenticator: Uint8Array | undefined;
   #weightSeed: Uint8Array | undefined;
   #weights: Float64Array | undefined;
+  #canarySeed: Uint8Array | undefined;
+  readonly #canaries = new Map<string, Canaries>();
+  #canaryBytes = 0;
   #cache: Uint32Array | undefined;
   #cached: Uint8Array | undefined;
 
@@ -171,6 +192,8 @@ export class CollectionKey {
     loadFactors = (key, domain, index, into) =>
       ringOf(key.plan.parameters).uniform(into, { key: key.#authenticator ?? wiped(), domain, index });
     scoreWeights = (key) => key.#expandWeights();
+    canarySeed = (key) => key.#canarySeed ?? wiped();
+    cachedCanaries = (key, name, make) => key.#cachedCanaries(name, make);
   }
 
   /** Takes the seeds over, and wipes them. */
@@ -182,6 +205,7 @@ export class CollectionKey {
     seed: Uint8Array,
     authenticator: Uint8Array,
     weightSeed: Uint8Array,
+    canarySeed: Uint8Array,
   ) {
     this.plan = plan;
     this.collectionId = collectionId;
@@ -190,6 +214,7 @@ export class CollectionKey {
     this.#seed = seed;
     this.#authenticator = authenticator;
     this.#weightSeed = weightSeed;
+    this.#canarySeed = canarySeed;
     const words = plan.width * polyWords(plan.parameters);
     if (4 * words <= CACHE_BYTES) {
       this.#cache = new Uint32Array(words);
@@ -225,12 +250,13 @@ export class CollectionKey {
     const ring = ringOf(parameters);
     const [{ residues }] = ring.polys;
     const weights = new Float64Array(WEIGHT_COPIES * n);
+    const below = 2 ** weightBits(this.plan);
     try {
       for (let c = 0; c < WEIGHT_COPIES; c++) {
         ring.uniform(ring.polys[0], { key: seed, domain: SCORE_WEIGHTS, index: c });
         // Of the first prime, which is so close below 2^30 that no remainder is likelier than
-        // 2^−20·(1 + 2^−14).
-        for (let j = 0; j < n; j++) weights[c * n + j] = residues[j] % 2 ** WEIGHT_BITS;
+        // 2^−20·(1 + 2^−13), or 2^−18·(1 + 2^−13).
+        for (let j = 0; j < n; j++) weights[c * n + j] = residues[j] % below;
       }
     } finally {
       ring.wipe();
@@ -239,11 +265,28 @@ export class CollectionKey {
     return weights;
   }
 
+  /** The oldest make room: those of blocks that are no more are never asked for again. */
+  #cachedCanaries(name: string, make: () => Canaries): Canaries {
+    const known = this.#canaries.get(name);
+    if (known) return known;
+    const made = make();
+    this.#canaries.set(name, made);
+    this.#canaryBytes += made.values.byteLength;
+    for (const [oldest, { values }] of this.#canaries) {
+      if (this.#canaryBytes <= CACHE_BYTES || oldest === name) break;
+      values.fill(0);
+      this.#canaryBytes -= values.byteLength;
+      this.#canaries.delete(oldest);
+    }
+    return made;
+  }
+
   /** The public part, for the store. */
   info(): Uint8Array {
     const { plan, keyId, collectionId, epoch } = this;
-    const { parameters, dimension, metric, profile, width, galleryScale } = plan;
-    return encodeKeyInfo({ parameters, keyId, collectionId, epoch, dimension, metric, profile, width, galleryScale });
+    const { parameters, dimension, metric, profile, edition, width, galleryScale } = plan;
+    const collection = { collectionId, epoch, dimension, metric, profile, edition, width, galleryScale };
+    return encodeKeyInfo({ parameters, keyId, ...collection });
   }
 
   wipe(): void {
@@ -251,11 +294,18 @@ export class CollectionKey {
     this.#authenticator?.fill(0);
     this.#weightSeed?.fill(0);
     this.#weights?.fill(0);
+    this.#canarySeed?.fill(0);
+    for (const { slots, values } of this.#canaries.values()) {
+      slots.fill(0);
+      values.fill(0);
+    }
+    this.#canaries.clear();
     this.#cache?.fill(0);
     this.#seed = undefined;
     this.#authenticator = undefined;
     this.#weightSeed = undefined;
     this.#weights = undefined;
+    this.#canarySeed = undefined;
     this.#cache = undefined;
     this.#cached = undefined;
   }

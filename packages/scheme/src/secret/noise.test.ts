@@ -23,19 +23,25 @@ function measure(request: PlanRequest, gallery: GalleryKind, queries: number, ad
 const queriesFor = (gallery: GalleryKind, dimension: number) =>
   gallery !== 'identical' ? 4 : dimension > 512 ? 30 : 60;
 
-for (const profile of ['compact', 'exact'] as const) {
-  describe(`noise of ${profile} within 10 % of the prediction`, () => {
+const KINDS = [
+  { edition: 2, profile: 'compact' },
+  { edition: 2, profile: 'small' },
+  { edition: 2, profile: 'exact' },
+  { edition: 1, profile: 'compact' },
+  { edition: 1, profile: 'exact' }, // and exact-250: the same but for its keys
+] as const;
+
+for (const kind of KINDS) {
+  describe(`noise of ${kind.profile}, edition ${kind.edition}, within 10 % of the prediction`, () => {
     for (const dimension of [16, 128, 512, 1536]) {
-      for (const gallery of GALLERY_KINDS) {
+      // Every kind at every dimension: npm run campaign -- noise.
+      for (const gallery of dimension <= 128 ? GALLERY_KINDS : (['random'] as const)) {
         it(`d = ${dimension}, ${gallery} templates`, () => {
-          const { ratio, largest, measured, wrong } = measure(
-            { dimension, profile },
-            gallery,
-            queriesFor(gallery, dimension),
-          );
+          const queries = queriesFor(gallery, dimension);
+          const { ratio, largest, measured, wrong } = measure({ ...kind, dimension }, gallery, queries);
           assert.ok(Math.abs(ratio - 1) < 0.1, `measured over predicted is ${ratio}`);
           assert.ok(largest < 7 * measured, `largest error ${largest} at ${measured} rms`);
-          if (profile === 'exact') assert.equal(wrong, 0);
+          if (kind.profile === 'exact') assert.equal(wrong, 0);
         });
       }
     }
@@ -43,32 +49,39 @@ for (const profile of ['compact', 'exact'] as const) {
 }
 
 describe('noise after additions', () => {
+  const paper = { profile: 'exact-250', edition: 2 } as const;
   it('exact, 64 additions at d = 128', () => {
-    const { ratio, wrong } = measure({ dimension: 128, profile: 'exact', maxAdditions: 64 }, 'random', 4, 64);
+    const { ratio, wrong } = measure({ ...paper, dimension: 128, maxAdditions: 64 }, 'random', 4, 64);
     assert.ok(Math.abs(ratio - 1) < 0.1, `measured over predicted is ${ratio}`);
     assert.equal(wrong, 0);
   });
   it('exact, 4096 additions of one template each at d = 16', () => {
-    const { ratio, wrong } = measure({ dimension: 16, profile: 'exact', maxAdditions: 4096 }, 'random', 8, 4096);
+    const { ratio, wrong } = measure({ ...paper, dimension: 16, maxAdditions: 4096 }, 'random', 8, 4096);
     assert.ok(Math.abs(ratio - 1) < 0.1, `measured over predicted is ${ratio}`);
     assert.equal(wrong, 0);
   });
 });
 
 describe('many scores', () => {
-  it('compact: rms and maximum as planned over a million', () => {
-    const request = { dimension: 16 };
-    const { measured, largest, scores } = measure(request, 'random', 500);
-    const { total } = plan(request).noise;
-    assert.ok(scores >= 1e6);
-    assert.ok(Math.abs(measured / total - 1) < 0.03, `${measured} rms, planned ${total}`);
-    // A normal variable exceeds 4.2 and stays below 6.2 deviations over a million samples, but for
-    // one run in a thousand.
-    assert.ok(largest > 4.2 * total && largest < 6.2 * total, `largest ${largest / total} deviations`);
-  });
-  it('exact: no wrong score in a million', () => {
-    const { wrong, scores } = measure({ dimension: 16, profile: 'exact', maxAdditions: 4096 }, 'random', 250, 16);
-    assert.ok(scores >= 1e6);
-    assert.equal(wrong, 0);
-  });
+  for (const profile of ['compact', 'small'] as const)
+    it(`${profile}: rms and maximum as planned over a million`, () => {
+      const request = { dimension: 16, profile, edition: 2 } as const;
+      const { measured, largest, scores } = measure(request, 'random', 500);
+      const { total } = plan(request).noise;
+      assert.ok(scores >= 1e6);
+      assert.ok(Math.abs(measured / total - 1) < 0.03, `${measured} rms, planned ${total}`);
+      // A normal variable exceeds 4.2 and stays below 6.2 deviations over a million samples, but
+      // for one run in a thousand.
+      assert.ok(largest > 4.2 * total && largest < 6.2 * total, `largest ${largest / total} deviations`);
+    });
+  for (const request of [
+    { profile: 'exact', edition: 2 },
+    { profile: 'exact-250', edition: 2, maxAdditions: 4096 },
+  ] as const)
+    it(`${request.profile}: no wrong score in a million`, () => {
+      const additions = request.profile === 'exact' ? 1 : 16;
+      const { wrong, scores } = measure({ ...request, dimension: 16 }, 'random', 250, additions);
+      assert.ok(scores >= 1e6);
+      assert.equal(wrong, 0);
+    });
 });

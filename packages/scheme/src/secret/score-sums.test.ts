@@ -28,7 +28,9 @@ import {
 } from './score-sums.ts';
 
 const COPIES = 6;
-const small = { parameters: 'insecure_n_64_logq_30_30', allowInsecure: true, profile: 'exact' } as const;
+const paper = { profile: 'exact', edition: 1 } as const;
+const fine = { profile: 'exact', edition: 2 } as const;
+const small = { parameters: 'insecure_n_64_logq_30_30', allowInsecure: true, ...paper } as const;
 const collectionId = new Uint8Array(16).fill(1);
 const masterBytes = new Uint8Array(32).fill(7);
 const refused = (code: string) => (error: unknown) => error instanceof HersError && error.code === code;
@@ -71,7 +73,9 @@ const altered = (integers: Int32Array, change: (copy: Int32Array) => void): Int3
 
 /** For each copy the weights of all slots. */
 function slowWeights(p: Plan, epoch: number): bigint[][] {
-  const seed = derivedSlowly(masterBytes, 'score weights', { plan: p, collectionId, epoch });
+  const label = p.edition === 1 ? 'score weights' : 'score weights, edition 2';
+  const seed = derivedSlowly(masterBytes, label, { plan: p, collectionId, epoch });
+  const bits = p.steps === 250 ? 20 : 18;
   const { n, primes } = p.parameters;
   return Array.from({ length: COPIES }, (_, c) => {
     const nonce = Buffer.from(Uint32Array.of(0, 8, c, 0).buffer); // the counter comes first
@@ -79,7 +83,7 @@ function slowWeights(p: Plan, epoch: number): bigint[][] {
     return Array.from({ length: n + 1024 }, (_, i) => stream.readUInt32LE(4 * i) & (2 ** 30 - 1))
       .filter((word) => word < primes[0])
       .slice(0, n)
-      .map((word) => BigInt(word) & 0xfffffn);
+      .map((word) => BigInt.asUintN(bits, BigInt(word)));
   });
 }
 
@@ -123,18 +127,22 @@ const whole = ({ w, s, t }: ScoreSums) => ({
 });
 
 describe('weights', () => {
-  it('are those of docs/formats.md, and below 2^20', () => {
-    for (const request of [{ ...small, dimension: 5 }, { dimension: 4, profile: 'exact' } as const]) {
+  it('are those of docs/formats.md, and below 2^20; below 2^18 with finer steps', () => {
+    for (const request of [
+      { ...small, dimension: 5 },
+      { dimension: 4, ...paper },
+      { dimension: 4, ...fine },
+    ]) {
       const key = keyFor(request, 3);
       const weights = scoreWeights(key);
       assert.deepEqual(Array.from(weights, BigInt), slowWeights(key.plan, 3).flat());
       assert.equal(scoreWeights(key), weights);
-      assert.ok(weights.every((r) => r >= 0 && r < 2 ** 20));
+      assert.ok(weights.every((r) => r >= 0 && r < 2 ** (key.plan.steps === 250 ? 20 : 18)));
       for (const { residues } of ringOf(key.plan.parameters).polys) assert.ok(residues.every((x) => x === 0));
     }
   });
   it('look uniform', () => {
-    const weights = scoreWeights(keyFor({ dimension: 4, profile: 'exact' }));
+    const weights = scoreWeights(keyFor({ dimension: 4, ...paper }));
     const counts = new Array<number>(16).fill(0);
     for (const r of weights) counts[Math.floor(r / 2 ** 16)]++;
     const expected = weights.length / 16;
@@ -175,7 +183,10 @@ describe('weights', () => {
     }
   });
   it('six copies leave less than 2^−119.9, whatever the set', () => {
-    for (const request of [{ ...small, dimension: 5 }, { dimension: 4, profile: 'exact' } as const]) {
+    for (const request of [
+      { ...small, dimension: 5 },
+      { dimension: 4, ...paper },
+    ]) {
       const [p] = plan(request).parameters.primes;
       const likeliest = Math.ceil(p / 2 ** 20) / p;
       assert.ok(likeliest < 2 ** -20 * (1 + 2 ** -14));
@@ -217,7 +228,10 @@ describe('sums and check', () => {
       );
     });
 
-    for (const request of [{ ...small, dimension: 7 }, { dimension: 12, profile: 'exact' } as const]) {
+    for (const request of [
+      { ...small, dimension: 7 },
+      { dimension: 12, ...paper },
+    ]) {
       const key = keyFor({ ...request, metric, maxAdditions: 4, ...boundsFor(metric) });
       const { n, name } = key.plan.parameters;
       const d = key.plan.dimension;
@@ -362,26 +376,27 @@ describe('other scores are refused', () => {
 });
 
 describe('extremes', () => {
-  const extremes = (d: number): { name: string; vector: Int32Array }[] => {
+  const extremes = (d: number, steps: number): { name: string; vector: Int32Array }[] => {
     const vector = (fill: (i: number) => number) => Int32Array.from({ length: d }, (_, i) => fill(i));
     // As long as rounding makes a vector: every coordinate moved up by almost a half.
-    const M = 250 * (1 + 1e-5) + Math.sqrt(d) / 2;
+    const M = steps * (1 + 1e-5) + Math.sqrt(d) / 2;
     const low = Math.floor(M / Math.sqrt(d));
     const higher = Math.max(0, Math.min(d, Math.floor((M ** 2 - d * low ** 2) / (2 * low + 1))));
     return [
-      { name: '250 in one', vector: vector((i) => (i === 1 ? 250 : 0)) },
-      { name: '−250 in one', vector: vector((i) => (i === 1 ? -250 : 0)) },
+      { name: 'all in one', vector: vector((i) => (i === 1 ? steps : 0)) },
+      { name: 'all in one, negative', vector: vector((i) => (i === 1 ? -steps : 0)) },
       { name: 'longest', vector: vector((i) => low + (i < higher ? 1 : 0)) },
       { name: 'longest, negative', vector: vector((i) => -low - (i < higher ? 1 : 0)) },
       { name: 'zero', vector: vector(() => 0) },
     ];
   };
-  for (const d of [2, 128, 4096]) {
+  for (const [d, request] of [2, 128, 4096].flatMap((d) => [paper, fine].map((request) => [d, request] as const))) {
     for (const metric of ['dot', 'euclidean'] as const) {
-      it(`${metric}, d = ${d}: full blocks of the longest vectors, exact all the same`, () => {
-        const key = keyFor({ dimension: d, profile: 'exact', metric });
-        const { n } = key.plan.parameters;
-        const vectors = extremes(d);
+      it(`${metric}, d = ${d}, edition ${request.edition}: full blocks of the longest vectors, exact all the same`, () => {
+        const key = keyFor({ dimension: d, ...request, metric });
+        const { parameters, steps } = key.plan;
+        const { n } = parameters;
+        const vectors = extremes(d, steps);
         for (const [g, { name, vector }] of vectors.entries()) {
           const count = d === 4096 && g !== 2 ? 200 : n;
           const gallery = new Int32Array(count * d);
@@ -396,10 +411,10 @@ describe('extremes', () => {
             assert.ok(vector.every((x, i) => BigInt(sums.w[c * d + i]) === t * BigInt(x)));
           });
           for (const [q, probe] of vectors.entries()) {
-            // Queries are rounded from floats: the integers over 250 come back as they are, if they
-            // are within the bound.
-            if (Math.hypot(...probe.vector) > 250) continue;
-            const query = Array.from(probe.vector, (x) => x / 250);
+            // Queries are rounded from floats: the integers over the steps come back as they are,
+            // if they are within the bound.
+            if (Math.hypot(...probe.vector) > steps) continue;
+            const query = Array.from(probe.vector, (x) => x / steps);
             let score = 0;
             for (let i = 0; i < d; i++)
               score += metric === 'dot' ? vector[i] * probe.vector[i] : (vector[i] - probe.vector[i]) ** 2;
@@ -415,7 +430,7 @@ describe('extremes', () => {
   }
   it('euclidean, d = 4096: opposite vectors that rounding lengthens are further apart than 5·250², and fit', () => {
     const d = 4096;
-    const key = keyFor({ dimension: d, profile: 'exact', metric: 'euclidean' });
+    const key = keyFor({ dimension: d, ...paper, metric: 'euclidean' });
     // 3.5 and 4.5 steps, a little more: they round up to 4 and 5.
     const higher = Math.floor((250 ** 2 - d * 3.501 ** 2) / (4.501 ** 2 - 3.501 ** 2));
     const query = Array.from({ length: d }, (_, i) => (i < higher ? 4.501 : 3.501) / 250);
@@ -436,7 +451,7 @@ describe('extremes', () => {
   it('random integers, d = 2 and 4096, without encryption', () => {
     for (const dimension of [2, 4096]) {
       for (const metric of METRICS) {
-        const key = keyFor({ dimension, profile: 'exact', metric });
+        const key = keyFor({ dimension, ...paper, metric });
         const normal = normals(`${metric} ${dimension}`);
         const count = dimension === 2 ? 4096 : 50;
         const gallery = Int32Array.from({ length: count * dimension }, () =>

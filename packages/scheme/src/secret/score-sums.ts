@@ -1,25 +1,27 @@
 // Whether all scores of a block are right, from a few sums of its vectors under secret weights
 // (Freivalds). README.md §7 has the bound and its proof.
 //
-// For each copy c, with weights r_c[j] secret and uniform below 2^20, over the slots j that hold
-// the vectors P_j:
+// For each copy c, with weights r_c[j] secret and uniform below 2^20 (2^18 with the finer steps of
+// the second edition), over the slots j that hold the vectors P_j:
 //
 //   w_c = Σ_j r_c[j]·P_j        s_c = Σ_j r_c[j]·‖P_j‖²        t_c = Σ_j r_c[j]
 //
-// The scores K_j of a query Q are right only if, but for probability 2^−119, for every copy
+// The scores K_j of a query Q are right only if, but for probability 2^−119 (2^−107), for every
+// copy
 //
 //   Σ_j r_c[j]·K_j = ⟨w_c, Q⟩                           cosine, dot
 //   Σ_j r_c[j]·K_j = s_c + t_c·‖Q‖² − 2·⟨w_c, Q⟩         euclidean
 //
 // Doubles are exact here. Let M be the longest rounded vector, at most 282.01 (d = 4096), and n ≤
 // 4096, so t_c < 2^32. Then Σ_j r_c[j]·|K_j| ≤ t_c·4M² < 2^51; Σ_i |w_c[i]·Q_i| ≤ ‖w_c‖·‖Q‖ ≤
-// t_c·M² < 2^49 by Cauchy-Schwarz, and likewise s_c and t_c·‖Q‖². No sum, in whatever order, gets
-// to 2^53.
+// t_c·M² < 2^49 by Cauchy-Schwarz, and likewise s_c and t_c·‖Q‖². With finer steps M ≤ 1402.02 and
+// t_c < 2^30, so these are 2^52.91 and 2^50.91. No sum, in whatever order, gets to 2^53.
 
 import { HersError } from '../errors.ts';
+import { isExact } from '../parameters.ts';
 import { NORM_TOLERANCE, type Plan } from '../plan.ts';
 import { encodeVectors, type Vectors } from '../vectors.ts';
-import { WEIGHT_COPIES as COPIES, type CollectionKey, scoreWeights } from './key.ts';
+import { WEIGHT_COPIES as COPIES, type CollectionKey, scoreWeights, weightBits } from './key.ts';
 
 /**
  * What the scores of a block are checked against. As secret as a key: with the vectors, sums tell
@@ -39,7 +41,7 @@ function longest({ steps, dimension }: Plan): number {
 }
 
 function checkExact({ profile }: Plan): void {
-  if (profile !== 'exact')
+  if (!isExact(profile))
     throw new HersError('INVALID_ARGUMENT', 'only scores under exact can be checked; those under compact have errors');
 }
 
@@ -94,7 +96,7 @@ export function scoreSums(key: CollectionKey, vectors: Vectors, first = 0): Scor
     );
   }
   const sums = blank(dimension);
-  const squares = new Int32Array(count); // below 2^17
+  const squares = new Int32Array(count); // below 2^21
   try {
     const weights = scoreWeights(key);
     for (let i = 0; i < dimension; i++) {
@@ -181,7 +183,7 @@ export function decodeScoreSums(plan: Plan, bytes: Uint8Array): ScoreSums {
     }
     const fits =
       t[c] >= 0 &&
-      t[c] <= parameters.n * 2 ** 20 &&
+      t[c] <= parameters.n * 2 ** weightBits(plan) &&
       s[c] >= 0 &&
       s[c] <= t[c] * norm ** 2 * loose &&
       Math.sqrt(square) <= t[c] * norm * loose;

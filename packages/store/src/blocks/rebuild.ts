@@ -2,7 +2,7 @@
 // another order, the mask itself follows from the catalogue (its seed) or from its digits, and the
 // hash in the catalogue proves that nothing changed on the way.
 
-import { decodeHeader, headerLength, LANES, PANEL_ROWS, type SegmentHeader } from '@hers/scan';
+import { decodeHeader, headerLength, LANES, panelRuns, type SegmentHeader, takeRows } from '@hers/scan';
 import { type Block, decodeBlock, encodeBlock, HersError, polyWords, ringOf } from '@hers/scheme';
 import { hex, sameBytes, sha256 } from '../bytes.ts';
 import type { Disk } from '../files/disk.ts';
@@ -34,7 +34,8 @@ export async function readSegmentHeader(file: DiskReader): Promise<SegmentHeader
     if (!path.endsWith(`-${segmentName(bytes)}.segment`)) throw damaged(path, 'it is another segment');
     return header;
   } catch (error) {
-    // Whatever is wrong with a file that was whole once, it is damage.
+    // Whatever is wrong with a file that was whole once, it is damage. A version that is too new may
+    // be a flipped bit, so it is damage with a message that names it.
     const odd = error instanceof HersError && error.code !== 'STORAGE' && error.code !== 'DAMAGED';
     throw odd ? damaged(path, error.message) : error;
   }
@@ -48,17 +49,14 @@ export async function readRows(
 ): Promise<Uint32Array> {
   const words = polyWords(parameters);
   const all = new Uint32Array(rows * words);
-  const rowBytes = 4 * LANES;
+  const runs = panelRuns(parameters, rows, blocks.length, index);
   const readGroup = async (group: number) => {
-    // The rows of a block within a panel are one run of bytes; see the layout in scan's segment.ts.
-    for (let panel = 0; panel < rows; panel += PANEL_ROWS) {
-      const panelRows = Math.min(PANEL_ROWS, rows - panel);
-      const at = dataAt + group * partBytes + rowBytes * (panel * blocks.length + index * panelRows);
-      const bytes = await file.read(at, rowBytes * panelRows);
-      if (bytes.length < rowBytes * panelRows) throw damaged(file.path, 'it is too short');
-      const run = new Uint32Array(bytes.buffer, bytes.byteOffset, LANES * panelRows);
-      for (let row = 0; row < panelRows; row++)
-        all.set(run.subarray(LANES * row, LANES * (row + 1)), (panel + row) * words + group * LANES);
+    for (const run of runs) {
+      const bytes = await file.read(dataAt + group * partBytes + run.at, run.bytes);
+      if (bytes.length < run.bytes) throw damaged(file.path, 'it is too short');
+      const lines = new Uint32Array(bytes.buffer, bytes.byteOffset, run.bytes / 4);
+      const rows = { words: all, from: run.first * words + group * LANES, stride: words };
+      takeRows(parameters, lines, 0, run.count, rows);
     }
   };
   for (let group = 0; group * LANES < words; group += AT_ONCE) {

@@ -1,15 +1,18 @@
 // Before the files of blocks go that were put into a segment, it is proven that all of them
 // arrived: a disk that becomes full takes a part of a write without an error. The sum of all words
-// does not depend on their order, and what is missing reads as zeros.
+// does not depend on their order, and what is missing reads as zeros. Packed rows keep the bytes of
+// their words, but not the words: there it is the sum of bytes.
 
 import { decodeHeader, headerLength } from '@hers/scan';
-import type { BlockMatrix } from '@hers/scheme';
+import type { BlockMatrix, ParameterSet } from '@hers/scheme';
 import type { Disk } from '../files/disk.ts';
 import { damaged } from '../storage-errors.ts';
 
 const READ_BYTES = 2 ** 22;
 
-function sumOf({ buffer, byteOffset, byteLength }: Uint8Array | Uint32Array): number {
+type Sum = (data: Uint8Array | Uint32Array) => number;
+
+function sumOfWords({ buffer, byteOffset, byteLength }: Uint8Array | Uint32Array): number {
   const words = new Int32Array(buffer, byteOffset, byteLength / 4);
   let [a, b, c, d] = [0, 0, 0, 0];
   // Rows are multiples of 16 words; four sums at a time are four times as fast as one.
@@ -22,12 +25,26 @@ function sumOf({ buffer, byteOffset, byteLength }: Uint8Array | Uint32Array): nu
   return (a + b + c + d) | 0;
 }
 
+function sumOfBytes({ buffer, byteOffset, byteLength }: Uint8Array | Uint32Array): number {
+  const words = new Int32Array(buffer, byteOffset, byteLength / 4);
+  let [even, odd] = [0, 0];
+  for (let i = 0; i < words.length; i++) {
+    const x = words[i];
+    even = (even + (x & 255) + ((x >>> 16) & 255)) | 0;
+    odd = (odd + ((x >>> 8) & 255) + (x >>> 24)) | 0;
+  }
+  return (even + odd) | 0;
+}
+
+const sumFor = ({ wordBytes }: ParameterSet): Sum => (wordBytes === 3 ? sumOfBytes : sumOfWords);
+
 /** Adds up the blocks that pass through it. */
 export class SegmentProof {
   #sum = 0;
 
   async *watch(matrices: AsyncIterable<BlockMatrix>): AsyncGenerator<BlockMatrix> {
     for await (const matrix of matrices) {
+      const sumOf = sumFor(matrix.block.parameters);
       this.#sum = (this.#sum + sumOf(matrix.maskRows) + sumOf(matrix.block.rows)) | 0;
       yield matrix;
     }
@@ -40,7 +57,7 @@ export class SegmentProof {
       const { size } = file;
       const start = await file.read(0, READ_BYTES);
       const header = new Uint8Array(start.subarray(0, headerLength(start, path)));
-      decodeHeader(header, size, path);
+      const sumOf = sumFor(decodeHeader(header, size, path).parameters);
       let sum = 0;
       for (let at = header.length; at < size; at += READ_BYTES)
         sum = (sum + sumOf(await file.read(at, Math.min(READ_BYTES, size - at)))) | 0;

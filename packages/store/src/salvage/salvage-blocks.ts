@@ -2,7 +2,7 @@
 // damaged. Nothing here knows whether a block is the right one; its hash or its tag tells.
 
 import { checksum } from '@hers/ring';
-import { decodeHeader, headerLength, LANES, type SegmentHeader } from '@hers/scan';
+import { decodeHeader, headerLength, LANES, rowBytes, type SegmentHeader } from '@hers/scan';
 import { type Block, decodeBlock, encodeBlock, parameterSetById, polyWords } from '@hers/scheme';
 import { maskFromDigits, readRows } from '../blocks/rebuild.ts';
 import { hex } from '../bytes.ts';
@@ -86,7 +86,7 @@ function headerFrom(rows: readonly SegmentRow[], fileBytes: number): SegmentHead
   try {
     const parameters = parameterSetById(first.parameters);
     const all = first.width + parameters.digits;
-    const partBytes = all * first.total * 4 * LANES;
+    const partBytes = rowBytes(parameters, all, first.total);
     const nobody = { blockId: new Uint8Array(0), first: 0, count: 0, additions: 0 };
     return {
       parameters,

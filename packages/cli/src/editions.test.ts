@@ -1,0 +1,76 @@
+// What the commands say about the edition of blocks, and about the profiles of the second.
+
+import assert from 'node:assert/strict';
+import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { MasterSeed, unsealedKey } from '@hers/client';
+import { hers, hersJson, temporaryFolder } from '../testing/cli.ts';
+
+const fixture = join(import.meta.dirname, '../../client/fixtures/edition-2');
+
+test('blocks of the first edition are shown by describe and doctor, until optimize has rewritten them', async () => {
+  await using folder = await temporaryFolder();
+  const { path } = folder;
+  await cp(join(fixture, 'gallery'), join(path, 'gallery'), { recursive: true, mode: 0 });
+  await mkdir(join(path, 'gallery/segments'), { recursive: true });
+  const seed = Buffer.from((await readFile(join(fixture, 'key.hex'), 'utf8')).trim(), 'hex');
+  await writeFile(join(path, 'hers.key'), unsealedKey(MasterSeed.from(seed)), { mode: 0o600 });
+  const described = await hers(path, ['collections', 'describe', 'compact']);
+  assert.match(described.out, /^edition\t1 block of edition 1; hers optimize rewrites those of edition 1/m);
+  assert.deepEqual((await hersJson(path, ['collections', 'describe', 'compact'])).editions, [
+    { edition: 1, blocks: 1 },
+  ]);
+  const doctor = await hers(path, ['doctor']);
+  assert.match(doctor.out, /1 block of 1 of edition 1, which have no canaries/);
+  assert.match(doctor.out, /hers optimize --collection compact rewrites them/);
+  for (const name of ['compact', 'network', 'sums']) {
+    const { exit, err } = await hers(path, ['optimize', '--collection', name]);
+    assert.equal(exit, 0, err);
+  }
+  assert.match((await hers(path, ['collections', 'describe', 'compact'])).out, /^edition\t1 block of edition 2$/m);
+  assert.match((await hers(path, ['collections', 'describe', 'sums'])).out, /^profile\texact-250$/m);
+  const after = await hers(path, ['doctor']);
+  assert.doesNotMatch(after.out, /edition 1/);
+  assert.match(after.out, /collection compact.*1 block of edition 2/);
+});
+
+describe('create --profile', () => {
+  test('small says what it costs, and is refused where it is no smaller', async () => {
+    await using folder = await temporaryFolder();
+    const { path } = folder;
+    assert.equal((await hers(path, ['init', '--unsealed'])).exit, 0);
+    const create = (name: string, dimension: number) =>
+      hers(path, ['collections', 'create', name, '--dimension', String(dimension), '--profile', 'small']);
+    const { exit, out, err } = await create('small', 128);
+    assert.equal(exit, 0, err);
+    assert.match(out, /^error\t0\.0035 \(rms\) in every score$/m);
+    assert.match(out, /^a stored vector\t402 bytes$/m);
+    assert.match(
+      err,
+      /error of 0\.0035 .*Under compact it would be 0\.00045 .* at 528 bytes a vector instead of 402 bytes/,
+    );
+    assert.match(out, /^blocks\t0 of up to 2,032 records$/m);
+    const refused = await create('tiny', 16);
+    assert.notEqual(refused.exit, 0);
+    assert.match(
+      refused.err,
+      /small takes 66 bytes for a vector of 16 dimensions, and an array of floats 64: use compact/,
+    );
+  });
+
+  test('exact-250 rounds as the paper does, and exact with homomorphic enrolment means the same', async () => {
+    await using folder = await temporaryFolder();
+    const { path } = folder;
+    assert.equal((await hers(path, ['init', '--unsealed'])).exit, 0);
+    for (const [name, ...more] of [
+      ['paper', '--profile', 'exact-250'],
+      ['sums', '--profile', 'exact', '--enrolment', 'homomorphic'],
+    ]) {
+      const made = await hers(path, ['collections', 'create', name, '--dimension', '8', ...more]);
+      assert.equal(made.exit, 0, made.err);
+      assert.match(made.out, /^profile\texact-250$/m);
+      assert.match(made.out, /rounding vectors to multiples of 0\.004;/);
+    }
+  });
+});

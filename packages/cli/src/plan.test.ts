@@ -1,0 +1,112 @@
+// Which profile is recommended, and what the recommendation is computed from.
+
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { hers, Prepared } from '../testing/cli.ts';
+import { neighbourGaps, swapped } from './commands/plan.ts';
+import { EXIT } from './exit.ts';
+
+let prepared: Prepared;
+before(async () => {
+  prepared = await Prepared.make(async () => {});
+});
+after(() => prepared.remove());
+
+/** Standard normal numbers that repeat. */
+function normals(): () => number {
+  let state = 42;
+  const uniform = () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return (state + 0.5) / 2 ** 32;
+  };
+  return () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform());
+}
+
+/** Pairs of neighbours, and a third that is behind the second by about `gap`. */
+function triples(count: number, dimension: number, gap: number): string {
+  const normal = normals();
+  const lines: string[] = [];
+  for (let i = 0; i < count; i++) {
+    const centre = Array.from({ length: dimension }, normal);
+    for (const step of [0, 0.3, 0.3 + gap])
+      lines.push(JSON.stringify({ id: `${i} ${step}`, vector: moved(centre, step) }));
+  }
+  return lines.join('\n');
+}
+
+/** Turned by an angle towards the last axis. */
+function moved(vector: readonly number[], angle: number): number[] {
+  const length = Math.hypot(...vector);
+  return vector.map((x, i) => Math.cos(angle) * x + (i === vector.length - 1 ? Math.sin(angle) * length : 0));
+}
+
+describe('hers plan', () => {
+  const recommend = async (lines: string, ...args: string[]) => {
+    const folder = await prepared.copy();
+    await writeFile(join(folder, 'vectors.jsonl'), lines);
+    const { exit, out, err } = await hers(folder, ['plan', 'vectors.jsonl', ...args, '--json']);
+    assert.equal(exit, EXIT.done, err);
+    return JSON.parse(out);
+  };
+
+  it('takes the cheapest profile that keeps first matches', async () => {
+    assert.equal((await recommend(triples(30, 64, 0.4))).recommended, 'small');
+    assert.equal((await recommend(triples(30, 64, 0.015))).recommended, 'compact');
+    assert.equal((await recommend(triples(30, 64, 0.0002))).recommended, 'exact');
+  });
+  it('does not take small where it is no smaller than the vectors', async () => {
+    const { recommended, profiles } = await recommend(triples(30, 16, 0.4));
+    assert.equal(recommended, 'compact');
+    assert.ok(profiles[0].ofFloats > 1);
+  });
+  it('follows metric, loss and sample', async () => {
+    const lines = triples(30, 64, 0.015);
+    const loose = await recommend(lines, '--loss', '0.5', '--sample', '60');
+    assert.equal(loose.recommended, 'small');
+    assert.deepEqual([loose.vectors, loose.of], [60, 90]);
+    for (const metric of ['dot', 'euclidean']) {
+      const { profiles } = await recommend(lines, '--metric', metric);
+      assert.deepEqual(
+        profiles.map(({ changed }: { changed: number }) => changed),
+        profiles.map(({ changed }: { changed: number }) => changed).toSorted((a: number, b: number) => b - a),
+      );
+    }
+  });
+  it('prints a table with its choice', async () => {
+    const folder = await prepared.copy();
+    await writeFile(join(folder, 'vectors.jsonl'), triples(10, 64, 0.4));
+    const { exit, out, err } = await hers(folder, ['plan', 'vectors.jsonl']);
+    assert.equal(exit, EXIT.done, err);
+    assert.match(out, /^small.*recommended\ncompact.*\nexact.*\n$/);
+  });
+});
+
+describe('the computation behind it', () => {
+  it('finds the gaps between the two nearest, by hand', () => {
+    const rows = [
+      [1, 0],
+      [0.8, 0.6],
+      [0.6, 0.8],
+      [0, 2],
+    ].map((row) => Float32Array.from(row));
+    const expected = { cosine: [0.2, 0.16, 0.16, 0.2], dot: [0.2, 0.24, 0.64, 0.4], euclidean: [0.4, 0.32, 0.72, 0.8] };
+    for (const metric of ['cosine', 'dot', 'euclidean'] as const) {
+      const gaps = neighbourGaps(rows, metric);
+      gaps.forEach((gap, i) => {
+        assert.ok(Math.abs(gap - expected[metric][i]) < 1e-6, `${metric} ${i}: ${gap}`);
+      });
+    }
+    const copies = [rows[0], rows[0], rows[0]];
+    assert.deepEqual(neighbourGaps(copies, 'cosine'), []);
+  });
+  it('a gap is outweighed as often as it is in trials', () => {
+    const normal = normals();
+    for (const gap of [0, 0.5, 1, 2, 3]) {
+      let changed = 0;
+      for (let i = 0; i < 200_000; i++) if (normal() - normal() > gap) changed++;
+      assert.ok(Math.abs(changed / 200_000 - swapped(gap, 1)) < 0.004, `${gap}: ${changed / 200_000}`);
+    }
+  });
+});

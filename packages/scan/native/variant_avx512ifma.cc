@@ -1,0 +1,13 @@
+// The variant for AVX-512 F, DQ, BW, VL and IFMA; compiled with flags of its own (tools/addon.ts).
+
+#include "lanes_avx512.h"
+
+#include "expand.h"
+#include "multiply.h"
+#include "pack.h"
+
+namespace hers {
+
+const Variant kAvx512Ifma = {"avx512ifma", Lanes::W, multiply, respond, expand};
+
+}  // namespace hers

@@ -1,0 +1,13 @@
+// The yardsticks for AVX-512 with IFMA; see packages/scan/native/variant_avx512ifma.cc.
+
+#include "../native/lanes_avx512.h"
+
+#include "../native/multiply.h"
+#include "baseline.h"
+#include "loops.h"
+
+namespace hers {
+
+const Loops kAvx512IfmaLoops = {"avx512ifma", multiply, sumOf, dotsOf};
+
+}  // namespace hers

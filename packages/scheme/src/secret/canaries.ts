@@ -1,0 +1,230 @@
+// Canaries: records of the key holder's own in every block, whose scores it knows for every query.
+// A response computed from other rows, for another query, another block or another state of it, or
+// moved within its block, has other scores in their slots. README.md §8 has the probability that it
+// is missed.
+//
+// Slots and vectors follow from the canary key and an id, which is the block's: it is drawn again
+// whenever a block is made. The vectors are drawn from a distribution that is nearly the same in
+// all directions, and are as long as any may be. To a store they are ciphertexts like all others.
+
+import { hmac } from '@noble/hashes/hmac.js';
+import { sha256 } from '@noble/hashes/sha2.js';
+import { bytesToHex, hexToBytes } from '@noble/hashes/utils.js';
+import { CANARIES } from '../domains.ts';
+import { HersError } from '../errors.ts';
+import { isExact, ringOf, wideFactor } from '../parameters.ts';
+import type { Plan } from '../plan.ts';
+import { encodeVectors, readout, roundVectors, vectorNorm } from '../vectors.ts';
+import { ID_BYTES } from '../wire.ts';
+import type { Scores } from './decrypt.ts';
+import { type Canaries, type CollectionKey, cachedCanaries, canarySeed } from './key.ts';
+
+/** Standard deviations within which the score of a canary must be: beyond with 2^−49. */
+const AGREE_SIGMAS = 8;
+/**
+ * A coordinate is the sum of this many uniform numbers: close to Gaussian, and, unlike a Gaussian,
+ * the same on every engine.
+ */
+const UNIFORMS = 4;
+const ID = new RegExp(`^[0-9a-f]{${2 * ID_BYTES}}$`);
+
+/**
+ * Where the canaries of a block are: the id they follow from, and how many slots they are among.
+ */
+export interface CanaryPlace {
+  /** 16 bytes, hexadecimal. */
+  readonly id: string;
+  /** Those of the first ciphertext, its canaries included, where others were added to it since. */
+  readonly slots: number;
+}
+
+/** Gives uniform numbers below the first prime, one at a time. Uses polys[0] of the ring. */
+function uniforms({ parameters }: Plan, key: Uint8Array): () => number {
+  const ring = ringOf(parameters);
+  const [poly] = ring.polys;
+  const { residues } = poly;
+  const { n } = parameters;
+  let [index, at] = [0, n];
+  return () => {
+    if (at === n) {
+      ring.uniform(poly, { key, domain: CANARIES, index: index++ });
+      at = 0;
+    }
+    return residues[at++];
+  };
+}
+
+/** Slots in ascending order, and vectors one after the other, each as long as a vector may be. */
+function derive(key: CollectionKey, { id, slots: among }: CanaryPlace): { slots: Uint32Array; vectors: Float32Array } {
+  const { plan } = key;
+  const { canaries, dimension, parameters, normBound } = plan;
+  if (!ID.test(id))
+    throw new HersError('INVALID_ARGUMENT', `canaries follow from an id of ${ID_BYTES} bytes, in hexadecimal`);
+  if (!(Number.isInteger(among) && among >= canaries && among <= parameters.n))
+    throw new HersError('INVALID_ARGUMENT', `${canaries} canaries are among at most ${parameters.n} slots`);
+  const seed = hmac(sha256, canarySeed(key), hexToBytes(id));
+  const next = uniforms(plan, seed);
+  const half = (UNIFORMS * parameters.primes[0]) / 2;
+  const chosen = new Set<number>();
+  const vectors = new Float32Array(canaries * dimension);
+  const vector = new Float64Array(dimension);
+  try {
+    // No slot is likelier than another by more than 2^−12: primes have at least 24 bits.
+    while (chosen.size < canaries) chosen.add(next() % among);
+    for (let l = 0; l < canaries; l++) {
+      let square = 0;
+      for (let i = 0; i < dimension; i++) {
+        let sum = -half;
+        for (let u = 0; u < UNIFORMS; u++) sum += next();
+        vector[i] = sum;
+        square += sum ** 2;
+      }
+      const factor = normBound / Math.sqrt(square);
+      for (let i = 0; i < dimension; i++) vectors[l * dimension + i] = factor * vector[i];
+    }
+  } finally {
+    seed.fill(0);
+    vector.fill(0);
+    ringOf(parameters).wipe();
+  }
+  return { slots: Uint32Array.from(chosen).sort(), vectors };
+}
+
+/** The canaries of a block as they are encrypted, cached. */
+function canariesAt(key: CollectionKey, place: CanaryPlace): Canaries {
+  const { plan } = key;
+  const { width, canaries } = plan;
+  return cachedCanaries(key, `${place.id} ${place.slots}`, () => {
+    const { slots, vectors } = derive(key, place);
+    const encoded = encodeVectors(plan, vectors, 'gallery');
+    const values = new Int32Array(canaries * width);
+    for (let l = 0; l < canaries; l++)
+      for (let i = 0; i < width; i++) values[l * width + i] = encoded.values[i * canaries + l];
+    vectors.fill(0);
+    encoded.values.fill(0);
+    return { slots, values };
+  });
+}
+
+/**
+ * The vectors of a new block with its canaries among them, as encryptBlock takes them. The id must
+ * become the block's.
+ *
+ * @example encryptBlock(key, withCanaries(key, vectors, blockId), { blockId })
+ */
+export function withCanaries<T extends Float32Array | Int32Array>(key: CollectionKey, vectors: T, id: Uint8Array): T {
+  const { plan } = key;
+  const { dimension, canaries, capacity } = plan;
+  if (canaries === 0) return vectors;
+  const records = vectors.length / dimension;
+  if (!(Number.isInteger(records) && records <= capacity))
+    throw new HersError('INVALID_ARGUMENT', `a block takes ${capacity} vectors beside its canaries`);
+  const total = records + canaries;
+  const { slots, vectors: own } = derive(key, { id: bytesToHex(id), slots: total });
+  const given = vectors instanceof Int32Array ? roundVectors(plan, own) : own;
+  const out = new (vectors.constructor as new (length: number) => T)(total * dimension);
+  for (let slot = 0, l = 0; slot < total; slot++) {
+    const isCanary = slot === slots[l];
+    const from = (isCanary ? l++ : slot - l) * dimension;
+    out.set((isCanary ? given : vectors).subarray(from, from + dimension), slot * dimension);
+  }
+  own.fill(0);
+  given.fill(0);
+  return out;
+}
+
+/**
+ * What was decrypted of a block, `stride` numbers a slot, without its canaries: it begins with the
+ * first record. Changes the array.
+ */
+export function withoutCanaries<T extends Float32Array | Int32Array>(
+  key: CollectionKey,
+  place: CanaryPlace,
+  values: T,
+  stride = 1,
+): T {
+  return key.plan.canaries === 0 ? values : closed(canariesAt(key, place).slots, values, stride);
+}
+
+/** Closes the gaps that these slots leave. */
+function closed<T extends Float32Array | Int32Array>(slots: Uint32Array, values: T, stride: number): T {
+  const count = slots.length;
+  for (let l = 0; l < count; l++) {
+    const end = l + 1 < count ? slots[l + 1] * stride : values.length;
+    values.copyWithin((slots[l] - l) * stride, (slots[l] + 1) * stride, end);
+  }
+  return values.subarray(0, values.length - count * stride) as T;
+}
+
+/**
+ * Checks responses to one query, which is encoded once. For each it gives the scores of the
+ * records, canaries left out, in the same memory; or nothing, where a canary has another score than
+ * it must have. As secret as the query: let go of it with the responses. Whoever answers may learn
+ * only that a response was refused.
+ *
+ * @example const checked = canaryChecker(key, query); // then, for every block: const scores =
+ * checked(place, secret.decrypt(response)) ?? refuse()
+ */
+export function canaryChecker(
+  key: CollectionKey,
+  query: ArrayLike<number>,
+): (place: CanaryPlace, decrypted: Scores) => Float32Array | undefined {
+  const { plan } = key;
+  const { width, metric, parameters, unit, noise, canaries } = plan;
+  const encoded = encodeVectors(plan, [query], 'query');
+  const probe = Float64Array.from(encoded.values);
+  const { slope, offset, sign, shift } = readout(plan, encoded, vectorNorm(query));
+  // The phase is a sum of products; under exact in whole steps, if the appended coordinate has the
+  // weight that its smaller scale gives it.
+  const isDistance = metric === 'euclidean';
+  const exact = isExact(plan.profile);
+  if (exact && isDistance) {
+    for (let i = 0; i < width; i++) probe[i] *= 2;
+    probe[width - 1] /= plan.appended;
+  }
+  const scale = slope / wideFactor(parameters) / unit;
+  const room = AGREE_SIGMAS * noise.score;
+  const sums = new Float64Array(canaries);
+
+  return (place, { first, scores, integers }) => {
+    if (canaries === 0) return scores;
+    if (first !== 0 || scores.length < place.slots) return undefined;
+    const { slots, values } = canariesAt(key, place);
+    products(sums, values, probe);
+    let agrees = true;
+    for (let l = 0; l < canaries; l++) {
+      const slot = slots[l];
+      if (integers) agrees = integers[slot] === sign * sums[l] + shift && agrees;
+      else agrees = Math.abs(scores[slot] - (scale * sums[l] + offset)) <= room && agrees;
+    }
+    sums.fill(0);
+    return agrees ? closed(slots, scores, 1) : undefined;
+  };
+}
+
+/**
+ * ⟨values_l, probe⟩ for every l, four at a time: no sum waits for another. Whole numbers, exact.
+ */
+function products(out: Float64Array, values: Int32Array, probe: Float64Array): void {
+  const width = probe.length;
+  let l = 0;
+  for (; l + 4 <= out.length; l += 4) {
+    let [a, b, c, d] = [0, 0, 0, 0];
+    for (let i = 0, at = l * width; i < width; i++, at++) {
+      const x = probe[i];
+      a += values[at] * x;
+      b += values[at + width] * x;
+      c += values[at + 2 * width] * x;
+      d += values[at + 3 * width] * x;
+    }
+    out[l] = a;
+    out[l + 1] = b;
+    out[l + 2] = c;
+    out[l + 3] = d;
+  }
+  for (; l < out.length; l++) {
+    let sum = 0;
+    for (let i = 0; i < width; i++) sum += values[l * width + i] * probe[i];
+    out[l] = sum;
+  }
+}
