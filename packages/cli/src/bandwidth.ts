@@ -9,7 +9,7 @@ const BYTES_EACH = 2 ** 26;
 const MEASURED_MS = 200;
 
 /** Bytes per second over all threads. */
-export async function memoryBandwidth(threads = availableParallelism()): Promise<number> {
+export async function memoryBandwidth(threads: number = availableParallelism()): Promise<number> {
   const workers = Array.from(
     { length: threads },
     () =>

@@ -29,7 +29,7 @@ const probed = Array.from({ length: PROBES }, (_, i) => (i * PEOPLE) / PROBES);
 const [FACES, ABOUT, MORE] = ['faces.npy', 'people.csv', 'probes.npy'];
 
 /** What it consists of, in this folder. */
-export const exampleFiles = (folder: string) => [FACES, ABOUT, MORE].map((name) => join(folder, name));
+export const exampleFiles = (folder: string): string[] => [FACES, ABOUT, MORE].map((name) => join(folder, name));
 
 export async function writeExample(folder: string): Promise<void> {
   // Easier than the benchmarks' faces: an example should show who is found, not how often.

@@ -94,7 +94,7 @@ export class CommandError extends Error {
   readonly exit: Exit;
   readonly next: string | undefined;
 
-  constructor(exit: Exit, message: string, next?: string, code = nameOf(exit)) {
+  constructor(exit: Exit, message: string, next?: string, code: string = nameOf(exit)) {
     super(message);
     this.exit = exit;
     this.next = next;

@@ -11,6 +11,7 @@ import { type Collection, Database, galleryOf, HersError, HttpService } from '@h
 import type { VersionFile } from '@hers/client/versions';
 import type { KernelName } from '@hers/scan';
 import { type Service, withMethods } from '@hers/service';
+import type { FolderStore } from '@hers/store';
 import { CommandError, EXIT, messageOf } from './exit.ts';
 import { type Keys, versionsOf } from './keys.ts';
 import type { Output } from './output.ts';
@@ -38,7 +39,7 @@ export interface GalleryOptions {
 }
 
 /** The store in the folder of the settings. */
-export async function openFolder(settings: Settings, out: Output, options: GalleryOptions = {}) {
+export async function openFolder(settings: Settings, out: Output, options: GalleryOptions = {}): Promise<FolderStore> {
   const {
     read = false,
     create = false,

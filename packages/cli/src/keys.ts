@@ -48,7 +48,7 @@ export class Keys {
   }
 
   /** The text of the key file. */
-  async read(path = this.#settings.value('key')): Promise<string> {
+  async read(path: string = this.#settings.value('key')): Promise<string> {
     let text: string;
     try {
       text = await readFile(path, 'utf8');
@@ -113,7 +113,11 @@ export class Keys {
   }
 
   /** The same key behind another passphrase, or behind none. */
-  async reseal(path: string, source: Pick<SecretSource, 'flag'>, { unsealed }: { readonly unsealed: boolean }) {
+  async reseal(
+    path: string,
+    source: Pick<SecretSource, 'flag'>,
+    { unsealed }: { readonly unsealed: boolean },
+  ): Promise<void> {
     isFileThere(path); // a link can be read through, and is not replaced
     using seed = await this.open();
     const text = unsealed

@@ -79,7 +79,7 @@ export class Progress {
   #ms = 0;
 
   /** Where there is no terminal, nothing is shown without `lines`. */
-  constructor(stream: TerminalWritable, options: ProgressOptions, { lines = true } = {}) {
+  constructor(stream: TerminalWritable, options: ProgressOptions, { lines = true }: { readonly lines?: boolean } = {}) {
     this.#options = options;
     this.#stream = stream;
     this.#total = options.total || undefined;
@@ -135,7 +135,7 @@ export class Progress {
     return { share, percent: percentOf(share), amounts: `${amount(this.#done)} of ${amount(total)}`, speed, left };
   }
 
-  update(done: number, total = this.#total): void {
+  update(done: number, total: number | undefined = this.#total): void {
     this.#done = done;
     // Of nothing there is no share: what is done of it is shown alone.
     this.#total = total || undefined;

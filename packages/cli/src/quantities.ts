@@ -1,6 +1,6 @@
 // Numbers for people.
 
-export const count = (value: number) => value.toLocaleString('en-GB');
+export const count = (value: number): string => value.toLocaleString('en-GB');
 
 /** `1 record`, `2 records`. */
 export const counted = (value: number, noun: string) => `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
@@ -31,4 +31,5 @@ export function duration(ms: number): string {
 }
 
 /** A score, without digits that are only noise. */
-export const score = (value: number, { noisy = false } = {}) => String(Number(value.toPrecision(noisy ? 4 : 6)));
+export const score = (value: number, { noisy = false }: { readonly noisy?: boolean } = {}): string =>
+  String(Number(value.toPrecision(noisy ? 4 : 6)));

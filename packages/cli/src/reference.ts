@@ -9,7 +9,7 @@ import { EXIT, EXIT_MEANINGS } from './exit.ts';
 import { makeProgram } from './program.ts';
 import { SETTINGS } from './settings.ts';
 
-export const REFERENCE = fileURLToPath(new URL('../../../docs/cli.md', import.meta.url));
+export const REFERENCE: string = fileURLToPath(new URL('../../../docs/cli.md', import.meta.url));
 
 const INTRODUCTION = `# The command \`hers\`
 

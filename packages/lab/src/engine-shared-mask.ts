@@ -14,7 +14,7 @@ import {
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
 import type { Engine, EngineClient, EngineQuery, EngineServer, ScorePart } from './engine.ts';
 
-export const PROFILES = ['compact', 'exact'] as const satisfies readonly Profile[];
+export const PROFILES: readonly ['compact', 'exact'] = ['compact', 'exact'] as const satisfies readonly Profile[];
 
 export interface SharedMaskOptions {
   readonly dimension: number;

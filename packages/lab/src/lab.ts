@@ -13,7 +13,7 @@ import { complain, progress } from './report.ts';
 import { type Listed, type Options, parse, type Runner, refuse, UsageError, type Values } from './runner.ts';
 
 /** The pages of results, in a clone. */
-export const RESULTS = fileURLToPath(new URL('../../../docs/results/', import.meta.url));
+export const RESULTS: string = fileURLToPath(new URL('../../../docs/results/', import.meta.url));
 
 /** Elsewhere a folder here. */
 const defaultFolder = () => (existsSync(RESULTS) ? RESULTS : resolve('results'));

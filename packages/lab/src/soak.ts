@@ -38,8 +38,9 @@ export async function soak(count: number, log: (line: string) => void = console.
     let wrong = 0;
     let baseline = 0;
     let last = 0;
-    // Long enough for the collector of every thread to have found its pace.
-    const warmUp = Math.max(250, Math.floor(count / 5));
+    // Long enough for the collector of every thread to have found its pace: two optimizes, where
+    // there is time for them.
+    const warmUp = Math.min(Math.floor(0.7 * count), Math.max(2100, Math.floor(count / 5)));
     for (let i = 0; i < count; i++) {
       const person = (i * 7919) % PEOPLE;
       const { matches } = await collection.search(vectorOf(person), { limit: 1 });

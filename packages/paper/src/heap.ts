@@ -26,7 +26,7 @@ export class Heap {
   }
 
   /** A heap of its own: another instance of SEAL. `limit` is what it may grow to. */
-  static async open(parameters: Parameters, limit = HEAP_BYTES): Promise<Heap> {
+  static async open(parameters: Parameters, limit: number = HEAP_BYTES): Promise<Heap> {
     const module = await compiled();
     let memory: WebAssembly.Memory | undefined;
     const seal = await SEAL({

@@ -16,7 +16,7 @@ const FIXED_BYTES = 64 * 2 ** 20;
  * The whole heap, less a tenth: between what a pool asks for and what the heap grows by there is
  * some slack that cannot be computed.
  */
-export const HEAP_BYTES = 0.9 * 2 ** 32;
+export const HEAP_BYTES: number = 0.9 * 2 ** 32;
 
 export interface MemoryNeed {
   readonly ciphertexts: number;
@@ -29,7 +29,7 @@ export function memoryNeed(parameters: Parameters, ciphertexts: number): MemoryN
 }
 
 /** How many ciphertexts may be alive at once. */
-export function ciphertextCapacity(parameters: Parameters, heapBytes = HEAP_BYTES): number {
+export function ciphertextCapacity(parameters: Parameters, heapBytes: number = HEAP_BYTES): number {
   return Math.floor((heapBytes - FIXED_BYTES) / (POOL_GROWTH * ciphertextBytes(parameters)));
 }
 

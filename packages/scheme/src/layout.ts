@@ -11,8 +11,10 @@ export const CHECKSUM_BYTES = 8;
 /** Bytes of each kind's own fields, after the head. */
 export const FIELD_BYTES = { key: 48, block: 48, query: 64, response: 48 } as const;
 
+type ResponseField = 'queryId' | 'blockId' | 'first' | 'count' | 'bits0' | 'bits1' | 'body';
+
 /** Where the fields of a response are. */
-export const RESPONSE_LAYOUT = {
+export const RESPONSE_LAYOUT: Readonly<Record<ResponseField, number>> = {
   queryId: HEAD_BYTES,
   blockId: HEAD_BYTES + ID_BYTES,
   first: 64,
@@ -20,4 +22,4 @@ export const RESPONSE_LAYOUT = {
   bits0: 72,
   bits1: 73,
   body: HEAD_BYTES + FIELD_BYTES.response,
-} as const;
+};

@@ -15,9 +15,9 @@ export const VERSION = 1;
 export const KINDS = { key: 0x4b, block: 0x42, query: 0x51, response: 0x52 } as const;
 export type Kind = keyof typeof KINDS;
 
-export const BLOCK_OVERHEAD = HEAD_BYTES + FIELD_BYTES.block + SEED_BYTES + CHECKSUM_BYTES;
-export const QUERY_OVERHEAD = HEAD_BYTES + FIELD_BYTES.query + CHECKSUM_BYTES;
-export const RESPONSE_OVERHEAD = HEAD_BYTES + FIELD_BYTES.response + CHECKSUM_BYTES;
+export const BLOCK_OVERHEAD: number = HEAD_BYTES + FIELD_BYTES.block + SEED_BYTES + CHECKSUM_BYTES;
+export const QUERY_OVERHEAD: number = HEAD_BYTES + FIELD_BYTES.query + CHECKSUM_BYTES;
+export const RESPONSE_OVERHEAD: number = HEAD_BYTES + FIELD_BYTES.response + CHECKSUM_BYTES;
 
 const MAGIC = 0x53524548; // 'HERS'
 

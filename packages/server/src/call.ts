@@ -116,7 +116,7 @@ export class Call {
   }
 
   /** Ids out of a body: what they unpack to is many times their bytes. */
-  ids(bytes: Uint8Array, length: number, what: string, most = Number.POSITIVE_INFINITY): Uint8Array[] {
+  ids(bytes: Uint8Array, length: number, what: string, most: number = Number.POSITIVE_INFINITY): Uint8Array[] {
     const count = bytes.length / length;
     if (count > most) throw new HersError('TOO_LARGE', `${count} at a time are too many; ask for ${most} at most`);
     this.guest.hold.takeWithin(ID_COST * count, `${count} ids`);

@@ -16,7 +16,7 @@ dt { font-weight: 600; } dd { margin: 0 0 .5rem 1.5rem; }
 `;
 
 /** The only style that the page's policy lets through. */
-export const STYLE_HASH = `'sha256-${createHash('sha256').update(STYLE).digest('base64')}'`;
+export const STYLE_HASH: string = `'sha256-${createHash('sha256').update(STYLE).digest('base64')}'`;
 
 const escaped = (text: string) =>
   text.replace(/[&<>"]/g, (character) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[character]!);

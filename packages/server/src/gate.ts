@@ -14,7 +14,7 @@ export class Overloaded extends HersError {
 }
 
 /** Half of what there is, but something. */
-export const half = (count: number) => (count === 0 ? 0 : Math.max(1, Math.floor(count / 2)));
+export const half = (count: number): number => (count === 0 ? 0 : Math.max(1, Math.floor(count / 2)));
 
 /** Callers that are remembered before the quiet ones are forgotten. */
 const MANY = 1024;
@@ -32,7 +32,7 @@ export class Rates {
   }
 
   /** Zero when one more may come, else the seconds until then. */
-  take(caller: string, now = performance.now()): number {
+  take(caller: string, now: number = performance.now()): number {
     const most = 2 * this.#perSecond;
     if (this.#buckets.size >= MANY) this.#forget(now);
     let bucket = this.#buckets.get(caller);

@@ -19,12 +19,12 @@ export type Measure = () => number;
 /** One request under way. */
 export class Guest {
   readonly caller: string;
-  readonly pace = new Pace();
+  readonly pace: Pace = new Pace();
   /** Reads or writes a whole collection. */
   isHeavy = false;
   readonly hold: Hold;
   /** Ends when the client is gone, the request has taken too long, or had to make room. */
-  readonly ending = new AbortController();
+  readonly ending: AbortController = new AbortController();
   readonly #leave: (guest: Guest) => void;
 
   constructor(caller: string, memory: Memory, leave: (guest: Guest) => void = () => {}) {

@@ -4,7 +4,7 @@
  * Bytes a second that a client must move once it has been waited for that long; else a byte now and
  * then would hold a connection for ever.
  */
-export const MIN_RATE = 2 ** 14;
+export const MIN_RATE: number = 2 ** 14;
 /** Who is slower than this gives way when others find no room. */
 const GIVES_WAY_RATE = 2 ** 18;
 const GIVES_WAY_MS = 1000;

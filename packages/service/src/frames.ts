@@ -32,7 +32,7 @@ export function grown(bytes: Uint8Array<ArrayBuffer>, room: number): Uint8Array<
  */
 export async function* unframe(
   pieces: Many<Uint8Array>,
-  limit = 2 ** 28,
+  limit: number = 2 ** 28,
   hold: (bytes: number) => void = () => {},
 ): AsyncGenerator<Uint8Array> {
   const head = new Uint8Array(4);

@@ -45,4 +45,4 @@ export function renameOverFile(from: string, to: string): void {
  * For opening what `isFileThere` allowed: if it was exchanged since then, a link is not followed,
  * and a pipe is not waited for.
  */
-export const AS_FILE = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
+export const AS_FILE: number = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);

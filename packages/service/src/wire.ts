@@ -125,7 +125,7 @@ export function encodeMessage(head: object, parts: readonly Uint8Array[]): Uint8
  * Decodes a message; the parts are views of it. The caller checks the head. More than `most` parts
  * are MALFORMED.
  */
-export function decodeMessage(bytes: Uint8Array, most = MAX_PARTS): Message<unknown> {
+export function decodeMessage(bytes: Uint8Array, most: number = MAX_PARTS): Message<unknown> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const frames: Uint8Array[] = [];
   for (let at = 0; at < bytes.length; ) {
@@ -184,12 +184,12 @@ export class PackedIds implements Ids {
 }
 
 /** Records or lists asked for in one request. */
-export const MAX_IDS = 2 ** 16;
+export const MAX_IDS: number = 2 ** 16;
 /**
  * Records that one change deletes, and blocks or lists that it drops: all other changes wait for
  * it.
  */
-export const MAX_REMOVED = 2 ** 16;
+export const MAX_REMOVED: number = 2 ** 16;
 /** Bytes that an unpacked id takes in memory, about. */
 export const ID_COST = 256;
 
@@ -265,7 +265,7 @@ function fewIds(bytes: Uint8Array, length: number, what: string): PackedIds {
 export const ITEM_KIND = { item: 0, end: 1, failed: 2 } as const;
 
 /** Decodes items of at most `limit` bytes. UNAVAILABLE when the stream is truncated. */
-export async function* readItems(pieces: Many<Uint8Array>, limit = 2 ** 28): AsyncGenerator<Uint8Array> {
+export async function* readItems(pieces: Many<Uint8Array>, limit: number = 2 ** 28): AsyncGenerator<Uint8Array> {
   let ended = false;
   for await (const bytes of unframe(pieces, limit + 1)) {
     if (ended || bytes.length === 0) throw new HersError('MALFORMED', 'the answer goes on behind its end');

@@ -46,17 +46,17 @@ export class Collection {
   readonly tables: Tables;
   readonly records: RecordIndex;
   readonly vault: Vault;
-  readonly stages = new Stages();
-  readonly blocks = new Map<string, StoredBlock>();
-  readonly sources = new Set<Source>();
+  readonly stages: Stages = new Stages();
+  readonly blocks: Map<string, StoredBlock> = new Map();
+  readonly sources: Set<Source> = new Set();
   /**
    * Commits come one after the other, and so do compactions, purges and the beginnings of
    * snapshots; the two kinds may overlap.
    */
-  readonly commitQueue = new SerialQueue();
-  readonly upkeepQueue = new SerialQueue();
+  readonly commitQueue: SerialQueue = new SerialQueue();
+  readonly upkeepQueue: SerialQueue = new SerialQueue();
   /** Ends what goes on in the background when the collection is deleted or the folder closed. */
-  readonly ending = new AbortController();
+  readonly ending: AbortController = new AbortController();
   name: string;
   readonly #snapshots = new Set<AbortController>();
   readonly #retiring = new Set<Promise<void>>();

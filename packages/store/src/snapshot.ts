@@ -33,10 +33,10 @@ const END_FRAME_BYTES = 4 + 1 + 32;
  * The longest frame is a header with a long manifest; a client reads no manifest, and no list of
  * collections, that is longer than these.
  */
-export const MAX_FRAME_BYTES = 2 ** 28;
-export const MAX_DESCRIPTOR_BYTES = 48 * 2 ** 10;
+export const MAX_FRAME_BYTES: number = 2 ** 28;
+export const MAX_DESCRIPTOR_BYTES: number = 48 * 2 ** 10;
 /** What is left of a frame beside the longest descriptor. */
-export const MAX_MANIFEST_BYTES = MAX_FRAME_BYTES - MAX_DESCRIPTOR_BYTES - 2 ** 10;
+export const MAX_MANIFEST_BYTES: number = MAX_FRAME_BYTES - MAX_DESCRIPTOR_BYTES - 2 ** 10;
 /** Far more changes than there ever are, and numbers enough for later ones. */
 const MAX_VERSION = 2 ** 48;
 

@@ -40,7 +40,7 @@ export class Stages {
    * Forgets what nobody has committed for a day, and the oldest of what is too much; returns the
    * files of blocks among it.
    */
-  expire(now = Date.now()): string[] {
+  expire(now: number = Date.now()): string[] {
     const files: string[] = [];
     for (const [id, since] of this.#since) {
       // In the order they came; the newest stays, however large it is.

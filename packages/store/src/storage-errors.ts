@@ -73,7 +73,7 @@ const refused = (name: string, detail: string) =>
 
 export const REPAIR = 'hers doctor --repair brings back what can be, a copy or a snapshot the rest';
 
-export function damaged(name: string, what: string, remedy = REPAIR): HersError {
+export function damaged(name: string, what: string, remedy: string = REPAIR): HersError {
   return new HersError('DAMAGED', `${name} is damaged: ${what}; ${remedy}`);
 }
 

@@ -24,7 +24,7 @@ export class Upkeep {
   #merging = false;
   #compacting = false;
 
-  constructor(collection: Collection, trouble: (error: unknown) => void, quietMs = QUIET_MS) {
+  constructor(collection: Collection, trouble: (error: unknown) => void, quietMs: number = QUIET_MS) {
     this.#collection = collection;
     this.#report = trouble;
     this.#quietMs = quietMs;

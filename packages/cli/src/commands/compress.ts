@@ -16,7 +16,7 @@ import { count, counted, duration } from '../quantities.ts';
 import { addDimension } from './dimension.ts';
 import { addPlan } from './plan.ts';
 
-export const METHODS = ['auto', 'ranking', 'pca', 'lda', 'deepmds', 'deepmds++', 'deepmds++authors'];
+export const METHODS: string[] = ['auto', 'ranking', 'pca', 'lda', 'deepmds', 'deepmds++', 'deepmds++authors'];
 
 interface TrainOptions extends VectorOptions {
   readonly output: string;

@@ -4,7 +4,7 @@ import { HersError } from '@hers/client';
 import type { ByteSource } from './bytes.ts';
 
 /** A line longer than this is no text file. */
-export const MAX_LINE = 2 ** 26;
+export const MAX_LINE: number = 2 ** 26;
 
 const NEWLINE = 0x0a;
 const RETURN = 0x0d;

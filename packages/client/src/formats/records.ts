@@ -96,7 +96,10 @@ export class PendingRecord {
   }
 
   /** With this projection, where it is not the record's own. */
-  static of(record: PlainRecord | PendingRecord, projection = record.projection): PendingRecord {
+  static of(
+    record: PlainRecord | PendingRecord,
+    projection: Projection | undefined = record.projection,
+  ): PendingRecord {
     return record instanceof PendingRecord ? record : new PendingRecord(record, projection);
   }
 }

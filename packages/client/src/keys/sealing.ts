@@ -17,7 +17,7 @@ import { sha256 } from '@noble/hashes/sha2.js';
 
 export const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
-export const SEAL_OVERHEAD = NONCE_BYTES + TAG_BYTES;
+export const SEAL_OVERHEAD: number = NONCE_BYTES + TAG_BYTES;
 
 /** One AES key. A seal is nonce, ciphertext and tag. */
 export interface Sealer {
@@ -56,7 +56,7 @@ export function checkHedge(hedge: Uint8Array): Uint8Array {
 }
 
 const HEDGE = new TextEncoder().encode('hers nonces');
-export const HEDGE_HEAD_BYTES = 32 + 4;
+export const HEDGE_HEAD_BYTES: number = 32 + 4;
 
 /**
  * What hedges begin with: a key of their own, and room for the length of the associated data, which

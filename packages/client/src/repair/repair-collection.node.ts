@@ -35,7 +35,7 @@ const BLOCKS_AT_ONCE = 8;
 const NOBODY: ListEntry = { id: 'lost', version: '0'.repeat(VERSION_DIGITS) };
 
 /** A map key that is shorter than hexadecimal. */
-export const keyOf = (handle: Uint8Array) =>
+export const keyOf = (handle: Uint8Array): string =>
   Buffer.from(handle.buffer, handle.byteOffset, handle.length).toString('latin1');
 const fromKey = (key: string) => new Uint8Array(Buffer.from(key, 'latin1'));
 
@@ -219,7 +219,11 @@ export class Rescue {
   // — blocks —
 
   /** Finds the blocks that are worth keeping, each in the first place where it proves itself. */
-  async findBlocks(salvage: Salvage, places: ReadonlyMap<string, readonly BlockPlace[]>, onBlock: () => void) {
+  async findBlocks(
+    salvage: Salvage,
+    places: ReadonlyMap<string, readonly BlockPlace[]>,
+    onBlock: () => void,
+  ): Promise<void> {
     for (const block of this.manifest.blocks) {
       if (!this.#hasCompressor(block.epoch) || (!this.#entries.get(block.id) && this.#isVault)) continue;
       for (const place of places.get(block.id) ?? []) {
@@ -358,7 +362,7 @@ export class Rescue {
     salvage: Salvage,
     onBlocks: (done: number, total: number) => void,
     onPiece: (bytes: number) => void,
-  ) {
+  ): Promise<RepairedCollection> {
     await this.#restore(service, salvage, onPiece);
     if (this.#isWhole) return this.#report(this.manifest, 0);
     await this.#commitLoss(service);

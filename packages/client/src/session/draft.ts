@@ -24,7 +24,7 @@ export class Draft {
   space: Space;
   compressors: readonly ManifestCompressor[];
   /** Ids that left the place the view has them in. */
-  readonly gone = new Set<string>();
+  readonly gone: Set<string> = new Set();
   readonly records: StageId[] = [];
   readonly removed: Uint8Array[] = [];
   readonly newBlocks: StageId[] = [];
@@ -37,7 +37,7 @@ export class Draft {
   readonly #dead = new Map<string, Set<number>>();
   #seals = 0;
 
-  constructor(view: View, epoch = view.manifest.epoch) {
+  constructor(view: View, epoch: number = view.manifest.epoch) {
     this.view = view;
     this.epoch = epoch;
     this.blocks = [...view.manifest.blocks];

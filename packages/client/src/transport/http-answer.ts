@@ -20,7 +20,7 @@ export interface Expected {
 }
 
 /** Descriptions, acknowledgements and errors. */
-export const SMALL_BYTES = 2 ** 16;
+export const SMALL_BYTES: number = 2 ** 16;
 /** A server at work may be silent for this many times the default. */
 const AT_WORK = 20;
 /**

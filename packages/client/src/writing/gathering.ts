@@ -16,7 +16,7 @@ const BLOCKS_PER_COMMIT = 8;
  * A part of a batch ends when its payloads reach this size: the crew works on parts, and large
  * payloads must not pile up.
  */
-export const PART_BYTES = 2 ** 23;
+export const PART_BYTES: number = 2 ** 23;
 
 export interface Gathered {
   readonly count: number;

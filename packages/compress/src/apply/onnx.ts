@@ -52,7 +52,14 @@ const KIND = { float: 1, integer: 2, integers: 7 } as const;
  * The bytes of an .onnx file. The same model gives the same bytes. With `double`, floats have 64
  * bits: gradients are checked so.
  */
-export function encodeModel(model: OnnxModel, { double = false } = {}): Uint8Array<ArrayBuffer> {
+export function encodeModel(
+  model: OnnxModel,
+  {
+    double = false,
+  }: {
+    double?: boolean | undefined;
+  } = {},
+): Uint8Array<ArrayBuffer> {
   const file = new MessageWriter().integer(1, IR_VERSION).string(2, 'hers');
   if (model.description) file.string(6, model.description);
   file.message(7, (graph) => {

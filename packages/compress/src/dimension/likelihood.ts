@@ -7,7 +7,7 @@
 import { CompressError } from '../apply/errors.ts';
 import type { Neighbours } from './nearest.ts';
 
-export function likelihoodDimension({ count, k: held, distance }: Neighbours, k = held): number {
+export function likelihoodDimension({ count, k: held, distance }: Neighbours, k: number = held): number {
   if (!(k >= 3 && k <= held))
     throw new CompressError('INVALID_ARGUMENT', `k is from 3 to the ${held} neighbours there are`);
   let inverses = 0;

@@ -104,12 +104,12 @@ const text: DeepMdsSettings = {
  * As the paper's ablation has it, and the authors' configuration of it: without mining, and without
  * the covariance penalty.
  */
-export const deepmds = method('deepmds', { ...text, pairs: 'balanced', covarianceWeight: 0 });
+export const deepmds: Method<DeepMdsSettings> = method('deepmds', { ...text, pairs: 'balanced', covarianceWeight: 0 });
 
-export const deepmdsPlus = method('deepmds++', text);
+export const deepmdsPlus: Method<DeepMdsSettings> = method('deepmds++', text);
 
 /** As the authors' code has it: what differs from the text is listed in the README. */
-export const deepmdsPlusAuthors = method('deepmds++authors', {
+export const deepmdsPlusAuthors: Method<DeepMdsSettings> = method('deepmds++authors', {
   ...text,
   layers: 3,
   residual: true,

@@ -1,12 +1,20 @@
 // The methods by their names.
 
-import { auto } from './auto.ts';
-import { deepmds, deepmdsPlus, deepmdsPlusAuthors } from './deepmds.ts';
+import { type AutoSettings, auto } from './auto.ts';
+import { type DeepMdsSettings, deepmds, deepmdsPlus, deepmdsPlusAuthors } from './deepmds.ts';
 import type { Method } from './method.ts';
-import { lda, pca } from './pca-lda.ts';
-import { ranking } from './ranking.ts';
+import { type LdaSettings, lda, pca } from './pca-lda.ts';
+import { type RankingSettings, ranking } from './ranking.ts';
 
-export const methods = {
+export const methods: {
+  auto: Method<AutoSettings, number | null>;
+  ranking: Method<RankingSettings, number>;
+  pca: Method<Record<never, never>, number>;
+  lda: Method<LdaSettings, number>;
+  deepmds: Method<DeepMdsSettings, number>;
+  'deepmds++': Method<DeepMdsSettings, number>;
+  'deepmds++authors': Method<DeepMdsSettings, number>;
+} = {
   auto,
   ranking,
   pca,

@@ -45,7 +45,10 @@ export type Between = 'vectors' | 'classes';
  * drawn towards a sphere: `(1 − s) W + s · (tr W / d) · I`. What does not depend on the shrinkage
  * is computed once, for all that will be tried.
  */
-export async function discriminants(set: TrainingSet, between: Between) {
+export async function discriminants(
+  set: TrainingSet,
+  between: Between,
+): Promise<(dimension: number, shrinkage: number) => LinearMap> {
   const d = set.dimension;
   const { means, sizes } = classMeans(set);
   const eigen = await withinClass(set, means);

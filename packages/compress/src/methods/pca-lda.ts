@@ -50,7 +50,7 @@ export function requireBetween(between: unknown): void {
     throw new CompressError('INVALID_ARGUMENT', "between is 'vectors' or 'classes'.");
 }
 
-export const SHRINKAGES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9];
+export const SHRINKAGES: number[] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9];
 const DRAWS = 3;
 
 export const lda: Method<LdaSettings> = {

@@ -53,7 +53,15 @@ export function measuredFull(heldOut: TrainingSet, learn: TrainingSet): Promise<
  * Several ways of holding identities out: one alone is too small to tell neighbours apart. Empty
  * when there are too few vectors.
  */
-export function draws(set: TrainingSet, share: number, seed: number, count: number) {
+export function draws(
+  set: TrainingSet,
+  share: number,
+  seed: number,
+  count: number,
+): {
+  learn: TrainingSet;
+  heldOut: TrainingSet;
+}[] {
   const all = [];
   for (let draw = 0; draw < count; draw++) {
     const { learn, heldOut } = withValidation(set, share, seed + draw);

@@ -21,7 +21,7 @@ export interface Sight {
 const samePayload = (a: Payload | undefined, b: Payload | undefined) => JSON.stringify(a) === JSON.stringify(b);
 const sameVector = (a: ArrayLike<number>, b: ArrayLike<number>) =>
   a.length === b.length && Array.from(a).every((x, i) => x === b[i]);
-export const samePlain = (a: Plain | undefined, b: Plain | undefined) =>
+export const samePlain = (a: Plain | undefined, b: Plain | undefined): boolean =>
   a === b ||
   (a !== undefined && b !== undefined && sameVector(a.vector, b.vector) && samePayload(a.payload, b.payload));
 

@@ -29,11 +29,17 @@ export class Client {
   readonly remembering: Remembering;
   readonly database: Database;
   /** By collection, the newest node that this client has certainly opened. */
-  readonly known = new Map<string, HistoryNode>();
+  readonly known: Map<string, HistoryNode> = new Map();
   /** Calls until it goes away. */
   left: number;
 
-  constructor(name: string, remembering: Remembering, liar: Liar, key: MasterSeed, left = Number.POSITIVE_INFINITY) {
+  constructor(
+    name: string,
+    remembering: Remembering,
+    liar: Liar,
+    key: MasterSeed,
+    left: number = Number.POSITIVE_INFINITY,
+  ) {
     this.name = name;
     this.remembering = remembering;
     this.left = left;

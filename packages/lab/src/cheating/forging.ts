@@ -23,7 +23,7 @@ export function anyError(dice: Dice): { kind: string; error: Error } {
 }
 
 export type Item = Uint8Array | SealedRecord;
-export const bytesOf = (item: Item) => (item instanceof Uint8Array ? item : item.sealed);
+export const bytesOf = (item: Item): Uint8Array<ArrayBufferLike> => (item instanceof Uint8Array ? item : item.sealed);
 export const withBytes = <T extends Item>(item: T, bytes: Uint8Array): T =>
   (item instanceof Uint8Array ? bytes : { ...item, sealed: bytes }) as T;
 
@@ -55,7 +55,7 @@ export function garbage(dice: Dice, length: number): Uint8Array {
 
 export const QUERY_AT = 32;
 export const BLOCK_AT = 48;
-export const idAt = (message: Uint8Array, at: number) => message.slice(at, at + 16);
+export const idAt = (message: Uint8Array, at: number): Uint8Array<ArrayBuffer> => message.slice(at, at + 16);
 
 /**
  * A response with scores of the store's choice: C1 = 0, and C0 the scores themselves, so no key is
@@ -142,7 +142,8 @@ export const LIST_CHEATS: readonly [
   ['gives something huge', (items, dice) => withOne(items, dice, (item) => withBytes(item, new Uint8Array(2 ** 22)))],
 ];
 
-export const without = <T>(items: readonly T[], at: number) => (items.length > 0 ? items.toSpliced(at, 1) : undefined);
+export const without = <T>(items: readonly T[], at: number): T[] | undefined =>
+  items.length > 0 ? items.toSpliced(at, 1) : undefined;
 
 export function withOne(
   items: readonly Item[],
@@ -163,4 +164,4 @@ function swapped(items: readonly Item[], dice: Dice): Item[] | undefined {
   return items.with(a, items[b]).with(b, items[a]);
 }
 
-export const NUMBERS = [Number.NaN, -1, 0, 0.5, 2 ** 31, 2 ** 53, Number.POSITIVE_INFINITY, Number.MAX_VALUE];
+export const NUMBERS: number[] = [Number.NaN, -1, 0, 0.5, 2 ** 31, 2 ** 53, Number.POSITIVE_INFINITY, Number.MAX_VALUE];

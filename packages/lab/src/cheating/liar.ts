@@ -75,21 +75,21 @@ type Created = Parameters<Service['createCollection']>[1];
 export class Liar {
   readonly store: Service;
   readonly #key: MasterSeed;
-  readonly nodes = new Map<string, HistoryNode>();
+  readonly nodes: Map<string, HistoryNode> = new Map();
   readonly #worldOf = new Map<string, World>();
   /** By what names are really kept: the node that is current there. */
-  readonly heads = new Map<string, HistoryNode>();
+  readonly heads: Map<string, HistoryNode> = new Map();
   /** What each name is when the store is honest. */
-  readonly main = new Map<string, string>();
-  readonly forks = new Map<string, string[]>();
+  readonly main: Map<string, string> = new Map();
+  readonly forks: Map<string, string[]> = new Map();
   /** Sides whose blocks, lists or records are not what their manifests name. */
-  readonly spoiled = new Set<string>();
+  readonly spoiled: Set<string> = new Set();
   /** Hashes of sealed records as clients have made them, with their handles. */
   readonly #genuine = new Map<string, string>();
   readonly #items = new Map<string, Item[]>();
   readonly #manifests: { version: number; manifest: Uint8Array }[] = [];
   readonly #infos: CollectionInfo[] = [];
-  readonly tally = new Map<string, Map<string, number>>();
+  readonly tally: Map<string, Map<string, number>> = new Map();
   readonly violations: string[] = [];
   searches = 0;
   fetches = 0;

@@ -68,8 +68,9 @@ export function follows(node: HistoryNode, from: HistoryNode): boolean {
   return at === from;
 }
 
-export const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
-export const hashOf = (manifest: Uint8Array) => createHash('sha256').update(manifest).digest('hex').slice(0, 32);
+export const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
+export const hashOf = (manifest: Uint8Array): string =>
+  createHash('sha256').update(manifest).digest('hex').slice(0, 32);
 
 /** Version and predecessor, as a sealed manifest names them (client/src/formats/manifest.ts). */
 export function openManifest(

@@ -28,7 +28,7 @@ export type Step =
   | { readonly do: 'delete'; readonly name: string; readonly people: readonly number[] }
   | { readonly do: 'optimize' | 'rotate' | 'purge' | 'drop'; readonly name: string };
 
-export const people = (from: number, count: number) => Array.from({ length: count }, (_, i) => from + i);
+export const people = (from: number, count: number): number[] => Array.from({ length: count }, (_, i) => from + i);
 
 /**
  * The revisions that a record may have; undefined where it may not be there. More than one only
@@ -77,7 +77,10 @@ export class Truth {
     return new Truth(this.options, this.#records);
   }
 
-  toJSON() {
+  toJSON(): {
+    options: CollectionOptions;
+    records: (number | (number | null)[])[][];
+  } {
     const records = [...this.#records].map(([person, possible]) => [person, possible.map((each) => each ?? null)]);
     return { options: this.options, records };
   }

@@ -14,7 +14,7 @@ const NAMES: Readonly<Record<string, string>> = {
   'deepmds++authors': "DeepMDS++, authors' variant",
 };
 
-export const compressorName = (name: string) => NAMES[name] ?? name;
+export const compressorName = (name: string): string => NAMES[name] ?? name;
 
 /** The same colour for the same compressor in every plot (Okabe and Ito's, as for the systems). */
 const COLOURS: Readonly<Record<string, string>> = {
@@ -28,7 +28,8 @@ const COLOURS: Readonly<Record<string, string>> = {
   auto: '#0072B2',
 };
 
-export const compressorColours = (names: readonly string[]) => names.map((name) => COLOURS[name] ?? '#000000');
+export const compressorColours = (names: readonly string[]): string[] =>
+  names.map((name) => COLOURS[name] ?? '#000000');
 
 /** How a sentence calls the split. */
 export function saidSplit(split: string): string {

@@ -200,7 +200,7 @@ function runsOf(
   });
 }
 
-export const parallelOf = (values: Values) => wholeNumber(values, 'parallel', availableParallelism());
+export const parallelOf = (values: Values): number => wholeNumber(values, 'parallel', availableParallelism());
 
 /** Without a limit, twenty days: a timer of Node knows no more than 24. */
 export function minutesOf({ minutes }: Values): number {

@@ -104,7 +104,7 @@ export async function firstAxes(
   training: Part,
   held: Part,
   values: Values,
-  count = FIRST_AXES,
+  count: number = FIRST_AXES,
 ): Promise<{ training: Part; held: Part }> {
   if (held.dimension <= count) return { training, held };
   const axes = await fitted('pca', training, { dimension: count, ...fittingOf(values, 'pca') });

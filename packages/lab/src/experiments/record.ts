@@ -16,7 +16,7 @@ export function record<Parameters>(
   bench: string,
   values: Values,
   { parameters, results, curves }: Measured<Parameters>,
-  options = asGiven(values),
+  options: string = asGiven(values),
 ): Data<Parameters> {
   return {
     bench,

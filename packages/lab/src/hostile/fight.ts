@@ -209,7 +209,11 @@ export class Fight {
   }
 
   /** Takes in what a line answers. */
-  async hear(line: Line, { method = 'POST', path, access, about, isForbidden }: Asked, ms = ANSWER_MS) {
+  async hear(
+    line: Line,
+    { method = 'POST', path, access, about, isForbidden }: Asked,
+    ms: number = ANSWER_MS,
+  ): Promise<Answer | undefined> {
     this.tally.sent++;
     const answer = await line.answer(ms);
     if (answer) {

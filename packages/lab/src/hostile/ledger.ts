@@ -251,13 +251,13 @@ interface Verdict {
 }
 
 /** What it is called in reports. */
-export const titleOf = ({ kind, attacks }: Phase) =>
+export const titleOf = ({ kind, attacks }: Phase): string =>
   kind === 'alone' || kind === 'mixed' ? attacks.join(' + ') : TITLES[kind];
 
 /** Fine where there is nothing to tell. */
 const none = (line: string, details: readonly string[]): Verdict => ({ isFine: details.length === 0, line, details });
 
-export const mb = (bytes: number) => (bytes / 1e6).toFixed(0);
+export const mb = (bytes: number): string => (bytes / 1e6).toFixed(0);
 
 function quantile(sorted: readonly number[], share: number): number {
   return sorted.length === 0

@@ -34,7 +34,14 @@ export const NAMES = { honest: 'honest', prey: 'mallory', scratch: 'scratch', at
  * Tokens of everybody; `maker` makes the collections before the attack, and is unknown to the
  * attackers.
  */
-export async function makeTokens(path: string) {
+export async function makeTokens(path: string): Promise<{
+  maker: string;
+  honest: string;
+  search: string;
+  write: string;
+  admin: string;
+  keeper: string;
+}> {
   const store = new TokenStore(path);
   const secret = async (scope: 'search' | 'write' | 'admin', collection?: string) =>
     (await store.create({ scope, ...(collection === undefined ? {} : { collection }) })).secret;

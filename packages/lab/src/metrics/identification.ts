@@ -26,7 +26,10 @@ export function matedPlaces(labels: ArrayLike<number>): Int32Array {
  * For each probe (a place in the set, every mated one unless given) the rank of its best mate among
  * all others, counted from 1. A stranger that scores exactly as high is ranked first.
  */
-export function mateRanks({ vectors, dimension, labels }: Labelled, probes = matedPlaces(labels)): Int32Array {
+export function mateRanks(
+  { vectors, dimension, labels }: Labelled,
+  probes: Int32Array<ArrayBufferLike> = matedPlaces(labels),
+): Int32Array {
   const ranks = new Int32Array(probes.length);
   eachScoreRow(rowsAt(vectors, dimension, probes), vectors, dimension, (n, scores) => {
     ranks[n] = rankOfMate(scores, labels, labels[probes[n]], probes[n]);

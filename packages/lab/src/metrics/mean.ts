@@ -1,3 +1,3 @@
 // The mean of measurements.
 
-export const mean = (values: readonly number[]) => values.reduce((sum, x) => sum + x, 0) / values.length;
+export const mean = (values: readonly number[]): number => values.reduce((sum, x) => sum + x, 0) / values.length;

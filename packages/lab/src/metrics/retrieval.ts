@@ -34,7 +34,11 @@ export function fifths(labels: ArrayLike<number>, seed = 1): Int32Array {
 export function retrieval(
   { vectors, dimension, labels }: Labelled,
   probes: ArrayLike<number>,
-  { apart = false } = {},
+  {
+    apart = false,
+  }: {
+    apart?: boolean | undefined;
+  } = {},
 ): Retrieval {
   const isProbe = new Uint8Array(labels.length);
   if (apart) for (let n = 0; n < probes.length; n++) isProbe[probes[n]] = 1;

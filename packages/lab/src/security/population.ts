@@ -26,7 +26,7 @@ export function populationOf(vectors: ArrayLike<number>, dimension: number): Pop
 }
 
 const QUANTILES = 16;
-export const SCORE_FEATURES = QUANTILES + 1 + 4;
+export const SCORE_FEATURES: number = QUANTILES + 1 + 4;
 
 /**
  * What scores say when nobody knows whose they are: their order statistics, and their first four

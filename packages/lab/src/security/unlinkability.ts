@@ -23,7 +23,7 @@ export interface Linking {
  * 1.96 standard deviations of the difference of two shares of pairs / 2 coins each: the variance is
  * 2 · ¼ / (pairs / 2).
  */
-export const marginOf = (pairs: number) => 1.96 / Math.sqrt(pairs);
+export const marginOf = (pairs: number): number => 1.96 / Math.sqrt(pairs);
 
 /** Trains on as many pairs as it judges, half of them of each kind. */
 export function linkingAdvantage(

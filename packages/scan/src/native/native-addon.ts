@@ -82,10 +82,10 @@ export interface Addon {
 }
 
 /** Where `npm run build` puts it. */
-export const ADDON_PATH = join(import.meta.dirname, '../../build/hers_scan.node');
+export const ADDON_PATH: string = join(import.meta.dirname, '../../build/hers_scan.node');
 
 /** Throws an error that says why there is none. */
-export function loadAddon(path = ADDON_PATH): Addon {
+export function loadAddon(path: string = ADDON_PATH): Addon {
   if (!existsSync(path)) throw new Error('the addon was not built, which takes a C++ compiler and `npm run build`');
   const module = { exports: {} };
   process.dlopen(module, path);

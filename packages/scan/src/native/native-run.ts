@@ -44,7 +44,7 @@ export class NativeRun {
   #times: NativeTimes | undefined;
 
   /** Fulfilled when no thread works for it any more. */
-  readonly ended = new Promise<void>((resolve) => {
+  readonly ended: Promise<void> = new Promise<void>((resolve) => {
     this.#settle = resolve;
   });
 

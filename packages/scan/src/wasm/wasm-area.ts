@@ -13,9 +13,9 @@ export const STATE_AT = 0;
 export const KEY_AT = 64;
 export const WINDOW_AT = 128;
 /** Four full panels of 64 blocks. Smaller reads were slower, larger ones not faster. */
-export const WINDOW_BYTES = 2 ** 21;
-export const SUMS_AT = WINDOW_AT + WINDOW_BYTES;
+export const WINDOW_BYTES: number = 2 ** 21;
+export const SUMS_AT: number = WINDOW_AT + WINDOW_BYTES;
 /** Of one block and query: 16 lanes of C0 and C1, 64 bits each. */
 const PAIR_BYTES = 256;
 const MAX_BLOCKS = 64;
-export const AREA_BYTES = SUMS_AT + MAX_BLOCKS * MAX_QUERIES * PAIR_BYTES;
+export const AREA_BYTES: number = SUMS_AT + MAX_BLOCKS * MAX_QUERIES * PAIR_BYTES;

@@ -17,7 +17,7 @@ import type { WasmExports } from './wasm-module.ts';
 
 const PAGE = 65536;
 /** tools/build.ts gives the compiler the same maximum. */
-export const MAXIMUM_BYTES = 2 ** 30;
+export const MAXIMUM_BYTES: number = 2 ** 30;
 const ALIGNMENT = 4096;
 
 interface Extent {
@@ -32,7 +32,7 @@ export class WasmMemory {
   readonly #free: Extent[] = [];
   readonly #taken = new Map<number, number>();
 
-  constructor(maximum = MAXIMUM_BYTES) {
+  constructor(maximum: number = MAXIMUM_BYTES) {
     this.#maximum = maximum;
     this.memory = new WebAssembly.Memory({ initial: 1, maximum: Math.floor(maximum / PAGE), shared: true });
   }

@@ -30,7 +30,13 @@ export interface WasmTimes {
   /** Inverse transforms, switching, packing, framing. */
   readonly finish: number;
 }
-export const TIMES = ['prepare', 'read', 'verify', 'multiply', 'finish'] as const satisfies (keyof WasmTimes)[];
+export const TIMES: ['prepare', 'read', 'verify', 'multiply', 'finish'] = [
+  'prepare',
+  'read',
+  'verify',
+  'multiply',
+  'finish',
+] as const satisfies (keyof WasmTimes)[];
 
 export interface ThreadData {
   readonly module: WebAssembly.Module;

@@ -12,7 +12,7 @@ import type { StoredBlock } from './stored-block.ts';
 
 const HEADER_START = 128;
 /** The largest encoded block: 4097 rows of 4096 coefficients modulo two primes, and a little. */
-export const MAX_BLOCK_BYTES = 2 ** 28;
+export const MAX_BLOCK_BYTES: number = 2 ** 28;
 /** Reads under way together. */
 const AT_ONCE = 32;
 
@@ -34,8 +34,8 @@ export async function readSegmentHeader(file: DiskReader): Promise<SegmentHeader
     if (!path.endsWith(`-${segmentName(bytes)}.segment`)) throw damaged(path, 'it is another segment');
     return header;
   } catch (error) {
-    // Whatever is wrong with a file that was whole once, it is damage. A version that is too new may
-    // be a flipped bit, so it is damage with a message that names it.
+    // Whatever is wrong with a file that was whole once, it is damage. A version that is too new
+    // may be a flipped bit, so it is damage with a message that names it.
     const odd = error instanceof HersError && error.code !== 'STORAGE' && error.code !== 'DAMAGED';
     throw odd ? damaged(path, error.message) : error;
   }

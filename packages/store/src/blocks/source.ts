@@ -18,7 +18,7 @@ export class Source {
   readonly bytes: number;
   /** Blocks in the file, and those of them that belong to the collection. */
   readonly total: number;
-  readonly live = new Set<StoredBlock>();
+  readonly live: Set<StoredBlock> = new Set();
   readonly #disk: Disk;
   readonly #kernel: () => Promise<Kernel>;
   #handle: Promise<SegmentHandle> | undefined;

@@ -7,7 +7,7 @@ import { JOURNAL } from './journal.ts';
 import { CATALOGUE, examine, type Proof, SUMS, WAL } from './proof.ts';
 
 /** What a catalogue with a log never has. */
-export const ROLLBACK = `${CATALOGUE}-journal`;
+export const ROLLBACK: 'catalogue.db-journal' = `${CATALOGUE}-journal`;
 
 /** Examines the database file where there is one. */
 export function examineFile(disk: Disk, isInUse: boolean): Proof {

@@ -15,7 +15,7 @@ import { PageSums } from './page-sums.ts';
 import { EMPTY_WAL, readWal } from './wal.ts';
 
 export const CATALOGUE = 'catalogue.db';
-export const WAL = `${CATALOGUE}-wal`;
+export const WAL: 'catalogue.db-wal' = `${CATALOGUE}-wal`;
 export const SUMS = 'catalogue.sums';
 
 const HEADER_BYTES = 100;
@@ -24,7 +24,7 @@ const STAMP_AT = 68; // "application id"
 
 /** The counter has 31 bits, and 0 is that of a database without anything in it. */
 const COUNTS = 2 ** 31 - 1;
-export const after = (counter: number) => (counter % COUNTS) + 1;
+export const after = (counter: number): number => (counter % COUNTS) + 1;
 /** The counter goes round, so the shorter way tells which is the older. */
 const isOlder = (one: number, other: number) => {
   const distance = (other - one + COUNTS) % COUNTS;

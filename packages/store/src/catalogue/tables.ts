@@ -132,7 +132,7 @@ export class Tables {
   }
 
   /** How many rows the three functions below take best. */
-  readonly manyRows = MANY_ROWS;
+  readonly manyRows: 256 = MANY_ROWS;
 
   /**
    * Where records are, by their handles as latin1 strings; those that are not there are left out.

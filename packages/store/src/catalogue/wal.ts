@@ -44,7 +44,7 @@ class Sum {
 }
 
 /** The log in the open file `file` of `size` bytes; of its frames no more than `most`. */
-export function readWal(file: number, size: number, most = Number.POSITIVE_INFINITY): WalContent {
+export function readWal(file: number, size: number, most: number = Number.POSITIVE_INFINITY): WalContent {
   if (size <= HEADER || most === 0) return EMPTY_WAL;
   const head = new DataView(new ArrayBuffer(HEADER));
   readSync(file, head, 0, HEADER, 0);

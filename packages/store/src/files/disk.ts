@@ -166,7 +166,7 @@ export class Disk {
   }
 
   /** A file that is there. What is no file is DAMAGED, and never waited for. */
-  openSync(path: string, flags = TO_READ): number {
+  openSync(path: string, flags: number = TO_READ): number {
     let file: number | undefined;
     try {
       file = openSync(this.path(path), flags);

@@ -16,9 +16,9 @@ const MAGIC = 0x4b43415053524548n; // 'HERSPACK'
 const VERSION = 1;
 export const PACK_HEADER_BYTES = 40;
 const HEAD_BYTES = 8;
-export const ENTRY_OVERHEAD = HEAD_BYTES + 8;
+export const ENTRY_OVERHEAD: number = HEAD_BYTES + 8;
 /** So that a snapshot, an HTTP body and memory can take any entry. */
-export const MAX_CONTENT = 2 ** 27;
+export const MAX_CONTENT: number = 2 ** 27;
 
 export const RECORD = 1;
 export const LIST = 2;

@@ -25,7 +25,7 @@ import { LOST_AND_FOUND, setAside, type Tail } from './lost-and-found.ts';
 
 export const FORMAT = 1;
 const FORMAT_FILE = 'format';
-export const FORMAT_LINE = /^HERS store, format (\d{1,9})\n$/;
+export const FORMAT_LINE: RegExp = /^HERS store, format (\d{1,9})\n$/;
 
 export const LOCK_FILE = 'lock';
 export const WRITER_FILE = 'writer';

@@ -16,7 +16,7 @@ const OURS = /^lost\+found\/(?:\d+-[0-9a-f]+\.(?:pack|block|segment)|catalogue\.
 const DAY_MS = 24 * 3600 * 1000;
 const GRACE_MS = 7 * DAY_MS;
 /** How often a folder that stays open looks whether something may go. */
-export const SWEEP_MS = DAY_MS;
+export const SWEEP_MS: number = DAY_MS;
 
 /** Something set aside, by its path; of a pack, what lies behind its last committed entry. */
 export interface SetAside {
@@ -60,7 +60,7 @@ function strike(disk: Disk, isStruck: (path: string) => boolean): void {
 }
 
 /** Lets go of what has been aside for long enough, and says what is left. */
-export function sweep(disk: Disk, tails: readonly Tail[], now = Date.now()): SetAside[] {
+export function sweep(disk: Disk, tails: readonly Tail[], now: number = Date.now()): SetAside[] {
   const there = found(disk, tails);
   if (disk.sizeSync(LOST_AND_FOUND) === undefined && there.length === 0) return [];
   const ledger = readLedger(disk);

@@ -14,7 +14,7 @@ function hasReserve(disk: Disk): boolean {
 }
 
 /** Makes the reserve where there is none, and so much room beside it. */
-export function keepReserve(disk: Disk, room = ROOM_BYTES): void {
+export function keepReserve(disk: Disk, room: number = ROOM_BYTES): void {
   if (hasReserve(disk)) return;
   try {
     const { bavail, bsize } = statfsSync(disk.folder);

@@ -24,7 +24,7 @@ import { encodePlace, PLACE_BYTES, type Place } from './place.ts';
 /** A new pack is begun when one has grown to this. */
 const PACK_BYTES = 2 ** 30;
 /** Entries are written together up to this many bytes. */
-export const CHUNK_BYTES = 2 ** 21;
+export const CHUNK_BYTES: number = 2 ** 21;
 /** Entries that lie this close are read together. */
 const GAP_BYTES = 2 ** 14;
 const RUN_BYTES = 2 ** 22;
@@ -35,7 +35,7 @@ const NEIGHBOURS_BYTES = 2 ** 19;
  * What a batch says about each of its entries: a handle (of a list, as many bytes of its id) and a
  * place.
  */
-export const ROW_BYTES = HANDLE_BYTES + PLACE_BYTES;
+export const ROW_BYTES: number = HANDLE_BYTES + PLACE_BYTES;
 
 interface OpenPack {
   readonly pack: number;
@@ -325,7 +325,7 @@ export class VaultReader {
   async *entries(
     pack: number,
     end: number,
-    run = RUN_BYTES,
+    run: number = RUN_BYTES,
   ): AsyncGenerator<{ readonly entry: Entry; readonly place: Place }[]> {
     const name = this.#path(pack);
     checkPackHeader(await this.#open(pack).read(0, PACK_HEADER_BYTES), this.#id, name);

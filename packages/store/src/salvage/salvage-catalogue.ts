@@ -55,8 +55,8 @@ export class OldCatalogue {
   readonly #databases: readonly DatabaseSync[];
   readonly #folder: string;
   readonly collections: KnownCollection[] = [];
-  readonly blocks = new Map<string, KnownBlock>();
-  readonly segments = new Map<string, SegmentRow[]>();
+  readonly blocks: Map<string, KnownBlock> = new Map();
+  readonly segments: Map<string, SegmentRow[]> = new Map();
   /** The highest number of a transaction in it. */
   counter = 0;
   /** Whether something of it could not be read. */

@@ -120,7 +120,7 @@ export class PackSalvage {
   }
 
   /** The entries from here on, up to the first that does not fit or to `end`. */
-  async *run(at: number, end = this.#size): AsyncGenerator<FoundEntry[]> {
+  async *run(at: number, end: number = this.#size): AsyncGenerator<FoundEntry[]> {
     for (;;) {
       this.#signal.throwIfAborted();
       const found: FoundEntry[] = [];

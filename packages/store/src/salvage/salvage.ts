@@ -11,6 +11,7 @@ import { Disk } from '../files/disk.ts';
 import { type Entry, PACK_HEADER_BYTES, RECORD } from '../files/entry.ts';
 import { FORMAT, FORMAT_LINE } from '../files/layout.ts';
 import { FolderLock } from '../files/lock.ts';
+import type { Place } from '../files/place.ts';
 import { encodeSnapshotHeader, Frames, PART, type SnapshotHeader } from '../snapshot.ts';
 import { type BlockPlace, blockPlaces, damagedParts, readBlockAt, type SalvagedBlock } from './salvage-blocks.ts';
 import { type KnownBlock, type KnownCollection, OldCatalogue } from './salvage-catalogue.ts';
@@ -219,7 +220,7 @@ export class Salvage {
   }
 
   /** Where every record was at this version, by handle, if the catalogue can tell. */
-  recordPlaces(collection: KnownCollection) {
+  recordPlaces(collection: KnownCollection): Map<string, Place> | undefined {
     const isThere = this.#catalogue.collections.some(
       ({ number, id }) => number === collection.number && hex(id) === hex(collection.id),
     );

@@ -34,7 +34,7 @@ export class ScrubCrew {
   #closed = false;
 
   /** For a folder with so many bytes. */
-  constructor(bytes: number, threads = bytes < ASIDE_BYTES ? 0 : availableParallelism()) {
+  constructor(bytes: number, threads: number = bytes < ASIDE_BYTES ? 0 : availableParallelism()) {
     this.size = Math.min(threads, MAX_THREADS);
   }
 

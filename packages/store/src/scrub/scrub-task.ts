@@ -20,7 +20,7 @@ const readAsync = promisify(read);
  */
 const RUN_BYTES = 2 ** 21;
 /** How much of a file one task takes, about. */
-export const STRETCH_BYTES = 2 ** 23;
+export const STRETCH_BYTES: number = 2 ** 23;
 /** A buffer beyond this, which only a huge entry needs, is not kept. */
 const KEPT_BYTES = 2 ** 25;
 
@@ -77,8 +77,8 @@ export interface Entries {
   readonly lists: Uint8Array<ArrayBuffer>;
 }
 
-export const RECORD_ROW = HANDLE_BYTES + 4;
-export const LIST_ROW = LIST_ID_BYTES + 4;
+export const RECORD_ROW: number = HANDLE_BYTES + 4;
+export const LIST_ROW: number = LIST_ID_BYTES + 4;
 
 /** Memory that is read into again and again, in turns: by one task at a time. */
 export class Scratch {
