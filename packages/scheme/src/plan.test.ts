@@ -172,6 +172,8 @@ describe('plans', () => {
       [{ dimension: 8, profile: 'toString' }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, normBound: 2 }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, metric: 'dot', normBound: 0 }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, metric: 'dot', normBound: 1e16 }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, metric: 'euclidean', normBound: 1e-16 }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, metric: 'dot', normBound: Number.POSITIVE_INFINITY }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, maxAdditions: 0 }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, precision: 3 }, 'UNSUPPORTED_PLAN'],

@@ -49,6 +49,8 @@ export const NORM_TOLERANCE = 1e-5;
 export const DEFAULT_EDITION: Edition = 2;
 /** Canaries of a block; under `small`, where one says less, twice as many. */
 const CANARIES = 8;
+/** Of norm bounds: the square of a distance twice as long is still a single-precision number. */
+const LARGEST_BOUND = 1e15;
 /** `exact` promises a wrong score with at most this probability (log2). */
 const LOG2_FAILURE = -128;
 /** `compact`: switching the response may add this share to the variance that is there. */
@@ -201,6 +203,9 @@ function check(request: PlanRequest): void {
     if (bound === undefined) continue;
     if (metric === 'cosine') refuse('cosine normalises vectors and takes no norm bound');
     if (!(Number.isFinite(bound) && bound > 0)) refuse('a norm bound must be a positive number');
+    // Scores are in single precision, and the bounds are multiplied in them.
+    if (!(bound >= 1 / LARGEST_BOUND && bound <= LARGEST_BOUND))
+      refuse(`a norm bound must be from ${1 / LARGEST_BOUND} to ${LARGEST_BOUND}; scale the vectors`);
   }
   const { maxAdditions = 1 } = request;
   if (!(Number.isInteger(maxAdditions) && maxAdditions >= 1 && maxAdditions <= 65536)) {

@@ -24,7 +24,11 @@ const FORMATS = [1, 2];
  * those of exact-250 can be added to one another.
  */
 export function requestOf({ request, enrolment }: Descriptor, edition: Edition): PlanRequest {
-  return { ...request, edition, ...(enrolment === 'homomorphic' && edition > 1 ? { profile: 'exact-250' } : {}) };
+  if (edition === 1) return { ...request, edition };
+  if (enrolment === 'homomorphic') return { ...request, edition, profile: 'exact-250' };
+  // A vault adds nothing, though earlier versions let it ask for additions.
+  const { maxAdditions: _, ...rest } = request;
+  return { ...rest, edition };
 }
 
 function macOf(seed: MasterSeed, id: Uint8Array, text: string): string {

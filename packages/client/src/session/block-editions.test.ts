@@ -72,6 +72,28 @@ async function queriesOf(store: Service, name: string): Promise<string[]> {
   return sets.sort();
 }
 
+it('a vault that once asked for additions, which it does not need, is opened and written', async () => {
+  for (const profile of ['compact', 'exact'] as const) {
+    const store = await emptyStore();
+    const options = { dimension: DIMENSION, profile, maxAdditions: 4 };
+    const before = await createFirstEdition(store, seed, 'faces', options);
+    await before.upsert(several(0, 30));
+    await before.optimize();
+    await before.close();
+    const db = new Database(store, { key: seed, threads: 1 });
+    assert.deepEqual(
+      (await db.listCollections()).map(({ name }) => name),
+      ['faces'],
+    );
+    const faces = await db.collection('faces');
+    await faces.upsert(several(30, 40));
+    await faces.optimize();
+    await found(faces, numbers(0, 40), 0.02);
+    assert.deepEqual(await editionsOf(store, 'faces'), { 2: 1 });
+    await faces.close();
+  }
+});
+
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i);
 const SETS = {
   compact: ['n_2048_logq_30', 'n_2048_logq_30_wide_5'],

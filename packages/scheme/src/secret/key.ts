@@ -183,6 +183,7 @@ export class CollectionKey {
   #weights: Float64Array | undefined;
   #canarySeed: Uint8Array | undefined;
   readonly #canaries = new Map<string, Canaries>();
+  readonly #canaryNames: string[] = [];
   #canaryBytes = 0;
   #cache: Uint32Array | undefined;
   #cached: Uint8Array | undefined;
@@ -270,15 +271,26 @@ export class CollectionKey {
     const known = this.#canaries.get(name);
     if (known) return known;
     const made = make();
-    this.#canaries.set(name, made);
-    this.#canaryBytes += made.values.byteLength;
-    for (const [oldest, { values }] of this.#canaries) {
-      if (this.#canaryBytes <= CACHE_BYTES || oldest === name) break;
-      values.fill(0);
-      this.#canaryBytes -= values.byteLength;
-      this.#canaries.delete(oldest);
+    // Any of them goes when there is no room, not the oldest: every search asks for all blocks in
+    // the same order, so the oldest is the next to be asked for.
+    while (this.#canaryNames.length > 0 && this.#canaryBytes + made.values.byteLength > CACHE_BYTES) {
+      const at = Math.floor(Math.random() * this.#canaryNames.length);
+      this.#forgetCanaries(this.#canaryNames[at]);
+      this.#canaryNames[at] = this.#canaryNames[this.#canaryNames.length - 1];
+      this.#canaryNames.pop();
     }
+    this.#canaries.set(name, made);
+    this.#canaryNames.push(name);
+    this.#canaryBytes += made.values.byteLength;
     return made;
+  }
+
+  #forgetCanaries(name: string): void {
+    const { slots, values } = this.#canaries.get(name)!;
+    slots.fill(0);
+    values.fill(0);
+    this.#canaryBytes -= values.byteLength;
+    this.#canaries.delete(name);
   }
 
   /** The public part, for the store. */
