@@ -20,19 +20,19 @@ interface Level {
   readonly values: readonly string[];
 }
 
-function levelsOf(program: HersCommand): Level[] {
+type Levels = readonly [Level, ...Level[]];
+
+/** The program first. */
+function levelsOf(program: HersCommand): Levels {
   const global = optionsOf(program);
-  const levels: Level[] = [];
-  const visit = (command: HersCommand) => {
+  const visit = (command: HersCommand): Levels => {
     const path = command.path.split(' ').slice(1).join(' ');
     const commands = command.subcommands.map((each) => ({ word: each.name(), description: each.summary() }));
     const options = command === program ? global : [...optionsOf(command), ...global];
     const values = command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []);
-    levels.push({ path, commands, options, values });
-    for (const each of command.subcommands) visit(each);
+    return [{ path, commands, options, values }, ...command.subcommands.flatMap(visit)];
   };
-  visit(program);
-  return levels;
+  return visit(program);
 }
 
 function optionsOf(command: HersCommand): Level['options'] {
@@ -149,7 +149,7 @@ if [[ "$funcstack[1]" == _hers ]]; then _hers "$@"; else compdef _hers hers; fi
 
 const fishQuoted = (text: string) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
 
-function fish(levels: readonly Level[]): string {
+function fish(levels: Levels): string {
   const lines = ['# hers completion for fish: put this file into ~/.config/fish/completions'];
   const [top, ...rest] = levels;
   const names = top.commands.map(({ word }) => word);

@@ -159,13 +159,14 @@ function lengths(store: FolderStore): Finding[] {
 /** What the catalogue does not name: mostly what a crash has left. */
 function setAside(store: FolderStore): Finding[] {
   const aside = store.setAside();
-  if (aside.length === 0) return [];
+  const [first] = aside;
+  if (!first) return [];
   const bytes = aside.reduce((sum, each) => sum + each.bytes, 0);
   const days = Math.ceil(Math.max(...aside.map(({ left }) => left)) / (24 * 3600 * 1000));
   return [
     note(
       'lost+found',
-      `${aside.length === 1 ? '1 thing that belongs' : `${aside.length} things that belong`} to no collection, ${size(bytes)}: ${aside[0].path}${aside.length > 1 ? ' and others' : ''}`,
+      `${aside.length === 1 ? '1 thing that belongs' : `${aside.length} things that belong`} to no collection, ${size(bytes)}: ${first.path}${aside.length > 1 ? ' and others' : ''}`,
       `what was never committed is left by a crash or an import that was refused; it goes by themselves in ${counted(days, 'day')} or with hers optimize. If something is missing, keep a copy of the folder and run hers doctor --repair`,
     ),
   ];

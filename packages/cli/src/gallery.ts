@@ -162,13 +162,14 @@ export async function openVersions(settings: Settings): Promise<VersionFile> {
 
 async function onlyCollection(service: Service): Promise<string> {
   const names = (await service.listCollections()).map(({ name }) => name).sort();
-  if (names.length === 1) return names[0];
-  if (names.length === 0)
+  const [first, second] = names;
+  if (first === undefined)
     throw new CommandError(
       EXIT.absent,
       'there is no collection in this gallery yet',
       'make one: `hers collections create <name> --dimension <number>`',
     );
+  if (second === undefined) return first;
   const shown = names.length > 8 ? `${names.slice(0, 8).join(', ')}, …` : names.join(', ');
   throw new CommandError(EXIT.usage, `there are several collections (${shown})`, 'say which with --collection');
 }

@@ -15,24 +15,25 @@ export function modInverse(x: bigint, prime: bigint): bigint {
   return modPow(((x % prime) + prime) % prime, prime - 2n, prime);
 }
 
-/** Trial division: at most 2^15 steps, since candidates are below 2^30. */
+/** Trial division: at most 2^14 steps, since candidates are below 2^30. */
 export function isPrime(candidate: number): boolean {
-  if (candidate < 2) return false;
-  for (let factor = 2; factor * factor <= candidate; factor++) if (candidate % factor === 0) return false;
+  if (candidate < 4 || candidate % 2 === 0) return candidate === 2 || candidate === 3;
+  for (let factor = 3; factor * factor <= candidate; factor += 2) if (candidate % factor === 0) return false;
   return true;
 }
 
 /**
- * The `count` largest primes below 2^bits that are 1 modulo 2n, descending.
+ * The `count` largest primes below 2^bits that are 1 modulo 2n, descending; only those that are
+ * taken, where that is asked for.
  *
  * @example nttPrimes(30, 2048, 1) // [1073692673]
  */
-export function nttPrimes(bits: number, n: number, count: number): number[] {
+export function nttPrimes(bits: number, n: number, count: number, take: (p: number) => boolean = () => true): number[] {
   if (!(Number.isInteger(bits) && bits >= 2 && bits <= 30)) throw new RangeError(`bits must be 2 … 30, not ${bits}`);
   const step = 2 * n;
   const found: number[] = [];
   for (let p = Math.floor((2 ** bits - 2) / step) * step + 1; p > step && found.length < count; p -= step) {
-    if (isPrime(p)) found.push(p);
+    if (take(p) && isPrime(p)) found.push(p);
   }
   if (found.length < count)
     throw new RangeError(`there are only ${found.length} primes of ${bits} bits that are 1 mod ${step}`);

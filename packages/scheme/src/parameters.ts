@@ -41,8 +41,7 @@ function wideSet(id: number, n: number, bits: number, count: number, mask: Wide,
  * Responses of 32 bits need that (README.md §3, term F).
  */
 function precisePrimes(bits: number, n: number, count: number): number[] {
-  const precise = nttPrimes(bits, n, 32).filter((p) => Math.abs(reciprocalError(p)) < 1 / 16);
-  return precise.slice(0, count);
+  return nttPrimes(bits, n, count, (p) => Math.abs(reciprocalError(p)) < 1 / 16);
 }
 
 const COMPACT: Wide = { digits: 4, digitBits: 9, wideBits: 5 };

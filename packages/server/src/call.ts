@@ -98,20 +98,15 @@ export class Call {
     return whole;
   }
 
-  /** The body as a message, with a head that fits its schema and as many parts as it must have. */
-  async message<Head>(schema: object, parts: { least: number; most: number }): Promise<Message<Head>> {
-    const message = decodeMessage(await this.octets(), parts.most);
+  /** The body as a message, with a head that fits its schema and at most so many parts. */
+  async message<Head>(schema: object, most: number): Promise<Message<Head>> {
+    const message = decodeMessage(await this.octets(), most);
     const validate = this.request.compileValidationSchema(schema);
     if (!validate(message.head)) {
       const [error] = validate.errors ?? [];
       const where = error?.instancePath ? `${error.instancePath} ` : '';
       throw new HersError('INVALID_ARGUMENT', `the head of this message does not fit: ${where}${error?.message ?? ''}`);
     }
-    if (message.parts.length < parts.least)
-      throw new HersError(
-        'MALFORMED',
-        `this message has ${message.parts.length} parts, and should have ${parts.least}`,
-      );
     return message as Message<Head>;
   }
 

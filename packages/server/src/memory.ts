@@ -80,11 +80,10 @@ function watchCollections(onCollected: () => void): PerformanceObserver {
 function processBytes(): number {
   try {
     const [, resident, shared] = readFileSync('/proc/self/statm', 'latin1').split(' ').map(Number);
-    return (resident - shared) * PAGE_BYTES;
-  } catch {
-    const { heapTotal, external } = process.memoryUsage();
-    return heapTotal + external;
-  }
+    if (resident !== undefined && shared !== undefined) return (resident - shared) * PAGE_BYTES;
+  } catch {}
+  const { heapTotal, external } = process.memoryUsage();
+  return heapTotal + external;
 }
 
 export class Memory {

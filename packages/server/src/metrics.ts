@@ -27,24 +27,31 @@ class Counter {
 
 const BOUNDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
+interface Series {
+  readonly labels: Labels;
+  readonly buckets: readonly { readonly bound: number; count: number }[];
+  sum: number;
+  count: number;
+}
+
 class Histogram {
-  readonly #series = new Map<string, { labels: Labels; buckets: number[]; sum: number; count: number }>();
+  readonly #series = new Map<string, Series>();
 
   observe(value: number, labels: Labels = {}): void {
     const key = labelled(labels);
     let series = this.#series.get(key);
-    if (!series) this.#series.set(key, (series = { labels, buckets: BOUNDS.map(() => 0), sum: 0, count: 0 }));
-    BOUNDS.forEach((bound, i) => {
-      if (value <= bound) series.buckets[i]++;
-    });
+    if (!series) {
+      const buckets = BOUNDS.map((bound) => ({ bound, count: 0 }));
+      this.#series.set(key, (series = { labels, buckets, sum: 0, count: 0 }));
+    }
+    for (const bucket of series.buckets) if (value <= bucket.bound) bucket.count++;
     series.sum += value;
     series.count++;
   }
 
   *lines(name: string): Generator<string> {
     for (const { labels, buckets, sum, count } of this.#series.values()) {
-      for (const [i, bound] of BOUNDS.entries())
-        yield `${name}_bucket${labelled({ ...labels, le: bound })} ${buckets[i]}`;
+      for (const bucket of buckets) yield `${name}_bucket${labelled({ ...labels, le: bucket.bound })} ${bucket.count}`;
       yield `${name}_bucket${labelled({ ...labels, le: '+Inf' })} ${count}`;
       yield `${name}_sum${labelled(labels)} ${sum}`;
       yield `${name}_count${labelled(labels)} ${count}`;

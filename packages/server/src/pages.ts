@@ -130,7 +130,7 @@ function addressOf(address: string | undefined): string {
 
 /** Refuses a change that a page could have sent without asking: 415. */
 export function checkChange(request: FastifyRequest): void {
-  const [type] = (request.headers['content-type'] ?? '').split(';');
+  const [type = ''] = (request.headers['content-type'] ?? '').split(';');
   if (request.method === 'GET' || type.trim().toLowerCase() === OCTETS) return;
   throw Object.assign(new Error(`whatever changes something is sent with the content type ${OCTETS}`), {
     statusCode: 415,

@@ -125,9 +125,11 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       takes: { kind: 'message', head: schemas.createHead, parts: 'the descriptor, the manifest' },
       gives: { kind: 'nothing', status: 204 },
       handle: async (call) => {
-        const { head, parts } = await call.message<CreateHead>(schemas.createHead, { least: 2, most: 2 });
-        call.touch(head.name);
+        const { head, parts } = await call.message<CreateHead>(schemas.createHead, 2);
         const [descriptor, manifest] = parts;
+        if (!descriptor || !manifest)
+          throw new HersError('MALFORMED', `this message has ${parts.length} parts, and should have 2`);
+        call.touch(head.name);
         await service.createCollection(head.name, { id: fromHex(head.id), descriptor, manifest });
       },
     },
@@ -264,7 +266,7 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       },
       gives: { kind: 'json', status: 200, body: schemas.versionBody },
       handle: async (call) => {
-        const message = await call.message<CommitHead>(schemas.commitHead, { least: 5, most: 5 });
+        const message = await call.message<CommitHead>(schemas.commitHead, 5);
         const change = decodeCommit(message, (...ids) => call.ids(...ids));
         return { version: await service.commit(call.name, change, call.options) };
       },
@@ -283,15 +285,13 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       },
       gives: { kind: 'octets', status: 200, description: 'items: encoded responses, in any order' },
       handle: async (call) => {
-        const { head, parts } = await call.message<SearchHead>(schemas.searchHead, {
-          least: 0,
-          most: 1 + MAX_QUERIES,
-        });
+        const { head, parts } = await call.message<SearchHead>(schemas.searchHead, 1 + MAX_QUERIES);
         const { version, some } = head;
-        if (some && parts.length === 0) throw new HersError('MALFORMED', 'this search names no blocks');
+        const [named] = some ? parts : [];
+        if (some && !named) throw new HersError('MALFORMED', 'this search names no blocks');
         const queries = some ? parts.slice(1) : parts;
         call.guest.hold.reserve(QUERY_COST * queries.reduce((sum, { length }) => sum + length, 0));
-        const blocks = some ? { blocks: call.ids(parts[0], BLOCK_ID_BYTES, 'a block id') } : {};
+        const blocks = named ? { blocks: call.ids(named, BLOCK_ID_BYTES, 'a block id') } : {};
         return call.items(parted(scans.search(call.name, { version, queries, ...blocks }, call.guest)));
       },
     },

@@ -275,7 +275,7 @@ export class Scans {
   }
 
   async #scan(first: Job): Promise<void> {
-    const jobs = [first, ...(await this.#companions(first))];
+    const jobs: [Job, ...Job[]] = [first, ...(await this.#companions(first))];
     const now = performance.now();
     for (const { since } of jobs) this.#watcher.waited((now - since) / 1000);
     try {
@@ -316,7 +316,7 @@ export class Scans {
     return jobs;
   }
 
-  async #run(jobs: readonly Job[]): Promise<void> {
+  async #run(jobs: readonly [Job, ...Job[]]): Promise<void> {
     const ending = new AbortController();
     // The scan ends when nobody wants it any more.
     const left = () => {
@@ -327,6 +327,7 @@ export class Scans {
     const [first] = jobs;
     const request = { ...first.request, queries: jobs.flatMap((job) => job.request.queries) };
     const owner = new Map(jobs.flatMap((job) => job.ids.map((id) => [id, job.spool] as const)));
+    const queryBytes = request.queries[0]?.length ?? 0;
     const began = performance.now();
     let paused = 0;
     let bytes = 0;
@@ -335,7 +336,7 @@ export class Scans {
       for await (const response of this.#service.search(first.name, request, { signal: ending.signal, views: true })) {
         const spool = jobs.length === 1 ? first.spool : owner.get(hexOf(peekResponse(response).queryId));
         spool?.put(response);
-        bytes += request.queries[0].length;
+        bytes += queryBytes;
         if (!spool?.full) continue;
         const since = performance.now();
         await this.#rest(first.caller, spool);

@@ -8,7 +8,8 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { TLSSocket } from 'node:tls';
-import { HersError, OCTETS, withMethods } from '@hers/service';
+import { encodeMessage, HersError, OCTETS, withMethods } from '@hers/service';
+import { FACES, post } from '../testing/clients.ts';
 import { collectedLog, selfSigned, served } from '../testing/server.ts';
 import { TokenStore } from './tokens.ts';
 
@@ -172,6 +173,24 @@ describe('a server', () => {
       414,
       'INVALID_ARGUMENT',
     ]);
+  });
+
+  it('refuses a message that lacks a part', async () => {
+    await using server = await served();
+    const refusal = async (path: string, head: object, parts: number) => {
+      const answer = await post(server.url, path, encodeMessage(head, new Array(parts).fill(Uint8Array.of(1))));
+      const { code, message } = (await answer.json()) as { code: string; message: string };
+      return `${answer.status} ${code}: ${message}`;
+    };
+    const lacking = '400 MALFORMED: this message has';
+    const created = { name: 'faces', id: '00'.repeat(16) };
+    assert.equal(await refusal('/v1/collections', created, 0), `${lacking} 0 parts, and should have 2`);
+    assert.equal(await refusal('/v1/collections', created, 1), `${lacking} 1 parts, and should have 2`);
+    assert.equal(await refusal(`${FACES}/commit`, { expected: 1 }, 4), `${lacking} 4 parts, and should have 5`);
+    assert.equal(
+      await refusal(`${FACES}/search`, { version: 1, some: true }, 0),
+      '400 MALFORMED: this search names no blocks',
+    );
   });
 });
 

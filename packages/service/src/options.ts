@@ -37,13 +37,18 @@ function nearestTo(name: string, known: readonly string[]): string | undefined {
 
 /** Characters to insert, delete or replace (Levenshtein), in upper or lower case. */
 function editsBetween(a: string, b: string): number {
-  const [from, to] = [a.toLowerCase(), b.toLowerCase()];
-  let row = Array.from({ length: to.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= from.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= to.length; j++)
-      next.push(Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (from[i - 1] === to[j - 1] ? 0 : 1)));
-    row = next;
+  const to = [...b.toLowerCase()];
+  // From the characters of `a` so far: to nothing, and to the first j + 1 of `b`.
+  let toNothing = 0;
+  let row = to.map((_, j) => j + 1);
+  for (const character of a.toLowerCase()) {
+    let diagonal = toNothing;
+    let left = ++toNothing;
+    row = row.map((above, j) => {
+      left = Math.min(above + 1, left + 1, diagonal + (character === to[j] ? 0 : 1));
+      diagonal = above;
+      return left;
+    });
   }
-  return row[to.length];
+  return row.at(-1) ?? toNothing;
 }

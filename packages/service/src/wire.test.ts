@@ -202,7 +202,7 @@ it('a commit comes back as it went', () => {
   );
 });
 
-it('a commit that deletes too much, or whose sums and ids do not fit, is refused', () => {
+it('a commit that deletes too much, lacks a part, or whose sums and ids do not fit, is refused', () => {
   const empty = new Uint8Array(0);
   const decode = (parts: readonly Uint8Array[], sums: CommitHead['sums'] = []) =>
     decodeCommit({ head: { expected: 1, sums }, parts });
@@ -211,5 +211,7 @@ it('a commit that deletes too much, or whose sums and ids do not fit, is refused
   assert.throws(() => decode([empty, empty, empty, many, empty]), failsWith('TOO_LARGE'));
   assert.throws(() => decode([empty, new Uint8Array(HANDLE_BYTES - 1), empty, empty, empty]), malformed);
   assert.throws(() => decode([empty, empty, new Uint8Array(BLOCK_ID_BYTES), empty, empty]), malformed);
+  for (let n = 0; n < 5; n++) assert.throws(() => decode(new Array(n).fill(empty)), malformed);
+  assert.doesNotThrow(() => decode(new Array(5).fill(empty)));
   assert.throws(() => decode([empty, empty, empty, empty, empty], [{ part: 'x', maxAdditions: 1 }]), malformed);
 });

@@ -235,9 +235,11 @@ export function encodeCommit(change: Change): Uint8Array {
   ]);
 }
 
-/** Decodes a commit from a message whose head was checked and that has five parts. */
+/** Decodes a commit from a message whose head was checked. MALFORMED when it lacks a part. */
 export function decodeCommit({ head, parts }: Message<CommitHead>, unpack: Unpack = unpackIds): Change {
   const [manifest, removed, ends, dropped, droppedLists] = parts;
+  if (!manifest || !removed || !ends || !dropped || !droppedLists)
+    throw new HersError('MALFORMED', `this message has ${parts.length} parts, and should have 5`);
   const { sums = [], ...rest } = head;
   if (ends.length !== 2 * BLOCK_ID_BYTES * sums.length)
     throw new HersError('MALFORMED', 'every sum has a base and a result, and this message names more or fewer');
@@ -246,7 +248,7 @@ export function decodeCommit({ head, parts }: Message<CommitHead>, unpack: Unpac
     ...rest,
     manifest,
     removed: fewIds(removed, HANDLE_BYTES, 'a handle'),
-    sums: sums.map((sum, i) => ({ ...sum, base: ids[2 * i], result: ids[2 * i + 1] })),
+    sums: sums.map((sum, i) => ({ ...sum, base: ids[2 * i]!, result: ids[2 * i + 1]! })),
     dropped: fewIds(dropped, BLOCK_ID_BYTES, 'a block id'),
     droppedLists: fewIds(droppedLists, LIST_ID_BYTES, 'a list id'),
   };

@@ -223,10 +223,12 @@ async function evaluate(
   const results: { compressor: string; dimension: number; rank1: number }[] = [];
   const measure = async (compressor: string, width: number, what: Float32Array) => {
     signal.throwIfAborted();
-    results.push({ compressor, dimension: width, rank1: await rankOne(what, classes, undefined, signal) });
+    const rank1 = await rankOne(what, classes, undefined, signal);
+    results.push({ compressor, dimension: width, rank1 });
+    return rank1;
   };
   using progress = context.progress({ label: 'Comparing', total: files.length + 1, unit: 'compressors' });
-  await measure('none', dimension, vectors);
+  const uncompressed = await measure('none', dimension, vectors);
   progress.add(1);
   for (const file of files) {
     const compressor = await load(await readFile(context.path(file)));
@@ -234,7 +236,7 @@ async function evaluate(
     progress.add(1);
   }
   progress.end();
-  if (Number.isNaN(results[0].rank1))
+  if (Number.isNaN(uncompressed))
     throw new CommandError(EXIT.input, 'no label occurs twice, so there is nothing to find', 'check the labels');
   if (out.json) {
     out.object({ vectors: total, labels: numbers.size, results });
@@ -251,7 +253,7 @@ async function evaluate(
       compressor,
       String(width),
       rank1.toFixed(4),
-      lost(results[0].rank1 - rank1),
+      lost(uncompressed - rank1),
     ]),
   );
 }

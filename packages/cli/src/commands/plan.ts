@@ -104,7 +104,7 @@ function norm(row: Float32Array): number {
 
 function product(a: Float32Array, b: Float32Array): number {
   let sum = 0;
-  for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
+  for (let i = 0; i < a.length; i++) sum += a[i]! * b[i]!;
   return sum;
 }
 
@@ -120,8 +120,9 @@ export function neighbourGaps(rows: readonly Float32Array[], metric: Metric): nu
     rows.forEach((other, j) => {
       if (i === j) return;
       const dot = product(row, other);
+      const [square, otherSquare] = [squares[i]!, squares[j]!];
       const score =
-        metric === 'dot' ? dot : metric === 'cosine' ? dot / Math.sqrt(squares[i] * squares[j]) : 2 * dot - squares[j];
+        metric === 'dot' ? dot : metric === 'cosine' ? dot / Math.sqrt(square * otherSquare) : 2 * dot - otherSquare;
       if (score > best) [best, second] = [score, best];
       else if (score > second) second = score;
     });

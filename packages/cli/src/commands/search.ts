@@ -170,7 +170,8 @@ async function searchAll(
             probes.map(({ vector }) => vector),
             options,
           );
-          results.forEach((result, i) => matches.add(probes[i], result));
+          // There is one result for each probe.
+          results.forEach((result, i) => matches.add(probes[i]!, result));
           await out.taken();
           progress.update((done += probes.length));
         }

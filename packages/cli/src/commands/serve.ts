@@ -26,7 +26,7 @@ const LEVELS: readonly LogLevel[] = ['error', 'warn', 'info', 'debug', 'silent']
 
 /** `requestSeconds` is `--max-request-seconds`. */
 const flagOf = (name: string) => `--max-${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-const keyOf = (name: string) => `max${name[0].toUpperCase()}${name.slice(1)}`;
+const keyOf = (name: string) => `max${name.replace(/^./, (letter) => letter.toUpperCase())}`;
 
 export function addServe(program: HersCommand, context: () => Context): void {
   const serve = program

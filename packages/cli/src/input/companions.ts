@@ -5,11 +5,11 @@ import type { Payload } from '@hers/client';
 import type { Environment } from '../environment.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { openBytes } from './bytes.ts';
-import { columnOf, csvTable } from './csv.ts';
+import { cellAt, columnOf, csvTable } from './csv.ts';
 import { fieldOf, idFrom, isObject, jsonLines } from './jsonl.ts';
 import { linesOf } from './lines.ts';
 
-const ending = (path: string) => /\.([a-z]+)$/i.exec(path)?.[1].toLowerCase();
+const ending = (path: string) => /\.([a-z]+)$/i.exec(path)?.[1]?.toLowerCase();
 
 const delimiterOf = (path: string) => (ending(path) === 'tsv' ? '\t' : ',');
 
@@ -24,7 +24,7 @@ export async function* idsFrom(environment: Environment, path: string, column = 
       case 'csv':
       case 'tsv':
         for await (const { cells, names } of csvTable(source, { delimiter: delimiterOf(path) }))
-          yield cells[columnOf(path, names, column)];
+          yield cellAt(cells, columnOf(path, names, column));
         return;
       case 'jsonl':
       case 'ndjson':
@@ -53,7 +53,7 @@ export async function* payloadsFrom(
       case 'csv':
       case 'tsv':
         for await (const { cells, names } of csvTable(source, { delimiter: delimiterOf(path) }))
-          yield Object.fromEntries((fields ?? names).map((name) => [name, cells[columnOf(path, names, name)]]));
+          yield Object.fromEntries((fields ?? names).map((name) => [name, cellAt(cells, columnOf(path, names, name))]));
         return;
       case 'jsonl':
       case 'ndjson':

@@ -37,15 +37,14 @@ async function* csvLines(
   let names: readonly string[] | undefined;
   let number = 0;
   for await (const lines of records(source)) {
-    const where =
-      lines.length === 1
-        ? lines[0].where
-        : `${lines[0].where.replace('line', 'lines')} to ${lines.at(-1)!.where.slice(5)}`;
+    const [first, ...others] = lines;
+    const last = others.at(-1);
+    const where = last ? `${first.where.replace('line', 'lines')} to ${last.where.slice(5)}` : first.where;
     const read = () => cellsOf(source.name, where, lines, delimiter);
     if (!names) {
-      const first = read();
-      const named = header ?? !first.every(isNumber);
-      names = named ? checkedNames(source.name, first) : first.map((_, i) => String(i + 1));
+      const cells = read();
+      const named = header ?? !cells.every(isNumber);
+      names = named ? checkedNames(source.name, cells) : cells.map((_, i) => String(i + 1));
       if (named) continue;
     }
     const at = number++;
@@ -65,27 +64,28 @@ const QUOTE = 0x22;
 const SPACE = 0x20;
 
 /** The lines of each record: more than one where a quotation mark is open at the end of a line. */
-async function* records(source: ByteSource): AsyncGenerator<Line[]> {
-  let held: Line[] = [];
+async function* records(source: ByteSource): AsyncGenerator<[Line, ...Line[]]> {
+  let held: [Line, ...Line[]] | undefined;
   let open = false;
   let length = 0;
-  const unclosed = () =>
+  const unclosed = ([{ where }]: [Line, ...Line[]]) =>
     new HersError(
       'MALFORMED',
-      `${source.name}, ${held[0].where}: a quotation mark is not closed, so that nothing behind it can be read`,
+      `${source.name}, ${where}: a quotation mark is not closed, so that nothing behind it can be read`,
     );
   for await (const line of byteLines(source)) {
-    if (!open && line.bytes.every((byte) => byte === SPACE)) continue;
+    if (!held && line.bytes.every((byte) => byte === SPACE)) continue;
     for (let at = line.bytes.indexOf(QUOTE); at >= 0; at = line.bytes.indexOf(QUOTE, at + 1)) open = !open;
-    held.push(line);
+    if (held) held.push(line);
+    else held = [line];
     length += line.bytes.length;
-    if (length > MAX_LINE) throw unclosed();
+    if (length > MAX_LINE) throw unclosed(held);
     if (open) continue;
     yield held;
-    held = [];
+    held = undefined;
     length = 0;
   }
-  if (open) throw unclosed();
+  if (held) throw unclosed(held);
 }
 
 function cellsOf(source: string, where: string, lines: readonly Line[], delimiter: string): string[] {
@@ -113,6 +113,9 @@ function checkedNames(file: string, names: readonly string[]): readonly string[]
 }
 
 const isNumber = (cell: string) => cell !== '' && Number.isFinite(Number(cell));
+
+/** A line has as many cells as there are columns: `csvLines` refuses all others. */
+export const cellAt = (cells: readonly string[], column: number): string => cells[column]!;
 
 /** The position of a column that was asked for. */
 export function columnOf(file: string, names: readonly string[], name: string): number {
@@ -155,7 +158,7 @@ export async function* readCsv(source: ByteSource, options: RowOptions): AsyncGe
         number,
         where,
         vector: vectorOf(source.name, line, plan!),
-        ...(id === undefined || (cells[id] === '' && !isIdNamed) ? {} : { id: cells[id] }),
+        ...(id === undefined || (cells[id] === '' && !isIdNamed) ? {} : { id: cellAt(cells, id) }),
         ...(payload.length === 0 ? {} : { payload: payloadOf(plan!, cells) }),
       }));
     }
@@ -163,16 +166,20 @@ export async function* readCsv(source: ByteSource, options: RowOptions): AsyncGe
 }
 
 function vectorOf(source: string, { where, cells, names }: CsvLine, plan: Plan): Float32Array {
-  const numbers = typeof plan.vector === 'number' ? writtenOut(cells[plan.vector]) : plan.vector.map((at) => cells[at]);
+  const numbers =
+    typeof plan.vector === 'number'
+      ? writtenOut(cellAt(cells, plan.vector))
+      : plan.vector.map((at) => cellAt(cells, at));
   if (!numbers) throw new HersError('MALFORMED', `${source}, ${where} has a vector that lacks a bracket`);
   const vector = new Float32Array(numbers.length);
   for (let i = 0; i < numbers.length; i++) {
-    const value = numbers[i] === '' ? undefined : Number(numbers[i]);
+    const text = numbers[i] ?? '';
+    const value = text === '' ? Number.NaN : Number(text);
     // "NaN" in the file is a number that is refused later, as everywhere; a word is not.
-    if (value === undefined || (Number.isNaN(value) && !/^[+-]?nan$/i.test(numbers[i])))
+    if (Number.isNaN(value) && !/^[+-]?nan$/i.test(text))
       throw new HersError(
         'MALFORMED',
-        `${source}, ${where}: ${describeCell(names, plan, i)} is ${JSON.stringify(numbers[i].slice(0, 40))}, not a number; name the columns that are not part of the vector with --id and --payload`,
+        `${source}, ${where}: ${describeCell(names, plan, i)} is ${JSON.stringify(text.slice(0, 40))}, not a number; name the columns that are not part of the vector with --id and --payload`,
       );
     vector[i] = value;
   }
@@ -182,10 +189,10 @@ function vectorOf(source: string, { where, cells, names }: CsvLine, plan: Plan):
 function describeCell(names: readonly string[], { vector }: Plan, i: number): string {
   return typeof vector === 'number'
     ? `a coordinate in column ${JSON.stringify(names[vector])}`
-    : `column ${JSON.stringify(names[vector[i]])}`;
+    : `column ${JSON.stringify(vector.map((at) => names[at])[i])}`;
 }
 
 /** Cells as they are written: turning "007" into a number would lose something. */
 function payloadOf({ payload }: Plan, cells: readonly string[]): Payload {
-  return Object.fromEntries(payload.map(([name, at]) => [name, cells[at]]));
+  return Object.fromEntries(payload.map(([name, at]) => [name, cellAt(cells, at)]));
 }

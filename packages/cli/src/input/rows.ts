@@ -81,17 +81,15 @@ async function npyRows(source: ByteSource): Promise<RowFile> {
   return { format: 'npy', source, count: file.rows, dimension: file.columns, rows, attempts: rows };
 }
 
-const ENDINGS: Readonly<Record<string, Format>> = {
-  npy: 'npy',
-  csv: 'csv',
-  tsv: 'tsv',
-  jsonl: 'jsonl',
-  ndjson: 'jsonl',
-};
+const ENDINGS: ReadonlyMap<string, Format> = new Map([
+  ...FORMATS.map((format) => [format, format] as const),
+  ['ndjson', 'jsonl'],
+]);
 
 async function formatOf(source: ByteSource): Promise<Format> {
-  const ending = /\.([a-z]+)$/i.exec(source.name)?.[1].toLowerCase();
-  if (ending !== undefined && Object.hasOwn(ENDINGS, ending)) return ENDINGS[ending];
+  const ending = /\.([a-z]+)$/i.exec(source.name)?.[1]?.toLowerCase();
+  const named = ENDINGS.get(ending ?? '');
+  if (named) return named;
   const start = await source.peek(8);
   if (start.length === 0) throw new CommandError(EXIT.input, `${source.name} is empty`, 'check where it comes from');
   if (isNpy(start)) return 'npy';
