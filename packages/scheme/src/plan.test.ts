@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { nttPrimes, reciprocalError } from '@hers/ring';
 import fc from 'fast-check';
 import { HersError } from './errors.ts';
 import { isExact, logModulus, modulusOf, PARAMETER_SETS, PROFILES, parameterSet, primeBits } from './parameters.ts';
@@ -18,6 +19,9 @@ describe('parameter sets', () => {
       const logs = `_${primeBits(set)}`.repeat(set.primes.length);
       const mask = set.wideBits > 0 ? `_wide_${set.wideBits}` : '';
       assert.match(set.name, new RegExp(`n_${set.n}_logq${logs}${mask}$`));
+      const isPrecise = (p: number) => Math.abs(reciprocalError(p)) < 1 / 16;
+      const take = set.wideBits > 0 && set.primes.length > 1 ? isPrecise : () => true;
+      assert.deepEqual(set.primes, nttPrimes(primeBits(set), set.n, set.primes.length, take));
       // A mask has as many digits as its modulus needs, and only row 0 of a query is rounded.
       const modulus = Math.log2(modulusOf(set)) + set.wideBits;
       assert.ok(modulus <= set.digits * set.digitBits && modulus > (set.digits - 1) * set.digitBits);
