@@ -112,6 +112,33 @@ describe('what is held', () => {
     memory.close();
   });
 
+  it('counts from what the process keeps at rest only as far as that is alive', async () => {
+    let [bytes, live] = [100e6, 60e6];
+    const growth = 80 * MIB;
+    const memory = new Memory(
+      growth,
+      undefined,
+      () => bytes,
+      () => live,
+    );
+    /** Lets it come to rest. */
+    const rest = async () => {
+      memory.litter(33 * MIB);
+      await pause(1100);
+    };
+    new Hold(memory, 'x').take(10);
+    // A gallery was opened: this is what it takes from now on.
+    bytes += growth;
+    live += growth;
+    await rest();
+    new Hold(memory, 'y').take(20 * MIB);
+    // Freed and not given back: it is counted.
+    bytes += growth;
+    await rest();
+    assert.throws(() => new Hold(memory, 'z').take(20 * MIB), { code: 'OVERLOADED' });
+    memory.close();
+  });
+
   it('makes room by ending what is slow, for the next time', () => {
     const asked: unknown[] = [];
     const memory = new Memory(GROWTH, (...args) => asked.push(args), measure);

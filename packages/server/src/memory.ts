@@ -28,6 +28,11 @@ const HELD = 0.6;
 const SWOLLEN = 0.6;
 /** Garbage is collected when it has grown by this part. */
 const LITTERED = 0.4;
+/**
+ * What the process keeps at rest beyond what is alive in it, a fragmented heap say, may grow by
+ * this part. All beyond it counts as grown, or attack after attack would raise the limit.
+ */
+const KEPT = 1 / 8;
 /** The part of what may be held that every caller has, whatever the others do. */
 const LITTLE = 1 / 16;
 /** How often the memory of the process is looked at, and something done about it. */
@@ -86,6 +91,12 @@ function processBytes(): number {
   return heapTotal + external;
 }
 
+/** What the engine knows to be in use; right after a collection, what is alive. */
+function liveBytes(): number {
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
 export class Memory {
   readonly makeRoom: MakeRoom;
   /** What the process may grow by. */
@@ -93,6 +104,9 @@ export class Memory {
   /** What may be held when all is well. */
   readonly most: number;
   readonly #measure: () => number;
+  readonly #live: () => number;
+  /** What the process had in the beginning beyond what was alive. */
+  readonly #dead: number;
   readonly #callers = new Map<string, number>();
   readonly #observer: PerformanceObserver;
   #held = 0;
@@ -107,12 +121,19 @@ export class Memory {
   #idle: NodeJS.Timeout | undefined;
   #later: NodeJS.Timeout | undefined;
 
-  constructor(growth: number, makeRoom: MakeRoom = () => {}, measure: () => number = processBytes) {
+  constructor(
+    growth: number,
+    makeRoom: MakeRoom = () => {},
+    measure: () => number = processBytes,
+    live: () => number = liveBytes,
+  ) {
     this.#growth = growth;
     this.most = HELD * growth;
     this.makeRoom = makeRoom;
     this.#measure = measure;
+    this.#live = live;
     this.#rest = measure();
+    this.#dead = this.#rest - live();
     this.#observer = watchCollections(() => {
       this.#garbage = 0;
     });
@@ -159,6 +180,8 @@ export class Memory {
       this.#trim();
       const more = this.#measure() - this.#held - this.#rest;
       this.#rest += more > 0 ? trust * more : more;
+      const most = this.#dead + this.#live() - this.#held + KEPT * this.#growth;
+      this.#rest = Math.min(this.#rest, most);
     }
     this.#look();
   }
