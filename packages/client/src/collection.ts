@@ -119,7 +119,7 @@ export class Collection {
     const handles = ids.map((id) => hex(keyring.records.handleOf(id)));
     const out: PlainRecord[] = [];
     for await (const record of reader.records(handles, { newest: view.manifest.epoch })) {
-      if (record.version !== view.versionOf(record.id, record.handle))
+      if (record.version !== view.versionOf(record.id))
         throw new InconsistentRead('the store gave an older copy of a record than its list names');
       out.push(record);
     }

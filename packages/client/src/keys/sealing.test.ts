@@ -10,7 +10,7 @@ import { HersError } from '@hers/service';
 import { concat, fromHex, hex, hexText } from '../bytes.ts';
 import { startWorkers } from '../crew/crew.node.ts';
 import { InProcessCrypto } from '../crew/crew.ts';
-import { type ListEntry, openList, sealList } from '../formats/lists.ts';
+import { List, type ListEntry, openList, sealList } from '../formats/lists.ts';
 import { type PlainRecord, RecordKeys, sealingKey } from '../formats/records.ts';
 import { Packing, type PlainBatch, packed, recordsOf, type SealedBatch, sealsOf } from '../writing/batch.ts';
 import { NodeSealer, nodeKeyedHash } from './sealing.node.ts';
@@ -160,10 +160,13 @@ describe('records in bulk', () => {
     for (const cipher of Object.values(ciphers)) {
       const record = await keys.open(() => cipher, fromHex(handle), fromHex(sealed));
       assert.deepEqual([asSample(record), record.handle, record.version], [expected, handle, version]);
-      assert.deepEqual((await openList(cipher, collectionId, fromHex(list))).entries, [
-        { id: 'Zoë', version },
-        { id: 'x', version: '00'.repeat(16) },
-      ]);
+      assert.deepEqual(
+        [...(await openList(cipher, collectionId, fromHex(list))).list],
+        [
+          { id: 'Zoë', version },
+          { id: 'x', version: '00'.repeat(16) },
+        ],
+      );
     }
     const packing = new Packing(1, DIMENSION);
     packing.add(expected.id, expected.vector, expected.payload);
@@ -175,12 +178,12 @@ describe('records in bulk', () => {
 it('lists open by either cipher, whoever sealed them', async () => {
   const entries: ListEntry[] = samples.map((sample) => ({ id: sample.id, version: plainNames(sample).version }));
   for (const sealing of Object.values(ciphers)) {
-    const sealed = await sealList(sealing, collectionId, entries);
+    const sealed = await sealList(sealing, collectionId, List.of(entries));
     const plain = entries.map(({ version }, i) => ({ id: `ascii ${i}`, version }));
-    const ascii = await sealList(sealing, collectionId, plain);
+    const ascii = await sealList(sealing, collectionId, List.of(plain));
     for (const opening of Object.values(ciphers)) {
-      assert.deepEqual((await openList(opening, collectionId, sealed)).entries, entries);
-      assert.deepEqual((await openList(opening, collectionId, ascii)).entries, plain);
+      assert.deepEqual([...(await openList(opening, collectionId, sealed)).list], entries);
+      assert.deepEqual([...(await openList(opening, collectionId, ascii)).list], plain);
     }
   }
 });

@@ -1,7 +1,7 @@
 // One collection of a damaged folder: what its manifest names, what of that is there, and what
 // becomes of the rest.
 
-import { type PlanRequest, plan } from '@hers/scheme';
+import { type PlanRequest, plan, slotsFor } from '@hers/scheme';
 import { authenticate, type MasterSeed, sameTag } from '@hers/scheme/secret';
 import { HANDLE_BYTES, HersError, type Service, withMethods } from '@hers/service';
 import {
@@ -15,7 +15,7 @@ import {
 import { fromHex, hex, sha256 } from '../bytes.ts';
 import { keyFrom } from '../crew/crew.ts';
 import { requestOf } from '../formats/descriptor.ts';
-import { type ListEntry, openList, sealList } from '../formats/lists.ts';
+import { List, type ListEntry, openList, sealList } from '../formats/lists.ts';
 import { historyAfter, liveCount, type Manifest, type ManifestBlock, sealManifest } from '../formats/manifest.ts';
 import { PendingRecord } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
@@ -129,8 +129,8 @@ export class Rescue {
     const { epoch, isCompressor } = this.#wanted.get(id)!;
     this.#places.set(id, place);
     if (isCompressor) return;
-    const { entries } = await openList(await this.keyring.sealer(epoch), this.keyring.id, content);
-    this.#lists.set(id, entries);
+    const { list } = await openList(await this.keyring.sealer(epoch), this.keyring.id, content);
+    this.#lists.set(id, [...list]);
   }
 
   #joinLists(): void {
@@ -254,7 +254,7 @@ export class Rescue {
 
   /** What is said about a block besides its rows. */
   #fits({ id, count, additions, edition }: ManifestBlock, { block }: SalvagedBlock): boolean {
-    const slots = count + plan(requestOf(this.keyring.descriptor, edition)).canaries;
+    const slots = slotsFor(plan(requestOf(this.keyring.descriptor, edition)), count);
     return hex(block.blockId) === id && block.first === 0 && block.count === slots && block.additions === additions;
   }
 
@@ -464,7 +464,7 @@ export class Rescue {
         names.push(part);
         continue;
       }
-      const entries = Array.from({ length: part }, () => NOBODY);
+      const entries = List.of(Array.from({ length: part }, () => NOBODY));
       const sealed = await sealList(await this.keyring.sealer(epoch), this.keyring.id, entries);
       staged.push(await service.stageList(this.known.name, sealed));
       names.push(hex(await sha256(sealed)));

@@ -275,11 +275,7 @@ export class Candidates {
           const candidate = current[fetched.size];
           const isReplaced = record.version !== candidate.version;
           if (!isReplaced) await check.one(candidate, record);
-          else if (
-            latest === view ||
-            record.version !== latest.versionOf(candidate.id, candidate.handle) ||
-            !mayDiffer()
-          )
+          else if (latest === view || record.version !== latest.versionOf(candidate.id) || !mayDiffer())
             throw new InconsistentRead('the store gave an older copy of a record than its list names');
           fetched.set(candidate.handle, { record, isReplaced });
         }

@@ -107,7 +107,8 @@ function foundPending({ profile }: Plan, view: View, pending: PendingRecord, { s
 }
 
 function foundInBlock({ profile }: Plan, view: View, block: ManifestBlock, { slot, score }: Candidate): Found {
-  const { id, version } = view.entries.get(block.id)![slot];
+  const list = view.entries.get(block.id)!;
+  const [id, version] = [list.id(slot), list.version(slot)];
   return { id, version, score, scoreOrigin: isExact(profile) ? 'exact' : 'noisy', space: view.spaceOf(block), slot };
 }
 

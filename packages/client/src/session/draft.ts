@@ -2,7 +2,7 @@
 
 import { type Change, HersError, type StageId } from '@hers/service';
 import { fromHex } from '../bytes.ts';
-import type { ListEntry } from '../formats/lists.ts';
+import type { List } from '../formats/lists.ts';
 import { historyAfter, type Manifest, type ManifestBlock, type ManifestCompressor } from '../formats/manifest.ts';
 import type { PendingRecord, PlainRecord } from '../formats/records.ts';
 import { type Space, spaceName } from './space.ts';
@@ -17,14 +17,14 @@ export class Draft {
   blocks: ManifestBlock[];
   /** Those with a payload come from this change; only what is needed of them is kept afterwards. */
   readonly pending: Map<string, PlainRecord | PendingRecord>;
-  readonly entries: Map<string, readonly ListEntry[]>;
+  readonly entries: Map<string, List>;
   readonly scoreSums: Map<string, Uint8Array>;
   readonly spaces: Map<string, Space>;
   /** The one that new blocks are in. */
   space: Space;
   compressors: readonly ManifestCompressor[];
-  /** Ids that left the place the view has them in. */
-  readonly gone: Set<string> = new Set();
+  /** The block that grew, before and after. */
+  grown: { readonly from: string; readonly to: string } | undefined;
   readonly records: StageId[] = [];
   readonly removed: Uint8Array[] = [];
   readonly newBlocks: StageId[] = [];
@@ -63,7 +63,6 @@ export class Draft {
   displace(id: string, handle: string): void {
     const place = this.view.locate(id);
     if (place === undefined) return;
-    this.gone.add(id);
     if (this.pending.delete(handle) || place === 'pending') return;
     let dead = this.#dead.get(place.block.id);
     if (!dead) this.#dead.set(place.block.id, (dead = new Set(place.block.dead)));
@@ -74,6 +73,7 @@ export class Draft {
   movedBlock(from: string, to: string): void {
     const dead = this.#dead.get(from);
     if (dead) this.#dead.set(to, dead);
+    this.grown = { from, to };
   }
 
   dropBlock(block: ManifestBlock): void {

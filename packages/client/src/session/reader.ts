@@ -6,7 +6,7 @@ import { addScoreSums, decodeScoreSums, encodeScoreSums, type ScoreSums } from '
 import { HersError, type Service } from '@hers/service';
 import { fromHex, hex, sha256 } from '../bytes.ts';
 import { fetchCompressor } from '../formats/compressors.ts';
-import { type ListEntry, openList } from '../formats/lists.ts';
+import { List, openList } from '../formats/lists.ts';
 import { type Manifest, type ManifestBlock, manifestHash, openManifest } from '../formats/manifest.ts';
 import { type OpenedRecord, PendingRecord } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
@@ -156,7 +156,8 @@ export class CollectionReader implements Source {
         const { spaces, space } = await this.#spaces(manifest);
         const { entries, scoreSums } = await this.#entries(manifest, spaces, opened);
         await this.remember(manifest, hash);
-        return new View({ manifest, hash, entries, scoreSums, pending, spaces, space });
+        const view = new View({ manifest, hash, entries, scoreSums, pending, spaces, space });
+        return known ? view.follows(known) : view;
       } catch (error) {
         if (!mayBeOvertaken(error)) throw error;
         failed = { version: manifest.version, error };
@@ -215,14 +216,14 @@ export class CollectionReader implements Source {
     manifest: Manifest,
     spaces: ReadonlyMap<string, Space>,
     opened: Opened,
-  ): Promise<{ entries: Map<string, readonly ListEntry[]>; scoreSums: Map<string, Uint8Array> }> {
+  ): Promise<{ entries: Map<string, List>; scoreSums: Map<string, Uint8Array> }> {
     const { service, place, keyring } = this;
-    const entries = new Map<string, readonly ListEntry[]>();
+    const entries = new Map<string, List>();
     const wanted: ManifestBlock[] = [];
     for (const block of manifest.blocks) {
       if (entries.has(block.id)) throw new HersError('INTEGRITY', 'the manifest names a block twice');
       const have = opened.entries(block.id);
-      entries.set(block.id, have ?? []);
+      entries.set(block.id, have ?? List.of([]));
       if (!have) wanted.push(block);
     }
     const ids = wanted.flatMap((block) => block.lists);
@@ -230,18 +231,19 @@ export class CollectionReader implements Source {
     try {
       for (const block of wanted) {
         const sealer = await keyring.sealer(block.epoch);
-        const all: ListEntry[] = [];
+        const parts: List[] = [];
         const sums: (Uint8Array | undefined)[] = [];
         for (const id of block.lists) {
           const { value, done } = await lists.next();
           if (done) throw new HersError('INTEGRITY', 'the store has lost a list of this collection');
           if (hex(await sha256(value)) !== id)
             throw new HersError('INTEGRITY', 'the store gave another list than the manifest names');
-          const list = await openList(sealer, keyring.id, value);
-          all.push(...list.entries);
-          sums.push(list.sums);
+          const opened = await openList(sealer, keyring.id, value);
+          parts.push(opened.list);
+          sums.push(opened.sums);
         }
-        if (all.length !== block.count)
+        const all = List.join(parts);
+        if (all.count !== block.count)
           throw new HersError('INTEGRITY', 'the lists of a block do not fit its number of records');
         entries.set(block.id, all);
         opened.keepEntries(block.id, all, sumOf(spaces.get(spaceName(block))!.plan, sums));
@@ -277,7 +279,7 @@ export class CollectionReader implements Source {
 /** What was opened already: by an earlier view, and by attempts at this one. */
 class Opened {
   readonly #known: View | undefined;
-  readonly #entries = new Map<string, readonly ListEntry[]>();
+  readonly #entries = new Map<string, List>();
   readonly #sums = new Map<string, Uint8Array>();
   readonly #pending = new Map<string, PendingRecord>();
 
@@ -286,7 +288,7 @@ class Opened {
   }
 
   /** Of a block; they never change. */
-  entries(block: string): readonly ListEntry[] | undefined {
+  entries(block: string): List | undefined {
     return this.#entries.get(block) ?? this.#known?.entries.get(block);
   }
 
@@ -294,7 +296,7 @@ class Opened {
     return this.#sums.get(block) ?? this.#known?.scoreSums.get(block);
   }
 
-  keepEntries(block: string, entries: readonly ListEntry[], sums: Uint8Array | undefined): void {
+  keepEntries(block: string, entries: List, sums: Uint8Array | undefined): void {
     this.#entries.set(block, entries);
     if (sums) this.#sums.set(block, sums);
   }

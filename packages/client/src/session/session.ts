@@ -7,7 +7,7 @@ import { authenticate } from '@hers/scheme/secret';
 import { HersError, type Service, type StageId } from '@hers/service';
 import { fromHex, hex, sha256 } from '../bytes.ts';
 import { sealCompressor } from '../formats/compressors.ts';
-import { type ListEntry, sealList } from '../formats/lists.ts';
+import { type List, sealList } from '../formats/lists.ts';
 import { manifestHash, sealManifest } from '../formats/manifest.ts';
 import { PendingRecord, type PlainRecord } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
@@ -17,7 +17,7 @@ import type { Draft } from './draft.ts';
 import { CollectionReader, mayBeOvertaken, pauseAfter, type Source } from './reader.ts';
 import { type Compression, type Space, spaceName } from './space.ts';
 import { type Place, seenAfter, type VersionMemory } from './versions.ts';
-import type { View } from './view.ts';
+import { View } from './view.ts';
 
 /** A change that has to be rebased more often than this has another problem. */
 const MAX_ATTEMPTS = 100;
@@ -192,8 +192,9 @@ export class CollectionSession {
         PendingRecord.of(record, draft.space.projectionOf(record) ?? record.projection),
       ]),
     );
-    const { entries, scoreSums, spaces, space, gone } = draft;
-    this.#view = Promise.resolve(draft.view.next({ manifest, hash, entries, scoreSums, pending, spaces, space }, gone));
+    const { entries, scoreSums, spaces, space, grown } = draft;
+    const view = new View({ manifest, hash, entries, scoreSums, pending, spaces, space });
+    this.#view = Promise.resolve(view.follows(draft.view, grown));
     await this.reader.remember(manifest, hash).catch((error) => {
       if (error instanceof HersError) throw error;
       throw new HersError(
@@ -219,8 +220,8 @@ export class CollectionSession {
   }
 
   /** Stages a list, and returns its name in the manifest. */
-  async stageList(draft: Draft, entries: readonly ListEntry[], sums?: Uint8Array): Promise<string> {
-    const sealed = await sealList(await this.keyring.sealer(draft.epoch), this.keyring.id, entries, sums);
+  async stageList(draft: Draft, list: List, sums?: Uint8Array): Promise<string> {
+    const sealed = await sealList(await this.keyring.sealer(draft.epoch), this.keyring.id, list, sums);
     draft.countSeals(1);
     draft.lists.push(await this.service.stageList(this.name, sealed));
     return hex(await sha256(sealed));
@@ -251,26 +252,21 @@ export class CollectionSession {
    * Encrypts vectors of the draft's space (or integers, rounded already) into a new block of the
    * draft.
    */
-  async addBlock(
-    draft: Draft,
-    entries: readonly ListEntry[],
-    vectors: Float32Array | Int32Array,
-    signal?: AbortSignal,
-  ): Promise<void> {
+  async addBlock(draft: Draft, list: List, vectors: Float32Array | Int32Array, signal?: AbortSignal): Promise<void> {
     const crew = await draft.space.crew();
     const { block: encoded, sums } = await crew.encrypt(vectors, 0);
     // The blocks of a vault are made again from it, and never read.
     const tagged = this.keyring.descriptor.enrolment === 'homomorphic';
     const tag = tagged ? { tag: hex(authenticate(draft.space.key(), encoded)) } : {};
     signal?.throwIfAborted();
-    const [stage, hash, list] = await Promise.all([
+    const [stage, hash, name] = await Promise.all([
       this.service.stageBlock(this.name, [encoded], signal ? { signal } : {}),
       sha256(encoded),
-      this.stageList(draft, entries, sums),
+      this.stageList(draft, list, sums),
     ]);
     const id = hex(peekBlock(encoded).blockId);
     draft.newBlocks.push(stage);
-    draft.entries.set(id, entries);
+    draft.entries.set(id, list);
     if (sums) draft.scoreSums.set(id, sums);
     draft.blocks.push({
       id,
@@ -278,9 +274,9 @@ export class CollectionSession {
       ...tag,
       epoch: draft.epoch,
       edition: draft.space.edition,
-      count: entries.length,
+      count: list.count,
       additions: 1,
-      lists: [list],
+      lists: [name],
       dead: [],
     });
   }

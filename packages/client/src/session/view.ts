@@ -2,23 +2,21 @@
 // slot, and the pending records, which are in no block yet. Lists and pending records are fetched
 // once and kept.
 
-import { inOrder, type ListEntry } from '../formats/lists.ts';
+import type { List } from '../formats/lists.ts';
 import type { Manifest, ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
+import { Places } from './places.ts';
 import { type Space, spaceName } from './space.ts';
 
 /** Where a record is. */
 export type RecordLocation = { readonly block: ManifestBlock; readonly slot: number } | 'pending';
-
-const PENDING = -1;
-const SLOTS = 65536;
 
 export interface ViewContent {
   readonly manifest: Manifest;
   /** Of the manifest as it is sealed. */
   readonly hash: string;
   /** The entries of every block, by block id. */
-  readonly entries: ReadonlyMap<string, readonly ListEntry[]>;
+  readonly entries: ReadonlyMap<string, List>;
   /** What the scores of a block add up to (`scoreSums` of scheme/secret), by block id, if known. */
   readonly scoreSums: ReadonlyMap<string, Uint8Array>;
   /** Pending records by handle. */
@@ -32,12 +30,13 @@ export interface ViewContent {
 export class View implements ViewContent {
   readonly manifest: Manifest;
   readonly hash: string;
-  readonly entries: ReadonlyMap<string, readonly ListEntry[]>;
+  readonly entries: ReadonlyMap<string, List>;
   readonly scoreSums: ReadonlyMap<string, Uint8Array>;
   readonly pending: ReadonlyMap<string, PendingRecord>;
   readonly spaces: ReadonlyMap<string, Space>;
   readonly space: Space;
-  #index: Map<string, number> | undefined;
+  #places: Places | undefined;
+  #pendingIds: ReadonlyMap<string, PendingRecord> | undefined;
 
   constructor({ manifest, hash, entries, scoreSums, pending, spaces, space }: ViewContent) {
     this.manifest = manifest;
@@ -54,70 +53,69 @@ export class View implements ViewContent {
     return this.spaces.get(spaceName(block))!;
   }
 
-  /**
-   * Id → block number and slot, made when first needed: a million records take about a second and
-   * 100 MB.
-   */
-  #places(): Map<string, number> {
-    if (!this.#index) {
-      const index = new Map<string, number>();
-      this.manifest.blocks.forEach((block, number) => {
-        const dead = new Set(block.dead);
-        this.entries.get(block.id)!.forEach((entry, slot) => {
-          if (!dead.has(slot)) index.set(entry.id, number * SLOTS + slot);
-        });
-      });
-      for (const record of this.pending.values()) index.set(record.id, PENDING);
-      this.#index = index;
+  /** Made when first needed: a million records take a third of a second. */
+  #table(): Places {
+    if (!this.#places) {
+      this.#places = new Places();
+      this.#places.extend(this.manifest.blocks, (id) => this.entries.get(id)!);
     }
-    return this.#index;
+    return this.#places;
+  }
+
+  /** The pending record with this id. */
+  #pendingWith(id: string): PendingRecord | undefined {
+    this.#pendingIds ??= new Map([...this.pending.values()].map((record) => [record.id, record]));
+    return this.#pendingIds.get(id);
   }
 
   locate(id: string): RecordLocation | undefined {
-    const place = this.#places().get(id);
-    if (place === undefined) return undefined;
-    if (place === PENDING) return 'pending';
-    return { block: this.manifest.blocks[Math.floor(place / SLOTS)], slot: place % SLOTS };
+    if (this.#pendingWith(id)) return 'pending';
+    const { blocks } = this.manifest;
+    // The table may know more than this view: newer blocks, and slots that were added to the last.
+    const counts = (number: number, slot: number) => {
+      const block = blocks[number];
+      return block !== undefined && slot < block.count && !isDead(block, slot);
+    };
+    const place = this.#table().find(id, counts);
+    return place && { block: blocks[place.number], slot: place.slot };
   }
 
   /** The version of the record with this id, if there is one. */
-  versionOf(id: string, handle: string): string | undefined {
+  versionOf(id: string): string | undefined {
     const place = this.locate(id);
     if (place === undefined) return undefined;
-    return place === 'pending'
-      ? this.pending.get(handle)?.version
-      : this.entries.get(place.block.id)![place.slot].version;
+    return place === 'pending' ? this.#pendingWith(id)!.version : this.entries.get(place.block.id)!.version(place.slot);
   }
 
   /** The ids, block by block in the order in which they were written. */
   *ids(): Generator<string> {
     for (const block of this.manifest.blocks) {
-      const dead = new Set(block.dead);
-      for (const { entry, slot } of inOrder(this.entries.get(block.id)!)) if (!dead.has(slot)) yield entry.id;
+      const list = this.entries.get(block.id)!;
+      for (const slot of list.inOrder()) if (!isDead(block, slot)) yield list.id(slot);
     }
     for (const record of this.pending.values()) yield record.id;
   }
 
   /**
-   * The view after a change of our own, without fetching anything. The index moves along, unless
-   * blocks were dropped: then their numbers change, and it is made again.
+   * Takes the table of places over from a view before this one. That only adds what is new, unless
+   * blocks were dropped: then their numbers have changed, and it is made again when it is needed.
    */
-  next(content: ViewContent, gone: Iterable<string>): View {
-    const view = new View(content);
-    const { manifest, entries, pending } = content;
-    const index = this.#index;
-    const kept = this.manifest.blocks.every((block, i) => manifest.blocks[i]?.id === block.id);
-    if (index && kept) {
-      for (const id of gone) index.delete(id);
-      for (let number = this.manifest.blocks.length; number < manifest.blocks.length; number++) {
-        entries.get(manifest.blocks[number].id)!.forEach((entry, slot) => {
-          index.set(entry.id, number * SLOTS + slot);
-        });
-      }
-      for (const record of pending.values()) index.set(record.id, PENDING);
-      this.#index = undefined;
-      view.#index = index;
-    }
-    return view;
+  follows(before: View, grown?: { readonly from: string; readonly to: string }): this {
+    const { blocks } = this.manifest;
+    const kept = before.manifest.blocks.every(({ id }, i) => blocks[i]?.id === (id === grown?.from ? grown.to : id));
+    if (kept && before.#places?.extend(blocks, (id) => this.entries.get(id)!, grown)) this.#places = before.#places;
+    return this;
   }
+}
+
+/** Whether the record in this slot was deleted or replaced. */
+export function isDead({ dead }: Pick<ManifestBlock, 'dead'>, slot: number): boolean {
+  let low = 0;
+  let high = dead.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (dead[middle] < slot) low = middle + 1;
+    else high = middle;
+  }
+  return dead[low] === slot;
 }

@@ -5,6 +5,7 @@
 import { addScoreSums, addTags, authenticate, decodeScoreSums, encodeScoreSums } from '@hers/scheme/secret';
 import { MAX_REMOVED, type SealedRecord, type StageId } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
+import { List } from '../formats/lists.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PlainRecord } from '../formats/records.ts';
 import { Draft } from '../session/draft.ts';
@@ -15,7 +16,7 @@ import { type SealedBatch, sealAt } from './batch.ts';
 
 /** What writing did to one record: its version before, if it was there, and after. */
 export interface Outcome {
-  readonly id: string;
+  readonly handle: string;
   readonly before: string | undefined;
   readonly after: string;
 }
@@ -53,14 +54,14 @@ function lastOfEach(records: readonly PlainRecord[]): number[] {
 
 /** Those that the view lacks, or has with other content. */
 function changedIn(view: View, records: readonly PlainRecord[], which: readonly number[]): number[] {
-  return which.filter((i) => view.versionOf(records[i].id, records[i].handle) !== records[i].version);
+  return which.filter((i) => view.versionOf(records[i].id) !== records[i].version);
 }
 
 /** What writing these records changes in the view. */
 function outcomesIn(view: View, records: readonly PlainRecord[], which: readonly number[]): Outcome[] {
   return which.map((i) => {
     const { id, handle, version } = records[i];
-    return { id, before: view.versionOf(id, handle), after: version };
+    return { handle, before: view.versionOf(id), after: version };
   });
 }
 
@@ -147,7 +148,7 @@ export async function fillBlocks(
     const order = shuffled(inOrder.map((_, i) => i));
     const records = order.map((i) => inOrder[i]);
     const entries = records.map(({ id, version }, slot) => ({ id, version, order: order[slot] }));
-    await session.addBlock(draft, entries, await draft.space.projectRecords(records), signal);
+    await session.addBlock(draft, List.of(entries), await draft.space.projectRecords(records), signal);
   };
   for (let at = 0; at + size <= pending.length && size > 0; at += size) {
     const records = pending.slice(at, at + size);
@@ -215,10 +216,10 @@ export function addHomomorphically(
     if (fresh.length === 0) return { result };
     const draft = new Draft(view);
     for (const record of fresh) draft.displace(record.id, record.handle);
-    const entries = fresh.map(({ id, version }) => ({ id, version }));
+    const list = List.of(fresh.map(({ id, version }) => ({ id, version })));
     const vectors = await draft.space.projectRecords(fresh);
-    if (open) await addToOpen(session, draft, open, entries, vectors, signal);
-    else await session.addBlock(draft, entries, vectors, signal);
+    if (open) await addToOpen(session, draft, open, list, vectors, signal);
+    else await session.addBlock(draft, list, vectors, signal);
     return { draft, result };
   });
 }
@@ -227,7 +228,7 @@ async function addToOpen(
   session: CollectionSession,
   draft: Draft,
   open: TaggedBlock,
-  entries: readonly { id: string; version: string }[],
+  added: List,
   vectors: Float32Array,
   signal?: AbortSignal,
 ): Promise<void> {
@@ -245,13 +246,13 @@ async function addToOpen(
   const stage = await session.service.stageBlock(session.name, [part], signal ? { signal } : {});
   const result = crypto.getRandomValues(new Uint8Array(16));
   draft.sums.push({ base: fromHex(open.id), part: stage, result, maxAdditions: draft.space.plan.maxAdditions });
-  const all = [...draft.entries.get(open.id)!, ...entries];
+  const all = List.join([draft.entries.get(open.id)!, added]);
   let lists = open.lists;
   if (lists.length + 1 >= MAX_LISTS) {
     for (const list of lists) draft.droppedLists.push(fromHex(list));
     lists = [await session.stageList(draft, all, both)];
   } else {
-    lists = [...lists, await session.stageList(draft, entries, sums)];
+    lists = [...lists, await session.stageList(draft, added, sums)];
   }
   draft.entries.delete(open.id);
   draft.entries.set(hex(result), all);
@@ -259,7 +260,7 @@ async function addToOpen(
   if (both) draft.scoreSums.set(hex(result), both);
   const canaries = open.canaries ?? { id: open.id, slots: draft.space.slotsOf(open) };
   const grown = {
-    ...{ ...open, id: hex(result), hash: '', tag, count: all.length, additions: open.additions + 1, lists },
+    ...{ ...open, id: hex(result), hash: '', tag, count: all.count, additions: open.additions + 1, lists },
     ...(plan.canaries > 0 ? { canaries } : {}),
   };
   draft.blocks = draft.blocks.map((block) => (block.id === open.id ? grown : block));

@@ -7,14 +7,14 @@ import { authenticate, decryptBlock, sameTag, withoutCanaries } from '@hers/sche
 import { HersError, type OptionNames, refuseUnknown } from '@hers/service';
 import { fromHex, hex, joined, sha256 } from '../bytes.ts';
 import { needsVault } from '../formats/descriptor.ts';
-import { inOrder, type ListEntry } from '../formats/lists.ts';
+import { List, type ListEntry } from '../formats/lists.ts';
 import type { Manifest, ManifestBlock } from '../formats/manifest.ts';
 import { PendingRecord, type PlainRecord } from '../formats/records.ts';
 import { Draft } from '../session/draft.ts';
 import { InconsistentRead } from '../session/reader.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { Compression, Space } from '../session/space.ts';
-import type { View } from '../session/view.ts';
+import { isDead, type View } from '../session/view.ts';
 import { fillBlocks } from './enrolment.ts';
 import { PART_BYTES } from './gathering.ts';
 
@@ -150,8 +150,9 @@ export async function rewrite(
 }
 
 function liveEntries(view: View, block: ManifestBlock): { entry: ListEntry; slot: number }[] {
-  const dead = new Set(block.dead);
-  return inOrder(view.entries.get(block.id)!).filter(({ slot }) => !dead.has(slot));
+  const list = view.entries.get(block.id)!;
+  const live = [...list.inOrder()].filter((slot) => !isDead(block, slot));
+  return live.map((slot) => ({ entry: list.entry(slot), slot }));
 }
 
 /**
@@ -217,7 +218,6 @@ async function rewriteFromVault(
       moved.push(record);
     draft.dropBlock(block);
   }
-  for (const record of moved) draft.gone.add(record.id);
   for (const record of moved) draft.pending.set(record.handle, record);
   await fillBlocks(session, draft, draft.space.plan.capacity, signal);
   if (last && draft.pending.size > 0) await fillBlocks(session, draft, draft.pending.size, signal);
@@ -268,7 +268,6 @@ async function rewriteByDecrypting(
     for (const { entry, slot } of liveEntries(draft.view, block)) {
       entries.push({ id: entry.id, version: entry.version });
       rows.push(integers.subarray(slot * dimension, (slot + 1) * dimension));
-      draft.gone.add(entry.id);
     }
     draft.dropBlock(block);
   }
@@ -278,6 +277,6 @@ async function rewriteByDecrypting(
     part.forEach((row, j) => {
       vectors.set(row, j * dimension);
     });
-    await session.addBlock(draft, entries.slice(at, at + capacity), vectors, signal);
+    await session.addBlock(draft, List.of(entries.slice(at, at + capacity)), vectors, signal);
   }
 }

@@ -16,28 +16,77 @@ export interface UpsertResult {
   readonly repeated: number;
 }
 
+const FIRST_SIZE = 2 ** 10;
+/** Of the table that is filled before it doubles. */
+const LOAD = 0.7;
+/** What has become of a record; zero is a free place. */
+const INSERTED = 1;
+const UNCHANGED = 2;
+const REPLACED = 3;
+
+/**
+ * A table over typed arrays, because an upsert may have more records than a `Map` entries. Handles
+ * and versions are keyed hashes, of which the first 64 bits are enough to count by.
+ */
 export class Tally {
-  readonly #before = new Map<string, string | undefined>();
-  readonly #after = new Map<string, string>();
+  #handles = new Uint32Array(2 * FIRST_SIZE);
+  #before = new Uint32Array(2 * FIRST_SIZE);
+  #states = new Uint8Array(FIRST_SIZE);
+  #size = 0;
   #given = 0;
 
-  /** A commit: how many records it was given, and what it did to each id. */
+  /** A commit: how many records it was given, and what it did to each. */
   add(given: number, outcomes: readonly Outcome[]): void {
     this.#given += given;
-    for (const { id, before, after } of outcomes) {
-      if (!this.#after.has(id)) this.#before.set(id, before);
-      this.#after.set(id, after);
+    for (const { handle, before, after } of outcomes) {
+      const at = this.#find(wordOf(handle, 0), wordOf(handle, 1));
+      if (this.#states[at] === 0) {
+        this.#size++;
+        this.#handles.set([wordOf(handle, 0), wordOf(handle, 1)], 2 * at);
+        if (before === undefined) this.#states[at] = INSERTED;
+        else this.#before.set([wordOf(before, 0), wordOf(before, 1)], 2 * at);
+      }
+      if (this.#states[at] !== INSERTED) this.#states[at] = this.#isBefore(at, after) ? UNCHANGED : REPLACED;
+      if (this.#size > LOAD * this.#states.length) this.#double();
+    }
+  }
+
+  #isBefore(at: number, version: string): boolean {
+    return this.#before[2 * at] === wordOf(version, 0) && this.#before[2 * at + 1] === wordOf(version, 1);
+  }
+
+  /** Where it is, or would be. */
+  #find(high: number, low: number): number {
+    const mask = this.#states.length - 1;
+    let at = high & mask;
+    while (this.#states[at] !== 0 && (this.#handles[2 * at] !== high || this.#handles[2 * at + 1] !== low))
+      at = (at + 1) & mask;
+    return at;
+  }
+
+  #double(): void {
+    const [handles, before, states] = [this.#handles, this.#before, this.#states];
+    this.#handles = new Uint32Array(2 * handles.length);
+    this.#before = new Uint32Array(2 * before.length);
+    this.#states = new Uint8Array(2 * states.length);
+    for (const [from, state] of states.entries()) {
+      if (state === 0) continue;
+      const at = this.#find(handles[2 * from], handles[2 * from + 1]);
+      this.#handles.set(handles.subarray(2 * from, 2 * from + 2), 2 * at);
+      this.#before.set(before.subarray(2 * from, 2 * from + 2), 2 * at);
+      this.#states[at] = state;
     }
   }
 
   get result(): UpsertResult {
-    let [inserted, replaced, unchanged] = [0, 0, 0];
-    for (const [id, after] of this.#after) {
-      const before = this.#before.get(id);
-      if (before === undefined) inserted++;
-      else if (before === after) unchanged++;
-      else replaced++;
-    }
-    return { written: inserted + replaced, inserted, replaced, unchanged, repeated: this.#given - this.#after.size };
+    const counts = [0, 0, 0, 0];
+    for (const state of this.#states) counts[state]++;
+    const [inserted, unchanged, replaced] = [counts[INSERTED], counts[UNCHANGED], counts[REPLACED]];
+    return { written: inserted + replaced, inserted, replaced, unchanged, repeated: this.#given - this.#size };
   }
+}
+
+/** Eight hexadecimal digits of many. */
+function wordOf(digits: string, word: number): number {
+  return Number.parseInt(digits.slice(8 * word, 8 * word + 8), 16);
 }

@@ -1,0 +1,169 @@
+// Where the record with an id is: an open-addressing table over typed arrays. A `Map` ends at 16.7
+// million entries and takes a hundred bytes for each; this takes about ten, and the ids are in the
+// lists already.
+//
+// The table only grows. A record that is deleted or replaced stays in it: whoever looks something
+// up says which places count, so views of several versions share one table.
+
+import type { List } from '../formats/lists.ts';
+
+const FIRST_SIZE = 2 ** 10;
+/** Of the table that is filled before it doubles. */
+const LOAD = 0.7;
+/** More bytes than an id has. */
+const scratch = new Uint8Array(4096);
+const encoder = new TextEncoder();
+
+/** Ids may come from strangers: none can be chosen so that many fall into one place. */
+const [K0, K1] = crypto.getRandomValues(new Uint32Array(2));
+
+export class Places {
+  /** The blocks, in the order in which they were added. */
+  readonly #blocks: string[] = [];
+  readonly #lists: List[] = [];
+  /** The ordinal of the first record of each block, and of the next block. */
+  #starts: number[] = [0];
+  /** Ordinal plus one; zero is free. */
+  #table = new Uint32Array(FIRST_SIZE);
+  /** Eight more bits of each hash, so that most others are passed without a look at their ids. */
+  #tags = new Uint8Array(FIRST_SIZE);
+
+  get bytes(): number {
+    return this.#table.byteLength + this.#tags.byteLength;
+  }
+
+  /**
+   * Adds the blocks that it lacks; false if others have taken their places, and another table is
+   * needed. `grown` names a block before it grew, by its id now.
+   */
+  extend(
+    blocks: readonly { readonly id: string }[],
+    listOf: (block: string) => List,
+    grown?: { readonly from: string; readonly to: string },
+  ): boolean {
+    for (const [number, { id }] of blocks.entries()) {
+      const known = this.#blocks[number];
+      if (known === id) continue;
+      if (known === undefined) this.#append(id, listOf(id));
+      else if (known === grown?.from && id === grown.to && number === this.#blocks.length - 1)
+        this.#grow(id, listOf(id));
+      else return false;
+    }
+    return true;
+  }
+
+  #append(id: string, list: List): void {
+    const first = this.#starts.at(-1)!;
+    this.#blocks.push(id);
+    this.#lists.push(list);
+    this.#starts.push(first + list.count);
+    this.#add(list, first, 0);
+  }
+
+  #grow(id: string, list: List): void {
+    const number = this.#blocks.length - 1;
+    const before = this.#lists[number].count;
+    this.#blocks[number] = id;
+    this.#lists[number] = list;
+    this.#starts[number + 1] = this.#starts[number] + list.count;
+    this.#add(list, this.#starts[number], before);
+  }
+
+  #add(list: List, first: number, from: number): void {
+    this.#reserve(first + list.count);
+    for (let slot = from; slot < list.count; slot++) {
+      const id = list.idBytes(slot);
+      this.#put(hashOf(id, id.length), first + slot);
+    }
+  }
+
+  #reserve(count: number): void {
+    let size = this.#table.length;
+    while (count > LOAD * size) size *= 2;
+    if (size === this.#table.length) return;
+    const before = this.#table;
+    this.#table = new Uint32Array(size);
+    this.#tags = new Uint8Array(size);
+    for (const entry of before) {
+      if (entry === 0) continue;
+      const { number, slot } = this.#placeOf(entry - 1);
+      const id = this.#lists[number].idBytes(slot);
+      this.#put(hashOf(id, id.length), entry - 1);
+    }
+  }
+
+  #put(hash: number, ordinal: number): void {
+    const mask = this.#table.length - 1;
+    let at = hash & mask;
+    while (this.#table[at] !== 0) at = (at + 1) & mask;
+    this.#table[at] = ordinal + 1;
+    this.#tags[at] = hash >>> 24;
+  }
+
+  /** The last block that starts at or before it. */
+  #placeOf(ordinal: number): { readonly number: number; readonly slot: number } {
+    const starts = this.#starts;
+    let low = 0;
+    let high = starts.length - 1;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (starts[middle] <= ordinal) low = middle;
+      else high = middle;
+    }
+    return { number: low, slot: ordinal - starts[low] };
+  }
+
+  /** The place of an id that counts, if there is one. */
+  find(
+    id: string,
+    counts: (number: number, slot: number) => boolean,
+  ): { readonly number: number; readonly slot: number } | undefined {
+    const { read, written } = encoder.encodeInto(id, scratch);
+    // No record has an id that does not fit.
+    if (read < id.length) return undefined;
+    const hash = hashOf(scratch, written);
+    const mask = this.#table.length - 1;
+    for (let at = hash & mask; this.#table[at] !== 0; at = (at + 1) & mask) {
+      if (this.#tags[at] !== hash >>> 24) continue;
+      const place = this.#placeOf(this.#table[at] - 1);
+      if (this.#lists[place.number].hasId(place.slot, scratch, written) && counts(place.number, place.slot))
+        return place;
+    }
+    return undefined;
+  }
+}
+
+/** HalfSipHash-1-3 (Aumasson and Bernstein), 32 bits. */
+export function hashOf(bytes: Uint8Array, length: number, k0: number = K0, k1: number = K1): number {
+  let v0 = k0 | 0;
+  let v1 = k1 | 0;
+  let v2 = 0x6c796765 ^ k0;
+  let v3 = 0x74656462 ^ k1;
+  // A word of the message each, the last with its length; then three rounds to finish.
+  const words = (length >> 2) + 1;
+  for (let step = 0; step < words + 3; step++) {
+    let word = 0;
+    if (step < words - 1) {
+      const at = 4 * step;
+      word = bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24);
+    } else if (step === words - 1) {
+      word = length << 24;
+      for (let at = length & ~3; at < length; at++) word |= bytes[at] << (8 * (at & 3));
+    } else if (step === words) {
+      v2 ^= 0xff;
+    }
+    v3 ^= word;
+    v0 = (v0 + v1) | 0;
+    v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
+    v0 = (v0 << 16) | (v0 >>> 16);
+    v2 = (v2 + v3) | 0;
+    v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
+    v0 = (v0 + v3) | 0;
+    v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
+    v2 = (v2 + v1) | 0;
+    v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
+    v2 = (v2 << 16) | (v2 >>> 16);
+    v0 ^= word;
+  }
+  return (v1 ^ v3) >>> 0;
+}
