@@ -1,5 +1,6 @@
 // The page about the networks of the paper.
 
+import { mean } from '../metrics/mean.ts';
 import { compressorColours, compressorName, saidSplit } from './compressor-looks.ts';
 import type { Data, Rendered } from './experiment.ts';
 import { Figures } from './figures.ts';
@@ -10,7 +11,7 @@ import { counted, decimals, grouped, percent, plusMinus } from './quantities.ts'
 
 /** The authors' configuration. */
 const AUTHORS_STEPS = 200_000;
-/** A curve is flat from where it stays within so much of its best. */
+/** A curve is flat from where it stays within so much of its end: its best may be a chance peak. */
 const FLAT = 0.005;
 
 export async function render(data: Data<NetworksParameters>): Promise<Rendered> {
@@ -24,18 +25,20 @@ export async function render(data: Data<NetworksParameters>): Promise<Rendered> 
       'How often the first match is the same person, mean over the seeds ± the standard error over people; from the least to the most of a seed in brackets:',
       rankTable(data),
       `Every stage is trained for ${grouped(steps)} steps and starts from the network of the stage before: the one to 16 dimensions from the one to 32, and so on. The authors' configuration has ${grouped(AUTHORS_STEPS)} steps a stage. The learning rate falls as theirs does, over the steps there are. These networks learn from everybody in the training half, as PCA does.`,
-      ...(unfinished.length > 0 ? [`Not over yet: ${unfinished.join(', ')}.`] : []),
+      ...(unfinished.length > 0
+        ? [`Not over yet: ${unfinished.join(', ')}. A stage that no run has finished is empty in the tables.`]
+        : []),
       '## Where the curves are flat',
-      `Before that, a network of each kind was trained on ${grouped(curveVectors)} vectors of the training half and measured on the other people of it, ${seeds > 1 ? 'with the first seed' : 'with the same seed'}. The first step from which rank-1 stays within ${FLAT} of its best:`,
+      `Besides, a network of each kind is trained on ${grouped(curveVectors)} vectors of the training half and measured on the other people of it, ${seeds > 1 ? 'with the first seed' : 'with the same seed'}. The first step from which rank-1 stays within ${FLAT} of its end, and rank-1 at the end and at its best:`,
       flatTable(data),
-      'The learning rate has fallen by then: a flat curve says that this schedule is over, and a longer one may still find more. A curve that is flat from one of its last steps on, or never, is not over.',
+      'The learning rate falls to the end: a flat curve says that this schedule has no more to give, and a longer one may still find more. A curve that is flat only from its last steps on is not over.',
       '## The covariance penalty',
       'Its share of the loss at the end of each stage, mean over the seeds, in %. It is taken of the outputs at unit length:',
       penaltyTable(data),
       '## What was searched',
       `${data.parameters.data}. ${saidSplit(split)} Fitted on ${counted(training, 'people')}, measured on ${counted(gallery, 'people')}; nobody is in both. Each of ${grouped(probes)} probes is searched among all other pictures.`,
       'Settings are chosen by the curves and by `--split validation`.',
-      `All runs together took ${decimals(hours, 1)} hours of a core${trainedOn.length > 0 ? ` (${trainedOn.join(', ')})` : ''}.`,
+      `The times of all runs, each times its cores, add up to ${decimals(hours, 1)} hours${unfinished.length > 0 ? ' so far' : ''}, beside other work. ${trainedOn.length > 0 ? `They ran on ${trainedOn.join(', ')}.` : 'What they ran on was not recorded.'}`,
     ],
   );
   return { markdown, svg: await plot(data) };
@@ -49,7 +52,7 @@ function ofSeeds({ parameters: { seeds } }: Data<NetworksParameters>, figures: F
 }
 
 function rankTable(data: Data<NetworksParameters>): string {
-  const { dimensions, compressors } = data.parameters;
+  const { dimensions, compressors, seeds } = data.parameters;
   const figures = new Figures(data);
   return table(
     ['rank-1', ...dimensions.map(String)],
@@ -62,7 +65,8 @@ function rankTable(data: Data<NetworksParameters>): string {
           if (!figures.has(name)) return '';
           const each = ofSeeds(data, figures, name);
           const range = `${Math.min(...each).toFixed(3)} to ${Math.max(...each).toFixed(3)}`;
-          return `${plusMinus(figures.value(name), figures.value(`${name}-error`), 3)} (${range})`;
+          const said = each.length === 1 ? 'one seed' : each.length < seeds ? `${each.length} seeds, ${range}` : range;
+          return `${plusMinus(figures.value(name), figures.value(`${name}-error`), 3)} (${said})`;
         }),
       ]),
     ],
@@ -72,24 +76,23 @@ function rankTable(data: Data<NetworksParameters>): string {
 /** The steps that the points of a curve stand at: even ones, and the last. */
 const stepAt = (curve: readonly number[], i: number, steps: number) => Math.round((steps * (i + 1)) / curve.length);
 
-/** The first of the points from which on none is further below the best than that. */
+/** The first of the points from which on none is further from the last than that. */
 function flatFrom(curve: readonly number[]): number {
-  const best = Math.max(...curve);
-  return curve.findLastIndex((value) => value < best - FLAT) + 1;
+  const end = curve.at(-1)!;
+  return curve.findLastIndex((value) => Math.abs(value - end) > FLAT) + 1;
 }
 
 function flatTable(data: Data<NetworksParameters>): string {
   const { dimensions, compressors, steps } = data.parameters;
   return table(
-    ['step (best rank-1)', ...dimensions.map(String)],
+    ['step (rank-1 at the end, best)', ...dimensions.map(String)],
     compressors.map((compressor) => [
       compressorName(compressor),
       ...dimensions.map((dimension) => {
         const curve = data.curves?.[`${compressor}-${dimension}-rank1`];
         if (curve === undefined) return '';
-        const from = flatFrom(curve);
-        const step = from === curve.length ? 'never' : grouped(stepAt(curve, from, steps));
-        return `${step} (${Math.max(...curve).toFixed(3)})`;
+        const step = grouped(stepAt(curve, flatFrom(curve), steps));
+        return `${step} (${curve.at(-1)!.toFixed(3)}, ${Math.max(...curve).toFixed(3)})`;
       }),
     ]),
   );
@@ -103,8 +106,9 @@ function penaltyTable(data: Data<NetworksParameters>): string {
     compressors.map((compressor) => [
       compressorName(compressor),
       ...dimensions.map((dimension) => {
+        if (!figures.has(`${compressor}-${dimension}`)) return '';
         const shares = ofSeeds(data, figures, `${compressor}-${dimension}`, '-penalty');
-        return shares.length === 0 ? 'none' : percent(shares.reduce((sum, x) => sum + x, 0) / shares.length);
+        return shares.length === 0 ? 'none' : percent(mean(shares));
       }),
     ]),
   );

@@ -24,7 +24,7 @@ import {
 } from './compressors.ts';
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
 import type { Counts, Data, Experiment, Figure } from './experiment.ts';
-import { compressorsIn, prepare, type Run, standingOf, trainRuns } from './network-runs.ts';
+import { compressorsIn, planOf, prepare, type Run, standingOf, trainRuns } from './network-runs.ts';
 import { record } from './record.ts';
 
 export const STATE_OPTION: RunnerOption = {
@@ -106,10 +106,11 @@ export const networks: Experiment = {
       let [seconds, curveVectors] = [0, 0];
       const trainedOn = new Set<string>();
       const found = new Map<string, Int32Array[]>();
-      for (const run of runs) {
+      // The plan of the folder says how many cores a run had: another machine may have made it.
+      for (const run of (await planOf(folder)).runs) {
         const standing = await standingOf(folder, run);
         seconds += (standing?.seconds ?? 0) * run.threads;
-        if (standing) trainedOn.add(standing.cpu);
+        if (standing?.cpu !== undefined) trainedOn.add(standing.cpu);
         if ((standing?.done ?? 0) < 1) unfinished.push(`${run.name} (${Math.round(100 * (standing?.done ?? 0))} %)`);
         for (const compressor of await compressorsIn(folder, run)) {
           const { outputDimension } = compressor;
