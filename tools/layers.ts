@@ -27,8 +27,8 @@ const table: Record<string, readonly string[] | 'below'> = {
   // The store uses the ring's checksum; nothing in `ring` holds a key.
   store: ['service', 'scan', 'scheme', 'ring'],
   service: ['scheme'],
-  // One seeded generator for training and for synthetic data.
-  compress: ['vectors'],
+  // One seeded generator for training and for synthetic data, one rule for options.
+  compress: ['vectors', 'scheme'],
   vectors: ['scheme'],
   paper: [],
   // The kernels of `scan` are made of the ring's own: its transform, checksum and samplers. None of

@@ -58,5 +58,8 @@ it('two packages do not export one name, but may pass one on', () => {
   assert.deepEqual(check({ 'packages/b/src/index.ts': "export {\n  type Batch,\n} from './b.ts';\n" }), [
     'Batch is a name that packages/a/src/index.ts exports, too',
   ]);
+  assert.deepEqual(check({ 'packages/a/src/secret/index.ts': "export type { Batch } from './keys.ts';\n" }), [
+    'Batch is a name that packages/a/src/index.ts exports, too',
+  ]);
   rmSync(root, { recursive: true });
 });

@@ -75,12 +75,14 @@ export function findingsIn(file: string, text: string): Finding[] {
   return findings;
 }
 
+/** The entries of a package whose names must differ: those with keys are a layer of their own. */
+const entriesOf = (name: string) => ['index.ts', 'secret/index.ts'].map((entry) => `packages/${name}/src/${entry}`);
+
 /** Types of one name that two packages export. */
 function sharedNames(workspace: Workspace): Finding[] {
   const homes = new Map<string, string>();
   const findings: Finding[] = [];
-  for (const name of workspace.packages.toSorted()) {
-    const file = `packages/${name}/src/index.ts`;
+  for (const file of workspace.packages.toSorted().flatMap(entriesOf)) {
     let text: string;
     try {
       text = readFileSync(join(workspace.root, file), 'utf8');

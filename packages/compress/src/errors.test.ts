@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { synthetic } from '../testing/identities.ts';
 import { CompressError, type CompressErrorCode } from './apply/errors.ts';
 import { load } from './apply/index.ts';
+import { fitSphere, graphDistanceDimension, nearest } from './dimension/index.ts';
 import { type FitOptions, fit } from './fit.ts';
 import type { MethodName } from './methods/index.ts';
 
@@ -44,12 +45,30 @@ test('bad input is refused with a code and a sentence, before a thread is starte
   await refused('INVALID_ARGUMENT', /dimension is a whole number/, () => attempt({ dimension: 2.5 }));
   await refused('INVALID_ARGUMENT', /no method "umap"; there are .*pca, lda/, () => attempt({}, 'umap'));
   await refused('INVALID_ARGUMENT', /no method "constructor"/, () => attempt({}, 'constructor'));
-  await refused('INVALID_ARGUMENT', /no option "dimensions"/, () => attempt({ dimensions: 2 }));
+  await refused('INVALID_ARGUMENT', /^fit has no option "dimensions"; did you mean dimension\?$/, () =>
+    attempt({ dimensions: 2 }),
+  );
   await refused('INVALID_ARGUMENT', /no setting "shrink"; there are: shrinkage/, () =>
     attempt({ settings: { shrink: 1 } }),
   );
   await refused('INVALID_ARGUMENT', /shrinkage is a number from 0 to 1/, () => attempt({ settings: { shrinkage: 7 } }));
   await refused('ABORTED', /interrupted/, () => attempt({ signal: AbortSignal.abort() }));
+});
+
+test('an estimate of the dimension refuses options that it does not have', async () => {
+  const misspelt = <T>(options: object) => options as T;
+  await refused('INVALID_ARGUMENT', /^nearest has no option "distances"; did you mean distance\?$/, () =>
+    nearest(vectors, 8, 2, misspelt({ distances: 'angle' })),
+  );
+  const neighbours = await nearest(vectors, 8, 2);
+  await refused(
+    'INVALID_ARGUMENT',
+    /^graphDistanceDimension has no option "source"; did you mean sources\?$/,
+    async () => graphDistanceDimension(neighbours, misspelt({ source: 3 })),
+  );
+  await refused('INVALID_ARGUMENT', /^fitSphere has no option "blurr"; did you mean blur\?$/, async () =>
+    fitSphere(neighbours.distance, misspelt({ blurr: 3 })),
+  );
 });
 
 test('a compressor refuses vectors that are not of its kind', async () => {

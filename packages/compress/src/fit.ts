@@ -3,6 +3,7 @@
 
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
+import { type OptionNames, refuseUnknown } from '@hers/scheme/options';
 import { type Compressor, load } from './apply/compressor.ts';
 import { CompressError, type CompressErrorCode } from './apply/errors.ts';
 import { anyMethod, type MethodName, methods, type Settings } from './methods/index.ts';
@@ -36,19 +37,19 @@ export interface FitOptions<M extends MethodName = MethodName> {
   resume?: Uint8Array;
 }
 
-const OPTIONS = new Set([
-  'dimension',
-  'inputDimension',
-  'seed',
-  'threads',
-  'validation',
-  'settings',
-  'signal',
-  'onProgress',
-  'onCheckpoint',
-  'onStage',
-  'resume',
-]);
+const OPTIONS: OptionNames<FitOptions> = {
+  dimension: true,
+  inputDimension: true,
+  seed: true,
+  threads: true,
+  validation: true,
+  settings: true,
+  signal: true,
+  onProgress: true,
+  onCheckpoint: true,
+  onStage: true,
+  resume: true,
+};
 
 /** What the thread is given, and what it says. */
 export interface Order {
@@ -87,8 +88,7 @@ function prepare(method: string, vectors: Float32Array, labels: Labels | undefin
       'INVALID_ARGUMENT',
       `There is no method ${JSON.stringify(method)}; there are ${Object.keys(methods).join(', ')}.`,
     );
-  const unknown = Object.keys(options).find((name) => !OPTIONS.has(name));
-  if (unknown) throw new CompressError('INVALID_ARGUMENT', `fit has no option ${JSON.stringify(unknown)}.`);
+  refuseUnknown(options, OPTIONS, 'fit', 'option', CompressError);
   const { defaults, check, needsLabels } = anyMethod[method];
   const {
     dimension = null,

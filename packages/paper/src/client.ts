@@ -24,7 +24,7 @@ export interface ScorePart {
   readonly integers: Int32Array;
 }
 
-export interface EncryptedQuery {
+export interface PaperQuery {
   /** What the server gets. */
   readonly bytes: Uint8Array;
   /** Decrypts one of the server's responses. */
@@ -103,7 +103,7 @@ export class PaperClient implements Disposable {
   }
 
   /** Algorithm 7, the client's first part: every coordinate of the query, encrypted. */
-  query(vector: ArrayLike<number>): EncryptedQuery {
+  query(vector: ArrayLike<number>): PaperQuery {
     const { encoding, dimension } = this;
     const rounded = roundVectors(this.#context.parameters, [vector], dimension);
     const parts = this.#encrypt(encoding.ciphertexts(dimension), (i) => encoding.writeQuery(this.#slots, rounded, i));

@@ -1,8 +1,8 @@
 export { BODDETI } from './boddeti.ts';
 export {
   type ClientOptions,
-  type EncryptedQuery,
   PaperClient,
+  type PaperQuery,
   type ScorePart,
 } from './client.ts';
 export { type Complexity, complexity } from './complexity.ts';

@@ -7,7 +7,7 @@
 
 import { BODDETI } from './boddeti.ts';
 import { decodeBundle, encodeBundle } from './bundle.ts';
-import { type EncryptedQuery, PaperClient, type ScorePart } from './client.ts';
+import { PaperClient, type PaperQuery, type ScorePart } from './client.ts';
 import type { Context } from './context.ts';
 import { PaperError } from './errors.ts';
 import { HERS } from './hers.ts';
@@ -76,12 +76,12 @@ export class TwoStageClient implements Disposable {
 export class TwoStageQuery {
   /** What the server gets first. */
   readonly coarse: Uint8Array;
-  readonly #coarse: EncryptedQuery;
+  readonly #coarse: PaperQuery;
   readonly #client: PaperClient;
   readonly #vector: ArrayLike<number>;
-  #fine: EncryptedQuery | undefined;
+  #fine: PaperQuery | undefined;
 
-  constructor(coarse: EncryptedQuery, client: PaperClient, vector: ArrayLike<number>) {
+  constructor(coarse: PaperQuery, client: PaperClient, vector: ArrayLike<number>) {
     this.#coarse = coarse;
     this.#client = client;
     this.#vector = vector;

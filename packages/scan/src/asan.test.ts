@@ -1,5 +1,5 @@
-// The addon under AddressSanitizer: a short life of a kernel, in a process of its own that loads
-// the sanitizer first.
+// The addon under AddressSanitizer: a short life of a kernel, in a process that loads the sanitizer
+// first.
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -18,7 +18,7 @@ const compiler = part('compiler');
 const library = compiler.path && sanitizerOf(compiler.path);
 const skip = compiler.skip || (!library && 'the compiler has no AddressSanitizer (on Debian: it comes with g++)');
 
-/** The compiler answers with a bare name when it has none. */
+/** The compiler prints a bare name if it has none. */
 function sanitizerOf(path: string): string | undefined {
   const answer = execFileSync(path, ['-print-file-name=libasan.so'], { encoding: 'utf8' }).trim();
   return isAbsolute(answer) && existsSync(answer) ? answer : undefined;
@@ -29,8 +29,8 @@ const yardsticks = resolve(ADDON_PATH, '../hers_yardsticks_asan.node');
 const url = (file: string) => JSON.stringify(pathToFileURL(join(import.meta.dirname, file)).href);
 
 /**
- * Every variant: sums, transforms, packing, ragged panels; scans that end, break off, are aborted,
- * find damage; memory given back in every order.
+ * Every variant: sums, transforms, packing, ragged panels; scans that end, break off, are aborted
+ * or find damage; memory freed in every order.
  */
 const script = (folder: string, isas: readonly string[]) => `
   const { parameterSet } = await import(${JSON.stringify(import.meta.resolve('@hers/scheme'))});
@@ -93,11 +93,11 @@ async function build(): Promise<void> {
   await buildYardsticks(yardsticks, flags);
 }
 
-/** What the process says, which must be all it says. */
+/** The expected output of the process. It must print nothing else. */
 function checkSays(args: readonly string[], says: string): void {
   const { status, signal, stdout, stderr } = spawnSync(process.execPath, args, {
     encoding: 'utf8',
-    // Node itself leaves memory to the end of the process.
+    // Node itself leaves memory to be freed by the exit of the process.
     env: { ...process.env, LD_PRELOAD: library, ASAN_OPTIONS: 'detect_leaks=0' },
   });
   assert.deepEqual({ stderr, stdout, status, signal }, { stderr: '', stdout: says, status: 0, signal: null });

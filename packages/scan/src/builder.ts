@@ -1,12 +1,12 @@
-// Turns blocks into segments, in bounded memory: a few blocks at a time are laid out and written at
-// their places. A crash leaves either the whole segment or none, because it is renamed into place
-// when everything is on disk.
+// Turns blocks into segments, in bounded memory: a few blocks at a time are laid out and written to
+// their places. After a crash there is either the whole segment or none, because it is renamed into
+// place once everything is on disk.
 
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { checksum } from '@hers/ring';
-import { type Block, type BlockMatrix, HersError, type ParameterSet, polyWords } from '@hers/scheme';
+import { type Block, type BlockMatrix, HersError, type ParameterSet, polyWords, refuseUnknown } from '@hers/scheme';
 import {
   dataOffset,
   encodeHeader,
@@ -21,13 +21,13 @@ import {
 } from './segment.ts';
 import { readFully, writeFully } from './segment-file.ts';
 
-/** Segments of large blocks are kept near this size, so that replacing one stays cheap. */
+/** Segments of large blocks stay near this size, so that replacing one is cheap. */
 const SEGMENT_BYTES = 2 ** 29;
 const FEWEST_BLOCKS = 8;
 /** Blocks are laid out together until they fill this much. */
 const STAGE_BYTES = 2 ** 26;
 
-/** How many blocks of a width a segment should hold: 64, or fewer when they are large. */
+/** How many blocks of a width a segment should hold: 64, or fewer if they are large. */
 export function segmentBlocks(parameters: ParameterSet, width: number): number {
   const bytes = partCount(parameters) * rowBytes(parameters, width + parameters.digits, 1);
   return Math.max(FEWEST_BLOCKS, Math.min(MAX_SEGMENT_BLOCKS, Math.floor(SEGMENT_BYTES / bytes)));
@@ -64,7 +64,7 @@ function layRows(part: Uint32Array, runs: readonly PanelRun[], { block, maskRows
   }
 }
 
-/** The bytes of a segment in memory, for open blocks that are scanned beside sealed ones. */
+/** The bytes of a segment in memory, for blocks that are not in a segment file yet. */
 export function segmentBytes(matrices: readonly BlockMatrix[]): Uint8Array {
   checkCount(matrices.length);
   const blocks = matrices.map((m) => m.block);
@@ -99,7 +99,7 @@ export interface BuildOptions {
 
 /**
  * Writes a segment of exactly `count` blocks to `path`. The blocks may come from a generator that
- * makes them as they are asked for.
+ * makes them on demand.
  *
  * @example await buildSegment('gallery.segment', matrices, matrices.length);
  */
@@ -109,6 +109,7 @@ export async function buildSegment(
   count: number,
   options: BuildOptions = {},
 ): Promise<SegmentHeader> {
+  refuseUnknown(options, { signal: true, onProgress: true }, 'a segment');
   checkCount(count);
   const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
   const file = await open(temporary, 'wx+', 0o600);
@@ -175,7 +176,7 @@ async function writeSegment(
   return header;
 }
 
-/** Writes blocks `first` … of a segment of `count`: for every group and panel one run of bytes. */
+/** Writes blocks `first` … of a segment of `count`: one run of bytes for every group and panel. */
 async function writeStage(
   file: FileHandle,
   layout: SegmentHeader,

@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { buildSegment } from './builder.ts';
 import { checkKernel, chooseKernel, type KernelOpeners, openKernel } from './choose.ts';
 import type { Kernel, KernelName, ScanResult } from './kernel.ts';
+import { NativeKernel } from './native/native.ts';
 import { ReferenceKernel } from './reference.ts';
+import { WasmKernel } from './wasm/wasm.ts';
 
-/** A kernel that answers, rightly or not, under another name. */
+/** A kernel that answers, correctly or not, under another name. */
 class Impostor extends ReferenceKernel {
   readonly wrong: boolean;
   closed = false;
@@ -80,6 +83,20 @@ describe('the choice of a kernel', () => {
 
   it('refuses a wrong number of threads instead of falling back', async () => {
     await assert.rejects(openKernel({ kernel: 'wasm', threads: 0 }), { code: 'INVALID_ARGUMENT' });
+  });
+});
+
+it('refuses options that no kernel has', async () => {
+  const misspelt = { thread: 1 } as object;
+  const refused = (what: string) => ({
+    code: 'INVALID_ARGUMENT',
+    message: `${what} has no option "thread"; did you mean threads?`,
+  });
+  await assert.rejects(openKernel(misspelt), refused('openKernel'));
+  await assert.rejects(WasmKernel.open(misspelt), refused('a WebAssembly kernel'));
+  assert.throws(() => NativeKernel.open(misspelt), refused('a native kernel'));
+  await assert.rejects(buildSegment('nowhere', [], 1, { singal: undefined } as object), {
+    message: 'a segment has no option "singal"; did you mean signal?',
   });
 });
 

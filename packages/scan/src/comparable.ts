@@ -1,4 +1,4 @@
-// Which queries can be compared with which segments. Every kernel asks before it starts.
+// Which queries can be compared with which segments. Every kernel checks this before it starts.
 
 import { HersError, polyWords, type Query } from '@hers/scheme';
 import type { SegmentHandle } from './kernel.ts';

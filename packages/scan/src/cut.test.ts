@@ -1,5 +1,5 @@
-// Files that are cut while they are scanned. Each case in a process of its own, so that one that
-// dies is a test that fails.
+// Files that are truncated while they are scanned. Each case runs in its own process, so that a
+// crash fails one test only.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -35,7 +35,7 @@ before(async () => {
 });
 after(() => rm(folder, { recursive: true }));
 
-/** A copy of it that was cut to a length. */
+/** A copy of the file, truncated to a length. */
 async function shorter(length: number): Promise<string> {
   const short = join(folder, 'shorter.segment');
   await copyFile(path, short);

@@ -1,5 +1,5 @@
-// The slow, obvious kernel: blocks are taken out of the segment's layout again and scanned by
-// scheme's own `scanBlock`. The oracle for the others.
+// The slow, obvious kernel: reads blocks back out of the segment's layout, and scans them with
+// scheme's own `scanBlock`. The oracle for the other kernels.
 
 import { open } from 'node:fs/promises';
 import { checksum } from '@hers/ring';
@@ -74,7 +74,7 @@ function verify(loaded: Loaded): void {
   loaded.verified = true;
 }
 
-/** The one error for a part whose checksum does not fit; every kernel throws it. */
+/** The error for a part whose checksum does not match; every kernel throws it. */
 export function damagedPart(name: string, part: number): HersError {
   return new HersError(
     'DAMAGED',

@@ -1,5 +1,5 @@
-// Reading and writing segment files. The system may read or write less than it was asked to;
-// nothing here does.
+// Reading and writing segment files. The system may read or write less than requested; these
+// functions do not.
 
 import type { FileHandle } from 'node:fs/promises';
 import { decodeHeader, headerLength, type SegmentHeader } from './segment.ts';
@@ -7,7 +7,7 @@ import { decodeHeader, headerLength, type SegmentHeader } from './segment.ts';
 /** Enough for the header of most segments. */
 const FIRST_BYTES = 4096;
 
-/** The bytes from `at` on; fewer than `length` only where the file ends. */
+/** The bytes from `at` on; fewer than `length` only at the end of the file. */
 export async function readFully(file: Pick<FileHandle, 'read'>, length: number, at: number): Promise<Uint8Array> {
   const bytes = new Uint8Array(length);
   let done = 0;

@@ -18,7 +18,7 @@ const sets = Object.values(PARAMETER_SETS);
 const blocksOf = (parameters: typeof plain, width: number, count: number) =>
   Array.from({ length: count }, (_, index) => specimenBlock({ parameters, width, index, residue: mixed(index) }));
 
-/** The header's checksum made right again after a change. */
+/** Makes the header's checksum valid again after a change. */
 function signed(bytes: Uint8Array, length: number): Uint8Array {
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   view.setBigUint64(80, 0n, true);
@@ -66,7 +66,7 @@ describe('rows that are packed', () => {
             for (const run of panelRuns(parameters, rows, blocks, block)) use(block, run);
         };
         eachRun((block, { first, count, at }) => {
-          // In two goes, as rows and mask rows come.
+          // In two parts, as rows and mask rows come.
           const some = seed % (count + 1);
           putRows(parameters, part, at / 4, 0, some, loose(block, first, some));
           putRows(parameters, part, at / 4, some, count - some, loose(block, first + some, count - some));
@@ -168,7 +168,7 @@ describe('a segment', () => {
           if (Buffer.compare(bytes, whole) === 0) return;
           try {
             const header = decodeHeader(sign ? signed(bytes, dataAt) : bytes, bytes.length, 'a');
-            // A change that was signed can be one of a name or a number, not of a size.
+            // With a valid checksum, a change can be in a name or a number, but not in a size.
             assert.ok(sign && header.dataAt === dataAt && header.fileBytes === bytes.length);
           } catch (error) {
             assert.equal((error as Error).name, 'HersError', String(error));

@@ -23,7 +23,9 @@
 import { checksum } from '@hers/ring';
 import { HersError, type ParameterSet, parameterSetById, polyWords } from '@hers/scheme';
 
-/** The layouts; a segment's version is the number of its layout, so that older programs say so. */
+/**
+ * The layouts. A segment's version is the number of its layout, so that older programs report it.
+ */
 const LAYOUT_ROWS = 1;
 const LAYOUT_PACKED = 2;
 export const LANES = 16;
@@ -64,12 +66,12 @@ export function partCount(parameters: ParameterSet): number {
   return polyWords(parameters) / LANES;
 }
 
-/** Where the data begins for so many blocks and parts: also the length of the header. */
+/** Where the data begins for this many blocks and parts; also the length of the header. */
 export function dataOffset(blocks: number, parts: number): number {
   return Math.ceil((TABLE_AT + ENTRY_BYTES * blocks + 8 * parts) / PAGE) * PAGE;
 }
 
-/** All of a parameter set that the layout depends on. */
+/** Everything about a parameter set that the layout depends on. */
 type Words = Pick<ParameterSet, 'wordBytes'>;
 
 /** Whether four rows are packed into three lines. */
@@ -82,7 +84,7 @@ function lineCount(parameters: Words, rows: number): number {
   return isPacked(parameters) ? rows - (rows >> 2) : rows;
 }
 
-/** The bytes that all rows of so many blocks take in one slot group: those of a part. */
+/** The bytes of all rows of this many blocks in one slot group, that is, of a part. */
 export function rowBytes(parameters: Words, rows: number, blocks: number): number {
   return LINE_BYTES * blocks * lineCount(parameters, rows);
 }
@@ -117,7 +119,7 @@ export interface LooseRows {
 
 /**
  * Writes rows `first` … of a run that begins at word `at` of a part. The rows before them must have
- * been written.
+ * been written already.
  */
 export function putRows(
   parameters: Words,
@@ -143,7 +145,7 @@ export function putRows(
   }
 }
 
-/** The opposite: reads the first `count` rows of a run. */
+/** The inverse: reads the first `count` rows of a run. */
 export function takeRows(
   parameters: Words,
   part: Uint32Array,
@@ -197,8 +199,8 @@ export function encodeHeader(header: SegmentHeader): Uint8Array {
 }
 
 /**
- * How many bytes of the beginning of a segment hold its header; throws when these are not the first
- * 128 of a segment.
+ * How many bytes at the beginning of a segment its header takes. Throws if these are not the first
+ * 128 bytes of a segment.
  */
 export function headerLength(start: Uint8Array, name: string): number {
   const fail = (message: string): never => {
@@ -224,7 +226,7 @@ export function headerLength(start: Uint8Array, name: string): number {
 export function decodeHeader(bytes: Uint8Array, fileBytes: number, name: string): SegmentHeader {
   const length = headerLength(bytes, name);
   if (bytes.length < length) throw new HersError('DAMAGED', `${name} is damaged: it ends within its header`);
-  // Not `slice`, which shares memory where the bytes are a Buffer.
+  // Not `slice`, which shares memory if the bytes are a Buffer.
   const header = new Uint8Array(bytes.subarray(0, length));
   const view = new DataView(header.buffer);
   const sum = view.getBigUint64(80, true);

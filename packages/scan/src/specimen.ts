@@ -1,15 +1,15 @@
-// Blocks and queries of chosen residues, made without a key: for kernels, which cannot tell them
-// from real ones, to be tested on.
+// Blocks and queries of chosen residues, made without a key, for testing kernels, which cannot tell
+// them from real ones.
 
 import { type BlockMatrix, type ParameterSet, polyWords, type Query } from '@hers/scheme';
 
 /** Residue `index` modulo p. */
 export type Residue = (p: number, index: number) => number;
 
-/** Where an overflow would show: every residue p − 1. */
+/** The worst case for overflow: every residue is p − 1. */
 export const largest: Residue = (p) => p - 1;
 
-/** As good as random, the same on every run, with the extremes 0, 1 and p − 1 among them. */
+/** Pseudo-random, the same on every run, with the extremes 0, 1 and p − 1 among them. */
 export function mixed(seed: number): Residue {
   return (p, index) => {
     let x = Math.imul(index ^ (seed << 20), 0x9e3779b1);
@@ -24,7 +24,7 @@ export function mixed(seed: number): Residue {
 export interface Specimen {
   readonly parameters: ParameterSet;
   readonly width: number;
-  /** Numbers what is made: it is in the id. */
+  /** A running number, which goes into the ids. */
   readonly index: number;
   readonly residue: Residue;
 }
@@ -64,7 +64,7 @@ export function specimenBlock(specimen: Specimen): BlockMatrix {
   return { block, maskRows: polys(specimen, width, parameters.digits) };
 }
 
-/** Its uniform halves are those of a seed, as in every query, and not chosen. */
+/** Its uniform halves come from a seed, as in every query, and are not chosen. */
 export function specimenQuery(specimen: Specimen, bits0 = 11, bits1 = 16): Query {
   const { parameters, width, index } = specimen;
   return {

@@ -34,7 +34,7 @@ test('the yardsticks measure something, and notice a file that is cut', part('co
     const whole = await readFile(path);
     await truncate(path, 4096);
     assert.throws(() => mapped.readSeconds(2, 1), /was cut while it was read/);
-    // Zeros are in the place of the page that was missed, whatever becomes of the file.
+    // Zeros replace the missing page, whatever happens to the file.
     await writeFile(path, whole);
     assert.throws(() => mapped.readSeconds(2, 1), /was cut while it was read/);
     mapped.close();

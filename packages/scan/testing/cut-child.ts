@@ -1,5 +1,5 @@
-// The process of cut.test.ts: scans files that are cut meanwhile. It says `right` when everything
-// was as it should be, and is killed where the addon touches what is gone.
+// The process of cut.test.ts: scans files that are truncated at the same time. It prints `right` if
+// everything was as it should be, and is killed if the addon touches a missing page.
 //
 //     node cut-child.ts <case> <folder> <addon>
 
@@ -48,10 +48,7 @@ async function scan(kernel: Kernel, handles: readonly SegmentHandle[], found: An
 const isDamage = (error: unknown): boolean =>
   error instanceof HersError && error.code === 'DAMAGED' && error.message.startsWith(`${victim} `);
 
-/**
- * Scans several times over what is in the victim. Whatever is answered is right, and what ends it
- * names the file.
- */
+/** Scans the victim several times. Every answer must be right, and an error must name the file. */
 async function isAnswered(kernel: NativeKernel, handle: SegmentHandle, expected: Answers): Promise<boolean> {
   try {
     const found = await scan(kernel, Array(5).fill(handle), new Map(expected));
@@ -63,13 +60,13 @@ async function isAnswered(kernel: NativeKernel, handle: SegmentHandle, expected:
   }
 }
 
-/** The victim as it was, as another file. */
+/** Another file with the victim's original content. */
 function bringBack(): void {
   rmSync(victim, { force: true });
   bringBackInPlace();
 }
 
-/** Its time of writing included. */
+/** Including its modification time. */
 function bringBackInPlace(): void {
   copyFileSync(original, victim);
   utimesSync(victim, 1e9, 1e9);
@@ -90,7 +87,7 @@ const answersOf = async (path: string, by: Kernel) => scan(by, [await by.load({ 
 const expected = await answersOf(victim, kernel);
 const whole = await kernel.load({ path: bystander });
 
-/** Everything a process has to do after one of its files was cut. */
+/** Everything a process must do after one of its files was truncated. */
 async function checkLife(): Promise<void> {
   assert.equal((await scan(kernel, [whole])).size, 3 * queries.length);
   bringBack();
@@ -116,7 +113,7 @@ const cases: Record<string, () => Promise<void>> = {
             );
             return true;
           });
-        // It was looked at before it was read, so no page of it was missed.
+        // Its length was checked before it was read, so no missing page was touched.
         bringBackInPlace();
         assert.ok(await isAnswered(kernel, handle, expected));
         await kernel.unload(handle);
@@ -141,8 +138,8 @@ const cases: Record<string, () => Promise<void>> = {
         truncateSync(victim, length);
         if (!(await answered)) {
           cuts++;
-          // Once a page of it was missed, zeros are in its place, and who brings it back as it was
-          // brings back the file alone.
+          // Once a missing page was touched, zeros replace the mapping for good. Restoring the file
+          // does not restore the mapping.
           bringBackInPlace();
           if (!(await isAnswered(kernel, handle, expected))) missed++;
         }

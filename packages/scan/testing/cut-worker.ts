@@ -1,5 +1,5 @@
-// The thread of cut-child.ts that does what somebody does who copies a file onto itself: cuts it,
-// and writes it again, in one place, over and over.
+// The thread of cut-child.ts that acts like a program that copies a file onto itself: it truncates
+// the file and writes it again, in place, repeatedly.
 
 import { openSync, readFileSync, truncateSync, writeSync } from 'node:fs';
 import { workerData } from 'node:worker_threads';
@@ -12,8 +12,7 @@ const never = new Int32Array(new SharedArrayBuffer(4));
 for (let i = 0; ; i++) {
   const length = lengths[i % lengths.length];
   truncateSync(victim, length);
-  // Every other time it has its length before it has its bytes: nothing that is read then raises a
-  // signal.
+  // Every other time it restores the length before the bytes: then no read raises a signal.
   if (i % 2 === 1) truncateSync(victim, bytes.length);
   writeSync(file, bytes, length, bytes.length - length, length);
   Atomics.wait(never, 0, 0, 4 * (i % 30));

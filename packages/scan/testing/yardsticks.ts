@@ -1,7 +1,7 @@
-// What the scan is measured against: reading the same bytes, the same search over plaintext, the
-// multiplication without memory (packages/scan/yardsticks). An addon of its own, built when it is
-// first asked for: those who only search need none of it. All figures are seconds of every
-// repetition, and all calls keep the event loop waiting.
+// Baselines for the scan: reading the same bytes, the same search over plaintext, and the
+// multiplication without memory traffic (packages/scan/yardsticks). They are an addon of their own,
+// built on first use, because searching needs none of it. All figures are seconds per repetition,
+// and all calls block the event loop.
 
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -39,7 +39,7 @@ interface Addon {
 const home = join(import.meta.dirname, '..');
 const YARDSTICKS_PATH = join(home, 'build/hers_yardsticks.node');
 
-/** Builds the addon where it is missing or stale. Throws where that is impossible. */
+/** Builds the addon if it is missing or stale. Throws if that is impossible. */
 export async function buildYardsticks(output = YARDSTICKS_PATH, flags: readonly string[] = []): Promise<void> {
   const also = ['mapping.cc', 'tables.cc'].map((file) => join(home, 'native', file));
   const messages: string[] = [];
@@ -95,8 +95,8 @@ export class Yardsticks {
   }
 
   /**
-   * How many bytes of gallery, times queries, `threads` threads multiply in a second when nothing
-   * has to come from memory: best of the repetitions.
+   * Bytes of gallery, times queries, that `threads` threads multiply per second when nothing comes
+   * from memory: the best of the repetitions.
    */
   multiplyCeiling(parameters: ParameterSet, queries: number, threads: number, repetitions: number): number {
     const blocks = 16;
@@ -109,15 +109,15 @@ export class Yardsticks {
 }
 
 export interface PlainVectors {
-  /** A search by our loop. */
+  /** A search by our own loop. */
   searchSeconds(threads: number, repetitions: number): number[];
-  /** The same by OpenBLAS' sgemv on one thread; empty where it is not installed. */
+  /** The same by OpenBLAS' sgemv on one thread; empty if it is not installed. */
   blasSeconds(repetitions: number): number[];
   close(): void;
 }
 
 export interface MappedSegments {
-  /** Reads all data of the segments and adds it up: what no scan can beat. */
+  /** Reads all data of the segments and sums it: the lower bound for any scan. */
   readSeconds(threads: number, repetitions: number): number[];
   close(): void;
 }

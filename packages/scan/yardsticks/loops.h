@@ -1,5 +1,5 @@
-// The loops of the yardsticks for one instruction set. Three files implement them, each compiled
-// for its own.
+// The loops of the baselines for one instruction set. Four files implement them, each compiled for
+// its own.
 
 #pragma once
 

@@ -16,7 +16,7 @@
 namespace hers {
 namespace {
 
-/** Lets all threads go at once. */
+/** Starts all threads at the same moment. */
 class Gate {
  public:
   explicit Gate(size_t threads) : threads_(threads) {}
@@ -39,10 +39,7 @@ class Gate {
   std::condition_variable opened_;
 };
 
-/**
- * Runs `work(thread)` in every thread, so many times over; what the threads cost to start is not
- * counted.
- */
+/** Runs `work(thread)` in every thread, this many times. Starting the threads is not counted. */
 std::vector<double> repeat(size_t threads, size_t repetitions, const std::function<void(size_t)>& work) {
   std::vector<double> seconds;
   Gate gate(threads + 1);

@@ -1,4 +1,4 @@
-// The door of the yardsticks to JavaScript; packages/scan/testing/yardsticks.ts stands before it.
+// The JavaScript interface of the baselines, behind packages/scan/testing/yardsticks.ts.
 
 #include "../native/values.h"
 

@@ -1,6 +1,7 @@
 export { addBlocks, type Block, blockMask, decodeBlock, encodeBlock, maskRows, peekBlock } from './block.ts';
 export { type ErrorCode, HersError, isErrorCode } from './errors.ts';
 export { decodeKeyInfo, encodeKeyInfo, type KeyInfo } from './keyinfo.ts';
+export { type OptionNames, refuseUnknown } from './options.ts';
 export {
   type Edition,
   isExact,
@@ -14,7 +15,7 @@ export {
   polyWords,
   ringOf,
 } from './parameters.ts';
-export { DEFAULT_EDITION, type Metric, type Plan, type PlanRequest, plan } from './plan.ts';
+export { DEFAULT_EDITION, type Integrity, type Metric, type Plan, type PlanRequest, plan, slotsFor } from './plan.ts';
 export { predictedNoise } from './predict.ts';
 export { decodeQuery, encodeQuery, expandQuery, peekQuery, type Query, roundedRows } from './query.ts';
 export { decodeResponse, encodeResponse, peekResponse, type ScanResponse } from './response.ts';

@@ -180,12 +180,16 @@ describe('plans', () => {
       [{ dimension: 8, metric: 'euclidean', normBound: 1e-16 }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, metric: 'dot', normBound: Number.POSITIVE_INFINITY }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, maxAdditions: 0 }, 'UNSUPPORTED_PLAN'],
-      [{ dimension: 8, precision: 3 }, 'UNSUPPORTED_PLAN'],
+      [{ dimension: 8, precision: 3 }, 'INVALID_ARGUMENT'],
       [{ dimension: 8, metric: 'euclidean', profile: 'exact', edition: 1, maxAdditions: 4096 }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, maxAdditions: 65537 }, 'UNSUPPORTED_PLAN'],
     ];
     for (const [request, code] of bad)
       assert.throws(() => plan(request as PlanRequest), refused(code), JSON.stringify(request));
+  });
+  it('name an option that there is not, and the one that was meant', () => {
+    const misspelt = { dimension: 8, maxAddition: 4 } as PlanRequest;
+    assert.throws(() => plan(misspelt), { message: 'a plan has no option "maxAddition"; did you mean maxAdditions?' });
   });
   it('take the failure probability seriously: fewer response bits would break it', () => {
     const { responseBits, noise } = plan({ dimension: 128, profile: 'exact-250', edition: 2, maxAdditions: 4096 });

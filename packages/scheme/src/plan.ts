@@ -12,6 +12,7 @@ import {
   noiseProxy,
   noiseTerms,
 } from './noise.ts';
+import { type OptionNames, refuseUnknown } from './options.ts';
 import {
   type Edition,
   isExact,
@@ -31,6 +32,9 @@ import { BLOCK_OVERHEAD, QUERY_OVERHEAD, RESPONSE_OVERHEAD } from './wire.ts';
 export type Metric = 'cosine' | 'dot' | 'euclidean';
 export const METRICS: readonly Metric[] = ['cosine', 'dot', 'euclidean'];
 
+/** How much of a response is checked: by canaries, or by checksum canaries as well. */
+export type Integrity = 'standard' | 'strong';
+
 export const MIN_DIMENSION = 2;
 export const MAX_DIMENSION = 4096;
 /** `exact-250` rounds to 1/250 of the norm bound, the paper's precision of 0.004. */
@@ -49,6 +53,12 @@ export const NORM_TOLERANCE = 1e-5;
 export const DEFAULT_EDITION: Edition = 2;
 /** Canaries of a block; under `small`, where one says less, twice as many. */
 const CANARIES = 8;
+/**
+ * Records for each checksum canary of `integrity: 'strong'`; under `small`, whose scores have more
+ * noise, fewer: a sum of them has less.
+ */
+const CHECKSUM_GROUP = 64;
+const CHECKSUM_GROUP_SMALL = 16;
 /** Of norm bounds: the square of a distance twice as long is still a single-precision number. */
 const LARGEST_BOUND = 1e15;
 /** `exact` promises a wrong score with at most this probability (log2). */
@@ -81,11 +91,29 @@ export interface PlanRequest {
   /** How many ciphertexts may be added into one block; 1 for blocks encrypted at once. */
   readonly maxAdditions?: number;
   /**
+   * `strong`, for `compact` and `small`: blocks hold checksum canaries as well, which show a change
+   * of a single score (README.md §9). Every score of `exact` is checked without.
+   */
+  readonly integrity?: Integrity;
+  /**
    * A parameter set other than the profile's; an insecure one only together with `allowInsecure`.
    */
   readonly parameters?: string;
   readonly allowInsecure?: boolean;
 }
+
+const OPTIONS: OptionNames<PlanRequest> = {
+  dimension: true,
+  metric: true,
+  profile: true,
+  edition: true,
+  normBound: true,
+  queryNormBound: true,
+  maxAdditions: true,
+  integrity: true,
+  parameters: true,
+  allowInsecure: true,
+};
 
 export interface Plan {
   readonly dimension: number;
@@ -95,6 +123,7 @@ export interface Plan {
   readonly normBound: number;
   readonly queryNormBound: number;
   readonly maxAdditions: number;
+  readonly integrity: Integrity;
   readonly parameters: ParameterSet;
   /** Encoded coordinates: the dimension, and one more for euclidean. */
   readonly width: number;
@@ -104,6 +133,8 @@ export interface Plan {
    * Records of the key holder's own in every block (README.md §8), and the slots left for others.
    */
   readonly canaries: number;
+  /** `strong`: there is a checksum canary for every so many records (README.md §9). Else zero. */
+  readonly checksumGroup: number;
   readonly capacity: number;
   /** Δ_g, modulo Q·2^wideBits, and Δ_q. */
   readonly galleryScale: number;
@@ -173,24 +204,8 @@ function check(request: PlanRequest): void {
   const refuse = (message: string): never => {
     throw new HersError('UNSUPPORTED_PLAN', message);
   };
+  refuseUnknown(request, OPTIONS, 'a plan');
   const { dimension, metric = 'cosine', profile = 'compact' } = request;
-  for (const name of Object.keys(request)) {
-    if (
-      ![
-        'dimension',
-        'metric',
-        'profile',
-        'edition',
-        'normBound',
-        'queryNormBound',
-        'maxAdditions',
-        'parameters',
-        'allowInsecure',
-      ].includes(name)
-    ) {
-      refuse(`a plan has no option ${JSON.stringify(name)}`);
-    }
-  }
   if (!(Number.isInteger(dimension) && dimension >= MIN_DIMENSION && dimension <= MAX_DIMENSION)) {
     refuse(`dimension must be a whole number from ${MIN_DIMENSION} to ${MAX_DIMENSION}`);
   }
@@ -212,7 +227,19 @@ function check(request: PlanRequest): void {
     refuse('maxAdditions must be a whole number from 1 to 65536');
   }
   const isWide = parameterSet(request.parameters ?? profileSet(profile, edition)!).wideBits > 0;
+  checkIntegrity(request);
   if (isWide && maxAdditions > 1) refuse(`blocks of ${profile} cannot be added to one another; use exact-250`);
+}
+
+function checkIntegrity({ integrity = 'standard', profile = 'compact', edition = DEFAULT_EDITION }: PlanRequest): void {
+  const refuse = (message: string): never => {
+    throw new HersError('UNSUPPORTED_PLAN', message);
+  };
+  if (integrity !== 'standard' && integrity !== 'strong') refuse('integrity must be standard or strong');
+  if (integrity === 'standard') return;
+  if (isExact(profile))
+    refuse(`${profile} checks every score already, by sums that are exact; leave out integrity: 'strong'`);
+  if (edition === 1) refuse("blocks of edition 1 have no canaries; leave out integrity: 'strong', or edition");
 }
 
 /**
@@ -244,12 +271,16 @@ export function plan(request: PlanRequest): Plan {
     queryNormBound:
       metric === 'euclidean' ? Math.max(normBound, request.queryNormBound ?? 0) : (request.queryNormBound ?? normBound),
     maxAdditions,
+    integrity: request.integrity ?? 'standard',
     parameters,
     width: dimension + (metric === 'euclidean' ? 1 : 0),
     security,
   };
   if (metric === 'euclidean') base.normBound = base.queryNormBound;
   const canaries = edition === 1 ? 0 : profile === 'small' ? 2 * CANARIES : CANARIES;
+  const group = profile === 'small' ? CHECKSUM_GROUP_SMALL : CHECKSUM_GROUP;
+  const checksumGroup = base.integrity === 'strong' ? group : 0;
+  const left = parameters.n - canaries;
   const { noise, ...chosen } = exact ? planExact(base) : planNoisy(base);
   // Squared distances are −2 times what is decrypted, in units of the bound squared.
   const slope = (metric === 'euclidean' ? 2 : 1) * base.normBound * base.queryNormBound;
@@ -259,9 +290,20 @@ export function plan(request: PlanRequest): Plan {
     noise: { ...noise, score: exact ? 0 : noise.total * slope },
     rows: base.width + parameters.digits,
     canaries,
-    capacity: parameters.n - canaries,
+    checksumGroup,
+    capacity: left - checksumsAmong(checksumGroup, left),
     bytes: sizes(base, chosen.responseBits),
   };
+}
+
+/** How many of so many slots are checksum canaries, where the rest are records: of g + 1, one. */
+export function checksumsAmong(group: number, slots: number): number {
+  return group === 0 ? 0 : Math.ceil(slots / (group + 1));
+}
+
+/** The slots of a block of so many records: theirs, and those of all its canaries. */
+export function slotsFor({ canaries, checksumGroup: group }: Plan, records: number): number {
+  return records + canaries + (group === 0 ? 0 : Math.ceil(records / group));
 }
 
 type Base = Pick<Plan, 'dimension' | 'metric' | 'profile' | 'edition' | 'maxAdditions' | 'parameters' | 'width'>;

@@ -320,6 +320,8 @@ describe('wiping', () => {
     const canaries = cachedCanaries(key, 'a block', () => ({
       slots: Uint32Array.of(1),
       values: Int32Array.of(2),
+      own: Uint32Array.of(1, 3),
+      checksums: { order: Uint16Array.of(3, 2), group: 1 },
     }));
     const weights = scoreWeights(key);
     assert.ok(weights.some((x) => x !== 0));
@@ -328,7 +330,12 @@ describe('wiping', () => {
     assert.deepEqual(authenticator, new Uint8Array(32));
     assert.deepEqual(weightSeed, new Uint8Array(32));
     assert.deepEqual(canarySeed, new Uint8Array(32));
-    assert.deepEqual(canaries, { slots: new Uint32Array(1), values: new Int32Array(1) });
+    assert.deepEqual(canaries, {
+      slots: new Uint32Array(1),
+      values: new Int32Array(1),
+      own: new Uint32Array(2),
+      checksums: { order: new Uint16Array(2), group: 1 },
+    });
     assert.deepEqual(weights, new Float64Array(weights.length));
 
     const residues = new Uint32Array(64).fill(7);

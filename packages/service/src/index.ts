@@ -1,8 +1,15 @@
-export { type ErrorCode, HersError, isErrorCode, peekQuery, peekResponse } from '@hers/scheme';
+export {
+  type ErrorCode,
+  HersError,
+  isErrorCode,
+  type OptionNames,
+  peekQuery,
+  peekResponse,
+  refuseUnknown,
+} from '@hers/scheme';
 export { frame, grown, unframe } from './frames.ts';
 export { isLoopback } from './loopback.ts';
 export { COLLECTION_NAME, checkCollectionName, isCollectionName } from './names.ts';
-export { type OptionNames, refuseUnknown } from './options.ts';
 export {
   BLOCK_ID_BYTES,
   type CallOptions,

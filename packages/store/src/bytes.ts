@@ -12,7 +12,7 @@ export function hex(bytes: Uint8Array): string {
   return asBuffer(bytes).toString('hex');
 }
 
-/** A handle as the key of a map: shorter than its digits, and quicker. */
+/** A handle as a map's key: shorter than hexadecimal, and faster. */
 export function handleKey(handle: Uint8Array): string {
   return asBuffer(handle).toString('latin1');
 }
@@ -27,13 +27,13 @@ export function sha256(...parts: readonly Uint8Array[]): Uint8Array {
   return new Uint8Array(hash.digest());
 }
 
-/** Refuses what is longer than a snapshot could hold. */
+/** Refuses bytes that are too long for a snapshot. */
 export function checkLength({ length }: Uint8Array, what: string, most: number): void {
   if (length > most)
     throw new HersError('INVALID_ARGUMENT', `${what} has at most ${most} bytes, and this one has ${length}`);
 }
 
-/** Refuses what is not bytes, or not so many. */
+/** Refuses a value that is not bytes of this length. */
 export function checkBytes(value: unknown, what: string, length?: number): asserts value is Uint8Array {
   if (!(value instanceof Uint8Array)) throw new HersError('INVALID_ARGUMENT', `${what} must be given as bytes`);
   if (length !== undefined && value.length !== length)

@@ -1,4 +1,4 @@
-// Collections come and go: their rows in the catalogue, with their tables, and their files.
+// Creates, names and deletes collections: their rows and tables in the catalogue, and their files.
 
 import type { Catalogue } from './catalogue/catalogue.ts';
 import type { JournalPart } from './catalogue/journal.ts';
@@ -10,8 +10,8 @@ import { BLOCKS, SEGMENTS, VAULT } from './files/layout.ts';
 import { clearSetAside } from './files/lost-and-found.ts';
 
 /**
- * Makes a collection and returns its number. Without a name, it goes when the folder is opened
- * next.
+ * Creates a collection and returns its number. If it gets no name, it is removed when the folder is
+ * opened next.
  */
 export function createRow(
   catalogue: Catalogue,
@@ -31,7 +31,7 @@ export function createRow(
   return number;
 }
 
-/** Gives a collection that was restored its name: from now on it is there. */
+/** Names a restored collection. From now on it exists. */
 export function nameRow(collection: Collection, name: string): void {
   const { number, id, descriptor, tables } = collection;
   const { catalogue } = collection.folder;
@@ -46,7 +46,7 @@ export function nameRow(collection: Collection, name: string): void {
   collection.name = name;
 }
 
-/** Takes a collection out of the catalogue. */
+/** Removes a collection from the catalogue. */
 export function dropRow(catalogue: Catalogue, number: number): void {
   catalogue.transaction(
     () => {
@@ -61,8 +61,8 @@ export function dropRow(catalogue: Catalogue, number: number): void {
 }
 
 /**
- * Removes the files of a collection that the catalogue no longer knows; what fails is done when the
- * folder is opened next.
+ * Removes the files of a collection that is no longer in the catalogue. Files that cannot be
+ * removed now are removed when the folder is opened next.
  */
 export async function removeFiles(disk: Disk, number: number): Promise<void> {
   try {

@@ -1,5 +1,5 @@
-// A collection of an open folder: what the catalogue says about it, in memory, and the small steps
-// that commits, searches and upkeep are made of.
+// A collection of an open folder: its catalogue entries in memory, and the basic steps of commits,
+// searches and upkeep.
 
 import { randomBytes } from 'node:crypto';
 import type { Kernel } from '@hers/scan';
@@ -22,12 +22,9 @@ export interface Folder {
   readonly disk: Disk;
   readonly catalogue: Catalogue;
   readonly assembler: Assembler;
-  /** Opened when it is first needed. */
+  /** Opened on first use. */
   readonly kernel: () => Promise<Kernel>;
-  /**
-   * Where another process writes: sees what it has committed meanwhile, and says whether that is
-   * anything.
-   */
+  /** Where another process writes: takes over its commits, and returns whether there were any. */
   readonly refresh: () => boolean;
 }
 
@@ -50,12 +47,12 @@ export class Collection {
   readonly blocks: Map<string, StoredBlock> = new Map();
   readonly sources: Set<Source> = new Set();
   /**
-   * Commits come one after the other, and so do compactions, purges and the beginnings of
-   * snapshots; the two kinds may overlap.
+   * Commits are serial. So are compactions, purges and the starts of snapshots. The two kinds may
+   * overlap.
    */
   readonly commitQueue: SerialQueue = new SerialQueue();
   readonly upkeepQueue: SerialQueue = new SerialQueue();
-  /** Ends what goes on in the background when the collection is deleted or the folder closed. */
+  /** Aborts background work when the collection is deleted or the folder is closed. */
   readonly ending: AbortController = new AbortController();
   name: string;
   readonly #snapshots = new Set<AbortController>();
@@ -74,8 +71,8 @@ export class Collection {
     this.tables = new Tables(catalogue, row.number);
     this.records = new RecordIndex(catalogue, this.tables, () => this.beingCopied);
     const tail = this.tables.packs().at(-1);
-    // A pack that is longer (what a crash left is kept for a while) or shorter (it is damaged) than
-    // was committed takes nothing more.
+    // A pack that is longer than committed (a crash left data, which is kept for a while) or
+    // shorter (it is damaged) takes no more entries.
     const fits = tail !== undefined && disk.sizeSync(packPath(row.number, tail.pack)) === tail.ends;
     const { last_pack } = this.tables.current();
     this.vault = new Vault(
@@ -98,8 +95,7 @@ export class Collection {
   }
 
   /**
-   * Another process has written: takes over what the catalogue says now, and keeps what is still
-   * the same.
+   * Another process has written: takes over the catalogue's state, and keeps what has not changed.
    */
   refresh(): void {
     this.tables.reset();
@@ -112,13 +108,15 @@ export class Collection {
     for (const source of known.values()) if (!this.sources.has(source)) source.letGo();
   }
 
-  /** Everything on disk that is named: segments and blocks; and packs, with the end of each. */
+  /**
+   * Every file on disk that the catalogue names: segments, blocks, and packs with the end of each.
+   */
   files(): { readonly named: string[]; readonly packEnds: [string, number][] } {
     const named = [...this.sources].map((source) => source.path);
     return { named, packEnds: this.tables.packs().map(({ pack, ends }) => [packPath(this.number, pack), ends]) };
   }
 
-  /** Of the blocks that are in memory: another process may have gone on. */
+  /** For the blocks in memory: another process may have changed the collection since. */
   get version(): number {
     return this.folder.catalogue.isReadOnly ? this.#version : this.tables.current().version;
   }
@@ -151,15 +149,15 @@ export class Collection {
   }
 
   /**
-   * Takes sources without a block out of the collection; resolves when the files of those are gone
-   * that nobody reads.
+   * Removes sources without blocks from the collection. Resolves when their files are gone, except
+   * those still being read.
    */
   async retireEmpty(): Promise<void> {
     const prompt: Promise<void>[] = [];
     for (const source of this.sources) {
       if (source.live.size > 0) continue;
       this.sources.delete(source);
-      // Should it fail, the file goes when the folder is opened again.
+      // If this fails, the file is removed when the folder is opened again.
       const gone = source.retire().catch(() => {});
       this.#retiring.add(gone);
       gone.then(() => this.#retiring.delete(gone));
@@ -168,25 +166,25 @@ export class Collection {
     await Promise.all(prompt);
   }
 
-  /** Lets go of everything, when another process has deleted the collection. */
+  /** Releases everything after another process has deleted the collection. */
   letGo(): void {
     for (const source of this.sources) source.letGo();
   }
 
-  /** Lets go of everything, when the collection is deleted. */
+  /** Releases everything after the collection was deleted. */
   dropAll(): void {
     this.blocks.clear();
     for (const source of this.sources) source.live.clear();
     void this.retireEmpty();
   }
 
-  /** Resolves when all files are gone that should be. */
+  /** Resolves when all files that should be removed are gone. */
   async filesGone(): Promise<void> {
     await Promise.all(this.#retiring);
   }
 
   /**
-   * Writes an encoded block to a file that nothing refers to yet; so it needs no temporary name.
+   * Writes an encoded block to a file that nothing refers to yet, so it needs no temporary name.
    */
   async writeBlock(encoded: Uint8Array): Promise<string> {
     const { disk } = this.folder;
@@ -208,7 +206,7 @@ export class Collection {
     return path;
   }
 
-  /** Makes the names of new files certain; before a commit refers to them. */
+  /** Syncs the names of new files, before a commit refers to them. */
   async syncNames(): Promise<void> {
     await this.vault.syncNames();
     if (!this.#newNames) return;
@@ -227,7 +225,7 @@ export class Collection {
     return this.#snapshots.size > 0;
   }
 
-  /** Returns what ends the snapshot, should it hold up too much. */
+  /** Returns a function that ends the snapshot if it blocks the collection for too long. */
   beginSnapshot(): AbortController {
     const copying = new AbortController();
     this.#snapshots.add(copying);
@@ -257,14 +255,14 @@ export class Collection {
     }
   }
 
-  /** Resolves when nothing goes on any more, which `ending` brings about. */
+  /** Resolves when nothing is running any more; `ending` makes that happen. */
   async idle(): Promise<void> {
     await this.commitQueue.idle();
     await this.upkeepQueue.idle();
     await this.records.idle();
   }
 
-  /** Refuses what came too late. */
+  /** Refuses calls that came too late. */
   checkUsable(): void {
     if (this.ending.signal.aborted) throw this.ending.signal.reason;
     const damage = this.folder.catalogue.damageOf(this.number);

@@ -1,5 +1,5 @@
-// One change of a collection: what was staged becomes part of it, together with a new manifest, in
-// one transaction of the catalogue.
+// One change of a collection: staged data becomes part of it, together with a new manifest, in one
+// transaction of the catalogue.
 
 import { addBlocks, encodeBlock } from '@hers/scheme';
 import {
@@ -26,8 +26,8 @@ import { Holding } from './holding.ts';
 import { MAX_MANIFEST_BYTES } from './snapshot.ts';
 
 /**
- * What a removed record takes, as a row in what is written and in what is looked up until it is
- * merged; and a manifest, in bytes for each of its own, on its way into catalogue and journal.
+ * Memory per removed record, as a row that is written and looked up until it is merged; and memory
+ * per byte of a manifest on its way into catalogue and journal.
  */
 const REMOVED_COST = 4 * ROW_BYTES;
 const MANIFEST_COST = 3;
@@ -43,17 +43,17 @@ const FIELDS: OptionNames<Change> = {
   droppedLists: true,
 };
 
-/** What a change means for this collection, before anything is done. */
+/** What a change means for this collection; computed before anything is done. */
 interface Draft {
   readonly removed: Ids;
-  /** Batches whose places are read at the last moment: a purge may move what is staged. */
+  /** Places of batches are read at the last moment, because a purge may move staged entries. */
   readonly records: readonly Batch[];
   readonly added: BlockRow[];
   readonly dropped: ReadonlySet<StoredBlock>;
   readonly lists: readonly { readonly id: Uint8Array; readonly batch: Batch }[];
   readonly droppedLists: Ids;
   readonly stages: readonly StageId[];
-  /** Whether something disappears. */
+  /** Whether anything is removed. */
   readonly loses: boolean;
 }
 
@@ -63,7 +63,7 @@ export function commitChange(collection: Collection, change: Change, hold?: (byt
     collection.checkUsable();
     const { tables, folder } = collection;
     const current = tables.manifest();
-    // The acknowledgement of this very change was lost.
+    // The acknowledgement of this same change was lost.
     if (sameBytes(current.manifest, change.manifest)) return current.version;
     if (change.expected !== current.version)
       throw new HersError(
@@ -102,7 +102,7 @@ export function commitChange(collection: Collection, change: Change, hold?: (byt
     takeOver(collection, draft);
     const parts = change.sums?.map((sum) => collection.stages.get(sum.part, 'block').row.file) ?? [];
     for (const stage of draft.stages) collection.stages.drop(stage);
-    // What is no longer needed goes, now or when the folder is opened again.
+    // Files that are no longer needed are removed now, or when the folder is opened again.
     await Promise.allSettled([collection.retireEmpty(), ...parts.map((part) => folder.disk.remove(part))]);
     fault('commit.removed');
     return current.version + 1;
@@ -164,15 +164,12 @@ function draftOf({ stages, blocks, tables }: Collection, change: Change): Draft 
   };
 }
 
-/** Of the blocks whose masks follow from one. */
+/** For blocks whose masks are derived from seeds. */
 export function seedsOf(rows: readonly BlockRow[]): BlockSeed[] {
   return rows.flatMap(({ id, seed }) => (seed === null ? [] : [{ id, seed }]));
 }
 
-/**
- * Homomorphic enrolment: the sums are written as blocks of their own, before anything refers to
- * them.
- */
+/** Homomorphic enrolment: the sums are written as new blocks, before anything refers to them. */
 async function addUp(
   collection: Collection,
   change: Change,
@@ -185,7 +182,7 @@ async function addUp(
   try {
     for (const { base, part, result, maxAdditions } of change.sums ?? []) {
       const stored = blocks.get(hex(base))!;
-      // Both, and their sum.
+      // Both blocks, and their sum.
       holding.become(3 * READING_COST * stored.bytes);
       const left = await readStoredBlock(folder.disk, stored);
       const { file: path, seed, hash } = stages.get(part, 'block').row;
@@ -204,7 +201,7 @@ async function addUp(
   return summed;
 }
 
-/** Within the transaction. Drops come first, so that a change can replace what it drops. */
+/** Within the transaction. Drops come first, so that a change can replace an entry it drops. */
 function write({ tables, records }: Collection, draft: Draft) {
   for (const id of draft.droppedLists) {
     const { pack, length } = decodePlace(tables.listPlace(id)!);
@@ -212,7 +209,7 @@ function write({ tables, records }: Collection, draft: Draft) {
     tables.dropList(id);
   }
   for (const { id, batch } of draft.lists) {
-    if (tables.listPlace(id)) continue; // the same bytes are there already
+    if (tables.listPlace(id)) continue; // the same bytes exist already
     const place = batch.rows.subarray(HANDLE_BYTES, ROW_BYTES);
     const { pack, offset, length } = decodePlace(place);
     tables.extendPack(pack, offset + length);
@@ -239,7 +236,7 @@ function emptied(dropped: ReadonlySet<StoredBlock>): string[] {
   return [...sources].filter(({ live }) => [...live].every((block) => dropped.has(block))).map(({ path }) => path);
 }
 
-/** After the transaction: the same in memory. */
+/** After the transaction: applies the same changes in memory. */
 function takeOver(collection: Collection, draft: Draft): void {
   for (const block of draft.dropped) {
     collection.blocks.delete(block.name);

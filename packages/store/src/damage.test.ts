@@ -1,6 +1,6 @@
-// One flipped byte anywhere: either nothing notices, because it does not matter, or the error says
-// which file is damaged. Never other bytes than were stored, and what does not lie at that place
-// stays usable.
+// One flipped byte anywhere: either it does not matter, or the error names the damaged file. A read
+// never returns bytes other than those stored, and everything outside the damaged place stays
+// usable.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -34,7 +34,7 @@ const contents = new Map<string, Content>();
 let original = '';
 let finished = () => {};
 
-/** Two collections, each with a segment, loose blocks, records in the B-tree and fresh ones. */
+/** Two collections, each with a segment, loose blocks, records in the B-tree and fresh records. */
 before(async () => {
   const ready = Promise.withResolvers<void>();
   const end = Promise.withResolvers<void>();
@@ -75,7 +75,7 @@ async function fill(store: Service, name: string, seed: number): Promise<Content
   return all;
 }
 
-/** Copies the folder, flips a byte, and shows the result. */
+/** Copies the folder, flips a byte, and passes the result on. */
 async function withFlipped(file: string, at: number, work: (folder: string) => Promise<void>): Promise<void> {
   const folder = `${original}-flipped`;
   rmSync(folder, { recursive: true, force: true });
@@ -101,7 +101,7 @@ function assertNames(error: unknown, file: string): void {
 }
 
 /**
- * Asks for everything, one by one. Returns what could not be had; everything else must be right.
+ * Requests everything, one by one. Returns what could not be read; everything else must be right.
  */
 async function losses(store: Service, name: string, file: string): Promise<string[]> {
   const { records, lists, blocks } = contents.get(name)!;
@@ -115,7 +115,7 @@ async function losses(store: Service, name: string, file: string): Promise<strin
       lost.push(what);
     }
   };
-  // All of them at once, and where that fails, each half.
+  // All of them at once; if that fails, each half.
   const attemptAll = async <T>(
     what: string,
     items: readonly T[],
@@ -161,7 +161,7 @@ async function losses(store: Service, name: string, file: string): Promise<strin
   return lost;
 }
 
-/** Positions all over a file: its ends, and `count` in between. */
+/** Positions throughout a file: both ends, and `count` in between. */
 function positions(file: string, count: number): number[] {
   const { size } = statSync(join(original, file));
   const between = Array.from({ length: count }, (_, i) => Math.floor(((i + 0.37) * size) / count));
@@ -172,8 +172,8 @@ const filesIn = (folder: string) => readdirSync(join(original, folder)).map((fil
 const ownerOf = (file: string) => NAMES[Number(/\/(\d+)-/.exec(file)![1]) - 1];
 
 /**
- * Opens the flipped folder and returns what the collection the file belongs to has lost; the other
- * one has lost nothing.
+ * Opens the damaged folder and returns what is lost in the file's collection. The other collection
+ * must have lost nothing.
  */
 async function lossesOf(file: string, at: number, check: (lost: string[], store: FolderStore) => void): Promise<void> {
   await withFlipped(file, at, async (folder) => {
@@ -206,7 +206,7 @@ async function scrubbed(folder: string): Promise<Map<string, HersError>> {
 
 describe('a scrub', () => {
   it('reads every file of a folder to its end, and finds nothing wrong with what was written', async () => {
-    const folder = `${original}-copy`; // a scrub may merge records that are fresh
+    const folder = `${original}-copy`; // a scrub may merge fresh records
     cpSync(original, folder, { recursive: true });
     const store = await openStore(folder, { kernel });
     const found = await Array.fromAsync(store.scrub());
@@ -357,7 +357,7 @@ describe('one flipped byte', () => {
         } finally {
           await store.close();
         }
-        // Whoever opened it made nothing worse.
+        // Opening it did not make anything worse.
         const again = await openStore(folder, { kernel, onBackgroundError });
         await again.close();
         assert.equal(told, 2);
@@ -370,8 +370,8 @@ describe('one flipped byte', () => {
     for (const file of ['catalogue.sums', 'catalogue.journal']) {
       for (const at of positions(file, 5)) {
         await withFlipped(file, at, async (folder) => {
-          // An entry at the end that does not fit is what a crash leaves, before the transaction is
-          // acknowledged; and the catalogue has it all.
+          // An invalid entry at the end is what a crash leaves before a transaction is
+          // acknowledged. The catalogue has everything.
           const isTorn = readJournal(new Disk(folder))!.end < statSync(join(folder, 'catalogue.journal')).size;
           if (isTorn && file === 'catalogue.journal' && !readJournal(new Disk(folder))!.damage) return;
           const flipped = readFileSync(join(folder, file));
@@ -415,7 +415,7 @@ it('a flipped byte in the log of the catalogue after a crash loses no commit wit
     const store = await openStore(folder, { kernel });
     const steps = 5;
     for (let i = 0; i < steps; i++) await script.step(i).run(store);
-    cpSync(folder, crashed, { recursive: true }); // as a kill would leave it
+    cpSync(folder, crashed, { recursive: true }); // as after a kill
     await store.close();
     const log = readFileSync(join(crashed, 'catalogue.db-wal'));
     const holds = async (service: Service, expected: Expected) =>
@@ -459,7 +459,7 @@ it('a missing file is named, and the rest stays usable', async () => {
         const lost = new Set(await losses(store, name, file));
         assert.ok([...lost].every((what) => (expected as readonly string[]).includes(what)));
         assert.equal(lost.size > 0, name === ownerOf(file));
-        // And something new can be added.
+        // New records can be added too.
         const stage = await store.stageList(name, text('new'));
         await store.commit(name, { expected: 3, manifest: text('new'), lists: [stage] });
         assert.equal(hex((await Array.fromAsync(store.getLists(name, [listId(text('new'))])))[0]), hex(text('new')));
@@ -595,7 +595,7 @@ describe('a catalogue that is not the one written last', () => {
     await store.commit('first', { expected: version, manifest: new Samples(Date.now()).bytes(20) });
     await store.close();
   }
-  /** The same in a process that is killed: as its folder would be then. */
+  /** The same in a process that is then killed. */
   async function crash(folder: string): Promise<void> {
     const crashed = `${folder}-crashed`;
     const store = await openStore(folder, { kernel });
@@ -626,9 +626,9 @@ describe('a catalogue that is not the one written last', () => {
             /^catalogue\.db(?:-wal)? is damaged.*nothing was changed.*bring back/.test(error.message),
         );
       assert.deepEqual(filesIn(folder), before);
-      // Those that went on have another journal.
+      // The folder that went on has another journal.
       if (readFileSync(join(folder, 'catalogue.journal')).equals(journal)) {
-        // Who has a copy has everything.
+        // The copy is complete.
         writeFileSync(whole, good[0]);
         writeFileSync(join(folder, 'catalogue.sums'), good[1]);
         const store = await openStore(folder, { kernel });

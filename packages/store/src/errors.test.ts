@@ -1,6 +1,6 @@
-// Something else in the place of every file and folder of a store, files exchanged, and errors that
-// a system may report: everything ends soon, in an error of ours that names the file, and what is
-// not concerned stays usable.
+// Replaces every file and folder of a store by something else, exchanges files, and simulates
+// errors of the operating system. Every call must end soon, with an error of ours that names the
+// file. Everything else must stay usable.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -25,7 +25,7 @@ const listId = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update
 const text = (value: string) => new TextEncoder().encode(value);
 const open = (folder: string) => openStore(folder, { kernel, onBackgroundError: () => {}, quietMs: 60_000 });
 
-/** Ends the process where nothing else can: when the only thread waits for the system. */
+/** Exits the process when nothing else can: the only thread is blocked in a system call. */
 async function within<T>(seconds: number, what: string, work: () => Promise<T>): Promise<T> {
   const script = `setTimeout(() => {
     require('node:fs').writeSync(2, ${JSON.stringify(`${what} does not end\n`)});
@@ -55,8 +55,8 @@ let original = '';
 let finished = () => {};
 
 /**
- * Two collections, each with a pack, two segments of one kind, and loose blocks; as a crash leaves
- * them, so that there is a log.
+ * Two collections, each with a pack, two segments of one kind, and loose blocks. It is left as
+ * after a crash, so that there is a log.
  */
 before(async () => {
   const ready = Promise.withResolvers<void>();
@@ -82,9 +82,9 @@ async function fill(store: FolderStore, name: string, seed: number): Promise<Con
   await store.createCollection(name, { id: samples.id(), descriptor: samples.bytes(9), manifest: text(`${name} 1`) });
   const all: Content = { records: [], lists: [], blocks: [], version: 1 };
   const keyId = KEYS[NAMES.indexOf(name)];
-  // The first are put together into segments, the others wait.
+  // The first ones go into segments, the others stay loose.
   for (const count of [130, 2]) {
-    // All as long as each other, so that only what they are tells them apart.
+    // All of the same length, so that only the content tells them apart.
     const records = Array.from({ length: 50 }, () => samples.record(80));
     const lists = [samples.bytes(300)];
     const blocks = Array.from({ length: count }, () => samples.block({ width: 1, keyId }));
@@ -132,8 +132,8 @@ function filesOf(folder: string, name: string): string[] {
 }
 
 /**
- * Everything that can be done with a collection. Returns what failed, by what it was; what did not
- * fail is right.
+ * Does everything that can be done with a collection. Returns what failed, by name; everything else
+ * must be right.
  */
 async function useAll(store: FolderStore, name: string): Promise<Map<string, unknown>> {
   const { records, lists, blocks, version } = contents.get(name)!;
@@ -205,7 +205,7 @@ function assertNames(error: unknown, files: readonly string[], what: string): vo
 
 // — something else in the place of a file —
 
-/** Returns what undoes it, where that takes more than removing the file. */
+/** Returns a function that undoes it, if removing the file is not enough. */
 type Replacement = (path: string) => unknown;
 
 const REPLACEMENTS: Record<string, Replacement> = {
@@ -233,7 +233,7 @@ async function replaced(folder: string, file: string, replace: Replacement) {
   return replace(join(folder, file));
 }
 
-/** Files that belong to one collection: it loses what is in them, and nothing else. */
+/** Files of one collection: it loses what is in them, and nothing else. */
 describe('something else in the place of a file of a collection', () => {
   for (const [part, needed] of [
     ['vault', ['records', 'lists', 'snapshot', 'scrub']],
@@ -273,7 +273,7 @@ describe('something else in the place of a file or folder of the store', () => {
     for (const [what, replace] of Object.entries(REPLACEMENTS))
       it(`${file}: ${what}`, async () => {
         assert.ok(existsSync(join(original, file)));
-        // What of the catalogue is lost shows in what is left of it.
+        // What is lost of the catalogue shows in the rest of it.
         const names = file.startsWith('catalogue') ? ['catalogue.'] : [file];
         await withChanged(
           `${what} in the place of ${file}`,
@@ -368,7 +368,7 @@ it('a purge does not take what it finds in the wrong pack for deleted', () =>
     await store.createCollection(name, { id: samples.id(), descriptor: text('d'), manifest: text('1') });
     const packs: SealedRecord[][] = [];
     for (const expected of [1, 2]) {
-      // All as long as each other, so that only what they are tells them apart.
+      // All of the same length, so that only the content tells them apart.
       const records = Array.from({ length: 20 }, () => samples.record(80));
       packs.push(records);
       const stage = await store.stageRecords(name, records);

@@ -1,15 +1,15 @@
-// Every point of every write path where a crash is tried. In production `fault` does nothing; when
-// the environment variable HERS_FAULT names a point (`segment.renamed`, or `segment.renamed:3` for
-// the third time it is passed), the process is killed there, as by a power switch. crash.test.ts
-// hits each.
+// Every point of every write path at which tests simulate a crash. In production `fault` does
+// nothing. If the environment variable HERS_FAULT names a point (`segment.renamed`, or
+// `segment.renamed:3` for the third time), the process is killed there, as by a power switch.
+// crash.test.ts covers every point.
 
 export const FAULT_POINTS = [
-  // A folder is made.
+  // Creating a folder.
   'format.written',
   'catalogue.made',
   'collection.committing',
   'collection.made',
-  // Staging: a pack takes sealed records and lists, a file an encoded block.
+  // Staging: sealed records and lists go to a pack, an encoded block to a file.
   'pack.created',
   'pack.written',
   'pack.synced',
@@ -75,7 +75,7 @@ if (variable) {
 export function fault(point: FaultPoint): void {
   if (point !== armed || --left > 0) return;
   process.kill(process.pid, 'SIGKILL');
-  // The signal ends the process before the next instruction of this thread; if it ever does not,
-  // nothing may go on.
+  // The signal should end the process before this thread's next instruction. If it does not,
+  // nothing may continue.
   for (;;) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
 }

@@ -1,5 +1,5 @@
-// What calls hold in memory is told before it is taken, given back in the end, and may be refused;
-// what is staged does not pile up.
+// A call announces the memory it will hold before it takes it, and when it releases it. The
+// announcement can be refused. Staged data does not pile up.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -14,7 +14,7 @@ import { Stages } from './stages.ts';
 
 const text = (value: string) => new TextEncoder().encode(value);
 
-/** Counts, and refuses what is more than `limit`. */
+/** Counts, and refuses more than `limit`. */
 class Meter {
   held = 0;
   peak = 0;
@@ -106,7 +106,7 @@ describe('memory that a call holds', () => {
       await assert.rejects(run(strict.hold), { code: 'OVERLOADED' }, name);
       assert.equal(strict.held, 0, name);
     }
-    // Nothing was changed by what was refused.
+    // The refused calls changed nothing.
     assert.deepEqual(
       (await store.listCollections()).map(({ name, version }) => [name, version]),
       [['faces', 2]],
@@ -126,7 +126,7 @@ it('what is staged is forgotten, the oldest first, when it takes too much memory
   });
   for (const id of ids.slice(0, 3)) assert.throws(() => stages.get(id, 'records'), { code: 'NOT_FOUND' });
   for (const id of ids.slice(3)) stages.get(id, 'records');
-  // One that is too large by itself is there until the next.
+  // One that is too large by itself stays until the next comes.
   const huge = stages.add({ kind: 'records', batch: { rows: { length: 2 ** 30 } } as Batch });
   stages.expire();
   stages.get(huge, 'records');

@@ -1,5 +1,4 @@
-// What a call holds in memory, told to whoever counts: before it is taken, and when it is given
-// back.
+// Reports the memory that a call holds: before it is taken, and when it is released.
 
 export class Holding {
   readonly #hold: (bytes: number) => void;
@@ -9,7 +8,7 @@ export class Holding {
     this.#hold = hold;
   }
 
-  /** From now on it is so much. */
+  /** Sets the amount. */
   become(bytes: number): void {
     if (bytes === this.#bytes) return;
     this.#hold(bytes - this.#bytes);

@@ -1,5 +1,6 @@
-// The collections of an open folder. Where another process writes to it, they follow: what that
-// process commits is seen before each operation, and what it moves away meanwhile is read again.
+// The collections of an open folder. If another process writes to the folder, they follow it: its
+// commits are taken over before each operation, and files that it moves in the meantime are read
+// again.
 
 import { type CallOptions, eitherSignal, HersError } from '@hers/service';
 import { ReadableCatalogue } from './catalogue/catalogue-reader.ts';
@@ -19,13 +20,13 @@ export interface OpenCollectionsOptions {
   /** Aborted when the folder is closed. */
   readonly closing: AbortSignal;
   readonly quietMs: number | undefined;
-  /** Hears what goes wrong in the background. */
+  /** Called with errors of background work. */
   readonly report: (error: unknown) => void;
 }
 
 type MakeStream<T> = (collection: Collection, signal: AbortSignal) => AsyncIterable<T>;
 
-/** A statement that does not fit the tables. */
+/** A statement that does not match the tables. */
 const SQLITE_ERROR = 1;
 
 export class OpenCollections {
@@ -35,7 +36,7 @@ export class OpenCollections {
   /** Collections whose part of the catalogue is damaged. */
   readonly #damaged = new Map<string, CollectionRow>();
   #reported: HersError | undefined;
-  /** Grows with every change of another process that was seen. */
+  /** Increases with every change of another process that was taken over. */
   #generation = 0;
 
   constructor(shared: Omit<Folder, 'refresh'>, options: OpenCollectionsOptions) {
@@ -48,7 +49,10 @@ export class OpenCollections {
     return this.folder.catalogue.prepare(select).all() as unknown as CollectionRow[];
   }
 
-  /** Opens what is in a folder that is ours to write; returns the rows of those without a name. */
+  /**
+   * Opens the collections of a folder that this process writes. Returns the rows of those without a
+   * name.
+   */
   load(catalogue: WritableCatalogue): CollectionRow[] {
     const nameless: CollectionRow[] = [];
     for (const row of this.#rows()) {
@@ -59,7 +63,7 @@ export class OpenCollections {
     return nameless;
   }
 
-  /** Opens what is in a folder that another process may write, as of one commit. */
+  /** Opens the collections of a folder that another process may write, as of one commit. */
   look(catalogue: ReadableCatalogue): void {
     catalogue.atOnce(() => {
       const rows = this.#rows().filter(({ name }) => name !== null);
@@ -82,7 +86,7 @@ export class OpenCollections {
     if (damage && damage !== this.#reported) this.#options.report((this.#reported = damage));
   }
 
-  /** Sees what another process has committed meanwhile; whether that is anything. */
+  /** Takes over commits of another process; returns whether there were any. */
   refresh(): boolean {
     const { catalogue } = this.folder;
     if (!(catalogue instanceof ReadableCatalogue)) return false;
@@ -134,8 +138,8 @@ export class OpenCollections {
   }
 
   /**
-   * What `look` finds; again, where another process has changed it in between and `look` throws, or
-   * finds what `isWrong`.
+   * The result of `look`. Calls it again if another process has changed something in between and
+   * `look` throws, or returns something that `isWrong`.
    */
   steadily<T>(look: () => T, isWrong: (found: T) => boolean = () => false): T {
     for (;;) {
@@ -150,14 +154,17 @@ export class OpenCollections {
     }
   }
 
-  /** Whether another process has changed something since, as this or another call has seen. */
+  /**
+   * Whether another process has changed something since, as far as this or another call has
+   * noticed.
+   */
   #hasMoved(since: number): boolean {
     return this.refresh() || this.#generation !== since;
   }
 
   /**
-   * A stream over a collection that ends when it is aborted, the collection deleted or the folder
-   * closed.
+   * A stream over a collection. It ends when it is aborted, the collection is deleted or the folder
+   * is closed.
    */
   async *stream<T>(name: string, options: CallOptions | undefined, make: MakeStream<T>): AsyncGenerator<T> {
     for (;;) {
@@ -175,7 +182,7 @@ export class OpenCollections {
         return;
       } catch (error) {
         if (signal.aborted) throw signal.reason;
-        // What another process has moved meanwhile is not where it was looked for.
+        // A file that another process has moved is not where it was looked for.
         if (!isPerhapsMoved(error) || !this.#hasMoved(generation)) throw storageError(error, CATALOGUE);
         if (begun)
           throw new HersError('STALE', `${name} was changed by another process while it was read; read it again`);
@@ -186,8 +193,8 @@ export class OpenCollections {
   }
 
   /**
-   * The same over the collection as it is now, whatever another process does to its files
-   * meanwhile.
+   * The same over the collection as it is now, unaffected by what another process does to its
+   * files.
    */
   streamFrozen<T>(name: string, options: CallOptions | undefined, make: MakeStream<T>): AsyncGenerator<T> {
     const { disk, catalogue, refresh, ...shared } = this.folder;
@@ -213,7 +220,7 @@ export class OpenCollections {
   }
 }
 
-/** What it looks like when a file or a table is gone that was there a moment ago. */
+/** The errors for a file or table that existed a moment ago. */
 function isPerhapsMoved(error: unknown): boolean {
   if (error instanceof HersError) return error.code === 'DAMAGED';
   const { code, errcode } = error as { code?: unknown; errcode?: unknown };

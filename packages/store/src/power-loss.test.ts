@@ -1,6 +1,6 @@
-// Power loss: the steps of a run are recorded, and played back up to any of them with what was not
-// synced lost, in several ways. SQLite keeps its own promise, so the catalogue is taken as it was
-// at its last commit; whatever it refers to must be there.
+// Power loss: records the steps of a run, and replays them up to any of them with unsynced data
+// lost, in several ways. SQLite keeps its own promise, so the catalogue is taken as of its last
+// commit; everything it refers to must exist.
 
 import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -18,13 +18,13 @@ const CATALOGUE_FILES = ['catalogue.db', 'catalogue.db-wal', 'catalogue.sums'];
 const STEPS = 20;
 const SHARE = 0.08;
 
-/** A file as the disk may have it: what was written, and what of it is certain. */
+/** A file as the disk may have it: what was written, and which part of it is synced. */
 interface Inode {
   written: Buffer;
   synced: Buffer;
 }
 
-/** What the operating system has in memory, and what is certain to be on disk. */
+/** What the operating system has in memory, and what is synced to disk. */
 class LostDisk {
   readonly names = new Map<string, Inode>();
   readonly syncedNames = new Map<string, Inode>();
@@ -79,7 +79,7 @@ class LostDisk {
     }
   }
 
-  /** The files after the lights went out, in one of the ways that can happen. */
+  /** The files after a power loss, in one of the possible outcomes. */
   *files(way: 'least' | 'names' | 'random', chance: Samples): Generator<[string, Buffer]> {
     for (const path of new Set([...this.names.keys(), ...this.syncedNames.keys()])) {
       const newest = way === 'names' || (way === 'random' && chance.below(2) === 1);
@@ -90,7 +90,7 @@ class LostDisk {
     }
   }
 
-  /** What was written since the last sync is there up to somewhere, or as zeros. */
+  /** Data written since the last sync exists up to some point, or as zeros. */
   #torn({ written, synced }: Inode, chance: Samples): Buffer {
     if (written === synced) return synced;
     const torn = Buffer.from(
@@ -102,7 +102,7 @@ class LostDisk {
   }
 }
 
-/** Runs the script, and after every step of the disk shows what could be lost to `visit`. */
+/** Runs the script, and calls `visit` after every step of the disk with what could be lost. */
 async function record(
   folder: string,
   script: Script,
@@ -136,7 +136,7 @@ it('after a power loss, the folder holds what was acknowledged', () =>
     let seen = 0;
     await record(folder, script, (disk, step, catalogue, acknowledged) => {
       seen++;
-      // Everything around commits, renames and removals, and a part of the rest.
+      // Every step around commits, renames and removals, and a sample of the rest.
       if ((step.kind === 'write' || step.kind === 'create' || step.kind === 'sync') && chance.below(6) > 0) return;
       const way = (['least', 'names', 'random'] as const)[chance.below(3)];
       const name = join(parent, `${seen} ${way} ${step.kind} ${step.path.replaceAll('/', ' ')}`);
@@ -160,7 +160,7 @@ it('after a power loss, the folder holds what was acknowledged', () =>
       }
       rmSync(name, { recursive: true });
     }
-    // The recording itself did no harm.
+    // Recording did no harm.
     const store = await openStore(folder, { kernel });
     await checkHolds(store, script.after(STEPS));
     await store.close();

@@ -12,7 +12,7 @@ const kernel = async () => new ReferenceKernel();
 const listId = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest());
 const text = (value: string) => new TextEncoder().encode(value);
 
-/** All files of a folder as one. */
+/** All files of a folder, concatenated. */
 function everything(folder: string): Buffer {
   const files = readdirSync(folder, { recursive: true }).map((file) => join(folder, String(file)));
   return Buffer.concat(files.filter((file) => statSync(file).isFile()).map((file) => readFileSync(file)));
@@ -40,7 +40,7 @@ it('after a purge, what was deleted or replaced is nowhere in the folder', () =>
       lists: await Promise.all(lists.map((list) => store.stageList('faces', list))),
       blocks: await Promise.all([...blocks, open].map(stage)),
     });
-    await store.purge('faces'); // so that some of it is in segments
+    await store.purge('faces'); // so that part of it is in segments
     const half = <T>(all: readonly T[]) => all.filter((_, i) => i % 2 === 0);
     const rest = <T>(all: readonly T[]) => all.filter((_, i) => i % 2 === 1);
     const [replaced, kept] = [rest(records).slice(0, 100), rest(records).slice(100)];
@@ -85,7 +85,7 @@ it('after a purge, what was deleted or replaced is nowhere in the folder', () =>
     );
     assert.equal(found.length, 1500);
 
-    // Also where nothing but the manifest was replaced.
+    // Also if only the manifest was replaced.
     await store.commit('faces', { expected: 3, manifest: text('manifest 4') });
     await store.purge('faces');
     assert.equal(count(everything(folder), [text('manifest 3')]), 0);
@@ -104,7 +104,7 @@ it('what was staged when a purge began and is committed while it runs stays', ()
     let committing: Promise<number> | undefined;
     let stage = '';
     const after = ({ kind, path }: { kind: string; path: string }) => {
-      // The first pack is being copied, and the second comes next.
+      // The first pack is being copied; the second is next.
       if (kind === 'create' && path === 'vault/1-3.pack')
         committing = store.commit('faces', { expected: 4, manifest: text('5'), records: [stage] });
     };
@@ -118,7 +118,7 @@ it('what was staged when a purge began and is committed while it runs stays', ()
         records: [await store.stageRecords('faces', records)],
       });
     await add(1, first);
-    await store.purge('faces'); // what comes now goes into a second pack
+    await store.purge('faces'); // later entries go to a second pack
     await add(2, second);
     const removed = [...first.slice(0, 200), ...second.slice(0, 200)].map(({ handle }) => handle);
     await store.commit('faces', { expected: 3, manifest: text('4'), removed });

@@ -1,5 +1,5 @@
-// Makes what was deleted or replaced disappear: packs and segments that hold any of it are
-// rewritten, and the catalogue's own files too.
+// Removes deleted and replaced data for good: rewrites the packs and segments that hold any of it,
+// and the catalogue's own files.
 
 import { HANDLE_BYTES } from '@hers/service';
 import { compact } from './blocks/compaction.ts';
@@ -15,11 +15,11 @@ import { Batch, ROW_BYTES, type VaultReader } from './files/vault.ts';
 import { damaged } from './storage-errors.ts';
 
 /**
- * Copied before the catalogue is told: bounds the memory it takes, and the length of the
+ * Bytes copied per transaction of the catalogue: this bounds memory and the length of a
  * transaction.
  */
 const COPY_BYTES = 2 ** 25;
-/** How often it is tried to empty the log that another process reads. */
+/** Attempts to empty a log that another process reads. */
 const MIN_PAUSE_MS = 50;
 const MAX_PAUSE_MS = 1000;
 
@@ -28,11 +28,11 @@ interface Moved {
   /** A handle, or the id of a list. */
   readonly id: Uint8Array;
   readonly from: Place;
-  /** Whether the collection referred to it when it was copied; else it was staged. */
+  /** Whether the collection referred to it when it was copied; otherwise it was staged. */
   readonly live: boolean;
 }
 
-/** In a turn of upkeep. */
+/** Runs in the upkeep queue. */
 export async function purgeCollection(
   collection: Collection,
   signal: AbortSignal,
@@ -68,7 +68,7 @@ export async function purgeCollection(
     folder.catalogue.vacuum();
     folder.catalogue.transaction(() => tables.setStale(false));
   }
-  // Others may still read what is in the log.
+  // Other processes may still read the log.
   let emptied = folder.catalogue.forgetPast();
   for (let pauseMs = MIN_PAUSE_MS; !emptied; pauseMs = Math.min(MAX_PAUSE_MS, 2 * pauseMs)) {
     await new Promise((resolve) => setTimeout(resolve, pauseMs));
@@ -93,7 +93,7 @@ async function rewritePack(
   pause: () => Promise<void>,
 ): Promise<void> {
   const { vault, stages, folder, tables, records } = collection;
-  // As it is now: what was staged in it when the purge began may have been committed since.
+  // As it is now: entries that were staged when the purge began may have been committed since.
   const ends = tables.packs().find((each) => each.pack === pack)?.ends ?? 0;
   const staged = stages.placesIn(pack);
   const end = [...staged.values()].reduce((last, { offset, length }) => Math.max(last, offset + length), ends);
@@ -130,7 +130,7 @@ async function rewritePack(
   } finally {
     await batch.end();
   }
-  // What the catalogue says is in it and was not found there would be lost with it.
+  // An entry that the catalogue names but that was not found would be lost with the pack.
   await records.merge(pause);
   if (tables.isNamed(pack)) throw damaged(vault.path(pack), 'records or lists that the catalogue names are not in it');
   folder.catalogue.transaction(() => {
@@ -149,7 +149,7 @@ interface Found {
   readonly place: Place;
 }
 
-/** Entries with the handle or list id of each, and whether the collection refers to it. */
+/** Entries with their handle or list id, and whether the collection refers to them. */
 function withUse(
   { records, tables }: Collection,
   found: readonly Found[],
@@ -174,8 +174,8 @@ function listPlace(tables: Tables, id: Uint8Array): Place | undefined {
 }
 
 /**
- * Everything that is still where it was copied from is found in its new place; the rest changed
- * meanwhile, and stays as it is.
+ * Entries that are still where they were copied from get their new place. The others changed in the
+ * meantime, and stay as they are.
  */
 function repoint(
   { folder, tables, records, stages }: Collection,

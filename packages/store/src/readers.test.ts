@@ -1,5 +1,5 @@
-// Processes that read a folder while one writes: they see the state of one commit, never hold up
-// the writer, and survive what it does to its files.
+// Processes that read a folder while another writes: they see the state of one commit, never block
+// the writer, and survive changes to its files.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -22,7 +22,7 @@ const CHILD = fileURLToPath(new URL('../testing/crash-child.ts', import.meta.url
 const SHARE = 0.15;
 const STEPS = 30;
 
-/** A process that takes steps of a script. */
+/** A process that runs steps of a script. */
 function write(folder: string, seed: number, first: number, steps: number): ChildProcess {
   const args = [CHILD, folder, ...[seed, SHARE, first, steps].map(String)];
   return spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -40,9 +40,7 @@ function statesOf(script: Script): Map<string, Expected> {
   return states;
 }
 
-/**
- * Looks at everything once, and compares it with a state that was committed. Returns what was seen.
- */
+/** Reads everything once, and compares it with a committed state. Returns what it saw. */
 async function look(reader: FolderStore, states: ReadonlyMap<string, Expected>): Promise<'right' | 'overtaken'> {
   const { version, manifest } = await reader.getManifest('faces');
   const state = states.get(hex(manifest))?.get('faces');
@@ -61,7 +59,7 @@ async function look(reader: FolderStore, states: ReadonlyMap<string, Expected>):
     for (const { sealed } of records) assert.ok(possible.has(hex(sealed)), 'a record that was never committed');
     return 'right';
   } catch (error) {
-    // What it was about has changed since, as a server would say too.
+    // The collection has changed since, as a server would report too.
     if (isCode(error, 'STALE', 'NOT_FOUND')) return 'overtaken';
     throw error;
   }
@@ -112,7 +110,7 @@ it('a snapshot that was begun before a purge is of the state before it, and does
     const reader = await openStore(folder, { kernel, mode: 'read' });
     const pieces = reader.snapshot('faces')[Symbol.asyncIterator]();
     const begun = [(await pieces.next()).value as Uint8Array];
-    const purging = store.purge('faces'); // it ends when the reader does
+    const purging = store.purge('faces'); // ends with the reader
     await script.step(7).run(store);
     await script.step(8).run(store);
     await new Promise((resolve) => setTimeout(resolve, 300));
@@ -135,7 +133,7 @@ it('a writer that is killed while others read leaves a folder that opens, again 
     await script.step(0).run(first);
     await first.close();
     const reader = await openStore(folder, { kernel, mode: 'read' });
-    // What is read together is kept alive by the reader, with what the writer was about to do.
+    // The reader keeps open what it reads together with what the writer is about to remove.
     for (let i = 0, held = 1; i < 12; i++) {
       const killAfter = 40 + 15 * i;
       const run = await runChild({ folder, seed: 25, share: 0.05, first: held, steps: 40, killAfter });

@@ -1,4 +1,4 @@
-// How much is read at once: as much as a budget allows, whatever is asked for.
+// How much is read at once: as much as a budget allows, whatever is requested.
 
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
@@ -13,12 +13,12 @@ import { readLists, readRecords } from './reading.ts';
 const MIB = 2 ** 20;
 const never = new AbortController().signal;
 
-/** A collection of records that are as long as said, and a list of what was read of it at once. */
+/** A collection of records of given lengths, and a list of what was read of it at once. */
 function collectionOf(handles: readonly Uint8Array[], bytes: (index: number) => number) {
   const places = new Map(handles.map((handle, i) => [handleKey(handle), { pack: 1, offset: i, length: bytes(i) }]));
   const reads: Place[][] = [];
   const reader = {
-    // Only the handle matters here, so nothing has to be as long as it says.
+    // Only the handle matters here, so the content may be shorter than the stated length.
     read: async (wanted: readonly Place[]) => {
       reads.push([...wanted]);
       return wanted.map(({ offset }) => ({ kind: RECORD, content: handles[offset] }));

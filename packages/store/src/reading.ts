@@ -1,5 +1,5 @@
-// Sealed records and lists, in the order in which they are asked for; and blocks. The catalogue
-// says how long each is, so no more is read at once than memory should hold.
+// Reads sealed records and lists in the order in which they are requested, and blocks. The
+// catalogue has the length of each, so no more is read at once than memory should hold.
 
 import { HANDLE_BYTES, HersError, LIST_ID_BYTES, type SealedRecord } from '@hers/service';
 import { READING_COST, readStoredBlock } from './blocks/rebuild.ts';
@@ -11,16 +11,16 @@ import { Holding } from './holding.ts';
 import { damaged } from './storage-errors.ts';
 
 /**
- * Looked up and read together: so many entries, or fewer, when they have more bytes than this; but
- * one at least.
+ * Looked up and read together: this many entries, or fewer if they exceed this many bytes, but at
+ * least one.
  */
 const READ_ENTRIES = 512;
 const READ_BYTES = 2 ** 19;
 
-/** A block is handed out in pieces of this size. */
+/** A block is returned in pieces of this size. */
 const PIECE_BYTES = 2 ** 20;
 
-/** What is read: how it is called, how long its ids are, and where each lies. */
+/** What is read: its name in errors, the length of its ids, and how to find each. */
 interface Kind {
   readonly what: string;
   readonly idBytes: number;
@@ -86,7 +86,7 @@ export async function* readBlock(
   for (let at = 0; at < encoded.length; at += PIECE_BYTES) yield encoded.subarray(at, at + PIECE_BYTES);
 }
 
-/** Without the neighbours that were read with them: copied, unless they were read alone. */
+/** Without the neighbours that were read with them: copied, unless read alone. */
 function ownBytes(bytes: Uint8Array): Uint8Array {
   return bytes.length > bytes.buffer.byteLength / 2 ? bytes : new Uint8Array(bytes);
 }
@@ -117,7 +117,7 @@ async function* readAll(
   }
 }
 
-/** Who asks for the same thing many times would be sent many times what is stored. */
+/** A caller that requests the same entry many times would receive many times what is stored. */
 function checkIds({ what, idBytes }: Kind, ids: readonly Uint8Array[]): void {
   const seen = new Set<string>();
   for (const id of ids) {
@@ -128,7 +128,7 @@ function checkIds({ what, idBytes }: Kind, ids: readonly Uint8Array[]): void {
 }
 
 /**
- * The first of these entries, and as many of the next as fit; looked up again where a purge has
+ * The first of these entries, and as many of the next as fit. Looks them up again if a purge has
  * moved them in between.
  */
 async function readSome(
@@ -139,7 +139,7 @@ async function readSome(
 ): Promise<Read[]> {
   for (;;) {
     const places = firstPlaces(kind, ids);
-    // What is read together, and a copy of each on its way.
+    // The bytes read together, and a copy of each on its way.
     holding.become(2 * places.reduce((sum, { length }) => sum + length, 0));
     try {
       const entries = await reader.read(places, (i) => `${kind.what} ${hex(ids[i])}`);

@@ -1,5 +1,5 @@
-// Snapshots that somebody made up: refused as soon as they show it, in an amount of memory that has
-// nothing to do with what they announce, and nothing of them stays.
+// Forged snapshots: they are refused as soon as they show it, memory does not depend on what they
+// announce, and nothing of them stays.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -75,7 +75,7 @@ function headerOf(announced: Announced = {}): Uint8Array {
 const part = (kind: number, ...content: readonly Uint8Array[]) =>
   frame(Buffer.concat([Uint8Array.of(kind), ...content]));
 
-/** Whole, with the right hash at its end. */
+/** Complete, with the right hash at its end. */
 function snapshotOf(announced: Announced, ...parts: readonly Uint8Array[]): Uint8Array[] {
   const all = [frame(headerOf(announced)), ...parts];
   const hash = createHash('sha256');
@@ -89,14 +89,14 @@ const files = () =>
     .filter((file) => !file.startsWith('catalogue.'))
     .sort();
 
-/** Nothing is restored, and nothing is left of it. */
+/** Nothing is restored, and nothing is left over. */
 async function assertRefused(pieces: Many<Uint8Array>, message?: RegExp, code: ErrorCode = 'MALFORMED'): Promise<void> {
   const before = files();
   const error: unknown = await store.restore('copy', pieces).then(
     () => undefined,
     (reason) => reason,
   );
-  // So that a test that fails leaves nothing to the next.
+  // So that a failing test leaves nothing behind for the next.
   if (!error) await store.deleteCollection('copy');
   assert.ok(error instanceof HersError, error ? String(error) : 'it was restored');
   assert.equal(error.code, code, error.message);
@@ -110,7 +110,7 @@ async function assertRefused(pieces: Many<Uint8Array>, message?: RegExp, code: E
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
 
-/** So many of a part, without an end; tells how many were taken. */
+/** An endless series of one part; counts how many were taken. */
 function manyOf(announced: Announced, piece: (index: number) => Uint8Array, most: number) {
   const taken = { count: 0, most: 0 };
   async function* pieces(): AsyncGenerator<Uint8Array> {
@@ -120,7 +120,7 @@ function manyOf(announced: Announced, piece: (index: number) => Uint8Array, most
     while (taken.count < most) {
       yield piece(taken.count++);
       if (taken.count % 20 > 0) continue;
-      // What is left of it: when the engine collects by itself is its own affair.
+      // What is left of it; when the engine collects garbage is up to the engine.
       collect();
       const now = process.memoryUsage();
       taken.most = Math.max(taken.most, now.heapUsed + now.external - heapUsed - external);

@@ -1,5 +1,5 @@
-// Takes a snapshot back. Until the last frame has come and fits, the new collection has no name,
-// and a folder that is opened forgets such ones.
+// Restores a snapshot. The new collection has no name until the last frame has arrived and matches.
+// Opening a folder removes collections without a name.
 
 import { type Block, decodeBlock } from '@hers/scheme';
 import { HANDLE_BYTES, HersError, type Many, unframe } from '@hers/service';
@@ -15,15 +15,13 @@ import { Batch, CHUNK_BYTES, ROW_BYTES } from './files/vault.ts';
 import { Holding } from './holding.ts';
 import { decodeSnapshotHeader, HashedStream, MAX_FRAME_BYTES, PART, type SnapshotHeader } from './snapshot.ts';
 
-/**
- * Entries written before the catalogue is told; and what each takes in memory, however short it is.
- */
+/** Entries written per transaction of the catalogue, and memory per entry, however short it is. */
 const BATCH_BYTES = 2 ** 25;
 const ENTRY_COST = 256;
 
 const malformed = (what: string) => new HersError('MALFORMED', `this snapshot ${what}; nothing was restored`);
 
-/** Pieces, until somebody wants no more of them. */
+/** Pieces, until the consumer stops. */
 async function* until(pieces: Many<Uint8Array>, signal: AbortSignal): AsyncGenerator<Uint8Array> {
   for await (const piece of pieces) {
     signal.throwIfAborted();
@@ -66,8 +64,8 @@ export async function fillFromSnapshot(
 }
 
 /**
- * The pieces of a block, put together as they come: a list of many small ones would take far more
- * than their bytes.
+ * The pieces of a block, joined as they arrive: a list of many small ones would take far more
+ * memory than their bytes.
  */
 class BlockPieces {
   #bytes = new Uint8Array(0);
@@ -78,8 +76,8 @@ class BlockPieces {
   }
 
   /**
-   * What these and one more of so many bytes may take: the last one makes a block of them, which is
-   * decoded.
+   * Memory for these and one more piece of this many bytes. The last piece completes a block, which
+   * is then decoded.
    */
   holds(more: number): number {
     return 3 * Math.max(this.#bytes.length, this.#filled + more);
@@ -119,14 +117,14 @@ function decodedBlock(encoded: Uint8Array): Block {
 
 class Filling {
   readonly #collection: Collection;
-  /** What the header announces. Not the header itself: its manifest may be large. */
+  /** What the header announces. The header itself is not kept: its manifest may be large. */
   readonly #announced: Pick<SnapshotHeader, 'records' | 'lists' | 'blocks'>;
   readonly #pieces = new BlockPieces();
   #batch: Batch;
   #kinds: number[] = [];
   #listIds: Uint8Array[] = [];
   #bytes = 0;
-  /** What is written at a time: one entry, if it is larger than a chunk. */
+  /** Bytes written at a time: a chunk, or one larger entry. */
   #largest = CHUNK_BYTES;
   #records = 0;
   #lists = 0;
@@ -139,8 +137,8 @@ class Filling {
   }
 
   /**
-   * What it takes in memory when `content` has come: a chunk of entries that is written, what is
-   * known of each, and the block that is put together.
+   * Memory once `content` has arrived: a chunk of entries being written, what is known of each, and
+   * the block being joined.
    */
   holds(content: Uint8Array): number {
     const isPiece = content[0] === PART.blockPiece || content[0] === PART.blockEnd;
@@ -235,7 +233,7 @@ class Filling {
     await this.#flush();
     const { records, lists, blocks } = this.#announced;
     const counted = this.#records === records && this.#lists === lists && this.#blocks === blocks;
-    // Twice the same handle, list or block would count as one.
+    // A handle, list or block that occurs twice would count as one.
     const { tables } = this.#collection;
     const kept = this.#collection.records.count() === records && tables.lists().length === lists;
     if (!counted || !kept || this.#collection.blocks.size !== blocks)

@@ -1,4 +1,4 @@
-// Scans what a collection was made of when the search began.
+// Scans a collection as it was when the search began.
 
 import type { SegmentHandle } from '@hers/scan';
 import { decodeQuery, type Query } from '@hers/scheme';
@@ -59,7 +59,7 @@ function scansOf(collection: Collection, request: SearchRequest): Scan[] {
   return [...scans.values()];
 }
 
-/** Encoded responses as they are ready; copies, unless views are enough. */
+/** Encoded responses as they become ready; copies, unless the caller accepts views. */
 export async function* searchCollection(
   collection: Collection,
   request: SearchRequest,
@@ -72,8 +72,7 @@ export async function* searchCollection(
   const scans = scansOf(collection, request);
   const held: Source[] = [];
   try {
-    // All at once and before anything else can happen: from here on nothing of what is to be
-    // scanned can disappear.
+    // All at once, before any `await`: from here on no source of the search can disappear.
     const loading = scans.map(({ blocks }) =>
       [...blocks.keys()].map(async (source) => {
         const handle = await source.acquire();
@@ -87,7 +86,7 @@ export async function* searchCollection(
     for (const [index, { queries }] of scans.entries()) {
       const positions = new Map<SegmentHandle, ReadonlySet<number>>(await Promise.all(loading[index]));
       for await (const { handle, block, response } of kernel.scan([...positions.keys()], queries, { signal })) {
-        // The kernel's may be a view of memory that holds the neighbours too.
+        // The kernel's response may be a view of memory that holds others too.
         if (positions.get(handle)!.has(block)) yield views ? response : new Uint8Array(response);
         signal.throwIfAborted();
       }

@@ -1,4 +1,4 @@
-// Asynchronous work that must not overlap: one after the other, in the order it was asked for.
+// Asynchronous work that must not overlap: it runs in the order in which it was requested.
 
 export class SerialQueue {
   #last: Promise<unknown> = Promise.resolve();
@@ -9,7 +9,7 @@ export class SerialQueue {
     return turn;
   }
 
-  /** Resolves when everything asked for so far is done. */
+  /** Resolves when everything requested so far is done. */
   async idle(): Promise<void> {
     await this.#last;
   }

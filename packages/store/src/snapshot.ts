@@ -1,5 +1,5 @@
-// A whole collection as one stream of frames (service's frames.ts), and what it must look like to
-// be taken back.
+// A whole collection as one stream of frames (service's frames.ts), and the checks for restoring
+// one.
 //
 //   header   'HERSSNAP', version, zero, collection id (16), version of the manifest (u64),
 //            records (u64), lists, blocks, length of the descriptor (u32), zero, descriptor,
@@ -30,14 +30,14 @@ const RUN_BYTES = 2 ** 16;
 const END_FRAME_BYTES = 4 + 1 + 32;
 
 /**
- * The longest frame is a header with a long manifest; a client reads no manifest, and no list of
- * collections, that is longer than these.
+ * The longest frame is a header with a long manifest. A client reads no manifest, and no list of
+ * collections, longer than these.
  */
 export const MAX_FRAME_BYTES: number = 2 ** 28;
 export const MAX_DESCRIPTOR_BYTES: number = 48 * 2 ** 10;
 /** What is left of a frame beside the longest descriptor. */
 export const MAX_MANIFEST_BYTES: number = MAX_FRAME_BYTES - MAX_DESCRIPTOR_BYTES - 2 ** 10;
-/** Far more changes than there ever are, and numbers enough for later ones. */
+/** Far more changes than there will ever be, with numbers to spare for later ones. */
 const MAX_VERSION = 2 ** 48;
 
 export const PART = { record: 1, list: 2, blockPiece: 3, blockEnd: 4, end: 5 } as const;
@@ -96,8 +96,8 @@ export function decodeSnapshotHeader(bytes: Uint8Array): SnapshotHeader {
 }
 
 /**
- * Frames, gathered into pieces of a useful size: each method gives those that are full. What is
- * larger than a piece is passed on as it is.
+ * Collects frames into pieces of a useful size: each method returns the pieces that are full. A
+ * frame larger than a piece is passed on as it is.
  */
 export class Frames {
   readonly #hash = createHash('sha256');
@@ -135,7 +135,7 @@ export class Frames {
   }
 }
 
-/** Passes a stream on, and knows the hash of all but its last frame when it has ended. */
+/** Passes a stream on. At its end, it has the hash of all frames but the last. */
 export class HashedStream {
   readonly #hash = createHash('sha256');
 
@@ -158,7 +158,7 @@ export class HashedStream {
   }
 }
 
-/** What a snapshot is of: all of one moment. Files that it needs stay until `release`. */
+/** The state of one moment that a snapshot holds. Its files stay until `release`. */
 export interface Moment {
   readonly header: SnapshotHeader;
   readonly lists: ReadonlyMap<string, Place>;
@@ -172,7 +172,7 @@ type Captured = Moment & { readonly reader: VaultReader; readonly signal: AbortS
 function capture(collection: Collection): Moment {
   const { tables, blocks, id, descriptor } = collection;
   const lists = new Map(tables.lists().map((row) => [hex(row.id), decodePlace(row.place)]));
-  // Copies, because compaction moves blocks, while their files of this moment stay.
+  // Copies, because compaction moves blocks, while the files of this moment stay.
   const held = [...blocks.values()].map((block) => ({ ...block, release: block.source.hold() }));
   const records = isFrozen(collection) ? collection.records.count() : tables.current().records;
   return {
@@ -191,7 +191,7 @@ export function isFrozen({ folder }: Collection): boolean {
   return folder.catalogue.isReadOnly;
 }
 
-/** What `read` makes of a collection as it is at one moment, whatever changes meanwhile. */
+/** The result of `read` for a collection as of one moment, whatever changes in the meantime. */
 export async function* atOneMoment<T>(
   collection: Collection,
   signal: AbortSignal,
@@ -201,11 +201,11 @@ export async function* atOneMoment<T>(
     await new Promise(setImmediate);
     signal.throwIfAborted();
   };
-  // With nothing fresh, the B-tree is the collection as it is now; and it stays so until the
-  // reading ends, because merges wait.
+  // With no fresh records, the B-tree is the current collection. It stays so until the reading
+  // ends, because merges wait.
   const { moment, copying } = await collection.upkeepQueue.run(async () => {
     collection.checkUsable();
-    // Of a damaged catalogue nothing can be merged; but neither can anything change in it.
+    // A damaged catalogue cannot be merged, but it cannot change either.
     while (collection.records.fresh > 0 && !isFrozen(collection)) {
       await collection.snapshotsEnd(signal);
       await collection.records.merge(pause);
@@ -247,8 +247,8 @@ async function* namedEntries(
 }
 
 /**
- * Where these records are at the moment of a snapshot: in the B-tree, unless nothing could be
- * merged into it.
+ * Where these records are at the moment of a snapshot: in the B-tree, unless it could not be
+ * merged.
  */
 export function recordPlaces(collection: Collection, handles: readonly Uint8Array[]): Map<string, Place | undefined> {
   if (!isFrozen(collection))
@@ -257,7 +257,7 @@ export function recordPlaces(collection: Collection, handles: readonly Uint8Arra
   return new Map(handles.map((handle, i) => [handleKey(handle), found[i]]));
 }
 
-/** The error where the packs do not hold all that the catalogue names. */
+/** The error if the packs lack something that the catalogue names. */
 export function entriesMissing(collectionNumber: number, missing: number): HersError {
   return damaged(`vault/${collectionNumber}-*.pack`, `${missing} records or lists are missing`);
 }
@@ -277,7 +277,7 @@ async function* piecesOf(
 ): AsyncGenerator<Uint8Array> {
   const { header, packs, blocks, signal } = moment;
   using holding = new Holding(hold);
-  // A piece that is filled, one on its way, and what is read of a pack at a time.
+  // A piece being filled, one on its way, and what is read of a pack at a time.
   const usual = 2 * PIECE_BYTES + RUN_BYTES;
   const headerBytes = header.manifest.length + header.descriptor.length;
   holding.become(usual + 2 * headerBytes);

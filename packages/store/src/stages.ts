@@ -1,5 +1,5 @@
-// What is staged: on disk, belonging to nothing, and forgotten when the folder is closed, a day
-// later, or when so much was staged after it that it takes too much memory.
+// Staged data: on disk, but not part of a collection yet. It is forgotten when the folder is
+// closed, after a day, or when later staged data needs its memory.
 
 import { randomBytes } from 'node:crypto';
 import { HANDLE_BYTES, HersError, type StageId } from '@hers/service';
@@ -15,7 +15,7 @@ export type Stage =
 type StageOf<K extends Stage['kind']> = Extract<Stage, { kind: K }>;
 
 const LIFETIME_MS = 24 * 3600 * 1000;
-/** What is known of staged entries, all together; and of each staged thing, about. */
+/** Memory for staged entries in total, and for each staged thing, approximately. */
 const MAX_STAGED_BYTES = 2 ** 26;
 const STAGE_COST = 2048;
 
@@ -37,13 +37,13 @@ export class Stages {
   }
 
   /**
-   * Forgets what nobody has committed for a day, and the oldest of what is too much; returns the
-   * files of blocks among it.
+   * Forgets what was not committed for a day, and the oldest beyond the limit. Returns the files of
+   * blocks among it.
    */
   expire(now: number = Date.now()): string[] {
     const files: string[] = [];
     for (const [id, since] of this.#since) {
-      // In the order they came; the newest stays, however large it is.
+      // In the order of arrival. The newest stays, however large it is.
       if (now - since < LIFETIME_MS && (this.#bytes <= MAX_STAGED_BYTES || this.#stages.size === 1)) break;
       const stage = this.#stages.get(id);
       if (stage?.kind === 'block') files.push(stage.row.file);
@@ -73,7 +73,7 @@ export class Stages {
     this.#since.delete(id);
   }
 
-  /** Runs `work` with a batch whose entries count as staged already. */
+  /** Runs `work` with a batch whose entries already count as staged. */
   async writing<T>(batch: Batch, work: () => Promise<T>): Promise<T> {
     this.#open.add(batch);
     try {
@@ -101,7 +101,7 @@ export class Stages {
     return places;
   }
 
-  /** Entries of a pack were copied elsewhere. */
+  /** Entries of a pack were copied to a new place. */
   move(pack: number, to: ReadonlyMap<number, Place>): void {
     for (const { rows } of this.#batches()) {
       for (let at = HANDLE_BYTES; at < rows.length; at += ROW_BYTES) {

@@ -1,5 +1,5 @@
-// Staging: records, lists and blocks are written to disk, where nothing refers to them until a
-// commit does.
+// Staging: records, lists and blocks are written to disk. Nothing refers to them until a commit
+// does.
 
 import { decodeBlock } from '@hers/scheme';
 import { type CallOptions, HANDLE_BYTES, HersError, type Many, type SealedRecord, type StageId } from '@hers/service';
@@ -25,7 +25,7 @@ export async function stageRecords(
     return batch.add(RECORD, handle, handle, sealed);
   };
   return collection.stages.writing(batch, async () => {
-    // An array need not wait for each of its items.
+    // An array needs no `await` per item.
     if (Symbol.asyncIterator in records)
       for await (const record of records) {
         const full = add(record);
@@ -79,7 +79,7 @@ async function stage({ stages, folder }: Collection, staged: Stage): Promise<Sta
   return id;
 }
 
-/** Pieces as one. */
+/** The pieces, joined. */
 async function gather(pieces: Many<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
   const parts: Uint8Array[] = [];
   let bytes = 0;

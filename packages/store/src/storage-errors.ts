@@ -1,5 +1,5 @@
-// What the operating system and SQLite say, as one error that names the file and says what to do.
-// What is not about storage passes through unchanged.
+// Turns errors of the operating system and of SQLite into one error that names the file and says
+// what to do. Other errors pass through unchanged.
 
 import { constants } from 'node:os';
 import { HersError } from '@hers/service';
@@ -10,7 +10,7 @@ const SQLITE_LOCKED = 6;
 const SQLITE_NOMEM = 7;
 const SQLITE_READONLY = 8;
 const SQLITE_IOERR = 10;
-/** The small file that readers and the writer share found no room. */
+/** There was no room for the small file that readers and the writer share. */
 const SQLITE_IOERR_SHMSIZE = 4874;
 const SQLITE_CORRUPT = 11;
 const SQLITE_FULL = 13;
@@ -20,8 +20,7 @@ const SQLITE_NOLFS = 22;
 const SQLITE_NOTADB = 26;
 
 /**
- * Errors that have a way out of their own: room can be made, and what cannot be written can still
- * be read.
+ * Errors with a remedy: room can be made, and a folder that cannot be written can still be read.
  */
 const noRoom = new WeakSet<object>();
 const notWritable = new WeakSet<object>();
@@ -87,17 +86,14 @@ interface Kind {
   isDirectory(): boolean;
 }
 
-/** The error where something else is in the place of a file, or of a folder. */
+/** The error if a file or a folder has been replaced by something else. */
 export function kindError(kind: Kind, wanted: 'file' | 'folder', name: string): HersError | undefined {
   if (wanted === 'folder') return kind.isDirectory() ? undefined : damaged(name, NO_FOLDER_THERE);
   if (kind.isFile()) return undefined;
   return damaged(name, kind.isDirectory() ? FOLDER_THERE : OTHER_THERE);
 }
 
-/**
- * The name of an error of the operating system. Node has no names for some of them, only their
- * numbers.
- */
+/** The name of an error of the operating system. Node knows only the number of some. */
 function systemCode(error: Error): string | undefined {
   const { code, errno, syscall } = error as { code?: unknown; errno?: unknown; syscall?: unknown };
   if (code === 'ERR_FS_EISDIR') return 'EISDIR';
@@ -108,8 +104,7 @@ function systemCode(error: Error): string | undefined {
 }
 
 /**
- * The error for what went wrong with the file `name`; the error itself when it is none of the
- * storage.
+ * The error for a failure of the file `name`. Returns the error itself if it is not about storage.
  */
 export function storageError(error: unknown, name: string): unknown {
   if (!(error instanceof Error) || error instanceof HersError) return error;

@@ -1,5 +1,5 @@
-// A disk that is full, read-only or failing, too many open files, two processes: clear errors,
-// nothing acknowledged is lost, and it goes on afterwards.
+// A disk that is full, read-only or failing, too many open files, two processes: the errors are
+// clear, nothing acknowledged is lost, and work continues afterwards.
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
@@ -24,6 +24,7 @@ import { type ErrorCode, HersError } from '@hers/scheme';
 import { withFolder } from '../testing/crash.ts';
 import { checkHolds, Script } from '../testing/crash-script.ts';
 import type { Step } from './files/disk.ts';
+import { openSalvage, type SalvageOptions } from './salvage/salvage.ts';
 import { openStore, openWatched } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();
@@ -43,7 +44,7 @@ describe('a disk that fails once', () => {
   const STEPS = 9;
 
   /**
-   * Runs the script with the disk's step `failing` refused, repeating what was refused. Returns
+   * Runs the script with step `failing` of the disk refused, and retries the refused call. Returns
    * whether there was such a step.
    */
   async function runWith(folder: string, script: Script, failing: number, code: string): Promise<boolean> {
@@ -87,7 +88,7 @@ describe('a disk that fails once', () => {
     it(`with ${code} at any step fails one call, and no other`, () =>
       withFolder(async (parent) => {
         let tried = 0;
-        // Every third, and with the other code the ones between.
+        // Every third step, and with the other code those between.
         for (let failing = code === 'EIO' ? 2 : 1; ; failing += 3) {
           const folder = join(parent, String(failing));
           const happened = await runWith(folder, new Script(6, 0.05), failing, code).catch((error) => {
@@ -102,7 +103,7 @@ describe('a disk that fails once', () => {
   }
 });
 
-/** A small file system of its own, where the machine lets us make one. */
+/** A small file system for the test, where the machine allows one. */
 async function withSmallDisk(t: TestContext, bytes: number, work: (folder: string) => Promise<void>): Promise<void> {
   await withFolder(async (folder) => {
     const mount = isRoot ? spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes}`, 'hers-test', folder]) : undefined;
@@ -126,7 +127,7 @@ it('a full disk refuses what does not fit, and it goes on when there is room', (
     const store = await openStore(folder, { kernel, quietMs: 1, onBackgroundError: () => {} });
     let refused = 0;
     for (let i = 0; i < 14; i++) {
-      // Only a little room, now for the packs and now for the catalogue.
+      // Only a little room, first for the packs and then for the catalogue.
       const { bavail } = statFs(disk);
       writeFileSync(filler, Buffer.alloc(Math.max(0, bavail - 40_000 * (i % 5))));
       try {
@@ -142,7 +143,7 @@ it('a full disk refuses what does not fit, and it goes on when there is room', (
     }
     assert.ok(refused > 5, `refused ${refused} times`);
     await checkHolds(store, script.after(14));
-    // Closing with a full disk loses nothing either.
+    // Closing on a full disk loses nothing either.
     writeFileSync(filler, Buffer.alloc(statFs(disk).bavail));
     await store.close();
     rmSync(filler);
@@ -169,7 +170,7 @@ it('a full disk still lets people read, copy elsewhere and delete', (t) =>
     await checkHolds(store, script.after(5));
     await assert.rejects(script.step(5).run(store), fails('STORAGE', /no room/));
     await store.close();
-    fill(); // closing has given the reserve back
+    fill(); // closing has released the reserve
     const reader = await openStore(folder, { kernel, mode: 'read' });
     await checkHolds(reader, script.after(5));
     await withFolder(async (elsewhere) => {
@@ -196,7 +197,7 @@ it('a full disk still lets people read, copy elsewhere and delete', (t) =>
     await again.close();
   }));
 
-/** Whether so many bytes found room. */
+/** Whether there was room for this many bytes. */
 function written(file: number, bytes: number): boolean {
   try {
     writeSync(file, Buffer.alloc(bytes));
@@ -221,7 +222,7 @@ it('a read-only folder says so', (t) =>
     await store.close();
     const remount = (how: string) => spawnSync('mount', ['-o', `remount,${how}`, disk]).status;
     assert.equal(remount('ro'), 0);
-    // With its log, too, which nobody can copy into the database.
+    // With its log, which cannot be copied into the database.
     for (const mode of ['write', 'read'] as const) {
       const reading = await openStore(folder, { kernel, mode });
       await checkHolds(reading, script.after(5));
@@ -263,7 +264,7 @@ it('a folder without permission says so', { skip: isRoot && 'nothing is forbidde
   }),
 );
 
-/** Runs a program in another process that may have only so many files open. */
+/** Runs a program in another process that may have only this many open files. */
 function runElsewhere(program: string, files = 1024): Promise<string> {
   const command = `ulimit -n ${files}; exec "$0" --input-type=module -e "$1"`;
   const child = spawn('sh', ['-c', command, process.execPath, program], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -299,7 +300,7 @@ it('a process that may open no more files is told so, and goes on when it may', 
        await store.close();`,
       60,
     );
-    // A purge with nothing to do opens only the log, whose descriptor SQLite has already.
+    // A purge with nothing to do opens only the log, and SQLite already has a descriptor of that.
     assert.match(output, /^STORAGE\nSTORAGE\nSTORAGE\n(?:STORAGE|fine)\nfine\nfine\nfine\nfine\n$/);
   }));
 
@@ -370,7 +371,7 @@ it('what a crash left is set aside, and what somebody else put there is not', ()
       [...own, ...foreign].filter((file) => existsSync(join(folder, file))),
       foreign,
     );
-    // What was never finished is of no use to anybody.
+    // Unfinished files are of no use.
     assert.deepEqual(readdirSync(join(folder, 'lost+found')).sort(), [
       '1-00ff.block',
       '1-00ff.segment',
@@ -415,4 +416,18 @@ it('a process that ends without closing the folder leaves it whole', () =>
 
 it('an unknown option is an error', async () => {
   await assert.rejects(openStore('/nowhere', { quick: true } as object), fails('INVALID_ARGUMENT', /quick/));
+  const salvaging = { signal: new AbortController().signal, mayBeReadonly: true } as SalvageOptions;
+  await assert.rejects(
+    openSalvage('/nowhere', salvaging),
+    fails('INVALID_ARGUMENT', /^a salvage has no option "mayBeReadonly"; did you mean mayBeReadOnly\?$/),
+  );
+  await withFolder(async (folder) => {
+    const store = await openStore(folder, { kernel });
+    const scrubbing = store.scrub({ thread: 1 } as object);
+    await assert.rejects(
+      scrubbing.next(),
+      fails('INVALID_ARGUMENT', /^a scrub has no option "thread"; did you mean threads\?$/),
+    );
+    await store.close();
+  });
 });

@@ -1,5 +1,5 @@
-// A Service on disk: opens and closes a folder, and its collections by their names. What each
-// operation does is in the files around this one.
+// A Service on disk: opens and closes a folder, and its collections by name. The files beside this
+// one implement the operations.
 
 import { type Kernel, openKernel } from '@hers/scan';
 import {
@@ -50,21 +50,21 @@ const FIRST_VERSION = 1;
 
 export interface StoreOptions {
   /**
-   * `read` never writes, needs no permission to, and sees what another process commits meanwhile.
-   * The default is `write`, for which one process at a time has a folder open; a folder that cannot
-   * be written is then opened as by `read`.
+   * `read` never writes, needs no permission to write, and follows the commits of another process.
+   * The default is `write`, for which one process at a time can open a folder. A folder that cannot
+   * be written is then opened as with `read`.
    */
   readonly mode?: 'write' | 'read';
-  /** What scans; the fastest kernel that works here by default. */
+  /** The kernel that scans. By default the fastest that works here. */
   readonly kernel?: () => Promise<Kernel>;
-  /** Milliseconds without a commit after which a collection is tidied. */
+  /** Milliseconds without a commit after which a collection gets further upkeep. */
   readonly quietMs?: number;
-  /** Hears what goes wrong in the background; a warning of the process by default. */
+  /** Called with errors of background work. By default they become process warnings. */
   readonly onBackgroundError?: (error: unknown) => void;
 }
 
 /**
- * Opens a folder, or makes one.
+ * Opens a folder, or creates one.
  *
  * @example const store = await openStore('./gallery');
  */
@@ -99,7 +99,7 @@ export class FolderStore implements Service {
   #kernel: Promise<Kernel> | undefined;
   #closed: Promise<void> | undefined;
   #sweeping: NodeJS.Timeout | undefined;
-  /** Packs in which a crash left more than was committed. */
+  /** Packs that a crash left longer than committed. */
   #tails: readonly Tail[] = [];
 
   constructor(folder: string, options: StoreOptions, watcher?: Watcher) {
@@ -143,7 +143,7 @@ export class FolderStore implements Service {
     return this.#kernel;
   }
 
-  /** What is in a folder that is ours to write. */
+  /** Opens the content of a folder that this process writes. */
   #load(catalogue: WritableCatalogue): void {
     const isWhole = catalogue.damageOf() === undefined;
     const deleted = new Set(catalogue.deleted);
@@ -151,7 +151,7 @@ export class FolderStore implements Service {
       if (isWhole) dropRow(catalogue, number);
       deleted.add(number);
     }
-    // Where the catalogue cannot be trusted, what it does not name may still be needed.
+    // If the catalogue cannot be trusted, files that it does not name may still be needed.
     if (!isWhole) {
       this.#report(catalogue.damageOf());
       return;
@@ -191,7 +191,7 @@ export class FolderStore implements Service {
     this.#closing.signal.throwIfAborted();
   }
 
-  /** Runs `work` so that closing waits for it. */
+  /** Runs `work`; closing waits for it. */
   #run<T>(work: () => Promise<T>): Promise<T> {
     const running = work().catch((error) => Promise.reject(storageError(error, CATALOGUE)));
     this.#running.add(running);
@@ -200,7 +200,7 @@ export class FolderStore implements Service {
     return running;
   }
 
-  /** Runs `work` on a collection that is changed, until `signal` or the end of the collection. */
+  /** Runs `work` that changes a collection, until `signal` is aborted or the collection ends. */
   #write<T>(
     name: string,
     options: CallOptions | undefined,
@@ -218,7 +218,7 @@ export class FolderStore implements Service {
     });
   }
 
-  /** Refuses to write where this process only reads. */
+  /** Throws if this process may only read. */
   #checkWritable(): void {
     this.#checkOpen();
     const damage = this.#lock && this.#catalogue.damageOf();
@@ -275,7 +275,7 @@ export class FolderStore implements Service {
       try {
         dropRow(this.#catalogue, collection.number);
       } catch (error) {
-        // It is still there, and usable again.
+        // It still exists, and is usable again.
         this.#collections.add(new Collection(this.#collections.folder, collection));
         throw error;
       }
@@ -350,18 +350,18 @@ export class FolderStore implements Service {
     return this.#collections.damaged();
   }
 
-  /** Whether nothing can be written: this process only reads, or the folder is damaged. */
+  /** Whether the store is read-only: this process only reads, or the folder is damaged. */
   get isReadOnly(): boolean {
     return this.#catalogue.isReadOnly;
   }
 
-  /** Who writes to the folder at the moment, where this process only reads. */
+  /** The process that writes to the folder now, if this one only reads. */
   writer(): string | undefined {
     this.#checkOpen();
     return this.#lock ? undefined : writerNow(this.#disk);
   }
 
-  /** What the catalogue does not name, and is kept for a while. */
+  /** Data that the catalogue does not name, and that is kept for a while. */
   setAside(): SetAside[] {
     this.#checkOpen();
     const ends = this.#collections.all().flatMap((collection) => collection.files().packEnds);
@@ -372,7 +372,7 @@ export class FolderStore implements Service {
   }
 
   /**
-   * Every file that the catalogue names, with the damage that shows without reading it: it is
+   * Every file that the catalogue names, with the damage that shows without reading it: the file is
    * missing, or has another length.
    */
   lengths(): Scrubbed[] {
@@ -384,10 +384,11 @@ export class FolderStore implements Service {
   }
 
   /**
-   * Reads every file of the folder and compares it with what was written, file after file; damage
-   * is told, not thrown.
+   * Reads every file of the folder and compares it with what was written, one file after the other.
+   * Damage is reported, not thrown.
    */
-  async *scrub(options?: ScrubOptions): AsyncGenerator<Scrubbed> {
+  async *scrub(options: ScrubOptions = {}): AsyncGenerator<Scrubbed> {
+    refuseUnknown(options, { signal: true, hold: true, onProgress: true, threads: true }, 'a scrub');
     this.#checkOpen();
     const catalogue = this.#catalogue.scrub();
     const scrub = this.#collections.steadily(() => new Scrub(this.#collections.all(), catalogue.bytes, options));
@@ -400,7 +401,7 @@ export class FolderStore implements Service {
             scrub.collection(collection, signal),
           );
         } catch (error) {
-          // Deleted meanwhile: then there is nothing to verify.
+          // It was deleted in the meantime: there is nothing to verify.
           if (!(error instanceof HersError && error.code === 'NOT_FOUND')) throw error;
         }
       }
@@ -454,7 +455,7 @@ export class FolderStore implements Service {
   }
 
   /**
-   * Nothing of a restore that failed stays; and if even that fails, it goes when the folder is
+   * Removes everything of a failed restore. If even that fails, it is removed when the folder is
    * opened next.
    */
   async #abandon(collection: Collection | undefined): Promise<void> {
@@ -480,7 +481,7 @@ export class FolderStore implements Service {
     await Promise.allSettled(this.#running);
     for (const collection of this.#collections.all()) {
       await collection.idle();
-      // What was staged and never committed is ours to remove; what a crash leaves is set aside.
+      // Staged data that was never committed is removed. Data left by a crash goes to lost+found.
       for (const file of collection.stages.files()) await this.#disk.remove(file).catch(() => {});
     }
     await this.#assembler.close();

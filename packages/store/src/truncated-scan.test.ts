@@ -1,5 +1,5 @@
-// A segment that is cut while it is searched, with the kernel that maps segments. A process that
-// touches what is gone dies, and this file's tests with it.
+// A segment that is truncated during a search, with the kernel that maps segments. A process that
+// touches missing pages dies, and these tests with it.
 
 import assert from 'node:assert/strict';
 import { copyFileSync, readdirSync, statSync, truncateSync } from 'node:fs';
@@ -23,7 +23,7 @@ interface Content {
   readonly queries: readonly Query[];
 }
 
-/** Large enough for a search of it to take a while. */
+/** Large enough that a search takes a while. */
 const large = { set: 'n_2048_logq_30', width: 61 };
 const small = { width: 2 };
 
@@ -90,7 +90,7 @@ it('a segment that is cut during searches of it fails these searches alone', par
         return error.message.includes(file);
       });
 
-      // What is brought back is used again.
+      // A file that is brought back is used again.
       copyFileSync(copy, path);
       assert.deepEqual(new Set(await Array.fromAsync(search(store, 'cut', cut))), right);
     }

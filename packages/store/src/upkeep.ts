@@ -1,19 +1,19 @@
-// What happens to a collection in the background: merges of its records and compactions of its
-// blocks, after commits and when it is quiet.
+// Background work on a collection: merges of its records and compactions of its blocks, after
+// commits and when it is quiet.
 
 import { HersError } from '@hers/service';
 import { type CompactionMode, compact, planCompaction } from './blocks/compaction.ts';
 import type { StoredBlock } from './blocks/stored-block.ts';
 import type { Collection } from './collection.ts';
 
-/** Without a commit for so long, a collection is tidied further. */
+/** After this long without a commit, a collection gets further upkeep. */
 const QUIET_MS = 1000;
-/** Fresh records that are merged when it is quiet: fewer are no burden. */
+/** Fresh records that are merged when it is quiet; fewer are no burden. */
 const MERGE_WHEN_QUIET = 2 ** 12;
 
-/** Blocks that wait for a segment; searches keep them in memory. */
+/** Blocks that wait for a segment. Searches keep them in memory. */
 const MAX_LOOSE_BYTES = 2 ** 29;
-/** Records that may change during a snapshot; a few hundred megabytes of memory. */
+/** Records that may change during a snapshot: a few hundred megabytes of memory. */
 const MAX_FRESH_WHILE_COPIED = 2 ** 21;
 
 export class Upkeep {
@@ -43,7 +43,7 @@ export class Upkeep {
     clearTimeout(this.#timer);
   }
 
-  /** Waits for what goes on when so much has piled up that memory would grow. */
+  /** Waits for running work if so much has piled up that memory would grow. */
   async ease(): Promise<void> {
     const { records, upkeepQueue: upkeep, beingCopied, sources } = this.#collection;
     let loose = 0;
@@ -93,8 +93,8 @@ export class Upkeep {
   }
 
   /**
-   * A full disk, or a file that cannot be read: nothing is lost, the next commit tries again, and
-   * whoever needs the file is told.
+   * On a full disk or an unreadable file nothing is lost: the next commit tries again, and calls
+   * that need the file fail.
    */
   #watch(work: Promise<void>): void {
     work.catch((error) => {
@@ -103,7 +103,7 @@ export class Upkeep {
   }
 }
 
-/** Says on standard error what went wrong where nobody waits for an answer. */
+/** Prints on standard error what went wrong where no caller waits for an answer. */
 export function warn(error: unknown): void {
   const message = error instanceof Error ? error.message : String(error);
   const code = error instanceof HersError ? error.code : 'ERROR';

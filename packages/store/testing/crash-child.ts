@@ -1,5 +1,5 @@
-// The process that crash.ts kills: runs the steps of a script on a folder, and says on standard
-// output which are acknowledged.
+// The process that crash.ts kills: runs the steps of a script on a folder, and prints which are
+// acknowledged.
 //
 //   node crash-child.ts <folder> <seed> <share> <first step> <steps>
 

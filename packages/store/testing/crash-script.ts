@@ -1,5 +1,5 @@
-// A series of changes that follows from a seed, and what a folder must hold after each: for tests
-// that interrupt it anywhere.
+// A series of changes derived from a seed, and the content of a folder after each, for tests that
+// interrupt it anywhere.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -8,7 +8,7 @@ import type { SealedRecord, Service } from '@hers/service';
 import { encodeBlock, encodeQuery, expectedResponses, type SampleShape, Samples } from '@hers/service/samples';
 import { hex } from '../src/bytes.ts';
 
-/** What a collection holds. Never changed: every step makes a new one. */
+/** What a collection holds. Immutable: every step makes a new one. */
 interface State {
   readonly version: number;
   readonly manifest: Uint8Array;
@@ -39,13 +39,13 @@ export class Script {
   readonly #share: number;
   readonly #steps: ScriptStep[] = [];
 
-  /** With a share, so much less of everything. */
+  /** With a share below 1, there is less of everything. */
   constructor(seed: number, share = 1) {
     this.#seed = seed;
     this.#share = share;
   }
 
-  /** What is expected after so many steps. */
+  /** The expected state after this many steps. */
   after(steps: number): Expected {
     return steps === 0 ? new Map() : this.step(steps - 1).after;
   }
@@ -132,7 +132,7 @@ function addThings(
   };
 }
 
-/** Replaces and removes some of everything. */
+/** Replaces and removes a few of everything. */
 function changeThings(before: Expected, state: State, samples: Samples): ScriptStep {
   const some = <T>(all: Iterable<T>, share: number) => [...all].filter(() => samples.below(share) === 0);
   const removed = some(state.records.values(), 4);

@@ -1,6 +1,6 @@
 // Kills processes that write to a folder, at every fault point and at random moments, and checks
-// what is left: everything acknowledged, at most the one step that was under way, entirely or not
-// at all, and nothing besides.
+// the folder: it holds everything acknowledged, at most the one step that was running, completely
+// or not at all, and nothing else.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -18,7 +18,7 @@ const CHILD = fileURLToPath(new URL('./crash-child.ts', import.meta.url));
 export interface ChildRun {
   /** Steps acknowledged, from the first of the script on. */
   readonly acknowledged: number;
-  /** Whether it ended by itself. */
+  /** Whether it exited by itself. */
   readonly finished: boolean;
   readonly signal: NodeJS.Signals | null;
 }
@@ -32,11 +32,11 @@ export interface ChildOptions {
   readonly steps: number;
   /** A fault point, with a count. */
   readonly fault?: string;
-  /** Milliseconds after the folder is open at which it is killed. */
+  /** Milliseconds after opening the folder at which it is killed. */
   readonly killAfter?: number;
 }
 
-/** Runs the child to its end, whatever that is. */
+/** Runs the child until it exits or is killed. */
 export async function runChild(options: ChildOptions): Promise<ChildRun> {
   const { folder, seed, share, first = 0, steps, fault, killAfter } = options;
   const env = { ...process.env, HERS_FAULT: fault ?? '', NODE_V8_COVERAGE: '' };
@@ -65,7 +65,7 @@ export async function checkFolder(folder: string, script: Script, acknowledged: 
   const store = await openStore(folder, { kernel: async () => new ReferenceKernel() });
   try {
     const held = await stepsHeld(store, script, acknowledged);
-    // It goes on: the next two steps are taken as well.
+    // It continues: the next two steps work as well.
     await script.step(held).run(store);
     await script.step(held + 1).run(store);
     await stepsHeld(store, script, held + 2);
@@ -76,15 +76,15 @@ export async function checkFolder(folder: string, script: Script, acknowledged: 
   }
 }
 
-/** Nothing is left over in the folder that only a crash can explain. */
+/** The folder holds nothing that only a crash can explain. */
 async function checkTidy(folder: string): Promise<void> {
   const files = (await readdir(folder, { recursive: true })).filter((file) => /\.(?:tmp|building)$/.test(file));
   assert.deepEqual(files, [], 'files left over');
 }
 
 /**
- * A killed process loses nothing that is in the operating system's memory, so a folder may as well
- * be there, where syncing costs nothing.
+ * A killed process loses nothing that is in the operating system's memory. So the folder may be in
+ * memory, where syncing is free.
  */
 const PARENT = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 

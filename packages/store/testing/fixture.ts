@@ -1,5 +1,4 @@
-// The folder in fixtures/: what it was made of. It is small, and made with parameters that protect
-// nothing.
+// The content of the folder in fixtures/. It is small, and its parameters protect nothing.
 
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';

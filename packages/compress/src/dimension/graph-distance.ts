@@ -19,6 +19,8 @@
 // of an edge: unsmoothed, 4 000 points of a sphere of 15 dimensions were taken for 22 to 37,
 // smoothed for 13 to 15.
 
+import { type OptionNames, refuseUnknown } from '@hers/scheme/options';
+import { CompressError } from '../apply/errors.ts';
 import { type Graph, largestComponent, neighbourGraph, ShortestPaths } from './geodesic.ts';
 import type { Neighbours } from './nearest.ts';
 
@@ -37,6 +39,8 @@ export interface GraphDistanceOptions {
   readonly smoothing?: number;
   readonly onProgress?: (done: number, total: number) => void;
 }
+
+const OPTIONS: OptionNames<GraphDistanceOptions> = { k: true, sources: true, smoothing: true, onProgress: true };
 
 export interface GraphDistanceEstimate {
   /** Undefined where the distances are not distributed as on a sphere: `refusal` says why. */
@@ -75,13 +79,10 @@ const LEAST_CONNECTED = 0.5;
 
 export function graphDistanceDimension(
   neighbours: Neighbours,
-  {
-    k = Math.min(NEIGHBOURS, neighbours.k),
-    sources = SOURCES,
-    smoothing = SMOOTHING,
-    onProgress,
-  }: GraphDistanceOptions = {},
+  options: GraphDistanceOptions = {},
 ): GraphDistanceEstimate {
+  refuseUnknown(options, OPTIONS, 'graphDistanceDimension', 'option', CompressError);
+  const { k = Math.min(NEIGHBOURS, neighbours.k), sources = SOURCES, smoothing = SMOOTHING, onProgress } = options;
   const graph = neighbourGraph(neighbours, k);
   const nodes = largestComponent(graph);
   const asked = Math.min(sources, nodes.length);
@@ -129,7 +130,9 @@ type SphereFit = Pick<GraphDistanceEstimate, 'dimension' | 'refusal' | 'mode' | 
  * The dimension of the sphere whose distances are distributed as these are, below the most frequent
  * one.
  */
-export function fitSphere(distances: Float64Array, { blur = 0, longestEdge = 0 }: SphereFitOptions = {}): SphereFit {
+export function fitSphere(distances: Float64Array, options: SphereFitOptions = {}): SphereFit {
+  refuseUnknown(options, { blur: true, longestEdge: true }, 'fitSphere', 'option', CompressError);
+  const { blur = 0, longestEdge = 0 } = options;
   const { counts, width, mean, deviation } = histogram(distances);
   const density = smoothed(counts, blur / width);
   const { mode, spread } = peak(density, width);

@@ -2,6 +2,7 @@
 // products, block by block, and then their distances in double precision, because the estimators
 // take logarithms of ratios of them.
 
+import { refuseUnknown } from '@hers/scheme/options';
 import { CompressError } from '../apply/errors.ts';
 import { blockProducts } from './products.ts';
 
@@ -34,8 +35,10 @@ export async function nearest(
   vectors: Float32Array,
   dimension: number,
   k: number,
-  { distance = 'euclidean', onProgress, signal }: NearestOptions = {},
+  options: NearestOptions = {},
 ): Promise<Neighbours> {
+  refuseUnknown(options, { distance: true, onProgress: true, signal: true }, 'nearest', 'option', CompressError);
+  const { distance = 'euclidean', onProgress, signal } = options;
   const count = checkVectors(vectors, dimension);
   if (!(Number.isInteger(k) && k >= 1 && k < count))
     throw new CompressError(

@@ -15,7 +15,7 @@ const QUERY_MASK = 2;
 /** The largest prime below `limit` that is 1 modulo 2n. */
 function primeBelow(limit: number, n: number): number {
   for (let p = Math.floor((limit - 1) / (2 * n)) * 2 * n + 1; ; p -= 2 * n) {
-    // Fermat's test to a few bases is enough for a test: a composite would fail the comparison.
+    // Fermat's test to a few bases is enough here: a composite number would fail the comparison.
     if ([2n, 3n, 5n, 7n].every((base) => modPow(base, BigInt(p) - 1n, BigInt(p)) === 1n)) return p;
   }
 }
@@ -27,9 +27,9 @@ interface Case {
   readonly blocks: number;
   readonly queries: readonly { readonly bits: readonly [number, number]; readonly residue: Residue }[];
   readonly residue: (block: number) => Residue;
-  /** Bytes of a residue; 4 unless given. */
+  /** Bytes of a residue; 4 by default. */
   readonly wordBytes?: 3 | 4;
-  /** The uniform halves of so many rows, from the third on, are given and not expanded. */
+  /** The uniform halves of this many rows, from the third on, are given and not expanded. */
   readonly given?: number;
 }
 

@@ -1,5 +1,5 @@
-// The native addon (packages/scan/native) as TypeScript sees it. Everything is checked on this
-// side; handles mean nothing here.
+// The native addon (packages/scan/native) as TypeScript sees it. This side checks all arguments;
+// handles are opaque here.
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -42,15 +42,15 @@ export interface Addon {
   createRing(isa: Isa, n: number, moduli: readonly Modulus[]): RingRef;
   /**
    * Maps the file behind a descriptor, which may be closed afterwards. Throws with the code ENODATA
-   * where it is shorter than the layout says.
+   * if the file is shorter than the layout says.
    */
   mapSegment(descriptor: number, layout: NativeLayout): SegmentRef;
   allocateSegment(layout: NativeLayout): SegmentRef;
   writeSegment(segment: SegmentRef, offset: number, bytes: Uint8Array): void;
   freeSegment(pool: PoolRef, segment: SegmentRef): void;
   /**
-   * `words` of rows, then of uniform halves that are given, from row `width` on; `writeQuery`
-   * brings them.
+   * `words` of rows, then of the uniform halves that are given, from row `width` on; `writeQuery`
+   * fills them.
    */
   createQuery(
     pool: PoolRef,
@@ -75,8 +75,8 @@ export interface Addon {
   releaseBatch(scan: ScanRef): void;
   holdLoop(scan: ScanRef, hold: boolean): void;
   /**
-   * What was freed goes back to the system, and so do from now on buffers of so many bytes when
-   * they are freed. For the whole process.
+   * Returns freed memory to the system, and from now on also buffers of at least this many bytes as
+   * soon as they are freed. Applies to the whole process.
    */
   returnFreedMemory(least: number): void;
 }
@@ -84,7 +84,7 @@ export interface Addon {
 /** Where `npm run build` puts it. */
 export const ADDON_PATH: string = join(import.meta.dirname, '../../build/hers_scan.node');
 
-/** Throws an error that says why there is none. */
+/** Throws an error that says why there is no addon. */
 export function loadAddon(path: string = ADDON_PATH): Addon {
   if (!existsSync(path)) throw new Error('the addon was not built, which takes a C++ compiler and `npm run build`');
   const module = { exports: {} };
@@ -92,13 +92,13 @@ export function loadAddon(path: string = ADDON_PATH): Addon {
   return module.exports as Addon;
 }
 
-/** Buffers that are returned: smaller ones cost more to map than they are worth. */
+/** Buffers that are returned to the system. Smaller ones are not worth the cost of mapping. */
 const RETURNED_BYTES = 2 ** 17;
 let addon: Addon | undefined;
 
 /**
- * Gives what was freed back to the system, and from now on large buffers when they are freed, where
- * the allocator would keep them for later. For a process that serves many. Changes nothing where
+ * Returns freed memory to the system, and from now on also large buffers as soon as they are freed,
+ * where the allocator would keep them. For a process that serves many clients. Does nothing if
  * there is no addon.
  */
 export function returnFreedMemory(): void {

@@ -1,11 +1,11 @@
-// One call of `scan` in the addon: takes its batches, and ends it.
+// One call of `scan` in the addon: receives its batches, and ends it.
 
 import { HersError } from '@hers/scheme';
 import { damagedPart } from '../reference.ts';
 import type { Addon, Deliver, ScanRef } from './native-addon.ts';
 
 /**
- * Milliseconds: of all threads together in each kind of work, and by the clock until the first
+ * Milliseconds: summed over all threads for each kind of work; and wall time until the first
  * multiplication and until the end.
  */
 export interface NativeTimes {
@@ -43,12 +43,12 @@ export class NativeRun {
   #error: { readonly reason: unknown } | undefined;
   #times: NativeTimes | undefined;
 
-  /** Fulfilled when no thread works for it any more. */
+  /** Resolves when no thread works for it any more. */
   readonly ended: Promise<void> = new Promise<void>((resolve) => {
     this.#settle = resolve;
   });
 
-  /** `names` are those of the segments, for errors. */
+  /** `names` are the segments' names, for errors. */
   constructor(addon: Addon, names: readonly string[], start: (deliver: Deliver) => ScanRef) {
     this.#addon = addon;
     this.#names = names;
@@ -56,7 +56,7 @@ export class NativeRun {
     addon.holdLoop(this.#scan, false);
   }
 
-  /** Once it has ended. */
+  /** Available once it has ended. */
   get times(): NativeTimes | undefined {
     return this.#times;
   }
@@ -75,7 +75,7 @@ export class NativeRun {
     this.#isOver = true;
     this.#times = { expand, verify, multiply, respond, untilMultiply, untilEnd };
     if (outcome !== DONE && outcome !== STOPPED) {
-      // What was found is said even if results before it have not been taken.
+      // An error is thrown even if earlier results have not been taken.
       this.#error ??= { reason: failure(outcome, this.#names[segment], part) };
       this.#batches.length = 0;
     }
@@ -104,8 +104,8 @@ export class NativeRun {
     this.#isStopped = true;
     if (!this.#isOver) {
       if (reason !== undefined) this.#error ??= { reason };
-      // Whoever waits for the end waits a few milliseconds from here on, and must not find the
-      // event loop gone.
+      // From here on, waiting for the end takes a few milliseconds, and the event loop must stay
+      // alive for it.
       this.#addon.holdLoop(this.#scan, true);
       this.#addon.stopScan(this.#scan);
     }
@@ -130,7 +130,7 @@ function failure(outcome: number, name: string, part: number): Error {
   return new HersError('UNSUPPORTED_PLAN', 'there is not enough memory for this search; ask less at once');
 }
 
-/** The error for a file that was as long as its header says before. */
+/** The error for a file that had the length in its header when it was opened. */
 export function cutFile(name: string): HersError {
   return new HersError('DAMAGED', `${name} ends too soon: it was cut while it was open; restore it from a copy`);
 }

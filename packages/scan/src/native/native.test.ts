@@ -96,7 +96,7 @@ async function answers(kernel: Kernel, sources: readonly SegmentSource[], querie
   return found;
 }
 
-/** Everything a kernel says about some segments, compared with what the reference says. */
+/** All answers of a kernel for some segments, compared with those of the reference. */
 async function compare(sources: readonly SegmentSource[], queries: readonly Query[], kernels: readonly Kernel[]) {
   const expected = await answers(new ReferenceKernel(), sources, queries);
   for (const kernel of kernels) {
@@ -343,7 +343,7 @@ describe('native kernel', compiler, () => {
           return performance.now() - aborted;
         };
         for (const delay of [0, 5, 60]) {
-          // Where the machine is busy with other things, one of three is enough.
+          // On a busy machine, one of three is enough.
           const times = [await attempt(delay)];
           while (Math.min(...times) >= 50 && times.length < 3) times.push(await attempt(delay));
           assert.ok(Math.min(...times) < 50, `it took ${times} ms`);
@@ -377,7 +377,7 @@ describe('native kernel', compiler, () => {
           unloading ??= kernel.unload(handle).then(() => {
             unloaded = true;
           });
-          // The last results may already be waiting here when the threads are done.
+          // The last results may already have arrived when the threads are done.
           if (count++ < 32) assert.ok(!unloaded);
         }
         assert.equal(count, 3 * 64);
@@ -435,8 +435,8 @@ describe('native kernel', compiler, () => {
     it('the event loop goes on', () =>
       withKernel({ threads: 1 }, async (kernel) => {
         const handle = await kernel.load({ path });
-        // The time that this thread computes between two turns, since others take their share of
-        // the machine too.
+        // The CPU time of this thread between two turns, because other processes take their share
+        // of the machine.
         const spent = () => {
           const { user, system } = process.threadCpuUsage();
           return (user + system) / 1000;
@@ -487,7 +487,7 @@ describe('native kernel', compiler, () => {
         const before = anonymousBytes();
         for (let i = 0; i < 200; i++) await run();
         const grown = anonymousBytes() - before;
-        // Each one moves 10 MB; a leak of any of it would show.
+        // Each one moves 10 MB, so a leak would show.
         assert.ok(grown < 60e6, `${grown} bytes more`);
       }),
     );
@@ -530,7 +530,7 @@ function existsStatus(): boolean {
   return process.platform === 'linux';
 }
 
-/** Memory of the process that no file stands behind. */
+/** Memory of the process that is not backed by a file. */
 function anonymousBytes(): number {
   const [, kilobytes] = /^RssAnon:\s*(\d+) kB$/m.exec(readFileSync('/proc/self/status', 'utf8'))!;
   return 1024 * Number(kilobytes);

@@ -1,11 +1,11 @@
-// The native kernel: C++ for AVX-512, AVX2 or any machine, in threads of its own, over segments
-// that it maps (packages/scan/native). JavaScript copies queries into it in small pieces and takes
-// batches of responses out of it; everything else happens beside the event loop.
+// The native kernel: C++ for AVX-512, AVX2 or any machine, in its own threads, over segments that
+// it maps (packages/scan/native). JavaScript copies queries into it in small pieces and takes
+// batches of responses out of it. Everything else runs beside the event loop.
 
 import { open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { moduliOf } from '@hers/ring';
-import { encodeResponse, HersError, type ParameterSet, type Query, roundedRows } from '@hers/scheme';
+import { encodeResponse, HersError, type ParameterSet, type Query, refuseUnknown, roundedRows } from '@hers/scheme';
 import { QUERY_MASK, RESPONSE_LAYOUT } from '@hers/scheme/layout';
 import { checkComparable } from '../comparable.ts';
 import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
@@ -27,16 +27,16 @@ export type { Isa } from './native-addon.ts';
 export type { NativeTimes } from './native-run.ts';
 
 const MAX_THREADS = 256;
-/** What is copied is copied in pieces, so that the event loop goes on in between. */
+/** Copies are made in pieces of this size, so that the event loop runs in between. */
 const PIECE_BYTES = 2 ** 22;
 
 export interface NativeOptions {
   /**
-   * How many threads compute; as many as the process may use unless given. The main thread never
-   * does.
+   * How many threads compute. By default as many as the process may use. The main thread never
+   * computes.
    */
   readonly threads?: number | undefined;
-  /** The best one of the machine unless given. */
+  /** By default the best one of the machine. */
   readonly isa?: Isa | undefined;
   /** Another file than the one that the build makes. */
   readonly addon?: string | undefined;
@@ -71,10 +71,11 @@ export class NativeKernel implements Kernel {
   }
 
   /**
-   * Throws an error that says why, where there is no addon or the machine lacks the instruction
-   * set.
+   * Throws an error with the reason if there is no addon or the machine lacks the instruction set.
    */
-  static open({ threads = availableParallelism(), isa, addon: path }: NativeOptions = {}): NativeKernel {
+  static open(options: NativeOptions = {}): NativeKernel {
+    refuseUnknown(options, { threads: true, isa: true, addon: true }, 'a native kernel');
+    const { threads = availableParallelism(), isa, addon: path } = options;
     if (!(Number.isInteger(threads) && threads >= 1))
       throw new HersError('INVALID_ARGUMENT', `the number of threads must be 1 or more, not ${threads}`);
     const addon = loadAddon(path);
@@ -88,7 +89,7 @@ export class NativeKernel implements Kernel {
     return `${this.isa}, ${this.threads} ${this.threads === 1 ? 'thread' : 'threads'}`;
   }
 
-  /** Where the time of the scan that ended last went. */
+  /** How the time of the last finished scan was spent. */
   get times(): NativeTimes | undefined {
     return this.#times;
   }
@@ -158,7 +159,7 @@ export class NativeKernel implements Kernel {
     }
   }
 
-  /** For measurements: everything up to the sums of products, without answers. */
+  /** For measurements: everything up to the sums of products, without responses. */
   async multiplyOnly(handles: readonly SegmentHandle[], queries: readonly Query[]): Promise<NativeTimes> {
     const run = await this.#start(handles, queries, true);
     if (!run) throw new HersError('INVALID_ARGUMENT', 'there is nothing to multiply');
@@ -179,7 +180,7 @@ export class NativeKernel implements Kernel {
     if (handles.length === 0 || queries.length === 0) return undefined;
     const refs: QueryRef[] = [];
     for (const query of queries) refs.push(await this.#copy(query, refs.length > 0, signal));
-    // While they were copied, a segment may have been unloaded.
+    // A segment may have been unloaded while they were copied.
     const segments = find();
     const names = handles.map(({ name }) => name);
     const run = new NativeRun(this.#addon, names, (deliver) =>
@@ -261,7 +262,7 @@ function layoutOf({ parameters, rows, blocks, dataAt, partChecksums }: SegmentHe
   return { rows, panelRows: PANEL_ROWS, packed: isPacked(parameters), dataAt, table, partChecksums };
 }
 
-/** The beginning of the responses to a query; the addon writes the fields of the block into it. */
+/** The beginning of the responses to a query. The addon fills in the fields of the block. */
 function responseHead(query: Query): Uint8Array {
   const { parameters, keyId, queryId, bits0, bits1, seed } = query;
   const isBits = (bits: number) => Number.isInteger(bits) && bits >= 1 && bits <= 32;

@@ -1,10 +1,9 @@
-// What a thread of the WebAssembly kernel has to itself in the shared memory: the state of a
-// checksum, a key of the generator, a window through which it reads segments, and the sums of a
-// slot group, which wait there between panels. Outside the multiply-accumulate the window is work
-// space.
+// A thread's own area in the shared memory of the WebAssembly kernel: the state of a checksum, a
+// key of the generator, a window through which it reads segments, and the sums of a slot group
+// between panels. Outside the multiply-accumulate, the window is scratch space.
 
 /**
- * Beyond this many queries the sums leave the cache, and another pass over the gallery costs no
+ * With more queries the sums no longer fit the cache, and another pass over the gallery costs no
  * more.
  */
 export const MAX_QUERIES = 32;

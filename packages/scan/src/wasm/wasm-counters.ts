@@ -4,11 +4,11 @@
 /** 32-bit words of one stage: a cache line. */
 export const STAGE_WORDS = 16;
 
-const NEXT = 0; // the first task that nobody has taken
+const NEXT = 0; // the first task that is not taken
 const DONE = 1; // tasks finished, on which threads wait
 const NEXT_AFTER = 2; // the same as NEXT, for the tasks after the wait
 const STOP = 3;
-/** Threads look again after so many milliseconds, should a notification be lost. */
+/** Threads check again after this many milliseconds, in case a notification is lost. */
 const PATIENCE = 10;
 
 export class Counters {
@@ -34,8 +34,8 @@ export class Counters {
   }
 
   /**
-   * Runs tasks 0 … tasks − 1, each in one of the threads, and returns when all are done in all of
-   * them.
+   * Runs tasks 0 … tasks − 1, each in one of the threads. Returns when all threads have finished
+   * theirs.
    */
   together(tasks: number, run: (task: number) => void): void {
     for (let task: number; !this.stopped && (task = Atomics.add(this.#words, NEXT, 1)) < tasks; ) {

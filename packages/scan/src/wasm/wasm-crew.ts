@@ -15,12 +15,12 @@ import {
   type WasmTimes,
 } from './wasm-stage.ts';
 
-/** Whoever sends a stage is told what becomes of it. */
+/** Receives the outcome of a stage. */
 export interface StageListener {
   results(block: number, bytes: Uint8Array): void;
   damaged(part: number): void;
   failed(message: string): void;
-  /** All threads have left, and nothing more will come: what the stage used is free again. */
+  /** All threads have left, and nothing more will come. The stage's memory is free again. */
   left(): void;
 }
 
@@ -45,7 +45,7 @@ export class Crew {
   #ids = 0;
   #closing = false;
 
-  /** `lost` hears of a thread that ended on its own. */
+  /** `lost` is called for a thread that exited by itself. */
   private constructor(lost: (error: Error) => void) {
     this.#lost = lost;
   }
@@ -70,7 +70,7 @@ export class Crew {
     const times = new Float64Array(new SharedArrayBuffer(8 * TIMES.length));
     this.#times.push(times);
     const workerData: ThreadData = { ...data, control: this.#control, times };
-    // Options of this process may be such that no file can be started with them (--input-type).
+    // This process may have options with which no file can be started (--input-type).
     const worker = new Worker(new URL('./wasm-worker.ts', import.meta.url), { workerData, execArgv: [] });
     this.#workers.push(worker);
     return new Promise((resolve, reject) => {
@@ -113,7 +113,7 @@ export class Crew {
     this.#tell({ kind: 'unload', segment });
   }
 
-  /** Sends a stage to all threads. Returns the function that stops it early. */
+  /** Sends a stage to all threads. Returns a function that stops it early. */
   send(order: StageOrder, listener: StageListener): () => void {
     const slot = this.#freeSlots.pop();
     if (slot === undefined) throw new RangeError('the threads have enough to do');

@@ -1,4 +1,4 @@
-// The one memory of the WebAssembly kernel, and who has which part of it.
+// The one memory of the WebAssembly kernel, and its parts.
 //
 //   tables of each ring      16 bytes per slot and prime, kept
 //   one area for each thread wasm-area.ts, kept
@@ -8,8 +8,8 @@
 //   a segment's results      C0 and C1 of every block and query, for each segment at work (two at
 //                            most)
 //
-// It grows as needed up to its maximum, whatever the gallery, and does not shrink: WebAssembly
-// cannot.
+// It grows as needed up to its maximum, which does not depend on the gallery. It does not shrink:
+// WebAssembly cannot.
 
 import { type Modulus, moduliOf } from '@hers/ring';
 import type { ParameterSet } from '@hers/scheme';
@@ -25,7 +25,7 @@ interface Extent {
   bytes: number;
 }
 
-/** Hands out ranges of a growing memory: first fit, neighbours joined when they are free again. */
+/** Allocates ranges of a growing memory: first fit, with free neighbours merged. */
 export class WasmMemory {
   readonly memory: WebAssembly.Memory;
   readonly #maximum: number;
@@ -42,8 +42,8 @@ export class WasmMemory {
   }
 
   /**
-   * What one pass should not exceed, so that other searches have room beside it: its slices, and
-   * the results of a segment.
+   * The limit for one pass, which leaves room for other searches: its slices, and the results of a
+   * segment.
    */
   get slicesBytes(): number {
     return (this.#maximum * 3) / 8;
@@ -58,7 +58,7 @@ export class WasmMemory {
     this.#put({ at, bytes: this.bytes - at });
   }
 
-  /** A pointer to so many bytes, or nothing when there is no room. */
+  /** A pointer to this many bytes, or undefined if there is no room. */
   take(bytes: number): number | undefined {
     const size = Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
     let index = this.#free.findIndex((range) => range.bytes >= size);
@@ -93,7 +93,7 @@ export class WasmMemory {
     }
   }
 
-  /** Makes the last free range at least so long. */
+  /** Makes the last free range at least this long. */
   #grow(size: number): boolean {
     const end = this.bytes;
     const last = this.#free.at(-1);

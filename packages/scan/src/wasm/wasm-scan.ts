@@ -1,10 +1,10 @@
-// One call of `scan` in progress: which stage it needs next, and the results that wait for the
-// consumer.
+// One running call of `scan`: the stage it needs next, and the results that its consumer has not
+// taken.
 //
-// The queries of a pass are prepared, then every segment is scanned for them; queries that do not
-// fit together are answered in several passes. A consumer that does not keep up stops the supply.
-// Between two stages a scan can be asked for its slices, and prepares its queries again later: so
-// scans that wait for their consumers never keep memory from those that could run.
+// The queries of a pass are prepared, then every segment is scanned for them. Queries that do not
+// fit together are answered in several passes. A slow consumer stops the supply. Between two stages
+// a scan can be asked to give up its slices; it then prepares its queries again later. So scans
+// with slow consumers never keep memory from those that could run.
 
 import { encodeResponse, HersError, polyWords, type Query, roundedRows } from '@hers/scheme';
 import type { ScanResult, SegmentHandle } from '../kernel.ts';
@@ -15,13 +15,13 @@ import type { WasmMemory } from './wasm-memory.ts';
 import type { StageQuery, StageRing } from './wasm-stage.ts';
 
 /**
- * No further segment is started while results of more than this, promised or delivered, have not
- * been taken.
+ * No further segment is started while more than this many bytes of results, promised or delivered,
+ * have not been taken.
  */
 const BACKLOG_BYTES = 2 ** 25;
 /**
- * Rows of a query are copied to the threads in pieces of this size, so that the event loop goes on
- * in between.
+ * Rows of a query are copied to the threads in pieces of this size, so that the event loop runs in
+ * between.
  */
 const PIECE_BYTES = 2 ** 22;
 
@@ -32,10 +32,7 @@ export interface ScanSegment {
   readonly ring: StageRing;
 }
 
-/**
- * What became of an attempt to send the next stage: none is needed now, or there was no memory for
- * it.
- */
+/** The outcome of an attempt to send the next stage: sent, not needed now, or no memory for it. */
 export type Advance = 'sent' | 'idle' | 'starved';
 
 export class Scan {
@@ -49,13 +46,13 @@ export class Scan {
   #firstQuery = 0;
   #pass: readonly StageQuery[];
   /**
-   * Rows of all queries of the pass that were sent to be prepared, and segments that were sent to
-   * be scanned.
+   * Rows of all queries of the pass that were sent for preparation, and segments that were sent for
+   * scanning.
    */
   #rowsSent = 0;
   #segmentsSent = 0;
   #slices: number | undefined;
-  /** For each stage with the threads the function that stops it. */
+  /** For each running stage, the function that stops it. */
   readonly #flights = new Set<() => void>();
 
   #waiting: ScanResult[] = [];
@@ -103,12 +100,12 @@ export class Scan {
     return this.#queries.slice(first, first + this.#perPass).map(responseHead);
   }
 
-  /** Whether it holds anything of the threads or their memory. */
+  /** Whether it uses any thread or its memory. */
   get isBusy(): boolean {
     return this.#flights.size > 0 || this.#slices !== undefined;
   }
 
-  /** Whether every stage there is has been sent. */
+  /** Whether all stages have been sent. */
   get #isSupplied(): boolean {
     const isLast = this.#firstQuery + this.#pass.length === this.#queries.length;
     return isLast && this.#segmentsSent === this.#segments.length;
@@ -120,7 +117,7 @@ export class Scan {
     return blocks.length * this.#pass.reduce((sum, query) => sum + query.bytes, 0);
   }
 
-  /** Whether the consumer has to take something first. */
+  /** Whether the consumer must take something first. */
   get #isHeldUp(): boolean {
     return this.#backlog > 0 && this.#backlog + this.#nextBytes > BACKLOG_BYTES;
   }
@@ -190,7 +187,7 @@ export class Scan {
     });
   }
 
-  /** Sends a stage that has the range of memory `taken` until its end. */
+  /** Sends a stage that owns the range of memory `taken` until its end. */
   #send(order: StageOrder, taken: number, listener: Partial<StageListener> = {}): Advance {
     const stop = this.#crew.send(order, {
       results: () => {},
@@ -208,7 +205,7 @@ export class Scan {
     return 'sent';
   }
 
-  /** Gives up its slices if it cannot use them now; says whether it did. */
+  /** Gives up its slices if it cannot use them now; returns whether it did. */
   yieldSlices(): boolean {
     if (this.#slices === undefined || this.#flights.size > 0 || !this.#isHeldUp) return false;
     this.#memory.give(this.#slices);
@@ -218,8 +215,8 @@ export class Scan {
   }
 
   /**
-   * Ends it early. Whoever waits for a result is told at once, and `ended` when the threads have
-   * let go.
+   * Ends it early. Pending calls for a result fail at once; `ended` resolves when the threads have
+   * left.
    */
   stop(error?: unknown): void {
     if (this.#stopped) return;
@@ -232,12 +229,12 @@ export class Scan {
   }
 
   readonly #ended = Promise.withResolvers<void>();
-  /** Nothing of this scan is with the threads any more. */
+  /** No thread works on this scan any more. */
   get ended(): Promise<void> {
     return this.#ended.promise;
   }
 
-  /** Lets go of everything, whatever the threads may still be doing. */
+  /** Releases everything, whatever the threads may still be doing. */
   end(): void {
     if (this.#slices !== undefined) this.#memory.give(this.#slices);
     this.#slices = undefined;
@@ -246,7 +243,7 @@ export class Scan {
     this.#wake?.();
   }
 
-  /** The next result, or nothing after the last. */
+  /** The next result, or undefined after the last. */
   async next(): Promise<ScanResult | undefined> {
     for (;;) {
       if (this.#error !== undefined) throw this.#error;
@@ -263,7 +260,7 @@ export class Scan {
   }
 }
 
-/** All of a response that does not depend on the block. */
+/** The part of a response that does not depend on the block. */
 function responseHead(query: Query): StageQuery {
   const { parameters, keyId, queryId, bits0, bits1 } = query;
   if (!(bits0 >= 1 && bits0 <= bits1 && bits1 <= 32))

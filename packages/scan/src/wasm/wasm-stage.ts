@@ -1,19 +1,20 @@
-// What the main thread and the threads of the WebAssembly kernel tell each other.
+// The messages between the main thread and the threads of the WebAssembly kernel.
 //
-// Work comes in stages, which every thread goes through in the order they were sent: a stage
-// *prepares* some rows of a query, or *scans* one segment for the queries of a pass. Threads take
-// the tasks of a stage one by one from a counter in shared memory. Results come back as messages,
-// and at the end of a stage one from every thread: when the last is there, so is everything else.
+// Work comes in stages. Every thread goes through them in the order in which they were sent. A
+// stage *prepares* some rows of a query, or *scans* one segment for the queries of a pass. Threads
+// take the tasks of a stage one by one from a counter in shared memory. Results come back as
+// messages. At the end of a stage every thread sends one more; after the last of them, nothing is
+// missing.
 //
 // This file, wasm-area.ts and wasm-counters.ts import nothing at run time, so that a thread starts
-// quickly.
+// fast.
 
 import type { PanelRun } from '../segment.ts';
 import type { WasmModulus } from './wasm-memory.ts';
 
 /**
- * How many stages may be with the threads at once: the second keeps them busy while the main thread
- * deals with the end of the first.
+ * How many stages the threads may have at once: the second keeps them busy while the main thread
+ * handles the end of the first.
  */
 export const STAGES = 2;
 
@@ -56,7 +57,7 @@ export interface StageRing {
   readonly moduli: readonly WasmModulus[];
 }
 
-/** A segment, told once to every thread. */
+/** A segment, sent once to every thread. */
 export interface StageSegment {
   readonly id: number;
   readonly ring: StageRing;
@@ -66,14 +67,14 @@ export interface StageSegment {
   readonly packed: boolean;
   readonly blocks: readonly { readonly blockId: Uint8Array; readonly first: number; readonly count: number }[];
   /**
-   * A descriptor, which belongs to the process and is read at given positions, or the bytes in
+   * A file descriptor, which belongs to the process and is read at given positions, or the bytes in
    * shared memory.
    */
   readonly source: number | Uint8Array;
   readonly dataAt: number;
   readonly partBytes: number;
   readonly partChecksums: BigUint64Array;
-  /** In shared memory: 1 for every part that was found sound. */
+  /** In shared memory: 1 for every verified part. */
   readonly verified: Uint8Array;
 }
 
@@ -87,7 +88,7 @@ export interface PrepareStage {
   readonly rows: number;
   readonly first: number;
   readonly count: number;
-  /** The uniform halves of these rows, which are not expanded; none where it is empty. */
+  /** The uniform halves of these rows, if they are not expanded from the seed; otherwise empty. */
   readonly given: { readonly first: number; readonly count: number; readonly at: number };
   /** These rows as they came, and the slices of the query. */
   readonly from: number;
@@ -95,8 +96,8 @@ export interface PrepareStage {
 }
 
 /**
- * What the response to one query begins with, as encodeResponse wrote it for no block in
- * particular, and its length.
+ * The beginning of the response to one query, as encodeResponse wrote it for no particular block,
+ * and its length.
  */
 export interface StageQuery {
   readonly head: Uint8Array;

@@ -1,4 +1,4 @@
-// The tasks of the stages, as one thread does them: preparing rows of a query, the
+// The tasks of the stages, as one thread runs them: preparing rows of a query, the
 // multiply-accumulate of slot groups, the responses of blocks.
 
 import { readSync } from 'node:fs';
@@ -17,12 +17,12 @@ const SLICE_ROW_BYTES = 128;
 /** Rows of a query that are transposed together. */
 const PREPARE_ROWS = 8;
 /**
- * A task reads at least this much of a segment, and a message carries about so much of results,
- * where there is enough for all threads.
+ * A task reads at least this much of a segment, and a message carries about this much of results,
+ * if that leaves work for all threads.
  */
 const TASK_BYTES = 2 ** 21;
 const MESSAGE_BYTES = 2 ** 16;
-/** A part of a segment is not what was written. */
+/** A part of a segment does not match its checksum. */
 export class Damaged extends Error {
   readonly part: number;
   constructor(part: number) {
@@ -45,7 +45,7 @@ export class Thread {
     this.#wasm = instantiate(module, memory);
     this.#area = area;
     this.#window = area + WINDOW_AT;
-    // Memory grows behind the area, so these stay valid.
+    // Memory grows beyond the area, so these stay valid.
     this.#bytes = new Uint8Array(memory.buffer, this.#window, WINDOW_BYTES);
     this.#view = new DataView(memory.buffer, this.#window, WINDOW_BYTES);
     this.#key = new Uint8Array(memory.buffer, area + KEY_AT, 32);
@@ -61,8 +61,8 @@ export class Thread {
   }
 
   /**
-   * How many of `count` things make a task: so many bytes, but fewer when a thread would go
-   * without.
+   * How many of `count` items make a task: this many bytes, but fewer if a thread would have
+   * nothing to do.
    */
   #perTask(count: number, bytesOfOne: number, bytes: number): number {
     return Math.max(1, Math.min(Math.floor(bytes / bytesOfOne), Math.ceil(count / this.#threads)));
@@ -188,14 +188,14 @@ export class Thread {
     }
     for (let at = 0; at < bytes; ) {
       const got = readSync(source, this.#bytes, at, bytes - at, dataAt + position + at);
-      // The file was as long as it should be when it was opened.
+      // The file had the right length when it was opened.
       if (got === 0) throw new Damaged(Math.floor((position + at) / partBytes));
       at += got;
     }
   }
 
   /**
-   * The response of a block to a query, in the window: C0 and C1 out of the transform, switched,
+   * The response of a block to a query, in the window: C0 and C1 after the transform, switched,
    * packed and framed.
    */
   #respond(stage: ScanStage, segment: StageSegment, block: number, query: number): Uint8Array {

@@ -1,4 +1,4 @@
-// One thread of the WebAssembly kernel: goes through the stages it is sent, one after the other.
+// One thread of the WebAssembly kernel: runs the stages it is sent, one after the other.
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { Counters } from './wasm-counters.ts';

@@ -164,7 +164,7 @@ describe('the WebAssembly kernel answers as the reference does', () => {
   });
 });
 
-/** A gallery that takes a thread some tenths of a second: one segment many times over. */
+/** A gallery that keeps a thread busy for some tenths of a second: one segment many times. */
 const long: Case = { parameters: compact, rows: 67, blocks: [16] };
 const LONG_TIMES = 60;
 async function loadLong(
@@ -201,7 +201,7 @@ describe('a scan in the WebAssembly kernel', () => {
         await assert.rejects(drain(kernel, handles, queries, { signal: controller.signal }), reason);
         return performance.now() - aborted;
       };
-      // Where the machine is busy with other things, one of three is enough.
+      // On a busy machine, one of three is enough.
       const late = [await attempt()];
       while (Math.min(...late) >= 50 && late.length < 3) late.push(await attempt());
       assert.ok(Math.min(...late) < 50, `rejected after ${late} ms`);

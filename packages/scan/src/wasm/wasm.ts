@@ -1,11 +1,11 @@
 // The WebAssembly kernel: SIMD in as many threads as there are cores, over one shared memory of
-// bounded size. It needs no compiler and runs wherever Node does. Files are not mapped, which
-// WebAssembly cannot, but read through a window of fixed size in each thread.
+// bounded size. It needs no compiler and runs wherever Node does. WebAssembly cannot map files, so
+// each thread reads them through a window of fixed size.
 
 import { type FileHandle, open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { bitLength } from '@hers/ring';
-import { HersError, type ParameterSet, type Query } from '@hers/scheme';
+import { HersError, type ParameterSet, type Query, refuseUnknown } from '@hers/scheme';
 import { checkComparable } from '../comparable.ts';
 import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
 import { decodeHeader, isPacked, panelRuns, type SegmentHeader } from '../segment.ts';
@@ -18,16 +18,16 @@ import { Scan } from './wasm-scan.ts';
 import type { StageRing, WasmTimes } from './wasm-stage.ts';
 
 const MAX_THREADS = 64;
-/** Bytes in memory are copied in pieces, so that the event loop goes on in between. */
+/** Bytes in memory are copied in pieces of this size, so that the event loop runs in between. */
 const COPY_BYTES = 2 ** 24;
 
 export interface WasmOptions {
   /**
-   * How many threads compute; as many as the process may use unless given. The main thread never
-   * does.
+   * How many threads compute. By default as many as the process may use. The main thread never
+   * computes.
    */
   readonly threads?: number | undefined;
-  /** What the shared memory may grow to: 1 GiB unless less is given. */
+  /** The maximum of the shared memory: at most 1 GiB, which is the default. */
   readonly maximumBytes?: number | undefined;
 }
 
@@ -46,11 +46,11 @@ export class WasmKernel implements Kernel {
   readonly #wasm: WasmExports;
   readonly #rings = new Map<number, StageRing>();
   readonly #loaded = new Map<SegmentHandle, Loaded>();
-  /** Those that may need another stage, in the order of their turns. */
+  /** Scans that may need another stage, in the order of their turns. */
   readonly #scans: Scan[] = [];
   #crew!: Crew;
   #ids = 0;
-  /** Why it takes no more calls. */
+  /** Why it accepts no more calls. */
   #out: Error | undefined;
   #closing: Promise<void> | undefined;
 
@@ -60,6 +60,7 @@ export class WasmKernel implements Kernel {
   }
 
   static async open(options: WasmOptions = {}): Promise<WasmKernel> {
+    refuseUnknown(options, { threads: true, maximumBytes: true }, 'a WebAssembly kernel');
     const { threads = availableParallelism(), maximumBytes = MAXIMUM_BYTES } = options;
     if (!(Number.isInteger(threads) && threads >= 1))
       throw new HersError('INVALID_ARGUMENT', `the number of threads must be 1 or more, not ${threads}`);
@@ -82,7 +83,7 @@ export class WasmKernel implements Kernel {
     return `WebAssembly SIMD, ${threads} ${threads === 1 ? 'thread' : 'threads'}`;
   }
 
-  /** What the threads have spent their time on since the kernel was opened. */
+  /** How the threads have spent their time since the kernel was opened. */
   get times(): WasmTimes {
     return this.#crew.times;
   }
@@ -189,7 +190,7 @@ export class WasmKernel implements Kernel {
     return scan;
   }
 
-  /** Gives the threads what they have room for, one stage of each scan in turn. */
+  /** Sends the threads as many stages as there is room for, one of each scan in turn. */
   #pump(): void {
     for (let turns = this.#scans.length; turns > 0 && this.#crew.hasRoom; turns--) {
       const scan = this.#scans.shift()!;
@@ -200,8 +201,8 @@ export class WasmKernel implements Kernel {
   }
 
   /**
-   * Takes memory from a scan that waits for its consumer. Refuses the one that is starved although
-   * it is alone.
+   * Takes memory from a scan whose consumer is slow. A scan that has too little memory though it is
+   * alone is refused.
    */
   #makeRoom(starved: Scan): boolean {
     const others = this.#scans.filter((scan) => scan !== starved);
@@ -234,7 +235,7 @@ export class WasmKernel implements Kernel {
     await this.#crew.close();
   }
 
-  /** A thread has died: nothing that runs can end by itself. */
+  /** A thread has died: no running scan can end by itself. */
   #lose(error: Error): void {
     this.#out ??= new Error(`the WebAssembly kernel lost a thread and must be opened again: ${error.message}`);
     for (const scan of [...this.#scans]) {

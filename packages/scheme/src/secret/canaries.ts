@@ -6,20 +6,25 @@
 // Slots and vectors follow from the canary key and an id, which is the block's: it is drawn again
 // whenever a block is made. The vectors are drawn from a distribution that is nearly the same in
 // all directions, and are as long as any may be. To a store they are ciphertexts like all others.
+// Under `integrity: 'strong'` there are checksum canaries as well (checksums.ts).
 
 import { hmac } from '@noble/hashes/hmac.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex, hexToBytes } from '@noble/hashes/utils.js';
 import { CANARIES } from '../domains.ts';
 import { HersError } from '../errors.ts';
-import { isExact, ringOf, wideFactor } from '../parameters.ts';
-import type { Plan } from '../plan.ts';
-import { encodeVectors, readout, roundVectors, vectorNorm } from '../vectors.ts';
+import { isExact, modulusOf, ringOf, wideFactor } from '../parameters.ts';
+import { checksumsAmong, type Plan, slotsFor } from '../plan.ts';
+import { type Encoded, encodeVectors, readout, roundVectors, vectorNorm } from '../vectors.ts';
 import { ID_BYTES } from '../wire.ts';
+import { type Checksums, checksumSlots, checksumsFit, drawChecksums, fillChecksums } from './checksums.ts';
 import type { Scores } from './decrypt.ts';
 import { type Canaries, type CollectionKey, cachedCanaries, canarySeed } from './key.ts';
 
-/** Standard deviations within which the score of a canary must be: beyond with 2^−49. */
+/**
+ * Standard deviations within which the score of a canary must be, or the sum of a checksum: beyond
+ * with 2^−49.
+ */
 const AGREE_SIGMAS = 8;
 /**
  * A coordinate is the sum of this many uniform numbers: close to Gaussian, and, unlike a Gaussian,
@@ -54,14 +59,21 @@ function uniforms({ parameters }: Plan, key: Uint8Array): () => number {
   };
 }
 
-/** Slots in ascending order, and vectors one after the other, each as long as a vector may be. */
-function derive(key: CollectionKey, { id, slots: among }: CanaryPlace): { slots: Uint32Array; vectors: Float32Array } {
+interface Derived extends Omit<Canaries, 'values'> {
+  /** One after the other, each as long as a vector may be. */
+  readonly vectors: Float32Array;
+}
+
+function derive(key: CollectionKey, { id, slots: among }: CanaryPlace): Derived {
   const { plan } = key;
   const { canaries, dimension, parameters, normBound } = plan;
   if (!ID.test(id))
     throw new HersError('INVALID_ARGUMENT', `canaries follow from an id of ${ID_BYTES} bytes, in hexadecimal`);
   if (!(Number.isInteger(among) && among >= canaries && among <= parameters.n))
     throw new HersError('INVALID_ARGUMENT', `${canaries} canaries are among at most ${parameters.n} slots`);
+  const sums = checksumsAmong(plan.checksumGroup, among - canaries);
+  if (slotsFor(plan, among - canaries - sums) !== among)
+    throw new HersError('INVALID_ARGUMENT', `no block has ${among} slots, its canaries included`);
   const seed = hmac(sha256, canarySeed(key), hexToBytes(id));
   const next = uniforms(plan, seed);
   const half = (UNIFORMS * parameters.primes[0]) / 2;
@@ -82,12 +94,18 @@ function derive(key: CollectionKey, { id, slots: among }: CanaryPlace): { slots:
       const factor = normBound / Math.sqrt(square);
       for (let i = 0; i < dimension; i++) vectors[l * dimension + i] = factor * vector[i];
     }
+    const slots = Uint32Array.from(chosen).sort();
+    if (sums === 0) return { slots, vectors, own: slots };
+    const rest = new Uint16Array(among - canaries);
+    for (let slot = 0, at = 0; slot < among; slot++) if (!chosen.has(slot)) rest[at++] = slot;
+    const checksums = drawChecksums(rest, plan.checksumGroup, parameters.n, next);
+    const own = Uint32Array.from([...slots, ...checksumSlots(checksums)]).sort();
+    return { slots, vectors, checksums, own };
   } finally {
     seed.fill(0);
     vector.fill(0);
     ringOf(parameters).wipe();
   }
-  return { slots: Uint32Array.from(chosen).sort(), vectors };
 }
 
 /** The canaries of a block as they are encrypted, cached. */
@@ -95,15 +113,22 @@ function canariesAt(key: CollectionKey, place: CanaryPlace): Canaries {
   const { plan } = key;
   const { width, canaries } = plan;
   return cachedCanaries(key, `${place.id} ${place.slots}`, () => {
-    const { slots, vectors } = derive(key, place);
+    const { vectors, ...rest } = derive(key, place);
     const encoded = encodeVectors(plan, vectors, 'gallery');
     const values = new Int32Array(canaries * width);
     for (let l = 0; l < canaries; l++)
       for (let i = 0; i < width; i++) values[l * width + i] = encoded.values[i * canaries + l];
     vectors.fill(0);
     encoded.values.fill(0);
-    return { slots, values };
+    return { ...rest, values };
   });
+}
+
+/** Puts the checksums of a new block into their slots, for which withCanaries has left room. */
+export function sumUp(key: CollectionKey, encoded: Encoded, id: Uint8Array): void {
+  if (key.plan.checksumGroup === 0) return;
+  const { checksums } = canariesAt(key, { id: bytesToHex(id), slots: encoded.count });
+  if (checksums) fillChecksums(encoded, checksums);
 }
 
 /**
@@ -119,16 +144,18 @@ export function withCanaries<T extends Float32Array | Int32Array>(key: Collectio
   const records = vectors.length / dimension;
   if (!(Number.isInteger(records) && records <= capacity))
     throw new HersError('INVALID_ARGUMENT', `a block takes ${capacity} vectors beside its canaries`);
-  const total = records + canaries;
-  const { slots, vectors: own } = derive(key, { id: bytesToHex(id), slots: total });
-  const given = vectors instanceof Int32Array ? roundVectors(plan, own) : own;
+  const total = slotsFor(plan, records);
+  const { slots, own, vectors: made } = derive(key, { id: bytesToHex(id), slots: total });
+  const given = vectors instanceof Int32Array ? roundVectors(plan, made) : made;
   const out = new (vectors.constructor as new (length: number) => T)(total * dimension);
-  for (let slot = 0, l = 0; slot < total; slot++) {
-    const isCanary = slot === slots[l];
-    const from = (isCanary ? l++ : slot - l) * dimension;
-    out.set((isCanary ? given : vectors).subarray(from, from + dimension), slot * dimension);
+  for (let slot = 0, l = 0, taken = 0; slot < total; slot++) {
+    const isOwn = slot === own[taken];
+    // What is in the slot of a checksum does not matter: encryptBlock puts the sum there.
+    const from = isOwn ? (slot === slots[l] ? l++ : 0) : slot - taken;
+    if (isOwn) taken++;
+    out.set((isOwn ? given : vectors).subarray(from * dimension, (from + 1) * dimension), slot * dimension);
   }
-  own.fill(0);
+  made.fill(0);
   given.fill(0);
   return out;
 }
@@ -143,7 +170,7 @@ export function withoutCanaries<T extends Float32Array | Int32Array>(
   values: T,
   stride = 1,
 ): T {
-  return key.plan.canaries === 0 ? values : closed(canariesAt(key, place).slots, values, stride);
+  return key.plan.canaries === 0 ? values : closed(canariesAt(key, place).own, values, stride);
 }
 
 /** Closes the gaps that these slots leave. */
@@ -159,8 +186,8 @@ function closed<T extends Float32Array | Int32Array>(slots: Uint32Array, values:
 /**
  * Checks responses to one query, which is encoded once. For each it gives the scores of the
  * records, canaries left out, in the same memory; or nothing, where a canary has another score than
- * it must have. As secret as the query: let go of it with the responses. Whoever answers may learn
- * only that a response was refused.
+ * it must have, or scores do not fit a checksum. As secret as the query: let go of it with the
+ * responses. Whoever answers may learn only that a response was refused.
  *
  * @example const checked = canaryChecker(key, query); // then, for every block: const scores =
  * checked(place, secret.decrypt(response)) ?? refuse()
@@ -185,11 +212,18 @@ export function canaryChecker(
   const scale = slope / wideFactor(parameters) / unit;
   const room = AGREE_SIGMAS * noise.score;
   const sums = new Float64Array(canaries);
+  const period = Math.abs((slope * modulusOf(parameters)) / unit);
+  let square = 0;
+  for (const x of encoded.values) square += x ** 2;
+  // Rounding moves no coordinate of a checksum by more than a half.
+  const rounding = (Math.abs(scale) * Math.sqrt(width * square)) / 2;
+  const fit = (checksums: Checksums, scores: Float32Array) =>
+    checksumsFit(checksums, scores, { noise: room, rounding, period });
 
   return (place, { first, scores, integers }) => {
     if (canaries === 0) return scores;
     if (first !== 0 || scores.length < place.slots) return undefined;
-    const { slots, values } = canariesAt(key, place);
+    const { slots, values, checksums, own } = canariesAt(key, place);
     products(sums, values, probe);
     let agrees = true;
     for (let l = 0; l < canaries; l++) {
@@ -198,7 +232,7 @@ export function canaryChecker(
       else agrees = Math.abs(scores[slot] - (scale * sums[l] + offset)) <= room && agrees;
     }
     sums.fill(0);
-    return agrees ? closed(slots, scores, 1) : undefined;
+    return agrees && (!checksums || fit(checksums, scores)) ? closed(own, scores, 1) : undefined;
   };
 }
 

@@ -5,10 +5,12 @@ import { type Poly, type Ring, randomBytes, randomSeed } from '@hers/ring';
 import { type Block, encodeBlock } from '../block.ts';
 import { BLOCK_MASK, BLOCK_MASK_BITS, ERRORS, QUERY_MASK, QUERY_MASK_BITS, RESULT_SECRET } from '../domains.ts';
 import { HersError } from '../errors.ts';
+import { refuseUnknown } from '../options.ts';
 import { type ParameterSet, polyWords, ringOf } from '../parameters.ts';
 import { encodeQuery, isRoundedRow } from '../query.ts';
 import { encodeVectors, readout, type Vectors, vectorNorm } from '../vectors.ts';
 import { ID_BYTES } from '../wire.ts';
+import { sumUp } from './canaries.ts';
 import { QuerySecret } from './decrypt.ts';
 import { type CollectionKey, loadSecret } from './key.ts';
 
@@ -24,7 +26,10 @@ const platform: Entropy = { seed: randomSeed, id: () => randomBytes(ID_BYTES) };
 export interface BlockOptions {
   /** The slot of the first vector; the others follow. */
   readonly first?: number;
-  /** 16 random bytes, where the vectors follow from them (canaries.ts); drawn if none are given. */
+  /**
+   * 16 random bytes, where there are canaries among the vectors, which follow from them
+   * (canaries.ts); drawn if none are given.
+   */
   readonly blockId?: Uint8Array;
 }
 
@@ -35,6 +40,7 @@ export interface BlockOptions {
  * @example const block = encryptBlock(key, vectors); // a Float32Array, one vector after the other
  */
 export function encryptBlock(key: CollectionKey, vectors: Vectors, options: BlockOptions = {}): Uint8Array {
+  refuseUnknown(options, { first: true, blockId: true }, 'a block');
   return encodeBlock(encryptBlockFrom(platform, key, vectors, options));
 }
 
@@ -56,6 +62,7 @@ export function encryptBlockFrom(
   }
   if (blockId && blockId.length !== ID_BYTES)
     throw new HersError('INVALID_ARGUMENT', `the id of a block has ${ID_BYTES} bytes`);
+  if (blockId && first === 0) sumUp(key, encoded, blockId);
   const ring = ringOf(parameters);
   const words = polyWords(parameters);
   const { wideBits } = parameters;

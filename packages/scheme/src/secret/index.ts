@@ -2,7 +2,7 @@
 
 export { addTags, authenticate, sameTag, tagBytes } from './authenticator.ts';
 export { type CanaryPlace, canaryChecker, withCanaries, withoutCanaries } from './canaries.ts';
-export { decryptBlock, type ExposedSecret, QuerySecret, type Scores, type Vectors } from './decrypt.ts';
+export { type DecryptedVectors, decryptBlock, type ExposedSecret, QuerySecret, type Scores } from './decrypt.ts';
 export { type BlockOptions, type EncryptedQuery, encryptBlock, encryptQuery } from './encrypt.ts';
 export { CollectionKey, MasterSeed } from './key.ts';
 export {

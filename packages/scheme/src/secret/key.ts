@@ -14,6 +14,7 @@ import { encodeKeyInfo } from '../keyinfo.ts';
 import { PROFILES, polyWords, ringOf } from '../parameters.ts';
 import { METRICS, type Plan } from '../plan.ts';
 import { ID_BYTES, SEED_BYTES } from '../wire.ts';
+import type { Checksums } from './checksums.ts';
 
 const SALT = new TextEncoder().encode('HERS v1');
 /**
@@ -162,6 +163,19 @@ export let scoreWeights: (key: CollectionKey) => Float64Array;
 export interface Canaries {
   readonly slots: Uint32Array;
   readonly values: Int32Array;
+  /** Its checksum canaries, under `integrity: 'strong'`. */
+  readonly checksums?: Checksums;
+  /** The slots of all canaries, checksum canaries too, ascending. */
+  readonly own: Uint32Array;
+}
+
+const bytesOf = ({ values, checksums }: Canaries): number => values.byteLength + (checksums?.order.byteLength ?? 0);
+
+function wipeCanaries({ slots, values, checksums, own }: Canaries): void {
+  slots.fill(0);
+  values.fill(0);
+  own.fill(0);
+  checksums?.order.fill(0);
 }
 
 /** The canary key. It belongs to the collection's key, which wipes it. */
@@ -273,7 +287,7 @@ export class CollectionKey {
     const made = make();
     // Any of them goes when there is no room, not the oldest: every search asks for all blocks in
     // the same order, so the oldest is the next to be asked for.
-    while (this.#canaryNames.length > 0 && this.#canaryBytes + made.values.byteLength > CACHE_BYTES) {
+    while (this.#canaryNames.length > 0 && this.#canaryBytes + bytesOf(made) > CACHE_BYTES) {
       const at = Math.floor(Math.random() * this.#canaryNames.length);
       this.#forgetCanaries(this.#canaryNames[at]);
       this.#canaryNames[at] = this.#canaryNames[this.#canaryNames.length - 1];
@@ -281,15 +295,14 @@ export class CollectionKey {
     }
     this.#canaries.set(name, made);
     this.#canaryNames.push(name);
-    this.#canaryBytes += made.values.byteLength;
+    this.#canaryBytes += bytesOf(made);
     return made;
   }
 
   #forgetCanaries(name: string): void {
-    const { slots, values } = this.#canaries.get(name)!;
-    slots.fill(0);
-    values.fill(0);
-    this.#canaryBytes -= values.byteLength;
+    const canaries = this.#canaries.get(name)!;
+    this.#canaryBytes -= bytesOf(canaries);
+    wipeCanaries(canaries);
     this.#canaries.delete(name);
   }
 
@@ -307,10 +320,7 @@ export class CollectionKey {
     this.#weightSeed?.fill(0);
     this.#weights?.fill(0);
     this.#canarySeed?.fill(0);
-    for (const { slots, values } of this.#canaries.values()) {
-      slots.fill(0);
-      values.fill(0);
-    }
+    for (const canaries of this.#canaries.values()) wipeCanaries(canaries);
     this.#canaries.clear();
     this.#cache?.fill(0);
     this.#seed = undefined;

@@ -33,9 +33,12 @@ const KINDS = [
 
 for (const kind of KINDS) {
   describe(`noise of ${kind.profile}, edition ${kind.edition}, within 10 % of the prediction`, () => {
-    for (const dimension of [16, 128, 512, 1536]) {
-      // Every kind at every dimension: npm run campaign -- noise.
-      for (const gallery of dimension <= 128 ? GALLERY_KINDS : (['random'] as const)) {
+    // Every kind at every dimension, and 4096 additions: npm run campaign -- noise. Edition 1 only
+    // has to go on as it was, so it is measured where that is cheap.
+    const isNew = kind.edition === 2;
+    for (const dimension of isNew ? [16, 128, 512, 1536] : [16, 128, 512]) {
+      const kinds = dimension <= 128 ? GALLERY_KINDS : (['random'] as const);
+      for (const gallery of kinds.filter((each) => isNew || dimension === 16 || each !== 'identical')) {
         it(`d = ${dimension}, ${gallery} templates`, () => {
           const queries = queriesFor(gallery, dimension);
           const { ratio, largest, measured, wrong } = measure({ ...kind, dimension }, gallery, queries);
@@ -55,8 +58,8 @@ describe('noise after additions', () => {
     assert.ok(Math.abs(ratio - 1) < 0.1, `measured over predicted is ${ratio}`);
     assert.equal(wrong, 0);
   });
-  it('exact, 4096 additions of one template each at d = 16', () => {
-    const { ratio, wrong } = measure({ ...paper, dimension: 16, maxAdditions: 4096 }, 'random', 8, 4096);
+  it('exact, 1024 additions of four templates each at d = 16', () => {
+    const { ratio, wrong } = measure({ ...paper, dimension: 16, maxAdditions: 1024 }, 'random', 8, 1024);
     assert.ok(Math.abs(ratio - 1) < 0.1, `measured over predicted is ${ratio}`);
     assert.equal(wrong, 0);
   });

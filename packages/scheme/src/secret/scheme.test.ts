@@ -118,6 +118,7 @@ describe('searching', () => {
   it('a block decrypts to its vectors', () => {
     const gallery = randomVectors('rebuild', 50, 24, 0.9);
     const compact = keyFor({ dimension: 24, metric: 'dot' });
+    assert.throws(() => encryptBlock(compact, gallery, { frst: 3 } as object), { message: /did you mean first/ });
     const back = decryptBlock(compact, encryptBlock(compact, gallery, { first: 3 }));
     assert.equal(back.first, 3);
     const rms = Math.sqrt(back.vectors.reduce((sum, x, i) => sum + (x - gallery[i]) ** 2, 0) / gallery.length);

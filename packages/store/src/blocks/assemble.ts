@@ -1,4 +1,4 @@
-// Makes a segment of blocks that are read, proven and laid out one after the other, and proves the
+// Builds a segment: reads, verifies and lays out one block after the other, then verifies the
 // result.
 
 import { buildSegment } from '@hers/scan';

@@ -1,5 +1,5 @@
-// Assembles segments in another thread, because laying out hundreds of megabytes would keep commits
-// and searches waiting. Small ones are not worth the trip.
+// Assembles segments in a worker thread. Laying out hundreds of megabytes on the main thread would
+// block commits and searches. Small segments are assembled on the main thread.
 
 import { Worker } from 'node:worker_threads';
 import { type ErrorCode, HersError } from '@hers/scheme';
@@ -7,10 +7,10 @@ import type { Disk } from '../files/disk.ts';
 import { type Assembled, assembleSegment } from './assemble.ts';
 import type { KeptBlock } from './rebuild.ts';
 
-/** Blocks that are read, altogether, before another thread is asked. */
+/** Segments of at least this many bytes of blocks are assembled by the worker. */
 const ASIDE_BYTES = 2 ** 23;
 
-/** To the worker: a job, or that one is to be stopped. */
+/** To the worker: a job, or a request to stop one. */
 export type AssemblerRequest =
   | { readonly job: number; readonly folder: string; readonly path: string; readonly blocks: readonly KeptBlock[] }
   | { readonly stop: number };

@@ -74,7 +74,7 @@ it('a segment is built as soon as one can be filled; the rest when it is quiet',
     await until(() => String(files(folder)) === '2,1');
     await commit(make(samples, 20));
     await until(() => String(files(folder)) === '0,2');
-    // Put together with the segment that is not full.
+    // Merged with the segment that is not full.
     await commit(make(samples, 16));
     await until(() => String(files(folder)) === '0,2');
     await commit(make(samples, 15));

@@ -1,17 +1,17 @@
-// Puts blocks that have a file of their own together into segments, which are scanned front to
-// back. The rules:
+// Compaction moves blocks from files of their own into segments, which are scanned front to back.
+// The rules:
 //
 // - Blocks of one kind (key and plan) share segments of up to `segmentBlocks` blocks. A block that
 //   is not full is likely to be replaced soon, and is left alone, unless there are many of them.
-// - *busy*, after every commit: when a whole segment's worth waits, it is built. Nothing is ever
-//   written twice this way.
-// - *quiet*, when nothing was committed for a while, or when what waits takes much memory: 16 or
-//   more are put together with the segment that is not full.
-// - *purge*: everything is put together, and segments are rewritten that hold blocks which no
-//   longer belong to the collection.
+// - *busy*, after every commit: a segment is built as soon as there are enough loose blocks to fill
+//   it. This way no block is written twice.
+// - *quiet*, after a while without commits, or when the loose blocks take much memory: 16 or more
+//   are merged with the segment that is not full.
+// - *purge*: all loose blocks go into segments, and every segment that holds dropped blocks is
+//   rewritten.
 //
-// A segment is on disk under its name before the catalogue refers to it, and old files go when it
-// does.
+// A segment is on disk under its final name before the catalogue refers to it. Old files are
+// removed after that.
 
 import { randomBytes } from 'node:crypto';
 import { segmentBlocks } from '@hers/scan';
@@ -27,10 +27,10 @@ import { isFull, type StoredBlock } from './stored-block.ts';
 export type CompactionMode = 'busy' | 'quiet' | 'purge';
 
 const MANY = 16;
-/** Loose blocks are held in memory by searches; so much of them is enough. */
+/** Searches hold loose blocks in memory. This is the most they should hold. */
 const LOOSE_BYTES = 2 ** 27;
 
-/** Groups of blocks that should each become a segment. */
+/** Groups of blocks, each of which should become a segment. */
 export function planCompaction(blocks: Iterable<StoredBlock>, mode: CompactionMode): StoredBlock[][] {
   const kinds = new Map<string, StoredBlock[]>();
   for (const block of blocks) {
@@ -57,7 +57,7 @@ function planKind(blocks: readonly StoredBlock[], mode: CompactionMode): StoredB
   const roomy = [...segments].filter(({ live }) => live.size < room);
   if (mode !== 'purge') {
     if (waiting.length < MANY && !much) return [];
-    // The fullest that still has room, so that there is never more than one for long.
+    // The fullest segment with room: this way there is rarely more than one that is not full.
     const open = roomy.sort((a, b) => b.live.size - a.live.size)[0];
     return groups([...(open?.live ?? []), ...waiting], room);
   }
@@ -77,7 +77,7 @@ function groups(blocks: readonly StoredBlock[], size: number): StoredBlock[][] {
 export async function compact(collection: Collection, mode: CompactionMode, signal: AbortSignal): Promise<void> {
   for (const group of planCompaction(collection.blocks.values(), mode)) {
     signal.throwIfAborted();
-    // Blocks that were dropped since then have no place in it.
+    // Blocks that were dropped in the meantime do not go into it.
     const blocks = group.filter((block) => collection.blocks.get(block.name) === block);
     if (blocks.length > 0) await buildGroup(collection, blocks, signal);
   }
@@ -107,14 +107,14 @@ async function buildGroup(collection: Collection, blocks: readonly StoredBlock[]
   fault('segment.removed');
 }
 
-/** Runs `work` while none of the files can go away. */
+/** Runs `work` while none of the files can be removed. */
 function withFiles<T>(sources: readonly Source[], work: () => Promise<T>): Promise<T> {
   return sources.reduceRight<() => Promise<T>>((inner, source) => () => source.reading(inner), work)();
 }
 
 /**
- * The catalogue, and then memory, find the blocks in their new place; those dropped meanwhile stay
- * dropped.
+ * Points the catalogue, and then memory, to the new places. Blocks that were dropped in the
+ * meantime stay dropped.
  */
 function repoint(
   collection: Collection,

@@ -1,6 +1,6 @@
-// Takes blocks out of a segment again, exactly as they were given: rows and mask rows lie there in
-// another order, the mask itself follows from the catalogue (its seed) or from its digits, and the
-// hash in the catalogue proves that nothing changed on the way.
+// Reads a block back out of a segment, byte for byte as it was stored. A segment holds rows and
+// mask rows in another order. The mask comes from its seed in the catalogue, or from its digits.
+// The hash in the catalogue verifies the result.
 
 import { decodeHeader, headerLength, LANES, panelRuns, type SegmentHeader, takeRows } from '@hers/scan';
 import { type Block, decodeBlock, encodeBlock, HersError, polyWords, ringOf } from '@hers/scheme';
@@ -11,20 +11,20 @@ import { damaged } from '../storage-errors.ts';
 import type { StoredBlock } from './stored-block.ts';
 
 const HEADER_START = 128;
-/** The largest encoded block: 4097 rows of 4096 coefficients modulo two primes, and a little. */
+/** The largest encoded block: 4097 rows of 4096 coefficients modulo two primes, plus a margin. */
 export const MAX_BLOCK_BYTES: number = 2 ** 28;
-/** Reads under way together. */
+/** Concurrent reads. */
 const AT_ONCE = 32;
 
 /**
- * What a segment is called: a hash of its header, which holds the ids of the blocks and the
- * checksums of all parts, and so stands for the content.
+ * The name of a segment: a hash of its header. The header holds the ids of the blocks and the
+ * checksums of all parts, so the name identifies the content.
  */
 export function segmentName(header: Uint8Array): string {
   return hex(sha256(header).subarray(0, 16));
 }
 
-/** Throws when the file is not the segment that was written under its name. */
+/** Throws unless the file is the segment that was written under its name. */
 export async function readSegmentHeader(file: DiskReader): Promise<SegmentHeader> {
   const { path, size } = file;
   try {
@@ -34,8 +34,8 @@ export async function readSegmentHeader(file: DiskReader): Promise<SegmentHeader
     if (!path.endsWith(`-${segmentName(bytes)}.segment`)) throw damaged(path, 'it is another segment');
     return header;
   } catch (error) {
-    // Whatever is wrong with a file that was whole once, it is damage. A version that is too new
-    // may be a flipped bit, so it is damage with a message that names it.
+    // This file was valid once, so any error in it is damage. A version that is too new may be a
+    // flipped bit: it counts as damage, and the message names it.
     const odd = error instanceof HersError && error.code !== 'STORAGE' && error.code !== 'DAMAGED';
     throw odd ? damaged(path, error.message) : error;
   }
@@ -79,10 +79,7 @@ export function maskFromDigits({ parameters }: SegmentHeader, maskRows: Uint32Ar
   return sum.residues.slice();
 }
 
-/**
- * Where a block is, and what proves that it is the one: all that is needed to read it, in any
- * thread.
- */
+/** Where a block is, and its hash: everything a thread needs to read and verify it. */
 export interface KeptBlock {
   readonly path: string;
   /** Whether that is a segment, and if so, the place in it. */
@@ -93,15 +90,15 @@ export interface KeptBlock {
   readonly hash: Uint8Array;
 }
 
-/** Compaction may move a block; this is where it is now. */
+/** Compaction may move a block. This is where it is now. */
 export function keptBlock({ source: { path, inSegment }, position, name, seed, hash }: StoredBlock): KeptBlock {
   return { path, inSegment, position, name, seed, hash };
 }
 
-/** What reading a block takes, in blocks: its rows and its encoding. */
+/** Memory for reading a block, in blocks: its rows and its encoding. */
 export const READING_COST = 2;
 
-/** A block and its encoding, which is proven to be the one that was given. */
+/** A block and its encoding, verified against its hash. */
 export interface ReadBlock {
   readonly block: Block;
   readonly encoded: Uint8Array;

@@ -1,7 +1,7 @@
-// Before the files of blocks go that were put into a segment, it is proven that all of them
-// arrived: a disk that becomes full takes a part of a write without an error. The sum of all words
-// does not depend on their order, and what is missing reads as zeros. Packed rows keep the bytes of
-// their words, but not the words: there it is the sum of bytes.
+// The files of loose blocks are removed once they are in a segment. Before that, this verifies that
+// every block arrived: a disk that fills up may take part of a write without an error. The sum of
+// all words does not depend on their order, and missing data reads as zeros. Packed rows keep the
+// bytes of their words but not the words, so there it is the sum of bytes.
 
 import { decodeHeader, headerLength } from '@hers/scan';
 import type { BlockMatrix, ParameterSet } from '@hers/scheme';
@@ -50,7 +50,7 @@ export class SegmentProof {
     }
   }
 
-  /** Throws unless the file holds all of them. Returns its header, as bytes. */
+  /** Throws unless the file holds all of them. Returns its header as bytes. */
   async check(disk: Disk, path: string): Promise<Uint8Array> {
     const file = disk.openToRead(path);
     try {

@@ -1,7 +1,7 @@
-// A file with blocks, as the kernel scans it: a segment, or an encoded block of its own, which is
-// laid out in memory when it is first needed. Searches hold on to what they began with, so a file
-// that is no longer needed disappears at once, and what the kernel has of it when the last search
-// lets go.
+// A file with blocks, as the kernel scans it: a segment, or a single encoded block, which is laid
+// out in memory on first use. A running search keeps the sources it started with. So a file that is
+// no longer needed is removed at once, and the kernel's copy is released with the last search that
+// uses it.
 
 import { type Kernel, type SegmentBlock, type SegmentHandle, type SegmentHeader, segmentBytes } from '@hers/scan';
 import { blockMatrix, HersError } from '@hers/scheme';
@@ -16,16 +16,16 @@ export class Source {
   /** Whether it is a segment. */
   readonly inSegment: boolean;
   readonly bytes: number;
-  /** Blocks in the file, and those of them that belong to the collection. */
+  /** The number of blocks in the file, and those of them that belong to the collection. */
   readonly total: number;
   readonly live: Set<StoredBlock> = new Set();
   readonly #disk: Disk;
   readonly #kernel: () => Promise<Kernel>;
   #handle: Promise<SegmentHandle> | undefined;
-  /** Let go of when nobody scans it any more. */
+  /** Released when no search uses it any more. */
   #distrusted: Promise<SegmentHandle>[] = [];
   #scans = 0;
-  /** Who needs the file itself. */
+  /** Readers of the file itself. */
   #readers = 0;
   #retired: (() => void) | undefined;
   #retiring: Promise<void> | undefined;
@@ -50,9 +50,9 @@ export class Source {
     try {
       return await this.#handle;
     } catch (error) {
-      this.#handle = undefined; // so that a repaired file can be tried again
+      this.#handle = undefined; // so that a repaired file can be loaded again
       this.release();
-      // Whatever a kernel dislikes about a file that was whole once, it is damage.
+      // This file was valid once, so any error that the kernel reports about it is damage.
       const odd = error instanceof HersError && (error.code === 'MALFORMED' || error.code === 'UNSUPPORTED_VERSION');
       throw odd ? damaged(this.path, error.message) : storageError(error, this.path);
     }
@@ -63,13 +63,13 @@ export class Source {
     this.#settle();
   }
 
-  /** A scan found it damaged: the next one loads it again, should it have been brought back. */
+  /** A scan found it damaged. The next scan loads it again, in case it has been repaired. */
   distrust(): void {
     if (this.#handle !== undefined) this.#distrusted.push(this.#handle);
     this.#handle = undefined;
   }
 
-  /** Keeps the file where it is until the function is called that this returns. */
+  /** Keeps the file from being removed until the returned function is called. */
   hold(): () => void {
     this.#readers++;
     return () => {
@@ -82,7 +82,7 @@ export class Source {
     return this.#readers > 0;
   }
 
-  /** Keeps the file where it is while `work` reads it. */
+  /** Keeps the file from being removed while `work` reads it. */
   async reading<T>(work: () => Promise<T>): Promise<T> {
     const letGo = this.hold();
     try {
@@ -93,7 +93,7 @@ export class Source {
   }
 
   async #load(): Promise<SegmentHandle> {
-    // Before the first pause, after which blocks may have been dropped or moved.
+    // Before the first `await`: afterwards blocks may have been dropped or moved.
     const blocks = [...this.live].map((block) => ({ ...block }));
     const kept = keptBlock(blocks[0]);
     const kernel = await this.#kernel();
@@ -105,7 +105,7 @@ export class Source {
     return kernel.load({ bytes: segmentBytes([blockMatrix(block)]), name: this.path });
   }
 
-  /** Kernels know nothing of the catalogue: they would scan any segment. */
+  /** A kernel does not know the catalogue: it would scan any segment. */
   async #checkHeader(blocks: readonly StoredBlock[]): Promise<void> {
     const file = this.#disk.openToRead(this.path);
     try {
@@ -117,7 +117,7 @@ export class Source {
     }
   }
 
-  /** The file goes; resolves when it is gone. */
+  /** Removes the file; resolves when it is gone. */
   retire(): Promise<void> {
     this.#retiring ??= new Promise<void>((resolve) => {
       this.#retired = resolve;
@@ -126,7 +126,7 @@ export class Source {
     return this.#retiring;
   }
 
-  /** It is needed no longer, and its file is not ours to remove. */
+  /** It is no longer needed, but another process owns its file. */
   letGo(): void {
     this.#retired ??= () => {};
     this.#settle();

@@ -8,7 +8,7 @@ import type { Source } from './source.ts';
 export interface StoredBlock {
   readonly name: string; // its id in hexadecimal
   readonly id: Uint8Array;
-  /** The id of its key, in hexadecimal. Queries of this key are compared with it. */
+  /** The id of its key, in hexadecimal. Only queries under this key are compared with it. */
   readonly keyId: string;
   /** Blocks of one kind share a key and a plan, and may share a segment. */
   readonly kind: string;
@@ -66,7 +66,7 @@ export function newBlockRow(block: Block, encoded: { hash: Uint8Array; bytes: nu
   };
 }
 
-/** Whether every slot is taken. Others are likely to be replaced soon. */
+/** Whether every slot is taken. A block that is not full is likely to be replaced soon. */
 export function isFull(block: StoredBlock): boolean {
   return block.first === 0 && block.count === parameterSetById(block.parametersId).n;
 }

@@ -1,4 +1,5 @@
-// The file of the catalogue, before SQLite opens it and beside SQLite.
+// The file of the catalogue, apart from SQLite: checks before SQLite opens it, and one open
+// descriptor.
 
 import { closeSync, constants, fstatSync, openSync, type Stats, statSync } from 'node:fs';
 import type { Disk } from '../files/disk.ts';
@@ -6,14 +7,14 @@ import { damaged, storageError } from '../storage-errors.ts';
 import { JOURNAL } from './journal.ts';
 import { CATALOGUE, examine, type Proof, SUMS, WAL } from './proof.ts';
 
-/** What a catalogue with a log never has. */
+/** A rollback journal, which a database with a write-ahead log never has. */
 export const ROLLBACK: 'catalogue.db-journal' = `${CATALOGUE}-journal`;
 
 /** Examines the database file where there is one. */
 export function examineFile(disk: Disk, isInUse: boolean): Proof {
   for (const file of [CATALOGUE, WAL, `${CATALOGUE}-shm`, SUMS, JOURNAL]) {
     disk.checkKindSync(file, 'file');
-    // SQLite looks for the log beside the file that a link leads to.
+    // If the file is a link, SQLite looks for the log beside the link's target.
     if (disk.isLinkSync(file)) throw damaged(file, 'a symbolic link is in its place');
   }
   const isThere = disk.sizeSync(CATALOGUE) !== undefined;
@@ -31,8 +32,9 @@ export interface SharedFile {
 }
 
 /**
- * The catalogue's file, by what it is on its disk: closing any descriptor of a file drops the locks
- * that the process has on it, SQLite's too. So there is one, and it is closed last.
+ * The catalogue's file, identified by device and inode. Closing any descriptor of a file drops all
+ * locks the process has on it, SQLite's included. So there is only one descriptor, and it is closed
+ * last.
  */
 const shared = new Map<string, { readonly descriptor: number; users: number }>();
 

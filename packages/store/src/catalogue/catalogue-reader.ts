@@ -1,9 +1,9 @@
-// A catalogue that another process may be writing. SQLite shows the state of the last commit, and
-// goes on showing it within a transaction; nothing here ever waits for the writer, or lets it wait.
+// Reads a catalogue that another process may be writing. Within a transaction, SQLite shows the
+// state of one commit. The reader never waits for the writer, and never makes it wait.
 //
-// That needs a small file beside the database, which a folder that cannot be written (or a disk
-// without room) may lack. Then the database is read as it is, where it has no log; and else from a
-// copy of both.
+// This needs a small file beside the database. It may be missing in a folder that cannot be
+// written, or on a full disk. Then the database is read directly if it has no log, and from a copy
+// of both files otherwise.
 
 import { cpSync, lstatSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -18,7 +18,7 @@ import { examineFile, openShared, ROLLBACK, type SharedFile } from './catalogue-
 import { JOURNAL } from './journal.ts';
 import { CATALOGUE, type Proof, SUMS, WAL } from './proof.ts';
 
-/** How often what looks like damage is looked at again, when something was written meanwhile. */
+/** How often apparent damage is checked again if something was written in the meantime. */
 const TRIES = 20;
 const PAUSE_MS = 25;
 const BUSY_MS = 5000;
@@ -44,12 +44,12 @@ abstract class UnwritableCatalogue extends Catalogue {
   }
 }
 
-/** How a database that is written elsewhere, or nowhere, is opened. */
+/** How a database is opened that another process writes, or none. */
 interface Opened {
   readonly db: DatabaseSync;
-  /** Another one of the same. */
+  /** Another reader of the same database. */
   again(): DatabaseSync;
-  /** Changes when something was committed. */
+  /** Changes with every commit. */
   state(): number | string;
   close(): void;
 }
@@ -97,10 +97,7 @@ export class ReadableCatalogue extends UnwritableCatalogue {
     return this.#opened.db;
   }
 
-  /**
-   * Whether something was committed since this was asked last; then statements have to be prepared
-   * again.
-   */
+  /** Whether there was a commit since the last call. If so, statements must be prepared again. */
   hasChanged(): boolean {
     const state = this.#opened.state();
     if (state === this.#state) return false;
@@ -125,7 +122,7 @@ export class ReadableCatalogue extends UnwritableCatalogue {
     }
   }
 
-  /** The catalogue as it is now, for as long as it is needed. */
+  /** The catalogue as it is now, for as long as the reader keeps it. */
   freeze(disk: Disk): FrozenCatalogue {
     return new FrozenCatalogue(disk, this.#opened.again(), this);
   }
@@ -163,8 +160,8 @@ class FrozenCatalogue extends UnwritableCatalogue {
 }
 
 /**
- * What `examine` says when nothing was written meanwhile: another process may be in the middle of a
- * checkpoint.
+ * The result of `look`; again where it finds damage and something was written in the meantime.
+ * Another process may be in the middle of a checkpoint.
  */
 function steadily(disk: Disk, look: () => Proof): Proof {
   for (let left = TRIES; ; left--) {
@@ -208,7 +205,7 @@ function openSomehow(disk: Disk): Opened {
   }
 }
 
-/** Opens it and reads something, without which SQLite does not look at the file. */
+/** Opens the database and reads something: SQLite does not look at the file before. */
 function open(path: string | URL): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_MS });
   try {
@@ -220,7 +217,7 @@ function open(path: string | URL): DatabaseSync {
   }
 }
 
-/** Beside whoever writes. */
+/** Reads while another process writes. */
 function openBeside(disk: Disk): Opened {
   const again = () => open(disk.path(CATALOGUE));
   const db = again();
@@ -228,7 +225,7 @@ function openBeside(disk: Disk): Opened {
   return { db, again, state: () => version.get()!.data_version as number, close: () => db.close() };
 }
 
-/** A file that nobody writes. Should somebody begin to, it is opened again. */
+/** A file that no process writes. If one starts to, the file is opened again. */
 function openAlone(disk: Disk): Opened {
   const url = pathToFileURL(disk.path(CATALOGUE));
   url.searchParams.set('immutable', '1');

@@ -14,14 +14,16 @@ import { PageSums } from './page-sums.ts';
 import { after, CATALOGUE, ofLog, type Proof, SUMS, WAL } from './proof.ts';
 import { readWal } from './wal.ts';
 
-/** The log is copied into the database when it has grown to this. */
+/** Size of the log at which it is copied into the database. */
 const WAL_BYTES = 2 ** 25;
 const CACHE_BYTES = 2 ** 26;
-/** A vacuum builds the new database in memory up to this size, else in a temporary file. */
+/**
+ * A vacuum builds the new database in memory up to this size, and in a temporary file beyond it.
+ */
 const VACUUM_IN_MEMORY = 2 ** 28;
-/** The journal is rewritten when it has grown to this, or to twice of what it was. */
+/** The journal is rewritten when it reaches this size, or twice its size after the last rewrite. */
 const JOURNAL_BYTES = 2 ** 20;
-/** How long the writer waits for a process that begins or ends reading. */
+/** How long the writer waits for a process that is starting or ending a read. */
 const BUSY_MS = 5000;
 
 const SCHEMA = `CREATE TABLE IF NOT EXISTS collections (
@@ -44,8 +46,8 @@ export class WritableCatalogue extends Catalogue {
 
   protected readonly db: DatabaseSync;
   /**
-   * SQLite copies the log when the last connection that may write is closed. Ours must not, before
-   * the sums are written; so there is another, which may not.
+   * SQLite copies the log when the last connection that can write is closed. That must not happen
+   * before the sums are written. So a second, read-only connection stays open.
    */
   readonly #guard: DatabaseSync;
   readonly #file: SharedFile;
@@ -53,34 +55,33 @@ export class WritableCatalogue extends Catalogue {
   #journal: Journal | undefined;
   #mark: Mark;
   #deleted: ReadonlySet<number> = new Set();
-  /** Its length when it was last rewritten. */
+  /** Length of the journal after its last rewrite. */
   #journalBytes = 0;
-  /** A transaction failed, and what it wrote may still be in the log. */
+  /** A transaction failed, and its frames may still be in the log. */
   #unclean = false;
   /**
-   * The log is copied when it has grown to this: more than usual while others read what is in it.
+   * Size of the log at which it is copied. It is larger than the default while readers use the log.
    */
   #checkpointAt = WAL_BYTES;
 
   /**
-   * `isInUse`: the folder holds what only a catalogue can name. Then one that is not there, empty,
-   * or older than it should be is not the one written last, and nothing is touched.
+   * `isInUse`: the folder holds files that only a catalogue can name. If the catalogue is then
+   * missing, empty or too old, it is not the one written last, and nothing is changed.
    */
   constructor(disk: Disk, isInUse: boolean) {
     super(disk);
     const proof = examineFile(disk, isInUse);
-    // SQLite would play it back into the database.
+    // SQLite would roll it back into the database.
     if (!proof.isNew && disk.sizeSync(ROLLBACK) !== undefined) setAside(disk, ROLLBACK);
-    // Before the database: whatever is in that later, the journal is not behind it by more than one
-    // transaction.
+    // Before the database: so the journal is at most one transaction behind the database.
     if (proof.isNew)
       this.#journal = proof.journal?.last ? Journal.open(disk, proof.journal) : Journal.make(disk, proof.mark, []);
     this.#file = openShared(disk, true);
     this.#mark = proof.mark;
     let [db, guard]: DatabaseSync[] = [];
     try {
-      // A new database is made first. Of any other the guard is there before and after, whatever
-      // fails in between.
+      // A new database is created first. For an existing one the guard is there before and after,
+      // even if a step in between fails.
       if (proof.isNew) db = openDatabase(disk);
       guard = openGuard(disk);
       db ??= openDatabase(disk);
@@ -97,12 +98,12 @@ export class WritableCatalogue extends Catalogue {
     fault('catalogue.made');
   }
 
-  /** Numbers of collections that were deleted lately, of which files may be left. */
+  /** Numbers of recently deleted collections. Some of their files may be left. */
   get deleted(): ReadonlySet<number> {
     return this.#deleted;
   }
 
-  /** Collections to come get higher numbers than this: files of other ones may still have it. */
+  /** New collections get higher numbers than this: files with lower numbers may still exist. */
   keepNumbersAbove(highest: number): void {
     if (this.number('SELECT coalesce(max(seq), 0) FROM sqlite_sequence') >= highest) return;
     this.transaction(() => {
@@ -111,7 +112,7 @@ export class WritableCatalogue extends Catalogue {
     });
   }
 
-  /** Whether the sums had to be made again, because SQLite has copied the log without them. */
+  /** Whether the sums had to be computed again, because SQLite copied the log without them. */
   get areSumsBehind(): boolean {
     return this.#areSumsBehind;
   }
@@ -131,15 +132,15 @@ export class WritableCatalogue extends Catalogue {
     this.#journalBytes = this.#journal.bytes;
     if (proof.isNew) this.transaction(() => this.db.exec(SCHEMA));
     else if (proof.journal?.last && proof.journal.last.counter !== this.#mark.counter) {
-      // A crash came between a transaction and its entry.
+      // A crash came between a transaction and its journal entry.
       this.#journal.rewrite(this.#mark, this.#contents());
     }
   }
 
   /**
    * A process that is killed while it commits may leave a transaction in the log that SQLite does
-   * not know: as long as somebody reads, it goes by the memory they share. Nobody was told of it,
-   * and the next one takes its place.
+   * not know: as long as there are readers, SQLite uses the index in their shared memory. That
+   * transaction was never acknowledged, and the next one overwrites it.
    */
   #markOf({ mark, journal }: Proof): Mark {
     const known = { counter: this.number('PRAGMA user_version'), stamp: this.number('PRAGMA application_id') };
@@ -154,8 +155,8 @@ export class WritableCatalogue extends Catalogue {
   }
 
   /**
-   * Of a new database; of one of the older edition that was not closed; and when proofs are mended.
-   * What SQLite can check is checked before.
+   * Used for a new database, for one of the older edition that was not closed, and to repair
+   * proofs. SQLite's own checks come before.
    */
   #makeSums(): PageSums {
     const contradiction = this.contradiction();
@@ -168,7 +169,7 @@ export class WritableCatalogue extends Catalogue {
     return sums;
   }
 
-  /** What the journal must hold of all collections. */
+  /** What the journal must hold about all collections. */
   #contents(): JournalPart[] {
     const parts: JournalPart[] = [];
     const rows = this.db.prepare('SELECT key AS number, name, id, descriptor FROM collections').all() as unknown as {
@@ -208,7 +209,7 @@ export class WritableCatalogue extends Catalogue {
     let result: T;
     try {
       this.#journal!.settle();
-      // What a failed transaction left in the log could look like damage after a crash.
+      // After a crash, the frames of a failed transaction could look like damage.
       if (this.#unclean) this.checkpoint();
       this.db.exec('BEGIN IMMEDIATE');
       result = work();
@@ -228,8 +229,8 @@ export class WritableCatalogue extends Catalogue {
   }
 
   /**
-   * After a commit nothing may fail. A log that cannot be copied now is only longer, and whatever
-   * is wrong shows again.
+   * Nothing may fail after a commit. If the log cannot be copied now, it only stays longer, and the
+   * error shows again later.
    */
   #checkpointIfPossible(): boolean {
     try {
@@ -239,12 +240,12 @@ export class WritableCatalogue extends Catalogue {
     }
   }
 
-  /** See page-sums.ts for the order. */
+  /** page-sums.ts explains the order. */
   checkpoint(): boolean {
     if (this.damageOf()) return false;
     try {
       const sums = ofLog(this.disk, (file, size) => {
-        // What a commit that failed has left there is none of it.
+        // Frames of a failed commit do not count.
         const { log } = this.db.prepare('PRAGMA wal_checkpoint(NOOP)').get() as unknown as { log: number };
         const wal = readWal(file, size, Math.max(0, log));
         return wal.pages.size > 0 ? this.#sums!.with(file, wal, this.#mark.counter) : undefined;
@@ -256,7 +257,7 @@ export class WritableCatalogue extends Catalogue {
       }
       this.db.prepare('PRAGMA wal_checkpoint(PASSIVE)').get();
       fault('checkpoint.written');
-      // It does not wait for readers.
+      // This does not wait for readers.
       const emptied = this.#truncate();
       this.#checkpointAt = emptied ? WAL_BYTES : (this.disk.sizeSync(WAL) ?? 0) + WAL_BYTES;
       fault('checkpoint.done');
@@ -292,7 +293,7 @@ export class WritableCatalogue extends Catalogue {
   }
 
   vacuum(): void {
-    // The counter grows, so that what is behind is known to be.
+    // The counter increases, so that older files are recognized as older.
     this.transaction(() => {});
     try {
       const bytes = this.number('PRAGMA page_count') * this.#sums!.pageSize;
@@ -306,8 +307,8 @@ export class WritableCatalogue extends Catalogue {
   }
 
   /**
-   * Makes sums and journal again where one of them is missing or damaged, and nothing else is
-   * wrong. Returns whether all is proven then.
+   * Computes the sums and the journal again if one is missing or damaged and everything else is
+   * valid. Returns whether the catalogue is proven afterwards.
    */
   mend(): boolean {
     const damage = this.damageOf();
@@ -323,7 +324,7 @@ export class WritableCatalogue extends Catalogue {
     const emptied = this.#checkpointWithReserve();
     try {
       this.#journal?.close();
-      // The last one that may write empties what is empty already, and removes the log.
+      // The last connection that can write finds an empty log, and removes it.
       for (const connection of emptied ? [this.#guard, this.db] : [this.db, this.#guard]) connection.close();
     } finally {
       this.#file.close();
@@ -336,14 +337,15 @@ export class WritableCatalogue extends Catalogue {
     } catch (error) {
       return isNoRoom(error) && giveReserveBack(this.disk) && this.#checkpointIfPossible();
     } finally {
-      // With the log gone there is room for it again: for the next time, before others take it.
+      // Removing the log made room for the reserve. It is made again at once, before other programs
+      // take the room.
       if (!this.damageOf()) keepReserve(this.disk, 0);
     }
   }
 }
 
 /**
- * When a process ends without closing a folder, Node closes the database, in an order of its own,
+ * When a process exits without closing a folder, Node closes the database in an order of its own,
  * and SQLite would copy the log without writing sums.
  */
 const open = new Set<WritableCatalogue>();
@@ -365,7 +367,7 @@ function randomStamp(): number {
 function openDatabase(disk: Disk): DatabaseSync {
   const db = new DatabaseSync(disk.path(CATALOGUE), { timeout: BUSY_MS });
   try {
-    // Checkpoints are ours: see `checkpoint`.
+    // SQLite's own checkpoints are off: see `checkpoint`.
     db.exec(`PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;
       PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = ${-CACHE_BYTES / 1024}; PRAGMA foreign_keys = OFF`);
     return db;

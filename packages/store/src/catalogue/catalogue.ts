@@ -1,7 +1,7 @@
-// The catalogue: one SQLite file that says which collections there are and where everything of them
-// lies. One process writes it, in transactions that are on disk when they return (WAL, synchronous
-// = FULL), and what is deleted in it is overwritten (secure_delete). Others may read it meanwhile
-// (catalogue-reader.ts): SQLite shows each the state of one commit.
+// The catalogue: one SQLite file that lists the collections and where their data is. One process
+// writes it, in transactions that are on disk when they return (WAL, synchronous = FULL). Deleted
+// content is overwritten (secure_delete). Other processes may read it at the same time
+// (catalogue-reader.ts): SQLite shows each reader the state of one commit.
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { HersError } from '@hers/service';
@@ -14,13 +14,13 @@ import { CATALOGUE, type Proof } from './proof.ts';
 const TABLE_OF_COLLECTION = /^(?:current|records|fresh|lists|blocks|segments|packs)_(\d+)$/;
 
 /**
- * What is damaged in the catalogue, or missing beside it: everything of some collections, and
- * writing for all.
+ * Damage in the catalogue, or missing proofs beside it. It makes some collections unusable, and the
+ * whole folder read-only.
  */
 interface Damage {
   readonly error: HersError;
   readonly collections: ReadonlySet<number>;
-  /** Pages of it are damaged; else it is only not proven. */
+  /** Whether pages of it are damaged. Otherwise it is only unproven. */
   readonly isCertain: boolean;
 }
 
@@ -34,7 +34,7 @@ export abstract class Catalogue {
     this.disk = disk;
   }
 
-  /** Whether nothing can be written: damage, or another process is the one that writes. */
+  /** Whether it is read-only: it is damaged, or another process writes it. */
   abstract readonly isReadOnly: boolean;
 
   prepare(sql: string): StatementSync {
@@ -50,8 +50,8 @@ export abstract class Catalogue {
   }
 
   /**
-   * The error for anything that is damaged in the catalogue: everything of some collections, and
-   * writing for all.
+   * The error for damage in the catalogue. Some collections are then unusable, and nothing can be
+   * written.
    */
   damageOf(collectionNumber?: number): HersError | undefined {
     if (!this.#damage || (collectionNumber !== undefined && !this.#damage.collections.has(collectionNumber)))
@@ -59,12 +59,12 @@ export abstract class Catalogue {
     return this.#damage.error;
   }
 
-  /** Whether pages of it are damaged, and not only what should prove it. */
+  /** Whether pages are damaged, and not only their proofs. */
   protected get isCertainlyDamaged(): boolean {
     return this.#damage?.isCertain ?? false;
   }
 
-  /** Remembers what is wrong, after the database was opened. */
+  /** Records what is wrong after the database was opened. */
   protected takeDamage({ pages, doubt }: Proof, db: DatabaseSync): void {
     this.#damage = undefined;
     if (pages.length > 0) {
@@ -77,8 +77,8 @@ export abstract class Catalogue {
   }
 
   /**
-   * What is known since it was opened, when every page was compared with its sum; and whether the
-   * pages fit together.
+   * The result of opening, when every page was compared with its sum, and whether the pages are
+   * consistent.
    */
   scrub(): { readonly file: string; readonly bytes: number; readonly damage?: HersError } {
     const file = { file: CATALOGUE, bytes: this.disk.sizeSync(CATALOGUE) ?? 0 };
@@ -92,8 +92,8 @@ export abstract class Catalogue {
   }
 
   /**
-   * All of it is on disk when this returns, or none. `work` is synchronous, so nobody sees a state
-   * in between. `parts` says what the journal should know of it.
+   * All of the transaction is on disk when this returns, or none of it. `work` is synchronous, so
+   * nothing can observe a state in between. `parts` says what goes into the journal.
    */
   abstract transaction<T>(
     work: () => T,
@@ -102,19 +102,19 @@ export abstract class Catalogue {
   ): T;
 
   /**
-   * Copies the log into the database and empties it; false where others still read what is in it.
+   * Copies the log into the database and empties it. Returns false if readers still use the log.
    */
   abstract checkpoint(): boolean;
 
   /**
-   * Takes out of the journal what is not so any more, and empties the log; false where others still
-   * read what is in it.
+   * Removes outdated entries from the journal, and empties the log. Returns false if readers still
+   * use the log.
    */
   abstract forgetPast(): boolean;
 
   /**
-   * Rewrites the database from what is in it, so that its files hold nothing else once
-   * `checkpoint` has emptied the log.
+   * Rewrites the database, so that its files hold only current content once `checkpoint` has
+   * emptied the log.
    */
   abstract vacuum(): void;
 
@@ -122,8 +122,8 @@ export abstract class Catalogue {
 }
 
 /**
- * Which collections the pages belong to. A page that all need is the end of it; one of no table
- * leaves all of them readable.
+ * Which collections the pages belong to. A damaged page that every collection needs makes all of
+ * them unreadable; one that belongs to no table leaves all of them readable.
  */
 function collectionsOf(db: DatabaseSync, pages: readonly number[]): Set<number> {
   const where = new Set(pages);

@@ -1,16 +1,16 @@
-// What was committed last, outside the catalogue and its log: after every transaction an entry is
-// appended here and synced. So a folder whose catalogue is an older copy, has lost its log, or has
-// a log that is damaged at its very end is told from one that only crashed. Entries carry what the
-// rest of the folder does not hold but a catalogue (the sealed manifest of every collection, and
-// the seeds of masks), so that a lost catalogue can be made again (salvage.ts).
+// A record of the latest commits, outside the catalogue and its log: each transaction appends an
+// entry and syncs it. It tells a folder that only crashed from one whose catalogue is an older
+// copy, has lost its log, or has damage at the very end of its log. Entries also hold what is
+// otherwise only in the catalogue (the sealed manifest of every collection, and the seeds of
+// masks), so that a lost catalogue can be rebuilt (salvage.ts).
 //
 //   0  'HERSJRNL'   8 version   12 zero   16 XXH64 of all before
 //  24  entries, one behind the other: { 'HERE' (u32), length of the parts (u32), counter (u32),
 //      stamp (u32), parts, XXH64 of the entry so far }
 //      a part: { kind (u32), length (u32), content }
 //
-// A crash may leave half an entry at the end, of a transaction that was not acknowledged yet.
-// Whatever else does not fit is damage.
+// A crash may leave half an entry at the end, of a transaction that was not acknowledged. Any other
+// mismatch is damage.
 
 import { closeSync, constants, fstatSync, readSync } from 'node:fs';
 import { checksum } from '@hers/ring';
@@ -31,16 +31,13 @@ const ID_BYTES = 16;
 const SEED_BYTES = 32;
 const READ_BYTES = 2 ** 30;
 
-/**
- * What tells a transaction from all others: they are counted, and each has a random stamp. Both are
- * in the database too.
- */
+/** Identifies a transaction: a counter and a random stamp. The database holds both too. */
 export interface Mark {
   readonly counter: number;
   readonly stamp: number;
 }
 
-/** What a commit made of a collection. */
+/** What a commit changed in a collection. */
 export interface JournalCollection {
   readonly number: number;
   readonly name: string;
@@ -62,19 +59,19 @@ export type JournalPart =
 
 /** A collection as the journal knows it. */
 export interface JournalledCollection extends JournalCollection {
-  /** Seeds of masks, by block id in hexadecimal; also of blocks that are gone since. */
+  /** Seeds of masks by block id in hexadecimal, including those of blocks that were dropped. */
   readonly seeds: ReadonlyMap<string, Uint8Array>;
 }
 
 export interface JournalContent {
-  /** What the last entry says; undefined where there is none. */
+  /** The last entry; undefined if there is none. */
   readonly last?: Mark;
   readonly collections: ReadonlyMap<number, JournalledCollection>;
-  /** Collections that were deleted, of which files may be left. */
+  /** Deleted collections. Some of their files may be left. */
   readonly gone: ReadonlySet<number>;
-  /** Behind the last whole entry. */
+  /** The end of the last whole entry. */
   readonly end: number;
-  /** What is wrong with it beyond what a crash leaves. */
+  /** What is wrong with it, apart from what a crash explains. */
   readonly damage?: string;
 }
 
@@ -131,7 +128,7 @@ function encodeEntry({ counter, stamp }: Mark, parts: readonly JournalPart[]): B
   return Buffer.concat([entry, sum]);
 }
 
-/** Where the entry at `at` ends, or undefined when there is none. */
+/** The end of the entry at `at`, or undefined if there is none. */
 function entryEnd(bytes: Buffer, at: number): number | undefined {
   if (at + HEAD_BYTES + 8 > bytes.length || bytes.readUInt32LE(at) !== ENTRY_MARK) return undefined;
   const end = at + HEAD_BYTES + bytes.readUInt32LE(at + 4);
@@ -143,7 +140,7 @@ type Changing = JournalCollection & { readonly seeds: Map<string, Uint8Array> };
 
 class Reading {
   readonly collections = new Map<number, Changing>();
-  /** Seeds of a collection that has no name yet, because it is being restored. */
+  /** Seeds of a collection that has no name yet because it is being restored. */
   readonly #early = new Map<number, Map<string, Uint8Array>>();
   readonly gone = new Set<number>();
   last: Mark | undefined;
@@ -195,7 +192,7 @@ class Reading {
   }
 }
 
-/** Undefined when there is no journal. Reads on behind damage, so that all is known that can be. */
+/** Undefined if there is no journal. Continues after damage, to recover as much as possible. */
 export function readJournal(disk: Disk): JournalContent | undefined {
   if (disk.sizeSync(JOURNAL) === undefined) return undefined;
   const file = disk.openSync(JOURNAL);
@@ -225,7 +222,7 @@ export function readJournal(disk: Disk): JournalContent | undefined {
   return { collections, gone, end, ...(last ? { last } : {}), ...(damage ? { damage } : {}) };
 }
 
-/** Node reads no file of more than 2 GiB at once. */
+/** Node reads at most 2 GiB at once. */
 function readAll(file: number): Buffer {
   const bytes = Buffer.allocUnsafeSlow(fstatSync(file).size);
   let done = 0;
@@ -237,12 +234,12 @@ function readAll(file: number): Buffer {
   return bytes.subarray(0, done);
 }
 
-/** The journal of a folder that is written to. */
+/** The journal of a folder that this process writes. */
 export class Journal {
   readonly #disk: Disk;
   #file: number;
   #end: number;
-  /** What the next append has to write first, because it could not be written before. */
+  /** What the next append must write first, because an earlier write failed. */
   #owed: Buffer | undefined;
 
   private constructor(disk: Disk, file: number, end: number) {
@@ -251,12 +248,12 @@ export class Journal {
     this.#end = end;
   }
 
-  /** The one that is there, which was read. */
+  /** The existing journal, which was read before. */
   static open(disk: Disk, { end }: JournalContent): Journal {
     return new Journal(disk, openFile(disk), end);
   }
 
-  /** A new one, or one in place of that which is there. */
+  /** A new journal, which replaces the existing one if there is one. */
   static make(disk: Disk, mark: Mark, parts: readonly JournalPart[]): Journal {
     let journal: Journal | undefined;
     try {
@@ -274,7 +271,7 @@ export class Journal {
     return this.#end;
   }
 
-  /** Writes what could not be written before; throws while that cannot be done. */
+  /** Writes what an earlier write could not; throws as long as that fails. */
   settle(): void {
     if (!this.#owed) return;
     this.#write(this.#owed);
@@ -282,8 +279,8 @@ export class Journal {
   }
 
   /**
-   * After a commit nothing may fail: what cannot be written now is owed, and `settle` comes before
-   * the next transaction.
+   * Nothing may fail after a commit. A failed write is kept, and `settle` retries it before the
+   * next transaction.
    */
   append(mark: Mark, parts: readonly JournalPart[]): void {
     const entry = encodeEntry(mark, parts);
@@ -300,7 +297,7 @@ export class Journal {
     this.#end += entry.length;
   }
 
-  /** Holds these parts and nothing older afterwards. */
+  /** Replaces the content of the journal by these parts. */
   rewrite(mark: Mark, parts: readonly JournalPart[]): void {
     const old = this.#file;
     replace(this.#disk, mark, parts, (file, end) => {
@@ -317,8 +314,8 @@ export class Journal {
 }
 
 /**
- * Rewrites a journal, and tells `named` as soon as it has its name: whatever fails then, what
- * comes next goes into this one.
+ * Rewrites a journal, and calls `named` as soon as the new one has its name: whatever fails
+ * afterwards, later entries go into the new one.
  */
 function replace(
   disk: Disk,
@@ -332,7 +329,7 @@ function replace(
   let isNamed = false;
   try {
     let end = 0;
-    // An entry for each part: a length has 32 bits.
+    // One entry for each part, because a length has 32 bits.
     const pieces = parts.length === 0 ? [encodeEntry(mark, [])] : parts.map((part) => encodeEntry(mark, [part]));
     for (const piece of [header(), ...pieces]) {
       disk.writeSync(temporary, file, piece, end);

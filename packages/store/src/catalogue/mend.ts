@@ -1,4 +1,4 @@
-// Makes the proofs of a catalogue again, when they are all that is missing.
+// Computes the proofs of a catalogue again, when they are all that is missing.
 
 import { Disk } from '../files/disk.ts';
 import { checkFormat, isInUse } from '../files/layout.ts';
@@ -6,8 +6,8 @@ import { FolderLock } from '../files/lock.ts';
 import { WritableCatalogue } from './catalogue-writer.ts';
 
 /**
- * Whether the catalogue of a folder is proven now. False, and nothing changed, when it is damaged
- * itself; throws when it is not the one written last.
+ * Whether the catalogue of a folder is proven now. Returns false, and changes nothing, if the
+ * catalogue itself is damaged. Throws if it is not the one written last.
  */
 export async function mendProofs(folder: string): Promise<boolean> {
   const disk = new Disk(folder);

@@ -1,11 +1,11 @@
-// SQLite does not notice a flipped bit in a page. So the store keeps a checksum of every page of
-// the catalogue in a file beside it, and compares when a folder is opened.
+// SQLite does not detect a flipped bit in a page. So the store keeps a checksum of every page of
+// the catalogue in a file beside it, and compares them when a folder is opened.
 //
-// The database file changes only while the log is copied into it, and the sums of what will be
-// there are written before that. So at any moment, whatever crashes: a page that the log does not
-// hold has the sum that is written down. Only SQLite itself, when a process ends without closing
-// the folder, may copy the log without writing sums; the counter of transactions, which is in the
-// database too, then shows that the sums are old.
+// The database file changes only while the log is copied into it, and the new sums are written
+// before that. So after any crash, every page that the log does not hold matches its sum. There is
+// one exception: when a process exits without closing the folder, SQLite may copy the log without
+// writing sums. The counter of transactions, which the database holds too, then shows that the sums
+// are old.
 //
 //   0  'HERSSUMS'   8 version   12 page size   16 pages   20 transactions
 //  24  pages × XXH64, then XXH64 of all before
@@ -20,7 +20,7 @@ const SUMS_AT = 24;
 
 export class PageSums {
   readonly pageSize: number;
-  /** The counter of the database when these were its sums. */
+  /** The database's counter when these sums were made. */
   readonly transactions: number;
   readonly #sums: BigUint64Array;
 
@@ -30,7 +30,7 @@ export class PageSums {
     this.#sums = sums;
   }
 
-  /** The sums of a database file of so many pages. */
+  /** The sums of a database file of this many pages. */
   static of(file: number, pageSize: number, count: number, transactions: number): PageSums {
     const sums = new BigUint64Array(count);
     eachPage(file, pageSize, count, (page, bytes) => {
@@ -58,8 +58,8 @@ export class PageSums {
   }
 
   /**
-   * Undefined when these are not sums, or damaged ones: they can be made again, and say nothing
-   * then.
+   * Undefined if these bytes are not sums, or are damaged. Sums can be computed again; until then
+   * they prove nothing.
    */
   static decode(bytes: Uint8Array): PageSums | undefined {
     if (bytes.length < SUMS_AT + 8) return undefined;
@@ -78,8 +78,8 @@ export class PageSums {
   }
 
   /**
-   * Pages (counted from 1) of the open database file that neither have the sum written down nor
-   * stand in the log.
+   * Pages (counted from 1) of the open database file that neither match their sum nor are in the
+   * log.
    */
   damagedPages(file: number, size: number, wal: WalContent): number[] {
     const last = wal.databasePages > 0 ? Math.min(wal.databasePages, this.#sums.length) : this.#sums.length;
@@ -91,13 +91,13 @@ export class PageSums {
     return damaged;
   }
 
-  /** The sums as they will be when the log, open as `file`, is copied into the database. */
+  /** The sums after the log, open as `file`, will have been copied into the database. */
   with(file: number, wal: WalContent, transactions: number): PageSums {
     const sums = new BigUint64Array(wal.databasePages);
     sums.set(this.#sums.subarray(0, wal.databasePages));
     const bytes = new Uint8Array(this.pageSize);
     for (const [page, at] of wal.pages) {
-      if (page > wal.databasePages) continue; // the database has become shorter since
+      if (page > wal.databasePages) continue; // the database has shrunk since
       readSync(file, bytes, 0, bytes.length, at);
       sums[page - 1] = checksum(bytes);
     }

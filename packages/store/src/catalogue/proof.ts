@@ -1,10 +1,10 @@
-// Whether a catalogue is the one that was written last, and whole. Everything here only reads: a
-// folder that fails stays exactly as it is.
+// Checks that a catalogue is whole and is the one written last. This code only reads: a folder that
+// fails the checks stays exactly as it is.
 //
-// Four files bear witness. The journal is written behind every transaction, so the catalogue may be
+// Four files are compared. The journal is written after every transaction, so the catalogue may be
 // one transaction ahead of it, and never behind. Sums are written before the log is copied into the
-// database, so a page that the log does not hold has the sum that is written down, and the database
-// is never older than its sums unless the log has the rest.
+// database. So a page that the log does not hold matches its sum, and the database is never older
+// than its sums unless the log has the rest.
 
 import { closeSync, fstatSync, readFileSync, readSync } from 'node:fs';
 import { HersError } from '@hers/service';
@@ -22,39 +22,39 @@ const HEADER_BYTES = 100;
 const COUNTER_AT = 60; // "user version"
 const STAMP_AT = 68; // "application id"
 
-/** The counter has 31 bits, and 0 is that of a database without anything in it. */
+/** The counter has 31 bits. 0 means an empty database. */
 const COUNTS = 2 ** 31 - 1;
 export const after = (counter: number): number => (counter % COUNTS) + 1;
-/** The counter goes round, so the shorter way tells which is the older. */
+/** The counter wraps around, so the shorter distance tells which is older. */
 const isOlder = (one: number, other: number) => {
   const distance = (other - one + COUNTS) % COUNTS;
   return distance > 0 && distance < COUNTS / 2;
 };
 
-/** What to do about a catalogue that is refused. */
+/** Advice for a catalogue that is refused. */
 const BRING_BACK = `nothing was changed. Run hers doctor --repair, or bring back all files catalogue.* from one moment`;
 
 export interface Proof {
-  /** What the catalogue says of its last transaction. */
+  /** The catalogue's own mark of its last transaction. */
   readonly mark: Mark;
   readonly journal: JournalContent | undefined;
-  /** The sums of the database's pages, where they are there and belong to it. */
+  /** The sums of the database's pages, if they exist and belong to it. */
   readonly sums: PageSums | undefined;
-  /** Pages (counted from 1) that are not what was written. */
+  /** Pages (counted from 1) that do not match. */
   readonly pages: readonly number[];
   /**
-   * Why the catalogue is not proven, though nothing speaks against it: a witness is missing or
+   * Why the catalogue is unproven, though nothing contradicts it: one of the files is missing or
    * damaged.
    */
   readonly doubt: HersError | undefined;
   /** Nothing was ever committed. */
   readonly isNew: boolean;
   /**
-   * SQLite has copied the log by itself, which it does when a thread is ended that has the folder
-   * open; the journal knows what was committed.
+   * SQLite has copied the log by itself, as it does when a thread that has the folder open is
+   * terminated. The journal knows what was committed.
    */
   readonly areSumsBehind: boolean;
-  /** Written by a program that kept no journal. */
+  /** Written by a version without a journal. */
   readonly isOlderEdition: boolean;
 }
 
@@ -65,7 +65,7 @@ export interface Proof {
  * @param isInUse whether the folder holds files that only a catalogue can name
  */
 export function examine(disk: Disk, file: number | undefined, isInUse: boolean): Proof {
-  // The journal first: what is committed while this reads is then no contradiction.
+  // The journal first: a commit during these reads is then no contradiction.
   const journal = readJournal(disk);
   const known = readSums(disk);
   const wal = ofLog(disk, readWal) ?? EMPTY_WAL;
@@ -74,7 +74,7 @@ export function examine(disk: Disk, file: number | undefined, isInUse: boolean):
 
   const committed = journal?.last;
   const isNew = mark.counter === 0;
-  // A log alone is none: SQLite would remove it.
+  // A log without a database proves nothing: SQLite would remove it.
   const isGone = !isNew && (file === undefined || fstatSync(file).size === 0);
   if (isGone || (isNew && (isInUse || (committed?.counter ?? 0) > 0 || (known?.transactions ?? 0) > 0))) {
     const size = file === undefined ? undefined : fstatSync(file).size;
@@ -98,8 +98,8 @@ export function examine(disk: Disk, file: number | undefined, isInUse: boolean):
   const isOlderEdition = !isNew && mark.stamp === 0;
   const areOld = known !== undefined && isOlder(known.transactions, copied.counter);
   const sums = areOld ? undefined : known;
-  // One witness that does not fit may be an older copy; when both say otherwise, it is the
-  // catalogue that does not belong here.
+  // If one of the two does not match, it may be an older copy. If both contradict the catalogue,
+  // the catalogue does not belong here.
   const isJournalled = committed !== undefined && isNext(mark, committed);
   if (areOld && committed && !isOlderEdition && !isJournalled)
     throw damaged(CATALOGUE, `it fits neither ${SUMS} nor ${JOURNAL}`, BRING_BACK);
@@ -127,7 +127,7 @@ function doubtJournal(journal: JournalContent | undefined, mark: Mark, isOlderEd
   return isNext(mark, journal.last) ? undefined : witnessed(JOURNAL, `is older than ${CATALOGUE}`);
 }
 
-/** Whether the journal has this transaction, or the one before it. */
+/** Whether the journal has this transaction, or the one before. */
 function isNext(mark: Mark, last: Mark): boolean {
   return mark.counter === last.counter ? mark.stamp === last.stamp : mark.counter === after(last.counter);
 }
@@ -149,7 +149,7 @@ function readSums(disk: Disk): PageSums | undefined {
   }
 }
 
-/** What `read` makes of the log, if there is one. */
+/** The result of `read` for the log, if there is one. */
 export function ofLog<T>(disk: Disk, read: (file: number, size: number) => T): T | undefined {
   if (disk.sizeSync(WAL) === undefined) return undefined;
   const file = disk.openSync(WAL);

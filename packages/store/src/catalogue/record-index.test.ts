@@ -17,7 +17,7 @@ function open(folder: string) {
   return { catalogue, tables, index: new RecordIndex(catalogue, tables) };
 }
 
-/** One change after the other, in one batch. */
+/** Applies the changes one after the other, in one batch. */
 function write(
   { catalogue, index }: ReturnType<typeof open>,
   changes: readonly { handle: Uint8Array; place: Place }[],
@@ -46,7 +46,7 @@ it('agrees with a map, whenever merges and restarts come in between', () =>
       });
       write(opened, changes);
       if (round % 7 === 3) {
-        // Changes that come while a merge runs.
+        // Changes that arrive during a merge.
         const merging = opened.index.merge(pause);
         const handle = handles[samples.below(handles.length)];
         const place = { pack: 2, offset: round, length: 5 };

@@ -1,11 +1,10 @@
-// Where every sealed record of a collection lies. Handles are random, so writing each new one
-// straight into a large B-tree would touch a page per record. Instead a commit appends its changes
-// as one row (`fresh`), and now and then all of those are merged into the B-tree (`records`) in the
-// order of their handles, a slice at a time. A lookup asks what is fresh first, in memory, then the
-// B-tree.
+// Where every sealed record of a collection is. Handles are random, so inserting each new one into
+// a large B-tree would touch one page per record. Instead a commit appends its changes as one row
+// (`fresh`). From time to time these are merged into the B-tree (`records`) in the order of their
+// handles, a slice at a time. A lookup checks the fresh changes in memory first, then the B-tree.
 //
-// Changes carry a handle and a place, so writing one twice changes nothing: a crash in the middle
-// of a merge needs no care.
+// A change is a handle and a place, so applying it twice has no further effect: a merge needs no
+// special care after a crash.
 
 import { HANDLE_BYTES } from '@hers/service';
 import { asBuffer, handleKey } from '../bytes.ts';
@@ -17,12 +16,12 @@ import type { Catalogue } from './catalogue.ts';
 import type { Tables } from './tables.ts';
 
 /**
- * A merge begins when so many records are fresh; more for large collections, so that the work per
- * record stays the same.
+ * A merge begins at this many fresh records. Large collections wait for more, so that the work per
+ * record stays constant.
  */
 const MERGE_AT = 2 ** 16;
 const MERGE_SHARE = 16;
-/** Records merged in one transaction, which blocks the event loop for some 20 ms. */
+/** Records merged per transaction, which blocks the event loop for about 20 ms. */
 const SLICE = 2 ** 13;
 /** Changes in one row. */
 const MAX_BATCH = 2 ** 20;
@@ -33,14 +32,14 @@ export class RecordIndex {
   /** Handle → batch · MAX_BATCH + index. */
   readonly #fresh = new Map<string, number>();
   readonly #batches = new Map<number, Uint8Array>();
-  /** Whether a fresh handle is in the B-tree too, as far as it was asked. */
+  /** Whether a fresh handle is in the B-tree too, as far as that was looked up. */
   readonly #present = new Map<string, boolean>();
   readonly #frozen: () => boolean;
   readonly #merges = new SerialQueue();
   #lastBatch = 0;
   #loaded = false;
 
-  /** While `frozen`, the B-tree stays as it is. */
+  /** The B-tree does not change while `frozen`. */
   constructor(catalogue: Catalogue, tables: Tables, frozen: () => boolean = () => false) {
     this.#catalogue = catalogue;
     this.#tables = tables;
@@ -53,9 +52,7 @@ export class RecordIndex {
     for (const { batch, entries } of this.#tables.freshBatches()) this.take(batch, entries);
   }
 
-  /**
-   * Another process has written: what was read of the catalogue is read again when it is needed.
-   */
+  /** Another process has written: everything read from the catalogue is read again when needed. */
   reload(): void {
     this.#fresh.clear();
     this.#batches.clear();
@@ -70,18 +67,18 @@ export class RecordIndex {
     return this.#fresh.size;
   }
 
-  /** Grows with every change. */
+  /** Increases with every change. */
   get lastBatch(): number {
     this.#load();
     return this.#lastBatch;
   }
 
-  /** Whether it is time for a merge. */
+  /** Whether a merge is due. */
   get ripe(): boolean {
     return this.fresh >= MERGE_AT && this.fresh >= this.#tables.current().records / MERGE_SHARE;
   }
 
-  /** Whether merges do not keep up. */
+  /** Whether merges cannot keep up. */
   get overdue(): boolean {
     return this.fresh >= 4 * MERGE_AT && this.ripe;
   }
@@ -118,14 +115,14 @@ export class RecordIndex {
   }
 
   /**
-   * Within a transaction: writes changes (ROW_BYTES each, later ones win). Returns what to `take`
-   * when it is committed.
+   * Within a transaction: writes changes (ROW_BYTES each; later ones win). Returns what to pass to
+   * `take` after the commit.
    */
   write(changes: Uint8Array): { readonly batch: number; readonly entries: Uint8Array }[] {
     this.#load();
     const written: { batch: number; entries: Uint8Array }[] = [];
     const ends = new Map<number, number>();
-    let last: Place = DELETED; // the entry of a pack that lies furthest behind
+    let last: Place = DELETED; // the largest offset in a pack
     for (let at = 0; at < changes.length; at += ROW_BYTES) {
       const place = decodePlace(changes, at + HANDLE_BYTES);
       if (place.pack === last.pack && place.offset <= last.offset) continue;
@@ -165,7 +162,7 @@ export class RecordIndex {
     return records;
   }
 
-  /** Merges what is fresh now; `pause` comes between transactions, and may throw to stop. */
+  /** Merges the current fresh changes. `pause` runs between transactions, and may throw to stop. */
   merge(pause: () => Promise<void>): Promise<void> {
     return this.#merges.run(async () => {
       if (!this.#frozen()) await this.#merge(pause);
@@ -180,7 +177,7 @@ export class RecordIndex {
     for (const key of this.#fresh.keys()) byFirst[key.charCodeAt(0)].push(key);
     let slice: string[] = [];
     for (const [first, keys] of byFirst.entries()) {
-      // Not push(...keys), which a large batch would overflow the stack with.
+      // Not push(...keys): a large batch would overflow the stack.
       slice = slice.concat(keys.sort());
       if (slice.length < SLICE && first < 255) continue;
       for (let at = 0; at < slice.length; at += SLICE) {
@@ -210,7 +207,7 @@ export class RecordIndex {
     let records = 0;
 
     let values: Uint8Array[] = [];
-    let allNew = true; // as long as they are, nobody has to look what was there before
+    let allNew = true; // as long as they are, no lookup of the previous place is needed
     const flush = () => {
       const rows = values.length / 2;
       if (allNew) {

@@ -1,5 +1,5 @@
 // The tables of one collection in the catalogue. Each collection has its own, so that deleting one
-// is quick, and so that a damaged page belongs to one.
+// is fast and a damaged page affects one collection only.
 
 import type { StatementSync } from 'node:sqlite';
 import { handleKey } from '../bytes.ts';
@@ -131,17 +131,15 @@ export class Tables {
     return this.#sql('SELECT place FROM records_# WHERE handle = ?').get(handle)?.place as Uint8Array | undefined;
   }
 
-  /** How many rows the three functions below take best. */
+  /** The best number of rows per call of the three functions below. */
   readonly manyRows: 256 = MANY_ROWS;
 
-  /**
-   * Where records are, by their handles as latin1 strings; those that are not there are left out.
-   */
+  /** Where records are, by their handles as latin1 strings. Missing records are left out. */
   places(handles: readonly Uint8Array[]): Map<string, Uint8Array> {
     const found = new Map<string, Uint8Array>();
     for (let at = 0; at < handles.length; at += MANY_ROWS) {
       const part = handles.slice(at, at + MANY_ROWS);
-      // Only the statement of full length is worth keeping.
+      // Only the statement of full length is reused, so only that is kept.
       const statement =
         part.length === MANY_ROWS
           ? this.#sql(`SELECT handle, place FROM records_# WHERE handle IN (${MARKS})`)
@@ -154,11 +152,11 @@ export class Tables {
   }
 
   /**
-   * Handles and places, one behind the other, of the first records behind a handle; and the last of
-   * those handles.
+   * Handles and places, alternating, of the first records after a handle; and the last of those
+   * handles.
    */
   recordsAfter(handle: Uint8Array, limit: number): { readonly rows: Buffer; readonly last: Uint8Array } | undefined {
-    // One string for all: a row at a time would take three times as long.
+    // One string for all: row by row would take three times as long.
     const { rows, last } = this.#sql(
       `SELECT group_concat(hex(handle) || hex(place), '') AS rows, max(handle) AS last
        FROM (SELECT handle, place FROM records_# WHERE handle > ? ORDER BY handle LIMIT ?)`,
@@ -167,14 +165,13 @@ export class Tables {
   }
 
   /**
-   * Adds rows (handle and place alternating) that are not there yet, and returns how many that
-   * were.
+   * Inserts rows (handle and place, alternating) that do not exist yet. Returns how many were new.
    */
   insertRecords(values: readonly Uint8Array[]): number {
     return this.#putRecords('INSERT OR IGNORE INTO records_# VALUES', values);
   }
 
-  /** Adds rows, or replaces them. */
+  /** Inserts rows, or replaces them. */
   replaceRecords(values: readonly Uint8Array[]): void {
     this.#putRecords('INSERT OR REPLACE INTO records_# VALUES', values);
   }
@@ -216,7 +213,7 @@ export class Tables {
     return this.#sql('SELECT place FROM lists_# WHERE id = ?').get(id)?.place as Uint8Array | undefined;
   }
 
-  /** Whether any record or list is said to be in this pack; reads all of them. */
+  /** Whether any record or list is in this pack according to the catalogue. Reads all rows. */
   isNamed(pack: number): boolean {
     const start = encodePlace({ pack, offset: 0, length: 0 }).subarray(0, 4);
     const isIn = (table: string) =>
@@ -297,7 +294,7 @@ export class Tables {
     this.#sql('UPDATE current_# SET last_pack = max(last_pack, ?)').run(pack);
   }
 
-  /** So many more bytes of the pack are live, or fewer. */
+  /** The pack has this many more live bytes, or fewer. */
   countLive(pack: number, change: number): void {
     this.#sql('UPDATE packs_# SET live = live + ? WHERE pack = ?').run(change, pack);
   }

@@ -1,28 +1,27 @@
-// Reads the catalogue's write-ahead log as SQLite does
-// (https://sqlite.org/fileformat.html#the_write_ahead_log), to know which pages it holds and
-// whether it was damaged. SQLite itself takes the first frame that does not fit for the end of the
-// log, which after a crash it is; in a damaged log, acknowledged commits would disappear without a
-// word.
+// Parses the catalogue's write-ahead log as SQLite does
+// (https://sqlite.org/fileformat.html#the_write_ahead_log), to learn which pages it holds and
+// whether it is damaged. SQLite takes the first frame that does not match for the end of the log.
+// After a crash that is right. In a damaged log it would silently drop acknowledged commits.
 
 import { readSync } from 'node:fs';
 
 const HEADER = 32;
 const FRAME_HEADER = 24;
-// checksums over little-endian words, as every machine HERS runs on writes them
+// Checksums over little-endian words, as on every machine HERS runs on.
 const MAGIC = 0x377f0682;
 
 export interface WalContent {
-  /** Where the last committed content of each page begins. */
+  /** Offsets of the last committed content of each page. */
   readonly pages: ReadonlyMap<number, number>;
-  /** Pages of the database after the last commit; 0 when the log is empty. */
+  /** Pages of the database after the last commit; 0 if the log is empty. */
   readonly databasePages: number;
-  /** What is wrong with it beyond what a crash leaves. */
+  /** What is wrong with it, apart from what a crash explains. */
   readonly damage?: string;
 }
 
 export const EMPTY_WAL: WalContent = { pages: new Map(), databasePages: 0 };
 
-/** SQLite's checksum, carried on over pieces. */
+/** SQLite's checksum, continued over pieces. */
 class Sum {
   a = 0;
   b = 0;
@@ -37,13 +36,13 @@ class Sum {
     this.b = b;
   }
 
-  /** What is written is in the other byte order. */
+  /** The stored words have the other byte order. */
   fits(view: DataView, at: number): boolean {
     return view.getInt32(at) === this.a && view.getInt32(at + 4) === this.b;
   }
 }
 
-/** The log in the open file `file` of `size` bytes; of its frames no more than `most`. */
+/** The log in the open file `file` of `size` bytes; at most `most` of its frames. */
 export function readWal(file: number, size: number, most: number = Number.POSITIVE_INFINITY): WalContent {
   if (size <= HEADER || most === 0) return EMPTY_WAL;
   const head = new DataView(new ArrayBuffer(HEADER));
@@ -58,7 +57,7 @@ export function readWal(file: number, size: number, most: number = Number.POSITI
   const length = frame.byteLength;
   const ours = () => frame.getUint32(8) === head.getUint32(16) && frame.getUint32(12) === head.getUint32(20);
   const pages = new Map<number, number>();
-  let waiting: [number, number][] = []; // pages of a transaction whose end has not come yet
+  let waiting: [number, number][] = []; // pages of a transaction that has not ended yet
   let databasePages = 0;
   let at = HEADER;
   for (; at + length <= size && (at - HEADER) / length < most; at += length) {
@@ -74,8 +73,8 @@ export function readWal(file: number, size: number, most: number = Number.POSITI
     databasePages = after;
   }
 
-  // Frames behind the end of a transaction are written only when that transaction is on disk: if
-  // the break lies before such an end, it is no crash.
+  // Frames after the end of a transaction are written only once that transaction is on disk. If the
+  // mismatch is before such an end, it is not due to a crash.
   let ended = false;
   for (; at + length <= size; at += length) {
     readSync(file, frame, 0, FRAME_HEADER, at);

@@ -1,5 +1,5 @@
-// Open files of a folder. Opening and closing are done at once, which takes microseconds, where
-// handing them to another thread takes many times that; only what waits for the disk is
+// Open files of a folder. Opening and closing are synchronous: they take microseconds, and passing
+// them to another thread takes many times that. Only operations that wait for the disk are
 // asynchronous.
 
 import { closeSync, fdatasync, fstatSync, read, write } from 'node:fs';
@@ -26,7 +26,7 @@ export class DiskFile {
 
   write(bytes: Uint8Array, at: number): Promise<void> {
     return this.#step({ kind: 'write', path: this.path, at, bytes }, async () => {
-      // A disk that is nearly full takes a part, and says so only at the next call.
+      // A disk that is nearly full takes part of a write, and reports it only at the next call.
       for (let done = 0; done < bytes.length; )
         done += (await writeAsync(this.#file!, bytes, done, bytes.length - done, at + done)).bytesWritten;
     });
@@ -59,7 +59,7 @@ export class DiskReader {
     }
   }
 
-  /** The bytes from `at` on; fewer than asked for where the file ends. */
+  /** The bytes from `at` on; fewer than requested at the end of the file. */
   async read(at: number, length: number): Promise<Buffer<ArrayBuffer>> {
     const bytes = Buffer.allocUnsafeSlow(length);
     try {

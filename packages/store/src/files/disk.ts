@@ -1,6 +1,6 @@
-// The only way files of a folder are written (the catalogue's own excepted, which SQLite writes,
-// and segments while they are built). Paths are relative to the folder, which is how errors name
-// them. Tests watch the steps, and replay them with everything unsynced lost.
+// All writes to a folder go through here, except those of SQLite and those of segments while they
+// are built. Paths are relative to the folder, and errors name files that way. Tests watch the
+// steps, and replay them with everything unsynced lost.
 
 import {
   closeSync,
@@ -31,21 +31,25 @@ export type Step =
   | { readonly kind: 'write'; readonly path: string; readonly at: number; readonly bytes: Uint8Array }
   | { readonly kind: 'truncate'; readonly path: string; readonly length: number }
   | { readonly kind: 'sync'; readonly path: string }
-  /** A whole file that others wrote and synced, such as a segment under its temporary name. */
+  /**
+   * A whole file that was written and synced elsewhere, such as a segment under its temporary name.
+   */
   | { readonly kind: 'adopt'; readonly path: string }
   | { readonly kind: 'rename'; readonly path: string; readonly to: string }
   | { readonly kind: 'remove'; readonly path: string }
   | { readonly kind: 'sync-folder'; readonly path: string }
   | { readonly kind: 'commit'; readonly path: string };
 
-/** For tests: sees every step. What `before` throws happens instead of the step. */
+/** For tests: sees every step. If `before` throws, the step does not happen. */
 export interface Watcher {
   before?(step: Step): void;
   after?(step: Step): void;
 }
 
 const MODE = 0o600;
-/** Opening a pipe waits for whoever writes into it, unless it is told not to; files do not care. */
+/**
+ * Opening a pipe blocks until there is a writer, unless told not to. Regular files ignore the flag.
+ */
 const TO_READ = constants.O_RDONLY | constants.O_NONBLOCK;
 const TO_WRITE = constants.O_RDWR | constants.O_NONBLOCK;
 const TO_REPLACE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NONBLOCK;
@@ -91,7 +95,7 @@ export class Disk {
     }
   }
 
-  /** Tells a watcher what happened elsewhere: a segment was built, the catalogue committed. */
+  /** Tells a watcher about a step done elsewhere: a segment was built, the catalogue committed. */
   note(step: Step): void {
     this.#watcher?.after?.(step);
   }
@@ -102,7 +106,7 @@ export class Disk {
     return new DiskFile(this.#step.bind(this), file, path);
   }
 
-  /** A file that is there, to write more into it. */
+  /** An existing file, to append to. */
   reopen(path: string): DiskFile {
     return new DiskFile(this.#step.bind(this), this.openSync(path, TO_WRITE), path);
   }
@@ -111,7 +115,7 @@ export class Disk {
     return new DiskReader(this.openSync(path, TO_READ), path);
   }
 
-  /** A whole file, which has no more than so many bytes. */
+  /** A whole file of at most this many bytes. */
   async read(path: string, most: number): Promise<Buffer<ArrayBuffer>> {
     const file = this.openToRead(path);
     try {
@@ -127,7 +131,7 @@ export class Disk {
     return this.#step({ kind: 'rename', path, to }, () => rename(this.path(path), this.path(to)));
   }
 
-  /** Removes a file, if it is there. */
+  /** Removes a file if it exists. */
   remove(path: string): Promise<void> {
     return this.#step({ kind: 'remove', path }, () => rm(this.path(path), { force: true }));
   }
@@ -149,13 +153,13 @@ export class Disk {
     try {
       const folder = resolve(this.path(path));
       const first = mkdirSync(folder, { recursive: true, mode: 0o700 });
-      // The name of each new folder is in the one above it.
+      // The name of each new folder is in its parent.
       for (let made = folder; first !== undefined; made = dirname(made)) {
         syncFolder(dirname(made));
         if (made === first) break;
       }
     } catch (error) {
-      // So Node says it of a read-only disk.
+      // Node reports a read-only disk this way.
       if ((error as { code?: string }).code === 'ENOENT')
         throw new HersError(
           'STORAGE',
@@ -165,7 +169,9 @@ export class Disk {
     }
   }
 
-  /** A file that is there. What is no file is DAMAGED, and never waited for. */
+  /**
+   * An existing file. If it is not a regular file, the error is DAMAGED, without waiting for it.
+   */
   openSync(path: string, flags: number = TO_READ): number {
     let file: number | undefined;
     try {
@@ -179,7 +185,7 @@ export class Disk {
     }
   }
 
-  /** Refuses what is there but is no file, or no folder. */
+  /** Refuses an existing path that is not a file, or not a folder. */
   checkKindSync(path: string, wanted: 'file' | 'folder'): void {
     const name = this.#name(path);
     try {
@@ -211,7 +217,7 @@ export class Disk {
     }
   }
 
-  /** The length of a file, 0 for what is no file, or undefined when there is nothing. */
+  /** The length of a file, 0 for anything else, or undefined if nothing is there. */
   sizeSync(path: string): number | undefined {
     try {
       const kind = statSync(this.path(path), { throwIfNoEntry: false });
@@ -261,7 +267,7 @@ export class Disk {
   }
 
   /**
-   * A whole file, new or in place of another: afterwards it is there entirely, before not at all.
+   * Writes a whole file, new or as a replacement, atomically: it is there completely or not at all.
    */
   replaceSync(path: string, bytes: Uint8Array, written?: () => void): void {
     const temporary = `${path}.tmp`;
@@ -293,13 +299,13 @@ function syncFolder(path: string): void {
 }
 
 /**
- * Files that are needed stay readable, whoever removes them meanwhile: they are opened before, and
- * found by their descriptors.
+ * Keeps files readable even if another process removes them: they are opened in advance, and read
+ * through their descriptors.
  */
 export class PinnedDisk extends Disk {
   readonly #pinned = new Map<string, number>();
 
-  /** What is missing already shows when it is read. */
+  /** A file that is already missing shows when it is read. */
   pinIfThere(path: string): boolean {
     if (this.#pinned.has(path)) return true;
     if (this.sizeSync(path) === undefined) return false;

@@ -1,11 +1,12 @@
-// Packs: the files of the vault. A pack is written front to back; what is replaced or deleted stays
-// in it until a purge rewrites it.
+// Packs: the files of the vault. A pack is append-only. Replaced and deleted entries stay in it
+// until a purge rewrites it.
 //
 //   0  'HERSPACK'   8 version   12 zero   16 collection id (16)   32 XXH64 of all before
 //  40  entries, one behind the other: { length of the content (u32), kind (u8), zero (3),
 //      content, XXH64 of the entry so far }
 //
-// The content of a record is its handle and its sealed bytes, that of a list its sealed bytes.
+// The content of a record is its handle and its sealed bytes. The content of a list is its sealed
+// bytes.
 
 import { checksum } from '@hers/ring';
 import { HANDLE_BYTES, HersError } from '@hers/service';
@@ -17,7 +18,7 @@ const VERSION = 1;
 export const PACK_HEADER_BYTES = 40;
 const HEAD_BYTES = 8;
 export const ENTRY_OVERHEAD: number = HEAD_BYTES + 8;
-/** So that a snapshot, an HTTP body and memory can take any entry. */
+/** A limit that snapshots, HTTP bodies and memory can all take. */
 export const MAX_CONTENT: number = 2 ** 27;
 
 export const RECORD = 1;
@@ -68,14 +69,12 @@ export function writeEntry(out: Buffer, at: number, kind: EntryKind, ...parts: r
   return end + 8 - at;
 }
 
-/**
- * The length of the entry that begins at `at`, or undefined when the bytes do not even hold that.
- */
+/** The length of the entry that begins at `at`, or undefined if the bytes are too short to tell. */
 export function entryLength(bytes: Buffer, at: number): number | undefined {
   return at + HEAD_BYTES > bytes.length ? undefined : entryBytes(bytes.readUInt32LE(at));
 }
 
-/** The entry in bytes `at` … `at + length`; `where` names it in the error. */
+/** The entry in bytes `at` … `at + length`; `where` names it in errors. */
 export function readEntry(bytes: Buffer, at: number, length: number, where: () => string): Entry {
   const end = at + length;
   const kind = end <= bytes.length && length >= ENTRY_OVERHEAD ? bytes.readUInt32LE(at + 4) : 0;

@@ -1,4 +1,4 @@
-// One at a time, and no lock outlives whoever held it.
+// One holder at a time, and a lock never outlives its holder.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -19,7 +19,7 @@ describe('a lock', () => {
   const fails = (code: string) => (error: unknown) => error instanceof HersError && error.code === code;
   const module = JSON.stringify(import.meta.resolve('./file-lock.ts'));
 
-  /** A process that takes a lock, says so, and keeps it. */
+  /** A process that takes a lock, reports it, and keeps it. */
   async function holder(path: string) {
     const script = `import { lockFile } from ${module}; const lock = await lockFile(${JSON.stringify(path)}, 0); console.log('held'); setInterval(() => lock, 1000);`;
     const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
@@ -34,8 +34,7 @@ describe('a lock', () => {
     const lock = await lockFile(path, 0);
     assert.equal((await stat(path)).mode & 0o777, 0o600);
     await assert.rejects(lockFile(path, 50), fails('LOCKED'));
-    // Whoever was refused has not let go of it for whoever holds it: another process finds it held
-    // as well.
+    // A refused attempt does not release the holder's lock: another process finds it held too.
     const script = `import { lockFile } from ${module}; await lockFile(${JSON.stringify(path)}, 0);`;
     const other = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: 'ignore' });
     assert.notEqual((await once(other, 'close'))[0], 0);

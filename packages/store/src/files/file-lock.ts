@@ -1,7 +1,7 @@
 // A file that one process holds at a time: an empty SQLite file in an exclusive transaction. The
-// operating system ends that with the process, however it ends, so nobody leaves a lock behind, and
-// nobody has to judge whether one is stale. The file itself stays: where it is removed, two
-// processes may hold two files of one name.
+// operating system ends the transaction with the process, however it ends. So no lock is left
+// behind, and no code has to decide whether one is stale. The file itself stays: if it were
+// removed, two processes could hold two files of the same name.
 
 import { accessSync, chmodSync, closeSync, constants, openSync, statSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
@@ -10,15 +10,15 @@ import { HersError } from '@hers/service';
 import { isFileThere } from '@hers/service/target';
 import { storageError } from '../storage-errors.ts';
 
-/** Between two tries; more or less by chance, so that those who wait do not try in step. */
+/** Between two attempts, with jitter, so that waiting processes do not retry in step. */
 const PAUSE_MS = 10;
 
 export class FileLock {
   readonly #file: DatabaseSync;
 
   /**
-   * Throws what the system or SQLite says, as it is; of the latter, `storageError` makes LOCKED
-   * where somebody else holds it.
+   * Throws the system's or SQLite's own error. If another process holds the lock, `storageError`
+   * turns SQLite's into LOCKED.
    */
   constructor(path: string) {
     makePrivate(path);
@@ -38,8 +38,8 @@ export class FileLock {
 }
 
 /**
- * Waits for a lock, up to `ms`; then LOCKED. A file that holds something is nobody's lock, and
- * stays as it is.
+ * Waits for a lock for up to `ms`, then throws LOCKED. A file with content is not a lock, and stays
+ * as it is.
  */
 export async function lockFile(path: string, ms: number): Promise<FileLock> {
   const until = performance.now() + ms;
@@ -59,8 +59,8 @@ export async function lockFile(path: string, ms: number): Promise<FileLock> {
 }
 
 /**
- * Made, or changed by its name: to close a descriptor of it would let go of the lock that this
- * process may have.
+ * Created, or changed by name: closing a descriptor of the file would release a lock that this
+ * process may hold.
  */
 function makePrivate(path: string): void {
   try {
@@ -69,6 +69,6 @@ function makePrivate(path: string): void {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     try {
       chmodSync(path, 0o600);
-    } catch {} // the owner's, or on a disk that cannot be written
+    } catch {} // another owner's, or on a read-only disk
   }
 }

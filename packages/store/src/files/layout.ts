@@ -12,8 +12,8 @@
 //   vault/          packs of sealed records and lists (entry.ts)
 //   lost+found/     what the catalogue does not name (lost-and-found.ts)
 //
-// The names of files in the three folders begin with the number of the collection they belong to. A
-// file that the catalogue does not name belongs to nothing.
+// File names in blocks/, segments/ and vault/ begin with the number of their collection. A file
+// that the catalogue does not name belongs to no collection.
 
 import { readFileSync } from 'node:fs';
 import { HersError } from '@hers/service';
@@ -39,7 +39,7 @@ export const blockPath = (collectionNumber: number, name: string) => `${BLOCKS}/
 export const segmentPath = (collectionNumber: number, name: string) =>
   `${SEGMENTS}/${collectionNumber}-${name}.segment`;
 
-/** Refuses a folder that is not ours, or is of a later format, and leaves it as it is. */
+/** Refuses a folder that is not a HERS folder, or has a later format, and leaves it unchanged. */
 export function checkFormat(disk: Disk): void {
   disk.checkKindSync(FORMAT_FILE, 'file');
   for (const folder of FOLDERS) disk.checkKindSync(folder, 'folder');
@@ -54,13 +54,13 @@ export function checkFormat(disk: Disk): void {
         `${disk.folder} was written in format ${line[1]}, and this program knows format ${FORMAT}; use a newer program`,
       );
   } else if (files.some((file) => ![LOCK_FILE, WRITER_FILE, `${FORMAT_FILE}.tmp`].includes(file))) {
-    // Cleaning up in a folder of somebody else would be a disaster.
+    // Cleaning up in a foreign folder would be a disaster.
     const what = files.includes(CATALOGUE) ? `lacks its file ${FORMAT_FILE}` : 'holds other files already';
     throw new HersError('INVALID_ARGUMENT', `${disk.folder} ${what}; choose an empty folder, or one that HERS made`);
   }
 }
 
-/** Whether this is a folder that HERS made. */
+/** Whether HERS created this folder. */
 export function hasFormat(disk: Disk): boolean {
   return disk.sizeSync(FORMAT_FILE) !== undefined;
 }
@@ -73,7 +73,7 @@ function readLine(disk: Disk): string {
   }
 }
 
-/** Makes what is missing of a new folder. */
+/** Creates what a new folder lacks. */
 export function makeLayout(disk: Disk): void {
   if (disk.sizeSync(FORMAT_FILE) === undefined) {
     disk.replaceSync(FORMAT_FILE, new TextEncoder().encode(`HERS store, format ${FORMAT}\n`));
@@ -84,14 +84,14 @@ export function makeLayout(disk: Disk): void {
   if (missing.length > 0) disk.syncFolderSync('.');
 }
 
-/** What the store itself calls its files, finished or not. */
+/** File names that the store itself uses, for finished and unfinished files. */
 const OWN_NAME = /^\d+-[0-9a-f]+\.(?:pack|block|segment|building)(?:\.[0-9a-f]+)?(?:\.tmp)?$/;
 
-/** The highest number of a collection that any file names, also of those set aside. */
+/** The highest collection number in any file name, including files in lost+found. */
 export function highestNumber(disk: Disk): number {
   const folders = [...FOLDERS, LOST_AND_FOUND].filter((folder) => disk.sizeSync(folder) !== undefined);
   const files = folders.flatMap((folder) => disk.listSync(folder)).filter((file) => OWN_NAME.test(file));
-  // No collection ever had a higher one.
+  // No collection ever had a higher number.
   const numbers = files.map(numberOf).filter((number) => number < 2 ** 31);
   return numbers.reduce((highest, number) => Math.max(highest, number), 0);
 }
@@ -103,15 +103,15 @@ export function isInUse(disk: Disk): boolean {
   );
 }
 
-/** Names of files that were never finished, so that no catalogue ever named them. */
+/** Names of unfinished files. No catalogue ever named them. */
 const UNFINISHED = /\.(?:building|tmp)(?:\.|$)/;
 
 const numberOf = (file: string) => Number.parseInt(file, 10);
 
 /**
- * Sets aside what a proven catalogue does not name, files of somebody else excepted. What belonged
- * to deleted collections goes, and so does what was never finished. Returns the packs that have
- * more than was committed.
+ * Moves files that a proven catalogue does not name to lost+found, except foreign ones. Files of
+ * deleted collections and unfinished files are removed. Returns the packs that are longer than
+ * committed.
  */
 export function clearFolders(
   disk: Disk,

@@ -1,13 +1,13 @@
-// What a look into the folders shows, without a file being read: whether everything is there that
-// the catalogue names, and as long as it says. What is inside is for the scrub.
+// Checks a folder without reading its files: does every file that the catalogue names exist, with
+// the right length? The content is for the scrub.
 
 import type { Collection } from '../collection.ts';
 import type { Scrubbed } from '../scrub/scrub.ts';
 import { damaged } from '../storage-errors.ts';
 
-/** The files of a collection, each with what its length tells. */
+/** The files of a collection, each with what its length shows. */
 export function lengthsOf({ name, folder, sources, vault, tables }: Collection): Scrubbed[] {
-  // Behind the end of a pack is what is being written, or what a crash has left.
+  // Beyond the end of a pack are entries being written, or left by a crash.
   const packs = tables.packs().map(({ pack, ends }) => ({ path: vault.path(pack), bytes: ends, mayBeLonger: true }));
   const blocks = [...sources].map(({ path, bytes }) => ({ path, bytes, mayBeLonger: false }));
   return [...packs, ...blocks].map(({ path, bytes, mayBeLonger }) => {

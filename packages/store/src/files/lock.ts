@@ -1,5 +1,6 @@
-// One process writes to a folder: it holds the lock, and the catalogue stays untouched until it is
-// known to be ours. Beside it stands who has it, for whoever is refused.
+// One process writes to a folder: the one that holds the lock. It does not touch the catalogue
+// before it has the lock. A file beside the lock names the holder, for the errors of other
+// processes.
 
 import { accessSync, closeSync, constants, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -13,7 +14,7 @@ import { hasFormat, LOCK_FILE, WRITER_FILE } from './layout.ts';
 export class FolderLock {
   readonly #file: FileLock;
 
-  /** Undefined where the folder is there, and cannot be written. */
+  /** Undefined if the folder exists but cannot be written. */
   static takeIfWritable(disk: Disk): FolderLock | undefined {
     try {
       disk.makeFolderSync('.');
@@ -40,7 +41,7 @@ export class FolderLock {
     }
   }
 
-  /** Says who has it, once the folder is ours: nothing depends on that. */
+  /** Records the holder, once the folder is ours. Nothing depends on this file. */
   leaveName(disk: Disk): void {
     const name = { process: process.pid, host: hostname(), since: new Date().toISOString() };
     try {
@@ -84,15 +85,15 @@ function writerOf(disk: Disk): string {
 }
 
 /**
- * Who holds the lock, for those who only read. It is asked for only where somebody has left a name
- * who may still run: asking is in the way of a process that takes the lock at the same moment.
+ * The holder of the lock, for readers. The lock is tested only if the recorded process may still
+ * run: testing could get in the way of a process that takes the lock at that moment.
  */
 export function writerNow(disk: Disk): string | undefined {
   const writer = leftName(disk);
   return writer && mayRun(writer) && isHeld(disk) ? writerOf(disk) : undefined;
 }
 
-/** Of another machine nobody knows. */
+/** Processes of another machine cannot be checked. */
 function mayRun({ process: id, host }: Writer): boolean {
   if (host !== hostname()) return true;
   try {

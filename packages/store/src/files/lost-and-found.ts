@@ -1,28 +1,28 @@
-// What the catalogue does not name is not deleted when a folder is opened, but set aside: files in
-// `lost+found/`, and the tails of packs where they are. A crash leaves such things, and so does a
-// mistake; only time tells them apart. They go after a week, or when their collection is purged or
+// When a folder is opened, data that the catalogue does not name is kept, not deleted: files move
+// to `lost+found/`, and the tails of packs stay in place. Crashes leave such data, and so do bugs;
+// only time tells them apart. It is deleted after a week, or when its collection is purged or
 // deleted.
 //
-// The week is counted in steps of a day at most, and only forward: a clock that jumps, or goes back
-// and forth, does not shorten it.
+// The week is counted in steps of at most a day, and only forward: a clock that jumps or runs
+// backwards does not shorten it.
 
 import { readFileSync, rmdirSync } from 'node:fs';
 import type { Disk } from './disk.ts';
 
 export const LOST_AND_FOUND = 'lost+found';
 const LEDGER = `${LOST_AND_FOUND}/ledger.json`;
-/** What was set aside: anything else in there is somebody else's. */
+/** Names of kept files. Any other file in there is foreign. */
 const OURS = /^lost\+found\/(?:\d+-[0-9a-f]+\.(?:pack|block|segment)|catalogue\.db-journal)(?:\.\d+)?$/;
 const DAY_MS = 24 * 3600 * 1000;
 const GRACE_MS = 7 * DAY_MS;
-/** How often a folder that stays open looks whether something may go. */
+/** How often an open folder checks whether something can be deleted. */
 export const SWEEP_MS: number = DAY_MS;
 
-/** Something set aside, by its path; of a pack, what lies behind its last committed entry. */
+/** Something kept, by its path; for a pack, the bytes after its last committed entry. */
 export interface SetAside {
   readonly path: string;
   readonly bytes: number;
-  /** Milliseconds until it goes. */
+  /** Milliseconds until it is deleted. */
   readonly left: number;
 }
 
@@ -32,13 +32,13 @@ interface Ledger {
   readonly left: Readonly<Record<string, number>>;
 }
 
-/** A pack that has more than was committed, and where that ends. */
+/** A pack that is longer than committed, and where its committed part ends. */
 export interface Tail {
   readonly path: string;
   readonly end: number;
 }
 
-/** Gives a file a place in `lost+found/`. */
+/** Moves a file to `lost+found/`. */
 export function setAside(disk: Disk, path: string): void {
   if (disk.sizeSync(LOST_AND_FOUND) === undefined) {
     disk.makeFolderSync(LOST_AND_FOUND);
@@ -51,7 +51,7 @@ export function setAside(disk: Disk, path: string): void {
   strike(disk, (known) => known === free);
 }
 
-/** Forgets how long these were aside: others of their names may come. */
+/** Forgets how long these have been kept: new files may get their names. */
 function strike(disk: Disk, isStruck: (path: string) => boolean): void {
   const ledger = readLedger(disk);
   if (!ledger || !Object.keys(ledger.left).some(isStruck)) return;
@@ -59,7 +59,7 @@ function strike(disk: Disk, isStruck: (path: string) => boolean): void {
   writeLedger(disk, { ...ledger, left });
 }
 
-/** Lets go of what has been aside for long enough, and says what is left. */
+/** Deletes what has been kept long enough, and returns the rest. */
 export function sweep(disk: Disk, tails: readonly Tail[], now: number = Date.now()): SetAside[] {
   const there = found(disk, tails);
   if (disk.sizeSync(LOST_AND_FOUND) === undefined && there.length === 0) return [];
@@ -85,8 +85,8 @@ export function sweep(disk: Disk, tails: readonly Tail[], now: number = Date.now
 }
 
 /**
- * What is aside now, without letting go of anything. A tail counts when the one who writes has
- * found it: it may be about to commit what is there else.
+ * What is kept now, without deleting anything. A tail counts once the writer has recorded it:
+ * otherwise the writer may be about to commit it.
  */
 export function listSetAside(disk: Disk, tails: readonly Tail[]): SetAside[] {
   const ledger = readLedger(disk);
@@ -94,7 +94,7 @@ export function listSetAside(disk: Disk, tails: readonly Tail[]): SetAside[] {
   return found(disk, known).map(({ path, bytes }) => ({ path, bytes, left: ledger?.left[path] ?? GRACE_MS }));
 }
 
-/** Removes what is aside of the collection with this number: it was purged, or deleted. */
+/** Deletes what is kept of the collection with this number, because it was purged or deleted. */
 export function clearSetAside(disk: Disk, collectionNumber: number): void {
   if (disk.sizeSync(LOST_AND_FOUND) === undefined) return;
   for (const file of disk.listSync(LOST_AND_FOUND))
@@ -116,7 +116,7 @@ function found(disk: Disk, tails: readonly Tail[]): { path: string; bytes: numbe
   ];
 }
 
-/** Nothing is in it any more that is ours. */
+/** Nothing of ours is left in it. */
 function removeFolder(disk: Disk): void {
   try {
     disk.removeSync(LEDGER);
@@ -124,7 +124,7 @@ function removeFolder(disk: Disk): void {
   } catch {}
 }
 
-/** Where it cannot be read, the week begins again. */
+/** If it cannot be read, the week starts again. */
 function readLedger(disk: Disk): Ledger | undefined {
   try {
     disk.checkKindSync(LEDGER, 'file');
@@ -139,7 +139,7 @@ function readLedger(disk: Disk): Ledger | undefined {
   }
 }
 
-/** On a full disk it stays as it was, and everything is kept longer. */
+/** On a full disk it stays unchanged, and everything is kept longer. */
 function writeLedger(disk: Disk, ledger: Ledger): void {
   try {
     if (disk.sizeSync(LOST_AND_FOUND) === undefined) disk.makeFolderSync(LOST_AND_FOUND);

@@ -1,4 +1,4 @@
-// Where an entry lies in the vault, as the catalogue writes it: pack, offset and length, u32 each.
+// Where an entry is in the vault, as the catalogue stores it: pack, offset and length, u32 each.
 // Packs end before 2^31 bytes.
 
 export interface Place {
@@ -22,5 +22,5 @@ export function decodePlace(bytes: Uint8Array, at = 0): Place {
   return { pack: view.getUint32(0, true), offset: view.getUint32(4, true), length: view.getUint32(8, true) };
 }
 
-/** Pack 0 is none: the place of a record that is deleted. */
+/** Pack 0 means none: the place of a deleted record. */
 export const DELETED: Place = { pack: 0, offset: 0, length: 0 };

@@ -1,4 +1,4 @@
-// The packs of one collection: appended to by batches, read by place, or front to back.
+// The packs of one collection: batches append to them, and entries are read by place or in order.
 
 import { HANDLE_BYTES, HersError } from '@hers/service';
 import { fault } from '../faults.ts';
@@ -21,19 +21,19 @@ import {
 import { packPath, VAULT } from './layout.ts';
 import { encodePlace, PLACE_BYTES, type Place } from './place.ts';
 
-/** A new pack is begun when one has grown to this. */
+/** A pack that reaches this size is followed by a new one. */
 const PACK_BYTES = 2 ** 30;
-/** Entries are written together up to this many bytes. */
+/** Entries are written in chunks of up to this many bytes. */
 export const CHUNK_BYTES: number = 2 ** 21;
-/** Entries that lie this close are read together. */
+/** Entries at most this far apart are read together. */
 const GAP_BYTES = 2 ** 14;
 const RUN_BYTES = 2 ** 22;
-/** The same for entries that are asked for by their places. */
+/** The same for entries requested by place. */
 const NEIGHBOURS_BYTES = 2 ** 19;
 
 /**
- * What a batch says about each of its entries: a handle (of a list, as many bytes of its id) and a
- * place.
+ * What a batch records about each of its entries: a handle (for a list, as many bytes of its id)
+ * and a place.
  */
 export const ROW_BYTES: number = HANDLE_BYTES + PLACE_BYTES;
 
@@ -49,15 +49,15 @@ export class Vault {
   readonly #collectionNumber: number;
   readonly #id: Uint8Array;
   readonly #queue = new SerialQueue();
-  /** The highest number that a pack ever had. */
+  /** The highest number of any pack so far. */
   #last: number;
   /**
-   * The pack that the next entry goes to: open while batches write to it, else closed, to be opened
-   * again.
+   * The pack that takes the next entry: open while batches write to it, otherwise closed, to be
+   * reopened.
    */
   #active: OpenPack | undefined;
   #tail: { readonly pack: number; readonly length: number } | undefined;
-  /** A pack was made whose name is not certain to survive yet. */
+  /** A pack was created whose name is not synced yet. */
   #newNames = false;
 
   constructor(
@@ -83,8 +83,8 @@ export class Vault {
   }
 
   /**
-   * Appends bytes, whole entries, and tells `placed` where they are before anything else can happen
-   * to them.
+   * Appends bytes, whole entries. Calls `placed` with their position before anything else can move
+   * them.
    */
   append(bytes: Uint8Array, held: Set<OpenPack>, placed: (pack: number, offset: number) => void): Promise<void> {
     return this.#queue.run(async () => {
@@ -131,7 +131,7 @@ export class Vault {
     return this.#active;
   }
 
-  /** A pack that is damaged takes nothing more; that is no reason to refuse what is new. */
+  /** A damaged pack takes no more entries. New ones go to another pack. */
   #reopen(pack: number): DiskFile | undefined {
     try {
       return this.#disk.reopen(this.path(pack));
@@ -141,7 +141,7 @@ export class Vault {
     }
   }
 
-  /** Ends the part of a batch in these packs. */
+  /** Ends a batch's use of these packs. */
   async release(held: Set<OpenPack>): Promise<void> {
     await this.#queue.run(async () => {
       for (const pack of held) {
@@ -156,14 +156,14 @@ export class Vault {
     });
   }
 
-  /** What comes from now on goes into a new pack. */
+  /** Later entries go to a new pack. */
   startNewPack(): Promise<void> {
     return this.#queue.run(async () => {
       this.#active = this.#tail = undefined;
     });
   }
 
-  /** Makes the names of new packs certain; before a commit refers to them. */
+  /** Syncs the names of new packs, before a commit refers to them. */
   async syncNames(): Promise<void> {
     if (!this.#newNames) return;
     this.#newNames = false;
@@ -180,7 +180,7 @@ export class Vault {
   }
 }
 
-/** Entries that are staged together: appended in chunks, and on disk when `finish` returns. */
+/** Entries staged together: appended in chunks, and on disk when `finish` returns. */
 export class Batch {
   readonly #vault: Vault;
   readonly #held = new Set<OpenPack>();
@@ -188,7 +188,7 @@ export class Batch {
   #filled = 0;
   #rows = Buffer.alloc(ROW_BYTES * 64);
   #count = 0;
-  #placed = 0; // rows before this one have a place, later ones an offset within the chunk
+  #placed = 0; // earlier rows have a place, later ones an offset within the chunk
 
   constructor(vault: Vault) {
     this.#vault = vault;
@@ -203,7 +203,7 @@ export class Batch {
     return this.#rows.subarray(0, ROW_BYTES * this.#count);
   }
 
-  /** Returns a promise only when it has to be waited for: a million records come this way. */
+  /** Returns a promise only if the caller must wait: this is called for a million records. */
   add(kind: EntryKind, handle: Uint8Array, ...parts: readonly Uint8Array[]): Promise<void> | undefined {
     let content = 0;
     for (const part of parts) content += part.length;
@@ -245,7 +245,7 @@ export class Batch {
     this.#filled = 0;
   }
 
-  /** Everything added is on disk afterwards, though belonging to nothing. */
+  /** Afterwards everything added is on disk, though nothing refers to it. */
   async finish(): Promise<void> {
     await this.#flush();
     this.#rows = Buffer.from(this.rows);
@@ -254,7 +254,7 @@ export class Batch {
     await this.end();
   }
 
-  /** Lets go of the files, finished or not. */
+  /** Releases the files, finished or not. */
   async end(): Promise<void> {
     this.#chunk = Buffer.alloc(0);
     await this.#vault.release(this.#held);
@@ -284,7 +284,7 @@ export class VaultReader {
     this.#files.clear();
   }
 
-  /** The entries at these places, in their order. Neighbours are read together. */
+  /** The entries at these places, in this order. Neighbours are read together. */
   async read(places: readonly Place[], whatIs: (index: number) => string): Promise<Entry[]> {
     const order = places.map((_, index) => index);
     order.sort((a, b) => places[a].pack - places[b].pack || places[a].offset - places[b].offset);
@@ -311,7 +311,7 @@ export class VaultReader {
           place.length,
           () => `${whatIs(index)} in ${this.#path(pack)} at ${place.offset}`,
         );
-        // What lies between them is not kept.
+        // The bytes between them are not kept.
         entries[index] = { kind, content: 2 * wanted < bytes.length ? new Uint8Array(content) : content };
       }
     }
@@ -319,8 +319,8 @@ export class VaultReader {
   }
 
   /**
-   * All entries of a pack up to `end`, dead ones included, some at a time: so many bytes, or one
-   * that has more.
+   * All entries of a pack up to `end`, dead ones included, in groups of this many bytes, or one
+   * larger entry.
    */
   async *entries(
     pack: number,
@@ -333,7 +333,7 @@ export class VaultReader {
     for (let start = PACK_HEADER_BYTES; start < end; ) {
       const wanted = Math.min(size, end - start);
       const bytes = await this.#open(pack).read(start, wanted);
-      // A file that ends too soon would be read here for ever.
+      // Without this check a truncated file would be read for ever.
       if (bytes.length < wanted)
         throw damaged(name, `it ends after ${start + bytes.length} bytes, and should have ${end}`);
       const found: { entry: Entry; place: Place }[] = [];
@@ -346,7 +346,7 @@ export class VaultReader {
         length = entryLength(bytes, at);
       }
       if (at === 0) {
-        // One entry larger than what was read, or a length that makes no sense.
+        // One entry larger than what was read, or an invalid length.
         const whole = length === undefined ? end : start + length;
         if (whole > end || bytes.length >= end - start || (length ?? 0) <= size)
           throw damaged(name, `it holds no entry at ${start}`);

@@ -1,5 +1,5 @@
-// Blocks of a damaged folder: in files of their own, and in segments, of which a part may be
-// damaged. Nothing here knows whether a block is the right one; its hash or its tag tells.
+// Blocks of a damaged folder: in files of their own, and in segments, parts of which may be
+// damaged. This code cannot tell whether a block is the right one; its hash or its tag tells.
 
 import { checksum } from '@hers/ring';
 import { decodeHeader, headerLength, LANES, rowBytes, type SegmentHeader } from '@hers/scan';
@@ -14,9 +14,9 @@ import { type ByteRange, readThrough } from './salvage-pack.ts';
 
 const HEADER_START = 128;
 const FILE_BYTES_AT = 72;
-/** The id of an encoded block stands behind the head of every message. */
+/** In an encoded block: the offset of its id, behind the header of every message. */
 const ID_AT = 32;
-/** And there, how long it is. */
+/** And the offset of its length, within that header. */
 const LENGTH_AT = 24;
 const ID_END = 48;
 
@@ -30,8 +30,8 @@ export interface BlockPlace {
 }
 
 /**
- * Everywhere that a block of any id may be. What cannot be told is left out, and `onDamage` hears
- * of it.
+ * Every place where a block of any id may be. Places that cannot be determined are left out, and
+ * reported to `onDamage`.
  */
 export async function blockPlaces(
   disk: Disk,
@@ -68,7 +68,7 @@ async function reading<T>(disk: Disk, path: string, work: (file: DiskReader) => 
   }
 }
 
-/** The head of a segment, also of one that is too short. */
+/** The header of a segment, even if the file is truncated. */
 async function ownHeader(file: DiskReader): Promise<SegmentHeader | undefined> {
   try {
     const start = await file.read(0, HEADER_START);
@@ -79,7 +79,7 @@ async function ownHeader(file: DiskReader): Promise<SegmentHeader | undefined> {
   }
 }
 
-/** The head of a segment that has lost it, from what a catalogue says of its blocks. */
+/** The header of a segment that has lost it, from what a catalogue says about its blocks. */
 function headerFrom(rows: readonly SegmentRow[], fileBytes: number): SegmentHeader | undefined {
   const [first] = rows;
   if (!first || !(first.total >= 1 && first.total <= 64)) return undefined;
@@ -114,8 +114,8 @@ export interface SalvagedBlock {
 }
 
 /**
- * The block at a place: with the mask of this seed where one is given, else with what its digits
- * add up to. Undefined where there is none.
+ * The block at a place. Its mask comes from the seed if there is one, otherwise from its digits.
+ * Undefined if there is no block.
  */
 export async function readBlockAt(
   disk: Disk,
@@ -126,7 +126,7 @@ export async function readBlockAt(
     return await reading(disk, path, async (file) => {
       if (!header) {
         const whole = await readThrough(file, 0, file.size);
-        // Something else may stand behind it.
+        // Other data may follow it.
         const encoded = whole.subarray(0, whole.readUInt32LE(LENGTH_AT));
         return { block: decodeBlock(encoded), encoded };
       }
@@ -144,7 +144,7 @@ export async function readBlockAt(
   }
 }
 
-/** The parts of a segment that are not what was written. */
+/** The damaged parts of a segment. */
 export async function damagedParts(
   disk: Disk,
   { path, header }: BlockPlace,

@@ -1,6 +1,6 @@
-// What a catalogue still says, of which nobody knows whether it is whole, or the last one. It is
-// copied, and read table by table as far as that goes: nothing of it is believed that does not
-// prove itself later, a manifest by its seal, a seed by the hash of its block.
+// Reads a catalogue that may be damaged or out of date. It is copied, and read table by table as
+// far as possible. Nothing in it is trusted before it is verified: a manifest by its seal, a seed
+// by the hash of its block.
 
 import { constants } from 'node:fs';
 import { chmod, copyFile, mkdtemp, rm, stat } from 'node:fs/promises';
@@ -14,7 +14,7 @@ import type { Disk } from '../files/disk.ts';
 import { DELETED, decodePlace, PLACE_BYTES, type Place } from '../files/place.ts';
 import { ROW_BYTES } from '../files/vault.ts';
 
-/** A collection, as the journal or a catalogue has it. */
+/** A collection, as the journal or a catalogue knows it. */
 export interface KnownCollection {
   readonly number: number;
   readonly name: string;
@@ -31,7 +31,7 @@ export interface KnownBlock {
 }
 
 /**
- * Where a catalogue has a block of a segment: enough to find it without the head of the segment.
+ * Where a catalogue places a block in a segment: enough to find it without the segment's header.
  */
 export interface SegmentRow {
   readonly id: Uint8Array;
@@ -57,9 +57,9 @@ export class OldCatalogue {
   readonly collections: KnownCollection[] = [];
   readonly blocks: Map<string, KnownBlock> = new Map();
   readonly segments: Map<string, SegmentRow[]> = new Map();
-  /** The highest number of a transaction in it. */
+  /** The highest transaction counter in it. */
   counter = 0;
-  /** Whether something of it could not be read. */
+  /** Whether some of it could not be read. */
   isDamaged = false;
 
   private constructor(folder: string, databases: readonly DatabaseSync[]) {
@@ -68,7 +68,7 @@ export class OldCatalogue {
     for (const database of databases) this.#read(database);
   }
 
-  /** With its log, and as it is without: a log may belong to another. */
+  /** With its log, and without: the log may belong to another database. */
   static async open(disk: Disk): Promise<OldCatalogue> {
     const folder = await mkdtemp(join(tmpdir(), 'hers-catalogue-'));
     const databases: DatabaseSync[] = [];
@@ -94,7 +94,7 @@ export class OldCatalogue {
     await rm(this.#folder, { recursive: true, force: true });
   }
 
-  /** As many rows as can be read; false where there are more. */
+  /** As many rows as can be read; false if there are more. */
   #rows(database: DatabaseSync, sql: string, take: (row: Row) => void): boolean {
     try {
       for (const row of database.prepare(sql).iterate()) take(row as Row);
@@ -162,8 +162,8 @@ export class OldCatalogue {
   }
 
   /**
-   * Where every record of a collection was at this version, by handle; undefined where that cannot
-   * be read to its end.
+   * Where every record of a collection was at this version, by handle; undefined if the table
+   * cannot be read to its end.
    */
   records({ number, version }: { readonly number: number; readonly version: number }): Map<string, Place> | undefined {
     for (const database of this.#databases) {
@@ -206,9 +206,9 @@ function takeBatch(places: Map<string, Place>, entries: unknown): void {
 /** Whether there was something to copy. */
 async function copied(from: string, to: string): Promise<boolean> {
   try {
-    if (!(await stat(from)).isFile()) return false; // a pipe would be waited for
+    if (!(await stat(from)).isFile()) return false; // reading a pipe would block
     await copyFile(from, to, constants.COPYFILE_FICLONE);
-    await chmod(to, 0o600); // the copy is ours to write, whatever it is a copy of
+    await chmod(to, 0o600); // the copy is ours to write, even if the original is read-only
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOSPC') throw error;

@@ -1,5 +1,5 @@
-// The files of a damaged folder, wherever they lie and whatever they are called: what they begin
-// with says what they are, and where that is damaged, their name does.
+// The files of a damaged folder, wherever they are and whatever their names: their first bytes tell
+// what they are, and if those are damaged, their names do.
 
 import { type Dirent, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +15,8 @@ export interface FolderFile {
   readonly kind: FileKind;
   readonly size: number;
   /**
-   * The number of the collection, and of a pack its own, as its name says; 0 where it says nothing.
+   * The number of the collection, and for a pack its own number, as the file's name has it; 0 if it
+   * has none.
    */
   readonly collectionNumber: number;
   readonly pack: number;
@@ -28,7 +29,7 @@ const STARTS: readonly [string, FileKind][] = [
   ['HERSSEG\0', 'segment'],
 ];
 
-/** All files that may hold something, packs in the order in which they were written. */
+/** All files that may hold data; packs in the order in which they were written. */
 export async function filesOf(disk: Disk): Promise<FolderFile[]> {
   const files: FolderFile[] = [];
   for (const folder of [VAULT, BLOCKS, SEGMENTS, LOST_AND_FOUND]) {
@@ -45,7 +46,7 @@ async function pathsIn(disk: Disk, folder: string): Promise<string[]> {
   try {
     found = readdirSync(disk.path(folder), { withFileTypes: true });
   } catch {
-    return []; // there is none, or something else is in its place
+    return []; // there is none, or it is not a folder
   }
   const paths: string[] = [];
   for (const entry of found) {

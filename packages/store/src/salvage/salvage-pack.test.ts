@@ -1,4 +1,4 @@
-// A pack with any damage: every entry that it did not touch is found, and nothing else.
+// A pack with any damage: every entry outside the damage is found, and nothing else.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -54,7 +54,7 @@ const copied = ({ entry, offset, length }: FoundEntry) => ({
   content: Buffer.from(entry.content).toString('hex'),
 });
 
-/** The obvious version: an entry is there when none of its bytes are in the damage. */
+/** The obvious version: an entry is intact if none of its bytes are in the damage. */
 const untouched = (starts: readonly number[], contents: readonly Uint8Array[], { from, to }: ByteRange) =>
   starts.filter((start, i) => start + entryBytes(contents[i].length) <= from || start >= to);
 
@@ -91,7 +91,7 @@ describe('salvaging a pack', () => {
         const expected = untouched(starts, all, range);
         const offsets = found.map(({ offset }) => offset);
         for (const start of expected) assert.ok(offsets.includes(start), `${start}`);
-        // What was overwritten with what had been there is whole.
+        // Bytes that were overwritten with themselves are intact.
         for (const offset of offsets) assert.ok(starts.includes(offset));
         for (const { from: first, to } of damage) assert.ok(first < range.to && to > range.from);
       }),
@@ -102,7 +102,7 @@ describe('salvaging a pack', () => {
   it('goes on behind a length that was damaged into a plausible one', async () => {
     const all = [...Array(40).keys()].map((i) => new Uint8Array(100).fill(i));
     const { bytes, starts } = packOf(all);
-    // The next entry but one begins where this one says that it ends.
+    // The next entry but one begins where this one claims to end.
     bytes.writeUInt32LE(100 + 116, starts[5]);
     const { found } = await salvage(bytes);
     assert.deepEqual(

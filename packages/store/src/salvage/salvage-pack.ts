@@ -1,7 +1,7 @@
-// Reads a pack that may be damaged anywhere: every entry whose checksum fits, dead and uncommitted
-// ones included. Behind damage the next entry is found by looking for bytes that can be the
-// beginning of one; the checksum decides. Memory holds one entry, or a few megabytes; and what was
-// tried in vain is counted, so that no content makes it take for ever.
+// Reads a pack that may be damaged anywhere: every entry with a valid checksum, dead and
+// uncommitted ones included. After damage it looks for bytes that can begin an entry; the checksum
+// decides. It holds one entry in memory, or a few megabytes. Failed attempts are counted, so that
+// no content makes it run for ever.
 
 import { checksum } from '@hers/ring';
 import { HANDLE_BYTES, HersError } from '@hers/service';
@@ -19,23 +19,20 @@ import { damaged } from '../storage-errors.ts';
 
 const WINDOW_BYTES = 2 ** 22;
 /**
- * What of a file cannot be read at once is read in pieces of this size, and is zero where that
- * fails too.
+ * A range that cannot be read at once is read in pieces of this size. Pieces that cannot be read
+ * become zeros.
  */
 const SECTOR_BYTES = 2 ** 12;
 const HEAD_BYTES = 8;
-/**
- * Bytes that may be compared with checksums in vain: so many, and so many for each byte of the
- * file.
- */
+/** Bytes that may be hashed in failed attempts: a constant, and a number per byte of the file. */
 const VAIN_BYTES = 2 ** 28;
 const VAIN_SHARE = 4;
-/** What a beginning costs that was tried in vain, however short its entry. */
+/** The cost of a failed attempt, however short its entry. */
 const VAIN_COST = 64;
-/** Looked through before somebody else may have the thread. */
+/** Bytes searched before other work gets the thread. */
 const TURN_BYTES = 2 ** 24;
 
-/** From the first byte up to the one before the last. */
+/** The first byte, and the one after the last. */
 export interface ByteRange {
   readonly from: number;
   readonly to: number;
@@ -48,7 +45,7 @@ export interface FoundEntry {
   readonly length: number;
 }
 
-/** The collection that a pack says it belongs to, if it still does. */
+/** The collection that a pack says it belongs to, if that can still be read. */
 export function packCollection(head: Uint8Array): Uint8Array | undefined {
   const id = new Uint8Array(head.subarray(16, 32));
   try {
@@ -59,7 +56,7 @@ export function packCollection(head: Uint8Array): Uint8Array | undefined {
   }
 }
 
-/** Reads on where a disk does not: what cannot be read is zero. */
+/** Continues where the disk cannot be read: those bytes are zero. */
 export async function readThrough(file: DiskReader, at: number, length: number): Promise<Buffer> {
   try {
     return await file.read(at, length);
@@ -81,7 +78,7 @@ export class PackSalvage {
   #bytes: Buffer = Buffer.alloc(0);
   #start = 0;
   #vain = 0;
-  /** Runs of entries, one behind the other. */
+  /** Runs of consecutive entries. */
   readonly runs: ByteRange[] = [];
   readonly damage: ByteRange[] = [];
 
@@ -91,7 +88,7 @@ export class PackSalvage {
     this.#signal = signal;
   }
 
-  /** All entries, some at a time. Their content is good until the next are asked for. */
+  /** All entries, in groups. Their content is valid until the next group is requested. */
   async *entries(): AsyncGenerator<FoundEntry[]> {
     const head = await readThrough(this.#file, 0, Math.min(PACK_HEADER_BYTES, this.#size));
     const headless = packCollection(head) === undefined;
@@ -112,14 +109,14 @@ export class PackSalvage {
     }
   }
 
-  /** A pack without its head begins with damage of its own. */
+  /** A pack with an invalid header begins with damage. */
   #spoil(from: number, to: number): void {
     const last = this.damage.at(-1);
     if (last && last.to >= from) this.damage[this.damage.length - 1] = { from: last.from, to: Math.max(last.to, to) };
     else this.damage.push({ from, to });
   }
 
-  /** The entries from here on, up to the first that does not fit or to `end`. */
+  /** The entries from here on, up to `end` or the first that is invalid. */
   async *run(at: number, end: number = this.#size): AsyncGenerator<FoundEntry[]> {
     for (;;) {
       this.#signal.throwIfAborted();
@@ -135,7 +132,7 @@ export class PackSalvage {
     }
   }
 
-  /** Makes the window hold these bytes, and more behind them. */
+  /** Makes the window hold these bytes, and more after them. */
   async #hold(at: number, length: number): Promise<void> {
     if (at >= this.#start && at + length <= this.#start + this.#bytes.length) return;
     const wanted = Math.min(Math.max(length, WINDOW_BYTES), this.#size - at);
@@ -143,7 +140,7 @@ export class PackSalvage {
     this.#start = at;
   }
 
-  /** The length of an entry that may begin here; the window holds its head. */
+  /** The length of an entry that may begin here; the window holds its header. */
   #lengthHere(at: number): number | undefined {
     const i = at - this.#start;
     const bytes = this.#bytes;
@@ -208,7 +205,7 @@ export class PackSalvage {
   }
 }
 
-/** Entries of runs that were found before. DAMAGED when they are not what they were. */
+/** Entries of runs that were found before. DAMAGED if they have changed. */
 export async function* entriesOf(
   file: DiskReader,
   runs: readonly ByteRange[],

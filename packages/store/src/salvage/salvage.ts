@@ -1,10 +1,10 @@
-// A folder that cannot be opened, or not all of it, read for what it still holds: collections as
-// the journal and the catalogue know them, entries of packs, blocks. It never writes there, and
-// knows no key: what it finds proves itself by seals and hashes that only a client can check (the
-// client's repair.node.ts), who then makes a new folder of it.
+// Reads a folder that cannot be opened, or not completely: collections as the journal and the
+// catalogue know them, entries of packs, blocks. It never writes to the folder and has no key. Only
+// a client can verify what it finds, by seals and hashes, and write it to a new folder (the
+// client's repair.node.ts).
 
 import { readFileSync } from 'node:fs';
-import { HersError } from '@hers/service';
+import { HersError, refuseUnknown } from '@hers/service';
 import { hex } from '../bytes.ts';
 import { type JournalContent, readJournal } from '../catalogue/journal.ts';
 import { Disk } from '../files/disk.ts';
@@ -33,13 +33,13 @@ export interface SalvageOptions {
   readonly signal: AbortSignal;
   /** A folder that cannot be written is read without its lock. */
   readonly mayBeReadOnly?: boolean;
-  /** Hears of bytes that were read. */
+  /** Called with the number of bytes read. */
   readonly onBytes?: (bytes: number) => void;
 }
 
-/** A pack, and what of it can be read. */
+/** A pack, and its readable parts. */
 export interface SalvagedPack extends FolderFile {
-  /** The collection that it says it belongs to, in hexadecimal; undefined where that is damaged. */
+  /** The collection that it says it belongs to, in hexadecimal; undefined if that is damaged. */
   readonly collection: string | undefined;
   readonly runs: readonly ByteRange[];
 }
@@ -49,8 +49,9 @@ export interface DamagedFile {
   readonly ranges: readonly ByteRange[];
 }
 
-/** Takes hold of a folder, and looks at what there is; `close` lets go of it. */
+/** Locks a folder and lists its files; `close` releases it. */
 export async function openSalvage(folder: string, options: SalvageOptions): Promise<Salvage> {
+  refuseUnknown(options, { signal: true, mayBeReadOnly: true, onBytes: true }, 'a salvage');
   const disk = new Disk(folder);
   checkLater(disk);
   const lock = lockOf(disk, options.mayBeReadOnly ?? false);
@@ -69,7 +70,7 @@ export async function openSalvage(folder: string, options: SalvageOptions): Prom
   }
 }
 
-/** What a later program wrote may be whole, and not understood. */
+/** A folder of a later version may be valid, but this version cannot read it. */
 function checkLater(disk: Disk): void {
   let line: string;
   try {
@@ -153,7 +154,7 @@ export class Salvage {
     this.#lock?.release();
   }
 
-  /** Of everything that may be read: packs, blocks, segments. */
+  /** Bytes of everything that may be read: packs, blocks, segments. */
   get bytes(): { readonly packs: number; readonly blocks: number } {
     const sum = (isPack: boolean) =>
       this.#files.filter(({ kind }) => (kind === 'pack') === isPack).reduce((bytes, { size }) => bytes + size, 0);
@@ -170,8 +171,8 @@ export class Salvage {
   }
 
   /**
-   * Whether the journal is whole and the catalogue not ahead of it: then it knows of every
-   * collection, and what was committed last.
+   * Whether the journal is whole and the catalogue is not ahead of it. Then the journal knows every
+   * collection and the last commit.
    */
   get isJournalWhole(): boolean {
     const { last, damage } = this.#journal ?? {};
@@ -184,15 +185,15 @@ export class Salvage {
   }
 
   /**
-   * A journal or a catalogue may be of another folder: then nothing here is of its collections, and
-   * the other does not know them.
+   * A journal or a catalogue may come from another folder. Then nothing here belongs to its
+   * collections, and the other file does not know them.
    */
   #isOurs(one: readonly KnownCollection[], other: readonly KnownCollection[]): boolean {
     const known = new Set(other.map(({ id }) => hex(id)));
     return this.#owners.size === 0 || one.some(({ id }) => this.hasPacks(id) || known.has(hex(id)));
   }
 
-  /** Collections as they are known; several versions of one, where sources differ. */
+  /** Known collections; several versions of one, if sources differ. */
   collections(): KnownCollection[] {
     const journalled = this.#journalled;
     if (this.isJournalWhole) return [...journalled];
@@ -209,7 +210,7 @@ export class Salvage {
     return this.#owners.has(hex(id));
   }
 
-  /** What the journal or the catalogue knows of a block. */
+  /** What the journal or the catalogue knows about a block. */
   knownBlock(id: string): KnownBlock {
     const { hash, seed } = this.#catalogue.blocks.get(id) ?? {};
     for (const { seeds } of this.#journal?.collections.values() ?? []) {
@@ -219,7 +220,7 @@ export class Salvage {
     return { hash, seed };
   }
 
-  /** Where every record was at this version, by handle, if the catalogue can tell. */
+  /** Where every record was at this version, by handle, if the catalogue has it. */
   recordPlaces(collection: KnownCollection): Map<string, Place> | undefined {
     const isThere = this.#catalogue.collections.some(
       ({ number, id }) => number === collection.number && hex(id) === hex(collection.id),
@@ -229,7 +230,7 @@ export class Salvage {
 
   // — packs —
 
-  /** Reads all packs to their end: every entry that is whole. To be called first. */
+  /** Reads all packs to their end: every intact entry. Call this first. */
   async *scan(): AsyncGenerator<{ readonly pack: number; readonly found: readonly FoundEntry[] }> {
     for (const file of this.#files.filter(({ kind }) => kind === 'pack')) {
       const pack = this.packs.length;
@@ -253,7 +254,7 @@ export class Salvage {
     }
   }
 
-  /** The same entries again, of those packs that are wanted. */
+  /** The same entries again, of the packs that are wanted. */
   async *again(
     isWanted: (pack: number) => boolean = () => true,
   ): AsyncGenerator<{ readonly pack: number; readonly found: readonly FoundEntry[] }> {
@@ -278,7 +279,7 @@ export class Salvage {
 
   // — blocks —
 
-  /** Everywhere that blocks may be. */
+  /** Every place where blocks may be. */
   blockPlaces(): Promise<BlockPlace[]> {
     const rowsOf = (path: string) => this.#catalogue.segments.get(path);
     return blockPlaces(this.#disk, this.#files, rowsOf, (path, range) => this.#spoil(path, range));
@@ -289,7 +290,7 @@ export class Salvage {
     return readBlockAt(this.#disk, place, seed);
   }
 
-  /** Finds out where a file is damaged that holds a block which is not what it should be. */
+  /** Finds where a file is damaged whose block is not the right one. */
   async examine(place: BlockPlace): Promise<void> {
     if (this.#damage.has(place.path)) return;
     const parts = await damagedParts(this.#disk, place, this.#options.signal).catch(() => []);
@@ -310,7 +311,7 @@ export class Salvage {
     return [...this.#damage].map(([file, ranges]) => ({ file, ranges }));
   }
 
-  /** What the files that know of everything else are like. */
+  /** The state of the files that describe everything else. */
   get knowledge(): { readonly journal: 'whole' | 'damaged' | 'missing'; readonly catalogue: 'readable' | 'damaged' } {
     const journal = this.#journal ? (this.isJournalWhole ? 'whole' : 'damaged') : 'missing';
     const readable = !this.#catalogue.isDamaged && this.#catalogue.counter > 0;

@@ -1,14 +1,13 @@
-// The files of a collection as it is at one moment, verified.
+// Verifies the files of a collection as of one moment.
 //
-// What proves a segment: its name is the hash of its header, and the header holds the ids of the
-// blocks and the checksum of every part; the rows of the catalogue must say the same of each block.
-// No block is put together again for it. That would show in addition only what lies in the
-// catalogue, whose pages have checksums of their own: the seed of a mask and the hash of a block.
-// Whatever gives blocks out does put them together, and compares the hash: `getBlock`, `snapshot`,
-// compaction.
+// A segment is verified like this: its name is the hash of its header, and the header holds the ids
+// of the blocks and the checksum of every part. The catalogue's rows must agree for each block. No
+// block is reassembled. That would only verify the catalogue's own data in addition (the seed of a
+// mask, the hash of a block), and its pages have their own checksums. Every operation that returns
+// blocks does reassemble them and compare the hash: `getBlock`, `snapshot`, compaction.
 //
-// What proves a pack: the checksum of every entry, dead ones included; and that the entries the
-// catalogue names are where it says (scrub-tally.ts).
+// A pack is verified by the checksum of every entry, dead ones included, and by finding every entry
+// where the catalogue says it is (scrub-tally.ts).
 
 import { HANDLE_BYTES, HersError, LIST_ID_BYTES } from '@hers/service';
 import { readSegmentHeader } from '../blocks/rebuild.ts';
@@ -27,7 +26,7 @@ import { type Done, type Entries, LIST_ROW, RECORD_ROW, STRETCH_BYTES, type Task
 
 type Captured = Parameters<Parameters<typeof atOneMoment>[2]>[0];
 type Pack = Moment['packs'][number];
-/** Hears of bytes that are done. */
+/** Called with the number of bytes done. */
 type Tell = (bytes: number) => void;
 
 interface ScrubFile {
@@ -42,7 +41,7 @@ export class CollectionScrub {
   readonly #moment: Captured;
   readonly #crew: ScrubCrew;
   readonly #tell: Tell;
-  /** Records and lists that the catalogue names, less those that were found. */
+  /** Records and lists that the catalogue names, minus those found. */
   #missing: number;
   #tallies: Promise<Map<number, Sum>> | undefined;
 
@@ -56,7 +55,7 @@ export class CollectionScrub {
   }
 
   /**
-   * Verifies the files, some at a time, and goes on after damage: all of it should be known. They
+   * Verifies the files, several at a time, and continues after damage, to report all of it. Results
    * come in the order of the catalogue.
    */
   async *files(): AsyncGenerator<Scrubbed> {
@@ -96,18 +95,19 @@ export class CollectionScrub {
     return { path: this.#collection.vault.path(pack.pack), bytes: pack.ends, verify };
   }
 
-  /**
-   * Whether everything in the pack is named in the B-tree: nothing is dead, and nothing is fresh.
-   */
+  /** Whether the B-tree names everything in the pack: no entry is dead or fresh. */
   #isAllLive({ ends, live }: Pack): boolean {
     const isMerged = !isFrozen(this.#collection) || this.#collection.records.fresh === 0;
     return isMerged && live === ends - PACK_HEADER_BYTES;
   }
 
-  /** Verifies a pack, and returns whether its records are all that the catalogue names there. */
+  /**
+   * Verifies a pack, and returns whether its records are exactly those that the catalogue names
+   * there.
+   */
   async #addsUp(pack: Pack, tell: Tell): Promise<boolean> {
     this.#tallies ??= talliesOf(this.#collection, this.#moment.signal);
-    this.#tallies.catch(() => {}); // it is waited for below
+    this.#tallies.catch(() => {}); // awaited below
     const tally = new Tally();
     let lists = 0;
     for await (const entries of this.#entries(pack, true, tell)) {
@@ -119,19 +119,19 @@ export class CollectionScrub {
     return true;
   }
 
-  /** Verifies a pack, and asks for each of its records whether the catalogue names it. */
+  /** Verifies a pack, and looks up each of its records in the catalogue. */
   async #lookUp(pack: Pack, tell: Tell): Promise<void> {
     for await (const { records, lists } of this.#entries(pack, false, tell))
       this.#missing -= this.#namedRecords(pack.pack, records) + this.#namedLists(pack.pack, lists);
   }
 
-  /** What is in a pack, a stretch at a time. While one is looked at, the next is read. */
+  /** The content of a pack, a stretch at a time. The next stretch is read while one is checked. */
   async *#entries({ pack, ends }: Pack, adds: boolean, tell: Tell): AsyncGenerator<Entries> {
     const path = this.#collection.vault.path(pack);
     const file = { kind: 'entries', path, place: this.#disk.path(path), collectionId: this.#collection.id } as const;
     const read = (from: number) => {
       const done = this.#crew.run({ ...file, pack, adds, from, end: ends }, this.#moment.signal);
-      done.catch(() => {}); // it is waited for below
+      done.catch(() => {}); // awaited below
       return done;
     };
     let next: Promise<Done> | undefined = read(0);
@@ -183,7 +183,7 @@ export class CollectionScrub {
     return { kind: 'block', path, place: this.#disk.path(path), bytes, hash };
   }
 
-  /** Verifies the header of a segment, and returns what is left to do. */
+  /** Verifies the header of a segment, and returns the remaining work. */
   async #segmentTasks(path: string, blocks: readonly StoredBlock[]): Promise<Task[]> {
     const file = this.#disk.openToRead(path);
     try {
@@ -204,7 +204,7 @@ export class CollectionScrub {
   }
 }
 
-/** Whether the segment and the catalogue say the same of a block. */
+/** Whether the segment and the catalogue agree about a block. */
 function isInSegment(header: Awaited<ReturnType<typeof readSegmentHeader>>, block: StoredBlock): boolean {
   const entry = header.blocks[block.position];
   return (
@@ -221,7 +221,7 @@ function isInSegment(header: Awaited<ReturnType<typeof readSegmentHeader>>, bloc
 }
 
 /**
- * What cannot be read is a finding; anything else, such as an abort or a lack of memory, ends the
+ * An unreadable file is a finding. Any other error, such as an abort or a lack of memory, ends the
  * scrub.
  */
 function damageIn(error: unknown): HersError {
@@ -229,13 +229,13 @@ function damageIn(error: unknown): HersError {
   throw error;
 }
 
-/** What `work` makes of each, in their order, `together` of them at a time. */
+/** The results of `work`, in order, with `together` running at a time. */
 async function* inOrder<T, R>(items: readonly T[], together: number, work: (item: T) => Promise<R>): AsyncGenerator<R> {
   const running: Promise<R>[] = [];
   for (let next = 0; next < items.length || running.length > 0; ) {
     while (running.length < together && next < items.length) {
       const made = work(items[next++]);
-      made.catch(() => {}); // it is waited for later, or not at all
+      made.catch(() => {}); // awaited later, or not at all
       running.push(made);
     }
     yield await running.shift()!;

@@ -1,5 +1,5 @@
-// Runs the tasks of a scrub in threads, one task in each at a time. Starting threads takes longer
-// than reading a small folder: there the tasks run here, one after the other.
+// Runs the tasks of a scrub in threads, one task per thread at a time. Starting threads takes
+// longer than reading a small folder; there the tasks run on the main thread, one after the other.
 
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
@@ -7,7 +7,7 @@ import { type ErrorCode, HersError } from '@hers/service';
 import { SerialQueue } from '../serial-queue.ts';
 import { type Done, runTask, Scratch, type Task } from './scrub-task.ts';
 
-/** A folder with fewer bytes is read without threads. */
+/** A smaller folder is read without threads. */
 const ASIDE_BYTES = 2 ** 27;
 /** More would only wait for the disk, and each takes memory. */
 const MAX_THREADS = 16;
@@ -24,7 +24,7 @@ interface Job {
 }
 
 export class ScrubCrew {
-  /** How many threads there are at most; none where the tasks run here. */
+  /** The number of threads at most; 0 if tasks run on the main thread. */
   readonly size: number;
   readonly #scratch = new Scratch();
   readonly #here = new SerialQueue();
@@ -33,12 +33,12 @@ export class ScrubCrew {
   readonly #queue: Job[] = [];
   #closed = false;
 
-  /** For a folder with so many bytes. */
+  /** For a folder of this many bytes. */
   constructor(bytes: number, threads: number = bytes < ASIDE_BYTES ? 0 : availableParallelism()) {
     this.size = Math.min(threads, MAX_THREADS);
   }
 
-  /** Rejects at once when `signal` is aborted, though the task may still go on for a moment. */
+  /** Rejects at once when `signal` is aborted, though the task may run on for a moment. */
   run(task: Task, signal: AbortSignal): Promise<Done> {
     return new Promise<Done>((resolve, reject) => {
       const stop = () => reject(signal.reason);
@@ -55,8 +55,8 @@ export class ScrubCrew {
     if (this.size === 0) return this.#here.run(() => this.#runHere(task));
     return new Promise<Done>((resolve, reject) => {
       const job = { task, resolve, reject };
-      // Of a pack only one stretch can be read at a time, so it goes first: the end of the scrub
-      // must not be a pack alone.
+      // A pack can be read only one stretch at a time, so packs go first: otherwise the scrub might
+      // end with a single thread reading a pack.
       if (task.kind === 'entries') this.#queue.unshift(job);
       else this.#queue.push(job);
       this.#next();
@@ -74,7 +74,7 @@ export class ScrubCrew {
       if (!worker) return;
       const job = this.#queue.shift()!;
       this.#busy.set(worker, job);
-      worker.ref(); // nobody else may keep the process alive until the answer comes
+      worker.ref(); // only the pending answer keeps the process alive
       worker.postMessage(job.task);
     }
   }
@@ -82,7 +82,7 @@ export class ScrubCrew {
   #start(): Worker {
     const worker = new Worker(new URL('./scrub-worker.ts', import.meta.url), { execArgv: [] });
     worker.on('message', (answer: Answer) => {
-      if (this.#closed) return; // who waits for its end needs it to keep the process alive
+      if (this.#closed) return; // whoever waits for its exit needs it to keep the process alive
       worker.unref();
       const job = this.#busy.get(worker);
       this.#busy.delete(worker);
@@ -96,7 +96,7 @@ export class ScrubCrew {
     return worker;
   }
 
-  /** Whoever waits is told; another thread takes the place of this one. */
+  /** Rejects the pending task. Another thread replaces this one. */
   #lost(worker: Worker, error: unknown): void {
     const job = this.#busy.get(worker);
     this.#busy.delete(worker);
@@ -106,7 +106,7 @@ export class ScrubCrew {
     this.#next();
   }
 
-  /** Ends what goes on. */
+  /** Stops all tasks. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const { reject } of this.#busy.values()) reject(ended());

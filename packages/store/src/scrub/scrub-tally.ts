@@ -1,14 +1,13 @@
-// Whether the records of a pack are those that the catalogue names there. Asking the B-tree for
-// each takes longer than reading the pack; but the two sides agree when the sums over a hash of
-// every record agree, in whatever order the records come, and both sides only have to be read front
-// to back.
+// Checks that the records of a pack are those that the catalogue names there. A lookup in the
+// B-tree for each would take longer than reading the pack. Instead a hash of every record is summed
+// on both sides. The sums do not depend on the order, so both sides are read front to back.
 
 import { HANDLE_BYTES } from '@hers/service';
 import type { Collection } from '../collection.ts';
 import { encodePlace, type Place } from '../files/place.ts';
 import { ROW_BYTES } from '../files/vault.ts';
 
-/** Rows of the catalogue read at once, which blocks the event loop for some milliseconds. */
+/** Rows of the catalogue read at once, which blocks the event loop for a few milliseconds. */
 const SLICE = 2 ** 13;
 const ROW_WORDS = ROW_BYTES / 4;
 const PACK_WORD = HANDLE_BYTES / 4;
@@ -72,7 +71,7 @@ function hash(words: Uint32Array, at: number, seed: number): number {
   return (h ^ (h >>> 16)) >>> 0;
 }
 
-/** What the catalogue names, by pack. Nothing may be merged into its B-tree meanwhile. */
+/** What the catalogue names, by pack. Nothing may be merged into its B-tree during this. */
 export async function talliesOf({ tables }: Collection, signal: AbortSignal): Promise<Map<number, Sum>> {
   const tallies = new Map<number, Tally>();
   for (let part = tables.recordsAfter(new Uint8Array(0), SLICE); part; ) {

@@ -1,6 +1,6 @@
-// The byte work of a scrub: a stretch of a file, read in large runs and compared with its
-// checksums. Stretches are short, so that one that is under way is soon over, and none needs to
-// know of another: any thread can take any.
+// The byte work of a scrub: reads a stretch of a file in large runs and compares it with its
+// checksums. Stretches are short, so that a running one ends soon, and independent, so that any
+// thread can take any.
 
 import { createHash } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync, read } from 'node:fs';
@@ -15,13 +15,13 @@ import { type Sum, Tally } from './scrub-tally.ts';
 const readAsync = promisify(read);
 
 /**
- * Read at once: enough for the speed of the disk, and little enough to be hashed before it has left
+ * Read at once: enough for the full speed of the disk, and small enough to be hashed while it is in
  * the processor's cache.
  */
 const RUN_BYTES = 2 ** 21;
-/** How much of a file one task takes, about. */
+/** How much of a file one task takes, approximately. */
 export const STRETCH_BYTES: number = 2 ** 23;
-/** A buffer beyond this, which only a huge entry needs, is not kept. */
+/** A larger buffer, which only a huge entry needs, is not kept. */
 const KEPT_BYTES = 2 ** 25;
 
 /** The file of a task. */
@@ -31,7 +31,7 @@ interface InFile {
   readonly place: string;
 }
 
-/** Parts of a segment that lie one behind the other. */
+/** Consecutive parts of a segment. */
 export interface PartsTask extends InFile {
   readonly kind: 'parts';
   /** The number of the first. */
@@ -41,12 +41,12 @@ export interface PartsTask extends InFile {
   readonly sums: BigUint64Array;
 }
 
-/** Entries of a pack, from one that begins at `from`; from 0, its header too. */
+/** Entries of a pack from `from` on, where one begins; from 0, its header too. */
 export interface EntriesTask extends InFile {
   readonly kind: 'entries';
   readonly collectionId: Uint8Array;
   readonly pack: number;
-  /** Whether the records are added up, rather than listed. */
+  /** Whether the records are summed rather than listed. */
   readonly adds: boolean;
   readonly from: number;
   /** Where the last entry of the pack ends. */
@@ -62,7 +62,7 @@ export interface BlockTask extends InFile {
 
 export type Task = PartsTask | EntriesTask | BlockTask;
 
-/** What a task found to be as it was written. */
+/** What a task found intact. */
 export interface Done {
   readonly bytes: number;
   readonly entries?: Entries;
@@ -71,7 +71,7 @@ export interface Done {
 export interface Entries {
   /** Of all records. */
   readonly sum: Sum;
-  /** The handle of each record, unless they are added up: RECORD_ROW bytes with its offset. */
+  /** The handle of each record, unless they are summed: RECORD_ROW bytes with its offset. */
   readonly records: Uint8Array<ArrayBuffer>;
   /** The id of each list, LIST_ROW bytes with its offset. */
   readonly lists: Uint8Array<ArrayBuffer>;
@@ -80,7 +80,7 @@ export interface Entries {
 export const RECORD_ROW: number = HANDLE_BYTES + 4;
 export const LIST_ROW: number = LIST_ID_BYTES + 4;
 
-/** Memory that is read into again and again, in turns: by one task at a time. */
+/** Buffers that are reused in turn, by one task at a time. */
 export class Scratch {
   readonly #kept = [Buffer.alloc(0), Buffer.alloc(0)];
   #turn = 0;
@@ -94,7 +94,7 @@ export class Scratch {
   }
 }
 
-/** A file, read in runs: while one is looked at, the one behind it is read already. */
+/** A file, read in runs: the next run is read while one is checked. */
 class Runs {
   readonly path: string;
   readonly #file: number;
@@ -114,12 +114,14 @@ class Runs {
     return fstatSync(this.#file).size;
   }
 
-  /** The bytes from `at` on, until the next call; fewer than asked for where the file ends. */
+  /**
+   * The bytes from `at` on, valid until the next call; fewer than requested at the end of the file.
+   */
   async read(at: number, length: number): Promise<Buffer> {
     const ahead = this.#ahead;
     const early = await ahead?.bytes;
     const isWanted = ahead?.at === at && ahead.length === length;
-    // What begins a little before it has to be read once more, and comes from the system's cache.
+    // Data that begins a little earlier is read again, from the system's cache.
     const bytes = isWanted ? early! : await this.#read(at, length);
     this.#ahead = undefined;
     const next = at + length;
@@ -129,7 +131,7 @@ class Runs {
 
   #readAhead(at: number, length: number): void {
     const bytes = this.#read(at, length);
-    bytes.catch(() => {}); // it is waited for later
+    bytes.catch(() => {}); // awaited later
     this.#ahead = { at, length, bytes };
   }
 
@@ -150,11 +152,11 @@ class Runs {
   }
 }
 
-/** Throws DAMAGED where something is not as it was written. */
+/** Throws DAMAGED if something is not as it was written. */
 export async function runTask(task: Task, scratch: Scratch): Promise<Done> {
   let file: Runs | undefined;
   try {
-    // A pipe in its place is not waited for.
+    // Opening a pipe in its place does not block.
     const opened = openSync(task.place, constants.O_RDONLY | constants.O_NONBLOCK);
     file = new Runs(task.path, opened, scratch, endOf(task));
     const wrong = kindError(fstatSync(opened), 'file', task.path);
@@ -228,7 +230,7 @@ async function verifyEntries(file: Runs, task: EntriesTask): Promise<Done> {
   return { bytes: at - from, entries: found.entries };
 }
 
-/** Verifies the entries that are there as a whole, and returns how many bytes they are. */
+/** Verifies the complete entries, and returns their length in bytes. */
 function wholeEntries(path: string, bytes: Buffer, start: number, found: Found): number {
   let at = 0;
   let length = entryLength(bytes, at);
@@ -243,8 +245,8 @@ function wholeEntries(path: string, bytes: Buffer, start: number, found: Found):
 }
 
 /**
- * An entry that was not read as a whole, in bytes that begin with it: it is larger, or its length
- * makes no sense.
+ * An entry that was not read completely, in bytes that begin with it: it is larger, or its length
+ * is invalid.
  */
 function lengthOfLarge(path: string, bytes: Buffer, at: number, end: number): number {
   const length = entryLength(bytes, 0);
@@ -253,7 +255,7 @@ function lengthOfLarge(path: string, bytes: Buffer, at: number, end: number): nu
   return length;
 }
 
-/** The entries of a stretch, as compact as they can be compared with the catalogue. */
+/** The entries of a stretch, in the compact form in which they are compared with the catalogue. */
 class Found {
   readonly #pack: number;
   readonly #adds: boolean;
@@ -277,7 +279,7 @@ class Found {
   }
 }
 
-/** Keys, each with an offset behind it. */
+/** Handles or list ids, each followed by an offset. */
 class Rows {
   readonly #rowBytes: number;
   #rows = Buffer.alloc(0);
@@ -299,7 +301,7 @@ class Rows {
     this.#filled = end;
   }
 
-  /** A copy of its own, which can be handed to another thread. */
+  /** A copy that can be transferred to another thread. */
   get taken(): Uint8Array<ArrayBuffer> {
     return new Uint8Array(this.#rows.subarray(0, this.#filled));
   }

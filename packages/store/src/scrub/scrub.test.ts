@@ -1,5 +1,5 @@
-// A scrub finds the same in threads as without, in the same order; it tells how far it is, and
-// stops when it is told to.
+// A scrub finds the same with threads as without, in the same order. It reports its progress, and
+// stops when aborted.
 
 import assert from 'node:assert/strict';
 import {
@@ -34,7 +34,7 @@ let original = '';
 let handles: Uint8Array[] = [];
 let finished = () => {};
 
-/** A pack of several stretches without anything dead in it, two segments, and loose blocks. */
+/** A pack of several stretches without dead entries, two segments, and loose blocks. */
 before(async () => {
   const ready = Promise.withResolvers<void>();
   const end = Promise.withResolvers<void>();
@@ -74,7 +74,7 @@ async function fill(store: FolderStore): Promise<void> {
   });
 }
 
-/** Shows a copy of the folder, changed. */
+/** Passes on a changed copy of the folder. */
 async function withCopy<T>(change: (folder: string) => void, work: (store: FolderStore) => Promise<T>): Promise<T> {
   const folder = `${original}-changed`;
   rmSync(folder, { recursive: true, force: true });
@@ -94,7 +94,7 @@ async function found(store: FolderStore, options: ScrubOptions): Promise<string[
   return all.map(({ file, bytes, damage }) => `${file} ${bytes} ${damage?.code ?? 'whole'} ${damage?.message ?? ''}`);
 }
 
-/** What every way of scrubbing finds. */
+/** What both ways of scrubbing find. */
 async function foundInEveryWay(store: FolderStore): Promise<string[]> {
   const [first, ...others] = await Promise.all(WAYS.map((threads) => found(store, { threads })));
   for (const other of others) assert.deepEqual(other, first);
@@ -181,7 +181,7 @@ describe('a scrub in threads', () => {
 
   it('notices entries that are whole, and not where the catalogue says', async () => {
     const entry = 16 + 16 + RECORD_BYTES;
-    /** Two records change places: every checksum fits. */
+    /** Two records change places: every checksum still matches. */
     const swap = (folder: string) => {
       const bytes = readFileSync(join(folder, pack()));
       const at = bytes.indexOf(handles[RECORDS - 1]) - 8;
@@ -196,7 +196,7 @@ describe('a scrub in threads', () => {
     const [line, ...others] = await withCopy(swap, wrong);
     assert.match(line, missing);
     assert.deepEqual(others, []);
-    // With a dead record in the pack, each is asked for.
+    // With a dead record in the pack, each record is looked up.
     await withCopy(swap, async (store) => {
       const manifest = new Uint8Array(3);
       await store.commit(NAME, { expected: 3, manifest, removed: [handles[0]] });
@@ -256,7 +256,7 @@ describe('a scrub that is not finished', () => {
           };
           const scrub = Array.fromAsync(store.scrub({ threads, onProgress, signal: stop.signal }));
           await assert.rejects(scrub, (error) => error === reason);
-          await store.purge(NAME); // which waits for everybody who reads the packs
+          await store.purge(NAME); // which waits for all readers of the packs
         },
       );
     });

@@ -1,6 +1,6 @@
-// Every byte of a folder's files, compared with the checksums that were written with it: what a
-// disk loses in silence is found before it is needed. The bytes are read in other threads
-// (scrub-crew.ts); what needs the catalogue is done here (scrub-collection.ts).
+// Compares every byte of a folder's files with the checksums that were written with it, to find
+// silent data loss before the data is needed. Worker threads read the bytes (scrub-crew.ts);
+// scrub-collection.ts does what needs the catalogue.
 
 import type { CallOptions, HersError } from '@hers/service';
 import type { Collection } from '../collection.ts';
@@ -8,7 +8,7 @@ import { atOneMoment } from '../snapshot.ts';
 import { CollectionScrub } from './scrub-collection.ts';
 import { ScrubCrew } from './scrub-crew.ts';
 
-/** A file that was read to its end, or as far as its damage. */
+/** A file that was read to its end, or up to its damage. */
 export interface Scrubbed {
   readonly file: string;
   /** The collection it belongs to; the catalogue belongs to all. */
@@ -18,9 +18,9 @@ export interface Scrubbed {
 }
 
 export interface ScrubOptions extends CallOptions {
-  /** Hears how many bytes are done, also in the middle of a file. */
+  /** Called with the number of bytes done, also in the middle of a file. */
   readonly onProgress?: (progress: { readonly done: number; readonly total: number }) => void;
-  /** How many threads read; by default one for each core, and none for a small folder. */
+  /** How many threads read. By default one per core, and none for a small folder. */
   readonly threads?: number;
 }
 
@@ -38,11 +38,10 @@ export class Scrub {
     this.#crew = new ScrubCrew(bytes, options.threads);
   }
 
-  /** So many more bytes are done. */
+  /** Adds to the bytes done. */
   tell(bytes: number): void {
     this.#done += bytes;
-    // What was written since the scrub began is read too, and changes nothing about how much there
-    // was to do.
+    // Data written since the scrub began is read too, but does not change the total.
     this.#onProgress?.({ done: Math.min(this.#done, this.#total), total: this.#total });
   }
 

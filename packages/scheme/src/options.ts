@@ -1,14 +1,13 @@
-// Options that nobody knows are errors: a misspelt one would be ignored otherwise, and what it asks
-// for quietly not done.
+// Unknown options are errors. Otherwise a misspelt option would be ignored without a word.
 
-import { HersError } from '@hers/scheme';
+import { HersError } from './errors.ts';
 
 /** The names of all options of a type: the compiler refuses a list that lacks or invents one. */
 export type OptionNames<T> = { readonly [K in keyof Required<T>]: true };
 
 /**
- * INVALID_ARGUMENT when `given` is no object, or has an option that is not in `known`. `what` is
- * what has the options: `a search`. `noun` is what the errors call an option.
+ * INVALID_ARGUMENT when `given` is no object, or has an option that is not in `known`. `what` has
+ * the options: `a search`. `noun` is what the message calls an option, `Failure` the error's class.
  *
  * @example refuseUnknown<SearchOptions>(options, { limit: true, signal: true }, 'a search');
  */
@@ -17,14 +16,15 @@ export function refuseUnknown<T extends object>(
   known: OptionNames<T>,
   what: string,
   noun: 'option' | 'field' = 'option',
+  Failure: new (code: 'INVALID_ARGUMENT', message: string) => Error = HersError,
 ): void {
   if (typeof given !== 'object' || given === null)
-    throw new HersError('INVALID_ARGUMENT', `the ${noun}s of ${what} are an object`);
+    throw new Failure('INVALID_ARGUMENT', `the ${noun}s of ${what} are an object`);
   for (const name of Object.keys(given)) {
     if (Object.hasOwn(known, name)) continue;
     const nearest = nearestTo(name, Object.keys(known));
     const hint = nearest === undefined ? `: it has ${Object.keys(known).join(', ')}` : `; did you mean ${nearest}?`;
-    throw new HersError('INVALID_ARGUMENT', `${what} has no ${noun} ${JSON.stringify(name)}${hint}`);
+    throw new Failure('INVALID_ARGUMENT', `${what} has no ${noun} ${JSON.stringify(name)}${hint}`);
   }
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { HersError } from '@hers/scheme';
+import { HersError } from './errors.ts';
 import { refuseUnknown } from './options.ts';
 
 interface Options {
@@ -28,6 +28,21 @@ it('another option is refused by its name, with the nearest that is known', () =
   assert.throws(() => check({ wholly: 'different' }), refusedWith(/^a search has no option "wholly": it has limit, /));
   for (const name of ['toString', '__proto__x', 'constructor', '', 'x'.repeat(10_000)])
     assert.throws(() => check({ [name]: 1 }), refusedWith(/^a search has no option/));
+});
+
+it("a class of one's own errors can be given", () => {
+  class OwnError extends Error {
+    readonly code: string;
+    constructor(code: string, message: string) {
+      super(message);
+      this.code = code;
+    }
+  }
+  const given = { treshold: 1 } as Options;
+  assert.throws(
+    () => refuseUnknown(given, { limit: true, threshold: true, signal: true }, 'a search', 'option', OwnError),
+    (error) => error instanceof OwnError && error.code === 'INVALID_ARGUMENT' && /treshold/.test(error.message),
+  );
 });
 
 it('what is no object is refused', () => {
