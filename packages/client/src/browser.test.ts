@@ -34,8 +34,8 @@ const built = resolve(import.meta.dirname, '../build');
 const browserPart = part('browser');
 
 /** What a page has to load before it can search. */
-const MODULE_BYTES = 200_000;
-const COMPRESSED_BYTES = 70_000;
+const MODULE_BYTES = 260_000;
+const COMPRESSED_BYTES = 92_000;
 
 describe('the module for pages', () => {
   it('is one file that loads nothing else, and not too large', async () => {
@@ -407,6 +407,53 @@ describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
     assert.ok(best > 80, `${best}`);
     assert.deepEqual(page.workers(), []);
     await page.close();
+  });
+
+  it('keeps lists in IndexedDB, and fetches those that are damaged', async () => {
+    const page = await open(plain.origin);
+    const scenario = `async ({ url, token, module }) => {
+      const { connect, MasterSeed, openListCache } = await import(module);
+      const key = MasterSeed.generate();
+      const cache = await openListCache('lists of a test');
+      const db = await connect(url, { key, token, cache });
+      const people = await db.createCollection('cached', { dimension: 2, fields: { age: 'number' } });
+      await people.upsert(Array.from({ length: 100 }, (_, i) => ({ id: String(i), vector: [i + 1, 1], payload: { age: i } })));
+      await people.optimize();
+      const fetches = () => performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/lists/get')).length;
+      const opened = async () => {
+        const before = fetches();
+        const again = await connect(url, { key, token, cache: await openListCache('lists of a test') });
+        const count = await (await again.collection('cached')).count({ filter: { must: { field: 'age', range: { lt: 40 } } } });
+        await again.close();
+        await new Promise((done) => setTimeout(done, 100)); // entries come a little later
+        return [count, fetches() - before];
+      };
+      const answer = (request) => new Promise((done, failed) => { request.onsuccess = () => done(request.result); request.onerror = () => failed(request.error); });
+      const database = await answer(indexedDB.open('lists of a test'));
+      const lists = (mode) => database.transaction('lists', mode).objectStore('lists');
+      const opens = [await opened(), await opened()];
+      const [first] = await answer(lists('readonly').getAllKeys());
+      const sealed = await answer(lists('readonly').get(first));
+      sealed[9] ^= 1;
+      await answer(lists('readwrite').put(sealed, first));
+      opens.push(await opened(), await opened());
+      const kept = await answer(lists('readonly').count());
+      await db.deleteCollection('cached');
+      const left = await answer(lists('readonly').count());
+      await db.close();
+      return { opens, kept, left };
+    }`;
+    const input = { url: serving.url, token: serving.token, module: '/hers.js' };
+    const result = await page.evaluate(`(${scenario})(${JSON.stringify(input)})`);
+    await page.close();
+    assert.deepEqual(complaints, []);
+    const opens = [
+      [40, 1],
+      [40, 0],
+      [40, 1],
+      [40, 0],
+    ];
+    assert.deepEqual(result, { opens, kept: 2, left: 0 });
   });
 
   describe('of an origin that was not named', () => {

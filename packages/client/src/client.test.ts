@@ -326,7 +326,14 @@ describe('a collection in a folder', () => {
     assert.deepEqual(others, []);
     const { bytes, ...rest } = summary;
     assert.ok(bytes > 10_000);
-    const shape = { dimension: DIMENSION, metric: 'dot', profile: 'compact', enrolment: 'vault' };
+    const shape = {
+      dimension: DIMENSION,
+      metric: 'dot',
+      profile: 'compact',
+      enrolment: 'vault',
+      integrity: 'standard',
+      fields: {},
+    };
     assert.deepEqual(rest, { name: 'faces', ...shape, records: 2099, blocks: 1, version: 3 });
     const editions = [{ edition: 2, blocks: 1 }];
     assert.deepEqual(await again.describe('faces'), { ...summary, plan: faces.plan, editions });

@@ -4,17 +4,21 @@ import type { Compressor } from '@hers/compress/apply';
 import type { Plan } from '@hers/scheme';
 import { HersError, type Many, refuseUnknown } from '@hers/service';
 import { hex } from './bytes.ts';
+import type { Fields } from './fields/field.ts';
+import type { Filter } from './filter/filter.ts';
 import { openCompressor } from './formats/compressors.ts';
 import { type Enrolment, needsVault } from './formats/descriptor.ts';
-import { liveCount } from './formats/manifest.ts';
 import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './formats/records.ts';
+import { type Choice, chosenCount, chosenIds, isChosen } from './search/choice.ts';
 import { search } from './search/search.ts';
 import type { SearchOptions, SearchResult } from './search/search-options.ts';
-import { type Verification, type VerifyOptions, verify } from './search/verify.ts';
+import { type Group, type Verification, type VerifyOptions, verify } from './search/verify.ts';
 import { InconsistentRead } from './session/reader.ts';
 import type { CollectionSession } from './session/session.ts';
 import type { View } from './session/view.ts';
 import { removeRecords } from './writing/enrolment.ts';
+import { type ExpireOptions, type ExpiryReceipt, expire } from './writing/expiry.ts';
+import { addFields, completeFields, dropFields, type PayloadUpdate, updatePayloads } from './writing/fields.ts';
 import { type MaintenanceOptions, optimize, reindex, rotate } from './writing/maintenance.ts';
 import type { UpsertResult } from './writing/tally.ts';
 import { type UpsertOptions, upsert } from './writing/upsert.ts';
@@ -25,6 +29,15 @@ export interface StoredRecord {
   readonly vector: Float32Array;
   /** The payload it was written with, if any. */
   readonly payload?: Payload;
+}
+
+export interface ListOptions {
+  /** Only records that pass. */
+  readonly filter?: Filter;
+  /** At most so many. */
+  readonly limit?: number;
+  /** Go on after the record with this id. */
+  readonly after?: string;
 }
 
 /** What is compared in encrypted form: the vectors, or what a compressor makes of them. */
@@ -84,9 +97,14 @@ export class Collection {
     return search(this.#session, vectors, options);
   }
 
-  /** Compares a vector with one record. The store learns which block the record is in. */
-  async verify(id: string, vector: ArrayLike<number>, options: VerifyOptions = {}): Promise<Verification> {
-    return verify(this.#session, id, vector, options);
+  /**
+   * Compares a vector with one record, and the store learns which block the record is in; or with a
+   * group of records, `{ field, value }`, and the store learns nothing.
+   *
+   * @example await faces.verify({ field: 'person', value: 'ada' }, probe, { threshold: 0.6 });
+   */
+  async verify(of: string | Group, vector: ArrayLike<number>, options: VerifyOptions = {}): Promise<Verification> {
+    return verify(this.#session, of, vector, options);
   }
 
   /**
@@ -104,7 +122,8 @@ export class Collection {
     const asked = idsOf(ids);
     await this.#session.refresh();
     return this.#session.read(async (view) => {
-      const known = asked.filter((id) => view.locate(id) !== undefined);
+      const choice = this.#session.choices.of(view, undefined, Date.now());
+      const known = asked.filter((id) => isChosen(view, choice, id));
       // The store gives each record once.
       const once = [...new Set(known)];
       const records = (await this.#fetch(view, once)).map(storedRecord);
@@ -127,26 +146,105 @@ export class Collection {
   }
 
   /**
-   * Deletes records; returns how many there were. More than 65 536 are deleted in several changes.
-   * They are never found again; `optimize` makes them disappear from the disk.
+   * Deletes records, by their ids or by a filter; returns how many there were. More than 65 536 are
+   * deleted in several changes. They are never found again; `optimize` makes them disappear from
+   * the disk.
+   *
+   * @example await faces.delete({ filter: { must: { field: 'country', match: 'NL' } } });
    */
-  async delete(ids: string | readonly string[]): Promise<number> {
-    return removeRecords(this.#session, idsOf(ids));
+  async delete(which: string | readonly string[] | { readonly filter: Filter }): Promise<number> {
+    if (typeof which === 'string' || Array.isArray(which)) return removeRecords(this.#session, idsOf(which));
+    const options = which as { readonly filter: Filter };
+    refuseUnknown(options, { filter: true }, 'delete');
+    if (options.filter === undefined)
+      throw new HersError(
+        'INVALID_ARGUMENT',
+        'give ids to delete, or a filter; an empty filter, {}, means all records',
+      );
+    const { choices } = this.#session;
+    const ids = await Array.fromAsync(this.list(options));
+    // Another writer may have changed one of them since.
+    let known: { readonly view: View; readonly choice: Choice | undefined } | undefined;
+    return removeRecords(this.#session, ids, (id, view) => {
+      if (known?.view !== view) known = { view, choice: choices.of(view, options.filter, Date.now()) };
+      return isChosen(view, known.choice, id);
+    });
   }
 
-  /** How many records there are now. */
-  async count(): Promise<number> {
-    return liveCount((await this.#session.refresh()).manifest);
+  /**
+   * Deletes the records whose `expires` has passed; until then they are only never found. Returns a
+   * receipt of what was deleted. `isDryRun` deletes nothing.
+   */
+  async expire(options: ExpireOptions = {}): Promise<ExpiryReceipt> {
+    return expire(this.#session, options);
   }
 
-  /** All ids, as they are now. */
-  async *list(): AsyncGenerator<string> {
-    yield* (await this.#session.refresh()).ids();
+  /** How many records there are now, or how many of them pass a filter. */
+  async count(options: { readonly filter?: Filter } = {}): Promise<number> {
+    refuseUnknown(options, { filter: true }, 'count');
+    const view = await this.#session.refresh();
+    return chosenCount(view, this.#session.choices.of(view, options.filter, Date.now()));
   }
 
-  /** Indexes pending records, and makes deletions final. */
+  /**
+   * The ids of all records, or of those that pass a filter, as they are now. `after` and `limit`
+   * cut pages out of it: the next begins after the last id of the one before.
+   *
+   * @example for await (const id of faces.list({ filter, limit: 100, after: last })) …
+   */
+  async *list(options: ListOptions = {}): AsyncGenerator<string> {
+    refuseUnknown(options, { filter: true, limit: true, after: true }, 'list');
+    const { filter, limit = Number.POSITIVE_INFINITY, after } = options;
+    if (!(limit >= 1)) throw new HersError('INVALID_ARGUMENT', 'limit is at least 1');
+    const view = await this.#session.refresh();
+    if (after !== undefined && view.locate(after) === undefined)
+      throw new HersError('NOT_FOUND', `there is no record ${JSON.stringify(after)} to go on after; begin again`);
+    const choice = this.#session.choices.of(view, filter, Date.now());
+    let left = limit;
+    for (const id of chosenIds(view, choice, after)) {
+      if (left-- <= 0) return;
+      yield id;
+    }
+  }
+
+  /** The fields that records can be filtered by, as of the last change that was seen. */
+  async fields(): Promise<Fields> {
+    return { ...(await this.#session.view()).manifest.fields };
+  }
+
+  /**
+   * Adds fields, and fills them from the payloads of the records that there are. Can be
+   * interrupted, taken up by the same call, and searched meanwhile. Blocks are not encrypted again.
+   *
+   * @example await faces.addFields({ country: 'keyword' });
+   */
+  async addFields(fields: Fields, options: MaintenanceOptions = {}): Promise<void> {
+    await addFields(this.#session, fields, options);
+  }
+
+  /** Drops fields. The payloads of the records stay as they are. */
+  async dropFields(names: string | readonly string[]): Promise<void> {
+    await dropFields(this.#session, idsOf(names));
+  }
+
+  /**
+   * Changes payloads, and with them fields, without encrypting vectors again; returns how many
+   * changed. The store learns which records they are.
+   *
+   * @example await faces.updatePayload({ id: 'ada', payload: { country: 'NL' } });
+   */
+  async updatePayload(
+    updates: PayloadUpdate | readonly PayloadUpdate[],
+    options: { readonly signal?: AbortSignal } = {},
+  ): Promise<number> {
+    refuseUnknown(options, { signal: true }, 'an update');
+    return updatePayloads(this.#session, Array.isArray(updates) ? updates : [updates], options.signal);
+  }
+
+  /** Indexes pending records, makes deletions final, and completes fields. */
   async optimize(options: MaintenanceOptions = {}): Promise<void> {
     await optimize(this.#session, options);
+    await completeFields(this.#session, options);
   }
 
   /**

@@ -28,7 +28,15 @@ export async function connect(where: string, options: ConnectOptions): Promise<D
     return new Database(service, { gallery, ...options });
   }
   if (/^https?:/.test(where)) {
-    const { key: _key, versions: _versions, gallery: _gallery, threads: _threads, mode: _mode, ...http } = options;
+    const {
+      key: _key,
+      versions: _versions,
+      cache: _cache,
+      gallery: _gallery,
+      threads: _threads,
+      mode: _mode,
+      ...http
+    } = options;
     const service = new HttpService(where, http);
     await service.hello();
     return new Database(service, { gallery: galleryOf(where), ...options });

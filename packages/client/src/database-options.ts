@@ -1,9 +1,11 @@
 // The options of databases and collections, and how they describe themselves.
 
-import type { Edition, Metric, Plan, Profile } from '@hers/scheme';
+import type { Edition, Integrity, Metric, Plan, Profile } from '@hers/scheme';
 import type { MasterSeed } from '@hers/scheme/secret';
 import type { OptionNames } from '@hers/service';
+import type { Fields } from './fields/field.ts';
 import type { Enrolment } from './formats/descriptor.ts';
+import type { ListCache } from './session/list-cache.ts';
 import type { VersionMemory } from './session/versions.ts';
 import { HTTP_OPTIONS, type HttpOptions } from './transport/connection.ts';
 
@@ -32,6 +34,26 @@ export interface CollectionOptions {
   /** How often records may be added to one block under `homomorphic` enrolment. */
   readonly maxAdditions?: number;
   /**
+   * `standard`, the default: canaries show a response that was not computed from this block for
+   * this query. `strong`: under `compact` and `small`, checksum canaries show a change of a single
+   * score as well; they take a 64th more slots (`small`: a 16th). It is refused under `exact`,
+   * where every score is checked already.
+   */
+  readonly integrity?: Integrity;
+  /**
+   * Properties of the payload to filter by: `{ country: 'keyword', age: 'number' }`. Their values
+   * are kept in encrypted columns that the client fetches once (docs/filters.md). A date field
+   * called `expires` says when a record ends. Fields can be added and dropped later.
+   */
+  readonly fields?: Fields;
+  /**
+   * A field of type keyword that says in which partition a record is, a tenant or a site. A block
+   * holds records of one partition, and a search of some partitions scans their blocks alone. Each
+   * partition takes at least a block of its own once it is optimized; until a block is full, its
+   * records stay pending.
+   */
+  readonly partitionBy?: string;
+  /**
    * The bytes of a compressor's file (`@hers/compress`): what it makes of a vector is indexed.
    * Metric cosine only.
    */
@@ -47,6 +69,11 @@ export interface ConnectOptions extends HttpOptions {
    * in memory, for the length of the connection.
    */
   readonly versions?: VersionMemory;
+  /**
+   * Keeps encrypted lists between connections, so that opening a collection again fetches only what
+   * is new (`openListCache`); none by default. For servers: a folder is read as fast without one.
+   */
+  readonly cache?: ListCache;
   /**
    * The address of the gallery, which tells its collections from those of the same names elsewhere;
    * `connect` sets it.
@@ -75,8 +102,14 @@ export interface CollectionSummary {
   readonly metric: Metric;
   readonly profile: Profile;
   readonly enrolment: Enrolment;
+  /** Whether blocks have checksum canaries as well (`strong`). */
+  readonly integrity: Integrity;
   /** The compressor of what is indexed, if there is one: its method and its output dimension. */
   readonly compressor?: { readonly method: string; readonly dimension: number };
+  /** The fields that records can be filtered by. */
+  readonly fields: Fields;
+  /** The field that says in which partition a record is, if the collection has partitions. */
+  readonly partitionBy?: string;
   /** Records that can be found. */
   readonly records: number;
   /** Encrypted blocks that the store holds. */
@@ -106,6 +139,9 @@ export const COLLECTION_OPTIONS: OptionNames<CollectionOptions> = {
   normBound: true,
   queryNormBound: true,
   maxAdditions: true,
+  integrity: true,
+  fields: true,
+  partitionBy: true,
   compressor: true,
 };
 
@@ -113,6 +149,7 @@ export const CONNECT_OPTIONS: OptionNames<ConnectOptions> = {
   ...HTTP_OPTIONS,
   key: true,
   versions: true,
+  cache: true,
   gallery: true,
   threads: true,
   mode: true,

@@ -27,6 +27,7 @@ import { emptyManifest, liveCount, manifestHash, sealManifest } from './formats/
 import { SnapshotHead } from './formats/snapshot-head.ts';
 import { Keyring } from './keys/keyring.ts';
 import { makeSealer } from './keys/sealing.ts';
+import type { ListCache } from './session/list-cache.ts';
 import { CollectionReader } from './session/reader.ts';
 import { CollectionSession } from './session/session.ts';
 import {
@@ -39,6 +40,7 @@ import {
   seenAfter,
   type VersionMemory,
 } from './session/versions.ts';
+import { checkedFields } from './writing/fields.ts';
 
 /** INVALID_ARGUMENT unless it is a seed, or as many bytes as one has. */
 export function checkKey(key: unknown): asserts key is MasterSeed | Uint8Array {
@@ -51,17 +53,19 @@ export class Database {
   readonly #service: Service;
   readonly #seed: MasterSeed;
   readonly #memory: VersionMemory;
+  readonly #cache: ListCache | undefined;
   readonly #gallery: string;
   readonly #threads: number | undefined;
   readonly #open = new Map<string, Promise<Collection>>();
 
   constructor(service: Service, options: ConnectOptions) {
     refuseUnknown(options, CONNECT_OPTIONS, 'a database');
-    const { key, versions, gallery = '', threads } = options;
+    const { key, versions, cache, gallery = '', threads } = options;
     checkKey(key);
     this.#service = service;
     this.#seed = key instanceof Uint8Array ? MasterSeed.from(key) : key.clone();
     this.#memory = versions ?? new InMemoryVersions();
+    this.#cache = cache;
     this.#gallery = gallery;
     this.#threads = threads;
   }
@@ -71,7 +75,8 @@ export class Database {
   }
 
   #reader(name: string, keyring: Keyring): CollectionReader {
-    return new CollectionReader({ service: this.#service, place: this.#place(name), keyring, memory: this.#memory });
+    const [service, memory, cache] = [this.#service, this.#memory, this.#cache];
+    return new CollectionReader({ service, place: this.#place(name), keyring, memory, cache });
   }
 
   /**
@@ -82,7 +87,19 @@ export class Database {
   async createCollection(name: string, options: CollectionOptions): Promise<Collection> {
     checkCollectionName(name);
     refuseUnknown(options, COLLECTION_OPTIONS, 'a collection');
-    const { enrolment = 'vault', compressor, ...rest } = options;
+    const {
+      enrolment = 'vault',
+      compressor,
+      fields: given = {},
+      partitionBy,
+      integrity = 'standard',
+      ...asIs
+    } = options;
+    const fields = checkedFields(given, enrolment);
+    if (partitionBy !== undefined && fields[partitionBy] !== 'keyword')
+      throw new HersError('INVALID_ARGUMENT', 'partitionBy names one of the fields, of type keyword');
+    // What is said by default is not written down: earlier versions do not know it.
+    const rest = { ...asIs, ...(integrity === 'standard' ? {} : { integrity }) };
     if (enrolment !== 'vault' && enrolment !== 'homomorphic')
       throw new HersError('INVALID_ARGUMENT', 'enrolment is vault or homomorphic');
     if (enrolment === 'homomorphic' && !isExact(rest.profile ?? 'compact'))
@@ -100,7 +117,7 @@ export class Database {
     await this.#checkFree(name);
     const descriptor = { id, request, enrolment };
     const sealer = await makeSealer(this.#seed.deriveKey('manifest', id));
-    const manifest = await sealManifest(sealer, id, emptyManifest(1));
+    const manifest = await sealManifest(sealer, id, emptyManifest(1, fields, partitionBy));
     sealer.wipe();
     await this.#service.createCollection(name, { id, descriptor: encodeDescriptor(this.#seed, descriptor), manifest });
     const hash = await manifestHash(manifest);
@@ -216,7 +233,7 @@ export class Database {
     try {
       const { manifest } = await this.#reader(name, keyring).manifest();
       const { plan: settings, descriptor } = keyring;
-      const { dimension, metric, profile } = settings;
+      const { dimension, metric, profile, integrity } = settings;
       const { enrolment } = descriptor;
       const { version, compressors, epoch } = manifest;
       const editions = Object.groupBy(manifest.blocks, ({ edition }) => edition);
@@ -227,7 +244,10 @@ export class Database {
         metric,
         profile,
         enrolment,
+        integrity,
         ...(compressor ? { compressor: { method: compressor.method, dimension: compressor.dimension } } : {}),
+        fields: { ...manifest.fields },
+        ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),
         records: liveCount(manifest),
         blocks,
         bytes,
@@ -251,7 +271,8 @@ export class Database {
     await this.#checkMeant(name);
     await this.#forget(name);
     await this.#service.deleteCollection(name);
-    await this.#memory.update(this.#place(name), (seen) => seen && { ...seen, deleted: true });
+    const gone = await this.#memory.update(this.#place(name), (seen) => seen && { ...seen, deleted: true });
+    if (gone) await this.#cache?.forget(gone.id);
   }
 
   /** INTEGRITY unless the collection of this name is the one that was seen under it. */
@@ -378,11 +399,13 @@ function missing(name: string): string {
 
 /** UNSUPPORTED_PLAN where `small` is no smaller than the vectors as 4-byte floats. */
 function checkSmaller(request: PlanRequest): void {
-  const { profile, dimension, bytes } = plan(request);
-  if (profile !== 'small' || bytes.perTemplate < 4 * dimension) return;
+  const { profile, dimension, bytes, parameters, capacity } = plan(request);
+  // Every record has its share of the canaries.
+  const taken = (bytes.perTemplate * parameters.n) / capacity;
+  if (profile !== 'small' || taken < 4 * dimension) return;
   throw new HersError(
     'UNSUPPORTED_PLAN',
-    `small takes ${bytes.perTemplate} bytes for a vector of ${dimension} dimensions, and an array of floats ${4 * dimension}: use compact, which is more accurate`,
+    `small takes ${Math.round(taken)} bytes for a vector of ${dimension} dimensions, and an array of floats ${4 * dimension}: use compact, which is more accurate`,
   );
 }
 

@@ -1,9 +1,10 @@
-export type { Metric, Plan, Profile } from '@hers/scheme';
+export type { Integrity, Metric, Plan, Profile } from '@hers/scheme';
 export { MasterSeed } from '@hers/scheme/secret';
 export { HersError, type Service } from '@hers/service';
 export {
   Collection,
   type CollectionIndex,
+  type ListOptions,
   type StoredRecord,
 } from './collection.ts';
 export { connect, galleryOf } from './connect.ts';
@@ -15,15 +16,27 @@ export type {
   ConnectOptions,
   RestoreOptions,
 } from './database-options.ts';
+export { checkFields, type Fields, type FieldType, type FieldValue, valuesOf } from './fields/field.ts';
+export type { Condition, Filter } from './filter/filter.ts';
+export { parseFilter } from './filter/filter-text.ts';
 export type { Enrolment } from './formats/descriptor.ts';
 export { checkId, type Payload, type VectorRecord } from './formats/records.ts';
 export { isSealed, openKey, sealKey, unsealedKey } from './keys/keyfile.ts';
 export type { Match, SearchOptions, SearchResult } from './search/search-options.ts';
-export type { Verification, VerifyOptions } from './search/verify.ts';
+export type { Group, Verification, VerifyOptions } from './search/verify.ts';
+export {
+  type CachedList,
+  type CachedLists,
+  type ListCache,
+  type ListCacheOptions,
+  openListCache,
+} from './session/list-cache.ts';
 export { InMemoryVersions, type Place, type Seen, type VersionMemory } from './session/versions.ts';
 export type { HttpOptions } from './transport/connection.ts';
 export { HttpService } from './transport/http.ts';
 export type { RetryEvent, RetryOptions } from './transport/retry.ts';
+export type { ExpireOptions, ExpiryReceipt } from './writing/expiry.ts';
+export type { PayloadUpdate } from './writing/fields.ts';
 export type { MaintenanceOptions } from './writing/maintenance.ts';
 export type { UpsertResult } from './writing/tally.ts';
 export type { UpsertError, UpsertOptions } from './writing/upsert.ts';

@@ -166,3 +166,22 @@ export function movedResponse(response: Uint8Array, r: number): Uint8Array {
   };
   return encodeResponse({ ...decoded, packed0: moved(packed0, bits0), packed1: moved(packed1, bits1) });
 }
+
+/**
+ * A response in which one score is changed, as any store can: `share` of the modulus is added to a
+ * coefficient of C0.
+ */
+export function shiftedResponse(response: Uint8Array, slot: number, share: number): Uint8Array {
+  const decoded = decodeResponse(response);
+  const { bits0: bits } = decoded;
+  const packed0 = decoded.packed0.slice();
+  const bitAt = (b: number) => [(slot * bits + b) >> 3, (slot * bits + b) & 7] as const;
+  let word = 0;
+  for (let b = 0; b < bits; b++) word += ((packed0[bitAt(b)[0]] >> bitAt(b)[1]) & 1) * 2 ** b;
+  word = (word + Math.round(share * 2 ** bits) + 2 ** bits) % 2 ** bits;
+  for (let b = 0; b < bits; b++) {
+    const [at, bit] = bitAt(b);
+    packed0[at] = (packed0[at] & ~(1 << bit)) | (((word >> b) & 1) << bit);
+  }
+  return encodeResponse({ ...decoded, packed0 });
+}

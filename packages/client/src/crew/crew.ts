@@ -16,6 +16,7 @@ import {
   withCanaries,
 } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
+import type { Codes } from '../fields/column.ts';
 import { RecordKeys, sealingKey } from '../formats/records.ts';
 import { makeSealer } from '../keys/sealing.ts';
 import { type Candidate, type Order, Ranking } from '../search/ranking.ts';
@@ -38,6 +39,10 @@ export interface DecryptTask {
   readonly canaries: CanaryPlace;
   /** Records to leave out, by their number among those of the block. */
   readonly dead: readonly number[];
+  /** Records that count, if not all do: bit j & 31 of word j >> 5 for record j. */
+  readonly slots?: Uint32Array | undefined;
+  /** The group of every record, if only the best of each counts. Those of 0 are groups of one. */
+  readonly groups?: Codes | undefined;
   /** What its scores must add up to, where that is known. */
   readonly sums?: Uint8Array | undefined;
 }
@@ -64,8 +69,9 @@ export interface Crew {
   /** From slot 0 on it begins a block, which gets its canaries. Takes ownership of the vectors. */
   encrypt(vectors: Float32Array | Int32Array, first: number): Promise<EncryptedBlock>;
   /**
-   * The best of these responses to one query. INTEGRITY if a canary has another score than it must
-   * have, or scores do not add up, which only the crew of their space can check.
+   * The best of these responses to one query; with groups, the best of each block. INTEGRITY if a
+   * canary has another score than it must have, or scores do not add up, which only the crew of
+   * their space can check.
    */
   decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]>;
   close(): Promise<void>;
@@ -117,10 +123,12 @@ export function rankResponses(
   tasks: readonly DecryptTask[],
   { limit, order, threshold, query }: RankOptions,
 ): Candidate[] {
-  const ranking = new Ranking(limit, order, threshold);
+  const all = new Ranking(limit, order, threshold);
+  // What belongs together is only known within a block, so there each block has its own best.
+  const grouped: Candidate[] = [];
   const checked = canaryChecker(key, query);
   let addUp: ReturnType<typeof scoreChecker> | undefined;
-  for (const { response, block, canaries, dead, sums } of tasks) {
+  for (const { response, block, canaries, dead, slots, groups, sums } of tasks) {
     const decrypted = secret.decrypt(response);
     const { integers } = decrypted;
     try {
@@ -140,13 +148,40 @@ export function rankResponses(
       }
       if (order === 'ascending') toDistances(scores);
       for (const slot of dead) scores[slot] = Number.NaN;
+      if (slots) leaveOut(scores, slots);
+      if (groups) keepBest(scores, groups, order);
+      const ranking = groups ? new Ranking(limit, order, threshold) : all;
       ranking.offer(block, 0, scores);
+      if (groups) grouped.push(...ranking.best());
     } finally {
       decrypted.scores.fill(0);
       integers?.fill(0);
     }
   }
-  return ranking.best();
+  return [...grouped, ...all.best()];
+}
+
+type Scores = Float32Array | Float64Array;
+
+/** NaN for those that do not count. */
+function leaveOut(scores: Scores, slots: Uint32Array): void {
+  for (let slot = 0; slot < scores.length; slot++)
+    if (((slots[slot >> 5] >>> (slot & 31)) & 1) === 0) scores[slot] = Number.NaN;
+}
+
+/** NaN for all but the best of each group. */
+function keepBest(scores: Scores, groups: Codes, order: Order): void {
+  const best = new Map<number, number>();
+  for (let slot = 0; slot < scores.length; slot++) {
+    const group = groups[slot];
+    if (group === 0 || Number.isNaN(scores[slot])) continue;
+    const other = best.get(group);
+    const isBetter =
+      other === undefined || (order === 'descending' ? scores[slot] > scores[other] : scores[slot] < scores[other]);
+    if (isBetter) best.set(group, slot);
+    const worse = isBetter ? other : slot;
+    if (worse !== undefined) scores[worse] = Number.NaN;
+  }
 }
 
 /** Noise can make the square of a small distance negative. */

@@ -153,8 +153,11 @@ export class Workers implements Crew {
     for (let at = 0; at < tasks.length; at += BATCH) {
       parts.push(this.#run({ kind: 'decrypt', secret: secret.expose(), tasks: tasks.slice(at, at + BATCH), options }));
     }
+    const candidates = (await Promise.all(parts)).flat();
+    // Which groups are the same in several blocks, only the caller knows.
+    if (tasks.some(({ groups }) => groups)) return candidates;
     const ranking = new Ranking(options.limit, options.order);
-    for (const candidates of await Promise.all(parts)) ranking.merge(candidates);
+    ranking.merge(candidates);
     return ranking.best();
   }
 

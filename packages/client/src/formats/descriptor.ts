@@ -16,8 +16,12 @@ export interface Descriptor {
   readonly enrolment: Enrolment;
 }
 
-/** The request names an edition of blocks (2), or is of the first (1). */
-const FORMATS = [1, 2];
+/**
+ * The request names an edition of blocks (2), or is of the first (1), or asks for checksum canaries
+ * (3).
+ */
+const FORMATS = [1, 2, 3];
+const formatOf = ({ edition = 1, integrity = 'standard' }: PlanRequest) => (integrity === 'strong' ? 3 : edition);
 
 /**
  * How the plan of a collection's blocks of one edition is asked for. Since the second edition, only
@@ -41,7 +45,7 @@ function macOf(seed: MasterSeed, id: Uint8Array, text: string): string {
 }
 
 export function encodeDescriptor(seed: MasterSeed, { id, request, enrolment }: Descriptor): Uint8Array {
-  const text = JSON.stringify({ format: request.edition ?? 1, id: hex(id), enrolment, request });
+  const text = JSON.stringify({ format: formatOf(request), id: hex(id), enrolment, request });
   return new TextEncoder().encode(JSON.stringify({ text, mac: macOf(seed, id, text) }));
 }
 

@@ -161,6 +161,8 @@ export class List implements Iterable<ListEntry> {
 const MARK = 0xffff;
 const EDITION = 2;
 const HEAD_BYTES = 8;
+/** Length of the id and version. */
+const ENTRY_HEAD_BYTES: number = 2 + VERSION_BYTES;
 const ORDER = 'order';
 const SUMS = 'sums';
 const KNOWN_PARTS: ReadonlySet<string> = new Set([ORDER, SUMS]);
@@ -189,43 +191,60 @@ export async function sealList(
 export async function openList(sealer: Sealer, collectionId: Uint8Array, sealed: Uint8Array): Promise<OpenedList> {
   const plain = await sealer.open(sealed, associatedData(collectionId));
   const view = new DataView(plain.buffer, plain.byteOffset, plain.length);
-  const ends: number[] = [];
-  const ids = new Uint8Array(plain.length);
-  const versions = new Uint8Array(plain.length);
-  let idsEnd = 0;
   const { count, first } = headOf(plain, view);
+  let entries = 0;
   let at = first;
-  while (at < plain.length && ends.length < count) {
-    const start = at + 2 + VERSION_BYTES;
+  for (; at < plain.length && entries < count; entries++) {
+    const start = at + ENTRY_HEAD_BYTES;
     const end = start <= plain.length ? start + view.getUint16(at, true) : start;
     if (end > plain.length) throw new HersError('INTEGRITY', 'a sealed list ends in the middle of an entry');
-    versions.set(plain.subarray(at + 2, start), ends.length * VERSION_BYTES);
-    ids.set(plain.subarray(start, end), idsEnd);
-    ends.push((idsEnd += end - start));
     at = end;
   }
   let order: Uint16Array | undefined;
   let sums: Uint8Array | undefined;
   if (count !== Number.POSITIVE_INFINITY) {
-    if (ends.length < count) throw new HersError('INTEGRITY', 'a sealed list has fewer entries than it says');
+    if (entries < count) throw new HersError('INTEGRITY', 'a sealed list has fewer entries than it says');
     const parts = decodeParts(plain.subarray(at), KNOWN_PARTS);
     const part = parts.get(ORDER);
     if (part?.length === 2 * count) order = words(part);
     sums = parts.get(SUMS)?.slice();
   }
-  // Copies, or the whole list would stay in memory with each of its columns.
-  const columns = [
-    ids.slice(0, idsEnd),
-    Uint32Array.from(ends),
-    versions.slice(0, ends.length * VERSION_BYTES),
-  ] as const;
-  const list = new List(...columns, order);
+  const list = columnsOf(plain, view, first, at, entries, order);
   return sums ? { list, sums } : { list };
+}
+
+/**
+ * The entries between two places, which are whole. Byte by byte: a view of each would take longer
+ * than the few bytes.
+ */
+function columnsOf(
+  plain: Uint8Array,
+  view: DataView,
+  first: number,
+  last: number,
+  count: number,
+  order: Uint16Array | undefined,
+): List {
+  const ids = new Uint8Array(last - first - count * ENTRY_HEAD_BYTES);
+  const ends = new Uint32Array(count);
+  const versions = new Uint8Array(count * VERSION_BYTES);
+  let at = first;
+  let idsEnd = 0;
+  for (let slot = 0; slot < count; slot++) {
+    const length = view.getUint16(at, true);
+    at += 2;
+    for (let i = slot * VERSION_BYTES; i < (slot + 1) * VERSION_BYTES; i++) versions[i] = plain[at++];
+    for (let i = 0; i < length; i++) ids[idsEnd++] = plain[at++];
+    ends[slot] = idsEnd;
+  }
+  return new List(ids, ends, versions, order);
 }
 
 function words(bytes: Uint8Array): Uint16Array {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  return Uint16Array.from({ length: bytes.length / 2 }, (_, i) => view.getUint16(2 * i, true));
+  const out = new Uint16Array(bytes.length / 2);
+  for (let i = 0; i < out.length; i++) out[i] = view.getUint16(2 * i, true);
+  return out;
 }
 
 /** How many entries there are, as far as the list says so, and where they begin. */

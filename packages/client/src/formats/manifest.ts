@@ -9,6 +9,7 @@
 import type { Edition } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { concat, hex, sha256, u32 } from '../bytes.ts';
+import type { Fields, FieldType } from '../fields/field.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
 import { notUnderstood } from './parts.ts';
 
@@ -34,6 +35,10 @@ export interface ManifestBlock {
   readonly canaries?: { readonly id: string; readonly slots: number };
   /** The sealed lists that say which record is in which slot, in the order of the slots. */
   readonly lists: readonly string[];
+  /** The sealed columns of its fields, by field. */
+  readonly columns?: Readonly<Record<string, string>>;
+  /** The partition of its records, where the collection has partitions and they are in one. */
+  readonly partition?: string;
   /** Slots whose records were deleted or replaced, ascending. */
   readonly dead: readonly number[];
 }
@@ -70,6 +75,10 @@ export interface Manifest {
   readonly seals: number;
   /** Of the epochs that have one; at most one of each. */
   readonly compressors: readonly ManifestCompressor[];
+  /** What is kept in columns of every record. A block without a column is still to get it. */
+  readonly fields: Fields;
+  /** The field that says in which partition a record is; a block holds records of one. */
+  readonly partitionBy?: string;
   /**
    * Hashes of the manifests before this one, the newest first, as many as are kept. Undefined in
    * manifests of older programs.
@@ -113,8 +122,17 @@ interface Parts {
   readonly editions?: { readonly must: true; readonly value: readonly Edition[] };
   /** By block. */
   readonly canaries?: { readonly must: true; readonly value: Readonly<Record<string, readonly [string, number]>> };
+  /** In the order in which they were named. */
+  readonly fields?: { readonly must: true; readonly value: readonly (readonly [string, FieldType])[] };
+  /** Of every block, in their order: columns by field. */
+  readonly columns?: { readonly must: true; readonly value: readonly (readonly (readonly [string, string])[])[] };
+  /** The field, and the value of every block, in their order. */
+  readonly partitions?: {
+    readonly must: true;
+    readonly value: { readonly field: string; readonly blocks: readonly (string | null)[] };
+  };
 }
-const KNOWN_PARTS = new Set(['models', 'tags', 'editions', 'canaries']);
+const KNOWN_PARTS = new Set(['models', 'tags', 'editions', 'canaries', 'fields', 'columns', 'partitions']);
 const EDITIONS: readonly number[] = [1, 2];
 
 function associatedData(collectionId: Uint8Array, version: number): Uint8Array {
@@ -127,7 +145,9 @@ function associatedData(collectionId: Uint8Array, version: number): Uint8Array {
 }
 
 export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, manifest: Manifest): Promise<Uint8Array> {
-  const { version, epoch, blocks, pending, seals, compressors, history = [] } = manifest;
+  const { version, epoch, blocks, pending, seals, compressors, partitionBy, history = [] } = manifest;
+  const fields = Object.entries(manifest.fields);
+  const columns = blocks.map((block) => Object.entries(block.columns ?? {}));
   const tagged = blocks.flatMap(({ id, tag }) => (tag === undefined ? [] : [[id, tag] as const]));
   const moved = blocks.flatMap(({ id, canaries: at }) => (at ? [[id, [at.id, at.slots]] as const] : []));
   const editions = blocks.map(({ edition }) => edition);
@@ -136,6 +156,11 @@ export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, man
     ...(tagged.length > 0 ? { tags: { must: true, value: Object.fromEntries(tagged) } } : {}),
     ...(editions.some((edition) => edition > 1) ? { editions: { must: true, value: editions } } : {}),
     ...(moved.length > 0 ? { canaries: { must: true, value: Object.fromEntries(moved) } } : {}),
+    ...(fields.length > 0 ? { fields: { must: true, value: fields } } : {}),
+    ...(columns.some((each) => each.length > 0) ? { columns: { must: true, value: columns } } : {}),
+    ...(partitionBy === undefined
+      ? {}
+      : { partitions: { must: true, value: { field: partitionBy, blocks: blocks.map((b) => b.partition ?? null) } } }),
   };
   const text = JSON.stringify({
     format: FORMAT,
@@ -176,6 +201,8 @@ export async function openManifest(
   for (const [name, { must }] of Object.entries(parts)) if (must && !KNOWN_PARTS.has(name)) throw notUnderstood(name);
   const tags = parts.tags?.value ?? {};
   const canaries = parts.canaries?.value ?? {};
+  const columns = parts.columns?.value ?? [];
+  const partitions = parts.partitions?.value;
   const editions = parts.editions?.value ?? content.blocks.map(() => 1);
   if (editions.length !== content.blocks.length)
     throw new HersError('INTEGRITY', 'the manifest does not say of every block of which edition it is');
@@ -199,19 +226,30 @@ export async function openManifest(
       additions,
       ...(Object.hasOwn(canaries, id) ? { canaries: { id: canaries[id][0], slots: canaries[id][1] } } : {}),
       lists,
+      ...(columns[i]?.length > 0 ? { columns: Object.fromEntries(columns[i]) } : {}),
+      ...(typeof partitions?.blocks[i] === 'string' ? { partition: partitions.blocks[i] } : {}),
       dead,
     })),
     compressors: (isOlder ? content.models : parts.models?.value) ?? [],
     pending: content.pending.map(([handle, recordVersion]: [string, string]) => ({ handle, version: recordVersion })),
+    fields: Object.assign(Object.create(null), Object.fromEntries(parts.fields?.value ?? [])),
+    ...(partitions ? { partitionBy: partitions.field } : {}),
     ...(isOlder ? {} : { history: content.history.match(new RegExp(`.{${2 * HASH_BYTES}}`, 'g')) ?? [] }),
   };
 }
 
-export function emptyManifest(version: number): Manifest {
-  return { version, epoch: 0, seals: 0, blocks: [], pending: [], compressors: [], history: [] };
+export function emptyManifest(version: number, fields: Fields = {}, partitionBy?: string): Manifest {
+  const partitions = partitionBy === undefined ? {} : { partitionBy };
+  return { version, epoch: 0, seals: 0, blocks: [], pending: [], compressors: [], fields, ...partitions, history: [] };
 }
 
 /** Records that can be found: in blocks and not dead, or pending. */
-export function liveCount({ blocks, pending }: Manifest): number {
+export function liveCount({
+  blocks,
+  pending,
+}: {
+  readonly blocks: readonly ManifestBlock[];
+  readonly pending: { readonly length: number };
+}): number {
   return blocks.reduce((sum, block) => sum + block.count - block.dead.length, pending.length);
 }

@@ -17,6 +17,7 @@
 import type { MasterSeed } from '@hers/scheme/secret';
 import { HANDLE_BYTES, HersError } from '@hers/service';
 import { bytesOf, concat, fromHex, hex, hexText, u32 } from '../bytes.ts';
+import { type Fields, type FieldValues, valuesOf } from '../fields/field.ts';
 import { type KeyedHash, makeKeyedHash, SEAL_OVERHEAD, type Sealer } from '../keys/sealing.ts';
 import type { BatchNames, PlainBatch, SealedBatch } from '../writing/batch.ts';
 import { decodeParts, encodePart, partBytes } from './parts.ts';
@@ -86,22 +87,36 @@ export class PendingRecord {
   readonly handle: string;
   readonly version: string;
   readonly projection: Projection | undefined;
+  /** Of the fields that the collection had when the record was read. */
+  readonly values: FieldValues;
 
-  private constructor({ id, vector, handle, version }: PlainRecord, projection: Projection | undefined) {
+  private constructor(record: PlainRecord, projection: Projection | undefined, fields: Fields) {
+    const { id, vector, handle, version } = record;
     this.id = id;
     this.vector = vector.slice();
     this.handle = handle;
     this.version = version;
     this.projection = projection && { epoch: projection.epoch, values: projection.values.slice() };
+    this.values = valuesIn(record, fields);
   }
 
   /** With this projection, where it is not the record's own. */
   static of(
     record: PlainRecord | PendingRecord,
+    fields: Fields,
     projection: Projection | undefined = record.projection,
   ): PendingRecord {
-    return record instanceof PendingRecord ? record : new PendingRecord(record, projection);
+    return record instanceof PendingRecord ? record : new PendingRecord(record, projection, fields);
   }
+}
+
+const NO_VALUES: FieldValues = new Map();
+
+/** What a record has in these fields. */
+export function valuesIn(record: PlainRecord | PendingRecord, fields: Fields): FieldValues {
+  if (record instanceof PendingRecord) return record.values;
+  const isNone = record.payload.length === 0 || Object.keys(fields).length === 0;
+  return isNone ? NO_VALUES : valuesOf(payloadOf(record), fields, record.id);
 }
 
 const encoder = new TextEncoder();

@@ -166,4 +166,9 @@ export function nodeKeyedHash(key: Uint8Array): KeyedHash {
   return Object.assign(digest, { wipe });
 }
 
+/** SHA-256, hexadecimal. */
+export function hashText(bytes: Uint8Array): string {
+  return hash('sha256', bytes, 'hex');
+}
+
 export { NodeSealer as FastestSealer, nodeKeyedHash as fastestHash };

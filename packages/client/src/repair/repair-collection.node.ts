@@ -70,10 +70,10 @@ export class Rescue {
   readonly #options: RescueOptions;
   readonly #seed: MasterSeed;
   /**
-   * Lists that the manifest names: the epoch they are sealed under, and whether they are pieces of
-   * a compressor.
+   * Lists that the manifest names: the epoch they are sealed under, and whether they are columns,
+   * or pieces of a compressor, which nothing is read from here.
    */
-  readonly #wanted = new Map<string, { readonly epoch: number; readonly isCompressor: boolean }>();
+  readonly #wanted = new Map<string, { readonly epoch: number; readonly isOpaque: boolean }>();
   readonly #places = new Map<string, EntryPlace>();
   readonly #lists = new Map<string, readonly ListEntry[]>();
   /** Of blocks whose lists are all there, by block. */
@@ -105,9 +105,11 @@ export class Rescue {
     this.#seed = seed;
     this.#options = options;
     for (const { lists, epoch } of manifest.blocks)
-      for (const list of lists) this.#wanted.set(list, { epoch, isCompressor: false });
+      for (const list of lists) this.#wanted.set(list, { epoch, isOpaque: false });
+    for (const { columns = {}, epoch } of manifest.blocks)
+      for (const column of Object.values(columns)) this.#wanted.set(column, { epoch, isOpaque: true });
     for (const { lists, epoch } of manifest.compressors)
-      for (const list of lists) this.#wanted.set(list, { epoch, isCompressor: true });
+      for (const list of lists) this.#wanted.set(list, { epoch, isOpaque: true });
   }
 
   get id(): string {
@@ -126,9 +128,9 @@ export class Rescue {
 
   /** The hash of a list proves it; that it opens is only certain afterwards. */
   async takeList(id: string, content: Uint8Array, place: EntryPlace): Promise<void> {
-    const { epoch, isCompressor } = this.#wanted.get(id)!;
+    const { epoch, isOpaque } = this.#wanted.get(id)!;
     this.#places.set(id, place);
-    if (isCompressor) return;
+    if (isOpaque) return;
     const { list } = await openList(await this.keyring.sealer(epoch), this.keyring.id, content);
     this.#lists.set(id, [...list]);
   }
@@ -348,7 +350,9 @@ export class Rescue {
   #keptLists(): Set<string> {
     const blocks = this.manifest.blocks.filter(({ id }) => this.#fates.get(id) !== 'dropped');
     const compressors = this.manifest.compressors.filter(({ epoch }) => this.#hasCompressor(epoch));
-    return new Set([...blocks, ...compressors].flatMap(({ lists }) => lists).filter((list) => this.#places.has(list)));
+    const columns = blocks.flatMap((block) => Object.values(block.columns ?? {}));
+    const lists = [...blocks, ...compressors].flatMap((each) => each.lists);
+    return new Set([...lists, ...columns].filter((list) => this.#places.has(list)));
   }
 
   // — the new folder —
@@ -439,7 +443,10 @@ export class Rescue {
       if (this.#fates.get(block.id) === 'dropped') continue;
       const { hash = block.hash } = this.#blocks.get(block.id) ?? {};
       const dead = this.#deadOf(block);
-      blocks.push({ ...block, hash, dead, lists: await this.#patched(service, block, staged) });
+      // Columns that are lost are made again from the vault, by `optimize`.
+      const columns = Object.entries(block.columns ?? {}).filter(([, name]) => this.#places.has(name));
+      const lists = await this.#patched(service, block, staged);
+      blocks.push({ ...block, hash, dead, lists, columns: Object.fromEntries(columns) });
     }
     const next: Manifest = {
       version: manifest.version + 1,
@@ -448,6 +455,8 @@ export class Rescue {
       blocks,
       pending: manifest.pending.filter(({ handle }) => this.#live.isFound(keyOf(fromHex(handle)))),
       compressors: manifest.compressors.filter(({ epoch }) => this.#hasCompressor(epoch)),
+      fields: manifest.fields,
+      ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),
       history: historyAfter(this.#hash, manifest.history),
     };
     const sealed = await sealManifest(await keyring.manifestSealer(), keyring.id, next);
@@ -506,8 +515,8 @@ export class Rescue {
       const handles = keys.map((key) => hex(fromKey(key))).sort();
       const newest = view.manifest.epoch;
       for await (const record of session.reader.records(handles, { newest, signal }))
-        draft.pending.set(record.handle, PendingRecord.of(record));
-      await fillBlocks(session, draft, draft.space.plan.capacity, signal);
+        draft.pending.set(record.handle, PendingRecord.of(record, draft.fields));
+      await fillBlocks(session, draft, { signal });
       return { draft, result: undefined };
     });
   }

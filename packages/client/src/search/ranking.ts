@@ -66,6 +66,33 @@ export class Ranking {
   }
 }
 
+/** The best of every group, and of those the best `limit`. */
+export class GroupedRanking {
+  readonly #limit: number;
+  readonly #order: Order;
+  readonly #best = new Map<unknown, Candidate>();
+
+  constructor(limit: number, order: Order) {
+    this.#limit = limit;
+    this.#order = order;
+  }
+
+  /** A candidate without a group is one of its own. */
+  offer(candidate: Candidate, group: unknown = candidate): void {
+    const best = this.#best.get(group);
+    if (!best || this.#compare(candidate, best) < 0) this.#best.set(group, candidate);
+  }
+
+  #compare(a: Candidate, b: Candidate): number {
+    return this.#order === 'descending' ? b.score - a.score : a.score - b.score;
+  }
+
+  /** Best first. */
+  best(): Candidate[] {
+    return [...this.#best.values()].sort((a, b) => this.#compare(a, b)).slice(0, this.#limit);
+  }
+}
+
 /** The next double below, so that `>` includes the value itself. */
 function previous(x: number): number {
   return x - Math.max(Math.abs(x) * Number.EPSILON, Number.MIN_VALUE);

@@ -50,7 +50,7 @@ before(async () => {
   session = new CollectionSession({ service, place, keyring, memory: new InMemoryVersions() });
   await session.write(async (view) => {
     const draft = new Draft(view);
-    await fillBlocks(session, draft, 3);
+    await fillBlocks(session, draft, { size: 3 });
     return { draft, result: undefined };
   });
   await faces.delete('r1');

@@ -15,10 +15,15 @@ import type { PendingRecord } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { Space } from '../session/space.ts';
 import type { View } from '../session/view.ts';
-import { type Candidate, type Order, Ranking } from './ranking.ts';
+import type { Choice } from './choice.ts';
+import { type Candidate, GroupedRanking, type Order, Ranking } from './ranking.ts';
 
 export interface ScanOptions {
   readonly limit: number;
+  /** Which records count; all by default. */
+  readonly choice?: Choice | undefined;
+  /** The field of which only the best of each value counts. */
+  readonly groupBy?: string | undefined;
   readonly threshold?: number;
   readonly signal?: AbortSignal;
 }
@@ -40,6 +45,8 @@ export interface Found {
   readonly scoreOrigin: ScoreOrigin;
   /** The space in which it was compared. */
   readonly space: Space;
+  /** Its block; undefined if it is pending. */
+  readonly block?: string;
   /** Its number among the records of its block; undefined if it is pending. */
   readonly slot?: number;
   /** The record, if it is pending: then it was compared here, and nothing was decrypted for it. */
@@ -78,15 +85,23 @@ export async function scan(
   const inBlocks = await scanBlocks(session, view, probes, blocks, part !== undefined, options);
   const { plan } = session.keyring;
   const all: Scanned[] = [];
+  const chosen = pending.filter((record) => options.choice?.isPending(record) ?? true);
+  const groupOf = ({ block, slot }: Candidate) =>
+    block === blocks.length
+      ? chosen[slot].values.get(options.groupBy!)
+      : view.columns.get(blocks[block].id)!.get(options.groupBy!)!.value(slot);
   for (const [i, { candidates, searched }] of inBlocks.entries()) {
-    const ranking = new Ranking(options.limit, orderOf(plan), options.threshold);
-    ranking.merge(candidates);
+    const isGrouped = options.groupBy !== undefined;
+    const ranking = new Ranking(isGrouped ? chosen.length : options.limit, orderOf(plan), options.threshold);
+    if (!isGrouped) ranking.merge(candidates);
     // Pending records, which only the client can read, count as one more block.
-    if (pending.length > 0) ranking.offer(blocks.length, 0, await scoresOf(view.space, pending, probes[i]));
-    const found = ranking.best().map((candidate) => {
+    if (chosen.length > 0) ranking.offer(blocks.length, 0, await scoresOf(view.space, chosen, probes[i]));
+    const groups = new GroupedRanking(options.limit, orderOf(plan));
+    if (isGrouped) for (const each of [...candidates, ...ranking.best()]) groups.offer(each, groupOf(each));
+    const found = (isGrouped ? groups : ranking).best().map((candidate) => {
       const isPending = candidate.block === blocks.length;
       return isPending
-        ? foundPending(plan, view, pending[candidate.slot], candidate)
+        ? foundPending(plan, view, chosen[candidate.slot], candidate)
         : foundInBlock(plan, view, blocks[candidate.block], candidate);
     });
     all.push({ found, searched: searched + pending.length });
@@ -109,7 +124,15 @@ function foundPending({ profile }: Plan, view: View, pending: PendingRecord, { s
 function foundInBlock({ profile }: Plan, view: View, block: ManifestBlock, { slot, score }: Candidate): Found {
   const list = view.entries.get(block.id)!;
   const [id, version] = [list.id(slot), list.version(slot)];
-  return { id, version, score, scoreOrigin: isExact(profile) ? 'exact' : 'noisy', space: view.spaceOf(block), slot };
+  return {
+    id,
+    version,
+    score,
+    scoreOrigin: isExact(profile) ? 'exact' : 'noisy',
+    space: view.spaceOf(block),
+    block: block.id,
+    slot,
+  };
 }
 
 /** A query for one probe in one space. */
@@ -172,9 +195,10 @@ async function scanBlocks(
   probes: readonly Float32Array[],
   blocks: readonly ManifestBlock[],
   some: boolean,
-  { limit, threshold, signal }: ScanOptions,
+  { limit, threshold, choice, groupBy, signal }: ScanOptions,
 ): Promise<{ readonly candidates: Candidate[]; readonly searched: number }[]> {
   const numbers = new Map(blocks.map((block, number) => [block.id, number]));
+  const slots = blocks.map((block) => choice?.slots(block));
   const queries = await encryptQueries(view, probes, blocks);
   const byId = new Map(queries.map((query) => [hex(query.secret.queryId), query]));
   const options = { limit, order: orderOf(view.space.plan), ...(threshold === undefined ? {} : { threshold }) };
@@ -198,7 +222,9 @@ async function scanBlocks(
       const { query, number } = expectedBy(byId, numbers, blocks, response);
       const { id, dead } = blocks[number];
       const canaries = query.space.canariesOf(blocks[number]);
-      query.tasks.push({ response, block: number, canaries, dead, sums: view.scoreSums.get(id) });
+      const groups = groupBy === undefined ? undefined : view.columns.get(id)!.get(groupBy)!.codes;
+      const sums = view.scoreSums.get(id);
+      query.tasks.push({ response, block: number, canaries, dead, slots: slots[number], groups, sums });
       if (query.tasks.length === BATCH) decrypt(query);
     }
     for (const query of queries) if (query.tasks.length > 0) decrypt(query);
@@ -206,12 +232,18 @@ async function scanBlocks(
       if (missing.size > 0)
         throw new HersError('INTEGRITY', `the store left out ${missing.size} of ${blocks.length} blocks`);
     const rankings = probes.map(() => new Ranking(limit, options.order));
+    const grouped = probes.map((): Candidate[] => []);
     const searched = probes.map(() => 0);
     for (const { probe, records, best } of decrypted) {
-      rankings[probe].merge(await best.catch((error) => Promise.reject(new Undecryptable(error))));
+      const candidates = await best.catch((error) => Promise.reject(new Undecryptable(error)));
+      if (groupBy === undefined) rankings[probe].merge(candidates);
+      else for (const each of candidates) grouped[probe].push(each);
       searched[probe] += records;
     }
-    return rankings.map((ranking, probe) => ({ candidates: ranking.best(), searched: searched[probe] }));
+    return rankings.map((ranking, probe) => ({
+      candidates: groupBy === undefined ? ranking.best() : grouped[probe],
+      searched: searched[probe],
+    }));
   } finally {
     await Promise.allSettled(decrypted.map(({ best }) => best));
     for (const { secret } of queries) secret.wipe();

@@ -1,6 +1,8 @@
 // What a search can be asked for, and what it answers.
 
 import { HersError, refuseUnknown } from '@hers/service';
+import type { FieldValue } from '../fields/field.ts';
+import type { Filter } from '../filter/filter.ts';
 import type { Payload } from '../formats/records.ts';
 import type { ScoreOrigin } from './scan.ts';
 
@@ -23,6 +25,26 @@ export interface SearchOptions {
    */
   readonly enough?: number;
   /**
+   * Only records that pass. The client leaves the others out before it ranks, so the results are
+   * the best of those that pass, and the store does not learn that there is a filter
+   * (docs/filters.md).
+   *
+   * @example { must: [{ field: 'country', match: 'NL' }, { field: 'age', range: { gte: 18 } }] }
+   */
+  readonly filter?: Filter;
+  /**
+   * In a collection with partitions: search only in these. Their blocks alone are scanned, which
+   * costs less, and the store sees which blocks these are.
+   */
+  readonly partitions?: readonly string[];
+  /** Fields of the matches to return. The client has them, so nothing is fetched for it. */
+  readonly select?: readonly string[];
+  /**
+   * A field of type keyword: of the records that have the same value, only the best is a match.
+   * Records without a value are matches of their own.
+   */
+  readonly groupBy?: string;
+  /**
    * Fetch the payloads of the matches. Off by default, because it shows the store which they are.
    */
   readonly payload?: boolean;
@@ -42,13 +64,16 @@ export interface Match {
   readonly scoreOrigin: ScoreOrigin;
   /** The payload, if it was asked for and the record has one. */
   readonly payload?: Payload;
+  /** The fields that `select` asked for, as far as the record has them. */
+  readonly fields?: { readonly [name: string]: FieldValue };
 }
 
 export interface SearchResult {
   /** Best first. */
   readonly matches: readonly Match[];
   /**
-   * How many records the store's answers and the pending records covered, and how many there are.
+   * How many records the store's answers and the pending records covered, and how many there are,
+   * whether they pass a filter or not.
    */
   readonly coverage: { readonly searched: number; readonly total: number };
   /**
@@ -64,14 +89,22 @@ export const MAX_LIMIT = 10_000;
 export function checkOptions(options: SearchOptions): void {
   refuseUnknown(
     options,
-    { limit: true, threshold: true, rerank: true, enough: true, payload: true, signal: true },
+    {
+      ...{ limit: true, threshold: true, filter: true, partitions: true, select: true, groupBy: true },
+      ...{ rerank: true, enough: true, payload: true, signal: true },
+    },
     'a search',
   );
-  const { limit = DEFAULT_LIMIT, threshold, rerank = false, enough } = options;
+  const { limit = DEFAULT_LIMIT, threshold, rerank = false, enough, groupBy } = options;
   if (!(Number.isInteger(limit) && limit >= 1 && limit <= MAX_LIMIT))
     throw new HersError('INVALID_ARGUMENT', `limit is a whole number from 1 to ${MAX_LIMIT}`);
   if (threshold !== undefined && !Number.isFinite(threshold))
     throw new HersError('INVALID_ARGUMENT', 'threshold must be a number');
+  if (groupBy !== undefined && rerank !== false)
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      'groupBy keeps the best of each group by what is indexed, and rerank might find another: leave one of them out',
+    );
   if (enough === undefined) return;
   if (!Number.isFinite(enough)) throw new HersError('INVALID_ARGUMENT', 'enough must be a number');
   if (rerank === false)

@@ -1,11 +1,14 @@
 // Searching: one scan, and, if the caller asks for it, fetching the best records afterwards.
 
 import { checkVector } from '@hers/scheme';
+import { HersError } from '@hers/service';
 import { liveCount } from '../formats/manifest.ts';
 import type { CollectionSession } from '../session/session.ts';
+import { partitionOf, type View } from '../session/view.ts';
+import { checkFieldNames, checkGroupField } from './choice.ts';
 import { candidatesToFetch, countUndecryptable, fetchMatches } from './rerank.ts';
-import { scan } from './scan.ts';
-import { checkOptions, DEFAULT_LIMIT, type SearchOptions, type SearchResult } from './search-options.ts';
+import { type Found, type ScanPart, scan } from './scan.ts';
+import { checkOptions, DEFAULT_LIMIT, type Match, type SearchOptions, type SearchResult } from './search-options.ts';
 
 export async function search(
   session: CollectionSession,
@@ -19,26 +22,74 @@ export async function search(
   const probes = vectors.map((vector, i) =>
     checkVector(plan, vector, 'query', vectors.length > 1 ? `vector ${i}` : 'the vector'),
   );
-  const { limit = DEFAULT_LIMIT, threshold, rerank, signal } = options;
-  const scanning = session.read(async (view) => ({
-    view,
-    scanned: await scan(session, view, probes, {
+  const { limit = DEFAULT_LIMIT, threshold, filter, partitions, select, groupBy, rerank, signal } = options;
+  const scanning = session.read(async (view) => {
+    const part = partitions && partWith(view, partitions);
+    const scanOptions = {
       limit: Math.max(limit, toFetch),
+      choice: session.choices.of(view, filter, Date.now()),
+      groupBy: groupBy === undefined ? undefined : checkGroupField(view, groupBy, 'groupBy'),
       // A compressed or noisy score may be on the other side of the threshold than the full one.
       ...(threshold === undefined || rerank ? {} : { threshold }),
       ...(signal ? { signal } : {}),
-    }),
-  }));
-  const { view, scanned } = await (toFetch > 0 ? countUndecryptable(session, scanning) : scanning);
+    };
+    return { view, part, scanned: await scan(session, view, probes, scanOptions, part) };
+  });
+  const { view, part, scanned } = await (toFetch > 0 ? countUndecryptable(session, scanning) : scanning);
   // From here on the store is shown what was found, and nothing is scanned again in this call.
-  const total = liveCount(view.manifest);
+  const total = liveCount(part ?? view.manifest);
+  const selected = select && selectedFields(view, select);
   const results: SearchResult[] = [];
   for (const [i, { found, searched }] of scanned.entries()) {
     const answer =
       toFetch > 0
         ? await fetchMatches(session, view, probes[i], found, options)
         : { matches: found.map(({ id, score, scoreOrigin }) => ({ id, score, scoreOrigin })), fetched: 0 };
-    results.push({ ...answer, coverage: { searched, total } });
+    const matches = selected ? withFields(view, answer.matches, found, selected) : answer.matches;
+    results.push({ ...answer, matches, coverage: { searched, total } });
   }
   return results;
+}
+
+/** What is in these partitions. Those that nothing is in are empty, and no error. */
+function partWith(view: View, partitions: readonly string[]): ScanPart {
+  if (!Array.isArray(partitions) || partitions.length === 0 || partitions.some((name) => typeof name !== 'string'))
+    throw new HersError('INVALID_ARGUMENT', "partitions is a list of names, such as ['site-1']");
+  const { partitionBy, blocks } = view.manifest;
+  if (partitionBy === undefined)
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      'this collection has no partitions: they are named when it is made (partitionBy)',
+    );
+  const names = new Set(partitions.map((name) => name.normalize('NFC')));
+  const isIn = (name: string | undefined) => name !== undefined && names.has(name);
+  return {
+    blocks: blocks.filter(({ partition }) => isIn(partition)),
+    pending: [...view.pending.values()].filter(({ values }) => isIn(partitionOf(view, values))),
+  };
+}
+
+function selectedFields(view: View, select: readonly string[]): readonly string[] {
+  if (!Array.isArray(select) || select.some((field) => typeof field !== 'string'))
+    throw new HersError('INVALID_ARGUMENT', "select is a list of fields, such as ['country']");
+  checkFieldNames(view, select, 'select');
+  return select;
+}
+
+/** Adds what the columns have of these fields. */
+function withFields(
+  view: View,
+  matches: readonly Match[],
+  found: readonly Found[],
+  fields: readonly string[],
+): Match[] {
+  const byId = new Map(found.map((each) => [each.id, each]));
+  return matches.map((match) => {
+    const { block, slot, pending } = byId.get(match.id)!;
+    const entries = fields.map((field) => [
+      field,
+      pending ? pending.values.get(field) : view.columns.get(block!)!.get(field)!.value(slot!),
+    ]);
+    return { ...match, fields: Object.fromEntries(entries.filter(([, value]) => value !== undefined)) };
+  });
 }

@@ -1,16 +1,34 @@
-// Comparing a vector with one record: a scan of the block that the record is in.
+// Comparing a vector with one record: a scan of the block that the record is in. Or with a group of
+// records: a scan of everything.
 
 import { checkVector } from '@hers/scheme';
 import { HersError, refuseUnknown } from '@hers/service';
 import { hex } from '../bytes.ts';
+import { quoted } from '../fields/field.ts';
 import { needsVault } from '../formats/descriptor.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
+import { checkGroupField, chosenCount, isChosen } from './choice.ts';
 import { countUndecryptable, fullScore, wantedOf } from './rerank.ts';
 import { orderOf, type ScanPart, type ScoreOrigin, scan } from './scan.ts';
 import { ScoreCheck } from './score-check.ts';
 
+/** All records that have the same value in a field of type keyword: the templates of one person. */
+export interface Group {
+  readonly field: string;
+  readonly value: string;
+}
+
 export interface VerifyOptions {
+  /**
+   * For a group: whether its best score counts, the default, or the mean of all.
+   */
+  readonly combine?: 'best' | 'mean';
+  /**
+   * For a group: scan only the blocks that it is in, which shows the store which these are. By
+   * default everything is scanned.
+   */
+  readonly showBlocks?: boolean;
   /** The similarity to reach, or the distance not to exceed, for `match` to be true. */
   readonly threshold?: number;
   /**
@@ -33,34 +51,77 @@ export interface Verification {
 
 export async function verify(
   session: CollectionSession,
-  id: string,
+  of: string | Group,
   vector: ArrayLike<number>,
   options: VerifyOptions,
 ): Promise<Verification> {
-  refuseUnknown(options, { threshold: true, rerank: true, signal: true }, 'a verification');
-  const { threshold, rerank = false, signal } = options;
+  refuseUnknown(
+    options,
+    { threshold: true, rerank: true, combine: true, showBlocks: true, signal: true },
+    'a verification',
+  );
   const { plan, descriptor } = session.keyring;
-  if (rerank && descriptor.enrolment !== 'vault') throw needsVault('comparing full vectors');
   const probe = checkVector(plan, vector, 'query');
+  const { threshold, rerank = false } = options;
+  if (rerank && descriptor.enrolment !== 'vault') throw needsVault('comparing full vectors');
+  const { score, scoreOrigin } =
+    typeof of === 'string'
+      ? await verifyRecord(session, of, probe, options)
+      : await verifyGroup(session, of, probe, options);
+  if (threshold === undefined) return { score, scoreOrigin };
+  return { score, scoreOrigin, match: orderOf(plan) === 'descending' ? score >= threshold : score <= threshold };
+}
+
+async function verifyRecord(
+  session: CollectionSession,
+  id: string,
+  probe: Float32Array,
+  { rerank = false, combine, showBlocks, signal }: VerifyOptions,
+): Promise<Verification> {
+  if (combine !== undefined || showBlocks !== undefined)
+    throw new HersError('INVALID_ARGUMENT', 'combine and showBlocks are for a group: { field, value }');
+  const { plan } = session.keyring;
   const scanOptions = { limit: plan.parameters.n, ...(signal ? { signal } : {}) };
   const scanning = session.read(async (view) => {
     const [{ found }] = await scan(session, view, [probe], scanOptions, partWith(session, view, id));
     return { view, found };
   });
   const { view, found } = await (rerank ? countUndecryptable(session, scanning) : scanning);
+  if (!isChosen(view, session.choices.of(view, undefined, Date.now()), id)) throw notFound(id);
   const compared = found.find((each) => each.id === id);
   if (!compared) throw new HersError('INTEGRITY', 'the store did not answer for this record');
-  let { score, scoreOrigin } = compared;
-  if (rerank) {
-    const wanted = wantedOf(session, compared);
-    const fetched = await session.candidates.fetch(view, [wanted], new ScoreCheck(probe), signal);
-    const current = fetched.get(wanted.handle);
-    if (!current) throw notFound(id);
-    score = fullScore(plan, current.record.vector, probe);
-    scoreOrigin = 'recomputed';
-  }
-  if (threshold === undefined) return { score, scoreOrigin };
-  return { score, scoreOrigin, match: orderOf(plan) === 'descending' ? score >= threshold : score <= threshold };
+  if (!rerank) return compared;
+  const wanted = wantedOf(session, compared);
+  const fetched = await session.candidates.fetch(view, [wanted], new ScoreCheck(probe), signal);
+  const current = fetched.get(wanted.handle);
+  if (!current) throw notFound(id);
+  return { score: fullScore(plan, current.record.vector, probe), scoreOrigin: 'recomputed' };
+}
+
+async function verifyGroup(
+  session: CollectionSession,
+  { field, value, ...rest }: Group,
+  probe: Float32Array,
+  { rerank = false, combine = 'best', showBlocks = false, signal }: VerifyOptions,
+): Promise<Verification> {
+  refuseUnknown(rest, {}, 'a group');
+  if (rerank) throw new HersError('INVALID_ARGUMENT', 'rerank compares with one record; a group has several');
+  if (combine !== 'best' && combine !== 'mean')
+    throw new HersError('INVALID_ARGUMENT', 'combine is best, the default, or mean');
+  const found = await session.read(async (view) => {
+    checkGroupField(view, field, 'verify');
+    const choice = session.choices.of(view, { must: { field, match: value } }, Date.now())!;
+    const limit = chosenCount(view, choice);
+    if (limit === 0)
+      throw new HersError('NOT_FOUND', `there is no record whose field ${quoted(field)} is ${quoted(value)}`);
+    const blocks = view.manifest.blocks.filter((block) => choice.slots(block)!.some((word) => word !== 0));
+    const part = showBlocks ? { blocks, pending: [...view.pending.values()] } : undefined;
+    const [scanned] = await scan(session, view, [probe], { limit, choice, ...(signal ? { signal } : {}) }, part);
+    return scanned.found;
+  });
+  const { scoreOrigin } = found.find((each) => each.scoreOrigin === 'noisy') ?? found[0];
+  const mean = found.reduce((sum, { score }) => sum + score, 0) / found.length;
+  return { score: combine === 'best' ? found[0].score : mean, scoreOrigin };
 }
 
 /** What has to be scanned to compare one record. */

@@ -2,6 +2,8 @@
 
 import { type Change, HersError, type StageId } from '@hers/service';
 import { fromHex } from '../bytes.ts';
+import type { Fields } from '../fields/field.ts';
+import type { BlockColumns } from '../formats/columns.ts';
 import type { List } from '../formats/lists.ts';
 import { historyAfter, type Manifest, type ManifestBlock, type ManifestCompressor } from '../formats/manifest.ts';
 import type { PendingRecord, PlainRecord } from '../formats/records.ts';
@@ -19,6 +21,8 @@ export class Draft {
   readonly pending: Map<string, PlainRecord | PendingRecord>;
   readonly entries: Map<string, List>;
   readonly scoreSums: Map<string, Uint8Array>;
+  readonly columns: Map<string, BlockColumns>;
+  fields: Fields;
   readonly spaces: Map<string, Space>;
   /** The one that new blocks are in. */
   space: Space;
@@ -44,6 +48,8 @@ export class Draft {
     this.pending = new Map(view.pending);
     this.entries = new Map(view.entries);
     this.scoreSums = new Map(view.scoreSums);
+    this.columns = new Map(view.columns);
+    this.fields = view.manifest.fields;
     this.spaces = new Map(view.spaces);
     this.space = view.space;
     this.compressors = view.manifest.compressors;
@@ -80,8 +86,9 @@ export class Draft {
     this.blocks = this.blocks.filter((b) => b.id !== block.id);
     this.entries.delete(block.id);
     this.scoreSums.delete(block.id);
+    this.columns.delete(block.id);
     this.dropped.push(fromHex(block.id));
-    for (const list of block.lists) this.droppedLists.push(fromHex(list));
+    for (const list of [...block.lists, ...Object.values(block.columns ?? {})]) this.droppedLists.push(fromHex(list));
   }
 
   countSeals(count: number): void {
@@ -109,6 +116,8 @@ export class Draft {
       blocks,
       pending,
       compressors: this.compressors,
+      fields: this.fields,
+      ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),
       history,
     };
   }

@@ -41,6 +41,8 @@ export class Places {
     listOf: (block: string) => List,
     grown?: { readonly from: string; readonly to: string },
   ): boolean {
+    const added = blocks.slice(this.#blocks.length).reduce((sum, { id }) => sum + listOf(id).count, 0);
+    this.#reserve(this.#starts.at(-1)! + added);
     for (const [number, { id }] of blocks.entries()) {
       const known = this.#blocks[number];
       if (known === id) continue;

@@ -4,12 +4,16 @@
 import type { Plan } from '@hers/scheme';
 import { addScoreSums, decodeScoreSums, encodeScoreSums, type ScoreSums } from '@hers/scheme/secret';
 import { HersError, type Service } from '@hers/service';
-import { fromHex, hex, sha256 } from '../bytes.ts';
+import { fromHex, hex } from '../bytes.ts';
+import type { Column } from '../fields/column.ts';
+import { Interned } from '../fields/interned.ts';
+import { type BlockColumns, openColumn } from '../formats/columns.ts';
 import { fetchCompressor } from '../formats/compressors.ts';
-import { List, openList } from '../formats/lists.ts';
+import { List, type OpenedList, openList } from '../formats/lists.ts';
 import { type Manifest, type ManifestBlock, manifestHash, openManifest } from '../formats/manifest.ts';
 import { type OpenedRecord, PendingRecord } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
+import type { ListCache } from './list-cache.ts';
 import { type Space, spaceName } from './space.ts';
 import {
   isFirstContact,
@@ -63,6 +67,7 @@ export interface Source {
   readonly place: Place;
   readonly keyring: Keyring;
   readonly memory: VersionMemory;
+  readonly cache?: ListCache | undefined;
 }
 
 export interface ShownManifest {
@@ -77,12 +82,16 @@ export class CollectionReader implements Source {
   readonly place: Place;
   readonly keyring: Keyring;
   readonly memory: VersionMemory;
+  readonly cache: ListCache | undefined;
+  /** Values that many records have. */
+  readonly interned: Interned = new Interned();
 
-  constructor({ service, place, keyring, memory }: Source) {
+  constructor({ service, place, keyring, memory, cache }: Source) {
     this.service = service;
     this.place = place;
     this.keyring = keyring;
     this.memory = memory;
+    this.cache = cache;
   }
 
   /**
@@ -137,7 +146,8 @@ export class CollectionReader implements Source {
    * newer manifest shows that it happened, the error stands.
    */
   async view(known?: View): Promise<View> {
-    const opened = new Opened(known);
+    let opened = new Opened(known);
+    let fields = known && JSON.stringify(known.manifest.fields);
     let failed: { readonly version: number; readonly error: unknown } | undefined;
     for (let attempt = 1; ; attempt++) {
       // Nothing is read between a manifest and what it names: it would give a writer the time to
@@ -148,15 +158,19 @@ export class CollectionReader implements Source {
         await this.remember(manifest, hash);
         return known;
       }
+      // Of a pending record only the values of the fields are kept that there were.
+      const text = JSON.stringify(manifest.fields);
+      if (fields !== undefined && fields !== text) opened = new Opened(known, false);
+      fields = text;
       if (attempt > MAX_ATTEMPTS)
         throw new HersError('STALE', 'the collection changes faster than it can be read; try again');
       try {
         // Pending records first: they are what changes.
         const pending = await this.#pending(manifest, opened);
         const { spaces, space } = await this.#spaces(manifest);
-        const { entries, scoreSums } = await this.#entries(manifest, spaces, opened);
+        const lists = await this.#lists(manifest, spaces, opened);
         await this.remember(manifest, hash);
-        const view = new View({ manifest, hash, entries, scoreSums, pending, spaces, space });
+        const view = new View({ manifest, hash, ...lists, pending, spaces, space });
         return known ? view.follows(known) : view;
       } catch (error) {
         if (!mayBeOvertaken(error)) throw error;
@@ -212,51 +226,94 @@ export class CollectionReader implements Source {
     return { spaces, space: spaces.get(spaceName(current))! };
   }
 
-  async #entries(
+  /**
+   * Lists and columns of all blocks. What is fetched depends on what has changed, and on nothing
+   * that is done with it: all fields come along, whether a filter names them or not.
+   */
+  async #lists(
     manifest: Manifest,
     spaces: ReadonlyMap<string, Space>,
     opened: Opened,
-  ): Promise<{ entries: Map<string, List>; scoreSums: Map<string, Uint8Array> }> {
-    const { service, place, keyring } = this;
-    const entries = new Map<string, List>();
-    const wanted: ManifestBlock[] = [];
-    for (const block of manifest.blocks) {
-      if (entries.has(block.id)) throw new HersError('INTEGRITY', 'the manifest names a block twice');
-      const have = opened.entries(block.id);
-      entries.set(block.id, have ?? List.of([]));
-      if (!have) wanted.push(block);
-    }
-    const ids = wanted.flatMap((block) => block.lists);
-    const lists = service.getLists(place.name, ids.map(fromHex))[Symbol.asyncIterator]();
+  ): Promise<Pick<View, 'entries' | 'scoreSums' | 'columns'>> {
+    const { hashText } = await import('#sealing');
+    const takers = await this.#missing(manifest, spaces, opened);
+    // An earlier view has what was cached, and what is new is not there yet.
+    const cached = opened.isEmpty ? await this.cache?.open(hex(this.keyring.id), new Set(takers.keys())) : undefined;
+    const opening = new Openings();
     try {
-      for (const block of wanted) {
-        const sealer = await keyring.sealer(block.epoch);
-        const parts: List[] = [];
-        const sums: (Uint8Array | undefined)[] = [];
-        for (const id of block.lists) {
-          const { value, done } = await lists.next();
-          if (done) throw new HersError('INTEGRITY', 'the store has lost a list of this collection');
-          if (hex(await sha256(value)) !== id)
-            throw new HersError('INTEGRITY', 'the store gave another list than the manifest names');
-          const opened = await openList(sealer, keyring.id, value);
-          parts.push(opened.list);
-          sums.push(opened.sums);
-        }
-        const all = List.join(parts);
-        if (all.count !== block.count)
-          throw new HersError('INTEGRITY', 'the lists of a block do not fit its number of records');
-        entries.set(block.id, all);
-        opened.keepEntries(block.id, all, sumOf(spaces.get(spaceName(block))!.plan, sums));
+      for await (const { name, sealed } of cached?.read() ?? []) {
+        const taker = takers.get(name);
+        // Another of the same name may follow, and otherwise it is fetched.
+        if (!taker || (await hashText(sealed)) !== name) continue;
+        takers.delete(name);
+        await opening.add(taker(sealed));
       }
+      const names = [...takers.keys()];
+      let at = 0;
+      if (names.length > 0)
+        for await (const sealed of this.service.getLists(this.place.name, names.map(fromHex))) {
+          if (at === names.length) break;
+          const name = names[at++];
+          if ((await hashText(sealed)) !== name)
+            throw new HersError('INTEGRITY', 'the store gave another list than the manifest names');
+          await cached?.put({ name, sealed });
+          await opening.add(takers.get(name)!(sealed));
+        }
+      if (at < names.length) throw new HersError('INTEGRITY', 'the store has lost a list of this collection');
+      await opening.end();
     } finally {
-      await lists.return?.();
+      await opening.settled();
+      await cached?.close();
     }
+    const entries = new Map<string, List>();
     const scoreSums = new Map<string, Uint8Array>();
-    for (const { id } of manifest.blocks) {
-      const sums = opened.sums(id);
-      if (sums) scoreSums.set(id, sums);
+    const columns = new Map<string, BlockColumns>();
+    for (const block of manifest.blocks) {
+      const sums = opened.sums(block.id);
+      entries.set(block.id, opened.list(block)!);
+      if (sums) scoreSums.set(block.id, sums);
+      const named = Object.entries(block.columns ?? {});
+      columns.set(block.id, new Map(named.map(([field, name]) => [field, opened.column(name)!])));
     }
-    return { entries, scoreSums };
+    return { entries, scoreSums, columns };
+  }
+
+  /** The names of lists and columns that are not opened yet, each with what opens and keeps it. */
+  async #missing(
+    manifest: Manifest,
+    spaces: ReadonlyMap<string, Space>,
+    opened: Opened,
+  ): Promise<Map<string, (sealed: Uint8Array) => Promise<void>>> {
+    const { id } = this.keyring;
+    const takers = new Map<string, (sealed: Uint8Array) => Promise<void>>();
+    const blocks = new Set<string>();
+    for (const block of manifest.blocks) {
+      if (blocks.has(block.id)) throw new HersError('INTEGRITY', 'the manifest names a block twice');
+      blocks.add(block.id);
+      const sealer = await this.keyring.sealer(block.epoch);
+      const lists = opened.list(block) ? [] : block.lists;
+      const parts = new Map<string, OpenedList>();
+      for (const name of lists)
+        takers.set(name, async (sealed) => {
+          parts.set(name, await openList(sealer, id, sealed));
+          if (parts.size < lists.length) return;
+          const list = List.join(lists.map((each) => parts.get(each)!.list));
+          if (list.count !== block.count)
+            throw new HersError('INTEGRITY', 'the lists of a block do not fit its number of records');
+          const sums = lists.map((each) => parts.get(each)!.sums);
+          opened.keepList(block, list, sumOf(spaces.get(spaceName(block))!.plan, sums));
+        });
+      for (const [field, name] of Object.entries(block.columns ?? {})) {
+        if (opened.column(name)) continue;
+        if (!Object.hasOwn(manifest.fields, field))
+          throw new HersError('INTEGRITY', 'the manifest names a column of a field that there is not');
+        const shape = { field, type: manifest.fields[field], count: block.count };
+        takers.set(name, async (sealed) => {
+          opened.keepColumn(name, await openColumn(sealer, id, shape, sealed, this.interned));
+        });
+      }
+    }
+    return takers;
   }
 
   async #pending(manifest: Manifest, opened: Opened): Promise<Map<string, PendingRecord>> {
@@ -265,7 +322,7 @@ export class CollectionReader implements Source {
     if (wanted.length > 0) {
       const handles = wanted.map(({ handle }) => handle);
       for await (const record of this.records(handles, { newest: manifest.epoch }))
-        opened.keepRecord(PendingRecord.of(record));
+        opened.keepRecord(PendingRecord.of(record, manifest.fields));
     }
     for (const { handle, version } of manifest.pending) {
       const record = opened.record(handle, version);
@@ -276,34 +333,86 @@ export class CollectionReader implements Source {
   }
 }
 
-/** What was opened already: by an earlier view, and by attempts at this one. */
-class Opened {
-  readonly #known: View | undefined;
-  readonly #entries = new Map<string, List>();
-  readonly #sums = new Map<string, Uint8Array>();
-  readonly #pending = new Map<string, PendingRecord>();
+/** Lists that are opened at a time: where promises decrypt, each waits for its own. */
+const TOGETHER = 32;
 
-  constructor(known: View | undefined) {
-    this.#known = known;
+/** Lists that are being opened. Whoever adds the next one, or waits for the end, gets the error. */
+class Openings {
+  readonly #running = new Set<Promise<unknown>>();
+  #failure: { readonly error: unknown } | undefined;
+
+  async add(opening: Promise<void>): Promise<void> {
+    const running = opening
+      .catch((error) => (this.#failure ??= { error }))
+      .finally(() => this.#running.delete(running));
+    this.#running.add(running);
+    if (this.#running.size >= TOGETHER) await Promise.race(this.#running);
+    this.#check();
   }
 
-  /** Of a block; they never change. */
-  entries(block: string): List | undefined {
-    return this.#entries.get(block) ?? this.#known?.entries.get(block);
+  async end(): Promise<void> {
+    await this.settled();
+    this.#check();
+  }
+
+  /** Waits until none is running, whatever came of them. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#running);
+  }
+
+  #check(): void {
+    if (this.#failure) throw this.#failure.error;
+  }
+}
+
+/** What was opened already: by an earlier view, and by attempts at this one. */
+class Opened {
+  /** By the names of lists and columns. What has a name never changes. */
+  readonly #lists = new Map<string, List>();
+  readonly #columns = new Map<string, Column>();
+  /** By block. */
+  readonly #sums: Map<string, Uint8Array>;
+  readonly #pending = new Map<string, PendingRecord>();
+
+  /** Without the pending records of the view, if those are to be read again. */
+  constructor(known: View | undefined, withPending = true) {
+    this.#sums = new Map(known?.scoreSums);
+    for (const block of known?.manifest.blocks ?? []) {
+      this.#lists.set(nameOf(block), known!.entries.get(block.id)!);
+      const columns = known!.columns.get(block.id)!;
+      for (const [field, name] of Object.entries(block.columns ?? {})) this.#columns.set(name, columns.get(field)!);
+    }
+    if (withPending) for (const record of known?.pending.values() ?? []) this.keepRecord(record);
+  }
+
+  /** Whether nothing is opened yet. */
+  get isEmpty(): boolean {
+    return this.#lists.size === 0;
+  }
+
+  list(block: ManifestBlock): List | undefined {
+    return this.#lists.get(nameOf(block));
+  }
+
+  column(name: string): Column | undefined {
+    return this.#columns.get(name);
   }
 
   sums(block: string): Uint8Array | undefined {
-    return this.#sums.get(block) ?? this.#known?.scoreSums.get(block);
+    return this.#sums.get(block);
   }
 
-  keepEntries(block: string, entries: List, sums: Uint8Array | undefined): void {
-    this.#entries.set(block, entries);
-    if (sums) this.#sums.set(block, sums);
+  keepList(block: ManifestBlock, list: List, sums: Uint8Array | undefined): void {
+    this.#lists.set(nameOf(block), list);
+    if (sums) this.#sums.set(block.id, sums);
+  }
+
+  keepColumn(name: string, column: Column): void {
+    this.#columns.set(name, column);
   }
 
   record(handle: string, version: string): PendingRecord | undefined {
-    const record = this.#pending.get(`${handle} ${version}`) ?? this.#known?.pending.get(handle);
-    return record?.version === version ? record : undefined;
+    return this.#pending.get(`${handle} ${version}`);
   }
 
   /** Also where it is not what the manifest names: a later manifest may name it. */
@@ -311,6 +420,9 @@ class Opened {
     this.#pending.set(`${record.handle} ${record.version}`, record);
   }
 }
+
+/** The lists of a block, together. */
+const nameOf = ({ lists }: ManifestBlock) => lists.join();
 
 /** Undefined if a part of the block was added by a program that did not know sums. */
 function sumOf(plan: Plan, parts: readonly (Uint8Array | undefined)[]): Uint8Array | undefined {

@@ -6,18 +6,22 @@ import { peekBlock } from '@hers/scheme';
 import { authenticate } from '@hers/scheme/secret';
 import { HersError, type Service, type StageId } from '@hers/service';
 import { fromHex, hex, sha256 } from '../bytes.ts';
+import { type Column, columnOf } from '../fields/column.ts';
+import type { FieldValues } from '../fields/field.ts';
+import { type BlockColumns, sealColumn } from '../formats/columns.ts';
 import { sealCompressor } from '../formats/compressors.ts';
 import { type List, sealList } from '../formats/lists.ts';
 import { manifestHash, sealManifest } from '../formats/manifest.ts';
 import { PendingRecord, type PlainRecord } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
 import { Candidates } from '../search/candidates.ts';
+import { Choices } from '../search/choice.ts';
 import { packed, sealsOf } from '../writing/batch.ts';
 import type { Draft } from './draft.ts';
 import { CollectionReader, mayBeOvertaken, pauseAfter, type Source } from './reader.ts';
 import { type Compression, type Space, spaceName } from './space.ts';
 import { type Place, seenAfter, type VersionMemory } from './versions.ts';
-import { View } from './view.ts';
+import { partitionOf, View } from './view.ts';
 
 /** A change that has to be rebased more often than this has another problem. */
 const MAX_ATTEMPTS = 100;
@@ -35,15 +39,16 @@ export class CollectionSession {
   readonly memory: VersionMemory;
   readonly reader: CollectionReader;
   readonly candidates: Candidates;
+  readonly choices: Choices = new Choices();
   #view: Promise<View> | undefined;
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor({ service, place, keyring, memory }: Source) {
+  constructor({ service, place, keyring, memory, cache }: Source) {
     this.service = service;
     this.place = place;
     this.keyring = keyring;
     this.memory = memory;
-    this.reader = new CollectionReader(this);
+    this.reader = new CollectionReader({ service, place, keyring, memory, cache });
     this.candidates = new Candidates(this);
   }
 
@@ -189,11 +194,11 @@ export class CollectionSession {
     const pending = new Map(
       [...draft.pending].map(([handle, record]) => [
         handle,
-        PendingRecord.of(record, draft.space.projectionOf(record) ?? record.projection),
+        PendingRecord.of(record, draft.fields, draft.space.projectionOf(record) ?? record.projection),
       ]),
     );
-    const { entries, scoreSums, spaces, space, grown } = draft;
-    const view = new View({ manifest, hash, entries, scoreSums, pending, spaces, space });
+    const { entries, scoreSums, columns, spaces, space, grown } = draft;
+    const view = new View({ manifest, hash, entries, scoreSums, columns, pending, spaces, space });
     this.#view = Promise.resolve(view.follows(draft.view, grown));
     await this.reader.remember(manifest, hash).catch((error) => {
       if (error instanceof HersError) throw error;
@@ -219,12 +224,41 @@ export class CollectionSession {
     return this.service.stageRecords(this.name, seals, signal ? { signal } : {});
   }
 
-  /** Stages a list, and returns its name in the manifest. */
-  async stageList(draft: Draft, list: List, sums?: Uint8Array): Promise<string> {
-    const sealed = await sealList(await this.keyring.sealer(draft.epoch), this.keyring.id, list, sums);
+  /** Stages a list of a block of this epoch, and returns its name in the manifest. */
+  async stageList(draft: Draft, list: List, sums?: Uint8Array, epoch: number = draft.epoch): Promise<string> {
+    const sealed = await sealList(await this.keyring.sealer(epoch), this.keyring.id, list, sums);
     draft.countSeals(1);
     draft.lists.push(await this.service.stageList(this.name, sealed));
     return hex(await sha256(sealed));
+  }
+
+  /** Stages a column of these values, and returns it and its name in the manifest. */
+  async stageColumn(
+    draft: Draft,
+    epoch: number,
+    field: string,
+    values: readonly FieldValues[],
+  ): Promise<{ readonly column: Column; readonly name: string }> {
+    const each = values.map((of) => of.get(field));
+    const column = columnOf(draft.fields[field], each, this.reader.interned);
+    const sealed = await sealColumn(await this.keyring.sealer(epoch), this.keyring.id, field, column);
+    draft.countSeals(1);
+    draft.lists.push(await this.service.stageList(this.name, sealed));
+    return { column, name: hex(await sha256(sealed)) };
+  }
+
+  /** Stages the columns of these fields for a block, one value of each for every slot. */
+  async stageColumns(
+    draft: Draft,
+    epoch: number,
+    fields: readonly string[],
+    values: readonly FieldValues[],
+  ): Promise<{ readonly columns: BlockColumns; readonly names: Readonly<Record<string, string>> }> {
+    const staged = await Promise.all(fields.map((field) => this.stageColumn(draft, epoch, field, values)));
+    return {
+      columns: new Map(fields.map((field, i) => [field, staged[i].column])),
+      names: Object.fromEntries(fields.map((field, i) => [field, staged[i].name])),
+    };
   }
 
   /**
@@ -250,24 +284,35 @@ export class CollectionSession {
 
   /**
    * Encrypts vectors of the draft's space (or integers, rounded already) into a new block of the
-   * draft.
+   * draft. There are as many `values` as records, if the collection has fields; in one with
+   * partitions, all have the same one.
    */
-  async addBlock(draft: Draft, list: List, vectors: Float32Array | Int32Array, signal?: AbortSignal): Promise<void> {
+  async addBlock(
+    draft: Draft,
+    list: List,
+    vectors: Float32Array | Int32Array,
+    values: readonly FieldValues[],
+    signal?: AbortSignal,
+  ): Promise<void> {
     const crew = await draft.space.crew();
     const { block: encoded, sums } = await crew.encrypt(vectors, 0);
     // The blocks of a vault are made again from it, and never read.
     const tagged = this.keyring.descriptor.enrolment === 'homomorphic';
     const tag = tagged ? { tag: hex(authenticate(draft.space.key(), encoded)) } : {};
     signal?.throwIfAborted();
-    const [stage, hash, name] = await Promise.all([
+    const fields = Object.keys(draft.fields);
+    const partition = partitionOf(draft.view, values[0]);
+    const [stage, hash, name, { columns, names }] = await Promise.all([
       this.service.stageBlock(this.name, [encoded], signal ? { signal } : {}),
       sha256(encoded),
       this.stageList(draft, list, sums),
+      this.stageColumns(draft, draft.epoch, fields, values),
     ]);
     const id = hex(peekBlock(encoded).blockId);
     draft.newBlocks.push(stage);
     draft.entries.set(id, list);
     if (sums) draft.scoreSums.set(id, sums);
+    draft.columns.set(id, columns);
     draft.blocks.push({
       id,
       hash: hex(hash),
@@ -277,6 +322,8 @@ export class CollectionSession {
       count: list.count,
       additions: 1,
       lists: [name],
+      ...(fields.length > 0 ? { columns: names } : {}),
+      ...(partition === undefined ? {} : { partition }),
       dead: [],
     });
   }

@@ -4,7 +4,7 @@
 // editions may have the same epoch: their keys differ all the same.
 
 import type { Compressor } from '@hers/compress/apply';
-import { type Edition, type Plan, plan } from '@hers/scheme';
+import { type Edition, type Plan, plan, slotsFor } from '@hers/scheme';
 import type { CanaryPlace, CollectionKey } from '@hers/scheme/secret';
 import { type Crew, type KeyMaterial, keyFrom, makeCrew } from '../crew/crew.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
@@ -51,7 +51,7 @@ export class Space {
 
   /** Slots of a block: one for every record, and its canaries. */
   slotsOf({ count }: ManifestBlock): number {
-    return count + this.plan.canaries;
+    return slotsFor(this.plan, count);
   }
 
   canariesOf(block: ManifestBlock): CanaryPlace {

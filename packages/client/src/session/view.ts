@@ -2,6 +2,8 @@
 // slot, and the pending records, which are in no block yet. Lists and pending records are fetched
 // once and kept.
 
+import type { FieldValues } from '../fields/field.ts';
+import type { BlockColumns } from '../formats/columns.ts';
 import type { List } from '../formats/lists.ts';
 import type { Manifest, ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
@@ -19,6 +21,8 @@ export interface ViewContent {
   readonly entries: ReadonlyMap<string, List>;
   /** What the scores of a block add up to (`scoreSums` of scheme/secret), by block id, if known. */
   readonly scoreSums: ReadonlyMap<string, Uint8Array>;
+  /** The columns of every block, by block id. */
+  readonly columns: ReadonlyMap<string, BlockColumns>;
   /** Pending records by handle. */
   readonly pending: ReadonlyMap<string, PendingRecord>;
   /** By name: those that have blocks, and the current one. */
@@ -32,17 +36,19 @@ export class View implements ViewContent {
   readonly hash: string;
   readonly entries: ReadonlyMap<string, List>;
   readonly scoreSums: ReadonlyMap<string, Uint8Array>;
+  readonly columns: ReadonlyMap<string, BlockColumns>;
   readonly pending: ReadonlyMap<string, PendingRecord>;
   readonly spaces: ReadonlyMap<string, Space>;
   readonly space: Space;
   #places: Places | undefined;
   #pendingIds: ReadonlyMap<string, PendingRecord> | undefined;
 
-  constructor({ manifest, hash, entries, scoreSums, pending, spaces, space }: ViewContent) {
+  constructor({ manifest, hash, entries, scoreSums, columns, pending, spaces, space }: ViewContent) {
     this.manifest = manifest;
     this.hash = hash;
     this.entries = entries;
     this.scoreSums = scoreSums;
+    this.columns = columns;
     this.pending = pending;
     this.spaces = spaces;
     this.space = space;
@@ -63,13 +69,13 @@ export class View implements ViewContent {
   }
 
   /** The pending record with this id. */
-  #pendingWith(id: string): PendingRecord | undefined {
+  pendingWith(id: string): PendingRecord | undefined {
     this.#pendingIds ??= new Map([...this.pending.values()].map((record) => [record.id, record]));
     return this.#pendingIds.get(id);
   }
 
   locate(id: string): RecordLocation | undefined {
-    if (this.#pendingWith(id)) return 'pending';
+    if (this.pendingWith(id)) return 'pending';
     const { blocks } = this.manifest;
     // The table may know more than this view: newer blocks, and slots that were added to the last.
     const counts = (number: number, slot: number) => {
@@ -84,16 +90,7 @@ export class View implements ViewContent {
   versionOf(id: string): string | undefined {
     const place = this.locate(id);
     if (place === undefined) return undefined;
-    return place === 'pending' ? this.#pendingWith(id)!.version : this.entries.get(place.block.id)!.version(place.slot);
-  }
-
-  /** The ids, block by block in the order in which they were written. */
-  *ids(): Generator<string> {
-    for (const block of this.manifest.blocks) {
-      const list = this.entries.get(block.id)!;
-      for (const slot of list.inOrder()) if (!isDead(block, slot)) yield list.id(slot);
-    }
-    for (const record of this.pending.values()) yield record.id;
+    return place === 'pending' ? this.pendingWith(id)!.version : this.entries.get(place.block.id)!.version(place.slot);
   }
 
   /**
@@ -118,4 +115,10 @@ export function isDead({ dead }: Pick<ManifestBlock, 'dead'>, slot: number): boo
     else high = middle;
   }
   return dead[low] === slot;
+}
+
+/** The partition of a record with these values; undefined where there are none. */
+export function partitionOf({ manifest }: View, values: FieldValues | undefined): string | undefined {
+  const value = manifest.partitionBy === undefined ? undefined : values?.get(manifest.partitionBy);
+  return value as string | undefined;
 }

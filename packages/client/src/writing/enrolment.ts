@@ -7,11 +7,11 @@ import { MAX_REMOVED, type SealedRecord, type StageId } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import { List } from '../formats/lists.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
-import type { PlainRecord } from '../formats/records.ts';
+import { type PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
 import { Draft } from '../session/draft.ts';
 import type { CollectionSession } from '../session/session.ts';
 import { spaceName } from '../session/space.ts';
-import type { View } from '../session/view.ts';
+import { partitionOf, type View } from '../session/view.ts';
 import { type SealedBatch, sealAt } from './batch.ts';
 
 /** What writing did to one record: its version before, if it was there, and after. */
@@ -121,7 +121,7 @@ export class VaultBatch {
         draft.pending.set(record.handle, record);
       }
       // Blocks fill while records are staged; if one fails, the other is awaited all the same.
-      const filling = fillBlocks(this.#session, draft, draft.space.plan.capacity, this.#signal);
+      const filling = fillBlocks(this.#session, draft, { signal: this.#signal });
       await Promise.allSettled([stage, filling]);
       await filling;
       draft.records.push(await stage);
@@ -131,30 +131,43 @@ export class VaultBatch {
   }
 }
 
+interface FillOptions {
+  /** Records of a block; as many as it can hold by default. */
+  readonly size?: number;
+  /** Leave nothing pending. */
+  readonly isLast?: boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
 /**
- * Turns pending records into blocks of `size` while there are enough; the rest stays pending. In a
- * block they take slots in a random order: a store that knew which record is in which slot would
- * learn more from the candidates it is shown. Their own order is kept in the list.
+ * Turns pending records into blocks while there are enough to fill one, each of one partition; the
+ * rest stays pending, or, with `isLast`, becomes blocks that are not full. In a block they take
+ * slots in a random order: a store that knew which record is in which slot would learn more from
+ * the candidates it is shown. Their own order is kept in the list.
  */
 export async function fillBlocks(
   session: CollectionSession,
   draft: Draft,
-  size: number,
-  signal?: AbortSignal,
+  { size = draft.space.plan.capacity, isLast = false, signal }: FillOptions = {},
 ): Promise<void> {
-  const pending = [...draft.pending.values()];
+  const valuesOf = (record: PlainRecord | PendingRecord) => valuesIn(record, draft.fields);
+  const byPartition = Map.groupBy(draft.pending.values(), (record) =>
+    draft.view.manifest.partitionBy === undefined ? undefined : partitionOf(draft.view, valuesOf(record)),
+  );
   const jobs: Promise<void>[] = [];
-  const index = async (inOrder: typeof pending) => {
+  const index = async (inOrder: readonly (PlainRecord | PendingRecord)[]) => {
     const order = shuffled(inOrder.map((_, i) => i));
     const records = order.map((i) => inOrder[i]);
     const entries = records.map(({ id, version }, slot) => ({ id, version, order: order[slot] }));
-    await session.addBlock(draft, List.of(entries), await draft.space.projectRecords(records), signal);
+    const values = records.map(valuesOf);
+    await session.addBlock(draft, List.of(entries), await draft.space.projectRecords(records), values, signal);
   };
-  for (let at = 0; at + size <= pending.length && size > 0; at += size) {
-    const records = pending.slice(at, at + size);
-    jobs.push(index(records));
-    for (const record of records) draft.pending.delete(record.handle);
-  }
+  for (const pending of byPartition.values())
+    for (let at = 0; at + (isLast ? 1 : size) <= pending.length; at += size) {
+      const records = pending.slice(at, at + size);
+      jobs.push(index(records));
+      for (const record of records) draft.pending.delete(record.handle);
+    }
   await Promise.all(jobs);
 }
 
@@ -219,7 +232,7 @@ export function addHomomorphically(
     const list = List.of(fresh.map(({ id, version }) => ({ id, version })));
     const vectors = await draft.space.projectRecords(fresh);
     if (open) await addToOpen(session, draft, open, list, vectors, signal);
-    else await session.addBlock(draft, list, vectors, signal);
+    else await session.addBlock(draft, list, vectors, [], signal);
     return { draft, result };
   });
 }
@@ -268,18 +281,26 @@ async function addToOpen(
 }
 
 /** Deletes records, as many at a time as one change may; returns how many there were. */
-export async function removeRecords(session: CollectionSession, ids: readonly string[]): Promise<number> {
+export async function removeRecords(
+  session: CollectionSession,
+  ids: readonly string[],
+  isMeant: (id: string, view: View) => boolean = () => true,
+): Promise<number> {
   const all = [...new Set(ids)];
   let removed = 0;
   for (let at = 0; at === 0 || at < all.length; at += MAX_REMOVED)
-    removed += await removeSome(session, all.slice(at, at + MAX_REMOVED));
+    removed += await removeSome(session, all.slice(at, at + MAX_REMOVED), isMeant);
   return removed;
 }
 
-function removeSome(session: CollectionSession, ids: readonly string[]): Promise<number> {
+function removeSome(
+  session: CollectionSession,
+  ids: readonly string[],
+  isMeant: (id: string, view: View) => boolean,
+): Promise<number> {
   return session.write(async (view) => {
     const draft = new Draft(view);
-    const found = ids.filter((id) => view.locate(id) !== undefined);
+    const found = ids.filter((id) => view.locate(id) !== undefined && isMeant(id, view));
     if (found.length === 0) return { result: 0 };
     for (const id of found) {
       const handle = session.keyring.records.handleOf(id);

@@ -3,6 +3,7 @@
 
 import { checkVector } from '@hers/scheme';
 import { HersError, type Many, type OptionNames, refuseUnknown } from '@hers/service';
+import { type Fields, valuesOf } from '../fields/field.ts';
 import { needsVault } from '../formats/descriptor.ts';
 import { checkId, checkPayload, type PlainRecord, type VectorRecord } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
@@ -30,10 +31,14 @@ export function isRecord(value: unknown): value is VectorRecord {
   return typeof value === 'object' && value !== null && 'id' in value && 'vector' in value;
 }
 
-/** Refuses a record that cannot be written; returns its vector, and its payload as JSON. */
+/**
+ * Refuses a record that cannot be written, or has a value that does not fit its field; returns its
+ * vector, and its payload as JSON.
+ */
 export function checkRecord(
   { keyring }: CollectionSession,
   record: VectorRecord,
+  fields: Fields,
 ): { vector: Float32Array; payload: string } {
   if (!isRecord(record))
     throw new HersError('INVALID_ARGUMENT', 'a record is an object with an id, a vector, and perhaps a payload');
@@ -42,18 +47,23 @@ export function checkRecord(
   if (record.payload !== undefined && keyring.descriptor.enrolment !== 'vault') throw needsVault('a payload');
   checkId(id);
   const payload = checkPayload(record.payload, id);
+  if (payload !== '' && Object.keys(fields).length > 0) valuesOf(JSON.parse(payload), fields, id);
   return {
     vector: checkVector(keyring.plan, record.vector, 'gallery', () => `the vector of ${JSON.stringify(id)}`),
     payload,
   };
 }
 
-export async function* gather(session: CollectionSession, records: Many<VectorRecord>): AsyncGenerator<Gathered> {
+export async function* gather(
+  session: CollectionSession,
+  records: Many<VectorRecord>,
+  fields: Fields,
+): AsyncGenerator<Gathered> {
   const { dimension, capacity } = session.keyring.plan;
   let batch = new Gathering(session);
   let packing = new Packing(capacity, dimension);
   for await (const record of records) {
-    const { vector, payload } = checkRecord(session, record);
+    const { vector, payload } = checkRecord(session, record, fields);
     packing.add(record.id, vector, payload);
     if (packing.count < capacity && packing.payloadBytes < PART_BYTES) continue;
     batch.add(packing);

@@ -14,7 +14,7 @@ import { Draft } from '../session/draft.ts';
 import { InconsistentRead } from '../session/reader.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { Compression, Space } from '../session/space.ts';
-import { isDead, type View } from '../session/view.ts';
+import { isDead, partitionOf, type View } from '../session/view.ts';
 import { fillBlocks } from './enrolment.ts';
 import { PART_BYTES } from './gathering.ts';
 
@@ -27,7 +27,7 @@ export interface MaintenanceOptions {
   readonly onProgress?: (progress: { readonly done: number; readonly total: number }) => void;
 }
 
-const OPTIONS: OptionNames<MaintenanceOptions> = { signal: true, onProgress: true };
+export const MAINTENANCE_OPTIONS: OptionNames<MaintenanceOptions> = { signal: true, onProgress: true };
 
 /** Blocks rewritten in one commit: bounds the memory it takes. */
 const BLOCKS_AT_ONCE = 8;
@@ -37,22 +37,22 @@ const BLOCKS_AT_ONCE = 8;
  * older edition, then has the store forget what is gone.
  */
 export async function optimize(session: CollectionSession, options: MaintenanceOptions): Promise<void> {
-  refuseUnknown(options, OPTIONS, 'optimize');
+  refuseUnknown(options, MAINTENANCE_OPTIONS, 'optimize');
   const { edition } = session.keyring;
   const { capacity } = session.keyring.plan;
   const isWrong = (block: ManifestBlock) => block.dead.length > 0 || block.edition !== edition;
   const isDirty = (block: ManifestBlock) => isWrong(block) || block.count < capacity;
   await session.refresh();
-  let view = await session.view();
+  const view = await session.view();
+  const pending = new Set([...view.pending.values()].map(({ values }) => partitionOf(view, values)));
+  const dirty = Map.groupBy(view.manifest.blocks.filter(isDirty), ({ partition }) => partition);
   // A single block that is only not full stays as it is: there is nothing to put it together with.
-  const worthIt = ({ manifest }: View) => {
-    const dirty = manifest.blocks.filter(isDirty);
-    return dirty.length > 1 || manifest.pending.length > 0 || dirty.some(isWrong);
-  };
-  if (worthIt(view)) {
-    const todo = new Set(view.manifest.blocks.filter(isDirty).map((block) => block.id));
+  const isWorthIt = (blocks: readonly ManifestBlock[], partition: string | undefined) =>
+    blocks.length > 1 || pending.has(partition) || blocks.some(isWrong);
+  const worth = [...dirty].filter(([partition, blocks]) => isWorthIt(blocks, partition));
+  if (worth.length > 0 || pending.size > 0) {
+    const todo = new Set(worth.flatMap(([, blocks]) => blocks.map((block) => block.id)));
     await rewrite(session, (block) => todo.has(block.id), view.manifest.epoch, options);
-    view = await session.view();
   }
   options.signal?.throwIfAborted();
   await session.service.purge(session.name, options.signal ? { signal: options.signal } : {});
@@ -60,7 +60,7 @@ export async function optimize(session: CollectionSession, options: MaintenanceO
 
 /** Re-encrypts everything under the next epoch; an interrupted rotation is taken up again. */
 export async function rotate(session: CollectionSession, options: MaintenanceOptions): Promise<number> {
-  refuseUnknown(options, OPTIONS, 'a rotation');
+  refuseUnknown(options, MAINTENANCE_OPTIONS, 'a rotation');
   const view = await session.refresh();
   const { manifest } = view;
   if (!isUnfinished(manifest)) await nextEpoch(session, ({ space }) => space.compression, options.signal);
@@ -76,7 +76,7 @@ export async function reindex(
   compression: Compression | undefined,
   options: MaintenanceOptions,
 ): Promise<void> {
-  refuseUnknown(options, OPTIONS, 'reindexing');
+  refuseUnknown(options, MAINTENANCE_OPTIONS, 'reindexing');
   const { space, manifest } = await session.refresh();
   const same = space.compression?.digest === compression?.digest;
   if (same && !isUnfinished(manifest)) return;
@@ -175,7 +175,8 @@ async function carryOver(
     draft.records.push(await session.stageRecords(draft.space, part, signal));
     draft.countSeals(part.length);
     // What is indexed later is what was sealed now.
-    for (const record of part) kept.set(record.handle, PendingRecord.of(record, draft.space.projectionOf(record)));
+    for (const record of part)
+      kept.set(record.handle, PendingRecord.of(record, draft.fields, draft.space.projectionOf(record)));
     part = [];
     bytes = 0;
   };
@@ -188,7 +189,7 @@ async function carryOver(
     if (record.version !== wanted[at++].version)
       throw new InconsistentRead('the store gave an older copy of a record than its list names');
     if (!reseal) {
-      kept.set(record.handle, PendingRecord.of(record));
+      kept.set(record.handle, PendingRecord.of(record, draft.fields));
       continue;
     }
     part.push(record);
@@ -219,8 +220,7 @@ async function rewriteFromVault(
     draft.dropBlock(block);
   }
   for (const record of moved) draft.pending.set(record.handle, record);
-  await fillBlocks(session, draft, draft.space.plan.capacity, signal);
-  if (last && draft.pending.size > 0) await fillBlocks(session, draft, draft.pending.size, signal);
+  await fillBlocks(session, draft, { isLast: last, signal });
 }
 
 /**
@@ -277,6 +277,6 @@ async function rewriteByDecrypting(
     part.forEach((row, j) => {
       vectors.set(row, j * dimension);
     });
-    await session.addBlock(draft, List.of(entries.slice(at, at + capacity)), vectors, signal);
+    await session.addBlock(draft, List.of(entries.slice(at, at + capacity)), vectors, [], signal);
   }
 }

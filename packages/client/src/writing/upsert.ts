@@ -52,8 +52,9 @@ export async function upsert(
   try {
     // An array is checked as a whole before anything is written; a stream can only be checked as it
     // comes.
-    if (Array.isArray(input)) for (const record of input) checkRecord(session, record);
-    for await (const { count, sealed } of gather(session, input)) {
+    const { fields } = (await session.view()).manifest;
+    if (Array.isArray(input)) for (const record of input) checkRecord(session, record, fields);
+    for await (const { count, sealed } of gather(session, input, fields)) {
       batch = prepare(session, sealed, signal);
       batch.catch(() => {});
       await writing;

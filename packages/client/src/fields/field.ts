@@ -1,0 +1,159 @@
+// Fields: properties of a record's payload that a collection keeps in columns, so that a client can
+// filter by them and return them without fetching records. These are the rules for their values.
+//
+//   name        1 to 64 characters of A-Z a-z 0-9 _ . - and begins with a letter or _
+//   where       a property of that name at the top of the payload. A field `a.b` is the property
+//               "a.b", not b in a.
+//   missing     no such property, or null. Both are the same.
+//   keyword     a text of at most 256 bytes in UTF-8. It is kept in Unicode's normal form C; upper
+//               and lower case differ. "" is a value.
+//   number      from -(2^53 - 1) to 2^53 - 1, whole or not. NaN and infinities are refused. So are
+//               larger numbers, because a program that reads JSON has lost their last digits: keep
+//               such an id as a keyword. -0 is 0.
+//   date        a text of RFC 3339 with a zone, 2026-11-16T10:00:00Z or 2026-11-16T11:00:00+01:00,
+//               or a date alone, which is its midnight in UTC. It is kept in UTC to the
+//               millisecond; further digits are cut off. It comes back as
+//               2026-11-16T10:00:00.000Z. Leap seconds and numbers are refused: of a number nobody
+//               can tell whether it counts seconds or milliseconds.
+//   boolean     true or false
+//   keyword[]   a list of at most 256 keywords. It is a set: what is repeated counts once, and it
+//               comes back sorted by UTF-16 code units. [] is not missing, but it is empty.
+//
+// A value of another type is an error that names the record and the field. Nothing is converted.
+
+import { HersError } from '@hers/service';
+import { dateOf, dateText } from './date.ts';
+
+/** What a field holds. */
+export type FieldType = 'keyword' | 'number' | 'date' | 'boolean' | 'keyword[]';
+
+/** The fields of a collection: for every name, what it holds. */
+export type Fields = { readonly [name: string]: FieldType };
+
+/** A value of a field. Dates are texts of RFC 3339 in UTC. */
+export type FieldValue = string | number | boolean | readonly string[];
+
+/** A record's values; what is missing is not in it. */
+export type FieldValues = ReadonlyMap<string, FieldValue>;
+
+/**
+ * A value as columns and filters compare it: dates in milliseconds, false and true as 0 and 1. A
+ * list has one for every element.
+ */
+export type Comparable = string | number;
+
+const MAX_FIELDS = 64;
+/** Of a keyword, in UTF-8. */
+export const MAX_KEYWORD_BYTES = 256;
+/** Of a list. */
+export const MAX_KEYWORDS = 256;
+const NAME = /^[A-Za-z_][A-Za-z0-9_.-]{0,63}$/;
+
+/** What a value has to be, as messages say it. */
+export const EXPECTED: { readonly [T in FieldType]: string } = {
+  keyword: `a text of at most ${MAX_KEYWORD_BYTES} bytes in UTF-8, without half a surrogate pair`,
+  number: 'a finite number below 2^53 (keep larger ones as keywords)',
+  date: 'a date as in RFC 3339, with a zone: "2026-11-16T10:00:00Z", or "2026-11-16" for midnight in UTC',
+  boolean: 'true or false',
+  'keyword[]': `a list of at most ${MAX_KEYWORDS} texts, each of at most ${MAX_KEYWORD_BYTES} bytes in UTF-8`,
+};
+
+/** The fields as a caller gave them, checked, and without a prototype. */
+export function checkFields(given: unknown): Fields {
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
+    throw invalid("fields are an object of names and types, such as { country: 'keyword' }");
+  const names = Object.keys(given);
+  if (names.length > MAX_FIELDS)
+    throw invalid(
+      `a collection has at most ${MAX_FIELDS} fields, not ${names.length}; leave some in the payload alone`,
+    );
+  const fields: { [name: string]: FieldType } = Object.create(null);
+  for (const name of names) {
+    // On an object of somebody else's program that name would set the prototype.
+    if (!NAME.test(name) || name === '__proto__')
+      throw invalid(
+        `${quoted(name)} cannot be the name of a field: 1 to 64 letters, digits, _ . or -, a letter or _ first`,
+      );
+    const type: unknown = (given as Record<string, unknown>)[name];
+    if (typeof type !== 'string' || !Object.hasOwn(EXPECTED, type))
+      throw invalid(`the field ${quoted(name)} has no such type: take one of ${Object.keys(EXPECTED).join(', ')}`);
+    fields[name] = type as FieldType;
+  }
+  return Object.freeze(fields);
+}
+
+/** The values that a record has in these fields, by the rules above. */
+export function valuesOf(payload: unknown, fields: Fields, recordId: string): FieldValues {
+  const values = new Map<string, FieldValue>();
+  if (typeof payload !== 'object' || payload === null) return values;
+  for (const name of Object.keys(fields)) {
+    if (!Object.hasOwn(payload, name)) continue;
+    const given: unknown = (payload as Record<string, unknown>)[name];
+    if (given === null || given === undefined) continue;
+    const type = fields[name];
+    const value = type === 'keyword[]' ? keywordsOf(given) : scalarOf(type, given);
+    if (value === undefined)
+      throw invalid(
+        `the record ${quoted(recordId)} has a value in the field ${quoted(name)} that is not ${EXPECTED[type]}; ` +
+          'correct it, or leave it out',
+      );
+    values.set(name, value);
+  }
+  return values;
+}
+
+/** A value that somebody gave, ready to compare; undefined if it is not of this type. */
+export function comparableOf(type: FieldType, given: unknown): Comparable | undefined {
+  switch (type) {
+    case 'number':
+      // Adding 0 makes 0 of -0.
+      return typeof given === 'number' && Math.abs(given) <= Number.MAX_SAFE_INTEGER ? given + 0 : undefined;
+    case 'boolean':
+      return typeof given === 'boolean' ? Number(given) : undefined;
+    case 'date':
+      return typeof given === 'string' ? dateOf(given) : undefined;
+    default:
+      return typeof given === 'string' ? keywordOf(given) : undefined;
+  }
+}
+
+/** The reverse, for everything but lists. */
+export function fieldValue(type: FieldType, comparable: Comparable): string | number | boolean {
+  if (type === 'date') return dateText(comparable as number);
+  return type === 'boolean' ? comparable === 1 : comparable;
+}
+
+function scalarOf(type: FieldType, given: unknown): FieldValue | undefined {
+  const comparable = comparableOf(type, given);
+  return comparable === undefined ? undefined : fieldValue(type, comparable);
+}
+
+function keywordsOf(given: unknown): readonly string[] | undefined {
+  if (!Array.isArray(given) || given.length > MAX_KEYWORDS) return undefined;
+  const keywords = new Set<string>();
+  for (const each of given) {
+    const keyword = typeof each === 'string' ? keywordOf(each) : undefined;
+    if (keyword === undefined) return undefined;
+    keywords.add(keyword);
+  }
+  return Object.freeze([...keywords].sort());
+}
+
+const encoder = new TextEncoder();
+
+function keywordOf(text: string): string | undefined {
+  // Nothing much longer can be short enough in normal form.
+  if (text.length > 8 * MAX_KEYWORD_BYTES || !text.isWellFormed()) return undefined;
+  const normal = text.normalize('NFC');
+  const isLong = normal.length > MAX_KEYWORD_BYTES / 3 && encoder.encode(normal).length > MAX_KEYWORD_BYTES;
+  return isLong ? undefined : normal;
+}
+
+/** A name as messages show it, cut where it is long. */
+export function quoted(name: string): string {
+  return JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
+}
+
+export function invalid(message: string): HersError {
+  return new HersError('INVALID_ARGUMENT', message);
+}

@@ -1,0 +1,277 @@
+// Filters as people write them in a shell:
+//
+//   country = NL and age >= 18 and not tags in (vip, staff)
+//
+//   filter      and binds more strongly than or, not more strongly than both; parentheses
+//   condition   field = value           is the value; of a list, has it
+//               field != value          has a value, and it is another (not of lists)
+//               field < <= > >= value   numbers and dates
+//               field in (a, b)         one of these
+//               field not in (a, b)     has a value, and it is none of these (not of lists)
+//               field not only in (a, b)   has a value that is none of these: `except`, for lists
+//               field starts with text
+//               field is empty, field is not empty
+//               id = x, id != x, id in (x, y), id not in (x, y)   the record's id
+//   field       a bare word, or quoted where it is one of the words and, or, not, id
+//   value       a bare word or a quoted text, read as the field's type says: 18 is a text where the
+//               field is a keyword. After an operator every word is a value: state = OR.
+//   bare word   anything but white space, ( ) , = ! < > & | ; \ ` and quotes
+//   quoted      in " or ', with the escapes of JSON, and \'
+//
+// The words of the grammar may be in upper case. `!=` and `not in` do not hold for a missing value,
+// as in SQL and as `except`; `not country = NL` does. On lists `not in` could be read in two ways,
+// so it is an error that names both.
+
+import { comparableOf, EXPECTED, type Fields, type FieldType, invalid } from '../fields/field.ts';
+import { type Bounds, type Condition, conditionsOf, type Filter } from './filter.ts';
+import { type Comparison, isComparison, type Token, tokensOf, wrong } from './filter-tokens.ts';
+import { MAX_DEPTH, treeOf, unknownField } from './tree.ts';
+
+/** Of a text, in UTF-16 code units. */
+const MAX_LENGTH = 2 ** 20;
+/** A filter that is nested once is at most a `not` and a parenthesis. */
+const MAX_NESTING = 2 * MAX_DEPTH;
+const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
+/** The filter that a text says; INVALID_ARGUMENT with the place, where it does not say one. */
+export function parseFilter(text: string, fields: Fields): Filter {
+  if (text.length > MAX_LENGTH)
+    throw invalid(`a filter has at most ${MAX_LENGTH} characters as a text; give it as JSON`);
+  const filter = new Parser(text, fields).whole();
+  treeOf(filter, fields);
+  return filter;
+}
+
+class Parser {
+  readonly #text: string;
+  readonly #fields: Fields;
+  readonly #tokens: readonly Token[];
+  #next = 0;
+  #nesting = 0;
+
+  constructor(text: string, fields: Fields) {
+    this.#text = text;
+    this.#fields = fields;
+    this.#tokens = tokensOf(text);
+  }
+
+  whole(): Filter {
+    if (this.#peek().kind === 'end')
+      throw wrong(this.#text, 0, 'the filter is empty; leave it out to take every record');
+    const condition = this.#either();
+    const { kind, at, text } = this.#peek();
+    if (kind !== 'end') throw wrong(this.#text, at, `expected \`and\` or \`or\` before ${JSON.stringify(text)}`);
+    return isFilter(condition) ? condition : { must: [condition] };
+  }
+
+  #either(): Condition {
+    const parts = [this.#both()];
+    while (this.#takeWord('or')) parts.push(this.#both());
+    return parts.length === 1 ? parts[0] : { should: parts };
+  }
+
+  #both(): Condition {
+    const parts = [this.#negation()];
+    while (this.#takeWord('and')) parts.push(this.#negation());
+    return parts.length === 1 ? parts[0] : conjunction(parts);
+  }
+
+  #negation(): Condition {
+    const { at } = this.#peek();
+    if (++this.#nesting > MAX_NESTING)
+      throw wrong(this.#text, at, `more than ${MAX_DEPTH} levels; make the filter flatter`);
+    try {
+      if (this.#takeWord('not')) return { must_not: [this.#negation()] };
+      if (!this.#takeSymbol('(')) return this.#comparison();
+      const inner = this.#either();
+      this.#expectSymbol(')', 'to close the parenthesis');
+      return inner;
+    } finally {
+      this.#nesting--;
+    }
+  }
+
+  #comparison(): Condition {
+    const name = this.#take();
+    if (name.kind === 'end' || name.kind === 'symbol') throw wrong(this.#text, name.at, 'expected the name of a field');
+    if (isWord(name, 'and') || isWord(name, 'or'))
+      throw wrong(this.#text, name.at, `expected a condition before \`${name.text}\`; a field of this name is quoted`);
+    if (isWord(name, 'id')) return this.#onId(name);
+    const field = name.text;
+    if (!Object.hasOwn(this.#fields, field))
+      throw wrong(this.#text, name.at, unknownField(field, this.#fields).message);
+    const type = this.#fields[field];
+    const operator = this.#peek();
+    switch (this.#operator()) {
+      case '=':
+        return { field, match: this.#value(type) } as Condition;
+      case '!=':
+        this.#refuseList(type, field, operator);
+        return { field, match: { except: [this.#value(type)] } } as Condition;
+      case '<':
+        return this.#bound(field, type, 'lt', operator);
+      case '<=':
+        return this.#bound(field, type, 'lte', operator);
+      case '>':
+        return this.#bound(field, type, 'gt', operator);
+      case '>=':
+        return this.#bound(field, type, 'gte', operator);
+      case 'in':
+        return { field, match: { any: this.#values(type) } } as Condition;
+      case 'not in':
+        this.#refuseList(type, field, operator);
+        return { field, match: { except: this.#values(type) } } as Condition;
+      case 'not only in':
+        return { field, match: { except: this.#values(type) } } as Condition;
+      case 'starts with':
+        if (type !== 'keyword' && type !== 'keyword[]')
+          throw wrong(this.#text, operator.at, `${field} is a ${type}, and only texts start with something`);
+        return { field, match: { prefix: this.#value(type) as string } };
+      case 'is empty':
+        return { field, empty: true };
+      case 'is not empty':
+        return { field, empty: false };
+    }
+  }
+
+  #onId(name: Token): Condition {
+    const { at } = this.#peek();
+    const operator = this.#operator();
+    if (operator === '=' || operator === '!=') {
+      const hasId = [this.#idText()];
+      return operator === '=' ? { hasId } : { must_not: [{ hasId }] };
+    }
+    if (operator !== 'in' && operator !== 'not in')
+      throw wrong(
+        this.#text,
+        at,
+        `\`${name.text}\` is the id of a record: = != in, not in; a field of this name is quoted`,
+      );
+    const hasId = this.#list(() => this.#idText());
+    return operator === 'in' ? { hasId } : { must_not: [{ hasId }] };
+  }
+
+  #operator(): Operator {
+    const token = this.#take();
+    if (token.kind === 'symbol' && isComparison(token.text)) return token.text;
+    if (isWord(token, 'in')) return 'in';
+    if (isWord(token, 'starts') && this.#takeWord('with')) return 'starts with';
+    if (isWord(token, 'is')) {
+      const isNot = this.#takeWord('not');
+      if (this.#takeWord('empty')) return isNot ? 'is not empty' : 'is empty';
+    }
+    if (isWord(token, 'not')) {
+      const isOnly = this.#takeWord('only');
+      if (this.#takeWord('in')) return isOnly ? 'not only in' : 'not in';
+    }
+    const operators = '= != < <= > >=, in (…), not in (…), starts with, is empty, is not empty';
+    throw wrong(this.#text, token.at, `expected one of ${operators}`);
+  }
+
+  #bound(field: string, type: FieldType, bound: keyof Bounds<never>, { at, text }: Token): Condition {
+    if (type !== 'number' && type !== 'date')
+      throw wrong(this.#text, at, `${field} is a ${type}, and ${text} compares numbers and dates`);
+    return { field, range: { [bound]: this.#value(type) } } as Condition;
+  }
+
+  /** Of a list, "not in" can mean two things, and one of them is rarely what is meant. */
+  #refuseList(type: FieldType, field: string, { at }: Token): void {
+    if (type === 'keyword[]')
+      throw wrong(
+        this.#text,
+        at,
+        `${field} is a list: write \`not ${field} in (…)\` for records with none of these, or \`${field} not only in (…)\` for records that have others`,
+      );
+  }
+
+  #values(type: FieldType): (string | number | boolean)[] {
+    return this.#list(() => this.#value(type));
+  }
+
+  #list<T>(element: () => T): T[] {
+    this.#expectSymbol('(', 'before the values');
+    const values = [element()];
+    while (this.#takeSymbol(',')) values.push(element());
+    this.#expectSymbol(')', 'after the values, or a comma between two');
+    return values;
+  }
+
+  #value(type: FieldType): string | number | boolean {
+    const token = this.#valueToken();
+    const value = read(token, type);
+    if (comparableOf(type, value) === undefined)
+      throw wrong(this.#text, token.at, `expected ${EXPECTED[type === 'keyword[]' ? 'keyword' : type]}`);
+    return value;
+  }
+
+  #idText(): string {
+    return this.#valueToken().text;
+  }
+
+  #valueToken(): Token {
+    const token = this.#take();
+    if (token.kind !== 'word' && token.kind !== 'quoted') throw wrong(this.#text, token.at, 'expected a value');
+    return token;
+  }
+
+  #peek(): Token {
+    return this.#tokens[this.#next];
+  }
+
+  #take(): Token {
+    const token = this.#peek();
+    if (token.kind !== 'end') this.#next++;
+    return token;
+  }
+
+  #takeWord(word: string): boolean {
+    const isIt = isWord(this.#peek(), word);
+    if (isIt) this.#next++;
+    return isIt;
+  }
+
+  #takeSymbol(symbol: string): boolean {
+    const { kind, text } = this.#peek();
+    const isIt = kind === 'symbol' && text === symbol;
+    if (isIt) this.#next++;
+    return isIt;
+  }
+
+  #expectSymbol(symbol: string, why: string): void {
+    if (!this.#takeSymbol(symbol)) throw wrong(this.#text, this.#peek().at, `expected ${symbol} ${why}`);
+  }
+}
+
+type Operator = Comparison | 'in' | 'not in' | 'not only in' | 'starts with' | 'is empty' | 'is not empty';
+
+function isWord({ kind, text }: Token, word: string): boolean {
+  return kind === 'word' && text.toLowerCase() === word;
+}
+
+function read({ kind, text }: Token, type: FieldType): string | number | boolean {
+  if (kind === 'word' && type === 'number' && NUMBER.test(text)) return Number(text);
+  if (kind === 'word' && type === 'boolean' && (text === 'true' || text === 'false')) return text === 'true';
+  return text;
+}
+
+function isFilter(condition: Condition): condition is Filter {
+  return !('field' in condition) && !('hasId' in condition);
+}
+
+/** In the three clauses of one filter, as a person would put it. */
+function conjunction(parts: readonly Condition[]): Filter {
+  const must: Condition[] = [];
+  const not: Condition[] = [];
+  let should: Filter['should'];
+  for (const part of parts) {
+    const clauses = isFilter(part) ? Object.keys(part).join() : '';
+    if (clauses === 'must_not') not.push(...conditionsOf((part as Filter).must_not));
+    else if (clauses === 'must') must.push(...conditionsOf((part as Filter).must));
+    else if (clauses === 'should' && should === undefined) should = (part as Filter).should;
+    else must.push(part);
+  }
+  return {
+    ...(must.length > 0 ? { must } : {}),
+    ...(should === undefined ? {} : { should }),
+    ...(not.length > 0 ? { must_not: not } : {}),
+  };
+}

@@ -1,0 +1,175 @@
+// Which records of a view count: those that pass a filter and have not expired. The client knows
+// which record is in which slot, so it leaves the others out before it ranks, and the results are
+// exact. All of it happens here, before a query is sent: what the store is asked for, and when,
+// does not depend on it.
+
+import { type Fields, invalid, quoted } from '../fields/field.ts';
+import { type CompiledFilter, compileFilter } from '../filter/evaluate.ts';
+import type { Filter } from '../filter/filter.ts';
+import type { ManifestBlock } from '../formats/manifest.ts';
+import type { PendingRecord } from '../formats/records.ts';
+import { isDead, type View } from '../session/view.ts';
+
+/** A date field of this name says when a record ends. */
+export const EXPIRES = 'expires';
+/** Filters whose answers are kept. */
+const MAX_KEPT = 8;
+
+/** What counts of one view. */
+export interface Choice {
+  /** Of a block: bit j & 31 of word j >> 5 for slot j. Undefined where all slots count. */
+  slots(block: ManifestBlock): Uint32Array | undefined;
+  /** Whether a pending record counts. */
+  isPending(record: PendingRecord): boolean;
+}
+
+/** The choices of one collection; answers to the latest filters are kept. */
+export class Choices {
+  /** By filter, and then by block and columns, which never change. */
+  readonly #kept = new Map<string, Map<string, Uint32Array>>();
+
+  /** Undefined where everything counts. Without a `now`, nothing has expired. */
+  of(view: View, filter: Filter | undefined, now: number | undefined): Choice | undefined {
+    const { fields } = view.manifest;
+    const asked = filter === undefined ? undefined : compileFilter(filter, fields);
+    const expiry = now === undefined ? undefined : expiryOf(fields, now);
+    if (!asked && !expiry) return undefined;
+    if (asked) checkComplete(view, asked.fields);
+    const kept = asked && this.#answersTo(asked, view);
+    return {
+      slots: (block) => {
+        const passing = kept && this.#passing(view, block, asked, kept);
+        // Nothing is kept of it: time goes on.
+        const alive = expiry && hasExpired(view, block, now!) ? evaluate(view, block, expiry) : undefined;
+        return passing && alive ? passing.map((word, i) => word & alive[i]) : (passing ?? alive);
+      },
+      isPending: ({ values, id }) => [asked, expiry].every((each) => each?.passesOne(values, id) ?? true),
+    };
+  }
+
+  #answersTo({ canonical }: CompiledFilter, view: View): Map<string, Uint32Array> {
+    const kept = this.#kept.get(canonical) ?? new Map<string, Uint32Array>();
+    // The one that was used last comes last.
+    this.#kept.delete(canonical);
+    this.#kept.set(canonical, kept);
+    for (const first of this.#kept.keys()) {
+      if (this.#kept.size <= MAX_KEPT) break;
+      this.#kept.delete(first);
+    }
+    // Blocks that are gone; a few may stay.
+    if (kept.size > 2 * view.manifest.blocks.length + MAX_KEPT) kept.clear();
+    return kept;
+  }
+
+  #passing(view: View, block: ManifestBlock, filter: CompiledFilter, kept: Map<string, Uint32Array>): Uint32Array {
+    const name = [block.id, ...filter.fields.map((field) => block.columns![field])].join();
+    let passing = kept.get(name);
+    if (!passing) kept.set(name, (passing = evaluate(view, block, filter)));
+    return passing;
+  }
+}
+
+function evaluate(view: View, { id, count }: ManifestBlock, filter: CompiledFilter): Uint32Array {
+  return filter.passing(view.columns.get(id)!, view.entries.get(id)!, count);
+}
+
+/** INVALID_ARGUMENT where there is no such field, or it is still being added. */
+export function checkFieldNames(view: View, names: readonly string[], what: string): void {
+  const { fields } = view.manifest;
+  for (const name of names)
+    if (!Object.hasOwn(fields, name)) {
+      const all = Object.keys(fields);
+      const there = all.length > 0 ? `it has ${all.join(', ')}` : 'it has none; addFields (hers fields add) adds some';
+      throw invalid(`${what}: the collection has no field ${quoted(name)}; ${there}`);
+    }
+  checkComplete(view, names);
+}
+
+/** The field of a group. INVALID_ARGUMENT unless each record has at most one value in it. */
+export function checkGroupField(view: View, field: string, what: string): string {
+  checkFieldNames(view, [field], what);
+  const type = view.manifest.fields[field];
+  if (type !== 'keyword')
+    throw invalid(`${what} needs a field of type keyword, and ${quoted(field)} is of type ${type}`);
+  return field;
+}
+
+/** INVALID_ARGUMENT where a field is still being added. */
+function checkComplete({ manifest }: View, fields: readonly string[]): void {
+  for (const field of fields) {
+    const left = manifest.blocks.filter(({ columns }) => columns?.[field] === undefined).length;
+    if (left > 0)
+      throw invalid(
+        `the field ${quoted(field)} was added, and ${left} of ${manifest.blocks.length} blocks do not have it yet; addFields (hers fields add) goes on where it stopped`,
+      );
+  }
+}
+
+/** What has not expired, in a collection whose records do. */
+function expiryOf(fields: Fields, now: number): CompiledFilter | undefined {
+  if (fields[EXPIRES] !== 'date') return undefined;
+  const at = new Date(now).toISOString();
+  return compileFilter({ must_not: { field: EXPIRES, range: { lte: at } } }, { [EXPIRES]: 'date' });
+}
+
+/** Whether anything in a block has; a block that does not have the column yet expires later. */
+function hasExpired(view: View, { id }: ManifestBlock, now: number): boolean {
+  const dictionary = view.columns.get(id)!.get(EXPIRES)?.dictionary;
+  return dictionary !== undefined && dictionary.size > 0 && (dictionary.at(1) as number) <= now;
+}
+
+/**
+ * The ids that count, block by block in the order in which they were written; those after one of
+ * them, if it is given.
+ */
+export function* chosenIds(view: View, choice: Choice | undefined, after?: string): Generator<string> {
+  const place = after === undefined ? undefined : view.locate(after);
+  let isPast = place === undefined;
+  for (const block of view.manifest.blocks) {
+    if (!isPast && place !== 'pending' && place!.block.id !== block.id) continue;
+    if (place === 'pending') break;
+    const list = view.entries.get(block.id)!;
+    const slots = choice?.slots(block);
+    for (const slot of list.inOrder()) {
+      if (isPast && isIn(slots, slot) && !isDead(block, slot)) yield list.id(slot);
+      if (!isPast && slot === place!.slot) isPast = true;
+    }
+  }
+  for (const record of view.pending.values()) {
+    if (isPast && (choice?.isPending(record) ?? true)) yield record.id;
+    if (record.id === after) isPast = true;
+  }
+}
+
+/** Whether the record with this id is one of them. */
+export function isChosen(view: View, choice: Choice | undefined, id: string): boolean {
+  const place = view.locate(id);
+  if (place === undefined || !choice) return place !== undefined;
+  return place === 'pending' ? choice.isPending(view.pendingWith(id)!) : isIn(choice.slots(place.block), place.slot);
+}
+
+/** How many that are. */
+export function chosenCount(view: View, choice: Choice | undefined): number {
+  let count = 0;
+  for (const block of view.manifest.blocks) {
+    const slots = choice?.slots(block);
+    count += slots ? bitsIn(slots) : block.count;
+    for (const slot of block.dead) if (isIn(slots, slot)) count--;
+  }
+  for (const record of view.pending.values()) if (choice?.isPending(record) ?? true) count++;
+  return count;
+}
+
+function isIn(slots: Uint32Array | undefined, slot: number): boolean {
+  return slots === undefined || ((slots[slot >> 5] >>> (slot & 31)) & 1) === 1;
+}
+
+function bitsIn(words: Uint32Array): number {
+  let count = 0;
+  for (let word of words) {
+    word -= (word >>> 1) & 0x55555555;
+    word = (word & 0x33333333) + ((word >>> 2) & 0x33333333);
+    count += Math.imul((word + (word >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24;
+  }
+  return count;
+}

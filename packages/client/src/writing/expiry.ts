@@ -1,0 +1,69 @@
+// Deleting what has expired, with a receipt that can be kept as evidence.
+
+import { HersError, refuseUnknown } from '@hers/service';
+import { hex } from '../bytes.ts';
+import { chosenIds, EXPIRES } from '../search/choice.ts';
+import type { CollectionSession } from '../session/session.ts';
+import type { View } from '../session/view.ts';
+import { removeRecords } from './enrolment.ts';
+
+export interface ExpireOptions {
+  /** Say what would be deleted, and delete nothing. */
+  readonly isDryRun?: boolean;
+  /** Name the records by their ids in the receipt, and not by their handles. */
+  readonly withIds?: boolean;
+}
+
+/**
+ * What was deleted, and when. Handles are keyed hashes of ids: whoever has the key can tell later
+ * whether a person was among them, and nobody else.
+ */
+export interface ExpiryReceipt {
+  readonly collection: string;
+  /** The collection's own id, which no other has. */
+  readonly collectionId: string;
+  /** By the clock of this client, in UTC. */
+  readonly time: string;
+  readonly isDryRun: boolean;
+  /** Of the manifest without these records, or as it is where nothing was deleted. */
+  readonly version: number;
+  /** Of that manifest as it is sealed. */
+  readonly manifestHash: string;
+  readonly count: number;
+  readonly handles?: readonly string[];
+  readonly ids?: readonly string[];
+}
+
+export async function expire(session: CollectionSession, options: ExpireOptions): Promise<ExpiryReceipt> {
+  refuseUnknown(options, { isDryRun: true, withIds: true }, 'expire');
+  const { isDryRun = false, withIds = false } = options;
+  const { keyring } = session;
+  const time = new Date().toISOString();
+  let view = await session.refresh();
+  if (view.manifest.fields[EXPIRES] !== 'date')
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      `nothing expires in this collection: it has no date field called ${EXPIRES}; addFields (hers fields add) adds one`,
+    );
+  const choice = session.choices.of(view, { must: { field: EXPIRES, range: { lte: time } } }, undefined);
+  const ids = [...chosenIds(view, choice)];
+  if (!isDryRun && ids.length > 0) {
+    // Another writer may give one of them a new date meanwhile: that is kept.
+    const before = view;
+    const isSame = (id: string, now: View) => now === before || now.versionOf(id) === before.versionOf(id);
+    const removed = await removeRecords(session, ids, isSame);
+    view = await session.view();
+    if (removed < ids.length) ids.splice(0, ids.length, ...ids.filter((id) => view.locate(id) === undefined));
+  }
+  const handles = ids.map((id) => hex(keyring.records.handleOf(id)));
+  return {
+    collection: session.name,
+    collectionId: hex(keyring.id),
+    time,
+    isDryRun,
+    version: view.manifest.version,
+    manifestHash: view.hash,
+    count: ids.length,
+    ...(withIds ? { ids } : { handles }),
+  };
+}

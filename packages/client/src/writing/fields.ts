@@ -1,0 +1,272 @@
+// The fields of a collection: adding and dropping them, and changing what records have in them. A
+// column of a block is made from the vault, and blocks are not touched for it. Each step is one
+// commit, so an interrupted run continues where it stopped, and the collection can be searched
+// throughout.
+
+import { HersError, MAX_REMOVED, refuseUnknown } from '@hers/service';
+import { fromHex, hex } from '../bytes.ts';
+import { checkFields, type Fields, type FieldValues, invalid, quoted } from '../fields/field.ts';
+import { type Enrolment, needsVault } from '../formats/descriptor.ts';
+import { List } from '../formats/lists.ts';
+import type { ManifestBlock } from '../formats/manifest.ts';
+import { checkPayload, type Payload, PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
+import { EXPIRES } from '../search/choice.ts';
+import { Draft } from '../session/draft.ts';
+import { InconsistentRead } from '../session/reader.ts';
+import type { CollectionSession } from '../session/session.ts';
+import { isDead, partitionOf, type View } from '../session/view.ts';
+import { packed } from './batch.ts';
+import { MAINTENANCE_OPTIONS, type MaintenanceOptions } from './maintenance.ts';
+
+/** Blocks whose columns are made in one commit: bounds the memory it takes. */
+const BLOCKS_AT_ONCE = 8;
+
+/** Fields as a caller gave them. */
+export function checkedFields(given: unknown, enrolment: Enrolment): Fields {
+  const fields = checkFields(given);
+  if (Object.keys(fields).length === 0) return fields;
+  if (enrolment !== 'vault') throw needsVault('a field');
+  if (EXPIRES in fields && fields[EXPIRES] !== 'date')
+    throw invalid(
+      `the field ${EXPIRES} says when a record ends, so it is of type date; give another name to other things`,
+    );
+  return fields;
+}
+
+/**
+ * Adds fields, and makes their columns for the records that are there. The same call takes up an
+ * interrupted one. INVALID_ARGUMENT if a record has a value that does not fit: nothing is added
+ * then for its block and those after it, until the record is corrected or the field dropped.
+ */
+export async function addFields(session: CollectionSession, given: Fields, options: MaintenanceOptions): Promise<void> {
+  refuseUnknown(options, MAINTENANCE_OPTIONS, 'adding fields');
+  const fields = checkedFields(given, session.keyring.descriptor.enrolment);
+  await session.refresh();
+  await session.write(async (view) => {
+    const before = view.manifest.fields;
+    for (const [name, type] of Object.entries(fields))
+      if (Object.hasOwn(before, name) && before[name] !== type)
+        throw invalid(
+          `there is a field ${quoted(name)} of type ${before[name]} already; drop it first, or choose another name`,
+        );
+    if (Object.keys(fields).every((name) => Object.hasOwn(before, name))) return { result: undefined };
+    const draft = new Draft(view);
+    draft.fields = checkFields({ ...before, ...fields });
+    await readPendingAgain(session, draft, options.signal);
+    return { draft, result: undefined };
+  });
+  await completeFields(session, options);
+}
+
+/** Drops fields and their columns; the payloads of the records stay as they are. */
+export async function dropFields(session: CollectionSession, names: readonly string[]): Promise<void> {
+  await session.refresh();
+  await session.write(async (view) => {
+    const before = view.manifest.fields;
+    for (const name of names)
+      if (!Object.hasOwn(before, name)) throw invalid(`there is no field ${quoted(name)} to drop`);
+    const { partitionBy } = view.manifest;
+    if (partitionBy !== undefined && names.includes(partitionBy))
+      throw invalid(`the field ${quoted(partitionBy)} says in which partition a record is, and stays`);
+    const draft = new Draft(view);
+    const dropped = new Set(names);
+    draft.fields = checkFields(Object.fromEntries(Object.entries(before).filter(([name]) => !dropped.has(name))));
+    draft.blocks = draft.blocks.map((block) => {
+      const columns = Object.entries(block.columns ?? {});
+      for (const [name, column] of columns) if (dropped.has(name)) draft.droppedLists.push(fromHex(column));
+      const kept = Object.fromEntries(columns.filter(([name]) => !dropped.has(name)));
+      draft.columns.set(block.id, new Map([...view.columns.get(block.id)!].filter(([name]) => !dropped.has(name))));
+      return { ...block, columns: kept };
+    });
+    return { draft, result: undefined };
+  });
+}
+
+/** The fields that a block has no column of. */
+function missingFields(fields: Fields, { columns = {} }: ManifestBlock): string[] {
+  return Object.keys(fields).filter((name) => columns[name] === undefined);
+}
+
+/** Makes the columns that blocks do not have yet. */
+export async function completeFields(
+  session: CollectionSession,
+  { signal, onProgress }: MaintenanceOptions,
+): Promise<void> {
+  const unfinished = ({ manifest }: View) =>
+    manifest.blocks.filter((block) => missingFields(manifest.fields, block).length > 0);
+  const total = unfinished(await session.view()).length;
+  for (let done = 0; ; ) {
+    signal?.throwIfAborted();
+    const count = await session.write(async (view) => {
+      const blocks = unfinished(view).slice(0, BLOCKS_AT_ONCE);
+      if (blocks.length === 0) return { result: 0 };
+      const draft = new Draft(view);
+      for (const block of blocks) await setColumns(session, draft, block, missingFields(draft.fields, block), signal);
+      return { draft, result: blocks.length };
+    });
+    if (count === 0) return;
+    done += count;
+    onProgress?.({ done: Math.min(done, total), total });
+  }
+}
+
+/** Makes columns of a block from the vault. Dead slots have no values. */
+async function setColumns(
+  session: CollectionSession,
+  draft: Draft,
+  block: ManifestBlock,
+  fields: readonly string[],
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const list = draft.view.entries.get(block.id)!;
+  const slots = [...Array(block.count).keys()].filter((slot) => !isDead(block, slot));
+  const values: FieldValues[] = Array.from({ length: block.count }, () => new Map());
+  const wanted = slots.map((slot) => ({ id: list.id(slot), version: list.version(slot), slot }));
+  for await (const [record, { slot }] of recordsOf(session, draft.view, wanted, signal))
+    values[slot] = valuesIn(record, draft.fields);
+  await replaceColumns(session, draft, block, fields, values);
+}
+
+async function replaceColumns(
+  session: CollectionSession,
+  draft: Draft,
+  block: ManifestBlock,
+  fields: readonly string[],
+  values: readonly FieldValues[],
+): Promise<void> {
+  const { columns, names } = await session.stageColumns(draft, block.epoch, fields, values);
+  for (const field of fields) {
+    const before = block.columns?.[field];
+    if (before !== undefined) draft.droppedLists.push(fromHex(before));
+  }
+  draft.columns.set(block.id, new Map([...draft.columns.get(block.id)!, ...columns]));
+  draft.blocks = draft.blocks.map((each) =>
+    each.id === block.id ? { ...each, columns: { ...each.columns, ...names } } : each,
+  );
+}
+
+/** Records of these versions, in an order that says nothing about slots. */
+async function* recordsOf<T extends { readonly id: string; readonly version: string }>(
+  session: CollectionSession,
+  view: View,
+  wanted: readonly T[],
+  signal: AbortSignal | undefined,
+): AsyncGenerator<readonly [PlainRecord, T]> {
+  const { records } = session.keyring;
+  const named = wanted
+    .map((each) => ({ each, handle: hex(records.handleOf(each.id)) }))
+    .sort((a, b) => (a.handle < b.handle ? -1 : 1));
+  const handles = named.map(({ handle }) => handle);
+  let at = 0;
+  for await (const record of session.reader.records(handles, { newest: view.manifest.epoch, signal })) {
+    const { each } = named[at++];
+    if (record.version !== each.version)
+      throw new InconsistentRead('the store gave an older copy of a record than its list names');
+    yield [record, each];
+  }
+}
+
+/** Of pending records only the values of earlier fields are known. */
+async function readPendingAgain(
+  session: CollectionSession,
+  draft: Draft,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const pending = [...draft.pending.values()];
+  for await (const [record] of recordsOf(session, draft.view, pending, signal))
+    draft.pending.set(record.handle, PendingRecord.of(record, draft.fields));
+}
+
+/** A record's new payload. */
+export interface PayloadUpdate {
+  /** The id of a record that there is. */
+  readonly id: string;
+  /** In the place of the payload that it has; undefined for none. */
+  readonly payload?: Payload;
+}
+
+/**
+ * Changes payloads, and with them the values of fields, without encrypting vectors again. All of
+ * them in one change. NOT_FOUND if there is no such record.
+ */
+export async function updatePayloads(
+  session: CollectionSession,
+  updates: readonly PayloadUpdate[],
+  signal: AbortSignal | undefined,
+): Promise<number> {
+  const { keyring } = session;
+  if (keyring.descriptor.enrolment !== 'vault') throw needsVault('a payload');
+  const payloads = new Map<string, Uint8Array>();
+  for (const update of updates) {
+    refuseUnknown(update, { id: true, payload: true }, 'an update', 'field');
+    payloads.set(update.id, new TextEncoder().encode(checkPayload(update.payload, update.id)));
+  }
+  if (payloads.size > MAX_REMOVED)
+    throw invalid(`at most ${MAX_REMOVED} payloads are changed at once; send fewer at a time`);
+  await session.refresh();
+  return session.write(async (view) => {
+    const wanted = [...payloads.keys()].map((id) => {
+      const version = view.versionOf(id);
+      if (version === undefined) throw new HersError('NOT_FOUND', `there is no record ${JSON.stringify(id)}`);
+      return { id, version };
+    });
+    const changed = new Map<string, PlainRecord>();
+    for await (const [record, { id }] of recordsOf(session, view, wanted, signal)) {
+      const now = { ...record, payload: payloads.get(id)! };
+      const version = versionOf(session, now);
+      if (version !== record.version) changed.set(id, { ...now, version });
+    }
+    if (changed.size === 0) return { result: 0 };
+    const draft = new Draft(view);
+    const values = new Map([...changed].map(([id, record]) => [id, valuesIn(record, draft.fields)]));
+    const byBlock = new Map<ManifestBlock, Map<number, PlainRecord>>();
+    for (const [id, record] of changed) {
+      const place = view.locate(id)!;
+      if (place === 'pending') draft.pending.set(record.handle, record);
+      else byBlock.set(place.block, (byBlock.get(place.block) ?? new Map()).set(place.slot, record));
+    }
+    for (const [block, records] of byBlock) await updateBlock(session, draft, block, records, values);
+    draft.records.push(await session.stageRecords(draft.space, [...changed.values()], signal));
+    draft.countSeals(changed.size);
+    return { draft, result: changed.size };
+  });
+}
+
+function versionOf({ keyring }: CollectionSession, record: PlainRecord): string {
+  const [batch] = packed([record], keyring.plan.dimension, 1);
+  return keyring.records.name(batch).versionText;
+}
+
+/** The list of a block with other versions, and its columns with other values. */
+async function updateBlock(
+  session: CollectionSession,
+  draft: Draft,
+  block: ManifestBlock,
+  records: ReadonlyMap<number, PlainRecord>,
+  values: ReadonlyMap<string, FieldValues>,
+): Promise<void> {
+  const { view } = draft;
+  const entries = [...view.entries.get(block.id)!];
+  for (const [slot, { id, version }] of records) {
+    if (partitionOf(view, values.get(id)) !== block.partition)
+      throw invalid(`the record ${quoted(id)} would come into another partition: upsert it, so that it moves`);
+    entries[slot] = { ...entries[slot], version };
+  }
+  const list = List.of(entries);
+  const name = await session.stageList(draft, list, view.scoreSums.get(block.id), block.epoch);
+  for (const before of block.lists) draft.droppedLists.push(fromHex(before));
+  draft.entries.set(block.id, list);
+  draft.blocks = draft.blocks.map((each) => (each.id === block.id ? { ...each, lists: [name] } : each));
+  const fields = Object.keys(block.columns ?? {});
+  const columns = view.columns.get(block.id)!;
+  const all = Array.from({ length: block.count }, (_, slot): FieldValues => {
+    const record = records.get(slot);
+    if (record) return values.get(record.id)!;
+    const known = fields.flatMap((field) => {
+      const value = columns.get(field)!.value(slot);
+      return value === undefined ? [] : [[field, value] as const];
+    });
+    return new Map(known);
+  });
+  await replaceColumns(session, draft, block, fields, all);
+}
