@@ -1,6 +1,6 @@
-// Kills a process that enrols, deletes, optimizes and rotates keys, at random moments, again and
-// again on the same folder; every time the folder must open, and everything that was acknowledged
-// must be found by search.
+// Kills a process that enrols, deletes, optimizes, rotates keys, changes payloads, and adds and drops
+// fields, at random moments, again and again on the same folder. Every time the folder must open,
+// everything that was acknowledged must be found by search, and filters must be right.
 
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -15,10 +15,17 @@ export const BATCH = 700;
 export const idOf = (batch: number, i: number) => `${batch}-${i}`;
 export const vectorOfBatch = (batch: number, i: number) => vectorOf(batch * BATCH + i, DIMENSION);
 
+export const FIELDS = { batch: 'number', group: 'keyword' } as const;
+/** Comes and goes. */
+export const LATER = { note: 'keyword' } as const;
+export const payloadOf = (batch: number, i: number) => ({ batch, group: `g${i % 7}`, note: `n${i % 3}` });
+
 /** A batch is named in full only when all of it was acknowledged. */
 interface Told {
   readonly written: Set<number>;
   readonly deleted: Set<number>;
+  /** The second of its records has another payload. */
+  readonly changed: Set<number>;
 }
 
 async function runAndKill(folder: string, seed: Uint8Array, from: number, afterMs: number, told: Told): Promise<void> {
@@ -41,6 +48,7 @@ async function runAndKill(folder: string, seed: Uint8Array, from: number, afterM
       const [what, batch] = line.split(' ');
       if (what === 'written') told.written.add(Number(batch));
       if (what === 'deleted') told.deleted.add(Number(batch));
+      if (what === 'changed') told.changed.add(Number(batch));
     }
   });
   const signal = await new Promise((resolve, reject) => {
@@ -61,6 +69,19 @@ async function check(folder: string, seed: Uint8Array, told: Told): Promise<void
     }
     for (const batch of told.deleted)
       if (ids.has(idOf(batch, 0))) throw new Error(`record ${idOf(batch, 0)} was deleted and is back`);
+    // Takes up what was interrupted.
+    if ('note' in (await collection.fields())) await collection.addFields(LATER);
+    for (const batch of [...told.written].slice(-6)) {
+      const of = { field: 'batch', match: batch } as const;
+      const count = (match: string) => collection.count({ filter: { must: [of, { field: 'group', match }] } });
+      const [changed, ones] = [await count('changed'), await count('g1')];
+      const all = Array.from({ length: BATCH }, (_, i) => i % 7).filter((rest) => rest === 1).length;
+      if (changed + ones !== all || (told.changed.has(batch) && changed !== 1))
+        throw new Error(`of batch ${batch}, ${changed} records have the new payload and ${ones} the old one`);
+      if (!('note' in (await collection.fields()))) continue;
+      const notes = await collection.count({ filter: { must: [of, { field: 'note', match: 'n2' }] } });
+      if (notes !== Math.floor(BATCH / 3)) throw new Error(`of batch ${batch}, ${notes} records have a note`);
+    }
     const samples = [...told.written]
       .flatMap((batch) =>
         [1, BATCH >> 1, BATCH - 1].map((i) => ({ id: idOf(batch, i), vector: vectorOfBatch(batch, i) })),
@@ -88,7 +109,7 @@ export async function killCampaign(
   const folder = await mkdtemp(join(tmpdir(), 'hers-kill-'));
   const master = MasterSeed.generate();
   const seed = master.reveal();
-  const told: Told = { written: new Set(), deleted: new Set() };
+  const told: Told = { written: new Set(), deleted: new Set(), changed: new Set() };
   try {
     for (let kills = 0; kills < count; kills++) {
       // A new run begins after the batches that are known, and one more, which may be there in

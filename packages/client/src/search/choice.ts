@@ -8,7 +8,7 @@ import { type CompiledFilter, compileFilter } from '../filter/evaluate.ts';
 import type { Filter } from '../filter/filter.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
-import { isDead, type View } from '../session/view.ts';
+import { isDead, type RecordLocation, type View } from '../session/view.ts';
 
 /** A date field of this name says when a record ends. */
 export const EXPIRES = 'expires';
@@ -36,11 +36,12 @@ export class Choices {
     if (!asked && !expiry) return undefined;
     if (asked) checkComplete(view, asked.fields);
     const kept = asked && this.#answersTo(asked, view);
+    const locate = locator(view);
     return {
       slots: (block) => {
-        const passing = kept && this.#passing(view, block, asked, kept);
+        const passing = kept && this.#passing(view, block, asked, kept, locate);
         // Nothing is kept of it: time goes on.
-        const alive = expiry && hasExpired(view, block, now!) ? evaluate(view, block, expiry) : undefined;
+        const alive = expiry && hasExpired(view, block, now!) ? evaluate(view, block, expiry, locate) : undefined;
         return passing && alive ? passing.map((word, i) => word & alive[i]) : (passing ?? alive);
       },
       isPending: ({ values, id }) => [asked, expiry].every((each) => each?.passesOne(values, id) ?? true),
@@ -61,16 +62,38 @@ export class Choices {
     return kept;
   }
 
-  #passing(view: View, block: ManifestBlock, filter: CompiledFilter, kept: Map<string, Uint32Array>): Uint32Array {
+  #passing(
+    view: View,
+    block: ManifestBlock,
+    filter: CompiledFilter,
+    kept: Map<string, Uint32Array>,
+    locate: Locate,
+  ): Uint32Array {
     const name = [block.id, ...filter.fields.map((field) => block.columns![field])].join();
     let passing = kept.get(name);
-    if (!passing) kept.set(name, (passing = evaluate(view, block, filter)));
+    if (!passing) kept.set(name, (passing = evaluate(view, block, filter, locate)));
     return passing;
   }
 }
 
-function evaluate(view: View, { id, count }: ManifestBlock, filter: CompiledFilter): Uint32Array {
-  return filter.passing(view.columns.get(id)!, view.entries.get(id)!, count);
+function evaluate(view: View, { id, count }: ManifestBlock, filter: CompiledFilter, locate: Locate): Uint32Array {
+  const list = view.entries.get(id)!;
+  const find = (wanted: string) => {
+    const place = locate(wanted);
+    return typeof place === 'object' && place.block.id === id ? place.slot : undefined;
+  };
+  return filter.passing(view.columns.get(id)!, { count, id: (slot) => list.id(slot), find }, count);
+}
+
+type Locate = (id: string) => RecordLocation | undefined;
+
+/** Every block of a view asks for the same ids. */
+function locator(view: View): Locate {
+  const known = new Map<string, RecordLocation | undefined>();
+  return (id) => {
+    if (!known.has(id)) known.set(id, view.locate(id));
+    return known.get(id);
+  };
 }
 
 /** INVALID_ARGUMENT where there is no such field, or it is still being added. */
