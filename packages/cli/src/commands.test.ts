@@ -169,7 +169,8 @@ describe('collections', () => {
     );
     const { collections } = await hersJson(folder, ['collections', 'list']);
     assert.deepEqual(Object.keys(collections[0]), [
-      ...['name', 'dimension', 'metric', 'profile', 'enrolment', 'records', 'blocks', 'bytes', 'version'],
+      ...['name', 'dimension', 'metric', 'profile', 'enrolment', 'integrity', 'fields', 'records'],
+      ...['blocks', 'bytes', 'version'],
     ]);
     assert.match((await hers(folder, ['collections', 'describe'])).out, /^name\tfaces\nrecords\t12\n/);
     assert.equal((await hersJson(folder, ['collections', 'describe', 'tiny'])).dimension, 4);
@@ -774,6 +775,7 @@ describe('config, completion, bench, lab', () => {
       kernel: { value: null, origin: 'not set' },
       tokenFile: { value: null, origin: 'not set' },
       tokens: { value: join(folder, 'hers.tokens.json'), origin: 'default' },
+      listCache: { value: 'on', origin: 'default' },
       passphrase: { value: '(hidden)', origin: 'HERS_PASSPHRASE' },
     });
     assert.match((await hers(folder, ['config'])).out, /^key\t.*hers\.key\t.*hers\.config\.json$/m);
@@ -809,9 +811,9 @@ describe('config, completion, bench, lab', () => {
     );
     const told = await hers(folder, ['lab', 'faces', '--small', '--dimensions', '1000', '--json']);
     assert.match(JSON.parse(told.err).error.message, /cannot be compressed to 1000/);
-    const { bench, parameters } = await hersJson(folder, ['lab', 'table2', '--small', '--out', 'results']);
-    assert.deepEqual([bench, parameters.small], ['table2', true]);
-    assert.deepEqual((await readdir(join(folder, 'results'))).sort(), ['table2.json', 'table2.md', 'table2.svg']);
+    const { bench, command } = await hersJson(folder, ['lab', 'pictures', '--small', '--out', 'results']);
+    assert.deepEqual([bench, command], ['pictures', 'pictures --small']);
+    assert.deepEqual((await readdir(join(folder, 'results'))).sort(), ['pictures.json', 'pictures.md', 'pictures.svg']);
   });
 
   test('versions and help on every level', async () => {

@@ -76,7 +76,14 @@ test('the program of the README runs, and runs again', async () => {
 });
 
 test('the documents have no dead links among themselves', () => {
-  for (const name of ['docs/getting-started.md', 'docs/concepts.md', 'docs/sdk.md', 'docs/cli.md', 'README.md']) {
+  for (const name of [
+    'docs/getting-started.md',
+    'docs/concepts.md',
+    'docs/sdk.md',
+    'docs/filters.md',
+    'docs/cli.md',
+    'README.md',
+  ]) {
     const text = readFileSync(join(root, name), 'utf8');
     for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)/g))
       assert.ok(existsSync(join(root, name, '..', target)), `${name} links to ${target}`);

@@ -55,7 +55,7 @@ describe('create --profile', () => {
     assert.notEqual(refused.exit, 0);
     assert.match(
       refused.err,
-      /small takes 66 bytes for a vector of 16 dimensions, and an array of floats 64: use compact/,
+      /small takes 67 bytes for a vector of 16 dimensions, and an array of floats 64: use compact/,
     );
   });
 
@@ -73,4 +73,35 @@ describe('create --profile', () => {
       assert.match(made.out, /rounding vectors to multiples of 0\.004;/);
     }
   });
+});
+
+test('create --integrity strong: is shown by describe, and refused where every score is checked already', async () => {
+  await using folder = await temporaryFolder();
+  const { path } = folder;
+  assert.equal((await hers(path, ['init', '--unsealed'])).exit, 0);
+  const create = (name: string, ...more: string[]) =>
+    hers(path, ['collections', 'create', name, '--dimension', '32', ...more]);
+  for (const [profile, records] of [
+    ['compact', '2,008'],
+    ['small', '1,912'],
+  ]) {
+    const made = await create(profile, '--profile', profile, '--integrity', 'strong');
+    assert.equal(made.exit, 0, made.err);
+    for (const { out } of [made, await hers(path, ['collections', 'describe', profile])]) {
+      assert.match(out, /^integrity\tstrong$/m);
+      assert.ok(out.includes(`\nblocks\t0 of up to ${records} records\n`), out);
+    }
+  }
+  assert.match((await create('plain')).out, /^integrity\tstandard$/m);
+  const { collections } = await hersJson(path, ['collections', 'list']);
+  assert.deepEqual(
+    collections.map(({ name, integrity }: { name: string; integrity: string }) => `${name} ${integrity}`),
+    ['compact strong', 'plain standard', 'small strong'],
+  );
+  for (const more of [['exact'], ['exact', '--enrolment', 'homomorphic'], ['exact-250']]) {
+    const { exit, err } = await create('exact', '--profile', ...more, '--integrity', 'strong');
+    assert.notEqual(exit, 0);
+    assert.match(err, /checks every score already, by sums that are exact; leave out integrity: 'strong'/);
+  }
+  assert.notEqual((await create('x', '--integrity', 'stronger')).exit, 0);
 });

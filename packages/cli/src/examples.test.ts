@@ -14,7 +14,15 @@ let prepared: Prepared;
 let data: Prepared;
 let bin: string;
 before(async () => {
-  prepared = await Prepared.make(writeGallery);
+  prepared = await Prepared.make(async (folder) => {
+    await writeGallery(folder);
+    // Fields to filter by, and something in them.
+    for (const line of [
+      'hers fields add faces city:keyword since:number person:keyword expires:date',
+      'hers update-payload --file changes.jsonl',
+    ])
+      await runs(folder, line);
+  });
   data = await Prepared.make(writeData);
   bin = await binFolder(prepared.folder);
 });

@@ -93,6 +93,8 @@ export class CommandError extends Error {
   readonly code: string;
   readonly exit: Exit;
   readonly next: string | undefined;
+  /** Lines that show the place of what is wrong, for people. */
+  readonly place: readonly string[] = [];
 
   constructor(exit: Exit, message: string, next?: string, code: string = nameOf(exit)) {
     super(message);
@@ -130,6 +132,7 @@ export function stoppedAt(error: unknown, signal: AbortSignal, where: string): u
 const IN_COMMAND_WORDS: readonly (readonly [string, string])[] = [
   ['plan with a larger bound', 'make the collection with a larger --norm-bound'],
   ['list() yields the ids there are', '`hers list` prints the ids there are'],
+  ['addFields (hers fields add)', '`hers fields add`'],
 ];
 
 export function inCommandWords(message: string): string {
@@ -148,13 +151,19 @@ export interface Ending {
   readonly code: string;
   readonly message: string;
   readonly next?: string;
+  /** Lines that show where, for people. */
+  readonly place?: readonly string[];
 }
 
 /** What any error means for the person who ran the command. */
 export function endingOf(error: unknown): Ending {
   if (error instanceof CommandError) {
-    const { exit, code, message, next } = error;
-    return { exit, code, message: inCommandWords(message), ...(next === undefined ? {} : { next }) };
+    const { exit, code, message, next, place } = error;
+    return {
+      ...{ exit, code, message: inCommandWords(message) },
+      ...(next === undefined ? {} : { next }),
+      ...(place.length > 0 ? { place } : {}),
+    };
   }
   if (error instanceof Interrupted) return { exit: error.exit, code: 'INTERRUPTED', message: error.message };
   if (error instanceof HersError) {
@@ -169,6 +178,7 @@ export function endingOf(error: unknown): Ending {
   }
   if (error instanceof CompressError && error.code !== 'FAILED') {
     const { code, message } = error;
+    if (code === 'NO_RUNTIME') return { exit: EXIT.absent, code, message };
     return { exit: code === 'INVALID_ARGUMENT' ? EXIT.usage : EXIT.input, code, message };
   }
   return fileEnding(error) ?? unexpected(error);

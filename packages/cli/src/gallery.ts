@@ -7,7 +7,15 @@
 
 import { existsSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
-import { type Collection, Database, galleryOf, HersError, HttpService } from '@hers/client';
+import {
+  type Collection,
+  Database,
+  galleryOf,
+  HersError,
+  HttpService,
+  type ListCache,
+  openListCache,
+} from '@hers/client';
 import type { VersionFile } from '@hers/client/versions';
 import type { KernelName } from '@hers/scan';
 import { type Service, withMethods } from '@hers/service';
@@ -124,7 +132,14 @@ export async function withGallery<T>(
   const service = options.onResponse ? watched(store, options.onResponse) : store;
   const { threads } = settings;
   const gallery = await addressOf(settings.value('gallery'));
-  const database = new Database(service, { key, versions, gallery, ...(threads === undefined ? {} : { threads }) });
+  const cache = await listCacheOf(settings);
+  const database = new Database(service, {
+    key,
+    versions,
+    gallery,
+    ...(cache ? { cache } : {}),
+    ...(threads === undefined ? {} : { threads }),
+  });
   try {
     const collection = async () => {
       const name = settings.value('collection') ?? (await onlyCollection(service));
@@ -142,6 +157,12 @@ export async function withGallery<T>(
  */
 export async function addressOf(where: string): Promise<string> {
   return isServer(where) ? galleryOf(where) : `file:${await realpath(where)}`;
+}
+
+/** Beside what was seen; none for a folder, which is read as fast without one. */
+async function listCacheOf(settings: Settings): Promise<ListCache | undefined> {
+  const isKept = isServer(settings.value('gallery')) && settings.value('listCache') === 'on';
+  return isKept ? openListCache(`${settings.value('key')}.lists`) : undefined;
 }
 
 /** What was seen so far. A file that cannot be read must not pass for one that has seen nothing. */

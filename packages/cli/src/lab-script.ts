@@ -16,8 +16,8 @@ function locate(name: 'bench' | 'lab'): string {
     if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
     throw new CommandError(
       EXIT.absent,
-      `hers ${name} needs the package @hers/lab, which is not installed`,
-      'install it beside @hers/cli, or run this in a clone of the repository',
+      `hers ${name} needs the package @hers/lab, which is not part of this installation`,
+      'run it in a clone of the repository',
     );
   }
 }

@@ -3,27 +3,38 @@
 
 import type { Match, SearchResult } from '@hers/client';
 import type { Context } from './context.ts';
+import { cellOf } from './fields.ts';
 import type { Probe } from './input/probes.ts';
 import type { Column, Output } from './output.ts';
 import { count, duration, score } from './quantities.ts';
+
+interface MatchColumns {
+  readonly batch: boolean;
+  readonly payload: boolean;
+  /** The fields that are shown. */
+  readonly select: readonly string[];
+}
 
 export class MatchPrinter {
   readonly #out: Output;
   readonly #batch: boolean;
   readonly #payload: boolean;
+  readonly #select: readonly string[];
   readonly #columns: readonly Column[];
   #started = performance.now();
   #rows: string[][] = [];
   #coverage: SearchResult['coverage'] | undefined;
 
-  constructor({ out }: Context, { batch, payload }: { readonly batch: boolean; readonly payload: boolean }) {
+  constructor({ out }: Context, { batch, payload, select }: MatchColumns) {
     this.#out = out;
     this.#batch = batch;
     this.#payload = payload;
+    this.#select = select;
     this.#columns = [
       ...(batch ? [{ title: 'probe' }] : []),
       { title: 'id' },
       { title: 'score', right: true },
+      ...select.map((title) => ({ title })),
       ...(payload ? [{ title: 'payload' }] : []),
     ];
   }
@@ -49,11 +60,12 @@ export class MatchPrinter {
     else this.#out.table(this.#columns, rows);
   }
 
-  #row(label: Probe['label'], { id, score: value, scoreOrigin, payload }: Match): string[] {
+  #row(label: Probe['label'], { id, score: value, scoreOrigin, payload, fields = {} }: Match): string[] {
     return [
       ...(this.#batch ? [String(label)] : []),
       id,
       score(value, { noisy: scoreOrigin === 'noisy' }),
+      ...this.#select.map((name) => cellOf(Object.hasOwn(fields, name) ? fields[name] : undefined)),
       ...(this.#payload ? [JSON.stringify(payload ?? null)] : []),
     ];
   }

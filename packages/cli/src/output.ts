@@ -163,9 +163,9 @@ export class Output {
     if (this.verbose) this.#stderr.write(`${printable(text)}\n`);
   }
 
-  failure(ending: Ending, error: unknown): void {
+  failure({ place = [], ...ending }: Ending, error: unknown): void {
     if (this.json) this.#stderr.write(`${JSON.stringify({ error: ending })}\n`);
-    else this.#stderr.write(`hers: ${printable(sentence(ending))}\n`);
+    else for (const line of [`hers: ${sentence(ending)}`, ...place]) this.#stderr.write(`${printable(line)}\n`);
     if (!this.verbose || !(error instanceof Error) || !error.stack) return;
     for (const line of error.stack.split('\n')) this.#stderr.write(`${printable(line)}\n`);
   }

@@ -8,6 +8,7 @@ import { addCompletion } from './commands/completion.ts';
 import { addCompress } from './commands/compress.ts';
 import { addConfig } from './commands/config.ts';
 import { addDoctor } from './commands/doctor.ts';
+import { addFields } from './commands/fields.ts';
 import { addImport } from './commands/import.ts';
 import { addInit } from './commands/init.ts';
 import { addKeys } from './commands/keys.ts';
@@ -20,7 +21,7 @@ import { addUpkeep } from './commands/upkeep.ts';
 import { Context, type GlobalFlags } from './context.ts';
 import type { Environment } from './environment.ts';
 import { EXIT, type Exit, endingOf, Interrupted } from './exit.ts';
-import { KERNELS, SETTINGS } from './settings.ts';
+import { KERNELS, SETTINGS, SWITCH } from './settings.ts';
 import { VERSION } from './version.ts';
 
 /** The command, with actions that run in the context that `context` gives when they are run. */
@@ -38,6 +39,7 @@ export function makeProgram(context: () => Context): HersCommand {
     .option('-c, --collection <name>', SETTINGS.collection.description)
     .option('--threads <number>', SETTINGS.threads.description)
     .addOption(new Option('--kernel <name>', SETTINGS.kernel.description).choices(KERNELS))
+    .addOption(new Option('--list-cache <switch>', SETTINGS.listCache.description).choices(SWITCH))
     .option('--config <file>', 'another hers.config.json')
     .option('--json', 'print JSON, one object a line, and errors as JSON too')
     .option('--verbose', 'say more, above all about errors');
@@ -50,6 +52,7 @@ export function makeProgram(context: () => Context): HersCommand {
     addInit,
     addKeys,
     addCollections,
+    addFields,
     addImport,
     addSearch,
     addRecords,

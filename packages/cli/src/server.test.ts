@@ -5,7 +5,7 @@ import { stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { hers, hersJson, PEOPLE, Prepared, temporaryFolder, vectorOf, writeGallery } from '../testing/cli.ts';
+import { hers, hersJson, PEOPLE, Prepared, serve, temporaryFolder, vectorOf, writeGallery } from '../testing/cli.ts';
 import { EXIT, Interrupted } from './exit.ts';
 
 let prepared: Prepared;
@@ -13,29 +13,6 @@ before(async () => {
   prepared = await Prepared.make(writeGallery);
 });
 after(() => prepared.remove());
-
-/** `hers serve` in this process, until it is disposed of. */
-async function serve(folder: string, ...args: string[]) {
-  const stop = new AbortController();
-  let url: string | undefined;
-  const running = Promise.withResolvers<string>();
-  const ended = hers(folder, ['serve', '--port', '0', '--json', ...args], {
-    signal: stop.signal,
-    onOutput: (text) => {
-      url ??= JSON.parse(text).url;
-      running.resolve(url!);
-    },
-  });
-  void ended.then(({ err }) => running.reject(new Error(err)));
-  await running.promise;
-  return {
-    url: url!,
-    async [Symbol.asyncDispose]() {
-      stop.abort(new Interrupted('SIGTERM'));
-      assert.equal((await ended).exit, 0);
-    },
-  };
-}
 
 test('every command works against a server, with a token from a variable or a file', async () => {
   const folder = await prepared.copy();
@@ -57,6 +34,11 @@ test('every command works against a server, with a token from a variable or a fi
   await hersJson(at, ['collections', 'create', 'more', '--dimension', '2']);
   await hersJson(at, ['import', '-', '--row-ids', '--collection', 'more'], { input: '1,0\n0,1\n' });
   await hersJson(at, ['delete', '0', '--collection', 'more']);
+  await hersJson(at, ['fields', 'add', 'more', 'age:number,expires:date']);
+  await hersJson(at, ['update-payload', '1', '{"age": 18}', '--collection', 'more']);
+  assert.equal((await hers(at, ['list', '--filter', 'age >= 18', '--collection', 'more'])).out, '1\n');
+  assert.equal((await hersJson(at, ['expire', 'more'])).count, 0);
+  await hersJson(at, ['fields', 'drop', 'more', 'age', '--yes']);
   await hersJson(at, ['optimize', '--collection', 'more']);
   await hersJson(at, ['keys', 'rotate', '--collection', 'more']);
   await hersJson(at, ['snapshot', 'more.snapshot', '--collection', 'more']);

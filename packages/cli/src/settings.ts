@@ -43,7 +43,12 @@ export const KERNELS: readonly string[] = Object.keys({
   native: true,
   wasm: true,
   reference: true,
+  cuda: true,
 } satisfies Record<KernelName | 'auto', true>);
+
+export const SWITCH: readonly string[] = ['on', 'off'];
+
+const onOrOff = (value: string) => (SWITCH.includes(value) ? undefined : 'must be on or off');
 
 const kernelName = (value: string) => (KERNELS.includes(value) ? undefined : `must be one of ${KERNELS.join(', ')}`);
 
@@ -86,8 +91,15 @@ export const SETTINGS = {
   kernel: {
     flag: '--kernel',
     variable: 'HERS_KERNEL',
-    description: 'what scans: native, wasm or reference; the fastest that works by default',
+    description: 'what scans: native, wasm, reference or cuda; the fastest of the first three that works by default',
     check: kernelName,
+  },
+  listCache: {
+    flag: '--list-cache',
+    variable: 'HERS_LIST_CACHE',
+    description: 'whether encrypted lists of a server are kept beside the key file: on or off',
+    default: 'on',
+    check: onOrOff,
   },
 } as const satisfies Record<string, Kind>;
 

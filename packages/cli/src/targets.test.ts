@@ -85,6 +85,7 @@ const WRITERS: readonly Writer[] = [
   { name: 'snapshot', args: (target) => ['snapshot', target] },
   { name: 'snapshot --replace', args: (target) => ['snapshot', target, '--replace'] },
   { name: 'get --output', args: (target) => ['get', 'ada', '--output', target] },
+  { name: 'expire --receipt', args: (target) => ['expire', '--receipt', target] },
   { name: 'train --output', args: (target) => [...TRAIN, '--output', target] },
   { name: 'train --output --replace', args: (target) => [...TRAIN, '--output', target, '--replace'] },
   { name: 'train --checkpoint', args: (target) => [...TRAIN, '--output', 'new.onnx', '--checkpoint', target] },

@@ -1,6 +1,7 @@
 // Shared by tests: runs of the command inside this process or in one of its own, and a folder with
 // everything in it.
 
+import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -10,6 +11,7 @@ import { Readable, Writable } from 'node:stream';
 import { MasterSeed, openKey, sealKey } from '@hers/client';
 import { selfSigned } from '@hers/server/testing';
 import { npyHeader } from '@hers/vectors/npy';
+import { Interrupted } from '../src/exit.ts';
 import { run } from '../src/program.ts';
 
 export interface Outcome {
@@ -67,6 +69,29 @@ export async function hersJson(cwd: string, args: readonly string[], options?: R
   const { exit, out, err } = await hers(cwd, [...args, '--json'], options);
   if (exit !== 0) throw new Error(`hers ${args.join(' ')} ended with ${exit}: ${err}`);
   return JSON.parse(out);
+}
+
+/** `hers serve` in this process, until it is disposed of. */
+export async function serve(folder: string, ...args: string[]): Promise<{ url: string } & AsyncDisposable> {
+  const stop = new AbortController();
+  let url: string | undefined;
+  const running = Promise.withResolvers<string>();
+  const ended = hers(folder, ['serve', '--port', '0', '--json', ...args], {
+    signal: stop.signal,
+    onOutput: (text) => {
+      url ??= JSON.parse(text).url;
+      running.resolve(url!);
+    },
+  });
+  void ended.then(({ err }) => running.reject(new Error(err)));
+  await running.promise;
+  return {
+    url: url!,
+    async [Symbol.asyncDispose]() {
+      stop.abort(new Interrupted('SIGTERM'));
+      assert.equal((await ended).exit, 0);
+    },
+  };
 }
 
 export const launcher = resolve(import.meta.dirname, '../bin/hers.mjs');
@@ -137,6 +162,8 @@ export async function writeData(folder: string): Promise<void> {
   await write('people.csv', `${[head, ...rows].map((row) => row.join(',')).join('\n')}\n`);
   const lines = PEOPLE.map((id, i) => JSON.stringify({ id, vector: [...gallery[i]], payload: { city: cities[i] } }));
   await write('people.jsonl', `${lines.join('\n')}\n`);
+  const changes = PEOPLE.map((person, i) => ({ id: person, payload: { city: cities[i], since: 1990 + i, person } }));
+  await write('changes.jsonl', `${changes.map((change) => JSON.stringify(change)).join('\n')}\n`);
 }
 
 async function must(outcome: Promise<Outcome>): Promise<void> {

@@ -62,6 +62,8 @@ export class Database {
     refuseUnknown(options, CONNECT_OPTIONS, 'a database');
     const { key, versions, cache, gallery = '', threads } = options;
     checkKey(key);
+    if (cache !== undefined && typeof cache?.open !== 'function')
+      throw new HersError('INVALID_ARGUMENT', 'cache is a cache of lists: open one by openListCache(folder)');
     this.#service = service;
     this.#seed = key instanceof Uint8Array ? MasterSeed.from(key) : key.clone();
     this.#memory = versions ?? new InMemoryVersions();

@@ -35,7 +35,7 @@ export { InMemoryVersions, type Place, type Seen, type VersionMemory } from './s
 export type { HttpOptions } from './transport/connection.ts';
 export { HttpService } from './transport/http.ts';
 export type { RetryEvent, RetryOptions } from './transport/retry.ts';
-export type { ExpireOptions, ExpiryReceipt } from './writing/expiry.ts';
+export type { ExpireOptions, ExpiryError, ExpiryReceipt } from './writing/expiry.ts';
 export type { PayloadUpdate } from './writing/fields.ts';
 export type { MaintenanceOptions } from './writing/maintenance.ts';
 export type { UpsertResult } from './writing/tally.ts';

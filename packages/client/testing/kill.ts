@@ -1,6 +1,6 @@
-// Kills a process that enrols, deletes, optimizes, rotates keys, changes payloads, and adds and drops
-// fields, at random moments, again and again on the same folder. Every time the folder must open,
-// everything that was acknowledged must be found by search, and filters must be right.
+// Kills a process that enrols, deletes, optimizes, rotates keys, changes payloads, and adds and
+// drops fields, at random moments, again and again on the same folder. Every time the folder must
+// open, everything that was acknowledged must be found by search, and filters must be right.
 
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';

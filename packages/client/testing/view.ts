@@ -1,28 +1,26 @@
-// What a client holds of a collection, measured part by part: in memory, and sealed.
+// A collection as a client holds it, to be measured part by part: what it takes in memory and
+// sealed, and how long a filter takes without anything around it.
 
 import type { MasterSeed } from '@hers/scheme/secret';
 import type { Service } from '@hers/service';
+import type { Filter } from '../src/filter/filter.ts';
 import { openDescriptor } from '../src/formats/descriptor.ts';
 import { Keyring } from '../src/keys/keyring.ts';
+import { Choices, chosenCount } from '../src/search/choice.ts';
 import type { ListCache } from '../src/session/list-cache.ts';
 import { Places } from '../src/session/places.ts';
 import { CollectionReader } from '../src/session/reader.ts';
 import { InMemoryVersions } from '../src/session/versions.ts';
+import type { View } from '../src/session/view.ts';
 
-export interface HeldBytes {
-  readonly lists: number;
-  readonly columns: Readonly<Record<string, number>>;
+export interface OpenView {
+  readonly view: View;
+  /** The bytes of each sealed list and column, by name. */
+  readonly sizes: ReadonlyMap<string, number>;
 }
 
-/**
- * Opens a collection, and adds up what its lists, its table of places and its columns say they
- * take.
- */
-export async function heldBytes(
-  service: Service,
-  seed: MasterSeed,
-  name: string,
-): Promise<{ readonly memory: HeldBytes & { readonly places: number }; readonly sealed: HeldBytes }> {
+/** Opens a collection, and closes everything but its view. */
+export async function openView(service: Service, seed: MasterSeed, name: string): Promise<OpenView> {
   const sizes = new Map<string, number>();
   const cache: ListCache = {
     open: async () => ({
@@ -32,33 +30,48 @@ export async function heldBytes(
     }),
     forget: async () => {},
   };
-  const keyring = await Keyring.make(
-    seed,
-    openDescriptor(seed, name, (await service.getCollection(name)).descriptor),
-    1,
-  );
+  const { descriptor } = await service.getCollection(name);
+  const keyring = await Keyring.make(seed, openDescriptor(seed, name, descriptor), 1);
   try {
     const place = { gallery: '', name };
     const reader = new CollectionReader({ service, place, keyring, memory: new InMemoryVersions(), cache });
-    const { manifest, entries, columns } = await reader.view();
-    const { blocks } = manifest;
-    const places = new Places();
-    places.extend(blocks, (id) => entries.get(id)!);
-    const sum = (numbers: Iterable<number>) => [...numbers].reduce((all, each) => all + each, 0);
-    const ofEach = (bytesOf: (field: string) => number) =>
-      Object.fromEntries(Object.keys(manifest.fields).map((field) => [field, bytesOf(field)]));
-    return {
-      memory: {
-        lists: sum([...entries.values()].map(({ bytes }) => bytes)),
-        places: places.bytes,
-        columns: ofEach((field) => sum([...columns.values()].map((each) => each.get(field)!.bytes))),
-      },
-      sealed: {
-        lists: sum(blocks.flatMap(({ lists }) => lists.map((list) => sizes.get(list)!))),
-        columns: ofEach((field) => sum(blocks.map((block) => sizes.get(block.columns![field])!))),
-      },
-    };
+    return { view: await reader.view(), sizes };
   } finally {
     await keyring.close();
   }
+}
+
+export interface HeldBytes {
+  readonly lists: number;
+  readonly columns: Readonly<Record<string, number>>;
+}
+
+/** What lists, columns and the table of places say they take. */
+export function heldBytes({ view, sizes }: OpenView): {
+  readonly memory: HeldBytes & { readonly places: number };
+  readonly sealed: HeldBytes;
+} {
+  const { manifest, entries, columns } = view;
+  const { blocks } = manifest;
+  const places = new Places();
+  places.extend(blocks, (id) => entries.get(id)!);
+  const sum = (numbers: Iterable<number>) => [...numbers].reduce((all, each) => all + each, 0);
+  const ofEach = (bytesOf: (field: string) => number) =>
+    Object.fromEntries(Object.keys(manifest.fields).map((field) => [field, bytesOf(field)]));
+  return {
+    memory: {
+      lists: sum([...entries.values()].map(({ bytes }) => bytes)),
+      places: places.bytes,
+      columns: ofEach((field) => sum([...columns.values()].map((each) => each.get(field)!.bytes))),
+    },
+    sealed: {
+      lists: sum(blocks.flatMap(({ lists }) => lists.map((list) => sizes.get(list)!))),
+      columns: ofEach((field) => sum(blocks.map((block) => sizes.get(block.columns![field])!))),
+    },
+  };
+}
+
+/** How many records pass a filter, with no answer kept from before. */
+export function passing(view: View, filter: Filter): number {
+  return chosenCount(view, new Choices().of(view, filter, undefined));
 }

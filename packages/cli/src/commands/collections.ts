@@ -6,6 +6,7 @@ import {
   type CollectionDescription,
   type CollectionOptions,
   type CollectionSummary,
+  type Fields,
   HersError,
   type Plan,
 } from '@hers/client';
@@ -15,9 +16,13 @@ import { type HersCommand, numberOption } from '../command.ts';
 import { confirmed } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
+import { fieldsIn, fieldsText } from '../fields.ts';
 import { count, counted, size } from '../quantities.ts';
 
-type CreateOptions = Omit<CollectionOptions, 'compressor'> & { readonly compressor?: string };
+type CreateOptions = Omit<CollectionOptions, 'compressor' | 'fields'> & {
+  readonly compressor?: string;
+  readonly field?: Fields;
+};
 
 export function addCollections(program: HersCommand, context: () => Context): void {
   const collections = program
@@ -71,6 +76,23 @@ export function addCollections(program: HersCommand, context: () => Context): vo
       'additions into one block (homomorphic)',
       numberOption('--max-additions', { whole: true }),
     )
+    .addOption(
+      new Option(
+        '--integrity <level>',
+        'standard: canaries show wrong responses; strong: checksum canaries show a change of a single score as well (compact, small)',
+      )
+        .choices(['standard', 'strong'])
+        .default('standard'),
+    )
+    .option(
+      '--field <name:type>',
+      'a property of the payload to filter by, such as country:keyword (keyword, number, date, boolean, keyword[]); may be repeated, or several separated by commas',
+      fieldsIn,
+    )
+    .option(
+      '--partition-by <field>',
+      'a keyword field that says in which partition a record is, a tenant or a site; each takes at least a block of its own once it is optimized',
+    )
     .option(
       '--compressor <file>',
       'an .onnx file from hers train: the collection indexes the compressed vectors (cosine only)',
@@ -79,6 +101,10 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     .example(
       'hers collections create prints --dimension 64 --metric euclidean --norm-bound 10 --profile exact',
       'Exact euclidean distances',
+    )
+    .example(
+      'hers collections create guests --dimension 128 --field country:keyword --field age:number',
+      'With fields to filter by; `hers fields add` adds more',
     )
     .example('hers collections create small --dimension 128 --compressor faces.onnx', 'Fewer dimensions to scan')
     .action((name: string, options: CreateOptions) => create(context(), name, options));
@@ -185,15 +211,20 @@ async function resume(context: Context, given: string | undefined, yes: boolean)
   else out.line(`Searches of ${name} fetch records again.`);
 }
 
-async function create(context: Context, name: string, { compressor: file, ...rest }: CreateOptions): Promise<void> {
+async function create(context: Context, name: string, options: CreateOptions): Promise<void> {
+  const { compressor: file, field: fields, ...rest } = options;
   const compressor = file === undefined ? undefined : await readFile(context.path(file));
-  const options = { ...rest, ...(compressor ? { compressor } : {}) };
   await context.gallery(
     async ({ database }) => {
-      await database.createCollection(name, options);
+      await database.createCollection(name, {
+        ...rest,
+        ...(fields ? { fields } : {}),
+        ...(compressor ? { compressor } : {}),
+      });
       const description = await database.describe(name);
       printDescription(context, description);
       if (options.profile === 'small') context.out.note(costOfSmall(description));
+      if (options.partitionBy !== undefined) context.out.note(costOfPartitions(description));
     },
     { create: true },
   );
@@ -225,13 +256,14 @@ async function list(context: Context): Promise<void> {
     out.object({ collections: sorted });
     return;
   }
-  const row = ({ name, dimension, metric, profile, enrolment, records, bytes }: CollectionSummary) => [
+  const row = ({ name, dimension, metric, profile, enrolment, records, bytes, fields }: CollectionSummary) => [
     name,
     ...(out.terminal ? [count(records), String(dimension)] : [String(records), String(dimension)]),
     metric,
     profile,
     enrolment,
     out.terminal ? size(bytes) : String(bytes),
+    Object.keys(fields).join(','),
   ];
   if (sorted.length === 0 && others === 0)
     out.hint('There is no collection yet. Next: hers collections create faces --dimension 128');
@@ -245,6 +277,7 @@ async function list(context: Context): Promise<void> {
         { title: 'profile' },
         { title: 'enrolment' },
         { title: 'on disk', right: true },
+        { title: 'fields' },
       ],
       sorted.map(row),
     );
@@ -263,6 +296,11 @@ export function errorOf({ profile, metric, steps, noise, normBound, queryNormBou
   return `${short(rms)} (rms) in every score, from ${rounding}; ${failure}`;
 }
 
+/** A block of its own for each, however few records it has. */
+function costOfPartitions({ plan: { bytes, capacity } }: CollectionDescription): string {
+  return `Each partition takes at least a block of its own once it is optimized: ${size(bytes.block)} for up to ${counted(capacity, 'record')}.`;
+}
+
 /** What three bytes a coordinate cost. */
 function costOfSmall({ plan: small }: CollectionDescription): string {
   const { dimension, metric, normBound, queryNormBound } = small;
@@ -279,8 +317,8 @@ export function editionsOf(editions: CollectionDescription['editions']): string 
 }
 
 function printDescription({ out }: Context, description: CollectionDescription): void {
-  const { name, dimension, metric, profile, enrolment, compressor, records, blocks, bytes, version, plan, editions } =
-    description;
+  const { name, dimension, metric, profile, enrolment, integrity, compressor } = description;
+  const { records, blocks, bytes, version, plan, editions, fields, partitionBy } = description;
   if (out.json) {
     out.object(description);
     return;
@@ -293,6 +331,9 @@ function printDescription({ out }: Context, description: CollectionDescription):
     ['metric', metric],
     ['profile', profile],
     ['enrolment', enrolment],
+    ['integrity', integrity],
+    ...(Object.keys(fields).length > 0 ? [['fields', fieldsText(fields)] as const] : []),
+    ...(partitionBy === undefined ? [] : [['partitions', `by ${partitionBy}`] as const]),
     ['blocks', `${count(blocks)} of up to ${count(plan.capacity)} records`],
     ...(editions.length > 0 ? [['edition', editionsOf(editions)] as const] : []),
     ['on disk', size(bytes)],

@@ -19,7 +19,7 @@ export function addImport(program: HersCommand, context: () => Context): void {
     .command('import')
     .summary('encrypt vectors into a collection')
     .description(
-      'Encrypts vectors from a .npy, .csv or .jsonl file, or from standard input, into a collection. Records with an existing id are overwritten; identical records are skipped. Re-running an import is safe, and is how you resume an interrupted one. Rows without an id in the file need --ids, --row-ids or --id-prefix: rows are not numbered by default, because two files with numbered rows would overwrite each other.',
+      'Encrypts vectors from a .npy, .csv or .jsonl file, or from standard input, into a collection. Records with an existing id are overwritten; identical records are skipped. Re-running an import is safe, and is how you resume an interrupted one. Payload values in the fields of the collection must be of their types. A .csv has no types, so its cells are converted: a number, true or false, a date as text, a list of keywords separated by |; an empty cell is no value. Rows without an id in the file need --ids, --row-ids or --id-prefix: rows are not numbered by default, because two files with numbered rows would overwrite each other.',
     )
     .argument(
       '<file>',
@@ -127,7 +127,7 @@ async function write(
   const isPipe = size === undefined;
   using progress = context.progress({ label: 'Encrypting', unit: 'records' });
   progress.update(0, expected);
-  const records = stream.records(collection.plan);
+  const records = stream.records(collection.plan, await collection.fields());
   let safe = 0;
   try {
     return await collection.upsert(isPipe ? announced(records, () => progress.update(stream.read)) : records, {

@@ -3,18 +3,33 @@
 import type { StoredRecord } from '@hers/client';
 import { isFileThere } from '@hers/service/target';
 import { writeNpy } from '@hers/vectors/npy';
-import type { HersCommand } from '../command.ts';
+import { type HersCommand, numberOption } from '../command.ts';
+import { confirmed } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
+import { FILTER, filterIn } from '../fields.ts';
 import { idsFrom } from '../input/companions.ts';
+import { inParts } from '../input/parts.ts';
 import { taken, writePrivately } from '../private-file.ts';
-import { counted } from '../quantities.ts';
+import { count, counted } from '../quantities.ts';
 
 /** Records asked for together. */
 const TOGETHER = 512;
 
 interface IdFlags {
   readonly ids?: string;
+}
+
+interface DeleteFlags extends IdFlags {
+  readonly filter?: string;
+  readonly dryRun?: boolean;
+  readonly yes?: boolean;
+}
+
+interface ListFlags {
+  readonly filter?: string;
+  readonly limit?: number;
+  readonly after?: string;
 }
 
 export function addRecords(program: HersCommand, context: () => Context): void {
@@ -36,31 +51,53 @@ export function addRecords(program: HersCommand, context: () => Context): void {
   program
     .command('delete')
     .summary('delete records')
-    .description('Deletes records. No search finds them from then on; `hers optimize` removes them from the disk.')
+    .description(
+      'Deletes records, by their ids or by a filter. No search finds them from then on; `hers optimize` removes them from the disk. With a filter it says how many they are, and asks.',
+    )
     .argument('[ids...]', 'the records')
     .option('--ids <file>', 'ids from a text file, one a line')
+    .option(
+      '--filter <condition>',
+      "the records that pass, such as 'country = NL and age >= 18'; the store sees which are deleted, and not why",
+    )
+    .option('--dry-run', 'say how many would be deleted, and delete nothing')
+    .option('-y, --yes', 'do not ask')
     .example('hers delete ada alan', 'Two records')
     .example('hers delete --ids names.txt', 'As a file says')
-    .action((ids: string[], flags: IdFlags) => remove(context(), ids, flags));
+    .example('hers delete --filter "since < 1995" --dry-run', 'How many a filter would delete')
+    .example('hers delete --filter "since < 1995" --yes', 'Without a question, for scripts')
+    .action((ids: string[], flags: DeleteFlags) => remove(context(), ids, flags));
 
   program
     .command('count')
     .summary('how many records there are')
-    .description('Counts the records of a collection.')
+    .description('Counts the records of a collection, or those of them that pass a filter.')
+    .option(...FILTER)
     .example('hers count', 'One number')
-    .action(async () => {
+    .example('hers count --filter "city = Delft"', 'Those that pass')
+    .action(async ({ filter }: { filter?: string }) => {
       const { out } = context();
-      const records = await context().collection((collection) => collection.count(), { read: true });
+      const records = await context().collection(
+        async (collection) => collection.count(await filterIn(collection, filter)),
+        { read: true },
+      );
       if (out.json) out.object({ records });
       else out.line(String(records));
     });
 
   program
     .command('list')
-    .summary('the ids of all records')
-    .description('Prints the ids of all records, one a line.')
+    .summary('the ids of records')
+    .description(
+      'Prints the ids of all records, or of those that pass a filter, one a line. --limit and --after cut pages out of the list: the next begins after the last id of the one before. Their order stays the same until the collection changes.',
+    )
+    .option(...FILTER)
+    .option('-n, --limit <number>', 'at most so many', numberOption('--limit', { whole: true }))
+    .option('--after <id>', 'only those behind this one')
     .example('hers list | head -n 3', 'The first three')
-    .action(() => list(context()));
+    .example('hers list --filter "city = Delft and not since < 1995"', 'Those that pass')
+    .example('hers list --limit 5 --after ada', 'The next page')
+    .action((flags: ListFlags) => list(context(), flags));
 }
 
 async function givenIds({ environment }: Context, ids: readonly string[], { ids: file }: IdFlags): Promise<string[]> {
@@ -87,7 +124,7 @@ async function get(
       let found = 0;
       using progress = context.progress({ label: 'Reading', unit: 'records', total: await collection.count() });
       const records = async function* (): AsyncGenerator<StoredRecord> {
-        for await (const part of together(named ?? collection.list())) {
+        for await (const part of inParts(named ?? collection.list(), TOGETHER)) {
           context.signal.throwIfAborted();
           const got = await collection.get(part);
           asked += part.length;
@@ -121,18 +158,6 @@ async function get(
   );
 }
 
-async function* together(ids: Iterable<string> | AsyncIterable<string>): AsyncGenerator<string[]> {
-  let part: string[] = [];
-  for await (const id of ids) {
-    part.push(id);
-    if (part.length === TOGETHER) {
-      yield part;
-      part = [];
-    }
-  }
-  if (part.length > 0) yield part;
-}
-
 function print({ out }: Context, record: StoredRecord): void {
   const { id, vector, payload } = record;
   if (out.json) out.object({ id, vector: Array.from(vector), ...(payload === undefined ? {} : { payload }) });
@@ -144,21 +169,74 @@ function print({ out }: Context, record: StoredRecord): void {
   }
 }
 
-async function remove(context: Context, ids: readonly string[], flags: IdFlags): Promise<void> {
+async function remove(context: Context, ids: readonly string[], flags: DeleteFlags): Promise<void> {
   const { out } = context;
-  const all = await givenIds(context, ids, flags);
-  const deleted = await context.collection((collection) => collection.delete(all));
-  const missing = new Set(all).size - deleted;
-  if (out.json) out.object({ deleted, missing });
-  else out.line(`${counted(deleted, 'record')} deleted${missing > 0 ? `, ${missing} not there` : ''}.`);
-  if (deleted > 0) out.hint('hers optimize removes them from the disk.');
+  const { filter, dryRun = false } = flags;
+  if (filter !== undefined && (ids.length > 0 || flags.ids !== undefined))
+    throw new CommandError(EXIT.usage, '--filter and single ids exclude each other', 'give one of them');
+  const outcome = filter === undefined ? removeNamed(context, ids, flags) : removePassing(context, filter, flags);
+  const { deleted, missing } = await outcome;
+  if (out.json)
+    out.object({ ...(dryRun ? { wouldDelete: deleted } : { deleted }), ...(missing === undefined ? {} : { missing }) });
+  else
+    out.line(
+      `${counted(deleted, 'record')} ${dryRun ? 'would be deleted' : 'deleted'}${missing ? `, ${missing} not there` : ''}.`,
+    );
+  if (deleted > 0 && !dryRun) out.hint('hers optimize removes them from the disk.');
 }
 
-async function list(context: Context): Promise<void> {
+interface Deleted {
+  readonly deleted: number;
+  readonly missing?: number;
+}
+
+async function removeNamed(
+  context: Context,
+  ids: readonly string[],
+  { dryRun = false, ...flags }: DeleteFlags,
+): Promise<Deleted> {
+  const all = [...new Set(await givenIds(context, ids, flags))];
+  const deleted = await context.collection(
+    async (collection) => {
+      if (!dryRun) return collection.delete(all);
+      let there = 0;
+      for await (const hasId of inParts(all, TOGETHER))
+        there += await collection.count({ filter: { must: { hasId } } });
+      return there;
+    },
+    { read: dryRun },
+  );
+  return { deleted, missing: all.length - deleted };
+}
+
+async function removePassing(
+  context: Context,
+  text: string,
+  { dryRun = false, yes = false }: DeleteFlags,
+): Promise<Deleted> {
+  return context.collection(
+    async (collection) => {
+      const filter = (await filterIn(collection, text)).filter!;
+      const passing = await collection.count({ filter });
+      if (dryRun || passing === 0) return { deleted: passing };
+      const total = count(await collection.count());
+      await confirmed(context, yes, `Delete ${count(passing)} of the ${total} records of ${collection.name}?`);
+      return { deleted: await collection.delete({ filter }) };
+    },
+    { read: dryRun },
+  );
+}
+
+async function list(context: Context, { filter, limit, after }: ListFlags): Promise<void> {
   const { out } = context;
   await context.collection(
     async (collection) => {
-      for await (const id of collection.list()) {
+      const options = {
+        ...(await filterIn(collection, filter)),
+        ...(limit === undefined ? {} : { limit }),
+        ...(after === undefined ? {} : { after }),
+      };
+      for await (const id of collection.list(options)) {
         context.signal.throwIfAborted();
         if (out.json) out.object({ id });
         else out.line(id);

@@ -1,9 +1,11 @@
 // `hers search` and `hers verify`: one against all, and one against one.
 
-import type { SearchOptions } from '@hers/client';
+import type { Group, SearchOptions, VerifyOptions } from '@hers/client';
+import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import { FILTER, filterIn, namesIn } from '../fields.ts';
 import { oneProbe, probeBatches } from '../input/probes.ts';
 import { addRowOptions } from '../input/row-options.ts';
 import type { RowOptions } from '../input/rows.ts';
@@ -22,6 +24,17 @@ interface SearchFlags extends ProbeFlags {
   readonly rerank?: true | number;
   readonly enough?: number;
   readonly payload?: boolean;
+  readonly filter?: string;
+  readonly select?: readonly string[];
+  readonly groupBy?: string;
+  readonly partitions?: readonly string[];
+}
+
+interface VerifyFlags extends ProbeFlags {
+  readonly threshold?: number;
+  readonly group?: Group;
+  readonly combine?: 'best' | 'mean';
+  readonly showBlocks?: boolean;
 }
 
 /** Queries in one search: each takes about as many bytes as a thousand vectors. */
@@ -50,6 +63,18 @@ export function addSearch(program: HersCommand, context: () => Context): void {
       'only similarities from here up, or distances up to here',
       numberOption('--threshold'),
     )
+    .option(...FILTER)
+    .option(
+      '--select <fields>',
+      'show these fields of the matches, separated by commas; nothing is fetched for it',
+      namesIn,
+    )
+    .option(
+      '--partitions <names>',
+      'search only in these partitions, separated by commas; shows the store which blocks that are',
+      namesIn,
+    )
+    .option('--group-by <field>', 'only the best match of all records that have the same keyword in this field')
     .option(
       '--rerank [candidates]',
       'fetch candidates and rank them by their full vectors; shows the store which records they are',
@@ -70,6 +95,11 @@ export function addSearch(program: HersCommand, context: () => Context): void {
       'Only good matches, and what is known about them',
     )
     .example(
+      'hers search probes.npy --row 0 --filter "city in (Delft, Turin) and since >= 1990" --select city,since',
+      'The best of the records that pass, and two of their fields',
+    )
+    .example('hers search probes.npy --batch --limit 3 --group-by person', 'Three persons for each probe')
+    .example(
       'hers search probes.npy --row 0 --limit 1 --rerank 100',
       'The best of 100 candidates by their full vectors',
     )
@@ -77,21 +107,30 @@ export function addSearch(program: HersCommand, context: () => Context): void {
 
   const verify = program
     .command('verify')
-    .summary('compare a vector with one record')
+    .summary('compare a vector with one record, or with a group')
     .description(
-      'Compares a vector with the record of an id. With --threshold it says whether they match, and exits with code 1 when they do not. Whoever keeps the gallery learns which block the record is in.',
+      'Compares a vector with the record of an id. With --threshold it says whether they match, and exits with code 1 when they do not. Whoever keeps the gallery learns which block the record is in. With --group it compares a vector with all records that have a keyword in a field, the templates of one person. Then the whole gallery is scanned, and nobody learns which they are.',
     )
-    .argument('<id>', 'the record')
-    .argument('<probe>', PROBE)
+    .usage('[options] (<id> | --group <field=value>) <probe>')
+    .argument('[id]', 'the record; left out with --group')
+    .argument('[probe]', PROBE)
     .option('--row <number>', 'this row of the file, counted from 0', rowNumber)
-    .option(
-      '-t, --threshold <score>',
-      'what a match needs at least (a distance: at most)',
-      numberOption('--threshold'),
-    );
+    .option('-t, --threshold <score>', 'what a match needs at least (a distance: at most)', numberOption('--threshold'))
+    .option('--group <field=value>', 'compare with all records that have this keyword in this field', groupIn)
+    .addOption(
+      new Option('--combine <kind>', 'the score of a group: of its best record (the default), or the mean').choices([
+        'best',
+        'mean',
+      ]),
+    )
+    .option('--show-blocks', 'scan only the blocks that the group is in, which shows the store which these are');
   addRowOptions(verify)
     .example('hers verify ada probes.npy --row 0 --threshold 0.5', 'Is this Ada?')
-    .action((id: string, probe: string, flags: ProbeFlags & { threshold?: number }) =>
+    .example(
+      'hers verify --group person=ada probes.npy --row 0 --combine mean --threshold 0.5',
+      'Is this Ada, by all of her templates?',
+    )
+    .action((id: string | undefined, probe: string | undefined, flags: VerifyFlags) =>
       runVerify(context(), id, probe, flags),
     );
 }
@@ -108,6 +147,7 @@ function rowOptions({ header, format, id, vector, delimiter }: ProbeFlags): RowO
 
 async function runSearch(context: Context, argument: string, flags: SearchFlags): Promise<void> {
   const { batch = false, row, limit, threshold, rerank = false, enough, payload = false } = flags;
+  const { select, groupBy, partitions } = flags;
   if (batch && row !== undefined)
     throw new CommandError(EXIT.usage, '--row and --batch exclude each other', 'give one of them');
   const { signal } = context;
@@ -118,8 +158,11 @@ async function runSearch(context: Context, argument: string, flags: SearchFlags)
     signal,
     ...(threshold === undefined ? {} : { threshold }),
     ...(enough === undefined ? {} : { enough }),
+    ...(select === undefined ? {} : { select }),
+    ...(groupBy === undefined ? {} : { groupBy }),
+    ...(partitions === undefined ? {} : { partitions }),
   };
-  const matches = new MatchPrinter(context, { batch, payload });
+  const matches = new MatchPrinter(context, { batch, payload, select: select ?? [] });
   if (batch) await searchAll(context, argument, flags, options, matches);
   else await searchOne(context, argument, flags, options, matches);
 }
@@ -138,8 +181,9 @@ async function searchOne(
       const { blocks } = await service.getCollection(collection.name);
       using progress = context.progress({ label: 'Searching', total: blocks, unit: 'blocks' });
       answered = () => progress.add(1);
+      const filter = await filterIn(collection, flags.filter);
       matches.begin();
-      const result = await collection.search(probe.vector, options);
+      const result = await collection.search(probe.vector, { ...options, ...filter });
       progress.end();
       matches.add(probe, result);
       matches.end();
@@ -160,6 +204,7 @@ async function searchAll(
     async (collection) => {
       using progress = context.progress({ label: 'Searching', unit: 'probes' });
       let done = 0;
+      const filter = await filterIn(collection, flags.filter);
       matches.begin();
       try {
         const batches = probeBatches(environment, argument, BATCH, rowOptions(flags), (known) =>
@@ -168,7 +213,7 @@ async function searchAll(
         for await (const probes of batches) {
           const results = await collection.searchBatch(
             probes.map(({ vector }) => vector),
-            options,
+            { ...options, ...filter },
           );
           // There is one result for each probe.
           results.forEach((result, i) => matches.add(probes[i]!, result));
@@ -185,21 +230,57 @@ async function searchAll(
   );
 }
 
+/** `person=ada`. */
+function groupIn(text: string): Group {
+  const at = text.indexOf('=');
+  if (at > 0) return { field: text.slice(0, at), value: text.slice(at + 1) };
+  throw new CommandError(
+    EXIT.usage,
+    `--group takes a field and a value, such as person=ada, not ${JSON.stringify(text)}`,
+  );
+}
+
+/** Whom to compare with, and the probe: with a group, the probe is the only argument. */
+function whomAndProbe(
+  first: string | undefined,
+  second: string | undefined,
+  { group, combine, showBlocks }: VerifyFlags,
+): readonly [string | Group, string] {
+  const missing = (name: string) =>
+    new CommandError(EXIT.usage, `the argument ${name} is missing`, '`hers verify --help` lists what there is');
+  if (group === undefined) {
+    if (combine !== undefined || showBlocks !== undefined)
+      throw new CommandError(EXIT.usage, '--combine and --show-blocks go with --group');
+    if (first === undefined) throw missing('<id>');
+    if (second === undefined) throw missing('<probe>');
+    return [first, second];
+  }
+  if (first === undefined) throw missing('<probe>');
+  if (second === undefined) return [group, first];
+  throw new CommandError(EXIT.usage, 'an id and --group exclude each other', 'give one of them');
+}
+
 async function runVerify(
   context: Context,
-  id: string,
-  argument: string,
-  flags: ProbeFlags & { readonly threshold?: number },
+  first: string | undefined,
+  second: string | undefined,
+  flags: VerifyFlags,
 ): Promise<void> {
   const { environment, out, signal } = context;
-  const { threshold, row } = flags;
+  const { threshold, combine, showBlocks, row } = flags;
+  const [whom, argument] = whomAndProbe(first, second, flags);
   const probe = await oneProbe(environment, argument, row, rowOptions(flags));
-  const result = await context.collection(
-    (collection) => collection.verify(id, probe.vector, { signal, ...(threshold === undefined ? {} : { threshold }) }),
-    { read: true },
-  );
+  const options: VerifyOptions = {
+    signal,
+    ...(threshold === undefined ? {} : { threshold }),
+    ...(combine === undefined ? {} : { combine }),
+    ...(showBlocks === undefined ? {} : { showBlocks }),
+  };
+  const result = await context.collection((collection) => collection.verify(whom, probe.vector, options), {
+    read: true,
+  });
   const shown = score(result.score, { noisy: result.scoreOrigin === 'noisy' });
-  if (out.json) out.object({ id, ...result });
+  if (out.json) out.object({ ...(typeof whom === 'string' ? { id: whom } : { group: whom }), ...result });
   else if (result.match === undefined) out.facts([['score', shown]]);
   else
     out.facts([

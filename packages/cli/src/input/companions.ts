@@ -13,8 +13,11 @@ const ending = (path: string) => /\.([a-z]+)$/i.exec(path)?.[1]?.toLowerCase();
 
 const delimiterOf = (path: string) => (ending(path) === 'tsv' ? '\t' : ',');
 
+/** Whether a line has cells, which have no types. */
+export const hasCells = (path: string): boolean => ['csv', 'tsv'].includes(ending(path) ?? '');
+
 /** Whether the parts of a line have names. */
-export const hasColumns = (path: string): boolean => ['csv', 'tsv', 'jsonl', 'ndjson'].includes(ending(path) ?? '');
+export const hasColumns = (path: string): boolean => hasCells(path) || ['jsonl', 'ndjson'].includes(ending(path) ?? '');
 
 /** Ids from a text file (one a line), or from one column of a .csv or one field of a .jsonl. */
 export async function* idsFrom(environment: Environment, path: string, column = 'id'): AsyncGenerator<string> {

@@ -4,13 +4,14 @@
 // A number is no id that anybody chose: two imports that number their rows write over each other.
 // So rows are numbered only where that was asked for.
 
-import { checkId, HersError, type Plan, type VectorRecord } from '@hers/client';
+import { checkId, type Fields, HersError, type Payload, type Plan, type VectorRecord, valuesOf } from '@hers/client';
 import { checkVector } from '@hers/scheme';
 import type { Environment } from '../environment.ts';
 import { CommandError, EXIT, inCommandWords } from '../exit.ts';
 import type { Output } from '../output.ts';
 import { BadRow } from './bad-row.ts';
-import { countOf, idsFrom, payloadsFrom } from './companions.ts';
+import { typedCells } from './cells.ts';
+import { countOf, hasCells, idsFrom, payloadsFrom } from './companions.ts';
 import type { Row, RowFile } from './rows.ts';
 
 export interface RecordOptions {
@@ -106,10 +107,10 @@ export class RecordStream {
     if (payloads !== undefined) yield [payloads, payloadsFrom(this.#environment, payloads, payload)];
   }
 
-  async *records(plan: Plan): AsyncGenerator<VectorRecord> {
+  async *records(plan: Plan, fields: Fields): AsyncGenerator<VectorRecord> {
     try {
-      if (this.#first) yield* this.#record(this.#first, plan);
-      for await (const row of this.#rows) yield* this.#record(row, plan);
+      if (this.#first) yield* this.#record(this.#first, plan, fields);
+      for await (const row of this.#rows) yield* this.#record(row, plan, fields);
     } finally {
       await this.close();
     }
@@ -198,9 +199,19 @@ export class RecordStream {
     return `${column}add one of --ids <file>, --row-ids and --id-prefix <text>`;
   }
 
-  *#record(row: Row, plan: Plan): Generator<VectorRecord> {
+  /** The payload as the fields want it. Nothing is converted but cells, which have no types. */
+  #payloadOf({ payload }: Row, fields: Fields, id: string): Payload | undefined {
+    const { payloads } = this.#options;
+    const isCells = payloads === undefined ? ['csv', 'tsv'].includes(this.#file.format) : hasCells(payloads);
+    const typed = isCells && payload !== undefined ? typedCells(payload, fields) : payload;
+    valuesOf(typed, fields, id);
+    return typed;
+  }
+
+  *#record(row: Row, plan: Plan, fields: Fields): Generator<VectorRecord> {
     const id = this.#idOf(row);
     if (id === undefined) return;
+    let payload: Payload | undefined;
     try {
       checkId(id);
       const { dimension } = plan;
@@ -210,12 +221,15 @@ export class RecordStream {
           `its vector has ${row.vector.length} coordinates, and the collection takes ${dimension}`,
         );
       checkVector(plan, row.vector, 'gallery', 'its vector');
+      payload = this.#payloadOf(row, fields, id);
     } catch (error) {
       if (!(error instanceof HersError)) throw error;
-      this.#refuse(`${this.#file.source.name}, ${row.where}: ${error.message}`, error);
+      // What the SDK advises is said below.
+      const message = error.message.replace(/; correct it, or leave it out$/, '');
+      this.#refuse(`${this.#file.source.name}, ${row.where}: ${message}`, error);
       return;
     }
     this.#hasBegun = true;
-    yield { id, vector: row.vector, ...(row.payload === undefined ? {} : { payload: row.payload }) };
+    yield { id, vector: row.vector, ...(payload === undefined ? {} : { payload }) };
   }
 }

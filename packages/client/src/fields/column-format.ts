@@ -133,7 +133,9 @@ function decodeDictionary(
   if (kind === STEPS) {
     const [base, step] = [input.f64(), input.f64()];
     const last = base + Math.max(0, size - 1) * step;
-    if (![base, step, last].every((units) => areUnits(units, decimals)) || step < 1 || size > MAX_STEPS) throw broken();
+    // A step is a difference of units, and may be twice as large as they are.
+    if (![base, last].every((units) => areUnits(units, decimals)) || !areUnits(step, 0)) throw broken();
+    if (step < 1 || size > MAX_STEPS) throw broken();
     if (type === 'boolean' && (base !== 0 || step !== 1 || size !== 2)) throw broken();
     const steps = new Steps(base, step, size, decimals);
     if (!isOf(type, inUnits(base, decimals)) || !isOf(type, inUnits(last, decimals))) throw broken();

@@ -2,10 +2,11 @@
 // what is in the seal, and how it is padded). The store keeps them as it keeps lists, and the
 // manifest names them by their hashes.
 
+import { HersError } from '@hers/service';
 import { concat } from '../bytes.ts';
 import type { Column } from '../fields/column.ts';
 import { decodeColumn, encodeColumn } from '../fields/column-format.ts';
-import type { FieldType } from '../fields/field.ts';
+import { type FieldType, quoted } from '../fields/field.ts';
 import type { Interned } from '../fields/interned.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
 
@@ -18,13 +19,23 @@ const encoder = new TextEncoder();
 const associatedData = (collectionId: Uint8Array, field: string) =>
   concat(encoder.encode('column'), collectionId, encoder.encode(field));
 
-export function sealColumn(
+/**
+ * What is written is read first: a column that does not come out as it went in would keep everybody
+ * from opening the collection.
+ */
+export async function sealColumn(
   sealer: Sealer,
   collectionId: Uint8Array,
   field: string,
   column: Column,
 ): Promise<Uint8Array> {
-  return seal(sealer, encodeColumn(column), associatedData(collectionId, field));
+  const { type, count } = column;
+  const encoded = encodeColumn(column);
+  const read = decodeColumn(encoded, type, count);
+  for (let slot = 0; slot < count; slot++)
+    if (String(read.value(slot)) !== String(column.value(slot)))
+      throw new HersError('INTEGRITY', `a bug: the field ${quoted(field)} cannot be written; nothing was changed`);
+  return seal(sealer, encoded, associatedData(collectionId, field));
 }
 
 /** What a column should be. */

@@ -198,6 +198,10 @@ describe('a file of lists', () => {
     await assert.rejects(openListCache('x', { size: 1 } as object), refused);
     await assert.rejects(openListCache('x', { maxBytes: -1 }), refused);
     await assert.rejects(openListCache(''), refused);
+    const store = await openStore(await temporary());
+    const cache = './lists' as unknown as ListCache;
+    assert.throws(() => new Database(store, { key: MasterSeed.generate(), cache }), refused);
+    await store.close();
   });
 });
 

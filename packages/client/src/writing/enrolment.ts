@@ -285,11 +285,14 @@ export async function removeRecords(
   session: CollectionSession,
   ids: readonly string[],
   isMeant: (id: string, view: View) => boolean = () => true,
+  signal?: AbortSignal,
 ): Promise<number> {
   const all = [...new Set(ids)];
   let removed = 0;
-  for (let at = 0; at === 0 || at < all.length; at += MAX_REMOVED)
+  for (let at = 0; at === 0 || at < all.length; at += MAX_REMOVED) {
+    signal?.throwIfAborted();
     removed += await removeSome(session, all.slice(at, at + MAX_REMOVED), isMeant);
+  }
   return removed;
 }
 

@@ -12,6 +12,8 @@ export interface ExpireOptions {
   readonly isDryRun?: boolean;
   /** Name the records by their ids in the receipt, and not by their handles. */
   readonly withIds?: boolean;
+  /** Ends it when it aborts; what was deleted by then stays deleted. */
+  readonly signal?: AbortSignal;
 }
 
 /**
@@ -34,9 +36,14 @@ export interface ExpiryReceipt {
   readonly ids?: readonly string[];
 }
 
+/** What `expire` throws once records were deleted: any error, and the receipt of those. */
+export interface ExpiryError extends Error {
+  readonly receipt: ExpiryReceipt;
+}
+
 export async function expire(session: CollectionSession, options: ExpireOptions): Promise<ExpiryReceipt> {
-  refuseUnknown(options, { isDryRun: true, withIds: true }, 'expire');
-  const { isDryRun = false, withIds = false } = options;
+  refuseUnknown(options, { isDryRun: true, withIds: true, signal: true }, 'expire');
+  const { isDryRun = false, withIds = false, signal } = options;
   const { keyring } = session;
   const time = new Date().toISOString();
   let view = await session.refresh();
@@ -46,24 +53,29 @@ export async function expire(session: CollectionSession, options: ExpireOptions)
       `nothing expires in this collection: it has no date field called ${EXPIRES}; addFields (hers fields add) adds one`,
     );
   const choice = session.choices.of(view, { must: { field: EXPIRES, range: { lte: time } } }, undefined);
-  const ids = [...chosenIds(view, choice)];
-  if (!isDryRun && ids.length > 0) {
-    // Another writer may give one of them a new date meanwhile: that is kept.
-    const before = view;
-    const isSame = (id: string, now: View) => now === before || now.versionOf(id) === before.versionOf(id);
-    const removed = await removeRecords(session, ids, isSame);
-    view = await session.view();
-    if (removed < ids.length) ids.splice(0, ids.length, ...ids.filter((id) => view.locate(id) === undefined));
-  }
-  const handles = ids.map((id) => hex(keyring.records.handleOf(id)));
-  return {
+  const over = [...chosenIds(view, choice)];
+  const receiptOf = ({ manifest, hash }: View, ids: readonly string[]): ExpiryReceipt => ({
     collection: session.name,
     collectionId: hex(keyring.id),
     time,
     isDryRun,
-    version: view.manifest.version,
-    manifestHash: view.hash,
+    version: manifest.version,
+    manifestHash: hash,
     count: ids.length,
-    ...(withIds ? { ids } : { handles }),
-  };
+    ...(withIds ? { ids } : { handles: ids.map((id) => hex(keyring.records.handleOf(id))) }),
+  });
+  if (isDryRun || over.length === 0) return receiptOf(view, over);
+  const before = view;
+  const gone = (now: View) => over.filter((id) => now.locate(id) === undefined);
+  // Another writer may give one of them a new date meanwhile: that is kept.
+  const isSame = (id: string, now: View) => now === before || now.versionOf(id) === before.versionOf(id);
+  try {
+    await removeRecords(session, over, isSame, signal);
+  } catch (error) {
+    view = await session.view().catch(() => before);
+    if (view === before || !(error instanceof Error)) throw error;
+    throw Object.assign(error, { receipt: receiptOf(view, gone(view)) }) satisfies ExpiryError;
+  }
+  view = await session.view();
+  return receiptOf(view, gone(view));
 }

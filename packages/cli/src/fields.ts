@@ -1,0 +1,88 @@
+// Fields and filters as they are written in a shell, and values of fields as they are shown.
+
+import {
+  type Collection,
+  checkFields,
+  type Fields,
+  type FieldValue,
+  type Filter,
+  HersError,
+  parseFilter,
+} from '@hers/client';
+import { CommandError, EXIT } from './exit.ts';
+
+/** Between the keywords of a list, in a cell. */
+export const LIST_SEPARATOR = '|';
+
+/** Names separated by commas. */
+export function namesIn(text: string): string[] {
+  return text.split(',').map((name) => name.trim());
+}
+
+/** `country:keyword`, or several of them separated by commas, beside those that came before. */
+export function fieldsIn(text: string, before: Fields = {}): Fields {
+  const fields = { ...before };
+  for (const part of namesIn(text)) {
+    const [name, type, ...more] = part.split(':');
+    if (!name || !type || more.length > 0)
+      throw new CommandError(
+        EXIT.usage,
+        `a field is a name and a type, such as country:keyword, and not ${JSON.stringify(part)}`,
+        'the types are keyword, number, date, boolean and keyword[]',
+      );
+    if (Object.hasOwn(fields, name))
+      throw new CommandError(EXIT.usage, `the field ${JSON.stringify(name)} is given twice`, 'leave one of them out');
+    Object.assign(fields, checkFields({ [name]: type }));
+  }
+  return fields;
+}
+
+/** `country (keyword), age (number)`. */
+export function fieldsText(fields: Fields): string {
+  return Object.entries(fields)
+    .map(([name, type]) => `${name} (${type})`)
+    .join(', ');
+}
+
+/** A value in a cell; nothing where there is none. */
+export function cellOf(value: FieldValue | undefined): string {
+  if (value === undefined) return '';
+  return typeof value === 'object' ? value.join(LIST_SEPARATOR) : String(value);
+}
+
+/** For --filter, wherever it can be given. */
+export const FILTER = [
+  '--filter <condition>',
+  "only records that pass, such as 'country = NL and age >= 18', or a filter as JSON; the store does not learn that there is one (docs/filters.md)",
+] as const;
+
+/** The filter in a text, if there is one, as an option of the SDK. */
+export async function filterIn(
+  collection: Collection,
+  text: string | undefined,
+): Promise<{ readonly filter?: Filter }> {
+  if (text === undefined) return {};
+  // The name of a field does not begin with a brace.
+  if (text.trimStart().startsWith('{')) return { filter: jsonFilter(text) };
+  const fields = await collection.fields();
+  try {
+    return { filter: parseFilter(text, fields) };
+  } catch (error) {
+    if (!(error instanceof HersError)) throw error;
+    // A sentence, and the place in lines of their own.
+    const [message = '', ...place] = error.message.split('\n');
+    throw Object.assign(new CommandError(EXIT.usage, message, undefined, error.code), { place });
+  }
+}
+
+function jsonFilter(text: string): Filter {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new CommandError(
+      EXIT.usage,
+      '--filter begins with a brace, and is not JSON',
+      "write it as 'country = NL', or correct it",
+    );
+  }
+}
