@@ -1,21 +1,20 @@
-// Distractors for real embeddings, as many as wanted: synthetic people on a curved manifold, moved
-// by a linear map so that their mean and covariance are those of a real sample. What real strangers
-// have in common beyond that they do not have; an experiment that uses them says so, and compares
-// them with real ones.
+// Distractors for real embeddings, any number of them: synthetic people on a curved manifold,
+// mapped linearly so that their mean and covariance match a real sample. They share no other
+// property of real strangers. An experiment that uses them says so, and compares them with real
+// ones.
 
 import { identities } from '@hers/vectors/synthetic';
 import { cholesky } from './cholesky.ts';
 import { curvedManifold, FACE_LIKE, type ManifoldOptions } from './manifold.ts';
 import { moments } from './moments.ts';
 
-/** Synthetic vectors from which mean and covariance of the manifold are taken. */
+/** Synthetic vectors from which the mean and covariance of the manifold are computed. */
 const SAMPLE = 20_000;
 
 export interface Background {
   readonly dimension: number;
   /**
-   * Unit vectors of strangers, `count` in all and at most so many at once. The same ones every
-   * time.
+   * Unit vectors of strangers, `count` in all, at most this many at a time. Always the same ones.
    */
   chunks(count: number, each?: number): Generator<Float32Array>;
 }
@@ -40,8 +39,8 @@ export function backgroundLike(sample: Float32Array, dimension: number, options:
 }
 
 /**
- * The factor of a covariance; a little is added to the diagonal, for samples that do not fill the
- * space.
+ * The Cholesky factor of a covariance. A little is added to the diagonal, for samples that do not
+ * span the space.
  */
 function factor(covariance: Float64Array, d: number): Float64Array {
   let trace = 0;
@@ -51,8 +50,8 @@ function factor(covariance: Float64Array, d: number): Float64Array {
 }
 
 /**
- * M with M·from = to, all lower triangular: it takes vectors whose covariance is from·fromᵀ to
- * those with to·toᵀ.
+ * M with M·from = to, all lower triangular: it maps vectors with covariance from·fromᵀ to vectors
+ * with covariance to·toᵀ.
  */
 function fromTo(from: Float64Array, to: Float64Array, d: number): Float64Array {
   const map = new Float64Array(d * d);

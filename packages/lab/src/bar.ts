@@ -1,4 +1,4 @@
-// A progress bar for people who watch: on standard error, on a terminal, and nowhere else.
+// A progress bar on standard error, shown only on a terminal.
 
 import { clearLine, cursorTo } from 'node:readline';
 
@@ -8,7 +8,7 @@ export interface Bar {
 }
 
 const DRAW_MS = 100;
-const WIDTH = 12; // so that the time left is still on a line of 80 columns
+const WIDTH = 12; // so that the time left still fits a line of 80 columns
 
 export function bar(label: string, total: number, unit: string): Bar {
   const { stderr } = process;

@@ -1,5 +1,6 @@
 // `npm run bench -- compress`: what a compressor costs its user. Linear maps run in plain
-// TypeScript; networks do for one vector, and in onnxruntime, on one core, for many.
+// TypeScript. Networks run in plain TypeScript for one vector, and in onnxruntime, on one core, for
+// many.
 
 import { type Compressor, fit, load } from '@hers/compress';
 import { machine } from '@hers/vectors/machine';
@@ -84,8 +85,8 @@ function perSecond(ms: number): number {
 }
 
 /**
- * The CPU time of a step of each of the paper's networks, all stages at once, and of the steps of
- * a stage in the authors' configuration.
+ * The CPU time of one step of each of the paper's networks, all stages together, and of the steps
+ * of a stage in the authors' configuration.
  */
 async function trainingTime(count: number, steps: number): Promise<Result[]> {
   const { vectors, labels } = identities(Math.ceil(count / 4), 4, from).gallery();

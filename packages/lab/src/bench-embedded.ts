@@ -88,7 +88,7 @@ async function measure(
     const { result, phases: each } = await timed.time(() =>
       collection.search(probes.subarray(i * dimension, (i + 1) * dimension), { limit: 1 }),
     );
-    if (i < 3) continue; // checksums are verified and pages mapped by the first
+    if (i < 3) continue; // the first search verifies checksums and maps pages
     phases.push(each);
     if (Math.floor(Number(result.matches[0].id) / SAMPLES) === labels[i]) hits++;
   }
@@ -99,7 +99,7 @@ async function measure(
   const all = vectors.subarray(0, count * dimension);
   const best = top1(all, probes.subarray(3 * dimension), dimension).index;
   const plainHits = best.reduce((sum, index, i) => sum + (Math.floor(index / SAMPLES) === labels[i + 3] ? 1 : 0), 0);
-  // One at a time for the time; plain arithmetic in JavaScript hardly varies.
+  // One at a time, for the latency; plain arithmetic in JavaScript hardly varies.
   const plainTimes = Array.from({ length: 10 }, (_, i) => {
     const at = performance.now();
     top1(all, probes.subarray(i * dimension, (i + 1) * dimension), dimension);
@@ -143,7 +143,7 @@ function* recordsOf(world: ReturnType<typeof identities>, count: number, dimensi
   }
 }
 
-/** What the process holds beyond mapped files, which the system can drop at any time. */
+/** Memory of the process without mapped files, which the system can drop at any time. */
 function anonymousBytes(): number {
   try {
     const status = process.getBuiltinModule('node:fs').readFileSync('/proc/self/status', 'utf8');

@@ -1,7 +1,7 @@
-// `npm run bench -- scan`: what the server does for a query, beside reading the same bytes and
-// beside a plaintext search of the same shape.
+// `npm run bench -- scan`: the server's work for a query, compared with reading the same bytes and
+// with a plaintext search of the same shape.
 //
-// The gallery is made of random residues, which no kernel can tell from a real one, in segment
+// The gallery consists of random residues, which no kernel can tell from a real one, in segment
 // files that are mapped as in production.
 
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -34,7 +34,7 @@ export interface ScanBenchOptions {
   readonly profile?: string;
   readonly edition?: string;
   readonly runs?: string;
-  /** The dimension asked for and no other. */
+  /** Only the requested dimension. */
   readonly alone?: boolean;
   readonly folder?: string;
 }
@@ -47,8 +47,8 @@ export async function run(options: ScanBenchOptions): Promise<Report> {
   const edition = positive(options.edition ?? '2', 'edition') as Edition;
   const settings = plan({ dimension, profile, edition });
   const { results, kernel } = await measure(count, settings, runs, options.folder);
-  // The bars hold at three dimensions; the two beside 128 are measured along with it, under names
-  // of their own.
+  // The targets are for three dimensions; the two beside 128 are measured too, under names of their
+  // own.
   if (dimension === 128 && !options.alone) {
     for (const other of [32, 512]) {
       const more = await measure(count, plan({ dimension: other, profile, edition }), runs, options.folder);
@@ -134,8 +134,8 @@ function randomQuery(parameters: ParameterSet, width: number, bits: { c0: number
 }
 
 /**
- * Segment files for so many blocks. The files of one size hold the same residues: the pages are
- * different ones all the same.
+ * Segment files for this many blocks. Files of one size hold the same residues, but their pages are
+ * different.
  */
 async function writeGallery(
   folder: string,
@@ -204,8 +204,8 @@ async function measure(
     const first = await scanOnce(one, onOne, queries.slice(0, 1)); // verifies checksums and fills the page cache
     const segments = await yardsticks.map(paths);
     segments.readSeconds(cores, 1);
-    // Pages are mapped now; what is read, what is multiplied and what is searched in the clear
-    // alternate, so that all see the same machine.
+    // Pages are mapped by now. Reading, multiplying and searching in the clear alternate, so that
+    // all see the same machine.
     const [reads, macs, wholes, shares, plains] = [[], [], [], [], []] as number[][];
     for (let i = 0; i < runs; i++) {
       reads.push(...segments.readSeconds(1, 1).map((s) => 1000 * s));

@@ -1,5 +1,5 @@
-// `npm run bench -- scheme`: what the client's cryptography costs, beside the nearest work through
-// SEAL in the same run.
+// `npm run bench -- scheme`: what the client's cryptography costs, compared with the closest
+// equivalent in SEAL in the same run.
 
 import { nttPrimes, Ring } from '@hers/ring';
 import {
@@ -30,7 +30,7 @@ const ERROR_QUERIES = 16;
 export interface SchemeBenchOptions {
   readonly quick?: boolean;
   readonly edition?: string;
-  /** This one alone. */
+  /** Only this dimension. */
   readonly profile?: string;
 }
 
@@ -133,7 +133,7 @@ function searchResults(profile: Profile, edition: Edition, effort: Effort) {
   const { query, secret } = encryptQuery(key, vector);
   const response = encodeResponse(scanBlock(block, expandedQuery(decodeQuery(query))));
   if (secret.decrypt(response).scores[0] < 0.99) throw new Error('the benchmark decrypts to wrong scores');
-  // A millisecond's worth at a time: one response takes less than the clock can tell.
+  // At least a millisecond at a time: one response takes less than the clock resolves.
   const batch = 50;
   const { min } = minimum(() => {
     for (let i = 0; i < batch; i++) secret.decrypt(response);
@@ -185,8 +185,8 @@ function sealResults(seal: SealBaseline, effort: Effort) {
     // A query is one ciphertext per dimension, the same work as a block.
     queryEncrypt: { name: `seal-query-encrypt-d${dimension}`, value: block.ms, unit: 'ms' },
     responseDecrypt: { name: 'seal-response-decrypt', value: perSecond(n, response.ms), unit: 'scores/s' },
-    // Dropping a prime before sending is what a careful user of SEAL would do, so it stands beside
-    // the published way.
+    // A careful user of SEAL would drop a prime before sending, so that is listed beside the
+    // published way.
     responseDecryptSwitched: {
       name: 'seal-response-decrypt-switched',
       value: perSecond(n, response.switchedMs),

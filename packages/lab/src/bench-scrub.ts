@@ -1,6 +1,6 @@
-// `npm run bench -- scrub`: how fast every byte of a folder is verified, beside plain reading of
-// the same files. All of them are in the system's cache, so that no disk is measured: a scrub that
-// is faster than a disk here waits for nothing but the disk there.
+// `npm run bench -- scrub`: how fast every byte of a folder is verified, compared with plainly
+// reading the same files. All of them are in the system's cache, so that no disk is measured: a
+// scrub that is faster here than a disk is limited only by the disk.
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, openSync, readdirSync, readSync } from 'node:fs';
@@ -13,7 +13,7 @@ import { type FolderStore, openStore } from '@hers/store';
 import { machine } from '@hers/vectors/machine';
 import { compared, progress, type Report, type Result } from './report.ts';
 
-/** What sealing adds to the vector of a record. */
+/** Bytes that sealing adds to the vector of a record. */
 const SEALED_MORE = 100;
 const READ_BYTES = 2 ** 21;
 const PARAMETERS = parameterSet('n_2048_logq_30');
@@ -53,7 +53,7 @@ async function measure(folder: string, count: number, dimension: number, runs: n
     const threads = availableParallelism();
     const rates = { read: 0, single: 0, all: 0 };
     let bytes = 0;
-    // The first run fills the cache. The best of the others is the one that was disturbed least.
+    // The first run fills the cache. The best of the others is the least disturbed one.
     for (let i = 0; i <= runs; i++) {
       progress(i === 0 ? 'reading, for the first time' : `run ${i} of ${runs}`);
       const plain = rateOf(await timed(async () => (bytes = readAll(folder))));

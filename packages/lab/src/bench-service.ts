@@ -1,5 +1,5 @@
-// `npm run bench -- service`: the same database behind HTTP on this machine, beside the same folder
-// opened in this process, the line alone and the scan alone.
+// `npm run bench -- service`: the same database behind HTTP on this machine, compared with the same
+// folder opened in this process, with the bare connection, and with the bare scan.
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -22,7 +22,7 @@ import { anonymousBytes, ServiceProcess } from './service-process.ts';
 const SAMPLES = 4;
 const WARM_UP = 3;
 const ROUNDS = 4;
-/** Requests under way at a time when throughput is measured, and queries scanned together. */
+/** Concurrent requests when throughput is measured, and queries scanned together. */
 const CLIENTS = 8;
 const TOGETHER = 8;
 
@@ -96,7 +96,7 @@ class Bench {
     }, 50);
     try {
       const enrolMs = await this.#enrol();
-      // The same gallery twice, so that both can be open, and what else the machine does falls on
+      // The same gallery twice, so that both can be open, and other load on the machine affects
       // both alike.
       await cp(join(this.#folder, 'served'), join(this.#folder, 'own'), { recursive: true });
       const server = await this.#serve();
@@ -241,7 +241,7 @@ class Bench {
     return { version, queries };
   }
 
-  /** Searches and scans a second, a little of each again and again. */
+  /** Searches and scans per second, in short alternating turns. */
   async #throughput(server: ServiceProcess, prepared: Prepared): Promise<Throughput> {
     const { version, queries } = prepared;
     const bodies = queries.map((query) => Buffer.from(encodeMessage({ version }, [query])));
@@ -295,14 +295,14 @@ class Bench {
 
 interface Throughput {
   /**
-   * A second: searches over HTTP with queries made before, scans of one query, queries scanned
+   * Per second: searches over HTTP with prepared queries, scans of one query, queries scanned
    * together, searches by real clients.
    */
   readonly prepared: number;
   readonly single: number;
   readonly together: number;
   readonly live: number;
-  /** Milliseconds of processor for each. */
+  /** CPU milliseconds for each. */
   readonly serverCpu: number;
   readonly scanCpu: number;
   readonly togetherCpu: number;
@@ -348,7 +348,7 @@ class ScanProcess {
   }
 }
 
-/** How often something ends when so many run at a time. */
+/** How often something completes when this many run at a time. */
 class Rate {
   done = 0;
   #ms = 0;
@@ -372,7 +372,7 @@ class Rate {
 }
 
 /**
- * A connection that sends a search and throws the answer away, at the least cost: nothing is parsed
+ * A connection that sends a search and discards the answer, at the least cost: it parses nothing
  * but the end of a chunked body.
  */
 class Line {
@@ -417,12 +417,15 @@ class Line {
   }
 }
 
-/** The same service, which others cannot close. */
+/** The same service, which callers cannot close. */
 function uncloseable(service: Service): Service {
   return withMethods(service, { close: async () => {} });
 }
 
-/** How long the line takes for so many bytes up and then so many down, without anything else. */
+/**
+ * How long the connection takes for this many bytes up and then this many down, without anything
+ * else.
+ */
 async function lineTime(port: number, up: number, down: number): Promise<number> {
   const socket: Socket = connectTo(port, '127.0.0.1');
   await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject));

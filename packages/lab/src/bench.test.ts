@@ -16,7 +16,7 @@ test('--json prints one object and nothing else', () => {
   assert.deepEqual(Object.keys(report), ['bench', 'parameters', 'machine', 'results']);
   assert.equal(report.bench, 'scheme');
   const values = new Map(report.results.map(({ name, value }: { name: string; value: number }) => [name, value]));
-  // The names are fixed, so that figures can be followed over time.
+  // The names are fixed, so that figures can be compared over time.
   const names =
     'ntt-4096 block-encrypt-d128 block-encrypt-d128-exact query-encrypt-d128 response-decrypt response-decrypt-exact response-bytes';
   const more = 'response-bytes-exact query-bytes-d128 seal-ntt-4096 seal-block-encrypt-d128 seal-response-decrypt';
@@ -30,6 +30,34 @@ test('scrub compares all cores with one, and both with plain reading', () => {
   assert.equal(status, 0, stderr);
   const names = JSON.parse(stdout).results.map(({ name }: { name: string }) => name.replace(/\d+/, 'n'));
   assert.deepEqual(names, ['plain-read', 'scrub-n-thread', 'scrub-n-threads', 'all-cores', 'bytes-on-disk']);
+});
+
+test('filters measures what a filter adds, memory, opening and bytes on disk', () => {
+  const size = ['--count', '6000', '--dimension', '4', '--searches', '3', '--opens', '1'];
+  const { status, stdout, stderr } = bench('filters', ...size, '--json');
+  assert.equal(status, 0, stderr);
+  const report = JSON.parse(stdout);
+  const value = (name: string): number => {
+    const found = report.results.find((each: { name: string }) => each.name === name);
+    assert.ok(found, name);
+    return found.value;
+  };
+  // As many pass as the values are drawn for.
+  const shares = { keyword: 0.01, range: 0.297, 'date-and-any': 0.0388, nested: 0.487, tags: 0.121 };
+  for (const [name, share] of Object.entries(shares)) {
+    const measured = value(`filter-${name}-share`);
+    assert.ok(Math.abs(measured - share) < 0.004 + 0.1 * share, `${name}: ${measured}`);
+    assert.ok(value(`filter-${name}-evaluate-ms`) > 0);
+    for (const kind of ['first', 'cached']) assert.ok(Number.isFinite(value(`filter-${name}-${kind}-added-ms`)));
+  }
+  const added = ['keyword', 'range', 'date-and-any', 'nested'].map((name) => value(`filter-${name}-first-added-ms`));
+  assert.equal(value('filter-added-ms'), Math.max(...added));
+  assert.equal(value('filter-tags-added-ms'), value('filter-tags-first-added-ms'));
+  for (const name of ['open-first-ms', 'open-cached-ms']) assert.ok(value(name) > 0);
+  // Twelve bytes of id, four of its end, sixteen of the version, two of the order.
+  assert.equal(value('lists-bytes-per-record'), 34);
+  assert.ok(value('bytes-per-record') > 40 && value('bytes-per-record') < 100);
+  assert.ok(value('disk-lists-bytes-per-record') >= 32 && value('disk-lists-bytes-per-record') < 33);
 });
 
 test('--help lists the benchmarks', () => {

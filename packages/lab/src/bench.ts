@@ -1,6 +1,6 @@
 // The command behind `npm run bench -- <name> [--json] [options]`. A benchmark is loaded only when
-// it is run, so that `--help` is instant and one that needs something this machine lacks does not
-// stop the others.
+// it runs. So `--help` is instant, and a benchmark that this machine cannot run does not stop the
+// others.
 
 import { print, type Report } from './report.ts';
 import { type Listed, parse, type Runner, refuse, UsageError, type Values } from './runner.ts';
@@ -73,6 +73,17 @@ const BENCHES: Readonly<Record<string, Bench>> = {
       folder: { type: 'string', help: 'where the database is written (the temporary folder)' },
     },
     run: async (values) => (await import('./bench-service.ts')).run(values),
+  },
+  filters: {
+    summary: 'fields and filters: searches with a filter beside those without, memory, opening, bytes on disk',
+    options: {
+      count: { type: 'string', help: 'records (100000)' },
+      dimension: { type: 'string', help: 'dimensions (16)' },
+      searches: { type: 'string', help: 'timed searches of each kind (20)' },
+      opens: { type: 'string', help: 'processes that open the collection, of each kind (3)' },
+      folder: { type: 'string', help: 'where the database is written (the temporary folder)' },
+    },
+    run: async (values) => (await import('./bench-filters.ts')).run(values),
   },
 };
 

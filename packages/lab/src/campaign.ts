@@ -1,4 +1,5 @@
-// `npm run campaign -- <name>`: checks too long for `npm test`, which runs a short form of each.
+// `npm run campaign -- <name>`: checks that are too long for `npm test`, which runs a short form of
+// each.
 
 import { randomBytes, randomSeed } from '@hers/ring';
 import { type Edition, isExact, type Profile, plan } from '@hers/scheme';
@@ -125,7 +126,7 @@ const CAMPAIGNS: Readonly<Record<string, Campaign>> = {
   },
 };
 
-/** A fresh source of normal numbers. */
+/** A fresh source of normally distributed numbers. */
 function normal(): () => number {
   const gaussian = new Random();
   gaussian.seed(...new Uint32Array(randomSeed().buffer));
@@ -206,8 +207,8 @@ function noise(queries: number, dimensions: readonly number[]): boolean {
 }
 
 /**
- * Errors are close to normal, so the largest of N is near the deviation that one of N exceeds:
- * √(2·ln N) at most, and by a whole deviation more in one run of a hundred.
+ * Errors are nearly normal, so the largest of N is near the deviation that one of N exceeds: at
+ * most √(2·ln N), and a whole deviation more in one run of a hundred.
  */
 function noiseTail(scores: number): boolean {
   const entropy = { seed: randomSeed, id: () => randomBytes(16) };
@@ -232,7 +233,7 @@ function noiseTail(scores: number): boolean {
   return sound;
 }
 
-/** Throws with what is missing; so it is good when it returns. */
+/** Throws with what is missing, so returning means success. */
 async function crash(kills: number): Promise<boolean> {
   const { crashCampaign } = await import('@hers/store/testing/crash');
   const { killCampaign } = await import('@hers/client/kill');

@@ -1,5 +1,5 @@
-// As many idle connections as asked for, or as the descriptor limit allows: the server still
-// answers others, and lets the idle ones go.
+// Opens as many idle connections as requested, or as the descriptor limit allows. The server must
+// still answer others, and close the idle ones.
 
 import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -26,7 +26,7 @@ export async function idleConnections(wanted: number, log: (line: string) => voi
   try {
     const closed: Promise<void>[] = [];
     for (let i = 0; i < count; i++) {
-      const socket = connect(Number(port), hostname).resume(); // what it says is not read, but its end is
+      const socket = connect(Number(port), hostname).resume(); // its data is ignored, its end is not
       sockets.push(socket);
       closed.push(new Promise((resolve) => socket.on('error', () => {}).once('close', () => resolve())));
       // A few at a time: the queue of the listening socket is short.

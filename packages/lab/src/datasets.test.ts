@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { writeNpy } from '@hers/vectors/npy';
 import { part } from '../../../tools/parts.ts';
+import { npy } from '../testing/datasets.ts';
 import { loadDataset, splitByLabel } from './datasets.ts';
 import { matedPlaces, mateRanks, rankAccuracy } from './metrics/identification.ts';
-import { npy } from './testing.ts';
 
 const data = part('data');
 

@@ -1,5 +1,5 @@
-// Real embeddings for experiments, read from a folder that is no part of this repository: nothing
-// of it is kept, and no weights fitted on it are.
+// Real embeddings for experiments, read from a folder outside this repository. Neither the data nor
+// weights fitted on it are kept here.
 
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
@@ -13,7 +13,7 @@ export type DatasetName = 'faces' | 'text' | 'pictures';
 
 export interface Dataset {
   readonly name: DatasetName;
-  /** What it is and where it comes from, for those who read the figures. */
+  /** What it is and where it comes from, for readers of the figures. */
   readonly source: string;
   /** At unit length, one after the other. */
   readonly vectors: Float32Array;
@@ -23,10 +23,10 @@ export interface Dataset {
 
 interface Files {
   readonly file: string;
-  /** Where each row is stored as whole numbers times a scale of its own. */
+  /** Each row is stored as integers times a scale of its own. */
   readonly scale?: string;
   readonly labels: string;
-  /** With numbers that were counted. */
+  /** Labels as consecutive numbers. */
   readonly source: (counted: { vectors: string; labels: string; dimensions: string }) => string;
 }
 
@@ -52,7 +52,7 @@ const FILES: Readonly<Record<DatasetName, Files>> = {
   },
 };
 
-/** Opens a file of the folder; the error says what to do when it is not there. */
+/** Opens a file of the folder. If it is missing, the error says what to do. */
 async function openFile(folder: string, file: string): Promise<ByteSource> {
   const path = join(folder, file);
   const about = await stat(path).catch(() => undefined);
@@ -112,7 +112,7 @@ export interface Part {
 
 /**
  * Fits on some labels and measures on others, so that no person and no class is in both. Refuses
- * what leaves nothing to fit on or to find.
+ * data that leaves nothing to fit on or to find.
  */
 export function splitByLabel({ vectors, dimension, labels }: Part, split: Split): { training: Part; held: Part } {
   const places = (wanted: (label: number) => boolean) => {
@@ -125,7 +125,7 @@ export function splitByLabel({ vectors, dimension, labels }: Part, split: Split)
     dimension,
     labels: Int32Array.from(at, (i) => labels[i]),
   });
-  // Bits rather than remainders, for labels may be negative.
+  // Bits rather than remainders, because labels may be negative.
   const parts =
     split === 'test'
       ? { training: part(places((label) => (label & 1) === 1)), held: part(places((label) => (label & 1) === 0)) }
@@ -151,7 +151,7 @@ function requireEnough(training: Part, held: Part, split: Split): void {
     );
 }
 
-/** What a sentence says about a part. */
+/** A part, in the words of a sentence. */
 export function described({ labels }: Part, what: string): string {
   return `${labels.length.toLocaleString('en-GB')} vectors of ${new Set(labels).size.toLocaleString('en-GB')} ${what}`;
 }

@@ -1,4 +1,4 @@
-// A gallery in the database as a user would have it: a folder, a key, a collection; searched
+// A gallery in the database as a user would have it: a folder, a key, a collection, searched
 // through the client. For experiments about answers, not about time.
 
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -10,6 +10,7 @@ import {
   connect,
   type Database,
   type Enrolment,
+  HersError,
   MasterSeed,
   type Profile,
   type SearchOptions,
@@ -25,9 +26,9 @@ export interface Found {
 export interface GalleryOptions {
   readonly dimension: number;
   readonly profile: Profile;
-  /** `vault` unless given. */
+  /** `vault` by default. */
   readonly enrolment?: Enrolment;
-  /** A saved one: what is scanned is then shorter than what is enrolled. */
+  /** A saved compressor: the scanned vectors are then shorter than the enrolled ones. */
   readonly compressor?: Uint8Array;
 }
 
@@ -62,11 +63,22 @@ export class EncryptedGallery {
     }
   }
 
+  /** Undefined under `small` where it is refused, for it takes no fewer bytes than the vectors. */
+  static async openOffered(options: GalleryOptions): Promise<EncryptedGallery | undefined> {
+    try {
+      return await EncryptedGallery.open(options);
+    } catch (error) {
+      if (options.profile === 'small' && error instanceof HersError && error.code === 'UNSUPPORTED_PLAN')
+        return undefined;
+      throw error;
+    }
+  }
+
   get size(): number {
     return this.#size;
   }
 
-  /** What the planner says about what is scanned, and what the folder holds. */
+  /** The plan of the scanned vectors, and the size of the folder. */
   describe(): Promise<CollectionDescription> {
     return this.#database.describe('gallery');
   }
@@ -84,22 +96,21 @@ export class EncryptedGallery {
   }
 
   /**
-   * Puts everything into encrypted blocks: records that wait for a block to fill are otherwise
-   * compared by the client itself.
+   * Puts everything into encrypted blocks. Otherwise the client itself compares pending records.
    */
   async seal(): Promise<void> {
     await this.#collection.optimize();
   }
 
   /**
-   * The best of each probe, best first. Every template must have been compared, or the answer would
-   * mean nothing.
+   * The best matches of each probe, best first. Every template must have been compared, or the
+   * answer would mean nothing.
    */
   async search(probes: Float32Array, limit: number): Promise<Found[][]> {
     return (await this.searchTwice(probes, { limit: Math.min(limit, this.#size) })).map(({ found }) => found);
   }
 
-  /** The same with a second stage, if one is asked for; says how many records it took. */
+  /** The same with a second stage, if one is requested; returns how many records it fetched. */
   async searchTwice(probes: Float32Array, options: SearchOptions): Promise<{ found: Found[]; fetched: number }[]> {
     const vectors = Array.from({ length: probes.length / this.#dimension }, (_, i) =>
       probes.subarray(i * this.#dimension, (i + 1) * this.#dimension),

@@ -37,7 +37,7 @@ export const PAPER_VARIANTS = {
     encoding: 'hers',
     relinearise: 'once',
   },
-  // The fastest that SEAL has to offer for this search, with the paper's own t.
+  // The fastest that SEAL offers for this search, with the paper's own t.
   'hers-bgv': {
     encoding: 'hers',
     parameters: 'bgv_n_4096_t_1032193',
@@ -51,7 +51,7 @@ export const PAPER_VARIANTS = {
     relinearise: 'once',
     encryption: 'public',
   },
-  // For vectors up to a norm of 0.72 alone: see the README of packages/paper.
+  // Only for vectors up to a norm of 0.72: see the README of packages/paper.
   'hers-bgv-65537': {
     encoding: 'hers',
     parameters: 'bgv_n_4096_t_65537',
@@ -70,9 +70,9 @@ export interface PaperEngine extends Engine {
 
 export interface PaperEngineOptions {
   readonly dimension: number;
-  /** A context to share, with the parameters of the variant; it stays the caller's. */
+  /** A context to share, with the parameters of the variant. The caller closes it. */
   readonly context?: Context;
-  /** Refuses at once when so many templates do not fit. */
+  /** Refuses at once if this many templates do not fit. */
   readonly templates?: number;
 }
 
@@ -101,7 +101,7 @@ export async function openPaper(name: PaperVariantName, options: PaperEngineOpti
   }
 }
 
-/** The server of a variant alone: what it is sent is all that it has. */
+/** The server of a variant alone: it has only what it is sent. */
 export function paperServer(
   name: PaperVariantName,
   context: Context,

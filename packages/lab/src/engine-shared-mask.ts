@@ -22,15 +22,15 @@ export interface SharedMaskOptions {
   /** Online enrolment needs room for additions; 1 is for blocks that are encrypted at once. */
   readonly maxAdditions?: number;
   /**
-   * A kernel to scan with, which stays the caller's; the engine opens the fastest that works unless
-   * given.
+   * A kernel to scan with, which the caller closes. By default the engine opens the fastest that
+   * works.
    */
   readonly kernel?: Kernel;
 }
 
 /**
  * The plan under which both engines round alike: inner products of vectors of norm at most 1. The
- * paper rounds to 1/250, so that is what exact means beside it.
+ * paper rounds to 1/250, so exact means that here.
  */
 export function comparablePlan(dimension: number, profile: Profile, maxAdditions = 1): Plan {
   const alike = profile === 'exact' ? 'exact-250' : profile;
@@ -155,7 +155,7 @@ class SharedMaskServer implements EngineServer {
   }
 }
 
-/** A response and the number of its block: the client here keeps no list of block ids. */
+/** A response and the number of its block: this client keeps no list of block ids. */
 function numbered(block: number, response: Uint8Array): Uint8Array {
   const bytes = new Uint8Array(4 + response.length);
   new DataView(bytes.buffer).setUint32(0, block, true);

@@ -1,13 +1,13 @@
-// One interface for every cryptographic engine, so that they can be compared: what they answer,
-// what they send, and how long they take. A client has the keys, a server has what it was sent, and
-// between them there are only bytes.
+// One interface for every cryptographic engine, so that their answers, their traffic and their
+// times can be compared. A client has the keys, a server has what it was sent, and only bytes pass
+// between them.
 
 export interface ScorePart {
   /** Index of the first template in the gallery; the others follow. */
   readonly first: number;
   /**
-   * Inner products of vectors rounded to 1/250, so in steps of 1/250². An engine that is not exact
-   * gives the nearest step.
+   * Inner products of vectors rounded to 1/250, that is, in steps of 1/250². An engine that is not
+   * exact returns the nearest step.
    */
   readonly integers: Int32Array;
 }
@@ -21,11 +21,11 @@ export interface EngineQuery {
 }
 
 export interface EngineClient {
-  /** What the server needs before anything else; empty where it needs nothing. */
+  /** What the server needs before anything else; empty if it needs nothing. */
   readonly keys: Uint8Array;
   /**
-   * Encrypts templates for the places after those enrolled so far: any number of uploads, to reach
-   * the server in order.
+   * Encrypts templates for the places after those enrolled so far: any number of uploads, which
+   * must reach the server in order.
    */
   enrol(vectors: Float64Array): Iterable<Uint8Array>;
   query(vector: ArrayLike<number>): EngineQuery;

@@ -1,6 +1,6 @@
-// Kills a server at random moments while clients write, delete, optimize and search, starts it
-// again under the same address, and again: no client may notice more than a delay, and everything
-// that was acknowledged must be there.
+// Kills a server at random moments while clients write, delete, optimize and search, and restarts
+// it under the same address, repeatedly. No client may notice more than a delay, and everything
+// acknowledged must survive.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -22,9 +22,7 @@ export interface KillTally {
   readonly retries: number;
 }
 
-/**
- * Throws when a client fails, an answer is wrong, or anything acknowledged is missing afterwards.
- */
+/** Throws if a client fails, an answer is wrong, or anything acknowledged is missing afterwards. */
 export async function killService(
   count: number,
   onProgress?: (kills: number, written: number) => void,
@@ -45,7 +43,7 @@ export async function killService(
   };
   const { vectors } = identities(PEOPLE, 1, DIMENSION, { noise: 0.5 }).gallery();
   const vectorOf = (i: number) => vectors.subarray((i % PEOPLE) * DIMENSION, ((i % PEOPLE) + 1) * DIMENSION);
-  /** By id, which vector was acknowledged last. */
+  /** The vector that was acknowledged last, by id. */
   const written = new Map<string, number>();
   const deleted = new Set<string>();
   let searches = 0;
@@ -117,7 +115,7 @@ async function check(
   const samples = [...written].filter((_, i) => i % Math.ceil(written.size / 40) === 0);
   const results = await collection.searchBatch(
     samples.map(([, i]) => vectorOf(i)),
-    // As many as share a vector, and some more: they differ by noise alone.
+    // As many as share a vector, and a few more: they differ by noise alone.
     { limit: 20 + Math.ceil((WRITERS * written.size) / PEOPLE) },
   );
   results.forEach(({ matches }, k) => {

@@ -15,7 +15,7 @@ import { type Listed, type Options, parse, type Runner, refuse, UsageError, type
 /** The pages of results, in a clone. */
 export const RESULTS: string = fileURLToPath(new URL('../../../docs/results/', import.meta.url));
 
-/** Elsewhere a folder here. */
+/** Outside a clone, a folder here. */
 const defaultFolder = () => (existsSync(RESULTS) ? RESULTS : resolve('results'));
 
 const COMMON: Options = {
@@ -28,7 +28,7 @@ interface Item extends Listed {
   run(values: Values, operand: string | undefined): Promise<void>;
 }
 
-/** Something that not everybody has installed is not there. */
+/** An optional dependency is not installed. */
 class MissingError extends Error {}
 
 /** Loads a part of an experiment. */
@@ -44,7 +44,7 @@ async function load<T>(name: string, part: () => Promise<T>): Promise<T> {
 }
 
 /**
- * The page is loaded before anything is measured: a run may take hours, and would fail at its end.
+ * The page is loaded before anything is measured. Otherwise a run of hours might fail at its end.
  */
 async function itemOf(name: string): Promise<Item> {
   const experiment = await load(name, () => EXPERIMENTS[name].experiment());
@@ -75,7 +75,7 @@ const RUNNER: Runner<Item> = {
     ...Object.fromEntries(Object.keys(EXPERIMENTS).map((name) => [name, () => itemOf(name)])),
     render: () => RENDER,
   },
-  // In the list, what cannot be run says why.
+  // In the list, an experiment that cannot be run says why.
   unavailable(error) {
     if (error instanceof MissingError) return { summary: `(not here: ${error.message})`, options: {} };
     throw error;
@@ -108,7 +108,7 @@ async function measureAndRender(experiment: Experiment, page: Page, values: Valu
   const data = await experiment.measure(options);
   let rendered: Rendered;
   try {
-    // Printed first: whatever happens to the folder in the meantime, the figures are not lost.
+    // Printed first: whatever happens to the folder, the figures are not lost.
     if (asJson) process.stdout.write(`${JSON.stringify(data)}\n`);
     rendered = await page.render(data);
     if (!asJson) process.stdout.write(rendered.markdown);
@@ -133,7 +133,7 @@ function json(value: unknown, indent = ''): string {
   return `{\n${lines.join(',\n')}\n${indent}}`;
 }
 
-/** A run may take hours: that its results cannot be written is said before it. */
+/** A run may take hours, so a folder that cannot be written is reported before it. */
 async function requireWritable(name: string, folder: string): Promise<void> {
   await mkdir(folder, { recursive: true });
   await access(folder, constants.W_OK);
@@ -145,7 +145,7 @@ async function requireWritable(name: string, folder: string): Promise<void> {
 
 const { O_CREAT, O_TRUNC, O_WRONLY } = constants;
 
-/** Over a file, or a new one. */
+/** Overwrites a file, or creates one. */
 async function writeOver(path: string, text: string): Promise<void> {
   isFileThere(path);
   await writeFile(path, text, { flag: O_CREAT | O_TRUNC | O_WRONLY | AS_FILE });
@@ -163,7 +163,7 @@ export async function writePage(name: string, { markdown, svg }: Rendered, folde
 }
 
 /**
- * An error about what was given, of ours (an impossible dimension) or of the system (a folder that
+ * An error in the arguments, of ours (an impossible dimension) or of the system (a folder that
  * cannot be written).
  */
 function isRefusal(error: unknown): error is Error {

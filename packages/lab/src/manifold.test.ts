@@ -19,7 +19,7 @@ test('genuine and impostor scores are those of a face network', () => {
   const { genuine, impostor } = pairScores(vectors, dimension, labels);
   const [same, other] = [moments(genuine), moments(impostor)];
   assert.ok(Math.abs(same.mean - 0.69) < 0.03 && Math.abs(same.deviation - 0.1) < 0.03, JSON.stringify(same));
-  // Noise makes strangers less alike than their centres are.
+  // Noise makes strangers less similar than their centres are.
   assert.ok(
     other.mean > -0.005 && other.mean < 0.02 && Math.abs(other.deviation - 0.09) < 0.015,
     JSON.stringify(other),

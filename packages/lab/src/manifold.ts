@@ -1,5 +1,5 @@
-// Identities on a curved manifold of chosen dimension, for galleries of any size whose geometry is
-// that of real embeddings.
+// Identities on a curved manifold of chosen dimension, for galleries of any size with the geometry
+// of real embeddings.
 //
 // A point z of k normally distributed coordinates becomes the unit vector with coordinates
 // cos(⟨w_i, z⟩ + b_i), w_i normal with variance s², b_i uniform: random Fourier features (Rahimi
@@ -13,7 +13,7 @@ import { type Centres, normalise, type SyntheticOptions } from '@hers/vectors/sy
 export interface ManifoldOptions {
   /** Dimensions of the manifold. */
   readonly intrinsic?: number;
-  /** Mean similarity of two identities: how far the manifold reaches around the sphere. */
+  /** Mean similarity of two identities: how far the manifold extends around the sphere. */
   readonly similarity?: number;
   readonly seed?: number;
 }
@@ -36,8 +36,8 @@ export const FACE_LIKE: {
 } as const satisfies ManifoldOptions & SyntheticOptions;
 
 /**
- * Uniform in [0, 2π) would do; four standard deviations of a normal angle wrap around often enough
- * to be that.
+ * Uniform in [0, 2π) would do. Four standard deviations of a normal angle wrap around often enough
+ * for that.
  */
 const PHASE_DEVIATION = 4 * Math.PI;
 

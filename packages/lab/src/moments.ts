@@ -1,9 +1,6 @@
-// What of a sample of vectors a normal distribution knows.
+// Mean and covariance of a sample of vectors.
 
-/**
- * Mean and covariance of vectors that lie one after the other; of the covariance the lower
- * triangle.
- */
+/** Mean and covariance of consecutive vectors; only the lower triangle of the covariance. */
 export function moments(vectors: ArrayLike<number>, d: number): { mean: Float64Array; covariance: Float64Array } {
   const count = vectors.length / d;
   const mean = new Float64Array(d);

@@ -1,12 +1,12 @@
-// Where the time of a search goes, and what it moves: seen from the service that the client talks
-// to.
+// Where the time of a search goes, and how many bytes it moves, seen from the service that the
+// client calls.
 
 import { type Service, withMethods } from '@hers/service';
 
 export interface Phases {
   /**
-   * Milliseconds until the queries were encrypted and sent, until the last response came, and until
-   * the answer was there.
+   * Milliseconds until the queries were encrypted and sent, until the last response arrived, and
+   * until the answer was ready.
    */
   readonly encrypt: number;
   readonly scan: number;
@@ -16,7 +16,7 @@ export interface Phases {
   readonly responseBytes: number;
 }
 
-/** A service whose searches are timed; everything else passes through. */
+/** A service that times searches; everything else passes through. */
 export class TimedService {
   readonly service: Service;
   #sent = 0;

@@ -30,7 +30,7 @@ for (const [templates, probes, dimension] of [
   [2, 4, 16],
   [333, 7, 31],
   [1001, 9, 128],
-  [65, 3, 5000], // A single vector is more than a block.
+  [65, 3, 5000], // a single vector is larger than a block
 ] as const) {
   test(`${templates} templates, ${probes} probes, d = ${dimension}: the answers of the obvious loop`, () => {
     const gallery = vectors(templates, dimension, 1);

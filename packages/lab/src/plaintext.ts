@@ -1,13 +1,12 @@
-// Exact search in the clear: what an encrypted search is compared with, for its answers and for its
-// speed.
+// Exact search in the clear: the baseline for the answers and the speed of an encrypted search.
 
 /** The best template of every probe: its index in the gallery and its score. */
 export type Best = { index: Int32Array; score: Float64Array };
 
 /**
- * The template with the largest inner product, for every probe; the first of equals. Both matrices
+ * The template with the largest inner product, for every probe; in a tie, the first. Both matrices
  * hold one vector after the other. Products are added in double precision, in order, so the scores
- * are those of the obvious loop to the bit.
+ * equal those of the obvious loop to the bit.
  */
 export function top1(gallery: Float32Array, probes: Float32Array, dimension: number): Best {
   const search = new PlaintextSearch(probes, dimension);
@@ -48,7 +47,7 @@ export class PlaintextSearch {
     }
   }
 
-  /** Looks at the next templates of the gallery. */
+  /** Processes the next templates of the gallery. */
   scan(templates: Float32Array): void {
     const count = vectorCount(templates, this.#dimension);
     const block = Math.max(2, Math.floor(blockBytes / 4 / this.#dimension));
@@ -67,7 +66,7 @@ export class PlaintextSearch {
     const groups = this.#groups;
     const dimension = this.#dimension;
     for (let one = start; one < end; one += 2) {
-      // The last template of an odd number meets itself, which changes nothing.
+      // The last template of an odd number is paired with itself, which changes nothing.
       const two = Math.min(one + 1, end - 1);
       let a0 = 0;
       let a1 = 0;

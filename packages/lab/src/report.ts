@@ -1,5 +1,5 @@
-// What a benchmark reports, and how it is shown: a table for people, or one JSON object for
-// programs that follow the figures over time.
+// What a benchmark reports, and its output: a table for people, or one JSON object for programs
+// that follow the figures over time.
 
 import type { Machine } from '@hers/vectors/machine';
 
@@ -21,7 +21,7 @@ export type Report = {
   results: Result[];
 };
 
-/** A result beside its baseline. Both must be in the same unit, or the ratio would mean nothing. */
+/** A result beside its baseline. Both must have the same unit, or the ratio would mean nothing. */
 export function compared(result: Result, baseline: Result): Result {
   if (result.unit !== baseline.unit) {
     throw new Error(`${result.name} is in ${result.unit} but ${baseline.name} in ${baseline.unit}.`);
@@ -37,14 +37,13 @@ export function print(report: Report, { json = false }: { json?: boolean } = {})
   process.stdout.write(json ? `${JSON.stringify(report)}\n` : table(report));
 }
 
-/** Says what is going on, on standard error, so that standard output holds the report alone. */
+/** Prints progress on standard error, so that standard output holds only the report. */
 export function progress(message: string): void {
   process.stderr.write(`${message}\n`);
 }
 
 /**
- * Says why nothing came of it: to the program that started this one, if it listens, and on standard
- * error otherwise.
+ * Reports why there is no result: to the parent process if it listens, otherwise on standard error.
  */
 export function complain(message: string): void {
   if (process.send) process.send(message);
@@ -75,8 +74,7 @@ function shown(value: Parameter): string {
 }
 
 /**
- * Whole numbers (bytes, counts) in full; measurements to four significant digits, more would be
- * noise.
+ * Integers (bytes, counts) in full; measurements to four significant digits, more would be noise.
  */
 function digits(value: number): string {
   return Number.isInteger(value)

@@ -1,5 +1,5 @@
-// What `npm run bench`, `npm run campaign` and `hers lab` share: something is run by its name, with
-// options of its own, and `--help` lists everything there is.
+// What `npm run bench`, `npm run campaign` and `hers lab` share: each runs an item by its name,
+// with its own options, and `--help` lists all items.
 
 import { type ParseArgsOptionDescriptor, parseArgs } from 'node:util';
 import { complain } from './report.ts';
@@ -12,25 +12,23 @@ export type Values = { [name: string]: string | boolean | (string | boolean)[] |
 export interface Listed {
   readonly summary: string;
   readonly options: Options;
-  /** What may follow the name, where something may. */
+  /** What may follow the name, if anything. */
   readonly operand?: string;
 }
 
 export interface Runner<Item extends Listed> {
-  /** How it is called, without its arguments. */
+  /** The command, without its arguments. */
   readonly command: string;
   /** What it runs: 'benchmark'. */
   readonly noun: string;
-  /**
-   * Loaded by name when it is asked for, so that what one of them needs does not stop the others.
-   */
+  /** Loaded by name on demand, so that what one of them needs does not stop the others. */
   readonly items: Readonly<Record<string, () => Item | Promise<Item>>>;
-  /** For `--help`, what stands for an item that cannot be loaded here. */
+  /** For `--help`: the substitute for an item that cannot be loaded here. */
   readonly unavailable?: (error: unknown) => Listed;
   /** Options that all of them take. */
   readonly common?: Options;
   readonly examples: readonly string[];
-  /** The end of a sentence about a wrong call. */
+  /** The end of an error message about a wrong call. */
   readonly remedy: string;
 }
 
@@ -46,18 +44,18 @@ export class UsageError extends Error {}
 
 const HELP: Options = { help: { type: 'boolean', short: 'h', help: 'print this' } };
 
-/** Parses the arguments. Prints the help and returns undefined when they ask for it. */
+/** Parses the arguments. If they ask for help, prints it and returns undefined. */
 export async function parse<Item extends Listed>(
   runner: Runner<Item>,
   args: readonly string[],
 ): Promise<Call<Item> | undefined> {
   const { items, noun, common = {} } = runner;
   const general = { ...common, ...HELP };
-  // What follows an option with a value is that value, not the name.
+  // The argument after an option with a value is that value, not the name.
   const takesValue = (arg: string | undefined) =>
     arg?.startsWith('--') && !arg.includes('=') && general[arg.slice(2)]?.type !== 'boolean';
   const first = args.findIndex((arg, i) => !arg.startsWith('-') && !takesValue(args[i - 1]));
-  // It may also follow a flag of its own, which is not known yet.
+  // It may also follow one of its own flags, which is not known yet.
   const position = first >= 0 ? first : args.findIndex((arg) => Object.hasOwn(items, arg));
   const name = args[position];
   if (name !== undefined && !Object.hasOwn(items, name)) throw new UsageError(`There is no ${noun} '${name}'`);
@@ -78,8 +76,7 @@ function parsed(args: string[], options: Options, allowPositionals: boolean) {
     const { values, positionals } = parseArgs({ args, options, allowPositionals });
     return { values: values as Values, positionals };
   } catch (error) {
-    // Node's messages go on to explain positional arguments; their first sentence is the one that
-    // matters.
+    // Node's messages go on to explain positional arguments; only their first sentence matters.
     throw new UsageError((error as Error).message.split('. ')[0], { cause: error });
   }
 }

@@ -1,5 +1,5 @@
-// Scans a folder in a process that holds nothing else, as often as it can for as long as it is told
-// to: what a server could do if it did nothing but scan.
+// Scans a folder in an otherwise empty process, as often as it can for a given time: what a server
+// could do if it did nothing but scan.
 
 import { readFileSync } from 'node:fs';
 import { openStore } from '@hers/store';
@@ -10,7 +10,7 @@ export interface ScanOrder {
 }
 
 export interface ScanAnswer {
-  /** Queries answered, in so many milliseconds, of the clock and of all processors. */
+  /** Queries answered in this many milliseconds, of wall time and of CPU time. */
   readonly done: number;
   readonly ms: number;
   readonly cpuMs: number;

@@ -1,8 +1,8 @@
-// The baseline: the same work through Microsoft SEAL (node-seal, WebAssembly, one thread) with the
-// parameters of the published system. Every figure leans towards SEAL where there is a choice: the
-// faster key, buffers reused, vectors already in the array type it wants.
+// The baseline: the same work in Microsoft SEAL (node-seal, WebAssembly, one thread) with the
+// parameters of the published system. Every choice favours SEAL: the faster key, reused buffers,
+// vectors already in the array type it wants.
 //
-// All objects are made once, so repeating a measurement does not grow SEAL's heap.
+// All objects are made once, so repeated measurements do not grow SEAL's heap.
 
 import { Context, PUBLISHED } from '@hers/paper';
 import type { Ciphertext } from 'node-seal';

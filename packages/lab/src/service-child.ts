@@ -1,5 +1,5 @@
-// A server in a process of its own, for benchmarks and campaigns: serves a folder, says where, and
-// goes down in order when it is told to. A second port only moves bytes, to measure the line.
+// A server in its own process, for benchmarks and campaigns: serves a folder, prints its address,
+// and shuts down in order when told to. A second port only moves bytes, to measure the connection.
 
 import { createServer } from 'node:net';
 import { keepProcessSmall, startServer } from '@hers/server';
@@ -10,14 +10,14 @@ const { logs, ...options } = JSON.parse(given);
 keepProcessSmall();
 const server = await startServer(await openStore(folder), {
   ...options,
-  // Mistakes of the server, with their stacks; a line for every request would be most of what it
-  // does under a flood.
+  // Bugs of the server, with their stacks. Under a flood, one log entry per request would be most
+  // of its work.
   ...(logs ? { log: { level: 'error', stream: process.stderr } } : {}),
 });
 
 /**
- * Reads as many bytes as the first eight say, then sends as many as the second eight say; again and
- * again.
+ * Reads as many bytes as the first eight say, then sends as many as the second eight say;
+ * repeatedly.
  */
 const line = createServer((socket) => {
   let left = -1;
@@ -39,7 +39,7 @@ const line = createServer((socket) => {
 await new Promise<void>((resolve) => line.listen(0, '127.0.0.1', resolve));
 console.log(JSON.stringify({ url: server.url, line: (line.address() as { port: number }).port }));
 
-/** Collects garbage and says what is left. */
+/** Collects garbage and reports what is left. */
 process.on('message', () => {
   globalThis.gc?.();
   process.send?.(process.memoryUsage());

@@ -1,11 +1,11 @@
-// Starts, watches, stops and kills servers in processes of their own.
+// Starts, watches, stops and kills servers in their own processes.
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-/** What a process holds beyond mapped files, which the system can drop at any time. */
+/** Memory of a process without mapped files, which the system can drop at any time. */
 export function anonymousBytes(pid: number | 'self' = 'self'): number {
   try {
     return Number(/^RssAnon:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024;
@@ -17,13 +17,13 @@ export function anonymousBytes(pid: number | 'self' = 'self'): number {
 export interface ServiceProcessOptions {
   readonly port?: number;
   readonly limits?: object;
-  /** The token file; nobody needs a token without one. */
+  /** The token file; without one, no token is needed. */
   readonly tokens?: string;
   /** Where the audit log goes. */
   readonly audit?: string;
-  /** A file for what it says on standard error: its mistakes, and its last words. */
+  /** A file for its standard error: its bugs, and its last output. */
   readonly log?: string;
-  /** The largest heap in MiB. Node decides by the memory of the machine. */
+  /** The largest heap in MiB. By default Node decides by the memory of the machine. */
   readonly heapMiB?: number;
 }
 
@@ -31,7 +31,7 @@ export class ServiceProcess {
   readonly url: string;
   /** The port that only moves bytes. */
   readonly line: number;
-  /** What became of it: `exit 0`, `SIGKILL`. */
+  /** How it ended: `exit 0`, `SIGKILL`. */
   readonly ended: Promise<string>;
   readonly #child: ChildProcess;
 
@@ -70,14 +70,14 @@ export class ServiceProcess {
     return anonymousBytes(this.pid);
   }
 
-  /** What it holds after collecting garbage. */
+  /** Its memory after a garbage collection. */
   async settled(): Promise<NodeJS.MemoryUsage> {
     const answer = once(this.#child, 'message');
     this.#child.send('settle');
     return (await answer)[0] as NodeJS.MemoryUsage;
   }
 
-  /** Milliseconds of processor it has used; 0 where the system does not say. */
+  /** CPU milliseconds it has used; 0 if the system does not say. */
   get cpuMs(): number {
     try {
       const fields = readFileSync(`/proc/${this.pid}/stat`, 'utf8').split(') ')[1].split(' ');
@@ -94,7 +94,7 @@ export class ServiceProcess {
     await ended;
   }
 
-  /** In order: what is under way is finished. */
+  /** In order: running requests finish. */
   stop(): Promise<void> {
     return this.#end('SIGTERM');
   }

@@ -1,4 +1,4 @@
-// The short forms of the campaigns against a server in a process of its own.
+// The short forms of the campaigns against a server in its own process.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

@@ -1,5 +1,5 @@
-// Many searches over HTTP with writes, optimization, refused and broken requests in between: the
-// memory of the server must not grow.
+// Many searches over HTTP, with writes, optimization, refused and broken requests in between: the
+// server's memory must not grow.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
@@ -13,8 +13,8 @@ const DIMENSION = 32;
 const PEOPLE = 3000;
 const CLIENTS = 4;
 /**
- * Growth of what the server holds over the second half that counts as a leak. In the first half the
- * system's allocator still fills its arenas: some 70 MB in 10 000 searches, and then no more.
+ * Growth of the server's memory over the second half that counts as a leak. In the first half the
+ * system's allocator still fills its arenas: about 70 MB in 10 000 searches, and then no more.
  */
 const ALLOWED_BYTES = 24e6;
 

@@ -14,13 +14,13 @@ const PEOPLE = 3000;
 /** Growth of the resident set, after a warm-up, that counts as a leak. */
 const ALLOWED_BYTES = 48e6;
 
-/** What nobody holds any more is let go of, so that only what grows is seen. */
+/** Collects garbage, so that only real growth shows. */
 function collect(): void {
   setFlagsFromString('--expose-gc');
   (runInNewContext('gc') as () => void)();
 }
 
-/** Searches `count` times; true when memory stayed flat and every answer was right. */
+/** Searches `count` times; true if memory stayed flat and every answer was right. */
 export async function soak(count: number, log: (line: string) => void = console.log): Promise<boolean> {
   const folder = await mkdtemp(join(tmpdir(), 'hers-soak-'));
   try {
@@ -38,8 +38,8 @@ export async function soak(count: number, log: (line: string) => void = console.
     let wrong = 0;
     let baseline = 0;
     let last = 0;
-    // Long enough for the collector of every thread to have found its pace: two optimizes, where
-    // there is time for them.
+    // Long enough for the garbage collector of every thread to settle: two optimizes, if there is
+    // time for them.
     const warmUp = Math.min(Math.floor(0.7 * count), Math.max(2100, Math.floor(count / 5)));
     for (let i = 0; i < count; i++) {
       const person = (i * 7919) % PEOPLE;

@@ -1,6 +1,6 @@
-// `npm start`: the main job, end to end. A gallery of synthetic identities is enrolled in a folder
-// through the client, searched, and the answers are put beside those of a search in the clear; then
-// a look at what lies in the folder.
+// `npm start`: the main use case, end to end. Enrols a gallery of synthetic identities in a folder
+// through the client, searches it, and compares the answers with a search in the clear. Then it
+// shows what is in the folder.
 
 import { mkdtemp, open, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -44,7 +44,7 @@ function* recordsOf(vectors: Float32Array, dimension: number): Generator<VectorR
     yield { id: idOf(label), vector: vectors.subarray(label * dimension, (label + 1) * dimension) };
 }
 
-/** A store that remembers the first records it is sent: all that it ever sees of a record. */
+/** A store that records the first records it is sent: all that it ever sees of a record. */
 function remembering(store: Service, seen: SealedRecord[], most: number): Service {
   const stageRecords: Service['stageRecords'] = (name, records, options) => {
     const watched = async function* () {
@@ -285,8 +285,8 @@ async function main(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'hers-start-'));
   const stop = new AbortController();
   const interrupt = () => stop.abort(new Error('stopped'));
-  // Not once: npm passes on a Ctrl-C that the terminal has sent already, and the second must not
-  // end this before the folder is gone.
+  // Not once: npm forwards a Ctrl-C that the terminal has already sent, and the second must not end
+  // this before the folder is removed.
   process.on('SIGINT', interrupt).on('SIGTERM', interrupt);
   try {
     await demonstrate(folder, options, stop.signal);
@@ -302,7 +302,7 @@ async function main(): Promise<void> {
 try {
   await main();
 } catch (error) {
-  // Bad arguments are the caller's: a sentence is enough.
+  // Wrong arguments are the caller's fault: a sentence is enough.
   if (!(error instanceof RangeError) && (error as { code?: string }).code === undefined) throw error;
   process.stderr.write(`${(error as Error).message}\n`);
   process.exitCode = 2;

@@ -1,5 +1,5 @@
-// Timing for benchmarks. The minimum is the figure to compare: everything else a machine does only
-// ever adds time. The median is kept beside it, because a large gap between the two says that the
+// Timing for benchmarks. The minimum is the figure to compare: other load on a machine only ever
+// adds time. The median is kept beside it, because a large gap between the two shows that the
 // machine was busy.
 
 export type Timing = {
@@ -57,7 +57,7 @@ export async function minimumAsync(fn: () => Promise<unknown>, effort: Effort = 
   return summarise(times);
 }
 
-/** One run at the very least: a minimum of nothing is no figure. */
+/** At least one run: a minimum of nothing is no figure. */
 function unfinished(runs: number, spent: number, atLeastRuns: number, atLeastMs: number): boolean {
   return runs < Math.max(1, atLeastRuns) || spent < atLeastMs;
 }

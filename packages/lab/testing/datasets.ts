@@ -3,9 +3,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Random } from '@hers/vectors/random';
-import type { Part } from './datasets.ts';
+import type { Part } from '../src/datasets.ts';
 
-/** A file of NumPy's, of any type and shape. */
+/** A NumPy file of any type and shape. */
 export function npy(descr: string, shape: string, body: Uint8Array): Uint8Array {
   const text = Buffer.from(`{'descr': '${descr}', 'fortran_order': False, 'shape': (${shape}), }\n`, 'latin1');
   return Buffer.concat([
@@ -17,7 +17,7 @@ export function npy(descr: string, shape: string, body: Uint8Array): Uint8Array 
 
 const bytes = (array: Float32Array | Int32Array) => new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
 
-/** Puts vectors into a folder as the faces, and as the pictures. */
+/** Writes vectors to a folder as the faces, and as the pictures. */
 export async function writeDatasets(folder: string, { vectors, dimension, labels }: Part): Promise<void> {
   const matrix = npy('<f4', `${labels.length}, ${dimension}`, bytes(vectors));
   const list = npy('<i4', `${labels.length},`, bytes(labels));

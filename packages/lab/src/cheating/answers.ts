@@ -7,13 +7,13 @@ import type { Content, HistoryNode, Plain, World } from './truth.ts';
 
 /** What a result may be compared with. */
 export interface Sight {
-  /** Nodes that follow from what the client knew, the newest first. */
+  /** Nodes that follow from what the client knew, newest first. */
   readonly nodes: readonly HistoryNode[];
-  /** What the client's memory says afterwards. */
+  /** What the client's memory holds afterwards. */
   readonly after: HistoryNode | undefined;
   /**
-   * Whether single scores were altered, and nothing has to show it where nothing is fetched: under
-   * compact alone.
+   * Whether single scores were altered. Under compact, nothing has to detect that unless the record
+   * is fetched.
    */
   readonly isAdmitted: boolean;
 }
@@ -25,12 +25,12 @@ export const samePlain = (a: Plain | undefined, b: Plain | undefined): boolean =
   a === b ||
   (a !== undefined && b !== undefined && sameVector(a.vector, b.vector) && samePayload(a.payload, b.payload));
 
-/** Distances come out of the scheme squared. */
+/** The scheme returns squared distances. */
 const asShown = ({ metric }: Plan, score: number) => (metric === 'euclidean' ? Math.sqrt(Math.max(0, score)) : score);
-/** −1 where less is better. */
+/** −1 if less is better. */
 const signOf = ({ plan: { metric } }: World) => (metric === 'euclidean' ? -1 : 1);
 
-/** Scores as they should be. */
+/** The correct scores. */
 export class Scores {
   readonly #models: readonly Compressor[];
 
@@ -57,11 +57,11 @@ export class Scores {
     return all.some((score) => near(score, isDistance ? 1e-5 : 1e-6));
   }
 
-  /** What a record under exact may have been compared as; distances squared. */
+  /** Scores that a record may have under exact; distances squared. */
   async #compared(world: World, vector: Float32Array, probe: Float32Array): Promise<number[]> {
     const scores = [plainScores(world.plan, vector, probe)[0]];
     if (world.name !== 'short') return scores;
-    // Whatever compressor it was compared through: while it is exchanged, there are two.
+    // Under any compressor that applies: there are two while it is being replaced.
     for (const model of this.#models) {
       const short = plan({ ...world.options, dimension: model.outputDimension });
       const [a, b] = [await model.transform(vector), await model.transform(probe)];
@@ -71,8 +71,7 @@ export class Scores {
   }
 
   /**
-   * Of all records, the least that each must be found with; best first. Room for noise is up to the
-   * caller.
+   * The least score with which each record must be found; best first. The caller allows for noise.
    */
   async least(world: World, content: Content, probe: Float32Array): Promise<number[]> {
     const sign = signOf(world);
@@ -115,15 +114,16 @@ export async function wrongIn(
   if (isAdmitted || nodes.length === 0) return undefined;
   const { world } = nodes[0];
   const exact = isExact(world.plan.profile);
-  // Under compact what is fetched may miss what noise has moved; through a compressor, what is only
-  // near in full. And where there is more than one node, somebody may have deleted some.
+  // Under compact, noise may keep a record from being fetched; with a compressor, so may a vector
+  // that is near only at full length. And with more than one node, another client may have deleted
+  // some.
   const isPartial = !exact || enough !== undefined || (rerank !== false && world.name === 'short') || nodes.length > 1;
   if (isFetched && isPartial) return undefined;
   const room = !exact ? 8 * world.plan.noise.score + 0.01 : rerank !== false ? 0.02 : sign < 0 ? 0.004 : 1e-6;
   const isWhole = async (node: HistoryNode): Promise<boolean> => {
     for (const match of matches) if (!(await isRight(match, node))) return false;
-    // Everything that was scored right is ranked right, so the n-th best is as good as the n-th
-    // best should be.
+    // Everything scored correctly is ranked correctly, so the n-th match is at least as good as the
+    // n-th best should be.
     const best = (await scores.least(node.world, node.content, probe)).slice(0, limit);
     return best.every((score, i) => {
       const least = sign * score - room;

@@ -1,14 +1,13 @@
-// A store that cheats at random, in every way it can, under clients that go on with their work.
-// Nothing it does may lead to a wrong match, a wrong payload or a lost write without an error, to
-// more candidate sets than it may be shown, to an error that is none of ours, or to a call that
-// never ends.
+// A store that cheats at random, in every way it can, while clients keep working. Nothing it does
+// may cause a wrong match, a wrong payload or a lost write without an error, more candidate sets
+// than it may see, an error that is not ours, or a call that never ends.
 //
-// The clients' side of the truth is a tree of manifests. Every commit that crosses is a node,
-// whether the store carried it out or not; its parent is the one that the manifest names (the
-// campaign has the key), and its content follows from the parent's. What a client reads must be the
-// content of one node that follows from the last it knew. So a commit that the store swallowed, a
-// fork and a rollback need no cases of their own: their nodes follow from nothing that was seen,
-// and who reads them without an error is caught.
+// The clients' truth is a tree of manifests. Every commit that is sent becomes a node, whether or
+// not the store executes it. Its parent is the one that the manifest names (the campaign has the
+// key), and its content follows from the parent's. A client must read the content of one node that
+// follows from the last one it knew. So a swallowed commit, a fork and a rollback need no special
+// cases: their nodes follow from nothing that was seen, and a client that reads them without an
+// error fails the campaign.
 //
 // What SECURITY.md admits is admitted here, in these places and no other:
 // - "Right single scores under `compact` from a server that cheats": `isAdmitted`, where the store
@@ -72,26 +71,26 @@ const KEPT = 8;
 /** Hashes that a manifest names. */
 const HISTORY = 128;
 const HANG_MS = 60_000;
-/** Calls between two times at which the store is honest and everything is looked at. */
+/** Calls between two checkpoints, at which the store is honest and everything is checked. */
 const ROUND = 40;
 const LAST_CALLS = 12;
-/** Calls that take what the store shows for what is right: a person says so. */
+/** Calls that accept what the store shows: a person confirms it. */
 const TRUSTING = new Set(['accept', 'restore']);
-/** Calls that read the manifest, and so are held to all that their memory knows. */
+/** Calls that read the manifest, and so must agree with everything their memory holds. */
 const READING = new Set(['get', 'list', 'count', 'describe']);
-/** Calls in a row of a store that does nothing but ask what its own ciphertexts decrypt to. */
+/** Consecutive calls in which the store only probes what its own ciphertexts decrypt to. */
 const SIEGE = 10;
 
 export interface CheatingOptions {
-  /** How long; or how many calls. */
+  /** How long, or how many calls. */
   readonly seconds?: number;
   readonly calls?: number;
-  /** The same seed makes the same calls, and has the store cheat at the same ones. */
+  /** The same seed makes the same calls, and the store cheats at the same ones. */
   readonly seed: number;
   readonly log?: (line: string) => void;
 }
 
-/** True when nothing was wrong. */
+/** True if nothing was wrong. */
 export async function cheating({ seconds, calls, seed, log = console.log }: CheatingOptions): Promise<boolean> {
   const folder = await mkdtemp(join(tmpdir(), 'hers-cheating-'));
   const store = await openStore(join(folder, 'gallery'));
@@ -194,7 +193,7 @@ class Campaign {
       this.#liar.main.set(name, name);
       this.#liar.doing = this.#honestly();
       const collection = await database.createCollection(name, options[name]);
-      // More than one block where that does not cost much.
+      // More than one block where that is cheap.
       const count = name === 'compact' ? collection.plan.parameters.n + 30 : 30;
       const isVault = name !== 'sums';
       const people = Array.from({ length: count }, (_, i): [string, Plain] => [idOf(i), plainOf(i, 0, isVault)]);
@@ -229,7 +228,7 @@ class Campaign {
     };
   }
 
-  /** Calls of a store that cheats, then a store that is honest. */
+  /** Calls to a cheating store, then to an honest one. */
   async round(): Promise<void> {
     for (let i = 0; i < ROUND && this.violations.length === 0; i++) await this.#step();
     if (this.violations.length === 0) await this.#settle();
@@ -307,7 +306,7 @@ class Campaign {
   #routeKind = '';
   #besieged: { name: string; left: number } = { name: '', left: 0 };
 
-  /** A side that clients have written to may be the one from now on. */
+  /** A side that clients have written to may become the real one. */
   async #afterwards(dice: Dice, name: string, routes: ReadonlyMap<string, Route>): Promise<void> {
     const liar = this.#liar;
     const real = routes.get(name)?.real;
@@ -400,7 +399,7 @@ class Campaign {
     if ((isReading || liar.nodes.size > nodesBefore) && after) client.known.set(name, after);
   }
 
-  /** Nodes that follow from one of these, the newest first. */
+  /** Nodes that follow from one of these, newest first. */
   #following(from: readonly HistoryNode[], after: HistoryNode | undefined): HistoryNode[] {
     const lowest = Math.min(...from.map(({ version }) => version));
     const all = [...this.#liar.nodes.values()].filter(
@@ -412,8 +411,8 @@ class Campaign {
   }
 
   /**
-   * Errors are ours, or the very ones that the store threw: over a line a client would have made
-   * them its own.
+   * Errors are ours, or exactly those that the store threw: over a connection, a client would have
+   * turned those into its own.
    */
   #judge(error: unknown, thrown: ReadonlySet<unknown>): void {
     const isOurs = error instanceof HersError || thrown.has(error);
@@ -421,7 +420,7 @@ class Campaign {
     if (!isOurs && !isAbort) this.violations.push(`an error that is none of ours: ${(error as Error)?.stack ?? error}`);
   }
 
-  /** What somebody does who is told so by an error. */
+  /** What a person does after such an error. */
   async #person(client: Client, name: string, error: HersError, dice: Dice): Promise<void> {
     const { remembering } = client;
     if (error.message.includes('does not have the score')) remembering.candidates(name).isStopped = true;
@@ -453,7 +452,7 @@ class Campaign {
     this.resumed++;
   }
 
-  /** Opens a collection, and notes what the client knows since. */
+  /** Opens a collection, and records what the client knows since. */
   async #open(client: Client, name: string): Promise<Collection> {
     const collection = await client.database.collection(name);
     if (!client.known.has(name)) {
@@ -471,8 +470,8 @@ class Campaign {
   }
 
   /**
-   * The store is honest: what is there is found by everybody, and who was shown something else says
-   * so first.
+   * The store is honest: every client finds what is stored, and a client that was shown something
+   * else reports that first.
    */
   async #settle(): Promise<void> {
     const liar = this.#liar;
@@ -494,8 +493,8 @@ class Campaign {
   }
 
   /**
-   * A write onto another history leaves a manifest that names what is not there: such a side is
-   * taken back to what it was.
+   * A write on top of another history leaves a manifest that names missing data. Such a side is
+   * reset to its earlier state.
    */
   async #heal(): Promise<void> {
     const liar = this.#liar;
@@ -549,7 +548,7 @@ class Campaign {
         const sight = { nodes: [head], after: head, isAdmitted: false };
         const wrong = await wrongIn(this.#scores, result, plain.vector, { limit: 5, ...options }, sight);
         if (wrong) say(wrong);
-        // Through a compressor, and among doubles, somebody else may be as good.
+        // With a compressor, or with duplicates, another record may score as well.
         if (!result.matches.some((match) => match.id === id) && name !== 'short')
           say(`${id} is not found by its own vector`);
       }
@@ -596,7 +595,7 @@ class Campaign {
 
 const HUNG = Symbol('hung');
 
-/** What came of it, or that nothing did in time. */
+/** The outcome, or a timeout. */
 async function within(work: Promise<unknown>): Promise<{ value: unknown } | { error: unknown }> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<typeof HUNG>((resolve) => {

@@ -1,23 +1,23 @@
-// The candidate sets that a store was shown, counted by what it is asked.
+// The candidate sets that a store has seen, counted by its requests.
 
-/** Candidate sets that a store may be shown without having been verified. */
+/** Candidate sets that a store may see before it is verified. */
 const MOST_UNVERIFIED = 3;
 
 /**
- * The sets that the store was shown of one collection by the clients of one memory, and that it has
- * not proved.
+ * The sets of one collection that the clients of one memory have shown to the store, and that it
+ * has not proved.
  */
 export class Candidates {
-  /** By their handles in order; with the call that asked for them last. */
+  /** By their sorted handles, with the call that requested them last. */
   readonly #open = new Map<string, number>();
-  /** Shown before somebody resumed: another client may not know of that, and ask for them again. */
+  /** Shown before a resume: another client may not know of it, and request them again. */
   readonly #past = new Set<string>();
   isStopped = false;
   most = 0;
 
   /**
-   * The set that is meant: in one call it may be asked for again, without those that were deleted
-   * meanwhile.
+   * The set that is meant: the same call may request it again, without records that were deleted in
+   * the meantime.
    */
   #meant(handles: readonly string[], call: number): string {
     const exactly = handles.toSorted().join(' ');
@@ -27,7 +27,7 @@ export class Candidates {
     return [...this.#open].find(isLarger)?.[0] ?? exactly;
   }
 
-  /** A set is asked for; returns what is wrong with that. */
+  /** A set is requested; returns what is wrong with that. */
   ask(handles: readonly string[], call: number): string | undefined {
     const set = this.#meant(handles, call);
     if (this.#past.has(set)) return undefined;
@@ -41,8 +41,8 @@ export class Candidates {
   }
 
   /**
-   * The store gave these records as they are. When their scores are wrong the client stops, and
-   * says so.
+   * The store returned these records unaltered. If their scores are wrong, the client stops and
+   * reports it.
    */
   given(handles: readonly string[], call: number): void {
     this.#open.delete(this.#meant(handles, call));

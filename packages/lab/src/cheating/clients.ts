@@ -6,7 +6,7 @@ import { Candidates } from './candidates.ts';
 import type { Liar } from './liar.ts';
 import { DIMENSION, type HistoryNode, SECRET_NAME, SECRET_NOTE } from './truth.ts';
 
-/** A memory, what the store was shown of it, and by what name it goes in reports. */
+/** A memory, what the store has seen of it, and its name in reports. */
 export class Remembering {
   readonly name: string;
   readonly memory: VersionMemory;
@@ -30,7 +30,7 @@ export class Client {
   readonly database: Database;
   /** By collection, the newest node that this client has certainly opened. */
   readonly known: Map<string, HistoryNode> = new Map();
-  /** Calls until it goes away. */
+  /** Calls until it is closed. */
   left: number;
 
   constructor(

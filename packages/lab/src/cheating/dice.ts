@@ -1,8 +1,8 @@
-// Chance that can be repeated.
+// Reproducible randomness.
 
 /**
- * Numbers that follow from a seed and names. Every call has its own, so that a call is the same
- * however the one before went.
+ * Numbers derived from a seed and names. Every call has its own, so that a call does not depend on
+ * the outcome of the one before.
  */
 export class Dice {
   #state: number;

@@ -1,4 +1,4 @@
-// What a store can give instead of what it was asked for: other errors, bytes, lists, numbers and
+// What a store can return instead of what was requested: other errors, bytes, lists, numbers and
 // scores.
 
 import { HersError } from '@hers/client';
@@ -27,14 +27,14 @@ export const bytesOf = (item: Item): Uint8Array<ArrayBufferLike> => (item instan
 export const withBytes = <T extends Item>(item: T, bytes: Uint8Array): T =>
   (item instanceof Uint8Array ? bytes : { ...item, sealed: bytes }) as T;
 
-/** With one bit turned over. */
+/** With one bit flipped. */
 export function flipped(bytes: Uint8Array, dice: Dice): Uint8Array {
   const copy = new Uint8Array(bytes);
   if (copy.length > 0) copy[dice.below(copy.length)] ^= 1 << dice.below(8);
   return copy;
 }
 
-/** A message with the checksum that its bytes have. */
+/** A message with a valid checksum. */
 export function sealed(message: Uint8Array): Uint8Array {
   if (message.length < 16) return message;
   const view = new DataView(message.buffer, message.byteOffset, message.length);
@@ -94,19 +94,19 @@ export function forged(world: World | undefined, query: Uint8Array, response: Ui
   });
 }
 
-/** With another score in one slot, which a store can add to without knowing it. */
+/** With another score in one slot: a store can add to it without knowing it. */
 export function withOneScore(response: Uint8Array, dice: Dice): Uint8Array {
   const decoded = decodeResponse(response);
   const { bits0 } = decoded;
   const packed0 = decoded.packed0.slice();
   const at = dice.below(decoded.count) * bits0;
-  // The three highest bits but one: from a sixteenth to a quarter of the modulus.
+  // The second to fourth highest bits: from a sixteenth to a quarter of the modulus.
   const bit = at + bits0 - 2 - dice.below(3);
   packed0[bit >> 3] ^= 1 << (bit & 7);
   return encodeResponse({ ...decoded, packed0 });
 }
 
-/** What can be done to any list of things. Nothing where it would change nothing. */
+/** Manipulations of any list. Leaves out those that would change nothing. */
 export const LIST_CHEATS: readonly [
   string,
   (items: readonly Item[], dice: Dice, old: readonly Item[]) => Item[] | undefined,

@@ -1,4 +1,4 @@
-// The store.
+// The cheating store.
 
 import { HersError, type MasterSeed } from '@hers/client';
 import { bytesIn, movedResponse } from '@hers/client/testing';
@@ -30,7 +30,7 @@ import { COPY, Content, type HistoryNode, hashOf, hex, NAMES, openManifest, SCRA
 /** One call of a client, and what the store did during it. */
 export interface Doing {
   readonly number: number;
-  /** What the store rolls. */
+  /** The store's random choices. */
   readonly dice: Dice;
   /** Of every call of the service; or the one that is cheated at. */
   readonly probability: number;
@@ -39,7 +39,7 @@ export interface Doing {
   readonly routes: ReadonlyMap<string, Route>;
   readonly cheats: string[];
   readonly thrown: Set<unknown>;
-  /** Whether responses may hold other scores than they should. */
+  /** Whether responses may hold wrong scores. */
   isTampered: boolean;
   calls: number;
   /**
@@ -56,33 +56,33 @@ export interface Route {
   readonly real: string;
   /** All methods, or these. */
   readonly methods?: ReadonlySet<string>;
-  /** Whether what is staged there is altered. */
+  /** Whether staged data is altered there. */
   readonly spoils?: boolean;
 }
 
 const STREAMS = new Set(['getRecords', 'getLists', 'getBlock', 'search', 'snapshot']);
 /**
- * Of a search under compact: what canaries need not notice. A bit of C0 is one score, and a low one
- * of C1 moves all of them by less than their noise.
+ * In a search under compact, what canaries need not detect. A bit of C0 is one score, and a low bit
+ * of C1 moves all scores by less than their noise.
  */
 const ADMITTED: ReadonlySet<string> = new Set(['changes one score', 'flips a bit, and mends the checksum']);
-/** Things of earlier calls that are kept for showing them again. */
+/** Data of earlier calls, kept for replaying it. */
 const KEPT_ITEMS = 64;
 
 type Created = Parameters<Service['createCollection']>[1];
 
-/** A store that has one side for every name it is asked by, and lies about all of them. */
+/** A store with one side for every name, which lies about all of them. */
 export class Liar {
   readonly store: Service;
   readonly #key: MasterSeed;
   readonly nodes: Map<string, HistoryNode> = new Map();
   readonly #worldOf = new Map<string, World>();
-  /** By what names are really kept: the node that is current there. */
+  /** By the real name: the node that is current there. */
   readonly heads: Map<string, HistoryNode> = new Map();
-  /** What each name is when the store is honest. */
+  /** What each name stands for while the store is honest. */
   readonly main: Map<string, string> = new Map();
   readonly forks: Map<string, string[]> = new Map();
-  /** Sides whose blocks, lists or records are not what their manifests name. */
+  /** Sides whose blocks, lists or records differ from what their manifests name. */
   readonly spoiled: Set<string> = new Set();
   /** Hashes of sealed records as clients have made them, with their handles. */
   readonly #genuine = new Map<string, string>();
@@ -93,14 +93,14 @@ export class Liar {
   readonly violations: string[] = [];
   searches = 0;
   fetches = 0;
-  /** Candidate sets that were open at a time, at most. */
+  /** The largest number of candidate sets open at a time. */
   mostOpen = 0;
   served = 0;
   /**
-   * Writes that a client based on another history than the store has, and that the store took
-   * because the number was the same. That is not the client's fault: an honest store compares
-   * versions, not hashes, and a client whose own commit was swallowed by a lying store writes on
-   * top of it; only clients that share its memory are stopped before.
+   * Writes that a client based on another history than the store has, and that the store accepted
+   * because the version was the same. The client is not at fault. An honest store compares
+   * versions, not hashes. A client whose own commit was swallowed by a lying store writes on top of
+   * it, and only clients that share its memory are stopped before.
    */
   grafts = 0;
   #forkCount = 0;
@@ -118,8 +118,8 @@ export class Liar {
         if (method === 'close') return async () => {};
         if (!STREAMS.has(method)) return (...args: unknown[]) => this.#called(method, args);
         return (...args: unknown[]) => {
-          // Nothing in the call itself tells candidates from waiting records, which a client reads
-          // whatever it found: only who asks.
+          // The call itself does not tell candidates from pending records, which a client reads
+          // whatever it found; only the caller does.
           const isBecauseOfScores = method === 'getRecords' && (new Error().stack ?? '').includes('#ask');
           return this.#streamed(method, args, isBecauseOfScores ? candidatesOf(args[0] as string) : undefined);
         };
@@ -146,7 +146,7 @@ export class Liar {
     return real;
   }
 
-  /** Forks that nobody will be shown any more. */
+  /** Forks that no client will be shown any more. */
   async forget(name: string, keep: number): Promise<void> {
     const forks = (this.forks.get(name) ?? []).filter((real) => real !== this.main.get(name));
     for (const real of forks.slice(0, Math.max(0, forks.length - keep))) await this.drop(name, real);
@@ -233,8 +233,8 @@ export class Liar {
     this.#keep(method, all);
     const given = changed ?? all;
     yield* given;
-    // Under an older key the same record has other bytes; one with other content would have ended
-    // the reading before this line.
+    // Under an older key the same record has other bytes. A record with other content would have
+    // ended the call before this line.
     const isTrue = (item: Item, i: number) => {
       const handle = hex((all[i] as SealedRecord).handle);
       return hex((item as SealedRecord).handle) === handle && this.#genuine.get(hashOf(bytesOf(item))) === handle;
@@ -257,7 +257,7 @@ export class Liar {
     this.#items.set(method, kept.slice(-KEPT_ITEMS));
   }
 
-  /** A set of candidates; returns what to call when the records were given as they are. */
+  /** A set of candidates; returns a function to call once the records were returned unaltered. */
   #shown(candidates: Candidates, handles: readonly Uint8Array[]): () => void {
     this.fetches++;
     const asked = handles.map(hex);
@@ -293,7 +293,7 @@ export class Liar {
     return query ? forged(this.heads.get(real)?.world, query, response, dice) : response;
   }
 
-  /** What can be done to what this method gives, besides. */
+  /** Further manipulations of this method's result. */
   #special(
     method: string,
     real: string,
@@ -402,7 +402,7 @@ export class Liar {
     return isChosen ? this.#lie(method, args) : this.#carryOut(method, args);
   }
 
-  /** What the real store does, with the tree kept up. */
+  /** Calls the real store, and updates the tree. */
   async #carryOut(method: string, args: unknown[]): Promise<unknown> {
     const { store } = this;
     const name = args[0] as string;
@@ -436,7 +436,7 @@ export class Liar {
         const node = await this.#committed(real, change);
         const before = this.heads.get(real);
         const isGraft = before !== node && before !== node.parent;
-        // A store that took what belongs elsewhere would destroy what it has, and gain nothing.
+        // A store that accepted foreign data would destroy its own, and gain nothing.
         if (isGraft && (node.id !== before?.id || this.doing?.routes.has(name)))
           throw new HersError('STALE', 'this is based on another version');
         const version = await store.commit(real, change);
@@ -464,7 +464,7 @@ export class Liar {
     }
   }
 
-  /** The first node of a collection, whether there will be one or not. */
+  /** The first node of a collection, whether or not it will be created. */
   #created(name: string, { id, descriptor, manifest }: Created): HistoryNode {
     const { request, enrolment } = JSON.parse(JSON.parse(Buffer.from(descriptor).toString()).text);
     this.#worldOf.set(hex(id), { name, plan: plan(request), isVault: enrolment === 'vault', options: request });
@@ -502,7 +502,7 @@ export class Liar {
     try {
       return this.#node(id, expected + 1, manifest);
     } catch {
-      // A commit of another collection, which a client believes to be this one: nothing opens it
+      // A commit of another collection, which a client takes for this one: nothing can open it
       // here.
       for (const other of this.#worldOf.keys()) {
         try {
@@ -513,7 +513,7 @@ export class Liar {
     }
   }
 
-  /** Staging; on a side that is lost anyway, what is staged is altered. */
+  /** Staging; on a side that is lost anyway, staged data is altered. */
   async #stage(method: string, real: string, name: string, args: unknown[]): Promise<unknown> {
     const spoils = this.doing?.routes.get(name)?.spoils && this.doing.dice.happens(0.5);
     const dice = this.doing?.dice;

@@ -37,7 +37,7 @@ export interface Task {
   readonly run: (client: Client) => Promise<unknown>;
   /** What is wrong with the result, if anything. */
   readonly check: (result: never, seen: Sight) => string | undefined | Promise<string | undefined>;
-  /** Whether its answer rests on decrypted scores alone. */
+  /** Whether its answer depends on decrypted scores alone. */
   readonly isPlain?: boolean;
 }
 
@@ -45,9 +45,9 @@ export interface Task {
 export interface Bench {
   readonly scores: Scores;
   readonly models: readonly Uint8Array[];
-  /** Opens a collection, and notes what the client knows since. */
+  /** Opens a collection, and records what the client knows since. */
   readonly open: (client: Client, name: string) => Promise<Collection>;
-  /** Of errors that no other is told of. */
+  /** Called with errors that nothing else reports. */
   readonly judge: (error: unknown) => void;
 }
 
@@ -66,8 +66,8 @@ export class Tasks {
       [3, NAMES[3]],
     ]);
     const isVault = name !== 'sums';
-    // Half of the time one of a few: then clients find what they want to write, where others that
-    // they have not heard of have changed it.
+    // Half of the time one of a few: then clients write to records that others have changed without
+    // their knowledge.
     const people = (most: number) =>
       dice.happens(0.5)
         ? [dice.below(FEW)]
@@ -159,7 +159,7 @@ export class Tasks {
               const all = await Promise.allSettled(probes.map((each) => collection.search(each, options)));
               const failed = all.filter((each) => each.status === 'rejected');
               for (const { reason } of failed) this.#bench.judge(reason);
-              // The worst first: somebody has to be told.
+              // The worst first.
               const told =
                 failed.find(({ reason }) => String(reason?.message).includes('does not have the score')) ?? failed[0];
               if (told) throw told.reason;
@@ -307,7 +307,7 @@ export class Tasks {
     };
   }
 
-  /** Near somebody, or anywhere. */
+  /** Near a record, or anywhere. */
   #probe(dice: Dice): Float32Array {
     const near = vectorOf(dice.below(PEOPLE * REVISIONS));
     const away = vectorOf(1_000_000 + dice.below(1000));
@@ -317,7 +317,7 @@ export class Tasks {
     return probe.map((x) => x / norm);
   }
 
-  /** Whether a write that was acknowledged is there. */
+  /** Whether an acknowledged write can be read. */
   #acknowledged(
     changes: readonly (readonly [string, Plain | undefined])[],
     { nodes, after }: Sight,
@@ -364,7 +364,7 @@ export class Tasks {
     };
   }
 
-  /** A collection that comes and goes. */
+  /** A collection that is created and deleted. */
   #scratch(dice: Dice): Task {
     const person = dice.below(PEOPLE);
     const record: [string, Plain] = [idOf(person), plainOf(person, dice.below(REVISIONS), true)];

@@ -1,14 +1,14 @@
-// What is true: what collections hold, as the clients have written it.
+// The truth: what collections hold, as the clients have written it.
 
 import { createDecipheriv, createHash } from 'node:crypto';
 import type { CollectionOptions, MasterSeed, Payload, Plan } from '@hers/client';
 import { Dice } from './dice.ts';
 
 export const DIMENSION = 16;
-/** Ids that are written again and again; a collection may have more, which stay. */
+/** Ids that are written repeatedly. A collection may have more, which stay. */
 export const PEOPLE = 32;
 export const REVISIONS = 3;
-/** The collections; all but the first are under the profile exact. */
+/** The collections; all but the first use the profile exact. */
 export const NAMES = ['compact', 'exact', 'short', 'sums'] as const;
 export const SCRATCH = 'scratch';
 export const COPY = 'copy';
@@ -18,7 +18,7 @@ export interface Plain {
   readonly payload?: Payload;
 }
 
-/** What a collection holds: what it began with, and what was changed since. */
+/** The content of a collection: its initial content, and the changes since. */
 export class Content {
   readonly #base: ReadonlyMap<string, Plain>;
   readonly #changed: ReadonlyMap<string, Plain | undefined>;
@@ -91,7 +91,7 @@ export function openManifest(
   return history ? { before: history.slice(0, 32) } : {};
 }
 
-/** Unit vectors that follow from a number. */
+/** Unit vectors derived from a number. */
 export function vectorOf(number: number): Float32Array {
   const dice = new Dice(number, 7);
   const out = Float32Array.from({ length: DIMENSION }, () => 2 * dice.next() - 1);

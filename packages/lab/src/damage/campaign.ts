@@ -1,11 +1,10 @@
-// Galleries that are damaged at random, one or two files at a time, in every kind of file and every
-// way that comes to mind. What a client then sees must be right or an error, nothing may be lost
-// without a word, nothing deleted, nothing hang; and a repair must bring back every acknowledged
-// record that is not in the damaged bytes.
+// Damages galleries at random, one or two files at a time, in every kind of file and every way we
+// could think of. A client must then see correct data or an error. Nothing may be lost silently,
+// deleted, or hang. A repair must restore every acknowledged record outside the damaged bytes.
 //
-// What may be lost, and what is admitted besides, is in losses.ts. Every case runs in another
-// process with a limit of time, from a seed that makes the same choices again; ids and nonces are
-// random all the same, so the folder of a case that fails is kept.
+// losses.ts lists what may be lost, and what else is accepted. Every case runs in another process
+// with a time limit, from a seed that makes the same choices again. Ids and nonces are random all
+// the same, so the folder of a failed case is kept.
 
 import { type ChildProcess, fork, spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync, mkdtempSync, rmSync } from 'node:fs';
@@ -18,7 +17,7 @@ import { Tally } from './tally.ts';
 import type { Outcome } from './trial.ts';
 import type { Told } from './trial-child.ts';
 
-/** Longer than this a case does not take. */
+/** The time limit of a case. */
 const CASE_MS = 40_000;
 const PROGRESS_MS = 5000;
 const MOST_SHOWN = 20;
@@ -28,15 +27,15 @@ export interface DamageOptions {
   readonly cases: number;
   /** The same seed makes the same galleries, and damages them in the same ways. */
   readonly seed: number;
-  /** This case alone. */
+  /** Only this case. */
   readonly only?: number | undefined;
-  /** Of small galleries. */
+  /** With small galleries. */
   readonly isShort?: boolean;
   readonly log?: (line: string) => void;
   readonly onProgress?: (line: string) => void;
 }
 
-/** True when nothing was wrong. */
+/** True if nothing was wrong. */
 export async function damage(options: DamageOptions): Promise<boolean> {
   const { cases, seed, only, isShort = false, log = console.log, onProgress = console.error } = options;
   const folder = mkdtempSync(join(roomForFiles(), 'hers-damage-'));
@@ -52,7 +51,7 @@ export async function damage(options: DamageOptions): Promise<boolean> {
   }
 }
 
-/** Stores sync every write, which takes long on a disk and says nothing here. */
+/** Stores sync every write, which is slow on a disk and proves nothing here. */
 function roomForFiles(): string {
   try {
     accessSync(SHARED_MEMORY, constants.W_OK);
@@ -99,12 +98,12 @@ class Campaign {
     await Promise.all(Array.from({ length: hands }, (_, i) => this.#work(i)));
   }
 
-  /** Beside the galleries, which go when the run ends. */
+  /** Beside the galleries, which are removed at the end of the run. */
   get #kept(): string {
     return join(tmpdir(), `hers-damage-failed-${this.#seed}`);
   }
 
-  /** Cases one after the other, in a child that is replaced when one of them was its end. */
+  /** Runs cases one after the other, in a child that is replaced if a case ends it. */
   async #work(hand: number): Promise<void> {
     for (let life = 0; this.#left.length > 0; life++) {
       const room = join(this.#folder, `room-${hand}-${life}`);
@@ -189,7 +188,7 @@ const nothingYet = (number: number): Outcome => ({
   milliseconds: CASE_MS,
 });
 
-/** What a child says in the end; how far it has come is heard on the way. */
+/** The last message of a child; progress messages are handled on the way. */
 function answer(child: ChildProcess, onStep: (so: Outcome) => void = () => {}): Promise<Told> {
   return new Promise((resolve, reject) => {
     const end = (settle: () => void) => {

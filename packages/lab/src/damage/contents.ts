@@ -1,6 +1,6 @@
-// Where in the files of a whole gallery everything of it lies: entries of packs, blocks, lists and
-// who is in them. Read with the key before anything is damaged, so that it can be told afterwards
-// what may be lost.
+// Where in the files of an intact gallery all of its data is: entries of packs, blocks, lists and
+// the records in them. Read with the key before anything is damaged, so that the campaign knows
+// afterwards what may be lost.
 
 import { createDecipheriv, createHash, createHmac } from 'node:crypto';
 import { cpSync, readFileSync, rmSync } from 'node:fs';
@@ -24,16 +24,16 @@ export interface Listed {
 }
 
 export interface BlockContent {
-  /** All of its bytes, wherever they lie. */
+  /** All of its bytes, wherever they are. */
   readonly places: readonly Place[];
-  /** The head of the segment that it is in. */
+  /** The header of the segment that holds it. */
   readonly head?: Place;
   readonly lists: readonly Listed[];
 }
 
 export interface CollectionContent {
   readonly name: string;
-  /** Every copy of the entry that counts, by id: of vaults. */
+  /** Every copy of the current entry, by id; for vaults. */
   readonly records: ReadonlyMap<string, readonly Place[]>;
   readonly blocks: readonly BlockContent[];
 }
@@ -67,7 +67,7 @@ function blocksOf(key: MasterSeed, { id, version, manifest }: KnownCollection): 
   return JSON.parse(unseal(key.deriveKey('manifest', id), about, manifest).toString()).blocks;
 }
 
-/** Who is in a list, as client/src/formats/lists.ts writes it. */
+/** The records in a list, as client/src/formats/lists.ts writes it. */
 function idsIn(plain: Buffer): string[] {
   const ids: string[] = [];
   let at = LIST_HEAD_BYTES;
@@ -119,7 +119,7 @@ function inSegment(path: string, header: SegmentHeader, index: number): Place[] 
   return places;
 }
 
-/** What is where in a gallery; `scratch` is a folder that may be made for it. */
+/** The layout of a gallery; `scratch` is a folder that may be created for it. */
 export async function contentsOf(gallery: Gallery, key: MasterSeed, scratch: string): Promise<CollectionContent[]> {
   cpSync(gallery.folder, scratch, { recursive: true });
   const salvage = await openSalvage(scratch, { signal: new AbortController().signal });

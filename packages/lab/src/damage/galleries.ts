@@ -1,5 +1,5 @@
-// The galleries that are damaged: made once for a run, each as it is after something has happened
-// to it, with an earlier state of itself.
+// The galleries to be damaged: made once per run, each in a state after some event, with an earlier
+// state of itself.
 //
 //   rest      closed in good order
 //   killed    the process was killed in the middle of writing: there is a log
@@ -30,9 +30,9 @@ export interface Gallery {
 interface Recipe {
   readonly before: readonly Step[];
   readonly after: readonly Step[];
-  /** How far the last step may come before the process is killed; undefined where it is not. */
+  /** How far the last step may get before the process is killed; undefined if it is not killed. */
   readonly kills?: readonly Kill[];
-  /** The same of the last step of `before`. */
+  /** The same for the last step of `before`. */
   readonly killBefore?: Kill;
 }
 
@@ -48,15 +48,14 @@ const COMPACT = { dimension: DIMENSION };
 const EXACT = { dimension: DIMENSION, profile: 'exact' } as const;
 const SUMS = { ...EXACT, enrolment: 'homomorphic', maxAdditions: 16 } as const;
 /**
- * Records that fill a block under `compact`; and so few that galleries are made and read in no
- * time.
+ * Records that fill a block under `compact`, and so few that galleries are made and read quickly.
  */
 const FULL = 2048;
 const FEW = 120;
 
 /**
  * After the first transaction of a rotation, which begins an epoch, and before the second, which
- * moves blocks there.
+ * moves blocks to it.
  */
 const BETWEEN_EPOCHS = { transactions: 1 };
 
@@ -77,7 +76,7 @@ const recipes = (full: number): Record<GalleryName, Recipe> => ({
     ],
     after: [
       remove('faces', [5, 6]),
-      // Another pack, a loose block, some that wait, and some that were replaced.
+      // Another pack, a loose block, some pending records, and some replaced ones.
       write('faces', people(5000, full - 40)),
       { do: 'purge', name: 'faces' },
       { do: 'purge', name: 'faces' },
@@ -101,7 +100,7 @@ const recipes = (full: number): Record<GalleryName, Recipe> => ({
       remove('totals', [5, 33]),
       { do: 'purge', name: 'totals' },
       write('prints', people(900, 20)),
-      // Killed here too, so that something is set aside.
+      // Killed here too, so that lost+found has something.
       write('totals', people(200, 10)),
     ],
     killBefore: { transactions: 0, steps: 4 },
@@ -142,8 +141,8 @@ const recipes = (full: number): Record<GalleryName, Recipe> => ({
 });
 
 /**
- * Makes the galleries in a folder, and writes down what is in them. Small ones have a segment too,
- * but no full blocks.
+ * Makes the galleries in a folder, and records their content. Small ones have a segment too, but no
+ * full blocks.
  */
 export async function makeGalleries(folder: string, seed: number, areSmall = false): Promise<void> {
   const key = Buffer.from(MasterSeed.generate().reveal()).toString('hex');
@@ -181,7 +180,7 @@ export function readGalleries(folder: string): { key: MasterSeed; galleries: Gal
   return { key: MasterSeed.from(Buffer.from(readFileSync(join(folder, 'key'), 'utf8'), 'hex')), galleries };
 }
 
-/** Has a child do the steps, and follows what it says. */
+/** Has a child run the steps, and follows its messages. */
 async function run(task: Task, truths: Truths): Promise<void> {
   const child = spawn(process.execPath, [fileURLToPath(new URL('./writer-child.ts', import.meta.url))]);
   child.stdin.end(JSON.stringify(task));

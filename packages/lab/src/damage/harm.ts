@@ -41,24 +41,24 @@ export type HarmName = (typeof HARMS)[number];
 export interface Harm {
   readonly name: HarmName;
   readonly kind: Kind;
-  /** The file that it was done to; of an extra file, its name. */
+  /** The damaged file; for an extra file, its name. */
   readonly path: string;
-  /** Another file that it was done to as well. */
+  /** A second file that was damaged. */
   readonly other?: string;
   readonly detail: string;
 }
 
-/** Where the damage is done, and where other files come from. */
+/** The folder to damage, and the sources of other files. */
 export interface Scene {
   readonly folder: string;
   /** The same gallery some versions before, and others. */
   readonly older: string;
   readonly foreign: readonly string[];
-  /** Beside the folder, for what is moved away. */
+  /** Beside the folder, for files that are moved away. */
   readonly aside: string;
 }
 
-/** A link that leads to the file it is in the place of. */
+/** A link that points to the file it replaced. */
 export const ELSEWHERE = 'to itself, elsewhere';
 
 const RUN_BYTES = 600;
@@ -82,7 +82,7 @@ class Surgeon {
     const kind = dice.of(kinds);
     const item = dice.of(this.#items.filter((each) => each.kind === kind));
     const size = item.size;
-    // Nothing can be taken away from an empty file, and much of the rest is the same to it.
+    // Nothing can be removed from an empty file, and most other damage has no effect on it.
     const possible = HARMS.filter((name) => size > 0 || HARMS.indexOf(name) >= HARMS.indexOf('garbage behind'));
     for (;;) {
       const name = dice.of(possible);
@@ -100,7 +100,7 @@ class Surgeon {
     return join(this.#scene.aside, bytesOf(this.#dice, 8).toString('hex'));
   }
 
-  /** Undefined where that cannot be done to this file. */
+  /** Undefined if this damage is impossible for the file. */
   #perform(name: HarmName, item: Item): ({ detail: string } & Partial<Harm>) | undefined {
     const { path, size } = item;
     const dice = this.#dice;
@@ -176,7 +176,7 @@ class Surgeon {
     return { detail: `with ${other}`, other };
   }
 
-  /** By a file of the same kind from elsewhere: the one of the same name, where there is one. */
+  /** Replaces it by a file of the same kind from elsewhere, with the same name if there is one. */
   #replace({ path, kind }: Item, folders: readonly string[]): { detail: string } | undefined {
     const from = this.#dice.of(folders);
     const alike = inventory(from).filter((each) => each.kind === kind && each.type === 'file');

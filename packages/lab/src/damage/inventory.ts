@@ -1,5 +1,5 @@
-// What lies in a folder: every file by its path and the hash of its content, so that nothing goes
-// away unseen.
+// The content of a folder: every file by its path and the hash of its content, so that no file
+// disappears unnoticed.
 
 import { createHash } from 'node:crypto';
 import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
@@ -28,7 +28,7 @@ export interface Item {
   readonly kind: Kind | undefined;
   readonly type: 'file' | 'link' | 'pipe';
   readonly size: number;
-  /** Of its content, or of where a link leads. */
+  /** Of its content, or of a link's target. */
   readonly hash: string;
 }
 
@@ -41,7 +41,7 @@ export function kindOf(path: string): Kind | undefined {
 
 const hashOf = (content: string | Uint8Array) => createHash('sha256').update(content).digest('hex').slice(0, 32);
 
-/** Everything in a folder but the folders, by path. */
+/** Everything in a folder except folders, by path. */
 export function inventory(folder: string, inside = ''): Item[] {
   const items: Item[] = [];
   for (const name of readdirSync(join(folder, inside)).sort()) {
@@ -62,16 +62,16 @@ function contentOf(path: string, stat: { isSymbolicLink(): boolean; isFile(): bo
 }
 
 /**
- * Files that say nothing of records: who writes, room for bad days, what SQLite keeps while it is
- * open, and what was never finished.
+ * Files without records: the writer's name, the reserve, files that SQLite keeps while it is open,
+ * and unfinished files.
  */
 const FLEETING = new Set<Kind | undefined>(['lock', 'writer', 'reserve', 'catalogue.db-shm']);
 const UNFINISHED = /\.(?:building|tmp)(?:\.|$)|^lost\+found\/ledger\.json$|^catalogue\.db-journal$/;
 const CATALOGUE = /^catalogue\.(?:db|db-wal|sums|journal)$/;
 
 /**
- * What was there before and is nowhere now. A store that was opened to write may replace the files
- * of the catalogue; `isUntouched` says that it was not.
+ * Files that were there before and are gone now. A store that was opened for writing may replace
+ * the files of the catalogue; `isUntouched` says that it was not.
  */
 export function missing(before: readonly Item[], after: readonly Item[], isUntouched: boolean): string[] {
   const left = Map.groupBy(after, ({ type, hash }) => `${type} ${hash}`);

@@ -1,23 +1,22 @@
-// What may be lost by damage, and nothing else. In one place, because this is what the campaign
-// admits:
+// What damage may destroy, and nothing else. In one place, because this is what the campaign
+// accepts:
 //
-// - A record of a vault: when the bytes of its entry are damaged that the catalogue names. Blocks
-//   are made again from records, so damage to blocks and segments loses nothing.
-// - A record of homomorphic enrolment: when bytes of its block are damaged, or of the list that
-//   says who is in which slot. Where several lists of a block are damaged, all of the block:
-//   how many slots each of them had is not known any more.
-// - The head of a segment is in the catalogue too: only when that is hit as well, its blocks may be
-//   lost.
-// - A list of a vault says which records there are, and the catalogue does too: only when both are
-//   hit, the records of the list's block may be lost.
-// - The manifest is in the catalogue and in the journal: only when both are hit, everything may be
-//   lost, and only then a repair may refuse, or bring back an earlier state; it has to say so.
-// - What a symbolic link leads to is somebody else's: a repair does not follow it, so a link counts
-//   as damage to all of the file, also where it leads to the file itself.
-// - A number in `format` that a flipped bit makes a higher one is that of a newer program, which
-//   everything refuses, a repair too.
-// - A lock that is damaged is refused, also by a repair in place: whether somebody else writes
-//   cannot be told. Repairing into another folder works.
+// - A record of a vault: if the damage hits the entry that the catalogue names. Blocks are rebuilt
+//   from records, so damage to blocks and segments loses nothing.
+// - A record of homomorphic enrolment: if the damage hits its block, or the list of its slot. If
+//   several lists of a block are damaged, all records of the block: how many slots each list had is
+//   then unknown.
+// - The header of a segment is in the catalogue too. Only if both are hit, its blocks may be lost.
+// - A list of a vault names its records, and so does the catalogue. Only if both are hit, the
+//   records of the list's block may be lost.
+// - The manifest is in the catalogue and in the journal. Only if both are hit, everything may be
+//   lost. Only then may a repair refuse, or restore an earlier state, which it must report.
+// - The target of a symbolic link is foreign, and a repair does not follow it. So a link counts as
+//   damage to the whole file, even if it points to the file itself.
+// - A flipped bit may raise the number in `format` to that of a newer version. Everything refuses
+//   such a folder, including a repair.
+// - A damaged lock is refused, also by a repair in place: nothing can tell whether another process
+//   writes. Repairing into another folder works.
 
 import { lstatSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -26,9 +25,9 @@ import type { Harm } from './harm.ts';
 import type { Kind } from './inventory.ts';
 
 export interface Losses {
-  /** By collection, ids. */
+  /** Ids by collection. */
   readonly mayLose: ReadonlyMap<string, ReadonlySet<string>>;
-  /** Everything may be lost, if it is said. */
+  /** Everything may be lost, if that is reported. */
   readonly isAllAdmitted: boolean;
   readonly isLockHit: boolean;
 }
@@ -36,8 +35,7 @@ export interface Losses {
 const DATABASE: readonly Kind[] = ['catalogue.db', 'catalogue.db-wal'];
 
 /**
- * Compares places of a gallery with what is there now; what was moved by the damage counts as
- * there.
+ * Compares places of a gallery with the folder now. Data that the damage moved counts as present.
  */
 class Comparison {
   readonly #original: string;
@@ -70,7 +68,7 @@ class Comparison {
   }
 }
 
-/** What the damage may have lost of each collection. */
+/** What the damage may have destroyed in each collection. */
 export function lossesOf(
   contents: readonly CollectionContent[],
   original: string,

@@ -1,5 +1,5 @@
-// What a client with the key sees of a folder: everything it can ask for, compared with the truth.
-// Nothing wrong may come without an error; what is said is remembered.
+// What a client with the key sees of a folder: it requests everything, and compares it with the
+// truth. Nothing wrong may come without an error; errors are recorded.
 
 import { type Collection, Database, HersError, type MasterSeed, type VersionMemory } from '@hers/client';
 import { scoreOf } from '@hers/client/testing';
@@ -7,9 +7,7 @@ import { type FolderStore, openStore } from '@hers/store';
 import type { Dice } from '../cheating/dice.ts';
 import { idOf, type Plain, type Truth, type Truths } from './truth.ts';
 
-/**
- * When something was said: as the folder was opened, by what was asked, or by nothing but a scrub.
- */
+/** When an error came: on opening the folder, on a request, or only from a scrub. */
 export type Stage = 'open' | 'trouble' | 'use' | 'scrub';
 
 export interface Said {
@@ -25,13 +23,13 @@ export function briefly(error: unknown): string {
   return [first, ...short].join(' ← ');
 }
 
-/** What came of looking at a folder. */
+/** The outcome of reading a folder. */
 export class Sight {
   readonly said: Said[] = [];
   readonly wrong: string[] = [];
   /**
-   * Less than was acknowledged, or a collection of somewhere else, without an error of its own:
-   * somebody must have said something, then.
+   * Less than was acknowledged, or a foreign collection, without an error of its own: then
+   * something else must have reported it.
    */
   readonly short: string[] = [];
   isOpen = false;
@@ -60,7 +58,7 @@ export interface Access {
   readonly mode: 'write' | 'read';
 }
 
-/** Opens a folder as a client does; undefined, and said, where it is refused. */
+/** Opens a folder as a client does; undefined, and recorded, if it is refused. */
 async function enter(
   { folder, key, versions, mode }: Access,
   sight: Sight,
@@ -80,7 +78,7 @@ async function enter(
   }
 }
 
-/** Asks for everything there is. */
+/** Requests everything there is. */
 export async function look(access: Access, truths: Truths, dice: Dice): Promise<Sight> {
   const sight = new Sight();
   const entered = await enter(access, sight);
@@ -152,7 +150,7 @@ function isPossible(truth: Truth, record: Omit<Plain, 'vector'> & { readonly vec
     );
 }
 
-/** Every score is right, whoever is looked for is found, and payloads are theirs. */
+/** Checks that every score is right, every record is found, and has its own payload. */
 async function searchIn(collection: Collection, truth: Truth, dice: Dice, sight: Sight): Promise<void> {
   const certain = truth.certain().filter((person) => truth.get(person).length === 1);
   if (certain.length === 0) return;
@@ -184,7 +182,7 @@ async function searchIn(collection: Collection, truth: Truth, dice: Dice, sight:
   if (truth.isVault) await ask(sight, () => check({ payload: true, rerank: true }, probes.slice(0, 1)));
 }
 
-/** Ids that a folder lists, by collection; throws what goes wrong. */
+/** The ids that a folder lists, by collection; throws on errors. */
 export async function listAll({ folder, key, versions, mode }: Access): Promise<Map<string, Set<string>>> {
   const store = await openStore(folder, { mode, quietMs: QUIET_MS, onBackgroundError: () => {} });
   const database = new Database(store, { key, versions, threads: 1, gallery: `file:${folder}` });
@@ -199,8 +197,8 @@ export async function listAll({ folder, key, versions, mode }: Access): Promise<
 }
 
 /**
- * Writes, replaces and deletes a little in every collection. What was acknowledged is in `truths`
- * afterwards, and what may have been.
+ * Writes, replaces and deletes a few records in every collection. Afterwards `truths` has what was
+ * acknowledged, and what may have been written.
  */
 export async function change(access: Access, truths: Truths, dice: Dice, write: Change): Promise<Sight> {
   const sight = new Sight();

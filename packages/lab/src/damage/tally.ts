@@ -1,4 +1,4 @@
-// What came of all cases, in tables.
+// The outcomes of all cases, as tables.
 
 import { columns } from '../report.ts';
 import { GALLERIES } from './galleries.ts';
@@ -33,7 +33,7 @@ export class Tally {
   }
 
   /**
-   * By gallery, by kind of file, by kind of damage; a case with two faults is in a row of its own.
+   * By gallery, by kind of file, by kind of damage; cases with two faults have rows of their own.
    */
   table(): string {
     const single = this.#outcomes.filter(({ harms }) => harms.length === 1);

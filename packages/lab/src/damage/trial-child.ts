@@ -1,9 +1,9 @@
-// Runs cases that it is sent, in a process of its own: a case may hang, or end the process. For
+// Runs the cases it is sent, in its own process: a case may hang, or end the process. For
 // campaign.ts alone.
 
 import { type Outcome, Trials } from './trial.ts';
 
-/** What it tells: that it may be asked, how far a case has come, what came of it. */
+/** Its messages: that it is ready, how far a case is, and the outcome. */
 export type Told = { readonly ready: true } | { readonly so: Outcome } | { readonly outcome: Outcome };
 const tell = (told: Told) => process.send!(told);
 
@@ -12,7 +12,7 @@ const unheard: string[] = [];
 process.on('unhandledRejection', (error) =>
   unheard.push(`a rejection that nobody handled: ${(error as Error)?.stack}`),
 );
-// Warnings of the store are heard by whoever opened it.
+// Warnings of the store go to the code that opened it.
 process.removeAllListeners('warning');
 process.on('disconnect', () => process.exit());
 

@@ -1,4 +1,4 @@
-// One case: a gallery is copied and damaged, looked at, written to, and repaired.
+// One case: a gallery is copied, damaged, read, written to, and repaired.
 
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { type Losses, lossesOf } from './losses.ts';
 import { type Access, briefly, change, listAll, look, type Sight } from './sight.ts';
 import { idOf, people, plainOf, type Truth, type Truths } from './truth.ts';
 
-/** How the damage was met, and what a repair made of it. */
+/** How the damage was detected, and the outcome of a repair. */
 export const MET = ['harmless', 'refused', 'read only', 'at use', 'by scrub'] as const;
 export const MENDED = ['whole', 'mended', 'fully', 'with losses', 'refused, admitted'] as const;
 
@@ -25,7 +25,7 @@ export interface Outcome {
   readonly harms: Harm[];
   met: (typeof MET)[number];
   mended?: (typeof MENDED)[number];
-  /** What is wrong; nothing in a case that went well. */
+  /** What is wrong; empty for a case that passed. */
   readonly failures: string[];
   readonly said: string[];
   /** What it was doing last. */
@@ -34,11 +34,11 @@ export interface Outcome {
   milliseconds: number;
 }
 
-/** Two things at once, so often. */
+/** How often there are two faults at once. */
 const DOUBLE = 0.1;
-/** A repair takes the place of the folder instead of a new one, so often. */
+/** How often a repair replaces the folder instead of writing a new one. */
 const IN_PLACE = 0.35;
-/** A repair comes after the folder was written to, and not before, so often. */
+/** How often a repair comes after writing to the folder, and not before. */
 const AFTER_WRITING = 0.4;
 
 export class Trials {
@@ -62,7 +62,7 @@ export class Trials {
     this.#room = room;
   }
 
-  /** On the galleries in `folder`; what cases need is made in `room`. */
+  /** On the galleries in `folder`; temporary files go to `room`. */
   static async open(folder: string, seed: number, room: string): Promise<Trials> {
     const { key, galleries } = readGalleries(folder);
     const contents = new Map<string, readonly CollectionContent[]>();
@@ -71,9 +71,7 @@ export class Trials {
     return new Trials(seed, key, galleries, contents, room);
   }
 
-  /**
-   * Runs one case, and tells how far it has come; a folder that it failed on is left at `failedAt`.
-   */
+  /** Runs one case, and reports its progress. The folder of a failed case is left at `failedAt`. */
   async run(number: number, failedAt: string, onStep: (so: Outcome) => void = () => {}): Promise<Outcome> {
     const began = performance.now();
     const dice = new Dice(this.#seed, number, 21);
@@ -100,7 +98,7 @@ export class Trials {
   }
 }
 
-/** With pipes and links as they are. */
+/** Keeps pipes and links as they are. */
 function copyFolder(from: string, to: string): void {
   execFileSync('cp', ['-a', '--', from, to]);
 }
@@ -116,7 +114,7 @@ class Trial {
   readonly #truths: Truths;
   #losses!: Losses;
   #before: readonly Item[] = [];
-  /** The store does not trust the catalogue, so nobody may change it. */
+  /** The store does not trust the catalogue, so nothing may change it. */
   #isUntouched = false;
   onStep: (step: string) => void = () => {};
 
@@ -168,7 +166,7 @@ class Trial {
     this.outcome.failures.push(what);
   }
 
-  /** A memory that has seen the last state of the gallery, at this folder. */
+  /** A memory that has seen the last state of the gallery in this folder. */
   #memory(folder: string): VersionFile {
     const path = `${folder}.versions`;
     if (!existsSync(path)) {
@@ -219,7 +217,7 @@ class Trial {
       this.#fail(`${when} has lost or changed ${path}`);
   }
 
-  /** Damage that matters is noticed, and the file is named. */
+  /** Damage that matters is detected, and the error names the file. */
   #checkSaid(sights: readonly Sight[]): void {
     const { harms } = this.outcome;
     const said = sights.flatMap((sight) => sight.said);
@@ -262,7 +260,7 @@ class Trial {
       return;
     }
     this.onStep('look at what is repaired');
-    // In place, proofs of the catalogue are made again first, where they are all that is missing.
+    // In place: proofs of the catalogue are made again first, if they are all that is missing.
     const isUntouched = isInPlace ? this.outcome.met === 'refused' : this.#isUntouched;
     const kept = report.backup ?? folder;
     for (const path of missing(before, inventory(kept), isUntouched))
@@ -323,7 +321,7 @@ function metBy(sight: Sight): Outcome['met'] {
   return sight.has('scrub') ? 'by scrub' : 'harmless';
 }
 
-/** What is written to a damaged gallery: somebody new, somebody else, and one less. */
+/** What is written to a damaged gallery: a new record, a replacement, and a deletion. */
 async function alter(
   collection: Collection,
   truth: Truth,

@@ -1,5 +1,5 @@
-// What is true: what galleries hold, as it was acknowledged. Records follow from numbers, so that a
-// truth is small and can be written down.
+// The truth: what galleries hold, as acknowledged. Records are derived from numbers, so that a
+// truth is small and can be stored.
 
 import type { CollectionOptions, Payload } from '@hers/client';
 import { vectorOf } from '@hers/client/testing';
@@ -15,13 +15,13 @@ export interface Plain {
 
 export const idOf = (person: number) => `person-${person}`;
 
-/** Homomorphic enrolment has no place for payloads. */
+/** Homomorphic enrolment has no payloads. */
 export function plainOf(person: number, revision: number, isVault: boolean): Plain {
   const vector = vectorOf(person * REVISIONS + revision, DIMENSION);
   return { id: idOf(person), vector, ...(isVault && person % 3 > 0 ? { payload: { person, revision } } : {}) };
 }
 
-/** Something that is done to a gallery. */
+/** A change to a gallery. */
 export type Step =
   | { readonly do: 'create'; readonly name: string; readonly options: CollectionOptions }
   | { readonly do: 'write'; readonly name: string; readonly people: readonly number[]; readonly revision: number }
@@ -31,8 +31,8 @@ export type Step =
 export const people = (from: number, count: number): number[] => Array.from({ length: count }, (_, i) => from + i);
 
 /**
- * The revisions that a record may have; undefined where it may not be there. More than one only
- * where a change was under way when the process was killed.
+ * The revisions that a record may have; undefined stands for its absence. There is more than one
+ * only if a change was running when the process was killed.
  */
 export type Possible = readonly (number | undefined)[];
 
@@ -59,7 +59,7 @@ export class Truth {
       .map((revision) => plainOf(person, revision, this.isVault));
   }
 
-  /** People who are certainly there. */
+  /** Ids that are certainly there. */
   certain(): number[] {
     return [...this.#records].filter(([, possible]) => !possible.includes(undefined)).map(([person]) => person);
   }
@@ -95,7 +95,7 @@ export class Truth {
 
 export type Truths = Map<string, Truth>;
 
-/** After a step: with `isCertain` it was acknowledged, else it may have been carried out. */
+/** After a step: with `isCertain` it was acknowledged, otherwise it may have been executed. */
 export function apply(truths: Truths, step: Step, isCertain: boolean): void {
   if (step.do === 'create') {
     if (isCertain) truths.set(step.name, new Truth(step.options));

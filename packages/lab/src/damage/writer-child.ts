@@ -1,5 +1,5 @@
-// Does what it is told to a gallery, and says on standard output what it begins and what was
-// acknowledged; then it closes the gallery, or is killed. For galleries.ts alone.
+// Runs steps on a gallery, and prints what it begins and what was acknowledged. Then it closes the
+// gallery, or is killed. For galleries.ts alone.
 
 import { readFileSync, writeSync } from 'node:fs';
 import { type Collection, Database, MasterSeed } from '@hers/client';
@@ -9,8 +9,8 @@ import { openWatched } from '@hers/store/testing/watched';
 import { idOf, plainOf, type Step } from './truth.ts';
 
 /**
- * In the last step: after so many transactions of the catalogue, and then so many things that are
- * done to files.
+ * In the last step: after this many transactions of the catalogue, and then this many file
+ * operations.
  */
 export interface Kill {
   readonly transactions: number;
@@ -22,11 +22,11 @@ export interface Task {
   readonly key: string;
   readonly versions: string;
   readonly steps: readonly Step[];
-  /** Ends by SIGKILL: here, or when all is done. */
+  /** Ends by SIGKILL: here, or when everything is done. */
   readonly kill?: Kill;
 }
 
-/** Dies when the last step has come so far. */
+/** Kills the process when the last step has got this far. */
 class Fuse {
   #transactions: number;
   #steps: number;
@@ -69,7 +69,7 @@ async function change(collection: Collection, step: Exclude<Step, { do: 'create'
   else await collection.rotateKey();
 }
 
-/** At once, because the process may not live long enough to say it later. */
+/** Synchronous, because the process may not live long enough to print it later. */
 const say = (line: string) => writeSync(1, `${line}\n`);
 
 const { folder, key, versions, steps, kill }: Task = JSON.parse(readFileSync(0, 'utf8'));

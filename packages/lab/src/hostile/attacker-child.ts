@@ -1,5 +1,5 @@
-// The attackers, in a process of their own: runs the attacks it is told to, together, and says what
-// came of them. For campaign.ts alone.
+// The attackers, in their own process: runs the requested attacks together, and reports the
+// outcome. For campaign.ts alone.
 
 import { readFileSync } from 'node:fs';
 import { platform } from 'node:os';
@@ -12,20 +12,22 @@ import type { Tally } from './tally.ts';
 
 export type Order =
   | { readonly spoils: Spoils }
-  /** These attacks for so long. `number` makes their choices others than those of another time. */
+  /**
+   * Runs these attacks for a time. `number` makes their choices differ from those of another run.
+   */
   | { readonly attacks: readonly string[]; readonly ms: number; readonly number: number }
   /** These until the process ends. */
   | { readonly hold: readonly string[] };
 
 export type Told =
   | { readonly ready: true }
-  /** How many lines are held. */
+  /** How many connections are held. */
   | { readonly lines: number }
   | {
       readonly tallies: Record<string, Tally>;
-      /** The longest that a slow line was held. */
+      /** The longest that a slow connection was held. */
       readonly heldMs: Record<string, number>;
-      /** Of one core. */
+      /** CPU time, as a share of one core. */
       readonly share: number;
     };
 
@@ -59,8 +61,8 @@ function begin(names: readonly string[], number: number) {
   const pace = new Pace();
   const fights = names.map((name) => {
     const index = ATTACKS.findIndex((attack) => attack.name === name);
-    // Every kind comes from an address of its own, and none from that of the honest client: a
-    // server may tell them apart.
+    // Every kind comes from its own address, and none from the honest client's: a server may tell
+    // them apart.
     const from = platform() === 'linux' ? `127.0.1.${1 + index}` : undefined;
     const fight = new Fight(ground, new Dice(ground.seed, number, index), pace, from);
     return { name, fight, ended: ATTACKS[index].run(fight) };
@@ -68,7 +70,7 @@ function begin(names: readonly string[], number: number) {
   return { fights, pace, ended: Promise.all(fights.map(({ ended }) => ended)) };
 }
 
-/** What restores and random deletions have left of it may be nothing. */
+/** Restores and random deletions may have left nothing of it. */
 async function makeAttic(): Promise<void> {
   const { url, attic, tokens } = ground;
   await fetch(`${url}/v1/collections`, {
@@ -102,7 +104,7 @@ interface Document {
   >;
 }
 
-/** What the server says that it takes. */
+/** The limits that the server states. */
 async function operations(url: string): Promise<Operation[]> {
   const { paths } = (await (await fetch(`${url}/openapi.json`)).json()) as Document;
   return Object.entries(paths).flatMap(([path, methods]) =>

@@ -1,4 +1,4 @@
-// Requests that are small or large on the line, and much larger behind it.
+// Requests that are small or large on the wire, and much larger once decoded.
 
 import { HANDLE_BYTES } from '@hers/service';
 import { type Asked, type Attack, type Fight, messageOf } from './fight.ts';
@@ -6,7 +6,7 @@ import { type Asked, type Attack, type Fight, messageOf } from './fight.ts';
 const MANY = 24;
 const MILLION = 1_000_000;
 
-/** Of the largest body there may be. */
+/** As a share of the largest body allowed. */
 const part = ({ ground }: Fight, share: number) => Math.floor(ground.bodyBytes * share);
 
 function framed(length: number, claimed = length): Buffer {
@@ -15,7 +15,7 @@ function framed(length: number, claimed = length): Buffer {
   return bytes;
 }
 
-/** Asks with every body in turn, a few at a time, and not always beginning with the first. */
+/** Sends every body in turn, a few at a time, starting at varying ones. */
 async function throwAll(fight: Fight, many: number, bombs: readonly (Asked | (() => Asked))[]): Promise<void> {
   let next = fight.dice.below(bombs.length);
   await fight.each(many, async () => {
@@ -26,9 +26,9 @@ async function throwAll(fight: Fight, many: number, bombs: readonly (Asked | (()
 }
 
 /**
- * Sends everything but the last bytes of a body on many lines at once, waits until all are there,
- * and then ends some of them and leaves the others: what is held, is held together, and the disk is
- * not filled.
+ * Sends everything but the last bytes of a body on many connections at once, waits until all have
+ * arrived, and then finishes some of them and abandons the others. So the server holds all of them
+ * at the same time, and the disk does not fill up.
  */
 async function together(fight: Fight, bombs: readonly Asked[], ends: number): Promise<void> {
   let wave = 0;
@@ -70,7 +70,7 @@ async function emptyFrames(fight: Fight): Promise<void> {
   ]);
 }
 
-/** Records that are nothing but their handles: few bytes each, and many. */
+/** Records that consist of their handles only: few bytes each, and many. */
 async function tinyRecords(fight: Fight): Promise<void> {
   const { collection, dice } = fight;
   const count = Math.floor(part(fight, 0.9) / (4 + HANDLE_BYTES));
@@ -85,7 +85,7 @@ async function tinyRecords(fight: Fight): Promise<void> {
   ]);
 }
 
-/** Heads of JSON that are deep, or hold millions of things. */
+/** JSON heads that are deep, or hold millions of items. */
 async function heads(fight: Fight): Promise<void> {
   const { collection } = fight;
   const size = part(fight, 0.4);
@@ -109,7 +109,7 @@ async function heads(fight: Fight): Promise<void> {
   );
 }
 
-/** Lists of a million ids and more: unknown ones, the same one again and again. */
+/** Lists of a million ids and more: unknown ones, or the same one repeatedly. */
 async function ids(fight: Fight): Promise<void> {
   const { ground, collection } = fight;
   const same = (hex: string, bytes: number) =>
@@ -146,7 +146,7 @@ async function ids(fight: Fight): Promise<void> {
   ]);
 }
 
-/** A few hundred bytes that ask for large records again and again. */
+/** A few hundred bytes that request large records repeatedly. */
 async function largeAnswers(fight: Fight): Promise<void> {
   const { ground, collection } = fight;
   const all = Buffer.from(ground.handles.join(''), 'hex');
@@ -172,7 +172,7 @@ async function largeRecords(fight: Fight): Promise<void> {
 async function largeOctets(fight: Fight): Promise<void> {
   const { scratch } = fight.collection;
   const body = Buffer.alloc(part(fight, 0.83), 0x5a);
-  // What begins as a block does, with sizes that are not true.
+  // Starts like a block, with false sizes.
   const block = Buffer.concat([Buffer.from(fight.ground.query[0].subarray(0, 64)), body]).subarray(0, body.length);
   await together(
     fight,
@@ -185,7 +185,7 @@ async function largeOctets(fight: Fight): Promise<void> {
   );
 }
 
-/** Lengths that are not true, in frames and of bodies. */
+/** False lengths, in frames and of bodies. */
 async function falseLengths(fight: Fight): Promise<void> {
   const { prey, scratch, attic } = fight.collection;
   const claims = [0xffff_ffff, 0x7fff_ffff, fight.ground.bodyBytes, fight.ground.bodyBytes - 1, 2 ** 28];
@@ -203,7 +203,7 @@ async function falseLengths(fight: Fight): Promise<void> {
     const asked = bombs[next++ % bombs.length];
     const line = await fight.open();
     if (!line) return;
-    // The body too is shorter than it says.
+    // The body too is shorter than it claims.
     line.say(fight.head(asked, fight.dice.of([asked.body!.length, fight.ground.bodyBytes - 8, 2 ** 40])));
     await line.pour(asked.body!);
     await fight.hear(line, asked, 1000);
@@ -211,7 +211,7 @@ async function falseLengths(fight: Fight): Promise<void> {
   });
 }
 
-/** Commits that remove and drop millions, each based on the version there is. */
+/** Commits that remove and drop millions, each based on the current version. */
 async function commits(fight: Fight): Promise<void> {
   const { collection } = fight;
   const removed = Buffer.alloc(part(fight, 0.8) & ~31);
@@ -243,7 +243,7 @@ async function commits(fight: Fight): Promise<void> {
   });
 }
 
-/** The header of a snapshot that announces much; what follows is up to who sends it. */
+/** The header of a snapshot that announces much; the sender decides what follows. */
 function snapshotHeader(fight: Fight, extra: number): Buffer {
   const header = Buffer.alloc(64 + extra, 0x20);
   header.fill(0, 0, 64);
@@ -259,7 +259,7 @@ function snapshotHeader(fight: Fight, extra: number): Buffer {
 }
 
 /**
- * Snapshots that begin well and never end: huge headers, blocks of many pieces, millions of
+ * Snapshots that begin validly and never end: huge headers, blocks of many pieces, millions of
  * records.
  */
 async function snapshots(fight: Fight): Promise<void> {

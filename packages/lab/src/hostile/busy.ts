@@ -1,5 +1,5 @@
 // Many searchers while records are enrolled into the same collection, over HTTP: every answer is
-// held against what was acknowledged before it was asked for.
+// checked against what was acknowledged before the request.
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -18,7 +18,7 @@ const NAME = 'busy';
 /** Processes of searchers, and connections to the database in each. */
 const PROCESSES = 2;
 const HANDLES = 4;
-/** p99 in terms of p50. */
+/** p99 as a multiple of p50. */
 const MOST_SLOWER = 10;
 const MOST_SHOWN = 10;
 const PROGRESS_MS = 5000;
@@ -29,13 +29,13 @@ export interface BusyOptions {
   readonly searchers: number;
   readonly records: number;
   readonly seed: number;
-  /** Nothing is said about time. */
+  /** No limits on time. */
   readonly isShort?: boolean;
   readonly log?: (line: string) => void;
   readonly onProgress?: (line: string) => void;
 }
 
-/** True when nothing was wrong, and no search took much longer than most. */
+/** True if nothing was wrong, and no search took much longer than most. */
 export async function busy(options: BusyOptions): Promise<boolean> {
   const { searchers, records, seed, isShort = false, log = console.log, onProgress = console.error } = options;
   const folder = await mkdtemp(join(tmpdir(), 'hers-busy-'));
@@ -136,7 +136,7 @@ export async function busy(options: BusyOptions): Promise<boolean> {
 
 const gone = () => new Error('a child of the campaign ended');
 
-/** What a child says next. */
+/** The next message of a child. */
 function next(child: ChildProcess): Promise<unknown> {
   return new Promise((resolve, reject) => {
     child.once('message', resolve);

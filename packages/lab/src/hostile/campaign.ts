@@ -1,10 +1,10 @@
-// A server under attack, while one honest client is served: malformed requests, slow clients,
-// floods and bombs, each alone and then in mixtures. Nothing may be answered with 5xx, nobody let
-// in who may not, every error typed; the process must live, its memory stay within what it may
-// hold, the honest client get right answers, and in a time not too far from that of quiet days.
+// A server under attack while it serves one honest client: malformed requests, slow clients, floods
+// and bombs, each alone and then mixed. The server must never answer 5xx, never admit a client
+// without permission, and type every error. The process must survive, and its memory must stay
+// within its limit. The honest client must get right answers, in a time not too far from normal.
 //
-// Server, honest client and attackers are processes of their own. They share the cores: the
-// attackers take half of one at most. Choices follow from the seed; their order in time does not.
+// Server, honest client and attackers are separate processes. They share the cores: the attackers
+// take at most half of one. Choices follow from the seed; their order in time does not.
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
@@ -26,25 +26,25 @@ import { makeSpoils, makeTokens, NAMES } from './stage.ts';
  */
 const OWN_BYTES = 100e6;
 const SAMPLE_MS = 100;
-/** As Node chooses it on a machine of two gigabytes, which the limits are made for. */
+/** As Node chooses it on a machine of two gigabytes, for which the limits are made. */
 const HEAP_MIB = 1024;
 const LATE_MS = 60_000;
 const MIXED = 3;
 
-/** Of the time there is. */
+/** As a share of the available time. */
 const SHARES = { quiet: 0.1, alone: 0.6, mixed: 0.25, after: 0.05 };
 
 export interface HostileOptions {
   readonly seconds: number;
   /** The same seed makes the same choices. */
   readonly seed: number;
-  /** Of a small gallery and small limits; nothing is said about time and memory. */
+  /** With a small gallery and small limits; time and memory are not judged. */
   readonly isShort?: boolean;
   readonly log?: (line: string) => void;
   readonly onProgress?: (line: string) => void;
 }
 
-/** True when nothing was wrong. */
+/** True if nothing was wrong. */
 export async function hostileClients(options: HostileOptions): Promise<boolean> {
   const folder = await mkdtemp(join(tmpdir(), 'hers-hostile-'));
   const campaign = new Campaign(folder, options);
@@ -161,8 +161,8 @@ class Campaign {
   }
 
   /**
-   * Every attack alone, so that it is clear what it does; then some of them together. Where there
-   * is little time, they are together from the beginning.
+   * Every attack alone, so that its effect is clear; then some of them together. If there is little
+   * time, they run together from the beginning.
    */
   async #fight(attackers: ChildProcess): Promise<void> {
     const { seconds, seed, isShort = false } = this.#options;
@@ -218,8 +218,8 @@ class Campaign {
   }
 
   /**
-   * A server that holds too much has failed already. The next attack meets another, so that it is
-   * clear what that one does.
+   * A server that holds too much has already failed. The next attack gets a new one, so that its
+   * own effect is clear.
    */
   async #replace(guilty: Phase): Promise<void> {
     this.#begin('between', []);
@@ -233,7 +233,7 @@ class Campaign {
     for (let wait = 0; this.#ledger.done.length < done + 3 && wait < LATE_MS; wait += SAMPLE_MS) await sleep(SAMPLE_MS);
   }
 
-  /** The server is told to end while slow clients hold on to it. */
+  /** The server is told to shut down while slow clients hold connections. */
   async #goDown(attackers: ChildProcess): Promise<void> {
     this.#begin('down', LASTING);
     const { lines } = (await tell(attackers, { hold: LASTING } satisfies Order)) as { lines: number };
@@ -263,7 +263,7 @@ class Campaign {
     return this.#ledger.report(this.#log, { seed, allowed, said: await this.#said() });
   }
 
-  /** Its last words, and its mistakes, each once. */
+  /** Its last output, and its bugs, each once. */
   async #said(): Promise<string[]> {
     const text = await readFile(join(this.#folder, 'server.log'), 'utf8').catch(() => '');
     const lines = text.split('\n').filter((line) => /FATAL|"level":"error"|Error:/.test(line));
@@ -278,7 +278,7 @@ async function bytesIn(folder: string): Promise<number> {
   return sum;
 }
 
-/** Sends an order and waits for what it leads to; what is told on the way is for others. */
+/** Sends an order and waits for its result; other messages on the way go elsewhere. */
 function tell(child: ChildProcess, order: unknown, ms = 300_000): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const end = (settle: () => void) => {

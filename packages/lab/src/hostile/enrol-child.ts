@@ -1,5 +1,5 @@
-// Enrols records, one after the other, and says how many are acknowledged. After the first of them
-// it waits until the searchers are there. For busy.ts alone.
+// Enrols records, one after the other, and reports how many are acknowledged. After the first of
+// them it waits for the searchers. For busy.ts alone.
 
 import { once } from 'node:events';
 import { connect } from '@hers/client';
@@ -20,7 +20,7 @@ export type EnrolTold =
   | { readonly enrolled: true; readonly ms: number; readonly retries: number }
   | { readonly failed: string };
 
-/** Written in so many calls. */
+/** Written in this many calls. */
 const BATCHES = 20;
 
 const tell = (told: EnrolTold) => process.send!(told);

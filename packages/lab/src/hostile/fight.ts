@@ -1,5 +1,5 @@
-// What attackers have in common: what they know, how much of the machine they may use, and how they
-// ask.
+// What attackers share: what they know, how much of the machine they may use, and how they send
+// requests.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OCTETS } from '@hers/service';
@@ -9,19 +9,21 @@ import { answered, emptyTally, fault, type Tally } from './tally.ts';
 
 export type Access = 'none' | 'wrong' | 'search' | 'write' | 'admin' | 'keeper';
 
-/** What attackers are told. Names of collections, and ids in hex. */
+/** What attackers are told. Names of collections, and ids in hexadecimal. */
 export interface Spoils {
   readonly url: string;
   readonly seed: number;
-  /** How many attackers there are, of those there could be. */
+  /** How many attackers there are, as a share of the maximum. */
   readonly scale: number;
   readonly bodyBytes: number;
-  /** The collection of the honest client, which nobody here may change. */
+  /** The honest client's collection, which no attacker may change. */
   readonly honest: string;
   /** A collection of the attackers, which is searched and read and never changes. */
   readonly prey: string;
   readonly preyVersion: number;
-  /** The only collections of the token that may write, and of the one that may make and delete. */
+  /**
+   * The only collections of the token that may write, and of the one that may create and delete.
+   */
   readonly scratch: string;
   readonly attic: string;
   /** `search` is for all collections, `keeper` is an admin of the prey. */
@@ -67,21 +69,21 @@ export interface Schema {
 
 export interface Attack {
   readonly name: string;
-  /** Of the time that attacks have alone. */
+  /** As a share of the time that attacks run alone. */
   readonly weight?: number;
   run(fight: Fight): Promise<void>;
 }
 
-/** Of one core, all attackers together: client and server need the rest. */
+/** Of one core, for all attackers together: client and server need the rest. */
 const SHARE = 0.5;
 const ANSWER_MS = 15_000;
 
-/** Keeps this process from taking more of the machine than it may. */
+/** Keeps this process from taking more CPU time than it may. */
 export class Pace {
   #since = performance.now();
   #before = process.cpuUsage();
 
-  /** Since the beginning, of one core. */
+  /** Since the beginning, as a share of one core. */
   get share(): number {
     const { user, system } = process.cpuUsage(this.#before);
     return (user + system) / 1000 / (performance.now() - this.#since);
@@ -103,20 +105,20 @@ export interface Asked {
   readonly access?: Access;
   readonly headers?: readonly string[];
   readonly body?: Buffer;
-  /** What it is called in reports; method and path without names by default. */
+  /** Its name in reports; by default method and path without names. */
   readonly about?: string;
   /** An answer of 2xx would be wrong. */
   readonly isForbidden?: boolean;
 }
 
-/** One attack while it lasts. */
+/** One attack while it runs. */
 export class Fight {
   readonly ground: Ground;
   readonly dice: Dice;
   readonly pace: Pace;
   readonly tally: Tally = emptyTally();
   readonly from: string | undefined;
-  /** How long the longest slow line was held. */
+  /** How long the longest slow connection was held. */
   heldMs = 0;
   #isOver = false;
   readonly #lines = new Set<Line>();
@@ -129,7 +131,7 @@ export class Fight {
     this.from = from;
   }
 
-  /** Lines that are open. */
+  /** Open connections. */
   get lines(): number {
     return this.#lines.size;
   }
@@ -148,7 +150,7 @@ export class Fight {
     if (!this.#isOver) await sleep(ms, undefined, { signal: this.#ending.signal }).catch(() => {});
   }
 
-  /** A line to the server; nothing, and counted, where it takes none. */
+  /** A connection to the server; undefined, and counted, if it accepts none. */
   async open(isBare = false): Promise<Line | undefined> {
     const { host, port } = this.ground;
     const line = await Line.open({ host, port, from: this.from, isBare });
@@ -163,12 +165,12 @@ export class Fight {
     return line;
   }
 
-  /** So many, or a share of them. */
+  /** This many, or a share of them. */
   many(count: number): number {
     return Math.max(2, Math.round(count * this.ground.scale));
   }
 
-  /** Does something again and again, `many` at a time, until it is over. */
+  /** Repeats something, `many` at a time, until the attack is over. */
   async each(many: number, once: (i: number) => Promise<void>): Promise<void> {
     await Promise.all(
       Array.from({ length: this.many(many) }, async (_, i) => {
@@ -196,7 +198,7 @@ export class Fight {
     return `${method} ${path} HTTP/1.1\r\n${[...own, ...headers].join('\r\n')}\r\n\r\n`;
   }
 
-  /** Asks once, on a line of its own or one that is open, and takes in what comes. */
+  /** Sends one request, on a new or an open connection, and reads the answer. */
   async ask(asked: Asked, open?: Line): Promise<Answer | undefined> {
     const line = open ?? (await this.open(asked.method === 'HEAD'));
     if (!line) return undefined;
@@ -208,7 +210,7 @@ export class Fight {
     return answer;
   }
 
-  /** Takes in what a line answers. */
+  /** Reads what a connection answers. */
   async hear(
     line: Line,
     { method = 'POST', path, access, about, isForbidden }: Asked,
@@ -227,7 +229,7 @@ export class Fight {
     return answer;
   }
 
-  /** Holds a slow line until the server lets it go, or it is over. */
+  /** Holds a slow connection until the server closes it, or the attack is over. */
   async hold(line: Line, everyMs: number, once: () => void): Promise<void> {
     const since = performance.now();
     while (!line.isClosed && !this.#isOver) {
@@ -244,7 +246,7 @@ export class Fight {
   }
 }
 
-/** Messages as the wire has them, with any head. */
+/** Messages in the wire format, with any head. */
 export function messageOf(head: Uint8Array | string, parts: readonly Uint8Array[]): Buffer {
   const frames = [Buffer.from(head), ...parts];
   return Buffer.concat(

@@ -1,9 +1,9 @@
-// Too much at once, each of it well formed.
+// Too much at once, all of it well formed.
 
 import { type Asked, type Attack, type Fight, messageOf } from './fight.ts';
 import type { Line } from './line.ts';
 
-/** Asks again and again on lines that are kept open. */
+/** Repeats requests on connections that stay open. */
 async function repeated(fight: Fight, many: number, make: () => Asked): Promise<void> {
   const lines: (Line | undefined)[] = [];
   await fight.each(many, async (i) => {
@@ -12,19 +12,19 @@ async function repeated(fight: Fight, many: number, make: () => Asked): Promise<
     if (!line) return;
     const answer = await fight.ask(make(), line);
     if (!answer) line.destroy();
-    // A client that minds what it is told would wait for longer.
+    // A client that respects the server's advice would wait longer.
     if (answer && answer.status >= 400) await fight.wait(50);
   });
 }
 
-/** One token, many requests at once. */
+/** One token, many concurrent requests. */
 function requests(fight: Fight): Promise<void> {
   const { dice, collection } = fight;
   const gets = ['/v1/collections', collection.prey, `${collection.prey}/manifest`, '/metrics', '/v1'];
   return repeated(fight, 200, () => ({ method: 'GET', path: dice.of(gets), access: 'search' }));
 }
 
-/** Nobody the server knows, many at once. */
+/** Many concurrent requests with unknown tokens. */
 function strangers(fight: Fight): Promise<void> {
   const { dice, collection } = fight;
   const body = Buffer.alloc(1000);
@@ -48,7 +48,7 @@ function strangers(fight: Fight): Promise<void> {
   });
 }
 
-/** Connections that are made and left, with or without a word. */
+/** Connections that are opened and dropped, with or without a request. */
 async function connections(fight: Fight): Promise<void> {
   const { dice } = fight;
   await fight.each(20, async () => {
@@ -63,7 +63,7 @@ async function connections(fight: Fight): Promise<void> {
   });
 }
 
-/** Searches that are right, of one query each, more than there is room for. */
+/** Valid searches of one query each, more than there is room for. */
 function searches(fight: Fight): Promise<void> {
   const { dice, ground, collection } = fight;
   const head = JSON.stringify({ version: ground.preyVersion });

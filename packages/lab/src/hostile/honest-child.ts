@@ -1,5 +1,5 @@
-// The honest client, in a process of its own: enrols a collection, then searches, reads and changes
-// it, and holds every answer against what it knows. For campaign.ts alone.
+// The honest client, in its own process: enrols a collection, then searches, reads and changes it,
+// and checks every answer. For campaign.ts alone.
 
 import { request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -24,7 +24,7 @@ export interface Done {
   /** `Date.now()`. */
   readonly began: number;
   readonly ms: number;
-  /** What was wrong about the answer, or the error that came instead. */
+  /** What was wrong with the answer, or the error that came instead. */
   readonly wrong?: string;
   readonly failed?: string;
 }
@@ -47,7 +47,7 @@ class Honest {
   readonly #order: Exclude<HonestOrder, string>;
   /** Which vector each record has. */
   readonly #truth: Map<string, number>;
-  /** Records whose last change failed: it may have come through. */
+  /** Records whose last change failed: it may have been executed. */
   readonly #doubtful = new Set<string>();
   #fresh: number;
 
@@ -154,7 +154,7 @@ class Honest {
   }
 
   async upsert(): Promise<string | undefined> {
-    // One that is new, or was deleted, or is replaced.
+    // A new record, a deleted one, or a replacement.
     const id = this.#dice.happens(0.3) ? `n${this.#fresh}` : this.#anyId();
     const i = this.#fresh++;
     await this.#change(id, () => this.#collection.upsert(this.#record(id, i)));

@@ -1,14 +1,14 @@
-// What happened in a campaign, phase by phase: the tables, and what is said of it in the end.
+// What happened in a campaign, phase by phase: the tables, and the verdict.
 
 import { columns } from '../report.ts';
 import { ATTACKS } from './attacks.ts';
 import type { Done } from './honest-child.ts';
 import { addTally, emptyTally, type Tally } from './tally.ts';
 
-/** What it may keep when all is over, above what it had before. */
+/** What it may keep at the end, above what it had at the beginning. */
 const KEPT_BYTES = 128 * 2 ** 20;
 const MOST_SLOWER = 10;
-/** About how often the honest client searches when nothing disturbs it. */
+/** About how often the honest client searches when undisturbed. */
 const EVERY_MS = 60;
 const MOST_SHOWN = 12;
 const MOST_LETTERS = 600;
@@ -20,9 +20,9 @@ const TITLES = {
   down: 'going down under slow clients',
 };
 
-/** A stretch of time, and what happened in it. */
+/** A period, and what happened in it. */
 export interface Phase {
-  /** What happens while a server is replaced counts for nothing. */
+  /** Nothing counts while a server is being replaced. */
   readonly kind: 'alone' | 'mixed' | keyof typeof TITLES;
   readonly attacks: readonly string[];
   readonly began: number;
@@ -54,7 +54,7 @@ export class Ledger {
   retries = 0;
   readonly atRest = { before: 0, after: 0 };
   readonly disk = { before: 0, after: 0 };
-  /** How the server ended when it was told to, and how many lines slow clients had to it. */
+  /** How the server shut down when told to, and how many connections slow clients held. */
   down = { ms: 0, how: '', lines: 0 };
 
   begin(kind: Phase['kind'], attacks: readonly string[], bytes: number): Phase {
@@ -79,8 +79,8 @@ export class Ledger {
   }
 
   /**
-   * How long searches took. A client that waits for one answer asks for no other meanwhile; so that
-   * a long silence does not count as one search, those are added that it would have begun, one for
+   * How long searches took. A client that waits for an answer sends no other request. So that a
+   * long stall does not count as one search, the searches it would have begun are added, one for
    * every `EVERY_MS` of it.
    */
   #searchesIn(phases: readonly Phase[]): number[] {
@@ -115,8 +115,8 @@ export class Ledger {
   }
 
   /**
-   * Prints what happened; true when all is well. Nothing is said about time and memory where
-   * nothing is `allowed`.
+   * Prints what happened; true if all is well. Time and memory are not judged if nothing is
+   * `allowed`.
    */
   report(log: (line: string) => void, { seed, allowed, said }: Reported): boolean {
     const heads = ['attack', 'sent', 'reset', 'refused', 'unanswered', 'held s', 'alone: MB', 'p50 ms', 'p95', 'most'];
@@ -208,7 +208,7 @@ export class Ledger {
     const peak = this.#of('quiet', 'alone', 'mixed', 'after', 'down').reduce((most, phase) =>
       phase.peak > most.peak ? phase : most,
     );
-    // Those that found it above already, and did not add to it, are not to blame.
+    // Phases that started above the limit, and did not add to it, are not to blame.
     const over = this.#of('quiet', 'alone', 'mixed', 'after', 'down').filter(
       (phase) => phase.peak > allowed.bytes && phase.peak > phase.before + 16e6,
     );
@@ -250,11 +250,11 @@ interface Verdict {
   readonly details?: readonly string[];
 }
 
-/** What it is called in reports. */
+/** Its name in reports. */
 export const titleOf = ({ kind, attacks }: Phase): string =>
   kind === 'alone' || kind === 'mixed' ? attacks.join(' + ') : TITLES[kind];
 
-/** Fine where there is nothing to tell. */
+/** Fine if there is nothing to report. */
 const none = (line: string, details: readonly string[]): Verdict => ({ isFine: details.length === 0, line, details });
 
 export const mb = (bytes: number): string => (bytes / 1e6).toFixed(0);

@@ -1,5 +1,4 @@
-// A line to a server on which anything can be said: fetch and http.request send nothing that is
-// malformed.
+// A connection to a server that can send anything: fetch and http.request send nothing malformed.
 
 import { connect, type Socket } from 'node:net';
 
@@ -10,20 +9,20 @@ export interface Answer {
   readonly body: Buffer;
   /** How long the body was. */
   readonly bytes: number;
-  /** It came to its end. */
+  /** It arrived completely. */
   readonly isWhole: boolean;
 }
 
 /** Enough for any error. */
 const KEPT_BYTES = 2 ** 16;
-/** Written at a time. */
+/** Bytes written at a time. */
 const PIECE_BYTES = 2 ** 18;
 const EMPTY = Buffer.alloc(0);
 
-/** Answers of HTTP/1.1 from bytes that come in pieces. */
+/** Parses answers of HTTP/1.1 from bytes that arrive in pieces. */
 class Answers {
   readonly #onAnswer: (answer: Answer) => void;
-  /** The next answer has no body, whatever its head says: it is to a HEAD. */
+  /** The next answer has no body, whatever its head says, because it answers a HEAD. */
   readonly #isBare: boolean;
   #waiting: Buffer = EMPTY;
   #status = 0;
@@ -79,7 +78,7 @@ class Answers {
   #head(text: string): void {
     const [first, ...lines] = text.split('\r\n');
     const status = Number(/^HTTP\/1\.[01] (\d{3})/.exec(first)?.[1] ?? 0);
-    if (status >= 100 && status < 200 && status !== 101) return; // the answer is still to come
+    if (status >= 100 && status < 200 && status !== 101) return; // an informational answer: the final one is still to come
     this.#status = status;
     this.#headers = new Map(
       lines.map((line) => {
@@ -126,9 +125,9 @@ class Answers {
 export interface LineOptions {
   readonly host: string;
   readonly port: number;
-  /** The address that it comes from. */
+  /** The address it connects from. */
   readonly from?: string | undefined;
-  /** Everything that is asked is a HEAD. */
+  /** All requests are HEAD. */
   readonly isBare?: boolean;
 }
 
@@ -137,7 +136,7 @@ export class Line {
   readonly #answers: Answers;
   readonly #heard: Answer[] = [];
   #wake: (() => void)[] = [];
-  /** Heard so far, in bytes. */
+  /** Bytes received so far. */
   bytes = 0;
 
   private constructor(socket: Socket, isBare: boolean) {
@@ -157,7 +156,7 @@ export class Line {
     });
   }
 
-  /** Nothing where the server takes no connection. */
+  /** Undefined if the server accepts no connection. */
   static open({ host, port, from, isBare = false }: LineOptions): Promise<Line | undefined> {
     return new Promise((resolve) => {
       const socket = connect({ host, port, ...(from === undefined ? {} : { localAddress: from }) });
@@ -170,7 +169,7 @@ export class Line {
     return this.#socket.closed || this.#socket.destroyed;
   }
 
-  /** Neither reads nor cares what there is to read. */
+  /** Stops reading. */
   pause(): void {
     this.#socket.pause();
   }
@@ -206,8 +205,8 @@ export class Line {
   }
 
   /**
-   * Says much, as fast as the server takes it; stops when it is answered, or the line is closed.
-   * False when it did not say everything.
+   * Sends much data, as fast as the server takes it. Stops when it is answered, or the connection
+   * is closed. Returns false if it did not send everything.
    */
   async pour(bytes: Buffer): Promise<boolean> {
     for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
@@ -218,7 +217,7 @@ export class Line {
     return true;
   }
 
-  /** The next answer; nothing when none comes. */
+  /** The next answer; undefined if none comes. */
   async answer(ms: number): Promise<Answer | undefined> {
     const until = performance.now() + ms;
     while (this.#heard.length === 0 && !this.isClosed) {

@@ -1,5 +1,5 @@
-// Requests that are wrong, made from what the server says about itself in /openapi.json: wrong in
-// their paths, their bodies, their headers, or as HTTP.
+// Invalid requests, generated from the server's own /openapi.json: invalid in their paths, their
+// bodies, their headers, or as HTTP.
 
 import { OCTETS } from '@hers/service';
 import type { Dice } from '../cheating/dice.ts';
@@ -9,7 +9,7 @@ import { answered } from './tally.ts';
 const ACCESSES: readonly Access[] = ['none', 'wrong', 'search', 'write', 'admin'];
 const SCOPES = ['search', 'write', 'admin'];
 const METHODS = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'HEAD', 'TRACE', 'PROPFIND', 'QUERY', 'CONNECT'];
-/** Names that are none, or none of a collection. */
+/** Invalid names, or names of no collection. */
 const ODD_NAMES = [
   '',
   '.',
@@ -46,7 +46,7 @@ function bytesOf(dice: Dice, length: number): Buffer {
 const lettersOf = (dice: Dice, letters: string, length: number) =>
   Array.from({ length }, () => letters[dice.below(letters.length)]).join('');
 
-/** Something that fits a schema. */
+/** A value that matches a schema. */
 export function fitting(dice: Dice, schema: Schema): unknown {
   if (schema.const !== undefined) return schema.const;
   switch (schema.type) {
@@ -88,7 +88,7 @@ const ODD_VALUES: readonly unknown[] = [
   Array.from({ length: 70_000 }, () => 'x'),
 ];
 
-/** Something that was made to fit a schema and then spoilt, as text. */
+/** A value that matched a schema and was then corrupted, as text. */
 function misfitting(dice: Dice, schema: Schema): Buffer | string {
   const value = fitting(dice, schema) as Record<string, unknown>;
   const keys = Object.keys(schema.properties ?? {});
@@ -134,7 +134,7 @@ function spoiltFrames(dice: Dice, message: Buffer): Buffer {
   return dice.of(spoil)();
 }
 
-/** A body for an operation, right in some ways and wrong in others. */
+/** A body for an operation, valid in some ways and invalid in others. */
 function bodyFor(fight: Fight, operation: Operation): Buffer {
   const { dice, ground } = fight;
   if (operation.takes === 'message' && operation.head) {
@@ -169,10 +169,7 @@ function pathFor(fight: Fight, operation: Operation, oddity: number): { path: st
   return { path, name };
 }
 
-/**
- * Whether a token of this kind has no business there. What the paths of odd names lead to, nobody
- * knows.
- */
+/** Whether a token of this kind has no permission there. Paths with odd names are undecided. */
 function isForbidden({ ground }: Fight, { needs }: Operation, access: Access, name: string | undefined): boolean {
   if (needs === 'open') return false;
   if (access === 'none' || access === 'wrong') return true;
@@ -233,7 +230,7 @@ async function bodies(fight: Fight): Promise<void> {
     const operation = dice.of(takers);
     const access = dice.of([...ACCESSES, 'write', 'admin'] as const);
     const { path, name } = pathFor(fight, operation, 0.02);
-    // Where the token is good for something, most requests should get as far as their body.
+    // If the token has some permission, most requests should get as far as their body.
     const own = { write: ground.scratch, admin: ground.attic, search: ground.prey }[access as string];
     const isOwn = own !== undefined && name !== undefined && dice.happens(0.7);
     const { method } = operation;
@@ -264,7 +261,7 @@ async function bodies(fight: Fight): Promise<void> {
   });
 }
 
-/** In chunks, most of the time rightly. */
+/** In chunks, usually valid ones. */
 function chunked(dice: Dice, body: Buffer): Buffer {
   const half = body.length >> 1;
   const chunk = (bytes: Buffer) =>

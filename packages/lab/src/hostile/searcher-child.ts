@@ -1,5 +1,5 @@
-// Many searchers in one process, who look for records that were acknowledged before they began. For
-// busy.ts alone.
+// Many searchers in one process. They search for records that were acknowledged before they began.
+// For busy.ts alone.
 
 import { type Collection, connect } from '@hers/client';
 import { Dice } from '../cheating/dice.ts';
@@ -29,7 +29,7 @@ export interface Found {
   readonly retries: number;
 }
 
-/** Every other search is for one of the records that came last. */
+/** Every second search is for one of the latest records. */
 const LAST = 1000;
 
 let acknowledged = 0;

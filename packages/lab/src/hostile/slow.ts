@@ -1,14 +1,14 @@
-// Clients that take their time: with the head of a request, with its body, with the answer, or with
-// saying anything at all.
+// Slow clients: slow with the head of a request, with its body, with reading the answer, or with
+// sending anything at all.
 
 import { type Asked, type Attack, type Fight, messageOf } from './fight.ts';
 import type { Line } from './line.ts';
 
-/** Lines of each kind at a time. */
+/** Connections of each kind at a time. */
 const LINES = 60;
-/** More than there are connections for by default. */
+/** More connections than the default limit. */
 const SILENT = 4300;
-/** Said in one go: the system's queue of new connections is short. */
+/** Opened at once: the system's queue of new connections is short. */
 const BURST = 100;
 
 /** A head that never ends, a few letters at a time. */
@@ -27,11 +27,11 @@ async function heads(fight: Fight): Promise<void> {
   });
 }
 
-/** Every body there is, a byte every few seconds. */
+/** Every kind of body, a byte every few seconds. */
 async function bodies(fight: Fight): Promise<void> {
   const { dice, ground, collection } = fight;
   const takers = ground.api.filter(({ takes }) => takes !== 'nothing');
-  // Where there is a collection already, a snapshot is refused at once.
+  // If the collection exists already, a snapshot is refused at once.
   await fight.ask({ method: 'DELETE', path: collection.attic, access: 'admin' });
   await fight.each(LINES, async (i) => {
     const { method, path, takes, needs } = takers[i % takers.length];
@@ -47,14 +47,14 @@ async function bodies(fight: Fight): Promise<void> {
     if (!line) return;
     const length = dice.of([1000, 1_000_000, ground.bodyBytes]);
     line.say(fight.head(asked, length));
-    // Some say much at first, and then nothing much.
+    // Some send much at first, and then hardly anything.
     if (takes === 'octets' && dice.happens(0.3)) await line.pour(Buffer.alloc(Math.min(length >> 1, 2 ** 21), 1));
     await fight.hold(line, dice.of([200, 2000, 5000]), () => line.say('\u0001'));
     await ended(fight, line, asked);
   });
 }
 
-/** A large answer that is asked for and hardly read. */
+/** A large answer that is requested and hardly read. */
 async function read(fight: Fight, make: () => Asked): Promise<void> {
   await fight.each(LINES, async () => {
     const asked = make();
@@ -63,7 +63,7 @@ async function read(fight: Fight, make: () => Asked): Promise<void> {
     line.pause();
     line.say(fight.head(asked, asked.body?.length));
     if (asked.body) await line.pour(asked.body);
-    // A little now and then, so that the line is never quite still.
+    // A little now and then, so that the connection is never quite idle.
     await fight.hold(line, 1000, () => {
       if (!fight.dice.happens(0.5)) return;
       line.resume();
@@ -103,19 +103,19 @@ function blockReaders(fight: Fight): Promise<void> {
   }));
 }
 
-/** Connections that never say anything, as many as there may be. */
+/** Connections that never send anything, as many as possible. */
 async function silent(fight: Fight): Promise<void> {
   await fight.each(SILENT / BURST, async () => {
     for (let i = 0; i < BURST && !fight.isOver; i++) {
       const line = await fight.open();
       if (line) void fight.hold(line, 1000, () => {}).then(() => ended(fight, line, { path: '', about: 'silence' }));
     }
-    // Those that were let go are replaced later.
+    // Those that were closed are replaced later.
     await fight.wait(10_000);
   });
 }
 
-/** Takes in what was said at the end. */
+/** Reads the final answers. */
 async function ended(fight: Fight, line: Line, asked: Asked): Promise<void> {
   await fight.hear(line, asked, 100);
   line.destroy();

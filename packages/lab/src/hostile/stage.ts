@@ -1,5 +1,5 @@
-// What is there before the attack: a server with tokens, a collection of the attackers' own, and
-// what they know of it.
+// The setup before the attack: a server with tokens, the attackers' own collection, and what they
+// know about it.
 
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,8 +19,8 @@ import { vectorOf as anyVector, DIMENSION } from './vectors.ts';
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
 
 /**
- * Queries that attackers have, which have half a megabyte each and must fit into a body together;
- * and large records.
+ * Queries that attackers have, which have half a megabyte each and must fit into one body; and
+ * large records.
  */
 const QUERIES = 48;
 const QUERY_BYTES = 2 ** 19 + 2 ** 16;
@@ -30,10 +30,7 @@ const LARGE = 8;
 
 export const NAMES = { honest: 'honest', prey: 'mallory', scratch: 'scratch', attic: 'attic' } as const;
 
-/**
- * Tokens of everybody; `maker` makes the collections before the attack, and is unknown to the
- * attackers.
- */
+/** All tokens; `maker` creates the collections before the attack, and attackers do not have it. */
 export async function makeTokens(path: string): Promise<{
   maker: string;
   honest: string;
@@ -55,7 +52,7 @@ export async function makeTokens(path: string): Promise<{
   };
 }
 
-/** Remembers what crosses the line. */
+/** Records what crosses the connection. */
 class Listening extends HttpService {
   readonly queries: Uint8Array[] = [];
   readonly handles = new Set<string>();
@@ -99,7 +96,7 @@ export interface StageOptions {
   readonly tokens: Awaited<ReturnType<typeof makeTokens>>;
 }
 
-/** Fills the collections of the attackers. */
+/** Fills the attackers' collections. */
 export async function makeSpoils(options: StageOptions): Promise<Spoils> {
   const { url, folder, records, bodyBytes, seed, scale, tokens } = options;
   const { maker: token, search, write, admin, keeper } = tokens;
@@ -115,7 +112,7 @@ export async function makeSpoils(options: StageOptions): Promise<Spoils> {
   await prey.optimize();
   const scratch = await writing.createCollection(NAMES.scratch, { dimension: DIMENSION });
   await scratch.upsert(Array.from({ length: 100 }, (_, i) => ({ id: String(i), vector: vectorOf(i) })));
-  // A client that knows nothing yet asks for everything.
+  // A new client requests everything.
   const reading = new Database(listening, { key, threads: 1 });
   const again = await reading.collection(NAMES.prey);
   listening.handles.clear();

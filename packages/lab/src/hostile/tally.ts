@@ -1,4 +1,4 @@
-// What attackers sent, and what came of it.
+// What attackers sent, and the outcome.
 
 import type { Answer } from './line.ts';
 
@@ -8,15 +8,15 @@ export interface Tally {
   readonly statuses: Record<string, number>;
   readonly codes: Record<string, number>;
   /**
-   * Lines that were closed without an answer, that were not taken at all, and requests that were
-   * given up.
+   * Connections that were closed without an answer, connections that were not accepted, and
+   * requests that were given up.
    */
   reset: number;
   refused: number;
   unanswered: number;
   /**
-   * What must not be: answers of 5xx, errors without a code, somebody let in. The first of each
-   * kind.
+   * What must not happen: answers of 5xx, errors without a code, access without permission. The
+   * first of each kind.
    */
   readonly faults: Record<string, number>;
 }
@@ -59,7 +59,7 @@ function typed(answer: Answer): { code: string } | undefined {
   }
 }
 
-/** Takes an answer in; `asked` says to what, in words that many requests share. */
+/** Records an answer; `asked` says to what, in words that many requests share. */
 export function answered(tally: Tally, answer: Answer, asked: string): void {
   const { status } = answer;
   count(tally.statuses, String(status));

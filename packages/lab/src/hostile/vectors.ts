@@ -1,4 +1,4 @@
-// Vectors that follow from a seed and a number: every process makes those it needs.
+// Vectors derived from a seed and a number: every process makes those it needs.
 
 import { Random } from '@hers/vectors/random';
 

@@ -1,6 +1,6 @@
-// Means of outcomes that come in clusters (pictures of the same person), and how far off they may
-// be. Outcomes of a cluster are not independent: whoever is hard to find is so on every picture, so
-// the standard error is taken over the clusters.
+// Means of outcomes in clusters (pictures of the same person), and their standard errors. Outcomes
+// of a cluster are not independent: a person who is hard to find is so on every picture. So the
+// standard error is taken over the clusters.
 
 export interface ClusteredMean {
   readonly mean: number;

@@ -1,4 +1,4 @@
-// What of each class a classifier learns from, and what it is asked about.
+// Which vectors of each class a classifier is trained on, and which it is tested on.
 
 /**
  * Every second vector of each class to train on, the others to test; a class of one vector is left

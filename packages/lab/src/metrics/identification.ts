@@ -1,5 +1,5 @@
-// Identification in a closed set: every probe has a mate in the gallery, and the question is how
-// many strangers score higher than the best of them.
+// Closed-set identification: every probe has a mate in the gallery. The rank is the number of
+// strangers that score higher than the best mate, plus one.
 
 import { eachScoreRow, rowsAt } from './score-rows.ts';
 
@@ -38,8 +38,7 @@ export function mateRanks(
 }
 
 /**
- * The rank of the best template with this label, when the template `except` (the probe itself) is
- * left out.
+ * The rank of the best template with this label, without the template `except` (the probe itself).
  */
 export function rankOfMate(
   scores: ArrayLike<number>,

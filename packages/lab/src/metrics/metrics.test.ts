@@ -1,10 +1,10 @@
-// Every metric against the obvious way to compute it, on small data with ties in it.
+// Every metric against the obvious way to compute it, on small data with ties.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Random } from '@hers/vectors/random';
 import fc from 'fast-check';
-import { meaningless } from '../testing.ts';
+import { meaningless } from '../../testing/datasets.ts';
 import { clusteredMean } from './clustered.ts';
 import { halves } from './halves.ts';
 import { cmc, matedPlaces, mateRanks, rankAccuracy, rankOfMate } from './identification.ts';
@@ -74,7 +74,7 @@ describe('identification', () => {
           .filter(({ j }) => j !== i)
           .map(({ mate, j }) => ({ mate, score: dot(vectors, i, vectors, j, d) }))
           .sort((a, b) => b.score - a.score || Number(a.mate) - Number(b.mate));
-        // Other mates before the best one are not possible; strangers before it are what counts.
+        // No other mate can precede the best one; strangers before it are what counts.
         assert.equal(ranks[n], 1 + others.findIndex(({ mate }) => mate));
       }
     }
@@ -139,14 +139,14 @@ describe('retrieval', () => {
     assert.equal(precisionAt([true, false], 10), 0.5);
   });
 
-  /** A few values for many decisions, so that most scores are shared. */
+  /** Few values for many decisions, so that most scores are shared. */
   const decisions = fc
     .array(fc.tuple(fc.integer({ min: -4, max: 4 }), fc.boolean()), { minLength: 1, maxLength: 40 })
     .filter((all) => all.some(([, hit]) => hit));
 
   /**
-   * What each relevant one adds to the curve, counted again for each: behind it are those that
-   * score less, and of equals the relevant ones not counted yet.
+   * What each relevant item adds to the curve, recounted for each: items that score less come after
+   * it, and of equals the relevant ones not counted yet.
    */
   function points(all: readonly (readonly [number, boolean])[]) {
     const total = all.filter(([, hit]) => hit).length;
@@ -353,7 +353,7 @@ describe('means of outcomes in clusters', () => {
   /** From 0 to below 1: the fractions of much wider normal numbers. */
   const uniform = (count: number) => normal(count).map((x) => (((100 * x) % 1) + 1) % 1);
   const meanOf = (values: readonly number[]) => values.reduce((sum, x) => sum + x, 0) / values.length;
-  /** The textbook's, of independent values. */
+  /** The textbook formula, for independent values. */
   const errorOf = (values: readonly number[]) =>
     Math.sqrt(values.reduce((sum, x) => sum + (x - meanOf(values)) ** 2, 0) / (values.length - 1) / values.length);
 
@@ -373,7 +373,7 @@ describe('means of outcomes in clusters', () => {
 
   test('where they have not, it is what drawing the clusters again gives', () => {
     random.seed(2);
-    // A few have many, as in the faces, and whoever is hard to find is so on every picture.
+    // A few have many, as in the faces, and a person who is hard to find is so on every picture.
     const people = Array.from(normal(150), (hard, g) => {
       const size = 1 + (g % 10 === 0 ? 25 : g % 3);
       return Array.from(normal(size), (x) => Number(hard + 0.7 * x > -0.8));
@@ -390,7 +390,7 @@ describe('means of outcomes in clusters', () => {
     assert.ok(Math.abs(found.error / spread(means) - 1) < 0.1, `${found.error}, ${spread(means)}`);
     assert.ok(Math.abs(found.clusterError / spread(personMeans) - 1) < 0.1);
     assert.equal(found.clusterMean, meanOf(people.map(meanOf)));
-    // Taking pictures for independent would be far off.
+    // Treating pictures as independent would be far off.
     assert.ok(errorOf(people.flat()) < 0.7 * found.error, `${errorOf(people.flat())}`);
   });
 

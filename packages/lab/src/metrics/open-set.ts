@@ -1,16 +1,15 @@
-// Errors at thresholds: identification in an open set, where a probe may have no mate, and
-// verification of pairs.
+// Errors at thresholds: open-set identification, where a probe may have no mate, and verification
+// of pairs.
 
 import { type Labelled, matedPlaces } from './identification.ts';
 import { eachScoreRow, rowsAt } from './score-rows.ts';
 
-/** What one search gave. */
+/** The result of one search. */
 export interface OpenSearch {
   /** The best score of all. */
   readonly top: number;
   /**
-   * The score of the mate where it came first; undefined where a stranger did, or where there is no
-   * mate.
+   * The score of the mate if it came first; undefined if a stranger did, or if there is no mate.
    */
   readonly mate?: number;
 }
@@ -23,8 +22,8 @@ export interface OpenSearches {
 }
 
 /**
- * The first vector of every label that has several is enrolled; the others search, and so do those
- * that have no other. A stranger that scores as high as the mate came first.
+ * The first vector of every label that has several is enrolled. The others search, and so do those
+ * without a mate. Ties go to the stranger.
  */
 export function openSearches({ vectors, dimension, labels }: Labelled): OpenSearches {
   const several = new Set(Array.from(matedPlaces(labels), (place) => labels[place]));
@@ -48,9 +47,9 @@ export function openSearches({ vectors, dimension, labels }: Labelled): OpenSear
 }
 
 /**
- * False negative identification rate at a false positive identification rate (ISO/IEC 19795-1): the
+ * False negative identification rate at a false positive identification rate (ISO/IEC 19795-1). The
  * threshold is the lowest at which at most that share of the searches without a mate returns
- * anyone; missed are the mates that are not first, or below it.
+ * anyone. A mate is missed if it is not first, or below the threshold.
  */
 export function fnirAtFpir(mated: readonly OpenSearch[], strangers: readonly OpenSearch[], fpir: number): number {
   const threshold = thresholdAt(
@@ -70,8 +69,8 @@ export function tarAtFar(genuine: Float64Array, impostor: Float64Array, far: num
 }
 
 /**
- * The lowest threshold that at most this share of the scores reaches: just above the score that
- * would be one too many.
+ * The lowest threshold that at most this share of the scores reaches: just above the first score
+ * that would be too many.
  */
 export function thresholdAt(scores: ArrayLike<number>, share: number): number {
   if (!(share >= 0 && share <= 1) || scores.length === 0)
@@ -82,7 +81,7 @@ export function thresholdAt(scores: ArrayLike<number>, share: number): number {
   return next(sorted[sorted.length - 1 - passing]);
 }
 
-/** The next larger number there is. */
+/** The next larger floating-point number. */
 function next(value: number): number {
   const bits = new BigInt64Array(1);
   const float = new Float64Array(bits.buffer);

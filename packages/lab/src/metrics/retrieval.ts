@@ -1,4 +1,4 @@
-// Retrieval by class: how much of what is found first belongs to the class of the probe.
+// Retrieval by class: how many of the first results belong to the probe's class.
 
 import { Random } from '@hers/vectors/random';
 import type { Labelled } from './identification.ts';
@@ -55,8 +55,8 @@ export function retrieval(
 }
 
 /**
- * Places in the order of their scores, the best first. Of equals the relevant ones come last, as
- * mates do in ranks: what was first in the file is no merit.
+ * Places in the order of their scores, best first. In a tie the relevant ones come last, as mates
+ * do in ranks, so that file order cannot help.
  */
 function ranked(scores: ArrayLike<number>, relevant: ArrayLike<number>): Int32Array {
   const places = Int32Array.from({ length: scores.length }, (_, i) => i);

@@ -1,5 +1,4 @@
-// Scores of many probes against a gallery, a row for each probe, without holding all of them at
-// once.
+// Scores of many probes against a gallery, one row per probe, without holding all of them at once.
 
 /**
  * Four probes pass over the gallery together, so that each load of a template serves four

@@ -1,5 +1,5 @@
 // Pairs of ciphertexts for the judge of unlinkability: those that the scheme makes, and those that
-// a scheme with a mistake in it would make.
+// a scheme with a bug would make.
 
 import { decodeBlock, type Profile, plan, roundVectors } from '@hers/scheme';
 import { encryptBlock } from '@hers/scheme/secret';
@@ -22,12 +22,12 @@ export interface Pairs {
   /** Both under one key, another one for every pair. */
   readonly oneKey: Pair;
   /**
-   * One mask used twice, which the scheme never does, in one of so many coefficients; the others
+   * One mask used twice, which the scheme never does, in one of `everyOf` coefficients; the others
    * have a mask of their own. Noise is fresh and of the scheme's size.
    */
   reusedMask(everyOf: number): Pair;
   /**
-   * Ciphertexts of the same templates share one of so many coefficients, up to noise of an eighth
+   * Ciphertexts of the same templates share one of `everyOf` coefficients, up to noise of an eighth
    * of the modulus; others share nothing.
    */
   faintCopy(everyOf: number): Pair;
@@ -84,7 +84,7 @@ export function ciphertextPairs(from: Part, profile: Profile): Pairs {
     },
     reusedMask: (everyOf) => (same) => {
       const [v, w] = pairOf(same);
-      // Real ciphertexts serve as masks: nobody can tell them from uniform ones.
+      // Real ciphertexts serve as masks: they cannot be told from uniform ones.
       const [first, second] = encrypted(templates(), templates());
       return { a: masked(v, (i) => first[i]), b: masked(w, (i) => (i % everyOf === 0 ? first : second)[i]) };
     },

@@ -13,7 +13,7 @@ import { moments } from '../moments.ts';
 import { EncryptedBlock } from './encrypted-search.ts';
 import { cosine, fromKnownProbes } from './inversion.ts';
 import { type Example, learnedFrom } from './population.ts';
-import { type Campaign, meanAndError, SCORE_ERROR, turned, vectorAt } from './score-attacks.ts';
+import { type Campaign, meanAndError, scoreError, turned, vectorAt } from './score-attacks.ts';
 
 export interface CompressedAttack {
   /** Probes whose scores are known; undefined where the compressed probe itself is. */
@@ -81,6 +81,7 @@ export function attackCompressed(
   const knowns = [undefined, ...KNOWN.map((share) => Math.round(share * dimension))];
   const asked = Math.max(...knowns.map((known) => known ?? 0));
   const chosen = plan({ dimension, profile: 'exact' });
+  const variance = scoreError(chosen) ** 2;
   const outcomes = groups.map((places, group) => {
     const templates = turned(strangers, Math.min(TEMPLATES * dimension, strangers.length), group);
     const gallery = rowsAt(compressed.held.vectors, dimension, templates);
@@ -98,7 +99,7 @@ export function attackCompressed(
     const attacks = knowns.map((known) =>
       known === undefined
         ? undefined
-        : fromKnownProbes(compared.subarray(0, known * dimension), dimension, rows.slice(0, known), SCORE_ERROR ** 2),
+        : fromKnownProbes(compared.subarray(0, known * dimension), dimension, rows.slice(0, known), variance),
     );
     const cases = knowns.map(() => ({ compressed: [] as number[], cosines: [] as number[], found: 0 }));
     for (const place of places) {

@@ -8,6 +8,7 @@ import {
   decodeQuery,
   encodeResponse,
   expandedQuery,
+  isExact,
   type Profile,
   plan,
   roundVectors,
@@ -16,7 +17,7 @@ import {
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
 import { ciphertextAsGallery } from './ciphertext-words.ts';
 
-/** A key that nothing else has. */
+/** A key that is used for nothing else. */
 export function newKey(dimension: number, profile: Profile): CollectionKey {
   const master = MasterSeed.generate();
   const key = master.collectionKey(plan({ dimension, profile }), crypto.getRandomValues(new Uint8Array(16)));
@@ -28,8 +29,8 @@ export class EncryptedBlock {
   readonly #key: CollectionKey;
   readonly #matrix: BlockMatrix;
   /**
-   * Coefficients of the ciphertext in the place of the templates, scaled to the length of a
-   * template on average: λ means the same for them.
+   * Coefficients of the ciphertext in place of the templates, scaled to the mean length of a
+   * template, so that λ means the same for them.
    */
   readonly words: Float64Array;
 
@@ -51,10 +52,13 @@ export class EncryptedBlock {
     return Float64Array.from(scores);
   }
 
-  /** Probes as they are compared, which anybody can compute: `exact` rounds them to 1/250. */
+  /**
+   * Probes as they are compared, which anyone can compute: `exact` rounds them to its steps,
+   * `compact` far more finely.
+   */
   compared(probes: Float32Array): Float64Array {
     const { plan } = this.#key;
-    const steps = plan.profile === 'exact' ? plan.steps : plan.queryScale;
+    const steps = isExact(plan.profile) ? plan.steps : plan.queryScale;
     return Float64Array.from(roundVectors(plan, probes, 'query'), (x) => x / steps);
   }
 

@@ -1,10 +1,10 @@
-// Score inversion: what an unknown unit vector q must be, given its scores and vectors on either
+// Score inversion: reconstructs an unknown unit vector q from its scores and from vectors on either
 // side of them.
 
 import { LeastSquares } from './least-squares.ts';
 import type { Population } from './population.ts';
 
-/** Makes a probe of its scores. */
+/** Reconstructs a probe from its scores. */
 export type Reconstruct = (scores: ArrayLike<number>) => Float64Array;
 
 /**
@@ -17,9 +17,9 @@ export function fromTemplates(templates: ArrayLike<number>, dimension: number, l
 }
 
 /**
- * The same for somebody who also knows what vectors look like: q is normal with the mean μ and the
- * covariance L·Lᵀ of a population, scores have errors of the given variance. With q = μ + L·z it is
- * the same problem in z, of which nothing is known but that it is standard normal.
+ * The same for an attacker who knows the population: q is normal with its mean μ and covariance
+ * L·Lᵀ, and scores have errors of the given variance. With q = μ + L·z it is the same problem in z,
+ * which is standard normal.
  */
 export function fromTemplatesAndPopulation(
   templates: ArrayLike<number>,
@@ -48,10 +48,9 @@ export function fromTemplatesAndPopulation(
 }
 
 /**
- * Without a template, in the clear or otherwise: the attacker knows a few probes and their scores
- * against the same unknown templates (a row for each probe). Scores are linear in the probe, so
- * that the combination of known rows that comes closest to the unknown row is the combination of
- * known probes that comes closest to the probe.
+ * Without any template: the attacker knows a few probes and their scores against the same unknown
+ * templates (one row per probe). Scores are linear in the probe. So the combination of known rows
+ * closest to the unknown row is also the combination of known probes closest to the probe.
  */
 export function fromKnownProbes(
   probes: ArrayLike<number>,
@@ -75,8 +74,8 @@ export function fromKnownProbes(
 }
 
 /**
- * How much a reconstruction resembles the original: 1 is the same direction, 0 what any stranger
- * has.
+ * How similar a reconstruction is to the original: 1 is the same direction, 0 is what a random
+ * stranger has.
  */
 export function cosine(a: ArrayLike<number>, b: ArrayLike<number>): number {
   let [ab, aa, bb] = [0, 0, 0];

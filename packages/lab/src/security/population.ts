@@ -1,6 +1,6 @@
-// Attackers that know what vectors look like. One knows the mean and the covariance; another has
-// rehearsed: it has searched galleries of its own with vectors it knows, and has learned to tell
-// the vector from whatever it will see.
+// Attackers who know the population. One knows its mean and covariance. Another has rehearsed: it
+// has searched its own galleries with vectors it knows, and has learned to predict the vector from
+// what it will see.
 
 import { cholesky } from '../cholesky.ts';
 import { moments } from '../moments.ts';
@@ -14,8 +14,8 @@ export interface Population {
 }
 
 /**
- * Fewer vectors than dimensions leave directions without variance; so little of it is added that no
- * other notices.
+ * With fewer vectors than dimensions some directions have no variance. This adds too little to
+ * affect the others.
  */
 const LEAST_VARIANCE = 1e-6;
 
@@ -29,7 +29,7 @@ const QUANTILES = 16;
 export const SCORE_FEATURES: number = QUANTILES + 1 + 4;
 
 /**
- * What scores say when nobody knows whose they are: their order statistics, and their first four
+ * What scores reveal without knowing whose they are: their order statistics, and their first four
  * moments.
  */
 export function scoreFeatures(scores: ArrayLike<number>): Float64Array {
@@ -46,8 +46,8 @@ export function scoreFeatures(scores: ArrayLike<number>): Float64Array {
 }
 
 /**
- * Scores and what may be the templates, slot by slot: how scores go with each coordinate. In the
- * clear this would be Pᵀr, from which the probe follows.
+ * Scores and what may be the templates, slot by slot: how scores correlate with each coordinate. In
+ * the clear this would be Pᵀr, from which the probe follows.
  */
 export function slotFeatures(scores: ArrayLike<number>, words: ArrayLike<number>, dimension: number): Float64Array {
   const out = new Float64Array(dimension);
@@ -66,11 +66,10 @@ export interface Example {
 const STRENGTHS = [100, 10, 1, 1e-1, 1e-2, 1e-3];
 
 /**
- * Learns to tell a probe from what is seen of it, by ridge regression: how it differs from `mean`,
- * the guess of those who see nothing. How far to trust what is seen is chosen on the last quarter
- * of the galleries, learned from the others; then it learns from all of them. Where nothing was
- * learned, the guess remains. `widths` are how much of what is seen it may attend to: all, or the
- * first so many features.
+ * Learns to predict a probe from what is seen of it, by ridge regression of its difference from
+ * `mean`, the guess without any observation. The regularization is chosen on the last quarter of
+ * the galleries, after learning from the others; then it learns from all of them. If nothing was
+ * learned, the guess remains. `widths` says how many features it may use: all, or the first few.
  */
 export function learnedFrom(
   galleries: readonly (readonly Example[])[],
@@ -87,8 +86,8 @@ export function learnedFrom(
     const guess = ridge(trial, mean, width, strength);
     const gains = judged.map(({ seen, probe }) => cosine(guess(seen), probe) - cosine(mean, probe));
     const gain = gains.reduce((sum, x) => sum + x, 0);
-    // A gain below two standard errors of it is not trusted: of so many candidates, one has as much
-    // by luck.
+    // A gain below two standard errors is not trusted: of so many candidates, one reaches it by
+    // chance.
     const luck = 2 * Math.sqrt(gains.reduce((sum, x) => sum + x * x, 0));
     if (gain > luck && gain > best.gain) best = { gain, guess: ridge(galleries.flat(), mean, width, strength) };
   }
@@ -110,7 +109,7 @@ function ridge(
   const rows = new Float64Array(examples.length * width);
   for (const [i, { seen }] of examples.entries()) rows.set(scaled(seen), i * width);
   const problem = new LeastSquares(rows, width, strength * examples.length);
-  // Rows are centred, so that it does not matter what is subtracted from a column of probes.
+  // Rows are centred, so it does not matter what is subtracted from a column of probes.
   const weights = Array.from(mean, (middle, c) => problem.solve(examples.map(({ probe }) => probe[c] - middle)));
   return (seen) => {
     const x = scaled(seen);

@@ -1,8 +1,8 @@
-// Attacks on the scores of real encrypted searches. Every group of probes has a gallery, a key and
-// a block of its own: what probes of one block have in common would otherwise be taken for a
-// result, and intervals come from how much groups differ.
+// Attacks on the scores of real encrypted searches. Every group of probes has its own gallery, key
+// and block. Otherwise what the probes of one block share would look like a result. The intervals
+// come from the differences between groups.
 
-import { type Profile, plan } from '@hers/scheme';
+import { isExact, type Plan, type Profile, plan } from '@hers/scheme';
 import type { Part } from '../datasets.ts';
 import { matedPlaces, rankOfMate } from '../metrics/identification.ts';
 import { mean } from '../metrics/mean.ts';
@@ -20,20 +20,19 @@ import {
   slotFeatures,
 } from './population.ts';
 
-/** What the attacker has beside the scores of an unknown probe, and what it makes of it. */
+/** What the attacker has besides the scores of an unknown probe, and what it does with it. */
 const LEAKS = [
-  // Templates in the clear: the paper's least squares, and the same with the population for a
-  // prior.
+  // Templates in the clear: the paper's least squares, and the same with the population as a prior.
   'plain',
   'plain-population',
-  // The ciphertext: its coefficients taken for the templates, and what was learned by rehearsing
-  // with ciphertexts of one's own.
+  // The ciphertext: its coefficients used as templates, and what was learned by rehearsing with own
+  // ciphertexts.
   'encrypted',
   'encrypted-population',
-  // Nothing: vectors of others taken for the templates, and what was learned by rehearsing.
+  // Nothing: other people's vectors used as templates, and what was learned by rehearsing.
   'scores',
   'scores-population',
-  // Probes it knows, and their scores against the same templates.
+  // Known probes, and their scores against the same templates.
   'known',
 ] as const;
 export type Leak = (typeof LEAKS)[number];
@@ -41,15 +40,15 @@ export type Leak = (typeof LEAKS)[number];
 export interface Attack {
   readonly leak: Leak;
   readonly profile: Profile;
-  /** Scores that leaked, each of another template; of `known`, probes whose scores leaked. */
+  /** Leaked scores, each of another template; for `known`, probes whose scores leaked. */
   readonly known: number;
   /** Mean over the groups, and its standard error. */
   readonly cosine: number;
   readonly error: number;
-  /** How much more than a guess that sees nothing, on the same probes. */
+  /** How much better than a guess without observation, on the same probes. */
   readonly gain: number;
   readonly gainError: number;
-  /** Share of the probes whose person is the first that the reconstruction finds. */
+  /** Share of the probes whose person the reconstruction finds first. */
   readonly identified: number;
 }
 
@@ -58,25 +57,28 @@ export interface Guesses {
   readonly mean: number;
   readonly meanError: number;
   readonly stranger: number;
-  /** How often a picture drawn at random is one of the same person. */
+  /** How often a random picture shows the same person. */
   readonly person: number;
 }
 
-/**
- * Keys, and galleries, over which the probes are spread; and as many that the attacker rehearses
- * with.
- */
+/** Keys, and galleries, over which the probes are spread; the attacker rehearses with as many. */
 const GROUPS = 20;
-/** Deviation of a score's error: noise under `compact`, rounding to 1/250 under `exact`. */
-export const SCORE_ERROR = 0.0015;
 
-/** Who is attacked with what. Counts are checked when it is made, before anything is encrypted. */
+/**
+ * Standard deviation of a score's error, which anyone can compute: noise where a score has some;
+ * under `exact` that of rounding both unit vectors, each coordinate with a variance of 1/12 step².
+ */
+export function scoreError({ profile, noise, steps }: Plan): number {
+  return isExact(profile) ? 1 / (Math.sqrt(6) * steps) : noise.score;
+}
+
+/** Who is attacked with what. Counts are checked on construction, before anything is encrypted. */
 export interface Campaign {
   readonly held: Part;
   readonly training: Part;
   /** Places of the probes, a list for each group. */
   readonly groups: readonly Int32Array[];
-  /** Scores that leak; the largest number is the size of a gallery. */
+  /** Leaked scores; the largest number is the size of a gallery. */
   readonly sizes: readonly number[];
   /** The sizes for which attackers rehearse. */
   readonly rehearsed: readonly number[];
@@ -115,7 +117,7 @@ export function campaign(held: Part, training: Part, options: CampaignOptions): 
   const groups = Array.from({ length: count }, (_, g) =>
     probes.subarray(Math.floor((g * some) / count), Math.floor(((g + 1) * some) / count)),
   );
-  // Strangers to the probes: a picture of the same person would say more than its score.
+  // Strangers to the probes: a picture of the same person would reveal more than its score.
   const people = new Set(Array.from(probes, (place) => held.labels[place]));
   const strangers = Array.from(held.labels.keys()).filter((place) => !people.has(held.labels[place]));
   const rehearsals = rehearsalsOf(training, options);
@@ -158,7 +160,7 @@ function rehearsalsOf({ labels }: Part, { rehearsals, examples }: CampaignOption
   });
 }
 
-/** The first so many places of a list that begins elsewhere for every group. */
+/** The first places of a list that begins elsewhere for every group. */
 export const turned = (places: readonly number[], count: number, group: number): number[] =>
   Array.from({ length: count }, (_, j) => places[(j + group * 311) % places.length]);
 
@@ -183,13 +185,13 @@ export function attackAll(from: Campaign, profile: Profile, onProgress: (message
 
 type Learned = ReadonlyMap<string, (seen: Float64Array) => Float64Array>;
 
-/** What an attacker sees who takes the ciphertext into account. */
+/** What an attacker who uses the ciphertext sees. */
 const seenOf = (scores: Float64Array, words: Float64Array, dimension: number) =>
   Float64Array.from([...scoreFeatures(scores), ...slotFeatures(scores, words, dimension)]);
 
 /**
- * The attacker makes galleries of vectors it knows, encrypts them under keys of its own, searches
- * them, and learns from what comes of it.
+ * The attacker makes galleries of vectors it knows, encrypts them under its own keys, searches
+ * them, and learns from the results.
  */
 function rehearse(
   from: Campaign,
@@ -223,7 +225,7 @@ function rehearse(
   return new Map(
     Array.from(examples, ([name, galleries]) => {
       onProgress(`inversion, ${profile}: learning from ${name}`);
-      // Whoever sees the ciphertext may find that scores alone say as much.
+      // An attacker who sees the ciphertext may find that scores alone reveal as much.
       const widths = new Set([SCORE_FEATURES, galleries[0][0].seen.length]);
       return [name, learnedFrom(galleries, mean, [...widths])];
     }),
@@ -237,7 +239,7 @@ interface Case {
   readonly reconstruct: Reconstruct;
 }
 
-/** What the attacks make of the scores of the probes of one group. */
+/** The attacks on the scores of the probes of one group. */
 function attackGroup(from: Campaign, group: number, profile: Profile, population: Population, learned: Learned) {
   const { held } = from;
   const { dimension, labels } = held;
@@ -278,14 +280,15 @@ function casesOf(from: Campaign, group: number, profile: Profile, population: Po
   const others = Array.from(training.labels.keys());
   const substitutes = rowsAt(training.vectors, dimension, turned(others, most, group));
   // Errors of a score have this variance, coordinates of a probe 1/d: λ is their ratio.
-  const lambda = SCORE_ERROR ** 2 * dimension;
+  const variance = scoreError(plan({ dimension, profile })) ** 2;
+  const lambda = variance * dimension;
   const cases: Case[] = [];
   for (const size of sizes) {
     const first = (gallery: ArrayLike<number> & { subarray(from: number, to: number): ArrayLike<number> }) =>
       gallery.subarray(0, size * dimension);
     const attacks = {
       plain: fromTemplates(first(templates), dimension, lambda),
-      'plain-population': fromTemplatesAndPopulation(first(templates), population, SCORE_ERROR ** 2),
+      'plain-population': fromTemplatesAndPopulation(first(templates), population, variance),
       encrypted: fromTemplates(first(block.words), dimension, lambda),
       scores: fromTemplates(first(substitutes), dimension, lambda),
     };
@@ -320,19 +323,14 @@ function casesOf(from: Campaign, group: number, profile: Profile, population: Po
     cases.push({
       leak: 'known',
       known: size,
-      reconstruct: fromKnownProbes(
-        compared.subarray(0, size * dimension),
-        dimension,
-        rows.slice(0, size),
-        SCORE_ERROR ** 2,
-      ),
+      reconstruct: fromKnownProbes(compared.subarray(0, size * dimension), dimension, rows.slice(0, size), variance),
     });
   return { block, cases };
 }
 
 const leading = (scores: ArrayLike<number>, count: number) => Float64Array.from(scores).subarray(0, count);
 
-/** What those reach who know the population and no score. */
+/** What an attacker reaches who knows the population and no score. */
 export function guesses({ held, training, groups }: Campaign): Guesses {
   const { labels } = held;
   const pictures = new Map<number, number>();

@@ -11,7 +11,7 @@ import { EncryptedBlock } from './encrypted-search.ts';
 import { cosine, fromKnownProbes, fromTemplates, fromTemplatesAndPopulation } from './inversion.ts';
 import { LeastSquares } from './least-squares.ts';
 import { type Example, learnedFrom, populationOf, SCORE_FEATURES, scoreFeatures, slotFeatures } from './population.ts';
-import { campaign, guesses, meanAndError } from './score-attacks.ts';
+import { campaign, guesses, meanAndError, scoreError } from './score-attacks.ts';
 import { linkingAdvantage, marginOf, type Pair } from './unlinkability.ts';
 
 function normals(count: number, seed: number): Float64Array {
@@ -54,6 +54,23 @@ describe('least squares', () => {
     assert.throws(() => new LeastSquares(new Float64Array(d + 1), d, 1), /12 numbers each/);
     assert.throws(() => new LeastSquares(gallery, d, 1).solve([1, 2]), /a value for every row/);
   });
+});
+
+test('scores of encrypted searches have the error that attackers reckon with', () => {
+  const dimension = 64;
+  const { vectors } = identities(500, 1, dimension).gallery();
+  const probes = rowsOf(Float64Array.from(vectors), dimension).slice(0, 20);
+  for (const profile of ['exact', 'exact-250', 'compact', 'small'] as const) {
+    const block = new EncryptedBlock(Float32Array.from(vectors), dimension, profile);
+    const squares = probes.flatMap((probe) =>
+      Array.from(block.search(Float32Array.from(probe)), (score, j) => {
+        return (score - dot(vectors.subarray(j * dimension, (j + 1) * dimension), probe)) ** 2;
+      }),
+    );
+    block.wipe();
+    const ratio = Math.sqrt(average(squares)) / scoreError(plan({ dimension, profile }));
+    assert.ok(ratio > 0.8 && ratio < 1.2, `${profile}: ${ratio}`);
+  }
 });
 
 describe('score inversion', () => {
@@ -113,8 +130,8 @@ describe('score inversion', () => {
   });
 
   test('a few known probes give the part of it that is in their span, and no more', () => {
-    // Many templates in all directions: scores then keep angles, and what comes back is the
-    // projection, of length √(k/d) on average.
+    // Many templates in all directions: scores then preserve angles, and the reconstruction is the
+    // projection, of mean length √(k/d).
     const [wide, templates] = [64, 1500];
     const many = normals(templates * wide, 8);
     const probes = rowsOf(normals(40 * wide, 9), wide);
@@ -157,8 +174,8 @@ describe('attackers that know the population', () => {
   const d = 6;
   const mean = Float64Array.from({ length: d }, (_, c) => (c === 0 ? 1 : 0));
   /**
-   * Galleries of examples; `planted` is how much of the probe's second coordinate is in what is
-   * seen of it.
+   * Galleries of examples; `planted` is how much of the probe's second coordinate is in the
+   * observation.
    */
   const galleries = (planted: number, seed: number): Example[][] =>
     Array.from({ length: 8 }, (_, g) =>
@@ -431,7 +448,7 @@ describe('undoing a compressor', () => {
   });
 
   test('the least squares of linear coordinates, and squares where they say more', () => {
-    // The first four coordinates say where those are, and nothing about the others.
+    // The first four coordinates determine those, and say nothing about the others.
     const cut = (vector: Float32Array) => [...vector.subarray(0, short)];
     const lift = decompressorOf(training, made(training, cut));
     const shortHeld = made(held, cut);
@@ -444,7 +461,7 @@ describe('undoing a compressor', () => {
     // A projection onto 4 of 12 random directions has this length on average.
     const expected = Math.sqrt(short / dimension);
     assert.ok(Math.abs(average(cosines) - expected) < 0.05, `${average(cosines)}, ${expected}`);
-    // The products of two coordinates are seen by whoever looks at products.
+    // The products of two coordinates are visible to an attacker who looks at products.
     const seen = { ...training, vectors: training.vectors.slice() };
     const first = made(training, cut);
     for (let i = 0; i < training.labels.length; i++) {

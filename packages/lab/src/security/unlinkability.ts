@@ -1,6 +1,6 @@
-// Can two ciphertexts be linked? A judge is shown two of them, half of the time of the same
-// templates, and says which it is. The judge is a linear machine trained on features of such pairs;
-// its advantage is measured on pairs it has not seen.
+// Can two ciphertexts be linked? A judge sees two of them, which have the same templates half of
+// the time, and decides which it is. The judge is a linear classifier trained on features of such
+// pairs. Its advantage is measured on pairs it has not seen.
 
 import { decide, trainSvm } from '../metrics/linear-svm.ts';
 
@@ -61,9 +61,9 @@ export function linkingAdvantage(
 const CLOSE = [8, 12, 16, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48].map((bits) => 2 ** -bits);
 
 /**
- * What may give it away: correlation, how close the coefficients are around the circle and how many
- * of them are closer than any by chance, their signs, and the same for squares and for the whole
- * shifted by one.
+ * Features that may give it away: correlation, how close the coefficients are around the circle and
+ * how many are closer than chance allows, their signs, and the same for squares and for a shift by
+ * one.
  */
 function compared(a: Float64Array, b: Float64Array): number[] {
   let [product, near, signs, squares, shifted] = [0, 0, 0, 0, 0];
@@ -82,7 +82,7 @@ function compared(a: Float64Array, b: Float64Array): number[] {
   return [product, near, signs, squares, shifted, ...close].map((sum) => sum / a.length);
 }
 
-/** Features at mean 0 and deviation 1 over the first rows, which are those that are trained on. */
+/** Features scaled to mean 0 and deviation 1 over the first rows, which are the training rows. */
 function standardised(rows: readonly number[][], trained: number): Float32Array {
   const width = rows[0].length;
   const out = new Float32Array(rows.length * width);
