@@ -32,7 +32,7 @@ const LITTERED = 0.4;
  * What the process keeps at rest beyond what is alive in it, a fragmented heap say, may grow by
  * this part. All beyond it counts as grown, or attack after attack would raise the limit.
  */
-const KEPT = 1 / 8;
+const KEPT = 1 / 4;
 /** The part of what may be held that every caller has, whatever the others do. */
 const LITTLE = 1 / 16;
 /** How often the memory of the process is looked at, and something done about it. */
