@@ -1,4 +1,4 @@
 // The SDK as one module for pages, and what its workers run.
 
-export { serveCrew } from './crew/crew.web.ts';
+export { serveCrew } from './crew/serve-crew.web.ts';
 export * from './index.ts';

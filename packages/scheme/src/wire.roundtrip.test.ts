@@ -7,8 +7,9 @@ import { type Block, decodeBlock, encodeBlock, peekBlock } from './block.ts';
 import { decodeKeyInfo, encodeKeyInfo, type KeyInfo } from './keyinfo.ts';
 import { PARAMETER_SETS, type ParameterSet, PROFILES, polyWords } from './parameters.ts';
 import { METRICS } from './plan.ts';
-import { decodeQuery, encodeQuery, type Query } from './query.ts';
-import { decodeResponse, encodeResponse, type ScanResponse } from './response.ts';
+import { decodeQuery, encodeQuery, peekQuery, type Query } from './query.ts';
+import { decodeResponse, encodeResponse, peekResponse, type ScanResponse } from './response.ts';
+import { RESPONSE_OVERHEAD } from './wire.ts';
 
 const allSets = Object.values(PARAMETER_SETS);
 
@@ -120,5 +121,22 @@ describe('round trips', () => {
     assert.throws(() => peekBlock(new Uint8Array(64)), { code: 'MALFORMED' });
   });
   it('a query is what was encoded', () => check(queries, encodeQuery, decodeQuery));
+  it('a query is told by its id without decoding it', () => {
+    fc.assert(
+      fc.property(queries, (query) => assert.deepEqual(peekQuery(encodeQuery(query)), { queryId: query.queryId })),
+      { numRuns: 50 },
+    );
+    assert.throws(() => peekQuery(new Uint8Array(95)), { code: 'MALFORMED' });
+  });
   it('a response is what was encoded', () => check(responses, encodeResponse, decodeResponse));
+  it('a response is told by its ids and slots without decoding it', () => {
+    fc.assert(
+      fc.property(responses, (response) => {
+        const { queryId, blockId, first, count } = response;
+        assert.deepEqual(peekResponse(encodeResponse(response)), { queryId, blockId, first, count });
+      }),
+      { numRuns: 50 },
+    );
+    assert.throws(() => peekResponse(new Uint8Array(RESPONSE_OVERHEAD - 1)), { code: 'MALFORMED' });
+  });
 });

@@ -1,6 +1,7 @@
 // Strangers cannot fill the disk with lines, and nothing of theirs is passed over in silence.
 
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -73,6 +74,12 @@ describe('the audit log', () => {
     audit.close();
     t.mock.timers.tick(600_000);
     assert.deepEqual(await kinds(), [100, 120, 2]);
+  });
+
+  it('refuses options that it does not know', () => {
+    const misspelt = { limitStranger: true } as object;
+    assert.throws(() => openAudit(join(folder, 'c'), misspelt), { message: /no option "limitStranger"; did you mean/ });
+    assert.ok(!existsSync(join(folder, 'c')));
   });
 
   it('holds everything where there are no tokens, for then nobody is a stranger', async () => {

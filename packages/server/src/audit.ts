@@ -2,6 +2,7 @@
 // holds names and outcomes and nothing else.
 
 import { closeSync, constants, fchmodSync, fstatSync, openSync, writeSync } from 'node:fs';
+import { refuseUnknown } from '@hers/service';
 import { AS_FILE, isFileThere, requireFile } from '@hers/service/target';
 
 const { O_APPEND, O_CREAT, O_WRONLY } = constants;
@@ -48,7 +49,9 @@ const MAX_ADDRESSES = 16;
  * Appends to a file that only its owner can read. What is no file is refused: its permissions are
  * not ours to change.
  */
-export function openAudit(path: string, { limitStrangers = false }: AuditOptions = {}): Audit {
+export function openAudit(path: string, options: AuditOptions = {}): Audit {
+  refuseUnknown(options, { limitStrangers: true }, 'an audit log');
+  const { limitStrangers = false } = options;
   isFileThere(path);
   const file = openSync(path, O_APPEND | O_CREAT | O_WRONLY | AS_FILE, 0o600);
   try {

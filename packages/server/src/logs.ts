@@ -1,7 +1,7 @@
 // What is logged: names, numbers and codes. Never a header, a body, a query string, or the message
 // of an error that is not ours, for nobody knows what those hold.
 
-import { HersError } from '@hers/service';
+import { HersError, refuseUnknown } from '@hers/service';
 
 export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
 
@@ -24,7 +24,9 @@ function loggedError(error: unknown): object {
   };
 }
 
-export function loggerOptions({ level = 'info', stream }: LogOptions): object {
+export function loggerOptions(options: LogOptions): object {
+  refuseUnknown(options, { level: true, stream: true }, 'a log');
+  const { level = 'info', stream } = options;
   return {
     level,
     base: null,

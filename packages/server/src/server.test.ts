@@ -33,6 +33,7 @@ describe('a server', () => {
 
   it('refuses options that it does not know', async () => {
     await assert.rejects(served({ tokenz: 'tokens.json' } as object), fails(/no option "tokenz"/));
+    await assert.rejects(served({ log: { lvel: 'warn' } } as object), fails(/a log has no option "lvel"/));
   });
 
   it('sends headers that keep pages and caches away, and opens CORS only where it is told to', async () => {

@@ -57,6 +57,9 @@ it('what is no message is MALFORMED, and nothing else', () => {
       }
     }),
   );
+  const notJson = encodeMessage({ a: 1 }, []);
+  notJson[notJson.length - 1] = 0x2c;
+  assert.throws(() => decodeMessage(notJson), malformed);
   const whole = encodeMessage({ a: 1 }, [new Uint8Array(9)]);
   assert.throws(() => decodeMessage(new Uint8Array(0)), malformed);
   for (let length = 1; length < whole.length; length++) {

@@ -1,5 +1,5 @@
 // One Web Worker of a crew.
 
-import { serveCrew } from './crew.web.ts';
+import { serveCrew } from './serve-crew.web.ts';
 
 serveCrew();

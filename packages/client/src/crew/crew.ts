@@ -217,10 +217,3 @@ export class InProcessCrypto implements Crew {
     (await this.#sealing.catch(() => undefined))?.wipe();
   }
 }
-
-/** A crew on all cores, if the platform can. */
-export async function makeCrew(material: KeyMaterial, threads?: number): Promise<Crew> {
-  if (threads === 1) return new InProcessCrypto(material);
-  const { startWorkers } = await import('#crew');
-  return (await startWorkers(material, threads)) ?? new InProcessCrypto(material);
-}

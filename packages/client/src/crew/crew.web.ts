@@ -7,17 +7,11 @@
 import { HersError } from '@hers/service';
 import { newWorker } from '#new-worker';
 import type { KeyMaterial } from './crew.ts';
-import { workFor } from './crew-work.ts';
-import { type Answer, memoryOf, type Task, type WorkerSource, Workers } from './workers.ts';
+import { type Message, READY, UNABLE } from './serve-crew.web.ts';
+import { type Answer, memoryOf, type WorkerSource, Workers } from './workers.ts';
 
 /** More would wait for memory. */
 const MAX_WORKERS = 8;
-
-/** What goes to a worker: first the material, then tasks. */
-type Message = { readonly material: KeyMaterial } | { readonly task: Task };
-/** What it says to the material. */
-const READY = 'ready';
-const UNABLE = 'unable';
 
 /** Nothing where workers cannot be started, or one thread is all there is. */
 export async function startWorkers(material: KeyMaterial, threads?: number): Promise<Workers | undefined> {
@@ -82,35 +76,4 @@ async function startWorker(material: KeyMaterial): Promise<Worker | undefined> {
   if (ready) return worker;
   worker.terminate();
   return undefined;
-}
-
-/**
- * A worker reports ready only after it has encrypted one vector: its own content security policy
- * may forbid WebAssembly.
- */
-async function tried(material: KeyMaterial): Promise<ReturnType<typeof workFor> | undefined> {
-  const { dimension, normBound = 1 } = material.request;
-  try {
-    const work = workFor(material);
-    const vectors = new Float32Array(dimension).fill(normBound / dimension);
-    const { answer } = await work({ kind: 'encrypt', vectors, first: 0 });
-    return 'value' in answer ? work : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/** The other side: what a worker does from its start to its end. */
-export function serveCrew(): void {
-  let work: ReturnType<typeof workFor> | undefined;
-  const { postMessage } = globalThis as unknown as { postMessage(message: unknown, transfer: Transferable[]): void };
-  globalThis.addEventListener('message', async ({ data }: MessageEvent<Message>) => {
-    if ('material' in data) {
-      work = await tried(data.material);
-      postMessage(work ? READY : UNABLE, []);
-    } else {
-      const { answer, transfer } = await work!(data.task);
-      postMessage(answer, transfer);
-    }
-  });
 }

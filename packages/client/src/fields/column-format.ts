@@ -81,8 +81,9 @@ function encodeDictionary(dictionary: Dictionary): { readonly kind: number; read
       ),
     };
   if (dictionary instanceof Texts) {
-    const texts = dictionary.list.map((text) => encoder.encode(text));
-    return { kind: TEXTS, bytes: concat(pack(texts.map(({ length }) => length)), ...texts) };
+    const lengths = dictionary.list.map((text) => encoder.encode(text).length);
+    // Lists of a block may have more values than a function can have arguments.
+    return { kind: TEXTS, bytes: concat(pack(lengths), encoder.encode(dictionary.list.join(''))) };
   }
   const { list } = dictionary as Numbers;
   const decimals = decimalsOf(list);

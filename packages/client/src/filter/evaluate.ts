@@ -91,8 +91,8 @@ function holds(test: Test, value: Comparable): boolean {
   }
 }
 
-/** By code; kept between blocks. No code is beyond the slots, or 65535. */
-const table = new Uint8Array(MAX_SLOTS + 1);
+/** By code; kept between blocks. Only lists have more values than a block has slots. */
+let table = new Uint8Array(MAX_SLOTS + 1);
 
 /** One block. */
 class Evaluation {
@@ -208,6 +208,7 @@ class Evaluation {
 /** Writes into the table which codes stand for values that pass; returns how many these are. */
 function mark(test: Test, dictionary: Dictionary): number {
   const { size } = dictionary;
+  if (size >= table.length) table = new Uint8Array(2 * size);
   table.fill(0, 0, size + 1);
   switch (test.kind) {
     case 'any':

@@ -6,12 +6,15 @@ import { HersError } from '@hers/service';
 import { concat } from '../bytes.ts';
 import type { Column } from '../fields/column.ts';
 import { decodeColumn, encodeColumn } from '../fields/column-format.ts';
-import { type FieldType, quoted } from '../fields/field.ts';
+import { type FieldType, invalid, quoted } from '../fields/field.ts';
 import type { Interned } from '../fields/interned.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
 
 /** The columns of a block, by field. */
 export type BlockColumns = ReadonlyMap<string, Column>;
+
+/** Sealed, about. Whoever reads lists from a server takes no longer ones (transport/http.ts). */
+const MAX_COLUMN_BYTES = 2 ** 26 - 2 ** 10;
 
 const encoder = new TextEncoder();
 
@@ -31,6 +34,8 @@ export async function sealColumn(
 ): Promise<Uint8Array> {
   const { type, count } = column;
   const encoded = encodeColumn(column);
+  if (encoded.length > MAX_COLUMN_BYTES)
+    throw invalid(`the values of ${count} records in the field ${quoted(field)} take more than 64 MiB; shorten them`);
   const read = decodeColumn(encoded, type, count);
   for (let slot = 0; slot < count; slot++)
     if (String(read.value(slot)) !== String(column.value(slot)))

@@ -121,8 +121,9 @@ export class Places {
     counts: (number: number, slot: number) => boolean,
   ): { readonly number: number; readonly slot: number } | undefined {
     const { read, written } = encoder.encodeInto(id, scratch);
-    // No record has an id that does not fit.
-    if (read < id.length) return undefined;
+    // No record has an id that does not fit, or that holds half a surrogate pair, which is encoded
+    // as U+FFFD.
+    if (read < id.length || !id.isWellFormed()) return undefined;
     const hash = hashOf(scratch, written);
     const mask = this.#table.length - 1;
     for (let at = hash & mask; this.#table[at] !== 0; at = (at + 1) & mask) {

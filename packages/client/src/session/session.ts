@@ -180,6 +180,14 @@ export class CollectionSession {
     if (seen && seen.version >= manifest.version)
       throw new HersError('STALE', 'another client has changed this collection');
     seenAfter(seen, this.reader.asShown(manifest, hash), this.name);
+    // Before the commit: another client may have added a field since these records were checked,
+    // and one with a value that does not fit would keep everybody from opening the collection.
+    const pending = new Map(
+      [...draft.pending].map(([handle, record]) => [
+        handle,
+        PendingRecord.of(record, draft.fields, draft.space.projectionOf(record) ?? record.projection),
+      ]),
+    );
     await this.service.commit(this.name, {
       expected: manifest.version - 1,
       manifest: sealed,
@@ -191,12 +199,6 @@ export class CollectionSession {
       lists,
       droppedLists,
     });
-    const pending = new Map(
-      [...draft.pending].map(([handle, record]) => [
-        handle,
-        PendingRecord.of(record, draft.fields, draft.space.projectionOf(record) ?? record.projection),
-      ]),
-    );
     const { entries, scoreSums, columns, spaces, space, grown } = draft;
     const view = new View({ manifest, hash, entries, scoreSums, columns, pending, spaces, space });
     this.#view = Promise.resolve(view.follows(draft.view, grown));

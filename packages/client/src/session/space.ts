@@ -6,7 +6,8 @@
 import type { Compressor } from '@hers/compress/apply';
 import { type Edition, type Plan, plan, slotsFor } from '@hers/scheme';
 import type { CanaryPlace, CollectionKey } from '@hers/scheme/secret';
-import { type Crew, type KeyMaterial, keyFrom, makeCrew } from '../crew/crew.ts';
+import { type Crew, type KeyMaterial, keyFrom } from '../crew/crew.ts';
+import { makeCrew } from '../crew/make-crew.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord, PlainRecord, Projection } from '../formats/records.ts';
 

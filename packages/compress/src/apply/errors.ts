@@ -15,6 +15,8 @@ const CODES = {
   MALFORMED: { status: 400 },
   /** A sound model with an operation that neither this program nor a runtime at hand can run. */
   UNSUPPORTED_MODEL: { status: 400 },
+  /** onnxruntime-node is not installed. */
+  NO_RUNTIME: { status: 501 },
   /** Training was interrupted; what it had learned is in the last checkpoint. */
   ABORTED: { status: 499 },
   /** The loss left the numbers: nothing that could be used came out. */

@@ -36,7 +36,10 @@ export interface Program {
 }
 
 function unsupported(what: string): CompressError {
-  return new CompressError('UNSUPPORTED_MODEL', `The model ${what}, which only onnxruntime can run.`);
+  return new CompressError(
+    'UNSUPPORTED_MODEL',
+    `The model ${what}, which only onnxruntime can run: install onnxruntime-node, or give a runtime.`,
+  );
 }
 
 /**

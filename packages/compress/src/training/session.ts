@@ -1,7 +1,8 @@
 // onnxruntime behind one function: a graph becomes something to call. Blocks the thread that calls
 // it; training therefore has a thread of its own.
 
-import * as ort from 'onnxruntime-node';
+import type * as ort from 'onnxruntime-node';
+import { CompressError } from '../apply/errors.ts';
 import { encodeModel, type OnnxModel } from '../apply/onnx.ts';
 
 export interface Matrix {
@@ -45,7 +46,8 @@ export async function openSession(
   model: OnnxModel,
   { threads = 1, double = false }: SessionOptions = {},
 ): Promise<Session> {
-  const session = await ort.InferenceSession.create(encodeModel(model, { double }), {
+  const { InferenceSession, Tensor } = await runtime();
+  const session = await InferenceSession.create(encodeModel(model, { double }), {
     intraOpNumThreads: threads,
     interOpNumThreads: 1,
     executionMode: 'sequential',
@@ -53,21 +55,35 @@ export async function openSession(
   });
   return async (feeds, into = {}) => {
     const fetches: Record<string, ort.Tensor | null> = {};
-    for (const name of session.outputNames) fetches[name] = into[name] ? tensorOf(into[name]) : null;
-    const results = await session.run(tensorsOf(feeds), fetches);
+    for (const name of session.outputNames) fetches[name] = into[name] ? tensorOf(Tensor, into[name]) : null;
+    const results = await session.run(tensorsOf(Tensor, feeds), fetches);
     return Object.fromEntries(
       Object.entries(results).map(([name, { data, dims }]) => [name, { data: data as Float32Array, shape: dims }]),
     );
   };
 }
 
-function tensorsOf(matrices: Feeds): Record<string, ort.Tensor> {
-  return Object.fromEntries(Object.entries(matrices).map(([name, matrix]) => [name, tensorOf(matrix)]));
+/** An optional part: who only applies compressors does without. */
+async function runtime(): Promise<typeof ort> {
+  try {
+    return await import('onnxruntime-node');
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw cause;
+    throw new CompressError('NO_RUNTIME', 'This needs onnxruntime-node: install it beside hers, and try again.', {
+      cause,
+    });
+  }
 }
 
-function tensorOf({ data, shape }: Matrix | Places): ort.Tensor {
-  if (data instanceof BigInt64Array) return new ort.Tensor('int64', data, shape as number[]);
+type TensorClass = typeof ort.Tensor;
+
+function tensorsOf(Tensor: TensorClass, matrices: Feeds): Record<string, ort.Tensor> {
+  return Object.fromEntries(Object.entries(matrices).map(([name, matrix]) => [name, tensorOf(Tensor, matrix)]));
+}
+
+function tensorOf(Tensor: TensorClass, { data, shape }: Matrix | Places): ort.Tensor {
+  if (data instanceof BigInt64Array) return new Tensor('int64', data, shape as number[]);
   return data instanceof Float32Array
-    ? new ort.Tensor('float32', data, shape as number[])
-    : new ort.Tensor('float64', data, shape as number[]);
+    ? new Tensor('float32', data, shape as number[])
+    : new Tensor('float64', data, shape as number[]);
 }

@@ -81,12 +81,19 @@ export interface Addon {
   returnFreedMemory(least: number): void;
 }
 
-/** Where `npm run build` puts it. */
-export const ADDON_PATH: string = join(import.meta.dirname, '../../build/hers_scan.node');
+const build = join(import.meta.dirname, '../../build');
+/** A published package names its addons after the platform (tools/pack.ts). */
+const prebuilt = join(build, `hers_scan.${process.platform}-${process.arch}.node`);
+
+/** Where `npm run build` puts it, unless this is a published package. */
+export const ADDON_PATH: string = existsSync(prebuilt) ? prebuilt : join(build, 'hers_scan.node');
 
 /** Throws an error that says why there is no addon. */
 export function loadAddon(path: string = ADDON_PATH): Addon {
-  if (!existsSync(path)) throw new Error('the addon was not built, which takes a C++ compiler and `npm run build`');
+  if (!existsSync(path))
+    throw new Error(
+      `there is no addon for ${process.platform} ${process.arch}; in a clone, a C++ compiler and \`npm run build\` make it`,
+    );
   const module = { exports: {} };
   process.dlopen(module, path);
   return module.exports as Addon;
