@@ -1,9 +1,10 @@
-// The door to JavaScript (Node-API). What goes through it is checked by
-// packages/scan/src/native/native.ts; here only that a value is what it claims to be.
+// The JavaScript interface (Node-API). packages/scan/src/native/native.ts checks the arguments;
+// this file only checks that a value has the type it claims.
 //
-// Nothing here belongs to the process, except the handler of mapping.h and what `returnFreedMemory`
-// sets: pools are known to the environment (main thread or worker) that made them, which ends their
-// threads before it goes. Objects are handed out as externals; forgotten ones are freed with them.
+// Nothing here is global to the process, except the handler of mapping.h and the settings of
+// `returnFreedMemory`. A pool belongs to the environment (main thread or worker) that made it,
+// which ends the pool's threads before it exits. Objects are handed out as externals, and freed
+// when JavaScript collects them.
 
 #include <node_api.h>
 
@@ -39,21 +40,21 @@ struct RingWithVariant {
   RingTables tables;
 };
 
-/** The way of a scan's results to JavaScript. */
+/** Delivers a scan's results to JavaScript. */
 struct Channel {
   /** For the threads, until the last message. */
   std::mutex mutex;
   napi_threadsafe_function call = nullptr;
   /**
-   * The same for the thread of the environment, which may let go of the event loop or hold it until
+   * The same for the environment's own thread, which may release the event loop or hold it until
    * the function is gone: see `forgetCall`.
    */
   napi_threadsafe_function loop = nullptr;
 };
 
 /**
- * Called before the function is freed, whatever was the reason: the last message, one that could
- * not be sent, the end of the environment.
+ * Called before the function is freed, for whatever reason: the last message, one that could not be
+ * sent, or the end of the environment.
  */
 void forgetCall(napi_env, void* data, void*) {
   const std::unique_ptr<std::shared_ptr<Channel>> channel(static_cast<std::shared_ptr<Channel>*>(data));
@@ -125,10 +126,7 @@ struct Message {
   Ending ending;
 };
 
-/**
- * Whoever calls after the environment began to close must not do so again: the function is gone
- * then.
- */
+/** After the environment has begun to close, nothing may call again: the function is then gone. */
 void send(Channel& channel, std::unique_ptr<Message> message, bool last) {
   const std::lock_guard<std::mutex> lock(channel.mutex);
   if (!channel.call) return;
@@ -138,7 +136,7 @@ void send(Channel& channel, std::unique_ptr<Message> message, bool last) {
   else if (last) napi_release_threadsafe_function(channel.call, napi_tsfn_release), channel.call = nullptr;
 }
 
-/** Makes the batch's memory JavaScript's, until it is garbage there. */
+/** Hands the batch's memory to JavaScript, until it is collected there. */
 napi_value batchBuffer(napi_env env, std::unique_ptr<Batch>& batch) {
   napi_value buffer;
   void* const bytes = batch->memory.get();
@@ -147,7 +145,7 @@ napi_value batchBuffer(napi_env env, std::unique_ptr<Batch>& batch) {
     batch.release();
     return buffer;
   }
-  // Some embedders do not allow memory from outside.
+  // Some embedders do not allow external memory.
   void* copy = nullptr;
   check(env, napi_create_arraybuffer(env, batch->length, &copy, &buffer), "no memory");
   memcpy(copy, bytes, batch->length);
@@ -275,7 +273,7 @@ napi_value writeSegment(napi_env env, const Arguments& a) {
   return undefined(env);
 }
 
-/** Unmapping takes long enough to be left to a thread of the pool. */
+/** Unmapping is slow, so a thread of the pool does it. */
 napi_value freeSegment(napi_env env, const Arguments& a) {
   auto& segment = segmentOf(env, a[1]);
   poolOf(env, a[0])->run([doomed = std::move(segment)]() mutable { doomed.reset(); });
@@ -284,8 +282,8 @@ napi_value freeSegment(napi_env env, const Arguments& a) {
 }
 
 /**
- * By itself glibc keeps what was freed for the next time, and the more, the larger it was; a buffer
- * that was mapped goes back to the system when it is freed.
+ * By default glibc keeps freed memory for reuse, and keeps more the larger the freed buffers were.
+ * A buffer that was mapped returns to the system when it is freed.
  */
 napi_value returnFreedMemory(napi_env env, const Arguments& a) {
 #ifdef __GLIBC__
@@ -330,7 +328,7 @@ napi_value startScan(napi_env env, const Arguments& a) {
   setup.spares = pool->spares();
   setup.ring = std::shared_ptr<const RingTables>(ring, &ring->tables);
   eachOf(env, a[2], [&](napi_value value) { setup.segments.push_back(segmentOf(env, value)); });
-  // The scan takes the queries over: it frees their rows when it has laid them out.
+  // The scan owns the queries from here on: it frees their rows when it has laid them out.
   eachOf(env, a[3], [&](napi_value value) { setup.queries.push_back(std::move(queryOf(env, value))); });
   setup.domain = wordOf(env, a[4]);
   setup.multiplyOnly = truthOf(env, a[5]);

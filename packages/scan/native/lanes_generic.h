@@ -1,10 +1,9 @@
-// Vectors of four 32-bit words in the dialect of C++ that GCC and Clang share, for any
-// little-endian machine: both turn it into what the machine has. This is also where the interface
-// of all three kinds of vectors is described; the templates (multiply.h, transform.h, …) are
-// written once over it.
+// Vectors of four 32-bit words in the C++ extensions that GCC and Clang share, for any
+// little-endian machine. The interface of all three kinds of vectors is described here; the
+// templates (multiply.h, transform.h, …) are written once over it.
 //
-// Everything is in an anonymous namespace: each variant is compiled with flags of its own, and no
-// function of one may serve another.
+// Everything is in an anonymous namespace: each variant is compiled with its own flags, and the
+// linker must not merge functions of two variants.
 
 #pragma once
 

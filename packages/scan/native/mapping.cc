@@ -12,8 +12,7 @@
 namespace hers {
 
 /**
- * What the handler knows of a mapping. Never freed, as the handler may be looking at it, but used
- * again.
+ * The handler's view of a mapping. Never freed, because the handler may be reading it, but reused.
  */
 struct GuardedRange {
   /** Odd while the ends are being changed. */
@@ -70,7 +69,7 @@ void giveRange(GuardedRange& range) {
 
 struct sigaction previous;
 
-/** Lays zeros over a range. They are read-only, so they take no memory. */
+/** Maps zeros over a range. They are read-only, so they take no memory. */
 bool cover(uintptr_t begin, uintptr_t end) {
   void* const at = reinterpret_cast<void*>(begin);
   return mmap(at, end - begin, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
@@ -81,38 +80,38 @@ bool mend(uintptr_t address) {
   for (GuardedRange* range = newest; range; range = range->next) {
     const uint32_t edition = range->edition;
     const uintptr_t begin = range->begin, end = range->end;
-    // The one that is being read does not change: a mapping outlives its readers.
+    // The entry being read does not change: a mapping outlives its readers.
     if (edition % 2 != 0 || range->edition != edition || address < begin || address >= end) continue;
-    // The mark first: whoever reads a zero from here on finds it.
+    // The mark first: any thread that reads a zero from here on will find it.
     range->isBroken = true;
     return cover(begin, end);
   }
   return false;
 }
 
-/** What would have happened without us. */
+/** What would have happened without this handler. */
 void passOn(int number, siginfo_t* info, void* context) {
   if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(number, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(number);
   const bool isSent = info->si_code <= 0;
   if (isSent && previous.sa_handler == SIG_IGN) return;
-  // The instruction that failed fails again, without us, when this returns. What somebody sent
-  // comes only once, so it is sent again.
+  // When this returns, the failed instruction fails again, now without this handler. A signal that
+  // was sent comes only once, so it is sent again.
   sigaction(number, &previous, nullptr);
   if (isSent) raise(number);
 }
 
 void onBusError(int number, siginfo_t* info, void* context) {
   const int error = errno;
-  // Of a signal that was sent (kill) the address means nothing.
+  // For a signal that was sent (kill) the address means nothing.
   const bool isMended = info->si_code > 0 && mend(reinterpret_cast<uintptr_t>(info->si_addr));
   errno = error;
   if (!isMended) passOn(number, info, context);
 }
 
 /**
- * Once in the life of the process, which keeps the handler: Node unloads an addon with the last
- * worker that loaded it, and this one must stay then.
+ * Installed once per process, and kept: Node unloads an addon with the last worker that loaded it,
+ * and this one must then stay loaded.
  */
 void installHandler() {
   static std::once_flag once;
@@ -129,9 +128,9 @@ void installHandler() {
 }
 
 /**
- * Maps a file where its huge pages would lie on huge pages of memory. With MADV_HUGEPAGE, Linux
- * then reads it in pieces of 2 MiB (where the file system can) and maps each of them by one entry,
- * which makes up to a third of a scan's speed.
+ * Maps a file so that its huge pages align with huge pages of memory. With MADV_HUGEPAGE, Linux
+ * then reads it in pieces of 2 MiB (where the file system can) and maps each by one entry, which
+ * accounts for up to a third of a scan's speed.
  */
 void* mapAligned(int file, size_t bytes) {
   void* const room = mmap(nullptr, bytes + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -174,13 +173,13 @@ std::unique_ptr<Mapping> Mapping::of(int file, size_t bytes) {
 }
 
 Mapping::~Mapping() {
-  // In this order: the addresses may be another mapping's as soon as they are free.
+  // In this order: once the addresses are free, they may belong to another mapping.
   giveRange(range_);
   munmap(at_, bytes_);
 }
 
 bool Mapping::isBroken() const {
-  // The reads before this one stay before it, also on machines that reorder them.
+  // Keeps earlier reads before this one, also on machines that reorder them.
   std::atomic_thread_fence(std::memory_order_acquire);
   return range_.isBroken;
 }

@@ -1,15 +1,15 @@
-// A file in memory, which somebody may cut while it is read.
+// A mapped file that another process may truncate while it is read.
 //
-// Whoever touches a page that the file no longer has, or that the disk cannot read, gets SIGBUS, in
-// the thread and at the instruction that touched it. One handler for the process makes an error of
-// that: it marks the mapping as broken, lays zeros over all of it and returns. The thread goes on
-// over zeros, and whoever is to use what it computed asks `isBroken` first. So the loops that read
-// know nothing of it and cost nothing.
+// Touching a page that the file no longer has, or that the disk cannot read, raises SIGBUS in the
+// thread and at the instruction that touched it. One handler per process turns that into an error:
+// it marks the mapping as broken, maps zeros over all of it and returns. The thread continues over
+// zeros, and the code that uses its result checks `isBroken` first. So the reading loops need no
+// checks and cost nothing.
 //
 // Jumping out of the handler (sigsetjmp, an exception) would skip the destructors in between and
 // leave the other threads in the same mapping to their own faults. Reading instead of mapping would
-// copy every byte, and the floor of a scan is the bandwidth of memory. A lease or a lock keeps out
-// only those who ask.
+// copy every byte, and memory bandwidth is the lower bound of a scan. A lease or a lock only keeps
+// out programs that ask for one.
 
 #pragma once
 
@@ -23,7 +23,7 @@ struct GuardedRange;
 
 class Mapping {
  public:
-  /** Maps the first bytes of a file, to be read; null, with errno set, where that fails. */
+  /** Maps the first bytes of a file for reading; null, with errno set, on failure. */
   static std::unique_ptr<Mapping> of(int file, size_t bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
@@ -31,8 +31,8 @@ class Mapping {
 
   uint8_t* at() const { return at_; }
   /**
-   * Whether zeros were read, or will be, in place of the file: from then on for good. To be asked
-   * after reading.
+   * Whether zeros were read, or will be, in place of the file; permanent once set. Check it after
+   * reading.
    */
   bool isBroken() const;
 

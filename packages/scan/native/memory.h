@@ -28,7 +28,7 @@ class Aligned {
 
   T* get() const { return at_; }
   size_t count() const { return count_; }
-  /** Grows to at least `count`, without keeping what was there. */
+  /** Grows to at least `count`, without keeping the content. */
   T* atLeast(size_t count) {
     if (count_ < count) {
       *this = Aligned();

@@ -26,8 +26,8 @@ bool Pool::take(std::shared_ptr<Scan>& scan, Task& task) {
 }
 
 /**
- * Takes out what is over, and reports it without the mutex. True when it did: then something may
- * have begun meanwhile.
+ * Removes finished scans, and reports them without the mutex. Returns true if there were any: then
+ * something may have begun in the meantime.
  */
 bool Pool::retireOver(std::unique_lock<std::mutex>& lock) {
   std::vector<std::shared_ptr<Scan>> over;
@@ -65,8 +65,8 @@ void Pool::work() {
       wake_.notify_all();
       continue;
     }
-    // Who hears of an end begins the next scan at once, and nobody may be waiting when that is
-    // told: so this looks again before it waits.
+    // The receiver of an ending may start the next scan at once, before this thread waits. So it
+    // checks again before it waits.
     if (retireOver(lock)) continue;
     if (ending_) return;
     if (scans_.empty()) scratch.release();

@@ -1,4 +1,4 @@
-// The threads of a kernel, which take tasks of all its scans in turn.
+// The threads of a kernel. They take tasks of all its scans in turn.
 
 #pragma once
 
@@ -23,7 +23,7 @@ class Pool {
   void start(std::shared_ptr<Scan> scan);
   void stop(Scan& scan);
   void release(Scan& scan);
-  /** Runs a chore on one of the threads; here, once they are gone. */
+  /** Runs a chore on one of the threads, or here once they are gone. */
   void run(std::function<void()> chore);
   /** Stops all scans and ends the threads. */
   void shutDown();

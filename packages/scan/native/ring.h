@@ -1,9 +1,9 @@
-// What the kernels know about a ring R_Q = Z_Q[x]/(x^n + 1), Q a product of one or two primes below
-// 2^30.
+// What the kernels need to know about a ring R_Q = Z_Q[x]/(x^n + 1), Q a product of one or two
+// primes below 2^30.
 //
-// Only plain data and no templates of the standard library: the variants, compiled for instruction
-// sets that the machine may lack, include it, and an inline function which they share with the rest
-// of the program could be taken from the wrong one of them.
+// Only plain data, without templates of the standard library: the variants are compiled for
+// instruction sets that the machine may lack. If they shared an inline function with the rest of
+// the program, the linker could pick the wrong copy.
 
 #pragma once
 

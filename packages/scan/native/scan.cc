@@ -13,13 +13,13 @@ namespace hers {
 namespace {
 
 /**
- * Parts are multiplied in runs of at most about this much; towards the end they get shorter, so
+ * Parts are multiplied in runs of at most about this much. Runs get shorter towards the end, so
  * that all threads finish together.
  */
 constexpr size_t kTaskBytes = size_t{1} << 23;
-/** What all slots may hold together, where two of them do not need more. */
+/** The limit for all slots together, unless two of them need more. */
 constexpr size_t kSlotBytes = size_t{1} << 26;
-/** More queries than fit this into one slot are answered in several passes. */
+/** If more queries are asked than one slot can hold, they are answered in several passes. */
 constexpr size_t kMostSlotBytes = size_t{1} << 27;
 constexpr size_t kBatchBytes = size_t{1} << 18;
 constexpr size_t kBatchesWaiting = 16;
@@ -33,7 +33,7 @@ uint64_t now() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
 
-/** How often this thread has had to wait for a disk. */
+/** How often this thread has waited for a disk. */
 long diskReads() {
 #ifdef RUSAGE_THREAD
   struct rusage usage;
@@ -64,7 +64,7 @@ struct Slot {
   Aligned<uint32_t> sums;
 };
 
-/** Plans for the widths that the queries ask for. */
+/** Plans for the widths that the queries request. */
 class PackPlans {
  public:
   const PackPlan* of(uint32_t bits) {
@@ -129,7 +129,7 @@ size_t Scan::responseBytes(const Query& query) const {
   return kHeadBytes + n * query.bits[0] / 8 + n * query.bits[1] / 8 + kChecksumBytes;
 }
 
-/** Gives the next segment a slot, if there is one of both. */
+/** Gives the next segment a slot, if there are both. */
 bool Scan::open() try {
   if (nextItem_ == items_.size()) return false;
   Slot* slot = nullptr;
@@ -228,12 +228,12 @@ void Scan::fail(Outcome outcome, uint32_t segment, uint32_t part) {
     badSegment_ = segment;
     badPart_ = part;
   }
-  // Released, and acquired where it is read: a thread that gives up its sums half done must not
-  // find outcome_ unset in `take` afterwards, or they would be answered.
+  // Release here, acquire at the reader: a thread that abandons its sums must not find outcome_
+  // unset in `take` afterwards, or they would be answered.
   __atomic_store_n(&stop_, 1, __ATOMIC_RELEASE);
 }
 
-/** Whether the file is the one that the slot began with; if not, fails the scan. */
+/** Whether the file is still the one that the slot began with; if not, fails the scan. */
 bool Scan::isAsItWas(const Slot& slot) {
   const Look look = slot.segment->look();
   if (look.fate == Fate::kSound && look.written == slot.written) return true;
@@ -244,7 +244,7 @@ bool Scan::isAsItWas(const Slot& slot) {
 bool Scan::isOver() const { return running_ == 0 && (outcome_.load() != 0 || finishedItems_ == items_.size()); }
 
 void Scan::end() {
-  // Not in the destructor: JavaScript forgets a scan only when it collects its garbage.
+  // Not in the destructor: JavaScript drops a scan only when it collects garbage.
   for (const auto& slot : slots_) setup_.spares->give(std::move(slot->sums));
   for (const auto& query : setup_.queries) setup_.spares->give(std::move(query->rows));
   setup_.spares->give(std::move(laid_));
@@ -308,8 +308,8 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
   Segment& segment = *slot.segment;
   const Layout& layout = segment.layout();
   const uint32_t number = items_[slot.item].segment;
-  // Files are read ahead while they come from a disk. Asking for what is in memory already would
-  // cost time for nothing.
+  // Files are read ahead while they come from a disk. For data that is already in memory, that
+  // would only cost time.
   if (cold_.load(std::memory_order_relaxed)) {
     const size_t bytes = (task.until - task.from) * layout.partBytes;
     segment.willNeed(task.from * layout.partBytes, bytes + kTaskBytes);
@@ -354,8 +354,8 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
 
 void Scan::respond(const Task& task, Scratch& scratch) {
   Slot& slot = *task.slot;
-  // The file has been read by now, and answers are made of the sums alone: so this is where to look
-  // whether it was the file that was read.
+  // The file has been read by now, and responses are made from the sums alone. So this is the place
+  // to check that it was the right file.
   if (!isAsItWas(slot)) return;
   const Layout& layout = slot.segment->layout();
   const Ring& ring = setup_.ring->ring();

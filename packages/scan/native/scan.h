@@ -1,4 +1,4 @@
-// One call of `scan`: what there is to do, cut into tasks that any thread can take.
+// One call of `scan`: its work, divided into tasks that any thread can take.
 //
 //   expand    eight rows of one query into the kernel's layout; all come before anything else
 //   multiply  some parts of one segment against all queries (or as many as fit the memory), after
@@ -6,8 +6,8 @@
 //   respond   once all parts of a segment are multiplied: transforms, switches and packs some of
 //             its answers into one batch
 //
-// Memory is bounded by the segments between their first multiplication and their last answer
-// (slots) and by the batches that wait for JavaScript. Where a consumer is slow, tasks are simply
+// Memory is bounded by the segments between their first multiplication and their last response
+// (slots), and by the batches that JavaScript has not taken. If a consumer is slow, its tasks are
 // not given out: no thread ever waits for one scan while another has work.
 //
 // All state is guarded by the mutex of the pool, except what `perform` touches.
@@ -130,9 +130,9 @@ class Scan {
   void stop() { fail(Outcome::kStopped, 0, 0); }
   /** JavaScript has taken a batch. */
   void release() { waiting_--; }
-  /** Nothing left to do and nobody doing it. */
+  /** No work is left, and no thread is working on it. */
   bool isOver() const;
-  /** Reports the ending; once, by whoever found that it is over, without the mutex. */
+  /** Reports the ending, once, by the thread that found it, without the mutex. */
   void end();
 
  private:

@@ -83,8 +83,7 @@ void Segment::willNeed(size_t from, size_t length) const {
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t until = from + length < bytes() ? from + length : bytes();
   const size_t begin = (layout_.dataAt + from) / page * page;
-  // Of a file that was cut, or of the zeros in its place, there is nothing to read ahead, and
-  // nothing happens.
+  // For a truncated file, or for the zeros in its place, reading ahead has no effect.
   madvise(mapping_->at() + begin, layout_.dataAt + until - begin, MADV_WILLNEED);
 }
 

@@ -27,7 +27,7 @@ struct Layout {
   std::vector<uint64_t> checksums;
 };
 
-/** What has become of a segment's file. Memory is always sound. */
+/** The state of a segment's file. Memory is always intact. */
 enum class Fate { kSound, kCut, kUnreadable };
 
 struct Look {
@@ -39,11 +39,11 @@ struct Look {
 class Segment {
  public:
   /**
-   * Maps the file behind `file`, which the caller may close afterwards; null, with errno set, where
-   * that fails: ENODATA for a file that is too short.
+   * Maps the file behind `file`, which the caller may close afterwards; null, with errno set, on
+   * failure: ENODATA for a file that is too short.
    */
   static std::shared_ptr<Segment> map(int file, Layout layout);
-  /** Memory to be written by `write`; null when there is not enough. */
+  /** Memory to be filled by `write`; null if there is not enough. */
   static std::shared_ptr<Segment> allocate(Layout layout);
   ~Segment();
   Segment(const Segment&) = delete;
@@ -56,17 +56,17 @@ class Segment {
   uint8_t* data() const { return data_; }
 
   /**
-   * Whether the part fits its checksum. Computed once for a file that was last written then,
-   * whichever thread comes first.
+   * Whether the part matches its checksum. Computed once per modification time of the file, by the
+   * first thread that needs it.
    */
   bool verify(size_t part, int64_t written);
   bool isVerified(size_t part, int64_t written) const { return verified_[part].load(std::memory_order_acquire) == written; }
   /**
-   * Looks at the file. Before and after reading: what was read in between is right if it is sound,
+   * Checks the file, before and after reading. Data read in between is right if the file is intact
    * and was not written.
    */
   Look look() const;
-  /** The part of it that costs nothing: whether a read has failed. */
+  /** The cheap part of the check: whether a read has failed. */
   bool isBroken() const { return mapping_ && mapping_->isBroken(); }
   /** Asks the system to read these bytes ahead. */
   void willNeed(size_t from, size_t length) const;

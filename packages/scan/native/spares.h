@@ -1,5 +1,5 @@
-// Memory that scans leave behind for the next ones: fresh pages cost a search of a small gallery
-// more time than its transforms.
+// Memory that scans leave for later ones: for a small gallery, fresh pages cost more time than the
+// transforms.
 
 #pragma once
 
@@ -12,7 +12,7 @@ namespace hers {
 
 class Spares {
  public:
-  /** At least `count` words, with anything in them. */
+  /** At least `count` words, uninitialized. */
   Aligned<uint32_t> take(size_t count) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -32,7 +32,7 @@ class Spares {
     return Aligned<uint32_t>(count);
   }
 
-  /** Keeps it, at the expense of what was kept longest. */
+  /** Keeps it, and frees what was kept longest. */
   void give(Aligned<uint32_t> memory) {
     if (memory.count() == 0 || memory.count() > kLargestWords) return;
     const std::lock_guard<std::mutex> lock(mutex_);

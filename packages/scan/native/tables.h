@@ -1,4 +1,4 @@
-// The tables behind a ring, made once for a kernel and a parameter set.
+// The tables of a ring, made once per kernel and parameter set.
 
 #pragma once
 
@@ -16,7 +16,7 @@ struct PrimeConstants {
   std::vector<uint32_t> inverses;
 };
 
-/** What the multiplication alone needs to know of a prime. Throws where sums could overflow. */
+/** What the multiplication needs to know about a prime. Throws if sums could overflow. */
 Modulus forMultiplying(uint32_t p);
 
 /** A ring that owns its tables. */

@@ -1,5 +1,5 @@
-// Values and objects on their way through Node-API: checked for being what they claim to be. For
-// the one file of an addon that speaks to JavaScript.
+// Conversion and type checks of Node-API values and objects, for the one file of an addon that
+// talks to JavaScript.
 
 #pragma once
 

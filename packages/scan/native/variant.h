@@ -1,4 +1,4 @@
-// What one instruction set does: every heavy loop, behind plain function pointers. Three files
+// The code for one instruction set: every heavy loop, behind plain function pointers. Four files
 // implement it from the same templates.
 
 #pragma once
@@ -25,7 +25,7 @@ struct Multiply {
   uint32_t* out;
   /** Room for [query][block][32] sums, aligned to 64 bytes. */
   uint64_t* sums;
-  /** Not zero: give up. */
+  /** Not zero: stop. */
   const int* stop;
 };
 

@@ -1,4 +1,4 @@
-// The variant for AVX2 and FMA; compiled with flags of its own (tools/build.ts).
+// The variant for AVX2 and FMA; compiled with its own flags (tools/addon.ts).
 
 #include "lanes_avx2.h"
 

@@ -1,4 +1,4 @@
-// The variant for AVX-512 F, DQ, BW and VL; compiled with flags of its own (tools/build.ts).
+// The variant for AVX-512 F, DQ, BW and VL; compiled with its own flags (tools/addon.ts).
 
 #include "lanes_avx512.h"
 

@@ -1,4 +1,4 @@
-// The variant for AVX-512 F, DQ, BW, VL and IFMA; compiled with flags of its own (tools/addon.ts).
+// The variant for AVX-512 F, DQ, BW, VL and IFMA; compiled with its own flags (tools/addon.ts).
 
 #include "lanes_avx512.h"
 

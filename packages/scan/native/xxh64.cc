@@ -10,7 +10,7 @@ inline uint64_t rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
 inline uint64_t round(uint64_t lane, uint64_t word) { return rotate(lane + word * kP2, 31) * kP1; }
 inline uint64_t merge(uint64_t hash, uint64_t lane) { return (hash ^ round(0, lane)) * kP1 + kP4; }
 
-// Byte by byte, so that it is right on every machine; compilers make one load of it.
+// Byte by byte, so that it is right on every machine; compilers turn it into one load.
 inline uint64_t word32(const uint8_t* p) {
   return p[0] | uint64_t{p[1]} << 8 | uint64_t{p[2]} << 16 | uint64_t{p[3]} << 24;
 }

@@ -33,7 +33,7 @@ const works = async () => new Impostor();
 
 function trial(openers: Partial<KernelOpeners>) {
   const warnings: string[] = [];
-  const all: KernelOpeners = { native: works, wasm: works, reference: works, ...openers };
+  const all: KernelOpeners = { native: works, wasm: works, reference: works, cuda: works, ...openers };
   const choose = (kernel?: KernelName | 'auto', variable?: string) =>
     chooseKernel({ kernel, warn: (message) => warnings.push(message) }, all, variable);
   return { choose, warnings };
@@ -72,7 +72,11 @@ describe('the choice of a kernel', () => {
     assert.match((await choose('auto', 'reference')).chosen, /^wasm .* the fastest/);
     await assert.rejects(choose('native'), /native kernel cannot be used: the addon was not built\. the option kernel/);
     await assert.rejects(choose(undefined, 'native'), /HERS_KERNEL asks for it/);
-    await assert.rejects(choose(undefined, 'cuda'), /HERS_KERNEL is "cuda"; it can be native, wasm, reference, auto/);
+    assert.match((await choose('cuda')).chosen, /^cuda .* asked for by the option kernel$/);
+    await assert.rejects(
+      choose(undefined, 'gpu'),
+      /HERS_KERNEL is "gpu"; it can be native, wasm, reference, cuda, auto/,
+    );
     assert.equal(warnings.length, 1);
   });
 

@@ -1,23 +1,24 @@
-// Which kernel scans: the one that was asked for, else the fastest that works here. A kernel works
-// when it answers a small search as scheme's own scan does; what does not is left out with a reason
-// that is said once.
+// Chooses the kernel: the one that was asked for, otherwise the fastest that works here. A kernel
+// works if it answers a small search as scheme's own scan does. Others are left out, with a reason
+// that is reported once.
 
-import { encodeResponse, expandedQuery, HersError, parameterSet, scanBlock } from '@hers/scheme';
+import { encodeResponse, expandedQuery, HersError, parameterSet, refuseUnknown, scanBlock } from '@hers/scheme';
 import { segmentBytes } from './builder.ts';
-import { KERNEL_NAMES, type Kernel, type KernelName } from './kernel.ts';
+import { AUTOMATIC_KERNELS, KERNEL_NAMES, type Kernel, type KernelName } from './kernel.ts';
 import { ReferenceKernel } from './reference.ts';
 import { largest, mixed, specimenBlock, specimenQuery } from './specimen.ts';
 
-/** The environment variable that forces a kernel, unless the option does. */
+/** The environment variable that chooses a kernel, unless the option does. */
 const VARIABLE = 'HERS_KERNEL';
 
 export interface KernelOptions {
-  /** A kernel to use, or to fail without; `auto` is as good as nothing. */
+  /** Use this kernel or fail; `auto` is the default. */
   readonly kernel?: KernelName | 'auto' | undefined;
-  /** As many as the process may use unless given. */
+  /** By default as many as the process may use. */
   readonly threads?: number | undefined;
   /**
-   * Hears why a kernel was left out; a warning of the process unless given. The same is said once.
+   * Called with the reason why a kernel was left out, once for each reason. By default it becomes a
+   * process warning.
    */
   readonly warn?: ((message: string) => void) | undefined;
 }
@@ -30,7 +31,7 @@ export interface KernelChoice {
   readonly rejected: readonly string[];
 }
 
-/** How each kernel is opened, fastest first. */
+/** How each kernel is opened. */
 export type KernelOpeners = Readonly<Record<KernelName, (threads: number | undefined) => Promise<Kernel>>>;
 
 const openers: KernelOpeners = {
@@ -45,15 +46,20 @@ const openers: KernelOpeners = {
   async reference() {
     return new ReferenceKernel();
   },
+  async cuda() {
+    const { CudaKernel } = await import('./cuda/cuda.ts');
+    return CudaKernel.open();
+  },
 };
 
 /**
- * Opens a kernel: the option decides, else the variable HERS_KERNEL, else what works: native, wasm,
- * reference, in this order.
+ * Opens a kernel: the one that the option names, otherwise the variable HERS_KERNEL, otherwise the
+ * first that works of native, wasm and reference.
  *
  * @example const { kernel, chosen } = await openKernel();
  */
-export function openKernel(options: KernelOptions = {}): Promise<KernelChoice> {
+export async function openKernel(options: KernelOptions = {}): Promise<KernelChoice> {
+  refuseUnknown(options, { kernel: true, threads: true, warn: true }, 'openKernel');
   return chooseKernel(options, openers, process.env[VARIABLE]);
 }
 
@@ -70,14 +76,14 @@ export async function chooseKernel(
     throw new HersError('INVALID_ARGUMENT', `${source} is ${JSON.stringify(wanted)}; it can be ${names}`);
   }
   const rejected: string[] = [];
-  for (const name of wanted === 'auto' ? KERNEL_NAMES : [wanted as KernelName]) {
+  for (const name of wanted === 'auto' ? AUTOMATIC_KERNELS : [wanted as KernelName]) {
     try {
       const kernel = await openChecked(() => openers[name](threads));
       const why = wanted === 'auto' ? 'the fastest that works here' : `asked for by ${source}`;
       if (rejected.length > 0) sayOnce(`the ${name} kernel scans; ${rejected.join('; ')}`, warn);
       return { kernel, chosen: `${name} (${kernel.detail}), ${why}`, rejected };
     } catch (error) {
-      // A wrong argument is wrong for every kernel.
+      // An invalid argument is invalid for every kernel.
       if (error instanceof HersError && error.code === 'INVALID_ARGUMENT') throw error;
       const reason = `the ${name} kernel cannot be used: ${reasonOf(error)}`;
       if (wanted !== 'auto') throw new Error(`${reason}. ${source} asks for it; take it back, or repair this.`);
@@ -105,7 +111,7 @@ async function openChecked(open: () => Promise<Kernel>): Promise<Kernel> {
 
 /**
  * One prime and two, wide masks, packed rows, more rows than are summed without folding, more than
- * a vector of anything.
+ * one vector of everything.
  */
 const TRIALS = [
   { set: 'n_2048_logq_30', width: 15 },
@@ -113,7 +119,7 @@ const TRIALS = [
   { set: 'insecure_n_64_logq_24_wide_5', width: 69 },
 ];
 
-/** Throws unless the kernel answers as `scanBlock` does. */
+/** Throws unless the kernel's answers equal those of `scanBlock`. */
 export async function checkKernel(kernel: Kernel): Promise<void> {
   for (const { set, width } of TRIALS) {
     const parameters = parameterSet(set);

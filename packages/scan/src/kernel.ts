@@ -52,5 +52,8 @@ export interface Kernel {
   close(): Promise<void>;
 }
 
-export const KERNEL_NAMES = ['native', 'wasm', 'reference'] as const;
+/** Kernels that are tried where none is asked for, fastest first. */
+export const AUTOMATIC_KERNELS = ['native', 'wasm', 'reference'] as const;
+/** `cuda` holds all segments in the memory of a GPU, so it must be asked for. */
+export const KERNEL_NAMES = ['native', 'wasm', 'reference', 'cuda'] as const;
 export type KernelName = (typeof KERNEL_NAMES)[number];

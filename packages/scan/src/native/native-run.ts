@@ -31,8 +31,12 @@ const CUT = 4;
 const UNREADABLE = 6;
 const CHANGED = 7;
 
+/** What an addon does for a scan that runs. */
+export type Steering = Pick<Addon, 'stopScan' | 'releaseBatch' | 'holdLoop'>;
+
 export class NativeRun {
-  readonly #addon: Addon;
+  readonly #addon: Steering;
+  readonly #failure: typeof failure;
   readonly #names: readonly string[];
   readonly #scan: ScanRef;
   readonly #batches: Batch[] = [];
@@ -48,9 +52,15 @@ export class NativeRun {
     this.#settle = resolve;
   });
 
-  /** `names` are the segments' names, for errors. */
-  constructor(addon: Addon, names: readonly string[], start: (deliver: Deliver) => ScanRef) {
+  /** `names` are the segments' names, for errors; `fail` makes another addon's errors. */
+  constructor(
+    addon: Steering,
+    names: readonly string[],
+    start: (deliver: Deliver) => ScanRef,
+    fail: typeof failure = failure,
+  ) {
     this.#addon = addon;
+    this.#failure = fail;
     this.#names = names;
     this.#scan = start((buffer, numbers) => this.#receive(buffer, numbers));
     addon.holdLoop(this.#scan, false);
@@ -76,7 +86,7 @@ export class NativeRun {
     this.#times = { expand, verify, multiply, respond, untilMultiply, untilEnd };
     if (outcome !== DONE && outcome !== STOPPED) {
       // An error is thrown even if earlier results have not been taken.
-      this.#error ??= { reason: failure(outcome, this.#names[segment], part) };
+      this.#error ??= { reason: this.#failure(outcome, this.#names[segment], part) };
       this.#batches.length = 0;
     }
     this.#settle();

@@ -253,7 +253,7 @@ export class NativeKernel implements Kernel {
   }
 }
 
-function layoutOf({ parameters, rows, blocks, dataAt, partChecksums }: SegmentHeader): NativeLayout {
+export function layoutOf({ parameters, rows, blocks, dataAt, partChecksums }: SegmentHeader): NativeLayout {
   const table = new Uint8Array(24 * blocks.length);
   blocks.forEach(({ blockId, first, count }, i) => {
     table.set(blockId, 24 * i);
@@ -263,7 +263,7 @@ function layoutOf({ parameters, rows, blocks, dataAt, partChecksums }: SegmentHe
 }
 
 /** The beginning of the responses to a query. The addon fills in the fields of the block. */
-function responseHead(query: Query): Uint8Array {
+export function responseHead(query: Query): Uint8Array {
   const { parameters, keyId, queryId, bits0, bits1, seed } = query;
   const isBits = (bits: number) => Number.isInteger(bits) && bits >= 1 && bits <= 32;
   if (!(isBits(bits0) && isBits(bits1) && bits0 <= bits1 && seed.length === 32))

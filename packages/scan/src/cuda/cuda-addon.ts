@@ -1,0 +1,72 @@
+// The CUDA addon (packages/scan/cuda), and where it is.
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Modulus } from '@hers/ring';
+import type { Deliver, NativeLayout, ScanRef } from '../native/native-addon.ts';
+import type { Steering } from '../native/native-run.ts';
+
+declare const kind: unique symbol;
+type Opaque<Name extends string> = { readonly [kind]: Name };
+export type DeviceRef = Opaque<'device'>;
+export type CudaRingRef = Opaque<'ring'>;
+export type CudaSegmentRef = Opaque<'segment'>;
+
+export interface CudaDevice {
+  readonly name: string;
+  /** Bytes, in all and now free. */
+  readonly memory: number;
+  readonly free: number;
+  /** The CUDA version of the driver: 13000 is 13.0. */
+  readonly driver: number;
+}
+
+/** A query as the device takes it; none of its arrays may change before the scan has ended. */
+export interface CudaQuery {
+  readonly bits0: number;
+  readonly bits1: number;
+  readonly seed: Uint8Array;
+  readonly head: Uint8Array;
+  readonly rowCount: number;
+  readonly rows: Uint32Array;
+  /** The uniform halves of so many rows from row `width` on, which are not expanded. */
+  readonly width: number;
+  readonly givenCount: number;
+  readonly given: Uint32Array;
+}
+
+export interface CudaAddon extends Steering {
+  /** Throws an error that says what is missing. */
+  openDevice(number: number): DeviceRef;
+  closeDevice(device: DeviceRef): void;
+  describeDevice(device: DeviceRef): CudaDevice;
+  createRing(device: DeviceRef, n: number, moduli: readonly Modulus[]): CudaRingRef;
+  /** The state of hers_cuda.h, the part that is damaged, what was wrong, and the segment. */
+  loadSegment(
+    ring: CudaRingRef,
+    layout: NativeLayout,
+    data: Uint8Array,
+  ): Promise<readonly [state: number, part: number, message: string, segment?: CudaSegmentRef]>;
+  freeSegment(segment: CudaSegmentRef): void;
+  startScan(
+    ring: CudaRingRef,
+    segments: readonly { readonly segment: CudaSegmentRef; readonly blocks: number }[],
+    queries: readonly CudaQuery[],
+    words: number,
+    domain: number,
+    deliver: Deliver,
+  ): ScanRef;
+  /** What was wrong with a scan that has ended. */
+  messageOf(scan: ScanRef): string;
+}
+
+/** Where `npm run build:cuda` puts it. */
+const ADDON_PATH = join(import.meta.dirname, '../../build/hers_cuda.node');
+
+/** Throws an error that says why there is no addon. */
+export function loadCudaAddon(path: string = ADDON_PATH): CudaAddon {
+  if (!existsSync(path)) throw new Error('the CUDA addon was not built, which takes nvcc and `npm run build:cuda`');
+  const module = { exports: {} };
+  process.dlopen(module, path);
+  return module.exports as CudaAddon;
+}

@@ -1,0 +1,258 @@
+// The CUDA kernel: segments are copied to the memory of a GPU once, where their checksums are
+// verified, and scanned there (packages/scan/cuda). JavaScript hands queries to it and takes
+// batches of responses out of it.
+//
+// A segment that does not fit its checksums is loaded all the same, without its data, and scans of
+// it are refused: as every kernel does.
+
+import { open } from 'node:fs/promises';
+import { moduliOf } from '@hers/ring';
+import { HersError, type ParameterSet, polyWords, type Query, refuseUnknown, roundedRows } from '@hers/scheme';
+import { QUERY_MASK } from '@hers/scheme/layout';
+import { checkComparable } from '../comparable.ts';
+import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
+import { layoutOf, responseHead } from '../native/native.ts';
+import type { ScanRef } from '../native/native-addon.ts';
+import { cutFile, NativeRun } from '../native/native-run.ts';
+import { damagedPart } from '../reference.ts';
+import { decodeHeader, type SegmentHeader } from '../segment.ts';
+import { readFully, readHeader } from '../segment-file.ts';
+import {
+  type CudaAddon,
+  type CudaDevice,
+  type CudaQuery,
+  type CudaRingRef,
+  type CudaSegmentRef,
+  type DeviceRef,
+  loadCudaAddon,
+} from './cuda-addon.ts';
+
+// States of packages/scan/cuda/hers_cuda.h; and the addon's number for a scan without memory.
+const OK = 0;
+const NO_MEMORY = 2;
+const DAMAGED = 4;
+const SCAN_WITHOUT_MEMORY = 5;
+/** Copies are made in pieces of this size, so that the event loop runs in between. */
+const PIECE_WORDS = 2 ** 20;
+
+export interface CudaOptions {
+  /** Which GPU, from 0 on; 0 by default. */
+  readonly device?: number | undefined;
+  /** Another file than the one that the build makes. */
+  readonly addon?: string | undefined;
+}
+
+interface Loaded {
+  readonly handle: SegmentHandle;
+  /** The data on the device, or why there is none. */
+  readonly segment: CudaSegmentRef | HersError;
+  readonly ring: CudaRingRef;
+  readonly runs: Set<NativeRun>;
+  unloading: Promise<void> | undefined;
+}
+
+export class CudaKernel implements Kernel {
+  readonly name = 'cuda';
+  readonly #addon: CudaAddon;
+  readonly #device: DeviceRef;
+  readonly #about: CudaDevice;
+  readonly #rings = new Map<number, CudaRingRef>();
+  readonly #loaded = new Map<SegmentHandle, Loaded>();
+  readonly #runs = new Set<NativeRun>();
+  /** Segments are loaded one after the other, so that only one is in the host's memory. */
+  #loading: Promise<unknown> = Promise.resolve();
+  #closed: HersError | undefined;
+  #closing: Promise<void> | undefined;
+
+  private constructor(addon: CudaAddon, device: number) {
+    this.#addon = addon;
+    this.#device = addon.openDevice(device);
+    this.#about = addon.describeDevice(this.#device);
+  }
+
+  /** Throws an error with the reason if there is no addon, no driver or no device. */
+  static open(options: CudaOptions = {}): CudaKernel {
+    refuseUnknown(options, { device: true, addon: true }, 'a CUDA kernel');
+    const { device = 0, addon } = options;
+    if (!(Number.isInteger(device) && device >= 0))
+      throw new HersError('INVALID_ARGUMENT', `the number of a GPU must be 0 or more, not ${device}`);
+    return new CudaKernel(loadCudaAddon(addon), device);
+  }
+
+  get detail(): string {
+    return `${this.#about.name}, ${Math.round(this.#about.memory / 2 ** 30)} GiB`;
+  }
+
+  load(source: SegmentSource): Promise<SegmentHandle> {
+    const loading = this.#loading.then(() => this.#load(source));
+    this.#loading = loading.catch(() => {});
+    return loading;
+  }
+
+  async #load(source: SegmentSource): Promise<SegmentHandle> {
+    this.#checkOpen();
+    if (!('path' in source)) {
+      const header = decodeHeader(source.bytes, source.bytes.length, source.name);
+      return this.#add(source.name, header, source.bytes.subarray(header.dataAt));
+    }
+    const { path } = source;
+    const file = await open(path, 'r');
+    try {
+      const header = await readHeader(file, path);
+      const length = header.fileBytes - header.dataAt;
+      const data = await readFully(file, length, header.dataAt);
+      if (data.length < length) throw cutFile(path);
+      return await this.#add(path, header, data);
+    } finally {
+      await file.close();
+    }
+  }
+
+  async #add(name: string, header: SegmentHeader, data: Uint8Array): Promise<SegmentHandle> {
+    const ring = this.#ring(header.parameters);
+    const [state, part, message, segment] = await this.#addon.loadSegment(ring, layoutOf(header), data);
+    if (state !== OK && state !== DAMAGED) throw deviceError(state === NO_MEMORY, message);
+    const handle: SegmentHandle = { name, header };
+    const kept = segment ?? damagedPart(name, part);
+    this.#loaded.set(handle, { handle, segment: kept, ring, runs: new Set(), unloading: undefined });
+    if (this.#closed) {
+      await this.unload(handle);
+      throw this.#closed;
+    }
+    return handle;
+  }
+
+  #ring({ id, n, primes }: ParameterSet): CudaRingRef {
+    let ring = this.#rings.get(id);
+    if (!ring) this.#rings.set(id, (ring = this.#addon.createRing(this.#device, n, moduliOf(n, primes))));
+    return ring;
+  }
+
+  async *scan(
+    handles: readonly SegmentHandle[],
+    queries: readonly Query[],
+    { signal }: ScanOptions = {},
+  ): AsyncIterable<ScanResult> {
+    signal?.throwIfAborted();
+    const run = await this.#start(handles, queries, signal);
+    if (!run) return;
+    const abort = () => run.stop(signal?.reason);
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      for (let batch = await run.next(); batch; batch = await run.next()) {
+        const { buffer, entries } = batch;
+        for (let i = 0; i < entries.length; i += 5) {
+          signal?.throwIfAborted();
+          this.#checkOpen();
+          const response = new Uint8Array(buffer, entries[i + 3], entries[i + 4]);
+          yield { handle: handles[entries[i]], block: entries[i + 1], query: entries[i + 2], response };
+        }
+      }
+    } finally {
+      signal?.removeEventListener('abort', abort);
+      run.stop();
+    }
+  }
+
+  async #start(
+    handles: readonly SegmentHandle[],
+    queries: readonly Query[],
+    signal?: AbortSignal,
+  ): Promise<NativeRun | undefined> {
+    this.#checkOpen();
+    const find = () => handles.map((handle) => this.#find(handle));
+    find();
+    checkComparable(handles, queries);
+    if (handles.length === 0 || queries.length === 0) return undefined;
+    const copies: CudaQuery[] = [];
+    for (const query of queries) copies.push(await this.#copy(query, signal));
+    // A segment may have been unloaded while they were copied.
+    const found = find();
+    const segments = found.map(({ segment, handle }) => {
+      if (segment instanceof HersError) throw segment;
+      return { segment, blocks: handle.header.blocks.length };
+    });
+    const words = polyWords(queries[0].parameters);
+    let scan: ScanRef | undefined;
+    const run: NativeRun = new NativeRun(
+      this.#addon,
+      handles.map(({ name }) => name),
+      (deliver) => (scan = this.#addon.startScan(found[0].ring, segments, copies, words, QUERY_MASK, deliver)),
+      (outcome) => deviceError(outcome === SCAN_WITHOUT_MEMORY, this.#addon.messageOf(scan!)),
+    );
+    this.#runs.add(run);
+    for (const { runs } of found) runs.add(run);
+    void run.ended.then(() => {
+      this.#runs.delete(run);
+      for (const { runs } of found) runs.delete(run);
+    });
+    return run;
+  }
+
+  #find(handle: SegmentHandle): Loaded {
+    const loaded = this.#loaded.get(handle);
+    if (loaded && !loaded.unloading) return loaded;
+    throw new HersError('INVALID_ARGUMENT', `${handle.name} is not loaded in this kernel`);
+  }
+
+  /** Copied, since the device reads it while its owner may change it. */
+  async #copy(query: Query, signal?: AbortSignal): Promise<CudaQuery> {
+    const { rows: from, width, bits0, bits1, parameters } = query;
+    const head = responseHead(query);
+    const given = roundedRows(query);
+    const rows = new Uint32Array(from.length);
+    for (let at = 0; at < rows.length; at += PIECE_WORDS) {
+      if (at > 0) await new Promise(setImmediate);
+      signal?.throwIfAborted();
+      this.#checkOpen();
+      rows.set(from.subarray(at, at + PIECE_WORDS), at);
+    }
+    const words = polyWords(parameters);
+    const seed = new Uint8Array(query.seed);
+    return {
+      bits0,
+      bits1,
+      seed,
+      head,
+      rowCount: rows.length / words,
+      rows,
+      width,
+      givenCount: given.length / words,
+      given,
+    };
+  }
+
+  async unload(handle: SegmentHandle): Promise<void> {
+    const loaded = this.#loaded.get(handle);
+    if (loaded) await (loaded.unloading ??= this.#unload(loaded));
+  }
+
+  async #unload({ handle, segment, runs }: Loaded): Promise<void> {
+    await Promise.all(Array.from(runs, (run) => run.ended));
+    if (!(segment instanceof HersError)) this.#addon.freeSegment(segment);
+    this.#loaded.delete(handle);
+  }
+
+  async close(): Promise<void> {
+    await (this.#closing ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
+    this.#closed = new HersError('INVALID_ARGUMENT', 'this kernel is closed');
+    for (const run of this.#runs) run.stop(this.#closed);
+    await this.#loading;
+    await Promise.all(Array.from(this.#loaded.keys(), (handle) => this.unload(handle)));
+    await Promise.all(Array.from(this.#runs, (run) => run.ended));
+    this.#addon.closeDevice(this.#device);
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw this.#closed;
+  }
+}
+
+function deviceError(withoutMemory: boolean, message: string): HersError {
+  return withoutMemory
+    ? new HersError('UNSUPPORTED_PLAN', `${message}; use a smaller gallery, or another kernel`)
+    : new HersError('UNAVAILABLE', `${message}; open the kernel again, or use another one`);
+}
