@@ -64,7 +64,9 @@ function rangeOf(data: Data<AblationParameters>, name: string, ending = ''): str
   const each = Array.from({ length: data.parameters.seeds }, (_, i) => `${name}-seed${i + 1}${ending}`)
     .filter((seed) => figures.has(seed))
     .map((seed) => figures.value(seed));
-  return each.length === 0 ? undefined : `${percent(Math.min(...each))} to ${percent(Math.max(...each))}`;
+  if (each.length === 0) return undefined;
+  const [least, most] = [percent(Math.min(...each)), percent(Math.max(...each))];
+  return least === most ? least : `${least} to ${most}`;
 }
 
 function saidPenalty(data: Data<AblationParameters>): string[] {

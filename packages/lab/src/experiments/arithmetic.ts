@@ -1,5 +1,5 @@
-// What follows from published and measured figures by arithmetic alone: time by the core, the
-// paper's headline ratios, and where the gigabytes of its Table 3 come from.
+// What follows from published and measured figures by arithmetic alone: time per core, the paper's
+// headline ratios, and the origin of the gigabytes in its Table 3.
 
 import { HEADLINES, TABLE_3, TWO_STAGE } from './published.ts';
 
@@ -7,10 +7,10 @@ import { HEADLINES, TABLE_3, TWO_STAGE } from './published.ts';
 export interface HeadlineDimensions {
   /** Where the two encodings are compared. */
   readonly encoding: number;
-  /** What compression is to, and what two stages begin with. */
+  /** The dimension compressed to, at which two stages begin. */
   readonly compressed: number;
   readonly coarse: number;
-  /** What compression is from, and what two stages end with. */
+  /** The dimension compressed from, at which two stages end. */
   readonly full: number;
 }
 
@@ -29,7 +29,7 @@ export interface Headlines {
   readonly stages: number;
 }
 
-/** Core-seconds and bytes of one system, by the dimension; NaN where it was not measured. */
+/** Core-seconds and bytes of one system, by dimension; NaN if not measured. */
 export interface Costs {
   seconds(dimension: number): number;
   bytes(dimension: number): number;
@@ -38,7 +38,7 @@ export interface Costs {
 /**
  * The paper's five ratios: a search by the baseline, Boddeti's encoding, against one by a system.
  * Two stages scan everything at the coarse dimension and score a share of the gallery again by the
- * baseline; without a share, the system searches once, at full dimension.
+ * baseline. Without a share, the system searches once, at full dimension.
  */
 export function headlines(
   baseline: Costs,
@@ -56,7 +56,7 @@ export function headlines(
   };
 }
 
-/** The same by the paper's own tables, where its text has rounded them. */
+/** The same from the paper's own tables, where its text has rounded them. */
 export function publishedHeadlines(): Headlines {
   const { hers, boddeti } = TABLE_3;
   const { coarseSeconds, fineSeconds, singleSeconds } = TWO_STAGE;
@@ -69,12 +69,12 @@ export function publishedHeadlines(): Headlines {
   };
 }
 
-/** Bytes of ciphertexts that hold one coordinate of so many templates each. */
+/** Bytes of ciphertexts that each hold one coordinate of this many templates. */
 export function hersBytes(templates: number, dimension: number, slots: number, ciphertext: number): number {
   return Math.ceil(templates / slots) * dimension * ciphertext;
 }
 
-/** Boddeti's encoding: a ciphertext for every template, whatever its dimension. */
+/** Boddeti's encoding: one ciphertext per template, whatever its dimension. */
 export function boddetiBytes(templates: number, ciphertext: number): number {
   return templates * ciphertext;
 }

@@ -14,11 +14,19 @@ const LABELS: Readonly<Record<string, string>> = { text: 'intents', pictures: 'c
 export async function render(data: Data<ChainsParameters>): Promise<Rendered> {
   const { split, chains } = data.parameters;
   const markdown = page(data, "The paper's chains of dimensions", 'Rank-1 against the dimension, for each chain', [
-    `The networks of the paper's appendix begin with 1 536, 512 and 192 dimensions. Here they are trained on data that has so many: each stage starts from those before it, and is a network of its own. ${saidSplit(split)} Rank-1 of a search by cosine, each probe among all others, in %; in brackets precision at 10.`,
+    `The networks of the paper's appendix begin with 1 536, 512 and 192 dimensions. Here they are trained on data that has so many: each stage starts from those before it, and is a network of its own.${saidMissing(chains)} ${saidSplit(split)} Rank-1 of a search by cosine, each probe among all others, in %; in brackets precision at 10.`,
     ...chains.flatMap((chain) => section(data, chain)),
     'These networks are trained for far fewer steps than the authors train theirs (200 000 for each stage), to fit into minutes of one core. They show that the chains work on data of that dimension, not what long training reaches: [faces](faces.md) has that. `--steps` trains them longer.',
   ]);
   return { markdown, svg: await plot(data) };
+}
+
+/** The first dimensions of the paper's chains. */
+const PAPER_CHAINS = [1536, 512, 192];
+
+function saidMissing(chains: readonly TrainedChain[]): string {
+  const missing = PAPER_CHAINS.filter((first) => !chains.some(({ dimensions }) => dimensions[0] === first));
+  return missing.length === 0 ? '' : ` This run has none from ${missing.map((first) => grouped(first)).join(' and ')}.`;
 }
 
 function section(data: Data<ChainsParameters>, chain: TrainedChain): string[] {

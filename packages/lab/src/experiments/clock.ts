@@ -1,5 +1,5 @@
-// How everything in the experiments is timed, whoever wrote it: by the clock, the fastest of the
-// runs, with the CPU time of the whole process beside it.
+// How all experiments are timed: wall time, the fastest of the runs, with the CPU time of the whole
+// process beside it.
 
 import { loadavg } from 'node:os';
 import { progress } from '../report.ts';
@@ -7,16 +7,16 @@ import { progress } from '../report.ts';
 const BUSY = 0.5;
 
 export interface Time {
-  /** By the clock. */
+  /** Wall time. */
   readonly seconds: number;
   /**
-   * Computed by all threads of this process meanwhile: more than the time where several worked,
-   * less where they waited for others.
+   * CPU time of all threads of this process: more than the wall time if several worked, less if
+   * they waited.
    */
   readonly cpu: number;
 }
 
-/** Starts now; each call says how long it has been. */
+/** Starts now; each call returns the time since then. */
 export function stopwatch(): () => Time {
   const begin = performance.now();
   const before = process.cpuUsage();
@@ -28,8 +28,8 @@ export function stopwatch(): () => Time {
 }
 
 /**
- * What else the machine was doing when an experiment began. Long runs suffer more from that than
- * short ones, so a comparison wants a quiet machine.
+ * The load of the machine when an experiment began. Long runs suffer more from it than short ones,
+ * so a comparison needs a quiet machine.
  */
 export function loadNow(): { load: number } {
   const [load] = loadavg();

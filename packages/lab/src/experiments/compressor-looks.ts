@@ -31,7 +31,7 @@ const COLOURS: Readonly<Record<string, string>> = {
 export const compressorColours = (names: readonly string[]): string[] =>
   names.map((name) => COLOURS[name] ?? '#000000');
 
-/** How a sentence calls the split. */
+/** The split, in the words of a sentence. */
 export function saidSplit(split: string): string {
   return split === 'test'
     ? 'Everything is fitted on the odd labels and measured on the even ones (`--split test`). The even ones have been looked at often while this was built: their figures describe, and confirm nothing.'

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fit, load, type MethodName } from '@hers/compress';
-import { meaningless } from '../testing.ts';
+import { meaningless } from '../../testing/datasets.ts';
 import { fittedCompressor, fittedSo } from './compressors.ts';
 
 const training = meaningless(
@@ -28,7 +28,7 @@ test('a compressor that was just fitted is what fitting would make; with other s
     assert.ok(!fittedSo(again, name, { dimension: 5, seed: 3, settings }), name);
     assert.ok(!fittedSo(again, name, { dimension: 4, settings }), name);
     assert.ok(!fittedSo(again, name === 'pca' ? 'lda' : 'pca', { dimension: 4, seed: 3 }), name);
-    // As if a default had been another when the file was made.
+    // As if a default had been different when the file was made.
     if (name.startsWith('deepmds'))
       assert.ok(!fittedSo(again, name, { dimension: 4, seed: 3, settings: { ...settings, weightDecay: 1 } }), name);
   }
@@ -51,8 +51,7 @@ test('what is kept is taken again; what is damaged, or was fitted with other set
       assert.deepEqual((await fittedCompressor('lda', training, fitting)).save(), first);
       assert.deepEqual(new Uint8Array(await readFile(path)), first);
     }
-    // Anything else that a file of that name holds and that fits is taken as it is: the folder is
-    // trusted.
+    // Any other file of that name with a matching content is accepted: the folder is trusted.
     const taken = await fit('lda', training.vectors, training.labels, { dimension: 4, settings: { shrinkage: 0.9 } });
     await writeFile(path, taken.save());
     assert.deepEqual((await fittedCompressor('lda', training, fitting)).save(), taken.save());

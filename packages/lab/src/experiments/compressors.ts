@@ -39,7 +39,7 @@ export function compressorsOf(
 /** Those of the paper, trained step by step. */
 const isNetwork = (name: MethodName) => name.startsWith('deepmds');
 
-/** The best there is, for experiments that need one. */
+/** The best one, for experiments that need just one. */
 export function bestCompressor(values: Values): MethodName {
   return compressorsOf(values, [['auto', 'lda'].find((name) => Object.hasOwn(methods, name))!])[0];
 }
@@ -48,11 +48,11 @@ interface Fitting {
   readonly dimension: number;
   readonly seed?: number;
   readonly settings?: object;
-  /** Where fitted ones are kept. */
+  /** Where fitted compressors are kept. */
   readonly models?: string | undefined;
 }
 
-/** Fits a compressor; returns what makes shorter vectors of others. */
+/** Fits a compressor; returns the function that compresses other vectors. */
 export async function fitted(
   name: MethodName,
   training: Part,
@@ -77,7 +77,7 @@ export async function fittedCompressor(name: MethodName, training: Part, fitting
   return compressor;
 }
 
-/** A crash leaves nothing of that name, or all of it. */
+/** After a crash there is nothing of that name, or all of it. */
 export async function keep(path: string, bytes: Uint8Array): Promise<void> {
   const temporary = `${path}.${randomBytes(6).toString('hex')}.part`;
   try {
@@ -89,8 +89,8 @@ export async function keep(path: string, bytes: Uint8Array): Promise<void> {
 }
 
 /**
- * The compressor in a file, unless it is damaged or was fitted with other settings than it would be
- * now: the file's name knows those that were given, not the defaults.
+ * The compressor in a file, unless it is damaged or was fitted with other settings than now. The
+ * file's name reflects the settings that were given, not the defaults.
  */
 async function keptCompressor(file: string, name: MethodName, fitting: Fitting): Promise<Compressor | undefined> {
   const bytes = await readFile(file).catch(() => undefined);
@@ -102,7 +102,7 @@ async function keptCompressor(file: string, name: MethodName, fitting: Fitting):
 }
 
 /**
- * Whether the file says the method and the settings, defaults included, that fitting would use now.
+ * Whether the file has the method and the settings, defaults included, that fitting would use now.
  */
 export function fittedSo(
   { method, outputDimension, metadata }: Pick<Compressor, 'method' | 'outputDimension' | 'metadata'>,
@@ -111,9 +111,9 @@ export function fittedSo(
 ): boolean {
   const said = metadata.settings;
   if (outputDimension !== dimension || said.seed !== seed) return false;
-  // What auto was told stands beside the settings of what it chose, which has a name of its own.
+  // The settings of auto are beside those of the method it chose, which has a name of its own.
   const own = said.auto === undefined ? { name: method, settings: said } : { name: 'auto', settings: said.auto };
-  // Where the default is null, fitting puts what it chose in its place.
+  // If the default is null, fitting replaces it by what it chose.
   return (
     own.name === name &&
     Object.entries({ ...methods[name].defaults, ...settings }).every(
@@ -122,7 +122,7 @@ export function fittedSo(
   );
 }
 
-/** The same name for the same method, settings and training vectors, and no other. */
+/** The same name for the same method, settings and training vectors, and for no others. */
 export function keptName(
   name: string,
   { vectors, labels }: Part,
@@ -155,15 +155,12 @@ function train(
   });
 }
 
-/**
- * Steps to train each stage of a network for; a number that makes no sense is refused whether or
- * not there is a network.
- */
+/** Steps for each stage of a network. An invalid number is refused even if there is no network. */
 export function stepsOf(values: Values): number {
   return wholeNumber(values, 'steps', methods['deepmds++'].defaults.steps);
 }
 
-/** What the options say about fitting. Only networks are told how many steps to take. */
+/** The options for fitting. Only networks take a number of steps. */
 export function fittingOf(values: Values, name: MethodName): { models: string | undefined; settings: object } {
   const models = typeof values.models === 'string' ? values.models : undefined;
   return { models, settings: isNetwork(name) ? { steps: stepsOf(values) } : {} };

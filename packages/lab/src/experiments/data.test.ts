@@ -1,15 +1,14 @@
-// Experiments on data that was made to see through them: vectors that mean nothing, and labels that
-// leave something out.
+// Experiments on data made to expose them: vectors without meaning, and labels with gaps.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { meaningless, writeDatasets } from '../../testing/datasets.ts';
 import { measureAndRender, type Outcome } from '../../testing/measure-and-render.ts';
 import type { Part } from '../datasets.ts';
 import type { Values } from '../runner.ts';
-import { meaningless, writeDatasets } from '../testing.ts';
 
 async function run(name: string, part: Part, values: Values = {}): Promise<Outcome> {
   const data = await mkdtemp(join(tmpdir(), 'hers-data-'));
@@ -26,8 +25,8 @@ const figuresOf = ({ data }: Outcome) => new Map(data.results.map(({ name, value
 const labels = (count: number, of: (i: number) => number) => Int32Array.from({ length: count }, (_, i) => of(i));
 
 describe('on vectors that mean nothing', () => {
-  // 20 classes of 20 to fit on, and as many to measure on: enough dimensions to learn any of them
-  // by heart, and in `wide` enough for pictures to take principal axes first.
+  // 20 classes of 20 to fit on, and as many to measure on: enough dimensions to memorize any of
+  // them, and in `wide` enough for pictures to use principal axes first.
   const classes = 20;
   const part = meaningless(
     labels(40 * classes, (i) => i % 40),
@@ -35,7 +34,7 @@ describe('on vectors that mean nothing', () => {
   );
   const wide = meaningless(part.labels, 257);
   /**
-   * Five standard deviations of a share of so many trials above chance, which is one class in
+   * Five standard deviations of a share of this many trials above chance, which is one class in
    * twenty.
    */
   const most = (trials: number) => 1 / classes + 5 * Math.sqrt(1 / classes / trials);

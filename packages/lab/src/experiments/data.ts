@@ -1,5 +1,5 @@
-// What experiments on real embeddings have in common: the folder they are in, the split, and what
-// stands in for them in the small form.
+// What experiments on real embeddings share: the folder of the data, the split, and the substitute
+// in the small form.
 
 import { identities } from '@hers/vectors/synthetic';
 import { type Dataset, type DatasetName, loadDataset, type Part, type Split } from '../datasets.ts';
@@ -38,14 +38,14 @@ export async function datasetOf(name: DatasetName, { data, small }: Values): Pro
 }
 
 /**
- * People or classes on a curved manifold: enough for every step of an experiment, and for no
- * figure.
+ * People or classes on a curved manifold: enough to run every step of an experiment, but its
+ * figures mean nothing.
  */
 function smallDataset(name: DatasetName): Dataset {
   const dimension = 24;
   const centres = curvedManifold(dimension, { intrinsic: 6, similarity: 0.05 });
   const all = identities(80, 6, dimension, { ...FACE_LIKE, centres }).gallery();
-  // Of some there is one picture only, as of most people in the real ones.
+  // Some have only one picture, as most people in the real data do.
   const kept = Array.from(all.labels.keys()).filter((place) => all.labels[place] % 10 > 3 || place % 6 === 0);
   return {
     name,
@@ -62,8 +62,8 @@ export function countsOf({ labels }: Part): Counts {
 }
 
 /**
- * The options that run it again. Whose folder it was, and whether the environment named it, is
- * nobody's business.
+ * The options that run it again. The folder's path, and whether the environment named it, stay
+ * private.
  */
 export function againWith({ data, ...others }: Values): string {
   const folder = others.small && data === undefined ? '' : '--data <folder> ';

@@ -1,13 +1,16 @@
 // The page about what encryption costs.
 
+import { mean } from '../metrics/mean.ts';
 import { compressorName, FULL, saidSplit } from './compressor-looks.ts';
-import type { EncryptionCostParameters } from './encryption-cost.ts';
+import type { EncryptionCostParameters, Noisy } from './encryption-cost.ts';
 import type { Data, Rendered } from './experiment.ts';
 import { Figures } from './figures.ts';
 import { page, table } from './markdown.ts';
 import { bySeries, COLOURS, COUNT_LABELS, NAMED_LINE_END, render as plotted, SCHEMA } from './plot.ts';
 import { TABLE_4 } from './published.ts';
 import { counted, grouped, signed, templates } from './quantities.ts';
+
+const NOISY: readonly Noisy[] = ['compact', 'small'];
 
 interface Case {
   /** In the names of results. */
@@ -28,8 +31,8 @@ function casesOf({ compressors, fullDimension, dimensions }: EncryptionCostParam
 }
 
 export async function render(data: Data<EncryptionCostParameters>): Promise<Rendered> {
-  const { rounding = [250] } = data.parameters;
-  const { data: source, split, gallery, probes, keys, intrinsic, distractorProbes } = data.parameters;
+  const { data: source, split, gallery, probes, mated, keys, rounding, intrinsic, distractorProbes } = data.parameters;
+  const some = probes < mated ? ` (of ${grouped(mated)} that have a mate, evenly)` : '';
   const markdown = page(
     data,
     'What compression, rounding and encryption cost',
@@ -37,41 +40,56 @@ export async function render(data: Data<EncryptionCostParameters>): Promise<Rend
     [
       'Rank-1, by the dimension:',
       costTable(data),
-      `Under \`compact\`, noise depends on the key: the figure is the mean of ${keys} keys, with the lowest and the highest in brackets. Noise decides between two who score almost the same, either way, and fewer dimensions make more such pairs.`,
+      `Under \`compact\` and \`small\`, noise depends on the key: the figure is the mean of ${keys} keys, with the lowest and the highest in brackets. Noise decides between two who score almost the same, either way, and fewer dimensions make more such pairs.${saidNotOffered(data)}`,
       'The same as differences:',
       differenceTable(data),
-      `Compression is against ${data.parameters.fullDimension} dimensions, rounding and \`compact\` against floating-point numbers of the same dimension, \`exact\` against rounded ones.`,
+      `Compression is against ${data.parameters.fullDimension} dimensions, rounding, \`compact\` and \`small\` against floating-point numbers of the same dimension, \`exact\` against rounded ones.`,
       saidExact(data),
       '## Among many',
-      `The same gallery with distractors added; ${grouped(distractorProbes)} of the probes, in the clear and encrypted under \`compact\`:`,
+      `The same gallery with distractors added; ${grouped(distractorProbes)} probes, in the clear and encrypted under \`compact\`:`,
       crowdTable(data),
       `Distractors are synthetic people on a curved manifold of ${intrinsic} dimensions, with noise, mapped so that their mean and covariance are those of the half that compressors are fitted on. ${saidRealism(data)}`,
       ...tailTable(data),
       "The table shows side by side what noise and compression do among many. Where synthetic strangers score lower than real ones, it flatters all rows alike, and is no forecast for as many real people. The paper's figures are against a million pictures of MegaFace, which [cannot be had](README.md#what-cannot-be-had-here).",
       ...published(),
       '## What was searched',
-      `${source}. ${saidSplit(split)} ${counted(gallery, 'people')}, ${grouped(probes)} probes, each searched among all other pictures: in the clear as floating-point numbers, in the clear after rounding to 1/${[...new Set(rounding)].map((steps) => grouped(steps)).join(' or 1/')} as the profile \`exact\` does, and encrypted through the client and a store in a folder.`,
+      `${source}. ${saidSplit(split)} ${counted(gallery, 'people')}, ${grouped(probes)} probes${some}, each searched among all other pictures: in the clear as floating-point numbers, in the clear after rounding to 1/${[...new Set(rounding)].map((steps) => grouped(steps)).join(' or 1/')} as the profile \`exact\` does, and encrypted through the client and a store in a folder.`,
     ],
   );
   return { markdown, svg: await plot(data) };
 }
 
-/** Rank-1 under each key. */
-function byKey(data: Data<EncryptionCostParameters>, name: string): number[] {
+/** Rank-1 under each key; none where the profile is not offered. */
+function byKey(data: Data<EncryptionCostParameters>, name: string, profile: string): number[] {
   const figures = new Figures(data);
-  return Array.from({ length: data.parameters.keys }, (_, i) => figures.value(`${name}-compact-key${i + 1}`));
+  if (!figures.has(`${name}-${profile}`)) return [];
+  return Array.from({ length: data.parameters.keys }, (_, i) => figures.value(`${name}-${profile}-key${i + 1}`));
+}
+
+/** The mean, and the lowest and highest. */
+function meanAndRange(values: readonly number[], said: (value: number) => string): string {
+  if (values.length === 0) return '–';
+  return `${said(mean(values))} (${said(Math.min(...values))} to ${said(Math.max(...values))})`;
+}
+
+function saidNotOffered(data: Data<EncryptionCostParameters>): string {
+  const figures = new Figures(data);
+  const without = casesOf(data.parameters).filter(({ name }) => !figures.has(`${name}-small`));
+  const dimensions = [...new Set(without.map(({ shown }) => shown.split(',')[0]))];
+  return dimensions.length === 0
+    ? ''
+    : ` At ${dimensions.join(' and ')} dimensions \`small\` is not offered: it would take no fewer bytes than the vectors themselves.`;
 }
 
 function costTable(data: Data<EncryptionCostParameters>): string {
   const figures = new Figures(data);
   return table(
-    ['dimensions', 'in the clear', 'rounded', 'encrypted, exact', 'encrypted, compact'],
-    casesOf(data.parameters).map(({ name, shown }) => {
-      const compact = byKey(data, name);
-      const value = (ending: string) => figures.value(`${name}${ending}`).toFixed(4);
-      const range = `${Math.min(...compact).toFixed(4)} to ${Math.max(...compact).toFixed(4)}`;
-      return [shown, value(''), value('-rounded'), value('-exact'), `${value('-compact')} (${range})`];
-    }),
+    ['dimensions', 'in the clear', 'rounded', 'encrypted, exact', ...NOISY.map((profile) => `encrypted, ${profile}`)],
+    casesOf(data.parameters).map(({ name, shown }) => [
+      shown,
+      ...['', '-rounded', '-exact'].map((ending) => figures.value(`${name}${ending}`).toFixed(4)),
+      ...NOISY.map((profile) => meanAndRange(byKey(data, name, profile), (value) => value.toFixed(4))),
+    ]),
   );
 }
 
@@ -80,17 +98,20 @@ function differenceTable(data: Data<EncryptionCostParameters>): string {
   const cases = casesOf(data.parameters);
   const uncompressed = figures.value(cases[0].name);
   return table(
-    ['dimensions', 'compression', 'rounding', 'encryption, exact', 'encryption, compact'],
+    ['dimensions', 'compression', 'rounding', ...['exact', ...NOISY].map((profile) => `encryption, ${profile}`)],
     cases.map(({ name, shown }, i) => {
       const [plain, rounded] = [figures.value(name), figures.value(`${name}-rounded`)];
-      const compact = byKey(data, name).map((value) => value - plain);
-      const range = `${signed(Math.min(...compact))} to ${signed(Math.max(...compact))}`;
       return [
         shown,
         i === 0 ? '' : signed(plain - uncompressed),
         signed(rounded - plain),
         signed(figures.value(`${name}-exact`) - rounded),
-        `${signed(figures.value(`${name}-compact`) - plain)} (${range})`,
+        ...NOISY.map((profile) =>
+          meanAndRange(
+            byKey(data, name, profile).map((value) => value - plain),
+            signed,
+          ),
+        ),
       ];
     }),
   );

@@ -1,8 +1,7 @@
 // What compression, rounding and encryption each cost in answers: searches in the clear, of rounded
-// vectors, and encrypted under both profiles, at full and reduced dimension; and the same against
+// vectors, and encrypted under each profile, at full and reduced dimension; and the same against
 // many synthetic distractors.
 
-import type { Profile } from '@hers/client';
 import { plan, roundVectors } from '@hers/scheme';
 import { type Background, backgroundLike } from '../background.ts';
 import { type Part, splitByLabel } from '../datasets.ts';
@@ -34,20 +33,26 @@ const BATCH = 32;
 /** Enough to hold whoever scores the same as the best. */
 const DEEP = 12;
 
+/** Profiles whose scores have noise, which depends on the key. */
+const NOISY = ['compact', 'small'] as const;
+export type Noisy = (typeof NOISY)[number];
+
 type Transform = (vectors: Float32Array) => Promise<Float32Array>;
 
 export interface EncryptionCostParameters {
   readonly data: string;
   readonly split: string;
   readonly compressors: readonly string[];
-  /** Steps that `exact` rounds a unit to: at full dimension, then at `dimensions`; else 250. */
-  readonly rounding?: readonly number[];
+  /** Steps that `exact` rounds a unit to: at full dimension, then at `dimensions`. */
+  readonly rounding: readonly number[];
   /** Before compression. */
   readonly fullDimension: number;
   readonly dimensions: readonly number[];
   readonly gallery: Counts;
   readonly probes: number;
-  /** Keys under which all probes are searched for under `compact`. */
+  /** Of so many that have a mate. */
+  readonly mated: number;
+  /** Keys under which all probes are searched for, under each profile with noise. */
   readonly keys: number;
   readonly distractors: readonly number[];
   readonly distractorProbes: number;
@@ -64,8 +69,8 @@ interface Row {
   readonly dimension: number;
   readonly plain: number;
   readonly rounded: number;
-  /** With a key each: noise depends on it. */
-  readonly compact: readonly number[];
+  /** With a key each. `small` is not offered where it is no smaller than the vectors. */
+  readonly noisy: ReadonlyMap<Noisy, readonly number[]>;
   readonly exact: number;
   /**
    * Probes for which the encrypted search under `exact` and the search of rounded vectors disagree
@@ -92,20 +97,22 @@ export const encryptionCost: Experiment = {
     models: MODELS_OPTION,
     steps: STEPS_OPTION,
     distractors: { type: 'string', help: 'how many synthetic distractors, with commas between (10000,100000,1000000)' },
-    probes: { type: 'string', help: 'probes against the distractors (500); all are searched without' },
+    probes: { type: 'string', help: 'probes against the distractors (500)' },
+    alone: { type: 'string', help: 'probes without distractors, spread evenly (all that have a mate)' },
     keys: {
       type: 'string',
-      help: 'keys under which all probes are searched for under compact, whose noise depends on the key (5)',
+      help: 'keys under which all probes are searched for under compact and small, whose noise depends on the key (5)',
     },
     intrinsic: { type: 'string', help: 'dimensions of the manifold that distractors are on (16)' },
   },
   async measure(values): Promise<Data<EncryptionCostParameters>> {
-    const { small, split, dimensions, distractors, crowdProbes, intrinsic, keys } = settingsOf(values);
+    const { small, split, dimensions, distractors, crowdProbes, alone, intrinsic, keys } = settingsOf(values);
     const compressors = compressorsOf(values, small ? ['lda'] : [bestCompressor({}), 'deepmds++']);
     const data = await datasetOf('faces', values);
     const { training, held } = splitByLabel(data, split);
-    const probes = matedPlaces(held.labels);
-    const some = evenly(probes, crowdProbes);
+    const mated = matedPlaces(held.labels);
+    const probes = evenly(mated, alone ?? mated.length);
+    const some = evenly(mated, crowdProbes);
     const cases: { name: string; transform: Transform }[] = [
       { name: `${FULL}-${data.dimension}`, transform: async (vectors) => vectors },
     ];
@@ -125,7 +132,14 @@ export const encryptionCost: Experiment = {
     const realism = compareWithReal(held, training, some, background, Math.max(...distractors));
     const parameters = {
       ...{ data: data.source, split, compressors, fullDimension: data.dimension, dimensions },
-      ...{ gallery: countsOf(held), probes: probes.length, keys, distractors, distractorProbes: some.length },
+      ...{
+        gallery: countsOf(held),
+        probes: probes.length,
+        mated: mated.length,
+        keys,
+        distractors,
+        distractorProbes: some.length,
+      },
       rounding: [data.dimension, ...dimensions].map((dimension) => plan({ dimension, profile: 'exact' }).steps),
       ...{ intrinsic, strangers: realism.count, tails: realism.tails.map(({ one }) => one) },
       steps: stepsOf(values),
@@ -143,6 +157,7 @@ function settingsOf(values: Values) {
     dimensions: wholeNumbers(values.dimensions, small ? [8] : [32, 16]),
     distractors: wholeNumbers(values.distractors, small ? [50, 300] : [10_000, 100_000, 1_000_000]),
     crowdProbes: wholeNumber(values, 'probes', small ? 20 : 500),
+    alone: values.alone === undefined ? undefined : wholeNumber(values, 'alone', 0),
     intrinsic: wholeNumber(values, 'intrinsic', small ? 6 : FACE_LIKE.intrinsic),
     keys: wholeNumber(values, 'keys', small ? 2 : 5),
   };
@@ -157,12 +172,14 @@ function evenly(probes: Int32Array, count: number): Int32Array {
 
 const measured = (name: string, value: number, unit: string): Figure => ({ name, value, unit, source: 'measured' });
 
-function costFigures({ name, plain, rounded, compact, exact, different }: Row): Figure[] {
+function costFigures({ name, plain, rounded, noisy, exact, different }: Row): Figure[] {
   return [
     measured(name, plain, 'rank-1'),
     measured(`${name}-rounded`, rounded, 'rank-1'),
-    measured(`${name}-compact`, mean(compact), 'rank-1'),
-    ...compact.map((value, i) => measured(`${name}-compact-key${i + 1}`, value, 'rank-1')),
+    ...Array.from(noisy).flatMap(([profile, byKey]) => [
+      measured(`${name}-${profile}`, mean(byKey), 'rank-1'),
+      ...byKey.map((value, i) => measured(`${name}-${profile}-key${i + 1}`, value, 'rank-1')),
+    ]),
     measured(`${name}-exact`, exact, 'rank-1'),
     measured(`${name}-exact-different`, different, 'probes'),
   ];
@@ -203,11 +220,10 @@ async function costs(name: string, part: Part, probes: Int32Array, keys: number)
   const integers = plainBest(rounded, dimension, labels, probes);
   const share = (count: number) => count / probes.length;
   const searched = async (
-    profile: Profile,
+    gallery: EncryptedGallery,
     about: string,
     look: (i: number, list: readonly Found[]) => void = () => {},
   ) => {
-    const gallery = await EncryptedGallery.open({ dimension, profile });
     let found = 0;
     try {
       await gallery.enrol(vectors);
@@ -225,10 +241,17 @@ async function costs(name: string, part: Part, probes: Int32Array, keys: number)
     }
     return share(found);
   };
-  const compact: number[] = [];
-  for (let key = 1; key <= keys; key++) compact.push(await searched('compact', `compact, key ${key} of ${keys}`));
+  const noisy = new Map<Noisy, number[]>();
+  for (const profile of NOISY)
+    for (let key = 1; key <= keys; key++) {
+      const gallery = await EncryptedGallery.openOffered({ dimension, profile });
+      if (!gallery) continue;
+      const rank1 = await searched(gallery, `${profile}, key ${key} of ${keys}`);
+      noisy.set(profile, [...(noisy.get(profile) ?? []), rank1]);
+    }
   let different = 0;
-  const exact = await searched('exact', 'exact', (n, list) => {
+  const whole = await EncryptedGallery.open({ dimension, profile: 'exact' });
+  const exact = await searched(whole, 'exact', (n, list) => {
     const best = list.find(({ index }) => index !== probes[n])!;
     const wanted = integers[n];
     if (
@@ -242,7 +265,7 @@ async function costs(name: string, part: Part, probes: Int32Array, keys: number)
     dimension,
     plain: share(clear.filter(({ right }) => right).length),
     rounded: share(integers.filter(({ right }) => right).length),
-    compact,
+    noisy,
     exact,
     different,
   };

@@ -1,4 +1,4 @@
-// What an experiment is: `measure` runs it and says where each figure comes from; `render`, in the
+// What an experiment is: `measure` runs it and records the source of each figure; `render`, in the
 // file `name.page.ts`, makes the page and the plot from that record alone. The runner (../lab.ts)
 // writes both.
 
@@ -7,8 +7,8 @@ import type { Result } from '../report.ts';
 import type { Options, Values } from '../runner.ts';
 
 /**
- * Where a figure comes from: the paper; a run here, whole; a run of a part here, multiplied; or a
- * formula alone.
+ * The source of a figure: the paper; a whole run here; a partial run here, multiplied; or a formula
+ * alone.
  */
 export type Source = 'published' | 'measured' | 'extrapolated' | 'computed';
 
@@ -23,20 +23,18 @@ export interface Counts {
   readonly labels: number;
 }
 
-/**
- * The record of a run, which is kept as JSON: everything that its page and its plot are made of.
- */
+/** The record of a run, kept as JSON: everything that its page and its plot are made from. */
 export interface Data<Parameters = object> {
   readonly bench: string;
   /** The day of the run, as 2026-01-31. */
   readonly date: string;
-  /** What to give to `hers lab` to run it again. */
+  /** The arguments of `hers lab` that run it again. */
   readonly command: string;
   readonly parameters: Parameters & { readonly small?: true };
   readonly versions: Readonly<Record<string, string>>;
   readonly machine: Machine;
   readonly results: readonly Figure[];
-  /** Lines of a plot that have more points than deserve names, over even steps. */
+  /** Lines of a plot with too many points to name each, over even steps. */
   readonly curves?: Readonly<Record<string, readonly number[]>>;
 }
 
@@ -45,15 +43,15 @@ export interface Experiment {
   /** One line, for the list. */
   readonly summary: string;
   /**
-   * Beside `small`, which every experiment takes: the same in seconds, for tests, with figures that
-   * mean nothing.
+   * Besides `small`, which every experiment takes: the same in seconds, for tests, with figures
+   * that mean nothing.
    */
   readonly options: Options;
   measure(values: Values): Promise<Data>;
 }
 
 export interface Rendered {
-  /** For docs/results: tables, and what has to be said about them. Names the plot as `name.svg`. */
+  /** For docs/results: tables, and the text about them. Refers to the plot as `name.svg`. */
   readonly markdown: string;
   readonly svg: string;
 }

@@ -4,22 +4,25 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fit } from '@hers/compress';
+import { plan } from '@hers/scheme';
 import { Random } from '@hers/vectors/random';
 import { measureAndRender, type Outcome } from '../../testing/measure-and-render.ts';
 import type { Values } from '../runner.ts';
 import { againWith } from './data.ts';
 import type { DimensionParameters } from './dimension.ts';
+import type { EncryptionCostParameters } from './encryption-cost.ts';
 import { asGiven, type Source } from './experiment.ts';
 import type { FacesParameters } from './faces.ts';
 import { EXPERIMENTS } from './index.ts';
 import type { NetworksParameters } from './networks.ts';
+import { COMMUNICATION } from './published.ts';
 import type { WholeParameters } from './whole.ts';
 
 /** What may be below zero. */
 const SIGNED = ['cosine', 'advantage', 'rank-1 difference'];
 const SOURCES: readonly Source[] = ['published', 'measured', 'extrapolated', 'computed'];
 
-/** The small form of each is run once, whoever asks. */
+/** The small form of each is run once, for all tests. */
 const runs = new Map<string, Promise<Outcome>>();
 async function smallRun(name: string): Promise<Outcome> {
   const run = runs.get(name) ?? measureAndRender(name, { small: true });
@@ -51,7 +54,7 @@ describe('every experiment, in its small form', () => {
       assert.match(markdown, /^# /);
       assert.ok(markdown.includes(`](${name}.svg)`) && markdown.includes(`(${name}.json)`));
       assert.doesNotMatch(markdown, /NaN|undefined|Infinity/);
-      // What was not run as it stands is marked, and the mark is explained.
+      // Figures that were not measured whole are marked, and the mark is explained.
       if (data.results.some(({ source }) => source === 'extrapolated')) assert.match(markdown, /≈ .*\\* Extrapolated/s);
       assert.match(svg, /^<svg role="img" aria-label="[^"]{20,}" .*<\/svg>\n$/s);
       assert.ok(svg.length > 5000);
@@ -74,9 +77,9 @@ describe('what they say', () => {
   });
 
   it('figure3: Boddeti is faster for one template, HERS from the crossing on', async () => {
-    const figures = await results('figure3', { dimensions: '16' });
+    const figures = await results('figure3');
     assert.ok(figures.get('crossing-d16')!.value >= 1);
-    // CPU time, because a machine with other work makes any time by the clock long.
+    // CPU time, because other load makes any wall time long.
     const seconds = (system: string, m: number) => figures.get(`${system}-seal-d16-m${m}-cpu`)!.value;
     assert.ok(seconds('boddeti', 1) < seconds('hers', 1));
     assert.ok(seconds('boddeti', 10_000) > 10 * seconds('hers', 10_000));
@@ -84,11 +87,11 @@ describe('what they say', () => {
     assert.equal(figures.get('ours-exact-d16-m10000')!.source, 'measured');
   });
 
-  it("communication: a probe of 64 dimensions has the paper's size when it is compressed as then", async () => {
-    const figures = await results('communication', { dimensions: '64' });
-    const probe = figures.get('hers-seal-zlib-d64-probe')!.value;
-    const published = figures.get('published-hers-d64-probe')!.value;
-    assert.ok(Math.abs(probe / published - 1) < 0.03, `${probe}, ${published}`);
+  it("communication: a probe has the paper's size when it is compressed as then", async () => {
+    const figures = await results('communication');
+    // A ciphertext for each dimension.
+    const probe = (figures.get('hers-seal-zlib-d4-probe')!.value / 4) * COMMUNICATION.dimension;
+    assert.ok(Math.abs(probe / COMMUNICATION.hersProbe - 1) < 0.03, `${probe}, ${COMMUNICATION.hersProbe}`);
   });
 
   it('faces: fewer dimensions find fewer people, and the full ones all that the metric finds', async () => {
@@ -123,7 +126,7 @@ describe('what they say', () => {
       const nothing = await measureAndRender('networks', { small: true, ...given, minutes: '0' });
       assert.equal((nothing.data.parameters as NetworksParameters).unfinished.length, 2);
       assert.match(nothing.markdown, /Not over yet: deepmds\+\+-curve \(0 %\), deepmds\+\+-seed1 \(0 %\)\./);
-      // Where this stops them, if it does, is up to the machine.
+      // Where this stops them, if it does, depends on the machine.
       await measureAndRender('networks', { small: true, ...given, minutes: '0.04' });
       const again = await results('networks', { ...given, models });
       for (const dimension of [8, 4])
@@ -131,7 +134,7 @@ describe('what they say', () => {
           const name = `deepmds++-${dimension}-seed1${ending}`;
           assert.equal(again.get(name)!.value, whole.get(name)!.value, name);
         }
-      // What was trained serves other experiments.
+      // Other experiments use what was trained.
       assert.equal(readdirSync(models).length, 2);
       await assert.rejects(results('networks', { ...given, steps: '51' }), /holds the training of other networks/);
     } finally {
@@ -139,7 +142,7 @@ describe('what they say', () => {
     }
   });
 
-  it('encryption-cost: exact is the search of rounded vectors, and compact close to that in the clear', async () => {
+  it('encryption-cost: exact is the search of rounded vectors, and compact and small are close to that in the clear', async () => {
     const figures = await results('encryption-cost');
     for (const name of ['full-24', 'lda-8']) {
       assert.equal(figures.get(`${name}-exact-different`)!.value, 0);
@@ -147,6 +150,14 @@ describe('what they say', () => {
       // Noise may decide between two that score almost the same: of 72 probes, two or three.
       assert.ok(Math.abs(figures.get(`${name}-compact`)!.value - figures.get(name)!.value) < 0.05);
     }
+    assert.ok(Math.abs(figures.get('full-24-small')!.value - figures.get('full-24')!.value) < 0.1);
+    assert.ok(!figures.has('lda-8-small'));
+    const { data, markdown } = await smallRun('encryption-cost');
+    assert.match(markdown, /At 8 dimensions `small` is not offered/);
+    // The steps of the profile that was searched, at 24 and at 8 dimensions.
+    const steps = [24, 8].map((dimension) => plan({ dimension, profile: 'exact' }).steps);
+    assert.deepEqual((data.parameters as EncryptionCostParameters).rounding, steps);
+    assert.match(markdown, /after rounding to 1\/1 370 as the profile `exact` does/);
   });
 
   it('two-stage-accuracy: a second look at full dimension finds what the first alone does not', async () => {
@@ -157,6 +168,20 @@ describe('what they say', () => {
     const fetched = figures.get('lda-6-enough-fetched')!.value;
     assert.ok(fetched >= 15 && fetched < 20, `${fetched}`);
     assert.ok(figures.get('lda-6-enough')!.value > figures.get('lda-6')!.value);
+    assert.ok(figures.get('lda-6-k8-compact')!.value > figures.get('lda-6-compact')!.value);
+    assert.ok(Math.abs(figures.get('lda-6-compact')!.value - figures.get('lda-6')!.value) < 0.05);
+    assert.ok(!figures.has('lda-6-small'));
+  });
+
+  it('two-stage-accuracy: small is among the profiles where it is offered', async () => {
+    const { data, markdown } = await measureAndRender('two-stage-accuracy', {
+      small: true,
+      compressors: 'pca',
+      dimensions: '20',
+    });
+    const figures = new Map(data.results.map(({ name, value }) => [name, value]));
+    assert.ok(Math.abs(figures.get('pca-20-small')! - figures.get('pca-20')!) < 0.1);
+    assert.match(markdown, /\| PCA, 20 +\| small +\|/);
   });
 
   it('inversion: known templates or known probes give the probe away, ciphertexts and scores do not; one mask used twice is seen', async () => {
@@ -165,7 +190,7 @@ describe('what they say', () => {
     for (const profile of ['exact', 'compact']) {
       for (const known of ['plain', 'plain-population', 'known'])
         assert.ok(value(`${known}-${profile}-36`) > 0.99, known);
-      // A reconstruction lies in the span of what is known.
+      // A reconstruction is in the span of the known probes.
       for (const known of ['plain', 'known']) assert.ok(value(`${known}-${profile}-3`) < 0.7, known);
       for (const nothing of ['encrypted', 'scores']) assert.ok(value(`${nothing}-${profile}-36`) < 0.6, nothing);
       for (const nothing of ['encrypted-population', 'scores-population']) {
@@ -205,7 +230,7 @@ describe('what they say', () => {
     assert.equal(value('published-gallery-fine-bytes'), 76 * 131_072);
     assert.equal(value('published-gallery-coarse-bytes'), 8 * 131_072);
     assert.equal(value('published-stage2-bytes') / value('published-stage1-bytes'), 10);
-    // Twenty of them came online, each with an upload of its own for both stages, and one batch.
+    // Twenty of them came online, each with its own upload for both stages, and one batch.
     const one = value('published-stage1-bytes') - 36;
     assert.ok(Math.abs(value('published-uploads-coarse-bytes') / (21 * 8 * one) - 1) < 0.001);
   });

@@ -61,7 +61,7 @@ function rankTable(data: Data<FacesParameters>): string {
 
 function saidSeeds({ parameters: { seeds } }: Data<FacesParameters>): string {
   return seeds === 1
-    ? 'One seed: what a network owes to its seed is not in the errors.'
+    ? 'One seed: what a network owes to its seed is not in the errors ([networks](networks.md) has several).'
     : `Means over ${seeds} seeds: what a network owes to its seed is not in the errors.`;
 }
 

@@ -42,7 +42,7 @@ export const figure3: Experiment = {
   options: { dimensions: { type: 'string', help: 'others than 32,64,128,512' } },
   async measure(values): Promise<Data<Figure3Parameters>> {
     const small = values.small === true;
-    const dimensions = wholeNumbers(values.dimensions, small ? [4, 8] : [32, 64, 128, 512]);
+    const dimensions = wholeNumbers(values.dimensions, small ? [4, 16] : [32, 64, 128, 512]);
     const load = loadNow();
     const sizes = Array.from({ length: small ? 5 : 8 }, (_, k) => 10 ** k);
     const [times, crossings]: [Figure[], Figure[]] = [[], []];

@@ -1,4 +1,4 @@
-// The results of a run by their names, for a page.
+// The results of a run by name, for a page.
 
 import type { Data, Figure } from './experiment.ts';
 import { marked } from './quantities.ts';
@@ -24,7 +24,7 @@ export class Figures {
     return this.of(name).value;
   }
 
-  /** A cell of a table: empty without a figure, marked where it is extrapolated. */
+  /** A cell of a table: empty without a figure, marked if it is extrapolated. */
   cell(name: string, show: (value: number) => string): string {
     if (!this.has(name)) return '';
     const { value, source } = this.of(name);

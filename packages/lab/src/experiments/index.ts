@@ -1,5 +1,5 @@
-// The experiments by name, and their pages. Each is loaded when it is asked for, so that listing
-// them is instant, and rendering a page loads nothing that measures.
+// The experiments by name, and their pages. Each is loaded on demand, so that listing them is
+// instant, and rendering a page loads no code that measures.
 
 import type { Experiment, Page } from './experiment.ts';
 

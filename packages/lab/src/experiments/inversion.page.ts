@@ -67,11 +67,11 @@ function widestGain(data: InversionData): string {
 }
 
 function introduction(data: InversionData): string[] {
-  const { data: source, split, probes, galleries, templates } = data.parameters;
+  const { data: source, split, probes, galleries, templates, edition = 1 } = data.parameters;
   const figures = new Figures(data);
   return [
     `An attacker learns the scores of an unknown probe and tries to compute the probe. How well that goes depends on what else it has: the templates, the ciphertext, nothing, or probes that it knows. The figures are the mean cosine of the result and the probe; 1 is the probe itself. **${cosine(figures, 'guess-mean')} is what an attacker reaches that sees nothing**, knows what faces look like and answers with their mean. (A stranger's face reaches ${figures.value('guess-stranger').toFixed(3)}.) An attack below that guess has failed and proves nothing. So where nothing should come back, the attackers know the population too, and are compared with the guess on the same probes.`,
-    `Scores are the decrypted ones of real encrypted searches: ${probes} probes, spread over ${galleries} galleries of ${grouped(templates)} templates with a key each. ± is 95 %, from how much these differ. "Person found" is how often the reconstruction, used as a probe, finds another picture of the same person first. A picture drawn at random is of the same person for ${figures.value('guess-identified').toFixed(3)} of the probes, because some people have many.`,
+    `Scores are the decrypted ones of real encrypted searches: ${probes} probes, spread over ${galleries} galleries of ${grouped(templates)} templates with a key each, in blocks of edition ${edition}. ± is 95 %, from how much these differ. "Person found" is how often the reconstruction, used as a probe, finds another picture of the same person first. A picture drawn at random is of the same person for ${figures.value('guess-identified').toFixed(3)} of the probes, because some people have many.`,
     `${source}. ${saidSplit(split)} What an attacker knows about the population, it knows from the half that is fitted on.`,
   ];
 }
@@ -85,7 +85,7 @@ function knownProbes(data: InversionData): string[] {
       counts.map((known) => [grouped(known), ...cells(figures, 'known', known)]),
     ),
     `An attacker that knows k probes, its own queries say, needs no template and no ciphertext. It sees their scores against the ${grouped(templates)} unknown templates, and those of the unknown probe against the same. Scores are linear in the probe: the combination of known rows of scores that comes closest to the unknown row (least squares) is the combination of known probes that comes closest to the probe. As many known probes as there are dimensions, ${grouped(dimension)}, give the probe.`,
-    'This attack works against an encrypted gallery. Encryption does not stop it; keeping scores from people does. (The known probes are of other people, and are taken as they are compared: `exact` rounds them to 1/250, as anybody can.)',
+    'This attack works against an encrypted gallery. Encryption does not stop it; keeping scores from people does. (The known probes are of other people, and are taken as they are compared: rounded as the profile rounds, which anybody can do.)',
   ];
 }
 
@@ -191,7 +191,7 @@ function linking(data: InversionData): string[] {
         ...PROFILES.map((profile) => decimals(figures.value(`linking-${profile}${name}`), 3)),
       ]),
     ),
-    `A judge is shown two encrypted blocks of ${blocks.dimension} coordinates of ${grouped(blocks.exact)} (exact) or ${grouped(blocks.compact)} (compact) templates, half of the time of the same templates, and has to say which it is. For each row it learns from ${grouped(pairs)} such pairs (correlation of the coefficients, their distances around the circle, how many of them are closer than chance at thirteen scales, signs, squares) and is measured on ${grouped(pairs)} others. Its advantage is P(says same | same) − P(says same | different). Of judges that know nothing, 95 % are within ± ${figures.value('linking-chance').toFixed(3)}.`,
+    `A judge is shown two encrypted blocks of ${blocks.dimension} coordinates of ${grouped(blocks.exact)} (exact) or ${grouped(blocks.compact)} (compact) templates, half of the time of the same templates, and has to say which it is. For each row it learns from ${grouped(pairs)} such pairs (correlation of the coefficients, their distances around the circle, how many of them are closer than chance at ${blocks.scales ?? 13} scales, signs, squares) and is measured on ${grouped(pairs)} others. Its advantage is P(says same | same) − P(says same | different). Of judges that know nothing, 95 % are within ± ${figures.value('linking-chance').toFixed(3)}.`,
     'The controls say what the judge would have seen. "One mask twice" is the bug that the scheme must never have, with fresh noise of the scheme\'s size in both ciphertexts, in all coefficients or in a few; the others have masks of their own. (Under `exact`, that noise is mostly below the resolution of the double-precision numbers that the judge reads.) "A noisy copy" is a link that no bug of this scheme makes: in ciphertexts of the same templates, some coefficients are equal up to normal noise of an eighth of the modulus, which only statistics over many of them can see.',
     `${faintestSeen(data)} A fainter link could have escaped it. That nobody can link two ciphertexts rests on the proof ([packages/scheme](../../packages/scheme/README.md), §4), not on this table, which would have shown a bug in the program.`,
   ];

@@ -2,13 +2,13 @@
 // else the attacker has; and whether ciphertexts can be linked.
 
 import type { Profile } from '@hers/scheme';
-import { plan } from '@hers/scheme';
+import { DEFAULT_EDITION, plan } from '@hers/scheme';
 import { splitByLabel } from '../datasets.ts';
 import { progress } from '../report.ts';
 import type { Values } from '../runner.ts';
 import { ciphertextPairs, LINKED_DIMENSION } from '../security/ciphertext-pairs.ts';
 import { type Attack, attackAll, type Campaign, campaign, type Guesses, guesses } from '../security/score-attacks.ts';
-import { type Linking, linkingAdvantage, type Pair } from '../security/unlinkability.ts';
+import { type Linking, linkingAdvantage, type Pair, SCALES } from '../security/unlinkability.ts';
 import { againWith, DATA_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
 import type { Data, Experiment, Figure } from './experiment.ts';
 import { record } from './record.ts';
@@ -46,7 +46,11 @@ export interface InversionParameters {
     readonly compact: number;
     readonly reused: readonly number[];
     readonly copied: readonly number[];
+    /** At which the judge counts coefficients that are close; there were 13 before. */
+    readonly scales?: number;
   };
+  /** Of the blocks; those before it was recorded are of the first. */
+  readonly edition?: number;
 }
 
 interface Linked extends Linking {
@@ -102,7 +106,9 @@ function sizesOf({ groups, sizes, rehearsed, knownProbes, rehearsals }: Campaign
       compact: slots('compact'),
       reused: REUSED,
       copied: COPIED,
+      scales: SCALES,
     },
+    edition: DEFAULT_EDITION,
   };
 }
 

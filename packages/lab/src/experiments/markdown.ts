@@ -1,4 +1,4 @@
-// The Markdown of a page: tables that can be read in a README and in a terminal, and how the
+// The Markdown of a page: tables that are readable in a README and in a terminal, and how the
 // figures were measured.
 
 import type { Data } from './experiment.ts';
@@ -18,11 +18,11 @@ export function table(
   return [line(cells[0]), rule, ...cells.slice(1).map(line)].join('\n');
 }
 
-/** What stands below a table with extrapolated figures. */
+/** The note below a table with extrapolated figures. */
 export const EXTRAPOLATED =
   '\\* Extrapolated: a sample of blocks was measured and multiplied. Every block costs the same ([more](README.md#how-times-are-measured)).';
 
-/** A page: title, plot, paragraphs, and at the end how it was measured. */
+/** A page: title, plot, paragraphs, and finally how it was measured. */
 export function page(data: Data, title: string, plot: string, paragraphs: readonly string[]): string {
   const parts = [
     `# ${title}`,
@@ -48,7 +48,7 @@ function howMeasured({ bench, date, command, parameters, versions, machine }: Da
   ].join('\n');
 }
 
-/** Parameters that the text of a page does not tell, in words. */
+/** Parameters that the text of a page does not mention, in words. */
 const SETTINGS: Readonly<Record<string, string>> = {
   steps: 'steps of a network',
   kernel: 'kernel',

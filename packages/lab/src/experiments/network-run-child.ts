@@ -1,5 +1,5 @@
 // The process that trains one network: `network-run-child.ts <folder> <run> <until>`. It stops at
-// that time (milliseconds since 1970), or when it is told to, with everything saved.
+// that time (milliseconds since 1970), or when told to, with everything saved.
 
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, setPriority } from 'node:os';
@@ -14,13 +14,13 @@ const own = join(folder, name);
 mkdirSync(own, { recursive: true });
 
 const read = (file: string) => new Uint8Array(readFileSync(join(folder, file))).buffer;
-/** A file is there as a whole, or as it was before. */
+/** Writes a file atomically. */
 function write(file: string, bytes: Uint8Array | string): void {
   writeFileSync(join(own, `${file}.part`), bytes);
   renameSync(join(own, `${file}.part`), join(own, file));
 }
 
-setPriority(10); // beside other work
+setPriority(10); // leaves the cores to other work
 const stop = new AbortController();
 const timer = setTimeout(() => stop.abort(), Math.max(0, Number(until) - Date.now()));
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop.abort());

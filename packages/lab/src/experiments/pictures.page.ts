@@ -59,9 +59,11 @@ function matrix(data: Data<PicturesParameters>, cell: (name: string, figures: Fi
   );
 }
 
-function saidAxes({ fullDimension, firstAxes, compressors, steps }: PicturesParameters): string[] {
+function saidAxes({ fullDimension, firstAxes, compressors, steps, atOnce }: PicturesParameters): string[] {
   if (firstAxes === fullDimension) return [];
-  const trained = ` Networks are trained for ${grouped(steps)} steps a stage; their authors' configuration has 200 000.`;
+  const trained = atOnce
+    ? ` The networks here are those of earlier code: all stages of a chain trained at once, from nothing, for ${grouped(steps)} steps in all, on three quarters of the classes, with the covariance penalty taken of outputs of any length. Their authors' configuration has 200 000 steps for each stage. Longer training raises the figures of faces ([networks](networks.md)), so these rows are no verdict on the method.`
+    : ` Networks are trained for ${grouped(steps)} steps a stage; their authors' configuration has 200 000.`;
   const networks = compressors.some((name) => name.startsWith('deepmds')) ? trained : '';
   return [
     `Compressors begin with the first ${firstAxes} principal axes instead of all ${grouped(fullDimension)} dimensions, because a network would otherwise take days on two cores.${networks}`,

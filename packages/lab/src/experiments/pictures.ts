@@ -43,6 +43,8 @@ export interface PicturesParameters {
   readonly dimensions: readonly number[];
   readonly compressors: readonly string[];
   readonly steps: number;
+  /** Where earlier code trained all stages of a network at once: `steps` are those of all. */
+  readonly atOnce?: true;
   readonly training: Counts;
   readonly measured: Counts;
 }

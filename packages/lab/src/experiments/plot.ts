@@ -1,6 +1,6 @@
-// Plots, by Vega-Lite: a description of data, marks and scales, rendered to SVG without a browser.
-// (Chosen because it needs no DOM, knows log scales and panels, draws what the description says and
-// nothing by hand, and is kept by a team that has kept it for ten years.)
+// Plots by Vega-Lite: a description of data, marks and scales, rendered to SVG without a browser.
+// (It needs no DOM, supports log scales and panels, draws exactly what the description says, and
+// has been maintained for ten years.)
 
 import * as vega from 'vega';
 import { compile, type TopLevelSpec } from 'vega-lite';
@@ -8,8 +8,8 @@ import { compile, type TopLevelSpec } from 'vega-lite';
 export const SCHEMA = 'https://vega.github.io/schema/vega-lite/v6.json';
 
 /**
- * The same colour for the same system in every plot: Okabe and Ito's, which the colour-blind can
- * tell apart.
+ * The same colour for the same system in every plot: Okabe and Ito's palette, which colour-blind
+ * readers can tell apart.
  */
 export const COLOURS: Readonly<Record<string, string>> = {
   'naive, SEAL': '#999999',
@@ -23,7 +23,7 @@ export const COLOURS: Readonly<Record<string, string>> = {
 
 const SYSTEMS = Object.keys(COLOURS);
 
-/** So that series can be told apart without colours. */
+/** Symbols, so that series can be told apart without colours. */
 const SHAPES = ['circle', 'square', 'triangle-up', 'diamond', 'cross', 'triangle-down', 'triangle-right'];
 const DASHES = [
   [1, 0],
@@ -36,10 +36,10 @@ const DASHES = [
   [6, 2, 1, 2, 1, 2],
 ];
 
-/** Colours for series that are not systems: Okabe and Ito's too. */
+/** Colours for series that are not systems: also from Okabe and Ito's palette. */
 const SERIES_COLOURS = ['#D55E00', '#0072B2', '#E69F00', '#009E73', '#CC79A7', '#56B4E9', '#999999'];
 
-/** Each system by its own colour and symbol, the same in every plot. */
+/** Each system has its own colour and symbol, the same in every plot. */
 export function bySystem(systems: readonly string[], legend: object | null) {
   const domain = SYSTEMS.filter((system) => systems.includes(system));
   const shapes = domain.map((system) => SHAPES[SYSTEMS.indexOf(system)]);
@@ -93,7 +93,7 @@ const config = {
     titlePadding: 8,
     gridColor: '#e6e6e6',
   },
-  // Vega takes labels to be narrower than most fonts draw them.
+  // Vega assumes labels are narrower than most fonts draw them.
   legend: { labelFontSize: 12, labelLimit: 0, symbolSize: 90, symbolStrokeWidth: 2.5, columnPadding: 30 },
   header: { labelFontSize: 13, labelFontWeight: 600 as const },
   view: { stroke: '#cccccc' },
@@ -102,7 +102,7 @@ const config = {
 /** Thousands as on the pages (quantities.ts). */
 const grouped = (value: string) => `replace(format(${value}, ',.4~r'), /,/g, ' ')`;
 
-/** How an axis names its ticks. */
+/** The labels of an axis' ticks. */
 const LABELS = {
   seconds: `datum.value < 9e-4 ? ${grouped('datum.value * 1e6')} + ' µs' : datum.value < 0.9 ? ${grouped('datum.value * 1e3')} + ' ms' : datum.value < 9e5 ? ${grouped('datum.value')} + ' s' : ${grouped('datum.value / 1e6')} + ' million s'`,
   bytes: "upper(replace(format(datum.value, '~s'), /([kMGTP]?)$/, ' $1')) + 'B'",
@@ -168,7 +168,7 @@ export const DOTS = [
 ];
 
 // Without a canvas Vega takes every character for 0.8 of the font's size, which makes margins far
-// too wide. These are Helvetica's, roughly.
+// too wide. These widths are roughly Helvetica's.
 const { textMetrics } = vega as unknown as { textMetrics: { width(item: unknown, text: unknown): number } };
 textMetrics.width = (item: unknown, text: unknown) => {
   const { fontSize = 11, fontWeight = 400 } = item as { fontSize?: number; fontWeight?: number };
@@ -178,7 +178,7 @@ textMetrics.width = (item: unknown, text: unknown) => {
   return width * fontSize * (fontWeight >= 600 ? 1.08 : 1);
 };
 
-/** For those who cannot see it, a plot is one picture that its title describes. */
+/** For readers who cannot see it, a plot is one picture that its title describes. */
 function described(svg: string, { title }: TopLevelSpec): string {
   const { text, subtitle } = title as { text: string; subtitle?: string };
   const label = [text, subtitle].filter((part) => part !== undefined).join('. ');
@@ -186,7 +186,7 @@ function described(svg: string, { title }: TopLevelSpec): string {
   return svg.replace('<svg ', `<svg role="img" aria-label="${escaped}" `);
 }
 
-/** Renders a plot. Throws on anything that Vega would only warn about. */
+/** Renders a plot. Throws where Vega would only warn. */
 export async function render(spec: TopLevelSpec): Promise<string> {
   const warnings: string[] = [];
   const warn = (...args: readonly unknown[]) => {
@@ -198,7 +198,7 @@ export async function render(spec: TopLevelSpec): Promise<string> {
   const compiled = compile({ ...spec, config: { ...config, ...spec.config } } as TopLevelSpec, { logger });
   const view = new vega.View(vega.parse(compiled.spec), { renderer: 'none', logger });
   try {
-    // Ids are counted over all plots of a process; a plot must not depend on those before it.
+    // Ids are counted over all plots of a process, but a plot must not depend on earlier ones.
     vega.resetSVGDefIds();
     const svg = await view.toSVG();
     if (warnings.length > 0) throw new Error(`Vega-Lite warns: ${warnings.join('; ')}`);

@@ -2,15 +2,12 @@
 
 import type { Counts, Source } from './experiment.ts';
 
-/** The only place where thousands are separated: by a space, on pages and in plots. */
+/** The only place that separates thousands: by a space, on pages and in plots. */
 export function grouped(value: number, options: Intl.NumberFormatOptions = {}): string {
   return value.toLocaleString('en-GB', options).replaceAll(',', ' ');
 }
 
-/**
- * Whole numbers, such as published ones, in full; measurements to three digits, more would be
- * noise.
- */
+/** Integers, such as published ones, in full; measurements to three digits, more would be noise. */
 export function significant(value: number, digits = 3): string {
   return grouped(value, Number.isInteger(value) ? {} : { maximumSignificantDigits: digits });
 }
@@ -62,13 +59,13 @@ export function percent(share: number, digits = 1): string {
   return (100 * share).toFixed(digits);
 }
 
-/** How much faster, or smaller; what is slower is a fraction. */
+/** How much faster, or smaller; slower is a fraction. */
 export function times(value: number): string {
   return value >= 1 ? `${significant(value)} ×` : `1/${significant(1 / value)} ×`;
 }
 
 /**
- * A figure in a table: what was not run as it stands carries a mark that the table's caption
+ * A figure in a table. If it was not measured whole, it carries a mark that the table's caption
  * explains.
  */
 export function marked(text: string, source: Source): string {

@@ -1,4 +1,4 @@
-// The record of a run: its figures, and the facts without which they mean nothing.
+// The record of a run: its figures, and the facts needed to interpret them.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { machine } from '@hers/vectors/machine';
@@ -11,7 +11,7 @@ export interface Measured<Parameters> {
   readonly curves?: Data['curves'];
 }
 
-/** `options` are those that run it again, unless they are the values as given. */
+/** `options` are those that run it again, by default the values as given. */
 export function record<Parameters>(
   bench: string,
   values: Values,
@@ -30,7 +30,7 @@ export function record<Parameters>(
   };
 }
 
-/** Versions of what is measured. */
+/** Versions of the measured software. */
 function versions(): Record<string, string> {
   return {
     'node-seal': versionOf('node-seal', import.meta.resolve('node-seal')),
@@ -38,7 +38,7 @@ function versions(): Record<string, string> {
   };
 }
 
-/** Not every package lets its package.json be imported, so it is looked for above the entry. */
+/** Not every package exports its package.json, so it is searched for above the entry point. */
 function versionOf(name: string, entry: string): string {
   for (let folder = new URL('.', entry); folder.pathname !== '/'; folder = new URL('..', folder)) {
     const file = new URL('package.json', folder);

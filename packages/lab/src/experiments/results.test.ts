@@ -1,4 +1,4 @@
-// docs/results is what its data renders to: `hers lab render` makes it so again.
+// docs/results equals what its data renders to; `hers lab render` restores that.
 
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -24,7 +24,8 @@ describe('docs/results', () => {
     });
 
     it(`${name}: thousands are separated in one way`, () => {
-      assert.doesNotMatch(read(`${name}.md`), /\d,\d{3}\b/);
+      // A command may have a list of numbers.
+      assert.doesNotMatch(read(`${name}.md`).replaceAll(/`[^`]*`/g, ''), /\d,\d{3}\b/);
       assert.doesNotMatch(read(`${name}.svg`).replaceAll(/<[^>]*>/g, '\n'), /\d,\d{3}\b/);
     });
   }

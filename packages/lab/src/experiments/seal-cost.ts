@@ -1,18 +1,10 @@
-// What a search costs on SEAL: some blocks are scored and timed one by one. A block costs what
-// another does, so larger galleries are this, multiplied. SEAL here is WebAssembly, one thread for
-// each that is opened; several share a gallery as the paper's processes do: each has a part of it,
-// and all get the same query.
+// The cost of a search on SEAL: some blocks are scored and timed one by one. All blocks cost the
+// same, so larger galleries are extrapolated. SEAL here is WebAssembly, one thread per instance.
+// Several threads share a gallery as the paper's processes do: each has a part of it, and all get
+// the same query.
 
 import { Worker } from 'node:worker_threads';
-import {
-  ClientKeys,
-  Context,
-  ENCODINGS,
-  type EncryptedQuery,
-  PaperClient,
-  parameterSet,
-  roundVectors,
-} from '@hers/paper';
+import { ClientKeys, Context, ENCODINGS, PaperClient, type PaperQuery, parameterSet, roundVectors } from '@hers/paper';
 import { identities } from '@hers/vectors/synthetic';
 import { PAPER_VARIANTS, type PaperVariantName } from '../engine-paper.ts';
 import { progress } from '../report.ts';
@@ -45,13 +37,13 @@ interface SealSample {
   /** Blocks that each thread scores. */
   readonly blocks: number;
   readonly runs: number;
-  /** How many of them are different ones; beyond that they are scored again. */
+  /** How many of them are distinct; beyond that they are scored again. */
   readonly distinct?: number;
   readonly threads?: number;
 }
 
 /**
- * Measures one variant at one dimension. Throws when it gives a wrong score: its time would mean
+ * Measures one variant at one dimension. Throws if it returns a wrong score: its time would mean
  * nothing.
  */
 export async function measureSeal(
@@ -97,12 +89,12 @@ export async function measureSeal(
         }),
       );
       cpu += elapsed().cpu / (runs * blocks * threads);
-      // The slowest thread decides when a search is done.
+      // The slowest thread determines when a search is done.
       const times = cumulative.map((_, i) => Math.max(...all.map(({ times }) => times[i])));
       times.forEach((time, i) => {
         cumulative[i] = Math.min(cumulative[i], time);
       });
-      // Without the first, which has the query's loading in it.
+      // Without the first, which includes loading the query.
       const mean = blocks === 1 ? times[0] : (times[blocks - 1] - times[0]) / (blocks - 1);
       block = Math.min(block, mean);
       if (run === 0)
@@ -118,7 +110,7 @@ export async function measureSeal(
   }
 }
 
-/** What a thread says next. */
+/** The next message of a thread. */
 function message<T>(server: Worker): Promise<T> {
   return new Promise((resolve, reject) => {
     server.once('message', resolve);
@@ -128,7 +120,7 @@ function message<T>(server: Worker): Promise<T> {
 
 /** The first and the last score of each response; the probe is the first template. */
 function checkScores(
-  query: EncryptedQuery,
+  query: PaperQuery,
   responses: readonly Uint8Array[],
   rounded: Int32Array,
   dimension: number,
@@ -145,7 +137,7 @@ function checkScores(
   }
 }
 
-/** The time for a gallery, and whether that many blocks were really scored. */
+/** The time for a gallery, and whether that many blocks were actually scored. */
 export function sealSeconds(cost: SealCost, m: number): Time & { source: Source } {
   const blocks = Math.ceil(m / cost.capacity);
   // Of the thread that has most.

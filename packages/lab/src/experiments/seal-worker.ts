@@ -1,11 +1,11 @@
-// A thread of the published system's server: SEAL, the keys and a part of the gallery of its own.
-// It takes queries one after the other and says when each block was scored.
+// A thread of the published system's server, with its own SEAL, keys and part of the gallery. It
+// takes queries one after the other and reports when each block was scored.
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { Context, parameterSet } from '@hers/paper';
 import { PAPER_VARIANTS, type PaperVariantName, paperServer } from '../engine-paper.ts';
 
-/** What a thread begins with. */
+/** The initial data of a thread. */
 export interface SealShare {
   readonly variant: PaperVariantName;
   readonly dimension: number;

@@ -1,7 +1,6 @@
-// What a search costs with our own scheme: everything that "ours" means in the experiments is
-// measured here, by the kernels of packages/scan. Galleries are in memory, and as large as they are
-// said to be; one that would take more than half of the machine's is extrapolated from a part of
-// it.
+// The cost of a search with our own scheme: everything called "ours" in the experiments is measured
+// here, with the kernels of packages/scan. Galleries are in memory, and of the stated size; one
+// that would take more than half of the machine's memory is extrapolated from a part of it.
 
 import { totalmem } from 'node:os';
 import { type Kernel, openKernel, type SegmentHandle, segmentBlocks, segmentBytes } from '@hers/scan';
@@ -28,12 +27,12 @@ export interface SharedMaskOptions {
   readonly dimension: number;
   readonly threads?: number;
   /**
-   * Blocks that are encrypted from vectors of their own; the gallery is made of copies of them. All
-   * of them unless given.
+   * Blocks that are encrypted from different vectors; the gallery consists of copies of them. By
+   * default all are different.
    */
   readonly distinct?: number;
   /**
-   * Galleries beyond this many bytes are extrapolated: half of the machine's memory unless given …
+   * Galleries beyond this many bytes are extrapolated: by default half of the machine's memory …
    */
   readonly wholeBytes?: number;
   /** … from this many. */
@@ -55,7 +54,7 @@ function wholeLimit(): number {
 
 const SAMPLE_BYTES = 2e9;
 
-/** A gallery that grows as larger ones are asked for. */
+/** A gallery that grows as larger ones are requested. */
 export class SharedMaskGallery {
   readonly plan: Plan;
   /** Which kernel scans, for people. */
@@ -70,7 +69,7 @@ export class SharedMaskGallery {
   readonly #query: Uint8Array;
   readonly #kept: BlockMatrix[] = [];
   readonly #segments: SegmentHandle[] = [];
-  /** A whole segment of copies, once there is one: it can be loaded again and again. */
+  /** A whole segment of copies, once there is one: it can be loaded repeatedly. */
   #copy: Uint8Array | undefined;
   #made = 0;
 
@@ -105,7 +104,7 @@ export class SharedMaskGallery {
 
   /**
    * The time from a query's bytes to the last response's, for a gallery of m templates: the fastest
-   * of some runs.
+   * of several runs.
    */
   async search(m: number): Promise<SharedMaskTime> {
     const { sampleBytes = SAMPLE_BYTES, runs = 5 } = this.#options;
@@ -118,7 +117,7 @@ export class SharedMaskGallery {
     try {
       let best = Number.POSITIVE_INFINITY;
       let cpu = 0;
-      // The first run verifies checksums, which later ones do not.
+      // Only the first run verifies checksums.
       for (let run = 0; run <= runs; run++) {
         const elapsed = stopwatch();
         let responses = 0;
@@ -137,8 +136,8 @@ export class SharedMaskGallery {
   }
 
   /**
-   * Searches what is loaded and compares the scores of one block with those in the clear: throws
-   * when they differ by more than noise.
+   * Searches what is loaded and compares the scores of one block with those in the clear. Throws if
+   * they differ by more than noise.
    */
   async check(): Promise<void> {
     const [block] = await this.#blocks(0, 1);
@@ -161,7 +160,7 @@ export class SharedMaskGallery {
     }
   }
 
-  /** Seconds that the client takes for the n scores of a response: the fastest of some runs. */
+  /** Seconds that the client takes for the n scores of a response: the fastest of several runs. */
   async decryption(effort: Effort): Promise<number> {
     const handle = await this.#kernel.load({ bytes: segmentBytes(await this.#blocks(0, 1)), name: 'decryption' });
     const { query, secret } = encryptQuery(this.#key, this.#probe);
@@ -182,8 +181,7 @@ export class SharedMaskGallery {
   }
 
   /**
-   * Segments of so many blocks in all; the last one may be a shorter one that is the caller's to
-   * unload.
+   * Segments of this many blocks in all. The last one may be shorter, and the caller unloads it.
    */
   async #handles(blocks: number): Promise<SegmentHandle[]> {
     const each = segmentBlocks(this.plan.parameters, this.plan.width);
@@ -218,7 +216,7 @@ export class SharedMaskGallery {
       const block = kept ?? blockMatrix(decodeBlock(encryptBlock(this.#key, this.#vectors(index))));
       if (!kept) this.#made++;
       if (!kept && this.#made % 64 === 0) progress(`ours, ${this.plan.profile}: ${this.#made} blocks encrypted`);
-      // Of a gallery without repetitions none is kept: there may be thousands.
+      // In a gallery without repetitions none is kept: there may be thousands.
       if (Number.isFinite(distinct)) this.#kept[index % distinct] = block;
       out.push(block);
       await new Promise(setImmediate);

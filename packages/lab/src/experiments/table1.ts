@@ -40,7 +40,7 @@ export const table1: Experiment = {
     const small = values.small === true;
     const load = loadNow();
     const templates = small ? 10_000 : TABLE_1_HERS.templates;
-    const dimension = small ? 8 : TABLE_1_HERS.dimension;
+    const dimension = small ? 4 : TABLE_1_HERS.dimension;
     const { rows: own, kernel, threads } = await ours(templates, dimension, small);
     const rows = [...published(), ...(await seal(templates, dimension, small)), ...own];
     return record('table1', values, {

@@ -70,8 +70,8 @@ export const table3: Experiment = {
     const small = values.small === true;
     const load = loadNow();
     const templates = small ? 100_000 : TABLE_3.templates;
-    const shown = wholeNumbers(values.dimensions, small ? [4, 8] : TABLE_3.dimensions);
-    const headlines = small ? { encoding: 8, compressed: 4, coarse: 4, full: 8 } : HEADLINE_DIMENSIONS;
+    const shown = wholeNumbers(values.dimensions, small ? [2, 4] : TABLE_3.dimensions);
+    const headlines = small ? { encoding: 4, compressed: 2, coarse: 2, full: 4 } : HEADLINE_DIMENSIONS;
     const dimensions = [...new Set([...shown, ...Object.values(headlines)])].toSorted((a, b) => a - b);
     const sizes = { small, templates, dimensions, threads: availableParallelism() };
     // Ours needs no coarse stage.

@@ -48,12 +48,13 @@ export async function render(data: Data<TwoStageAccuracyParameters>): Promise<Re
     [
       `The first stage is an encrypted search (\`${profile}\`) of compressed vectors through the client. The second ranks its best K by their full vectors. The figures are rank-1; each probe is searched among all others. ${saidSplit(split)}`,
       ...sets.flatMap((set) => section(data, set)),
+      ...byProfile(data),
       '## Stopping early',
       ...stopping(data),
       ...onPaperEngine(data),
       '## Beside the paper',
       `The paper's Figure 5 has DeepPrint fingerprints against 100 million: 16 dimensions, then the best K = 10 000 (0.01 %) at 192, "nearly identical" to 192 throughout. Its fingerprints have an intrinsic dimension of 5 by its own estimate. Faces have more, and 16 numbers hold less of them ([dimension](dimension.md)).`,
-      'Fetching candidates shows the store who they are. In this project the caller has to ask for it (`rerank`); under `compact` at most 128 are fetched.',
+      'Fetching candidates shows the store who they are. In this project the caller has to ask for it (`rerank`); under `compact` and `small` at most 128 are fetched.',
     ],
   );
   return { markdown, svg: await plot(data) };
@@ -87,8 +88,48 @@ function section(data: Data<TwoStageAccuracyParameters>, set: TwoStageSet): stri
         least[i],
       ]),
     ),
-    `${source}. A gallery of ${counted(gallery, labels)}, ${grouped(probes)} probes${some}. One probe is ${(1 / probes).toFixed(4)}.`,
+    `${source}. A gallery of ${counted(gallery, labels)}, ${grouped(probes)} probes${some}. One probe is ${(1 / probes).toFixed(4)}.${saidEarlier(set)}`,
   ];
+}
+
+function saidEarlier({ earlier }: TwoStageSet): string {
+  return earlier === undefined
+    ? ''
+    : ` Measured on ${earlier.date} by \`npx hers lab ${earlier.command}\`, with blocks of the first edition, whose \`exact\` rounds to 1/${grouped(earlier.rounding)}.`;
+}
+
+/** Profiles under which a first stage was measured, the page's own first. */
+const PROFILES = ['exact', 'compact', 'small'] as const;
+/** Under the others no search fetches more. */
+const MOST_FETCHED = 128;
+
+function byProfile(data: Data<TwoStageAccuracyParameters>): string[] {
+  const figures = new Figures(data);
+  return data.parameters.sets.flatMap((set) => {
+    const ks = set.ks.filter((k) => k <= MOST_FETCHED);
+    const stages = stagesOf(data, set).filter(({ name }) => figures.has(`${name}-compact`));
+    const rows = stages.flatMap((stage) =>
+      PROFILES.map((profile) => ({ stage, profile, ending: profile === data.parameters.profile ? '' : `-${profile}` }))
+        .filter(({ ending }) => figures.has(`${stage.name}${ending}`))
+        .map(({ profile, ending }) => [
+          shown(stage),
+          profile,
+          ...['', ...ks.map((k) => `-k${k}`)].map((k) => figures.value(`${stage.name}${k}${ending}`).toFixed(4)),
+        ]),
+    );
+    if (rows.length === 0) return [];
+    const without = [...new Set(stages.filter(({ name }) => !figures.has(`${name}-small`)).map((s) => s.dimension))];
+    const refused =
+      without.length === 0
+        ? ''
+        : ` At ${without.join(' and ')} dimensions \`small\` is not offered: it would take no fewer bytes than the vectors themselves.`;
+    return [
+      `## ${SETS[set.name].title}, by profile`,
+      `The same first stages under the profiles with noise, one key each, as far as K = ${MOST_FETCHED}, which is the most that a search fetches under them:`,
+      table(['first stage', 'profile', 'alone', ...ks.map((k) => `K = ${grouped(k)}`)], rows, [0, 1]),
+      `Noise moves a few across the border at K. What is among the best K is ranked by full vectors, without noise.${refused}`,
+    ];
+  });
 }
 
 function stopping(data: Data<TwoStageAccuracyParameters>): string[] {

@@ -27,8 +27,14 @@ import { record } from './record.ts';
 import { type EncryptedTwice, encryptedTwice } from './two-stage-encrypted.ts';
 
 const RANKS = 20;
-/** Under `compact` a search may fetch 128 records, which would not do for the larger K. */
+/** Under the others a search may fetch 128 records, which would not do for the larger K. */
 const PROFILE: Profile = 'exact';
+/**
+ * Profiles whose first stage is compared with it, for the default's and the paper's compressor, or
+ * for the only one.
+ */
+const OTHERS = ['compact', 'small'] as const;
+type Other = (typeof OTHERS)[number];
 const BATCH = 32;
 const SHARES = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1];
 /**
@@ -38,7 +44,7 @@ const SHARES = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1];
 const FALSE_ALARMS = 0.01;
 /** Vectors whose pairs are looked at for that. */
 const PAIRED = 8000;
-/** Of more probes than this, some are left out, evenly. */
+/** Of more probes than this, some are left out, evenly, unless another number is given. */
 const MOST_PROBES = 4500;
 /** The paper's compressor, whose curves are drawn, and whose stages run on its engine too. */
 const PAPER_COMPRESSOR = 'deepmds++';
@@ -72,18 +78,24 @@ export interface TwoStageSet {
   readonly ks: readonly number[];
   /** Both stages on the paper's engine, where that was run: the first stage, and what was asked. */
   readonly encrypted?: { readonly stage: string; readonly probes: number; readonly k: number };
+  /** Of a set that was measured before the others: when, how, and the steps of `exact` then. */
+  readonly earlier?: { readonly date: string; readonly command: string; readonly rounding: number };
 }
 
 interface Stage {
   readonly compressor: string;
   readonly dimension: number;
   /** Share found within rank 1, 2, …: by the first stage alone (K = 0), and by both. */
-  readonly curves: readonly { readonly k: number; readonly curve: Float64Array }[];
+  readonly curves: Curves;
+  /** The same under other profiles, as far as they are offered at this dimension. */
+  readonly others: ReadonlyMap<Other, Curves>;
   /** Through the client, which stops when it has found somebody good enough. */
   readonly stopping: { readonly rank1: number; readonly fetched: number };
   /** Both stages on the paper's engine, where that was run. */
   readonly twice?: EncryptedTwice;
 }
+
+type Curves = readonly { readonly k: number; readonly curve: Float64Array }[];
 
 interface Measured extends TwoStageSet {
   readonly full: Float64Array;
@@ -108,6 +120,7 @@ export const twoStageAccuracy: Experiment = {
     compressors: COMPRESSORS_OPTION,
     models: MODELS_OPTION,
     steps: STEPS_OPTION,
+    probes: { type: 'string', help: `probes at most, spread evenly (${MOST_PROBES})` },
     encrypted: { type: 'string', help: "probes whose second stage is encrypted too, on the paper's engine (20)" },
   },
   async measure(values): Promise<Data<TwoStageAccuracyParameters>> {
@@ -155,7 +168,10 @@ function figures({ name: set, fullDimension, full, enough, falseAlarms, stages, 
     measured(`${encrypted.stage}-encrypted-stage2`, encrypted.seconds[1], 's'),
     measured('enough', enough, 'cosine'),
     ...(falseAlarms === undefined ? [] : [measured('enough-false', falseAlarms, 'share')]),
-    ...stages.flatMap(({ compressor, dimension, curves, stopping }) => [
+    ...stages.flatMap(({ compressor, dimension, curves, others, stopping }) => [
+      ...Array.from(others).flatMap(([profile, those]) =>
+        those.map(({ k, curve }) => measured(`${nameOf(compressor, dimension, k)}-${profile}`, curve[0], 'rank-1')),
+      ),
       ...curves.flatMap(({ k, curve }) => {
         const name = nameOf(compressor, dimension, k);
         return [
@@ -201,7 +217,7 @@ async function measureSet(
   const data = await datasetOf(set, values);
   const { training, held } = splitByLabel(data, splitOf(values));
   const mated = matedPlaces(held.labels);
-  const every = Math.ceil(mated.length / MOST_PROBES);
+  const every = Math.ceil(mated.length / wholeNumber(values, 'probes', MOST_PROBES));
   const probes = mated.filter((_, i) => i % every === 0);
   const count = held.labels.length;
   const ks = SHARES.map((share) => Math.max(1, Math.floor(share * count))).filter(
@@ -218,7 +234,9 @@ async function measureSet(
       // A network takes hours, and the paper has it at one dimension.
       if (name === PAPER_COMPRESSOR && dimension !== least && values.compressors === undefined) continue;
       const twice = name === shown && dimension === least;
-      stages.push(await stageOf(name, dimension, { data, training, held, probes, ks, enough, values, twice }));
+      const isCompared = names.length === 1 || name === PAPER_COMPRESSOR || name === bestCompressor({});
+      const given = { data, training, held, probes, ks, enough, values, twice, isCompared };
+      stages.push(await stageOf(name, dimension, given));
     }
   const { twice } = stages.find((stage) => stage.twice !== undefined)!;
   return {
@@ -239,23 +257,38 @@ interface Given {
   readonly values: Values;
   /** Whether it runs on the paper's engine too. */
   readonly twice: boolean;
+  /** Whether it runs under the other profiles too. */
+  readonly isCompared: boolean;
 }
 
 async function stageOf(name: MethodName, dimension: number, given: Given): Promise<Stage> {
   const { data, training, held, probes, ks, enough, values } = given;
   const compressor = await fittedCompressor(name, training, { dimension, ...fittingOf(values, name) });
   const about = `${data.name}, ${name}-${dimension}`;
-  const candidates = await coarse(held, compressor, probes, Math.max(RANKS, ...ks), about);
+  const curvesUnder = async (profile: Profile): Promise<Curves | undefined> => {
+    const candidates = await coarse(held, compressor, probes, Math.max(RANKS, ...ks), profile, about);
+    return candidates && curvesOver(given, candidates);
+  };
+  const curves = (await curvesUnder(PROFILE))!;
+  const others = new Map<Other, Curves>();
+  for (const profile of given.isCompared ? OTHERS : []) {
+    const those = await curvesUnder(profile);
+    if (those) others.set(profile, those);
+  }
+  const most = Math.max(RANKS, Math.floor(CAP * held.labels.length));
+  const stopping = await untilEnough(held, compressor, probes, enough, most, about);
+  progress(`${about}: ${curves.map(({ curve }) => curve[0].toFixed(4)).join(' ')}; ${JSON.stringify(stopping)}`);
+  const stage = { compressor: name, dimension, curves, others, stopping };
+  return given.twice ? { ...stage, twice: await onPaperEngine(compressor, given, about) } : stage;
+}
+
+/** Ranks after the first stage alone, and after both for every K. */
+function curvesOver({ held, probes, ks }: Given, candidates: readonly number[][]): Curves {
   const ranksAt = (k: number) =>
     candidates.map((found, n) =>
       rankAmong(held, probes[n], k === 0 ? found : again(held, probes[n], found.slice(0, k))),
     );
-  const curves = [0, ...ks].map((k) => ({ k, curve: cmc(ranksAt(k), RANKS) }));
-  const most = Math.max(RANKS, Math.floor(CAP * held.labels.length));
-  const stopping = await untilEnough(held, compressor, probes, enough, most, about);
-  progress(`${about}: ${curves.map(({ curve }) => curve[0].toFixed(4)).join(' ')}; ${JSON.stringify(stopping)}`);
-  const stage = { compressor: name, dimension, curves, stopping };
-  return given.twice ? { ...stage, twice: await onPaperEngine(compressor, given, about) } : stage;
+  return [0, ...ks].map((k) => ({ k, curve: cmc(ranksAt(k), RANKS) }));
 }
 
 /** Both stages encrypted, for some of the probes. */
@@ -317,20 +350,26 @@ async function eachProbe<T>(
   return out;
 }
 
-/** The best of every probe by an encrypted search, itself left out. */
+/**
+ * The best of every probe by an encrypted search, itself left out; undefined where the profile is
+ * not offered.
+ */
 async function coarse(
   held: Part,
   compressor: Compressor,
   probes: Int32Array,
   deep: number,
+  profile: Profile,
   about: string,
-): Promise<number[][]> {
+): Promise<number[][] | undefined> {
   const short = await compressed(held, (vectors) => compressor.transform(vectors));
-  const gallery = await EncryptedGallery.open({ dimension: short.dimension, profile: PROFILE });
+  const gallery = await EncryptedGallery.openOffered({ dimension: short.dimension, profile });
+  if (!gallery) return undefined;
   try {
     await gallery.enrol(short.vectors);
     await gallery.seal();
-    const found = await eachProbe(short, probes, (vectors) => gallery.search(vectors, deep + 1), about);
+    const search = (vectors: Float32Array) => gallery.search(vectors, deep + 1);
+    const found = await eachProbe(short, probes, search, `${about}, ${profile}`);
     return found.map((matches, i) =>
       matches
         .map(({ index }) => index)

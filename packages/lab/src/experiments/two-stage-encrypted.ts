@@ -1,6 +1,6 @@
 // The paper's two stages on its own engine, with real vectors: a coarse search by the HERS
-// encoding, and the best K again at full dimension by Boddeti's, both encrypted; beside the same
-// search of the same rounded vectors in the clear.
+// encoding, and the best K again at full dimension by Boddeti's, both encrypted; compared with the
+// same search of the same rounded vectors in the clear.
 
 import { isDeepStrictEqual } from 'node:util';
 import { best, Context, type PaperMatch, roundVectors, TwoStageClient, TwoStageServer } from '@hers/paper';

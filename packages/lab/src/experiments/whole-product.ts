@@ -45,7 +45,7 @@ export async function productWhole(
     for (let i = online[0]; i < online[1]; i++) single += await enrol(i, i + 1);
     if (online[1] < fine.labels.length) batch += await enrol(online[1], fine.labels.length);
     const sealing = stopwatch();
-    // What waits for a block to fill is put into one; homomorphic enrolment has nothing that waits.
+    // Pending records go into a block; homomorphic enrolment has none.
     if (enrolment === 'vault') await encrypted.seal();
     batch += sealing().seconds;
     const { plan, bytes, blocks } = await encrypted.describe();
@@ -71,8 +71,10 @@ export async function productWhole(
         const [answer] = await encrypted.searchTwice(full, { limit: k, ...(stage === 'two' ? { rerank: k } : {}) });
         times.push(begun().seconds);
         const wanted = inTheClear(plan, { coarse, fine }, { full, short }, k, stage);
-        if (isSameList(answer.found, wanted, profile !== 'compact' || stage === 'two')) same++;
-        overlap.push(sharedWith(answer.found, wanted));
+        // Whole steps under exact, which are smaller than EQUAL.
+        const equal = stage === 'one' && plan.steps > 0 ? 0.5 / plan.steps ** 2 : EQUAL;
+        if (isSameList(answer.found, wanted, { hasScores: profile !== 'compact' || stage === 'two', equal })) same++;
+        overlap.push(sharedWith(answer.found, wanted, equal));
         if (wanted[answer.found[0].index] === Math.max(...wanted)) first++;
         if (fine.labels[answer.found[0].index] === probes.fine.labels[probe]) found++;
       }
@@ -94,7 +96,7 @@ export async function productWhole(
 const row = ({ vectors, dimension }: Part, place: number) =>
   vectors.subarray(place * dimension, (place + 1) * dimension);
 
-/** Scores of all templates in the clear; of those that are no candidates, none. */
+/** Scores of all templates in the clear; of those that are not candidates, none. */
 function inTheClear(
   plan: Plan,
   { coarse, fine }: BothForms,
@@ -113,24 +115,28 @@ function inTheClear(
 }
 
 /**
- * Scores in the clear and scores of the client differ in the last bits, which order may depend on.
+ * Scores in the clear and the client's scores differ in the last bits, on which order may depend.
  */
 const EQUAL = 1e-6;
 
 /**
- * Whether a list has the best templates in their order, and, where the client's scores are exact,
- * each with its score.
+ * Whether a list has the best templates in their order, and, where the client's scores are those in
+ * the clear, each with its score.
  */
-function isSameList(found: readonly Found[], scores: Float64Array, isExact: boolean): boolean {
+function isSameList(
+  found: readonly Found[],
+  scores: Float64Array,
+  { hasScores, equal }: { readonly hasScores: boolean; readonly equal: number },
+): boolean {
   const best = Float64Array.from(scores).sort().reverse();
   return found.every(
     ({ index, score }, i) =>
-      Math.abs(scores[index] - best[i]) < EQUAL && (!isExact || Math.abs(score - best[i]) < EQUAL),
+      Math.abs(scores[index] - best[i]) < equal && (!hasScores || Math.abs(score - best[i]) < equal),
   );
 }
 
 /** How many of a list are among as many that are best in the clear. */
-function sharedWith(found: readonly Found[], scores: Float64Array): number {
+function sharedWith(found: readonly Found[], scores: Float64Array, equal: number): number {
   const last = Float64Array.from(scores).sort().reverse()[found.length - 1];
-  return found.filter(({ index }) => scores[index] > last - EQUAL).length / found.length;
+  return found.filter(({ index }) => scores[index] > last - equal).length / found.length;
 }

@@ -59,6 +59,7 @@ export function linkingAdvantage(
  * than the noise of a scheme.
  */
 const CLOSE = [8, 12, 16, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48].map((bits) => 2 ** -bits);
+export const SCALES: number = CLOSE.length;
 
 /**
  * Features that may give it away: correlation, how close the coefficients are around the circle and
