@@ -336,6 +336,39 @@ describe('a collection with fields', () => {
     await plain.check(a);
   });
 
+  it('refuses a value that does not fit a field that another client has added meanwhile', async () => {
+    const service = await openStore(await temporary());
+    await using one = new Database(service, { key, threads: 1 });
+    await using two = new Database(service, { key, threads: 1 });
+    const a = await one.createCollection('people', { dimension: DIMENSION });
+    const b = await two.collection('people');
+    await b.count();
+    await a.addFields({ age: 'number' });
+    await assert.rejects(b.upsert(recordOf(1, { age: 'old' })), { code: 'INVALID_ARGUMENT', message: /"r1".*"age"/ });
+    // Nobody could open the collection if it had been written.
+    await using three = new Database(service, { key, threads: 1 });
+    assert.equal(await (await three.collection('people')).count(), 0);
+    await b.upsert(recordOf(1, { age: 36 }));
+    assert.equal(await a.count({ filter: { must: { field: 'age', match: 36 } } }), 1);
+  });
+
+  it('lists by ids what there was when it began, whatever is replaced meanwhile', async () => {
+    const { db, people } = await made(await temporary(), {});
+    await people.upsert(recordsOf(0, 2 * people.plan.capacity));
+    // In two blocks, of which either may be the first.
+    const all = await Array.fromAsync(people.list());
+    const ids = [all[0], all.at(-1)!];
+    const filter: Filter = { must: { hasId: ids } };
+    const listed: string[] = [];
+    for await (const id of people.list({ filter })) {
+      if (listed.push(id) > 1) continue;
+      await people.upsert(recordOf(Number(ids[1].slice(1)), { changed: true }));
+      await people.count({ filter });
+    }
+    assert.deepEqual(listed, ids);
+    await db.close();
+  });
+
   it('needs a vault', async () => {
     await using db = await connect(`file:${await temporary()}`, { key, threads: 1 });
     const options = { dimension: DIMENSION, profile: 'exact', enrolment: 'homomorphic', fields: FIELDS } as const;
@@ -520,6 +553,9 @@ describe('expiry', () => {
     assert.equal(receipt.version, dry.version + 1);
     assert.notEqual(receipt.manifestHash, dry.manifestHash);
     assert.equal((await people.expire()).count, 0);
+    await people.upsert(recordOf(90, { expires: past }));
+    await assert.rejects(people.dropFields('expires'), { code: 'INVALID_ARGUMENT', message: /expire them first/ });
+    await people.expire();
     await check();
     await people.upsert(recordOf(3, { expires: future }));
     assert.equal((await people.verify('r3', vectorOf(3, DIMENSION))).score > 0.99, true);

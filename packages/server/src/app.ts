@@ -55,12 +55,13 @@ export function makeApp(service: Service, options: AppOptions = {}, measure?: Me
   const { tokens, tls, log = false, audit, cors, names = [] } = options;
   const hasTls = tls !== undefined;
   const metrics = new Metrics(VERSION);
+  const guests = new Guests(limits, measure);
   const parts: Parts = {
     limits,
     metrics,
-    guests: new Guests(limits, measure),
+    guests,
     strangers: new Rates(limits.requestsPerSecond),
-    scans: new Scans(service, limits, metrics),
+    scans: new Scans(service, limits, metrics, () => guests.memory.started()),
     pages: new Pages({ cors, names: tokens ? undefined : names, tls: hasTls }),
     connections: new Connections(limits.connections),
     hasTls,

@@ -105,8 +105,8 @@ export class Memory {
   readonly most: number;
   readonly #measure: () => number;
   readonly #live: () => number;
-  /** What the process had in the beginning beyond what was alive. */
-  readonly #dead: number;
+  /** What the process needs to be there beyond what the engine knows to be alive. */
+  #dead: number;
   readonly #callers = new Map<string, number>();
   readonly #observer: PerformanceObserver;
   #held = 0;
@@ -143,6 +143,14 @@ export class Memory {
     this.#observer.disconnect();
     clearTimeout(this.#idle);
     clearTimeout(this.#later);
+  }
+
+  /**
+   * Something has started that stays: threads, the memory of a kernel. What the engine does not
+   * know of that is counted as needed.
+   */
+  started(): void {
+    this.#dead = Math.max(this.#dead, this.#measure() - this.#live());
   }
 
   /** What may be held at the moment. */

@@ -177,7 +177,11 @@ export class Scans {
   /** Seconds a scan took lately, for Retry-After. */
   #typicalSeconds = 0.05;
 
-  constructor(service: Service, options: ScanOptions, watcher: ScanWatcher) {
+  /** Called after the first scan, when all threads and their memory are there. */
+  #onStarted: (() => void) | undefined;
+
+  constructor(service: Service, options: ScanOptions, watcher: ScanWatcher, onStarted?: () => void) {
+    this.#onStarted = onStarted;
     this.#service = service;
     this.#options = options;
     this.#watcher = watcher;
@@ -344,6 +348,8 @@ export class Scans {
         paused += performance.now() - since;
       }
       for (const { spool } of jobs) spool.end();
+      this.#onStarted?.();
+      this.#onStarted = undefined;
       this.#watcher.scanned((performance.now() - began - paused) / 1000, bytes, request.queries.length);
     } finally {
       for (const { signal } of jobs) signal.removeEventListener('abort', left);

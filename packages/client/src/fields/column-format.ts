@@ -8,8 +8,8 @@
 //               2 integers   decimals u8, the first f64, packed gaps, each less 1
 //               3 floats     f64 each
 //   decimals    0 to 6: integers are divided by ten to this power
-//   lengths     packed: how many codes each slot has
-//   codes       packed, each less `least`, which is 1 where no code is 0
+//   lengths     packed: how many codes each slot has, two bits at least
+//   codes       packed, two bits at least, each less `least`, which is 1 where no code is 0
 //   packed      width u8, then numbers of that many bits one after the other, the lowest bit first,
 //               zeros up to the next byte
 //
@@ -50,6 +50,11 @@ const FLOATS = 3;
 const PIECE_BITS = 24;
 const PIECE: number = 2 ** PIECE_BITS;
 const MAX_WIDTH = 53;
+/**
+ * Of codes and of the lengths of lists, in bits. With fewer, a column would tell by its length
+ * whether anybody in the block has a value, and whether a boolean is true.
+ */
+const LEAST_WIDTH = 2;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -64,8 +69,23 @@ export function encodeColumn(column: Column): Uint8Array {
   const view = new DataView(head.buffer);
   view.setUint32(4, count, true);
   view.setUint32(8, dictionary.size, true);
-  const lengths = ends ? [pack(Array.from(ends, (end, j) => end - (j === 0 ? 0 : ends[j - 1])))] : [];
-  const content = concat(head, bytes, ...lengths, pack(codes.map((code) => code - least)));
+  const lengths = ends
+    ? [
+        pack(
+          Array.from(ends, (end, j) => end - (j === 0 ? 0 : ends[j - 1])),
+          LEAST_WIDTH,
+        ),
+      ]
+    : [];
+  const content = concat(
+    head,
+    bytes,
+    ...lengths,
+    pack(
+      codes.map((code) => code - least),
+      LEAST_WIDTH,
+    ),
+  );
   const padded = new Uint8Array(padme(content.length));
   padded.set(content);
   return padded;
@@ -112,7 +132,7 @@ export function decodeColumn(bytes: Uint8Array, type: FieldType, count: number, 
   const ends = type === 'keyword[]' ? decodeEnds(input, count, size) : undefined;
   const length = ends ? (ends[count - 1] ?? 0) : count;
   const codes = codesFor(length, size);
-  input.unpack(codes, size - least, least);
+  input.unpack(codes, size - least, least, LEAST_WIDTH);
   if (ends) checkLists(codes, ends);
   input.end();
   return new Column(type, dictionary, codes, ends);
@@ -190,7 +210,7 @@ function decoded(bytes: Uint8Array): string {
 function decodeEnds(input: Input, count: number, size: number): Codes {
   const lengths = new Uint16Array(count);
   // A list has every value once at most: so codes take bits, or are few.
-  input.unpack(lengths, Math.min(MAX_KEYWORDS, Math.max(1, size)), 0);
+  input.unpack(lengths, Math.min(MAX_KEYWORDS, Math.max(1, size)), 0, LEAST_WIDTH);
   const ends = codesFor(
     count,
     lengths.reduce((sum, length) => sum + length, 0),
@@ -209,10 +229,10 @@ function checkLists(codes: Codes, ends: Codes): void {
   }
 }
 
-function pack(numbers: ArrayLike<number>): Uint8Array {
+function pack(numbers: ArrayLike<number>, leastWidth = 0): Uint8Array {
   let max = 0;
   for (let i = 0; i < numbers.length; i++) max = Math.max(max, numbers[i]);
-  const width = bitsFor(max);
+  const width = Math.max(leastWidth, bitsFor(max));
   const out = new Uint8Array(1 + Math.ceil((numbers.length * width) / 8));
   out[0] = width;
   let at = 1;
@@ -262,13 +282,13 @@ class Input {
   }
 
   /** Fills `out` with packed numbers, none beyond `max`, and adds `least` to each. */
-  unpack(out: Codes | Float64Array, max: number, least: number): void {
+  unpack(out: Codes | Float64Array, max: number, least: number, leastWidth = 0): void {
     const width = this.u8();
     if (width > MAX_WIDTH) throw broken();
     const bytes = this.take(Math.ceil((out.length * width) / 8));
     const { largest, held } = width <= PIECE_BITS ? unpackNarrow(bytes, width, out) : unpackWide(bytes, width, out);
     // One way to say it: no bit is wasted.
-    if (largest > max || bitsFor(largest) !== width || held !== 0) throw broken();
+    if (largest > max || Math.max(leastWidth, bitsFor(largest)) !== width || held !== 0) throw broken();
     if (least !== 0) for (let i = 0; i < out.length; i++) out[i] += least;
   }
 

@@ -170,8 +170,8 @@ it('known answers', () => {
       [18, 65, undefined, 19],
       '01010100 04000000 30000000  00 0000000000003240 000000000000f03f  06 010c08  000000',
     ],
-    ['number', [2 ** -20, undefined], '01010300 02000000 01000000  000000000000b03e  01 01'],
-    ['number', [0.3, 0.1], '01010101 02000000 02000000  01 000000000000f03f 0000000000000040  01 01  00'],
+    ['number', [2 ** -20, undefined], '01010300 02000000 01000000  000000000000b03e  02 01'],
+    ['number', [0.3, 0.1], '01010101 02000000 02000000  01 000000000000f03f 0000000000000040  02 01  00'],
     [
       'number',
       [0, 2 ** 40 + 1, 3],
@@ -180,12 +180,12 @@ it('known answers', () => {
     [
       'date',
       ['2026-11-16T10:00:00.000Z', '2026-11-16T10:00:01.500Z'],
-      '01020101 02000000 02000000  00 0000d0c93c1e7a42 0000000000709740  01 02  00',
+      '01020101 02000000 02000000  00 0000d0c93c1e7a42 0000000000709740  02 04  00',
     ],
     [
       'boolean',
       [true, false, true, true, false, false, false, true, true],
-      '01030101 09000000 02000000  00 0000000000000000 000000000000f03f  01 8d01',
+      '01030101 09000000 02000000  00 0000000000000000 000000000000f03f  02 514001  000000',
     ],
     [
       'keyword[]',
@@ -195,6 +195,19 @@ it('known answers', () => {
   ];
   for (const [type, values, answer] of answers)
     assert.equal(hex(encodeColumn(columnOf(type, values))), answer.replaceAll(' ', ''), type);
+});
+
+it('does not tell by its length whether anybody has a value, or which a boolean is', () => {
+  const lengths = (type: FieldType, ...cases: Values[]) =>
+    new Set(cases.map((values) => encodeColumn(columnOf(type, values)).length)).size;
+  for (const count of [1, 5, 2040]) {
+    const all = (value: FieldValue | undefined) => Array.from({ length: count }, () => value);
+    const one = (value: FieldValue) => [value, ...all(undefined).slice(1)];
+    assert.equal(lengths('boolean', all(true), all(false), all(undefined), one(true), one(false)), 1);
+    const date = '2026-11-16T10:00:00.000Z';
+    assert.equal(lengths('date', all(undefined), one(date), all(date)), 1);
+    assert.equal(lengths('number', all(undefined), one(7), all(7)), 1);
+  }
 });
 
 it('Padmé pads by at most 12 %, and to few lengths', () => {

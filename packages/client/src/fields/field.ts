@@ -16,8 +16,9 @@
 //               2026-11-16T10:00:00.000Z. Leap seconds and numbers are refused: of a number nobody
 //               can tell whether it counts seconds or milliseconds.
 //   boolean     true or false
-//   keyword[]   a list of at most 256 keywords. It is a set: what is repeated counts once, and it
-//               comes back sorted by UTF-16 code units. [] is not missing, but it is empty.
+//   keyword[]   a list of at most 256 keywords, of 4096 bytes together. It is a set: what is
+//               repeated counts once, and it comes back sorted by UTF-16 code units. [] is not
+//               missing, but it is empty.
 //
 // A value of another type is an error that names the record and the field. Nothing is converted.
 
@@ -47,6 +48,8 @@ const MAX_FIELDS = 64;
 export const MAX_KEYWORD_BYTES = 256;
 /** Of a list. */
 export const MAX_KEYWORDS = 256;
+/** Of all keywords of a list, in UTF-8: a column has to fit into an answer (transport/http.ts). */
+const MAX_LIST_BYTES = 4096;
 const NAME = /^[A-Za-z_][A-Za-z0-9_.-]{0,63}$/;
 
 /** What a value has to be, as messages say it. */
@@ -55,7 +58,7 @@ export const EXPECTED: { readonly [T in FieldType]: string } = {
   number: 'a finite number below 2^53 (keep larger ones as keywords)',
   date: 'a date as in RFC 3339, with a zone: "2026-11-16T10:00:00Z", or "2026-11-16" for midnight in UTC',
   boolean: 'true or false',
-  'keyword[]': `a list of at most ${MAX_KEYWORDS} texts, each of at most ${MAX_KEYWORD_BYTES} bytes in UTF-8`,
+  'keyword[]': `a list of at most ${MAX_KEYWORDS} texts, each of at most ${MAX_KEYWORD_BYTES} bytes in UTF-8, and of ${MAX_LIST_BYTES} together`,
 };
 
 /** The fields as a caller gave them, checked, and without a prototype. */
@@ -136,7 +139,9 @@ function keywordsOf(given: unknown): readonly string[] | undefined {
     if (keyword === undefined) return undefined;
     keywords.add(keyword);
   }
-  return Object.freeze([...keywords].sort());
+  const texts = [...keywords].sort();
+  if (encoder.encode(texts.join('')).length > MAX_LIST_BYTES) return undefined;
+  return Object.freeze(texts);
 }
 
 const encoder = new TextEncoder();

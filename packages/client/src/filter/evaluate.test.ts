@@ -121,6 +121,23 @@ it('the same in a whole block, with dictionaries of few and of many values', () 
   for (const must of conditions) assert.ok(assertAgrees({ must: must! }, fields, payloads) > 0);
 });
 
+it('the same where lists have more values than a block has slots', () => {
+  const tag = (i: number) => `t${String(i).padStart(6, '0')}`;
+  // More than a function can have arguments, too.
+  const payloads = Array.from({ length: 600 }, (_, i) => ({
+    tags: Array.from({ length: 256 }, (_, k) => tag(256 * i + k)),
+  }));
+  const fields: Fields = { tags: 'keyword[]' };
+  for (const [filter, count] of [
+    [{ must: { field: 'tags', match: tag(256 * 600 - 1) } }, 1],
+    [{ must: { field: 'tags', match: { any: [tag(5), tag(100_000)] } } }, 2],
+    [{ must: { field: 'tags', match: { prefix: 't1' } } }, 210],
+    [{ must: { field: 'tags', match: { except: [tag(0)] } } }, 600],
+    [{ must: { field: 'tags', empty: false } }, 600],
+  ] as const satisfies [Filter, number][])
+    assert.equal(assertAgrees(filter, fields, payloads), count);
+});
+
 it('says what it needs, and has one text for what means the same', () => {
   const fields = { country: 'keyword', age: 'number' } as const;
   const country = { field: 'country', match: 'NL' } as const;

@@ -200,8 +200,9 @@ it('a filter that is printed and read again is the same filter', () => {
       ({ of, payloads, filter }) => {
         const text = printFilter(filter, of);
         const again = parseFilter(text, of);
-        assert.equal(compileFilter(again, of).canonical, compileFilter(filter, of).canonical, text);
-        assert.equal(printFilter(parseFilter(printFilter(again, of), of), of), printFilter(again, of));
+        const { canonical } = compileFilter(filter, of);
+        assert.equal(compileFilter(again, of).canonical, canonical, text);
+        assert.equal(compileFilter(parseFilter(printFilter(again, of), of), of).canonical, canonical, text);
         payloads.forEach((payload, i) => {
           assert.equal(
             passesObviously(again, of, payload, idOf(i)),

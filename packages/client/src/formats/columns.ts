@@ -14,7 +14,7 @@ import { type Sealer, seal } from '../keys/sealing.ts';
 export type BlockColumns = ReadonlyMap<string, Column>;
 
 /** Sealed, about. Whoever reads lists from a server takes no longer ones (transport/http.ts). */
-const MAX_COLUMN_BYTES = 2 ** 26 - 2 ** 10;
+const MAX_COLUMN_BYTES = 2 ** 25 - 2 ** 10;
 
 const encoder = new TextEncoder();
 
@@ -35,7 +35,7 @@ export async function sealColumn(
   const { type, count } = column;
   const encoded = encodeColumn(column);
   if (encoded.length > MAX_COLUMN_BYTES)
-    throw invalid(`the values of ${count} records in the field ${quoted(field)} take more than 64 MiB; shorten them`);
+    throw invalid(`the values of ${count} records in the field ${quoted(field)} take more than 32 MiB; shorten them`);
   const read = decodeColumn(encoded, type, count);
   for (let slot = 0; slot < count; slot++)
     if (String(read.value(slot)) !== String(column.value(slot)))

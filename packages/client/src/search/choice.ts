@@ -69,7 +69,8 @@ export class Choices {
     kept: Map<string, Uint32Array>,
     locate: Locate,
   ): Uint32Array {
-    const name = [block.id, ...filter.fields.map((field) => block.columns![field])].join();
+    // A filter by ids looks at records that are alive, and a view before this one has more of them.
+    const name = [block.id, block.dead.length, ...filter.fields.map((field) => block.columns![field])].join();
     let passing = kept.get(name);
     if (!passing) kept.set(name, (passing = evaluate(view, block, filter, locate)));
     return passing;

@@ -25,6 +25,7 @@ export async function search(
   const { limit = DEFAULT_LIMIT, threshold, filter, partitions, select, groupBy, rerank, signal } = options;
   const scanning = session.read(async (view) => {
     const part = partitions && partWith(view, partitions);
+    if (select) checkSelected(view, select);
     const scanOptions = {
       limit: Math.max(limit, toFetch),
       choice: session.choices.of(view, filter, Date.now()),
@@ -38,14 +39,13 @@ export async function search(
   const { view, part, scanned } = await (toFetch > 0 ? countUndecryptable(session, scanning) : scanning);
   // From here on the store is shown what was found, and nothing is scanned again in this call.
   const total = liveCount(part ?? view.manifest);
-  const selected = select && selectedFields(view, select);
   const results: SearchResult[] = [];
   for (const [i, { found, searched }] of scanned.entries()) {
     const answer =
       toFetch > 0
         ? await fetchMatches(session, view, probes[i], found, options)
         : { matches: found.map(({ id, score, scoreOrigin }) => ({ id, score, scoreOrigin })), fetched: 0 };
-    const matches = selected ? withFields(view, answer.matches, found, selected) : answer.matches;
+    const matches = select ? withFields(view, answer.matches, found, select) : answer.matches;
     results.push({ ...answer, matches, coverage: { searched, total } });
   }
   return results;
@@ -69,11 +69,10 @@ function partWith(view: View, partitions: readonly string[]): ScanPart {
   };
 }
 
-function selectedFields(view: View, select: readonly string[]): readonly string[] {
+function checkSelected(view: View, select: readonly string[]): void {
   if (!Array.isArray(select) || select.some((field) => typeof field !== 'string'))
     throw new HersError('INVALID_ARGUMENT', "select is a list of fields, such as ['country']");
   checkFieldNames(view, select, 'select');
-  return select;
 }
 
 /** Adds what the columns have of these fields. */

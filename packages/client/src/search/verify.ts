@@ -111,14 +111,15 @@ async function verifyGroup(
   const found = await session.read(async (view) => {
     checkGroupField(view, field, 'verify');
     const choice = session.choices.of(view, { must: { field, match: value } }, Date.now())!;
-    const limit = chosenCount(view, choice);
-    if (limit === 0)
-      throw new HersError('NOT_FOUND', `there is no record whose field ${quoted(field)} is ${quoted(value)}`);
+    const limit = Math.max(1, chosenCount(view, choice));
     const blocks = view.manifest.blocks.filter((block) => choice.slots(block)!.some((word) => word !== 0));
     const part = showBlocks ? { blocks, pending: [...view.pending.values()] } : undefined;
     const [scanned] = await scan(session, view, [probe], { limit, choice, ...(signal ? { signal } : {}) }, part);
     return scanned.found;
   });
+  // Only now: the store must not learn whether there is such a group.
+  if (found.length === 0)
+    throw new HersError('NOT_FOUND', `there is no record whose field ${quoted(field)} is ${quoted(value)}`);
   const { scoreOrigin } = found.find((each) => each.scoreOrigin === 'noisy') ?? found[0];
   const mean = found.reduce((sum, { score }) => sum + score, 0) / found.length;
   return { score: combine === 'best' ? found[0].score : mean, scoreOrigin };

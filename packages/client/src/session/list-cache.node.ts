@@ -11,7 +11,7 @@
 // used up to there. Nothing is synced, for nothing here is the only copy.
 
 import { randomBytes } from 'node:crypto';
-import { type FileHandle, mkdir, open, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
+import { constants, type FileHandle, mkdir, open, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { fromHex, hex } from '../bytes.ts';
@@ -59,7 +59,8 @@ export class StoredListCache implements ListCache {
     for (const name of await readdir(this.#folder)) {
       const path = join(this.#folder, name);
       if (name === collection + SUFFIX || !(name.endsWith(SUFFIX) || name.endsWith(TEMPORARY))) continue;
-      const { size, mtimeMs } = await stat(path);
+      // Another process may have deleted it.
+      const { size, mtimeMs } = await stat(path).catch(() => ({ size: 0, mtimeMs: Date.now() }));
       if (name.endsWith(SUFFIX)) others.push({ path, size, usedMs: mtimeMs });
       else if (Date.now() - mtimeMs > LEFT_OVER_MS) await rm(path, { force: true });
     }
@@ -105,11 +106,14 @@ class FileLists implements CachedLists {
   async *read(): AsyncGenerator<CachedList> {
     let file: FileHandle;
     try {
-      file = await open(this.#path, 'r');
+      // Whoever opens a pipe waits for whoever writes to it.
+      file = await open(this.#path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     } catch {
       return;
     }
     try {
+      this.#isFull = !(await file.stat()).isFile();
+      if (this.#isFull) return;
       const now = new Date();
       await utimes(this.#path, now, now).catch(() => {});
       const reading = entriesOf(file);

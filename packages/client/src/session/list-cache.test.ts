@@ -2,10 +2,10 @@
 // noticed and costs no more than fetching.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, stat, symlink, truncate, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
@@ -191,6 +191,18 @@ describe('a file of lists', () => {
     const blocked = await openListCache(folder);
     for (let i = 0; i < 2; i++) assert.equal(await use(blocked, many), 0);
     await blocked.forget(ID);
+  });
+
+  it('is as good as none where a pipe is in its place, and does not mind a link to nothing beside it', async () => {
+    const folder = await temporary();
+    execFileSync('mkfifo', [join(folder, `${ID}.lists`)]);
+    const piped = await openListCache(folder);
+    for (let i = 0; i < 2; i++) assert.equal(await use(piped, many), 0);
+    await piped.forget(ID);
+    await symlink(join(folder, 'nothing'), join(folder, `${'0'.repeat(32)}.lists`));
+    const cache = await openListCache(folder);
+    await use(cache, many);
+    assert.equal(await use(cache, many), many.length);
   });
 
   it('refuses what it does not know', async () => {

@@ -103,8 +103,10 @@ describe('places', () => {
 
   it('of ids that no record can have are none', () => {
     const places = new Places();
-    places.extend([{ id: 'a' }], () => listOf(['x']));
+    // Half a surrogate pair is encoded as U+FFFD.
+    places.extend([{ id: 'a' }], () => listOf(['x', '\ufffd']));
     for (const id of ['', 'y', 'x'.repeat(5000), '\ud800']) assert.equal(places.find(id, everywhere), undefined);
+    assert.deepEqual(places.find('\ufffd', everywhere), { number: 0, slot: 1 });
   });
 
   it('take less than 50 bytes a record with their lists, and no record is lost among 200 000', () => {

@@ -170,7 +170,7 @@ describe('what is too large', { concurrency: true }, () => {
     const service = new HttpService(server.url);
     const reading: [number, () => AsyncIterable<unknown>][] = [
       [18 * 2 ** 20, () => service.getRecords('faces', handles.slice(0, 1))],
-      [2 ** 23, () => service.getLists('faces', lists.slice(0, 1))],
+      [2 ** 25, () => service.getLists('faces', lists.slice(0, 1))],
       [2 ** 20, () => service.search('faces', query)],
     ];
     const limits = new Set(reading.map(([limit]) => limit));

@@ -37,7 +37,7 @@ import { gatherBody, wholeBody } from './http-body.ts';
 const SEARCH_BYTES = 2 ** 25;
 // What answers may be. A sealed record is a payload of 16 MiB at most, with vectors and an id; a
 // list has an id of 1 KiB at most for every slot of a block; a piece of a compressor has 4 MiB; a
-// column has 64 MiB at most (columns.ts).
+// column has 32 MiB at most (columns.ts).
 const SMALL: Expected = { bytes: SMALL_BYTES };
 const SMALL_AFTER_WORK: Expected = { bytes: SMALL_BYTES, works: true };
 const COLLECTIONS: Expected = { bytes: 2 ** 24 };
@@ -46,7 +46,7 @@ const BLOCK: Expected = { bytes: 2 ** 28, streamed: true };
 const ITEMS: Expected = { bytes: Number.POSITIVE_INFINITY, streamed: true };
 const ITEMS_OF_WORK: Expected = { ...ITEMS, works: true };
 const RECORD_BYTES = 18 * 2 ** 20;
-const LIST_BYTES = 2 ** 26;
+const LIST_BYTES = 2 ** 25;
 const RESPONSE_BYTES = 2 ** 20;
 const HELLO_LETTERS = 100;
 const STAGE_LETTERS = 1000;

@@ -8,9 +8,9 @@ import { fromHex, hex } from '../bytes.ts';
 import { checkFields, type Fields, type FieldValues, invalid, quoted } from '../fields/field.ts';
 import { type Enrolment, needsVault } from '../formats/descriptor.ts';
 import { List } from '../formats/lists.ts';
-import type { ManifestBlock } from '../formats/manifest.ts';
+import { liveCount, type ManifestBlock } from '../formats/manifest.ts';
 import { checkPayload, type Payload, PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
-import { EXPIRES } from '../search/choice.ts';
+import { chosenCount, EXPIRES } from '../search/choice.ts';
 import { Draft } from '../session/draft.ts';
 import { InconsistentRead } from '../session/reader.ts';
 import type { CollectionSession } from '../session/session.ts';
@@ -60,16 +60,25 @@ export async function addFields(session: CollectionSession, given: Fields, optio
 
 /** Drops fields and their columns; the payloads of the records stay as they are. */
 export async function dropFields(session: CollectionSession, names: readonly string[]): Promise<void> {
-  await session.refresh();
-  await session.write(async (view) => {
-    const before = view.manifest.fields;
-    for (const name of names)
-      if (!Object.hasOwn(before, name)) throw invalid(`there is no field ${quoted(name)} to drop`);
-    const { partitionBy } = view.manifest;
-    if (partitionBy !== undefined && names.includes(partitionBy))
+  const before = (await session.refresh()).manifest.fields;
+  for (const name of names)
+    if (!Object.hasOwn(before, name)) throw invalid(`there is no field ${quoted(name)} to drop`);
+  // A change drops so many lists at most.
+  for (const name of new Set(names)) await dropField(session, name);
+}
+
+function dropField(session: CollectionSession, name: string): Promise<void> {
+  return session.write(async (view) => {
+    const { fields: before, partitionBy } = view.manifest;
+    if (!Object.hasOwn(before, name)) return { result: undefined };
+    if (name === partitionBy)
       throw invalid(`the field ${quoted(partitionBy)} says in which partition a record is, and stays`);
+    if (name === EXPIRES && hasExpired(session, view))
+      throw invalid(
+        `records have expired, and without the field ${EXPIRES} they would be found again: expire them first`,
+      );
     const draft = new Draft(view);
-    const dropped = new Set(names);
+    const dropped = new Set([name]);
     draft.fields = checkFields(Object.fromEntries(Object.entries(before).filter(([name]) => !dropped.has(name))));
     draft.blocks = draft.blocks.map((block) => {
       const columns = Object.entries(block.columns ?? {});
@@ -80,6 +89,10 @@ export async function dropFields(session: CollectionSession, names: readonly str
     });
     return { draft, result: undefined };
   });
+}
+
+function hasExpired({ choices }: CollectionSession, view: View): boolean {
+  return chosenCount(view, choices.of(view, undefined, Date.now())) < liveCount(view.manifest);
 }
 
 /** The fields that a block has no column of. */
