@@ -26,6 +26,10 @@ const kinds = {
         : (executable('/usr/bin/chromium') ?? onPath(env, 'chromium', 'chromium-browser', 'google-chrome')),
     remedy: 'install Chromium (on Debian: apt-get install chromium) or put its path into HERS_CHROMIUM',
   },
+  sanitizer: {
+    find: (env) => (env.HERS_SANITIZE === '1' ? 'HERS_SANITIZE' : undefined),
+    remedy: 'set HERS_SANITIZE=1; native code is built once more for it, which takes a minute',
+  },
   data: {
     find: (env) => {
       const folder = env.HERS_DATA ?? resolve(import.meta.dirname, '../../shared/data');

@@ -15,8 +15,12 @@ import { buildYardsticks } from '../testing/yardsticks.ts';
 import { ADDON_PATH, loadAddon } from './native/native-addon.ts';
 
 const compiler = part('compiler');
+const sanitizer = part('sanitizer');
 const library = compiler.path && sanitizerOf(compiler.path);
-const skip = compiler.skip || (!library && 'the compiler has no AddressSanitizer (on Debian: it comes with g++)');
+const skip =
+  sanitizer.skip ||
+  compiler.skip ||
+  (!library && 'the compiler has no AddressSanitizer (on Debian: it comes with g++)');
 
 /** The compiler prints a bare name if it has none. */
 function sanitizerOf(path: string): string | undefined {
