@@ -493,7 +493,8 @@ describe('partitions', () => {
     await people.upsert({ ...sited(2), payload: { site: 's1' } });
     const { matches } = await people.search(vectorOf(2, DIMENSION), { partitions: ['s1'], limit: 1 });
     assert.equal(matches[0].id, 'r2');
-    await assert.rejects(people.dropFields('site'), { code: 'INVALID_ARGUMENT' });
+    await assert.rejects(people.dropFields(['age', 'site']), { code: 'INVALID_ARGUMENT' });
+    assert.deepEqual(await people.fields(), fields, 'all or none');
     await assert.rejects(people.search(vectorOf(2, DIMENSION), { partitions: [] }), { code: 'INVALID_ARGUMENT' });
   });
 

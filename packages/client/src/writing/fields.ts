@@ -60,32 +60,36 @@ export async function addFields(session: CollectionSession, given: Fields, optio
 
 /** Drops fields and their columns; the payloads of the records stay as they are. */
 export async function dropFields(session: CollectionSession, names: readonly string[]): Promise<void> {
-  const before = (await session.refresh()).manifest.fields;
-  for (const name of names)
-    if (!Object.hasOwn(before, name)) throw invalid(`there is no field ${quoted(name)} to drop`);
+  const view = await session.refresh();
+  for (const name of names) {
+    if (!Object.hasOwn(view.manifest.fields, name)) throw invalid(`there is no field ${quoted(name)} to drop`);
+    checkDroppable(session, view, name);
+  }
   // A change drops so many lists at most.
   for (const name of new Set(names)) await dropField(session, name);
 }
 
+function checkDroppable(session: CollectionSession, view: View, name: string): void {
+  if (name === view.manifest.partitionBy)
+    throw invalid(`the field ${quoted(name)} says in which partition a record is, and stays`);
+  if (name === EXPIRES && hasExpired(session, view))
+    throw invalid(
+      `records have expired, and without the field ${EXPIRES} they would be found again: expire them first`,
+    );
+}
+
 function dropField(session: CollectionSession, name: string): Promise<void> {
   return session.write(async (view) => {
-    const { fields: before, partitionBy } = view.manifest;
-    if (!Object.hasOwn(before, name)) return { result: undefined };
-    if (name === partitionBy)
-      throw invalid(`the field ${quoted(partitionBy)} says in which partition a record is, and stays`);
-    if (name === EXPIRES && hasExpired(session, view))
-      throw invalid(
-        `records have expired, and without the field ${EXPIRES} they would be found again: expire them first`,
-      );
+    const { [name]: type, ...fields } = view.manifest.fields;
+    if (type === undefined) return { result: undefined };
+    checkDroppable(session, view, name);
     const draft = new Draft(view);
-    const dropped = new Set([name]);
-    draft.fields = checkFields(Object.fromEntries(Object.entries(before).filter(([name]) => !dropped.has(name))));
+    draft.fields = checkFields(fields);
     draft.blocks = draft.blocks.map((block) => {
-      const columns = Object.entries(block.columns ?? {});
-      for (const [name, column] of columns) if (dropped.has(name)) draft.droppedLists.push(fromHex(column));
-      const kept = Object.fromEntries(columns.filter(([name]) => !dropped.has(name)));
-      draft.columns.set(block.id, new Map([...view.columns.get(block.id)!].filter(([name]) => !dropped.has(name))));
-      return { ...block, columns: kept };
+      const { [name]: column, ...columns } = block.columns ?? {};
+      if (column !== undefined) draft.droppedLists.push(fromHex(column));
+      draft.columns.set(block.id, new Map([...view.columns.get(block.id)!].filter(([field]) => field !== name)));
+      return { ...block, columns };
     });
     return { draft, result: undefined };
   });

@@ -13,7 +13,7 @@ import { checkComparable } from '../comparable.ts';
 import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
 import { layoutOf, responseHead } from '../native/native.ts';
 import type { ScanRef } from '../native/native-addon.ts';
-import { cutFile, NativeRun } from '../native/native-run.ts';
+import { cutFile, NativeRun, resultsOf } from '../native/native-run.ts';
 import { damagedPart } from '../reference.ts';
 import { decodeHeader, type SegmentHeader } from '../segment.ts';
 import { readFully, readHeader } from '../segment-file.ts';
@@ -136,22 +136,7 @@ export class CudaKernel implements Kernel {
     signal?.throwIfAborted();
     const run = await this.#start(handles, queries, signal);
     if (!run) return;
-    const abort = () => run.stop(signal?.reason);
-    signal?.addEventListener('abort', abort, { once: true });
-    try {
-      for (let batch = await run.next(); batch; batch = await run.next()) {
-        const { buffer, entries } = batch;
-        for (let i = 0; i < entries.length; i += 5) {
-          signal?.throwIfAborted();
-          this.#checkOpen();
-          const response = new Uint8Array(buffer, entries[i + 3], entries[i + 4]);
-          yield { handle: handles[entries[i]], block: entries[i + 1], query: entries[i + 2], response };
-        }
-      }
-    } finally {
-      signal?.removeEventListener('abort', abort);
-      run.stop();
-    }
+    yield* resultsOf(run, handles, () => this.#checkOpen(), signal);
   }
 
   async #start(

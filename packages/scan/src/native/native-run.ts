@@ -1,6 +1,7 @@
 // One call of `scan` in the addon: receives its batches, and ends it.
 
 import { HersError } from '@hers/scheme';
+import type { ScanResult, SegmentHandle } from '../kernel.ts';
 import { damagedPart } from '../reference.ts';
 import type { Addon, Deliver, ScanRef } from './native-addon.ts';
 
@@ -143,4 +144,29 @@ function failure(outcome: number, name: string, part: number): Error {
 /** The error for a file that had the length in its header when it was opened. */
 export function cutFile(name: string): HersError {
   return new HersError('DAMAGED', `${name} ends too soon: it was cut while it was open; restore it from a copy`);
+}
+
+/** What a run finds, as it comes. However it is left, the run ends. */
+export async function* resultsOf(
+  run: NativeRun,
+  handles: readonly SegmentHandle[],
+  checkOpen: () => void,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<ScanResult> {
+  const abort = () => run.stop(signal?.reason);
+  signal?.addEventListener('abort', abort, { once: true });
+  try {
+    for (let batch = await run.next(); batch; batch = await run.next()) {
+      const { buffer, entries } = batch;
+      for (let i = 0; i < entries.length; i += 5) {
+        signal?.throwIfAborted();
+        checkOpen();
+        const response = new Uint8Array(buffer, entries[i + 3], entries[i + 4]);
+        yield { handle: handles[entries[i]], block: entries[i + 1], query: entries[i + 2], response };
+      }
+    }
+  } finally {
+    signal?.removeEventListener('abort', abort);
+    run.stop();
+  }
 }

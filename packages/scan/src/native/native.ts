@@ -21,7 +21,7 @@ import {
   type RingRef,
   type SegmentRef,
 } from './native-addon.ts';
-import { cutFile, NativeRun, type NativeTimes } from './native-run.ts';
+import { cutFile, NativeRun, type NativeTimes, resultsOf } from './native-run.ts';
 
 export type { Isa } from './native-addon.ts';
 export type { NativeTimes } from './native-run.ts';
@@ -141,22 +141,7 @@ export class NativeKernel implements Kernel {
     signal?.throwIfAborted();
     const run = await this.#start(handles, queries, false, signal);
     if (!run) return;
-    const abort = () => run.stop(signal?.reason);
-    signal?.addEventListener('abort', abort, { once: true });
-    try {
-      for (let batch = await run.next(); batch; batch = await run.next()) {
-        const { buffer, entries } = batch;
-        for (let i = 0; i < entries.length; i += 5) {
-          signal?.throwIfAborted();
-          this.#checkOpen();
-          const response = new Uint8Array(buffer, entries[i + 3], entries[i + 4]);
-          yield { handle: handles[entries[i]], block: entries[i + 1], query: entries[i + 2], response };
-        }
-      }
-    } finally {
-      signal?.removeEventListener('abort', abort);
-      run.stop();
-    }
+    yield* resultsOf(run, handles, () => this.#checkOpen(), signal);
   }
 
   /** For measurements: everything up to the sums of products, without responses. */
