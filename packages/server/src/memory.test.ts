@@ -124,7 +124,7 @@ describe('what is held', () => {
     /** Lets it come to rest. */
     const rest = async () => {
       memory.litter(33 * MIB);
-      await pause(1100);
+      await pause(1300);
     };
     new Hold(memory, 'x').take(10);
     // A gallery was opened: this is what it takes from now on.
@@ -141,7 +141,21 @@ describe('what is held', () => {
     const scan = new Hold(memory, 'w');
     scan.take(20 * MIB);
     scan.end();
-    // Freed and not given back: it is counted.
+    // A little is freed and not given back: there is room, but less than without it.
+    bytes += growth / 4;
+    await rest();
+    const [first, second] = [new Hold(memory, 'u'), new Hold(memory, 'v')];
+    first.take(10);
+    bytes += 0.4 * growth;
+    await pause(20);
+    second.take(4 * MIB);
+    bytes += 0.2 * growth;
+    await pause(20);
+    assert.throws(() => second.take(4 * MIB), { code: 'OVERLOADED' });
+    first.end();
+    second.end();
+    bytes -= 0.6 * growth;
+    // All of it is counted where it is much.
     bytes += growth;
     await rest();
     assert.throws(() => new Hold(memory, 'z').take(20 * MIB), { code: 'OVERLOADED' });

@@ -33,6 +33,11 @@ const LITTERED = 0.4;
  * this part. All beyond it counts as grown, or attack after attack would raise the limit.
  */
 const KEPT = 1 / 4;
+/**
+ * What is kept at rest leaves less room for the rest, beyond this part. Without it a process that
+ * keeps much would grow from there as far as one that keeps nothing.
+ */
+const KEPT_FREE = 1 / 10;
 /** The part of what may be held that every caller has, whatever the others do. */
 const LITTLE = 1 / 16;
 /** How often the memory of the process is looked at, and something done about it. */
@@ -113,6 +118,8 @@ export class Memory {
   #garbage = 0;
   /** What the process has when nothing is held. */
   #rest: number;
+  /** What of that it does not need: a fragmented heap, say. */
+  #kept = 0;
   #lookedAt = 0;
   #collectedAt = 0;
   #trimmedAt = 0;
@@ -188,8 +195,9 @@ export class Memory {
       this.#trim();
       const more = this.#measure() - this.#held - this.#rest;
       this.#rest += more > 0 ? trust * more : more;
-      const most = this.#dead + this.#live() - this.#held + KEPT * this.#growth;
-      this.#rest = Math.min(this.#rest, most);
+      const needed = this.#dead + this.#live() - this.#held;
+      this.#rest = Math.min(this.#rest, needed + KEPT * this.#growth);
+      this.#kept = Math.max(0, this.#rest - needed);
     }
     this.#look();
   }
@@ -230,13 +238,18 @@ export class Memory {
     this.#idle ??= setTimeout(() => this.#settle(0), SETTLE_MS).unref();
   }
 
+  /** So many bytes, less what is kept. */
+  #part(share: number): number {
+    return Math.min(share * this.#growth, (share + KEPT_FREE) * this.#growth - this.#kept);
+  }
+
   /**
    * Whether reading more should wait until garbage has been collected, where so many bytes are
    * about to be taken.
    */
   isTight(bytes: number): boolean {
     if (performance.now() - this.#lookedAt >= LOOK_MS) this.#look();
-    if (this.#grown + bytes <= TIGHT * this.#growth) return false;
+    if (this.#grown + bytes <= this.#part(TIGHT)) return false;
     // What was collected a moment ago is on its way out; where there is nothing to collect, waiting
     // does not help.
     return this.#garbage >= MIN_GARBAGE || performance.now() - this.#collectedAt < TIGHT_COLLECT_MS;
@@ -246,7 +259,7 @@ export class Memory {
    * Whether the process has no room for so many bytes. It collects what it can, for the next time.
    */
   isOver(bytes: number): boolean {
-    if (this.#grown + bytes <= FULL * this.#growth) return false;
+    if (this.#grown + bytes <= this.#part(FULL)) return false;
     const isDue = performance.now() - this.#collectedAt >= TIGHT_COLLECT_MS;
     if (isDue && this.#garbage >= MIN_GARBAGE) this.#collect();
     return true;
