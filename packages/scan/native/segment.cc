@@ -62,11 +62,15 @@ Segment::~Segment() {
   if (file_ >= 0) close(file_);
 }
 
-bool Segment::verify(size_t part, int64_t written) {
-  if (isVerified(part, written)) return true;
-  if (xxh64(this->part(part), layout_.partBytes) != layout_.checksums[part]) return false;
-  verified_[part].store(written, std::memory_order_release);
-  return true;
+size_t Segment::verify(const Variant& variant, size_t first, size_t count, int64_t written) {
+  uint64_t found[2];
+  if (count == 2) variant.checksums(part(first), part(first + 1), layout_.partBytes, found);
+  else found[0] = xxh64(part(first), layout_.partBytes);
+  for (size_t i = 0; i < count; i++) {
+    if (found[i] != layout_.checksums[first + i]) return i;
+    verified_[first + i].store(written, std::memory_order_release);
+  }
+  return count;
 }
 
 Look Segment::look() const {

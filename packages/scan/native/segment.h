@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mapping.h"
+#include "variant.h"
 
 namespace hers {
 
@@ -56,10 +57,10 @@ class Segment {
   uint8_t* data() const { return data_; }
 
   /**
-   * Whether the part matches its checksum. Computed once per modification time of the file, by the
-   * first thread that needs it.
+   * How many of one or two parts match their checksums before one that does not. Computed once per
+   * modification time of the file, by the first thread that needs it.
    */
-  bool verify(size_t part, int64_t written);
+  size_t verify(const Variant& variant, size_t first, size_t count, int64_t written);
   bool isVerified(size_t part, int64_t written) const { return verified_[part].load(std::memory_order_acquire) == written; }
   /**
    * Checks the file, before and after reading. Data read in between is right if the file is intact

@@ -79,6 +79,8 @@ struct Variant {
   void (*multiply)(const Multiply&);
   void (*respond)(const Respond&);
   void (*expand)(const Expand&);
+  /** XXH64 of two pieces of this length, a multiple of 32 bytes. */
+  void (*checksums)(const uint8_t* first, const uint8_t* second, size_t length, uint64_t* out);
 };
 
 extern const Variant kGeneric;

@@ -2,12 +2,13 @@
 
 #include "lanes_avx2.h"
 
+#include "checksums.h"
 #include "expand.h"
 #include "multiply.h"
 #include "pack.h"
 
 namespace hers {
 
-const Variant kAvx2 = {"avx2", Lanes::W, multiply, respond, expand};
+const Variant kAvx2 = {"avx2", Lanes::W, multiply, respond, expand, checksums};
 
 }  // namespace hers

@@ -2,12 +2,13 @@
 
 #include "lanes_avx512.h"
 
+#include "checksums.h"
 #include "expand.h"
 #include "multiply.h"
 #include "pack.h"
 
 namespace hers {
 
-const Variant kAvx512Ifma = {"avx512ifma", Lanes::W, multiply, respond, expand};
+const Variant kAvx512Ifma = {"avx512ifma", Lanes::W, multiply, respond, expand, checksums};
 
 }  // namespace hers

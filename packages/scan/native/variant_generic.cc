@@ -2,12 +2,13 @@
 
 #include "lanes_generic.h"
 
+#include "checksums.h"
 #include "expand.h"
 #include "multiply.h"
 #include "pack.h"
 
 namespace hers {
 
-const Variant kGeneric = {"generic", Lanes::W, multiply, respond, expand};
+const Variant kGeneric = {"generic", Lanes::W, multiply, respond, expand, checksums};
 
 }  // namespace hers

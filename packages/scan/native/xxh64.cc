@@ -3,7 +3,7 @@
 namespace hers {
 namespace {
 
-constexpr uint64_t kP1 = 0x9e3779b185ebca87, kP2 = 0xc2b2ae3d27d4eb4f, kP3 = 0x165667b19e3779f9;
+constexpr uint64_t kP1 = kXxhP1, kP2 = kXxhP2, kP3 = 0x165667b19e3779f9;
 constexpr uint64_t kP4 = 0x85ebca77c2b2ae63, kP5 = 0x27d4eb2f165667c5;
 
 inline uint64_t rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
@@ -16,7 +16,22 @@ inline uint64_t word32(const uint8_t* p) {
 }
 inline uint64_t word64(const uint8_t* p) { return word32(p) | word32(p + 4) << 32; }
 
+inline uint64_t joined(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+  const uint64_t hash = rotate(a, 1) + rotate(b, 7) + rotate(c, 12) + rotate(d, 18);
+  return merge(merge(merge(merge(hash, a), b), c), d);
+}
+
+inline uint64_t mixed(uint64_t hash) {
+  hash = (hash ^ hash >> 33) * kP2;
+  hash = (hash ^ hash >> 29) * kP3;
+  return hash ^ hash >> 32;
+}
+
 }  // namespace
+
+uint64_t xxh64End(const uint64_t* lanes, size_t length) {
+  return mixed(joined(lanes[0], lanes[1], lanes[2], lanes[3]) + length);
+}
 
 uint64_t xxh64(const uint8_t* at, size_t length) {
   const uint8_t* const end = at + length;
@@ -29,8 +44,7 @@ uint64_t xxh64(const uint8_t* at, size_t length) {
       c = round(c, word64(at + 16));
       d = round(d, word64(at + 24));
     }
-    hash = rotate(a, 1) + rotate(b, 7) + rotate(c, 12) + rotate(d, 18);
-    hash = merge(merge(merge(merge(hash, a), b), c), d);
+    hash = joined(a, b, c, d);
   }
   hash += length;
   for (; end - at >= 8; at += 8) hash = rotate(hash ^ round(0, word64(at)), 27) * kP1 + kP4;
@@ -39,9 +53,7 @@ uint64_t xxh64(const uint8_t* at, size_t length) {
     at += 4;
   }
   for (; at < end; at++) hash = rotate(hash ^ *at * kP5, 11) * kP1;
-  hash = (hash ^ hash >> 33) * kP2;
-  hash = (hash ^ hash >> 29) * kP3;
-  return hash ^ hash >> 32;
+  return mixed(hash);
 }
 
 }  // namespace hers
