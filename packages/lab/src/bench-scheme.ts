@@ -1,7 +1,8 @@
 // `npm run bench -- scheme`: what the client's cryptography costs, compared with the closest
 // equivalent in SEAL in the same run.
 
-import { nttPrimes, Ring } from '@hers/ring';
+import { nttPrimes, Ring, ringCode } from '@hers/ring';
+import { allCode, withNative } from '@hers/ring/testing/code';
 import {
   blockMatrix,
   decodeBlock,
@@ -69,6 +70,9 @@ export async function run(options: SchemeBenchOptions): Promise<Report> {
         compared({ name: `query-bytes-d${dimension}${end}`, value: search.queryBytes, unit: 'bytes' }, queryBytes),
         { name: `score-error-${profile}`, value: search.scoreError, unit: 'rms' },
       );
+      progress(`native code over WebAssembly, ${profile}`);
+      for (const [work, times] of Object.entries(nativeOverWasm(profile, edition, effort)))
+        results.push({ name: `native-over-wasm-${work}${end}`, value: times, unit: 'times' });
     }
     return {
       bench: 'scheme',
@@ -78,6 +82,7 @@ export async function run(options: SchemeBenchOptions): Promise<Report> {
           .join('; '),
         edition,
         threads: 1,
+        ring: ringCode(),
         seal: `BFV, n = ${seal.parameters.n}, t = ${seal.parameters.plainModulus}, ${seal.parameters.security} bits`,
         sealModulusBits: seal.parameters.coefficientModulusBits,
         sealEncryption: baseline.encryption,
@@ -149,12 +154,48 @@ function searchResults(profile: Profile, edition: Edition, effort: Effort) {
   key.wipe();
   return {
     scoresPerSecond: perSecond(n * batch, min),
-    responseBytes: response.length / n,
+    /** For each record of a full block: canaries are answered for as well. */
+    responseBytes: response.length / key.plan.capacity,
     queryBytes: query.length,
     queryMs: queryTime.min,
     /** Against the scores of the same vectors in the clear, in double precision. */
     scoreError: Math.sqrt(squares / (ERROR_QUERIES * n)),
   };
+}
+
+/**
+ * How many times faster than with WebAssembly each work is with native code, the best that this
+ * machine has; nothing where it has none. Both take turns, so that they meet the same machine.
+ */
+function nativeOverWasm(profile: Profile, edition: Edition, effort: Effort): Record<string, number> {
+  const [wasm, native] = allCode();
+  if (!native) return {};
+  const key = keyFor(profile, edition, dimension);
+  const { vectors } = identities(key.plan.parameters.n, 1, dimension).gallery();
+  const block = encryptBlock(key, vectors);
+  const { query, secret } = encryptQuery(key, vectors.subarray(0, dimension));
+  const response = encodeResponse(scanBlock(blockMatrix(decodeBlock(block)), expandedQuery(decodeQuery(query))));
+  const works: Record<string, () => void> = {
+    'block-encrypt': () => encryptBlock(key, vectors),
+    'query-encrypt': () => encryptQuery(key, vectors.subarray(0, dimension)).secret.wipe(),
+    'response-decrypt': () => {
+      for (let i = 0; i < 50; i++) secret.decrypt(response);
+    },
+  };
+  const ratios: Record<string, number> = {};
+  for (const [name, work] of Object.entries(works)) {
+    const best = [wasm, native].map(() => Number.POSITIVE_INFINITY);
+    const rounds = effort.atLeastMs === 0 ? 2 : 20;
+    for (let round = 0; round < rounds; round++)
+      [wasm, native].forEach((code, k) => {
+        const { min } = withNative(code.native, () => minimum(work, { ...effort, atLeastMs: 0, warmups: 1 }));
+        best[k] = Math.min(best[k], min);
+      });
+    ratios[name] = best[0] / best[1];
+  }
+  secret.wipe();
+  key.wipe();
+  return ratios;
 }
 
 /** The cosine of vectors j and k. */

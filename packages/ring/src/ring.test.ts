@@ -301,13 +301,8 @@ describe('between moduli', () => {
           ring.words[0].values.set(s);
           ring.embed(poly, ring.words[0]);
           ring.ntt(poly);
-          const phase = ring.phase(
-            oracle.packBits(c0, bits0),
-            bits0,
-            oracle.packBits(c1, bits1),
-            bits1,
-            poly.residues.slice(),
-          );
+          const pair = { packed0: oracle.packBits(c0, bits0), bits0, packed1: oracle.packBits(c1, bits1), bits1 };
+          const phase = ring.phase(pair, poly.residues.slice());
           const m = 2n ** BigInt(bits1);
           const product = oracle.negacyclicMultiply(
             c1,

@@ -5,9 +5,12 @@
 // them, which callers reuse. All operations are synchronous, so a function may use the scratch
 // polynomials freely as long as it does not call another one that does.
 
+import { chosenNative } from './choose.ts';
 import { instantiate, type KernelExports } from './kernel.ts';
 import { bitLength, type Modulus, moduliOf } from './modulus.ts';
+import { LEAST_NATIVE_N, NATIVE_FUNCTIONS, type Native, type NativeRing } from './native.ts';
 import { isPrime, modInverse } from './primes.ts';
+import { type BlockRows, blockRows, loadSecret, type QueryRows, queryRows, type Secrets } from './rows.ts';
 
 const SCRATCH_POLYS = 8;
 const SCRATCH_WORDS = 6;
@@ -47,7 +50,18 @@ export interface Source {
   readonly index: number;
 }
 
+/** Two polynomials of n values of so many bits, packed: what a response carries. */
+export interface PackedPair {
+  readonly packed0: Uint8Array;
+  readonly bits0: number;
+  readonly packed1: Uint8Array;
+  readonly bits1: number;
+}
+
+const NONE = { words: new Uint32Array(), bytes: new Uint8Array() };
+
 const rings = new Map<string, Ring>();
+const latest = new WeakMap<readonly number[], Ring>();
 
 export class Ring {
   readonly n: number;
@@ -59,6 +73,8 @@ export class Ring {
   readonly words: readonly Words[];
 
   readonly #kernel: KernelExports;
+  readonly #native: NativeRing | undefined;
+  readonly #isa: string | undefined;
   readonly #moduli: readonly Placed[];
   readonly #inverse: number; // p0^−1 mod p1
   readonly #bits: number; // the bit length of every prime
@@ -69,13 +85,19 @@ export class Ring {
 
   /** The ring for these parameters; one per process. */
   static of(n: number, primes: readonly number[]): Ring {
-    const name = `${n}:${primes.join(',')}`;
+    const native = chosenNative();
+    // Whoever asks often asks with the same list.
+    const known = latest.get(primes);
+    if (known?.n === n && known.#isa === native?.isa) return known;
+    const name = `${native?.isa}:${n}:${primes.join(',')}`;
     let ring = rings.get(name);
-    if (!ring) rings.set(name, (ring = new Ring(n, primes)));
+    if (!ring) rings.set(name, (ring = new Ring(n, primes, native)));
+    latest.set(primes, ring);
     return ring;
   }
 
-  constructor(n: number, primes: readonly number[]) {
+  /** With native code or, by default, without. */
+  constructor(n: number, primes: readonly number[], native: Native | null = null) {
     if (!(n >= 16 && n <= 8192 && (n & (n - 1)) === 0))
       throw new RangeError(`n must be a power of two from 16 to 8192, not ${n}`);
     if (primes.length < 1 || primes.length > 2 || primes[0] === primes[1])
@@ -88,6 +110,7 @@ export class Ring {
     this.primes = [...primes];
     this.modulus = primes.reduce((q, p) => q * BigInt(p), 1n);
     this.#bits = bits;
+    this.#isa = native?.isa;
 
     const row = 4 * n;
     const tableBytes = 4 * row * primes.length;
@@ -95,7 +118,7 @@ export class Ring {
     const work = 8 * n + 512; // 64-bit sums, or 6n bytes of keystream rounded up, or packed bits
     const scratchBytes = SCRATCH_POLYS * polyBytes + SCRATCH_WORDS * row + 2 * row + work + 64;
     const { kernel, base } = instantiate(tableBytes + scratchBytes);
-    this.#kernel = kernel;
+    this.#kernel = { ...kernel };
     const buffer = kernel.memory.buffer;
     this.#moduli = moduliOf(n, primes).map((m, i) => this.#place(m, base + 4 * row * i));
     this.#inverse = primes.length === 2 ? Number(modInverse(BigInt(primes[0]), BigInt(primes[1]))) : 0;
@@ -111,6 +134,11 @@ export class Ring {
     this.#wide = new Float64Array(buffer, take(2 * row), n);
     this.#bytes = new Uint8Array(buffer, take(work), work);
     this.#key = new Uint8Array(buffer, take(64), 32);
+    if (!native || n < LEAST_NATIVE_N) return;
+    const constants = this.#moduli.flatMap((m) => [m.p, m.mu, m.shift, m.scale, m.last, m.tables]);
+    const made = native.addon.createRing(native.isa, buffer, n, this.#inverse, Uint32Array.from(constants));
+    this.#native = made;
+    for (const name of NATIVE_FUNCTIONS) Object.assign(this.#kernel, { [name]: made[name] });
   }
 
   #place(m: Modulus, tables: number): Placed {
@@ -352,21 +380,27 @@ export class Ring {
     out.set(this.#bytes.subarray(0, this.packedBytes(bits)));
   }
 
+  /** Where c1 is cut, so that the product of either half with a ternary polynomial is exact. */
+  #cut(bits0: number, bits1: number): number {
+    const { n } = this;
+    const most = this.#bits - 1 - Math.log2(n); // n·2^(cut−1) ≤ 2^(b−2) < p/2
+    const cut = Math.min(bits1, most);
+    if (bits1 - cut > most || bits0 > bits1)
+      throw new RangeError(`cannot decrypt ${bits1} and ${bits0} bits at n = ${n}`);
+    return cut;
+  }
+
   /**
    * The phase c0·2^(bits1−bits0) + s·c1 modulo 2^bits1, centred, of a packed pair, into words[0].
-   * `secret` is the transform of the ternary s modulo the first prime. Exact: c1 is cut into halves
-   * whose products with s stay below p/2.
+   * `secret` is the transform of the ternary s modulo the first prime.
    */
-  phase(packed0: Uint8Array, bits0: number, packed1: Uint8Array, bits1: number, secret: Uint32Array): Words {
+  phase({ packed0, bits0, packed1, bits1 }: PackedPair, secret: Uint32Array): Words {
     const { n } = this;
     const k = this.#kernel;
     const m = this.#moduli[0];
     const [phase, c0, c1] = this.words;
     const [low, high, s] = this.polys;
-    const most = this.#bits - 1 - Math.log2(n); // n·2^(cut−1) ≤ 2^(b−2) < p/2
-    const cut = Math.min(bits1, most);
-    if (bits1 - cut > most || bits0 > bits1)
-      throw new RangeError(`cannot decrypt ${bits1} and ${bits0} bits at n = ${n}`);
+    const cut = this.#cut(bits0, bits1);
     const bytes = this.#bytes.byteOffset;
     this.#bytes.set(packed0);
     k.unpackBits(c0.pointer, bytes, n, bits0);
@@ -383,20 +417,121 @@ export class Ring {
     return phase;
   }
 
-  /** phase·factor + offset as floats, and the largest |phase|. */
-  toFloats(phase: Words, factor: number, offset: number): { values: Float32Array; largest: number } {
-    const out = this.words[1].pointer;
-    const largest = this.#kernel.scaleToFloat(out, phase.pointer, this.n, factor, offset);
-    return { values: new Float32Array(this.#kernel.memory.buffer, out, this.n).slice(), largest };
+  /**
+   * phase·factor + offset as floats of a packed pair, and the largest |phase|. Leaves no secret.
+   */
+  scores(pair: PackedPair, secret: Uint32Array, factor: number, offset: number): Scaled<Float32Array, 'largest'> {
+    if (this.#native) {
+      const { packed0, bits0, packed1, bits1 } = pair;
+      const values = new Float32Array(this.n);
+      const cut = this.#cut(bits0, bits1);
+      const largest = this.#native.scores(values, packed0, bits0, packed1, bits1, cut, secret, factor, offset);
+      return { values, largest };
+    }
+    try {
+      const out = this.words[1].pointer;
+      const largest = this.#kernel.scaleToFloat(out, this.phase(pair, secret).pointer, this.n, factor, offset);
+      return { values: new Float32Array(this.#kernel.memory.buffer, out, this.n).slice(), largest };
+    } finally {
+      this.wipe();
+    }
   }
 
-  /** The nearest integers to phase·factor, and the largest distance from one. */
-  toIntegers(phase: Words, factor: number): { values: Int32Array; residual: number } {
-    const out = this.words[1];
-    const residual = this.#kernel.scaleToInteger(out.pointer, phase.pointer, this.n, factor);
-    return { values: out.values.slice(), residual };
+  /**
+   * The nearest integers to phase·factor of a packed pair, and the largest distance from one.
+   * Leaves no secret.
+   */
+  integers(pair: PackedPair, secret: Uint32Array, factor: number): Scaled<Int32Array, 'residual'> {
+    if (this.#native) {
+      const { packed0, bits0, packed1, bits1 } = pair;
+      const values = new Int32Array(this.n);
+      const cut = this.#cut(bits0, bits1);
+      return { values, residual: this.#native.integers(values, packed0, bits0, packed1, bits1, cut, secret, factor) };
+    }
+    try {
+      const out = this.words[1];
+      const phase = this.phase(pair, secret).pointer;
+      const residual = this.#kernel.scaleToInteger(out.pointer, phase, this.n, factor);
+      return { values: out.values.slice(), residual };
+    } finally {
+      this.wipe();
+    }
+  }
+
+  // — whole jobs: rows.ts says what they give. `wipe` after them —
+
+  /** Loads the transform of secret i. Uses words[5]. */
+  secret(into: Poly, secrets: Secrets, i: number): void {
+    loadSecret(this, into, secrets, i);
+  }
+
+  blockRows(job: BlockRows): void {
+    if (!this.#native) {
+      blockRows(this, job);
+      return;
+    }
+    const { rows, values, count, first, mask, errors, secrets } = job;
+    const { kept = NONE.words, isKept = NONE.bytes } = secrets;
+    this.#native.blockRows(
+      rows,
+      values,
+      count,
+      first,
+      this.#liftWords(job.lifts),
+      mask.key,
+      mask.domain,
+      mask.bitsDomain,
+      errors.key,
+      errors.domain,
+      secrets.key,
+      secrets.domain,
+      kept,
+      isKept,
+      job.wideBits,
+    );
+  }
+
+  queryRows(job: QueryRows): void {
+    if (!this.#native) {
+      queryRows(this, job);
+      return;
+    }
+    const { rows, secret, values, mask, errors, result, secrets } = job;
+    const { kept = NONE.words, isKept = NONE.bytes } = secrets;
+    this.#native.queryRows(
+      rows,
+      secret,
+      values,
+      this.#liftWords(job.lifts),
+      mask.key,
+      mask.domain,
+      mask.bitsDomain,
+      errors.key,
+      errors.domain,
+      result.key,
+      result.domain,
+      secrets.key,
+      secrets.domain,
+      kept,
+      isKept,
+      job.wideBits,
+      job.digitBits,
+      job.digits,
+    );
+  }
+
+  /** For each row the residues of its lift, and its low word. */
+  #liftWords(lifts: readonly number[]): Uint32Array {
+    const moduli = [...this.primes, 2 ** 32];
+    const out = new Uint32Array(lifts.length * moduli.length);
+    for (let i = 0; i < lifts.length; i++)
+      for (let k = 0; k < moduli.length; k++) out[i * moduli.length + k] = lifts[i] % moduli[k];
+    return out;
   }
 }
+
+/** Values, and the worst of them. */
+type Scaled<T, Worst extends string> = { readonly values: T } & { readonly [K in Worst]: number };
 
 function residue(x: bigint, p: number): number {
   const prime = BigInt(p);

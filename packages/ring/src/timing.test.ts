@@ -41,8 +41,8 @@ const cases: [string, () => void, () => void][] = [
   ['the inverse of zeros and of p − 1', onFilled(0, inverse), onFilled(p - 1, inverse)],
   [
     'decryption of nothing and of anything',
-    () => ring.toFloats(ring.phase(packed(11, 0), 11, packed(16, 0), 16, zeroSecret), 1, 0),
-    () => ring.toFloats(ring.phase(packed(11, 0xa7), 11, packed(16, 0x9c), 16, secret), 1, 0),
+    () => ring.scores({ packed0: packed(11, 0), bits0: 11, packed1: packed(16, 0), bits1: 16 }, zeroSecret, 1, 0),
+    () => ring.scores({ packed0: packed(11, 0xa7), bits0: 11, packed1: packed(16, 0x9c), bits1: 16 }, secret, 1, 0),
   ],
   [
     'errors from two seeds',

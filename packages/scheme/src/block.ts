@@ -13,6 +13,8 @@ import {
   ID_BYTES,
   openMessage,
   putWords,
+  type Room,
+  roomAt,
   SEED_BYTES,
   sameBytes,
   startMessage,
@@ -41,12 +43,22 @@ export interface Block {
 const MASK_SEED = 0;
 const MASK_RESIDUES = 1;
 
-export function encodeBlock(block: Block): Uint8Array {
+/** Where the rows begin whose mask is a seed. */
+const ROWS_AT = 80 + SEED_BYTES;
+
+/** Room for the rows of a new block, for `encodeBlock`. */
+export function blockRoom(parameters: ParameterSet, width: number): Room {
+  return roomAt(ROWS_AT, width * polyWords(parameters), parameters.wordBytes);
+}
+
+/** With `room`, the rows lie in it, and the message is made there. */
+export function encodeBlock(block: Block, room?: Room): Uint8Array {
   const { parameters, mask } = block;
   const maskBytes = 'seed' in mask ? SEED_BYTES : 4 * polyWords(parameters);
   const draft = startMessage(
     { kind: 'block', parameterSetId: parameters.id, keyId: block.keyId },
     maskBytes + parameters.wordBytes * block.rows.length,
+    room?.memory,
   );
   const { bytes, view } = draft;
   bytes.set(block.blockId, 32);

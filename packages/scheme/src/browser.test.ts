@@ -36,6 +36,14 @@ function script(use: string): readonly [string, string] {
   return ['text/javascript', `import { knownAnswers } from '${answersPath}'; ${compute}`];
 }
 
+/** The file that a specifier stands for in a browser: of a choice by conditions, the default. */
+async function fileOf(specifier: string, path: string): Promise<string> {
+  if (!specifier.startsWith('#')) return fileURLToPath(import.meta.resolve(specifier));
+  const home = join(root, ...path.split('/').slice(0, 3));
+  const { imports } = JSON.parse(await readFile(join(home, 'package.json'), 'utf8'));
+  return join(home, imports[specifier].default);
+}
+
 /** A source file as a browser can load it. */
 async function moduleText(path: string): Promise<string> {
   const source = await readFile(join(root, path), 'utf8');
@@ -44,7 +52,7 @@ async function moduleText(path: string): Promise<string> {
   let end = 0;
   for (const item of parse(text)[0]) {
     if ((item.type !== 'static' && item.type !== 'reexport-star') || /^\.{0,2}\//.test(item.specifier)) continue;
-    out += text.slice(end, item.start) + pathOf(fileURLToPath(import.meta.resolve(item.specifier)));
+    out += text.slice(end, item.start) + pathOf(await fileOf(item.specifier, path));
     end = item.end;
   }
   return out + text.slice(end);

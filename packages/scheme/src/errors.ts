@@ -48,10 +48,28 @@ export function isErrorCode(code: unknown): code is ErrorCode {
   return typeof code === 'string' && Object.hasOwn(CODES, code);
 }
 
+/**
+ * Everything that can go wrong with what comes from outside. The message says what to do, and
+ * never holds a secret, a vector or a score. Codes:
+ *
+ * - INVALID_ARGUMENT, INVALID_VECTOR: something that was given cannot be used.
+ * - UNSUPPORTED_PLAN, INSECURE_PARAMETERS: no parameters do, or none that are safe.
+ * - MALFORMED, UNSUPPORTED_VERSION, DAMAGED: bytes are no such thing, of a newer version, altered.
+ * - WRONG_KEY, KEY_MISMATCH, WIPED: another key is needed, or this one was wiped.
+ * - QUERY_MISMATCH, BLOCK_MISMATCH: parts of different searches or collections were mixed.
+ * - INTEGRITY: the store contradicts what was seen before, or cheats.
+ * - NOT_FOUND, ALREADY_EXISTS, NEEDS_VAULT, TOO_LARGE: as they say.
+ * - STALE, LOCKED: another one writes; the same call may succeed later.
+ * - STORAGE, CLOSED: the disk fails or is full; it was closed.
+ * - UNAUTHENTICATED, FORBIDDEN, TIMED_OUT, OVERLOADED, INTERNAL, UNAVAILABLE: of a server.
+ */
 export class HersError extends Error {
   override readonly name = 'HersError';
+  /** For programs. */
   readonly code: ErrorCode;
+  /** The HTTP status that fits it. */
   readonly status: number;
+  /** Whether the same call may succeed later. */
   readonly retryable: boolean;
 
   constructor(code: ErrorCode, message: string) {

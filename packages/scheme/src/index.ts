@@ -1,3 +1,4 @@
+export { ringCode } from '@hers/ring';
 export { addBlocks, type Block, blockMask, decodeBlock, encodeBlock, maskRows, peekBlock } from './block.ts';
 export { type ErrorCode, HersError, isErrorCode } from './errors.ts';
 export { decodeKeyInfo, encodeKeyInfo, type KeyInfo } from './keyinfo.ts';

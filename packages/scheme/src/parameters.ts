@@ -63,6 +63,7 @@ export const PARAMETER_SETS: Readonly<Record<string, ParameterSet>> = Object.fro
 /** What a collection can promise about its scores; the order is that of the wire. */
 export const PROFILES = ['compact', 'exact', 'small', 'exact-250'] as const;
 
+/** How exact scores are, and at which size. */
 export type Profile = (typeof PROFILES)[number];
 
 /** Whether scores are integers: those of vectors that were rounded before. */

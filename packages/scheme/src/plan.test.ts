@@ -96,8 +96,28 @@ describe('plans', () => {
       plan({ dimension, profile: 'small', edition: 2 }).bytes.perTemplate / dimension / 4;
     assert.deepEqual(
       [512, 128, 32, 16].map((d) => Math.round(100 * at(d))),
-      [76, 79, 89, 103],
+      [76, 79, 90, 104],
     );
+  });
+  it('share what canaries take among the records of a full block', () => {
+    for (const profile of ['compact', 'small', 'exact', 'exact-250'] as const) {
+      for (const integrity of isExact(profile) ? (['standard'] as const) : (['standard', 'strong'] as const)) {
+        const { bytes, capacity, canaries, checksumGroup, rows, parameters, ...made } = plan({
+          dimension: 100,
+          profile,
+          integrity,
+        });
+        const { n, wordBytes, primes } = parameters;
+        const checksums = checksumGroup === 0 ? 0 : Math.ceil(capacity / checksumGroup);
+        assert.equal(capacity + canaries + checksums, n);
+        const scanned = rows * n * wordBytes * primes.length;
+        assert.equal(bytes.perTemplate, scanned / (n - canaries - checksums));
+        assert.equal(bytes.perTemplateAndDimension, bytes.perTemplate / made.dimension);
+        assert.equal(bytes.responsePerScore, bytes.response / (n - canaries - checksums));
+      }
+    }
+    const first = plan({ dimension: 100, edition: 1 });
+    assert.equal(first.bytes.perTemplate, first.rows * 4);
   });
   it('round as coarsely as the paper where blocks are added, and only there', () => {
     const request = { dimension: 64, edition: 2, maxAdditions: 4096 } as const;

@@ -29,6 +29,7 @@ import {
 import { type Security, securityOf } from './security.ts';
 import { BLOCK_OVERHEAD, QUERY_OVERHEAD, RESPONSE_OVERHEAD } from './wire.ts';
 
+/** How vectors are compared: `cosine` and `dot` are similarities, `euclidean` a distance. */
 export type Metric = 'cosine' | 'dot' | 'euclidean';
 export const METRICS: readonly Metric[] = ['cosine', 'dot', 'euclidean'];
 
@@ -115,15 +116,25 @@ const OPTIONS: OptionNames<PlanRequest> = {
   allowInsecure: true,
 };
 
+/** What a collection promises, and how it keeps it: sizes, errors, security. */
 export interface Plan {
+  /** Of the vectors. */
   readonly dimension: number;
+  /** How they are compared. */
   readonly metric: Metric;
+  /** How exact scores are, and at which size. */
   readonly profile: Profile;
+  /** What its blocks are. */
   readonly edition: Edition;
+  /** The longest template that is accepted; 1 for `cosine`. */
   readonly normBound: number;
+  /** The longest probe that is accepted; 1 for `cosine`. */
   readonly queryNormBound: number;
+  /** How many encrypted changes a block may take. */
   readonly maxAdditions: number;
+  /** Whether there are checksum canaries. */
   readonly integrity: Integrity;
+  /** Of the lattice. */
   readonly parameters: ParameterSet;
   /** Encoded coordinates: the dimension, and one more for euclidean. */
   readonly width: number;
@@ -135,15 +146,18 @@ export interface Plan {
   readonly canaries: number;
   /** `strong`: there is a checksum canary for every so many records (README.md §9). Else zero. */
   readonly checksumGroup: number;
+  /** Slots of a block that records can have. */
   readonly capacity: number;
   /** Δ_g, modulo Q·2^wideBits, and Δ_q. */
   readonly galleryScale: number;
+  /** Δ_q. */
   readonly queryScale: number;
   /**
    * `exact`: steps per norm bound (250 for `exact-250`), and the divisor of the appended
    * coordinate's scale under euclidean. `compact`: zero.
    */
   readonly steps: number;
+  /** Under euclidean: the divisor of the scale of the appended coordinate. */
   readonly appended: number;
   /** `exact` with euclidean: R², from which the appended coordinate takes ‖P‖². Else zero. */
   readonly squares: number;
@@ -154,7 +168,9 @@ export interface Plan {
   readonly unit: number;
   /** Decryption refuses phases beyond this share of Q (`compact`). */
   readonly largestPhase: number;
+  /** Bits of a coefficient of each half of a response. */
   readonly responseBits: { readonly c0: number; readonly c1: number };
+  /** The error of a score, by where it comes from. */
   readonly noise: {
     /**
      * Standard deviations for full blocks at the norm bounds, in score units (`compact`) or integer
@@ -177,16 +193,21 @@ export interface Plan {
     /** log2 of the probability that one score is wrong (`exact`) or wraps around (`compact`). */
     readonly log2Failure: number;
   };
+  /** Sizes. */
   readonly bytes: {
+    /** What a server scans for a record of a full block, its share of canaries included. */
     readonly perTemplate: number;
     readonly perTemplateAndDimension: number;
+    /** As it is uploaded: its mask is a seed. */
     readonly block: number;
     readonly query: number;
+    /** Of one block; and of that for each record of a full block, canaries included. */
     readonly response: number;
     readonly responsePerScore: number;
     /** What enrolling a single template homomorphically uploads. */
     readonly homomorphicUpload: number;
   };
+  /** What an attack would cost. */
   readonly security: Security;
 }
 
@@ -281,6 +302,7 @@ export function plan(request: PlanRequest): Plan {
   const group = profile === 'small' ? CHECKSUM_GROUP_SMALL : CHECKSUM_GROUP;
   const checksumGroup = base.integrity === 'strong' ? group : 0;
   const left = parameters.n - canaries;
+  const capacity = left - checksumsAmong(checksumGroup, left);
   const { noise, ...chosen } = exact ? planExact(base) : planNoisy(base);
   // Squared distances are −2 times what is decrypted, in units of the bound squared.
   const slope = (metric === 'euclidean' ? 2 : 1) * base.normBound * base.queryNormBound;
@@ -291,8 +313,8 @@ export function plan(request: PlanRequest): Plan {
     rows: base.width + parameters.digits,
     canaries,
     checksumGroup,
-    capacity: left - checksumsAmong(checksumGroup, left),
-    bytes: sizes(base, chosen.responseBits),
+    capacity,
+    bytes: sizes(base, chosen.responseBits, capacity),
   };
 }
 
@@ -507,19 +529,19 @@ function deviations(terms: NoiseTerms, unit: number): Omit<Plan['noise'], 'worst
   };
 }
 
-function sizes(base: Base, bits: Plan['responseBits']): Plan['bytes'] {
+function sizes(base: Base, bits: Plan['responseBits'], capacity: number): Plan['bytes'] {
   const { parameters, width, dimension } = base;
   const poly = parameters.wordBytes * parameters.n * parameters.primes.length;
   const rows = width + parameters.digits;
   const response = RESPONSE_OVERHEAD + (parameters.n * (bits.c0 + bits.c1)) / 8;
   const block = BLOCK_OVERHEAD + width * poly;
   return {
-    perTemplate: (rows * poly) / parameters.n,
-    perTemplateAndDimension: (rows * poly) / parameters.n / dimension,
+    perTemplate: (rows * poly) / capacity,
+    perTemplateAndDimension: (rows * poly) / capacity / dimension,
     block,
     query: QUERY_OVERHEAD + rows * poly,
     response,
-    responsePerScore: response / parameters.n,
+    responsePerScore: response / capacity,
     homomorphicUpload: block,
   };
 }

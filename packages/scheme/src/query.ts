@@ -5,7 +5,17 @@ import { checkReduced } from './block.ts';
 import { QUERY_MASK, QUERY_MASK_BITS } from './domains.ts';
 import { HersError } from './errors.ts';
 import { type ParameterSet, parameterSetById, polyWords, ringOf } from './parameters.ts';
-import { finishMessage, getWords, ID_BYTES, openMessage, putWords, SEED_BYTES, startMessage } from './wire.ts';
+import {
+  finishMessage,
+  getWords,
+  ID_BYTES,
+  openMessage,
+  putWords,
+  type Room,
+  roomAt,
+  SEED_BYTES,
+  startMessage,
+} from './wire.ts';
 
 export interface Query {
   readonly parameters: ParameterSet;
@@ -26,10 +36,20 @@ export interface Query {
 /** How the rows are carried. Compressed queries will be another kind. */
 const KIND_FULL = 0;
 
-export function encodeQuery(query: Query): Uint8Array {
+/** Where the rows begin. */
+const ROWS_AT = 96;
+
+/** Room for the rows of a new query, for `encodeQuery`. */
+export function queryRoom(parameters: ParameterSet, width: number): Room {
+  return roomAt(ROWS_AT, (width + parameters.digits) * polyWords(parameters), parameters.wordBytes);
+}
+
+/** With `room`, the rows lie in it, and the message is made there. */
+export function encodeQuery(query: Query, room?: Room): Uint8Array {
   const draft = startMessage(
     { kind: 'query', parameterSetId: query.parameters.id, keyId: query.keyId },
     query.parameters.wordBytes * query.rows.length,
+    room?.memory,
   );
   const { bytes, view } = draft;
   bytes.set(query.queryId, 32);
@@ -39,7 +59,7 @@ export function encodeQuery(query: Query): Uint8Array {
   view.setUint8(54, query.bits1);
   view.setFloat64(56, query.galleryScale, true);
   bytes.set(query.seed, 64);
-  putWords(bytes, 96, query.rows, query.parameters.wordBytes);
+  putWords(bytes, ROWS_AT, query.rows, query.parameters.wordBytes);
   return finishMessage(draft);
 }
 
@@ -89,7 +109,7 @@ export function decodeQuery(input: Uint8Array): Query {
  * Whether mask row k of a query is made modulo Q·2^wideBits and rounded, mask and body: where its
  * factor g^k is no multiple of 2^wideBits (README.md §2).
  */
-export function isRoundedRow({ wideBits, digitBits }: ParameterSet, k: number): boolean {
+function isRoundedRow({ wideBits, digitBits }: ParameterSet, k: number): boolean {
   return k >= 0 && k * digitBits < wideBits;
 }
 

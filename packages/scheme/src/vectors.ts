@@ -1,9 +1,7 @@
 // From vectors of floats to the integers that are encrypted, and from decrypted integers to scores
 // (README.md §5).
-//
-// Rounding is to the nearest integer, ties to even, by adding and subtracting 1.5·2^52: symmetric,
-// and free of branches.
 
+import { roundVectors as roundTransposed, squareSums } from '@hers/ring';
 import { HersError } from './errors.ts';
 import { isExact } from './parameters.ts';
 import { NORM_TOLERANCE, type Plan } from './plan.ts';
@@ -16,8 +14,8 @@ export type Vectors = Float32Array | Float64Array | Int32Array | readonly ArrayL
 
 type Numbers = Float32Array | Float64Array | Int32Array;
 
+/** Added and subtracted, it rounds to the nearest integer, ties to even. */
 const ROUNDER = 1.5 * 2 ** 52;
-const TILE = 16;
 
 /** Encoded vectors, coordinate-major: coordinate i of vector j at i·count + j. */
 export interface Encoded {
@@ -69,10 +67,13 @@ function flatten(
 /** What an error calls a vector: only made when there is one. */
 const called = (name: string | (() => string) | undefined) => (typeof name === 'function' ? name() : name);
 
-/** Euclidean norm; the plain sum first, a scaled one where that over- or underflows. */
-function normOf(data: Numbers, at: number, dimension: number): number {
-  let sum = 0;
-  for (let i = at; i < at + dimension; i++) sum += data[i] * data[i];
+/**
+ * Euclidean norm; from the plain sum of squares first, which may be known, and a scaled one where
+ * that over- or underflows.
+ */
+function normOf(data: Numbers, at: number, dimension: number, squares?: number): number {
+  let sum = squares ?? 0;
+  if (squares === undefined) for (let i = at; i < at + dimension; i++) sum += data[i] * data[i];
   if (sum > 1e-200 && sum < 1e200) return Math.sqrt(sum);
   let largest = 0;
   for (let i = at; i < at + dimension; i++) {
@@ -90,10 +91,17 @@ function normOf(data: Numbers, at: number, dimension: number): number {
  * The norm of one vector that may be encrypted. Throws INVALID_VECTOR for NaN, infinity, a zero
  * vector under cosine, and a norm beyond the bound.
  */
-function checkedNorm(plan: Plan, data: Numbers, at: number, role: Role, name: string | (() => string)): number {
+function checkedNorm(
+  plan: Plan,
+  data: Numbers,
+  at: number,
+  role: Role,
+  name: string | (() => string),
+  squares?: number,
+): number {
   const { metric, dimension } = plan;
   const bound = role === 'gallery' ? plan.normBound : plan.queryNormBound;
-  const norm = normOf(data, at, dimension);
+  const norm = normOf(data, at, dimension, squares);
   if (!Number.isFinite(norm))
     throw new HersError('INVALID_VECTOR', `${called(name)} holds NaN or infinity, or is too long to measure`);
   if (metric === 'cosine') {
@@ -139,45 +147,34 @@ export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded
   const steps = exact ? plan.steps : scale;
   const values = new Int32Array(width * count);
   const squares = new Float64Array(count);
-  const factors = new Float64Array(TILE);
-  const norms = new Float64Array(TILE);
+  const factors = new Float64Array(count);
+  const norms = new Float64Array(count);
+  const sums = squareSums(data, dimension);
+  const longest = steps * (1 + NORM_TOLERANCE) + Math.sqrt(dimension) / 2;
 
-  for (let first = 0; first < count; first += TILE) {
-    const last = Math.min(first + TILE, count);
-    for (let j = first; j < last; j++) {
-      if (rounded) {
-        const longest = steps * (1 + NORM_TOLERANCE) + Math.sqrt(dimension) / 2;
-        if (!(normOf(data, j * dimension, dimension) <= longest))
-          throw new HersError('INVALID_VECTOR', `vector ${j} is longer than any that was rounded`);
-        factors[j - first] = 1 / steps;
-        continue;
-      }
-      const norm = checkedNorm(plan, data, j * dimension, role, () => `vector ${j}`);
-      norms[j - first] = norm / bound;
-      factors[j - first] = metric === 'cosine' ? 1 / norm : 1 / bound;
+  for (let j = 0; j < count; j++) {
+    if (rounded) {
+      if (!(normOf(data, j * dimension, dimension, sums[j]) <= longest))
+        throw new HersError('INVALID_VECTOR', `vector ${j} is longer than any that was rounded`);
+      factors[j] = 1 / steps;
+      continue;
     }
-    for (let i = 0; i < dimension; i++) {
-      for (let j = first; j < last; j++) {
-        // Two factors, because 1/norm alone can overflow a double when multiplied by the scale
-        // first.
-        const x = data[j * dimension + i] * factors[j - first] * steps;
-        const nearest = x + ROUNDER - ROUNDER;
-        values[i * count + j] = nearest;
-        squares[j] += nearest * nearest;
-      }
-    }
-    if (metric === 'euclidean') {
-      for (let j = first; j < last; j++) {
-        const appended =
-          role === 'query'
-            ? exact
-              ? plan.appended / 2
-              : steps / 2
-            : exact
-              ? plan.squares - squares[j]
-              : steps * (1 - norms[j - first] ** 2);
-        values[dimension * count + j] = appended + ROUNDER - ROUNDER;
-      }
+    const norm = checkedNorm(plan, data, j * dimension, role, () => `vector ${j}`, sums[j]);
+    norms[j] = norm / bound;
+    factors[j] = metric === 'cosine' ? 1 / norm : 1 / bound;
+  }
+  roundTransposed(values, squares, data, factors, steps, dimension);
+  if (metric === 'euclidean') {
+    for (let j = 0; j < count; j++) {
+      const appended =
+        role === 'query'
+          ? exact
+            ? plan.appended / 2
+            : steps / 2
+          : exact
+            ? plan.squares - squares[j]
+            : steps * (1 - norms[j] ** 2);
+      values[dimension * count + j] = appended + ROUNDER - ROUNDER;
     }
   }
 

@@ -5,7 +5,7 @@
 //   8  key id (16)    24  length of it all   28  zero
 //  32  fields of the kind, body …             then XXH64 of all before
 
-import { checksum } from '@hers/ring';
+import { checksum, packThree, unpackThree } from '@hers/ring';
 import { HersError } from './errors.ts';
 import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES, ID_BYTES, SEED_BYTES } from './layout.ts';
 
@@ -36,9 +36,10 @@ export interface Draft {
   readonly view: DataView;
 }
 
-export function startMessage(head: Head, bodyBytes: number): Draft {
+/** `room` is the message's memory, where a part of its body lies already. */
+export function startMessage(head: Head, bodyBytes: number, room?: ArrayBuffer): Draft {
   const length = HEAD_BYTES + FIELD_BYTES[head.kind] + bodyBytes + CHECKSUM_BYTES;
-  const bytes = new Uint8Array(length);
+  const bytes = room ? new Uint8Array(room, 0, length) : new Uint8Array(length);
   const view = new DataView(bytes.buffer);
   view.setUint32(0, MAGIC, true);
   view.setUint8(4, KINDS[head.kind]);
@@ -47,6 +48,22 @@ export function startMessage(head: Head, bodyBytes: number): Draft {
   bytes.set(head.keyId, 8);
   view.setUint32(24, length, true);
   return { bytes, view };
+}
+
+/** Words for the end of a message, and the memory of the message where they lie in it already. */
+export interface Room {
+  readonly words: Uint32Array;
+  readonly memory?: ArrayBuffer;
+}
+
+/**
+ * Room for the words that a message ends with, from byte `at` on: in the message, unless they are
+ * carried in three bytes. That spares a copy, and memory that is touched for the first time.
+ */
+export function roomAt(at: number, count: number, wordBytes: 3 | 4): Room {
+  if (wordBytes === 3) return { words: new Uint32Array(count) };
+  const memory = new ArrayBuffer(at + 4 * count + CHECKSUM_BYTES);
+  return { words: new Uint32Array(memory, at, count), memory };
 }
 
 export function finishMessage({ bytes, view }: Draft): Uint8Array {
@@ -107,23 +124,17 @@ export function wordsAt(bytes: Uint8Array, at: number, count: number): Uint32Arr
 /** Residues as a message carries them, three or four bytes each. */
 export function putWords(bytes: Uint8Array, at: number, words: Uint32Array, wordBytes: 3 | 4): void {
   if (wordBytes === 4) {
-    wordsAt(bytes, at, words.length).set(words);
+    if (words.buffer !== bytes.buffer) wordsAt(bytes, at, words.length).set(words);
     return;
   }
-  for (let i = 0, to = at; i < words.length; i++, to += 3) {
-    const x = words[i];
-    bytes[to] = x;
-    bytes[to + 1] = x >>> 8;
-    bytes[to + 2] = x >>> 16;
-  }
+  packThree(bytes.subarray(at, at + 3 * words.length), words);
 }
 
 /** The inverse: a view where words of four bytes are aligned, else a copy. */
 export function getWords(bytes: Uint8Array, at: number, count: number, wordBytes: 3 | 4): Uint32Array {
   if (wordBytes === 4) return wordsAt(bytes, at, count);
   const out = new Uint32Array(count);
-  for (let i = 0, from = at; i < count; i++, from += 3)
-    out[i] = bytes[from] | (bytes[from + 1] << 8) | (bytes[from + 2] << 16);
+  unpackThree(out, bytes.subarray(at, at + 3 * count));
   return out;
 }
 

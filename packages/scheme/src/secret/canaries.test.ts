@@ -71,6 +71,16 @@ function tried(secret: QuerySecret, response: Uint8Array): Scores | undefined {
   }
 }
 
+it('no key serves two editions, even where they share a parameter set', () => {
+  const request = { dimension: 16, metric: 'dot', maxAdditions: 4 } as const;
+  const first = keyOf(plan({ ...request, profile: 'exact', edition: 1 }));
+  const second = keyOf(plan({ ...request, profile: 'exact-250', edition: 2 }));
+  assert.equal(first.plan.parameters, second.plan.parameters);
+  assert.notDeepEqual(first.keyId, second.keyId);
+  const block = encryptBlock(first, [new Float32Array(16).fill(0.1)]);
+  assert.throws(() => decryptBlock(second, block), { code: 'KEY_MISMATCH' });
+});
+
 for (const profile of ['compact', 'small', 'exact', 'exact-250'] as const)
   describe(`canaries of ${profile}`, () => {
     it('are eight, or sixteen under small; the first edition has none', () => {

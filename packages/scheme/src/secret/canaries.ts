@@ -31,6 +31,8 @@ const AGREE_SIGMAS = 8;
  * the same on every engine.
  */
 const UNIFORMS = 4;
+/** Numbers that a loop moves sooner than a call of copyWithin does. */
+const SHORT_RUN = 24;
 const ID = new RegExp(`^[0-9a-f]{${2 * ID_BYTES}}$`);
 
 /**
@@ -108,20 +110,23 @@ function derive(key: CollectionKey, { id, slots: among }: CanaryPlace): Derived 
   }
 }
 
-/** The canaries of a block as they are encrypted, cached. */
-function canariesAt(key: CollectionKey, place: CanaryPlace): Canaries {
+/** The canaries of a block as they are encrypted. */
+export function makeCanaries(key: CollectionKey, place: CanaryPlace): Canaries {
   const { plan } = key;
   const { width, canaries } = plan;
-  return cachedCanaries(key, `${place.id} ${place.slots}`, () => {
-    const { vectors, ...rest } = derive(key, place);
-    const encoded = encodeVectors(plan, vectors, 'gallery');
-    const values = new Int32Array(canaries * width);
-    for (let l = 0; l < canaries; l++)
-      for (let i = 0; i < width; i++) values[l * width + i] = encoded.values[i * canaries + l];
-    vectors.fill(0);
-    encoded.values.fill(0);
-    return { ...rest, values };
-  });
+  const { vectors, ...rest } = derive(key, place);
+  const encoded = encodeVectors(plan, vectors, 'gallery');
+  const values = new Int32Array(canaries * width);
+  for (let l = 0; l < canaries; l++)
+    for (let i = 0; i < width; i++) values[l * width + i] = encoded.values[i * canaries + l];
+  vectors.fill(0);
+  encoded.values.fill(0);
+  return { ...rest, values };
+}
+
+/** The same, cached. */
+function canariesAt(key: CollectionKey, place: CanaryPlace): Canaries {
+  return cachedCanaries(key, `${place.id} ${place.slots}`, () => makeCanaries(key, place));
 }
 
 /** Puts the checksums of a new block into their slots, for which withCanaries has left room. */
@@ -178,9 +183,22 @@ function closed<T extends Float32Array | Int32Array>(slots: Uint32Array, values:
   const count = slots.length;
   for (let l = 0; l < count; l++) {
     const end = l + 1 < count ? slots[l + 1] * stride : values.length;
-    values.copyWithin((slots[l] - l) * stride, (slots[l] + 1) * stride, end);
+    let from = (slots[l] + 1) * stride;
+    let to = (slots[l] - l) * stride;
+    if (end - from > SHORT_RUN) values.copyWithin(to, from, end);
+    else while (from < end) values[to++] = values[from++];
   }
   return values.subarray(0, values.length - count * stride) as T;
+}
+
+/** What a sum of products of encoded coordinates is worth, in scores. */
+export function canaryScale({ parameters, unit }: Plan, slope: number): number {
+  return slope / wideFactor(parameters) / unit;
+}
+
+/** What the score of a canary may be off by, under `compact` and `small`. */
+export function canaryRoom({ noise }: Plan): number {
+  return AGREE_SIGMAS * noise.score;
 }
 
 /**
@@ -197,7 +215,7 @@ export function canaryChecker(
   query: ArrayLike<number>,
 ): (place: CanaryPlace, decrypted: Scores) => Float32Array | undefined {
   const { plan } = key;
-  const { width, metric, parameters, unit, noise, canaries } = plan;
+  const { width, metric, parameters, unit, canaries } = plan;
   const encoded = encodeVectors(plan, [query], 'query');
   const probe = Float64Array.from(encoded.values);
   const { slope, offset, sign, shift } = readout(plan, encoded, vectorNorm(query));
@@ -209,8 +227,8 @@ export function canaryChecker(
     for (let i = 0; i < width; i++) probe[i] *= 2;
     probe[width - 1] /= plan.appended;
   }
-  const scale = slope / wideFactor(parameters) / unit;
-  const room = AGREE_SIGMAS * noise.score;
+  const scale = canaryScale(plan, slope);
+  const room = canaryRoom(plan);
   const sums = new Float64Array(canaries);
   const period = Math.abs((slope * modulusOf(parameters)) / unit);
   let square = 0;

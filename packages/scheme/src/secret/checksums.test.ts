@@ -32,11 +32,18 @@ const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
 const canariesOf = (key: CollectionKey, place: { id: string; slots: number }): Canaries =>
   cachedCanaries(key, `${place.id} ${place.slots}`, () => assert.fail('nothing was derived'));
 
-/** For every group the weight of each slot, as README.md §9 has them. */
-function weightsOf({ checksums }: Canaries): { own: number; weights: Map<number, number> }[] {
+/** The slots of every group, one group after the other. */
+function groupsOf({ checksums }: Canaries): number[][] {
   const { order, group } = checksums!;
-  return Array.from({ length: Math.ceil(order.length / (group + 1)) }, (_, c) => {
-    const [own, ...slots] = order.slice(c * (group + 1), (c + 1) * (group + 1));
+  const whole = Math.floor(order.length / (group + 1));
+  const [sideBySide, last] = [order.subarray(0, whole * (group + 1)), [...order.subarray(whole * (group + 1))]];
+  const groups = Array.from({ length: whole }, (_, c) => [...sideBySide.filter((_slot, at) => at % whole === c)]);
+  return last.length === 0 ? groups : [...groups, last];
+}
+
+/** For every group the weight of each slot, as README.md §9 has them. */
+function weightsOf(canaries: Canaries): { own: number; weights: Map<number, number> }[] {
+  return groupsOf(canaries).map(([own, ...slots]) => {
     const g = slots.length;
     let k = 0;
     while (k * k < g || (g - k) % 2 !== 0) k++;
@@ -286,7 +293,7 @@ it('known answers: the same on every machine', () => {
     const key = keyOf(strong(profile, 4));
     const place = { id: hex(idOf('known')), slots: slotsFor(key.plan, 1500) };
     withoutCanaries(key, place, new Float32Array(place.slots));
-    const { order } = canariesOf(key, place).checksums!;
+    const order = groupsOf(canariesOf(key, place)).flat();
     return [profile, hex(sha256(new TextEncoder().encode(order.join(' ')))).slice(0, 16)];
   });
   assert.deepEqual(Object.fromEntries(answers), KNOWN);

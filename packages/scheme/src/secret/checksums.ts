@@ -13,7 +13,11 @@ const MAX_ATTEMPTS = 64;
 
 /** The groups of a block: runs of a secret order of its slots. */
 export interface Checksums {
-  /** For each group the checksum slot, those with the sign +, and those with −. */
+  /**
+   * A group is its checksum slot, those with the sign +, and those with −. Whole groups lie side by
+   * side, slot e of all of them before slot e + 1 of any, so that several are summed at a time. The
+   * last follows by itself, if it is shorter.
+   */
   readonly order: Uint16Array;
   /** Slots that are summed in a group; in the last one fewer, if there are no more. */
   readonly group: number;
@@ -21,6 +25,8 @@ export interface Checksums {
 
 /** What a group of g slots looks like. */
 interface Shape {
+  /** g. */
+  readonly size: number;
   /** k, what the sum is divided by: at least √g, and odd or even as g is. */
   readonly divisor: number;
   /** How many have the sign +. */
@@ -32,16 +38,18 @@ interface Shape {
 function shapeOf(size: number): Shape {
   const root = Math.ceil(Math.sqrt(size));
   const divisor = root + ((root + size) % 2);
-  return { divisor, plus: (size + divisor) / 2, squares: size + divisor ** 2 };
+  return { size, divisor, plus: (size + divisor) / 2, squares: size + divisor ** 2 };
 }
 
-/** The groups, by where they begin and end in the order. */
-function eachGroup({ order, group }: Checksums, visit: (at: number, end: number, shape: Shape) => void): void {
-  const whole = shapeOf(group);
-  for (let at = 0; at < order.length; at += group + 1) {
-    const end = Math.min(at + group + 1, order.length);
-    visit(at, end, end - at - 1 === group ? whole : shapeOf(end - at - 1));
-  }
+const wholeGroups = (slots: number, group: number): number => Math.floor(slots / (group + 1));
+
+/** The groups, by where they begin in the order, and how far their slots are apart there. */
+function eachGroup({ order, group }: Checksums, visit: (at: number, step: number, shape: Shape) => void): void {
+  const whole = wholeGroups(order.length, group);
+  const shape = shapeOf(group);
+  for (let c = 0; c < whole; c++) visit(c, whole, shape);
+  const last = whole * (group + 1);
+  if (last < order.length) visit(last, 1, shapeOf(order.length - last - 1));
 }
 
 /**
@@ -50,14 +58,17 @@ function eachGroup({ order, group }: Checksums, visit: (at: number, end: number,
  * block of n others does.
  */
 export function drawChecksums(slots: Uint16Array, group: number, n: number, next: () => number): Checksums {
-  const order = slots.slice();
-  shuffle(order, next);
-  const checksums = { order, group };
-  eachGroup(checksums, (at, end, shape) => {
-    const own = order.subarray(at, end);
+  const drawn = slots.slice();
+  shuffle(drawn, next);
+  const checksums = { order: new Uint16Array(drawn.length), group };
+  let first = 0;
+  eachGroup(checksums, (at, step, shape) => {
+    const own = drawn.subarray(first, (first += shape.size + 1));
     for (let attempt = 1; attempt < MAX_ATTEMPTS && spread(own, shape) > n * shape.squares; attempt++)
       shuffle(own, next);
+    for (let e = 0; e <= shape.size; e++) checksums.order[at + e * step] = own[e];
   });
+  drawn.fill(0);
   return checksums;
 }
 
@@ -97,10 +108,11 @@ export function fillChecksums({ count, values, lifts }: Encoded, checksums: Chec
   const { order } = checksums;
   for (let i = 0; i < lifts.length; i++) {
     const row = values.subarray(i * count, (i + 1) * count);
-    eachGroup(checksums, (at, end, { divisor, plus }) => {
+    eachGroup(checksums, (at, step, { size, divisor, plus }) => {
       let sum = 0;
-      for (let j = at + 1; j <= at + plus; j++) sum += row[order[j]];
-      for (let j = at + 1 + plus; j < end; j++) sum -= row[order[j]];
+      let e = 1;
+      for (; e <= plus; e++) sum += row[order[at + e * step]];
+      for (; e <= size; e++) sum -= row[order[at + e * step]];
       row[order[at]] = Math.round(sum / divisor);
     });
   }
@@ -117,36 +129,70 @@ export interface ChecksumRoom {
 }
 
 /** Whether the scores of a block, in the order of its slots, fit its checksums. */
-export function checksumsFit({ order, group }: Checksums, scores: Float32Array, room: ChecksumRoom): boolean {
-  const last = order.length - (order.length % (group + 1));
-  const fits = groupsFit(order.subarray(0, last), group, scores, room);
-  return last === order.length ? fits : groupsFit(order.subarray(last), order.length - last - 1, scores, room) && fits;
+export function checksumsFit(checksums: Checksums, scores: Float32Array, room: ChecksumRoom): boolean {
+  const { order, group } = checksums;
+  const side = wholeGroups(order.length, group) & ~3;
+  let fits = fourAtATime(checksums, side, scores, room);
+  eachGroup(checksums, (at, step, shape) => {
+    if (at >= side) fits = isWithin(limitOf(shape, room), sumOf(order, at, step, shape, scores), room) && fits;
+  });
+  return fits;
 }
 
-/** The same for groups of one size. */
-function groupsFit(order: Uint16Array, size: number, scores: Float32Array, room: ChecksumRoom): boolean {
-  const { divisor, plus, squares } = shapeOf(size);
-  const limit = room.noise * Math.sqrt(squares) + room.rounding * divisor;
+/** The weighted sum of the scores of a group, which is zero but for noise and rounding. */
+function sumOf(
+  order: Uint16Array,
+  at: number,
+  step: number,
+  { size, divisor, plus }: Shape,
+  scores: Float32Array,
+): number {
+  let sum = -divisor * scores[order[at]];
+  let e = 1;
+  for (; e <= plus; e++) sum += scores[order[at + e * step]];
+  for (; e <= size; e++) sum -= scores[order[at + e * step]];
+  return sum;
+}
+
+const limitOf = ({ divisor, squares }: Shape, { noise, rounding }: ChecksumRoom): number =>
+  noise * Math.sqrt(squares) + rounding * divisor;
+
+/** Not so of what is no number. */
+const isWithin = (limit: number, sum: number, { period }: ChecksumRoom): boolean =>
+  Math.abs(sum - period * Math.round(sum / period)) <= limit;
+
+/** Whether the first `count` whole groups fit, a multiple of four: no sum waits for another. */
+function fourAtATime({ order, group }: Checksums, count: number, scores: Float32Array, room: ChecksumRoom): boolean {
+  const step = wholeGroups(order.length, group);
+  const shape = shapeOf(group);
+  const { size, divisor, plus } = shape;
+  const limit = limitOf(shape, room);
   let fits = true;
-  for (let at = 0; at < order.length; at += size + 1) {
-    const minus = at + plus;
-    const end = at + size + 1;
-    // Four sums, none of which waits for another.
-    let [a, b, c, d] = [-divisor * scores[order[at]], 0, 0, 0];
-    let j = at + 1;
-    for (; j < minus; j += 2) {
-      a += scores[order[j]];
-      b += scores[order[j + 1]];
+  for (let first = 0; first < count; first += 4) {
+    let at = first;
+    let a = -divisor * scores[order[at]];
+    let b = -divisor * scores[order[at + 1]];
+    let c = -divisor * scores[order[at + 2]];
+    let d = -divisor * scores[order[at + 3]];
+    let e = 1;
+    for (; e <= plus; e++) {
+      at += step;
+      a += scores[order[at]];
+      b += scores[order[at + 1]];
+      c += scores[order[at + 2]];
+      d += scores[order[at + 3]];
     }
-    if (j === minus) a += scores[order[j++]];
-    for (; j + 1 < end; j += 2) {
-      c += scores[order[j]];
-      d += scores[order[j + 1]];
+    for (; e <= size; e++) {
+      at += step;
+      a -= scores[order[at]];
+      b -= scores[order[at + 1]];
+      c -= scores[order[at + 2]];
+      d -= scores[order[at + 3]];
     }
-    if (j < end) c += scores[order[j]];
-    const sum = a + b - c - d;
-    const off = sum - room.period * Math.round(sum / room.period);
-    if (!(Math.abs(off) <= limit)) fits = false;
+    fits = isWithin(limit, a, room) && fits;
+    fits = isWithin(limit, b, room) && fits;
+    fits = isWithin(limit, c, room) && fits;
+    fits = isWithin(limit, d, room) && fits;
   }
   return fits;
 }

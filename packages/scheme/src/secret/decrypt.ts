@@ -1,6 +1,5 @@
 // Decryption of responses to scores, and of blocks back to vectors.
 
-import type { Words } from '@hers/ring';
 import { blockMask, checkSameKey, decodeBlock, maskBits } from '../block.ts';
 import { HersError } from '../errors.ts';
 import { isExact, modulusOf, polyWords, ringOf, wideFactor } from '../parameters.ts';
@@ -56,9 +55,10 @@ export class QuerySecret {
 
   static {
     rawPhase = (secret, bytes) => {
-      const { phase, step } = secret.#open(bytes);
-      const out = Float64Array.from(phase.values, (x) => x * step);
-      ringOf(secret.#plan.parameters).wipe();
+      const ring = ringOf(secret.#plan.parameters);
+      const { response, secret: row, step } = secret.#open(bytes);
+      const out = Float64Array.from(ring.phase(response, row).values, (x) => x * step);
+      ring.wipe();
       return out;
     };
   }
@@ -82,21 +82,19 @@ export class QuerySecret {
   }
 
   /**
-   * Checks that a response answers this query, and decrypts it to its phase; `step` is the phase's
-   * unit in the plan's units.
+   * Checks that a response answers this query; `step` is the unit of its phase in the plan's units.
    */
-  #open(bytes: Uint8Array): { response: ScanResponse; phase: Words; step: number } {
+  #open(bytes: Uint8Array): { response: ScanResponse; secret: Uint32Array; step: number } {
     if (!this.#secret) throw wiped();
     const response = decodeResponse(bytes);
     const { parameters, responseBits, unit } = this.#plan;
     checkSameKey(response, { parameters, keyId: this.#keyId });
     if (!sameBytes(response.queryId, this.queryId))
       throw new HersError('QUERY_MISMATCH', 'this response answers another query');
-    const { bits0, bits1, packed0, packed1 } = response;
+    const { bits0, bits1 } = response;
     if (bits0 !== responseBits.c0 || bits1 !== responseBits.c1)
       throw new HersError('MALFORMED', 'this response has other bits than the query asked for');
-    const phase = ringOf(parameters).phase(packed0, bits0, packed1, bits1, this.#secret);
-    return { response, phase, step: modulusOf(parameters) / 2 ** bits1 / unit };
+    return { response, secret: this.#secret, step: modulusOf(parameters) / 2 ** bits1 / unit };
   }
 
   /**
@@ -106,26 +104,22 @@ export class QuerySecret {
   decrypt(bytes: Uint8Array): Scores {
     const plan = this.#plan;
     const ring = ringOf(plan.parameters);
-    try {
-      const { response, phase, step } = this.#open(bytes);
-      const { blockId, first, count, bits1 } = response;
-      const { slope, offset, sign, shift } = this.#readout;
-      if (!isExact(plan.profile)) {
-        const { values, largest } = ring.toFloats(phase, step * slope, offset);
-        // The score of a checksum canary may be larger, or wrap around.
-        if (plan.checksumGroup === 0 && largest > plan.largestPhase * 2 ** bits1) throw nonsense(values);
-        return { blockId, first, scores: only(values, first, count) };
-      }
-      const { values, residual } = ring.toIntegers(phase, step);
-      if (residual > LARGEST_RESIDUAL) throw nonsense(values);
-      const integers = only(values, first, count);
-      if (sign !== 1) for (let j = 0; j < count; j++) integers[j] = shift - integers[j];
-      const scores = new Float32Array(count);
-      for (let j = 0; j < count; j++) scores[j] = integers[j] * slope;
-      return { blockId, first, scores, integers };
-    } finally {
-      ring.wipe();
+    const { response, secret, step } = this.#open(bytes);
+    const { blockId, first, count, bits1 } = response;
+    const { slope, offset, sign, shift } = this.#readout;
+    if (!isExact(plan.profile)) {
+      const { values, largest } = ring.scores(response, secret, step * slope, offset);
+      // The score of a checksum canary may be larger, or wrap around.
+      if (plan.checksumGroup === 0 && largest > plan.largestPhase * 2 ** bits1) throw nonsense(values);
+      return { blockId, first, scores: only(values, first, count) };
     }
+    const { values, residual } = ring.integers(response, secret, step);
+    if (residual > LARGEST_RESIDUAL) throw nonsense(values);
+    const integers = only(values, first, count);
+    if (sign !== 1) for (let j = 0; j < count; j++) integers[j] = shift - integers[j];
+    const scores = new Float32Array(count);
+    for (let j = 0; j < count; j++) scores[j] = integers[j] * slope;
+    return { blockId, first, scores, integers };
   }
 
   wipe(): void {

@@ -5,7 +5,7 @@
 // Secret material sits in private fields: it shows under no inspector, serialiser or clone, and can
 // be wiped.
 
-import { type Poly, type Ring, randomSeed } from '@hers/ring';
+import { type Poly, randomSeed, type Secrets } from '@hers/ring';
 import { hkdf } from '@noble/hashes/hkdf.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { GALLERY_SECRETS, SCORE_WEIGHTS } from '../domains.ts';
@@ -130,22 +130,30 @@ export class MasterSeed {
     );
   }
 
+  /** Overwrites the seed. Every later use fails with WIPED. */
   wipe(): void {
     this.#bytes?.fill(0);
     this.#bytes = undefined;
   }
 
+  /** The same as `wipe`, for `using`. */
   [Symbol.dispose](): void {
     this.wipe();
   }
 
+  /** Says that it is a secret, and nothing else. */
   toJSON(): string {
     return '[MasterSeed]';
   }
 }
 
-/** Loads the transform of s_i into a polynomial. */
-export let loadSecret: (key: CollectionKey, i: number, into: Poly) => void;
+/** The gallery secrets s_1 … s_width. They belong to the key, which wipes them. */
+export let secretsOf: (key: CollectionKey) => Secrets;
+
+/** Loads the transform of s_i into a polynomial. Uses words[5] of the ring. */
+export function loadSecret(key: CollectionKey, i: number, into: Poly): void {
+  ringOf(key.plan.parameters).secret(into, secretsOf(key), i);
+}
 
 /**
  * Expands factors of the block authenticator into a polynomial: uniform residues, for each prime by
@@ -203,7 +211,7 @@ export class CollectionKey {
   #cached: Uint8Array | undefined;
 
   static {
-    loadSecret = (key, i, into) => key.#load(ringOf(key.plan.parameters), i, into);
+    secretsOf = (key) => key.#secrets();
     loadFactors = (key, domain, index, into) =>
       ringOf(key.plan.parameters).uniform(into, { key: key.#authenticator ?? wiped(), domain, index });
     scoreWeights = (key) => key.#expandWeights();
@@ -237,23 +245,8 @@ export class CollectionKey {
     }
   }
 
-  /** Uses words[5] of the ring. */
-  #load(ring: Ring, i: number, into: Poly): void {
-    const seed = this.#seed ?? wiped();
-    const words = into.residues.length;
-    const at = i * words;
-    if (this.#cached?.[i]) {
-      into.residues.set(this.#cache!.subarray(at, at + words));
-      return;
-    }
-    const small = ring.words[5];
-    ring.ternary(small, { key: seed, domain: GALLERY_SECRETS, index: i });
-    ring.embed(into, small);
-    ring.ntt(into);
-    if (this.#cache && this.#cached) {
-      this.#cache.set(into.residues, at);
-      this.#cached[i] = 1;
-    }
+  #secrets(): Secrets {
+    return { key: this.#seed ?? wiped(), domain: GALLERY_SECRETS, kept: this.#cache, isKept: this.#cached };
   }
 
   /** Uses and wipes the memory of the ring, the first time. */

@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { allCode, withNative } from '@hers/ring/testing/code';
 import { coordinate, knownAnswers } from '../../testing/known-answers.ts';
 import { PROFILES } from '../parameters.ts';
 import { METRICS } from '../plan.ts';
@@ -29,6 +30,10 @@ describe('known answers', () => {
       assert.deepEqual(got, want);
     });
   }
+  for (const { name, native } of allCode())
+    it(`are the same with ${name}`, () => {
+      assert.deepEqual(JSON.parse(JSON.stringify(withNative(native, knownAnswers))), expected);
+    });
   it('cover all parameter sets, every profile and metric, the small sets in whole messages', () => {
     const { cases, parameterSets } = expected;
     assert.equal(cases.length, actual.cases.length);

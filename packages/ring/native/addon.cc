@@ -1,0 +1,584 @@
+// Node-API of the native ring. This side checks every number and every length before it touches
+// memory; packages/ring/src/native-addon.node.ts has the types.
+//
+// The functions of a ring have the signatures of assembly/kernel.ts, and work on the same
+// WebAssembly memory, which never grows: pointers are offsets into it.
+
+#include <node_api.h>
+
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "variant.h"
+
+#ifndef HERS_STAMP
+#define HERS_STAMP "none"
+#endif
+
+namespace hers {
+namespace {
+
+/** Thrown for what a caller did wrong. */
+struct Refused {
+  const char* message;
+};
+
+[[noreturn]] void refuse(const char* message) { throw Refused{message}; }
+
+void check(napi_status status, const char* message) {
+  if (status != napi_ok) refuse(message);
+}
+
+// — the variants of this machine, best first —
+
+struct Variants {
+  const Variant* list[2];
+  uint32_t count = 0;
+  Variants() {
+#ifdef HERS_X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+      list[count++] = &kAvx512;
+    if (__builtin_cpu_supports("avx2")) list[count++] = &kAvx2;
+#endif
+  }
+};
+
+const Variants& machine() {
+  static const Variants variants;
+  return variants;
+}
+
+// — values —
+
+double numberOf(napi_env env, napi_value value) {
+  double number;
+  check(napi_get_value_double(env, value, &number), "a number was expected");
+  return number;
+}
+
+uint32_t wordOf(napi_env env, napi_value value) {
+  uint32_t word;
+  check(napi_get_value_uint32(env, value, &word), "a number was expected");
+  return word;
+}
+
+const Variant& variantOf(napi_env env, napi_value value) {
+  char text[16];
+  size_t length;
+  check(napi_get_value_string_utf8(env, value, text, sizeof text, &length), "a string was expected");
+  for (uint32_t i = 0; i < machine().count; i++)
+    if (std::string(text) == machine().list[i]->name) return *machine().list[i];
+  refuse("this machine has not this instruction set");
+}
+
+template <class T>
+struct Array {
+  T* at;
+  size_t length;
+};
+
+template <class T>
+Array<T> arrayOf(napi_env env, napi_value value, napi_typedarray_type expected) {
+  napi_typedarray_type type;
+  size_t length;
+  void* at;
+  check(napi_get_typedarray_info(env, value, &type, &length, &at, nullptr, nullptr), "a typed array was expected");
+  if (type != expected) refuse("a typed array of another type was expected");
+  return {static_cast<T*>(at), length};
+}
+
+const uint8_t* keyOf(napi_env env, napi_value value) {
+  const auto key = arrayOf<uint8_t>(env, value, napi_uint8_array);
+  if (key.length != 32) refuse("a key has 32 bytes");
+  return key.at;
+}
+
+napi_value numberFor(napi_env env, double value) {
+  napi_value result;
+  check(napi_create_double(env, value, &result), "no memory");
+  return result;
+}
+
+// — functions —
+
+/** A call: its arguments, one after the other, and what its function belongs to. */
+template <size_t count>
+class Call {
+ public:
+  Call(napi_env env, napi_callback_info info) : env(env) {
+    size_t given = count;
+    check(napi_get_cb_info(env, info, &given, values_, nullptr, &owner), "no arguments");
+    if (given != count) refuse("wrong number of arguments");
+  }
+  uint32_t word() { return wordOf(env, values_[next_++]); }
+  double number() { return numberOf(env, values_[next_++]); }
+  const uint8_t* key() { return keyOf(env, values_[next_++]); }
+  napi_value value() { return values_[next_++]; }
+  template <class T>
+  Array<T> array(napi_typedarray_type type) {
+    return arrayOf<T>(env, values_[next_++], type);
+  }
+
+  const napi_env env;
+  void* owner = nullptr;
+
+ private:
+  napi_value values_[count];
+  size_t next_ = 0;
+};
+
+template <class F>
+napi_value guarded(napi_env env, F f) {
+  try {
+    return f();
+  } catch (const Refused& refused) {
+    bool pending = false;
+    napi_is_exception_pending(env, &pending);
+    if (!pending) napi_throw_range_error(env, nullptr, refused.message);
+  } catch (const std::exception& error) {
+    napi_throw_error(env, nullptr, error.what());
+  }
+  return nullptr;
+}
+
+napi_value undefined(napi_env env) {
+  napi_value value = nullptr;
+  napi_get_undefined(env, &value);
+  return value;
+}
+
+// — a ring —
+
+/** A ring in the memory of a WebAssembly instance. Its functions share it; the last frees it. */
+class Bound {
+ public:
+  Bound(napi_env env, const Variant& variant, napi_value memory, uint32_t n) : variant(variant), work(n) {
+    void* at = nullptr;
+    check(napi_get_arraybuffer_info(env, memory, &at, &size_), "the memory of a ring was expected");
+    memory_ = static_cast<uint8_t*>(at);
+    // Memory of WebAssembly cannot be detached, only outlived.
+    check(napi_create_reference(env, memory, 1, &reference_), "no memory");
+  }
+
+  /** A pointer to that many words. */
+  uint32_t* at(uint32_t offset, size_t words) const {
+    if (offset % 4 != 0 || offset > size_ || 4 * words > size_ - offset) refuse("a pointer leaves the memory of the ring");
+    return reinterpret_cast<uint32_t*>(memory_ + offset);
+  }
+  const uint8_t* key(uint32_t offset) const { return reinterpret_cast<const uint8_t*>(at(offset, 8)); }
+
+  void hold() { holders_++; }
+  void release(napi_env env) {
+    if (--holders_ > 0) return;
+    napi_delete_reference(env, reference_);
+    delete this;
+  }
+
+  const Variant& variant;
+  Ring ring = {};
+  Work work;
+
+ private:
+  uint8_t* memory_ = nullptr;
+  size_t size_ = 0;
+  napi_ref reference_ = nullptr;
+  uint32_t holders_ = 0;
+};
+
+/** Zeroes what was used of the work space, whatever happens. */
+class Wiping {
+ public:
+  Wiping(Work& work, Work::Part part) : work_(work), part_(part) {}
+  ~Wiping() { work_.wipe(part_); }
+
+ private:
+  Work& work_;
+  const Work::Part part_;
+};
+
+uint32_t checkedN(const Bound& bound, uint32_t n) {
+  if (n != bound.ring.n) refuse("a polynomial of this ring was expected");
+  return n;
+}
+
+uint32_t checkedPrime(uint32_t p) {
+  if (p < 3 || p >= 1u << 30 || p % 2 == 0) refuse("a prime is odd and below 2^30");
+  return p;
+}
+
+uint32_t checkedShift(uint32_t shift) {
+  if (shift > 28) refuse("a shift is at most 28");
+  return shift;
+}
+
+/** Functions of a ring are made with it as their data. */
+template <napi_value (*f)(napi_env, napi_callback_info)>
+napi_value guardedCall(napi_env env, napi_callback_info info) {
+  return guarded(env, [&] { return f(env, info); });
+}
+
+napi_value ntt(napi_env env, napi_callback_info info) {
+  Call<4> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const uint32_t a = call.word(), tables = call.word(), n = checkedN(b, call.word()), p = checkedPrime(call.word());
+  b.variant.ntt(b.at(a, n), b.at(tables, 4 * size_t{n}), n, p);
+  return nullptr;
+}
+
+napi_value intt(napi_env env, napi_callback_info info) {
+  Call<6> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const uint32_t a = call.word(), tables = call.word(), n = checkedN(b, call.word()), p = checkedPrime(call.word());
+  const uint32_t scale = call.word(), last = call.word();
+  b.variant.intt(b.at(a, n), b.at(tables, 4 * size_t{n}), n, p, scale, last);
+  return nullptr;
+}
+
+template <decltype(Variant::add) Variant::* f>
+napi_value binary(napi_env env, napi_callback_info info) {
+  Call<5> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const uint32_t out = call.word(), x = call.word(), y = call.word(), n = checkedN(b, call.word()), p = checkedPrime(call.word());
+  (b.variant.*f)(b.at(out, n), b.at(x, n), b.at(y, n), n, p);
+  return nullptr;
+}
+
+template <decltype(Variant::multiply) Variant::* f>
+napi_value product(napi_env env, napi_callback_info info) {
+  Call<7> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const uint32_t out = call.word(), x = call.word(), y = call.word(), n = checkedN(b, call.word()), p = checkedPrime(call.word());
+  const uint32_t mu = call.word(), shift = checkedShift(call.word());
+  (b.variant.*f)(b.at(out, n), b.at(x, n), b.at(y, n), n, p, mu, shift);
+  return nullptr;
+}
+
+napi_value scaleAdd(napi_env env, napi_callback_info info) {
+  Call<5> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const uint32_t out = call.word(), a = call.word(), w = call.word(), n = checkedN(b, call.word()), p = checkedPrime(call.word());
+  b.variant.scaleAdd(b.at(out, n), b.at(a, n), w, n, p);
+  return nullptr;
+}
+
+napi_value encode(napi_env env, napi_callback_info info) {
+  Call<6> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const uint32_t out = call.word(), values = call.word(), noise = call.word(), w = call.word();
+  const uint32_t n = checkedN(b, call.word()), p = checkedPrime(call.word());
+  b.variant.encode(b.at(out, n), b.at(values, n), b.at(noise, n), w, n, p);
+  return nullptr;
+}
+
+napi_value embed(napi_env env, napi_callback_info info) {
+  Call<4> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const uint32_t out = call.word(), values = call.word(), n = checkedN(b, call.word()), p = checkedPrime(call.word());
+  b.variant.embed(b.at(out, n), b.at(values, n), n, p);
+  return nullptr;
+}
+
+napi_value isReduced(napi_env env, napi_callback_info info) {
+  Call<3> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const uint32_t a = call.word(), n = checkedN(b, call.word()), p = checkedPrime(call.word());
+  return numberFor(env, b.variant.isReduced(b.at(a, n), n, p) ? 1 : 0);
+}
+
+// The keystream of the WebAssembly kernel goes to `bytes`; that of this one to its work space.
+
+napi_value uniform(napi_env env, napi_callback_info info) {
+  Call<8> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const uint32_t out = call.word(), n = checkedN(b, call.word()), p = checkedPrime(call.word());
+  call.word();
+  const uint32_t key = call.word(), domain = call.word(), index = call.word(), third = call.word();
+  const Wiping wiping(b.work, Work::Part::stream);
+  b.variant.uniform(b.at(out, n), n, p, {b.key(key), domain, index}, third, b.work);
+  return nullptr;
+}
+
+template <decltype(Variant::ternary) Variant::* f>
+napi_value sampled(napi_env env, napi_callback_info info) {
+  Call<6> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const uint32_t out = call.word(), n = checkedN(b, call.word());
+  call.word();
+  const uint32_t key = call.word(), domain = call.word(), index = call.word();
+  const Wiping wiping(b.work, Work::Part::stream);
+  (b.variant.*f)(b.at(out, n), n, {b.key(key), domain, index}, b.work);
+  return nullptr;
+}
+
+napi_value uniformBits(napi_env env, napi_callback_info info) {
+  Call<7> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const uint32_t out = call.word(), n = checkedN(b, call.word()), t = call.word();
+  call.word();
+  const uint32_t key = call.word(), domain = call.word(), index = call.word();
+  if (t > 8) refuse("at most eight bits");
+  const Wiping wiping(b.work, Work::Part::stream);
+  b.variant.uniformBits(b.at(out, n), n, t, {b.key(key), domain, index}, b.work);
+  return nullptr;
+}
+
+uint32_t checkedWideBits(uint32_t wideBits) {
+  if (wideBits > 8) refuse("at most eight wide bits");
+  return wideBits;
+}
+
+template <size_t count>
+Secrets secretsOf(Call<count>& call, const Ring& ring, size_t rows) {
+  Secrets secrets = {call.key(), call.word(), nullptr, nullptr};
+  const auto kept = call.template array<uint32_t>(napi_uint32_array);
+  const auto isKept = call.template array<uint8_t>(napi_uint8_array);
+  if (isKept.length == 0) return secrets;
+  if (isKept.length < rows || kept.length / ring.words() < isKept.length) refuse("kept secrets of another length were expected");
+  secrets.kept = kept.at, secrets.isKept = isKept.at;
+  return secrets;
+}
+
+napi_value blockRows(napi_env env, napi_callback_info info) {
+  Call<15> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const Ring& ring = b.ring;
+  BlockRows job = {};
+  job.ring = &ring;
+  const auto out = call.array<uint32_t>(napi_uint32_array);
+  const auto values = call.array<int32_t>(napi_int32_array);
+  job.count = call.word(), job.first = call.word();
+  const auto lifts = call.array<uint32_t>(napi_uint32_array);
+  job.rows = out.length / ring.words();
+  if (out.length != job.rows * ring.words() || lifts.length != job.rows * (ring.primes + 1) || job.count > ring.n || job.first > ring.n - job.count ||
+      values.length != job.rows * job.count)
+    refuse("rows, values and lifts of one length were expected");
+  job.out = out.at, job.values = values.at, job.lifts = lifts.at;
+  job.maskKey = call.key(), job.maskDomain = call.word(), job.maskBitsDomain = call.word();
+  job.errorKey = call.key(), job.errorDomain = call.word();
+  job.secrets = secretsOf(call, ring, job.rows);
+  job.wideBits = checkedWideBits(call.word());
+  const Wiping wiping(b.work, Work::Part::all);
+  b.variant.blockRows(job, b.work);
+  return nullptr;
+}
+
+napi_value queryRows(napi_env env, napi_callback_info info) {
+  Call<18> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const Ring& ring = b.ring;
+  QueryRows job = {};
+  job.ring = &ring;
+  const auto out = call.array<uint32_t>(napi_uint32_array);
+  const auto secretOut = call.array<uint32_t>(napi_uint32_array);
+  const auto values = call.array<int32_t>(napi_int32_array);
+  const auto lifts = call.array<uint32_t>(napi_uint32_array);
+  job.maskKey = call.key(), job.maskDomain = call.word(), job.maskBitsDomain = call.word();
+  job.errorKey = call.key(), job.errorDomain = call.word();
+  job.resultKey = call.key(), job.resultDomain = call.word();
+  job.rows = values.length;
+  job.secrets = secretsOf(call, ring, job.rows);
+  job.wideBits = checkedWideBits(call.word()), job.digitBits = call.word(), job.digits = call.word();
+  if (job.digitBits < 1 || job.digitBits > 32 || job.digits > 64) refuse("at most 64 digits of up to 32 bits were expected");
+  if (secretOut.length != ring.n || lifts.length != job.rows * (ring.primes + 1) || out.length != (job.rows + job.digits) * ring.words())
+    refuse("rows, values and lifts of one length were expected");
+  job.out = out.at, job.secretOut = secretOut.at, job.values = values.at, job.lifts = lifts.at;
+  const Wiping wiping(b.work, Work::Part::all);
+  b.variant.queryRows(job, b.work);
+  return nullptr;
+}
+
+/** packed0, bits0, packed1, bits1, cut, secret. */
+template <size_t count>
+Phase phaseOf(Call<count>& call, const Ring& ring) {
+  Phase job = {};
+  job.ring = &ring;
+  const auto packed0 = call.template array<uint8_t>(napi_uint8_array);
+  job.bits0 = call.word();
+  const auto packed1 = call.template array<uint8_t>(napi_uint8_array);
+  job.bits1 = call.word(), job.cut = call.word();
+  const auto secret = call.template array<uint32_t>(napi_uint32_array);
+  if (job.bits0 < 1 || job.bits0 > job.bits1 || job.bits1 > 32 || job.cut < 1 || job.cut > job.bits1 || job.cut > 31)
+    refuse("these bits contradict each other");
+  if (packed0.length != size_t{ring.n} * job.bits0 / 8 || packed1.length != size_t{ring.n} * job.bits1 / 8 || secret.length != ring.n)
+    refuse("a response and a secret of this ring were expected");
+  job.packed0 = packed0.at, job.packed1 = packed1.at, job.secret = secret.at;
+  return job;
+}
+
+napi_value scores(napi_env env, napi_callback_info info) {
+  Call<9> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const auto out = call.array<float>(napi_float32_array);
+  const Phase job = phaseOf(call, b.ring);
+  const float factor = static_cast<float>(call.number()), offset = static_cast<float>(call.number());
+  if (out.length != b.ring.n) refuse("a score for every slot was expected");
+  const Wiping wiping(b.work, Work::Part::phase);
+  return numberFor(env, b.variant.scores(out.at, job, factor, offset, b.work));
+}
+
+napi_value integers(napi_env env, napi_callback_info info) {
+  Call<8> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const auto out = call.array<int32_t>(napi_int32_array);
+  const Phase job = phaseOf(call, b.ring);
+  const double factor = call.number();
+  if (out.length != b.ring.n) refuse("an integer for every slot was expected");
+  const Wiping wiping(b.work, Work::Part::phase);
+  return numberFor(env, b.variant.integers(out.at, job, factor, b.work));
+}
+
+struct Method {
+  const char* name;
+  napi_callback f;
+};
+
+const Method kRingMethods[] = {
+    {"ntt", guardedCall<ntt>},
+    {"intt", guardedCall<intt>},
+    {"add", guardedCall<binary<&Variant::add>>},
+    {"subtract", guardedCall<binary<&Variant::subtract>>},
+    {"multiply", guardedCall<product<&Variant::multiply>>},
+    {"multiplyAdd", guardedCall<product<&Variant::multiplyAdd>>},
+    {"multiplySubtract", guardedCall<product<&Variant::multiplySubtract>>},
+    {"scaleAdd", guardedCall<scaleAdd>},
+    {"encode", guardedCall<encode>},
+    {"embed", guardedCall<embed>},
+    {"isReduced", guardedCall<isReduced>},
+    {"uniform", guardedCall<uniform>},
+    {"ternary", guardedCall<sampled<&Variant::ternary>>},
+    {"centredBinomial", guardedCall<sampled<&Variant::centredBinomial>>},
+    {"uniformBits", guardedCall<uniformBits>},
+    {"blockRows", guardedCall<blockRows>},
+    {"queryRows", guardedCall<queryRows>},
+    {"scores", guardedCall<scores>},
+    {"integers", guardedCall<integers>},
+};
+
+/** (isa, memory, n, inverse, six words for each prime): an object of the functions above. */
+napi_value createRing(napi_env env, napi_callback_info info) {
+  return guarded(env, [&] {
+    Call<5> call(env, info);
+    const Variant& variant = variantOf(env, call.value());
+    const napi_value memory = call.value();
+    const uint32_t n = call.word(), inverse = call.word();
+    if (n < kLeastN || n > kMostN || (n & (n - 1)) != 0) refuse("n must be a power of two from 64 to 8192");
+    const auto constants = call.array<uint32_t>(napi_uint32_array);
+    if (constants.length != 6 && constants.length != 12) refuse("six words for each of one or two primes were expected");
+    auto made = std::make_unique<Bound>(env, variant, memory, n);
+    made->ring.n = n, made->ring.primes = static_cast<uint32_t>(constants.length / 6), made->ring.inverse = inverse;
+    for (uint32_t i = 0; i < made->ring.primes; i++) {
+      const uint32_t* const c = constants.at + 6 * i;
+      made->ring.prime[i] = {checkedPrime(c[0]), c[1], checkedShift(c[2]), c[3], c[4], made->at(c[5], 4 * size_t{n})};
+    }
+    napi_value object;
+    check(napi_create_object(env, &object), "no memory");
+    Bound* const bound = made.release();
+    bound->hold();
+    const auto finalize = [](napi_env env, void* data, void*) { static_cast<Bound*>(data)->release(env); };
+    for (const Method& method : kRingMethods) {
+      napi_value function;
+      bool ok = napi_create_function(env, method.name, NAPI_AUTO_LENGTH, method.f, bound, &function) == napi_ok;
+      ok = ok && napi_add_finalizer(env, function, bound, finalize, nullptr, nullptr) == napi_ok;
+      if (ok) bound->hold();
+      ok = ok && napi_set_named_property(env, object, method.name, function) == napi_ok;
+      if (!ok) {
+        bound->release(env);
+        refuse("no memory");
+      }
+    }
+    bound->release(env);
+    return object;
+  });
+}
+
+// — what needs no ring: the first argument names the variant —
+
+napi_value squareSums(napi_env env, napi_callback_info info) {
+  return guarded(env, [&] {
+    Call<4> call(env, info);
+    const Variant& variant = variantOf(env, call.value());
+    const auto out = call.array<double>(napi_float64_array);
+    const auto data = call.array<float>(napi_float32_array);
+    const size_t dimension = call.word();
+    if (dimension < 1 || data.length != out.length * dimension) refuse("vectors of this dimension were expected");
+    variant.squareSums(out.at, data.at, out.length, dimension);
+    return undefined(env);
+  });
+}
+
+napi_value roundVectors(napi_env env, napi_callback_info info) {
+  return guarded(env, [&] {
+    Call<7> call(env, info);
+    const Variant& variant = variantOf(env, call.value());
+    const auto out = call.array<int32_t>(napi_int32_array);
+    const auto squares = call.array<double>(napi_float64_array);
+    const auto data = call.array<float>(napi_float32_array);
+    const auto factors = call.array<double>(napi_float64_array);
+    const double steps = call.number();
+    const size_t dimension = call.word();
+    const size_t count = squares.length;
+    if (dimension < 1 || data.length != count * dimension || factors.length != count || out.length < data.length)
+      refuse("vectors of this dimension were expected");
+    variant.roundVectors(out.at, squares.at, data.at, factors.at, steps, count, dimension);
+    return undefined(env);
+  });
+}
+
+napi_value packThree(napi_env env, napi_callback_info info) {
+  return guarded(env, [&] {
+    Call<3> call(env, info);
+    const Variant& variant = variantOf(env, call.value());
+    const auto out = call.array<uint8_t>(napi_uint8_array);
+    const auto words = call.array<uint32_t>(napi_uint32_array);
+    if (out.length != 3 * words.length) refuse("three bytes for each word were expected");
+    variant.packThree(out.at, words.at, words.length);
+    return undefined(env);
+  });
+}
+
+napi_value unpackThree(napi_env env, napi_callback_info info) {
+  return guarded(env, [&] {
+    Call<3> call(env, info);
+    const Variant& variant = variantOf(env, call.value());
+    const auto out = call.array<uint32_t>(napi_uint32_array);
+    const auto bytes = call.array<uint8_t>(napi_uint8_array);
+    if (bytes.length != 3 * out.length) refuse("three bytes for each word were expected");
+    variant.unpackThree(out.at, bytes.at, out.length);
+    return undefined(env);
+  });
+}
+
+napi_value variants(napi_env env, napi_callback_info) {
+  return guarded(env, [&] {
+    napi_value array;
+    check(napi_create_array(env, &array), "no memory");
+    for (uint32_t i = 0; i < machine().count; i++) {
+      napi_value name;
+      check(napi_create_string_utf8(env, machine().list[i]->name, NAPI_AUTO_LENGTH, &name), "no memory");
+      check(napi_set_element(env, array, i, name), "no memory");
+    }
+    return array;
+  });
+}
+
+const Method kMethods[] = {
+    {"variants", variants},       {"createRing", createRing}, {"squareSums", squareSums},
+    {"roundVectors", roundVectors}, {"packThree", packThree},   {"unpackThree", unpackThree},
+};
+
+}  // namespace
+}  // namespace hers
+
+extern "C" __attribute__((visibility("default"))) napi_value napi_register_module_v1(napi_env env, napi_value exports) {
+  for (const hers::Method& method : hers::kMethods) {
+    napi_value function;
+    if (napi_create_function(env, method.name, NAPI_AUTO_LENGTH, method.f, nullptr, &function) != napi_ok) return nullptr;
+    if (napi_set_named_property(env, exports, method.name, function) != napi_ok) return nullptr;
+  }
+  napi_value stamp;
+  if (napi_create_string_utf8(env, HERS_STAMP, NAPI_AUTO_LENGTH, &stamp) != napi_ok) return nullptr;
+  if (napi_set_named_property(env, exports, "stamp", stamp) != napi_ok) return nullptr;
+  return exports;
+}

@@ -1,0 +1,17 @@
+// The variant for AVX-512 F, DQ, BW and VL; compiled with its own flags (tools/addon.ts).
+
+#include "lanes_avx512.h"
+
+#include "phase.h"
+#include "variant.h"
+#include "vectors.h"
+
+namespace hers {
+
+const Variant kAvx512 = {
+    "avx512",  ntt,        intt,    add,             subtract,    multiply,  multiplyAdd, multiplySubtract,
+    scaleAdd, encode,     embed,   isReduced,       uniform,     ternary,   centredBinomial, uniformBits,
+    blockRows, queryRows, scores, integers, squareSums, roundVectors, packThree, unpackThree,
+};
+
+}  // namespace hers

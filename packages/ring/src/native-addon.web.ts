@@ -1,0 +1,14 @@
+// There is no native code in a browser.
+
+import type { NativeAddon } from './native.ts';
+
+export function openAddon(): NativeAddon | undefined {
+  return undefined;
+}
+
+/** What the environment asks for. */
+export function askedFor(): string | undefined {
+  return undefined;
+}
+
+export function warn(_message: string): void {}

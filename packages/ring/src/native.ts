@@ -1,0 +1,119 @@
+// The native ring (native/) as TypeScript sees it: some functions of the WebAssembly kernel, which
+// work on its memory and give the same bytes, and whole jobs that take one call instead of
+// hundreds.
+
+import type { KernelExports } from './kernel.ts';
+
+/** Functions of assembly/kernel.ts that there is native code for. */
+export const NATIVE_FUNCTIONS = [
+  'ntt',
+  'intt',
+  'add',
+  'subtract',
+  'multiply',
+  'multiplyAdd',
+  'multiplySubtract',
+  'scaleAdd',
+  'encode',
+  'embed',
+  'isReduced',
+  'uniform',
+  'ternary',
+  'centredBinomial',
+  'uniformBits',
+] as const satisfies readonly (keyof KernelExports)[];
+
+/** The smallest n that it serves; smaller rings exist for tests alone. */
+export const LEAST_NATIVE_N = 64;
+
+export interface NativeRing extends Pick<KernelExports, (typeof NATIVE_FUNCTIONS)[number]> {
+  blockRows(
+    rows: Uint32Array,
+    values: Int32Array,
+    count: number,
+    first: number,
+    lifts: Uint32Array,
+    maskKey: Uint8Array,
+    maskDomain: number,
+    maskBitsDomain: number,
+    errorKey: Uint8Array,
+    errorDomain: number,
+    secretKey: Uint8Array,
+    secretDomain: number,
+    kept: Uint32Array,
+    isKept: Uint8Array,
+    wideBits: number,
+  ): void;
+  queryRows(
+    rows: Uint32Array,
+    secret: Uint32Array,
+    values: Int32Array,
+    lifts: Uint32Array,
+    maskKey: Uint8Array,
+    maskDomain: number,
+    maskBitsDomain: number,
+    errorKey: Uint8Array,
+    errorDomain: number,
+    resultKey: Uint8Array,
+    resultDomain: number,
+    secretKey: Uint8Array,
+    secretDomain: number,
+    kept: Uint32Array,
+    isKept: Uint8Array,
+    wideBits: number,
+    digitBits: number,
+    digits: number,
+  ): void;
+  scores(
+    out: Float32Array,
+    packed0: Uint8Array,
+    bits0: number,
+    packed1: Uint8Array,
+    bits1: number,
+    cut: number,
+    secret: Uint32Array,
+    factor: number,
+    offset: number,
+  ): number;
+  integers(
+    out: Int32Array,
+    packed0: Uint8Array,
+    bits0: number,
+    packed1: Uint8Array,
+    bits1: number,
+    cut: number,
+    secret: Uint32Array,
+    factor: number,
+  ): number;
+}
+
+/** Instruction sets that there is code for, best first. */
+export type Isa = 'avx512' | 'avx2';
+
+export interface NativeAddon {
+  /** Those of this machine, best first. */
+  variants(): Isa[];
+  /**
+   * The functions of one ring in the memory of a WebAssembly instance. `constants` has for each
+   * prime p, mu, shift, scale, last and the offset of its tables.
+   */
+  createRing(isa: Isa, memory: ArrayBuffer, n: number, inverse: number, constants: Uint32Array): NativeRing;
+  squareSums(isa: Isa, out: Float64Array, data: Float32Array, dimension: number): void;
+  roundVectors(
+    isa: Isa,
+    out: Int32Array,
+    squares: Float64Array,
+    data: Float32Array,
+    factors: Float64Array,
+    steps: number,
+    dimension: number,
+  ): void;
+  packThree(isa: Isa, out: Uint8Array, words: Uint32Array): void;
+  unpackThree(isa: Isa, out: Uint32Array, bytes: Uint8Array): void;
+}
+
+/** An addon, and which of its variants to use. */
+export interface Native {
+  readonly addon: NativeAddon;
+  readonly isa: Isa;
+}
