@@ -10,6 +10,7 @@ import { anyMethod, type MethodName, methods, type Settings } from './methods/in
 import { completed, type Progress, requireCount, type Task } from './methods/method.ts';
 import { type Labels, requireClasses, trainingSet } from './training/training-set.ts';
 
+/** Which compressor is made, and from what. */
 export interface FitOptions<M extends MethodName = MethodName> {
   /** Of the compressed vectors; `auto` chooses one when there is none. */
   dimension?: number;
@@ -25,6 +26,7 @@ export interface FitOptions<M extends MethodName = MethodName> {
   settings?: Partial<Settings<M>>;
   /** Interrupts training: `fit` then throws `ABORTED`, after a last checkpoint. */
   signal?: AbortSignal;
+  /** Called from time to time while it is made. */
   onProgress?: (progress: Progress) => void;
   /** Called now and then, and when training is interrupted, with what `resume` takes. */
   onCheckpoint?: (checkpoint: Uint8Array) => void;

@@ -10,11 +10,13 @@ import { malformed } from './protobuf.ts';
  * Something that runs ONNX models: `runtime.node.ts` here, onnxruntime-web or another in a browser.
  */
 export interface Runtime {
+  /** Makes a model ready to run: `rows` vectors, one after the other, to as many. */
   open(model: Uint8Array): Promise<(vectors: Float32Array, rows: number) => Promise<Float32Array>>;
 }
 
 /** Where training stood after so many steps. */
 export interface CurvePoint {
+  /** How many steps were taken. */
   step: number;
   /** The running average of the loss. */
   loss: number;
@@ -30,6 +32,7 @@ export interface LearningCurve {
   chain: readonly number[];
   /** How many vectors it learned from. */
   vectors: number;
+  /** In the order of the steps. */
   points: readonly CurvePoint[];
 }
 
@@ -42,7 +45,9 @@ export interface Metadata {
   method: string;
   /** How vectors of either dimension are compared. */
   metric: 'cosine';
+  /** What the method was told. */
   settings: Readonly<Record<string, unknown>>;
+  /** Measured while it was made, by name. */
   figures: Readonly<Record<string, number>>;
   /** Of methods that learn step by step, a stage after the other. */
   curves?: readonly LearningCurve[];
@@ -50,10 +55,15 @@ export interface Metadata {
   notes: readonly string[];
 }
 
+/** Maps vectors to fewer dimensions: `fit` and `load` make one. */
 export interface Compressor {
+  /** How it was made. */
   readonly method: string;
+  /** Of the vectors that it takes. */
   readonly inputDimension: number;
+  /** Of the vectors that it makes. */
   readonly outputDimension: number;
+  /** What is known about its making. */
   readonly metadata: Metadata;
   /**
    * Whether every machine computes the same bits, whatever else is transformed with a vector: one
@@ -69,6 +79,7 @@ export interface Compressor {
   save(): Uint8Array<ArrayBuffer>;
 }
 
+/** What runs a network that is loaded. */
 export interface LoadOptions {
   /**
    * For models that plain TypeScript cannot run, or not fast enough. Default: onnxruntime-node

@@ -25,11 +25,15 @@ const CODES = {
   FAILED: { status: 500 },
 } as const;
 
+/** What can go wrong with a compressor. */
 export type CompressErrorCode = keyof typeof CODES;
 
+/** What went wrong with a compressor. The message says what to do. */
 export class CompressError extends Error {
   override readonly name = 'CompressError';
+  /** For programs. */
   readonly code: CompressErrorCode;
+  /** The HTTP status that fits it. */
   readonly status: number;
   readonly retryable = false;
 

@@ -50,6 +50,9 @@ test('a model comes back from its bytes as it was', () => {
   );
   assert.equal(decoded.nodes[0].attributes?.p, 2);
   assert.deepEqual(decoded.nodes[3].attributes?.alpha, { float: 1 });
+  // A part of a Buffer of Node does not own the memory around it.
+  const whole = Buffer.from(encodeModel(everything));
+  assert.deepEqual(decodeModel(whole), decodeModel(new Uint8Array(whole)));
 });
 
 test('an independent implementation of the format reads the same', () => {

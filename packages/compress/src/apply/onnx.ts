@@ -198,7 +198,7 @@ function readTensor(message: Field): OnnxTensor {
   const count = shape.reduce((product, size) => product * size, 1);
   if (shape.some((size) => size < 0) || count * (type === FLOAT ? 4 : 8) !== raw.length)
     throw malformed(`is damaged: the tensor ${JSON.stringify(name)} has not the length its shape says`);
-  const copy = raw.slice().buffer; // aligned, and independent of the file's bytes
+  const copy = new Uint8Array(raw).buffer; // aligned, and independent of the bytes of the file, a Buffer or not
   return { name, shape, data: type === FLOAT ? new Float32Array(copy) : new BigInt64Array(copy) };
 }
 

@@ -59,6 +59,11 @@ export interface DeepMdsSettings extends PairLoss {
   /** Of each stage; the authors' configuration has 200 000. */
   steps: number;
   /**
+   * The step that each stage ends at, where its curve is flat before all that the learning rate and
+   * the number of hard pairs are planned for; `null`: the last of `steps`.
+   */
+  end: number | null;
+  /**
    * Each stage is trained with all before it, and starts from them as they were trained; otherwise
    * all stages are trained at once.
    */
@@ -92,6 +97,7 @@ const text: DeepMdsSettings = {
   random: 200,
   fixedBatch: false,
   steps: 50_000,
+  end: null,
   warmStart: true,
   learningRate: 3e-4,
   schedule: 'falling',
@@ -146,6 +152,11 @@ function check(settings: DeepMdsSettings): void {
       throw new CompressError('INVALID_ARGUMENT', `${name} is one of ${allowed.join(', ')}.`);
   for (const name of ['layers', 'steps'] as const) requireCount(name, settings[name]);
   requireCount('pool', settings.pool, 16);
+  if (settings.end !== null) {
+    requireCount('end', settings.end);
+    if (settings.end > settings.steps)
+      throw new CompressError('INVALID_ARGUMENT', `end is at most ${settings.steps}, the number of steps.`);
+  }
   for (const name of ['random', 'patience'] as const) requireCount(name, settings[name], 0);
   if (!(Array.isArray(hard) && hard.length === 2))
     throw new CompressError('INVALID_ARGUMENT', 'hard is two numbers of pairs.');
@@ -184,7 +195,8 @@ async function fit(name: string, task: Task<DeepMdsSettings>, context: Context):
   const passes: { people: TrainingSet; heldOut?: TrainingSet }[] = [];
   if (heldOut) passes.push({ people: learn, heldOut });
   if (!heldOut || settings.refit) passes.push({ people: set });
-  const planned = passes.length * chains.length * settings.steps;
+  const length = settings.end ?? settings.steps;
+  const planned = passes.length * chains.length * length;
   const settled = (resume?.settled ?? []) as Settled[];
   const first = settled.length;
   let bytes: Uint8Array<ArrayBuffer> | undefined;
@@ -194,13 +206,13 @@ async function fit(name: string, task: Task<DeepMdsSettings>, context: Context):
       const number = p * chains.length + s;
       if (number < first) continue;
       const chosen = p > 0 ? settled[s].figures : undefined;
-      const before = number * settings.steps;
+      const before = number * length;
       const { shapes, ...outcome } = await trainStage(
         { ...task, chain: stage, set: pass.people, heldOut: pass.heldOut, start },
         {
           stage: `${name} to ${stage.at(-1)}${p > 0 ? ', on everybody' : ''}`,
-          ...(chosen && { end: chosen.bestStep }),
-          ...{ before, later: planned - before - settings.steps, fingerprint },
+          end: chosen ? chosen.bestStep : length,
+          ...{ before, later: planned - before - length, fingerprint },
           settled: [...settled],
           resume: number === first ? resume : undefined,
         },

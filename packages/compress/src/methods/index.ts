@@ -6,6 +6,7 @@ import type { Method } from './method.ts';
 import { type LdaSettings, lda, pca } from './pca-lda.ts';
 import { type RankingSettings, ranking } from './ranking.ts';
 
+/** The methods, by name. */
 export const methods: {
   auto: Method<AutoSettings, number | null>;
   ranking: Method<RankingSettings, number>;
@@ -24,7 +25,9 @@ export const methods: {
   'deepmds++authors': deepmdsPlusAuthors,
 };
 
+/** The methods that there are. */
 export type MethodName = keyof typeof methods;
+/** What a method can be told. */
 export type Settings<M extends MethodName> = (typeof methods)[M]['defaults'];
 
 /** The same table for code that has a name and settings from outside. */

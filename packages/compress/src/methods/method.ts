@@ -4,15 +4,19 @@
 import { CompressError } from '../apply/errors.ts';
 import type { TrainingSet } from '../training/training-set.ts';
 
+/** How far the making of a compressor is. */
 export interface Progress {
   /** What is being done, in a few words. */
   stage: string;
   /** From 0 to 1. */
   done: number;
+  /** An estimate. */
   secondsLeft?: number;
   /** Steps taken, of those that this stage has. */
   step?: number;
+  /** All steps of this stage. */
   steps?: number;
+  /** The running average of the loss. */
   loss?: number;
   /** Rank-1 on the identities that were held out. */
   validation?: number;

@@ -86,6 +86,14 @@ test('training ends early when the held-out identities no longer gain', async ()
   assert.equal(metadata.figures.steps, 60);
 });
 
+test('a stage ends where it is told to, on the way that was planned for all steps', async () => {
+  const [whole, ended] = await Promise.all([fitted({}, { validation: 0 }), fitted({ end: 7 }, { validation: 0 })]);
+  const [all, some] = [whole, ended].map(({ metadata }) => metadata.curves![0].points);
+  assert.deepEqual(some, all.slice(0, 7));
+  assert.equal(ended.metadata.figures.steps, 7);
+  assert.ok(ended.metadata.curves!.every(({ points }) => points.at(-1)!.step === 7));
+});
+
 test('without validation all vectors are learned from, and the last weights are the result', async () => {
   const { metadata } = await fitted({}, { validation: 0 });
   assert.equal(metadata.figures.vectors, 200);
@@ -203,6 +211,8 @@ test('settings that make no sense are refused, and a loss that leaves the number
   await refused({ hard: [0, 0], random: 0 });
   await refused({ pairs: 'some' });
   await refused({ steps: 0 });
+  await refused({ end: 0 });
+  await refused({ steps: 5, end: 6 });
   await refused({ epochs: 5 });
   await refused({ warmStart: 'yes' });
   await refused({ learningRate: Number.NaN });

@@ -29,7 +29,9 @@ export async function render(data: Data<AblationParameters>): Promise<Rendered> 
     ...VARIANTS.map(([name]) => {
       const cell = figures.cell(`${prefix}${name}-${dimension}`, percent);
       const range = prefix === '' && seeds > 1 ? rangeOf(data, `${name}-${dimension}`) : undefined;
-      return range === undefined ? cell : `${cell} (${range})`;
+      const few = seedsOf(data, `${name}-${dimension}`).length;
+      const said = few === 1 ? 'one seed' : few < seeds ? `${few} seeds, ${range}` : range;
+      return range === undefined ? cell : `${cell} (${said})`;
     }),
   ];
   const markdown = page(
@@ -37,7 +39,7 @@ export async function render(data: Data<AblationParameters>): Promise<Rendered> 
     'Ablation of DeepMDS++',
     'Precision at 10 with and without the ingredients of DeepMDS++',
     [
-      `Precision at 10 in %, by the dimension, measured here${seeds > 1 ? `; the mean of ${seeds} seeds, from the least to the most of one in brackets` : ' with one seed'}:`,
+      `Precision at 10 in %, by the dimension, measured here${seeds > 1 ? '; the mean over the seeds, from the least to the most of one in brackets' : ' with one seed'}:`,
       table(
         ['measured', ...head],
         dimensions.map((dimension) => line(dimension)),
@@ -50,6 +52,7 @@ export async function render(data: Data<AblationParameters>): Promise<Rendered> 
       ...(unfinished.length > 0 ? [`Not over yet: ${unfinished.join(', ')}.`] : []),
       ...saidPenalty(data),
       '"Without hard mining" draws genuine and impostor pairs at random, in equal numbers.',
+      ...saidShorter(data),
       '## What was measured',
       `${source}. ${saidSplit(split)} Fitted on ${counted(training, 'classes')}, measured on ${counted(measured, 'classes')} that were not seen.${saidAxes(data)}`,
       `As in the paper, a fifth of each class, drawn at random, are probes: 10 of 50, ${grouped(probes)} in all. The gallery of a probe is the other 40 of its class and all pictures of the other classes; the share of its class among the first ten is averaged. The paper has 1 000 classes of the validation set of ImageNet, 100 of them with probes, by Inception-ResNet v2, uncompressed ${percent(TABLE_6.full.precision)} %.`,
@@ -58,12 +61,35 @@ export async function render(data: Data<AblationParameters>): Promise<Rendered> 
   return { markdown, svg: await plot(data) };
 }
 
-/** From the least to the most of a seed. */
-function rangeOf(data: Data<AblationParameters>, name: string, ending = ''): string | undefined {
+/** Of the seeds that are there. */
+function seedsOf(data: Data<AblationParameters>, name: string, ending = ''): number[] {
   const figures = new Figures(data);
-  const each = Array.from({ length: data.parameters.seeds }, (_, i) => `${name}-seed${i + 1}${ending}`)
+  return Array.from({ length: data.parameters.seeds }, (_, i) => `${name}-seed${i + 1}${ending}`)
     .filter((seed) => figures.has(seed))
     .map((seed) => figures.value(seed));
+}
+
+/** What more steps changed, for the first seed. */
+function saidShorter(data: Data<AblationParameters>): string[] {
+  const { shorter, steps, dimensions } = data.parameters;
+  if (shorter === undefined) return [];
+  const figures = new Figures(data);
+  const cell = (name: string) =>
+    `${figures.cell(`shorter-${name}`, percent)}, ${figures.cell(`${name}-seed1`, percent)}`;
+  return [
+    '## Is that long enough?',
+    `Precision at 10 in % of the first seed after ${grouped(shorter.steps)} steps a stage and after ${grouped(steps)}:`,
+    table(
+      [`${grouped(shorter.steps)}, ${grouped(steps)} steps`, ...VARIANTS.map(([, title]) => title)],
+      dimensions.map((dimension) => [String(dimension), ...VARIANTS.map(([name]) => cell(`${name}-${dimension}`))]),
+    ),
+    `The shorter run is of ${shorter.date}, by \`npx hers lab ${shorter.command}\`. Where the second figure is larger, training is not over.`,
+  ];
+}
+
+/** From the least to the most of a seed. */
+function rangeOf(data: Data<AblationParameters>, name: string, ending = ''): string | undefined {
+  const each = seedsOf(data, name, ending);
   if (each.length === 0) return undefined;
   const [least, most] = [percent(Math.min(...each)), percent(Math.max(...each))];
   return least === most ? least : `${least} to ${most}`;

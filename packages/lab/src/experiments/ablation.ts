@@ -1,13 +1,14 @@
 // The paper's Table 6: precision at 10 with and without the ingredients of DeepMDS++, by its
 // protocol.
 
+import { join } from 'node:path';
 import { splitByLabel } from '../datasets.ts';
 import { mean } from '../metrics/mean.ts';
 import { fifths, type Retrieval, retrieval } from '../metrics/retrieval.ts';
 import { progress } from '../report.ts';
 import { wholeNumber, wholeNumbers } from '../runner.ts';
 import { FULL } from './compressor-looks.ts';
-import { compressed, MODELS_OPTION, STEPS_OPTION, stepsOf } from './compressors.ts';
+import { compressed, keep, keptName, MODELS_OPTION, STEPS_OPTION, stepsOf } from './compressors.ts';
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
 import type { Counts, Data, Experiment, Figure } from './experiment.ts';
 import { compressorsIn, prepare, type Run, standingOf, trainRuns } from './network-runs.ts';
@@ -18,10 +19,10 @@ import { record } from './record.ts';
 
 /** The columns of Table 6, and one it does not have. */
 const VARIANTS = [
-  { name: 'deepmds++', settings: {} },
-  { name: 'without-mining', settings: { pairs: 'balanced' } },
-  { name: 'without-covariance', settings: { covarianceWeight: 0 } },
-  { name: 'deepmds', settings: { pairs: 'balanced', covarianceWeight: 0 } },
+  { name: 'deepmds++', method: 'deepmds++', settings: {} },
+  { name: 'without-mining', method: 'deepmds++', settings: { pairs: 'balanced' } },
+  { name: 'without-covariance', method: 'deepmds++', settings: { covarianceWeight: 0 } },
+  { name: 'deepmds', method: 'deepmds', settings: {} },
 ] as const;
 
 export interface AblationParameters {
@@ -42,6 +43,8 @@ export interface AblationParameters {
   readonly probes: number;
   /** Runs that are not over, in words. */
   readonly unfinished: readonly string[];
+  /** A run with fewer steps, whose results have `shorter-` before their names. */
+  readonly shorter?: { readonly steps: number; readonly date: string; readonly command: string };
 }
 
 export const ablation: Experiment = {
@@ -86,6 +89,10 @@ export const ablation: Experiment = {
           const { outputDimension, metadata } = compressor;
           if (!dimensions.includes(outputDimension)) continue;
           const name = `${run.name.replace(/-seed\d+$/, '')}-${outputDimension}`;
+          if (typeof values.models === 'string' && run.method === run.name.replace(/-seed\d+$/, '')) {
+            const fitting = { dimension: outputDimension, seed: run.seed, settings: run.settings };
+            await keep(join(values.models, keptName(run.method, axes.training, fitting)), compressor.save());
+          }
           const one = searched(await compressed(axes.held, (vectors) => compressor.transform(vectors)));
           progress(`${name}, seed ${run.seed}: ${one.precisionAt10.toFixed(4)}`);
           found.set(name, [...(found.get(name) ?? []), one]);
@@ -106,17 +113,9 @@ export const ablation: Experiment = {
 
 function runsOf(dimension: number, seeds: number, steps: number): Run[] {
   return Array.from({ length: seeds }, (_, i) => i + 1).flatMap((seed) =>
-    VARIANTS.map(({ name, settings }): Run => {
-      const own = { ...settings, steps };
-      return {
-        name: `${name}-seed${seed}`,
-        method: 'deepmds++',
-        dimension,
-        seed,
-        validation: 0,
-        settings: own,
-        threads: 1,
-      };
+    VARIANTS.map(({ name, method, settings }): Run => {
+      const own = { settings: { ...settings, steps }, threads: 1 };
+      return { name: `${name}-seed${seed}`, method, dimension, seed, validation: 0, ...own };
     }),
   );
 }

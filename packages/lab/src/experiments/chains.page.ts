@@ -14,9 +14,11 @@ const LABELS: Readonly<Record<string, string>> = { text: 'intents', pictures: 'c
 export async function render(data: Data<ChainsParameters>): Promise<Rendered> {
   const { split, chains } = data.parameters;
   const markdown = page(data, "The paper's chains of dimensions", 'Rank-1 against the dimension, for each chain', [
-    `The networks of the paper's appendix begin with 1 536, 512 and 192 dimensions. Here they are trained on data that has so many: each stage starts from those before it, and is a network of its own.${saidMissing(chains)} ${saidSplit(split)} Rank-1 of a search by cosine, each probe among all others, in %; in brackets precision at 10.`,
+    `Rank-1 of a search by cosine, each probe among all others, in %; in brackets precision at 10.${saidMissing(chains)}`,
     ...chains.flatMap((chain) => section(data, chain)),
-    'These networks are trained for far fewer steps than the authors train theirs (200 000 for each stage), to fit into minutes of one core. They show that the chains work on data of that dimension, not what long training reaches: [faces](faces.md) has that. `--steps` trains them longer.',
+    '## What was trained',
+    `The networks of the paper's appendix begin with 1 536, 512 and 192 dimensions. Here they are trained on data that has so many. Each stage starts from those before it, and is a network of its own. ${saidSplit(split)}`,
+    'These networks are trained for far fewer steps than the authors train theirs (200 000 for each stage), to fit into minutes of one core. They show that the chains work on data of that dimension, not what long training reaches: [networks](networks.md) has that. `--steps` trains them longer.',
   ]);
   return { markdown, svg: await plot(data) };
 }
@@ -30,10 +32,12 @@ function saidMissing(chains: readonly TrainedChain[]): string {
 }
 
 function section(data: Data<ChainsParameters>, chain: TrainedChain): string[] {
-  const { name, set, dimensions, steps, source, fullDimension, training, measured, probes } = chain;
+  const { name, set, dimensions, steps, source, fullDimension, training, measured, probes, done } = chain;
   const figures = new Figures(data);
   const cell = (of: string) =>
-    `${percent(figures.value(`${name}-${of}`))} (${percent(figures.value(`${name}-${of}-precision10`))})`;
+    figures.has(`${name}-${of}`)
+      ? `${percent(figures.value(`${name}-${of}`))} (${percent(figures.value(`${name}-${of}-precision10`))})`
+      : '';
   const labels = LABELS[set] ?? 'labels';
   const axes =
     fullDimension === dimensions[0]
@@ -49,7 +53,7 @@ function section(data: Data<ChainsParameters>, chain: TrainedChain): string[] {
         ...dimensions.slice(1).map((dimension) => cell(`${method}-${dimension}`)),
       ]),
     ),
-    `${source}. Fitted on ${counted(training, labels)}, measured with ${grouped(probes)} probes among ${counted(measured, labels)} that were not seen.${axes} ${grouped(steps)} steps for each of ${dimensions.length - 1} stages, ${seconds(figures.value(`${name}-training`))} of CPU time in all.`,
+    `${source}. Fitted on ${counted(training, labels)}, measured with ${grouped(probes)} probes among ${counted(measured, labels)} that were not seen.${axes} ${grouped(steps)} steps for each of ${dimensions.length - 1} stages, ${seconds(figures.value(`${name}-training`))} of CPU time in all.${done < 1 ? ` The time was over when ${percent(done)} % of this was done; a stage that was not finished is empty.` : ''}`,
   ];
 }
 
@@ -72,11 +76,12 @@ function plot(data: Data<ChainsParameters>): Promise<string> {
       height: 240,
       data: {
         values: METHODS.flatMap((method) =>
-          dimensions.map((dimension, i) => ({
-            compressor: compressorName(method),
-            dimension: String(dimension),
-            rank1: figures.value(i === 0 ? `${name}-first` : `${name}-${method}-${dimension}`),
-          })),
+          dimensions.flatMap((dimension, i) => {
+            const result = i === 0 ? `${name}-first` : `${name}-${method}-${dimension}`;
+            return figures.has(result)
+              ? [{ compressor: compressorName(method), dimension: String(dimension), rank1: figures.value(result) }]
+              : [];
+          }),
         ),
       },
       encoding: {

@@ -2,16 +2,18 @@
 // 192 and 1536. Our faces have 128 dimensions, so these start from sentences and pictures, on their
 // principal axes where they have more dimensions than the chain.
 
-import { type Compressor, fit, load } from '@hers/compress';
+import { join } from 'node:path';
 import { type DatasetName, type Part, splitByLabel } from '../datasets.ts';
 import { matedPlaces, mateRanks, rankAccuracy } from '../metrics/identification.ts';
 import { retrieval } from '../metrics/retrieval.ts';
+import { unitVectors } from '../metrics/score-rows.ts';
 import { progress } from '../report.ts';
 import { type Values, wholeNumber } from '../runner.ts';
-import { stopwatch } from './clock.ts';
-import { compressed, fitted } from './compressors.ts';
+import { compressed, fitted, fittingOf, MODELS_OPTION } from './compressors.ts';
 import { againWith, countsOf, DATA_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
 import type { Counts, Data, Experiment, Figure } from './experiment.ts';
+import { compressorsIn, prepare, type Run, standingOf, trainRuns } from './network-runs.ts';
+import { MINUTES_OPTION, minutesOf, STATE_OPTION, withState } from './networks.ts';
 import { record } from './record.ts';
 
 const METHOD = 'deepmds++';
@@ -22,13 +24,13 @@ interface Chain {
   readonly name: string;
   readonly set: DatasetName;
   readonly dimensions: readonly number[];
-  /** Of each stage, so that all chains take a quarter of an hour of one core. */
+  /** Of each stage, so that each chain takes some minutes of one core. */
   readonly steps: number;
 }
 
 const CHAINS: readonly Chain[] = [
   { name: '512', set: 'text', dimensions: [512, 256, 128, 64], steps: 500 },
-  { name: '192', set: 'text', dimensions: [192, 128, 64, 32, 16], steps: 500 },
+  { name: '192', set: 'text', dimensions: [192, 128, 64, 32, 16], steps: 1000 },
   { name: '1536', set: 'pictures', dimensions: [1536, 1024, 512, 256, 128, 64, 32, 16], steps: 35 },
 ];
 
@@ -46,6 +48,8 @@ export interface TrainedChain extends Chain {
   readonly training: Counts;
   readonly measured: Counts;
   readonly probes: number;
+  /** The share of the training that is done, where the time was over before it was. */
+  readonly done: number;
 }
 
 export const chains: Experiment = {
@@ -55,18 +59,25 @@ export const chains: Experiment = {
     data: DATA_OPTION,
     split: SPLIT_OPTION,
     chains: { type: 'string', help: 'which, by their first dimension, with commas between them (512,192,1536)' },
-    steps: { type: 'string', help: 'steps of every stage, instead of what fits into a quarter of an hour' },
+    steps: { type: 'string', help: 'steps of every stage, instead of what takes some minutes for each chain' },
+    models: MODELS_OPTION,
+    state: STATE_OPTION,
+    minutes: MINUTES_OPTION,
   },
   async measure(values): Promise<Data<ChainsParameters>> {
-    const results: Figure[] = [];
-    const trained: TrainedChain[] = [];
-    for (const chain of chainsOf(values)) {
-      const outcome = await measureChain(chain, values);
-      trained.push(outcome.chain);
-      results.push(...outcome.figures);
-    }
-    const parameters = { split: splitOf(values), chains: trained };
-    return record('chains', values, { parameters, results }, againWith(values));
+    const until = Date.now() + minutesOf(values) * 60_000;
+    return withState(values, async (state) => {
+      const results: Figure[] = [];
+      const trained: TrainedChain[] = [];
+      for (const chain of chainsOf(values)) {
+        const outcome = await measureChain(chain, values, join(state, chain.name), until);
+        trained.push(outcome.chain);
+        results.push(...outcome.figures);
+      }
+      const parameters = { split: splitOf(values), chains: trained };
+      const { state: _, minutes: __, ...others } = values;
+      return record('chains', values, { parameters, results }, againWith(others));
+    });
   },
 };
 
@@ -81,60 +92,62 @@ function chainsOf(values: Values): Chain[] {
     .map((chain) => ({ ...chain, steps: wholeNumber(values, 'steps', chain.steps) }));
 }
 
-async function measureChain(chain: Chain, values: Values): Promise<{ chain: TrainedChain; figures: Figure[] }> {
+async function measureChain(
+  chain: Chain,
+  values: Values,
+  folder: string,
+  until: number,
+): Promise<{ chain: TrainedChain; figures: Figure[] }> {
   const { name, set, dimensions, steps } = chain;
   const data = await datasetOf(set, values);
   const split = splitByLabel(data, splitOf(values));
-  const { training, held } = await onAxes(split.training, split.held, dimensions[0]);
+  const axes = (dimension: number) => fitted('pca', split.training, { dimension, ...fittingOf(values, 'pca') });
+  const isWhole = data.dimension === dimensions[0];
+  const { training, held } = isWhole ? split : await onAxes(split, await axes(dimensions[0]));
   const every = Math.ceil(matedPlaces(held.labels).length / MOST_PROBES);
   const probes = matedPlaces(held.labels).filter((_, i) => i % every === 0);
   const figures = [...measured(`${name}-full`, split.held, probes), ...measured(`${name}-first`, held, probes)];
-  const elapsed = stopwatch();
-  const networks = await train(chain, training);
-  // Others use the machine too, so the time of its own threads says more than the clock.
-  const { cpu: seconds } = elapsed();
-  figures.push({ name: `${name}-training`, value: seconds, unit: 's', source: 'measured' });
-  for (const network of networks) {
-    const dimension = network.outputDimension;
-    const axes = await fitted('pca', training, { dimension });
+  const run = runOf(chain);
+  await prepare(folder, { dimension: dimensions[0], runs: [run] }, training);
+  await trainRuns(folder, 1, (until - Date.now()) / 60_000);
+  const { done = 0, cpuSeconds = 0 } = (await standingOf(folder, run)) ?? {};
+  figures.push({ name: `${name}-training`, value: cpuSeconds, unit: 's', source: 'measured' });
+  for (const network of await compressorsIn(folder, run)) {
     const short = await compressed(held, (vectors) => network.transform(vectors));
-    figures.push(...measured(`${name}-${METHOD}-${dimension}`, short, probes));
-    figures.push(...measured(`${name}-pca-${dimension}`, await compressed(held, axes), probes));
+    figures.push(...measured(`${name}-${METHOD}-${network.outputDimension}`, short, probes));
   }
+  // Fewer axes are the first of more, so that one fit serves all.
+  const most = isWhole ? await compressed(held, await axes(dimensions[1])) : held;
+  for (const dimension of dimensions.slice(1))
+    figures.push(...measured(`${name}-pca-${dimension}`, firstOf(most, dimension), probes));
   return {
     chain: {
-      ...{ name, set, dimensions, steps, source: data.source, fullDimension: data.dimension },
+      ...{ name, set, dimensions, steps, source: data.source, fullDimension: data.dimension, done },
       ...{ training: countsOf(training), measured: countsOf(held), probes: probes.length },
     },
     figures,
   };
 }
 
-/** Both parts on so many principal axes of the one to train on, where they have more dimensions. */
-async function onAxes(training: Part, held: Part, axes: number): Promise<{ training: Part; held: Part }> {
-  if (held.dimension === axes) return { training, held };
-  const transform = await fitted('pca', training, { dimension: axes });
-  return { training: await compressed(training, transform), held: await compressed(held, transform) };
+/** Both parts on principal axes of the one to train on. */
+async function onAxes(
+  { training, held }: { training: Part; held: Part },
+  axes: (vectors: Float32Array) => Promise<Float32Array>,
+): Promise<{ training: Part; held: Part }> {
+  return { training: await compressed(training, axes), held: await compressed(held, axes) };
 }
 
-/** The networks to every dimension of the chain, the longest last. */
-async function train({ name, dimensions, steps }: Chain, { vectors, labels }: Part): Promise<Compressor[]> {
-  const stages: Uint8Array[] = [];
-  let said = performance.now();
-  const last = await fit(METHOD, vectors, labels, {
-    dimension: dimensions.at(-1)!,
-    seed: 1,
-    // On all of them: how long is given, and nothing is chosen.
-    validation: 0,
-    settings: { chain: dimensions, steps },
-    onStage: (bytes) => stages.push(bytes),
-    onProgress({ stage, done }) {
-      if (performance.now() - said < 10_000) return;
-      said = performance.now();
-      progress(`chain from ${name}: ${stage}, ${Math.round(100 * done)} %`);
-    },
-  });
-  return [...(await Promise.all(stages.map((bytes) => load(bytes)))), last];
+/** The first coordinates of every vector, at unit length. */
+function firstOf({ vectors, dimension, labels }: Part, count: number): Part {
+  const short = new Float32Array(labels.length * count);
+  for (let i = 0; i < labels.length; i++) short.set(vectors.subarray(i * dimension, i * dimension + count), i * count);
+  return { vectors: unitVectors(short, count), dimension: count, labels };
+}
+
+/** To the last dimension, and the others on its way. Nothing is chosen, so it learns from all. */
+function runOf({ dimensions, steps }: Chain): Run {
+  const settings = { chain: dimensions, steps };
+  return { name: METHOD, method: METHOD, dimension: dimensions.at(-1)!, seed: 1, validation: 0, settings, threads: 1 };
 }
 
 function measured(name: string, part: Part, probes: Int32Array): Figure[] {

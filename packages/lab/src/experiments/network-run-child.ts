@@ -2,7 +2,7 @@
 // that time (milliseconds since 1970), or when told to, with everything saved.
 
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { cpus, setPriority } from 'node:os';
+import { cpus, getPriority, setPriority } from 'node:os';
 import { join } from 'node:path';
 import { CompressError, fit, load, type Progress } from '@hers/compress';
 import { planOf, type Standing, standingOf } from './network-runs.ts';
@@ -20,7 +20,7 @@ function write(file: string, bytes: Uint8Array | string): void {
   renameSync(join(own, `${file}.part`), join(own, file));
 }
 
-setPriority(10); // leaves the cores to other work
+if (getPriority() < 10) setPriority(10); // leaves the cores to other work
 const stop = new AbortController();
 const timer = setTimeout(() => stop.abort(), Math.max(0, Number(until) - Date.now()));
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop.abort());
@@ -31,10 +31,12 @@ const CHECKPOINT = 'checkpoint';
 let last: Progress | undefined;
 function note(): void {
   const seconds = (earlier?.seconds ?? 0) + (performance.now() - begun) / 1000;
+  const { user, system } = process.cpuUsage();
   const standing: Standing = {
     done: last?.done ?? earlier?.done ?? 0,
     stage: last ? `${last.stage}, step ${last.step ?? 0}` : (earlier?.stage ?? 'not begun'),
     seconds,
+    cpuSeconds: (earlier?.cpuSeconds ?? 0) + (user + system) / 1e6,
     cpu: cpus()[0]?.model ?? 'unknown',
   };
   write('standing.json', `${JSON.stringify(standing)}\n`);

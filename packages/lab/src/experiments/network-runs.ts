@@ -39,8 +39,10 @@ export interface Standing {
   readonly done: number;
   readonly stage: string;
   readonly seconds: number;
-  /** What it runs on, which need not be the machine that measures. */
-  readonly cpu: string;
+  /** CPU time, which other work on the machine does not change. */
+  readonly cpuSeconds?: number;
+  /** What it runs on, which need not be the machine that measures; older ones do not say. */
+  readonly cpu?: string;
 }
 
 const PLAN = 'plan.json';

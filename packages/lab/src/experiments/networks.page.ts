@@ -25,6 +25,7 @@ export async function render(data: Data<NetworksParameters>): Promise<Rendered> 
       'How often the first match is the same person, mean over the seeds ± the standard error over people; from the least to the most of a seed in brackets:',
       rankTable(data),
       `Every stage is trained for ${grouped(steps)} steps and starts from the network of the stage before: the one to 16 dimensions from the one to 32, and so on. The authors' configuration has ${grouped(AUTHORS_STEPS)} steps a stage. The learning rate falls as theirs does, over the steps there are. These networks learn from everybody in the training half, as PCA does.`,
+      ...saidEnded(data),
       ...(unfinished.length > 0
         ? [`Not over yet: ${unfinished.join(', ')}. A stage that no run has finished is empty in the tables.`]
         : []),
@@ -73,8 +74,30 @@ function rankTable(data: Data<NetworksParameters>): string {
   );
 }
 
-/** The steps that the points of a curve stand at: even ones, and the last. */
-const stepAt = (curve: readonly number[], i: number, steps: number) => Math.round((steps * (i + 1)) / curve.length);
+/** Stages that were ended before all of their steps. */
+function saidEnded(data: Data<NetworksParameters>): string[] {
+  const { dimensions, compressors, steps } = data.parameters;
+  const figures = new Figures(data);
+  return compressors.flatMap((compressor) => {
+    const ended = dimensions.flatMap((dimension) => {
+      const at = ofSeeds(data, figures, `${compressor}-${dimension}`, '-steps').filter((step) => step < steps);
+      if (at.length === 0) return [];
+      const [least, most] = [Math.min(...at), Math.max(...at)].map((step) => grouped(step));
+      return [`${dimension} dimensions after ${least === most ? least : `${least} to ${most}`} steps`];
+    });
+    const unknown = dimensions.filter((dimension) => data.curves?.[`${compressor}-${dimension}-rank1`] === undefined);
+    return ended.length === 0
+      ? []
+      : [
+          `${compressorName(compressor)} was ended early, on the schedule of ${grouped(steps)} steps, because a step of it costs three times as much: ${ended.join(', ')}.${unknown.length > 0 ? ` Its curve to ${unknown.join(' and ')} dimensions is not over, so it is not known whether that is long enough.` : ''}`,
+        ];
+  });
+}
+
+/** The step that a point of a curve is at: as recorded, otherwise even ones. */
+function stepOf({ curves, parameters: { steps } }: Data<NetworksParameters>, name: string, i: number): number {
+  return curves?.[`${name}-step`]?.[i] ?? Math.round((steps * (i + 1)) / curves![`${name}-rank1`].length);
+}
 
 /** The first of the points from which on none is further from the last than that. */
 function flatFrom(curve: readonly number[]): number {
@@ -83,7 +106,7 @@ function flatFrom(curve: readonly number[]): number {
 }
 
 function flatTable(data: Data<NetworksParameters>): string {
-  const { dimensions, compressors, steps } = data.parameters;
+  const { dimensions, compressors } = data.parameters;
   return table(
     ['step (rank-1 at the end, best)', ...dimensions.map(String)],
     compressors.map((compressor) => [
@@ -91,7 +114,7 @@ function flatTable(data: Data<NetworksParameters>): string {
       ...dimensions.map((dimension) => {
         const curve = data.curves?.[`${compressor}-${dimension}-rank1`];
         if (curve === undefined) return '';
-        const step = grouped(stepAt(curve, flatFrom(curve), steps));
+        const step = grouped(stepOf(data, `${compressor}-${dimension}`, flatFrom(curve)));
         return `${step} (${curve.at(-1)!.toFixed(3)}, ${Math.max(...curve).toFixed(3)})`;
       }),
     ]),
@@ -122,7 +145,7 @@ function plot(data: Data<NetworksParameters>): Promise<string> {
       return curve.map((rank1, i) => ({
         panel: `${dimension} dimensions`,
         compressor: compressorName(compressor),
-        step: stepAt(curve, i, steps) / 1000,
+        step: stepOf(data, `${compressor}-${dimension}`, i) / 1000,
         rank1,
       }));
     }),

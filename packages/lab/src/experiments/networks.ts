@@ -72,6 +72,10 @@ export const networks: Experiment = {
     compressors: COMPRESSORS_OPTION,
     steps: STEPS_OPTION,
     seeds: { type: 'string', help: 'how many seeds to train with; their mean is the result (3)' },
+    'authors-end': {
+      type: 'string',
+      help: "the step at which each stage of the authors' variant ends, of those that its learning rate is planned for (the last)",
+    },
     state: STATE_OPTION,
     models: MODELS_OPTION,
     parallel: PARALLEL_OPTION,
@@ -84,6 +88,7 @@ export const networks: Experiment = {
     const dimensions = wholeNumbers(values.dimensions, small ? [8, 4] : [64, 32, 16]).toSorted((a, b) => b - a);
     const seeds = wholeNumber(values, 'seeds', small ? 1 : 3);
     const steps = small && values.steps === undefined ? 50 : stepsOf(values);
+    const authorsEnd = values['authors-end'] === undefined ? undefined : wholeNumber(values, 'authors-end', steps);
     const compressors = compressorsOf(values, ['deepmds++authors', 'deepmds++', 'deepmds']);
     const data = await datasetOf('faces', values);
     const { training, held } = splitByLabel(data, split);
@@ -99,7 +104,7 @@ export const networks: Experiment = {
       results.push(figure(`pca-${dimension}`, rankAccuracy(pca, 1), 'rank-1'));
     }
     return withState(values, async (folder) => {
-      const runs = runsOf(compressors, dimensions.at(-1)!, { seeds, steps, parallel });
+      const runs = runsOf(compressors, dimensions.at(-1)!, { seeds, steps, authorsEnd, parallel });
       await prepare(folder, { dimension: training.dimension, runs }, training);
       await trainRuns(folder, parallel, minutes);
       const unfinished: string[] = [];
@@ -110,7 +115,7 @@ export const networks: Experiment = {
       for (const run of (await planOf(folder)).runs) {
         const standing = await standingOf(folder, run);
         seconds += (standing?.seconds ?? 0) * run.threads;
-        if (standing?.cpu !== undefined) trainedOn.add(standing.cpu);
+        if (standing) trainedOn.add(standing.cpu ?? 'a machine that was not recorded');
         if ((standing?.done ?? 0) < 1) unfinished.push(`${run.name} (${Math.round(100 * (standing?.done ?? 0))} %)`);
         for (const compressor of await compressorsIn(folder, run)) {
           const { outputDimension } = compressor;
@@ -122,7 +127,9 @@ export const networks: Experiment = {
             continue;
           }
           if (typeof values.models === 'string') {
-            const fitting = { dimension: outputDimension, seed: run.seed, settings: { steps } };
+            // A stage that ended early has its end in its name.
+            const whole = compressor.metadata.figures.steps === steps;
+            const fitting = { dimension: outputDimension, seed: run.seed, settings: whole ? { steps } : run.settings };
             await mkdir(values.models, { recursive: true });
             await keep(join(values.models, keptName(run.method, training, fitting)), compressor.save());
           }
@@ -158,6 +165,7 @@ const figure = (name: string, value: number, unit: string): Figure => ({ name, v
 /** What training ended with. */
 function ends(name: string, { metadata: { figures } }: Compressor): Figure[] {
   return [
+    figure(`${name}-steps`, figures.steps, 'steps'),
     figure(`${name}-loss`, figures.loss, 'loss'),
     ...(figures.penaltyShare === undefined
       ? []
@@ -165,7 +173,7 @@ function ends(name: string, { metadata: { figures } }: Compressor): Figure[] {
   ];
 }
 
-/** The points of the stage that ends at this dimension, at even steps. */
+/** The points of the stage that ends at this dimension, and the steps that they are at. */
 function curvesOf(name: string, { metadata, outputDimension }: Compressor): Record<string, number[]> {
   const points = metadata.curves?.find(({ chain }) => chain.at(-1) === outputDimension)?.points ?? [];
   const of = (value: (point: CurvePoint) => number | undefined) =>
@@ -174,6 +182,7 @@ function curvesOf(name: string, { metadata, outputDimension }: Compressor): Reco
       return found === undefined ? [] : [Number(found.toPrecision(5))];
     });
   const all = {
+    [`${name}-step`]: of(({ step }) => step),
     [`${name}-rank1`]: of(({ rank1 }) => rank1),
     [`${name}-loss`]: of(({ loss }) => loss),
     [`${name}-penalty`]: of(({ penaltyShare }) => penaltyShare),
@@ -185,17 +194,24 @@ function curvesOf(name: string, { metadata, outputDimension }: Compressor): Reco
 function runsOf(
   compressors: readonly MethodName[],
   dimension: number,
-  { seeds, steps, parallel }: { seeds: number; steps: number; parallel: number },
+  {
+    seeds,
+    steps,
+    authorsEnd,
+    parallel,
+  }: { seeds: number; steps: number; authorsEnd: number | undefined; parallel: number },
 ): Run[] {
   const count = compressors.length * (seeds + 1);
   // The authors' variant takes three times as long as the others: it gets the cores that are left.
   const threads = (method: string) => (method === 'deepmds++authors' && parallel > count ? 2 : 1);
   return compressors.flatMap((method) => {
     const run = { method, dimension, threads: threads(method) };
+    const ended = method === 'deepmds++authors' && authorsEnd !== undefined && { end: authorsEnd };
+    const settings = { steps, ...ended };
     return [
-      { ...run, name: `${method}-curve`, seed: 1, validation: HELD_OUT, settings: { steps, refit: false } },
+      { ...run, name: `${method}-curve`, seed: 1, validation: HELD_OUT, settings: { ...settings, refit: false } },
       ...Array.from({ length: seeds }, (_, i) => {
-        return { ...run, name: `${method}-seed${i + 1}`, seed: i + 1, validation: 0, settings: { steps } };
+        return { ...run, name: `${method}-seed${i + 1}`, seed: i + 1, validation: 0, settings };
       }),
     ];
   });

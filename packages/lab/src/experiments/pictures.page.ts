@@ -21,6 +21,7 @@ export async function render(data: Data<PicturesParameters>): Promise<Rendered> 
         `${figures.value(`${name}-map`).toFixed(3)}, ${percent(figures.value(`${name}-precision10`))} %`,
     ),
     ...saidAxes(data.parameters),
+    ...saidEarlier(data.parameters),
     '## What was measured',
     `${source}. ${saidSplit(split)} Compressors are fitted on ${counted(training, 'classes')} and measured on ${counted(measured, 'classes')} that they have not seen. Of each measured class, every second picture trains the SVM (one class against the rest), and the others are classified. The curves are micro-averaged and interpolated: at each recall they show the best precision that is reached there or beyond.`,
     "The paper's text calls its figure image retrieval, but lists precision-recall curves beside the SVM's top-1, and names no other ranking that they could be of. Hence the second table.",
@@ -59,15 +60,19 @@ function matrix(data: Data<PicturesParameters>, cell: (name: string, figures: Fi
   );
 }
 
-function saidAxes({ fullDimension, firstAxes, compressors, steps, atOnce }: PicturesParameters): string[] {
+function saidAxes({ fullDimension, firstAxes, compressors, steps }: PicturesParameters): string[] {
   if (firstAxes === fullDimension) return [];
-  const trained = atOnce
-    ? ` The networks here are those of earlier code: all stages of a chain trained at once, from nothing, for ${grouped(steps)} steps in all, on three quarters of the classes, with the covariance penalty taken of outputs of any length. Their authors' configuration has 200 000 steps for each stage. Longer training raises the figures of faces ([networks](networks.md)), so these rows are no verdict on the method.`
-    : ` Networks are trained for ${grouped(steps)} steps a stage; their authors' configuration has 200 000.`;
+  const trained = ` Networks are trained for ${grouped(steps)} steps a stage, each stage starting from the one before; their authors' configuration has 200 000. Longer training raises the figures of faces ([networks](networks.md)), so these rows are no verdict on the method.`;
   const networks = compressors.some((name) => name.startsWith('deepmds')) ? trained : '';
   return [
     `Compressors begin with the first ${firstAxes} principal axes instead of all ${grouped(fullDimension)} dimensions, because a network would otherwise take days on two cores.${networks}`,
   ];
+}
+
+function saidEarlier({ earlier }: PicturesParameters): string[] {
+  if (earlier === undefined) return [];
+  const names = earlier.compressors.map(compressorName).join(', ');
+  return [`The rows of ${names} were measured on ${earlier.date} by \`npx hers lab ${earlier.command}\`.`];
 }
 
 /** Every second of 101 points: the lines look the same. */

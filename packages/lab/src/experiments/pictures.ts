@@ -43,8 +43,8 @@ export interface PicturesParameters {
   readonly dimensions: readonly number[];
   readonly compressors: readonly string[];
   readonly steps: number;
-  /** Where earlier code trained all stages of a network at once: `steps` are those of all. */
-  readonly atOnce?: true;
+  /** Rows that were measured before the others: of which compressors, when and how. */
+  readonly earlier?: { readonly compressors: readonly string[]; readonly date: string; readonly command: string };
   readonly training: Counts;
   readonly measured: Counts;
 }
