@@ -96,6 +96,23 @@ describe('every path of the router', () => {
     assert.deepEqual(await answer.json(), { collections: [] });
   });
 
+  it('is refused with a token that is limited to partitions, if it is about whole collections', async () => {
+    const partitions = ['0011223344556677'];
+    const { secret } = await tokens.create({ scope: 'write', collection: 'faces', partitions });
+    const whole = ['createCollection', 'deleteCollection', 'purge', 'snapshot', 'restore', 'metrics'];
+    // The collection has no partitions, so neither has it a manifest for such a token; and a list
+    // without a partition is nobody's.
+    const empty = [...whole, 'getManifest', 'stageList'];
+    for (const route of closed()) {
+      const { status } = await call(route, secret);
+      assert.equal(status === 403, empty.includes(route.operation), `${route.operation} ${status}`);
+      if (whole.includes(route.operation) && route.operation !== 'metrics') assert.ok(route.everything);
+    }
+    const headers = { authorization: `Bearer ${secret}` };
+    const shown = await (await fetch(`${url}/v1/collections/faces`, { headers })).json();
+    assert.deepEqual([shown.records, shown.blocks, shown.bytes], [0, 0, 0]);
+  });
+
   it('a path that somebody adds without saying who may use it is for nobody', async () => {
     const store = await openStore(join(folder, 'other'));
     const other = makeApp(store, {});
@@ -143,7 +160,7 @@ describe('tokens', () => {
     const { secret } = await new TokenStore(path).create({ scope: 'admin' });
     const check = new TokenCheck(path);
     await check.identify(`Bearer ${secret}`);
-    for (const bad of ['{', '{"format":2,"tokens":[]}', '{"format":1,"tokens":[{"id":"x"}]}']) {
+    for (const bad of ['{', '{"format":3,"tokens":[]}', '{"format":1,"tokens":[{"id":"x"}]}']) {
       await writeFile(path, bad);
       await assert.rejects(check.identify(`Bearer ${secret}`), fails('UNAVAILABLE'));
       await assert.rejects(new TokenStore(path).create({ scope: 'admin' }), fails('DAMAGED'));
@@ -157,5 +174,23 @@ describe('tokens', () => {
     const tokens = new TokenStore(join(folder, 'd.json'));
     await assert.rejects(tokens.create({ scope: 'root' as 'admin' }), fails('INVALID_ARGUMENT'));
     await assert.rejects(tokens.create({ scope: 'admin', collection: '../x' }), fails('INVALID_ARGUMENT'));
+    const limited = { scope: 'write', collection: 'faces', partitions: ['0011223344556677'] } as const;
+    const wrong = [
+      { ...limited, scope: 'admin' as const },
+      { scope: limited.scope, partitions: limited.partitions },
+      ...[[], ['site-1'], ['0000000000000000'], ['00112233445566778'], ['001122334455667G']].map((partitions) => ({
+        ...limited,
+        partitions,
+      })),
+    ];
+    for (const made of wrong) await assert.rejects(tokens.create(made), fails('INVALID_ARGUMENT'));
+    // A server that does not know partitions must not take such a token for one of the whole.
+    const format = async () => JSON.parse(await readFile(tokens.path, 'utf8')).format;
+    await tokens.create({ scope: 'search' });
+    assert.equal(await format(), 1);
+    const { token } = await tokens.create(limited);
+    assert.equal(await format(), 2);
+    await tokens.revoke(token.id);
+    assert.equal(await format(), 1);
   });
 });

@@ -1,6 +1,15 @@
 // One request on its way through a handler: its body, its signal, and how its answer is sent.
 
-import { type CallOptions, decodeMessage, HersError, ID_COST, type Many, type Message, unpackIds } from '@hers/service';
+import {
+  type CallOptions,
+  decodeMessage,
+  HersError,
+  ID_COST,
+  type Many,
+  type Message,
+  type Partitions,
+  unpackIds,
+} from '@hers/service';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Answer } from './answer.ts';
 import { type BodyLimits, bodyOf, wholeBody } from './body.ts';
@@ -60,9 +69,15 @@ export class Call {
     return this.guest.ending.signal;
   }
 
-  /** For the Service: when to stop, and who counts memory. */
+  /** For the Service: when to stop, who counts memory, and what the token is limited to. */
   get options(): Required<CallOptions> {
-    return { signal: this.signal, hold: this.hold };
+    return { signal: this.signal, hold: this.hold, partitions: this.partitions };
+  }
+
+  /** The partitions that the token is limited to, if it is. */
+  get partitions(): Partitions | undefined {
+    const partitions = this.token?.partitions;
+    return partitions && new Set(partitions);
   }
 
   /** Counts memory for this request. */

@@ -138,6 +138,8 @@ export function failed(request: FastifyRequest, error: unknown): Refusal {
 function checkScope(token: Token, route: Route, name: string | undefined): void {
   if (!allows(token.scope, route.needs as Token['scope']))
     throw new HersError('FORBIDDEN', `this needs a token of scope ${route.needs}, and this one has ${token.scope}`);
+  if (token.partitions && route.everything)
+    throw new HersError('FORBIDDEN', 'this is not for a token that is limited to partitions');
   if (token.collection === undefined) return;
   if (route.whole) throw new HersError('FORBIDDEN', 'this is not for a token of one collection');
   if (name !== undefined && name !== token.collection)

@@ -6,6 +6,7 @@ import {
   type CollectionInfo,
   type CommitHead,
   type CreateHead,
+  checkBlocks,
   decodeCommit,
   encodeInfo,
   encodeMessage,
@@ -43,6 +44,8 @@ export interface Route {
   readonly needs: Scope | 'open';
   /** About the server as a whole: not for tokens of one collection. */
   readonly whole?: boolean;
+  /** About a collection as a whole: not for tokens that are limited to partitions. */
+  readonly everything?: boolean;
   /** The name of the call in Service, for logs, metrics and the document. */
   readonly operation: string;
   readonly summary: string;
@@ -113,13 +116,14 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
         const only = call.token?.collection;
         const all = only === undefined ? await service.listCollections() : await onlyThat(service, only);
         call.hold(all.reduce((sum, { descriptor }) => sum + INFO_COST + 4 * descriptor.length, 0));
-        return { collections: all.map(encodeInfo) };
+        return { collections: all.map((info) => encodeInfo(shownTo(call, info))) };
       },
     },
     {
       method: 'POST',
       url: '/v1/collections',
       needs: 'admin',
+      everything: true,
       operation: 'createCollection',
       summary: 'Make a collection',
       takes: { kind: 'message', head: schemas.createHead, parts: 'the descriptor, the manifest' },
@@ -141,12 +145,13 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       summary: 'One collection',
       params,
       gives: { kind: 'json', status: 200, body: schemas.collectionBody },
-      handle: async ({ name }) => encodeInfo(await service.getCollection(name)),
+      handle: async (call) => encodeInfo(shownTo(call, await service.getCollection(call.name))),
     },
     {
       method: 'DELETE',
       url: collection,
       needs: 'admin',
+      everything: true,
       operation: 'deleteCollection',
       summary: 'Delete a collection and everything in it',
       params,
@@ -167,7 +172,7 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
         head: schemas.manifestHead,
       },
       handle: async (call) => {
-        const { version, manifest } = await service.getManifest(call.name);
+        const { version, manifest } = await service.getManifest(call.name, call.options);
         call.hold(2 * manifest.length);
         return call.pieces(inPieces(encodeMessage({ version }, [manifest])));
       },
@@ -209,7 +214,7 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       params,
       takes: { kind: 'octets', description: 'the sealed list' },
       gives: { kind: 'json', status: 201, body: schemas.stageBody },
-      handle: async (call) => ({ stage: await service.stageList(call.name, await call.octets()) }),
+      handle: async (call) => ({ stage: await service.stageList(call.name, await call.octets(), call.options) }),
     },
     {
       method: 'POST',
@@ -292,6 +297,7 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
         const queries = some ? parts.slice(1) : parts;
         call.guest.hold.reserve(QUERY_COST * queries.reduce((sum, { length }) => sum + length, 0));
         const blocks = named ? { blocks: call.ids(named, BLOCK_ID_BYTES, 'a block id') } : {};
+        checkBlocks(call.partitions, blocks.blocks);
         return call.items(parted(scans.search(call.name, { version, queries, ...blocks }, call.guest)));
       },
     },
@@ -299,6 +305,7 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       method: 'POST',
       url: `${collection}/purge`,
       needs: 'write',
+      everything: true,
       operation: 'purge',
       summary: 'Make what was deleted or replaced disappear from the disk',
       params,
@@ -310,6 +317,7 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       method: 'GET',
       url: `${collection}/snapshot`,
       needs: 'admin',
+      everything: true,
       operation: 'snapshot',
       summary: 'The whole collection as one stream',
       params,
@@ -322,6 +330,7 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       method: 'PUT',
       url: `${collection}/snapshot`,
       needs: 'admin',
+      everything: true,
       operation: 'restore',
       summary: 'Make a collection of a snapshot',
       params,
@@ -433,6 +442,11 @@ async function onlyThat(service: Service, name: string): Promise<CollectionInfo[
     if (error instanceof HersError && error.code === 'NOT_FOUND') return [];
     throw error;
   }
+}
+
+/** How much there is in other partitions is not for tokens that are limited to some. */
+function shownTo({ partitions }: Call, info: CollectionInfo): CollectionInfo {
+  return partitions ? { ...info, records: 0, blocks: 0, bytes: 0 } : info;
 }
 
 function* inPieces(whole: Uint8Array): Generator<Uint8Array> {

@@ -6,17 +6,22 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { open, readFile, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { HersError, isCollectionName } from '@hers/service';
+import { HersError, isCollectionName, PARTITION_BYTES } from '@hers/service';
 import { isFileThere, renameOverFile } from '@hers/service/target';
 import { lockFile } from '@hers/store/file-lock';
 import type { Scope } from './routes.ts';
 
+/** What is known of a token. Its secret is not kept. */
 export interface Token {
   /** Public: in logs, in the audit log, and to revoke it by. */
   readonly id: string;
+  /** What it allows. */
   readonly scope: Scope;
   /** The only collection it is for. */
   readonly collection?: string;
+  /** The only partitions of it that it is for: their handles, in hexadecimal digits. */
+  readonly partitions?: readonly string[];
+  /** For people: who has it. */
   readonly note?: string;
   /** ISO 8601. */
   readonly created: string;
@@ -28,16 +33,34 @@ interface StoredToken extends Token {
 }
 
 interface TokenFile {
-  readonly format: 1;
+  /** 2 where a token is limited to partitions, which a server that knows only 1 would not see. */
+  readonly format: 1 | 2;
   readonly tokens: readonly StoredToken[];
 }
 
+/** What tokens can be for, each more than the one before. */
 export const SCOPES: readonly Scope[] = ['search', 'write', 'admin'];
 const SHAPE = /^hers_([0-9a-f]{12})_[A-Za-z0-9_-]{43}$/;
 /** How long others may take with the file. */
 const LOCK_MS = 5000;
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest();
+
+const PARTITION = new RegExp(`^[0-9a-f]{${2 * PARTITION_BYTES}}$`);
+/** Before what belongs to all partitions. */
+const OF_ALL = '0'.repeat(2 * PARTITION_BYTES);
+/** Of one token: every request looks them up. */
+const MAX_PARTITIONS = 1000;
+
+/** Whether these are handles of partitions. */
+function arePartitions(partitions: unknown): partitions is readonly string[] {
+  return (
+    Array.isArray(partitions) &&
+    partitions.length > 0 &&
+    partitions.length <= MAX_PARTITIONS &&
+    partitions.every((each) => typeof each === 'string' && PARTITION.test(each) && each !== OF_ALL)
+  );
+}
 
 /** Whether a token of one scope may do what needs another. */
 export function allows(has: Scope, needs: Scope): boolean {
@@ -52,12 +75,14 @@ function parseFile(text: string, path: string): TokenFile {
   } catch {
     throw damaged();
   }
-  const isToken = ({ id, hash, scope, collection }: StoredToken) =>
+  const isToken = ({ id, hash, scope, collection, partitions }: StoredToken) =>
     /^[0-9a-f]{12}$/.test(id) &&
     /^[0-9a-f]{64}$/.test(hash) &&
     SCOPES.includes(scope) &&
-    (collection === undefined || isCollectionName(collection));
-  if (file?.format !== 1 || !Array.isArray(file.tokens) || !file.tokens.every(isToken)) throw damaged();
+    (collection === undefined || isCollectionName(collection)) &&
+    (partitions === undefined || (collection !== undefined && scope !== 'admin' && arePartitions(partitions)));
+  if ((file?.format !== 1 && file?.format !== 2) || !Array.isArray(file.tokens) || !file.tokens.every(isToken))
+    throw damaged();
   return file;
 }
 
@@ -65,6 +90,7 @@ const publicPart = ({ hash: _, ...token }: StoredToken): Token => token;
 
 /** Reads and changes a token file. */
 export class TokenStore {
+  /** Of the file that keeps the hashes. */
   readonly path: string;
 
   constructor(path: string) {
@@ -80,23 +106,39 @@ export class TokenStore {
     }
   }
 
+  /** All that are valid. */
   async list(): Promise<Token[]> {
     return (await this.#read()).tokens.map(publicPart);
   }
 
   /** Makes a token. Its secret is returned here and never again. */
-  async create(made: Pick<Token, 'scope' | 'collection' | 'note'>): Promise<{ token: Token; secret: string }> {
-    const { scope, collection, note } = made;
+  async create(
+    made: Pick<Token, 'scope' | 'collection' | 'partitions' | 'note'>,
+  ): Promise<{ token: Token; secret: string }> {
+    const { scope, collection, partitions, note } = made;
     if (!SCOPES.includes(scope))
       throw new HersError('INVALID_ARGUMENT', `a scope is one of ${SCOPES.join(', ')}, not ${JSON.stringify(scope)}`);
     if (collection !== undefined && !isCollectionName(collection))
       throw new HersError('INVALID_ARGUMENT', `${JSON.stringify(collection)} is not the name of a collection`);
+    if (partitions !== undefined) {
+      if (!arePartitions(partitions))
+        throw new HersError(
+          'INVALID_ARGUMENT',
+          `a partition is given by its handle, ${2 * PARTITION_BYTES} hexadecimal digits, as hers partitions shows it; ${MAX_PARTITIONS} at most`,
+        );
+      if (collection === undefined || scope === 'admin')
+        throw new HersError(
+          'INVALID_ARGUMENT',
+          'a token that is limited to partitions is for one collection, and of scope search or write',
+        );
+    }
     const id = randomBytes(6).toString('hex');
     const secret = `hers_${id}_${randomBytes(32).toString('base64url')}`;
     const token: Token = {
       id,
       scope,
       ...(collection === undefined ? {} : { collection }),
+      ...(partitions === undefined ? {} : { partitions }),
       ...(note === undefined ? {} : { note }),
       created: new Date().toISOString(),
     };
@@ -123,8 +165,8 @@ export class TokenStore {
     isFileThere(this.path);
     const lock = await lockFile(`${this.path}.lock`, LOCK_MS);
     try {
-      const { tokens } = await this.#read();
-      const file: TokenFile = { format: 1, tokens: change(tokens) };
+      const tokens = change((await this.#read()).tokens);
+      const file: TokenFile = { format: tokens.some(({ partitions }) => partitions) ? 2 : 1, tokens };
       const temporary = `${this.path}.${randomBytes(6).toString('hex')}.tmp`;
       const handle = await open(temporary, 'wx', 0o600);
       try {

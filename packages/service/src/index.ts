@@ -11,12 +11,28 @@ export { frame, grown, unframe } from './frames.ts';
 export { isLoopback } from './loopback.ts';
 export { COLLECTION_NAME, checkCollectionName, isCollectionName } from './names.ts';
 export {
+  checkBlocks,
+  decodeSections,
+  encodeSections,
+  isOf,
+  isShared,
+  notHeld,
+  PARTITION_BYTES,
+  type Partitions,
+  type Section,
+  type SectionedManifest,
+  SHARED,
+  sectionsOf,
+  withOtherSections,
+} from './partitions.ts';
+export {
   BLOCK_ID_BYTES,
   type CallOptions,
   type Change,
   type CollectionInfo,
   HANDLE_BYTES,
   type Ids,
+  type KeptResponses,
   LIST_ID_BYTES,
   type Many,
   type SealedRecord,

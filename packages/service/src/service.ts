@@ -9,6 +9,8 @@
 // disk. Committing the manifest that is current already changes nothing and succeeds, so a client
 // whose acknowledgement was lost retries the call.
 
+import type { Partitions } from './partitions.ts';
+
 export const HANDLE_BYTES = 16;
 export const BLOCK_ID_BYTES = 16;
 export const LIST_ID_BYTES = 32;
@@ -83,7 +85,28 @@ export interface CallOptions {
    * Called with the number of bytes that the call is about to hold in memory, or, negative, has
    * released, if they are many. If it throws, the call ends.
    */
-  readonly hold?: (bytes: number) => void;
+  readonly hold?: ((bytes: number) => void) | undefined;
+  /**
+   * Holds the call to these partitions (partitions.ts): what is of others is NOT_FOUND to whoever
+   * reads, and FORBIDDEN to whoever writes, and so is all that is not about single partitions. By
+   * default a call is held to nothing.
+   */
+  readonly partitions?: Partitions | undefined;
+}
+
+/**
+ * Responses that stay where they were made, in the memory of a device, for a client in the same
+ * process.
+ */
+export interface KeptResponses {
+  /** What they are known by to an addon that decrypts; nothing else can use it. */
+  readonly handle: object;
+  /** The number of the device. */
+  readonly device: number;
+  /** The queries that they answer, by their numbers in the request. */
+  readonly queries: readonly number[];
+  /** Those of them that are part of this search, by number, if not all are. */
+  readonly only: Uint32Array | undefined;
 }
 
 export interface SearchCallOptions extends CallOptions {
@@ -92,23 +115,38 @@ export interface SearchCallOptions extends CallOptions {
    * forward them immediately.
    */
   readonly views?: boolean;
+  /**
+   * A store in the same process that has responses in the memory of a device calls this instead of
+   * yielding them. They are gone when its promise settles.
+   */
+  readonly keep?: (responses: KeptResponses) => Promise<void>;
 }
 
 export type Many<T> = Iterable<T> | AsyncIterable<T>;
 
+/** What a store does, a folder or a server. All that it holds is encrypted or sealed. */
 export interface Service {
+  /** ALREADY_EXISTS where there is one of this name. */
   createCollection(
     name: string,
     created: { readonly id: Uint8Array; readonly descriptor: Uint8Array; readonly manifest: Uint8Array },
   ): Promise<void>;
+  /** All that this caller may see. */
   listCollections(): Promise<CollectionInfo[]>;
+  /** NOT_FOUND where there is none. */
   getCollection(name: string): Promise<CollectionInfo>;
+  /** With everything in it. NOT_FOUND where there is none. */
   deleteCollection(name: string): Promise<void>;
 
-  getManifest(name: string): Promise<{ readonly version: number; readonly manifest: Uint8Array }>;
+  /** The newest manifest, as it is sealed, and its version. */
+  getManifest(
+    name: string,
+    options?: CallOptions,
+  ): Promise<{ readonly version: number; readonly manifest: Uint8Array }>;
+  /** Sealed records, which a commit makes part of the collection. */
   stageRecords(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId>;
   /** A sealed list; its id is the SHA-256 of its bytes. */
-  stageList(name: string, sealed: Uint8Array): Promise<StageId>;
+  stageList(name: string, sealed: Uint8Array, options?: CallOptions): Promise<StageId>;
   /** The pieces of an encoded block, in order. */
   stageBlock(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<StageId>;
   /** Returns the new version. STALE when another change came first. */
@@ -135,6 +173,8 @@ export interface Service {
   purge(name: string, options?: CallOptions): Promise<void>;
   /** The whole collection as one stream, and back, under this name or another. */
   snapshot(name: string, options?: CallOptions): AsyncIterable<Uint8Array>;
+  /** Takes a snapshot back. ALREADY_EXISTS where there is a collection of this name. */
   restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void>;
+  /** Ends what is under way, and frees everything. */
   close(): Promise<void>;
 }

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { describe, it } from 'node:test';
 import { addBlocks, type Block, type ErrorCode, encodeBlock, encodeQuery, HersError, type Query } from '@hers/scheme';
+import { decodeSections, encodeSections, type Partitions, type Section, SHARED } from '../src/partitions.ts';
 import type { Change, SealedRecord, Service } from '../src/service.ts';
 import { expectedResponses, type SampleShape, Samples } from './samples.ts';
 
@@ -13,6 +14,8 @@ export interface Opened {
   readonly service: Service;
   /** Closes it and opens the same again, where that means anything. */
   readonly reopen?: () => Promise<Service>;
+  /** The same, for somebody who is held to these partitions of a collection. */
+  readonly heldTo: (collection: string, partitions: Partitions) => Promise<Service>;
   /** Closes it and removes what it stored. */
   done(): Promise<void>;
 }
@@ -31,6 +34,29 @@ const fails =
 /** Reads to the end. */
 async function drain(items: AsyncIterable<unknown>): Promise<void> {
   for await (const _ of items);
+}
+
+/** A service that holds every call to these partitions, as a server does for a token. */
+export function heldTo(service: Service, partitions: Partitions): Service {
+  return {
+    createCollection: (...args) => service.createCollection(...args),
+    listCollections: () => service.listCollections(),
+    getCollection: (name) => service.getCollection(name),
+    deleteCollection: (name) => service.deleteCollection(name),
+    getManifest: (name, options) => service.getManifest(name, { ...options, partitions }),
+    stageRecords: (name, records, options) => service.stageRecords(name, records, { ...options, partitions }),
+    stageList: (name, sealed, options) => service.stageList(name, sealed, { ...options, partitions }),
+    stageBlock: (name, pieces, options) => service.stageBlock(name, pieces, { ...options, partitions }),
+    commit: (name, change, options) => service.commit(name, change, { ...options, partitions }),
+    getRecords: (name, handles, options) => service.getRecords(name, handles, { ...options, partitions }),
+    getLists: (name, ids, options) => service.getLists(name, ids, { ...options, partitions }),
+    getBlock: (name, id, options) => service.getBlock(name, id, { ...options, partitions }),
+    search: (name, request, options) => service.search(name, request, { ...options, partitions }),
+    purge: (name, options) => service.purge(name, { ...options, partitions }),
+    snapshot: (name, options) => service.snapshot(name, { ...options, partitions }),
+    restore: (name, pieces, options) => service.restore(name, pieces, { ...options, partitions }),
+    close: async () => {},
+  };
 }
 
 /** Drives one collection, and knows what it must hold. */
@@ -125,7 +151,7 @@ class Model {
     const only = blocks ? { blocks: blocks.map((block) => block.blockId) } : {};
     return this.service.search(
       this.name,
-      { version: this.version, queries: queries.map(encodeQuery), ...only },
+      { version: this.version, queries: queries.map((query) => encodeQuery(query)), ...only },
       options,
     );
   }
@@ -158,7 +184,7 @@ class Model {
     for (const block of this.blocks.values())
       assert.deepEqual(hex(await joined(service.getBlock(name, block.blockId))), hex(encodeBlock(block)));
     const queries = this.queries();
-    const responses = service.search(name, { version, queries: queries.map(encodeQuery) });
+    const responses = service.search(name, { version, queries: queries.map((query) => encodeQuery(query)) });
     assert.deepEqual(
       sorted(await Array.fromAsync(responses)),
       sorted(expectedResponses(this.blocks.values(), queries)),
@@ -788,6 +814,147 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
       await two.check();
     });
 
+    test('whoever is held to partitions sees, searches and changes those alone', async (service, { heldTo }) => {
+      const { model, ours, theirs } = await partitioned(service);
+      const held = await heldTo(model.name, new Set([hex(ours.handle)]));
+      try {
+        // Reading.
+        const { manifest } = await held.getManifest('faces');
+        const shown = decodeSections(manifest)!.sections;
+        assert.deepEqual(
+          shown.map(({ handle, sealed }) => [hex(handle), sealed && hex(sealed)]),
+          [
+            [hex(ours.handle), hex(ours.section.sealed!)],
+            [hex(theirs.handle), undefined],
+          ],
+        );
+        assert.deepEqual(
+          (await Array.fromAsync(held.getRecords('faces', [ours.record.handle]))).map(({ sealed }) => hex(sealed)),
+          [hex(ours.record.sealed)],
+        );
+        await assert.rejects(drain(held.getRecords('faces', [theirs.record.handle])), fails('NOT_FOUND'));
+        await assert.rejects(
+          drain(held.getRecords('faces', [ours.record.handle, theirs.record.handle])),
+          fails('NOT_FOUND'),
+        );
+        const shared = listId(concat(SHARED, text('for all')));
+        assert.equal((await Array.fromAsync(held.getLists('faces', [listId(ours.list), shared]))).length, 2);
+        await assert.rejects(drain(held.getLists('faces', [listId(theirs.list)])), fails('NOT_FOUND'));
+        assert.equal(hex(await joined(held.getBlock('faces', ours.block.blockId))), hex(encodeBlock(ours.block)));
+        await assert.rejects(joined(held.getBlock('faces', theirs.block.blockId)), fails('NOT_FOUND'));
+        // Whether something is of others, or not there, looks the same.
+        const messages = await Promise.all(
+          [theirs.block.blockId, model.samples.id()].map((id) =>
+            joined(held.getBlock('faces', id)).catch((error) => error.message.replace(hex(id), '')),
+          ),
+        );
+        assert.equal(messages[0], messages[1]);
+
+        // Searching.
+        const query = model.samples.query();
+        const ask = (blocks?: Block[]) =>
+          Array.fromAsync(
+            held.search('faces', {
+              version: model.version,
+              queries: [encodeQuery(query)],
+              ...(blocks ? { blocks: blocks.map(({ blockId }) => blockId) } : {}),
+            }),
+          );
+        assert.deepEqual(sorted(await ask([ours.block])), sorted(expectedResponses([ours.block], [query])));
+        await assert.rejects(ask(), fails('FORBIDDEN'));
+        await assert.rejects(ask([theirs.block]), fails('NOT_FOUND'));
+        await assert.rejects(ask([ours.block, theirs.block]), fails('NOT_FOUND'));
+
+        // Staging.
+        const { samples } = model;
+        await assert.rejects(held.stageRecords('faces', [theirs.made()]), fails('FORBIDDEN'));
+        await assert.rejects(held.stageRecords('faces', [ours.made(), theirs.made()]), fails('FORBIDDEN'));
+        await assert.rejects(held.stageRecords('faces', [{ ...samples.record(3) }]), fails('FORBIDDEN'));
+        for (const handle of [theirs.handle, SHARED])
+          await assert.rejects(held.stageList('faces', concat(handle, text('x'))), fails('FORBIDDEN'));
+        await assert.rejects(held.stageBlock('faces', [encodeBlock(samples.block())]), fails('FORBIDDEN'));
+
+        // Changing: nothing of others, by whatever name.
+        const change = (rest: Partial<Change>, sections = [ours.sectionOf('new'), theirs.named()]): Change => ({
+          expected: model.version,
+          manifest: encodeSections({ sections, rest: text(`rest ${hex(samples.id())}`) }),
+          ...rest,
+        });
+        const refused: [Partial<Change>, Section[]?][] = [
+          [{ removed: [theirs.record.handle] }],
+          [{ dropped: [theirs.block.blockId] }],
+          [{ droppedLists: [listId(theirs.list)] }],
+          [{ droppedLists: [shared] }],
+          [{ records: [await held.stageRecords('faces', [ours.made(theirs.record.handle)])] }],
+          // What somebody else has staged, even if it would be allowed.
+          [{ records: [await service.stageRecords('faces', [ours.made()])] }],
+          [{ lists: [await service.stageList('faces', concat(theirs.handle, text('x')))] }],
+          [{ blocks: [await service.stageBlock('faces', [encodeBlock(theirs.blockOf())])] }],
+          [
+            {
+              sums: [
+                {
+                  base: ours.block.blockId,
+                  part: await held.stageBlock('faces', [encodeBlock(ours.blockOf())]),
+                  result: theirs.blockOf().blockId,
+                  maxAdditions: 4,
+                },
+              ],
+            },
+          ],
+          [{}, [ours.sectionOf('new')]],
+          [{}, [ours.sectionOf('new'), theirs.sectionOf('other')]],
+          [{}, [ours.sectionOf('new'), theirs.named(), { ...theirs.named(), handle: samples.bytes(8) }]],
+          [{}, [ours.sectionOf('new'), theirs.named(), theirs.named()]],
+          [{}, [ours.named(), theirs.named()]],
+        ];
+        for (const [i, [rest, sections]] of refused.entries())
+          await assert.rejects(
+            held.commit('faces', change(rest, sections)),
+            fails('FORBIDDEN', 'NOT_FOUND', 'MALFORMED'),
+            `change ${i}`,
+          );
+        await assert.rejects(
+          held.commit('faces', { expected: model.version, manifest: text('no sections') }),
+          fails('FORBIDDEN'),
+        );
+        for (const call of [
+          () => held.purge('faces'),
+          () => drain(held.snapshot('faces')),
+          () => held.restore('other', []),
+        ])
+          await assert.rejects(call, fails('FORBIDDEN'));
+        await model.check();
+
+        // Changing what is its own, and again when the acknowledgement was lost.
+        const record = ours.made(ours.record.handle);
+        const block = ours.blockOf();
+        const list = concat(ours.handle, text('another'));
+        const good = change({
+          records: [await held.stageRecords('faces', [record, ours.made()])],
+          lists: [await held.stageList('faces', list)],
+          droppedLists: [listId(ours.list)],
+          blocks: [await held.stageBlock('faces', [encodeBlock(block)])],
+          dropped: [ours.block.blockId],
+        });
+        assert.equal(await held.commit('faces', good), model.version + 1);
+        assert.equal(await held.commit('faces', good), model.version + 1);
+        const now = decodeSections((await service.getManifest('faces')).manifest)!;
+        assert.deepEqual(
+          now.sections.map(({ sealed }) => hex(sealed!)),
+          [hex(ours.sectionOf('new').sealed!), hex(theirs.section.sealed!)],
+        );
+        assert.equal((await Array.fromAsync(service.getRecords('faces', [theirs.record.handle]))).length, 1);
+        assert.deepEqual(
+          (await Array.fromAsync(service.getRecords('faces', [record.handle]))).map(({ sealed }) => hex(sealed)),
+          [hex(record.sealed)],
+        );
+        await assert.rejects(held.commit('faces', change({})), fails('STALE'));
+      } finally {
+        await held.close();
+      }
+    });
+
     test('after close, everything is CLOSED', async (service) => {
       const model = await Model.create(service);
       await model.fill();
@@ -814,6 +981,38 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
       for (const call of calls) await assert.rejects(call, fails('CLOSED'));
     });
   });
+}
+
+const concat = (...parts: Uint8Array[]) => new Uint8Array(Buffer.concat(parts));
+
+/** One of two partitions, and what it has. */
+function partition(samples: Samples, number: number) {
+  const handle = new Uint8Array(8).fill(number);
+  const blockOf = () => ({ ...samples.block(), blockId: concat(handle, samples.bytes(8)) });
+  const sectionOf = (content: string): Section => {
+    const sealed = text(`section ${number} ${content}`);
+    return { handle, hash: listId(sealed), sealed };
+  };
+  const made = (named = samples.record().handle): SealedRecord => ({
+    handle: named,
+    sealed: concat(handle, samples.bytes(30)),
+  });
+  const section = sectionOf('first');
+  const named = (): Section => ({ handle, hash: section.hash });
+  const list = concat(handle, text(`list ${number}`));
+  return { handle, blockOf, sectionOf, made, section, named, list, record: made(), block: blockOf() };
+}
+
+/** A collection with a record, a list and a block in each of two partitions. */
+async function partitioned(service: Service) {
+  const model = await Model.create(service);
+  const [ours, theirs] = [1, 2].map((number) => partition(model.samples, number));
+  await model.addRecords([ours.record, theirs.record]);
+  await model.addLists(ours.list, theirs.list, concat(SHARED, text('for all')));
+  await model.addBlocks(ours.block, theirs.block);
+  const manifest = encodeSections({ sections: [ours.section, theirs.section], rest: text('rest') });
+  await model.commit({ manifest });
+  return { model, ours, theirs };
 }
 
 function* pieces(bytes: Uint8Array, length: number): Generator<Uint8Array> {

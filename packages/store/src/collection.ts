@@ -3,10 +3,11 @@
 
 import { randomBytes } from 'node:crypto';
 import type { Kernel } from '@hers/scan';
-import { type CollectionInfo, HersError } from '@hers/service';
+import { type CollectionInfo, decodeSections, HersError, type Partitions } from '@hers/service';
 import type { Assembler } from './blocks/assembler.ts';
 import { Source } from './blocks/source.ts';
 import { type StoredBlock, storedBlock } from './blocks/stored-block.ts';
+import { hex } from './bytes.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import { RecordIndex } from './catalogue/record-index.ts';
 import { type BlockRow, Tables } from './catalogue/tables.ts';
@@ -114,6 +115,16 @@ export class Collection {
   files(): { readonly named: string[]; readonly packEnds: [string, number][] } {
     const named = [...this.sources].map((source) => source.path);
     return { named, packEnds: this.tables.packs().map(({ pack, ends }) => [packPath(this.number, pack), ends]) };
+  }
+
+  /** The handles of its partitions; none if its manifest has no sections that can be read. */
+  partitions(): Partitions {
+    try {
+      const { sections } = decodeSections(this.tables.manifest().manifest) ?? { sections: [] };
+      return new Set(sections.map(({ handle }) => hex(handle)));
+    } catch {
+      return new Set();
+    }
   }
 
   /** For the blocks in memory: another process may have changed the collection since. */

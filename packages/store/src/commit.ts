@@ -4,18 +4,23 @@
 import { addBlocks, encodeBlock } from '@hers/scheme';
 import {
   BLOCK_ID_BYTES,
+  type CallOptions,
   type Change,
   HANDLE_BYTES,
   HersError,
   type Ids,
+  isOf,
   LIST_ID_BYTES,
+  notHeld,
   type OptionNames,
+  type Partitions,
   refuseUnknown,
   type StageId,
+  withOtherSections,
 } from '@hers/service';
 import { READING_COST, readKeptBlock, readStoredBlock } from './blocks/rebuild.ts';
 import { newBlockRow, type StoredBlock } from './blocks/stored-block.ts';
-import { checkBytes, checkLength, hex, sameBytes, sha256 } from './bytes.ts';
+import { checkBytes, checkLength, handleKey, hex, sameBytes, sha256 } from './bytes.ts';
 import type { BlockSeed } from './catalogue/journal.ts';
 import type { BlockRow } from './catalogue/tables.ts';
 import type { Collection } from './collection.ts';
@@ -23,6 +28,7 @@ import { fault } from './faults.ts';
 import { DELETED, decodePlace, encodePlace } from './files/place.ts';
 import { type Batch, ROW_BYTES } from './files/vault.ts';
 import { Holding } from './holding.ts';
+import { readLists, readRecords } from './reading.ts';
 import { MAX_MANIFEST_BYTES } from './snapshot.ts';
 
 /**
@@ -57,22 +63,31 @@ interface Draft {
   readonly loses: boolean;
 }
 
-export function commitChange(collection: Collection, change: Change, hold?: (bytes: number) => void): Promise<number> {
+export function commitChange(
+  collection: Collection,
+  change: Change,
+  { hold, partitions }: CallOptions = {},
+): Promise<number> {
   checkChange(change);
   return collection.commitQueue.run(async () => {
     collection.checkUsable();
     const { tables, folder } = collection;
     const current = tables.manifest();
+    const manifest = partitions ? withOtherSections(current.manifest, change.manifest, partitions) : change.manifest;
     // The acknowledgement of this same change was lost.
-    if (sameBytes(current.manifest, change.manifest)) return current.version;
+    if (manifest && sameBytes(current.manifest, manifest)) return current.version;
     if (change.expected !== current.version)
       throw new HersError(
         'STALE',
         `${collection.name} has version ${current.version}, and this change is based on ${change.expected}; read it again`,
       );
+    if (!manifest) throw notHeld('a manifest with other sections of other partitions');
+    checkLength(manifest, 'a manifest', MAX_MANIFEST_BYTES);
+    // Nothing else is committed while this runs.
+    if (partitions) await checkHeld(collection, change, partitions, hold);
     const draft = draftOf(collection, change);
     using holding = new Holding(hold);
-    holding.become(REMOVED_COST * draft.removed.length + MANIFEST_COST * change.manifest.length);
+    holding.become(REMOVED_COST * draft.removed.length + MANIFEST_COST * manifest.length);
     const summed = await addUp(collection, change, draft, hold);
     try {
       await collection.syncNames();
@@ -83,13 +98,13 @@ export function commitChange(collection: Collection, change: Change, hold?: (byt
       const fresh = folder.catalogue.transaction(
         () => {
           const written = write(collection, draft);
-          tables.setCurrent(version, change.manifest);
+          tables.setCurrent(version, manifest);
           fault('commit.within');
           return written;
         },
         () => [
           { number, seeds: seedsOf(draft.added) },
-          { collection: { number, name, id, descriptor, version, manifest: change.manifest } },
+          { collection: { number, name, id, descriptor, version, manifest } },
         ],
         { mayUseReserve: draft.loses && draft.stages.length === 0 },
       );
@@ -129,18 +144,54 @@ function checkChange(change: Change): void {
     throw new HersError('INVALID_ARGUMENT', 'a change names the same staged thing twice');
 }
 
+/**
+ * FORBIDDEN or NOT_FOUND unless a change brings, replaces and drops only what is of these
+ * partitions. What it brings was checked when it was staged.
+ */
+async function checkHeld(
+  collection: Collection,
+  change: Change,
+  partitions: Partitions,
+  hold: CallOptions['hold'],
+): Promise<void> {
+  const { stages, records, ending } = collection;
+  if ((change.sums ?? []).length > 0) throw notHeld('a sum');
+  for (const stage of stagesOf(change)) stages.checkHeld(stage, partitions);
+  for (const id of change.dropped ?? []) if (!isOf(partitions, id)) throw noBlock(id);
+  const lists = [...(change.droppedLists ?? [])];
+  let at = 0;
+  for await (const list of readLists(collection, lists, ending.signal, { hold, partitions })) {
+    if (!isOf(partitions, list)) throw noList(lists[at]);
+    at++;
+  }
+  const handles = new Map<string, Uint8Array>();
+  const take = (handle: Uint8Array) => handles.set(handleKey(handle), handle);
+  for (const handle of change.removed ?? []) take(handle);
+  for (const stage of change.records ?? []) {
+    const { rows } = stages.get(stage, 'records').batch;
+    for (let row = 0; row < rows.length; row += ROW_BYTES) take(rows.subarray(row, row + HANDLE_BYTES));
+  }
+  const all = [...handles.values()];
+  const places = records.findMany(all);
+  const there = all.filter((_, i) => places[i] !== undefined);
+  for await (const { sealed } of readRecords(collection, there, ending.signal, { hold }))
+    if (!isOf(partitions, sealed)) throw notHeld('a record that is in another partition');
+}
+
+const noBlock = (id: Uint8Array) => new HersError('NOT_FOUND', `there is no block ${hex(id)} to drop or to add to`);
+const noList = (id: Uint8Array) => new HersError('NOT_FOUND', `there is no list ${hex(id)} to drop`);
+
 function stagesOf({ records = [], blocks = [], sums = [], lists = [] }: Change): StageId[] {
   return [...records, ...blocks, ...sums.map(({ part }) => part), ...lists];
 }
 
 function draftOf({ stages, blocks, tables }: Collection, change: Change): Draft {
   const droppedLists = change.droppedLists ?? [];
-  for (const id of droppedLists)
-    if (!tables.listPlace(id)) throw new HersError('NOT_FOUND', `there is no list ${hex(id)} to drop`);
+  for (const id of droppedLists) if (!tables.listPlace(id)) throw noList(id);
   const dropped = new Set<StoredBlock>();
   const drop = (id: Uint8Array) => {
     const block = blocks.get(hex(id));
-    if (!block) throw new HersError('NOT_FOUND', `there is no block ${hex(id)} to drop or to add to`);
+    if (!block) throw noBlock(id);
     dropped.add(block);
   };
   for (const id of change.dropped ?? []) drop(id);

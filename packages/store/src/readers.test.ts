@@ -47,7 +47,9 @@ async function look(reader: FolderStore, states: ReadonlyMap<string, Expected>):
   assert.ok(state, 'a manifest that was never committed');
   const queries = [new Samples(7).query({ width: 2 })];
   try {
-    const responses = await Array.fromAsync(reader.search('faces', { version, queries: queries.map(encodeQuery) }));
+    const responses = await Array.fromAsync(
+      reader.search('faces', { version, queries: queries.map((query) => encodeQuery(query)) }),
+    );
     const expected = expectedResponses(state.blocks.values(), queries);
     assert.deepEqual(responses.map(hex).sort(), expected.map(hex).sort(), 'a search');
     for (const { blockId } of state.blocks.values()) await Array.fromAsync(reader.getBlock('faces', blockId));

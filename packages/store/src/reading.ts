@@ -1,7 +1,15 @@
 // Reads sealed records and lists in the order in which they are requested, and blocks. The
 // catalogue has the length of each, so no more is read at once than memory should hold.
 
-import { HANDLE_BYTES, HersError, LIST_ID_BYTES, type SealedRecord } from '@hers/service';
+import {
+  type CallOptions,
+  HANDLE_BYTES,
+  HersError,
+  isOf,
+  isShared,
+  LIST_ID_BYTES,
+  type SealedRecord,
+} from '@hers/service';
 import { READING_COST, readStoredBlock } from './blocks/rebuild.ts';
 import { checkBytes, handleKey, hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
@@ -39,7 +47,7 @@ export async function* readRecords(
   { records, vault, folder }: Collection,
   handles: readonly Uint8Array[],
   signal: AbortSignal,
-  hold?: (bytes: number) => void,
+  { hold, partitions }: CallOptions = {},
 ): AsyncGenerator<SealedRecord> {
   const kind: Kind = {
     what: 'record',
@@ -50,7 +58,10 @@ export async function* readRecords(
   for await (const { id, content, place } of readAll(vault, kind, handles, signal, hold)) {
     const handle = new Uint8Array(content.subarray(0, HANDLE_BYTES));
     if (!sameBytes(handle, id)) throw misplaced(vault, place, `record ${hex(id)}`);
-    yield { handle, sealed: ownBytes(content.subarray(HANDLE_BYTES)) };
+    const sealed = content.subarray(HANDLE_BYTES);
+    // Of another partition, and so as if it were not there.
+    if (partitions && !isOf(partitions, sealed)) throw missing('record', id);
+    yield { handle, sealed: ownBytes(sealed) };
   }
 }
 
@@ -58,7 +69,7 @@ export async function* readLists(
   { tables, vault, folder }: Collection,
   ids: readonly Uint8Array[],
   signal: AbortSignal,
-  hold?: (bytes: number) => void,
+  { hold, partitions }: CallOptions = {},
 ): AsyncGenerator<Uint8Array> {
   const find = (id: Uint8Array) => {
     const place = tables.listPlace(id);
@@ -67,6 +78,7 @@ export async function* readLists(
   const kind: Kind = { what: 'list', idBytes: LIST_ID_BYTES, find, refresh: folder.refresh };
   for await (const { id, content, place } of readAll(vault, kind, ids, signal, hold)) {
     if (!sameBytes(sha256(content), id)) throw misplaced(vault, place, `list ${hex(id)}`);
+    if (partitions && !isOf(partitions, content) && !isShared(content)) throw missing('list', id);
     yield ownBytes(content);
   }
 }
@@ -74,16 +86,20 @@ export async function* readLists(
 export async function* readBlock(
   { blocks, folder }: Collection,
   blockId: Uint8Array,
-  hold?: (bytes: number) => void,
+  { hold, partitions }: CallOptions = {},
 ): AsyncGenerator<Uint8Array> {
   checkBytes(blockId, 'a block id');
-  const block = blocks.get(hex(blockId));
-  if (!block) throw new HersError('NOT_FOUND', `there is no block ${hex(blockId)} in this collection`);
+  const block = !partitions || isOf(partitions, blockId) ? blocks.get(hex(blockId)) : undefined;
+  if (!block) throw missing('block', blockId);
   using holding = new Holding(hold);
   holding.become(READING_COST * block.bytes);
   const { encoded } = await readStoredBlock(folder.disk, block);
   holding.become(encoded.length);
   for (let at = 0; at < encoded.length; at += PIECE_BYTES) yield encoded.subarray(at, at + PIECE_BYTES);
+}
+
+function missing(what: string, id: Uint8Array): HersError {
+  return new HersError('NOT_FOUND', `there is no ${what} ${hex(id)} in this collection`);
 }
 
 /** Without the neighbours that were read with them: copied, unless read alone. */
@@ -158,7 +174,7 @@ function firstPlaces({ what, find }: Kind, ids: readonly Uint8Array[]): Place[] 
   let bytes = 0;
   for (const id of ids) {
     const place = find(id);
-    if (!place) throw new HersError('NOT_FOUND', `there is no ${what} ${hex(id)} in this collection`);
+    if (!place) throw missing(what, id);
     bytes += place.length;
     if (places.length > 0 && bytes > READ_BYTES) break;
     places.push(place);

@@ -2,7 +2,7 @@
 
 import type { SegmentHandle } from '@hers/scan';
 import { decodeQuery, type Query } from '@hers/scheme';
-import { HersError, type SearchRequest } from '@hers/service';
+import { checkBlocks, HersError, type SearchCallOptions, type SearchRequest } from '@hers/service';
 import type { Source } from './blocks/source.ts';
 import type { StoredBlock } from './blocks/stored-block.ts';
 import { checkBytes, hex } from './bytes.ts';
@@ -12,6 +12,8 @@ import { storageError } from './storage-errors.ts';
 /** The queries of one key, and the blocks they are compared with: positions in each file. */
 interface Scan {
   readonly queries: readonly Query[];
+  /** Their numbers in the request. */
+  readonly numbers: readonly number[];
   readonly blocks: ReadonlyMap<Source, ReadonlySet<number>>;
 }
 
@@ -36,27 +38,53 @@ function checkPlan(block: StoredBlock, query: Query): void {
     throw new HersError('BLOCK_MISMATCH', 'a query was made under another plan than the blocks of its key');
 }
 
+interface KeyQueries {
+  readonly queries: Query[];
+  readonly numbers: number[];
+}
+
 function scansOf(collection: Collection, request: SearchRequest): Scan[] {
-  const byKey = new Map<string, Query[]>();
-  for (const encoded of request.queries) {
+  const byKey = new Map<string, KeyQueries>();
+  for (const [number, encoded] of request.queries.entries()) {
     const query = decodeQuery(encoded);
     const keyId = hex(query.keyId);
-    const queries = byKey.get(keyId);
-    if (queries) queries.push(query);
-    else byKey.set(keyId, [query]);
+    const { queries, numbers } = byKey.get(keyId) ?? { queries: [], numbers: [] };
+    byKey.set(keyId, { queries, numbers });
+    queries.push(query);
+    numbers.push(number);
   }
-  const scans = new Map<string, { queries: Query[]; blocks: Map<Source, Set<number>> }>();
+  const scans = new Map<string, KeyQueries & { readonly blocks: Map<Source, Set<number>> }>();
+  // One plan for all blocks of a kind, and most follow another one of the same kind.
+  let last: { readonly kind: string; readonly blocks: Map<Source, Set<number>> | undefined } | undefined;
+  let positions: { readonly source: Source; readonly numbers: Set<number> } | undefined;
   for (const block of wantedBlocks(collection, request.blocks)) {
-    const queries = byKey.get(block.keyId);
-    if (!queries) continue;
-    for (const query of queries) checkPlan(block, query);
-    let scan = scans.get(block.keyId);
-    if (!scan) scans.set(block.keyId, (scan = { queries, blocks: new Map() }));
-    const positions = scan.blocks.get(block.source);
-    if (positions) positions.add(block.position);
-    else scan.blocks.set(block.source, new Set([block.position]));
+    if (last?.kind !== block.kind) {
+      const asked = byKey.get(block.keyId);
+      for (const query of asked?.queries ?? []) checkPlan(block, query);
+      if (asked && !scans.has(block.keyId)) scans.set(block.keyId, { ...asked, blocks: new Map() });
+      last = { kind: block.kind, blocks: scans.get(block.keyId)?.blocks };
+      positions = undefined;
+    }
+    if (!last.blocks) continue;
+    if (positions?.source !== block.source) {
+      positions = { source: block.source, numbers: last.blocks.get(block.source) ?? new Set() };
+      last.blocks.set(block.source, positions.numbers);
+    }
+    positions.numbers.add(block.position);
   }
   return [...scans.values()];
+}
+
+/** Which responses count, in the order of the handles and their blocks, unless all do. */
+function onlyThese(positions: ReadonlyMap<SegmentHandle, ReadonlySet<number>>): Uint32Array | undefined {
+  if ([...positions].every(([{ header }, wanted]) => wanted.size === header.blocks.length)) return undefined;
+  const only: number[] = [];
+  let first = 0;
+  for (const [{ header }, wanted] of positions) {
+    for (const position of wanted) only.push(first + position);
+    first += header.blocks.length;
+  }
+  return Uint32Array.from(only);
 }
 
 /** Encoded responses as they become ready; copies, unless the caller accepts views. */
@@ -64,9 +92,10 @@ export async function* searchCollection(
   collection: Collection,
   request: SearchRequest,
   signal: AbortSignal,
-  views = false,
+  { views = false, keep, partitions }: SearchCallOptions = {},
 ): AsyncGenerator<Uint8Array> {
   const { version } = collection;
+  checkBlocks(partitions, request.blocks);
   if (request.version !== version)
     throw new HersError('STALE', `${collection.name} has version ${version}, not ${request.version}; read it again`);
   const scans = scansOf(collection, request);
@@ -85,6 +114,16 @@ export async function* searchCollection(
     const kernel = await collection.folder.kernel();
     for (const [index, { queries }] of scans.entries()) {
       const positions = new Map<SegmentHandle, ReadonlySet<number>>(await Promise.all(loading[index]));
+      const kept = keep && (await kernel.keep?.([...positions.keys()], queries, { signal }));
+      if (keep && kept) {
+        try {
+          const { handle, device } = kept;
+          await keep({ handle, device, queries: scans[index].numbers, only: onlyThese(positions) });
+        } finally {
+          kept.forget();
+        }
+        continue;
+      }
       for await (const { handle, block, response } of kernel.scan([...positions.keys()], queries, { signal })) {
         // The kernel's response may be a view of memory that holds others too.
         if (positions.get(handle)!.has(block)) yield views ? response : new Uint8Array(response);

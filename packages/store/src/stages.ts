@@ -2,15 +2,17 @@
 // closed, after a day, or when later staged data needs its memory.
 
 import { randomBytes } from 'node:crypto';
-import { HANDLE_BYTES, HersError, type StageId } from '@hers/service';
+import { HANDLE_BYTES, HersError, type Partitions, type StageId } from '@hers/service';
 import type { BlockRow } from './catalogue/tables.ts';
 import { decodePlace, encodePlace, type Place } from './files/place.ts';
 import { type Batch, ROW_BYTES } from './files/vault.ts';
 
-export type Stage =
+/** With the partitions that whoever staged it is held to, if any. */
+export type Stage = { readonly partitions?: Partitions | undefined } & (
   | { readonly kind: 'records'; readonly batch: Batch }
   | { readonly kind: 'list'; readonly batch: Batch; readonly id: Uint8Array }
-  | { readonly kind: 'block'; readonly row: BlockRow };
+  | { readonly kind: 'block'; readonly row: BlockRow }
+);
 
 type StageOf<K extends Stage['kind']> = Extract<Stage, { kind: K }>;
 
@@ -59,11 +61,16 @@ export class Stages {
 
   get<K extends Stage['kind']>(id: StageId, kind: K): StageOf<K> {
     const stage = this.#stages.get(id);
-    if (!stage)
-      throw new HersError('NOT_FOUND', `nothing is staged as ${JSON.stringify(id)}, or no longer; stage it again`);
+    if (!stage) throw notStaged(id);
     if (stage.kind !== kind)
       throw new HersError('INVALID_ARGUMENT', `a staged ${stage.kind} was given where a staged ${kind} belongs`);
     return stage as StageOf<K>;
+  }
+
+  /** NOT_FOUND unless it was staged by somebody who is held to some of these partitions. */
+  checkHeld(id: StageId, partitions: Partitions): void {
+    const held = this.#stages.get(id)?.partitions;
+    if (!held || [...held].some((each) => !partitions.has(each))) throw notStaged(id);
   }
 
   drop(id: StageId): void {
@@ -111,4 +118,8 @@ export class Stages {
       }
     }
   }
+}
+
+function notStaged(id: StageId): HersError {
+  return new HersError('NOT_FOUND', `nothing is staged as ${JSON.stringify(id)}, or no longer; stage it again`);
 }

@@ -2,7 +2,17 @@
 // does.
 
 import { decodeBlock } from '@hers/scheme';
-import { type CallOptions, HANDLE_BYTES, HersError, type Many, type SealedRecord, type StageId } from '@hers/service';
+import {
+  type CallOptions,
+  HANDLE_BYTES,
+  HersError,
+  isOf,
+  type Many,
+  notHeld,
+  type Partitions,
+  type SealedRecord,
+  type StageId,
+} from '@hers/service';
 import { MAX_BLOCK_BYTES } from './blocks/rebuild.ts';
 import { newBlockRow } from './blocks/stored-block.ts';
 import { checkBytes, sha256 } from './bytes.ts';
@@ -16,12 +26,14 @@ export async function stageRecords(
   collection: Collection,
   records: Many<SealedRecord>,
   signal: AbortSignal,
+  partitions?: Partitions,
 ): Promise<StageId> {
   const batch = new Batch(collection.vault);
   const add = ({ handle, sealed }: SealedRecord) => {
     signal.throwIfAborted();
     checkBytes(handle, 'a handle', HANDLE_BYTES);
     checkBytes(sealed, 'a sealed record');
+    if (partitions && !isOf(partitions, sealed)) throw notHeld('a record of another partition');
     return batch.add(RECORD, handle, handle, sealed);
   };
   return collection.stages.writing(batch, async () => {
@@ -38,18 +50,19 @@ export async function stageRecords(
       }
     signal.throwIfAborted();
     await batch.finish();
-    return stage(collection, { kind: 'records', batch });
+    return stage(collection, { kind: 'records', batch, partitions });
   });
 }
 
-export async function stageList(collection: Collection, sealed: Uint8Array): Promise<StageId> {
+export async function stageList(collection: Collection, sealed: Uint8Array, partitions?: Partitions): Promise<StageId> {
   checkBytes(sealed, 'a sealed list');
+  if (partitions && !isOf(partitions, sealed)) throw notHeld('a list of another partition');
   const batch = new Batch(collection.vault);
   return collection.stages.writing(batch, async () => {
     const id = sha256(sealed);
     await batch.add(LIST, id.subarray(0, HANDLE_BYTES), sealed);
     await batch.finish();
-    return stage(collection, { kind: 'list', batch, id });
+    return stage(collection, { kind: 'list', batch, id, partitions });
   });
 }
 
@@ -57,20 +70,22 @@ export async function stageBlock(
   collection: Collection,
   pieces: Many<Uint8Array>,
   signal: AbortSignal,
-  hold: CallOptions['hold'],
+  { hold, partitions }: CallOptions = {},
 ): Promise<StageId> {
   signal.throwIfAborted();
   const encoded = await gather(pieces, signal);
   using holding = new Holding(hold);
   holding.become(encoded.length);
   const block = decodeBlock(encoded);
+  if (partitions && !isOf(partitions, block.blockId)) throw notHeld('a block of another partition');
   const file = await collection.writeBlock(encoded);
   const hash = sha256(encoded);
   if (signal.aborted) {
     await collection.folder.disk.remove(file).catch(() => {});
     throw signal.reason;
   }
-  return stage(collection, { kind: 'block', row: newBlockRow(block, { hash, bytes: encoded.length }, file) });
+  const row = newBlockRow(block, { hash, bytes: encoded.length }, file);
+  return stage(collection, { kind: 'block', row, partitions });
 }
 
 async function stage({ stages, folder }: Collection, staged: Stage): Promise<StageId> {

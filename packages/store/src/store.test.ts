@@ -1,6 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { type Kernel, openKernel, ReferenceKernel } from '@hers/scan';
-import { conformance } from '@hers/service/conformance';
+import { conformance, heldTo } from '@hers/service/conformance';
 import { makeFolder } from '../testing/crash.ts';
 import { openStore } from './store.ts';
 
@@ -20,6 +20,7 @@ for (const [name, kernel] of Object.entries(kernels)) {
         service = await openStore(folder, { kernel });
         return service;
       },
+      heldTo: async (_, partitions) => heldTo(service, partitions),
       async done() {
         await service.close();
         await rm(folder, { recursive: true });

@@ -10,12 +10,14 @@ import {
   eitherSignal,
   HersError,
   type Many,
+  notHeld,
   refuseUnknown,
   type SealedRecord,
   type SearchCallOptions,
   type SearchRequest,
   type Service,
   type StageId,
+  sectionsOf,
 } from '@hers/service';
 import { Assembler } from './blocks/assembler.ts';
 import { checkBytes, checkLength } from './bytes.ts';
@@ -48,6 +50,7 @@ import { warn } from './upkeep.ts';
 const COLLECTION_ID_BYTES = 16;
 const FIRST_VERSION = 1;
 
+/** How a folder is opened. */
 export interface StoreOptions {
   /**
    * `read` never writes, needs no permission to write, and follows the commits of another process.
@@ -85,6 +88,7 @@ async function openFastest(): Promise<Kernel> {
   return (await openKernel()).kernel;
 }
 
+/** A store in a folder: `openStore` makes one. */
 export class FolderStore implements Service {
   readonly #disk: Disk;
   readonly #lock: FolderLock | undefined;
@@ -288,30 +292,33 @@ export class FolderStore implements Service {
 
   // — changes —
 
-  async getManifest(name: string): Promise<{ readonly version: number; readonly manifest: Uint8Array }> {
+  async getManifest(
+    name: string,
+    options?: CallOptions,
+  ): Promise<{ readonly version: number; readonly manifest: Uint8Array }> {
     const { version, manifest } = this.#collections.steadily(() =>
       this.#collections.get(name).collection.tables.manifest(),
     );
-    return { version, manifest };
+    return { version, manifest: options?.partitions ? sectionsOf(manifest, options.partitions) : manifest };
   }
 
   stageRecords(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId> {
-    return this.#write(name, options, ({ collection }, signal) => stageRecords(collection, records, signal));
+    return this.#write(name, options, ({ collection }, signal) =>
+      stageRecords(collection, records, signal, options?.partitions),
+    );
   }
 
-  stageList(name: string, sealed: Uint8Array): Promise<StageId> {
-    return this.#write(name, undefined, ({ collection }) => stageList(collection, sealed));
+  stageList(name: string, sealed: Uint8Array, options?: CallOptions): Promise<StageId> {
+    return this.#write(name, undefined, ({ collection }) => stageList(collection, sealed, options?.partitions));
   }
 
   stageBlock(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<StageId> {
-    return this.#write(name, options, ({ collection }, signal) =>
-      stageBlock(collection, pieces, signal, options?.hold),
-    );
+    return this.#write(name, options, ({ collection }, signal) => stageBlock(collection, pieces, signal, options));
   }
 
   commit(name: string, change: Change, options?: CallOptions): Promise<number> {
     return this.#write(name, undefined, async ({ collection, upkeep }) => {
-      const version = await commitChange(collection, change, options?.hold);
+      const version = await commitChange(collection, change, options);
       upkeep.touch();
       await upkeep.ease();
       return version;
@@ -322,24 +329,21 @@ export class FolderStore implements Service {
 
   getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncIterable<SealedRecord> {
     return this.#collections.stream(name, options, (collection, signal) =>
-      readRecords(collection, handles, signal, options?.hold),
+      readRecords(collection, handles, signal, options),
     );
   }
 
   getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncIterable<Uint8Array> {
-    return this.#collections.stream(name, options, (collection, signal) =>
-      readLists(collection, ids, signal, options?.hold),
-    );
+    return this.#collections.stream(name, options, (collection, signal) => readLists(collection, ids, signal, options));
   }
 
   getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncIterable<Uint8Array> {
-    return this.#collections.stream(name, options, (collection) => readBlock(collection, blockId, options?.hold));
+    return this.#collections.stream(name, options, (collection) => readBlock(collection, blockId, options));
   }
 
   search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncIterable<Uint8Array> {
-    const views = options?.views ?? false;
     return this.#collections.stream(name, options, (collection, signal) =>
-      searchCollection(collection, request, signal, views),
+      searchCollection(collection, request, signal, options),
     );
   }
 
@@ -411,22 +415,25 @@ export class FolderStore implements Service {
   }
 
   purge(name: string, options?: CallOptions): Promise<void> {
-    return this.#write(name, options, ({ collection }, signal) =>
-      collection.upkeepQueue.run(async () => {
+    return this.#write(name, options, async ({ collection }, signal) => {
+      if (options?.partitions) throw notHeld('a purge');
+      await collection.upkeepQueue.run(async () => {
         signal.throwIfAborted();
         await purgeCollection(collection, signal, this.#tails);
-      }),
-    );
+      });
+    });
   }
 
   snapshot(name: string, options?: CallOptions): AsyncIterable<Uint8Array> {
-    return this.#collections.streamFrozen(name, options, (collection, signal) =>
-      snapshotCollection(collection, signal, options?.hold),
-    );
+    return this.#collections.streamFrozen(name, options, (collection, signal) => {
+      if (options?.partitions) throw notHeld('a snapshot');
+      return snapshotCollection(collection, signal, options?.hold);
+    });
   }
 
   restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void> {
     return this.#run(async () => {
+      if (options?.partitions) throw notHeld('a restore');
       this.#checkNew(name);
       this.#reserved.add(name);
       const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
@@ -490,6 +497,7 @@ export class FolderStore implements Service {
     this.#lock?.release();
   }
 
+  /** The same as `close`, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }

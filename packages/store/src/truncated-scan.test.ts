@@ -40,7 +40,7 @@ async function fill(store: Service, name: string, shape: object, count: number):
 }
 
 async function* search(store: Service, name: string, { queries }: Content): AsyncGenerator<string> {
-  for await (const response of store.search(name, { version: 2, queries: queries.map(encodeQuery) }))
+  for await (const response of store.search(name, { version: 2, queries: queries.map((query) => encodeQuery(query)) }))
     yield hex(response);
 }
 

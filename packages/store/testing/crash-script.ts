@@ -238,7 +238,9 @@ async function checkCollection(service: Service, name: string, state: State): Pr
 
   const samples = new Samples(7);
   const queries: Query[] = [samples.query(PLAIN), samples.query(SUMMED)];
-  const responses = await Array.fromAsync(service.search(name, { version, queries: queries.map(encodeQuery) }));
+  const responses = await Array.fromAsync(
+    service.search(name, { version, queries: queries.map((query) => encodeQuery(query)) }),
+  );
   const expected = expectedResponses(state.blocks.values(), queries);
   assert.deepEqual(responses.map(hex).sort(), expected.map(hex).sort(), `a search of ${name}`);
 }

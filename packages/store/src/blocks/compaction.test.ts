@@ -150,4 +150,23 @@ it('the plan takes what is due, and nothing else', () => {
   assert.deepEqual(sizes([...inOne(63, 64), ...inOne(64)], 'purge'), [63]);
   assert.deepEqual(sizes([...inOne(30), ...inOne(20), ...loose(1)], 'purge'), [51]);
   assert.deepEqual(sizes(loose(1), 'purge'), []);
+
+  // Blocks of one partition have segments of their own, and those of small ones stay loose until
+  // all together take much memory.
+  const partitions = new Set(['01', '02', '03'].map((byte) => byte.repeat(8)));
+  const of = (byte: string, count: number, rest = {}) => loose(count, { name: byte.repeat(16), ...rest });
+  const split = (blocks: StoredBlock[], mode: Parameters<typeof planCompaction>[1]) =>
+    planCompaction(blocks, mode, partitions).map((group) => `${group.length} of ${group[0].name.slice(0, 2)}`);
+  assert.deepEqual(split([...of('01', 70), ...of('02', 60), ...of('04', 40), ...of('05', 40)], 'busy'), [
+    '64 of 01',
+    '64 of 04',
+  ]);
+  const large = { bytes: 2 ** 25 };
+  assert.deepEqual(split([...of('01', 1, large), ...of('02', 2, large)], 'busy'), []);
+  assert.deepEqual(split([...of('01', 1, large), ...of('02', 3, large)], 'busy'), ['1 of 01', '3 of 02']);
+  // A segment of several partitions is taken apart.
+  const both = source(true, 5);
+  const mixed = ['01', '01', '02', '02', '03'].map((byte) => block(both, { name: byte.repeat(16) }));
+  assert.deepEqual(split(mixed, 'quiet'), []);
+  assert.deepEqual(split(mixed, 'purge'), ['2 of 01', '2 of 02', '1 of 03']);
 });

@@ -1,8 +1,10 @@
 // Compaction moves blocks from files of their own into segments, which are scanned front to back.
 // The rules:
 //
-// - Blocks of one kind (key and plan) share segments of up to `segmentBlocks` blocks. A block that
-//   is not full is likely to be replaced soon, and is left alone, unless there are many of them.
+// - Blocks of one kind (key and plan) and of one partition share segments of up to `segmentBlocks`
+//   blocks: segments are scanned whole, and a search of a partition costs what that partition has.
+//   A block that is not full is likely to be replaced soon, and is left alone, unless there are
+//   many of them.
 // - *busy*, after every commit: a segment is built as soon as there are enough loose blocks to fill
 //   it. This way no block is written twice.
 // - *quiet*, after a while without commits, or when the loose blocks take much memory: 16 or more
@@ -16,6 +18,7 @@
 import { randomBytes } from 'node:crypto';
 import { segmentBlocks } from '@hers/scan';
 import { parameterSetById } from '@hers/scheme';
+import { PARTITION_BYTES, type Partitions } from '@hers/service';
 import type { Collection } from '../collection.ts';
 import { fault } from '../faults.ts';
 import { SEGMENTS, segmentPath } from '../files/layout.ts';
@@ -30,18 +33,30 @@ const MANY = 16;
 /** Searches hold loose blocks in memory. This is the most they should hold. */
 const LOOSE_BYTES = 2 ** 27;
 
-/** Groups of blocks, each of which should become a segment. */
-export function planCompaction(blocks: Iterable<StoredBlock>, mode: CompactionMode): StoredBlock[][] {
+/**
+ * Groups of blocks, each of which should become a segment. `partitions` are the handles that ids of
+ * blocks can begin with.
+ */
+export function planCompaction(
+  blocks: Iterable<StoredBlock>,
+  mode: CompactionMode,
+  partitions: Partitions = new Set(),
+): StoredBlock[][] {
   const kinds = new Map<string, StoredBlock[]>();
+  let looseBytes = 0;
   for (const block of blocks) {
-    const alike = kinds.get(block.kind);
+    if (!block.source.inSegment) looseBytes += block.bytes;
+    const handle = partitions.size > 0 ? block.name.slice(0, 2 * PARTITION_BYTES) : '';
+    const kind = partitions.has(handle) ? `${block.kind} ${handle}` : block.kind;
+    const alike = kinds.get(kind);
     if (alike) alike.push(block);
-    else kinds.set(block.kind, [block]);
+    else kinds.set(kind, [block]);
   }
-  return [...kinds.values()].flatMap((alike) => planKind(alike, mode));
+  return [...kinds.values()].flatMap((alike) => planKind(alike, mode, looseBytes >= LOOSE_BYTES));
 }
 
-function planKind(blocks: readonly StoredBlock[], mode: CompactionMode): StoredBlock[][] {
+/** `much`: the loose blocks of all kinds take much memory. */
+function planKind(blocks: readonly StoredBlock[], mode: CompactionMode, much: boolean): StoredBlock[][] {
   const { parametersId, width } = blocks[0];
   const room = segmentBlocks(parameterSetById(parametersId), width);
   const loose = blocks.filter(({ source }) => !source.inSegment);
@@ -49,21 +64,28 @@ function planKind(blocks: readonly StoredBlock[], mode: CompactionMode): StoredB
   const partial = loose.length - full.length;
   const waiting = partial >= MANY ? loose : full;
   const whole = waiting.length - (waiting.length % room);
-  const much = waiting.reduce((sum, { bytes }) => sum + bytes, 0) >= LOOSE_BYTES;
   if (mode === 'busy' && !(much && whole === 0)) return groups(waiting.slice(0, whole), room);
 
-  const segments = new Set(blocks.map(({ source }) => source).filter(({ inSegment }) => inSegment));
-  const unclean = [...segments].filter(({ live, total }) => live.size < total);
-  const roomy = [...segments].filter(({ live }) => live.size < room);
-  if (mode !== 'purge') {
-    if (waiting.length < MANY && !much) return [];
-    // The fullest segment with room: this way there is rarely more than one that is not full.
-    const open = roomy.sort((a, b) => b.live.size - a.live.size)[0];
-    return groups([...(open?.live ?? []), ...waiting], room);
+  const segments = new Map<Source, StoredBlock[]>();
+  for (const block of blocks) {
+    const { source } = block;
+    if (!source.inSegment) continue;
+    const own = segments.get(source);
+    if (own) own.push(block);
+    else segments.set(source, [block]);
   }
-  const joined = new Set<Source>(unclean);
-  if (roomy.length + Math.sign(waiting.length) > 1) for (const source of roomy) joined.add(source);
-  const parts = [...joined].flatMap(({ live }) => [...live]);
+  // It holds blocks that were dropped, or, made from a snapshot, those of several partitions.
+  const unclean = [...segments].filter(([{ total }, own]) => own.length < total);
+  const roomy = [...segments].filter(([, own]) => own.length < room);
+  if (mode !== 'purge') {
+    if (waiting.length === 0 || (waiting.length < MANY && !much)) return [];
+    // The fullest segment with room: this way there is rarely more than one that is not full.
+    const [open] = roomy.sort(([, a], [, b]) => b.length - a.length);
+    return groups([...(open?.[1] ?? []), ...waiting], room);
+  }
+  const joined = new Map(unclean);
+  if (roomy.length + Math.sign(waiting.length) > 1) for (const [source, own] of roomy) joined.set(source, own);
+  const parts = [...joined.values()].flat();
   return parts.length + waiting.length > 1 || unclean.length > 0 ? groups([...parts, ...waiting], room) : [];
 }
 
@@ -75,7 +97,7 @@ function groups(blocks: readonly StoredBlock[], size: number): StoredBlock[][] {
 
 /** Builds the segments that are due. */
 export async function compact(collection: Collection, mode: CompactionMode, signal: AbortSignal): Promise<void> {
-  for (const group of planCompaction(collection.blocks.values(), mode)) {
+  for (const group of planCompaction(collection.blocks.values(), mode, collection.partitions())) {
     signal.throwIfAborted();
     // Blocks that were dropped in the meantime do not go into it.
     const blocks = group.filter((block) => collection.blocks.get(block.name) === block);

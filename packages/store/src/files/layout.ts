@@ -23,6 +23,7 @@ import { storageError } from '../storage-errors.ts';
 import type { Disk } from './disk.ts';
 import { LOST_AND_FOUND, setAside, type Tail } from './lost-and-found.ts';
 
+/** The version of the folder that this program writes. */
 export const FORMAT = 1;
 const FORMAT_FILE = 'format';
 export const FORMAT_LINE: RegExp = /^HERS store, format (\d{1,9})\n$/;

@@ -10,14 +10,18 @@ import { ScrubCrew } from './scrub-crew.ts';
 
 /** A file that was read to its end, or up to its damage. */
 export interface Scrubbed {
+  /** Its path within the folder. */
   readonly file: string;
   /** The collection it belongs to; the catalogue belongs to all. */
   readonly collection?: string;
+  /** How long it is. */
   readonly bytes: number;
+  /** What is wrong with it, if anything is. */
   readonly damage?: HersError;
 }
 
-export interface ScrubOptions extends CallOptions {
+/** How a folder is read through. */
+export interface ScrubOptions extends Omit<CallOptions, 'partitions'> {
   /** Called with the number of bytes done, also in the middle of a file. */
   readonly onProgress?: (progress: { readonly done: number; readonly total: number }) => void;
   /** How many threads read. By default one per core, and none for a small folder. */
