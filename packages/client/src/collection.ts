@@ -10,6 +10,7 @@ import { openCompressor } from './formats/compressors.ts';
 import { type Enrolment, needsVault } from './formats/descriptor.ts';
 import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './formats/records.ts';
 import { type Choice, chosenCount, chosenIds, isChosen } from './search/choice.ts';
+import { inPartitions, type Partition, partitionsOf } from './search/partitions.ts';
 import { search } from './search/search.ts';
 import type { SearchOptions, SearchResult } from './search/search-options.ts';
 import { type Group, type Verification, type VerifyOptions, verify } from './search/verify.ts';
@@ -23,7 +24,9 @@ import { type MaintenanceOptions, optimize, reindex, rotate } from './writing/ma
 import type { UpsertResult } from './writing/tally.ts';
 import { type UpsertOptions, upsert } from './writing/upsert.ts';
 
+/** A record as it was enrolled. */
 export interface StoredRecord {
+  /** The id that the caller gave. */
   readonly id: string;
   /** The full vector as it was written, also if a compressor shortens what is indexed. */
   readonly vector: Float32Array;
@@ -31,13 +34,24 @@ export interface StoredRecord {
   readonly payload?: Payload;
 }
 
+/** Which ids `list` yields. */
 export interface ListOptions {
   /** Only records that pass. */
   readonly filter?: Filter;
+  /** In a collection with partitions: only records of these. */
+  readonly partitions?: readonly string[];
   /** At most so many. */
   readonly limit?: number;
   /** Go on after the record with this id. */
   readonly after?: string;
+}
+
+/** What is counted. */
+export interface CountOptions {
+  /** Only records that pass. */
+  readonly filter?: Filter;
+  /** In a collection with partitions: only records of these. */
+  readonly partitions?: readonly string[];
 }
 
 /** What is compared in encrypted form: the vectors, or what a compressor makes of them. */
@@ -48,7 +62,15 @@ export interface CollectionIndex {
   readonly compressor?: Compressor;
 }
 
+/**
+ * A named gallery of one dimension, metric and key: `Database` makes and opens it.
+ *
+ * Every method fails with a {@link HersError}: INVALID_ARGUMENT or INVALID_VECTOR for what was
+ * given, WRONG_KEY for another key, INTEGRITY where the store contradicts what was seen, DAMAGED
+ * for bytes that are not what was written, STORAGE or UNAVAILABLE where the store fails.
+ */
 export class Collection {
+  /** The name that it was opened by. */
   readonly name: string;
   readonly #session: CollectionSession;
 
@@ -179,11 +201,34 @@ export class Collection {
     return expire(this.#session, options);
   }
 
-  /** How many records there are now, or how many of them pass a filter. */
-  async count(options: { readonly filter?: Filter } = {}): Promise<number> {
-    refuseUnknown(options, { filter: true }, 'count');
+  /** How many records there are now, in some partitions or in all, or how many pass a filter. */
+  async count(options: CountOptions = {}): Promise<number> {
+    refuseUnknown(options, { filter: true, partitions: true }, 'count');
     const view = await this.#session.refresh();
-    return chosenCount(view, this.#session.choices.of(view, options.filter, Date.now()));
+    const part = inPartitions(this.#session, view, options.partitions);
+    return chosenCount(view, this.#session.choices.of(view, options.filter, Date.now()), part);
+  }
+
+  /**
+   * The partitions that have records now, with the handles by which a store knows them; none in a
+   * collection that was made without `partitionBy`.
+   */
+  async partitions(): Promise<Partition[]> {
+    const view = await this.#session.refresh();
+    return view.manifest.partitionBy === undefined ? [] : partitionsOf(view, (name) => this.#handleOf(name));
+  }
+
+  /**
+   * The handle of a partition, whether it has records or not: a store knows it by that alone, and a
+   * token can be limited to it.
+   */
+  partitionHandle(name: string): string {
+    if (typeof name !== 'string') throw new HersError('INVALID_ARGUMENT', 'a partition has a name');
+    return this.#handleOf(name.normalize('NFC'));
+  }
+
+  #handleOf(name: string | undefined): string {
+    return hex(this.#session.keyring.partitionHandle(name));
   }
 
   /**
@@ -193,15 +238,19 @@ export class Collection {
    * @example for await (const id of faces.list({ filter, limit: 100, after: last })) …
    */
   async *list(options: ListOptions = {}): AsyncGenerator<string> {
-    refuseUnknown(options, { filter: true, limit: true, after: true }, 'list');
-    const { filter, limit = Number.POSITIVE_INFINITY, after } = options;
+    refuseUnknown(options, { filter: true, partitions: true, limit: true, after: true }, 'list');
+    const { filter, partitions, limit = Number.POSITIVE_INFINITY, after } = options;
     if (!(limit >= 1)) throw new HersError('INVALID_ARGUMENT', 'limit is at least 1');
     const view = await this.#session.refresh();
-    if (after !== undefined && view.locate(after) === undefined)
+    const part = inPartitions(this.#session, view, partitions);
+    const place = after === undefined ? undefined : view.locate(after);
+    const isThere =
+      place === 'pending' ? part.pending.some(({ id }) => id === after) : place && part.blocks.includes(place.block);
+    if (after !== undefined && !isThere)
       throw new HersError('NOT_FOUND', `there is no record ${JSON.stringify(after)} to go on after; begin again`);
     const choice = this.#session.choices.of(view, filter, Date.now());
     let left = limit;
-    for (const id of chosenIds(view, choice, after)) {
+    for (const id of chosenIds(view, choice, after, part)) {
       if (left-- <= 0) return;
       yield id;
     }
@@ -280,6 +329,7 @@ export class Collection {
   /** The collection as one stream of bytes, as encrypted as it is stored. */
   snapshot(options: { readonly signal?: AbortSignal } = {}): AsyncIterable<Uint8Array> {
     refuseUnknown(options, { signal: true }, 'a snapshot');
+    this.#session.checkWhole('a snapshot');
     return this.#session.service.snapshot(this.name, options);
   }
 

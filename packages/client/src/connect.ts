@@ -32,6 +32,7 @@ export async function connect(where: string, options: ConnectOptions): Promise<D
       key: _key,
       versions: _versions,
       cache: _cache,
+      partitions: _partitions,
       gallery: _gallery,
       threads: _threads,
       mode: _mode,

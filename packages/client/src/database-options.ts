@@ -9,6 +9,7 @@ import type { ListCache } from './session/list-cache.ts';
 import type { VersionMemory } from './session/versions.ts';
 import { HTTP_OPTIONS, type HttpOptions } from './transport/connection.ts';
 
+/** What a collection is, from its making on. */
 export interface CollectionOptions {
   /** Coordinates of every vector, 2 to 4096. */
   readonly dimension: number;
@@ -75,6 +76,11 @@ export interface ConnectOptions extends HttpOptions {
    */
   readonly cache?: ListCache;
   /**
+   * For a token that is limited to partitions: their names. Only they are read and written then,
+   * and what is about whole collections is FORBIDDEN.
+   */
+  readonly partitions?: readonly string[];
+  /**
    * The address of the gallery, which tells its collections from those of the same names elsewhere;
    * `connect` sets it.
    */
@@ -88,6 +94,7 @@ export interface ConnectOptions extends HttpOptions {
   readonly mode?: 'write' | 'read';
 }
 
+/** How a snapshot is taken back. */
 export interface RestoreOptions {
   /** Accept a snapshot that is older than what was seen of the collection. */
   readonly acceptOlder?: boolean;
@@ -95,12 +102,17 @@ export interface RestoreOptions {
   readonly signal?: AbortSignal;
 }
 
+/** What `listCollections` says about a collection. */
 export interface CollectionSummary {
+  /** The name that it is opened by. */
   readonly name: string;
   /** Of the vectors that are written and searched for. */
   readonly dimension: number;
+  /** How vectors are compared. */
   readonly metric: Metric;
+  /** How exact scores are, and at which size. */
   readonly profile: Profile;
+  /** How records get in. */
   readonly enrolment: Enrolment;
   /** Whether blocks have checksum canaries as well (`strong`). */
   readonly integrity: Integrity;
@@ -129,6 +141,11 @@ export interface CollectionDescription extends CollectionSummary {
    * error, until `optimize` rewrites them.
    */
   readonly editions: readonly { readonly edition: Edition; readonly blocks: number }[];
+  /**
+   * Fields that were added, and that not all blocks have yet: how many do not. Filters by them are
+   * refused until `addFields` or `optimize` is through.
+   */
+  readonly unfinishedFields: Readonly<Record<string, number>>;
 }
 
 export const COLLECTION_OPTIONS: OptionNames<CollectionOptions> = {
@@ -150,6 +167,7 @@ export const CONNECT_OPTIONS: OptionNames<ConnectOptions> = {
   key: true,
   versions: true,
   cache: true,
+  partitions: true,
   gallery: true,
   threads: true,
   mode: true,

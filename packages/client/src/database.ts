@@ -23,7 +23,7 @@ import {
 } from './database-options.ts';
 import { openCompressor } from './formats/compressors.ts';
 import { encodeDescriptor, openDescriptor, requestOf } from './formats/descriptor.ts';
-import { emptyManifest, liveCount, manifestHash, sealManifest } from './formats/manifest.ts';
+import { emptyManifest, liveCount, type Manifest, manifestHash, sealManifest } from './formats/manifest.ts';
 import { SnapshotHead } from './formats/snapshot-head.ts';
 import { Keyring } from './keys/keyring.ts';
 import { makeSealer } from './keys/sealing.ts';
@@ -49,22 +49,30 @@ export function checkKey(key: unknown): asserts key is MasterSeed | Uint8Array {
     throw new HersError('INVALID_ARGUMENT', 'key is a MasterSeed: make one by MasterSeed.generate(), and keep it');
 }
 
+/** A gallery that is open: `connect` makes one. Its methods fail as those of `Collection` do. */
 export class Database {
   readonly #service: Service;
   readonly #seed: MasterSeed;
   readonly #memory: VersionMemory;
   readonly #cache: ListCache | undefined;
+  readonly #partitions: readonly string[] | undefined;
   readonly #gallery: string;
   readonly #threads: number | undefined;
   readonly #open = new Map<string, Promise<Collection>>();
 
   constructor(service: Service, options: ConnectOptions) {
     refuseUnknown(options, CONNECT_OPTIONS, 'a database');
-    const { key, versions, cache, gallery = '', threads } = options;
+    const { key, versions, cache, partitions, gallery = '', threads } = options;
     checkKey(key);
     if (cache !== undefined && typeof cache?.open !== 'function')
       throw new HersError('INVALID_ARGUMENT', 'cache is a cache of lists: open one by openListCache(folder)');
+    if (
+      partitions !== undefined &&
+      !(Array.isArray(partitions) && partitions.every((each) => typeof each === 'string'))
+    )
+      throw new HersError('INVALID_ARGUMENT', "partitions is a list of names, such as ['site-1']");
     this.#service = service;
+    this.#partitions = partitions?.map((name) => name.normalize('NFC'));
     this.#seed = key instanceof Uint8Array ? MasterSeed.from(key) : key.clone();
     this.#memory = versions ?? new InMemoryVersions();
     this.#cache = cache;
@@ -72,13 +80,17 @@ export class Database {
     this.#threads = threads;
   }
 
+  #checkWhole(what: string): void {
+    if (this.#partitions) throw new HersError('FORBIDDEN', `${what} needs a token that is not limited to partitions`);
+  }
+
   #place(name: string): Place {
     return { gallery: this.#gallery, name };
   }
 
   #reader(name: string, keyring: Keyring): CollectionReader {
-    const [service, memory, cache] = [this.#service, this.#memory, this.#cache];
-    return new CollectionReader({ service, place: this.#place(name), keyring, memory, cache });
+    const [service, memory, cache, partitions] = [this.#service, this.#memory, this.#cache, this.#partitions];
+    return new CollectionReader({ service, place: this.#place(name), keyring, memory, cache, partitions });
   }
 
   /**
@@ -88,6 +100,7 @@ export class Database {
    */
   async createCollection(name: string, options: CollectionOptions): Promise<Collection> {
     checkCollectionName(name);
+    this.#checkWhole('making a collection');
     refuseUnknown(options, COLLECTION_OPTIONS, 'a collection');
     const {
       enrolment = 'vault',
@@ -211,7 +224,7 @@ export class Database {
     const out: CollectionSummary[] = [];
     for (const info of await this.#service.listCollections()) {
       try {
-        const { plan: _, editions: __, ...summary } = await this.#describe(info);
+        const { plan: _, editions: __, unfinishedFields: ___, ...summary } = await this.#describe(info);
         out.push(summary);
       } catch (error) {
         if (!(error instanceof HersError && error.code === 'WRONG_KEY')) throw error;
@@ -230,7 +243,7 @@ export class Database {
    * From description and manifest alone: the lists of a large collection are not fetched for it.
    */
   async #describe(info: CollectionInfo): Promise<CollectionDescription> {
-    const { name, blocks, bytes } = info;
+    const { name, bytes } = info;
     const keyring = await this.#keyringOf(info);
     try {
       const { manifest } = await this.#reader(name, keyring).manifest();
@@ -251,13 +264,15 @@ export class Database {
         fields: { ...manifest.fields },
         ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),
         records: liveCount(manifest),
-        blocks,
+        // How much there is in all partitions is not for everybody.
+        blocks: this.#partitions ? manifest.blocks.length : info.blocks,
         bytes,
         version,
         editions: Object.entries(editions).map(([edition, { length }]) => ({
           edition: Number(edition) as Edition,
           blocks: length,
         })),
+        unfinishedFields: unfinishedIn(manifest),
         plan: compressor
           ? plan({ ...requestOf(descriptor, keyring.edition), dimension: compressor.dimension })
           : settings,
@@ -270,6 +285,7 @@ export class Database {
   /** Deletes a collection with everything in it. */
   async deleteCollection(name: string): Promise<void> {
     checkCollectionName(name);
+    this.#checkWhole('deleting a collection');
     await this.#checkMeant(name);
     await this.#forget(name);
     await this.#service.deleteCollection(name);
@@ -296,6 +312,7 @@ export class Database {
    */
   async restore(name: string, pieces: Many<Uint8Array>, options: RestoreOptions = {}): Promise<Collection> {
     refuseUnknown(options, { acceptOlder: true, signal: true }, 'restore');
+    this.#checkWhole('a restore');
     const { acceptOlder = false, signal } = options;
     checkCollectionName(name);
     const head = new SnapshotHead();
@@ -390,6 +407,7 @@ export class Database {
     await this.#service.close();
   }
 
+  /** The same as `close`, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -401,13 +419,11 @@ function missing(name: string): string {
 
 /** UNSUPPORTED_PLAN where `small` is no smaller than the vectors as 4-byte floats. */
 function checkSmaller(request: PlanRequest): void {
-  const { profile, dimension, bytes, parameters, capacity } = plan(request);
-  // Every record has its share of the canaries.
-  const taken = (bytes.perTemplate * parameters.n) / capacity;
-  if (profile !== 'small' || taken < 4 * dimension) return;
+  const { profile, dimension, bytes } = plan(request);
+  if (profile !== 'small' || bytes.perTemplate < 4 * dimension) return;
   throw new HersError(
     'UNSUPPORTED_PLAN',
-    `small takes ${Math.round(taken)} bytes for a vector of ${dimension} dimensions, and an array of floats ${4 * dimension}: use compact, which is more accurate`,
+    `small takes ${Math.round(bytes.perTemplate)} bytes for a vector of ${dimension} dimensions, and an array of floats ${4 * dimension}: use compact, which is more accurate`,
   );
 }
 
@@ -424,4 +440,12 @@ function defaultAdditions(request: PlanRequest): number {
     }
   }
   return 1;
+}
+
+/** Fields that some blocks have no column of, and how many these are. */
+function unfinishedIn({ fields, blocks }: Manifest): Record<string, number> {
+  const left = Object.keys(fields).map(
+    (field) => [field, blocks.filter(({ columns }) => columns?.[field] === undefined).length] as const,
+  );
+  return Object.fromEntries(left.filter(([, count]) => count > 0));
 }

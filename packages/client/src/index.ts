@@ -4,6 +4,7 @@ export { HersError, type Service } from '@hers/service';
 export {
   Collection,
   type CollectionIndex,
+  type CountOptions,
   type ListOptions,
   type StoredRecord,
 } from './collection.ts';
@@ -22,6 +23,7 @@ export { parseFilter } from './filter/filter-text.ts';
 export type { Enrolment } from './formats/descriptor.ts';
 export { checkId, type Payload, type VectorRecord } from './formats/records.ts';
 export { isSealed, openKey, sealKey, unsealedKey } from './keys/keyfile.ts';
+export type { Partition } from './search/partitions.ts';
 export type { Match, SearchOptions, SearchResult } from './search/search-options.ts';
 export type { Group, Verification, VerifyOptions } from './search/verify.ts';
 export {

@@ -117,7 +117,7 @@ export function watched(service: Service, calls: Call[]): Service {
 
 function cloneable(arg: unknown): unknown {
   if (arg === null || typeof arg !== 'object' || arg instanceof Uint8Array || Array.isArray(arg)) return arg;
-  return Object.fromEntries(Object.entries(arg).filter(([key]) => key !== 'signal'));
+  return Object.fromEntries(Object.entries(arg).filter(([key]) => key !== 'signal' && key !== 'keep'));
 }
 
 /**

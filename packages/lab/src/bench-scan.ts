@@ -34,6 +34,8 @@ export interface ScanBenchOptions {
   readonly profile?: string;
   readonly edition?: string;
   readonly runs?: string;
+  /** Instructions of the native kernel and of the search in the clear. */
+  readonly isa?: string;
   /** Only the requested dimension. */
   readonly alone?: boolean;
   readonly folder?: string;
@@ -46,12 +48,12 @@ export async function run(options: ScanBenchOptions): Promise<Report> {
   const profile = (options.profile ?? 'compact') as Profile;
   const edition = positive(options.edition ?? '2', 'edition') as Edition;
   const settings = plan({ dimension, profile, edition });
-  const { results, kernel } = await measure(count, settings, runs, options.folder);
+  const { results, kernel } = await measure(count, settings, runs, options);
   // The targets are for three dimensions; the two beside 128 are measured too, under names of their
   // own.
   if (dimension === 128 && !options.alone) {
     for (const other of [32, 512]) {
-      const more = await measure(count, plan({ dimension: other, profile, edition }), runs, options.folder);
+      const more = await measure(count, plan({ dimension: other, profile, edition }), runs, options);
       results.push(
         ...more.results.map(({ name, against, ...rest }) => ({
           name: `${name}-d${other}`,
@@ -169,13 +171,14 @@ async function measure(
   count: number,
   { parameters, dimension, width, responseBits }: Plan,
   runs: number,
-  where?: string,
+  { folder: where, isa: wanted }: ScanBenchOptions,
 ): Promise<{ results: Result[]; kernel: string }> {
   const blocks = Math.ceil(count / parameters.n);
   const folder = await mkdtemp(join(where ?? tmpdir(), 'hers-bench-'));
   const cores = availableParallelism();
-  const one = NativeKernel.open({ threads: 1 });
-  const all = NativeKernel.open({ threads: cores });
+  const isa = wanted as NativeKernel['isa'] | undefined;
+  const one = NativeKernel.open({ threads: 1, isa });
+  const all = NativeKernel.open({ threads: cores, isa });
   const wasm = await WasmKernel.open({ threads: 1 });
   const yardsticks = await Yardsticks.open(one.isa);
   try {

@@ -23,6 +23,26 @@ test('--json prints one object and nothing else', () => {
   for (const name of `${names} ${more}`.split(' ')) {
     assert.ok(Number(values.get(name)) > 0, name);
   }
+  // Errors and sizes do not depend on the machine, so they have bars.
+  const most = { 'score-error-compact': 0.0005, 'score-error-small': 0.0039 };
+  const bytes = { 'response-bytes': 4, 'response-bytes-small': 3.2, 'response-bytes-exact': 7.5 };
+  for (const [name, bar] of Object.entries({ ...most, ...bytes })) {
+    const value = Number(values.get(name));
+    assert.ok(value > 0.8 * bar && value <= bar, `${name}: ${value}`);
+  }
+});
+
+test('canaries measures the check of responses, and what it adds with the slots that canaries take', () => {
+  const { status, stdout, stderr } = bench('canaries', '--quick', '--dimension', '32', '--json');
+  assert.equal(status, 0, stderr);
+  const { results } = JSON.parse(stdout) as { results: { name: string; value: number }[] };
+  const values = new Map(results.map(({ name, value }) => [name, value]));
+  for (const end of ['compact', 'compact-strong', 'small', 'small-strong']) {
+    const [slots, share] = [values.get(`canary-slots-${end}`)!, values.get(`canary-share-${end}`)!];
+    // The check comes on top of the slots: of n, a share s less for records is 1/(1 − s) more
+    // blocks.
+    assert.ok(slots > 0 && share >= 1 / (1 - slots) - 1 - 1e-12, `${end}: ${slots}, ${share}`);
+  }
 });
 
 test('scrub compares all cores with one, and both with plain reading', () => {

@@ -19,6 +19,14 @@ const BENCHES: Readonly<Record<string, Bench>> = {
     },
     run: async (values) => (await import('./bench-scheme.ts')).run(values),
   },
+  canaries: {
+    summary: 'what checking responses by canaries adds to a search, with integrity standard and strong',
+    options: {
+      dimension: { type: 'string', help: 'dimensions (128)' },
+      quick: { type: 'boolean', help: 'one run of each: rough figures in a few seconds' },
+    },
+    run: async (values) => (await import('./bench-canaries.ts')).run(values),
+  },
   scan: {
     summary: 'the server: kernels beside plain reading and a plaintext search of the same shape',
     options: {
@@ -28,6 +36,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
       edition: { type: 'string', help: 'edition of the blocks, 1 or 2 (2)' },
       runs: { type: 'string', help: 'runs of each measurement (9)' },
       folder: { type: 'string', help: 'where the gallery is written (the temporary folder)' },
+      isa: { type: 'string', help: 'instructions of the native code, such as avx2 (the best of this machine)' },
       alone: { type: 'boolean', help: 'this dimension alone' },
     },
     run: async (values) => (await import('./bench-scan.ts')).run(values),
@@ -49,8 +58,12 @@ const BENCHES: Readonly<Record<string, Bench>> = {
       dimension: { type: 'string', help: 'dimensions (128)' },
       searches: { type: 'string', help: 'timed searches (50)' },
       folder: { type: 'string', help: 'where the database is written (the temporary folder)' },
+      kernel: { type: 'string', help: 'cuda: a gallery in the memory of a GPU, made in bulk, of up to 100 million' },
     },
-    run: async (values) => (await import('./bench-embedded.ts')).run(values),
+    run: async ({ kernel, ...values }) =>
+      kernel === undefined
+        ? (await import('./bench-embedded.ts')).run(values)
+        : (await import('./bench-bulk.ts')).run({ ...values, kernel: String(kernel) }),
   },
   scrub: {
     summary: 'every byte of a folder verified, on one core and on all, beside plain reading of the same files',

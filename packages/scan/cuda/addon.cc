@@ -19,6 +19,7 @@
 
 #include "../native/values.h"
 #include "hers_cuda.h"
+#include "kept.h"
 
 namespace hers {
 namespace {
@@ -113,7 +114,8 @@ napi_value createRing(napi_env env, const Arguments& a) {
     const auto word = [&](const char* name) { return wordOf(env, member(env, prime, name)); };
     primes.push_back({word("p"), word("scale"), word("last"), word("share"), word("reciprocal"), reinterpret_cast<const uint32_t*>(inverses.at)});
   });
-  if (hersCudaCreateRing(ring->device->cuda, n, primes.data(), primes.size(), &ring->ring) != HERS_CUDA_OK) refuse(env, nullptr, hersCudaMessage());
+  const int state = hersCudaCreateRing(ring->device->cuda, n, primes.data(), primes.size(), &ring->ring);
+  if (state != HERS_CUDA_OK) refuse(env, state == HERS_CUDA_NO_MEMORY ? "NO_MEMORY" : "FAILED", hersCudaMessage());
   return wrap<Ring, kRing>(env, ring);
 }
 
@@ -189,6 +191,44 @@ napi_value freeSegment(napi_env env, const Arguments& a) {
   return undefined(env);
 }
 
+// — responses that stay on the device —
+
+/** What the external points to comes first: others know no more of it. */
+struct Responses {
+  HersCudaKept kept = {};
+  std::shared_ptr<Device> device;
+  HersCudaResponses* responses = nullptr;
+  Responses() = default;
+  Responses(const Responses&) = delete;
+  Responses& operator=(const Responses&) = delete;
+  void forget() {
+    if (responses) hersCudaForget(responses);
+    kept = {};
+    responses = nullptr;
+  }
+  ~Responses() { forget(); }
+};
+
+napi_value keptResponses(napi_env env, std::unique_ptr<Responses> responses) {
+  napi_value value;
+  const auto finalize = [](napi_env, void* data, void*) { delete static_cast<Responses*>(data); };
+  static_assert(offsetof(Responses, kept) == 0, "the external points to what is kept");
+  check(env, napi_create_external(env, responses.get(), finalize, nullptr, &value), "no memory");
+  responses.release();
+  check(env, napi_type_tag_object(env, value, &kKeptTag), "no memory");
+  return value;
+}
+
+napi_value forgetResponses(napi_env env, const Arguments& a) {
+  bool isKept = false;
+  void* data = nullptr;
+  check(env, napi_check_object_type_tag(env, a[0], &kKeptTag, &isKept), "a handle was expected");
+  if (!isKept) refuse(env, nullptr, "a handle of another kind was expected");
+  check(env, napi_get_value_external(env, a[0], &data), "a handle was expected");
+  static_cast<Responses*>(data)->forget();
+  return undefined(env);
+}
+
 // — scans —
 
 struct Message {
@@ -207,12 +247,19 @@ class Scan {
   std::vector<size_t> firstBlocks;
   std::vector<HersCudaQuery> queries;
   uint32_t domain = 0;
+  /** Whether responses stay on the device. */
+  bool keeps = false;
+  HersCudaResponses* kept = nullptr;
   std::unique_ptr<Held> held;
   std::thread thread;
 
+  ~Scan() {
+    if (kept) hersCudaForget(kept);
+  }
+
   void run() {
     const HersCudaScan scan = {ring->ring, raw.data(), raw.size(), queries.data(), queries.size(), domain, HERS_CUDA_ALL, &stop_, deliver, this};
-    state_ = hersCudaScan(ring->device->cuda, &scan, nullptr);
+    state_ = keeps ? hersCudaKeep(ring->device->cuda, &scan, &kept, nullptr) : hersCudaScan(ring->device->cuda, &scan, nullptr);
     if (state_ != HERS_CUDA_OK) text_ = hersCudaMessage();
     send(std::make_unique<Message>(), true);
   }
@@ -380,6 +427,7 @@ napi_value startScan(napi_env env, const Arguments& a) {
     scan->queries.push_back(query);
   });
   scan->domain = wordOf(env, a[4]);
+  scan->keeps = truthOf(env, a[6]);
   auto context = std::make_unique<std::shared_ptr<Scan>>(scan);
   napi_threadsafe_function call;
   const napi_value value = wrap<Scan, kScan>(env, scan);
@@ -395,6 +443,17 @@ napi_value startScan(napi_env env, const Arguments& a) {
 
 /** What was wrong, once it has ended. */
 napi_value messageOf(napi_env env, const Arguments& a) { return text(env, scanOf(env, a[0])->message()); }
+
+/** The responses of a scan that kept them and has ended well; the caller forgets them. */
+napi_value takeResponses(napi_env env, const Arguments& a) {
+  const auto& scan = scanOf(env, a[0]);
+  if (!scan->kept) refuse(env, nullptr, "this scan has no responses");
+  auto responses = std::make_unique<Responses>();
+  responses->kept = *hersCudaKept(scan->kept);
+  responses->device = scan->ring->device;
+  std::swap(responses->responses, scan->kept);
+  return keptResponses(env, std::move(responses));
+}
 
 napi_value stopScan(napi_env env, const Arguments& a) {
   scanOf(env, a[0])->stop();
@@ -425,8 +484,9 @@ napi_value initialize(napi_env env, napi_value exports) {
   const napi_property_descriptor properties[] = {
       method("openDevice", call<openDevice, 1>),   method("closeDevice", call<closeDevice, 1>),   method("describeDevice", call<describeDevice, 1>),
       method("createRing", call<createRing, 3>),   method("loadSegment", call<loadSegment, 3>),   method("freeSegment", call<freeSegment, 1>),
-      method("startScan", call<startScan, 6>),     method("stopScan", call<stopScan, 1>),         method("releaseBatch", call<releaseBatch, 1>),
-      method("holdLoop", call<holdLoop, 2>),       method("messageOf", call<messageOf, 1>),
+      method("startScan", call<startScan, 7>),     method("stopScan", call<stopScan, 1>),         method("releaseBatch", call<releaseBatch, 1>),
+      method("holdLoop", call<holdLoop, 2>),       method("messageOf", call<messageOf, 1>),     method("takeResponses", call<takeResponses, 1>),
+      method("forgetResponses", call<forgetResponses, 1>),
   };
   check(env, napi_define_properties(env, exports, sizeof properties / sizeof *properties, properties), "no memory");
   return exports;

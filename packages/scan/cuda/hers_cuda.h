@@ -17,7 +17,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* Changes with every change of this file that a caller could notice. */
-#define HERS_CUDA_INTERFACE 1
+#define HERS_CUDA_INTERFACE 2
 
 enum {
   HERS_CUDA_OK = 0,
@@ -36,6 +36,7 @@ enum {
 typedef struct HersCuda HersCuda;
 typedef struct HersCudaRing HersCudaRing;
 typedef struct HersCudaSegment HersCudaSegment;
+typedef struct HersCudaResponses HersCudaResponses;
 
 /* What packages/ring/src/modulus.ts computes for a prime; n inverses. */
 typedef struct {
@@ -102,6 +103,22 @@ typedef struct {
   void* context;
 } HersCudaScan;
 
+/* Marks what follows, so that nothing else is taken for it. */
+#define HERS_CUDA_KEPT 0x6b657074
+
+/* Responses that stay in the memory of the device: of query q, those of all `blocks`, one after the
+ * other, begin at bytes + offsets[q] and have lengths[q] bytes each. `entries` is in the memory of
+ * the host: 24 bytes for each block, its id, first and count. Valid until hersCudaForget. */
+typedef struct {
+  uint32_t mark;
+  int device;
+  const uint8_t* bytes;
+  size_t blocks, queries;
+  const size_t* offsets;
+  const size_t* lengths;
+  const uint8_t* entries;
+} HersCudaKept;
+
 typedef struct {
   char name[256];
   uint64_t memory, free;
@@ -132,6 +149,12 @@ void hersCudaUnload(HersCudaSegment* segment);
 
 /* All segments have as many rows as the first, and the ring's words. `times` may be null. */
 int hersCudaScan(HersCuda* cuda, const HersCudaScan* scan, HersCudaTimes* times);
+
+/* The same, and nothing is copied to the host: `parts` and `deliver` are not looked at. Forget
+ * responses before the context is closed. */
+int hersCudaKeep(HersCuda* cuda, const HersCudaScan* scan, HersCudaResponses** out, HersCudaTimes* times);
+const HersCudaKept* hersCudaKept(const HersCudaResponses* responses);
+void hersCudaForget(HersCudaResponses* responses);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -13,6 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device.h"
+#include "transform.cuh"
+
 namespace hers_cuda {
 
 constexpr int kTile = 32;
@@ -25,16 +28,6 @@ constexpr int kHeadWords = 20, kEntryWords = 6, kBlockIdWord = 12;
 
 /** Lines of kRows rows. */
 __host__ __device__ constexpr int linesOfRows(bool packed) { return packed ? kRows / 4 * 3 : kRows; }
-
-struct DeviceModulus {
-  uint32_t p, negativeInverse;
-  /** 2^32 mod p. */
-  uint32_t foldBy;
-  uint32_t reciprocal;
-  uint2 scale, last;
-  /** ψ^−brv(i) with its Shoup companion. */
-  const uint2* inverses;
-};
 
 struct DeviceRing {
   uint32_t n, primes, bits;
@@ -275,6 +268,13 @@ struct MultiplyJob {
   DeviceRing ring;
 };
 
+#ifdef HERS_EMULATED
+/** Done at once: nobody can tell, since whoever reads it waits for it. */
+inline void copyAsync(void* shared, const void* global) { memcpy(shared, global, 16); }
+inline void commitCopies() {}
+template <int left>
+void waitForCopies() {}
+#else
 __device__ __forceinline__ void copyAsync(void* shared, const void* global) {
   const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global));
@@ -284,6 +284,7 @@ template <int left>
 __device__ __forceinline__ void waitForCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
 }
+#endif
 
 /**
  * How the work is cut for Q queries: each thread keeps the sums of one slot of `blocks` blocks, for
@@ -311,7 +312,7 @@ __global__ __launch_bounds__(Shape<Q>::threads, Shape<Q>::resident) void multipl
   constexpr int queryWords = kRows * 2 * Q * kTile, galleryWords = S::blocksOfAll * L * kTile;
   constexpr int copies = B * L / 4;
   static_assert(B * L % 4 == 0, "each copy of a warp is 512 bytes");
-  extern __shared__ __align__(16) uint32_t shared[];
+  HERS_DYNAMIC_SHARED(shared);
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const uint32_t tile = blockIdx.x, first = blockIdx.y * S::blocksOfAll + warp * B;
 
@@ -447,68 +448,6 @@ struct RespondJob {
   DeviceRing ring;
   ResponseShape shapes[kMostQueries];
 };
-
-/** x·w mod p in [0, 2p) for any word x. */
-__device__ __forceinline__ uint32_t mulShoup(uint32_t x, uint2 w, uint32_t p) { return x * w.x - __umulhi(x, w.y) * p; }
-/** x − p where that does not wrap, else x. */
-__device__ __forceinline__ uint32_t reduceOnce(uint32_t x, uint32_t p) { return min(x, x - p); }
-/** One word is left out after every 16, so that strides of 16 hit different banks. */
-__device__ __forceinline__ uint32_t padded(uint32_t i) { return i + i / 16; }
-
-/** 16 words of a thread, or as many groups of 2^k as that is. */
-constexpr int kEach = 16;
-
-/**
- * The stages of strides 2^s … 2^(s+k−1) of the inverse transform (native/transform.h) for the words
- * of one thread: `x[g·2^k + m]` is word `base + m·2^s` of group g.
- */
-template <int logN, int s, int k>
-__device__ __forceinline__ void stages(uint32_t (&x)[kEach], uint32_t thread, const DeviceModulus& m) {
-  constexpr uint32_t n = 1u << logN, threads = n / kEach;
-  const uint32_t p = m.p, p2 = 2 * p;
-#pragma unroll
-  for (int g = 0; g < kEach >> k; g++) {
-    const uint32_t high = (thread + g * threads) >> s;
-#pragma unroll
-    for (int q = 0; q < k; q++) {
-      constexpr bool isLastPass = s + k == logN;
-      const bool isLast = isLastPass && q == k - 1;
-#pragma unroll
-      for (int i = 0; i < 1 << k; i++) {
-        if (i >> q & 1) continue;
-        uint32_t& a = x[(g << k) + i];
-        uint32_t& b = x[(g << k) + i + (1 << q)];
-        const uint32_t sum = a + b, difference = a - b + p2;
-        if (isLast) {
-          a = reduceOnce(mulShoup(sum, m.scale, p), p);
-          b = reduceOnce(mulShoup(difference, m.last, p), p);
-        } else {
-          const uint32_t twiddle = (n >> (s + q + 1)) + (high << (k - q - 1)) + (i >> (q + 1));
-          a = reduceOnce(sum, p2);
-          b = mulShoup(difference, __ldg(m.inverses + twiddle), p);
-        }
-      }
-    }
-  }
-}
-
-template <int logN, int s, int k>
-__device__ __forceinline__ uint32_t wordOf(uint32_t thread, int i) {
-  const uint32_t group = thread + (i >> k) * ((1u << logN) / kEach);
-  return (group >> s) << (s + k) | (i & ((1 << k) - 1)) << s | (group & ((1 << s) - 1));
-}
-
-template <int logN, int s, int k>
-__device__ __forceinline__ void toShared(uint32_t* shared, const uint32_t (&x)[kEach], uint32_t thread) {
-#pragma unroll
-  for (int i = 0; i < kEach; i++) shared[padded(wordOf<logN, s, k>(thread, i))] = x[i];
-}
-
-template <int logN, int s, int k>
-__device__ __forceinline__ void fromShared(uint32_t (&x)[kEach], const uint32_t* shared, uint32_t thread) {
-#pragma unroll
-  for (int i = 0; i < kEach; i++) x[i] = shared[padded(wordOf<logN, s, k>(thread, i))];
-}
 
 constexpr int respondThreads(int logN) { return (1 << logN) / kEach < 32 ? 32 : (1 << logN) / kEach; }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "../native/tables.h"
+#include "buffers.h"
 #include "hers_cuda.h"
 #include "kernels.cuh"
 
@@ -28,80 +29,6 @@ constexpr int kLanes = 3;
  */
 constexpr size_t kSliceBytes = size_t{128} << 20, kSliceGalleryBytes = size_t{4} << 30;
 constexpr size_t kResponseOverhead = 88;
-
-thread_local std::string message;
-
-struct Failure {
-  int state;
-};
-
-[[noreturn]] void fail(int state, std::string text) {
-  message = std::move(text);
-  throw Failure{state};
-}
-
-void check(cudaError_t error, const char* doing) {
-  if (error == cudaSuccess) return;
-  // A failed call leaves its error for the next one to find, unless it is taken away.
-  cudaGetLastError();
-  const int state = error == cudaErrorMemoryAllocation ? HERS_CUDA_NO_MEMORY : HERS_CUDA_FAILED;
-  const char* const what = state == HERS_CUDA_NO_MEMORY ? "the GPU has too little memory left" : "the GPU failed";
-  fail(state, std::string(what) + " while " + doing + ": " + cudaGetErrorString(error));
-}
-
-void checkLaunch(const char* doing) { check(cudaGetLastError(), doing); }
-
-/** Runs `body` and turns what it throws into a state. */
-template <class F>
-int guarded(F body) {
-  try {
-    body();
-    return HERS_CUDA_OK;
-  } catch (const Failure& failure) {
-    return failure.state;
-  } catch (const std::bad_alloc&) {
-    message = "this machine has too little memory left";
-    return HERS_CUDA_NO_MEMORY;
-  } catch (const std::exception& error) {
-    message = error.what();
-    return HERS_CUDA_INVALID;
-  }
-}
-
-/** Device memory, or pinned memory of the host. */
-template <bool pinned>
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { release(); }
-
-  /** Grows to at least so many bytes, without keeping what was there. */
-  void atLeast(size_t bytes, const char* what) {
-    if (bytes <= bytes_) return;
-    release();
-    check(pinned ? cudaMallocHost(&at_, bytes) : cudaMalloc(&at_, bytes), what);
-    bytes_ = bytes;
-  }
-  void release() {
-    if (at_) pinned ? cudaFreeHost(at_) : cudaFree(at_);
-    at_ = nullptr;
-    bytes_ = 0;
-  }
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(at_);
-  }
-  size_t bytes() const { return bytes_; }
-
- private:
-  void* at_ = nullptr;
-  size_t bytes_ = 0;
-};
-
-using DeviceBuffer = Buffer<false>;
-using PinnedBuffer = Buffer<true>;
 
 struct Lane {
   cudaStream_t stream = nullptr;
@@ -127,6 +54,12 @@ struct HersCuda {
   DeviceBuffer queries, rows, blocks, segments, heads;
   /** Of loading: a segment in its own order. */
   DeviceBuffer staging, checksums, bad;
+  /**
+   * What kept responses had, for the next ones: allocating it takes longer than a scan. Under a
+   * mutex of its own, since whoever forgets responses must not wait for a scan.
+   */
+  DeviceBuffer spare;
+  std::mutex spareMutex;
 
   ~HersCuda() {
     cudaSetDevice(device);
@@ -150,11 +83,22 @@ struct HersCudaRing {
   size_t words() const { return tables.words(); }
 };
 
+/** Responses that stay on the device, and what holds them. */
+struct HersCudaResponses {
+  HersCuda* cuda;
+  DeviceBuffer bytes;
+  std::vector<size_t> offsets, lengths;
+  std::vector<uint8_t> entries;
+  HersCudaKept kept;
+};
+
 struct HersCudaSegment {
   int device;
   size_t rows, blocks, words;
   bool packed;
   DeviceBuffer lines, table;
+  /** The table once more, for whoever takes responses without their bytes. */
+  std::vector<uint8_t> entries = {};
 
   size_t lineCount() const { return hers::linesOf(rows, packed); }
   size_t blockWords() const { return words * lineCount(); }
@@ -171,13 +115,16 @@ void allocate(HersCudaSegment& segment, cudaStream_t stream) {
   check(cudaMemsetAsync(segment.lines.as<uint8_t>() + bytes, 0, past, stream), "clearing memory");
 }
 
+/** Blocks of 256 threads that take turns with so many things. */
+uint32_t gridFor(size_t things) { return static_cast<uint32_t>(std::min<size_t>(4096, (things + 255) / 256)); }
+
 template <int Q, bool packed>
 void launchMultiply(const MultiplyJob& job, cudaStream_t stream) {
   using S = Shape<Q>;
   constexpr int bytes = S::sharedBytes(packed);
   check(cudaFuncSetAttribute(multiply<Q, packed>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "asking for shared memory");
   const dim3 grid(job.words / kTile, (job.blockCount + S::blocksOfAll - 1) / S::blocksOfAll);
-  multiply<Q, packed><<<grid, S::threads, bytes, stream>>>(job);
+  hers_cuda::launch(multiply<Q, packed>, grid, S::threads, bytes, stream, job);
   checkLaunch("multiplying");
 }
 
@@ -196,10 +143,10 @@ void launchMultiply(uint32_t wide, bool packed, const MultiplyJob& job, cudaStre
 
 template <int logN, int primes>
 void launchRespond(const RespondJob& job, uint32_t queries, cudaStream_t stream) {
-  respond<logN, primes><<<dim3(job.blockCount, 2, queries), respondThreads(logN), 0, stream>>>(job);
+  hers_cuda::launch(respond<logN, primes>, dim3(job.blockCount, 2, queries), respondThreads(logN), 0, stream, job);
   checkLaunch("making responses");
   constexpr uint32_t threads = 128;
-  seal<<<dim3((4 * job.blockCount + threads - 1) / threads, queries), threads, 0, stream>>>(job);
+  hers_cuda::launch(seal, dim3((4 * job.blockCount + threads - 1) / threads, queries), threads, 0, stream, job);
   checkLaunch("making checksums");
 }
 
@@ -212,11 +159,15 @@ void launchRespond(const DeviceRing& ring, const RespondJob& job, uint32_t queri
   return two ? launchRespond<12, 2>(job, queries, stream) : launchRespond<12, 1>(job, queries, stream);
 }
 
+size_t responseBytes(const DeviceRing& ring, const HersCudaQuery& query) {
+  return kResponseOverhead + ring.n / 8 * (query.bits[0] + query.bits[1]);
+}
+
 /** Up to eight queries against all blocks. */
 class Pass {
  public:
-  Pass(HersCuda& cuda, const HersCudaScan& scan, size_t blocks, size_t firstQuery)
-      : cuda_(cuda), scan_(scan), ring_(scan.ring->ring), blocks_(blocks), firstQuery_(firstQuery) {
+  Pass(HersCuda& cuda, const HersCudaScan& scan, size_t blocks, size_t firstQuery, const HersCudaKept* kept)
+      : cuda_(cuda), scan_(scan), ring_(scan.ring->ring), blocks_(blocks), firstQuery_(firstQuery), kept_(kept) {
     const HersCudaSegment& segment = *scan.segments[0];
     rows_ = segment.rows;
     packed_ = segment.packed;
@@ -265,7 +216,7 @@ class Pass {
     cuda_.rows.atLeast(most, "making room for queries");
     for (uint32_t i = 0; i < wide_; i++) {
       if (i >= queries_) {
-        clearQuery<<<chunks_ * kRows, 256, 0, cuda_.stream>>>(laid, i, words_);
+        hers_cuda::launch(clearQuery, chunks_ * kRows, 256, 0, cuda_.stream, laid, i, words_);
         checkLaunch("expanding queries");
         continue;
       }
@@ -281,7 +232,7 @@ class Pass {
       copy(cuda_.heads.as<uint32_t>() + kHeadWords * i, from.head, 4 * kHeadWords);
       QuerySource source = {rows, rows + rowWords, static_cast<uint32_t>(from.givenFirst), static_cast<uint32_t>(from.givenCount), {}};
       memcpy(source.seed, from.seed, sizeof source.seed);
-      expandRow<<<dim3(chunks_ * kRows, ring_.primes), kExpandThreads, 0, cuda_.stream>>>(laid, i, source, scan_.domain, ring_);
+      hers_cuda::launch(expandRow, dim3(chunks_ * kRows, ring_.primes), kExpandThreads, 0, cuda_.stream, laid, i, source, scan_.domain, ring_);
       checkLaunch("expanding queries");
     }
   }
@@ -316,12 +267,14 @@ class Pass {
     for (size_t i = 0; i < queries_; i++) {
       const HersCudaQuery& q = query(i);
       lane.offsets[i] = bytes;
-      lane.lengths[i] = kResponseOverhead + ring_.n / 8 * (q.bits[0] + q.bits[1]);
-      job.shapes[i] = {{q.bits[0], q.bits[1]}, static_cast<uint32_t>(lane.lengths[i] / 4), bytes / 4};
+      lane.lengths[i] = responseBytes(ring_, q);
+      // Kept responses lie in the order of all blocks, others in that of the slice.
+      const size_t at = kept_ ? kept_->offsets[firstQuery_ + i] + lane.firstBlock * lane.lengths[i] : bytes;
+      job.shapes[i] = {{q.bits[0], q.bits[1]}, static_cast<uint32_t>(lane.lengths[i] / 4), at / 4};
       bytes += lane.blocks * lane.lengths[i];
     }
     lane.sums.atLeast(8 * words_ * queries_ * lane.blocks, "making room for sums");
-    lane.responses.atLeast(bytes, "making room for responses");
+    if (!kept_) lane.responses.atLeast(bytes, "making room for responses");
     if (scan_.parts & HERS_CUDA_COPY) lane.host.atLeast(bytes, "making room for responses");
     const DeviceBlock* const blocks = cuda_.blocks.as<DeviceBlock>() + lane.firstBlock;
     const uint32_t count = static_cast<uint32_t>(lane.blocks);
@@ -334,7 +287,7 @@ class Pass {
       job.blocks = blocks;
       job.sums = lane.sums.as<uint32_t>();
       job.heads = cuda_.heads.as<uint32_t>();
-      job.out = lane.responses.as<uint32_t>();
+      job.out = kept_ ? const_cast<uint32_t*>(reinterpret_cast<const uint32_t*>(kept_->bytes)) : lane.responses.as<uint32_t>();
       job.blockCount = count;
       job.ring = ring_;
       launchRespond(ring_, job, static_cast<uint32_t>(queries_), lane.stream);
@@ -359,6 +312,8 @@ class Pass {
   const HersCudaScan& scan_;
   const DeviceRing& ring_;
   size_t blocks_, firstQuery_, rows_, lines_, words_, queries_, chunks_;
+  /** Where responses stay; null where they are copied to the host. */
+  const HersCudaKept* kept_;
   uint32_t wide_ = 1;
   bool packed_;
 };
@@ -378,7 +333,7 @@ size_t locate(HersCuda& cuda, const HersCudaScan& scan) {
   cuda.segments.atLeast(bytes, "making room for a scan");
   cuda.blocks.atLeast(blocks * sizeof(DeviceBlock), "making room for a scan");
   check(cudaMemcpyAsync(cuda.segments.as<void>(), segments.data(), bytes, cudaMemcpyHostToDevice, cuda.stream), "starting");
-  locateBlocks<<<static_cast<uint32_t>(segments.size()), 64, 0, cuda.stream>>>(cuda.blocks.as<DeviceBlock>(), cuda.segments.as<DeviceSegment>());
+  hers_cuda::launch(locateBlocks, static_cast<uint32_t>(segments.size()), 64, 0, cuda.stream, cuda.blocks.as<DeviceBlock>(), cuda.segments.as<DeviceSegment>());
   checkLaunch("starting");
   return blocks;
 }
@@ -530,7 +485,7 @@ int hersCudaLoad(HersCuda* cuda, HersCudaRing* ring, const HersCudaLayout* layou
     const std::lock_guard<std::mutex> lock(cuda->mutex);
     check(cudaSetDevice(cuda->device), "loading a segment");
     checkLayout(*ring, layout->rows, layout->blocks, layout->packed);
-    std::unique_ptr<HersCudaSegment> segment(new HersCudaSegment{cuda->device, layout->rows, layout->blocks, ring->words(), layout->packed != 0, {}, {}});
+    std::unique_ptr<HersCudaSegment> segment(new HersCudaSegment{cuda->device, layout->rows, layout->blocks, ring->words(), layout->packed != 0, {}, {}, {layout->table, layout->table + 4 * kEntryWords * layout->blocks}});
     allocate(*segment, cuda->stream);
     const size_t bytes = 4 * segment->blocks * segment->blockWords();
     const uint32_t parts = static_cast<uint32_t>(ring->words() / hers::kGroup);
@@ -546,10 +501,10 @@ int hersCudaLoad(HersCuda* cuda, HersCudaRing* ring, const HersCudaLayout* layou
     copy(segment->table.as<void>(), layout->table, 4 * kEntryWords * segment->blocks);
     check(cudaMemsetAsync(cuda->bad.as<void>(), 0xff, 4, stream), "loading a segment");
     constexpr uint32_t threads = 128;
-    verifyParts<<<(4 * parts + threads - 1) / threads, threads, 0, stream>>>(cuda->staging.as<uint64_t>(), bytes / 8 / parts, parts,
+    hers_cuda::launch(verifyParts, (4 * parts + threads - 1) / threads, threads, 0, stream, cuda->staging.as<uint64_t>(), bytes / 8 / parts, parts,
                                                                             cuda->checksums.as<uint64_t>(), cuda->bad.as<uint32_t>());
     checkLaunch("verifying a segment");
-    rearrange<<<4096, 256, 0, stream>>>(segment->lines.as<uint4>(), cuda->staging.as<uint4>(), static_cast<uint32_t>(ring->words()),
+    hers_cuda::launch(rearrange, gridFor(bytes / 16), 256, 0, stream, segment->lines.as<uint4>(), cuda->staging.as<uint4>(), static_cast<uint32_t>(ring->words()),
                                         static_cast<uint32_t>(segment->lineCount()), static_cast<uint32_t>(hers::linesOf(kPanelRows, segment->packed)),
                                         static_cast<uint32_t>(segment->blocks));
     checkLaunch("loading a segment");
@@ -569,10 +524,10 @@ int hersCudaFill(HersCuda* cuda, HersCudaRing* ring, size_t rows, size_t blocks,
     const std::lock_guard<std::mutex> lock(cuda->mutex);
     check(cudaSetDevice(cuda->device), "filling a segment");
     checkLayout(*ring, rows, blocks, packed);
-    std::unique_ptr<HersCudaSegment> segment(new HersCudaSegment{cuda->device, rows, blocks, ring->words(), packed != 0, {}, {}});
+    std::unique_ptr<HersCudaSegment> segment(new HersCudaSegment{cuda->device, rows, blocks, ring->words(), packed != 0, {}, {}, std::vector<uint8_t>(4 * kEntryWords * blocks, 1)});
     allocate(*segment, cuda->stream);
     check(cudaMemsetAsync(segment->table.as<void>(), 1, 4 * kEntryWords * blocks, cuda->stream), "filling a segment");
-    fillLines<<<4096, 256, 0, cuda->stream>>>(segment->lines.as<uint32_t>(), segment->blockWords(), blocks * segment->blockWords(),
+    hers_cuda::launch(fillLines, gridFor(blocks * segment->blockWords()), 256, 0, cuda->stream, segment->lines.as<uint32_t>(), segment->blockWords(), blocks * segment->blockWords(),
                                              static_cast<uint32_t>(segment->lineCount()), seed, packed != 0, ring->ring);
     checkLaunch("filling a segment");
     check(cudaStreamSynchronize(cuda->stream), "filling a segment");
@@ -594,8 +549,53 @@ int hersCudaScan(HersCuda* cuda, const HersCudaScan* scan, HersCudaTimes* times)
     check(cudaSetDevice(cuda->device), "starting");
     if (times) *times = {};
     const size_t blocks = locate(*cuda, *scan);
-    for (size_t first = 0; first < scan->queryCount; first += kMostQueries) Pass(*cuda, *scan, blocks, first).run(times);
+    for (size_t first = 0; first < scan->queryCount; first += kMostQueries) Pass(*cuda, *scan, blocks, first, nullptr).run(times);
   });
+}
+
+int hersCudaKeep(HersCuda* cuda, const HersCudaScan* scan, HersCudaResponses** out, HersCudaTimes* times) {
+  return guarded([&] {
+    checkScan(*scan);
+    const std::lock_guard<std::mutex> lock(cuda->mutex);
+    check(cudaSetDevice(cuda->device), "starting");
+    if (times) *times = {};
+    std::unique_ptr<HersCudaResponses> responses(new HersCudaResponses{cuda, {}, {}, {}, {}, {}});
+    const size_t blocks = locate(*cuda, *scan);
+    size_t bytes = 0;
+    for (size_t i = 0; i < scan->queryCount; i++) {
+      responses->offsets.push_back(bytes);
+      responses->lengths.push_back(responseBytes(scan->ring->ring, scan->queries[i]));
+      bytes += blocks * responses->lengths.back();
+    }
+    {
+      const std::lock_guard<std::mutex> own(cuda->spareMutex);
+      responses->bytes.swap(cuda->spare);
+    }
+    responses->bytes.atLeast(bytes, "making room for responses");
+    responses->entries.reserve(4 * kEntryWords * blocks);
+    for (size_t i = 0; i < scan->segmentCount; i++) {
+      const std::vector<uint8_t>& entries = scan->segments[i]->entries;
+      responses->entries.insert(responses->entries.end(), entries.begin(), entries.end());
+    }
+    responses->kept = {HERS_CUDA_KEPT, cuda->device, responses->bytes.as<uint8_t>(), blocks, scan->queryCount, responses->offsets.data(),
+                       responses->lengths.data(), responses->entries.data()};
+    HersCudaScan staying = *scan;
+    staying.parts = HERS_CUDA_MULTIPLY | HERS_CUDA_RESPOND;
+    for (size_t first = 0; first < scan->queryCount; first += kMostQueries) Pass(*cuda, staying, blocks, first, &responses->kept).run(times);
+    *out = responses.release();
+  });
+}
+
+const HersCudaKept* hersCudaKept(const HersCudaResponses* responses) { return &responses->kept; }
+
+void hersCudaForget(HersCudaResponses* responses) {
+  HersCuda* const cuda = responses->cuda;
+  cudaSetDevice(cuda->device);
+  {
+    const std::lock_guard<std::mutex> lock(cuda->spareMutex);
+    if (responses->bytes.bytes() > cuda->spare.bytes()) responses->bytes.swap(cuda->spare);
+  }
+  delete responses;
 }
 
 }  // extern "C"

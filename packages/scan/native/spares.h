@@ -46,8 +46,8 @@ class Spares {
 
  private:
   /**
-   * 48 MiB in all, 24 MiB in one piece: eight queries of 128 dimensions, laid out, have 17. Searches
-   * of more at once are too rare to keep their memory.
+   * 48 MiB in all, 24 MiB in one piece: eight queries of 128 dimensions, laid out, have 17.
+   * Searches of more at once are too rare to keep their memory.
    */
   static constexpr size_t kMostWords = size_t{3} << 22;
   static constexpr size_t kLargestWords = size_t{3} << 21;

@@ -34,8 +34,8 @@ const works = async () => new Impostor();
 function trial(openers: Partial<KernelOpeners>) {
   const warnings: string[] = [];
   const all: KernelOpeners = { native: works, wasm: works, reference: works, cuda: works, ...openers };
-  const choose = (kernel?: KernelName | 'auto', variable?: string) =>
-    chooseKernel({ kernel, warn: (message) => warnings.push(message) }, all, variable);
+  const choose = (kernel?: KernelName | 'auto', variable?: string, arch = 'x64') =>
+    chooseKernel({ kernel, warn: (message) => warnings.push(message) }, all, variable, arch);
   return { choose, warnings };
 }
 
@@ -46,6 +46,13 @@ describe('the choice of a kernel', () => {
       assert.match(choice.chosen, /^native \(plain TypeScript, one thread\), the fastest/);
       assert.deepEqual(choice.rejected, []);
     }
+    assert.deepEqual(warnings, []);
+  });
+
+  it('takes native code on arm64 only where it is asked for', async () => {
+    const { choose, warnings } = trial({});
+    assert.match((await choose('auto', undefined, 'arm64')).chosen, /^wasm .* the fastest/);
+    assert.match((await choose('native', undefined, 'arm64')).chosen, /^native .* asked for/);
     assert.deepEqual(warnings, []);
   });
 

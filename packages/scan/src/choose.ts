@@ -4,7 +4,7 @@
 
 import { encodeResponse, expandedQuery, HersError, parameterSet, refuseUnknown, scanBlock } from '@hers/scheme';
 import { segmentBytes } from './builder.ts';
-import { AUTOMATIC_KERNELS, KERNEL_NAMES, type Kernel, type KernelName } from './kernel.ts';
+import { KERNEL_NAMES, type Kernel, type KernelName } from './kernel.ts';
 import { ReferenceKernel } from './reference.ts';
 import { largest, mixed, specimenBlock, specimenQuery } from './specimen.ts';
 
@@ -16,6 +16,11 @@ export interface KernelOptions {
   readonly kernel?: KernelName | 'auto' | undefined;
   /** By default as many as the process may use. */
   readonly threads?: number | undefined;
+  /**
+   * Bytes of the gallery that `cuda` holds in the memory of the GPU, by default as many as fit. The
+   * CPU scans the rest.
+   */
+  readonly deviceMemory?: number | undefined;
   /**
    * Called with the reason why a kernel was left out, once for each reason. By default it becomes a
    * process warning.
@@ -32,7 +37,9 @@ export interface KernelChoice {
 }
 
 /** How each kernel is opened. */
-export type KernelOpeners = Readonly<Record<KernelName, (threads: number | undefined) => Promise<Kernel>>>;
+export type KernelOpeners = Readonly<
+  Record<KernelName, (threads: number | undefined, options: KernelOptions) => Promise<Kernel>>
+>;
 
 const openers: KernelOpeners = {
   async native(threads) {
@@ -46,29 +53,44 @@ const openers: KernelOpeners = {
   async reference() {
     return new ReferenceKernel();
   },
-  async cuda() {
+  async cuda(threads, { deviceMemory: memory, warn = emitWarning }) {
     const { CudaKernel } = await import('./cuda/cuda.ts');
-    return CudaKernel.open();
+    const { SplitKernel } = await import('./cuda/split.ts');
+    const openOther = async () => (await chooseKernel({ kernel: 'auto', threads, warn }, openers, undefined)).kernel;
+    return new SplitKernel(CudaKernel.open(), { memory, openOther, warn });
   },
 };
 
 /**
+ * Kernels that are tried where none is asked for, fastest first. On arm64 native code has vectors
+ * of the same length as WebAssembly, and nobody has measured that it is faster: it must be asked
+ * for.
+ */
+function automaticKernels(arch: string): readonly KernelName[] {
+  return arch === 'arm64' ? ['wasm', 'reference'] : ['native', 'wasm', 'reference'];
+}
+
+/**
  * Opens a kernel: the one that the option names, otherwise the variable HERS_KERNEL, otherwise the
- * first that works of native, wasm and reference.
+ * first that works of native (not on arm64), wasm and reference.
  *
  * @example const { kernel, chosen } = await openKernel();
  */
 export async function openKernel(options: KernelOptions = {}): Promise<KernelChoice> {
-  refuseUnknown(options, { kernel: true, threads: true, warn: true }, 'openKernel');
+  refuseUnknown(options, { kernel: true, threads: true, deviceMemory: true, warn: true }, 'openKernel');
   return chooseKernel(options, openers, process.env[VARIABLE]);
 }
 
 /** The same with other kernels and another variable, for tests. */
 export async function chooseKernel(
-  { kernel: option, threads, warn = emitWarning }: KernelOptions,
+  options: KernelOptions,
   openers: KernelOpeners,
   variable: string | undefined,
+  arch: string = process.arch,
 ): Promise<KernelChoice> {
+  const { kernel: option, threads, deviceMemory, warn = emitWarning } = options;
+  if (deviceMemory !== undefined && !(Number.isSafeInteger(deviceMemory) && deviceMemory >= 0))
+    throw new HersError('INVALID_ARGUMENT', 'deviceMemory is a number of bytes');
   const wanted = option ?? (variable === '' ? undefined : variable) ?? 'auto';
   const source = option === undefined ? VARIABLE : 'the option kernel';
   if (wanted !== 'auto' && !KERNEL_NAMES.some((name) => name === wanted)) {
@@ -76,9 +98,9 @@ export async function chooseKernel(
     throw new HersError('INVALID_ARGUMENT', `${source} is ${JSON.stringify(wanted)}; it can be ${names}`);
   }
   const rejected: string[] = [];
-  for (const name of wanted === 'auto' ? AUTOMATIC_KERNELS : [wanted as KernelName]) {
+  for (const name of wanted === 'auto' ? automaticKernels(arch) : [wanted as KernelName]) {
     try {
-      const kernel = await openChecked(() => openers[name](threads));
+      const kernel = await openChecked(() => openers[name](threads, options));
       const why = wanted === 'auto' ? 'the fastest that works here' : `asked for by ${source}`;
       if (rejected.length > 0) sayOnce(`the ${name} kernel scans; ${rejected.join('; ')}`, warn);
       return { kernel, chosen: `${name} (${kernel.detail}), ${why}`, rejected };

@@ -1,7 +1,9 @@
 export { type BuildOptions, buildSegment, segmentBlocks, segmentBytes } from './builder.ts';
 export { type KernelChoice, type KernelOptions, openKernel } from './choose.ts';
+export { CudaKernel, type CudaOptions } from './cuda/cuda.ts';
 export {
   KERNEL_NAMES,
+  type KeptScan,
   type Kernel,
   type KernelName,
   type ScanOptions,

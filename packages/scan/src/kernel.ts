@@ -41,19 +41,36 @@ export interface ScanOptions {
   readonly signal?: AbortSignal;
 }
 
+/** Responses that stay in the memory of a device: every query's to every block of every handle. */
+export interface KeptScan {
+  /** For an addon of the same process that decrypts. */
+  readonly handle: object;
+  /** The number of the device. */
+  readonly device: number;
+  /** Frees them; nothing may use the handle any more. */
+  forget(): void;
+}
+
 export interface Kernel {
   readonly name: KernelName;
   /** For people: instruction set, threads. */
   readonly detail: string;
   load(source: SegmentSource): Promise<SegmentHandle>;
   scan(handles: readonly SegmentHandle[], queries: readonly Query[], options?: ScanOptions): AsyncIterable<ScanResult>;
+  /**
+   * The same as `scan`, where the kernel can leave responses on its device: in the order of the
+   * handles, and of the blocks in each. Undefined where it cannot do so now.
+   */
+  keep?(
+    handles: readonly SegmentHandle[],
+    queries: readonly Query[],
+    options?: ScanOptions,
+  ): Promise<KeptScan | undefined>;
   unload(handle: SegmentHandle): Promise<void>;
   /** Frees everything, threads included. */
   close(): Promise<void>;
 }
 
-/** Kernels that are tried where none is asked for, fastest first. */
-export const AUTOMATIC_KERNELS = ['native', 'wasm', 'reference'] as const;
-/** `cuda` holds all segments in the memory of a GPU, so it must be asked for. */
+/** `cuda` takes the memory of a GPU, so it must be asked for. */
 export const KERNEL_NAMES = ['native', 'wasm', 'reference', 'cuda'] as const;
 export type KernelName = (typeof KERNEL_NAMES)[number];

@@ -3,6 +3,7 @@
 import { QuerySecret } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { encrypted, type KeyMaterial, keyFrom, rankResponses, sealerFrom } from './crew.ts';
+import { unpackTasks } from './packed.ts';
 import type { Answer, Task } from './workers.ts';
 
 export interface Done {
@@ -22,9 +23,9 @@ export function workFor(material: KeyMaterial): (task: Task) => Promise<Done> {
       return {};
     }
     if (task.kind === 'seal') return (await sealing).seal(task.batch);
-    if (task.kind === 'encrypt') return encrypted(key, task.vectors, task.first);
+    if (task.kind === 'encrypt') return encrypted(key, task.vectors, task.first, task.handle);
     using secret = QuerySecret.from(key.plan, task.secret);
-    return rankResponses(key, secret, task.tasks, task.options);
+    return rankResponses(key, secret, unpackTasks(task.packed), task.options);
   }
 
   return async (task) => {

@@ -66,8 +66,11 @@ export interface Crew {
   readonly size: number;
   /** Names records and seals them under the crew's epoch. */
   seal(batch: PlainBatch): Promise<SealedBatch>;
-  /** From slot 0 on it begins a block, which gets its canaries. Takes ownership of the vectors. */
-  encrypt(vectors: Float32Array | Int32Array, first: number): Promise<EncryptedBlock>;
+  /**
+   * From slot 0 on it begins a block, which gets its canaries. Its id begins with the handle of its
+   * partition, if that is given. Takes ownership of the vectors.
+   */
+  encrypt(vectors: Float32Array | Int32Array, first: number, handle?: Uint8Array): Promise<EncryptedBlock>;
   /**
    * The best of these responses to one query; with groups, the best of each block. INTEGRITY if a
    * canary has another score than it must have, or scores do not add up, which only the crew of
@@ -107,8 +110,14 @@ export async function sealerFrom(material: KeyMaterial): Promise<BatchSealer> {
   }
 }
 
-export function encrypted(key: CollectionKey, vectors: Float32Array | Int32Array, first: number): EncryptedBlock {
+export function encrypted(
+  key: CollectionKey,
+  vectors: Float32Array | Int32Array,
+  first: number,
+  handle?: Uint8Array,
+): EncryptedBlock {
   const blockId = crypto.getRandomValues(new Uint8Array(16));
+  if (handle) blockId.set(handle);
   const all = first === 0 ? withCanaries(key, vectors, blockId) : vectors;
   const sums = isExact(key.plan.profile) ? { sums: encodeScoreSums(scoreSums(key, all, first)) } : {};
   return { block: encryptBlock(key, all, { first, blockId }), ...sums };
@@ -204,8 +213,8 @@ export class InProcessCrypto implements Crew {
     return (await this.#sealing).seal(batch);
   }
 
-  async encrypt(vectors: Float32Array | Int32Array, first: number): Promise<EncryptedBlock> {
-    return encrypted(this.#key, vectors, first);
+  async encrypt(vectors: Float32Array | Int32Array, first: number, handle?: Uint8Array): Promise<EncryptedBlock> {
+    return encrypted(this.#key, vectors, first, handle);
   }
 
   async decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {

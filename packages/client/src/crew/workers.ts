@@ -6,14 +6,20 @@ import { HersError } from '@hers/service';
 import { type Candidate, Ranking } from '../search/ranking.ts';
 import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
 import type { Crew, DecryptTask, EncryptedBlock, RankOptions } from './crew.ts';
+import { type PackedTasks, packTasks } from './packed.ts';
 
 export type Task =
   | { readonly kind: 'seal'; readonly batch: PlainBatch }
-  | { readonly kind: 'encrypt'; readonly vectors: Float32Array | Int32Array; readonly first: number }
+  | {
+      readonly kind: 'encrypt';
+      readonly vectors: Float32Array | Int32Array;
+      readonly first: number;
+      readonly handle?: Uint8Array | undefined;
+    }
   | {
       readonly kind: 'decrypt';
       readonly secret: ExposedSecret;
-      readonly tasks: readonly DecryptTask[];
+      readonly packed: PackedTasks;
       readonly options: RankOptions;
     }
   /** Overwrite the keys: this is the last task. */
@@ -31,12 +37,13 @@ export interface WorkerHandle {
 }
 
 /**
- * The memory of a task that moves to the worker instead of being copied: vectors that were packed
- * for it alone, and secrets, of which no copy may stay behind; the worker overwrites its own.
+ * The memory of a task that moves to the worker instead of being copied: vectors and responses that
+ * were packed for it alone, and secrets, of which no copy may stay behind; the worker overwrites
+ * its own.
  */
 export function memoryOf(task: Task): ArrayBuffer[] {
   if (task.kind === 'encrypt') return [task.vectors.buffer as ArrayBuffer];
-  return task.kind === 'decrypt' ? [task.secret.secret.buffer as ArrayBuffer] : [];
+  return task.kind === 'decrypt' ? [task.secret.secret.buffer as ArrayBuffer, task.packed.memory] : [];
 }
 
 /** Where workers come from. */
@@ -144,14 +151,15 @@ export class Workers implements Crew {
     return this.#run({ kind: 'seal', batch });
   }
 
-  encrypt(vectors: Float32Array | Int32Array, first: number): Promise<EncryptedBlock> {
-    return this.#run({ kind: 'encrypt', vectors, first });
+  encrypt(vectors: Float32Array | Int32Array, first: number, handle?: Uint8Array): Promise<EncryptedBlock> {
+    return this.#run({ kind: 'encrypt', vectors, first, handle });
   }
 
   async decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
     const parts: Promise<Candidate[]>[] = [];
     for (let at = 0; at < tasks.length; at += BATCH) {
-      parts.push(this.#run({ kind: 'decrypt', secret: secret.expose(), tasks: tasks.slice(at, at + BATCH), options }));
+      const packed = packTasks(tasks.slice(at, at + BATCH));
+      parts.push(this.#run({ kind: 'decrypt', secret: secret.expose(), packed, options }));
     }
     const candidates = (await Promise.all(parts)).flat();
     // Which groups are the same in several blocks, only the caller knows.

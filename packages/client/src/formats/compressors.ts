@@ -56,7 +56,7 @@ export async function sealCompressor(
   return pieces;
 }
 
-/** Fetches a compressor that the manifest names. */
+/** Fetches a compressor that the manifest names; `skip` bytes stand before each seal. */
 export async function fetchCompressor(
   service: Service,
   name: string,
@@ -64,12 +64,13 @@ export async function fetchCompressor(
   collectionId: Uint8Array,
   { lists, digest, dimension }: ManifestCompressor,
   request: PlanRequest,
+  skip: number,
 ): Promise<Compression> {
   const pieces: Uint8Array[] = [];
   for await (const sealed of service.getLists(name, lists.map(fromHex))) {
     if (hex(await sha256(sealed)) !== lists[pieces.length])
       throw new HersError('INTEGRITY', 'the store gave another compressor than the manifest names');
-    pieces.push(await sealer.open(sealed, associatedData(collectionId, digest, pieces.length)));
+    pieces.push(await sealer.open(sealed.subarray(skip), associatedData(collectionId, digest, pieces.length)));
   }
   if (pieces.length !== lists.length) throw new HersError('INTEGRITY', 'the store has lost a part of the compressor');
   const file = concat(...pieces);

@@ -8,6 +8,7 @@ import { hmac } from '@noble/hashes/hmac.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { fromHex, hex } from '../bytes.ts';
 
+/** How records get in: `vault` keeps a sealed copy of each, `homomorphic` none. */
 export type Enrolment = 'vault' | 'homomorphic';
 
 export interface Descriptor {

@@ -5,10 +5,15 @@
 //
 // Every manifest names the hashes of those before it, so that a history that forks shows
 // (versions.ts).
+//
+// In a collection with partitions, what the manifest says about blocks and pending records is in
+// sections of their own, one for each partition, so that a token can be limited to some (the
+// container is that of @hers/service, partitions.ts). The rest is bound to the hashes of all of
+// them, and the hash of a manifest does not depend on which sections somebody is shown.
 
 import type { Edition } from '@hers/scheme';
-import { HersError } from '@hers/service';
-import { concat, hex, sha256, u32 } from '../bytes.ts';
+import { decodeSections, encodeSections, HersError } from '@hers/service';
+import { concat, fromHex, hex, sha256, u32 } from '../bytes.ts';
 import type { Fields, FieldType } from '../fields/field.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
 import { notUnderstood } from './parts.ts';
@@ -47,6 +52,18 @@ export interface ManifestRecord {
   readonly handle: string;
   /** The content's keyed hash; see records.ts. */
   readonly version: string;
+  /** Where there are sections: the partition it is in, if it is in one. */
+  readonly partition?: string | undefined;
+}
+
+/** What a manifest says about the blocks and pending records of one partition, or of none. */
+export interface ManifestSection {
+  /** Of the partition. */
+  readonly handle: string;
+  /** SHA-256 of its bytes. */
+  readonly hash: string;
+  /** Undefined where a limited token does not show it. */
+  readonly sealed?: Uint8Array | undefined;
 }
 
 /** The compressor of an epoch: what its blocks hold are its outputs, not the vectors themselves. */
@@ -80,6 +97,11 @@ export interface Manifest {
   /** The field that says in which partition a record is; a block holds records of one. */
   readonly partitionBy?: string;
   /**
+   * Of all partitions, also those that are not opened. Undefined in collections without partitions,
+   * and in those of programs that had partitions before there were sections.
+   */
+  readonly sections?: readonly ManifestSection[];
+  /**
    * Hashes of the manifests before this one, the newest first, as many as are kept. Undefined in
    * manifests of older programs.
    */
@@ -102,7 +124,15 @@ const HASH_BYTES = 16;
 
 /** What tells a sealed manifest from every other. */
 export async function manifestHash(sealed: Uint8Array): Promise<string> {
-  return hex((await sha256(sealed)).subarray(0, HASH_BYTES));
+  const { sections, rest } = decodeSections(sealed) ?? { rest: sealed };
+  const named = sections ? concat(headOf(sections), rest) : sealed;
+  return hex((await sha256(named)).subarray(0, HASH_BYTES));
+}
+
+/** The names and hashes of all sections. */
+function headOf(sections: readonly { readonly handle: Uint8Array; readonly hash: Uint8Array }[]): Uint8Array {
+  const named = sections.map(({ handle, hash }) => ({ handle, hash }));
+  return encodeSections({ sections: named, rest: new Uint8Array(0) });
 }
 
 /** The history of the manifest that follows one with this hash and history. */
@@ -144,7 +174,100 @@ function associatedData(collectionId: Uint8Array, version: number): Uint8Array {
   );
 }
 
+/**
+ * Which partitions to open, by handle; all by default. The handle of a partition, or of the records
+ * that are in none.
+ */
+export interface PartitionAccess {
+  readonly only?: ReadonlySet<string> | undefined;
+  readonly handleOf: (partition: string | undefined) => Uint8Array;
+}
+
+interface Group {
+  readonly partition: string | undefined;
+  readonly blocks: ManifestBlock[];
+  readonly pending: ManifestRecord[];
+}
+
+/** Blocks and pending records by the handle of their partition. */
+function groupsOf({ blocks, pending }: Manifest, { handleOf }: PartitionAccess): Map<string, Group> {
+  const names = new Map<string | undefined, Group>();
+  const groupOf = (partition: string | undefined) => {
+    let group = names.get(partition);
+    if (!group) names.set(partition, (group = { partition, blocks: [], pending: [] }));
+    return group;
+  };
+  for (const block of blocks) groupOf(block.partition).blocks.push(block);
+  for (const record of pending) groupOf(record.partition).pending.push(record);
+  return new Map([...names.values()].map((group) => [hex(handleOf(group.partition)), group]));
+}
+
+function areSame(one: Group, other: Group): boolean {
+  return (
+    one.blocks.length === other.blocks.length &&
+    one.pending.length === other.pending.length &&
+    one.blocks.every((block, i) => block === other.blocks[i]) &&
+    one.pending.every(
+      ({ handle, version }, i) => handle === other.pending[i].handle && version === other.pending[i].version,
+    )
+  );
+}
+
+const sectionData = (collectionId: Uint8Array, handle: Uint8Array) =>
+  concat(new TextEncoder().encode('section'), collectionId, handle);
+
+/**
+ * The sections of a manifest. Those that are as they were before, and those that were not opened,
+ * stay as they are sealed.
+ */
+export async function sealSections(
+  sealer: Sealer,
+  collectionId: Uint8Array,
+  manifest: Manifest,
+  before: Manifest,
+  access: PartitionAccess,
+): Promise<ManifestSection[]> {
+  const { only } = access;
+  const groups = groupsOf(manifest, access);
+  const earlier = groupsOf(before, access);
+  const sealed = async (handle: string, group: Group): Promise<ManifestSection> => {
+    const { blocks, pending } = group;
+    const content = contentOf({ ...manifest, blocks, pending, compressors: [], fields: {}, history: [] });
+    const text = JSON.stringify({ ...content, partition: group.partition ?? null });
+    const bytes = await seal(sealer, new TextEncoder().encode(text), sectionData(collectionId, fromHex(handle)));
+    return { handle, hash: hex(await sha256(bytes)), sealed: bytes };
+  };
+  const sections: ManifestSection[] = [];
+  for (const section of before.sections ?? []) {
+    const { handle } = section;
+    const group = groups.get(handle);
+    groups.delete(handle);
+    if (only && !only.has(handle)) sections.push(section);
+    else if (group) sections.push(areSame(group, earlier.get(handle)!) ? section : await sealed(handle, group));
+  }
+  for (const [handle, group] of groups) sections.push(await sealed(handle, group));
+  return sections;
+}
+
+/** With the sections that it has, sealed already. */
 export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, manifest: Manifest): Promise<Uint8Array> {
+  const { version } = manifest;
+  if (!manifest.sections) {
+    const text = JSON.stringify(contentOf(manifest));
+    return seal(sealer, new TextEncoder().encode(text), associatedData(collectionId, version));
+  }
+  const sections = manifest.sections.map(({ handle, hash, sealed }) => ({
+    handle: fromHex(handle),
+    hash: fromHex(hash),
+    sealed,
+  }));
+  const text = JSON.stringify(contentOf({ ...manifest, blocks: [], pending: [] }));
+  const about = concat(associatedData(collectionId, version), headOf(sections));
+  const rest = await seal(sealer, new TextEncoder().encode(text), about);
+  return encodeSections({ sections, rest });
+}
+
+function contentOf(manifest: Manifest) {
   const { version, epoch, blocks, pending, seals, compressors, partitionBy, history = [] } = manifest;
   const fields = Object.entries(manifest.fields);
   const columns = blocks.map((block) => Object.entries(block.columns ?? {}));
@@ -162,7 +285,7 @@ export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, man
       ? {}
       : { partitions: { must: true, value: { field: partitionBy, blocks: blocks.map((b) => b.partition ?? null) } } }),
   };
-  const text = JSON.stringify({
+  return {
     format: FORMAT,
     version,
     epoch,
@@ -171,29 +294,73 @@ export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, man
     blocks: blocks.map((b) => [b.id, b.hash, b.epoch, b.count, b.additions, b.lists, b.dead]),
     pending: pending.map((p) => [p.handle, p.version]),
     parts,
-  });
-  return seal(sealer, new TextEncoder().encode(text), associatedData(collectionId, version));
+  };
 }
 
 type Row = [string, string, number, number, number, string[], number[]];
 
-/** Opens the manifest that a store says is of this version. INTEGRITY when it is not. */
+/**
+ * Opens the manifest that a store says is of this version, with the sections of some partitions, or
+ * of all. INTEGRITY when it is not, or a section is missing.
+ */
 export async function openManifest(
   sealer: Sealer,
   collectionId: Uint8Array,
   version: number,
   sealed: Uint8Array,
+  only?: ReadonlySet<string>,
 ): Promise<Manifest> {
-  let plain: Uint8Array;
-  try {
-    plain = await sealer.open(sealed, associatedData(collectionId, version));
-  } catch {
-    throw new HersError(
-      'INTEGRITY',
-      'the manifest of this collection does not open: it was altered, or the collection was made with another key',
-    );
+  const { sections, rest } = decodeSections(sealed) ?? { rest: sealed };
+  const about = associatedData(collectionId, version);
+  const plain = await opened(
+    sealer,
+    rest,
+    sections ? concat(about, headOf(sections)) : about,
+    'the manifest of this collection does not open: it was altered, or the collection was made with another key',
+  );
+  const manifest = manifestIn(JSON.parse(new TextDecoder().decode(plain)));
+  if (!sections) {
+    if (only) throw new HersError('INVALID_ARGUMENT', `this collection ${NOT_LIMITED}`);
+    return manifest;
   }
-  const content = JSON.parse(new TextDecoder().decode(plain));
+  const named = sections.map(({ handle, hash, sealed: bytes }) => ({
+    handle: hex(handle),
+    hash: hex(hash),
+    sealed: bytes,
+  }));
+  const blocks: ManifestBlock[] = [];
+  const pending: ManifestRecord[] = [];
+  for (const { handle, hash, sealed: bytes } of named) {
+    if (only && !only.has(handle)) continue;
+    if (!bytes) throw new HersError('INTEGRITY', HIDDEN);
+    if (hex(await sha256(bytes)) !== hash)
+      throw new HersError('INTEGRITY', 'the store gave another section of the manifest than it names');
+    const about = sectionData(collectionId, fromHex(handle));
+    const error = 'a section of the manifest does not open: whoever wrote it had another key';
+    const content = JSON.parse(new TextDecoder().decode(await opened(sealer, bytes, about, error)));
+    const section = manifestIn(content);
+    const partition: string | undefined = content.partition ?? undefined;
+    blocks.push(...section.blocks);
+    for (const record of section.pending) pending.push({ ...record, partition });
+  }
+  return { ...manifest, blocks, pending, sections: named };
+}
+
+async function opened(sealer: Sealer, sealed: Uint8Array, about: Uint8Array, error: string): Promise<Uint8Array> {
+  try {
+    return await sealer.open(sealed, about);
+  } catch {
+    throw new HersError('INTEGRITY', error);
+  }
+}
+
+const NOT_LIMITED =
+  'has no partitions that a token can be limited to: they are named when it is made (partitionBy), by a version that knows such tokens';
+const HIDDEN =
+  'the store does not show all partitions of this collection. With a token that is limited to some, say to which (the option partitions); otherwise the store hides records';
+
+// biome-ignore lint/suspicious/noExplicitAny: JSON that this program or an older one has sealed.
+function manifestIn(content: any): Manifest {
   const isOlder = OLDER_FORMATS.includes(content.format);
   if (content.format !== FORMAT && !isOlder)
     throw new HersError('UNSUPPORTED_VERSION', 'this collection was written by a newer version; use that');
@@ -239,7 +406,7 @@ export async function openManifest(
 }
 
 export function emptyManifest(version: number, fields: Fields = {}, partitionBy?: string): Manifest {
-  const partitions = partitionBy === undefined ? {} : { partitionBy };
+  const partitions = partitionBy === undefined ? {} : { partitionBy, sections: [] };
   return { version, epoch: 0, seals: 0, blocks: [], pending: [], compressors: [], fields, ...partitions, history: [] };
 }
 

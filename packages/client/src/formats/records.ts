@@ -42,6 +42,7 @@ const IN_FLIGHT = 256;
 /** What can be kept beside a vector: anything JSON can hold. */
 export type Payload = null | boolean | number | string | readonly Payload[] | { readonly [key: string]: Payload };
 
+/** A record to enrol. */
 export interface VectorRecord {
   /** Names the record: a string of 1 to 1024 bytes in UTF-8. The store never sees it. */
   readonly id: string;
@@ -122,6 +123,7 @@ export function valuesIn(record: PlainRecord | PendingRecord, fields: Fields): F
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
+/** Throws INVALID_ARGUMENT unless a record can have this id. */
 export function checkId(id: unknown): asserts id is string {
   if (typeof id !== 'string' || id.length === 0)
     throw new HersError('INVALID_ARGUMENT', 'a record id is a string that is not empty');

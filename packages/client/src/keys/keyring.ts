@@ -2,11 +2,12 @@
 
 import { DEFAULT_EDITION, type Edition, type Plan, plan } from '@hers/scheme';
 import type { MasterSeed } from '@hers/scheme/secret';
+import { PARTITION_BYTES } from '@hers/service';
 import { type Descriptor, requestOf } from '../formats/descriptor.ts';
 import { RecordKeys, sealingKey } from '../formats/records.ts';
 import { type Compression, Space, spaceName } from '../session/space.ts';
 import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
-import { makeSealer, type Sealer } from './sealing.ts';
+import { type KeyedHash, makeKeyedHash, makeSealer, type Sealer } from './sealing.ts';
 
 /** Records that are sealed without the crew. */
 const MAX_SEALED_HERE = 64;
@@ -18,6 +19,7 @@ export class Keyring {
   /** Of new blocks. */
   readonly edition: Edition;
   readonly records: RecordKeys;
+  readonly #partition: KeyedHash;
   readonly #seed: MasterSeed;
   readonly #threads: number | undefined;
   readonly #sealers = new Map<number, Promise<Sealer>>();
@@ -28,6 +30,7 @@ export class Keyring {
     seed: MasterSeed,
     descriptor: Descriptor,
     records: RecordKeys,
+    partition: KeyedHash,
     edition: Edition,
     threads?: number,
   ) {
@@ -35,6 +38,7 @@ export class Keyring {
     this.edition = edition;
     this.plan = plan(requestOf(descriptor, edition));
     this.records = records;
+    this.#partition = partition;
     this.#threads = threads;
     this.#seed = seed.clone();
   }
@@ -45,11 +49,21 @@ export class Keyring {
     threads?: number,
     edition: Edition = DEFAULT_EDITION,
   ): Promise<Keyring> {
-    return new Keyring(seed, descriptor, await RecordKeys.of(seed, descriptor.id), edition, threads);
+    const [records, partition] = await Promise.all([
+      RecordKeys.of(seed, descriptor.id),
+      makeKeyedHash(seed.deriveKey('partitions', descriptor.id)),
+    ]);
+    return new Keyring(seed, descriptor, records, partition, edition, threads);
   }
 
   get id(): Uint8Array {
     return this.descriptor.id;
+  }
+
+  /** All that a store sees of a partition, or of the records that are in none. */
+  partitionHandle(name: string | undefined): Uint8Array {
+    const text = new TextEncoder().encode(name ?? '');
+    return this.#partition(Uint8Array.of(name === undefined ? 0 : 1), text).slice(0, PARTITION_BYTES);
   }
 
   /** Seals manifests, whatever the epoch. */
@@ -103,6 +117,7 @@ export class Keyring {
     this.#sealers.clear();
     this.#manifestSealer = undefined;
     this.records.wipe();
+    this.#partition.wipe();
     this.#seed.wipe();
   }
 }

@@ -3,7 +3,7 @@
 
 import { type PlanRequest, plan, slotsFor } from '@hers/scheme';
 import { authenticate, type MasterSeed, sameTag } from '@hers/scheme/secret';
-import { HANDLE_BYTES, HersError, type Service, withMethods } from '@hers/service';
+import { HANDLE_BYTES, HersError, PARTITION_BYTES, type Service, withMethods } from '@hers/service';
 import {
   type BlockPlace,
   type FoundEntry,
@@ -16,7 +16,14 @@ import { fromHex, hex, sha256 } from '../bytes.ts';
 import { keyFrom } from '../crew/crew.ts';
 import { requestOf } from '../formats/descriptor.ts';
 import { List, type ListEntry, openList, sealList } from '../formats/lists.ts';
-import { historyAfter, liveCount, type Manifest, type ManifestBlock, sealManifest } from '../formats/manifest.ts';
+import {
+  historyAfter,
+  liveCount,
+  type Manifest,
+  type ManifestBlock,
+  sealManifest,
+  sealSections,
+} from '../formats/manifest.ts';
 import { PendingRecord } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
 import { Draft } from '../session/draft.ts';
@@ -116,6 +123,11 @@ export class Rescue {
     return hex(this.keyring.id);
   }
 
+  /** Bytes before every seal: the handle of a partition, if the manifest has sections. */
+  get #skip(): number {
+    return this.manifest.sections ? PARTITION_BYTES : 0;
+  }
+
   get #isVault(): boolean {
     return this.keyring.descriptor.enrolment === 'vault';
   }
@@ -131,7 +143,7 @@ export class Rescue {
     const { epoch, isOpaque } = this.#wanted.get(id)!;
     this.#places.set(id, place);
     if (isOpaque) return;
-    const { list } = await openList(await this.keyring.sealer(epoch), this.keyring.id, content);
+    const { list } = await openList(await this.keyring.sealer(epoch), this.keyring.id, content.subarray(this.#skip));
     this.#lists.set(id, [...list]);
   }
 
@@ -200,7 +212,7 @@ export class Rescue {
           return this.keyring.sealer(epoch);
         },
         handle,
-        sealed,
+        sealed.subarray(this.#skip),
       );
     } catch {
       return undefined; // of another collection, or of nobody
@@ -448,7 +460,7 @@ export class Rescue {
       const lists = await this.#patched(service, block, staged);
       blocks.push({ ...block, hash, dead, lists, columns: Object.fromEntries(columns) });
     }
-    const next: Manifest = {
+    const lost: Manifest = {
       version: manifest.version + 1,
       epoch: this.#epoch,
       seals: (this.#epoch === manifest.epoch ? manifest.seals : 0) + staged.length,
@@ -459,7 +471,10 @@ export class Rescue {
       ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),
       history: historyAfter(this.#hash, manifest.history),
     };
-    const sealed = await sealManifest(await keyring.manifestSealer(), keyring.id, next);
+    const sealer = await keyring.manifestSealer();
+    const handleOf = (name: string | undefined) => keyring.partitionHandle(name);
+    const sections = manifest.sections && (await sealSections(sealer, keyring.id, lost, manifest, { handleOf }));
+    const sealed = await sealManifest(sealer, keyring.id, { ...lost, ...(sections ? { sections } : {}) });
     await service.commit(this.known.name, { expected: manifest.version, manifest: sealed, lists: staged });
   }
 

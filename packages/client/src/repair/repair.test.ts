@@ -870,7 +870,7 @@ describe('repairing', () => {
     const folder = copyOf();
     unlinkSync(join(folder, 'catalogue.db'));
     const damaged = filesOf(folder);
-    for (const ms of [350, 500, 600, 700, 800, 900, 1100, 1300]) {
+    for (const ms of [250, 350, 450, 550, 650, 800, 1000]) {
       await killed(folder, ms);
       if (existsSync(`${folder}.seen.json`) && !besides(folder, 'damaged').length)
         assert.deepEqual(filesOf(folder), damaged);

@@ -9,6 +9,7 @@ import type { Filter } from '../filter/filter.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
 import { isDead, type RecordLocation, type View } from '../session/view.ts';
+import type { ScanPart } from './scan.ts';
 
 /** A date field of this name says when a record ends. */
 export const EXPIRES = 'expires';
@@ -146,10 +147,15 @@ function hasExpired(view: View, { id }: ManifestBlock, now: number): boolean {
  * The ids that count, block by block in the order in which they were written; those after one of
  * them, if it is given.
  */
-export function* chosenIds(view: View, choice: Choice | undefined, after?: string): Generator<string> {
+export function* chosenIds(
+  view: View,
+  choice: Choice | undefined,
+  after?: string,
+  part: ScanPart = wholeOf(view),
+): Generator<string> {
   const place = after === undefined ? undefined : view.locate(after);
   let isPast = place === undefined;
-  for (const block of view.manifest.blocks) {
+  for (const block of part.blocks) {
     if (!isPast && place !== 'pending' && place!.block.id !== block.id) continue;
     if (place === 'pending') break;
     const list = view.entries.get(block.id)!;
@@ -159,7 +165,7 @@ export function* chosenIds(view: View, choice: Choice | undefined, after?: strin
       if (!isPast && slot === place!.slot) isPast = true;
     }
   }
-  for (const record of view.pending.values()) {
+  for (const record of part.pending) {
     if (isPast && (choice?.isPending(record) ?? true)) yield record.id;
     if (record.id === after) isPast = true;
   }
@@ -173,15 +179,19 @@ export function isChosen(view: View, choice: Choice | undefined, id: string): bo
 }
 
 /** How many that are. */
-export function chosenCount(view: View, choice: Choice | undefined): number {
+export function chosenCount(view: View, choice: Choice | undefined, part: ScanPart = wholeOf(view)): number {
   let count = 0;
-  for (const block of view.manifest.blocks) {
+  for (const block of part.blocks) {
     const slots = choice?.slots(block);
     count += slots ? bitsIn(slots) : block.count;
     for (const slot of block.dead) if (isIn(slots, slot)) count--;
   }
-  for (const record of view.pending.values()) if (choice?.isPending(record) ?? true) count++;
+  for (const record of part.pending) if (choice?.isPending(record) ?? true) count++;
   return count;
+}
+
+function wholeOf(view: View): ScanPart {
+  return { blocks: view.manifest.blocks, pending: [...view.pending.values()] };
 }
 
 function isIn(slots: Uint32Array | undefined, slot: number): boolean {

@@ -25,8 +25,7 @@ export class Ranking {
     this.limit = limit;
     this.order = order;
     this.#sign = order === 'descending' ? 1 : -1;
-    // Everything at or beyond the threshold counts.
-    this.#floor = threshold === undefined ? Number.NEGATIVE_INFINITY : previous(this.#sign * threshold);
+    this.#floor = floorOf(this.#sign, threshold);
   }
 
   /** Offers the scores of one block. */
@@ -91,6 +90,11 @@ export class GroupedRanking {
   best(): Candidate[] {
     return [...this.#best.values()].sort((a, b) => this.#compare(a, b)).slice(0, this.#limit);
   }
+}
+
+/** What sign·score must exceed: everything at or beyond the threshold counts. */
+export function floorOf(sign: number, threshold: number | undefined): number {
+  return threshold === undefined ? Number.NEGATIVE_INFINITY : previous(sign * threshold);
 }
 
 /** The next double below, so that `>` includes the value itself. */

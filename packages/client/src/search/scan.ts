@@ -7,9 +7,10 @@
 
 import { isExact, type Plan, peekResponse, plainScores } from '@hers/scheme';
 import { encryptQuery, type QuerySecret } from '@hers/scheme/secret';
-import { HersError } from '@hers/service';
+import { HersError, type KeptResponses } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import { type DecryptTask, toDistances } from '../crew/crew.ts';
+import type { DeviceBlocks } from '../device/device.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
@@ -82,10 +83,13 @@ export async function scan(
   part?: ScanPart,
 ): Promise<Scanned[]> {
   const { blocks, pending } = part ?? { blocks: view.manifest.blocks, pending: [...view.pending.values()] };
-  const inBlocks = await scanBlocks(session, view, probes, blocks, part !== undefined, options);
+  // Who is limited to partitions has to name their blocks.
+  const isPart = part !== undefined || session.reader.partitions !== undefined;
+  // Before a query is sent: the time after the answers does not depend on a filter.
+  const chosen = pending.filter((record) => options.choice?.isPending(record) ?? true);
+  const inBlocks = await scanBlocks(session, view, probes, blocks, isPart, options);
   const { plan } = session.keyring;
   const all: Scanned[] = [];
-  const chosen = pending.filter((record) => options.choice?.isPending(record) ?? true);
   const groupOf = ({ block, slot }: Candidate) =>
     block === blocks.length
       ? chosen[slot].values.get(options.groupBy!)
@@ -135,15 +139,47 @@ function foundInBlock({ profile }: Plan, view: View, block: ManifestBlock, { slo
   };
 }
 
+/** The blocks of a search in one space. */
+interface SpaceBlocks extends DeviceBlocks {
+  readonly space: Space;
+  /** How many records count in them. */
+  readonly records: number;
+}
+
+/** By the blocks of a search: of a view, or of a part of one. */
+const sorted = new WeakMap<readonly ManifestBlock[], readonly SpaceBlocks[]>();
+
+/** The same objects for the same array: of many blocks, making them takes longer than a search. */
+function bySpace(view: View, blocks: readonly ManifestBlock[]): readonly SpaceBlocks[] {
+  let all = sorted.get(blocks);
+  if (!all) {
+    const numbers = new Map<Space, number[]>();
+    for (const [number, block] of blocks.entries()) {
+      const space = view.spaceOf(block);
+      const own = numbers.get(space);
+      if (own) own.push(number);
+      else numbers.set(space, [number]);
+    }
+    all = [...numbers].map(([space, own]) => {
+      const ownBlocks = own.map((number) => blocks[number]);
+      const records = ownBlocks.reduce((sum, { count, dead }) => sum + count - dead.length, 0);
+      return { space, numbers: own, blocks: ownBlocks, records, canariesOf: (block) => space.canariesOf(block) };
+    });
+    sorted.set(blocks, all);
+  }
+  return all;
+}
+
 /** A query for one probe in one space. */
 interface Query {
   readonly probe: number;
+  readonly of: SpaceBlocks;
   readonly space: Space;
   readonly vector: Float32Array;
   readonly encrypted: Uint8Array;
   readonly secret: QuerySecret;
-  /** Blocks that have not been answered for. */
-  readonly missing: Set<string>;
+  /** Blocks that have not been answered for, since the first answer. */
+  missing: Set<string> | undefined;
   /** Responses that the crew has not been given yet. */
   readonly tasks: DecryptTask[];
 }
@@ -154,16 +190,18 @@ async function encryptQueries(
   blocks: readonly ManifestBlock[],
 ): Promise<Query[]> {
   const queries: Query[] = [];
-  for (const space of new Set(blocks.map((block) => view.spaceOf(block)))) {
-    const ids = blocks.filter((block) => view.spaceOf(block) === space).map((block) => block.id);
+  for (const of of bySpace(view, blocks)) {
+    const { space } = of;
     for (const [probe, given] of probes.entries()) {
       const vector = await space.project(given);
       const { query: encrypted, secret } = encryptQuery(space.key(), vector);
-      queries.push({ probe, space, vector, encrypted, secret, missing: new Set(ids), tasks: [] });
+      queries.push({ probe, of, space, vector, encrypted, secret, missing: undefined, tasks: [] });
     }
   }
   return queries;
 }
+
+const idsOf = ({ blocks }: SpaceBlocks) => new Set(blocks.map(({ id }) => id));
 
 /**
  * Which query and which block a response is for; INTEGRITY unless it is expected, and the first.
@@ -180,6 +218,7 @@ function expectedBy(
   if (!query || number === undefined)
     throw new HersError('INTEGRITY', 'the store answered for a block or a query that is not part of this search');
   const block = blocks[number];
+  query.missing ??= idsOf(query.of);
   if (!query.missing.delete(block.id)) throw new HersError('INTEGRITY', 'the store answered twice for one block');
   if (first !== 0 || count !== query.space.slotsOf(block))
     throw new HersError(
@@ -187,6 +226,33 @@ function expectedBy(
       'the store answered for a block with another number of records than the manifest names',
     );
   return { query, number };
+}
+
+type Rank = (
+  query: Query,
+  kept: KeptResponses,
+  number: number,
+  slots: readonly (Uint32Array | undefined)[] | undefined,
+) => Promise<unknown>;
+
+/** Takes kept responses, if all of them can be decrypted where they are. */
+function keeper(
+  queries: readonly Query[],
+  isGrouped: boolean,
+  slots: readonly (Uint32Array | undefined)[] | undefined,
+  rank: Rank,
+): ((kept: KeptResponses) => Promise<void>) | undefined {
+  if (queries.length === 0 || !queries.every(({ space }) => space.device(isGrouped))) return undefined;
+  return async (kept) => {
+    for (const [i, number] of kept.queries.entries()) {
+      const query = queries[number];
+      if (query.missing) throw new HersError('INTEGRITY', 'the store answered twice for one block');
+      query.missing = new Set();
+      const chosen = slots && query.of.numbers.map((each) => slots[each]);
+      // An error is reported with those of other queries.
+      await rank(query, kept, i, chosen).catch(() => {});
+    }
+  };
 }
 
 async function scanBlocks(
@@ -197,8 +263,7 @@ async function scanBlocks(
   some: boolean,
   { limit, threshold, choice, groupBy, signal }: ScanOptions,
 ): Promise<{ readonly candidates: Candidate[]; readonly searched: number }[]> {
-  const numbers = new Map(blocks.map((block, number) => [block.id, number]));
-  const slots = blocks.map((block) => choice?.slots(block));
+  const slots = choice && blocks.map((block) => choice.slots(block));
   const queries = await encryptQueries(view, probes, blocks);
   const byId = new Map(queries.map((query) => [hex(query.secret.queryId), query]));
   const options = { limit, order: orderOf(view.space.plan), ...(threshold === undefined ? {} : { threshold }) };
@@ -210,6 +275,14 @@ async function scanBlocks(
     best.catch(() => {}); // reported below, with the others
     decrypted.push({ probe, records, best });
   };
+  const rank: Rank = ({ probe, space, of, secret, vector }, kept, number, chosen) => {
+    const best = space
+      .device(false)!
+      .rank(kept, number, secret, of, chosen, { ...options, query: vector })
+      .finally(() => secret.wipe());
+    decrypted.push({ probe, records: of.records, best });
+    return best;
+  };
   try {
     // With no blocks there is nothing to ask, but an empty search still tells whether the version
     // is current.
@@ -218,19 +291,25 @@ async function scanBlocks(
       queries: queries.map((query) => query.encrypted),
       ...(some ? { blocks: blocks.map((block) => fromHex(block.id)) } : {}),
     };
-    for await (const response of service.search(name, request, signal ? { signal } : {})) {
+    // Where the store can leave responses on a device, and the client can decrypt them there.
+    const keep = some ? undefined : keeper(queries, groupBy !== undefined, slots, rank);
+    const calling = { ...(signal ? { signal } : {}), ...(keep ? { keep } : {}), views: true };
+    let numbers: Map<string, number> | undefined;
+    for await (const response of service.search(name, request, calling)) {
+      numbers ??= new Map(blocks.map((block, number) => [block.id, number]));
       const { query, number } = expectedBy(byId, numbers, blocks, response);
       const { id, dead } = blocks[number];
       const canaries = query.space.canariesOf(blocks[number]);
       const groups = groupBy === undefined ? undefined : view.columns.get(id)!.get(groupBy)!.codes;
       const sums = view.scoreSums.get(id);
-      query.tasks.push({ response, block: number, canaries, dead, slots: slots[number], groups, sums });
+      query.tasks.push({ response, block: number, canaries, dead, slots: slots?.[number], groups, sums });
       if (query.tasks.length === BATCH) decrypt(query);
     }
     for (const query of queries) if (query.tasks.length > 0) decrypt(query);
-    for (const { missing } of queries)
-      if (missing.size > 0)
-        throw new HersError('INTEGRITY', `the store left out ${missing.size} of ${blocks.length} blocks`);
+    for (const { missing, of } of queries) {
+      const { size } = missing ?? idsOf(of);
+      if (size > 0) throw new HersError('INTEGRITY', `the store left out ${size} of ${blocks.length} blocks`);
+    }
     const rankings = probes.map(() => new Ranking(limit, options.order));
     const grouped = probes.map((): Candidate[] => []);
     const searched = probes.map(() => 0);

@@ -6,6 +6,7 @@ import type { Filter } from '../filter/filter.ts';
 import type { Payload } from '../formats/records.ts';
 import type { ScoreOrigin } from './scan.ts';
 
+/** What a search returns, and from where. */
 export interface SearchOptions {
   /** The largest number of matches; 10 by default. */
   readonly limit?: number;
@@ -52,6 +53,7 @@ export interface SearchOptions {
   readonly signal?: AbortSignal;
 }
 
+/** A record that was found. */
 export interface Match {
   /** The id of the record. */
   readonly id: string;
@@ -68,6 +70,7 @@ export interface Match {
   readonly fields?: { readonly [name: string]: FieldValue };
 }
 
+/** What a search found. */
 export interface SearchResult {
   /** Best first. */
   readonly matches: readonly Match[];

@@ -4,10 +4,11 @@ import { checkVector } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { liveCount } from '../formats/manifest.ts';
 import type { CollectionSession } from '../session/session.ts';
-import { partitionOf, type View } from '../session/view.ts';
+import type { View } from '../session/view.ts';
 import { checkFieldNames, checkGroupField } from './choice.ts';
+import { inPartitions } from './partitions.ts';
 import { candidatesToFetch, countUndecryptable, fetchMatches } from './rerank.ts';
-import { type Found, type ScanPart, scan } from './scan.ts';
+import { type Found, scan } from './scan.ts';
 import { checkOptions, DEFAULT_LIMIT, type Match, type SearchOptions, type SearchResult } from './search-options.ts';
 
 export async function search(
@@ -24,7 +25,7 @@ export async function search(
   );
   const { limit = DEFAULT_LIMIT, threshold, filter, partitions, select, groupBy, rerank, signal } = options;
   const scanning = session.read(async (view) => {
-    const part = partitions && partWith(view, partitions);
+    const part = partitions && inPartitions(session, view, partitions);
     if (select) checkSelected(view, select);
     const scanOptions = {
       limit: Math.max(limit, toFetch),
@@ -49,24 +50,6 @@ export async function search(
     results.push({ ...answer, matches, coverage: { searched, total } });
   }
   return results;
-}
-
-/** What is in these partitions. Those that nothing is in are empty, and no error. */
-function partWith(view: View, partitions: readonly string[]): ScanPart {
-  if (!Array.isArray(partitions) || partitions.length === 0 || partitions.some((name) => typeof name !== 'string'))
-    throw new HersError('INVALID_ARGUMENT', "partitions is a list of names, such as ['site-1']");
-  const { partitionBy, blocks } = view.manifest;
-  if (partitionBy === undefined)
-    throw new HersError(
-      'INVALID_ARGUMENT',
-      'this collection has no partitions: they are named when it is made (partitionBy)',
-    );
-  const names = new Set(partitions.map((name) => name.normalize('NFC')));
-  const isIn = (name: string | undefined) => name !== undefined && names.has(name);
-  return {
-    blocks: blocks.filter(({ partition }) => isIn(partition)),
-    pending: [...view.pending.values()].filter(({ values }) => isIn(partitionOf(view, values))),
-  };
 }
 
 function checkSelected(view: View, select: readonly string[]): void {

@@ -9,16 +9,20 @@ import { needsVault } from '../formats/descriptor.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
 import { checkGroupField, chosenCount, isChosen } from './choice.ts';
+import { inPartitions } from './partitions.ts';
 import { countUndecryptable, fullScore, wantedOf } from './rerank.ts';
 import { orderOf, type ScanPart, type ScoreOrigin, scan } from './scan.ts';
 import { ScoreCheck } from './score-check.ts';
 
 /** All records that have the same value in a field of type keyword: the templates of one person. */
 export interface Group {
+  /** The name of the field. */
   readonly field: string;
+  /** The value that its records have in common. */
   readonly value: string;
 }
 
+/** How a probe is compared with one record, or with the records of a group. */
 export interface VerifyOptions {
   /**
    * For a group: whether its best score counts, the default, or the mean of all.
@@ -29,6 +33,11 @@ export interface VerifyOptions {
    * default everything is scanned.
    */
   readonly showBlocks?: boolean;
+  /**
+   * In a collection with partitions: only records of these. A group is then looked for in their
+   * blocks alone, and the store sees which these are.
+   */
+  readonly partitions?: readonly string[];
   /** The similarity to reach, or the distance not to exceed, for `match` to be true. */
   readonly threshold?: number;
   /**
@@ -40,6 +49,7 @@ export interface VerifyOptions {
   readonly signal?: AbortSignal;
 }
 
+/** What `verify` found. */
 export interface Verification {
   /** Similarity (cosine, dot) or distance (euclidean). */
   readonly score: number;
@@ -57,7 +67,7 @@ export async function verify(
 ): Promise<Verification> {
   refuseUnknown(
     options,
-    { threshold: true, rerank: true, combine: true, showBlocks: true, signal: true },
+    { threshold: true, rerank: true, combine: true, showBlocks: true, partitions: true, signal: true },
     'a verification',
   );
   const { plan, descriptor } = session.keyring;
@@ -76,14 +86,16 @@ async function verifyRecord(
   session: CollectionSession,
   id: string,
   probe: Float32Array,
-  { rerank = false, combine, showBlocks, signal }: VerifyOptions,
+  { rerank = false, combine, showBlocks, partitions, signal }: VerifyOptions,
 ): Promise<Verification> {
   if (combine !== undefined || showBlocks !== undefined)
     throw new HersError('INVALID_ARGUMENT', 'combine and showBlocks are for a group: { field, value }');
   const { plan } = session.keyring;
   const scanOptions = { limit: plan.parameters.n, ...(signal ? { signal } : {}) };
   const scanning = session.read(async (view) => {
-    const [{ found }] = await scan(session, view, [probe], scanOptions, partWith(session, view, id));
+    const part = partWith(session, view, id);
+    if (partitions && !isPartOf(inPartitions(session, view, partitions), part)) throw notFound(id);
+    const [{ found }] = await scan(session, view, [probe], scanOptions, part);
     return { view, found };
   });
   const { view, found } = await (rerank ? countUndecryptable(session, scanning) : scanning);
@@ -102,7 +114,7 @@ async function verifyGroup(
   session: CollectionSession,
   { field, value, ...rest }: Group,
   probe: Float32Array,
-  { rerank = false, combine = 'best', showBlocks = false, signal }: VerifyOptions,
+  { rerank = false, combine = 'best', showBlocks = false, partitions, signal }: VerifyOptions,
 ): Promise<Verification> {
   refuseUnknown(rest, {}, 'a group');
   if (rerank) throw new HersError('INVALID_ARGUMENT', 'rerank compares with one record; a group has several');
@@ -111,9 +123,10 @@ async function verifyGroup(
   const found = await session.read(async (view) => {
     checkGroupField(view, field, 'verify');
     const choice = session.choices.of(view, { must: { field, match: value } }, Date.now())!;
-    const limit = Math.max(1, chosenCount(view, choice));
-    const blocks = view.manifest.blocks.filter((block) => choice.slots(block)!.some((word) => word !== 0));
-    const part = showBlocks ? { blocks, pending: [...view.pending.values()] } : undefined;
+    const named = inPartitions(session, view, partitions);
+    const limit = Math.max(1, chosenCount(view, choice, named));
+    const blocks = named.blocks.filter((block) => choice.slots(block)!.some((word) => word !== 0));
+    const part = showBlocks ? { ...named, blocks } : partitions && named;
     const [scanned] = await scan(session, view, [probe], { limit, choice, ...(signal ? { signal } : {}) }, part);
     return scanned.found;
   });
@@ -132,6 +145,12 @@ function partWith({ keyring }: CollectionSession, view: View, id: string): ScanP
   return place === 'pending'
     ? { blocks: [], pending: [view.pending.get(hex(keyring.records.handleOf(id)))!] }
     : { blocks: [place.block], pending: [] };
+}
+
+function isPartOf({ blocks, pending }: ScanPart, part: ScanPart): boolean {
+  return (
+    part.blocks.every((block) => blocks.includes(block)) && part.pending.every((record) => pending.includes(record))
+  );
 }
 
 function notFound(id: string): HersError {

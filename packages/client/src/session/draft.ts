@@ -6,9 +6,9 @@ import type { Fields } from '../fields/field.ts';
 import type { BlockColumns } from '../formats/columns.ts';
 import type { List } from '../formats/lists.ts';
 import { historyAfter, type Manifest, type ManifestBlock, type ManifestCompressor } from '../formats/manifest.ts';
-import type { PendingRecord, PlainRecord } from '../formats/records.ts';
+import { type PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
 import { type Space, spaceName } from './space.ts';
-import type { View } from './view.ts';
+import { partitionOf, type View } from './view.ts';
 
 /** Seals under one epoch; random nonces of 96 bits may collide beyond 2^32 of them. */
 const MAX_SEALS = 2 ** 31;
@@ -55,12 +55,17 @@ export class Draft {
     this.compressors = view.manifest.compressors;
   }
 
-  /** Leaves out the compressors, and the spaces, of epochs that have no blocks any more. */
-  dropUnused(): void {
+  /**
+   * Leaves out the compressors, and the spaces, of epochs that have no blocks any more. Whether
+   * other partitions have any, nobody knows who does not see them.
+   */
+  dropUnused(isWhole: boolean): void {
     const used = new Set([this.epoch, ...this.blocks.map((block) => block.epoch)]);
-    for (const { epoch, lists } of this.compressors)
-      if (!used.has(epoch)) for (const list of lists) this.droppedLists.push(fromHex(list));
-    this.compressors = this.compressors.filter(({ epoch }) => used.has(epoch));
+    if (isWhole) {
+      for (const { epoch, lists } of this.compressors)
+        if (!used.has(epoch)) for (const list of lists) this.droppedLists.push(fromHex(list));
+      this.compressors = this.compressors.filter(({ epoch }) => used.has(epoch));
+    }
     const names = new Set([spaceName(this.space), ...this.blocks.map(spaceName)]);
     for (const name of this.spaces.keys()) if (!names.has(name)) this.spaces.delete(name);
   }
@@ -103,7 +108,11 @@ export class Draft {
         'INVALID_ARGUMENT',
         'this key has sealed as much as it safely can; rotate the key of the collection',
       );
-    const pending = [...this.pending.values()].map(({ handle, version }) => ({ handle, version }));
+    const pending = [...this.pending.values()].map((record) => ({
+      handle: record.handle,
+      version: record.version,
+      ...(manifest.sections ? { partition: partitionOf(manifest, valuesIn(record, manifest.fields)) } : {}),
+    }));
     const blocks = this.blocks.map((block) => {
       const dead = this.#dead.get(block.id);
       return dead ? { ...block, dead: [...dead].sort((a, b) => a - b) } : block;
@@ -118,6 +127,8 @@ export class Draft {
       compressors: this.compressors,
       fields: this.fields,
       ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),
+      // Those before; they are sealed again when this is.
+      ...(manifest.sections ? { sections: manifest.sections } : {}),
       history,
     };
   }

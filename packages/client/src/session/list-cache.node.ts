@@ -25,6 +25,8 @@ const MAX_LIST_BYTES = 2 ** 26;
 const PIECE_BYTES = 2 ** 22;
 const SUFFIX = '.lists';
 const TEMPORARY = '.tmp';
+/** A file of so many times the bytes that all may have is deleted, and not read. */
+const FAR = 2;
 /** No process takes longer to write a file. */
 const LEFT_OVER_MS = 3_600_000;
 
@@ -38,7 +40,7 @@ export class StoredListCache implements ListCache {
   }
 
   async open(collection: string, names: ReadonlySet<string>): Promise<CachedLists> {
-    return new FileLists(this.#pathOf(collection), names, () => this.#roomFor(collection));
+    return new FileLists(this.#pathOf(collection), names, this.#maxBytes, () => this.#roomFor(collection));
   }
 
   async forget(collection: string): Promise<void> {
@@ -83,6 +85,7 @@ type Room = (bytes: number) => Promise<boolean>;
 class FileLists implements CachedLists {
   readonly #path: string;
   readonly #names: ReadonlySet<string>;
+  readonly #maxBytes: number;
   readonly #makeRoom: () => Promise<Room>;
   #room: Room | undefined;
   #file: FileHandle | undefined;
@@ -97,8 +100,9 @@ class FileLists implements CachedLists {
   /** Nothing is written any more: there is no room, or an error. */
   #isFull = false;
 
-  constructor(path: string, names: ReadonlySet<string>, makeRoom: () => Promise<Room>) {
+  constructor(path: string, names: ReadonlySet<string>, maxBytes: number, makeRoom: () => Promise<Room>) {
     this.#path = path;
+    this.#maxBytes = maxBytes;
     this.#names = names;
     this.#makeRoom = makeRoom;
   }
@@ -112,8 +116,14 @@ class FileLists implements CachedLists {
       return;
     }
     try {
-      this.#isFull = !(await file.stat()).isFile();
+      const about = await file.stat();
+      this.#isFull = !about.isFile();
       if (this.#isFull) return;
+      // Nothing here has written so much. Reading it to its end could take for ever.
+      if (about.size > FAR * this.#maxBytes) {
+        await rm(this.#path, { force: true }).catch(() => {});
+        return;
+      }
       const now = new Date();
       await utimes(this.#path, now, now).catch(() => {});
       const reading = entriesOf(file);

@@ -70,6 +70,24 @@ describe('a file of lists', () => {
     assert.equal(await use(cache, many), 0);
   });
 
+  it('that is far larger than all may be is deleted, and not read', async () => {
+    const folder = await temporary();
+    const path = join(folder, `${ID}.lists`);
+    const cache = await openListCache(folder, { maxBytes: 25_000 });
+    const few = [listOf(1), listOf(2)];
+    await use(cache, few);
+    const { size } = await stat(path);
+    await truncate(path, 2 * 25_000); // a hole behind the entries
+    assert.equal(await use(cache, few), 2);
+    assert.equal((await stat(path)).size, size);
+    await truncate(path, 2 ** 40);
+    const began = performance.now();
+    assert.equal(await use(cache, few), 0);
+    assert.ok(performance.now() - began < 5000);
+    assert.equal((await stat(path)).size, size);
+    assert.equal(await use(cache, few), 2);
+  });
+
   it('that ends anywhere is used up to there, and is whole again', async () => {
     const folder = await temporary();
     const path = join(folder, `${ID}.lists`);

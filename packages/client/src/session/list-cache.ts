@@ -7,7 +7,9 @@ import { HersError, type OptionNames, refuseUnknown } from '@hers/service';
 
 /** A list or a column, sealed, by its name in the manifest. */
 export interface CachedList {
+  /** What it was put under. */
   readonly name: string;
+  /** As the store sent it. */
   readonly sealed: Uint8Array;
 }
 
@@ -29,6 +31,7 @@ export interface ListCache {
   forget(collection: string): Promise<void>;
 }
 
+/** How much a cache may keep. */
 export interface ListCacheOptions {
   /**
    * How much is kept of all collections together; 1 GiB by default, which is enough for 20 million

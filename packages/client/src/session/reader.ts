@@ -3,14 +3,20 @@
 
 import type { Plan } from '@hers/scheme';
 import { addScoreSums, decodeScoreSums, encodeScoreSums, type ScoreSums } from '@hers/scheme/secret';
-import { HersError, type Service } from '@hers/service';
+import { HersError, PARTITION_BYTES, type Service } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import type { Column } from '../fields/column.ts';
 import { Interned } from '../fields/interned.ts';
 import { type BlockColumns, openColumn } from '../formats/columns.ts';
 import { fetchCompressor } from '../formats/compressors.ts';
 import { List, type OpenedList, openList } from '../formats/lists.ts';
-import { type Manifest, type ManifestBlock, manifestHash, openManifest } from '../formats/manifest.ts';
+import {
+  type Manifest,
+  type ManifestBlock,
+  manifestHash,
+  openManifest,
+  type PartitionAccess,
+} from '../formats/manifest.ts';
 import { type OpenedRecord, PendingRecord } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
 import type { ListCache } from './list-cache.ts';
@@ -24,7 +30,7 @@ import {
   seenElsewhere,
   type VersionMemory,
 } from './versions.ts';
-import { View } from './view.ts';
+import { partitionOf, View } from './view.ts';
 
 /**
  * What was read does not fit the manifest: either the store gave the wrong thing, or somebody
@@ -68,6 +74,8 @@ export interface Source {
   readonly keyring: Keyring;
   readonly memory: VersionMemory;
   readonly cache?: ListCache | undefined;
+  /** The names of the only partitions to open; all by default. */
+  readonly partitions?: readonly string[] | undefined;
 }
 
 export interface ShownManifest {
@@ -83,10 +91,19 @@ export class CollectionReader implements Source {
   readonly keyring: Keyring;
   readonly memory: VersionMemory;
   readonly cache: ListCache | undefined;
+  readonly partitions: readonly string[] | undefined;
+  /** Which partitions to open, and their handles. */
+  readonly access: PartitionAccess;
+  /** Bytes before every seal of this collection: the handle of a partition, if it has sections. */
+  #skip = 0;
   /** Values that many records have. */
   readonly interned: Interned = new Interned();
 
-  constructor({ service, place, keyring, memory, cache }: Source) {
+  constructor({ service, place, keyring, memory, cache, partitions }: Source) {
+    const handleOf = (name: string | undefined) => keyring.partitionHandle(name);
+    const only = partitions && new Set(partitions.map((name) => hex(handleOf(name))));
+    this.partitions = partitions;
+    this.access = { only, handleOf };
     this.service = service;
     this.place = place;
     this.keyring = keyring;
@@ -101,7 +118,9 @@ export class CollectionReader implements Source {
   async shownManifest(): Promise<ShownManifest> {
     const { service, place, keyring } = this;
     const { version, manifest: sealed } = await service.getManifest(place.name);
-    const manifest = await openManifest(await keyring.manifestSealer(), keyring.id, version, sealed);
+    const sealer = await keyring.manifestSealer();
+    const manifest = await openManifest(sealer, keyring.id, version, sealed, this.access.only);
+    this.#skip = manifest.sections ? PARTITION_BYTES : 0;
     if (manifest.version !== version)
       throw new HersError('INTEGRITY', 'the manifest has another version than the store says');
     const hash = await manifestHash(sealed);
@@ -201,7 +220,7 @@ export class CollectionReader implements Source {
       if (hex(handle) !== handles[at])
         throw new HersError('INTEGRITY', 'the store gave another record than was asked for');
       at++;
-      yield keyring.records.open(sealerOf, handle, sealed);
+      yield keyring.records.open(sealerOf, handle, sealed.subarray(this.#skip));
     }
     if (at !== handles.length) throw new HersError('INTEGRITY', 'the store has lost a record of this collection');
   }
@@ -217,10 +236,11 @@ export class CollectionReader implements Source {
       if (spaces.has(name)) continue;
       const kept = manifest.compressors.find((compressor) => compressor.epoch === epoch);
       const { id, descriptor } = keyring;
+      const sealer = await keyring.sealer(epoch);
       const compression =
         kept &&
         (keyring.knownCompressor(kept.digest) ??
-          (await fetchCompressor(service, place.name, await keyring.sealer(epoch), id, kept, descriptor.request)));
+          (await fetchCompressor(service, place.name, sealer, id, kept, descriptor.request, this.#skip)));
       spaces.set(name, keyring.space(epoch, compression, edition));
     }
     return { spaces, space: spaces.get(spaceName(current))! };
@@ -295,7 +315,7 @@ export class CollectionReader implements Source {
       const parts = new Map<string, OpenedList>();
       for (const name of lists)
         takers.set(name, async (sealed) => {
-          parts.set(name, await openList(sealer, id, sealed));
+          parts.set(name, await openList(sealer, id, sealed.subarray(this.#skip)));
           if (parts.size < lists.length) return;
           const list = List.join(lists.map((each) => parts.get(each)!.list));
           if (list.count !== block.count)
@@ -309,7 +329,7 @@ export class CollectionReader implements Source {
           throw new HersError('INTEGRITY', 'the manifest names a column of a field that there is not');
         const shape = { field, type: manifest.fields[field], count: block.count };
         takers.set(name, async (sealed) => {
-          opened.keepColumn(name, await openColumn(sealer, id, shape, sealed, this.interned));
+          opened.keepColumn(name, await openColumn(sealer, id, shape, sealed.subarray(this.#skip), this.interned));
         });
       }
     }
@@ -324,9 +344,11 @@ export class CollectionReader implements Source {
       for await (const record of this.records(handles, { newest: manifest.epoch }))
         opened.keepRecord(PendingRecord.of(record, manifest.fields));
     }
-    for (const { handle, version } of manifest.pending) {
+    for (const { handle, version, partition } of manifest.pending) {
       const record = opened.record(handle, version);
       if (!record) throw new InconsistentRead('the store gave an older copy of a record than the manifest names');
+      if (manifest.sections && partitionOf(manifest, record.values) !== partition)
+        throw new HersError('INTEGRITY', 'a section of the manifest names a record of another partition');
       pending.set(handle, record);
     }
     return pending;

@@ -4,15 +4,15 @@
 
 import { peekBlock } from '@hers/scheme';
 import { authenticate } from '@hers/scheme/secret';
-import { HersError, type Service, type StageId } from '@hers/service';
-import { fromHex, hex, sha256 } from '../bytes.ts';
+import { HersError, type SealedRecord, type Service, SHARED, type StageId } from '@hers/service';
+import { concat, fromHex, hex, sha256 } from '../bytes.ts';
 import { type Column, columnOf } from '../fields/column.ts';
 import type { FieldValues } from '../fields/field.ts';
 import { type BlockColumns, sealColumn } from '../formats/columns.ts';
 import { sealCompressor } from '../formats/compressors.ts';
 import { type List, sealList } from '../formats/lists.ts';
-import { manifestHash, sealManifest } from '../formats/manifest.ts';
-import { PendingRecord, type PlainRecord } from '../formats/records.ts';
+import { type Manifest, type ManifestBlock, manifestHash, sealManifest, sealSections } from '../formats/manifest.ts';
+import { PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
 import { Candidates } from '../search/candidates.ts';
 import { Choices } from '../search/choice.ts';
@@ -43,12 +43,12 @@ export class CollectionSession {
   #view: Promise<View> | undefined;
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor({ service, place, keyring, memory, cache }: Source) {
+  constructor({ service, place, keyring, memory, cache, partitions }: Source) {
     this.service = service;
     this.place = place;
     this.keyring = keyring;
     this.memory = memory;
-    this.reader = new CollectionReader({ service, place, keyring, memory, cache });
+    this.reader = new CollectionReader({ service, place, keyring, memory, cache, partitions });
     this.candidates = new Candidates(this);
   }
 
@@ -168,9 +168,8 @@ export class CollectionSession {
   }
 
   async #commit(draft: Draft): Promise<void> {
-    draft.dropUnused();
-    const manifest = draft.manifest();
-    const sealed = await sealManifest(await this.keyring.manifestSealer(), this.keyring.id, manifest);
+    draft.dropUnused(this.reader.partitions === undefined);
+    const { manifest, sealed } = await this.#sealed(draft);
     const { records, removed, newBlocks, sums, dropped, lists, droppedLists } = draft;
     const hash = await manifestHash(sealed);
     draft.hash = hash;
@@ -211,52 +210,117 @@ export class CollectionSession {
     });
   }
 
+  async #sealed(draft: Draft): Promise<{ readonly manifest: Manifest; readonly sealed: Uint8Array }> {
+    const { keyring, reader } = this;
+    const [sealer, drafted, before] = [await keyring.manifestSealer(), draft.manifest(), draft.view.manifest];
+    const manifest = drafted.sections
+      ? { ...drafted, sections: await sealSections(sealer, keyring.id, drafted, before, reader.access) }
+      : drafted;
+    return { manifest, sealed: await sealManifest(sealer, keyring.id, manifest) };
+  }
+
+  /**
+   * FORBIDDEN where this client was told to use some partitions alone: what is meant needs the
+   * whole collection.
+   */
+  checkWhole(what: string): void {
+    if (!this.reader.partitions) return;
+    throw new HersError(
+      'FORBIDDEN',
+      `${what} is about the whole collection, and this client is limited to partitions: use a token that is not`,
+    );
+  }
+
+  /** FORBIDDEN unless this client may write to a partition. */
+  checkPartition(name: string | undefined): void {
+    const { only, handleOf } = this.reader.access;
+    if (!only || only.has(hex(handleOf(name)))) return;
+    throw new HersError(
+      'FORBIDDEN',
+      `this client is limited to partitions, and ${name === undefined ? 'a record without a partition' : JSON.stringify(name)} is not in one of them`,
+    );
+  }
+
+  /** Sealed records as a store takes them: with the handles of their partitions, if it has any. */
+  *held(manifest: Manifest, records: readonly PlainRecord[], seals: Iterable<SealedRecord>): Generator<SealedRecord> {
+    if (!manifest.sections) {
+      yield* seals;
+      return;
+    }
+    const handles = new Map<string | undefined, Uint8Array>();
+    let at = 0;
+    for (const { handle, sealed } of seals) {
+      const partition = partitionOf(manifest, valuesIn(records[at++], manifest.fields));
+      let prefix = handles.get(partition);
+      if (!prefix) handles.set(partition, (prefix = this.keyring.partitionHandle(partition)));
+      yield { handle, sealed: concat(prefix, sealed) };
+    }
+  }
+
+  /** Stages a sealed list of a partition, or of all where it is null; returns its name. */
+  async #stageSealed(draft: Draft, sealed: Uint8Array, partition: string | undefined | null): Promise<string> {
+    const handle = partition === null ? SHARED : this.keyring.partitionHandle(partition);
+    const list = draft.view.manifest.sections ? concat(handle, sealed) : sealed;
+    draft.countSeals(1);
+    draft.lists.push(await this.service.stageList(this.name, list));
+    return hex(await sha256(list));
+  }
+
   /**
    * Seals records under the epoch of a space, with what is indexed of them where that is sealed
    * too, and stages them.
    */
-  async stageRecords(space: Space, records: readonly PlainRecord[], signal?: AbortSignal): Promise<StageId> {
+  async stageRecords(
+    manifest: Manifest,
+    space: Space,
+    records: readonly PlainRecord[],
+    signal?: AbortSignal,
+  ): Promise<StageId> {
     const { keyring } = this;
     const { dimension, parameters } = keyring.plan;
     const projections = space.sealsProjections ? await space.projectRecords(records) : undefined;
     const batches = [...packed(records, dimension, parameters.n, projections)].map((batch) =>
       keyring.seal(space.epoch, batch),
     );
-    const seals = sealsOf(await Promise.all(batches));
+    const seals = this.held(manifest, records, sealsOf(await Promise.all(batches)));
     return this.service.stageRecords(this.name, seals, signal ? { signal } : {});
   }
 
-  /** Stages a list of a block of this epoch, and returns its name in the manifest. */
-  async stageList(draft: Draft, list: List, sums?: Uint8Array, epoch: number = draft.epoch): Promise<string> {
+  /**
+   * Stages a list of a block of this partition and epoch, and returns its name in the manifest.
+   */
+  async stageList(
+    draft: Draft,
+    list: List,
+    sums?: Uint8Array,
+    partition?: string,
+    epoch: number = draft.epoch,
+  ): Promise<string> {
     const sealed = await sealList(await this.keyring.sealer(epoch), this.keyring.id, list, sums);
-    draft.countSeals(1);
-    draft.lists.push(await this.service.stageList(this.name, sealed));
-    return hex(await sha256(sealed));
+    return this.#stageSealed(draft, sealed, partition);
   }
 
   /** Stages a column of these values, and returns it and its name in the manifest. */
   async stageColumn(
     draft: Draft,
-    epoch: number,
+    { epoch, partition }: Pick<ManifestBlock, 'epoch' | 'partition'>,
     field: string,
     values: readonly FieldValues[],
   ): Promise<{ readonly column: Column; readonly name: string }> {
     const each = values.map((of) => of.get(field));
     const column = columnOf(draft.fields[field], each, this.reader.interned);
     const sealed = await sealColumn(await this.keyring.sealer(epoch), this.keyring.id, field, column);
-    draft.countSeals(1);
-    draft.lists.push(await this.service.stageList(this.name, sealed));
-    return { column, name: hex(await sha256(sealed)) };
+    return { column, name: await this.#stageSealed(draft, sealed, partition) };
   }
 
   /** Stages the columns of these fields for a block, one value of each for every slot. */
   async stageColumns(
     draft: Draft,
-    epoch: number,
+    block: Pick<ManifestBlock, 'epoch' | 'partition'>,
     fields: readonly string[],
     values: readonly FieldValues[],
   ): Promise<{ readonly columns: BlockColumns; readonly names: Readonly<Record<string, string>> }> {
-    const staged = await Promise.all(fields.map((field) => this.stageColumn(draft, epoch, field, values)));
+    const staged = await Promise.all(fields.map((field) => this.stageColumn(draft, block, field, values)));
     return {
       columns: new Map(fields.map((field, i) => [field, staged[i].column])),
       names: Object.fromEntries(fields.map((field, i) => [field, staged[i].name])),
@@ -275,11 +339,8 @@ export class CollectionSession {
     draft.spaces.set(spaceName(draft.space), draft.space);
     if (!compression) return;
     const lists: string[] = [];
-    for (const sealed of await sealCompressor(await this.keyring.sealer(epoch), this.keyring.id, compression)) {
-      draft.countSeals(1);
-      draft.lists.push(await this.service.stageList(this.name, sealed));
-      lists.push(hex(await sha256(sealed)));
-    }
+    for (const sealed of await sealCompressor(await this.keyring.sealer(epoch), this.keyring.id, compression))
+      lists.push(await this.#stageSealed(draft, sealed, null));
     const { method, outputDimension: dimension } = compression.compressor;
     draft.compressors = [...draft.compressors, { epoch, method, dimension, digest: compression.digest, lists }];
   }
@@ -296,19 +357,26 @@ export class CollectionSession {
     values: readonly FieldValues[],
     signal?: AbortSignal,
   ): Promise<void> {
+    const { manifest } = draft.view;
+    const partition = partitionOf(manifest, values[0]);
+    const handle = manifest.sections && this.keyring.partitionHandle(partition);
     const crew = await draft.space.crew();
-    const { block: encoded, sums } = await crew.encrypt(vectors, 0);
+    const { block: encoded, sums } = await crew.encrypt(vectors, 0, handle);
     // The blocks of a vault are made again from it, and never read.
     const tagged = this.keyring.descriptor.enrolment === 'homomorphic';
     const tag = tagged ? { tag: hex(authenticate(draft.space.key(), encoded)) } : {};
     signal?.throwIfAborted();
     const fields = Object.keys(draft.fields);
-    const partition = partitionOf(draft.view, values[0]);
     const [stage, hash, name, { columns, names }] = await Promise.all([
       this.service.stageBlock(this.name, [encoded], signal ? { signal } : {}),
       sha256(encoded),
-      this.stageList(draft, list, sums),
-      this.stageColumns(draft, draft.epoch, fields, values),
+      this.stageList(draft, list, sums, partition),
+      this.stageColumns(
+        draft,
+        { epoch: draft.epoch, ...(partition === undefined ? {} : { partition }) },
+        fields,
+        values,
+      ),
     ]);
     const id = hex(peekBlock(encoded).blockId);
     draft.newBlocks.push(stage);

@@ -6,8 +6,10 @@
 import type { Compressor } from '@hers/compress/apply';
 import { type Edition, type Plan, plan, slotsFor } from '@hers/scheme';
 import type { CanaryPlace, CollectionKey } from '@hers/scheme/secret';
+import { deviceAddon } from '#device';
 import { type Crew, type KeyMaterial, keyFrom } from '../crew/crew.ts';
 import { makeCrew } from '../crew/make-crew.ts';
+import { DeviceRanking } from '../device/device.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord, PlainRecord, Projection } from '../formats/records.ts';
 
@@ -33,6 +35,7 @@ export class Space {
   readonly #threads: number | undefined;
   #key: CollectionKey | undefined;
   #crew: Promise<Crew> | undefined;
+  #device: DeviceRanking | undefined;
   readonly #projected = new WeakMap<Indexable, Float32Array>();
 
   /** The request in the material is about full vectors. */
@@ -67,6 +70,13 @@ export class Space {
   crew(): Promise<Crew> {
     this.#crew ??= makeCrew(this.#material, this.#threads);
     return this.#crew;
+  }
+
+  /** Ranks responses where a store in this process has left them, if that is possible here. */
+  device(isGrouped: boolean): DeviceRanking | undefined {
+    const addon = DeviceRanking.takes(this.key(), isGrouped) ? deviceAddon() : undefined;
+    if (addon) this.#device ??= new DeviceRanking(addon, this.key());
+    return addon && this.#device?.isSpent === false ? this.#device : undefined;
   }
 
   /** What is indexed of vectors that lie one after the other. */
@@ -113,6 +123,7 @@ export class Space {
 
   async close(): Promise<void> {
     await (await this.#crew?.catch(() => undefined))?.close();
+    await this.#device?.close();
     this.#key?.wipe();
     this.#material.seed.fill(0);
     this.#crew = undefined;

@@ -26,6 +26,7 @@ interface Content {
   readonly numbers?: Numbers;
 }
 
+/** How a file of what was seen is used. */
 export interface VersionFileOptions {
   /**
    * A file of numbers, as it was written before there were hashes: it is read, and left as it is
@@ -34,6 +35,7 @@ export interface VersionFileOptions {
   readonly older?: string;
 }
 
+/** Remembers in a file, which several processes may use. */
 export class VersionFile implements VersionMemory {
   readonly #path: string;
   readonly #older: string | undefined;

@@ -7,15 +7,19 @@ import { HersError } from '@hers/service';
 
 /** Where a collection is: the address of a gallery, and a name in it. */
 export interface Place {
+  /** Which gallery, as `galleryOf` names it. */
   readonly gallery: string;
+  /** The name of the collection. */
   readonly name: string;
 }
 
+/** The newest state of a collection that this client has seen. */
 export interface Seen {
   /** Of the collection, hexadecimal. */
   readonly id: string;
   /** Of the newest manifest, and its hash (manifest.ts) where more than the number is known. */
   readonly version: number;
+  /** Of that manifest, in hexadecimal digits. */
   readonly hash?: string;
   /** Whether that manifest names those before it: then all that follow do. */
   readonly linked?: boolean;
@@ -59,6 +63,7 @@ export function isFirstContact(seen: Seen | undefined, id: string): boolean {
  * first contact trusts what it is shown.
  */
 export interface VersionMemory {
+  /** What was seen there last, if anything was. */
   read(place: Place): Promise<Seen | undefined>;
   /**
    * Replaces what is remembered of a place by what `change` makes of it, with nothing in between;
@@ -101,6 +106,7 @@ export class Sightings {
   }
 }
 
+/** Remembers for as long as the process lives. */
 export class InMemoryVersions implements VersionMemory {
   readonly #sightings = new Sightings();
 

@@ -118,7 +118,10 @@ export function isDead({ dead }: Pick<ManifestBlock, 'dead'>, slot: number): boo
 }
 
 /** The partition of a record with these values; undefined where there are none. */
-export function partitionOf({ manifest }: View, values: FieldValues | undefined): string | undefined {
-  const value = manifest.partitionBy === undefined ? undefined : values?.get(manifest.partitionBy);
+export function partitionOf(
+  { partitionBy }: Pick<Manifest, 'partitionBy'>,
+  values: FieldValues | undefined,
+): string | undefined {
+  const value = partitionBy === undefined ? undefined : values?.get(partitionBy);
   return value as string | undefined;
 }

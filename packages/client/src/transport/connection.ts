@@ -16,6 +16,7 @@ import { checkRedirect, type Expected, parseAnswer, piecesOf, refusal, Watch, wh
 import type { Body } from './http-body.ts';
 import { Retries, type RetryOptions, TransientError } from './retry.ts';
 
+/** How to speak to a server. */
 export interface HttpOptions extends RetryOptions {
   /** The bearer token, as `hers tokens create` printed it. */
   readonly token?: string;

@@ -3,7 +3,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { startServer } from '@hers/server';
+import { startServer, TokenStore } from '@hers/server';
 import type { Service } from '@hers/service';
 import { conformance } from '@hers/service/conformance';
 import { openStore } from '@hers/store';
@@ -11,15 +11,17 @@ import { HttpService } from './http.ts';
 
 conformance('a server', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'hers-http-'));
+  const tokens = new TokenStore(join(folder, 'tokens.json'));
   const start = async () => {
-    const store = await openStore(folder, { quietMs: 5 });
-    const server = await startServer(store, { port: 0 });
-    const service: Service = new HttpService(server.url);
+    const store = await openStore(join(folder, 'gallery'), { quietMs: 5 });
+    const { secret } = await tokens.create({ scope: 'admin' });
+    const server = await startServer(store, { port: 0, tokens: tokens.path });
+    const service: Service = new HttpService(server.url, { token: secret });
     const stop = async () => {
       await service.close();
       await server.close();
     };
-    return { service, stop };
+    return { service, server, stop };
   };
   let running = await start();
   return {
@@ -28,6 +30,10 @@ conformance('a server', async () => {
       await running.stop();
       running = await start();
       return running.service;
+    },
+    async heldTo(collection, partitions) {
+      const { secret } = await tokens.create({ scope: 'write', collection, partitions: [...partitions] });
+      return new HttpService(running.server.url, { token: secret });
     },
     async done() {
       await running.stop();

@@ -51,6 +51,7 @@ const RESPONSE_BYTES = 2 ** 20;
 const HELLO_LETTERS = 100;
 const STAGE_LETTERS = 1000;
 
+/** A server as a store: what `connect` uses for an address. */
 export class HttpService implements Service {
   readonly #connection: Connection;
 

@@ -3,6 +3,7 @@
 
 import { HersError } from '@hers/service';
 
+/** A call that failed and is made again. */
 export interface RetryEvent {
   /** What was called. */
   readonly operation: string;
@@ -16,6 +17,7 @@ export interface RetryEvent {
   readonly message: string;
 }
 
+/** How long calls are made again, and who hears of it. */
 export interface RetryOptions {
   /**
    * How long a call is retried before it fails, in milliseconds; 30 seconds by default, 0 for

@@ -97,8 +97,12 @@ export class VaultBatch {
     const options = this.#signal ? { signal: this.#signal } : {};
     const stage =
       epoch === this.#batch.epoch
-        ? this.#session.service.stageRecords(this.#session.name, chosen(seals, which), options)
-        : this.#session.stageRecords(view.space, fresh, this.#signal); // the key was rotated meanwhile
+        ? this.#session.service.stageRecords(
+            this.#session.name,
+            this.#session.held(view.manifest, fresh, chosen(seals, which)),
+            options,
+          )
+        : this.#session.stageRecords(view.manifest, view.space, fresh, this.#signal); // the key was rotated meanwhile
     stage.catch(() => {}); // reported when it is written
     this.#staged = { epoch, which, stage };
     return { fresh, stage };
@@ -152,7 +156,7 @@ export async function fillBlocks(
 ): Promise<void> {
   const valuesOf = (record: PlainRecord | PendingRecord) => valuesIn(record, draft.fields);
   const byPartition = Map.groupBy(draft.pending.values(), (record) =>
-    draft.view.manifest.partitionBy === undefined ? undefined : partitionOf(draft.view, valuesOf(record)),
+    draft.view.manifest.partitionBy === undefined ? undefined : partitionOf(draft.view.manifest, valuesOf(record)),
   );
   const jobs: Promise<void>[] = [];
   const index = async (inOrder: readonly (PlainRecord | PendingRecord)[]) => {

@@ -7,6 +7,7 @@ import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
 import { removeRecords } from './enrolment.ts';
 
+/** What `expire` does, and what it reports. */
 export interface ExpireOptions {
   /** Say what would be deleted, and delete nothing. */
   readonly isDryRun?: boolean;
@@ -21,23 +22,29 @@ export interface ExpireOptions {
  * whether a person was among them, and nobody else.
  */
 export interface ExpiryReceipt {
+  /** The name of the collection. */
   readonly collection: string;
   /** The collection's own id, which no other has. */
   readonly collectionId: string;
   /** By the clock of this client, in UTC. */
   readonly time: string;
+  /** Whether nothing was deleted, because that was asked for. */
   readonly isDryRun: boolean;
   /** Of the manifest without these records, or as it is where nothing was deleted. */
   readonly version: number;
   /** Of that manifest as it is sealed. */
   readonly manifestHash: string;
+  /** How many records had expired. */
   readonly count: number;
+  /** Of these records, in hexadecimal digits; without `withIds`. */
   readonly handles?: readonly string[];
+  /** Of these records, with `withIds`. */
   readonly ids?: readonly string[];
 }
 
 /** What `expire` throws once records were deleted: any error, and the receipt of those. */
 export interface ExpiryError extends Error {
+  /** Of the records that were deleted before it failed. */
   readonly receipt: ExpiryReceipt;
 }
 

@@ -40,6 +40,7 @@ export function checkedFields(given: unknown, enrolment: Enrolment): Fields {
  */
 export async function addFields(session: CollectionSession, given: Fields, options: MaintenanceOptions): Promise<void> {
   refuseUnknown(options, MAINTENANCE_OPTIONS, 'adding fields');
+  session.checkWhole('adding a field');
   const fields = checkedFields(given, session.keyring.descriptor.enrolment);
   await session.refresh();
   await session.write(async (view) => {
@@ -60,6 +61,7 @@ export async function addFields(session: CollectionSession, given: Fields, optio
 
 /** Drops fields and their columns; the payloads of the records stay as they are. */
 export async function dropFields(session: CollectionSession, names: readonly string[]): Promise<void> {
+  session.checkWhole('dropping a field');
   const view = await session.refresh();
   for (const name of names) {
     if (!Object.hasOwn(view.manifest.fields, name)) throw invalid(`there is no field ${quoted(name)} to drop`);
@@ -151,7 +153,7 @@ async function replaceColumns(
   fields: readonly string[],
   values: readonly FieldValues[],
 ): Promise<void> {
-  const { columns, names } = await session.stageColumns(draft, block.epoch, fields, values);
+  const { columns, names } = await session.stageColumns(draft, block, fields, values);
   for (const field of fields) {
     const before = block.columns?.[field];
     if (before !== undefined) draft.droppedLists.push(fromHex(before));
@@ -204,12 +206,14 @@ export interface PayloadUpdate {
 
 /**
  * Changes payloads, and with them the values of fields, without encrypting vectors again. All of
- * them in one change. NOT_FOUND if there is no such record.
+ * them in one change, unless they are in so many blocks that it would drop more lists than a change
+ * may (`mostDropped`). NOT_FOUND if there is no such record.
  */
 export async function updatePayloads(
   session: CollectionSession,
   updates: readonly PayloadUpdate[],
   signal: AbortSignal | undefined,
+  mostDropped: number = MAX_REMOVED,
 ): Promise<number> {
   const { keyring } = session;
   if (keyring.descriptor.enrolment !== 'vault') throw needsVault('a payload');
@@ -221,21 +225,57 @@ export async function updatePayloads(
   if (payloads.size > MAX_REMOVED)
     throw invalid(`at most ${MAX_REMOVED} payloads are changed at once; send fewer at a time`);
   await session.refresh();
+  let left = [...payloads.keys()];
+  let total = 0;
+  do {
+    signal?.throwIfAborted();
+    const { taken, changed } = await updateSome(session, payloads, left, mostDropped, signal);
+    left = left.slice(taken);
+    total += changed;
+  } while (left.length > 0);
+  return total;
+}
+
+/** How many of these ids, from the first on, one change may be about; one at least. */
+function fitting(view: View, ids: readonly string[], mostDropped: number): number {
+  const blocks = new Set<ManifestBlock>();
+  let dropped = 0;
+  for (const [i, id] of ids.entries()) {
+    const place = view.locate(id);
+    if (typeof place !== 'object' || blocks.has(place.block)) continue;
+    const { lists, columns = {} } = place.block;
+    dropped += lists.length + Object.keys(columns).length;
+    if (blocks.size > 0 && dropped > mostDropped) return i;
+    blocks.add(place.block);
+  }
+  return ids.length;
+}
+
+function updateSome(
+  session: CollectionSession,
+  payloads: ReadonlyMap<string, Uint8Array>,
+  ids: readonly string[],
+  mostDropped: number,
+  signal: AbortSignal | undefined,
+): Promise<{ readonly taken: number; readonly changed: number }> {
   return session.write(async (view) => {
-    const wanted = [...payloads.keys()].map((id) => {
+    const all = ids.map((id) => {
       const version = view.versionOf(id);
       if (version === undefined) throw new HersError('NOT_FOUND', `there is no record ${JSON.stringify(id)}`);
       return { id, version };
     });
+    const wanted = all.slice(0, fitting(view, ids, mostDropped));
     const changed = new Map<string, PlainRecord>();
     for await (const [record, { id }] of recordsOf(session, view, wanted, signal)) {
       const now = { ...record, payload: payloads.get(id)! };
       const version = versionOf(session, now);
       if (version !== record.version) changed.set(id, { ...now, version });
     }
-    if (changed.size === 0) return { result: 0 };
+    const result = { taken: wanted.length, changed: changed.size };
+    if (changed.size === 0) return { result };
     const draft = new Draft(view);
     const values = new Map([...changed].map(([id, record]) => [id, valuesIn(record, draft.fields)]));
+    for (const of of values.values()) session.checkPartition(partitionOf(view.manifest, of));
     const byBlock = new Map<ManifestBlock, Map<number, PlainRecord>>();
     for (const [id, record] of changed) {
       const place = view.locate(id)!;
@@ -243,9 +283,9 @@ export async function updatePayloads(
       else byBlock.set(place.block, (byBlock.get(place.block) ?? new Map()).set(place.slot, record));
     }
     for (const [block, records] of byBlock) await updateBlock(session, draft, block, records, values);
-    draft.records.push(await session.stageRecords(draft.space, [...changed.values()], signal));
+    draft.records.push(await session.stageRecords(view.manifest, draft.space, [...changed.values()], signal));
     draft.countSeals(changed.size);
-    return { draft, result: changed.size };
+    return { draft, result };
   });
 }
 
@@ -265,12 +305,12 @@ async function updateBlock(
   const { view } = draft;
   const entries = [...view.entries.get(block.id)!];
   for (const [slot, { id, version }] of records) {
-    if (partitionOf(view, values.get(id)) !== block.partition)
+    if (partitionOf(view.manifest, values.get(id)) !== block.partition)
       throw invalid(`the record ${quoted(id)} would come into another partition: upsert it, so that it moves`);
     entries[slot] = { ...entries[slot], version };
   }
   const list = List.of(entries);
-  const name = await session.stageList(draft, list, view.scoreSums.get(block.id), block.epoch);
+  const name = await session.stageList(draft, list, view.scoreSums.get(block.id), block.partition, block.epoch);
   for (const before of block.lists) draft.droppedLists.push(fromHex(before));
   draft.entries.set(block.id, list);
   draft.blocks = draft.blocks.map((each) => (each.id === block.id ? { ...each, lists: [name] } : each));

@@ -3,11 +3,13 @@
 
 import { checkVector } from '@hers/scheme';
 import { HersError, type Many, type OptionNames, refuseUnknown } from '@hers/service';
-import { type Fields, valuesOf } from '../fields/field.ts';
+import { valuesOf } from '../fields/field.ts';
 import { needsVault } from '../formats/descriptor.ts';
+import type { Manifest } from '../formats/manifest.ts';
 import { checkId, checkPayload, type PlainRecord, type VectorRecord } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { Space } from '../session/space.ts';
+import { partitionOf } from '../session/view.ts';
 import { Packing, recordsOf, type SealedBatch } from './batch.ts';
 import type { SealedRecords } from './enrolment.ts';
 
@@ -36,10 +38,12 @@ export function isRecord(value: unknown): value is VectorRecord {
  * vector, and its payload as JSON.
  */
 export function checkRecord(
-  { keyring }: CollectionSession,
+  session: CollectionSession,
   record: VectorRecord,
-  fields: Fields,
+  manifest: Pick<Manifest, 'fields' | 'partitionBy'>,
 ): { vector: Float32Array; payload: string } {
+  const { keyring } = session;
+  const { fields } = manifest;
   if (!isRecord(record))
     throw new HersError('INVALID_ARGUMENT', 'a record is an object with an id, a vector, and perhaps a payload');
   refuseUnknown(record, FIELDS, 'a record', 'field');
@@ -47,7 +51,9 @@ export function checkRecord(
   if (record.payload !== undefined && keyring.descriptor.enrolment !== 'vault') throw needsVault('a payload');
   checkId(id);
   const payload = checkPayload(record.payload, id);
-  if (payload !== '' && Object.keys(fields).length > 0) valuesOf(JSON.parse(payload), fields, id);
+  const hasFields = payload !== '' && Object.keys(fields).length > 0;
+  const values = hasFields ? valuesOf(JSON.parse(payload), fields, id) : undefined;
+  session.checkPartition(partitionOf(manifest, values));
   return {
     vector: checkVector(keyring.plan, record.vector, 'gallery', () => `the vector of ${JSON.stringify(id)}`),
     payload,
@@ -57,13 +63,13 @@ export function checkRecord(
 export async function* gather(
   session: CollectionSession,
   records: Many<VectorRecord>,
-  fields: Fields,
+  manifest: Pick<Manifest, 'fields' | 'partitionBy'>,
 ): AsyncGenerator<Gathered> {
   const { dimension, capacity } = session.keyring.plan;
   let batch = new Gathering(session);
   let packing = new Packing(capacity, dimension);
   for await (const record of records) {
-    const { vector, payload } = checkRecord(session, record, fields);
+    const { vector, payload } = checkRecord(session, record, manifest);
     packing.add(record.id, vector, payload);
     if (packing.count < capacity && packing.payloadBytes < PART_BYTES) continue;
     batch.add(packing);

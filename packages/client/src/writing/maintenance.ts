@@ -18,6 +18,7 @@ import { isDead, partitionOf, type View } from '../session/view.ts';
 import { fillBlocks } from './enrolment.ts';
 import { PART_BYTES } from './gathering.ts';
 
+/** What every longer task takes. */
 export interface MaintenanceOptions {
   /**
    * Ends it when it aborts; the steps that were done stay, and the same call continues from there.
@@ -44,7 +45,7 @@ export async function optimize(session: CollectionSession, options: MaintenanceO
   const isDirty = (block: ManifestBlock) => isWrong(block) || block.count < capacity;
   await session.refresh();
   const view = await session.view();
-  const pending = new Set([...view.pending.values()].map(({ values }) => partitionOf(view, values)));
+  const pending = new Set([...view.pending.values()].map(({ values }) => partitionOf(view.manifest, values)));
   const dirty = Map.groupBy(view.manifest.blocks.filter(isDirty), ({ partition }) => partition);
   // A single block that is only not full stays as it is: there is nothing to put it together with.
   const isWorthIt = (blocks: readonly ManifestBlock[], partition: string | undefined) =>
@@ -55,12 +56,15 @@ export async function optimize(session: CollectionSession, options: MaintenanceO
     await rewrite(session, (block) => todo.has(block.id), view.manifest.epoch, options);
   }
   options.signal?.throwIfAborted();
-  await session.service.purge(session.name, options.signal ? { signal: options.signal } : {});
+  // A purge is about the whole collection.
+  if (!session.reader.partitions)
+    await session.service.purge(session.name, options.signal ? { signal: options.signal } : {});
 }
 
 /** Re-encrypts everything under the next epoch; an interrupted rotation is taken up again. */
 export async function rotate(session: CollectionSession, options: MaintenanceOptions): Promise<number> {
   refuseUnknown(options, MAINTENANCE_OPTIONS, 'a rotation');
+  session.checkWhole('rotating a key');
   const view = await session.refresh();
   const { manifest } = view;
   if (!isUnfinished(manifest)) await nextEpoch(session, ({ space }) => space.compression, options.signal);
@@ -77,6 +81,7 @@ export async function reindex(
   options: MaintenanceOptions,
 ): Promise<void> {
   refuseUnknown(options, MAINTENANCE_OPTIONS, 'reindexing');
+  session.checkWhole('another compressor');
   const { space, manifest } = await session.refresh();
   const same = space.compression?.digest === compression?.digest;
   if (same && !isUnfinished(manifest)) return;
@@ -172,7 +177,7 @@ async function carryOver(
   let bytes = 0;
   const stage = async () => {
     if (part.length === 0) return;
-    draft.records.push(await session.stageRecords(draft.space, part, signal));
+    draft.records.push(await session.stageRecords(draft.view.manifest, draft.space, part, signal));
     draft.countSeals(part.length);
     // What is indexed later is what was sealed now.
     for (const record of part)

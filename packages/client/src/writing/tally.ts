@@ -3,6 +3,7 @@
 
 import type { Outcome } from './enrolment.ts';
 
+/** What became of the records that were given. */
 export interface UpsertResult {
   /** Records that are new or have new content: those inserted and those replaced. */
   readonly written: number;

@@ -8,6 +8,7 @@ import { addHomomorphically, type Outcome, type SealedRecords, VaultBatch } from
 import { checkRecord, gather, isRecord } from './gathering.ts';
 import { Tally, type UpsertResult } from './tally.ts';
 
+/** How records are written. */
 export interface UpsertOptions {
   /** Ends the upsert when it aborts; what is acknowledged stays. */
   readonly signal?: AbortSignal;
@@ -52,9 +53,9 @@ export async function upsert(
   try {
     // An array is checked as a whole before anything is written; a stream can only be checked as it
     // comes.
-    const { fields } = (await session.view()).manifest;
-    if (Array.isArray(input)) for (const record of input) checkRecord(session, record, fields);
-    for await (const { count, sealed } of gather(session, input, fields)) {
+    const { manifest } = await session.view();
+    if (Array.isArray(input)) for (const record of input) checkRecord(session, record, manifest);
+    for await (const { count, sealed } of gather(session, input, manifest)) {
       batch = prepare(session, sealed, signal);
       batch.catch(() => {});
       await writing;

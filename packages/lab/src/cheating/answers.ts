@@ -12,10 +12,10 @@ export interface Sight {
   /** What the client's memory holds afterwards. */
   readonly after: HistoryNode | undefined;
   /**
-   * Whether single scores were altered. Under compact, nothing has to detect that unless the record
-   * is fetched.
+   * By how much single scores may be wrong in what was not fetched. Zero, unless the store altered
+   * some: then by anything under compact, and with checksum canaries by what they need not notice.
    */
-  readonly isAdmitted: boolean;
+  readonly admitted: number;
 }
 
 const samePayload = (a: Payload | undefined, b: Payload | undefined) => JSON.stringify(a) === JSON.stringify(b);
@@ -27,6 +27,12 @@ export const samePlain = (a: Plain | undefined, b: Plain | undefined): boolean =
 
 /** The scheme returns squared distances. */
 const asShown = ({ metric }: Plan, score: number) => (metric === 'euclidean' ? Math.sqrt(Math.max(0, score)) : score);
+/** What the change of a single score may be without being noticed: README.md §9 of the scheme. */
+export function leastNoticed({ profile, noise, checksumGroup }: Plan): number {
+  if (isExact(profile)) return 0;
+  // Twice the tolerance, and the rounding of a checksum, which is a few per cent of it.
+  return checksumGroup === 0 ? Number.POSITIVE_INFINITY : 1.1 * 16 * noise.score * Math.sqrt(2 * checksumGroup);
+}
 /** −1 if less is better. */
 const signOf = ({ plan: { metric } }: World) => (metric === 'euclidean' ? -1 : 1);
 
@@ -42,8 +48,8 @@ export class Scores {
     return asShown(settings, plainScores({ ...settings, profile: 'compact' }, vector, probe)[0]);
   }
 
-  /** Whether a match has the score of this record. */
-  async fits(world: World, match: Match, { vector }: Plain, probe: Float32Array): Promise<boolean> {
+  /** Whether a match has the score of this record, or one that is wrong by what is admitted. */
+  async fits(world: World, match: Match, { vector }: Plain, probe: Float32Array, admitted = 0): Promise<boolean> {
     const { plan: settings } = world;
     // Distances are compared as their squares, as they are decrypted.
     const isDistance = settings.metric === 'euclidean';
@@ -52,7 +58,7 @@ export class Scores {
     if (match.scoreOrigin === 'recomputed')
       return near(plainScores({ ...settings, profile: 'compact' }, vector, probe)[0], 1e-5);
     if (match.scoreOrigin === 'noisy')
-      return near(noiselessScores(settings, vector, probe)[0], 7.5 * settings.noise.score);
+      return near(noiselessScores(settings, vector, probe)[0], 7.5 * settings.noise.score + admitted);
     const all = await this.#compared(world, vector, probe);
     return all.some((score) => near(score, isDistance ? 1e-5 : 1e-6));
   }
@@ -92,7 +98,7 @@ export async function wrongIn(
   { matches }: SearchResult,
   probe: Float32Array,
   options: SearchOptions,
-  { nodes, isAdmitted }: Sight,
+  { nodes, admitted }: Sight,
 ): Promise<string | undefined> {
   const { limit = 10, threshold, payload = false, rerank = false, enough } = options;
   const isFetched = payload || rerank !== false;
@@ -104,14 +110,14 @@ export async function wrongIn(
     if (!record || (payload && !samePayload(record.payload, match.payload))) return false;
     // "a server can change single scores, and as long as the record is not fetched nothing shows
     // it"
-    return (!isFetched && isAdmitted) || scores.fits(world, match, record, probe);
+    return scores.fits(world, match, record, probe, isFetched ? 0 : admitted);
   };
   for (const [i, match] of matches.entries()) {
     if (i > 0 && sign * match.score > sign * matches[i - 1].score) return 'matches out of order';
     if (threshold !== undefined && !(sign * match.score >= sign * threshold)) return 'a match beyond the threshold';
     if (!(await isAny(nodes, (node) => isRight(match, node)))) return `a match that is wrong: ${JSON.stringify(match)}`;
   }
-  if (isAdmitted || nodes.length === 0) return undefined;
+  if (admitted === Number.POSITIVE_INFINITY || nodes.length === 0) return undefined;
   const { world } = nodes[0];
   const exact = isExact(world.plan.profile);
   // Under compact, noise may keep a record from being fetched; with a compressor, so may a vector
@@ -119,7 +125,13 @@ export async function wrongIn(
   // some.
   const isPartial = !exact || enough !== undefined || (rerank !== false && world.name === 'short') || nodes.length > 1;
   if (isFetched && isPartial) return undefined;
-  const room = !exact ? 8 * world.plan.noise.score + 0.01 : rerank !== false ? 0.02 : sign < 0 ? 0.004 : 1e-6;
+  const room = !exact
+    ? 8 * world.plan.noise.score + 0.01 + admitted
+    : rerank !== false
+      ? 0.02
+      : sign < 0
+        ? 0.004
+        : 1e-6;
   const isWhole = async (node: HistoryNode): Promise<boolean> => {
     for (const match of matches) if (!(await isRight(match, node))) return false;
     // Everything scored correctly is ranked correctly, so the n-th match is at least as good as the

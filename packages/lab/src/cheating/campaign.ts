@@ -10,10 +10,11 @@
 // error fails the campaign.
 //
 // What SECURITY.md admits is admitted here, in these places and no other:
-// - "Right single scores under `compact` from a server that cheats": `isAdmitted`, where the store
+// - "Right single scores under `compact` from a server that cheats": `admitted`, where the store
 //   changed one score (`ADMITTED` in liar.ts), in matches of searches that fetch nothing, and in
 //   what `verify` says. A response that was computed from other rows, for another query, from an
-//   older state, or moved, is noticed under `compact`, too.
+//   older state, or moved, is noticed under `compact`, too. With `integrity: 'strong'` only what
+//   checksum canaries need not notice is admitted, less than any score that the store changes.
 // - "A server that only lowers scores, or moves a record at the edge of what is fetched by less
 //   than its noise, is not [caught]: the record is just not asked for": under compact, what is
 //   found at all. "Under `exact` all of that is noticed": there every answer is held to what it
@@ -48,7 +49,7 @@ import { fit, load } from '@hers/compress';
 import type { Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { columns } from '../report.ts';
-import { Scores, type Sight, samePlain, wrongIn } from './answers.ts';
+import { leastNoticed, Scores, type Sight, samePlain, wrongIn } from './answers.ts';
 import { Client, Remembering, secretsOf } from './clients.ts';
 import { Dice } from './dice.ts';
 import { type Doing, Liar, type Route } from './liar.ts';
@@ -68,6 +69,8 @@ import {
 } from './truth.ts';
 
 const KEPT = 8;
+/** Some groups of checksum canaries, the last of them short. */
+const STRONG_RECORDS = 300;
 /** Hashes that a manifest names. */
 const HISTORY = 128;
 const HANG_MS = 60_000;
@@ -188,13 +191,15 @@ class Campaign {
       exact: { dimension: DIMENSION, profile: 'exact', metric: this.#seed % 2 === 0 ? 'cosine' : 'euclidean' },
       short: { dimension: DIMENSION, profile: 'exact', compressor: this.#models[0] },
       sums: { dimension: DIMENSION, profile: 'exact', enrolment: 'homomorphic', maxAdditions: 3 },
+      strong: { dimension: DIMENSION, integrity: 'strong' },
     };
     for (const name of NAMES) {
       this.#liar.main.set(name, name);
       this.#liar.doing = this.#honestly();
       const collection = await database.createCollection(name, options[name]);
       // More than one block where that is cheap.
-      const count = name === 'compact' ? collection.plan.parameters.n + 30 : 30;
+      const { n } = collection.plan.parameters;
+      const count = name === 'compact' ? n + 30 : name === 'strong' ? STRONG_RECORDS : 30;
       const isVault = name !== 'sums';
       const people = Array.from({ length: count }, (_, i): [string, Plain] => [idOf(i), plainOf(i, 0, isVault)]);
       this.#liar.doing = this.#honestly(() => new Content(new Map(people)));
@@ -353,8 +358,8 @@ class Campaign {
     );
     if (this.#last.length > LAST_CALLS) this.#last.shift();
     this.#ended.set(`${task.what} ${how}`, (this.#ended.get(`${task.what} ${how}`) ?? 0) + 1);
-    const isAdmitted = now.isTampered && after?.world.plan.profile === 'compact';
-    const ended = 'error' in outcome ? how : isAdmitted && task.isPlain ? 'admitted' : 'harmless';
+    const admitted = now.isTampered && after ? leastNoticed(after.world.plan) : 0;
+    const ended = 'error' in outcome ? how : admitted > 0 && task.isPlain ? 'admitted' : 'harmless';
     for (const kind of cheats) {
       const row = liar.tally.get(kind) ?? new Map<string, number>();
       row.set(ended, (row.get(ended) ?? 0) + 1);
@@ -387,7 +392,7 @@ class Campaign {
     const isReading = READING.has(task.what);
     const from = (isReading && before ? [before] : [known, before]).filter((node) => node !== undefined);
     const nodes = this.#following(from, after);
-    const sight: Sight = { nodes, after, isAdmitted };
+    const sight: Sight = { nodes, after, admitted };
     const wrong = await task.check(outcome.value as never, sight);
     if (wrong) this.violations.push(wrong);
     const isScanning = task.what.startsWith('search') || task.what.startsWith('verify');
@@ -545,7 +550,7 @@ class Campaign {
       for (const [i, options] of all.entries()) {
         const [id, plain] = some[i];
         const result = await collection.search(plain.vector, { limit: 5, ...options });
-        const sight = { nodes: [head], after: head, isAdmitted: false };
+        const sight = { nodes: [head], after: head, admitted: 0 };
         const wrong = await wrongIn(this.#scores, result, plain.vector, { limit: 5, ...options }, sight);
         if (wrong) say(wrong);
         // With a compressor, or with duplicates, another record may score as well.

@@ -64,6 +64,7 @@ export class Tasks {
       [3, NAMES[1]],
       [3, NAMES[2]],
       [3, NAMES[3]],
+      [4, NAMES[4]],
     ]);
     const isVault = name !== 'sums';
     // Half of the time one of a few: then clients write to records that others have changed without
@@ -88,7 +89,7 @@ export class Tasks {
     const searching = (what: string, options: SearchOptions) => this.#searching(what, name, probe, options);
     const few = isVault ? 1 : 0.1;
     const limit = 1 + dice.below(12);
-    const exact = name !== 'compact';
+    const exact = name !== 'compact' && name !== 'strong';
     const tasks: [number, () => Task][] = [
       [
         16,
@@ -333,12 +334,12 @@ export class Tasks {
     match: Match,
     probe: Float32Array,
     rerank: boolean,
-    { nodes, isAdmitted }: Sight,
+    { nodes, admitted }: Sight,
   ): Promise<string | undefined> {
     for (const { world, content } of nodes) {
       const record = content.get(match.id);
-      if (record && ((!rerank && isAdmitted) || (await this.#bench.scores.fits(world, match, record, probe))))
-        return undefined;
+      const unnoticed = rerank ? 0 : admitted;
+      if (record && (await this.#bench.scores.fits(world, match, record, probe, unnoticed))) return undefined;
     }
     return `a verification that is wrong: ${JSON.stringify(match)}`;
   }

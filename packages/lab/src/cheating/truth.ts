@@ -8,8 +8,8 @@ export const DIMENSION = 16;
 /** Ids that are written repeatedly. A collection may have more, which stay. */
 export const PEOPLE = 32;
 export const REVISIONS = 3;
-/** The collections; all but the first use the profile exact. */
-export const NAMES = ['compact', 'exact', 'short', 'sums'] as const;
+/** The collections. `strong` is compact with checksum canaries; the other three are exact. */
+export const NAMES = ['compact', 'exact', 'short', 'sums', 'strong'] as const;
 export const SCRATCH = 'scratch';
 export const COPY = 'copy';
 

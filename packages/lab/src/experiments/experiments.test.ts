@@ -142,6 +142,16 @@ describe('what they say', () => {
     }
   });
 
+  it("networks: the authors' variant ends where it is told to, and the page says so", async () => {
+    const given = { small: true, compressors: 'deepmds++authors', seeds: '1', 'authors-end': '20' };
+    const { data, markdown } = await measureAndRender('networks', given);
+    const figures = new Map(data.results.map((figure) => [figure.name, figure.value]));
+    for (const dimension of [8, 4]) assert.equal(figures.get(`deepmds++authors-${dimension}-seed1-steps`), 20);
+    assert.equal(data.curves!['deepmds++authors-4-step'].at(-1), 20);
+    assert.match(markdown, /ended early, on the schedule of 50 steps/);
+    assert.match(data.command, /--authors-end 20/);
+  });
+
   it('encryption-cost: exact is the search of rounded vectors, and compact and small are close to that in the clear', async () => {
     const figures = await results('encryption-cost');
     for (const name of ['full-24', 'lda-8']) {
@@ -178,6 +188,8 @@ describe('what they say', () => {
       small: true,
       compressors: 'pca',
       dimensions: '20',
+      probes: '24',
+      encrypted: '1',
     });
     const figures = new Map(data.results.map(({ name, value }) => [name, value]));
     assert.ok(Math.abs(figures.get('pca-20-small')! - figures.get('pca-20')!) < 0.1);

@@ -73,6 +73,10 @@ export const EXPERIMENTS: Readonly<Record<string, Entry>> = {
     experiment: async () => (await import('./inversion-compressed.ts')).inversionCompressed,
     page: () => import('./inversion-compressed.page.ts'),
   },
+  gpu: {
+    experiment: async () => (await import('./gpu.ts')).gpu,
+    page: () => import('./gpu.page.ts'),
+  },
   whole: {
     experiment: async () => (await import('./whole.ts')).whole,
     page: () => import('./whole.page.ts'),

@@ -11,6 +11,7 @@ type Opaque<Name extends string> = { readonly [kind]: Name };
 export type DeviceRef = Opaque<'device'>;
 export type CudaRingRef = Opaque<'ring'>;
 export type CudaSegmentRef = Opaque<'segment'>;
+export type CudaResponsesRef = Opaque<'responses'>;
 
 export interface CudaDevice {
   readonly name: string;
@@ -55,7 +56,12 @@ export interface CudaAddon extends Steering {
     words: number,
     domain: number,
     deliver: Deliver,
+    /** Whether responses stay on the device; then none are delivered. */
+    keeps: boolean,
   ): ScanRef;
+  /** Those of a scan that kept them and has ended well; once. */
+  takeResponses(scan: ScanRef): CudaResponsesRef;
+  forgetResponses(responses: CudaResponsesRef): void;
   /** What was wrong with a scan that has ended. */
   messageOf(scan: ScanRef): string;
 }

@@ -197,6 +197,20 @@ describe('cuda kernel', { skip: missing() }, () => {
       }, reason);
       assert.ok(performance.now() - start < 50, `${performance.now() - start} ms`);
     }
+    // The same where responses stay on the device.
+    const controller = new AbortController();
+    const reason = new Error('enough');
+    let start = 0;
+    const keeping = kernel.keep!(many, queries, { signal: controller.signal });
+    setTimeout(() => {
+      start = performance.now();
+      controller.abort(reason);
+    }, 2);
+    await assert.rejects(keeping, reason);
+    assert.ok(performance.now() - start < 50, `${performance.now() - start} ms`);
+    const kept = await kernel.keep!(many, queries);
+    kept!.forget();
+    kept!.forget();
     for await (const _ of kernel.scan(many, queries)) break;
     assert.equal(await drain(kernel, [handle], queries), 128);
     // Unloading waits for what runs.

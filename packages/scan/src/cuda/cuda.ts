@@ -10,7 +10,7 @@ import { moduliOf } from '@hers/ring';
 import { HersError, type ParameterSet, polyWords, type Query, refuseUnknown, roundedRows } from '@hers/scheme';
 import { QUERY_MASK } from '@hers/scheme/layout';
 import { checkComparable } from '../comparable.ts';
-import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
+import type { KeptScan, Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
 import { layoutOf, responseHead } from '../native/native.ts';
 import type { ScanRef } from '../native/native-addon.ts';
 import { cutFile, NativeRun, resultsOf } from '../native/native-run.ts';
@@ -21,6 +21,7 @@ import {
   type CudaAddon,
   type CudaDevice,
   type CudaQuery,
+  type CudaResponsesRef,
   type CudaRingRef,
   type CudaSegmentRef,
   type DeviceRef,
@@ -55,10 +56,12 @@ export class CudaKernel implements Kernel {
   readonly name = 'cuda';
   readonly #addon: CudaAddon;
   readonly #device: DeviceRef;
+  readonly #number: number;
   readonly #about: CudaDevice;
   readonly #rings = new Map<number, CudaRingRef>();
   readonly #loaded = new Map<SegmentHandle, Loaded>();
   readonly #runs = new Set<NativeRun>();
+  readonly #kept = new Set<CudaResponsesRef>();
   /** Segments are loaded one after the other, so that only one is in the host's memory. */
   #loading: Promise<unknown> = Promise.resolve();
   #closed: HersError | undefined;
@@ -66,6 +69,7 @@ export class CudaKernel implements Kernel {
 
   private constructor(addon: CudaAddon, device: number) {
     this.#addon = addon;
+    this.#number = device;
     this.#device = addon.openDevice(device);
     this.#about = addon.describeDevice(this.#device);
   }
@@ -80,7 +84,9 @@ export class CudaKernel implements Kernel {
   }
 
   get detail(): string {
-    return `${this.#about.name}, ${Math.round(this.#about.memory / 2 ** 30)} GiB`;
+    const { name, memory, driver } = this.#about;
+    const version = `${Math.floor(driver / 1000)}.${Math.floor((driver % 1000) / 10)}`;
+    return `${name}, ${Math.round(memory / 2 ** 30)} GiB, a driver for CUDA ${version}`;
   }
 
   load(source: SegmentSource): Promise<SegmentHandle> {
@@ -123,9 +129,16 @@ export class CudaKernel implements Kernel {
   }
 
   #ring({ id, n, primes }: ParameterSet): CudaRingRef {
-    let ring = this.#rings.get(id);
-    if (!ring) this.#rings.set(id, (ring = this.#addon.createRing(this.#device, n, moduliOf(n, primes))));
-    return ring;
+    const known = this.#rings.get(id);
+    if (known) return known;
+    try {
+      const ring = this.#addon.createRing(this.#device, n, moduliOf(n, primes));
+      this.#rings.set(id, ring);
+      return ring;
+    } catch (error) {
+      const { code, message } = error as { code?: unknown; message: string };
+      throw deviceError(code === 'NO_MEMORY', message);
+    }
   }
 
   async *scan(
@@ -134,16 +147,35 @@ export class CudaKernel implements Kernel {
     { signal }: ScanOptions = {},
   ): AsyncIterable<ScanResult> {
     signal?.throwIfAborted();
-    const run = await this.#start(handles, queries, signal);
-    if (!run) return;
-    yield* resultsOf(run, handles, () => this.#checkOpen(), signal);
+    const started = await this.#start(handles, queries, false, signal);
+    if (!started) return;
+    yield* resultsOf(started.run, handles, () => this.#checkOpen(), signal);
+  }
+
+  async keep(
+    handles: readonly SegmentHandle[],
+    queries: readonly Query[],
+    { signal }: ScanOptions = {},
+  ): Promise<KeptScan> {
+    signal?.throwIfAborted();
+    const started = await this.#start(handles, queries, true, signal);
+    if (!started) throw new HersError('INVALID_ARGUMENT', 'there is nothing to scan');
+    for await (const _ of resultsOf(started.run, handles, () => this.#checkOpen(), signal));
+    signal?.throwIfAborted();
+    const handle = this.#addon.takeResponses(started.scan());
+    this.#kept.add(handle);
+    const forget = () => {
+      if (this.#kept.delete(handle)) this.#addon.forgetResponses(handle);
+    };
+    return { handle, device: this.#number, forget };
   }
 
   async #start(
     handles: readonly SegmentHandle[],
     queries: readonly Query[],
+    keeps: boolean,
     signal?: AbortSignal,
-  ): Promise<NativeRun | undefined> {
+  ): Promise<{ readonly run: NativeRun; readonly scan: () => ScanRef } | undefined> {
     this.#checkOpen();
     const find = () => handles.map((handle) => this.#find(handle));
     find();
@@ -162,7 +194,7 @@ export class CudaKernel implements Kernel {
     const run: NativeRun = new NativeRun(
       this.#addon,
       handles.map(({ name }) => name),
-      (deliver) => (scan = this.#addon.startScan(found[0].ring, segments, copies, words, QUERY_MASK, deliver)),
+      (deliver) => (scan = this.#addon.startScan(found[0].ring, segments, copies, words, QUERY_MASK, deliver, keeps)),
       (outcome) => deviceError(outcome === SCAN_WITHOUT_MEMORY, this.#addon.messageOf(scan!)),
     );
     this.#runs.add(run);
@@ -171,7 +203,7 @@ export class CudaKernel implements Kernel {
       this.#runs.delete(run);
       for (const { runs } of found) runs.delete(run);
     });
-    return run;
+    return { run, scan: () => scan! };
   }
 
   #find(handle: SegmentHandle): Loaded {
@@ -228,6 +260,8 @@ export class CudaKernel implements Kernel {
     await this.#loading;
     await Promise.all(Array.from(this.#loaded.keys(), (handle) => this.unload(handle)));
     await Promise.all(Array.from(this.#runs, (run) => run.ended));
+    for (const responses of this.#kept) this.#addon.forgetResponses(responses);
+    this.#kept.clear();
     this.#addon.closeDevice(this.#device);
   }
 

@@ -81,12 +81,43 @@ export interface Addon {
   returnFreedMemory(least: number): void;
 }
 
+/** What decides which of the published addons a machine can load. */
+export interface Machine {
+  readonly platform: string;
+  readonly arch: string;
+  /** Whether Linux has musl in place of glibc. */
+  readonly isMusl: boolean;
+}
+
+/** The file of a published addon (tools/addons.ts). */
+export function addonName({ platform, arch, isMusl }: Machine): string {
+  return `hers_scan.${platform}-${arch}${isMusl ? '-musl' : ''}.node`;
+}
+
+const MUSL_LOADERS: Readonly<Record<string, string>> = {
+  x64: '/lib/ld-musl-x86_64.so.1',
+  arm64: '/lib/ld-musl-aarch64.so.1',
+};
+
+function thisMachine(): Machine {
+  const { platform, arch } = process;
+  const loader = MUSL_LOADERS[arch];
+  // Only Node's report is certain, but it takes tens of milliseconds, and a system without that
+  // file has no musl.
+  const isMusl = platform === 'linux' && loader !== undefined && existsSync(loader) && !hasGlibc();
+  return { platform, arch, isMusl };
+}
+
+function hasGlibc(): boolean {
+  const { header } = process.report.getReport() as { header: { glibcVersionRuntime?: string } };
+  return header.glibcVersionRuntime !== undefined;
+}
+
 const build = join(import.meta.dirname, '../../build');
-/** A published package names its addons after the platform (tools/pack.ts). */
-const prebuilt = join(build, `hers_scan.${process.platform}-${process.arch}.node`);
+const published = join(build, addonName(thisMachine()));
 
 /** Where `npm run build` puts it, unless this is a published package. */
-export const ADDON_PATH: string = existsSync(prebuilt) ? prebuilt : join(build, 'hers_scan.node');
+export const ADDON_PATH: string = existsSync(published) ? published : join(build, 'hers_scan.node');
 
 /** Throws an error that says why there is no addon. */
 export function loadAddon(path: string = ADDON_PATH): Addon {

@@ -105,7 +105,11 @@ export class NativeRun {
     }
     if (this.#error) throw this.#error.reason;
     const batch = this.#batches.shift();
-    if (batch) this.#addon.releaseBatch(this.#scan);
+    if (batch) {
+      this.#addon.releaseBatch(this.#scan);
+      // A GPU delivers faster than they are read, and the event loop must run in between.
+      await new Promise(setImmediate);
+    }
     return batch;
   }
 

@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import fc from 'fast-check';
+import type { DecryptTask } from './crew.ts';
+import { packTasks, unpackTasks } from './packed.ts';
+
+const bytes = fc.uint8Array({ maxLength: 40 });
+/** A view of memory that holds other things as well. */
+const view = bytes.map((array) => new Uint8Array([1, 2, 3, ...array]).subarray(3));
+const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined });
+
+const task: fc.Arbitrary<DecryptTask> = fc.record(
+  {
+    response: view,
+    block: fc.nat(),
+    canaries: fc.record({ id: fc.string(), slots: fc.nat() }, { noNullPrototype: true }),
+    dead: fc.array(fc.nat()),
+    slots: maybe(fc.uint32Array({ maxLength: 9 })),
+    groups: maybe(fc.oneof(bytes, fc.uint16Array({ maxLength: 9 }), fc.uint32Array({ maxLength: 9 }))),
+    sums: maybe(view),
+  },
+  { noNullPrototype: true },
+);
+
+it('tasks come out of a message as they went in, in memory that moved', () => {
+  fc.assert(
+    fc.property(fc.array(task, { maxLength: 6 }), (tasks) => {
+      const packed = packTasks(tasks);
+      const arrived = structuredClone(packed, { transfer: [packed.memory] });
+      assert.deepEqual(unpackTasks(arrived), tasks);
+      assert.equal(packed.memory.byteLength, 0);
+    }),
+  );
+});

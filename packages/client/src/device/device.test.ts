@@ -1,0 +1,261 @@
+// Decryption on a device beside that on the host: on a GPU where there is one, otherwise with the
+// device's own code compiled for the host.
+
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { CudaKernel, type Kernel, segmentBytes } from '@hers/scan';
+import { blockMatrix, decodeBlock, decodeQuery, HersError, type Metric, type Profile, plan } from '@hers/scheme';
+import { type CollectionKey, encryptQuery, MasterSeed } from '@hers/scheme/secret';
+import { type KeptResponses, type Service, withMethods } from '@hers/service';
+import { openStore } from '@hers/store';
+import { part } from '../../../../tools/parts.ts';
+import { hex } from '../bytes.ts';
+import { encrypted, rankResponses } from '../crew/crew.ts';
+import { Database } from '../database.ts';
+import type { ManifestBlock } from '../formats/manifest.ts';
+import type { Order } from '../search/ranking.ts';
+import { deviceAddon } from './device.node.ts';
+import { type DeviceBlocks, DeviceRanking } from './device.ts';
+
+const compiler = part('compiler');
+
+/** Vectors that have many equal scores among them. */
+function vectorsOf(count: number, dimension: number, seed: number): Float32Array {
+  let state = seed >>> 0;
+  const next = () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32 - 0.5;
+  };
+  const out = Float32Array.from({ length: count * dimension }, next);
+  for (let j = 0; j < count; j++) {
+    const own = out.subarray(j * dimension, (j + 1) * dimension);
+    const norm = Math.hypot(...own);
+    for (let i = 0; i < dimension; i++) own[i] *= 0.9 / norm;
+  }
+  return out;
+}
+
+interface World {
+  readonly key: CollectionKey;
+  readonly of: DeviceBlocks;
+  readonly encoded: readonly Uint8Array[];
+}
+
+function worldOf(request: { metric: Metric; profile: Profile; dimension: number }, counts: readonly number[]): World {
+  const key = MasterSeed.from(new Uint8Array(32).fill(7)).collectionKey(plan(request), new Uint8Array(16));
+  const encoded = counts.map((count, i) => encrypted(key, vectorsOf(count, request.dimension, 100 + i), 0).block);
+  const blocks = encoded.map((bytes, i): ManifestBlock => {
+    const id = hex(decodeBlock(bytes).blockId);
+    const dead = i === 1 ? [0, 3, 17].filter((slot) => slot < counts[i]) : [];
+    return { id, hash: '', epoch: 0, edition: 2, count: counts[i], additions: 0, lists: [], dead };
+  });
+  const { canaries } = key.plan;
+  const canariesOf = ({ id, count }: ManifestBlock) => ({ id, slots: count + canaries });
+  return { key, encoded, of: { blocks, numbers: blocks.map((_, i) => 10 * i), canariesOf } };
+}
+
+describe('ranking on a device, or on its emulation', { skip: compiler.skip }, () => {
+  let kernel: Kernel;
+  let addon: string | undefined;
+  before(async () => {
+    try {
+      kernel = CudaKernel.open();
+    } catch {
+      const { emulatedCuda } = await import('@hers/scan/testing/emulation');
+      const { emulatedDecrypt } = await import('../../testing/device.ts');
+      addon = await emulatedCuda();
+      kernel = CudaKernel.open({ addon });
+      deviceAddon(await emulatedDecrypt());
+    }
+    assert.ok(deviceAddon());
+  });
+  after(() => kernel.close());
+
+  /** The responses of a scan of all blocks, kept and as bytes. */
+  async function answers({ key, encoded }: World, vector: Float32Array, order?: readonly number[]) {
+    const blocks = (order ?? encoded.map((_, i) => i)).map((i) => blockMatrix(decodeBlock(encoded[i])));
+    const { query, secret } = encryptQuery(key, vector);
+    const half = Math.ceil(blocks.length / 2);
+    const handles = await Promise.all(
+      [blocks.slice(0, half), blocks.slice(half)]
+        .filter(({ length }) => length > 0)
+        .map((some, i) => kernel.load({ bytes: segmentBytes(some), name: `segment ${i}` })),
+    );
+    const decoded = decodeQuery(query);
+    const responses = new Map<string, Uint8Array>();
+    for await (const { handle, block, response } of kernel.scan(handles, [decoded]))
+      responses.set(hex(handle.header.blocks[block].blockId), Uint8Array.from(response));
+    const scan = (await kernel.keep!(handles, [decoded]))!;
+    const kept: KeptResponses = { ...scan, queries: [0], only: undefined };
+    const release = async () => {
+      scan.forget();
+      for (const handle of handles) await kernel.unload(handle);
+    };
+    return { kept, secret, responses, release };
+  }
+
+  const CASES: [Metric, Profile, number, number[]][] = [
+    ['cosine', 'compact', 16, [2040, 5, 1200]],
+    ['dot', 'compact', 33, [40, 2040]],
+    ['euclidean', 'compact', 7, [300, 100]],
+    ['cosine', 'small', 8, [2032, 64]],
+    ['euclidean', 'small', 5, [900]],
+  ];
+  for (const [metric, profile, dimension, counts] of CASES)
+    it(`${profile}, ${metric}: the candidates of the host, to the last bit`, async () => {
+      const world = worldOf({ metric, profile, dimension }, counts);
+      const { key, of } = world;
+      const ranking = new DeviceRanking(deviceAddon()!, key);
+      const vector = vectorsOf(1, dimension, 5);
+      const order: Order = metric === 'euclidean' ? 'ascending' : 'descending';
+      const { kept, secret, responses, release } = await answers(world, vector, counts.map((_, i) => i).reverse());
+      const filter = of.blocks.map(({ count }, i) =>
+        i === 0 ? Uint32Array.from({ length: Math.ceil(count / 32) }, (_, w) => 0x5a5a1234 ^ w) : undefined,
+      );
+      for (const slots of [undefined, filter])
+        for (const [limit, threshold] of [
+          [1],
+          [10],
+          [3000],
+          [100, metric === 'euclidean' ? 1 : 0.1],
+          [5, metric === 'euclidean' ? -1 : 9],
+        ]) {
+          const options = { limit, order, query: vector, ...(threshold === undefined ? {} : { threshold }) };
+          const tasks = of.blocks.map((block, i) => ({
+            response: responses.get(block.id)!,
+            block: of.numbers[i],
+            canaries: of.canariesOf(block),
+            dead: block.dead,
+            slots: slots?.[i],
+          }));
+          const expected = rankResponses(key, secret, tasks, options);
+          const found = await ranking.rank(kept, 0, secret, of, slots, options);
+          assert.deepEqual(found, expected, `limit ${limit}, threshold ${threshold}`);
+          if (limit > 1 && limit < 3000 && threshold === undefined) assert.equal(found.length, limit);
+        }
+      await ranking.close();
+      await release();
+    });
+
+  const rejects = (promise: Promise<unknown>, message: RegExp) =>
+    assert.rejects(
+      promise,
+      (error) => error instanceof HersError && error.code === 'INTEGRITY' && message.test(error.message),
+    );
+
+  it('refuses what does not fit, as the host does', async () => {
+    const world = worldOf({ metric: 'cosine', profile: 'compact', dimension: 8 }, [20, 30]);
+    const { key, of } = world;
+    const vector = vectorsOf(1, 8, 5);
+    const options = { limit: 3, order: 'descending' as const, query: vector };
+    const { kept, secret, release } = await answers(world, vector);
+    const other = await answers(world, vector);
+    const rank = async (changed: Partial<DeviceBlocks>, keptNow = kept, secretNow = secret, query = vector) => {
+      const ranking = new DeviceRanking(deviceAddon()!, key);
+      try {
+        return await ranking.rank(keptNow, 0, secretNow, { ...of, ...changed }, undefined, { ...options, query });
+      } finally {
+        await ranking.close();
+      }
+    };
+    assert.equal((await rank({})).length, 3);
+    const [first, second] = of.blocks;
+    await rejects(rank({}, other.kept), /another query/);
+    await rejects(rank({ blocks: [first, { ...second, count: 31 }] }), /another query, key or number of records/);
+    await rejects(rank({ blocks: [first] }), /not part of this search/);
+    const third = { ...second, id: '00'.repeat(16) };
+    await rejects(rank({ blocks: [first, second, third], numbers: [0, 1, 2] }), /left out 1 of 3 blocks/);
+    await rejects(rank({}, { ...kept, only: Uint32Array.of(0) }), /left out 1 of 2 blocks/);
+    await rejects(rank({}, { ...kept, only: Uint32Array.of(0, 1, 0) }), /answered twice/);
+    // Canaries of another block, another query vector, and another secret.
+    await rejects(rank({ canariesOf: (block) => of.canariesOf({ ...block, id: '11'.repeat(16) }) }), /canaries/);
+    await rejects(rank({}, kept, secret, vectorsOf(1, 8, 6)), /canaries/);
+    await rejects(
+      rank(
+        {},
+        kept,
+        Object.assign(Object.create(other.secret), { queryId: secret.queryId, expose: () => other.secret.expose() }),
+      ),
+      /canaries|no score can have/,
+    );
+    await release();
+    await assert.rejects(rank({}), /these are no responses/);
+    await other.release();
+  });
+
+  it('follows a gallery that grows, shrinks and loses records', async () => {
+    const world = worldOf({ metric: 'cosine', profile: 'compact', dimension: 8 }, [20, 30, 40]);
+    const { key, of } = world;
+    const ranking = new DeviceRanking(deviceAddon()!, key);
+    const vector = vectorsOf(1, 8, 5);
+    const options = { limit: 200, order: 'descending' as const, query: vector };
+    for (const numbers of [[0], [0, 1, 2], [2, 0], [1, 2]]) {
+      const some = {
+        ...of,
+        blocks: numbers.map((i) => ({ ...of.blocks[i], dead: i === 2 ? [numbers.length] : [] })),
+        numbers,
+      };
+      const { kept, secret, responses, release } = await answers(world, vector, numbers);
+      const tasks = some.blocks.map((block, i) => ({
+        ...{ response: responses.get(block.id)!, block: numbers[i], canaries: of.canariesOf(block), dead: block.dead },
+      }));
+      const expected = rankResponses(key, secret, tasks, options);
+      assert.deepEqual(await ranking.rank(kept, 0, secret, some, undefined, options), expected);
+      await release();
+    }
+    await ranking.close();
+  });
+
+  it('a search in one process uses it, and finds what it must', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'hers-device-'));
+    let [yielded, keeps] = [0, 0];
+    try {
+      const store = await openStore(folder, { kernel: async () => CudaKernel.open({ addon }) });
+      const search: Service['search'] = async function* (name, request, options) {
+        const keep =
+          options?.keep &&
+          (async (kept: KeptResponses) => {
+            keeps++;
+            await options.keep!(kept);
+          });
+        for await (const response of store.search(name, request, { ...options, ...(keep ? { keep } : {}) })) {
+          yielded++;
+          yield response;
+        }
+      };
+      const db = new Database(withMethods(store, { search }), { key: MasterSeed.generate() });
+      const collection = await db.createCollection('faces', { dimension: 8, fields: { country: 'keyword' } });
+      const vectors = vectorsOf(90, 8, 3);
+      const vectorOf = (i: number) => vectors.slice(i * 8, (i + 1) * 8);
+      const recordOf = (i: number) => ({ id: `r${i}`, vector: vectorOf(i), payload: { country: i % 2 ? 'fr' : 'de' } });
+      await collection.upsert(Array.from({ length: 80 }, (_, i) => recordOf(i)));
+      await collection.optimize();
+      await collection.delete(['r7']);
+      await collection.upsert([recordOf(85)]); // stays pending
+      const best = async (i: number, options = {}) =>
+        (await collection.search(vectorOf(i), { limit: 3, ...options })).matches.map(({ id }) => id);
+      assert.equal((await best(5))[0], 'r5');
+      assert.equal((await best(85))[0], 'r85');
+      assert.ok(!(await best(7)).includes('r7'));
+      const german = await best(5, { filter: { must: { field: 'country', match: 'de' } } });
+      assert.ok(german.length === 3 && german.every((id) => Number(id.slice(1)) % 2 === 0), german.join());
+      const { coverage } = await collection.search(vectorOf(1));
+      assert.deepEqual(coverage, { searched: 80, total: 80 });
+      const several = await collection.searchBatch([vectorOf(1), vectorOf(2)], { limit: 1 });
+      assert.deepEqual(
+        several.map(({ matches }) => matches[0].id),
+        ['r1', 'r2'],
+      );
+      assert.deepEqual({ yielded, isKept: keeps >= 6 }, { yielded: 0, isKept: true });
+      // By groups is decided on the host.
+      assert.equal((await collection.search(vectorOf(1), { groupBy: 'country', limit: 5 })).matches.length, 2);
+      assert.ok(yielded > 0);
+      await db.close();
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+});

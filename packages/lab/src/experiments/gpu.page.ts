@@ -1,0 +1,188 @@
+// The page about searches on a GPU.
+
+import type { Data, Rendered } from './experiment.ts';
+import { Figures } from './figures.ts';
+import type { GpuParameters } from './gpu.ts';
+import { page, table } from './markdown.ts';
+import { bySeries, logAxis, NAMED_LINE_END, render as plotted, SCHEMA } from './plot.ts';
+import { seconds, significant, templates } from './quantities.ts';
+
+type GpuData = Data<GpuParameters>;
+
+const PHASES = [
+  ['encrypt', 'encrypt the query'],
+  ['scan', 'scan'],
+  ['decrypt', 'decrypt and rank'],
+  ['p50', 'whole search'],
+  ['p95', '95 % within'],
+] as const;
+
+/** Published: 100 million fingerprints of 192 dimensions, ten cores. */
+const PAPER_SECONDS = 500;
+/** For the estimate: what such a device draws at most, and what an hour of it costs to rent. */
+const WATTS = 700;
+const DOLLARS_PER_HOUR = 4;
+
+export async function render(data: GpuData): Promise<Rendered> {
+  const { device, dimensions, counts, searches } = data.parameters;
+  const largest = Math.max(...counts);
+  const markdown = page(data, 'A search on a GPU', 'Time of one search against the size of the gallery', [
+    `One process holds the key, the gallery in the memory of ${device}, and searches it through \`collection.search\`. Responses stay on the device, where they are decrypted, checked by their canaries and ranked; the ten best come back. Vectors are pseudo-random unit vectors, encrypted under \`compact\` with the client's own code; probes differ from a record by noise. Medians of ${searches} searches after three. The gallery is made in bulk: manifest and lists are as always, sealed records and files of a store are not there.`,
+    ...dimensions.map((dimension) => `${dimension} dimensions, in milliseconds:\n\n${phases(data, dimension)}`),
+    `${agreement(data)} Beside encrypting, scanning and decrypting there is what JavaScript does for a search: checks, and the list of what was found.`,
+    ...stages(data),
+    '## Beside the CPU',
+    `The same galleries on ${data.machine.cores} cores (${data.machine.cpu}) of the same machine, medians of ${data.parameters.cpuSearches} whole searches in milliseconds:`,
+    beside(data),
+    'There, responses are taken out of the kernel one by one, and decrypted by threads.',
+    '## Several at once',
+    'Eight vectors in one call, in milliseconds for all of them:',
+    together(data),
+    '## Before the first search',
+    `Encrypting ${templates(largest)}, with lists and manifest and without sealed records, on all cores; opening the collection, which reads all lists; and the first search, which makes the canaries of all blocks and copies them to the device:`,
+    table(
+      ['dimensions', 'encrypting', 'opening', 'first search'],
+      dimensions.map((dimension) => [
+        String(dimension),
+        ...['bulk-encrypt', 'open', 'first-search'].map((name) => {
+          const figure = new Figures(data);
+          const value = figure.value(`cuda-${dimension}-${largest}-${name}`);
+          return seconds(name === 'bulk-encrypt' ? value : value / 1000);
+        }),
+      ]),
+    ),
+    '## The paper, and what it costs',
+    `The paper reports ${PAPER_SECONDS} s for 100 million fingerprints of 192 dimensions on ten cores. That is another machine and another scheme, so only the order of magnitude can be compared.`,
+    cost(data),
+  ]);
+  return { markdown, svg: await plot(data) };
+}
+
+function phases(data: GpuData, dimension: number): string {
+  const figures = new Figures(data);
+  return table(
+    ['templates', ...PHASES.map(([, title]) => title)],
+    data.parameters.counts
+      .filter((count) => figures.has(`cuda-${dimension}-${count}-search-p50`))
+      .map((count) => [
+        templates(count),
+        ...PHASES.map(([name]) => significant(figures.value(`cuda-${dimension}-${count}-search-${name}`))),
+      ]),
+  );
+}
+
+function agreement(data: GpuData): string {
+  const shares = data.results.filter(({ name }) => name.endsWith('rank-1-as-in-the-clear')).map(({ value }) => value);
+  return shares.every((share) => share === 1)
+    ? 'In every search the best record was the one that a search in the clear finds.'
+    : `In ${significant((100 * shares.reduce((sum, share) => sum + share, 0)) / shares.length)} % of all searches the best record was the one that a search in the clear finds.`;
+}
+
+function stages({ parameters: { stages: known } }: GpuData): string[] {
+  if (!known) return [];
+  return [
+    'This record was put together from runs of `npm run bench -- embedded --kernel …`, a process each, and of `hers_cuda_check measure`. What the device itself takes for 100 million templates, without JavaScript (`hers_cuda_check measure`), in milliseconds:',
+    table(
+      ['dimensions', 'multiply', 'of the speed of a copy', 'transform, switch, pack, checksums', 'both, overlapping'],
+      Object.entries(known).map(([dimension, { multiply, rest, server, ofCopy }]) => [
+        dimension,
+        significant(multiply),
+        ofCopy.toFixed(2),
+        significant(rest),
+        significant(server),
+      ]),
+    ),
+  ];
+}
+
+function beside(data: GpuData): string {
+  const figures = new Figures(data);
+  const { dimensions, counts } = data.parameters;
+  const value = (name: string) => (figures.has(name) ? significant(figures.value(name)) : '–');
+  return table(
+    ['templates', ...dimensions.flatMap((dimension) => [`${dimension}: GPU`, 'CPU'])],
+    counts.map((count) => [
+      templates(count),
+      ...dimensions.flatMap((dimension) =>
+        ['cuda', 'native'].map((kernel) => value(`${kernel}-${dimension}-${count}-search-p50`)),
+      ),
+    ]),
+  );
+}
+
+function together(data: GpuData): string {
+  const figures = new Figures(data);
+  const { dimensions, counts } = data.parameters;
+  return table(
+    ['templates', ...dimensions.map((dimension) => `${dimension} dimensions`)],
+    counts
+      .filter((count) => figures.has(`cuda-${dimensions[0]}-${count}-eight-together-p50`))
+      .map((count) => [
+        templates(count),
+        ...dimensions.map((dimension) => significant(figures.value(`cuda-${dimension}-${count}-eight-together-p50`))),
+      ]),
+  );
+}
+
+function cost(data: GpuData): string {
+  const figures = new Figures(data);
+  const { dimensions, counts } = data.parameters;
+  const count = Math.max(...counts);
+  const said = dimensions
+    .filter((dimension) => figures.has(`cuda-${dimension}-${count}-search-p50`))
+    .map((dimension) => {
+      const ms = figures.value(`cuda-${dimension}-${count}-search-p50`);
+      const joules = (ms / 1000) * WATTS;
+      const dollars = ((ms / 3_600_000) * DOLLARS_PER_HOUR * 1e6).toFixed(0);
+      return `${templates(count)} × ${dimension}: ${significant(ms)} ms × ${WATTS} W = ${significant(joules)} J a search; ${significant(ms)} ms × ${DOLLARS_PER_HOUR} dollars an hour = ${dollars} dollars a million searches`;
+    });
+  return `An estimate, with ${WATTS} W (what the maker gives as the most that such a device draws) and ${DOLLARS_PER_HOUR} dollars an hour (an assumed rent), if searches follow each other without a pause. ${said.join('. ')}.`;
+}
+
+function plot(data: GpuData): Promise<string> {
+  const { dimensions, counts } = data.parameters;
+  const figures = new Figures(data);
+  const points = (['cuda', 'native'] as const).flatMap((kernel) =>
+    dimensions.flatMap((dimension) =>
+      counts
+        .filter((count) => figures.has(`${kernel}-${dimension}-${count}-search-p50`))
+        .map((count) => ({
+          name: `${kernel === 'cuda' ? 'GPU' : 'CPU'}, ${dimension} dimensions`,
+          count,
+          seconds: figures.value(`${kernel}-${dimension}-${count}-search-p50`) / 1000,
+        })),
+    ),
+  );
+  const names = [...new Set(points.map(({ name }) => name))];
+  const series = bySeries('name', names, { legend: null });
+  const ends = names.map((name) => points.findLast((point) => point.name === name)!);
+  return plotted({
+    $schema: SCHEMA,
+    title: {
+      text: 'One search of an encrypted gallery, end to end',
+      subtitle: `${data.parameters.device}; ${data.machine.cores} cores of the same machine`,
+    },
+    width: 480,
+    height: 300,
+    data: { values: points },
+    encoding: {
+      x: logAxis('count', counts, 'count', 'templates'),
+      y: logAxis(
+        'seconds',
+        points.map(({ seconds: s }) => s),
+        'seconds',
+        null,
+      ),
+      color: series.color,
+    },
+    layer: [
+      { mark: { type: 'line', strokeWidth: 2 } },
+      { mark: { type: 'point', size: 90, strokeWidth: 2, opacity: 1 }, encoding: { shape: series.shape } },
+      {
+        data: { values: ends },
+        mark: NAMED_LINE_END,
+        encoding: { text: { field: 'name', type: 'nominal' } },
+      },
+    ],
+  });
+}

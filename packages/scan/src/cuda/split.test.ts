@@ -1,0 +1,136 @@
+// What does not fit a device, and a device that fails: the device's code compiled for the host.
+
+import assert from 'node:assert/strict';
+import { afterEach, before, describe, it } from 'node:test';
+import { encodeResponse, expandedQuery, type HersError, parameterSet, scanBlock } from '@hers/scheme';
+import { part } from '../../../../tools/parts.ts';
+import { emulatedCuda } from '../../testing/emulation.ts';
+import { segmentBytes } from '../builder.ts';
+import { checkKernel } from '../choose.ts';
+import type { SegmentHandle } from '../kernel.ts';
+import { ReferenceKernel } from '../reference.ts';
+import { decodeHeader } from '../segment.ts';
+import { mixed, specimenBlock, specimenQuery } from '../specimen.ts';
+import { CudaKernel } from './cuda.ts';
+import { SplitKernel } from './split.ts';
+
+const compiler = part('compiler');
+const parameters = parameterSet('insecure_n_64_logq_30_wide_5');
+const width = 9;
+const blocks = Array.from({ length: 6 }, (_, index) =>
+  specimenBlock({ parameters, width, index, residue: mixed(index) }),
+);
+const queries = [0, 1].map((index) => specimenQuery({ parameters, width, index, residue: mixed(50 + index) }));
+
+describe('the CUDA kernel, emulated', { skip: compiler.skip }, () => {
+  let addon: string;
+  before(async () => {
+    addon = await emulatedCuda();
+  });
+  afterEach(() => {
+    delete process.env.HERS_EMULATION_FAILS;
+  });
+
+  const open = (memory?: number) => {
+    const warnings: string[] = [];
+    const openOther = async () => new ReferenceKernel();
+    const kernel = new SplitKernel(CudaKernel.open({ addon }), {
+      memory,
+      openOther,
+      warn: (text) => warnings.push(text),
+    });
+    return { kernel, warnings };
+  };
+  const load = (kernel: SplitKernel) =>
+    Promise.all(
+      [0, 2, 4].map((i) => kernel.load({ bytes: segmentBytes(blocks.slice(i, i + 2)), name: `segment ${i}` })),
+    );
+
+  /** How many responses are right. */
+  async function right(kernel: SplitKernel, handles: readonly SegmentHandle[]): Promise<number> {
+    let count = 0;
+    for await (const { handle, block, query, response } of kernel.scan(handles, queries)) {
+      const of = blocks[2 * handles.indexOf(handle) + block];
+      const expected = encodeResponse(scanBlock(of, expandedQuery(queries[query])));
+      assert.deepEqual(Buffer.from(response), Buffer.from(expected));
+      count++;
+    }
+    return count;
+  }
+
+  it('answers as scheme does', async () => {
+    const { kernel } = open();
+    await checkKernel(kernel);
+    await kernel.close();
+  });
+
+  it('says in one sentence what is missing', () => {
+    process.env.HERS_EMULATION_FAILS = 'no-device';
+    assert.throws(() => CudaKernel.open({ addon }), /there is no NVIDIA driver on this machine/);
+    process.env.HERS_EMULATION_FAILS = 'old-driver';
+    assert.throws(() => CudaKernel.open({ addon }), /the NVIDIA driver is older than the CUDA version 13/);
+    delete process.env.HERS_EMULATION_FAILS;
+  });
+
+  it('scans on the CPU what the device may not hold', async () => {
+    const bytes = segmentBytes(blocks.slice(0, 2));
+    const each = bytes.length - decodeHeader(bytes, bytes.length, 'segment').dataAt;
+    for (const [memory, elsewhere] of [
+      [0, 3],
+      [each, 2],
+      [2 * each, 1],
+    ]) {
+      const { kernel, warnings } = open(memory);
+      const handles = await load(kernel);
+      assert.match(kernel.detail, new RegExp(`; ${elsewhere} of 3 segments on the CPU$`));
+      assert.equal(await right(kernel, handles), 12);
+      assert.equal(await kernel.keep(handles, queries), undefined);
+      assert.deepEqual(warnings, []);
+      for await (const _ of kernel.scan(handles, queries)) break;
+      await kernel.close();
+    }
+  });
+
+  it('scans on the CPU what does not fit the device', async () => {
+    const { kernel } = open();
+    process.env.HERS_EMULATION_FAILS = 'memory:1000';
+    const handles = await load(kernel);
+    assert.match(kernel.detail, /3 of 3 segments on the CPU/);
+    delete process.env.HERS_EMULATION_FAILS;
+    assert.equal(await right(kernel, handles), 12);
+    await kernel.close();
+  });
+
+  it('ends a scan with a typed error when the device fails, and goes on without it', async () => {
+    for (const how of ['scan', 'keep'] as const) {
+      const { kernel, warnings } = open();
+      const handles = await load(kernel);
+      const kept = await kernel.keep(handles, queries);
+      assert.ok(kept);
+      kept.forget();
+      process.env.HERS_EMULATION_FAILS = 'launch:0';
+      const failing = how === 'scan' ? right(kernel, handles) : kernel.keep(handles, queries);
+      await assert.rejects(
+        failing,
+        (error: HersError) => error.code === 'UNAVAILABLE' && /the GPU failed/.test(error.message),
+      );
+      assert.equal(warnings.length, 1);
+      assert.equal(await right(kernel, handles), 12);
+      assert.equal(await kernel.keep(handles, queries), undefined);
+      assert.match(kernel.detail, /which failed: the CPU scans/);
+      delete process.env.HERS_EMULATION_FAILS;
+      await kernel.close();
+    }
+  });
+
+  it('keeps nothing of a scan that is aborted', async () => {
+    const { kernel } = open();
+    const handles = await load(kernel);
+    const controller = new AbortController();
+    const reason = new Error('enough');
+    const keeping = kernel.keep(handles, queries, { signal: controller.signal });
+    controller.abort(reason);
+    await assert.rejects(keeping, reason);
+    await kernel.close();
+  });
+});
