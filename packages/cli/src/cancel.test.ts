@@ -17,8 +17,9 @@ const COUNT = 6 * 2048;
  */
 const ENDS_MS = 5000;
 /** When the signal comes: while the gallery is opened, and in the middle of the work. */
-const OPENING_MS = 700;
-const WORKING_MS = 1600;
+const OPENING_MS = 500;
+const WORKING_MS = 1000;
+const FILLING_MS = 300;
 /** All commands open a gallery by the same code: these are stopped there, too. */
 const STOPPED_AT_ONCE = ['doctor', 'restore', 'import', 'get'];
 
@@ -56,15 +57,17 @@ interface Ended {
 }
 
 /**
- * Runs a command, and sends it SIGTERM after so long. Nobody reads what it prints unless `reads`.
+ * Runs a command, and sends it SIGTERM after so long. Without a time, nobody reads what it prints,
+ * and the signal comes when the pipe has had the time to fill.
  */
-async function terminated(cwd: string, args: readonly string[], delay: number, reads = true): Promise<Ended> {
+async function terminated(cwd: string, args: readonly string[], delay?: number): Promise<Ended> {
   const child = spawn(process.execPath, [launcher, ...args], { cwd, env: childEnv('/bin'), stdio: 'pipe' });
   let err = '';
   child.stderr.setEncoding('utf8').on('data', (text) => (err += text));
-  if (reads) child.stdout.resume();
+  if (delay !== undefined) child.stdout.resume();
   const ended = once(child, 'exit');
-  await Promise.race([pause(delay), ended]);
+  const begun = delay === undefined ? once(child.stdout, 'readable').then(() => pause(FILLING_MS)) : pause(delay);
+  await Promise.race([begun, ended]);
   const start = performance.now();
   child.kill('SIGTERM');
   const killer = setTimeout(() => child.kill('SIGKILL'), 4 * ENDS_MS);
@@ -135,7 +138,7 @@ describe('SIGTERM', () => {
     ['get', '--all', '-c', 'large'],
   ])
     test(`ends hers ${args.slice(0, 2).join(' ')} though nobody reads what it prints`, async () => {
-      const { exit, ms } = await terminated(await prepared.copy(), args, 2500, false);
+      const { exit, ms } = await terminated(await prepared.copy(), args);
       assert.equal(exit, 143);
       assert.ok(ms < ENDS_MS, `ended after ${Math.round(ms)} ms`);
     });

@@ -773,6 +773,7 @@ describe('config, completion, bench, lab', () => {
       collection: { value: 'faces', origin: file },
       threads: { value: '1', origin: '--threads' },
       kernel: { value: null, origin: 'not set' },
+      deviceMemory: { value: null, origin: 'not set' },
       tokenFile: { value: null, origin: 'not set' },
       tokens: { value: join(folder, 'hers.tokens.json'), origin: 'default' },
       listCache: { value: 'on', origin: 'default' },

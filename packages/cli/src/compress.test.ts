@@ -38,6 +38,9 @@ describe('compressors', () => {
         ['lda.onnx', 6],
       ],
     );
+    const byMean = await run('evaluate', 'people.npy', '--labels', 'people.txt', '--combine', 'mean');
+    assert.deepEqual([byMean.combine, byMean.results.length], ['mean', 1]);
+    assert.ok(byMean.results[0].rank1 > 0.5 && byMean.results[0].rank1 <= 1);
     assert.equal((await run('reindex', 'lda.onnx')).dimension, 6);
     assert.deepEqual((await run('collections', 'describe')).compressor, { method: 'lda', dimension: 6 });
     const { matches } = await run('search', 'probes.npy', '--row', '1', '--limit', '1', '--rerank', '4');

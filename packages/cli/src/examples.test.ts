@@ -1,8 +1,21 @@
 // Every example of every help text runs.
 
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { binFolder, childEnv, hers, Prepared, shell, writeData, writeGallery } from '../testing/cli.ts';
+import {
+  binFolder,
+  childEnv,
+  hers,
+  npy,
+  PEOPLE,
+  Prepared,
+  shell,
+  vectorOf,
+  writeData,
+  writeGallery,
+} from '../testing/cli.ts';
 import type { HersCommand } from './command.ts';
 import { Interrupted } from './exit.ts';
 import { makeProgram } from './program.ts';
@@ -47,11 +60,18 @@ async function serves(folder: string, words: readonly string[]): Promise<void> {
 
 async function runs(folder: string, line: string): Promise<void> {
   const words = wordsOf(line);
-  if (words?.[1] === 'serve') return serves(folder, words.slice(1));
+  if (words?.[1] === 'serve' || words?.[1] === 'console') return serves(folder, words.slice(1));
   const { exit, err } = words
     ? await hers(folder, words.slice(1), { env })
     : await shell(folder, line, childEnv(bin, env));
   assert.equal(exit, 0, `${line}: ${err}`);
+}
+
+/** Five of each of `PEOPLE`, as in `writeData`, with fewer coordinates. */
+function shortVectors(): Buffer {
+  const dimension = 16;
+  const vectors = PEOPLE.flatMap((_, i) => [0, 0.1, 0.2, 0.3, 0.4].map((turned) => vectorOf(i + turned, dimension)));
+  return npy(vectors, dimension);
 }
 
 function commandsOf(command: HersCommand): HersCommand[] {
@@ -84,6 +104,8 @@ for (const command of commandsOf(program).slice(1)) {
     if (command.name() === 'bench' && line !== 'hers bench') continue;
     test(line, async () => {
       const folder = command.name() === 'init' ? await data.copy() : await prepared.copy();
+      // Learning takes as long as vectors have coordinates.
+      if (command.name() === 'train') await writeFile(join(folder, 'people.npy'), shortVectors());
       await runs(folder, line);
     });
   }

@@ -10,6 +10,7 @@ import {
   parseFilter,
 } from '@hers/client';
 import { CommandError, EXIT } from './exit.ts';
+import { counted } from './quantities.ts';
 
 /** Between the keywords of a list, in a cell. */
 export const LIST_SEPARATOR = '|';
@@ -44,11 +45,24 @@ export function fieldsText(fields: Fields): string {
     .join(', ');
 }
 
+/** What there is to say about fields that were added, and that not all blocks have yet. */
+export function unfinishedText(unfinished: Readonly<Record<string, number>>): string {
+  const left = Object.entries(unfinished).map(([name, blocks]) => `${name} (${counted(blocks, 'block')} without it)`);
+  return `Not finished: ${left.join(', ')}. Filters by it are refused until the same \`hers fields add\`, or \`hers optimize\`, has run to its end.`;
+}
+
 /** A value in a cell; nothing where there is none. */
 export function cellOf(value: FieldValue | undefined): string {
   if (value === undefined) return '';
   return typeof value === 'object' ? value.join(LIST_SEPARATOR) : String(value);
 }
+
+/** For --partitions, where nothing is scanned for it. */
+export const PARTITIONS = [
+  '--partitions <names>',
+  'only records of these partitions, separated by commas',
+  namesIn,
+] as const;
 
 /** For --filter, wherever it can be given. */
 export const FILTER = [

@@ -21,9 +21,10 @@ import type { KernelName } from '@hers/scan';
 import { type Service, withMethods } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import { CommandError, EXIT, messageOf } from './exit.ts';
+import { namesIn } from './fields.ts';
 import { type Keys, versionsOf } from './keys.ts';
 import type { Output } from './output.ts';
-import type { Secrets } from './secrets.ts';
+import type { SecretSource, Secrets } from './secrets.ts';
 import { isServer, type Settings } from './settings.ts';
 
 export { isServer };
@@ -65,7 +66,11 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
     mode: read ? 'read' : 'write',
     kernel: async () => {
       const kernel = settings.value('kernel') as KernelName | 'auto' | undefined;
-      const choice = await openKernel({ kernel, threads: settings.threads, warn: (message) => out.detail(message) });
+      const memory = settings.value('deviceMemory') as string | undefined;
+      const choice = await openKernel({
+        ...{ kernel, threads: settings.threads, warn: (message) => out.detail(message) },
+        deviceMemory: memory === undefined ? undefined : Number(memory),
+      });
       out.detail(`scanned by ${choice.chosen}`);
       return choice.kernel;
     },
@@ -86,18 +91,23 @@ export interface Opening {
   readonly signal: AbortSignal;
 }
 
-/** The server that the settings name. A token is asked for when it wants one and none was given. */
-export async function openServer({ settings, secrets, out, signal }: Omit<Opening, 'keys'>): Promise<HttpService> {
-  const where = settings.value('gallery');
+/** Where the token for a server comes from. */
+export function tokenSource(settings: Settings): SecretSource {
   const setting = settings.get('tokenFile');
   const fromFlag = setting?.origin === '--token-file';
-  const source = {
+  return {
     flag: fromFlag ? setting.value : undefined,
     file: fromFlag ? undefined : setting?.value,
     variable: 'HERS_TOKEN',
     name: 'token',
     remedy: 'set HERS_TOKEN, or name a file with --token-file',
   };
+}
+
+/** The server that the settings name. A token is asked for when it wants one and none was given. */
+export async function openServer({ settings, secrets, out, signal }: Omit<Opening, 'keys'>): Promise<HttpService> {
+  const where = settings.value('gallery');
+  const source = tokenSource(settings);
   const connect = async (token: string | undefined) => {
     const service = new HttpService(where, {
       ...(token === undefined ? {} : { token }),
@@ -133,11 +143,13 @@ export async function withGallery<T>(
   const { threads } = settings;
   const gallery = await addressOf(settings.value('gallery'));
   const cache = await listCacheOf(settings);
+  const only = settings.value('onlyPartitions');
   const database = new Database(service, {
     key,
     versions,
     gallery,
     ...(cache ? { cache } : {}),
+    ...(only === undefined ? {} : { partitions: namesIn(only) }),
     ...(threads === undefined ? {} : { threads }),
   });
   try {

@@ -37,7 +37,7 @@ function loadedBy(start: string, { lazily }: { readonly lazily: boolean }): Set<
 }
 
 describe('what only experiments need is loaded by experiments alone', () => {
-  for (const command of ['import', 'search', 'records', 'init', 'doctor', 'serve'])
+  for (const command of ['import', 'search', 'records', 'init', 'doctor', 'serve', 'console'])
     test(`hers ${command}`, () => {
       const loaded = loadedBy(join(src, 'commands', `${command}.ts`), { lazily: true });
       assert.ok(loaded.has('@hers/client'), 'the walk goes somewhere');

@@ -4,6 +4,7 @@ import { open, statfs, unlink } from 'node:fs/promises';
 import { freemem, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { openKernel } from '@hers/scan';
+import { ringCode } from '@hers/scheme';
 import { FORMAT } from '@hers/store';
 import { machine } from '@hers/vectors/machine';
 import { memoryBandwidth } from './bandwidth.ts';
@@ -45,6 +46,11 @@ export async function kernel(settings: Settings): Promise<Finding> {
   } catch (error) {
     return problem('kernel', messageOf(error), 'take --kernel or HERS_KERNEL back, or reinstall with npm ci');
   }
+}
+
+/** What computes the client's cryptography. */
+export function cryptography(): Finding {
+  return ok('cryptography', ringCode());
 }
 
 export async function memory(galleryBytes: number): Promise<Finding> {

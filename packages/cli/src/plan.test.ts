@@ -61,6 +61,21 @@ describe('hers plan', () => {
     assert.equal(recommended, 'compact');
     assert.ok(profiles[0].ofFloats > 1);
   });
+  it('counts the canaries, and with --integrity strong the checksum canaries', async () => {
+    const lines = triples(30, 64, 0.4);
+    const sizes = async (...args: string[]) => {
+      const { profiles } = await recommend(lines, ...args);
+      return profiles.map(({ bytesPerVector }: { bytesPerVector: number }) => bytesPerVector);
+    };
+    // Rows of 3, 4 and 8 bytes a slot, for the records of a full block.
+    const of = (records: readonly number[]) => [
+      (70 * 3 * 2048) / records[0]!,
+      (68 * 4 * 2048) / records[1]!,
+      (67 * 8 * 4096) / records[2]!,
+    ];
+    assert.deepEqual(await sizes(), of([2032, 2040, 4088]));
+    assert.deepEqual(await sizes('--integrity', 'strong'), of([1912, 2008, 4088]));
+  });
   it('follows metric, loss and sample', async () => {
     const lines = triples(30, 64, 0.015);
     const loose = await recommend(lines, '--loss', '0.5', '--sample', '60');

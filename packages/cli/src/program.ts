@@ -7,12 +7,14 @@ import { addCollections } from './commands/collections.ts';
 import { addCompletion } from './commands/completion.ts';
 import { addCompress } from './commands/compress.ts';
 import { addConfig } from './commands/config.ts';
+import { addConsole } from './commands/console.ts';
 import { addDoctor } from './commands/doctor.ts';
 import { addFields } from './commands/fields.ts';
 import { addImport } from './commands/import.ts';
 import { addInit } from './commands/init.ts';
 import { addKeys } from './commands/keys.ts';
 import { addLab } from './commands/lab.ts';
+import { addPartitions } from './commands/partitions.ts';
 import { addRecords } from './commands/records.ts';
 import { addSearch } from './commands/search.ts';
 import { addServe } from './commands/serve.ts';
@@ -37,8 +39,10 @@ export function makeProgram(context: () => Context): HersCommand {
     .option('--token-file <file>', SETTINGS.tokenFile.description)
     .option('--tokens <file>', SETTINGS.tokens.description)
     .option('-c, --collection <name>', SETTINGS.collection.description)
+    .option('--only-partitions <names>', SETTINGS.onlyPartitions.description)
     .option('--threads <number>', SETTINGS.threads.description)
     .addOption(new Option('--kernel <name>', SETTINGS.kernel.description).choices(KERNELS))
+    .option('--device-memory <bytes>', SETTINGS.deviceMemory.description)
     .addOption(new Option('--list-cache <switch>', SETTINGS.listCache.description).choices(SWITCH))
     .option('--config <file>', 'another hers.config.json')
     .option('--json', 'print JSON, one object a line, and errors as JSON too')
@@ -53,12 +57,14 @@ export function makeProgram(context: () => Context): HersCommand {
     addKeys,
     addCollections,
     addFields,
+    addPartitions,
     addImport,
     addSearch,
     addRecords,
     addUpkeep,
     addCompress,
     addServe,
+    addConsole,
     addTokens,
     addBench,
     addLab,

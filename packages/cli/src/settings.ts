@@ -82,6 +82,11 @@ export const SETTINGS = {
     default: 'hers.tokens.json',
   },
   collection: { flag: '--collection', variable: 'HERS_COLLECTION', description: 'the collection to work on' },
+  onlyPartitions: {
+    flag: '--only-partitions',
+    variable: 'HERS_ONLY_PARTITIONS',
+    description: 'the partitions that the token is limited to, separated by commas',
+  },
   threads: {
     flag: '--threads',
     variable: 'HERS_THREADS',
@@ -93,6 +98,12 @@ export const SETTINGS = {
     variable: 'HERS_KERNEL',
     description: 'what scans: native, wasm, reference or cuda; the fastest of the first three that works by default',
     check: kernelName,
+  },
+  deviceMemory: {
+    flag: '--device-memory',
+    variable: 'HERS_DEVICE_MEMORY',
+    description: 'with --kernel cuda: bytes of the gallery that the GPU may hold; as many as fit by default',
+    check: wholeNumber,
   },
   listCache: {
     flag: '--list-cache',

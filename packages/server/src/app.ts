@@ -15,6 +15,7 @@ import { type CorsOrigins, Pages } from './pages.ts';
 import type { Parts } from './parts.ts';
 import { type Route, routesOf } from './routes.ts';
 import { Scans } from './scans.ts';
+import { type Site, siteRoutes } from './site.ts';
 import type { TlsOptions } from './tls.ts';
 import type { TokenCheck } from './tokens.ts';
 import { makeTransport } from './transport.ts';
@@ -34,6 +35,8 @@ export interface AppOptions {
   /** False: no log. */
   readonly log?: LogOptions | false;
   readonly audit?: Audit;
+  /** Pages that it gives to anybody: the console. */
+  readonly site?: Site;
 }
 
 export interface App {
@@ -52,7 +55,7 @@ export interface App {
 /** `measure` says what the process has in memory: tests share it with their clients. */
 export function makeApp(service: Service, options: AppOptions = {}, measure?: Measure): App {
   const limits = checkLimits(options.limits ?? {});
-  const { tokens, tls, log = false, audit, cors, names = [] } = options;
+  const { tokens, tls, log = false, audit, cors, names = [], site } = options;
   const hasTls = tls !== undefined;
   const metrics = new Metrics(VERSION);
   const guests = new Guests(limits, measure);
@@ -78,7 +81,7 @@ export function makeApp(service: Service, options: AppOptions = {}, measure?: Me
   // Bodies are read by the handlers, as they come.
   fastify.addContentTypeParser(OCTETS, (_request, payload, done) => done(null, payload));
   addHooks(fastify, parts);
-  const routes = routesOf(service, parts);
+  const routes = [...routesOf(service, parts), ...(site ? siteRoutes(site) : [])];
   for (const route of routes) addRoute(fastify, route, parts);
 
   let closed: Promise<void> | undefined;

@@ -7,13 +7,19 @@ import { AS_FILE, isFileThere, requireFile } from '@hers/service/target';
 
 const { O_APPEND, O_CREAT, O_WRONLY } = constants;
 
+/** One line of the audit log: who did what to which collection, and how it ended. */
 export interface AuditEntry {
+  /** ISO 8601, in UTC. */
   readonly time: string;
   /** The id of the token; absent where there are no tokens, or it was not known. */
   readonly token?: string;
+  /** Of the caller, as the server sees it. */
   readonly address: string;
+  /** What was asked for, as the metrics call it. */
   readonly operation: string;
+  /** The collection in the path, if one is. */
   readonly collection?: string;
+  /** The HTTP status of the answer. */
   readonly status: number;
   /** The code of the error, where it was refused or failed. */
   readonly code?: string;
@@ -21,8 +27,11 @@ export interface AuditEntry {
 
 /** Of strangers there may be more than a disk has room for: what was not written is counted. */
 export interface LeftOut {
+  /** ISO 8601, in UTC. */
   readonly time: string;
+  /** Tells this line from those of requests. */
   readonly operation: 'leftOut';
+  /** How many were not written. */
   readonly requests: number;
   /** UNAUTHENTICATED: 17, and so on; `none` where there was no code. */
   readonly codes: Readonly<Record<string, number>>;
@@ -30,11 +39,15 @@ export interface LeftOut {
   readonly addresses: Readonly<Record<string, number>>;
 }
 
+/** Where requests are written down; `openAudit` makes one. */
 export interface Audit {
+  /** Appends a line, at once. After `close` it does nothing. */
   write(entry: AuditEntry): void;
+  /** Closes the file. */
   close(): void;
 }
 
+/** What an audit log takes besides its path. */
 export interface AuditOptions {
   /** Whether whoever shows no token is a stranger: where there are tokens. */
   readonly limitStrangers?: boolean;

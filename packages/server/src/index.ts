@@ -4,6 +4,7 @@ export type { LogLevel, LogOptions } from './logs.ts';
 export type { CorsOrigins } from './pages.ts';
 export type { Scope } from './routes.ts';
 export { type RunningServer, type ServeOptions, startServer } from './server.ts';
+export type { Site, SiteFile } from './site.ts';
 export type { TlsFiles } from './tls.ts';
 export { SCOPES, type Token, TokenCheck, TokenStore } from './tokens.ts';
 export { keepProcessSmall } from './tune.ts';

@@ -13,6 +13,7 @@ interface Limit {
 
 const MIB = 2 ** 20;
 
+/** The limits of a server: their defaults, the least they can be, and what they limit. */
 export const LIMITS = {
   bodyBytes: {
     default: 72 * MIB,
@@ -61,7 +62,9 @@ export const LIMITS = {
   },
 } as const satisfies Record<string, Limit>;
 
+/** A limit of a server. */
 export type LimitName = keyof typeof LIMITS;
+/** A number for every limit. */
 export type Limits = { readonly [name in LimitName]: number };
 
 export function checkLimits(given: { readonly [name in LimitName]?: number | undefined }): Limits {

@@ -3,9 +3,12 @@
 
 import { HersError, refuseUnknown } from '@hers/service';
 
+/** What is logged: this, and what is worse. */
 export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
 
+/** What is logged, and where to. */
 export interface LogOptions {
+  /** `info` by default. */
   readonly level?: LogLevel;
   /** Where lines of JSON go; standard output by default. */
   readonly stream?: { write(line: string): void };

@@ -9,11 +9,13 @@ import type { Measure } from './guests.ts';
 import { readTls, type TlsFiles, watchTls } from './tls.ts';
 import { TokenCheck } from './tokens.ts';
 
+/** How a store is served. */
 export interface ServeOptions extends Omit<AppOptions, 'tokens' | 'tls' | 'audit' | 'names'> {
   /** 127.0.0.1 by default: this machine alone. */
   readonly host?: string;
   /** 7443 by default; 0 for any. */
   readonly port?: number;
+  /** Without them it speaks plain HTTP. */
   readonly tls?: TlsFiles;
   /** The token file. */
   readonly tokens?: string;
@@ -33,6 +35,7 @@ const OPTIONS: OptionNames<ServeOptions> = {
   limits: true,
   cors: true,
   log: true,
+  site: true,
   host: true,
   port: true,
   tls: true,
@@ -44,7 +47,9 @@ const OPTIONS: OptionNames<ServeOptions> = {
   tlsEveryMs: true,
 };
 
+/** A server that takes requests. */
 export interface RunningServer {
+  /** Where it listens. */
   readonly url: string;
   /**
    * Running requests finish, new ones are refused; then the service is closed. All within the

@@ -5,9 +5,11 @@ import { readFileSync, statSync } from 'node:fs';
 import { createSecureContext, type SecureVersion, type Server } from 'node:tls';
 import { HersError } from '@hers/service';
 
+/** Where the certificate and its private key are, as PEM. */
 export interface TlsFiles {
   /** The certificate and its chain, and its private key, both PEM. */
   readonly cert: string;
+  /** The private key. */
   readonly key: string;
 }
 

@@ -10,13 +10,13 @@ import {
   HersError,
   type Plan,
 } from '@hers/client';
-import { isExact, plan } from '@hers/scheme';
+import { isExact, type PlanRequest, plan } from '@hers/scheme';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import { confirmed } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
-import { fieldsIn, fieldsText } from '../fields.ts';
+import { fieldsIn, fieldsText, unfinishedText } from '../fields.ts';
 import { count, counted, size } from '../quantities.ts';
 
 type CreateOptions = Omit<CollectionOptions, 'compressor' | 'fields'> & {
@@ -224,6 +224,7 @@ async function create(context: Context, name: string, options: CreateOptions): P
       const description = await database.describe(name);
       printDescription(context, description);
       if (options.profile === 'small') context.out.note(costOfSmall(description));
+      if (options.integrity === 'strong') context.out.note(costOfStrong(description));
       if (options.partitionBy !== undefined) context.out.note(costOfPartitions(description));
     },
     { create: true },
@@ -303,10 +304,20 @@ function costOfPartitions({ plan: { bytes, capacity } }: CollectionDescription):
 
 /** What three bytes a coordinate cost. */
 function costOfSmall({ plan: small }: CollectionDescription): string {
-  const { dimension, metric, normBound, queryNormBound } = small;
-  const bounds = metric === 'cosine' ? {} : { normBound, queryNormBound };
-  const compact = plan({ dimension, metric, ...bounds });
+  const compact = plan({ ...requestOf(small), profile: 'compact' });
   return `Scores under small have an error of ${errorOf(small)}. Under compact it would be ${errorOf(compact)}, at ${size(compact.bytes.perTemplate)} a vector instead of ${size(small.bytes.perTemplate)}.`;
+}
+
+/** What checksum canaries cost. */
+function costOfStrong({ plan: strong }: CollectionDescription): string {
+  const standard = plan({ ...requestOf(strong), integrity: 'standard' });
+  return `Checksum canaries take one slot in ${strong.checksumGroup + 1}: a vector takes ${size(strong.bytes.perTemplate)} instead of ${size(standard.bytes.perTemplate)}, and a block holds ${count(strong.capacity)} records instead of ${count(standard.capacity)}.`;
+}
+
+/** What a plan was asked for. */
+function requestOf({ dimension, metric, profile, integrity, normBound, queryNormBound }: Plan): PlanRequest {
+  const bounds = metric === 'cosine' ? {} : { normBound, queryNormBound };
+  return { dimension, metric, profile, integrity, ...bounds };
 }
 
 /** How many blocks there are of each edition, and what to do about the first. */
@@ -318,7 +329,7 @@ export function editionsOf(editions: CollectionDescription['editions']): string 
 
 function printDescription({ out }: Context, description: CollectionDescription): void {
   const { name, dimension, metric, profile, enrolment, integrity, compressor } = description;
-  const { records, blocks, bytes, version, plan, editions, fields, partitionBy } = description;
+  const { records, blocks, bytes, version, plan, editions, fields, unfinishedFields, partitionBy } = description;
   if (out.json) {
     out.object(description);
     return;
@@ -345,5 +356,6 @@ function printDescription({ out }: Context, description: CollectionDescription):
     ['a query', size(plan.bytes.query)],
     ['a response', `${plan.bytes.responsePerScore.toFixed(2)} bytes a record`],
   ]);
+  if (Object.keys(unfinishedFields).length > 0) out.note(unfinishedText(unfinishedFields));
   if (records > blocks * plan.capacity) out.hint('Some records are pending; hers optimize puts them into a block.');
 }

@@ -8,6 +8,7 @@ import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import { rankOneByMean } from '../group-rank.ts';
 import { addRowOptions, rowOptionsOf } from '../input/row-options.ts';
 import { readVectors, type VectorOptions, type Vectors } from '../input/vectors.ts';
 import { writePrivately } from '../private-file.ts';
@@ -29,6 +30,7 @@ interface TrainOptions extends VectorOptions {
 }
 
 interface EvaluateOptions extends VectorOptions {
+  readonly combine?: 'best' | 'mean';
   readonly rank?: number;
 }
 
@@ -77,7 +79,17 @@ export function addCompress(program: HersCommand, context: () => Context): void 
       .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input')
       .argument('[compressors...]', '.onnx files'),
   )
+    .addOption(
+      new Option(
+        '--combine <kind>',
+        'a person has the score of the best of their templates (the default), or the mean of all, as with `hers verify --group`',
+      ).choices(['best', 'mean']),
+    )
     .example('hers evaluate people.npy --labels people.txt faces.onnx', 'A compressor beside the full vectors')
+    .example(
+      'hers evaluate people.npy --labels people.txt --combine mean',
+      'By the mean of the templates of each person',
+    )
     .action((file: string, compressors: string[], options: EvaluateOptions) =>
       evaluate(context(), file, compressors, options),
     );
@@ -223,7 +235,8 @@ async function evaluate(
   const results: { compressor: string; dimension: number; rank1: number }[] = [];
   const measure = async (compressor: string, width: number, what: Float32Array) => {
     signal.throwIfAborted();
-    const rank1 = await rankOne(what, classes, undefined, signal);
+    const byMean = options.combine === 'mean';
+    const rank1 = byMean ? rankOneByMean(what, classes) : await rankOne(what, classes, undefined, signal);
     results.push({ compressor, dimension: width, rank1 });
     return rank1;
   };
@@ -239,7 +252,7 @@ async function evaluate(
   if (Number.isNaN(uncompressed))
     throw new CommandError(EXIT.input, 'no label occurs twice, so there is nothing to find', 'check the labels');
   if (out.json) {
-    out.object({ vectors: total, labels: numbers.size, results });
+    out.object({ vectors: total, labels: numbers.size, combine: options.combine ?? 'best', results });
     return;
   }
   out.table(

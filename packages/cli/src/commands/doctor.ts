@@ -15,7 +15,7 @@ export function addDoctor(program: HersCommand, context: () => Context): void {
     .command('doctor')
     .summary('check this machine and this gallery')
     .description(
-      'Checks versions, processor, kernel, memory and disk, then configuration, key and gallery, and says what to do about every problem. It checks that the files of the gallery exist and have the right length; --scrub reads them. Exits with code 1 when it finds a problem.',
+      'Checks versions, processor, kernel, cryptography, memory and disk, then configuration, key and gallery, and says what to do about every problem. It checks that the files of the gallery exist and have the right length; --scrub reads them. Exits with code 1 when it finds a problem.',
     )
     .option('--scrub', 'read and verify every byte of the gallery')
     .option(
@@ -46,7 +46,7 @@ async function doctor(context: Context, scrub: boolean, { into, unlisted }: Repa
   if (into !== undefined || unlisted)
     throw new CommandError(EXIT.usage, '--into and --unlisted are about a repair', 'add --repair');
   const { configuration, gallery, key } = await import('../gallery-checks.ts');
-  const { disk, kernel, memory, processor, versions } = await import('../machine-checks.ts');
+  const { cryptography, disk, kernel, memory, processor, versions } = await import('../machine-checks.ts');
   const { out, settings, environment } = context;
   const findings: Finding[] = [];
   const report = (finding: Finding) => {
@@ -56,6 +56,7 @@ async function doctor(context: Context, scrub: boolean, { into, unlisted }: Repa
   report(versions());
   report(processor());
   report(await kernel(settings));
+  report(cryptography());
   report(configuration(context));
   report(await key(context));
   const folder = await gallery(context, scrub);

@@ -7,7 +7,7 @@ import type { HersCommand } from '../command.ts';
 import { confirmed } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, endingOf, stoppedAt } from '../exit.ts';
-import { fieldsIn, fieldsText, namesIn } from '../fields.ts';
+import { fieldsIn, fieldsText, namesIn, unfinishedText } from '../fields.ts';
 import type { Gallery } from '../gallery.ts';
 import { inParts } from '../input/parts.ts';
 import { updatesFrom } from '../input/updates.ts';
@@ -100,16 +100,18 @@ const named = (gallery: Gallery, name: string | undefined): Promise<Collection> 
 
 async function list(context: Context, name: string | undefined): Promise<void> {
   const { out } = context;
-  const [collection, fields] = await context.gallery(
-    async (gallery) => {
-      const collection = await named(gallery, name);
-      return [collection.name, await collection.fields()] as const;
-    },
-    { read: true },
-  );
-  if (out.json) out.object({ collection, fields });
+  const {
+    name: collection,
+    fields,
+    unfinishedFields,
+  } = await context.gallery(async (gallery) => gallery.database.describe((await named(gallery, name)).name), {
+    read: true,
+  });
+  const unfinished = Object.keys(unfinishedFields);
+  if (out.json) out.object({ collection, fields, ...(unfinished.length > 0 ? { unfinishedFields } : {}) });
   else if (Object.keys(fields).length > 0) out.table([{ title: 'field' }, { title: 'type' }], Object.entries(fields));
   else out.hint(`${collection} has no fields. Next: hers fields add ${collection} country:keyword`);
+  if (unfinished.length > 0) out.note(unfinishedText(unfinishedFields));
 }
 
 async function add(context: Context, name: string, given: readonly string[]): Promise<void> {

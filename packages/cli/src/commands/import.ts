@@ -1,6 +1,6 @@
 // `hers import`: vectors from a file or a pipe into a collection.
 
-import { type Collection, HersError, type UpsertResult } from '@hers/client';
+import { type Collection, type CollectionIndex, HersError, type Partition, type UpsertResult } from '@hers/client';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, endingOf, stoppedAt } from '../exit.ts';
@@ -8,7 +8,7 @@ import { hasColumns } from '../input/companions.ts';
 import { type RecordOptions, RecordStream } from '../input/records.ts';
 import { addRowOptions } from '../input/row-options.ts';
 import { openRows, type RowFile, type RowOptions } from '../input/rows.ts';
-import { count, counted, duration } from '../quantities.ts';
+import { count, counted, duration, size } from '../quantities.ts';
 
 type ImportOptions = RecordOptions & Omit<RowOptions, 'header'> & { readonly header: boolean };
 /** `payload` is false for --no-payload. */
@@ -166,6 +166,16 @@ function told(error: unknown, signal: AbortSignal, records: number): unknown {
   return Object.defineProperty(error, 'message', { value: `${error.message.replace(/[.\s]+$/, '')}; ${safe}` });
 }
 
+/** What partitions take, and would take. */
+function costOf(partitions: readonly Partition[], { plan: { bytes, capacity } }: CollectionIndex): string {
+  const pending = partitions.filter((each) => each.pending > 0);
+  const left = pending.reduce((sum, each) => sum + each.pending, 0);
+  const each = `A block of a partition takes ${size(bytes.block)}, for up to ${counted(capacity, 'record')}`;
+  return pending.length === 0
+    ? `${counted(partitions.length, 'partition')}. ${each}.`
+    : `${counted(partitions.length, 'partition')}; ${counted(left, 'record')} of ${count(pending.length)} stay pending, because they do not fill a block. ${each}; hers optimize makes those that are not full.`;
+}
+
 async function summarise(
   { out }: Context,
   collection: Collection,
@@ -194,6 +204,8 @@ async function summarise(
       'see what is said about them',
     );
   if (bad > 0) out.note(`${counted(bad, 'row')} left out.`);
+  const partitions = await collection.partitions();
+  if (partitions.length > 0) out.note(costOf(partitions, await collection.index()));
   if (repeated > 0) out.note(`${counted(repeated, 'row')} had an id that came before; the last one of each was kept.`);
   out.hint('Next: hers search <file> --row 0; or hers optimize, which puts pending records into blocks.');
 }

@@ -1,6 +1,6 @@
 // `hers plan`: which profile vectors need, from how close their neighbours are to one another.
 
-import { isExact, type Metric, type Plan, type Profile, plan } from '@hers/scheme';
+import { type Integrity, isExact, type Metric, type Plan, type Profile, plan } from '@hers/scheme';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -13,6 +13,7 @@ import { errorOf } from './collections.ts';
 interface PlanOptions extends RowOptions {
   readonly metric: Metric;
   readonly normBound?: number;
+  readonly integrity: Integrity;
   readonly sample: number;
   readonly loss: number;
 }
@@ -36,6 +37,11 @@ export function addPlan(program: HersCommand, context: () => Context): void {
         .default('cosine'),
     )
     .option('--norm-bound <number>', 'the largest norm; that of the file by default', numberOption('--norm-bound'))
+    .addOption(
+      new Option('--integrity <level>', 'strong: with checksum canaries, which exact does without')
+        .choices(['standard', 'strong'])
+        .default('standard'),
+    )
     .option(
       '--sample <number>',
       'take at most so many vectors, evenly',
@@ -50,7 +56,7 @@ export function addPlan(program: HersCommand, context: () => Context): void {
 
 async function recommend(context: Context, argument: string, options: PlanOptions): Promise<void> {
   const { environment, out } = context;
-  const { metric, sample, loss } = options;
+  const { metric, sample, loss, integrity } = options;
   const { vectors, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
   const taken = Math.min(total, sample);
   const rows = Array.from({ length: taken }, (_, i) => {
@@ -60,7 +66,8 @@ async function recommend(context: Context, argument: string, options: PlanOption
   const normBound = options.normBound ?? rows.reduce((most, row) => Math.max(most, norm(row)), 0);
   const gaps = neighbourGaps(rows, metric);
   const found = PROFILES.map((profile) => {
-    const made = plan({ dimension, metric, profile, ...(metric === 'cosine' ? {} : { normBound }) });
+    const checks = isExact(profile) ? {} : { integrity };
+    const made = plan({ dimension, metric, profile, ...checks, ...(metric === 'cosine' ? {} : { normBound }) });
     const changed = gaps.reduce((sum, gap) => sum + swapped(gap, deviation(made)), 0) / Math.max(1, gaps.length);
     return { profile, plan: made, changed, ofFloats: made.bytes.perTemplate / (4 * dimension) };
   });
@@ -68,7 +75,7 @@ async function recommend(context: Context, argument: string, options: PlanOption
   const recommended = found.find((each) => isSmaller(each) && each.changed <= loss) ?? found.at(-1)!;
   if (out.json) {
     out.object({
-      ...{ vectors: taken, of: total, dimension, metric, loss, recommended: recommended.profile },
+      ...{ vectors: taken, of: total, dimension, metric, integrity, loss, recommended: recommended.profile },
       profiles: found.map(({ profile, plan: { bytes }, changed, ofFloats }) => ({
         ...{ profile, changed, ofFloats, bytesPerVector: bytes.perTemplate, bytesPerScore: bytes.responsePerScore },
       })),
@@ -94,7 +101,7 @@ async function recommend(context: Context, argument: string, options: PlanOption
     ]),
   );
   out.hint(
-    `Of ${count(taken)} vectors, each compared with all others. Take ${recommended.profile}: an error of ${errorOf(recommended.plan)}. Next: hers collections create <name> --dimension ${dimension} --metric ${metric} --profile ${recommended.profile}`,
+    `Of ${count(taken)} vectors, each compared with all others. Take ${recommended.profile}: an error of ${errorOf(recommended.plan)}. Next: hers collections create <name> --dimension ${dimension} --metric ${metric} --profile ${recommended.profile}${recommended.plan.integrity === 'strong' ? ' --integrity strong' : ''}`,
   );
 }
 

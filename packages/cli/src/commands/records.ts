@@ -7,7 +7,7 @@ import { type HersCommand, numberOption } from '../command.ts';
 import { confirmed } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
-import { FILTER, filterIn } from '../fields.ts';
+import { FILTER, filterIn, PARTITIONS } from '../fields.ts';
 import { idsFrom } from '../input/companions.ts';
 import { inParts } from '../input/parts.ts';
 import { taken, writePrivately } from '../private-file.ts';
@@ -28,6 +28,7 @@ interface DeleteFlags extends IdFlags {
 
 interface ListFlags {
   readonly filter?: string;
+  readonly partitions?: readonly string[];
   readonly limit?: number;
   readonly after?: string;
 }
@@ -73,12 +74,14 @@ export function addRecords(program: HersCommand, context: () => Context): void {
     .summary('how many records there are')
     .description('Counts the records of a collection, or those of them that pass a filter.')
     .option(...FILTER)
+    .option(...PARTITIONS)
     .example('hers count', 'One number')
     .example('hers count --filter "city = Delft"', 'Those that pass')
-    .action(async ({ filter }: { filter?: string }) => {
+    .action(async ({ filter, partitions }: { filter?: string; partitions?: readonly string[] }) => {
       const { out } = context();
+      const named = partitions === undefined ? {} : { partitions };
       const records = await context().collection(
-        async (collection) => collection.count(await filterIn(collection, filter)),
+        async (collection) => collection.count({ ...(await filterIn(collection, filter)), ...named }),
         { read: true },
       );
       if (out.json) out.object({ records });
@@ -92,6 +95,7 @@ export function addRecords(program: HersCommand, context: () => Context): void {
       'Prints the ids of all records, or of those that pass a filter, one a line. --limit and --after cut pages out of the list: the next begins after the last id of the one before. Their order stays the same until the collection changes.',
     )
     .option(...FILTER)
+    .option(...PARTITIONS)
     .option('-n, --limit <number>', 'at most so many', numberOption('--limit', { whole: true }))
     .option('--after <id>', 'only those behind this one')
     .example('hers list | head -n 3', 'The first three')
@@ -227,12 +231,13 @@ async function removePassing(
   );
 }
 
-async function list(context: Context, { filter, limit, after }: ListFlags): Promise<void> {
+async function list(context: Context, { filter, partitions, limit, after }: ListFlags): Promise<void> {
   const { out } = context;
   await context.collection(
     async (collection) => {
       const options = {
         ...(await filterIn(collection, filter)),
+        ...(partitions === undefined ? {} : { partitions }),
         ...(limit === undefined ? {} : { limit }),
         ...(after === undefined ? {} : { after }),
       };

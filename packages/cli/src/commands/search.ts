@@ -35,6 +35,7 @@ interface VerifyFlags extends ProbeFlags {
   readonly group?: Group;
   readonly combine?: 'best' | 'mean';
   readonly showBlocks?: boolean;
+  readonly partitions?: readonly string[];
 }
 
 /** Queries in one search: each takes about as many bytes as a thousand vectors. */
@@ -123,7 +124,12 @@ export function addSearch(program: HersCommand, context: () => Context): void {
         'mean',
       ]),
     )
-    .option('--show-blocks', 'scan only the blocks that the group is in, which shows the store which these are');
+    .option('--show-blocks', 'scan only the blocks that the group is in, which shows the store which these are')
+    .option(
+      '--partitions <names>',
+      'only records of these partitions, separated by commas; a group is looked for in their blocks alone, which shows the store which these are',
+      namesIn,
+    );
   addRowOptions(verify)
     .example('hers verify ada probes.npy --row 0 --threshold 0.5', 'Is this Ada?')
     .example(
@@ -267,7 +273,7 @@ async function runVerify(
   flags: VerifyFlags,
 ): Promise<void> {
   const { environment, out, signal } = context;
-  const { threshold, combine, showBlocks, row } = flags;
+  const { threshold, combine, showBlocks, partitions, row } = flags;
   const [whom, argument] = whomAndProbe(first, second, flags);
   const probe = await oneProbe(environment, argument, row, rowOptions(flags));
   const options: VerifyOptions = {
@@ -275,6 +281,7 @@ async function runVerify(
     ...(threshold === undefined ? {} : { threshold }),
     ...(combine === undefined ? {} : { combine }),
     ...(showBlocks === undefined ? {} : { showBlocks }),
+    ...(partitions === undefined ? {} : { partitions }),
   };
   const result = await context.collection((collection) => collection.verify(whom, probe.vector, options), {
     read: true,

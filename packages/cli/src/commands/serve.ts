@@ -1,7 +1,7 @@
 // `hers serve`: the gallery of this folder for other machines, and for pages.
 
 import { existsSync } from 'node:fs';
-import type { LimitName, LogLevel } from '@hers/server';
+import type { LimitName, LogLevel, Site } from '@hers/server';
 import { LIMITS } from '@hers/server/limits';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
@@ -19,6 +19,7 @@ interface ServeFlags {
   readonly allowHost?: readonly string[];
   readonly allowPlaintext?: boolean;
   readonly allowAnyone?: boolean;
+  readonly console?: boolean;
   readonly logLevel: LogLevel;
 }
 
@@ -50,6 +51,7 @@ export function addServe(program: HersCommand, context: () => Context): void {
     )
     .option('--allow-plaintext', 'serve other machines without TLS, because a proxy in front of this server has it')
     .option('--allow-anyone', 'serve other machines without tokens: whoever reaches it may delete everything')
+    .option('--console', 'also serve the console, a page for people, at /console/')
     .addOption(new Option('--log-level <level>', 'what is logged').choices(LEVELS as string[]).default('info'));
   for (const [name, limit] of Object.entries(LIMITS))
     serve.option(
@@ -68,6 +70,7 @@ export function addServe(program: HersCommand, context: () => Context): void {
       'hers serve --cors https://app.example --audit-log audit.jsonl',
       'For pages of one origin, with an audit log',
     )
+    .example('hers serve --console', 'With a page for people; docs/console.md says more')
     .action((flags: ServeFlags & Record<string, unknown>) => run(context(), flags));
 }
 
@@ -75,6 +78,12 @@ function portOption(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
   if (port <= 65535) return port;
   throw new CommandError(EXIT.usage, `--port takes a number from 0 to 65535, not ${JSON.stringify(text)}`);
+}
+
+/** The console as a server gives it away. */
+async function consoleSite(): Promise<Site> {
+  const { BASE, PAGE_HEADERS, readPage, serverSession } = await import('@hers/console');
+  return { base: BASE, headers: PAGE_HEADERS, files: [...(await readPage()), serverSession()] };
 }
 
 async function run(context: Context, flags: ServeFlags & Record<string, unknown>): Promise<void> {
@@ -92,6 +101,7 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
     allowHost,
     allowPlaintext = false,
     allowAnyone = false,
+    console: withConsole = false,
     logLevel,
   } = flags;
   if ((tlsCert === undefined) !== (tlsKey === undefined))
@@ -110,6 +120,7 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
   const { stderr } = environment;
   const { keepProcessSmall, startServer } = await import('@hers/server');
   keepProcessSmall();
+  const site = withConsole ? await consoleSite() : undefined;
   const store = await openFolder(settings, out);
   const server = await startServer(store, {
     host,
@@ -124,6 +135,7 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
     ...(auditLog === undefined ? {} : { audit: context.path(auditLog) }),
     ...(cors ? { cors: cors.includes('*') ? '*' : cors } : {}),
     ...(allowHost ? { allowHosts: allowHost } : {}),
+    ...(site ? { site } : {}),
     log: { level: logLevel, stream: { write: (line: string) => void stderr.write(line) } },
   }).catch(async (error) => {
     await store.close();
@@ -135,6 +147,7 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
       out.facts([
         ['serving', folder],
         ['at', server.url],
+        ...(site ? [['console', server.url + site.base] as const] : []),
         ['tokens', tokens ?? 'none: whoever reaches it may do everything'],
       ]);
     if (!signal.aborted)

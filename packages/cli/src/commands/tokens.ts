@@ -5,10 +5,19 @@ import { isFileThere } from '@hers/service/target';
 import { Option } from 'commander';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
+import { namesIn } from '../fields.ts';
 import { taken, writePrivately } from '../private-file.ts';
 
 /** Named here, and not loaded: every command is described at every start, and a server is large. */
 const SCOPES = Object.keys({ search: true, write: true, admin: true } satisfies Record<Scope, true>);
+
+interface CreateFlags {
+  readonly scope: Scope;
+  readonly for?: string;
+  readonly partitions?: readonly string[];
+  readonly note?: string;
+  readonly output?: string;
+}
 
 export function addTokens(program: HersCommand, context: () => Context): void {
   const tokens = program
@@ -26,19 +35,29 @@ export function addTokens(program: HersCommand, context: () => Context): void {
     )
     .addOption(new Option('--scope <scope>', 'what it allows').choices(SCOPES).default('search'))
     .option('--for <collection>', 'only this collection')
+    .option(
+      '--partitions <handles>',
+      'with --for: only these partitions of it, by their handles, separated by commas (`hers partitions` shows them)',
+      namesIn,
+    )
     .option('--note <text>', 'what it is for, shown by `hers tokens list`')
     .option('-o, --output <file>', 'write the token to this file, for its owner alone, instead of printing it')
     .example('hers tokens create --scope admin --output admin.token', 'For whoever runs the gallery')
     .example('hers tokens create --scope search --for faces --note "the door camera"', 'To search one collection')
-    .action(async (options: { scope: Scope; for?: string; note?: string; output?: string }) => {
+    .example(
+      'hers tokens create --for faces --partitions 0f1e2d3c4b5a6978',
+      'To search one partition, whose name the server does not know',
+    )
+    .action(async (options: CreateFlags) => {
       const { out } = context();
-      const { scope, for: collection, note, output } = options;
+      const { scope, for: collection, partitions, note, output } = options;
       const path = output === undefined ? undefined : context().path(output);
       // A token that could not be written down would be lost.
       if (path !== undefined && isFileThere(path)) throw taken(path);
       const made = await (await storeOf(context())).create({
         scope,
         ...(collection === undefined ? {} : { collection }),
+        ...(partitions === undefined ? {} : { partitions }),
         ...(note === undefined ? {} : { note }),
       });
       if (path !== undefined)
@@ -61,10 +80,10 @@ export function addTokens(program: HersCommand, context: () => Context): void {
       else
         out.table(
           [{ title: 'id' }, { title: 'scope' }, { title: 'collection' }, { title: 'created' }, { title: 'note' }],
-          all.map(({ id, scope, collection, created, note }) => [
+          all.map(({ id, scope, collection, partitions, created, note }) => [
             id,
             scope,
-            collection ?? 'all',
+            `${collection ?? 'all'}${partitions ? ` (${partitions.join(', ')})` : ''}`,
             created.slice(0, 10),
             note ?? '',
           ]),

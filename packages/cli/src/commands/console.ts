@@ -1,0 +1,151 @@
+// `hers console`: a page for people, on this machine alone.
+
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { HersError, HttpService, isSealed } from '@hers/client';
+import type { Upstream } from '@hers/console';
+import type { HersCommand } from '../command.ts';
+import type { Context } from '../context.ts';
+import { CommandError, EXIT } from '../exit.ts';
+import { addressOf, isServer, openFolder, tokenSource } from '../gallery.ts';
+
+interface ConsoleFlags {
+  readonly port: number;
+  readonly open: boolean;
+}
+
+const DEFAULT_PORT = 7444;
+
+export function addConsole(program: HersCommand, context: () => Context): void {
+  program
+    .command('console')
+    .summary('open the gallery in a browser')
+    .description(
+      'Serves a page for people on 127.0.0.1, and opens it in the browser: search, enrol, records, upkeep, and beside every answer what the server saw. The gallery is the folder or the server of the settings. The key is opened in the page, and this command never has it. The address holds a secret that opens the page once; other programs and other pages cannot use it.',
+    )
+    .option('--port <number>', 'the port on 127.0.0.1; 0 for any that is free', portOption, DEFAULT_PORT)
+    .option('--no-open', 'print the address, and do not open a browser')
+    .example('hers console', 'The gallery of this folder')
+    .action((flags: ConsoleFlags) => run(context(), flags));
+}
+
+function portOption(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  if (port <= 65535) return port;
+  throw new CommandError(EXIT.usage, `--port takes a number from 0 to 65535, not ${JSON.stringify(text)}`);
+}
+
+async function run(context: Context, { port, open }: ConsoleFlags): Promise<void> {
+  const { out, settings, signal, environment } = context;
+  const where = settings.value('gallery');
+  const { startConsole } = await import('@hers/console');
+  const source = isServer(where) ? await serverSource(context) : await folderSource(context);
+  try {
+    const keyFile = await sealedKey(settings.value('key'));
+    const gallery = await addressOf(where);
+    const { upstream } = source;
+    const served = await startConsole({ upstream, gallery, port, ...(keyFile ? { keyFile } : {}) });
+    try {
+      if (out.json) out.object({ url: served.address, gallery: where });
+      else
+        out.facts([
+          ['console', where],
+          ['at', served.address],
+        ]);
+      out.hint('The address opens the page once, in one browser. Ctrl-C ends it.');
+      if (open && environment.stdout.isTTY) await show(served.address, signal);
+      if (!signal.aborted)
+        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+    } finally {
+      await served.close();
+    }
+  } finally {
+    await source.close();
+  }
+}
+
+interface Source {
+  readonly upstream: Upstream;
+  close(): Promise<void>;
+}
+
+/**
+ * The server of the settings. It is greeted once, so that what is wrong is said here, and a token
+ * is asked for here where it wants one.
+ */
+async function serverSource({ settings, secrets, signal }: Context): Promise<Source> {
+  const url = settings.value('gallery');
+  const source = tokenSource(settings);
+  const greet = async (token: string | undefined): Promise<Source> => {
+    const given = token === undefined ? {} : { token };
+    const service = new HttpService(url, given);
+    await service.hello({ signal }).finally(() => service.close());
+    return { upstream: { url, ...given }, close: async () => {} };
+  };
+  const token = await secrets.given(source);
+  return greet(token).catch(async (error) => {
+    if (token !== undefined || !(error instanceof HersError && error.code === 'UNAUTHENTICATED')) throw error;
+    return greet(await secrets.existing(source));
+  });
+}
+
+/**
+ * The folder behind a server of its own, on another port of this machine. A token that nobody else
+ * knows keeps the other users of the machine out.
+ */
+async function folderSource({ settings, out }: Context): Promise<Source> {
+  const { startServer, TokenStore } = await import('@hers/server');
+  const store = await openFolder(settings, out);
+  const folder = await mkdtemp(join(tmpdir(), 'hers-console-'));
+  try {
+    const tokens = join(folder, 'tokens.json');
+    const { secret } = await new TokenStore(tokens).create({ scope: 'admin', note: 'hers console' });
+    const server = await startServer(store, { port: 0, tokens, log: false });
+    const close = async () => {
+      await server.close();
+      await rm(folder, { recursive: true, force: true });
+    };
+    return { upstream: { url: server.url, token: secret }, close };
+  } catch (error) {
+    await store.close();
+    await rm(folder, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** The key file of the settings, if it has a passphrase: the page asks for it. */
+async function sealedKey(path: string): Promise<{ readonly name: string; readonly text: string } | undefined> {
+  if (!existsSync(path)) return undefined;
+  const text = await readFile(path, 'utf8');
+  try {
+    return isSealed(text) ? { name: basename(path), text } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const OPENERS: Readonly<Record<string, readonly string[]>> = {
+  darwin: ['open'],
+  win32: ['cmd', '/c', 'start', ''],
+};
+
+/**
+ * Opens an address. Other users can see the arguments of a process, so it is given a file that only
+ * this user can read, and that leads there.
+ */
+async function show(address: string, signal: AbortSignal): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'hers-console-'));
+  const file = join(folder, 'open.html');
+  const page = `<!doctype html><meta charset="utf-8"><title>hers console</title><meta http-equiv="refresh" content="0;url=${address}">`;
+  await writeFile(file, page, { mode: 0o600 });
+  signal.addEventListener('abort', () => void rm(folder, { recursive: true, force: true }), { once: true });
+  const [command, ...args] = OPENERS[process.platform] ?? ['xdg-open'];
+  const opener = spawn(command!, [...args, pathToFileURL(file).href], { stdio: 'ignore', detached: true });
+  // Whoever has no browser here has the address.
+  opener.on('error', () => {});
+  opener.unref();
+}

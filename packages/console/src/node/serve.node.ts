@@ -1,0 +1,157 @@
+// `hers console`: the page on this machine alone, and through it one gallery.
+
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { HersError, type OptionNames, refuseUnknown } from '@hers/service';
+import { BASE, PAGE_HEADERS, type PageFile, readPage } from './files.node.ts';
+import { answerError, ServerProxy, type Upstream } from './proxy.node.ts';
+import { Session } from './session.node.ts';
+
+/** What `hers console` is given. */
+export interface ConsoleOptions {
+  /** The server that it leads to. */
+  readonly upstream: Upstream;
+  /** How the gallery is called on the page, and remembered: its folder or its address. */
+  readonly gallery: string;
+  /** Where it listens on 127.0.0.1; 7444 by default, 0 for any. */
+  readonly port?: number;
+  /** A sealed key file that is offered to whoever opens the page; it still takes its passphrase. */
+  readonly keyFile?: { readonly name: string; readonly text: string };
+}
+
+const OPTIONS: OptionNames<ConsoleOptions> = { upstream: true, gallery: true, port: true, keyFile: true };
+
+/** A console that listens. */
+export interface RunningConsole {
+  /** With the secret, which opens it once. */
+  readonly address: string;
+  /** Ends its connections. */
+  close(): Promise<void>;
+}
+
+const DEFAULT_PORT = 7444;
+/** The header with the token of the session. */
+const TOKEN_HEADER = 'x-hers-console';
+/** Of the secret, in a body. */
+const SECRET_BYTES = 1024;
+/** What a browser says of a request that no other page has made. */
+const OWN_SITES: readonly unknown[] = [undefined, 'same-origin', 'none'];
+
+/** What everything but the page is answered with. */
+const DATA_HEADERS = { ...PAGE_HEADERS, 'content-security-policy': "default-src 'none'; frame-ancestors 'none'" };
+
+export async function startConsole(options: ConsoleOptions): Promise<RunningConsole> {
+  refuseUnknown(options, OPTIONS, 'a console');
+  const { port = DEFAULT_PORT } = options;
+  const page = await readPage();
+  const server = createServer({ requestTimeout: 0 });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, port)));
+    server.listen(port, '127.0.0.1', resolve);
+  });
+  const bound = (server.address() as AddressInfo).port;
+  const host = `127.0.0.1:${bound}`;
+  const session = new Session(bound);
+  const proxy = new ServerProxy(options.upstream);
+  server.on('request', (incoming, outgoing) => {
+    answer({ ...options, page, host, session, proxy }, incoming, outgoing).catch(() => outgoing.destroy());
+  });
+  return {
+    address: `http://${host}${BASE}#open=${session.secret}`,
+    async close() {
+      proxy.close();
+      server.closeAllConnections();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+interface Console extends ConsoleOptions {
+  readonly page: readonly PageFile[];
+  /** The only name that it answers to. */
+  readonly host: string;
+  readonly session: Session;
+  readonly proxy: ServerProxy;
+}
+
+async function answer(console: Console, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+  const { method, url: path = '' } = incoming;
+  const refusal = refusalOf(console, incoming);
+  if (refusal !== undefined) return refuse(outgoing, refusal);
+  const { session, proxy, keyFile, gallery } = console;
+  if (method === 'GET' && isPage(path)) return sendPage(console, incoming, outgoing);
+  if (method === 'POST' && path === `${BASE}session`) {
+    const opened = session.open(await bodyOf(incoming));
+    if (!opened)
+      return refuse(outgoing, 'this address was used already, or is not the newest: run `hers console` again');
+    return json(outgoing, { kind: 'command', gallery, token: opened.token }, { 'set-cookie': opened.cookie });
+  }
+  const { cookie, [TOKEN_HEADER]: token } = incoming.headers;
+  if (!session.admits(cookie, token))
+    return refuse(outgoing, 'this page was not opened by its address: run `hers console` again', 401);
+  if (method === 'GET' && path === `${BASE}session`) return json(outgoing, { kind: 'command', gallery });
+  if (method === 'GET' && path === `${BASE}key`) return json(outgoing, keyFile ?? {});
+  if (proxy.takes(path)) return proxy.pass(incoming, outgoing, path, DATA_HEADERS);
+  answerError(outgoing, 404, new HersError('NOT_FOUND', 'there is no such path'), DATA_HEADERS);
+}
+
+const isPage = (path: string) =>
+  path === '/' || path === BASE.slice(0, -1) || (path.startsWith(BASE) && !PRIVATE.has(path));
+const PRIVATE: ReadonlySet<string> = new Set([`${BASE}session`, `${BASE}key`]);
+
+/** Why a request is refused: it comes under another name, or from a page of another origin. */
+function refusalOf({ host }: Console, { headers, method, url = '' }: IncomingMessage): string | undefined {
+  const { origin, 'sec-fetch-site': site, 'sec-fetch-mode': mode, 'sec-fetch-dest': target } = headers;
+  // A whole address in the place of a path is for proxies.
+  if (headers.host !== host || !url.startsWith('/')) return `this console answers to http://${host} alone`;
+  const isOwn = OWN_SITES.includes(site) && (origin === undefined || origin === `http://${host}`);
+  // A link to the page may stand anywhere. It shows nothing to whoever has set it.
+  const isVisit = method === 'GET' && isPage(url) && mode === 'navigate' && target === 'document';
+  return isOwn || isVisit ? undefined : 'pages of other origins may not use this console';
+}
+
+function sendPage({ page }: Console, { url = '', headers }: IncomingMessage, outgoing: ServerResponse): void {
+  if (!url.startsWith(BASE)) {
+    outgoing.writeHead(302, { ...DATA_HEADERS, location: BASE }).end();
+    return;
+  }
+  const file = page.find(({ path }) => BASE + path === url);
+  if (!file) {
+    answerError(outgoing, 404, new HersError('NOT_FOUND', 'there is no such file'), DATA_HEADERS);
+    return;
+  }
+  const isCompressed = /\bgzip\b/.test(String(headers['accept-encoding'] ?? ''));
+  outgoing
+    .writeHead(200, {
+      ...PAGE_HEADERS,
+      'content-type': file.type,
+      ...(isCompressed ? { 'content-encoding': 'gzip' } : {}),
+    })
+    .end(isCompressed ? file.compressed : file.body);
+}
+
+function json(outgoing: ServerResponse, value: object, more: Record<string, string> = {}): void {
+  outgoing.writeHead(200, { ...DATA_HEADERS, 'content-type': 'application/json; charset=utf-8', ...more });
+  outgoing.end(JSON.stringify(value));
+}
+
+function refuse(outgoing: ServerResponse, why: string, status: 401 | 403 = 403): void {
+  // What is on its way is not read.
+  outgoing.setHeader('connection', 'close');
+  answerError(outgoing, status, new HersError(status === 401 ? 'UNAUTHENTICATED' : 'FORBIDDEN', why), DATA_HEADERS);
+}
+
+async function bodyOf(incoming: IncomingMessage): Promise<string> {
+  let text = '';
+  for await (const piece of incoming.setEncoding('utf8')) {
+    text += piece;
+    if (text.length > SECRET_BYTES) return '';
+  }
+  return text;
+}
+
+function listenError(error: NodeJS.ErrnoException, port: number): Error {
+  const isTaken = error.code === 'EADDRINUSE';
+  const why = isTaken ? 'something else listens there already; --port chooses another' : (error.code ?? 'it failed');
+  return new HersError('INVALID_ARGUMENT', `cannot listen on 127.0.0.1:${port}: ${why}`);
+}

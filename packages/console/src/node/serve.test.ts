@@ -1,0 +1,204 @@
+// Who gets through to the gallery: whoever opened the address, and no page and no process besides.
+
+import assert from 'node:assert/strict';
+import { createServer, type IncomingHttpHeaders, request, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, describe, it } from 'node:test';
+import { OCTETS } from '@hers/service';
+import { BASE, PAGE_HEADERS, readPage } from './files.node.ts';
+import { type RunningConsole, startConsole } from './serve.node.ts';
+
+/** What a page may weigh, compressed, with the module of the client. */
+const MAX_BYTES = 200_000;
+
+interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+/** A request as it is written, with any Host. */
+function ask(
+  url: string,
+  path: string,
+  options: { method?: string; headers?: Record<string, string>; body?: string } = {},
+) {
+  const { hostname, port } = new URL(url);
+  const { method = 'GET', headers = {}, body } = options;
+  return new Promise<Answer>((resolve, reject) => {
+    const sent = request({ hostname, port, path, method, headers, agent: false }, (answer) => {
+      let text = '';
+      answer
+        .setEncoding('utf8')
+        .on('data', (piece) => (text += piece))
+        .on('end', () => resolve({ status: answer.statusCode!, headers: answer.headers, body: text }));
+    });
+    sent.on('error', reject).end(body);
+  });
+}
+
+describe('the page', () => {
+  it('is small, and loads nothing from elsewhere', async () => {
+    const files = await readPage();
+    const bytes = files.reduce((sum, { compressed }) => sum + compressed.length, 0);
+    assert.ok(bytes < MAX_BYTES, `${bytes} bytes compressed`);
+    for (const { path, body } of files)
+      if (/\.(?:css|html)$|^$/.test(path))
+        assert.doesNotMatch(Buffer.from(body).toString(), /https?:|\/\/[a-z]/i, path);
+    const policy = PAGE_HEADERS['content-security-policy']!;
+    assert.match(policy, /default-src 'none'/);
+    assert.doesNotMatch(policy, /unsafe-inline|unsafe-eval'(?<!wasm-unsafe-eval')|\*|https?:/);
+  });
+});
+
+describe('hers console', () => {
+  /** What reached the server behind it. */
+  const reached: { method: string; url: string; headers: IncomingHttpHeaders; body: string }[] = [];
+  let upstream: Server;
+  let running: RunningConsole;
+  let origin: string;
+  let secret: string;
+  let isLeadingElsewhere = false;
+
+  before(async () => {
+    upstream = createServer(async (incoming, outgoing) => {
+      let body = '';
+      for await (const piece of incoming) body += piece;
+      reached.push({ method: incoming.method!, url: incoming.url!, headers: incoming.headers, body });
+      if (isLeadingElsewhere) return void outgoing.writeHead(302, { location: 'http://evil.example/' }).end();
+      outgoing.writeHead(200, {
+        'content-type': 'text/plain',
+        'set-cookie': 'a=b',
+        'access-control-allow-origin': '*',
+      });
+      outgoing.end('from the server');
+    });
+    await new Promise<void>((resolve) => upstream.listen(0, '127.0.0.1', resolve));
+    const url = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}/behind`;
+    running = await startConsole({
+      upstream: { url, token: 'the-token' },
+      gallery: 'file:/somewhere',
+      port: 0,
+      keyFile: { name: 'hers.key', text: 'sealed' },
+    });
+    const address = new URL(running.address);
+    origin = address.origin;
+    secret = address.hash.replace('#open=', '');
+  });
+  after(async () => {
+    await running.close();
+    upstream.close();
+  });
+
+  const own = () => ({ host: new URL(origin).host });
+  let session: { cookie: string; 'x-hers-console': string };
+
+  it('gives the page to a visitor, and nothing else before the secret is shown', async () => {
+    const page = await ask(origin, BASE, { headers: own() });
+    assert.equal(page.status, 200);
+    for (const [name, value] of Object.entries(PAGE_HEADERS)) assert.equal(page.headers[name], value, name);
+    for (const path of ['/v1', '/v1/collections', `${BASE}key`, `${BASE}session`, '/metrics'])
+      assert.equal((await ask(origin, path, { headers: own() })).status, 401, path);
+    assert.equal(reached.length, 0);
+  });
+
+  it('opens for the secret once, and never again', async () => {
+    const open = (body: string) => ask(origin, `${BASE}session`, { method: 'POST', headers: own(), body });
+    assert.equal((await open('wrong')).status, 403);
+    assert.equal((await open('x'.repeat(5000))).status, 403);
+    const opened = await open(secret);
+    assert.equal(opened.status, 200);
+    const [cookie] = opened.headers['set-cookie']!;
+    assert.match(cookie!, /; HttpOnly; SameSite=Strict$/);
+    session = { cookie: cookie!.split(';')[0]!, 'x-hers-console': JSON.parse(opened.body).token };
+    const again = await open(secret);
+    assert.equal(again.status, 403);
+    assert.match(again.body, /used already/);
+    assert.equal(again.headers['set-cookie'], undefined);
+  });
+
+  it('passes the API on, to that server alone, with its token, and without its cookies', async () => {
+    const answer = await ask(origin, '/v1/collections/faces/search', {
+      method: 'POST',
+      headers: { ...own(), ...session, 'content-type': OCTETS, authorization: 'Bearer of-the-page' },
+      body: 'a query',
+    });
+    assert.deepEqual([answer.status, answer.body], [200, 'from the server']);
+    assert.equal(answer.headers['set-cookie'], undefined);
+    assert.equal(answer.headers['access-control-allow-origin'], undefined);
+    const { method, url, headers, body } = reached.at(-1)!;
+    assert.deepEqual([method, url, body], ['POST', '/behind/v1/collections/faces/search', 'a query']);
+    assert.equal(headers.authorization, 'Bearer the-token');
+    assert.equal(headers.cookie, undefined);
+    assert.equal(headers['x-hers-console'], undefined);
+    isLeadingElsewhere = true;
+    const moved = await ask(origin, '/v1', { headers: { ...own(), ...session } });
+    isLeadingElsewhere = false;
+    assert.deepEqual([moved.status, moved.headers.location], [502, undefined]);
+  });
+
+  it('needs the cookie and the token, each of which alone is worth nothing', async () => {
+    const { cookie, ...token } = session;
+    const wrong = { cookie: cookie.replace(/.$/, (last) => (last === 'A' ? 'B' : 'A')), ...token };
+    const before = reached.length;
+    for (const shown of [{}, { cookie }, token, wrong, { cookie, 'x-hers-console': 'x' }])
+      for (const path of ['/v1', `${BASE}key`])
+        assert.equal((await ask(origin, path, { headers: { ...own(), ...shown } })).status, 401);
+    assert.equal(reached.length, before);
+    const key = await ask(origin, `${BASE}key`, { headers: { ...own(), ...session } });
+    assert.deepEqual(JSON.parse(key.body), { name: 'hers.key', text: 'sealed' });
+  });
+
+  it('refuses other names, other origins and other sites, whatever they know', async () => {
+    const before = reached.length;
+    const port = new URL(origin).port;
+    for (const foreign of [
+      { host: `evil.example:${port}` },
+      { host: `localhost:${port}` },
+      { host: '127.0.0.1' },
+      { ...own(), origin: 'http://evil.example' },
+      { ...own(), origin: `http://localhost:${port}` },
+      { ...own(), origin: 'http://127.0.0.1:1' },
+      { ...own(), origin: 'null' },
+      { ...own(), 'sec-fetch-site': 'cross-site' },
+      // Another port of this machine is the same site, for cookies too.
+      { ...own(), 'sec-fetch-site': 'same-site' },
+      // A form or a frame of another page.
+      { ...own(), 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' },
+    ])
+      for (const [method, path] of [
+        ['GET', '/v1/collections'],
+        ['DELETE', '/v1/collections/faces'],
+        ['GET', `${BASE}key`],
+        ['POST', `${BASE}session`],
+      ] as const) {
+        const { status } = await ask(origin, path, { method, headers: { ...foreign, ...session }, body: secret });
+        assert.equal(status, 403, `${JSON.stringify(foreign)} ${path}`);
+      }
+    assert.equal(reached.length, before);
+    // A link to the page may stand anywhere; a frame around it may not.
+    const visit = { ...own(), 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' };
+    assert.equal((await ask(origin, BASE, { headers: { ...visit, 'sec-fetch-dest': 'document' } })).status, 200);
+    assert.equal((await ask(origin, BASE, { headers: { ...visit, 'sec-fetch-dest': 'iframe' } })).status, 403);
+  });
+
+  it('knows the paths of the API, and no way around them', async () => {
+    const before = reached.length;
+    for (const path of [
+      '/v1/../secret',
+      '/v1/collections/..',
+      '/v1/%2e%2e/secret',
+      '/v1//evil.example/x',
+      '/v1/collections?x=1',
+      '/v1\\..\\x',
+      '/docs',
+      '/healthz/',
+      '//evil.example/v1',
+      'http://evil.example/v1',
+    ]) {
+      const { status } = await ask(origin, path, { headers: { ...own(), ...session } });
+      assert.ok(status === 403 || status === 404, `${path}: ${status}`);
+    }
+    assert.equal(reached.length, before);
+  });
+});

@@ -1,0 +1,184 @@
+// One collection: what it is, and the tabs for all that is done with it.
+
+import type { CollectionDescription } from '@hers/client';
+import { useSignal } from '@preact/signals';
+import type { JSX } from 'preact';
+import { errorText } from './collections-view.tsx';
+import { EnrolView } from './enrol-view.tsx';
+import { jobsEnded } from './job.ts';
+import { useLoaded } from './loaded.ts';
+import { isCode } from './message.ts';
+import { Confirm, Fact, JobLine, Problem } from './parts.tsx';
+import { count, size } from './quantities.ts';
+import { RecordsView } from './records-view.tsx';
+import { go, hrefOf, TABS, type Tab } from './route.ts';
+import { SearchView } from './search-view.tsx';
+import { unlocked } from './unlocked.ts';
+import { UpkeepView } from './upkeep-view.tsx';
+
+export function CollectionView({ name, tab }: { readonly name: string; readonly tab: Tab }): JSX.Element {
+  const { database } = unlocked.value!;
+  const { loaded, reload } = useLoaded(() => database.describe(name), [name, jobsEnded.value]);
+  const { value, problem, error } = loaded.value;
+  const isAccepting = useSignal(false);
+  return (
+    <section>
+      <header class="heading">
+        <h1>
+          <a href={hrefOf({ view: 'collections' })}>Collections</a> <span aria-hidden="true">/</span> {name}
+        </h1>
+        <span class="faint number">
+          {value ? `${count(value.records)} records · ${value.dimension} dimensions · ${value.metric}` : ''}
+        </span>
+      </header>
+      <nav class="tabs" aria-label="Of this collection">
+        {TABS.map((each) => (
+          <a
+            key={each}
+            href={hrefOf({ view: 'collection', name, tab: each })}
+            {...(each === tab ? { 'aria-current': 'page' as const } : {})}
+          >
+            {each}
+          </a>
+        ))}
+      </nav>
+      <Problem text={problem} />
+      {isCode(error, 'INTEGRITY') ? (
+        <div class="card">
+          <h2>This is what tampering looks like</h2>
+          <p>
+            It is also what a restored backup looks like, or a collection that another client has deleted and made
+            again. If you know that one of these is the cause, accept what is there now.
+          </p>
+          <button type="button" onClick={() => (isAccepting.value = true)}>
+            Accept it …
+          </button>
+        </div>
+      ) : null}
+      {isAccepting.value ? (
+        <Confirm
+          title={`Accept ${name} as it is now`}
+          word={name}
+          action="Accept it"
+          onClose={() => (isAccepting.value = false)}
+          onConfirm={async () => {
+            await database.accept(name).catch(() => {});
+            isAccepting.value = false;
+            reload();
+          }}
+        >
+          <p>What was seen of it before is forgotten. A server that cheats would like you to do this.</p>
+        </Confirm>
+      ) : null}
+      {value ? <TabView tab={tab} description={value} onChange={reload} /> : null}
+      {value && (tab === 'enrol' || tab === 'upkeep') ? <JobLine collection={name} /> : null}
+    </section>
+  );
+}
+
+interface TabProps {
+  readonly tab: Tab;
+  readonly description: CollectionDescription;
+  readonly onChange: () => void;
+}
+
+function TabView({ tab, description, onChange }: TabProps): JSX.Element {
+  switch (tab) {
+    case 'overview':
+      return <Overview description={description} />;
+    case 'search':
+      return <SearchView description={description} />;
+    case 'records':
+      return <RecordsView description={description} onChange={onChange} />;
+    case 'enrol':
+      return <EnrolView description={description} />;
+    case 'upkeep':
+      return <UpkeepView description={description} />;
+  }
+}
+
+function Overview({ description }: { readonly description: CollectionDescription }): JSX.Element {
+  const { name, records, blocks, bytes, version, plan, editions, fields, partitionBy, compressor } = description;
+  const { enrolment, integrity, dimension, metric, profile } = description;
+  const { database } = unlocked.value!;
+  const isDeleting = useSignal(false);
+  const problem = useSignal<string | undefined>(undefined);
+  const isPending = records > blocks * plan.capacity;
+  return (
+    <>
+      <div class="cards">
+        <div class="card">
+          <h2>What it holds</h2>
+          <dl class="facts">
+            <Fact term="records">{count(records)}</Fact>
+            <Fact term="blocks">
+              {count(blocks)} of up to {count(plan.capacity)} records
+            </Fact>
+            <Fact term="on disk">{size(bytes)}</Fact>
+            <Fact term="version seen">{version}</Fact>
+            <Fact term="fields">
+              {Object.keys(fields).length === 0
+                ? 'none'
+                : Object.entries(fields)
+                    .map(([field, type]) => `${field} (${type})`)
+                    .join(', ')}
+            </Fact>
+            {partitionBy === undefined ? null : <Fact term="partitions">by {partitionBy}</Fact>}
+            <Fact term="editions">
+              {editions.length === 0
+                ? 'no block yet'
+                : editions.map((each) => `${count(each.blocks)} of edition ${each.edition}`).join(', ')}
+            </Fact>
+          </dl>
+          <p class="hint">
+            {isPending
+              ? 'Some records are pending: not yet in a block. Optimize, under upkeep, puts them into one.'
+              : ' '}
+          </p>
+        </div>
+        <div class="card">
+          <h2>What is promised</h2>
+          <dl class="facts">
+            <Fact term="metric">{metric}</Fact>
+            <Fact term="profile">{profile}</Fact>
+            <Fact term="dimension">
+              {compressor ? `${dimension}, indexed as ${compressor.dimension} (${compressor.method})` : dimension}
+            </Fact>
+            <Fact term="error of a score">{errorText(plan)}</Fact>
+            <Fact term="security">{plan.security.coreSvp.quantum} bits against quantum computers (core-SVP)</Fact>
+            <Fact term="a stored vector">{size(plan.bytes.perTemplate)}</Fact>
+            <Fact term="a query">{size(plan.bytes.query)}</Fact>
+            <Fact term="a response">{plan.bytes.responsePerScore.toFixed(2)} bytes a record</Fact>
+            <Fact term="enrolment">{enrolment}</Fact>
+            <Fact term="integrity">{integrity}</Fact>
+          </dl>
+        </div>
+      </div>
+      <Problem text={problem.value} />
+      <div class="actions far">
+        <button type="button" class="danger" onClick={() => (isDeleting.value = true)}>
+          Delete this collection …
+        </button>
+      </div>
+      {isDeleting.value ? (
+        <Confirm
+          title={`Delete ${name}`}
+          word={name}
+          action="Delete it"
+          onClose={() => (isDeleting.value = false)}
+          onConfirm={async () => {
+            try {
+              await database.deleteCollection(name);
+              go({ view: 'collections' });
+            } catch (error) {
+              isDeleting.value = false;
+              problem.value = (error as Error).message;
+            }
+          }}
+        >
+          <p>All {count(records)} records go with it. Only a snapshot can bring them back.</p>
+        </Confirm>
+      ) : null}
+    </>
+  );
+}

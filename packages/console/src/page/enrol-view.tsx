@@ -1,0 +1,245 @@
+// Enrol: records out of a file, or one by hand. They are encrypted and sealed in this page.
+
+import type { CollectionDescription, Payload, VectorRecord } from '@hers/client';
+import { useSignal } from '@preact/signals';
+import type { JSX } from 'preact';
+import { isRunning, run } from './job.ts';
+import { messageOf } from './message.ts';
+import { vectorOf } from './npy.ts';
+import { Drop, Field, Problem, Scroll } from './parts.tsx';
+import { count, counted } from './quantities.ts';
+import { openRows, type Rows } from './rows.ts';
+import { unlocked } from './unlocked.ts';
+
+const PREVIEW = 5;
+const SHOWN = 6;
+
+interface Chosen {
+  readonly name: string;
+  readonly rows: Rows;
+  readonly preview: readonly VectorRecord[];
+}
+
+export function EnrolView({ description }: { readonly description: CollectionDescription }): JSX.Element {
+  const { name, dimension, fields } = description;
+  const { database } = unlocked.value!;
+  const file = useSignal<File | undefined>(undefined);
+  const prefix = useSignal('row-');
+  const chosen = useSignal<Chosen | undefined>(undefined);
+  const problem = useSignal<string | undefined>(undefined);
+
+  const look = async () => {
+    problem.value = undefined;
+    chosen.value = undefined;
+    if (!file.value) return;
+    try {
+      const rows = await openRows(file.value, { prefix: prefix.value, fields });
+      const preview: VectorRecord[] = [];
+      for await (const record of rows.records()) if (preview.push(record) === PREVIEW) break;
+      const wrong = preview.find(({ vector }) => vector.length !== dimension);
+      if (wrong)
+        throw new Error(
+          `the first vectors of this file have ${wrong.vector.length} dimensions, and the collection ${dimension}`,
+        );
+      if (preview.length === 0) throw new Error('there is no record in this file');
+      chosen.value = { name: file.value.name, rows, preview };
+    } catch (error) {
+      problem.value = messageOf(error);
+    }
+  };
+
+  const enrol = (title: string, records: () => Iterable<VectorRecord> | AsyncIterable<VectorRecord>, total?: number) =>
+    void run(title, name, async ({ signal, onProgress }) => {
+      const collection = await database.collection(name);
+      const { inserted, replaced, unchanged } = await collection.upsert(records(), {
+        signal,
+        onProgress: ({ acknowledged }) => onProgress({ done: acknowledged, total }),
+      });
+      return `${count(inserted)} new, ${count(replaced)} replaced, ${count(unchanged)} unchanged.`;
+    });
+
+  return (
+    <div class="stack">
+      <Drop
+        class="card"
+        onFile={(dropped) => {
+          file.value = dropped;
+          void look();
+        }}
+      >
+        <h2>From a file</h2>
+        <div class="row">
+          <div class="field">
+            <span class="label" id="import-file">
+              .npy, .jsonl, .csv or .tsv
+            </span>
+            <div class="chosen">
+              <span class={file.value ? 'name' : 'name faint'}>
+                {file.value?.name ?? 'none chosen; or drop it here'}
+              </span>
+              <label class="button">
+                Choose …
+                <input
+                  type="file"
+                  class="hidden"
+                  aria-labelledby="import-file"
+                  accept=".npy,.jsonl,.ndjson,.csv,.tsv"
+                  onChange={({ currentTarget }) => {
+                    file.value = currentTarget.files?.[0];
+                    void look();
+                  }}
+                />
+              </label>
+            </div>
+          </div>
+          <Field label="Ids of rows without one" hint={`${prefix.value}0, ${prefix.value}1, …`}>
+            <input
+              value={prefix.value}
+              autocomplete="off"
+              onInput={({ currentTarget }) => (prefix.value = currentTarget.value)}
+              onChange={() => void look()}
+            />
+          </Field>
+        </div>
+        <Problem text={problem.value} />
+        {chosen.value ? (
+          <Preview chosen={chosen.value} />
+        ) : (
+          <p class="faint">The first records are shown here before anything is sent.</p>
+        )}
+        <div class="actions">
+          <button
+            type="button"
+            class="main"
+            disabled={!chosen.value || isRunning()}
+            onClick={() => {
+              const { name: title, rows } = chosen.value!;
+              enrol(`Import ${title}`, () => rows.records(), rows.total);
+            }}
+          >
+            {chosen.value?.rows.total === undefined ? 'Import' : `Import ${counted(chosen.value.rows.total, 'record')}`}
+          </button>
+          <span class="hint">
+            Records that are there already, exactly so, are skipped: an import can be stopped and run again.
+          </span>
+        </div>
+      </Drop>
+      <One description={description} onEnrol={(record) => enrol(`Enrol ${record.id}`, () => [record], 1)} />
+    </div>
+  );
+}
+
+function Preview({ chosen }: { readonly chosen: Chosen }): JSX.Element {
+  return (
+    <Scroll label="The first records">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">id</th>
+            <th scope="col">vector</th>
+            <th scope="col">payload</th>
+          </tr>
+        </thead>
+        <tbody>
+          {chosen.preview.map(({ id, vector, payload }) => (
+            <tr key={id}>
+              <th scope="row" class="id">
+                {id}
+              </th>
+              <td>
+                <code>
+                  {Array.from(vector)
+                    .slice(0, SHOWN)
+                    .map((each) => each.toFixed(3))
+                    .join(' ')}
+                  {vector.length > SHOWN ? ` … (${vector.length})` : ''}
+                </code>
+              </td>
+              <td class="payload">
+                <code>{payload === undefined ? '' : JSON.stringify(payload)}</code>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}
+
+interface OneProps {
+  readonly description: CollectionDescription;
+  readonly onEnrol: (record: VectorRecord) => void;
+}
+
+function One({ description, onEnrol }: OneProps): JSX.Element {
+  const form = useSignal({ id: '', vector: '', payload: '' });
+  const problem = useSignal<string | undefined>(undefined);
+  const set = (part: Partial<typeof form.value>) => {
+    form.value = { ...form.value, ...part };
+  };
+  const submit = () => {
+    problem.value = undefined;
+    const { id, vector: text, payload: json } = form.value;
+    try {
+      const vector = vectorOf(text);
+      if (vector.length !== description.dimension)
+        throw new Error(
+          `there are ${vector.length} numbers, and the collection has ${description.dimension} dimensions`,
+        );
+      let payload: Payload | undefined;
+      try {
+        payload = json.trim() === '' ? undefined : JSON.parse(json);
+      } catch {
+        throw new Error('the payload is not JSON');
+      }
+      onEnrol({ id, vector, ...(payload === undefined ? {} : { payload }) });
+    } catch (error) {
+      problem.value = messageOf(error);
+    }
+  };
+  return (
+    <form
+      class="card"
+      onSubmit={(event) => {
+        event.preventDefault();
+        submit();
+      }}
+    >
+      <h2>One record</h2>
+      <Field label="Id" hint="The server sees a keyed hash of it.">
+        <input
+          value={form.value.id}
+          required
+          autocomplete="off"
+          spellcheck={false}
+          onInput={({ currentTarget }) => set({ id: currentTarget.value })}
+        />
+      </Field>
+      <div class="grid">
+        <Field label={`Vector, ${description.dimension} numbers`}>
+          <textarea
+            rows={3}
+            required
+            spellcheck={false}
+            value={form.value.vector}
+            onInput={({ currentTarget }) => set({ vector: currentTarget.value })}
+          />
+        </Field>
+        <Field label="Payload, JSON">
+          <textarea
+            rows={3}
+            spellcheck={false}
+            value={form.value.payload}
+            onInput={({ currentTarget }) => set({ payload: currentTarget.value })}
+          />
+        </Field>
+      </div>
+      <Problem text={problem.value} />
+      <div class="actions">
+        <button type="submit" disabled={isRunning()}>
+          Enrol it
+        </button>
+      </div>
+    </form>
+  );
+}

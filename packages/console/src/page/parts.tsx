@@ -1,0 +1,194 @@
+// Small parts that every view is made of.
+
+import { useSignal } from '@preact/signals';
+import type { ComponentChildren, JSX } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { type Job, job, stop } from './job.ts';
+import { count } from './quantities.ts';
+
+interface FieldProps {
+  readonly label: string;
+  /** What to know before it is filled in. */
+  readonly hint?: ComponentChildren;
+  readonly children: ComponentChildren;
+  readonly class?: string;
+}
+
+/** A control with its label above it, and a hint below. */
+export function Field({ label, hint, children, class: more = '' }: FieldProps): JSX.Element {
+  return (
+    // biome-ignore lint/a11y/noLabelWithoutControl: the control is among the children
+    <label class={`field ${more}`}>
+      <span class="label">{label}</span>
+      {children}
+      {hint === undefined ? null : <span class="hint">{hint}</span>}
+    </label>
+  );
+}
+
+/** What may be wider than the page: it scrolls by itself, by keys too. */
+export function Scroll({
+  label,
+  children,
+}: {
+  readonly label: string;
+  readonly children: ComponentChildren;
+}): JSX.Element {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: without it, keys could not scroll it
+    <section class="scroll" aria-label={label} tabIndex={0}>
+      {children}
+    </section>
+  );
+}
+
+interface DropProps {
+  readonly class: string;
+  readonly onFile: (file: File | undefined) => void;
+  readonly children: ComponentChildren;
+}
+
+/** Takes a file that is dropped on it. There is a button for the same beside it. */
+export function Drop({ class: name, onFile, children }: DropProps): JSX.Element {
+  return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: dropping is another way for what a button does
+    <div
+      class={name}
+      onDragOver={(event) => event.preventDefault()}
+      onDrop={(event) => {
+        event.preventDefault();
+        onFile(event.dataTransfer?.files[0]);
+      }}
+    >
+      {children}
+    </div>
+  );
+}
+
+/** Says what went wrong, or nothing. It is read aloud when it changes. */
+export function Problem({ text }: { readonly text: string | undefined }): JSX.Element {
+  return (
+    <div class="problem" role="alert">
+      {text ? <p>{text}</p> : null}
+    </div>
+  );
+}
+
+interface DialogProps {
+  readonly title: string;
+  readonly onClose: () => void;
+  readonly children: ComponentChildren;
+}
+
+/** A dialog above everything, which Escape closes. */
+export function Dialog({ title, onClose, children }: DialogProps): JSX.Element {
+  const element = useRef<HTMLDialogElement>(null);
+  useEffect(() => element.current!.showModal(), []);
+  return (
+    <dialog ref={element} aria-label={title} onClose={onClose}>
+      <header>
+        <h2>{title}</h2>
+        <button type="button" class="quiet" aria-label="Close" onClick={onClose}>
+          ✕
+        </button>
+      </header>
+      {children}
+    </dialog>
+  );
+}
+
+interface ConfirmProps {
+  readonly title: string;
+  /** What has to be typed. */
+  readonly word: string;
+  readonly action: string;
+  readonly onConfirm: () => Promise<void> | void;
+  readonly onClose: () => void;
+  readonly children: ComponentChildren;
+}
+
+/** For what cannot be undone: a word has to be typed. */
+export function Confirm({ title, word, action, onConfirm, onClose, children }: ConfirmProps): JSX.Element {
+  const typed = useSignal('');
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (typed.value === word) void onConfirm();
+        }}
+      >
+        {children}
+        <Field label={`Type ${word} to go on`}>
+          <input
+            value={typed}
+            autocomplete="off"
+            spellcheck={false}
+            onInput={(event) => (typed.value = event.currentTarget.value)}
+          />
+        </Field>
+        <div class="actions">
+          <button type="submit" class="danger" disabled={typed.value !== word}>
+            {action}
+          </button>
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+const STATES: Readonly<Record<Job['state'], string>> = {
+  running: '',
+  stopping: 'stopping …',
+  finished: 'finished',
+  stopped: 'stopped',
+  failed: 'failed',
+};
+
+/** The job of a collection. It has its place whether there is one or not. */
+export function JobLine({ collection }: { readonly collection: string }): JSX.Element {
+  const { value } = job;
+  const own = value?.collection === collection ? value : undefined;
+  const isRunning = own?.state === 'running' || own?.state === 'stopping';
+  return (
+    <div class={`job ${own?.state ?? 'none'}`} role="status">
+      {own ? (
+        <>
+          <strong>{own.title}</strong>
+          {isRunning ? (
+            <>
+              <progress aria-label={own.title} {...(own.total ? { value: own.done, max: own.total } : {})} />
+              <span class="number">
+                {count(own.done)}
+                {own.total ? ` of ${count(own.total)}` : ''}
+              </span>
+              <button type="button" onClick={stop} disabled={own.state === 'stopping'}>
+                {own.state === 'stopping' ? 'Stopping …' : 'Stop'}
+              </button>
+            </>
+          ) : (
+            <span class="outcome">
+              {own.state === 'finished' ? '' : `${STATES[own.state]}: `}
+              {own.outcome}
+            </span>
+          )}
+        </>
+      ) : (
+        <span class="faint">Nothing is running.</span>
+      )}
+    </div>
+  );
+}
+
+/** A term and what it is, in a list of facts. */
+export function Fact({ term, children }: { readonly term: string; readonly children: ComponentChildren }): JSX.Element {
+  return (
+    <div>
+      <dt>{term}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}

@@ -1,0 +1,31 @@
+// Numbers as people read them.
+
+const UNITS = ['B', 'kB', 'MB', 'GB', 'TB'];
+
+export function size(bytes: number): string {
+  let [value, unit] = [bytes, 0];
+  while (value >= 999.5 && unit < UNITS.length - 1) {
+    value /= 1000;
+    unit++;
+  }
+  const digits = unit === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return `${value.toFixed(digits)} ${UNITS[unit]}`;
+}
+
+export function count(value: number): string {
+  return value.toLocaleString('en-US').replaceAll(',', ' ');
+}
+
+export function counted(value: number, noun: string): string {
+  return `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+}
+
+export function duration(ms: number): string {
+  if (ms < 9.95) return `${ms.toFixed(1)} ms`;
+  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(ms < 9950 ? 2 : 1)} s`;
+}
+
+/** Enough digits to tell scores from each other, and no more than their error allows. */
+export function scoreText(score: number): string {
+  return Math.abs(score) >= 100 ? score.toFixed(2) : score.toFixed(4);
+}

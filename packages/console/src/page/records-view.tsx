@@ -1,0 +1,262 @@
+// Records: a table with pages, and one record with all that is in it.
+
+import type { CollectionDescription, Filter, Payload, StoredRecord } from '@hers/client';
+import { useSignal } from '@preact/signals';
+import type { JSX } from 'preact';
+import { FilterForm, filterOf, type Row } from './filter-form.tsx';
+import { useLoaded } from './loaded.ts';
+import { messageOf } from './message.ts';
+import { Confirm, Dialog, Fact, Field, Problem } from './parts.tsx';
+import { count, counted } from './quantities.ts';
+import { unlocked } from './unlocked.ts';
+
+const PAGE = 50;
+/** Coordinates of a vector that are shown. */
+const SHOWN = 16;
+
+interface Page {
+  readonly ids: readonly string[];
+  readonly total: number;
+  readonly hasMore: boolean;
+}
+
+interface RecordsProps {
+  readonly description: CollectionDescription;
+  readonly onChange: () => void;
+}
+
+export function RecordsView({ description, onChange }: RecordsProps): JSX.Element {
+  const { name, fields, enrolment } = description;
+  const { database } = unlocked.value!;
+  const rows = useSignal<readonly Row[]>([]);
+  const filter = useSignal<Filter | undefined>(undefined);
+  /** The last ids of the pages before. */
+  const before = useSignal<readonly string[]>([]);
+  const chosen = useSignal<string | undefined>(undefined);
+  const isDeletingAll = useSignal(false);
+  const said = useSignal('');
+  const { loaded, reload } = useLoaded<Page>(async () => {
+    const collection = await database.collection(name);
+    const after = before.value.at(-1);
+    const options = { ...(filter.value ? { filter: filter.value } : {}) };
+    const ids = await Array.fromAsync(
+      collection.list({ ...options, limit: PAGE + 1, ...(after === undefined ? {} : { after }) }),
+    );
+    return { ids: ids.slice(0, PAGE), hasMore: ids.length > PAGE, total: await collection.count(options) };
+  }, [before.value, filter.value]);
+  const { value, problem, isLoading } = loaded.value;
+  const changed = () => {
+    reload();
+    onChange();
+  };
+  const first = before.value.length * PAGE;
+  return (
+    <div class="records">
+      <form
+        class="card"
+        onSubmit={(event) => {
+          event.preventDefault();
+          before.value = [];
+          filter.value = filterOf(rows.value, fields);
+        }}
+      >
+        <FilterForm fields={fields} rows={rows.value} onChange={(next) => (rows.value = next)} />
+        <div class="actions">
+          <button type="submit">Apply</button>
+          <span class="hint">This page filters. The server does not learn that there is a filter.</span>
+        </div>
+      </form>
+      <Problem text={problem} />
+      <div class="card">
+        <div class="heading">
+          <h2>
+            {value ? counted(value.total, 'record') : isLoading ? 'Reading …' : 'Records'}
+            {filter.value && value ? ' pass' : ''}
+          </h2>
+          <div class="actions">
+            {filter.value && value && value.total > 0 ? (
+              <button type="button" class="danger" onClick={() => (isDeletingAll.value = true)}>
+                Delete these …
+              </button>
+            ) : null}
+            <button
+              type="button"
+              disabled={before.value.length === 0 || isLoading}
+              onClick={() => (before.value = before.value.slice(0, -1))}
+            >
+              ← Before
+            </button>
+            <span class="number faint">
+              {value && value.ids.length > 0 ? `${count(first + 1)}–${count(first + value.ids.length)}` : '–'}
+            </span>
+            <button
+              type="button"
+              disabled={!value?.hasMore || isLoading}
+              onClick={() => (before.value = [...before.value, value!.ids.at(-1)!])}
+            >
+              Next →
+            </button>
+          </div>
+        </div>
+        <p class="hint" role="status">
+          {said.value}
+        </p>
+        {value && value.ids.length > 0 ? (
+          <ul class="ids">
+            {value.ids.map((id) => (
+              <li key={id}>
+                <button
+                  type="button"
+                  class="link id"
+                  disabled={enrolment !== 'vault'}
+                  onClick={() => (chosen.value = id)}
+                >
+                  {id}
+                </button>
+              </li>
+            ))}
+          </ul>
+        ) : null}
+        <p class="hint">
+          {enrolment === 'vault'
+            ? 'Ids are in lists that this page has decrypted. Opening a record fetches it, which shows the server which one.'
+            : 'This collection keeps no records that could be opened.'}
+        </p>
+      </div>
+      {chosen.value === undefined ? null : (
+        <RecordDialog
+          collection={name}
+          id={chosen.value}
+          onClose={() => (chosen.value = undefined)}
+          onChange={(text) => {
+            said.value = text;
+            chosen.value = undefined;
+            changed();
+          }}
+        />
+      )}
+      {isDeletingAll.value ? (
+        <Confirm
+          title={`Delete ${counted(value?.total ?? 0, 'record')}`}
+          word={name}
+          action="Delete them"
+          onClose={() => (isDeletingAll.value = false)}
+          onConfirm={async () => {
+            try {
+              const collection = await database.collection(name);
+              said.value = `${counted(await collection.delete({ filter: filter.value ?? {} }), 'record')} deleted.`;
+            } catch (error) {
+              said.value = messageOf(error);
+            }
+            isDeletingAll.value = false;
+            before.value = [];
+            changed();
+          }}
+        >
+          <p>All records that pass the filter are deleted. The server sees their handles.</p>
+        </Confirm>
+      ) : null}
+    </div>
+  );
+}
+
+interface RecordDialogProps {
+  readonly collection: string;
+  readonly id: string;
+  readonly onClose: () => void;
+  readonly onChange: (said: string) => void;
+}
+
+function RecordDialog({ collection: name, id, onClose, onChange }: RecordDialogProps): JSX.Element {
+  const { database } = unlocked.value!;
+  const { loaded } = useLoaded<StoredRecord | undefined>(async () => {
+    const [record] = await (await database.collection(name)).get(id);
+    return record;
+  }, [id]);
+  const text = useSignal<string | undefined>(undefined);
+  const problem = useSignal<string | undefined>(undefined);
+  const isBusy = useSignal(false);
+  const record = loaded.value.value;
+  const written = record?.payload === undefined ? '' : JSON.stringify(record.payload, null, 2);
+
+  const act = async (work: () => Promise<string>) => {
+    isBusy.value = true;
+    problem.value = undefined;
+    try {
+      onChange(await work());
+    } catch (error) {
+      problem.value = messageOf(error);
+      isBusy.value = false;
+    }
+  };
+  const write = () =>
+    act(async () => {
+      const content = (text.value ?? written).trim();
+      let payload: Payload | undefined;
+      try {
+        payload = content === '' ? undefined : JSON.parse(content);
+      } catch {
+        throw new Error('this is not JSON');
+      }
+      const collection = await database.collection(name);
+      await collection.updatePayload({ id, ...(payload === undefined ? {} : { payload }) });
+      return `The payload of ${id} is written.`;
+    });
+  const remove = () =>
+    act(async () => {
+      await (await database.collection(name)).delete(id);
+      return `${id} is deleted.`;
+    });
+
+  return (
+    <Dialog title={id} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void write();
+        }}
+      >
+        <p class="hint" role="status">
+          {loaded.value.isLoading
+            ? 'Fetching …'
+            : record
+              ? 'The server has seen its handle.'
+              : 'It is not there any more.'}
+        </p>
+        <Problem text={loaded.value.problem} />
+        {record ? (
+          <>
+            <dl class="facts">
+              <Fact term={`${record.vector.length} numbers`}>
+                <code>
+                  {[...record.vector.subarray(0, SHOWN)].map((each) => each.toFixed(3)).join(' ')}
+                  {record.vector.length > SHOWN ? ' …' : ''}
+                </code>
+              </Fact>
+            </dl>
+            <Field label="Payload" hint="JSON. Written again, it is sealed in this page; the server sees which record.">
+              <textarea
+                rows={8}
+                spellcheck={false}
+                value={text.value ?? written}
+                onInput={({ currentTarget }) => (text.value = currentTarget.value)}
+              />
+            </Field>
+            <Problem text={problem.value} />
+            <div class="actions">
+              <button type="submit" class="main" disabled={isBusy.value || text.value === undefined}>
+                Write the payload
+              </button>
+              <button type="button" class="danger" disabled={isBusy.value} onClick={() => void remove()}>
+                Delete the record
+              </button>
+              <button type="button" onClick={onClose}>
+                Close
+              </button>
+            </div>
+          </>
+        ) : null}
+      </form>
+    </Dialog>
+  );
+}

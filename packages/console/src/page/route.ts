@@ -1,0 +1,34 @@
+// Which view is shown, in the fragment of the address: names of collections, which servers know,
+// and never an id, a value or a vector, because browsers write addresses down.
+
+import { type Signal, signal } from '@preact/signals';
+
+export const TABS = ['overview', 'search', 'records', 'enrol', 'upkeep'] as const;
+export type Tab = (typeof TABS)[number];
+
+export type Route =
+  | { readonly view: 'collections' }
+  | { readonly view: 'collection'; readonly name: string; readonly tab: Tab };
+
+function routeOf(fragment: string): Route {
+  const [, first, name, tab] = fragment.replace(/^#/, '').split('/');
+  if (first !== 'collections' || !name) return { view: 'collections' };
+  const known = TABS.find((each) => each === tab) ?? 'overview';
+  return { view: 'collection', name: decodeURIComponent(name), tab: known };
+}
+
+export const route: Signal<Route> = signal(routeOf(location.hash));
+
+export function hrefOf(to: Route): string {
+  return to.view === 'collections' ? '#/collections' : `#/collections/${encodeURIComponent(to.name)}/${to.tab}`;
+}
+
+export function go(to: Route): void {
+  location.hash = hrefOf(to);
+}
+
+export function followAddress(): void {
+  addEventListener('hashchange', () => {
+    route.value = routeOf(location.hash);
+  });
+}

@@ -1,0 +1,129 @@
+// Records out of files: .npy, .jsonl and .csv, read as they are written, a piece at a time.
+
+import type { Fields, FieldType, Payload, VectorRecord } from '@hers/client';
+import { Npy } from './npy.ts';
+
+export interface Rows {
+  /** How many there are, where that is known before all are read. */
+  readonly total: number | undefined;
+  records(): AsyncGenerator<VectorRecord>;
+}
+
+export interface RowsOptions {
+  /** Before the number of a row that has no id of its own. */
+  readonly prefix: string;
+  readonly fields: Fields;
+}
+
+/** Rows of a .npy file that are read together. */
+const TOGETHER = 1024;
+
+export async function openRows(file: File, options: RowsOptions): Promise<Rows> {
+  if (/\.npy$/i.test(file.name)) return npyRows(await Npy.open(file), options);
+  if (/\.(?:jsonl|ndjson)$/i.test(file.name)) return { total: undefined, records: () => jsonRows(file, options) };
+  if (/\.(?:csv|tsv)$/i.test(file.name)) return { total: undefined, records: () => csvRows(file, options) };
+  throw new Error(`${file.name} is none of .npy, .jsonl, .csv, .tsv`);
+}
+
+function npyRows(npy: Npy, { prefix }: RowsOptions): Rows {
+  const records = async function* () {
+    for (let from = 0; from < npy.rows; from += TOGETHER) {
+      const vectors = await npy.read(from, Math.min(TOGETHER, npy.rows - from));
+      for (const [i, vector] of vectors.entries()) yield { id: prefix + (from + i), vector };
+    }
+  };
+  return { total: npy.rows, records };
+}
+
+async function* linesOf(file: Blob): AsyncGenerator<{ readonly text: string; readonly number: number }> {
+  let rest = '';
+  let number = 0;
+  const reader = file
+    .stream()
+    .pipeThrough(new TextDecoderStream('utf-8', { fatal: true }))
+    .getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      const lines = (rest + (value ?? '')).split('\n');
+      rest = done ? '' : lines.pop()!;
+      for (const line of lines) {
+        number++;
+        if (line.trim() !== '') yield { text: line.replace(/\r$/, ''), number };
+      }
+      if (done) return;
+    }
+  } finally {
+    reader.releaseLock();
+  }
+}
+
+async function* jsonRows(file: Blob, { prefix }: RowsOptions): AsyncGenerator<VectorRecord> {
+  let row = 0;
+  for await (const { text, number } of linesOf(file)) {
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      throw new Error(`line ${number} is not JSON`);
+    }
+    const object = Array.isArray(value) ? { vector: value } : value;
+    if (typeof object !== 'object' || object === null || !Array.isArray((object as { vector?: unknown }).vector))
+      throw new Error(`line ${number} has no vector`);
+    const { id = prefix + row, vector, payload } = object as { id?: string; vector: number[]; payload?: Payload };
+    row++;
+    yield { id: String(id), vector, ...(payload === undefined ? {} : { payload }) };
+  }
+}
+
+/**
+ * A column `id`; columns named like the fields of the collection are the payload; all others
+ * together are the vector.
+ */
+async function* csvRows(file: File, { prefix, fields }: RowsOptions): AsyncGenerator<VectorRecord> {
+  const delimiter = /\.tsv$/i.test(file.name) ? '\t' : ',';
+  let names: readonly string[] | undefined;
+  let row = 0;
+  for await (const { text, number } of linesOf(file)) {
+    const cells = cellsOf(text, delimiter, number);
+    if (!names) {
+      const isNamed = !cells.every((cell) => cell !== '' && Number.isFinite(Number(cell)));
+      names = isNamed ? cells : cells.map((_, i) => String(i + 1));
+      if (isNamed) continue;
+    }
+    if (cells.length !== names.length)
+      throw new Error(`line ${number} has ${cells.length} cells, and the first line has ${names.length}`);
+    let id = prefix + row++;
+    const vector: number[] = [];
+    const payload: Record<string, Payload> = {};
+    for (const [i, name] of names.entries()) {
+      const [cell, type] = [cells[i]!, Object.hasOwn(fields, name) ? fields[name] : undefined];
+      if (name === 'id') id = cell;
+      else if (type !== undefined) {
+        if (cell !== '') payload[name] = cellValue(cell, type);
+      } else vector.push(cell === '' ? Number.NaN : Number(cell));
+    }
+    yield { id, vector, ...(Object.keys(payload).length > 0 ? { payload } : {}) };
+  }
+}
+
+/** What is no value of the type is refused later, in the words of the client. */
+function cellValue(cell: string, type: FieldType): Payload {
+  if (type === 'number') return Number(cell);
+  if (type === 'boolean') return cell === 'true' ? true : cell === 'false' ? false : cell;
+  return type === 'keyword[]' ? cell.split('|') : cell;
+}
+
+/** Cells of a line; quoted ones may hold the delimiter, and a quotation mark twice for one. */
+function cellsOf(line: string, delimiter: string, number: number): string[] {
+  if (!line.includes('"')) return line.split(delimiter).map((cell) => cell.trim());
+  const cells: string[] = [];
+  const cell = new RegExp(`\\s*(?:"((?:[^"]|"")*)"\\s*|([^"${delimiter}]*))(${delimiter}|$)`, 'y');
+  for (;;) {
+    const match = cell.exec(line);
+    if (!match)
+      throw new Error(`the quotation marks of line ${number} do not fit; a cell may not hold a line break here`);
+    cells.push(match[1]?.replaceAll('""', '"') ?? match[2]!.trim());
+    if (match[3] === '') return cells;
+  }
+}

@@ -1,0 +1,421 @@
+// Search: a probe, what comes of it, and beside it what the server saw.
+
+import type { Collection, CollectionDescription, Match, SearchOptions, SearchResult } from '@hers/client';
+import { type Signal, useSignal } from '@preact/signals';
+import type { JSX } from 'preact';
+import { type Account, accounted } from './account.ts';
+import { FilterForm, filterOf, type Row } from './filter-form.tsx';
+import { messageOf } from './message.ts';
+import { Noise } from './noise.tsx';
+import { Npy, vectorOf } from './npy.ts';
+import { Fact, Field, Problem, Scroll } from './parts.tsx';
+import { count, counted, scoreText, size } from './quantities.ts';
+import { Timeline } from './timeline.tsx';
+import { unlocked } from './unlocked.ts';
+import { Handles } from './wire-pane.tsx';
+
+type Source = 'vector' | 'file' | 'record';
+
+interface Form {
+  readonly source: Source;
+  readonly text: string;
+  readonly npy: { readonly name: string; readonly content: Npy } | undefined;
+  readonly row: string;
+  readonly id: string;
+  readonly limit: string;
+  readonly threshold: string;
+  readonly groupBy: string;
+  readonly payload: boolean;
+  readonly rerank: boolean;
+  readonly filter: readonly Row[];
+}
+
+interface Found {
+  readonly result: SearchResult;
+  readonly account: Account;
+  readonly hasPayload: boolean;
+  readonly fieldNames: readonly string[];
+}
+
+const EMPTY: Form = {
+  source: 'vector',
+  text: '',
+  npy: undefined,
+  row: '0',
+  id: '',
+  limit: '10',
+  threshold: '',
+  groupBy: '',
+  payload: false,
+  rerank: false,
+  filter: [],
+};
+
+const SOURCES: readonly (readonly [Source, string])[] = [
+  ['vector', 'Vector'],
+  ['file', '.npy file'],
+  ['record', 'Record'],
+];
+
+async function probeOf(collection: Collection, form: Form): Promise<ArrayLike<number>> {
+  if (form.source === 'vector') return vectorOf(form.text);
+  if (form.source === 'file') {
+    if (!form.npy) throw new Error('choose a .npy file first');
+    const row = Number(form.row);
+    if (!(Number.isInteger(row) && row >= 0 && row < form.npy.content.rows))
+      throw new Error(`the file has rows 0 to ${form.npy.content.rows - 1}`);
+    return (await form.npy.content.read(row, 1))[0]!;
+  }
+  const [record] = await collection.get(form.id);
+  if (!record) throw new Error(`there is no record ${JSON.stringify(form.id)}`);
+  return record.vector;
+}
+
+export function SearchView({ description }: { readonly description: CollectionDescription }): JSX.Element {
+  const { name, fields, dimension } = description;
+  const { database } = unlocked.value!;
+  const form = useSignal<Form>(EMPTY);
+  const problem = useSignal<string | undefined>(undefined);
+  const found = useSignal<Found | undefined>(undefined);
+  const running = useSignal<AbortController | undefined>(undefined);
+
+  const search = async () => {
+    const { limit, threshold, groupBy, payload, rerank, filter: rows } = form.value;
+    const controller = new AbortController();
+    running.value = controller;
+    problem.value = undefined;
+    try {
+      const filter = filterOf(rows, fields);
+      const fieldNames = Object.keys(fields);
+      const options: SearchOptions = {
+        limit: Number(limit),
+        ...(threshold.trim() === '' ? {} : { threshold: Number(threshold) }),
+        ...(groupBy === '' ? {} : { groupBy }),
+        ...(filter ? { filter } : {}),
+        ...(fieldNames.length > 0 ? { select: fieldNames } : {}),
+        ...(payload ? { payload } : {}),
+        ...(rerank ? { rerank } : {}),
+        signal: controller.signal,
+      };
+      const collection = await database.collection(name);
+      const probe = await probeOf(collection, form.value);
+      const { result, account } = await accounted(() => collection.search(probe, options));
+      found.value = { result, account, hasPayload: payload, fieldNames: payload ? [] : fieldNames };
+    } catch (error) {
+      found.value = undefined;
+      problem.value = controller.signal.aborted ? 'It was stopped.' : messageOf(error);
+    } finally {
+      running.value = undefined;
+    }
+  };
+
+  return (
+    <div class="search">
+      <form
+        class="card"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void search();
+        }}
+      >
+        <SearchForm form={form} description={description} problem={problem} />
+        <Problem text={problem.value} />
+        <div class="actions">
+          <button type="submit" class="main" disabled={running.value !== undefined}>
+            {running.value ? 'Searching …' : 'Search'}
+          </button>
+          {running.value ? (
+            <button type="button" onClick={() => running.value?.abort()}>
+              Stop
+            </button>
+          ) : null}
+          <span class="hint">The {dimension} numbers are encrypted in this page.</span>
+        </div>
+      </form>
+      <Results found={found.value} metric={description.metric} />
+      <Saw found={found.value} />
+    </div>
+  );
+}
+
+interface SearchFormProps {
+  readonly form: Signal<Form>;
+  readonly description: CollectionDescription;
+  readonly problem: Signal<string | undefined>;
+}
+
+function SearchForm({ form, description, problem }: SearchFormProps): JSX.Element {
+  const { value } = form;
+  const { fields, dimension, enrolment, metric } = description;
+  const set = (part: Partial<Form>) => {
+    form.value = { ...form.value, ...part };
+  };
+  const choose = async (file: File | undefined) => {
+    if (!file) return;
+    problem.value = undefined;
+    try {
+      const content = await Npy.open(file);
+      if (content.dimension !== dimension)
+        throw new Error(
+          `the vectors of this file have ${content.dimension} dimensions, and the collection ${dimension}`,
+        );
+      set({ npy: { name: file.name, content }, row: '0' });
+    } catch (error) {
+      problem.value = messageOf(error);
+    }
+  };
+  const keywords = Object.entries(fields).filter(([, type]) => type === 'keyword');
+  return (
+    <>
+      <h2>Probe</h2>
+      <fieldset class="segments" aria-label="Where the probe comes from">
+        {SOURCES.map(([source, label]) => (
+          <button type="button" key={source} aria-pressed={value.source === source} onClick={() => set({ source })}>
+            {label}
+          </button>
+        ))}
+      </fieldset>
+      <div class="probe">
+        {value.source === 'vector' ? (
+          <Field label={`${dimension} numbers`} hint="Separated by commas, spaces or lines.">
+            <textarea
+              rows={4}
+              spellcheck={false}
+              value={value.text}
+              onInput={({ currentTarget }) => set({ text: currentTarget.value })}
+            />
+          </Field>
+        ) : null}
+        {value.source === 'file' ? (
+          <>
+            <div class="field">
+              <span class="label" id="npy-file">
+                File
+              </span>
+              <div class="chosen">
+                <span class={value.npy ? 'name' : 'name faint'}>
+                  {value.npy ? `${value.npy.name}, ${counted(value.npy.content.rows, 'row')}` : 'none chosen'}
+                </span>
+                <label class="button">
+                  Choose …
+                  <input
+                    type="file"
+                    class="hidden"
+                    accept=".npy"
+                    aria-labelledby="npy-file"
+                    onChange={({ currentTarget }) => void choose(currentTarget.files?.[0])}
+                  />
+                </label>
+              </div>
+            </div>
+            <Field label="Row">
+              <input
+                type="number"
+                min="0"
+                max={value.npy ? value.npy.content.rows - 1 : undefined}
+                value={value.row}
+                onInput={({ currentTarget }) => set({ row: currentTarget.value })}
+              />
+            </Field>
+          </>
+        ) : null}
+        {value.source === 'record' ? (
+          <Field
+            label="Id of a record"
+            hint={
+              enrolment === 'vault'
+                ? 'It is fetched first: the server sees which record, by its handle.'
+                : 'This collection keeps no records that could be fetched.'
+            }
+          >
+            <input
+              value={value.id}
+              autocomplete="off"
+              spellcheck={false}
+              onInput={({ currentTarget }) => set({ id: currentTarget.value })}
+            />
+          </Field>
+        ) : null}
+      </div>
+      <div class="grid four">
+        <Field label="Matches">
+          <input
+            type="number"
+            min="1"
+            max="10000"
+            value={value.limit}
+            onInput={({ currentTarget }) => set({ limit: currentTarget.value })}
+          />
+        </Field>
+        <Field label={metric === 'euclidean' ? 'At most' : 'At least'}>
+          <input
+            type="number"
+            step="any"
+            placeholder="any score"
+            value={value.threshold}
+            onInput={({ currentTarget }) => set({ threshold: currentTarget.value })}
+          />
+        </Field>
+        <Field label="Best of each">
+          <select
+            value={value.groupBy}
+            disabled={keywords.length === 0}
+            onChange={({ currentTarget }) => set({ groupBy: currentTarget.value })}
+          >
+            <option value="">record</option>
+            {keywords.map(([field]) => (
+              <option key={field}>{field}</option>
+            ))}
+          </select>
+        </Field>
+      </div>
+      <FilterForm fields={fields} rows={value.filter} onChange={(filter) => set({ filter })} />
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={value.payload}
+          disabled={enrolment !== 'vault'}
+          onChange={({ currentTarget }) => set({ payload: currentTarget.checked })}
+        />
+        <span>
+          Fetch payloads <span class="warn">this shows the server which records</span>
+        </span>
+      </label>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={value.rerank}
+          disabled={enrolment !== 'vault'}
+          onChange={({ currentTarget }) => set({ rerank: currentTarget.checked })}
+        />
+        <span>
+          Rank by full vectors <span class="warn">this too, and more of them</span>
+        </span>
+      </label>
+    </>
+  );
+}
+
+const ORIGINS: Readonly<Record<Match['scoreOrigin'], string>> = {
+  noisy: 'decrypted, with a small error; for you alone',
+  exact: 'decrypted, exact',
+  recomputed: 'computed in this page from the record',
+};
+
+/** How long a bar for a score is, of 1. */
+function share(score: number, metric: string, best: number): number {
+  if (metric === 'cosine') return Math.max(0, score);
+  if (metric === 'euclidean') return score <= 0 ? 1 : Math.min(1, best / score);
+  return best > 0 ? Math.max(0, score / best) : 0;
+}
+
+function Results({ found, metric }: { readonly found: Found | undefined; readonly metric: string }): JSX.Element {
+  if (!found)
+    return (
+      <div class="card results empty" role="status">
+        <h2>Matches</h2>
+        <p class="faint">What is found is shown here. Scores and ids are decrypted in this page.</p>
+      </div>
+    );
+  const { result, account, hasPayload, fieldNames } = found;
+  const { matches, coverage } = result;
+  const best = matches[0]?.score ?? 0;
+  return (
+    <div class="card results">
+      <h2>
+        <span role="status">
+          {matches.length === 0 ? 'Nobody matches' : counted(matches.length, 'match').replace('matchs', 'matches')}
+        </span>
+      </h2>
+      <Timeline account={account} />
+      <Scroll label="Matches">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col" class="number">
+                #
+              </th>
+              <th scope="col">id</th>
+              <th scope="col" class="score">
+                {metric === 'euclidean' ? 'distance' : 'score'}
+              </th>
+              {fieldNames.map((field) => (
+                <th scope="col" key={field}>
+                  {field}
+                </th>
+              ))}
+              {hasPayload ? <th scope="col">payload</th> : null}
+            </tr>
+          </thead>
+          <tbody>
+            {matches.map((match, at) => (
+              <tr key={match.id}>
+                <td class="number faint">{at + 1}</td>
+                <th scope="row" class="id">
+                  {match.id}
+                </th>
+                <td class="score" title={ORIGINS[match.scoreOrigin]}>
+                  <span class="number">{scoreText(match.score)}</span>
+                  <meter min={0} max={1} value={share(match.score, metric, best)} aria-label="score as a bar" />
+                </td>
+                {fieldNames.map((field) => (
+                  <td key={field}>{valueText(match.fields?.[field])}</td>
+                ))}
+                {hasPayload ? (
+                  <td class="payload">
+                    <code>{match.payload === undefined ? '' : JSON.stringify(match.payload)}</code>
+                  </td>
+                ) : null}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      <p class="hint">
+        {count(coverage.searched)} of {count(coverage.total)} records were compared.{' '}
+        {matches[0] ? `Scores are ${ORIGINS[matches[0].scoreOrigin]}.` : ''}
+      </p>
+    </div>
+  );
+}
+
+function valueText(value: unknown): string {
+  if (value === undefined || value === null) return '';
+  return Array.isArray(value) ? value.join(', ') : String(value);
+}
+
+/** What the server saw of the last search. */
+function Saw({ found }: { readonly found: Found | undefined }): JSX.Element {
+  const query = found?.account.query;
+  const handles = found?.account.fetches.flatMap((fetch) => fetch.handles) ?? [];
+  return (
+    <div class="card saw">
+      <h2>What the server saw of it</h2>
+      {!found ? <p class="faint">The query as it left this page, once there is one.</p> : null}
+      {found && !query ? <p>No query: all records are still pending, and this page compared them itself.</p> : null}
+      {query ? (
+        <div class="seen">
+          <Noise bytes={query.sample} label="the encrypted query, as grey dots: noise" />
+          <dl class="facts">
+            <Fact term="the query">{size(query.sent)} of ciphertext</Fact>
+            <Fact term="its answer">{size(query.received)} of encrypted scores</Fact>
+            <Fact term="it concludes">that there was a search, when, and over how many blocks</Fact>
+            <Fact term="it cannot tell">what was searched for, any score, who matched, whether anyone did</Fact>
+          </dl>
+        </div>
+      ) : null}
+      {handles.length > 0 ? (
+        <>
+          <p class="warn">Then this page fetched {counted(handles.length, 'record')}, and showed it which.</p>
+          <Handles handles={handles} />
+        </>
+      ) : null}
+      {query && handles.length === 0 ? (
+        <p class="hint">
+          No record was fetched, so it saw no handle. Stripes in the picture are how numbers are laid out; what they are
+          is noise.
+        </p>
+      ) : null}
+    </div>
+  );
+}

@@ -1,0 +1,243 @@
+// The way in: a key file and its passphrase, or a new key. The key is made or opened in this page.
+
+import { isSealed, MasterSeed, openKey, sealKey } from '@hers/client';
+import { useSignal } from '@preact/signals';
+import type { JSX } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { KeyPicture } from './key-picture.tsx';
+import { isCode, messageOf } from './message.ts';
+import { Drop, Field, Problem } from './parts.tsx';
+import { save } from './save.ts';
+import { type Origin, offeredKey } from './session.ts';
+import { lockedBecause, unlock } from './unlocked.ts';
+
+/** Shorter ones are guessed, for whoever has the file tries as often as he likes. */
+const MIN_PASSPHRASE = 10;
+
+interface KeyFile {
+  readonly name: string;
+  readonly text: string;
+}
+
+export function UnlockView({ origin }: { readonly origin: Origin }): JSX.Element {
+  const way = useSignal<'open' | 'make'>('open');
+  return (
+    <section class="unlock">
+      <div class="card">
+        <h1>Open the gallery</h1>
+        {lockedBecause.value ? (
+          <p class="note" role="status">
+            {lockedBecause.value} The key is gone from this page.
+          </p>
+        ) : null}
+        <fieldset class="segments" aria-label="Which key">
+          <button type="button" aria-pressed={way.value === 'open'} onClick={() => (way.value = 'open')}>
+            I have a key file
+          </button>
+          <button type="button" aria-pressed={way.value === 'make'} onClick={() => (way.value = 'make')}>
+            Make a new key
+          </button>
+        </fieldset>
+        {way.value === 'open' ? <OpenKey origin={origin} /> : <MakeKey origin={origin} />}
+      </div>
+      <KeyPicture place={origin.kind === 'command' ? 'the gallery' : 'the server'} />
+    </section>
+  );
+}
+
+/** Whatever is typed is in the elements alone, and emptied when it was used. */
+function empty(form: HTMLFormElement): void {
+  for (const input of form.querySelectorAll<HTMLInputElement>('input[type=password]')) input.value = '';
+}
+
+function valueIn(form: HTMLFormElement, name: string): string {
+  return (form.elements.namedItem(name) as HTMLInputElement | null)?.value ?? '';
+}
+
+function Token({ origin }: { readonly origin: Origin }): JSX.Element | null {
+  if (origin.kind === 'command') return null;
+  return (
+    <Field label="Token, if the server asks for one" hint="It goes to the server with every request, and is not kept.">
+      <input type="password" name="token" autocomplete="off" spellcheck={false} />
+    </Field>
+  );
+}
+
+function OpenKey({ origin }: { readonly origin: Origin }): JSX.Element {
+  const file = useSignal<KeyFile | undefined>(undefined);
+  const problem = useSignal<string | undefined>(undefined);
+  const busy = useSignal(false);
+  const offered = useSignal<KeyFile | undefined>(undefined);
+  useEffect(() => {
+    if (origin.kind !== 'command') return;
+    offeredKey().then(
+      (key) => {
+        offered.value = key;
+        file.value ??= key;
+      },
+      () => {},
+    );
+  }, []);
+
+  const choose = async (chosen: File | undefined) => {
+    problem.value = undefined;
+    if (!chosen) return;
+    try {
+      const text = await chosen.text();
+      isSealed(text); // throws for what is no key file
+      file.value = { name: chosen.name, text };
+    } catch (error) {
+      file.value = undefined;
+      problem.value = messageOf(error);
+    }
+  };
+
+  const open = async (form: HTMLFormElement) => {
+    if (!file.value) {
+      problem.value = 'Choose a key file first.';
+      return;
+    }
+    busy.value = true;
+    problem.value = undefined;
+    try {
+      const { name, text } = file.value;
+      const key = await openKey(text, valueIn(form, 'passphrase'));
+      await unlock(key, { keyName: name, gallery: origin.gallery, token: valueIn(form, 'token') });
+    } catch (error) {
+      problem.value = isCode(error, 'UNAUTHENTICATED')
+        ? 'This server asks for a token, and this is none of its own.'
+        : messageOf(error);
+    } finally {
+      busy.value = false;
+      empty(form);
+    }
+  };
+
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        void open(event.currentTarget);
+      }}
+    >
+      <Drop class="field" onFile={(dropped) => void choose(dropped)}>
+        <span class="label" id="key-file">
+          Key file
+        </span>
+        <div class="chosen">
+          <span class={file.value ? 'name' : 'name faint'}>{file.value?.name ?? 'none chosen'}</span>
+          <label class="button">
+            Choose …
+            <input
+              type="file"
+              class="hidden"
+              aria-labelledby="key-file"
+              accept=".key,.json,application/json"
+              onChange={(event) => void choose(event.currentTarget.files?.[0])}
+            />
+          </label>
+        </div>
+        <span class="hint">
+          {offered.value && file.value === offered.value
+            ? 'From the folder of hers console, still sealed.'
+            : 'Or drop it here. It is read by this page and sent nowhere.'}
+        </span>
+      </Drop>
+      <Field label="Passphrase">
+        <input type="password" name="passphrase" autocomplete="off" />
+      </Field>
+      <Token origin={origin} />
+      <Problem text={problem.value} />
+      <div class="actions">
+        <button type="submit" class="main" disabled={busy.value}>
+          {busy.value ? 'Opening …' : 'Unlock'}
+        </button>
+        <span class="hint" role="status">
+          {busy.value ? 'Checking a passphrase takes a second, on purpose.' : ''}
+        </span>
+      </div>
+    </form>
+  );
+}
+
+function MakeKey({ origin }: { readonly origin: Origin }): JSX.Element {
+  const problem = useSignal<string | undefined>(undefined);
+  const state = useSignal<'asking' | 'sealing' | 'saved'>('asking');
+  const made = useRef<MasterSeed>(undefined);
+  // Left before it was used.
+  useEffect(() => () => made.current?.wipe(), []);
+
+  const make = async (form: HTMLFormElement) => {
+    const [passphrase, again] = [valueIn(form, 'passphrase'), valueIn(form, 'again')];
+    problem.value = undefined;
+    if (passphrase !== again) problem.value = 'The two are not the same.';
+    else if (passphrase.length < MIN_PASSPHRASE) problem.value = `Take at least ${MIN_PASSPHRASE} characters.`;
+    if (problem.value !== undefined) return;
+    state.value = 'sealing';
+    try {
+      const key = MasterSeed.generate();
+      const text = await sealKey(key, passphrase);
+      made.current = key;
+      save('hers.key', [text], 'application/json');
+      state.value = 'saved';
+    } catch (error) {
+      problem.value = messageOf(error);
+      state.value = 'asking';
+    } finally {
+      empty(form);
+    }
+  };
+
+  const use = async (form: HTMLFormElement) => {
+    try {
+      const token = valueIn(form, 'token');
+      await unlock(made.current!.clone(), { keyName: 'hers.key', gallery: origin.gallery, token });
+    } catch (error) {
+      problem.value = messageOf(error);
+    }
+  };
+
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        void (state.value === 'saved' ? use(event.currentTarget) : make(event.currentTarget));
+      }}
+    >
+      {state.value === 'saved' ? (
+        <>
+          <p>
+            Your browser has saved <strong>hers.key</strong>. Put it where you keep such files, and a copy elsewhere.{' '}
+            <strong>Without it, and without its passphrase, nobody can read the gallery again.</strong>
+          </p>
+          <Token origin={origin} />
+          <label class="check">
+            <input type="checkbox" required />I have the file, and know the passphrase.
+          </label>
+        </>
+      ) : (
+        <>
+          <Field
+            label="Passphrase for the new key file"
+            hint={`At least ${MIN_PASSPHRASE} characters; several words are easy to keep.`}
+          >
+            <input type="password" name="passphrase" autocomplete="off" required />
+          </Field>
+          <Field label="The same again">
+            <input type="password" name="again" autocomplete="off" required />
+          </Field>
+        </>
+      )}
+      <Problem text={problem.value} />
+      <div class="actions">
+        <button type="submit" class="main" disabled={state.value === 'sealing'}>
+          {state.value === 'saved'
+            ? 'Open the gallery with it'
+            : state.value === 'sealing'
+              ? 'Sealing …'
+              : 'Make and save it'}
+        </button>
+      </div>
+    </form>
+  );
+}

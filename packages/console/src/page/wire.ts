@@ -1,0 +1,148 @@
+// Everything that leaves this page. The client asks by `fetch`, and the policy of the page allows
+// no other address, so what passes here is all that a server can see.
+
+import { type Signal, signal } from '@preact/signals';
+import { type Operation, operationOf } from './operations.ts';
+
+/** A request as the server sees it, and when it was where. Times are those of `performance`. */
+export interface Exchange {
+  readonly number: number;
+  readonly operation: Operation;
+  readonly collection: string | undefined;
+  readonly method: string;
+  readonly path: string;
+  readonly sent: number;
+  /** The first bytes of what was sent, to be looked at. */
+  readonly sample: Uint8Array;
+  /** Handles that it names, hexadecimal. */
+  readonly handles: readonly string[];
+  readonly beganAt: number;
+  readonly headAt?: number;
+  readonly endedAt?: number;
+  readonly received: number;
+  readonly status?: number;
+}
+
+/** Those that the log keeps. */
+const KEPT = 200;
+const SAMPLE_BYTES = 2 ** 14;
+const HANDLE_BYTES = 16;
+/** Of answers that have no body (Fetch standard, null body status). */
+const EMPTY: ReadonlySet<number> = new Set([101, 103, 204, 205, 304]);
+/** A line of the log is drawn again at most so often while its answer comes. */
+const REDRAW_MS = 100;
+
+/** The newest last. */
+export const exchanges: Signal<readonly Exchange[]> = signal([]);
+/** Bytes in both directions since the page was opened or the log emptied. */
+export const traffic: Signal<{ readonly sent: number; readonly received: number; readonly requests: number }> = signal({
+  sent: 0,
+  received: 0,
+  requests: 0,
+});
+
+let next = 1;
+
+export function forgetExchanges(): void {
+  exchanges.value = [];
+  traffic.value = { sent: 0, received: 0, requests: 0 };
+}
+
+function change(number: number, part: Partial<Exchange>): void {
+  exchanges.value = exchanges.value.map((each) => (each.number === number ? { ...each, ...part } : each));
+}
+
+const hex = (bytes: Uint8Array) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+
+function handlesIn(operation: Operation, body: Uint8Array): string[] {
+  if (operation !== 'getRecords') return [];
+  return Array.from({ length: body.length / HANDLE_BYTES }, (_, i) =>
+    hex(body.subarray(i * HANDLE_BYTES, (i + 1) * HANDLE_BYTES)),
+  );
+}
+
+function note(method: string, path: string, body: Uint8Array): Exchange {
+  const { operation, collection } = operationOf(method, path);
+  const exchange: Exchange = {
+    number: next++,
+    operation,
+    collection,
+    method,
+    path,
+    sent: body.length,
+    sample: body.slice(0, SAMPLE_BYTES),
+    handles: handlesIn(operation, body),
+    beganAt: performance.now(),
+    received: 0,
+  };
+  exchanges.value = [...exchanges.value.slice(1 - KEPT), exchange];
+  const { sent, received, requests } = traffic.value;
+  traffic.value = { sent: sent + body.length, received, requests: requests + 1 };
+  return exchange;
+}
+
+/** The answer, with its bytes counted as they are read. */
+function counted(answer: Response, number: number): Response {
+  let [received, drawnAt] = [0, 0];
+  const count = (isEnd: boolean) => {
+    const now = performance.now();
+    if (!isEnd && now - drawnAt < REDRAW_MS) return;
+    drawnAt = now;
+    change(number, { received, ...(isEnd ? { endedAt: now } : {}) });
+  };
+  const add = (bytes: number) => {
+    received += bytes;
+    traffic.value = { ...traffic.value, received: traffic.value.received + bytes };
+  };
+  // An answer without a body cannot be made again with one.
+  if (!answer.body || EMPTY.has(answer.status)) {
+    count(true);
+    return answer;
+  }
+  const reader = answer.body.getReader();
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (done) {
+          count(true);
+          return controller.close();
+        }
+        add(value.length);
+        count(false);
+        controller.enqueue(value);
+      } catch (error) {
+        count(true);
+        controller.error(error);
+      }
+    },
+    async cancel(reason) {
+      count(true);
+      await reader.cancel(reason);
+    },
+  });
+  return new Response(body, { status: answer.status, statusText: answer.statusText, headers: answer.headers });
+}
+
+/**
+ * Takes the place of `fetch`: notes what is sent, and adds what the console's own server wants to
+ * see (`headers`) and its cookie, which the client leaves out.
+ */
+export function watchFetch(headers: () => Record<string, string>): void {
+  const plain = globalThis.fetch;
+  globalThis.fetch = async (input, init = {}) => {
+    const { pathname } = new URL(input instanceof Request ? input.url : String(input), location.href);
+    const body = init.body instanceof Uint8Array ? init.body : new Uint8Array(0);
+    const { number } = note(init.method ?? 'GET', pathname, body);
+    try {
+      const all = { ...(init.headers as Record<string, string> | undefined), ...headers() };
+      const answer = await plain(input, { ...init, headers: all, credentials: 'same-origin' });
+      change(number, { headAt: performance.now(), status: answer.status });
+      // What leads elsewhere has no body to read, and a type that the client looks at.
+      return answer.type === 'opaqueredirect' ? answer : counted(answer, number);
+    } catch (error) {
+      change(number, { endedAt: performance.now(), status: 0 });
+      throw error;
+    }
+  };
+}
