@@ -1,7 +1,8 @@
-// How a native addon is built: every file of its folder by the C++ compiler of the machine, with
-// the headers of node-api-headers, into one shared object. Files called `…_avx2.cc`, `…_avx512.cc`
-// and `…_avx512ifma.cc` are for Linux on x64 alone and get the flags of their instruction set; the
-// addon asks the CPU before it calls them.
+// How a native addon is built: every file of its folder by a C++ compiler, with the headers of
+// node-api-headers, into one shared object. By default by the compiler of the machine, for the
+// machine; tools/prebuild.ts gives others. Files called `…_avx2.cc`, `…_avx512.cc` and
+// `…_avx512ifma.cc` are for Linux on x64 alone and get the flags of their instruction set; the addon
+// asks the CPU before it calls them.
 
 import { execFile } from 'node:child_process';
 import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -25,21 +26,44 @@ const instructionSets: Record<string, string[]> = {
   _avx512ifma: [...avx512, '-mavx512ifma'],
 };
 
-const isX86 = process.platform === 'linux' && process.arch === 'x64';
-const shared = process.platform === 'darwin' ? ['-bundle', '-undefined', 'dynamic_lookup'] : ['-shared'];
+/** A compiler, and the machine that it compiles for. */
+export interface Toolchain {
+  /** For the recipe: another name, another addon. */
+  readonly name: string;
+  /** Linux on x64. */
+  readonly isX86: boolean;
+  /** For the linker. */
+  readonly shared: readonly string[];
+  /** The command and its first arguments. Throws `Unavailable` where there is none. */
+  compiler(): readonly [string, ...string[]];
+}
+
+const ownToolchain: Toolchain = {
+  name: `c++ ${process.platform} ${process.arch}`,
+  isX86: process.platform === 'linux' && process.arch === 'x64',
+  shared: process.platform === 'darwin' ? ['-bundle', '-undefined', 'dynamic_lookup'] : ['-shared'],
+  compiler() {
+    const { path } = part('compiler', { PATH: process.env.PATH });
+    if (!path) throw new Unavailable('there is no C++ compiler (g++ or c++), so the WASM kernel will serve');
+    return [path];
+  },
+};
 
 export interface AddonOptions {
   /** For the compiler and the linker, a sanitizer's for example. */
   readonly flags?: readonly string[];
   /** Files of other folders that are compiled along with it. */
   readonly also?: readonly string[];
+  /** By default that of the machine, for the machine. */
+  readonly toolchain?: Toolchain;
 }
 
 export function nativeAddon(
   folder: string,
   output: string,
-  { flags: more = [], also = [] }: AddonOptions = {},
+  { flags: more = [], also = [], toolchain = ownToolchain }: AddonOptions = {},
 ): Target {
+  const { isX86, shared } = toolchain;
   const flags = [...common, ...(isX86 ? ['-DHERS_X86'] : []), ...more];
   const sets = JSON.stringify(instructionSets);
   return {
@@ -48,18 +72,19 @@ export function nativeAddon(
     besides: [...new Set(also.map((file) => dirname(file)))],
     // Without the compiler's version: asking for it would start the compiler every time, and any of
     // them makes the same results.
-    recipe: `c++ ${process.platform} ${process.arch} ${headers.version} ${flags.join(' ')} ${sets} ${shared.join(' ')}`,
+    recipe: `${toolchain.name} ${headers.version} ${flags.join(' ')} ${sets} ${shared.join(' ')}`,
     async make(stamp) {
-      const { path: compiler } = part('compiler', { PATH: process.env.PATH });
-      if (!compiler) throw new Unavailable('there is no C++ compiler (g++ or c++), so the WASM kernel will serve');
+      const [compiler, ...before] = toolchain.compiler();
       const objects = mkdtempSync(join(tmpdir(), 'hers-addon-'));
       try {
         const args = [...flags, `-I${include}`, `-DHERS_STAMP="${stamp}"`, '-c'];
-        const sources = [...sourcesOf(folder), ...also.map((file) => ({ file, extra: [] }))];
+        const sources = [...sourcesOf(folder, isX86), ...also.map((file) => ({ file, extra: [] }))];
         const object = (file: string) => join(objects, `${basename(file, '.cc')}.o`);
-        await inTurns(sources, ({ file, extra }) => run(compiler, [...args, ...extra, file, '-o', object(file)]));
+        await inTurns(sources, ({ file, extra }) =>
+          run(compiler, [...before, ...args, ...extra, file, '-o', object(file)]),
+        );
         const result = join(objects, 'addon.node');
-        await run(compiler, [...shared, ...more, ...sources.map(({ file }) => object(file)), '-o', result]);
+        await run(compiler, [...before, ...shared, ...more, ...sources.map(({ file }) => object(file)), '-o', result]);
         return readFileSync(result);
       } finally {
         rmSync(objects, { recursive: true });
@@ -68,8 +93,8 @@ export function nativeAddon(
   };
 }
 
-/** The files that are compiled on this machine, each with its own flags. */
-function sourcesOf(folder: string): { file: string; extra: string[] }[] {
+/** The files that are compiled, each with its own flags. */
+function sourcesOf(folder: string, isX86: boolean): { file: string; extra: string[] }[] {
   const files = globSync('*.cc', { cwd: folder }).sort();
   return files.flatMap((name) => {
     const set = Object.keys(instructionSets).find((end) => name.endsWith(`${end}.cc`));

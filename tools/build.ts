@@ -7,17 +7,19 @@ import { globSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } 
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import asc from 'assemblyscript/package.json' with { type: 'json' };
 import { nativeAddon } from './addon.ts';
-import { browserModule, browserWorker } from './bundle.ts';
+import { browserModule, browserWorker, consolePage } from './bundle.ts';
 import { BuildError, type Target, Unavailable } from './target.ts';
 
 export type { Target } from './target.ts';
 
 const root = resolve(import.meta.dirname, '..');
 const client = join(root, 'packages/client');
+const consolePackage = join(root, 'packages/console');
 
 const targets: Target[] = [
   // The compiler first: it is a process of its own, and works while this one makes the rest.
   nativeAddon(join(root, 'packages/scan/native'), join(root, 'packages/scan/build/hers_scan.node')),
+  nativeAddon(join(root, 'packages/ring/native'), join(root, 'packages/ring/build/hers_ring.node')),
   wasmModule(join(root, 'packages/ring/assembly/kernel.ts'), join(root, 'packages/ring/build/kernel.ts')),
   wasmModule(join(root, 'packages/scan/assembly/kernel.ts'), join(root, 'packages/scan/build/kernel.ts'), {
     besides: [join(root, 'packages/ring/assembly')],
@@ -35,6 +37,11 @@ const bundles: Target[] = [
     ),
   }),
   browserWorker(join(client, 'src/browser.ts'), join(client, 'build/hers-worker.js'), 'hers.js'),
+  consolePage(join(consolePackage, 'src/page/main.tsx'), join(consolePackage, 'build/console.js'), {
+    manifest: join(consolePackage, 'package.json'),
+    besides: ['scheme/src', 'ring/src', 'ring/build'].map((folder) => join(root, 'packages', folder)),
+    module: 'hers.js',
+  }),
 ];
 
 /**
@@ -100,6 +107,11 @@ function isFresh(target: Target, stamp: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** Whether it is there, and made from the sources as they are now. */
+export function isCurrent(target: Target): boolean {
+  return isFresh(target, stampOf(target));
 }
 
 /** Builds everything that is stale; says whether all succeeded. */

@@ -1,10 +1,10 @@
-// npm run build:cuda [-- --verbose]: builds the CUDA library, its addon and the program that checks
-// them (packages/scan/cuda), where there is a compiler for it. Never part of another build: nothing
-// needs it but the kernel `cuda`.
+// npm run build:cuda [-- --verbose]: builds the CUDA libraries that scan (packages/scan/cuda) and
+// that decrypt (packages/client/cuda), their addons, and the program that checks the first, where
+// there is a compiler for it. Never part of another build: nothing needs it but the kernel `cuda`.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
@@ -41,38 +41,39 @@ if (!compiler) {
   );
   process.exit(1);
 }
-mkdirSync(output, { recursive: true });
-const library = join(output, 'libhers_cuda.so');
-const sources = [join(folder, 'library.cu'), join(native, 'tables.cc')];
 const device = ARCHITECTURES.flatMap((each) => ['-gencode', each]);
-const host = [
-  '-Xcompiler',
-  '-fPIC,-fvisibility=hidden',
-  '-shared',
-  '-cudart',
-  'static',
-  '-Xlinker',
-  '-soname=libhers_cuda.so',
-];
 const report = values.verbose ? ['-Xptxas', '-v'] : [];
-run(
-  compiler,
-  ['-std=c++17', '-O3', '--threads', '0', ...host, ...device, ...report, '-o', `${library}.new`, ...sources],
-  'the CUDA library',
-);
-renameSync(`${library}.new`, library);
 const cxx = process.env.CXX ?? 'c++';
-const beside = [library, '-Wl,-rpath,$ORIGIN', '-lpthread'];
 const headers = join(dirname(fileURLToPath(import.meta.resolve('node-api-headers/package.json'))), 'include');
-const addon = join(output, 'hers_cuda.node');
 const addonFlags = ['-std=c++17', '-O2', '-fPIC', '-fvisibility=hidden', '-DNAPI_VERSION=8', `-I${headers}`, '-shared'];
-run(cxx, [...addonFlags, '-o', `${addon}.new`, join(folder, 'addon.cc'), ...beside], 'the CUDA addon');
-renameSync(`${addon}.new`, addon);
+
+/** How a program or an addon finds the library beside it. */
+const beside = (library: string) => [library, '-Wl,-rpath,$ORIGIN', '-lpthread'];
+
+/** A library and its addon. Written beside what is there, which may be in use. */
+function build(sources: readonly string[], folder: string, library: string, addon: string): void {
+  mkdirSync(dirname(library), { recursive: true });
+  const host = ['-Xcompiler', '-fPIC,-fvisibility=hidden', '-shared', '-cudart', 'static'];
+  const name = ['-Xlinker', `-soname=${basename(library)}`];
+  const options = ['-std=c++17', '-O3', '--threads', '0', ...host, ...name, ...device, ...report];
+  run(compiler!, [...options, '-o', `${library}.new`, ...sources], basename(library));
+  renameSync(`${library}.new`, library);
+  run(cxx, [...addonFlags, '-o', `${addon}.new`, join(folder, 'addon.cc'), ...beside(library)], basename(addon));
+  renameSync(`${addon}.new`, addon);
+}
+
+const library = join(output, 'libhers_cuda.so');
+const addon = join(output, 'hers_cuda.node');
+build([join(folder, 'library.cu'), join(native, 'tables.cc')], folder, library, addon);
+const decrypting = resolve(import.meta.dirname, '../packages/client');
+const decryptLibrary = join(decrypting, 'build/libhers_decrypt.so');
+const decryptAddon = join(decrypting, 'build/hers_decrypt.node');
+build([join(decrypting, 'cuda/library.cu')], join(decrypting, 'cuda'), decryptLibrary, decryptAddon);
 const program = join(output, 'hers_cuda_check');
 const parts = ['variant_generic.cc', 'tables.cc', 'xxh64.cc'].map((name) => join(native, name));
 run(
   cxx,
-  ['-std=c++17', '-O2', '-o', program, join(folder, 'check.cc'), ...parts, ...beside],
+  ['-std=c++17', '-O2', '-o', program, join(folder, 'check.cc'), ...parts, ...beside(library)],
   'the program that checks it',
 );
-console.log(`built ${[library, addon, program].join(', ')}`);
+console.log(`built ${[library, addon, decryptLibrary, decryptAddon, program].join(', ')}`);

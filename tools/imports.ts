@@ -37,7 +37,8 @@ export function importsOf(source: string, name: string): Import[] {
   };
 
   const lexed = new Set<number>();
-  for (const item of parse(name.endsWith('.svelte') ? scriptsOf(source) : source, name)[0]) {
+  const text = name.endsWith('.svelte') ? scriptsOf(source) : name.endsWith('.tsx') ? statementsOf(source) : source;
+  for (const item of parse(text, name)[0]) {
     if (item.type === 'static' || item.type === 'reexport-star') add(item.start, 'static', item.specifier);
     if (item.type !== 'dynamic') continue;
     lexed.add(item.importStart);
@@ -86,6 +87,20 @@ function scriptsOf(source: string): string {
     const start = match.index + match[1]!.length;
     text += source.slice(end, start).replace(/[^\n]/g, ' ') + match[2];
     end = start + match[2]!.length;
+  }
+  return text;
+}
+
+/**
+ * The static imports and re-exports of a file with JSX, which the lexer does not read; every other
+ * character blanked. The search above finds what is imported dynamically.
+ */
+function statementsOf(source: string): string {
+  let end = 0;
+  let text = '';
+  for (const match of source.matchAll(/^(?:import|export)\b(?:[\w\s{},*$]*\bfrom)?\s*(['"])[^'"\n]*\1/gm)) {
+    text += source.slice(end, match.index).replace(/[^\n]/g, ' ') + match[0];
+    end = match.index + match[0].length;
   }
   return text;
 }

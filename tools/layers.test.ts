@@ -2,11 +2,11 @@
 // sound.
 
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { after, describe, test } from 'node:test';
-import { checkLayers } from './layers.ts';
+import { checkLayers, extraForNode, table } from './layers.ts';
 
 const temporary = mkdtempSync(join(tmpdir(), 'hers-layers-'));
 after(() => rmSync(temporary, { recursive: true }));
@@ -126,6 +126,14 @@ const groups: Record<string, Planted[]> = {
     ['of the wrong entry', 'client/src/a.ts', "import '@hers/compress';\n", 1, /client may not import compress/],
     ['of the store, by a client file for browsers', 'client/src/a.ts', "import('@hers/store');\n", 1, /import store/],
     ['in a component', 'web/src/A.svelte', "<p/>\n<script>\nimport '@hers/scheme';\n</script>\n", 3, /import scheme/],
+    [
+      'in a page',
+      'web/src/a.tsx',
+      "const a = <p>it's</p>;\nimport {\n  b,\n} from '@hers/scheme';\n",
+      4,
+      /import scheme/,
+    ],
+    ['by a page, when it is needed', 'web/src/a.tsx', "<p>{import('@hers/scheme')} it's</p>;\n", 1, /import scheme/],
     ['in the markup of a component', 'web/src/A.svelte', "\n{#await import('@hers/scheme')}{/await}\n", 2, /scheme/],
     ['of an unknown package', 'scan/src/a.ts', "import '@hers/utils';\n", 1, /not in the table/],
   ],
@@ -213,4 +221,46 @@ test('a package outside the table is caught', () => {
 
 test('a sound tree passes', () => assert.deepEqual(check({}), []));
 
-test('this repository passes', () => assert.deepEqual(checkLayers(resolve(import.meta.dirname, '..')), []));
+const root = resolve(import.meta.dirname, '..');
+
+test('this repository passes', () => assert.deepEqual(checkLayers(root), []));
+
+test('docs/packages.svg has an arrow for each line of the table, and no other', () => {
+  const picture = readFileSync(join(root, 'docs/packages.svg'), 'utf8');
+  const box = /<rect x="(\d+)" y="(\d+)" width="(\d+)" height="(\d+)".*?font-weight="600"[^>]*>([^<]+)</g;
+  const boxes = [...picture.matchAll(box)].map(([, x, y, width, height, names]) => ({
+    x: Number(x),
+    y: Number(y),
+    right: Number(x) + Number(width),
+    bottom: Number(y) + Number(height),
+    names: names!.split(', '),
+  }));
+  // An arrow ends two units before its box.
+  const at = (x: number, y: number) => {
+    const found = boxes.filter((box) => x >= box.x - 2 && x <= box.right + 2 && y >= box.y - 2 && y <= box.bottom + 2);
+    assert.equal(found.length, 1, `one box at ${x}, ${y}`);
+    return found[0]!.names;
+  };
+  const drawn = new Set<string>();
+  for (const [, path] of picture.matchAll(/<path d="(M[\d CHV]+)"/g)) {
+    const [x, y, ...rest] = path!.match(/\d+/g)!.map(Number) as [number, number, ...number[]];
+    const end = path!.includes('V') ? [x, rest[0]!] : path!.includes('H') ? [rest[0]!, y] : rest.slice(-2);
+    const [to] = at(end[0]!, end[1]!);
+    for (const from of at(x, y)) {
+      const [name] = from.split('/');
+      // The parts of one package import each other; the table is about packages.
+      if (table[name!] !== 'below' && name !== to!.split('/')[0]) drawn.add(`${name} imports ${to}`);
+    }
+  }
+  const packages = Object.keys(table).filter((name) => existsSync(join(root, 'packages', name)));
+  const meant = packages.flatMap((name) => {
+    const row = table[name]!;
+    return row === 'below' ? [] : [...row, ...(extraForNode[name] ?? [])].map((to) => `${name} imports ${to}`);
+  });
+  assert.deepEqual([...drawn].sort(), meant.sort());
+  for (const name of packages)
+    assert.ok(
+      boxes.some(({ names }) => names.includes(name)),
+      `a box for ${name}`,
+    );
+});

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  cpSync,
   existsSync,
   globSync,
   mkdirSync,
@@ -18,8 +19,10 @@ import { isBuiltin } from 'node:module';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { API_FOLDER, apiReport, hasTypeDoc, symbolsOf, typeDoc, undocumented } from './api.ts';
 import { importsOf } from './imports.ts';
 import { type Installation, install, pack, type Tarball } from './pack.ts';
+import { testExamples } from './pack-examples.ts';
 import { part } from './parts.ts';
 
 const root = resolve(import.meta.dirname, '..');
@@ -108,8 +111,8 @@ describe('what is installed', () => {
     for (const file of [...ours, ...declarations]) {
       const text = readFileSync(file, 'utf8');
       assert.ok(!text.includes(root), file);
-      // The module for pages is one file, whose worker lies beside it.
-      if (file.endsWith('.map') || file.endsWith('client/build/hers.js')) continue;
+      // What pages load lies side by side only where it is served.
+      if (file.endsWith('.map') || /(?:client\/build\/hers|console\/build\/console)\.js$/.test(file)) continue;
       const home = file.slice(0, file.search(/\/(?:lib|bin)\//));
       const { dependencies, peerDependencies, imports } = JSON.parse(readFileSync(join(home, 'package.json'), 'utf8'));
       for (const { specifier = '', line } of importsOf(text, file)) {
@@ -166,10 +169,8 @@ describe('the library', () => {
 
   it('scans by WebAssembly where the addon does not load, and says so', part('compiler'), () => {
     const { folder } = hers;
-    const [addon, ...more] = globSync('node_modules/hers/lib/scan/build/*.node', { cwd: folder });
-    assert.deepEqual(more, []);
-    assert.ok(addon!.endsWith(`hers_scan.${process.platform}-${process.arch}.node`));
-    const path = join(folder, addon!);
+    const path = join(folder, `node_modules/hers/lib/scan/build/hers_scan.${process.platform}-${process.arch}.node`);
+    assert.ok(existsSync(path));
     const kernel = () => {
       const bin = join(folder, 'node_modules/.bin/hers');
       const { stdout } = spawnSync(bin, ['doctor'], { cwd: folder, env, encoding: 'utf8' });
@@ -241,7 +242,8 @@ describe('the command', () => {
     command(work, 'import', 'example/faces.npy', '--ids', 'example/people.csv');
     assert.match(command(work, 'search', 'example/probes.npy', '--row', '3', '--limit', '1'), /^person-0750\t/);
 
-    const server = spawn(join(hers.folder, 'node_modules/.bin/hers'), ['serve', '--port', '0'], { cwd: work, env });
+    const args = ['serve', '--port', '0', '--console'];
+    const server = spawn(join(hers.folder, 'node_modules/.bin/hers'), args, { cwd: work, env });
     try {
       let said = '';
       const address = await new Promise<string>((resolve, reject) => {
@@ -252,6 +254,8 @@ describe('the command', () => {
         });
         server.once('exit', (code) => reject(new Error(`hers serve ended with ${code}`)));
       });
+      for (const file of ['', 'console.js', 'console.css', 'icon.svg', 'hers.js', 'hers-worker.js'])
+        assert.equal((await fetch(`${address}/console/${file}`)).status, 200, file);
       const code = `
         import { connect, MasterSeed } from '@hers/client';
         const db = await connect('${address}', { key: MasterSeed.generate(), threads: 2 });
@@ -264,6 +268,38 @@ describe('the command', () => {
         runScript(client.folder, 'remote.js', code),
         /^grace\nINVALID_ARGUMENT this client cannot open a folder, which takes the package hers/,
       );
+    } finally {
+      const ended = once(server, 'exit');
+      server.kill('SIGTERM');
+      assert.deepEqual(await ended, [0, null]);
+    }
+  });
+
+  it('starts as the container starts it, is healthy, and ends on SIGTERM', async () => {
+    const container = readFileSync(join(root, 'deploy/Containerfile'), 'utf8').replaceAll('\\\n', '');
+    const listed = (name: string) =>
+      JSON.parse(new RegExp(`^${name} (?:.* CMD )?(\\[.*\\])$`, 'm').exec(container)![1]!);
+    const [, gallery, tokens] = /HERS_GALLERY=\/data(\S+) HERS_TOKENS=\/data(\S+)/.exec(container)!;
+    const data = join(folder, 'data');
+    mkdirSync(data + gallery!, { recursive: true });
+    const variables = { ...env, HERS_GALLERY: data + gallery!, HERS_TOKENS: data + tokens! };
+    const start = (...args: string[]) =>
+      spawn(join(hers.folder, 'node_modules/.bin/hers'), args, { cwd: data, env: variables });
+    const first = start(...listed('CMD'));
+    assert.notEqual((await once(first, 'exit'))[0], 0, 'without tokens it serves nobody else');
+    assert.equal((await once(start('tokens', 'create', '--scope', 'admin'), 'exit'))[0], 0);
+    const server = start(...listed('CMD'), '--port', '0', '--json');
+    try {
+      const [line] = await once(server.stdout.setEncoding('utf8'), 'data');
+      const { port } = new URL(JSON.parse(String(line).split('\n')[0]!).url);
+      const [, ...check] = listed('HEALTHCHECK') as string[];
+      const health = (at: string) =>
+        spawnSync(
+          process.execPath,
+          check.map((text) => text.replace(':7443', `:${at}`)),
+        ).status;
+      assert.equal(health(port), 0);
+      assert.equal(health('1'), 1);
     } finally {
       const ended = once(server, 'exit');
       server.kill('SIGTERM');
@@ -307,6 +343,42 @@ describe('the command', () => {
     }
   });
 });
+
+describe('the public interface', () => {
+  const home = () => join(hers.folder, 'node_modules/hers');
+
+  it('is the one in docs/api/report.md', () => {
+    const stale = 'docs/api/report.md is stale: run `npm run docs`, and look at the difference';
+    assert.equal(apiReport(home()), readFileSync(join(API_FOLDER, 'report.md'), 'utf8'), stale);
+  });
+
+  it('has a sentence for every symbol, field and method', () => {
+    assert.deepEqual(undocumented(home()), []);
+    const symbols = symbolsOf(join(home(), 'lib/index.d.ts'));
+    assert.ok(symbols.has('connect') && symbols.has('SearchOptions') && symbols.size > 50, `${symbols.size} symbols`);
+  });
+
+  it('is described in docs/api as TypeDoc does', {
+    skip: !hasTypeDoc() && 'TypeDoc is not installed: `npm run docs` does that',
+  }, () => {
+    // TypeDoc takes what lies in node_modules for somebody else's.
+    const copy = join(folder, 'described');
+    cpSync(home(), copy, { recursive: true });
+    symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
+    const target = join(folder, 'api');
+    typeDoc(copy, target);
+    const made = globSync('*.md', { cwd: target }).sort();
+    assert.deepEqual([...made, 'report.md'].sort(), globSync('*.md', { cwd: API_FOLDER }).sort());
+    for (const name of made)
+      assert.equal(
+        readFileSync(join(target, name), 'utf8'),
+        readFileSync(join(API_FOLDER, name), 'utf8'),
+        `docs/api/${name} is stale: run \`npm run docs\``,
+      );
+  });
+});
+
+testExamples(() => hers.folder, env);
 
 it('using them writes nothing where they are installed', () => {
   assert.deepEqual([hers, client].flatMap(filesOf), installed);

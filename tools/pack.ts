@@ -27,7 +27,9 @@ import {
 import { isBuiltin } from 'node:module';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, posix, resolve } from 'node:path';
+import { currentAddons, PUBLISHED_ADDONS } from './addons.ts';
 import { type Import, importsOf } from './imports.ts';
+import { npm } from './npm.ts';
 import { BuildError } from './target.ts';
 import { Workspace } from './workspace.ts';
 
@@ -47,8 +49,10 @@ interface Published {
   readonly started?: readonly string[];
   /** Takes the place of an import that a condition decides. */
   readonly instead?: Readonly<Record<string, string>>;
-  /** Holds code for the machine that packs it. */
+  /** Holds native code. */
   readonly native?: boolean;
+  /** Files that are served as they are. */
+  readonly served?: readonly string[];
 }
 
 const PUBLISHED: readonly Published[] = [
@@ -68,6 +72,10 @@ const PUBLISHED: readonly Published[] = [
     bin: { hers: 'bin/hers.mjs' },
     started: ['cli/src/main.ts'],
     native: true,
+    // packages/console/src/node/files.node.ts reads them.
+    served: ['src/page/index.html', 'src/page/console.css', 'src/page/icon.svg', 'build/console.js'].map(
+      (file) => `console/${file}`,
+    ),
   },
   {
     name: '@hers/client',
@@ -191,30 +199,36 @@ function compiledName(source: string, extension = '.js'): string {
   return source.replace(/\.ts$/, extension);
 }
 
-/** Compiles sources into `folder`, which then looks like `packages`. */
+/**
+ * Compiles sources into `folder`, which then looks like `packages`. Comments are in declarations, for
+ * editors; in code they would be a sixth of it, and source maps hold them anyway.
+ */
 function compile(files: Iterable<string>, folder: string): void {
   mkdirSync(folder, { recursive: true });
-  const config = {
-    extends: join(root, 'tsconfig.json'),
-    compilerOptions: {
-      noEmit: false,
-      rewriteRelativeImportExtensions: true,
-      declaration: true,
-      sourceMap: true,
-      // The sources themselves are not shipped.
-      inlineSources: true,
-      rootDir: join(root, 'packages'),
-      outDir: folder,
-      typeRoots: [join(root, 'node_modules/@types')],
-    },
-    files: [...files].map((file) => join(root, 'packages', file)),
-    include: [],
+  const list = [...files].map((file) => join(root, 'packages', file));
+  const emit = (options: object) => {
+    const config = {
+      extends: join(root, 'tsconfig.json'),
+      compilerOptions: {
+        noEmit: false,
+        rewriteRelativeImportExtensions: true,
+        rootDir: join(root, 'packages'),
+        outDir: folder,
+        typeRoots: [join(root, 'node_modules/@types')],
+        ...options,
+      },
+      files: list,
+      include: [],
+    };
+    const path = join(folder, 'tsconfig.json');
+    writeFileSync(path, JSON.stringify(config));
+    const tsc = join(root, 'node_modules/typescript/bin/tsc');
+    const { status, stdout } = spawnSync(process.execPath, [tsc, '-p', path], { cwd: root, encoding: 'utf8' });
+    if (status !== 0) throw new BuildError(stdout.trim());
   };
-  const path = join(folder, 'tsconfig.json');
-  writeFileSync(path, JSON.stringify(config));
-  const tsc = join(root, 'node_modules/typescript/bin/tsc');
-  const { status, stdout } = spawnSync(process.execPath, [tsc, '-p', path], { cwd: root, encoding: 'utf8' });
-  if (status !== 0) throw new BuildError(stdout.trim());
+  emit({ declaration: true, emitDeclarationOnly: true });
+  // The sources themselves are not shipped, so that maps must hold them. Types were checked above.
+  emit({ removeComments: true, sourceMap: true, inlineSources: true, noCheck: true });
 }
 
 /** A compiled file as it is published. `source` is what it was compiled from. */
@@ -256,7 +270,7 @@ function layOut(item: Published, contents: Contents, compiled: string, folder: s
     mkdirSync(dirname(join(folder, 'lib', path)), { recursive: true });
     copyFileSync(join(root, 'packages', path), join(folder, 'lib', path));
   };
-  BROWSER.files.forEach(copy);
+  [...BROWSER.files, ...(item.served ?? [])].forEach(copy);
   copyFileSync(join(import.meta.dirname, 'published', NODE_VERSION), join(folder, 'lib', NODE_VERSION));
   for (const [name, source] of Object.entries(item.exports)) {
     if (source === BROWSER.types) continue;
@@ -264,22 +278,51 @@ function layOut(item: Published, contents: Contents, compiled: string, folder: s
     write(`lib/${entryOf(name)}.js`, `import './${NODE_VERSION}';\n${all}`);
     write(`lib/${entryOf(name)}.d.ts`, all);
   }
-  if (item.native) addAddon(folder);
+  if (item.native) addAddons(folder);
   cpSync(join(import.meta.dirname, item.besides), folder, { recursive: true });
   for (const path of Object.values(item.bin ?? {})) chmodSync(join(folder, path), 0o755);
   copyFileSync(join(root, 'LICENSE'), join(folder, 'LICENSE'));
   write('package.json', `${JSON.stringify(manifestFor(item, contents), null, 2)}\n`);
+  dropDeclarations(item, contents, folder);
 }
 
-/** The addon for this platform. packages/scan/src/native/native-addon.ts looks for it by its name. */
-function addAddon(folder: string): void {
-  const addon = join(root, 'packages/scan/build/hers_scan.node');
-  if (!existsSync(addon)) return;
-  const target = join(folder, `lib/scan/build/hers_scan.${process.platform}-${process.arch}.node`);
-  mkdirSync(dirname(target), { recursive: true });
-  copyFileSync(addon, target);
-  // Names that only a debugger reads. Without the tool they stay.
-  spawnSync('strip', process.platform === 'darwin' ? ['-x', target] : ['--strip-unneeded', target]);
+/** Drops declarations that no export leads to: of the command, of what only other files import. */
+function dropDeclarations(item: Published, { imports }: Contents, folder: string): void {
+  const lib = join(folder, 'lib');
+  const used = new Set<string>();
+  const queue = Object.entries(item.exports).map(([name, source]) =>
+    join(lib, source === BROWSER.types ? compiledName(source, '.d.ts') : `${entryOf(name)}.d.ts`),
+  );
+  for (let file = queue.pop(); file !== undefined; file = queue.pop()) {
+    if (used.has(file)) continue;
+    used.add(file);
+    for (const { specifier = '' } of importsOf(readFileSync(file, 'utf8'), file)) {
+      const add = (path: string) => queue.push(path.replace(/\.js$/, '.d.ts'));
+      if (specifier.startsWith('#')) mapped(imports[specifier], (path) => add(join(folder, path)));
+      else if (/^\.\.?\//.test(specifier)) add(resolve(dirname(file), specifier));
+    }
+  }
+  for (const name of globSync('**/*.d.ts', { cwd: lib })) if (!used.has(join(lib, name))) rmSync(join(lib, name));
+}
+
+/**
+ * The addons that `npm run build:addons` has made. Where there is none for this machine, its own one,
+ * which needs a system as new as this.
+ */
+function addAddons(folder: string): void {
+  const here = `${process.platform}-${process.arch}`;
+  const current = currentAddons();
+  for (const of of new Set(PUBLISHED_ADDONS.map((addon) => addon.of))) {
+    const target = (machine: string) => join(folder, `lib/${of}/build/hers_${of}.${machine}.node`);
+    mkdirSync(dirname(target(here)), { recursive: true });
+    const made = current.filter((addon) => addon.of === of);
+    for (const { machine, target: addon } of made) copyFileSync(addon.output, target(machine));
+    const own = join(root, `packages/${of}/build/hers_${of}.node`);
+    if (made.some(({ machine }) => machine === here) || !existsSync(own)) continue;
+    copyFileSync(own, target(here));
+    // Names that only a debugger reads. Without the tool they stay.
+    spawnSync('strip', process.platform === 'darwin' ? ['-x', target(here)] : ['--strip-unneeded', target(here)]);
+  }
 }
 
 function manifestFor(item: Published, { imports, dependencies }: Contents): object {
@@ -316,7 +359,8 @@ function manifestFor(item: Published, { imports, dependencies }: Contents): obje
     // A range, because the project around it may use it, too.
     peerDependencies: Object.fromEntries(optional.map(([name, exact]) => [name, `^${exact}`])),
     peerDependenciesMeta: Object.fromEntries(optional.map(([name]) => [name, { optional: true }])),
-    publishConfig: { access: 'public', provenance: true },
+    // Provenance needs a public repository, which there is not yet.
+    publishConfig: { access: 'public' },
   };
 }
 
@@ -326,35 +370,33 @@ export interface Tarball {
   readonly bytes: number;
 }
 
+/** Lays out the packages as they are installed, each in a folder of `staging`. */
+export function layOutPackages(staging: string): { name: string; folder: string }[] {
+  const all = PUBLISHED.map((item) => ({ item, contents: contentsOf(item) }));
+  const compiled = join(staging, 'compiled');
+  compile(new Set(all.flatMap(({ contents }) => [...contents.files])), compiled);
+  return all.map(({ item, contents }) => {
+    const folder = join(staging, item.name);
+    layOut(item, contents, compiled, folder);
+    return { name: item.name, folder };
+  });
+}
+
 /** Makes the tarballs in `target`. */
 export function pack(target: string): Tarball[] {
   const staging = mkdtempSync(join(tmpdir(), 'hers-pack-'));
   try {
-    const all = PUBLISHED.map((item) => ({ item, contents: contentsOf(item) }));
-    const compiled = join(staging, 'compiled');
-    compile(new Set(all.flatMap(({ contents }) => [...contents.files])), compiled);
+    const packages = layOutPackages(staging);
     rmSync(target, { recursive: true, force: true });
     mkdirSync(target, { recursive: true });
-    return all.map(({ item, contents }) => {
-      const folder = join(staging, item.name);
-      layOut(item, contents, compiled, folder);
+    return packages.map(({ name, folder }) => {
       const made = JSON.parse(npm(['pack', '--json', '--pack-destination', target], folder)) as { filename: string }[];
       const path = join(target, made[0]!.filename);
-      return { name: item.name, path, bytes: statSync(path).size };
+      return { name, path, bytes: statSync(path).size };
     });
   } finally {
     rmSync(staging, { recursive: true });
   }
-}
-
-/** Runs npm, and returns what it prints. Throws what it complains about. */
-export function npm(args: readonly string[], cwd: string): string {
-  // What the `npm run` around this one says about the clone is not meant for that folder.
-  const clone = /^npm_(?:package|lifecycle|command|config_(?:local_prefix|workspaces?)$)/i;
-  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !clone.test(name)));
-  const { status, stdout, stderr, error } = spawnSync('npm', [...args], { cwd, env, encoding: 'utf8' });
-  if (status !== 0) throw new BuildError(`npm ${args[0]} failed: ${error?.message ?? stderr.trim()}`);
-  return stdout;
 }
 
 export interface Installation {
@@ -393,6 +435,12 @@ function main(): void {
       const size = `${megabytes(installed.bytes)} in ${installed.packages} packages without source maps`;
       console.log(`${name}: dist/packages/${basename(path)}, ${megabytes(bytes)}; installed ${size}`);
     }
+    const current = currentAddons();
+    const missing = PUBLISHED_ADDONS.filter((addon) => !current.includes(addon)).map(
+      ({ of, machine }) => `${of} on ${machine}`,
+    );
+    if (missing.length > 0)
+      console.log(`without the addons of ${missing.join(', ')}: \`npm run build:addons\` makes them, then pack again`);
   } catch (error) {
     if (!(error instanceof BuildError)) throw error;
     console.error(error.message);
