@@ -23,6 +23,7 @@ const TABLES = [
   'packages/lab/src/engine-paper.ts',
   'packages/lab/src/experiments/plot.ts',
   'packages/paper/src/parameters.ts',
+  'packages/ring/src/native.ts',
   'packages/scheme/src/errors.ts',
   'packages/server/src/limits.ts',
   'packages/server/src/schemas.ts',

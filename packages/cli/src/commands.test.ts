@@ -629,7 +629,7 @@ describe('doctor', () => {
     assert.equal(healthy, true);
     const checks = findings.map(({ check }: { check: string }) => check);
     assert.deepEqual(checks, [
-      ...['versions', 'processor', 'kernel', 'configuration', 'key', 'gallery'],
+      ...['versions', 'processor', 'kernel', 'cryptography', 'configuration', 'key', 'gallery'],
       ...['collection faces', 'collection tiny', 'scrub', 'seals faces', 'seals tiny', 'disk', 'memory'],
     ]);
     for (const { level, advice } of findings) assert.equal(advice !== undefined, level !== 'ok');
@@ -771,6 +771,7 @@ describe('config, completion, bench, lab', () => {
       key: { value: join(folder, 'other.key'), origin: 'HERS_KEY' },
       passphraseFile: { value: null, origin: 'not set' },
       collection: { value: 'faces', origin: file },
+      onlyPartitions: { value: null, origin: 'not set' },
       threads: { value: '1', origin: '--threads' },
       kernel: { value: null, origin: 'not set' },
       deviceMemory: { value: null, origin: 'not set' },

@@ -58,11 +58,11 @@ export function cellOf(value: FieldValue | undefined): string {
 }
 
 /** For --partitions, where nothing is scanned for it. */
-export const PARTITIONS = [
+export const PARTITIONS: readonly [string, string, (text: string) => string[]] = [
   '--partitions <names>',
   'only records of these partitions, separated by commas',
   namesIn,
-] as const;
+];
 
 /** For --filter, wherever it can be given. */
 export const FILTER = [

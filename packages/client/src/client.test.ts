@@ -336,7 +336,7 @@ describe('a collection in a folder', () => {
     };
     assert.deepEqual(rest, { name: 'faces', ...shape, records: 2099, blocks: 1, version: 3 });
     const editions = [{ edition: 2, blocks: 1 }];
-    assert.deepEqual(await again.describe('faces'), { ...summary, plan: faces.plan, editions });
+    assert.deepEqual(await again.describe('faces'), { ...summary, plan: faces.plan, editions, unfinishedFields: {} });
     assert.deepEqual(
       new Set(calls.map(({ method }) => method)),
       new Set(['listCollections', 'getManifest', 'getCollection']),

@@ -19,17 +19,20 @@ const BLOCKS_PER_SEGMENT = 64;
 class KernelService {
   readonly kernel: Kernel;
   readonly handles: SegmentHandle[] = [];
-  readonly lists = new Map<string, Uint8Array>();
+  readonly lists: Map<string, Uint8Array> = new Map();
   info: CollectionInfo | undefined;
-  manifest = new Uint8Array(0);
+  manifest: Uint8Array = new Uint8Array(0);
   /** Milliseconds at which the last search began, had its responses, and ended. */
-  last = { began: 0, scanned: 0, ended: 0 };
+  last: { began: number; scanned: number; ended: number } = { began: 0, scanned: 0, ended: 0 };
 
   constructor(kernel: Kernel) {
     this.kernel = kernel;
   }
 
-  async createCollection(name: string, created: { id: Uint8Array; descriptor: Uint8Array; manifest: Uint8Array }) {
+  async createCollection(
+    name: string,
+    created: { id: Uint8Array; descriptor: Uint8Array; manifest: Uint8Array },
+  ): Promise<void> {
     const { id, descriptor } = created;
     this.info = { name, id, descriptor, version: 1, records: 0, blocks: 0, bytes: 0 };
     this.manifest = Uint8Array.from(created.manifest);
@@ -40,13 +43,13 @@ class KernelService {
     return this.info;
   }
 
-  async getManifest() {
+  async getManifest(): Promise<{ version: number; manifest: Uint8Array }> {
     return { version: this.info!.version, manifest: this.manifest };
   }
 
-  async *getRecords() {}
+  async *getRecords(): AsyncGenerator<never> {}
 
-  async *getLists(_: string, ids: readonly Uint8Array[]) {
+  async *getLists(_: string, ids: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
     for (const id of ids) yield this.lists.get(Buffer.from(id).toString('hex'))!;
   }
 
@@ -71,7 +74,7 @@ class KernelService {
     this.last = { began, scanned, ended: performance.now() };
   }
 
-  async close() {
+  async close(): Promise<void> {
     await this.kernel.close();
   }
 }

@@ -580,6 +580,28 @@ describe('a write', () => {
     assert.equal(await b.count(), 1);
   });
 
+  for (const isOlder of [true, false])
+    it(`finds nothing to do only in the history that was accepted, ${isOlder ? 'older than' : 'as new as'} its own`, async () => {
+      const store = await newStore();
+      let swallow = false;
+      const liar = withMethods(store, {
+        commit: async (name, change) => (swallow ? change.expected + 1 : store.commit(name, change)),
+      });
+      const versions = new InMemoryVersions();
+      const a = await client(liar, versions).createCollection('faces', { dimension: 3 });
+      await a.upsert(one);
+      swallow = true;
+      await a.upsert(two); // said to be done
+      swallow = false;
+      const db = client(liar, versions);
+      await assert.rejects(db.collection('faces'), integrity(/rolled back/));
+      await db.accept('faces');
+      if (!isOlder) await (await db.collection('faces')).upsert({ id: 'z', vector: [0, 0, 1] });
+      // In its own view, y is so already.
+      assert.deepEqual(await a.upsert(two), counts({ inserted: 1 }));
+      assert.equal((await (await client(store).collection('faces')).get('y')).length, 1);
+    });
+
   it('is not made on top of a history that others of the same memory refused', async () => {
     const store = await newStore();
     let swallow = false;

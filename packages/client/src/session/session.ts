@@ -163,8 +163,9 @@ export class CollectionSession {
     return turn;
   }
 
-  async #isOld({ manifest }: View): Promise<boolean> {
-    return (await this.refresh()).manifest.version > manifest.version;
+  /** By the hash: a history that a person has accepted may be older, or just as new. */
+  async #isOld({ hash }: View): Promise<boolean> {
+    return (await this.refresh()).hash !== hash;
   }
 
   async #commit(draft: Draft): Promise<void> {

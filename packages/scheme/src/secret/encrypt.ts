@@ -9,7 +9,7 @@ import { refuseUnknown } from '../options.ts';
 import { ringOf } from '../parameters.ts';
 import { encodeQuery, queryRoom } from '../query.ts';
 import { encodeVectors, readout, type Vectors, vectorNorm } from '../vectors.ts';
-import { ID_BYTES } from '../wire.ts';
+import { ID_BYTES, type Room } from '../wire.ts';
 import { sumUp } from './canaries.ts';
 import { QuerySecret } from './decrypt.ts';
 import { type CollectionKey, secretsOf } from './key.ts';
@@ -50,7 +50,7 @@ export function encryptBlockFrom(
   key: CollectionKey,
   vectors: Vectors,
   { first = 0, blockId }: BlockOptions = {},
-  { words: rows } = blockRoom(key.plan.parameters, key.plan.width),
+  { words: rows }: Room = blockRoom(key.plan.parameters, key.plan.width),
 ): Block {
   const { plan } = key;
   const { parameters, width, galleryScale } = plan;
