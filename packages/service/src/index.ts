@@ -12,6 +12,7 @@ export { isLoopback } from './loopback.ts';
 export { COLLECTION_NAME, checkCollectionName, isCollectionName } from './names.ts';
 export {
   checkBlocks,
+  checkWhole,
   decodeSections,
   encodeSections,
   isOf,

@@ -3,7 +3,14 @@ import { createHash } from 'node:crypto';
 import { it } from 'node:test';
 import { HersError } from '@hers/scheme';
 import fc from 'fast-check';
-import { decodeSections, encodeSections, type Section, sectionsOf, withOtherSections } from './partitions.ts';
+import {
+  checkWhole,
+  decodeSections,
+  encodeSections,
+  type Section,
+  sectionsOf,
+  withOtherSections,
+} from './partitions.ts';
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
 const hashOf = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest());
@@ -58,6 +65,12 @@ it('whoever is held to some partitions sees their sections, and changes no other
         const last = shown.sections.at(-1)!;
         assert.equal(next([...shown.sections.slice(0, -1), section(last.handle, new Uint8Array(2))]), undefined);
         assert.throws(() => next([...shown.sections, last]), refused);
+        // More sections than there can be are refused before they are looked at.
+        const many = encodeSections({ sections: shown.sections, rest: new Uint8Array(1) });
+        new DataView(many.buffer).setUint32(8, 2 ** 20, true);
+        assert.equal(withOtherSections(bytes, many, partitions), undefined);
+        checkWhole(bytes);
+        assert.throws(() => checkWhole(sectionsOf(bytes, partitions)), refused);
       },
     ),
     { numRuns: 50 },

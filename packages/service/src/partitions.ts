@@ -94,7 +94,7 @@ export function encodeSections({ sections, rest }: SectionedManifest): Uint8Arra
 
 /** Views of the bytes; undefined if it has no sections. MALFORMED if it breaks off. */
 export function decodeSections(manifest: Uint8Array): SectionedManifest | undefined {
-  if (manifest.length < HEAD_BYTES || !MARK.every((byte, i) => manifest[i] === byte)) return undefined;
+  if (!hasSections(manifest)) return undefined;
   const view = new DataView(manifest.buffer, manifest.byteOffset, manifest.length);
   const count = view.getUint32(MARK.length, true);
   const malformed = () => new HersError('MALFORMED', 'this manifest does not hold the sections that it names');
@@ -138,18 +138,56 @@ export function withOtherSections(
   next: Uint8Array,
   partitions: Partitions,
 ): Uint8Array | undefined {
-  const name = ({ handle, hash }: Section) => bytesToHex(handle) + bytesToHex(hash);
-  const others = required(current).sections.filter(({ handle }) => !isOf(partitions, handle));
-  const kept = new Map(others.map((section) => [name(section), section]));
+  const before = required(current).sections;
+  // Counted first: whoever may write could name a million.
+  if (countOf(next) > before.length + partitions.size) return undefined;
+  const kept = new Map<string, Section>();
+  for (const section of before) {
+    const handle = bytesToHex(section.handle);
+    if (!partitions.has(handle)) kept.set(handle, section);
+  }
   const { sections, rest } = required(next);
-  if (sections.some(({ handle, sealed }) => isOf(partitions, handle) && !sealed))
-    throw new HersError('MALFORMED', 'this manifest names a section of its own partition, and does not hold it');
-  const joined = sections.map((section) => (isOf(partitions, section.handle) ? section : kept.get(name(section))));
-  const known = joined.filter((section) => section !== undefined);
-  const count = sections.filter(({ handle }) => !isOf(partitions, handle)).length;
-  return known.length === sections.length && count === others.length
-    ? encodeSections({ sections: known, rest })
-    : undefined;
+  const joined: Section[] = [];
+  let others = 0;
+  for (const section of sections) {
+    const handle = bytesToHex(section.handle);
+    if (partitions.has(handle)) {
+      if (!section.sealed)
+        throw new HersError('MALFORMED', 'this manifest names a section of its own partition, and does not hold it');
+      joined.push(section);
+      continue;
+    }
+    const other = kept.get(handle);
+    if (!other?.hash.every((byte, i) => byte === section.hash[i])) return undefined;
+    joined.push(other);
+    others++;
+  }
+  return others === kept.size ? encodeSections({ sections: joined, rest }) : undefined;
+}
+
+function hasSections(manifest: Uint8Array): boolean {
+  return manifest.length >= HEAD_BYTES && MARK.every((byte, i) => manifest[i] === byte);
+}
+
+/** How many sections a manifest names. */
+function countOf(manifest: Uint8Array): number {
+  if (!hasSections(manifest)) return 0;
+  return new DataView(manifest.buffer, manifest.byteOffset, manifest.length).getUint32(MARK.length, true);
+}
+
+/**
+ * MALFORMED if a manifest leaves sections out: whoever is held to no partitions would lose those of
+ * the others.
+ */
+export function checkWhole(manifest: Uint8Array): void {
+  const view = new DataView(manifest.buffer, manifest.byteOffset, manifest.length);
+  const end = Math.min(manifest.length, HEAD_BYTES + ROW_BYTES * countOf(manifest));
+  for (let at = HEAD_BYTES + ROW_BYTES - 4; at + 4 <= end; at += ROW_BYTES)
+    if (view.getUint32(at, true) === LEFT_OUT)
+      throw new HersError(
+        'MALFORMED',
+        'this manifest leaves out sections of other partitions, and this caller is limited to none; open the collection again',
+      );
 }
 
 function required(manifest: Uint8Array): SectionedManifest {

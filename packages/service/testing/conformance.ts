@@ -833,10 +833,26 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
           [hex(ours.record.sealed)],
         );
         await assert.rejects(drain(held.getRecords('faces', [theirs.record.handle])), fails('NOT_FOUND'));
-        await assert.rejects(
-          drain(held.getRecords('faces', [ours.record.handle, theirs.record.handle])),
-          fails('NOT_FOUND'),
+        // Whether records or lists are of others, or not there, looks the same: nothing comes first.
+        const gone = [model.samples.record().handle, listId(text('gone'))];
+        const refusals = await Promise.all(
+          [
+            ...[theirs.record.handle, gone[0]].map((id) => held.getRecords('faces', [ours.record.handle, id])),
+            held.getRecords('faces', [theirs.record.handle, gone[0]]),
+            ...[listId(theirs.list), gone[1]].map((id) => held.getLists('faces', [listId(ours.list), id])),
+          ].map(async (answer) => {
+            let came = 0;
+            try {
+              for await (const _ of answer) came++;
+            } catch (error) {
+              assert.ok(fails('NOT_FOUND')(error));
+              return `${came} ${(error as Error).message}`;
+            }
+            throw new Error('it was answered');
+          }),
         );
+        assert.equal(new Set(refusals.slice(0, 3)).size, 1, refusals.join('; '));
+        assert.equal(new Set(refusals.slice(3)).size, 1, refusals.join('; '));
         const shared = listId(concat(SHARED, text('for all')));
         assert.equal((await Array.fromAsync(held.getLists('faces', [listId(ours.list), shared]))).length, 2);
         await assert.rejects(drain(held.getLists('faces', [listId(theirs.list)])), fails('NOT_FOUND'));
@@ -873,6 +889,15 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
         for (const handle of [theirs.handle, SHARED])
           await assert.rejects(held.stageList('faces', concat(handle, text('x'))), fails('FORBIDDEN'));
         await assert.rejects(held.stageBlock('faces', [encodeBlock(samples.block())]), fails('FORBIDDEN'));
+
+        // Whoever is held to nothing loses no section by passing on what was shown to somebody else.
+        const passedOn = { expected: model.version, manifest };
+        await assert.rejects(service.commit('faces', passedOn), fails('MALFORMED'));
+        const id = samples.id();
+        await assert.rejects(
+          service.createCollection('others', { id, descriptor: text('d'), manifest }),
+          fails('MALFORMED'),
+        );
 
         // Changing: nothing of others, by whatever name.
         const change = (rest: Partial<Change>, sections = [ours.sectionOf('new'), theirs.named()]): Change => ({

@@ -6,6 +6,7 @@ import {
   BLOCK_ID_BYTES,
   type CallOptions,
   type Change,
+  checkWhole,
   HANDLE_BYTES,
   HersError,
   type Ids,
@@ -73,6 +74,7 @@ export function commitChange(
     collection.checkUsable();
     const { tables, folder } = collection;
     const current = tables.manifest();
+    if (!partitions) checkWhole(change.manifest);
     const manifest = partitions ? withOtherSections(current.manifest, change.manifest, partitions) : change.manifest;
     // The acknowledgement of this same change was lost.
     if (manifest && sameBytes(current.manifest, manifest)) return current.version;
@@ -83,9 +85,9 @@ export function commitChange(
       );
     if (!manifest) throw notHeld('a manifest with other sections of other partitions');
     checkLength(manifest, 'a manifest', MAX_MANIFEST_BYTES);
+    const draft = draftOf(collection, change);
     // Nothing else is committed while this runs.
     if (partitions) await checkHeld(collection, change, partitions, hold);
-    const draft = draftOf(collection, change);
     using holding = new Holding(hold);
     holding.become(REMOVED_COST * draft.removed.length + MANIFEST_COST * manifest.length);
     const summed = await addUp(collection, change, draft, hold);

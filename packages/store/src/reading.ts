@@ -55,12 +55,14 @@ export async function* readRecords(
     find: (handle) => records.find(handle),
     refresh: folder.refresh,
   };
-  for await (const { id, content, place } of readAll(vault, kind, handles, signal, hold)) {
+  const read = () => readAll(vault, kind, handles, signal, hold);
+  if (partitions) await checkAll(kind, read(), (content) => isOf(partitions, content.subarray(HANDLE_BYTES)));
+  for await (const { id, content, place } of read()) {
     const handle = new Uint8Array(content.subarray(0, HANDLE_BYTES));
     if (!sameBytes(handle, id)) throw misplaced(vault, place, `record ${hex(id)}`);
     const sealed = content.subarray(HANDLE_BYTES);
-    // Of another partition, and so as if it were not there.
-    if (partitions && !isOf(partitions, sealed)) throw missing('record', id);
+    // It may have been replaced since.
+    if (partitions && !isOf(partitions, sealed)) throw someMissing(kind);
     yield { handle, sealed: ownBytes(sealed) };
   }
 }
@@ -76,9 +78,10 @@ export async function* readLists(
     return place && decodePlace(place);
   };
   const kind: Kind = { what: 'list', idBytes: LIST_ID_BYTES, find, refresh: folder.refresh };
-  for await (const { id, content, place } of readAll(vault, kind, ids, signal, hold)) {
+  const read = () => readAll(vault, kind, ids, signal, hold);
+  if (partitions) await checkAll(kind, read(), (content) => isOf(partitions, content) || isShared(content));
+  for await (const { id, content, place } of read()) {
     if (!sameBytes(sha256(content), id)) throw misplaced(vault, place, `list ${hex(id)}`);
-    if (partitions && !isOf(partitions, content) && !isShared(content)) throw missing('list', id);
     yield ownBytes(content);
   }
 }
@@ -97,6 +100,23 @@ export async function* readBlock(
   holding.become(encoded.length);
   for (let at = 0; at < encoded.length; at += PIECE_BYTES) yield encoded.subarray(at, at + PIECE_BYTES);
 }
+
+/**
+ * For a call that is held to partitions: NOT_FOUND unless all are there, and of them. Before any is
+ * given out, and without saying which: else the error would tell what others have, and how large.
+ */
+async function checkAll(kind: Kind, all: AsyncIterable<Read>, isHeld: (content: Uint8Array) => boolean): Promise<void> {
+  let others = 0;
+  try {
+    for await (const { content } of all) if (!isHeld(content)) others++;
+  } catch (error) {
+    throw error instanceof HersError && error.code === 'NOT_FOUND' ? someMissing(kind) : error;
+  }
+  if (others > 0) throw someMissing(kind);
+}
+
+const someMissing = ({ what }: Kind) =>
+  new HersError('NOT_FOUND', `a ${what} that was asked for is not in this collection`);
 
 function missing(what: string, id: Uint8Array): HersError {
   return new HersError('NOT_FOUND', `there is no ${what} ${hex(id)} in this collection`);

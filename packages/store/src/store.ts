@@ -7,6 +7,7 @@ import {
   type Change,
   type CollectionInfo,
   checkCollectionName,
+  checkWhole,
   eitherSignal,
   HersError,
   type Many,
@@ -246,6 +247,7 @@ export class FolderStore implements Service {
       checkBytes(created.manifest, 'a manifest');
       checkLength(created.descriptor, 'a descriptor', MAX_DESCRIPTOR_BYTES);
       checkLength(created.manifest, 'a manifest', MAX_MANIFEST_BYTES);
+      checkWhole(created.manifest);
       const number = createRow(this.#catalogue, name, { ...created, version: FIRST_VERSION });
       this.#collections.add(new Collection(this.#collections.folder, { number, name, ...copyOf(created) }));
       fault('collection.made');

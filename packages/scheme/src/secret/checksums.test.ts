@@ -96,8 +96,13 @@ describe('a plan with integrity strong', () => {
       assert.equal(p.capacity, capacity);
       assert.ok(slotsFor(p, p.capacity) <= p.parameters.n);
       assert.ok(slotsFor(p, p.capacity + 1) > p.parameters.n);
-      const { capacity: _, integrity, checksumGroup, ...rest } = p;
-      assert.deepEqual({ ...rest, integrity: 'standard', checksumGroup: 0, capacity: standard.capacity }, standard);
+      const { capacity: _, integrity, checksumGroup, bytes, ...rest } = p;
+      const alike = { integrity: 'standard', checksumGroup: 0, capacity: standard.capacity, bytes: standard.bytes };
+      assert.deepEqual({ ...rest, ...alike }, standard);
+      // Fewer records share a block.
+      const more = standard.capacity / capacity;
+      for (const name of ['perTemplate', 'responsePerScore'] as const)
+        assert.ok(Math.abs(bytes[name] / standard.bytes[name] / more - 1) < 1e-9, name);
       assert.deepEqual([integrity, checksumGroup], ['strong', profile === 'small' ? 16 : 64]);
     }
   });
