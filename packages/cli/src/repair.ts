@@ -84,6 +84,8 @@ function tell({ out }: Context, report: RepairReport, ms: number): void {
         ? `${name}: made with another key, and left out. Repair it with that key, into a folder of its own.`
         : `${name}: made with another key; its files are whole, and only that key opens what is in them.`,
     );
+  for (const name of report.withoutManifest)
+    out.line(`${name}: no manifest of it opens, and it is left out. Restore a snapshot of it.`);
   for (const name of report.deleted) out.line(`${name}: was deleted, and is left out.`);
   for (const { id, records, lists, blockFiles } of report.unknown)
     out.line(

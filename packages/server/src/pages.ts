@@ -8,6 +8,7 @@
 import type { IncomingMessage } from 'node:http';
 import { HersError, isLoopback, OCTETS } from '@hers/service';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isVisit } from './site.ts';
 
 /** Origins such as `https://app.example`, or all of them. */
 export type CorsOrigins = readonly string[] | '*';
@@ -50,7 +51,8 @@ export class Pages {
    * FORBIDDEN for a request that a page of another origin has made, or that came under another
    * name.
    */
-  check({ headers, raw }: FastifyRequest): void {
+  check(request: FastifyRequest): void {
+    const { headers, raw } = request;
     // A whole address in the place of a path is for proxies.
     if (this.#names && !(raw.url?.startsWith('/') && this.#answersTo(headers.host, raw)))
       throw new HersError(
@@ -60,7 +62,7 @@ export class Pages {
     const { origin, 'sec-fetch-site': site } = headers;
     const isOwnSite = OWN_SITES.includes(site) && (origin === undefined || this.#isOwn(origin, headers.host));
     const isForeign = !isOwnSite && !(origin === undefined ? this.#cors === '*' : this.#allows(origin));
-    if (isForeign)
+    if (isForeign && !isVisit(request))
       throw new HersError(
         'FORBIDDEN',
         'pages of this origin may not use this server; hers serve --cors names those that may',

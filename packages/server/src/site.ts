@@ -1,6 +1,7 @@
 // Pages that a server gives to anybody, beside its API: the console. They are files, read once, and
 // hold nothing of the gallery.
 
+import type { FastifyRequest } from 'fastify';
 import type { Route } from './routes.ts';
 
 /** A file of a page, as it is sent. */
@@ -25,16 +26,24 @@ export interface Site {
   readonly files: readonly SiteFile[];
 }
 
+/**
+ * An `Accept-Encoding` that names gzip, and does not refuse it by a weight of zero (RFC 9110
+ * §12.5.3).
+ */
+const TAKES_GZIP = /(?:^|,)\s*gzip\s*(?:$|,|;(?!\s*q=0(?:\.0*)?\s*(?:,|$)))/i;
+/** What the log and the metrics call a file of the page. */
+const OPERATION = 'console';
+
 export function siteRoutes({ base, headers, files }: Site): Route[] {
   const page: Route[] = files.map(({ path, type, body, compressed }) => ({
     method: 'GET',
     url: base + path,
     needs: 'open',
-    operation: 'console',
+    operation: OPERATION,
     summary: path === '' ? 'The console, a page for people' : `A file of the console: ${path}`,
     gives: { kind: 'text', status: 200, type, description: 'a file' },
     handle: async ({ request, reply }) => {
-      const isCompressed = /\bgzip\b/.test(String(request.headers['accept-encoding'] ?? ''));
+      const isCompressed = TAKES_GZIP.test(String(request.headers['accept-encoding'] ?? ''));
       for (const [name, value] of Object.entries(headers)) reply.header(name, value);
       reply.header('vary', 'accept-encoding');
       if (isCompressed) reply.header('content-encoding', 'gzip');
@@ -45,10 +54,20 @@ export function siteRoutes({ base, headers, files }: Site): Route[] {
     method: 'GET',
     url: base.replace(/\/$/, ''),
     needs: 'open',
-    operation: 'console',
+    operation: OPERATION,
     summary: 'Leads to the console',
     gives: { kind: 'text', status: 200, type: 'text/plain', description: 'nothing' },
     handle: async ({ reply }) => reply.redirect(base, 302),
   };
   return [...page, withoutSlash];
+}
+
+/**
+ * Whether a browser opens a file of the page in a tab. A link to it may stand anywhere: it shows
+ * nothing to whoever has set it.
+ */
+export function isVisit({ method, headers, routeOptions }: FastifyRequest): boolean {
+  const { 'sec-fetch-mode': mode, 'sec-fetch-dest': target } = headers;
+  const isFile = routeOptions.config.hers?.operation === OPERATION;
+  return isFile && method === 'GET' && mode === 'navigate' && target === 'document';
 }

@@ -833,7 +833,8 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
           [hex(ours.record.sealed)],
         );
         await assert.rejects(drain(held.getRecords('faces', [theirs.record.handle])), fails('NOT_FOUND'));
-        // Whether records or lists are of others, or not there, looks the same: nothing comes first.
+        // Whether records or lists are of others, or not there, looks the same: nothing comes
+        // first.
         const gone = [model.samples.record().handle, listId(text('gone'))];
         const refusals = await Promise.all(
           [
@@ -890,7 +891,8 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
           await assert.rejects(held.stageList('faces', concat(handle, text('x'))), fails('FORBIDDEN'));
         await assert.rejects(held.stageBlock('faces', [encodeBlock(samples.block())]), fails('FORBIDDEN'));
 
-        // Whoever is held to nothing loses no section by passing on what was shown to somebody else.
+        // Whoever is held to nothing loses no section by passing on what was shown to somebody
+        // else.
         const passedOn = { expected: model.version, manifest };
         await assert.rejects(service.commit('faces', passedOn), fails('MALFORMED'));
         const id = samples.id();

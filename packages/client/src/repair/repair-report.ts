@@ -68,6 +68,8 @@ export interface RepairReport {
    * Made with another key, and left out; where nothing was rebuilt, they are there as they were.
    */
   readonly ofOtherKeys: readonly string[];
+  /** Made with this key, but no manifest of theirs opens; left out. Only copies bring them back. */
+  readonly withoutManifest: readonly string[];
   /** Deleted by this client, and left out. */
   readonly deleted: readonly string[];
   /** Whose manifest is nowhere, and left out. */

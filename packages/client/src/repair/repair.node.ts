@@ -129,6 +129,9 @@ interface Looked {
   readonly ofOtherKeys: readonly string[];
 }
 
+/** Names of collections that a rebuilt folder does not have, by the reason. */
+type LeftOut = Pick<RepairReport, 'ofOtherKeys' | 'withoutManifest' | 'deleted'>;
+
 /** Ranges in their order, with those together that touch. */
 function joined(ranges: DamagedPlace['ranges']): DamagedPlace['ranges'] {
   const out: { from: number; to: number }[] = [];
@@ -221,6 +224,7 @@ class Repair {
       complete: collections.every(({ complete }) => complete),
       collections,
       ofOtherKeys,
+      withoutManifest: [],
       deleted: [],
       unknown: [],
       damage: [],
@@ -377,7 +381,11 @@ class Repair {
         folder: target.target,
         ...(this.#reason === undefined ? {} : { reason: this.#reason }),
         ...(backup === undefined ? {} : { backup }),
-        complete: collections.every(({ complete }) => complete) && chosen.ofOtherKeys.length === 0 && !isUnknownLost,
+        complete:
+          collections.every(({ complete }) => complete) &&
+          chosen.ofOtherKeys.length === 0 &&
+          chosen.withoutManifest.length === 0 &&
+          !isUnknownLost,
         collections,
         ...chosen,
         unknown,
@@ -392,8 +400,9 @@ class Repair {
   }
 
   /** Of every collection the newest manifest that opens. */
-  async #choose(salvage: Salvage, rescues: Rescue[]): Promise<{ ofOtherKeys: string[]; deleted: string[] }> {
+  async #choose(salvage: Salvage, rescues: Rescue[]): Promise<LeftOut> {
     const ofOtherKeys = new Set<string>();
+    const withoutManifest = new Set<string>();
     const deleted = new Set<string>();
     const taken = new Set<string>();
     const byId = Map.groupBy(salvage.collections(), ({ id }) => hex(id));
@@ -401,7 +410,7 @@ class Repair {
     // several to the one made last.
     const rank = ([{ number: key, id }]: readonly KnownCollection[]) => (salvage.hasPacks(id) ? 1e12 : 0) + key;
     for (const versions of [...byId.values()].sort((a, b) => rank(b) - rank(a))) {
-      const rescue = await this.#newest(salvage, versions, ofOtherKeys);
+      const rescue = await this.#newest(salvage, versions, ofOtherKeys, withoutManifest);
       if (!rescue) continue;
       const { name } = rescue.known;
       if ((await this.#wasDeleted(rescue.id, name)) && !salvage.isJournalWhole) deleted.add(name);
@@ -412,11 +421,17 @@ class Repair {
       }
       await rescue.close();
     }
-    for (const name of taken) ofOtherKeys.delete(name);
-    return { ofOtherKeys: [...ofOtherKeys], deleted: [...deleted] };
+    for (const name of taken) for (const names of [ofOtherKeys, withoutManifest]) names.delete(name);
+    return { ofOtherKeys: [...ofOtherKeys], withoutManifest: [...withoutManifest], deleted: [...deleted] };
   }
 
-  async #newest(salvage: Salvage, versions: readonly KnownCollection[], ofOtherKeys: Set<string>) {
+  async #newest(
+    salvage: Salvage,
+    versions: readonly KnownCollection[],
+    ofOtherKeys: Set<string>,
+    withoutManifest: Set<string>,
+  ) {
+    let ours: KnownCollection | undefined;
     for (const known of versions.toSorted((a, b) => b.version - a.version)) {
       let descriptor: Descriptor;
       try {
@@ -426,10 +441,12 @@ class Repair {
         ofOtherKeys.add(known.name);
         continue;
       }
+      ours ??= known;
       const keyring = await Keyring.make(this.#seed, descriptor, this.#options.threads);
       try {
         const { id, version, manifest: sealed } = { ...known, id: descriptor.id };
-        const manifest = await openManifest(await keyring.manifestSealer(), id, version, sealed);
+        const handleOf = (partition: string | undefined) => keyring.partitionHandle(partition);
+        const manifest = await openManifest(await keyring.manifestSealer(), id, version, sealed, { handleOf });
         const missingVersions = await this.#missing(hex(id), version);
         ofOtherKeys.delete(known.name);
         return new Rescue({ ...known, id }, keyring, manifest, await manifestHash(sealed), this.#seed, {
@@ -443,6 +460,9 @@ class Repair {
         if (!(error instanceof HersError && error.code === 'INTEGRITY')) throw error;
       }
     }
+    // Whoever may write can commit a manifest that opens for nobody: its collection is not deleted.
+    if (ours && (salvage.isJournalWhole || !(await this.#wasDeleted(hex(ours.id), ours.name))))
+      withoutManifest.add(ours.name);
     return undefined;
   }
 
@@ -487,9 +507,14 @@ class Repair {
   #checkWorthIt(
     salvage: Salvage,
     rescues: readonly Rescue[],
-    { ofOtherKeys }: { readonly ofOtherKeys: readonly string[] },
+    { ofOtherKeys, withoutManifest }: LeftOut,
     unknown: readonly UnknownCollection[],
   ): void {
+    if (withoutManifest.length > 0 && (rescues.length === 0 || this.#options.into === undefined))
+      throw new HersError(
+        'DAMAGED',
+        `no manifest of ${withoutManifest.join(', ')} in ${this.#folder} opens, and nothing else tells which of its records count. Nothing was written and nothing was deleted; restore a snapshot under another name, or after deleting the collection, or bring back the folder from a copy${rescues.length === 0 ? '' : '; with --into <folder> the other collections are repaired into a new folder'}`,
+      );
     if (ofOtherKeys.length > 0 && rescues.length === 0)
       throw wrongKey(this.#folder, ofOtherKeys, 'Nothing was written');
     if (ofOtherKeys.length > 0 && this.#options.into === undefined)

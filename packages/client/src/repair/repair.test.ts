@@ -766,6 +766,49 @@ describe('repairing', () => {
     assert.deepEqual(report.ofOtherKeys, ['theirs']);
   });
 
+  it('a collection of this key whose manifest opens for nobody is never left out in silence', async () => {
+    const folder = copyOf();
+    const before = await open(folder);
+    const snapshot = await Array.fromAsync((await before.collection('prints')).snapshot());
+    await before.close();
+    // Whoever has a token to write can commit this, without the key.
+    const commitGarbage = async (...names: string[]) => {
+      const store = await openStore(folder);
+      for (const name of names) {
+        const { version } = await store.getCollection(name);
+        await store.commit(name, { expected: version, manifest: new Uint8Array(100) });
+      }
+      await store.close();
+    };
+    await commitGarbage('prints');
+    // A store that opens tidies its catalogue.
+    const contents = () => filesOf(folder).filter((file) => !file.startsWith('catalogue.'));
+    const damaged = contents();
+    await assert.rejects(repair(folder), { code: 'DAMAGED', message: /no manifest of prints .* snapshot .* --into/ });
+    assert.deepEqual(contents(), damaged);
+    assert.deepEqual([...besides(folder, 'repair'), ...besides(folder, 'damaged')], []);
+    const report = await repair(folder, { into: `${folder}-new` });
+    assert.equal(report.complete, false);
+    assert.deepEqual(report.withoutManifest, ['prints']);
+    const [prints, others] = [['prints'], ['faces', 'sums']].map(
+      (names) => new Map(names.map((name) => [name, oracles.get(name)!])),
+    );
+    await check(report, {}, others);
+    assert.deepEqual(contents(), damaged);
+    // The next steps that it names.
+    const db = await connect(`file:${folder}`, { key, threads: 1 });
+    assert.equal(await (await db.restore('again', snapshot)).count(), prints.get('prints')!.size);
+    await db.deleteCollection('prints');
+    const restored = await db.restore('prints', snapshot);
+    await checkRecords(restored, await Array.fromAsync(restored.list()), prints.get('prints')!);
+    assert.equal(await restored.count(), prints.get('prints')!.size);
+    await db.close();
+    // Where there is nothing else, a new folder would be empty.
+    await commitGarbage('again', 'faces', 'prints', 'sums');
+    await assert.rejects(repair(folder, { into: `${folder}-empty` }), { code: 'DAMAGED' });
+    assert.ok(!existsSync(`${folder}-empty`));
+  });
+
   it('says before it reads everything that nothing can be written there', { skip: isRoot && ROOT_MAY }, async () => {
     const folder = join(copyOf(), '..', `locked-${copies}`, 'gallery');
     cpSync(original, folder, { recursive: true });

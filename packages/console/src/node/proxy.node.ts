@@ -13,6 +13,8 @@ export interface Upstream {
 
 /** The paths of the API. Nothing in them that somebody on the way could read as another path. */
 const PATH = /^\/(?:v1(?:\/(?!\.{1,2}(?:\/|$))[\w.~-]+)*|metrics|readyz)$/;
+/** What may have a body. */
+const WITH_BODY: readonly unknown[] = ['POST', 'PUT'];
 /** What is passed on of an answer; cookies are not, nor anything that a browser acts upon. */
 const ANSWERED = ['content-type', 'content-length', 'retry-after'];
 
@@ -34,6 +36,13 @@ export class ServerProxy {
   }
 
   pass(incoming: IncomingMessage, outgoing: ServerResponse, path: string, headers: OutgoingHttpHeaders): void {
+    const hasBody = WITH_BODY.includes(incoming.method);
+    if (!hasBody && announcesBody(incoming)) {
+      const error = new HersError('INVALID_ARGUMENT', `${incoming.method} takes no body; send it without one`);
+      // What is on its way is not read.
+      answerError(outgoing, 400, error, { ...headers, connection: 'close' });
+      return;
+    }
     const { protocol, hostname, port, pathname } = this.#base;
     const send = protocol === 'https:' ? tlsRequest : request;
     const onward = send({
@@ -42,7 +51,7 @@ export class ServerProxy {
       port: port || undefined,
       path: pathname.replace(/\/+$/, '') + path,
       method: incoming.method,
-      headers: this.#headersFor(incoming),
+      headers: { ...this.#headersFor(incoming), ...(hasBody ? framingOf(incoming) : {}) },
       agent: this.#agent,
     });
     const fail = () => {
@@ -66,16 +75,17 @@ export class ServerProxy {
       answer.on('error', fail).on('aborted', fail).pipe(outgoing);
     });
     outgoing.on('close', () => onward.destroy());
-    incoming.on('error', () => onward.destroy()).pipe(onward);
+    incoming.on('error', () => onward.destroy());
+    if (hasBody) incoming.pipe(onward);
+    else onward.end();
   }
 
   #headersFor({ headers }: IncomingMessage): OutgoingHttpHeaders {
-    const { 'content-type': type, 'content-length': length, authorization } = headers;
+    const { 'content-type': type, authorization } = headers;
     const credentials = this.#token === undefined ? authorization : `Bearer ${this.#token}`;
     return {
       'accept-encoding': 'identity',
       ...(type === undefined ? {} : { 'content-type': type }),
-      ...(length === undefined ? {} : { 'content-length': length }),
       ...(credentials === undefined ? {} : { authorization: credentials }),
     };
   }
@@ -83,6 +93,18 @@ export class ServerProxy {
   close(): void {
     this.#agent.destroy();
   }
+}
+
+const announcesBody = ({ headers }: IncomingMessage) =>
+  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) !== 0;
+
+/**
+ * How the server knows where a body ends. Without either header Node writes a body as it is, and
+ * the server would read it as further requests, to paths that nobody has checked.
+ */
+function framingOf({ headers }: IncomingMessage): OutgoingHttpHeaders {
+  if (headers['transfer-encoding'] !== undefined) return { 'transfer-encoding': 'chunked' };
+  return { 'content-length': headers['content-length'] ?? '0' };
 }
 
 /** An error as the client reads it. */

@@ -149,6 +149,49 @@ describe('hers console', () => {
     assert.deepEqual(JSON.parse(key.body), { name: 'hers.key', text: 'sealed' });
   });
 
+  it('finds its cookie among others of the same name, in any place', async () => {
+    const { cookie, ...token } = session;
+    const tossed = `${cookie.split('=')[0]}=x`;
+    const statusWith = async (...cookies: string[]) =>
+      (await ask(origin, `${BASE}key`, { headers: { ...own(), ...token, cookie: cookies.join('; ') } })).status;
+    assert.equal(await statusWith(tossed, cookie), 200);
+    assert.equal(await statusWith(cookie, tossed), 200);
+    assert.equal(await statusWith(tossed, tossed), 401);
+  });
+
+  it('passes on bodies of POST and PUT, with their end, and of nothing else', async () => {
+    const hidden = 'GET /elsewhere HTTP/1.1\r\nhost: x\r\n\r\n';
+    const chunked = { ...own(), ...session, 'transfer-encoding': 'chunked' };
+    const counted = { ...own(), ...session, 'content-length': String(hidden.length) };
+    const before = reached.length;
+    for (const method of ['GET', 'DELETE', 'HEAD', 'OPTIONS', 'TRACE', 'PATCH'])
+      for (const headers of [chunked, counted])
+        assert.equal((await ask(origin, '/v1', { method, headers, body: hidden })).status, 400, method);
+    assert.equal(reached.length, before);
+    for (const method of ['POST', 'PUT'])
+      for (const headers of [chunked, counted])
+        assert.equal((await ask(origin, '/v1', { method, headers, body: hidden })).status, 200, method);
+    assert.equal((await ask(origin, '/v1', { method: 'DELETE', headers: { ...own(), ...session } })).status, 200);
+    const expected = ['POST', 'POST', 'PUT', 'PUT'].map((method) => [method, '/behind/v1', hidden]);
+    assert.deepEqual(
+      reached.slice(before).map(({ method, url, body }) => [method, url, body]),
+      [...expected, ['DELETE', '/behind/v1', '']],
+    );
+  });
+
+  it('compresses for whoever takes gzip', async () => {
+    for (const [accepted, encoding] of [
+      ['gzip', 'gzip'],
+      ['br;q=1, GZIP ; q=0.01', 'gzip'],
+      ['gzip;q=0', undefined],
+      ['br, gzip; q=0.000, deflate', undefined],
+      ['identity', undefined],
+    ] as const) {
+      const { headers } = await ask(origin, BASE, { headers: { ...own(), 'accept-encoding': accepted } });
+      assert.equal(headers['content-encoding'], encoding, accepted);
+    }
+  });
+
   it('refuses other names, other origins and other sites, whatever they know', async () => {
     const before = reached.length;
     const port = new URL(origin).port;

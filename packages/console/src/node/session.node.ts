@@ -39,8 +39,8 @@ export class Session {
   admits(cookies: string | undefined, token: string | string[] | undefined): boolean {
     if (!this.#isOpen || typeof token !== 'string') return false;
     const pairs = (cookies ?? '').split(';').map((pair) => pair.trim().split('='));
-    const shown = pairs.find(([name]) => name === this.#cookieName)?.[1] ?? '';
-    const [hasCookie, hasToken] = [isSame(shown, this.#cookie), isSame(token, this.#token)];
-    return hasCookie && hasToken;
+    // Another server of this machine can set a cookie of the same name, and browsers send both.
+    const shown = pairs.filter(([name, value = '']) => name === this.#cookieName && isSame(value, this.#cookie));
+    return isSame(token, this.#token) && shown.length > 0;
   }
 }

@@ -11,10 +11,20 @@ export type Route =
   | { readonly view: 'collection'; readonly name: string; readonly tab: Tab };
 
 function routeOf(fragment: string): Route {
-  const [, first, name, tab] = fragment.replace(/^#/, '').split('/');
+  const [, first, encoded = '', tab] = fragment.replace(/^#/, '').split('/');
+  const name = decoded(encoded);
   if (first !== 'collections' || !name) return { view: 'collections' };
   const known = TABS.find((each) => each === tab) ?? 'overview';
-  return { view: 'collection', name: decodeURIComponent(name), tab: known };
+  return { view: 'collection', name, tab: known };
+}
+
+/** Nothing for what was never encoded: people change addresses by hand. */
+function decoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
 }
 
 export const route: Signal<Route> = signal(routeOf(location.hash));
