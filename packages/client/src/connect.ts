@@ -3,6 +3,7 @@
 import { HersError, refuseUnknown } from '@hers/service';
 import { checkKey, Database } from './database.ts';
 import { CONNECT_OPTIONS, type ConnectOptions } from './database-options.ts';
+import { checkPartitions } from './search/partitions.ts';
 import { HttpService } from './transport/http.ts';
 
 /** How the address of a server is remembered: however it was written. */
@@ -21,6 +22,7 @@ export async function connect(where: string, options: ConnectOptions): Promise<D
   refuseUnknown(options, CONNECT_OPTIONS, 'connect');
   // Before anything is opened, which would stay open.
   checkKey(options.key);
+  checkPartitions(options.partitions);
   if (typeof where !== 'string')
     throw new HersError('INVALID_ARGUMENT', 'connect to file:<folder> or https://<server>');
   if (where.startsWith('file:')) {

@@ -27,6 +27,7 @@ import { emptyManifest, liveCount, type Manifest, manifestHash, sealManifest } f
 import { SnapshotHead } from './formats/snapshot-head.ts';
 import { Keyring } from './keys/keyring.ts';
 import { makeSealer } from './keys/sealing.ts';
+import { checkPartitions } from './search/partitions.ts';
 import type { ListCache } from './session/list-cache.ts';
 import { CollectionReader } from './session/reader.ts';
 import { CollectionSession } from './session/session.ts';
@@ -66,11 +67,7 @@ export class Database {
     checkKey(key);
     if (cache !== undefined && typeof cache?.open !== 'function')
       throw new HersError('INVALID_ARGUMENT', 'cache is a cache of lists: open one by openListCache(folder)');
-    if (
-      partitions !== undefined &&
-      !(Array.isArray(partitions) && partitions.every((each) => typeof each === 'string'))
-    )
-      throw new HersError('INVALID_ARGUMENT', "partitions is a list of names, such as ['site-1']");
+    checkPartitions(partitions);
     this.#service = service;
     this.#partitions = partitions?.map((name) => name.normalize('NFC'));
     this.#seed = key instanceof Uint8Array ? MasterSeed.from(key) : key.clone();

@@ -11,11 +11,12 @@ import { type Scope, startServer, type Token, TokenStore } from '@hers/server';
 import { decodeSections, encodeSections, HersError, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
 import { scoreOf, vectorOf } from '../testing/client.ts';
+import { concat, hex, sha256 } from './bytes.ts';
 import { encodeDescriptor, openDescriptor } from './formats/descriptor.ts';
-import { emptyManifest, sealManifest } from './formats/manifest.ts';
+import { emptyManifest, historyAfter, manifestHash, openManifest, sealManifest } from './formats/manifest.ts';
 import { type Collection, connect, Database, HttpService, MasterSeed, type VectorRecord } from './index.ts';
 import { Keyring } from './keys/keyring.ts';
-import { makeSealer } from './keys/sealing.ts';
+import { makeSealer, seal } from './keys/sealing.ts';
 import { repairGallery } from './repair/repair.node.ts';
 import { CollectionSession } from './session/session.ts';
 import { InMemoryVersions } from './session/versions.ts';
@@ -204,6 +205,71 @@ describe('a client whose token is limited to partitions', () => {
     await assert.rejects(wrong.collection('people'), fails('INTEGRITY'));
     const plain = await db.createCollection('plain', { dimension: 4 });
     assert.deepEqual(await plain.partitions(), []);
+    await assert.rejects(connect(place.server.url, { key, partitions: [] }), fails('INVALID_ARGUMENT'));
+  });
+
+  it('has the key, and is caught when what it seals as its own is of others', async () => {
+    const key = MasterSeed.generate();
+    const store = await openStore(await temporary());
+    await using db = new Database(store, { key, threads: 1 });
+    const people = await db.createCollection('people', OPTIONS);
+    await people.upsert(Array.from({ length: 40 }, (_, i) => recordOf(i)));
+    await people.optimize();
+    await people.upsert([recordOf(40), recordOf(41)]);
+    const { id, descriptor } = await store.getCollection('people');
+    const keyring = await Keyring.make(key, openDescriptor(key, 'people', descriptor), 1);
+    const sealer = await keyring.manifestSealer();
+    const handleOf = (name: string | undefined) => keyring.partitionHandle(name);
+    const { version, manifest: sealed } = await store.getManifest('people');
+    const before = await openManifest(sealer, id, version, sealed, { handleOf });
+    const contentOf = async (name: string) => {
+      const section = before.sections!.find(({ handle }) => handle === people.partitionHandle(name))!;
+      const about = concat(new TextEncoder().encode('section'), id, handleOf(name));
+      return { about, content: JSON.parse(new TextDecoder().decode(await sealer.open(section.sealed!, about))) };
+    };
+    const { content: theirs } = await contentOf('s1');
+    const history = historyAfter(await manifestHash(sealed), before.history);
+    /** The next manifest, with another section of s0. */
+    const forged = async (forge: (content: typeof theirs) => void) => {
+      const { about, content } = await contentOf('s0');
+      forge(content);
+      const bytes = await seal(sealer, new TextEncoder().encode(JSON.stringify(content)), about);
+      const own = { handle: people.partitionHandle('s0'), hash: hex(await sha256(bytes)), sealed: bytes };
+      const sections = before.sections!.map((each) => (each.handle === own.handle ? own : each));
+      return sealManifest(sealer, id, { ...before, version: version + 1, history, sections });
+    };
+    const countIn = async (manifest: Uint8Array) => {
+      const getManifest = async () => ({ version: version + 1, manifest });
+      await using whole = new Database(withMethods(store, { getManifest, close: async () => {} }), { key, threads: 1 });
+      return await (await whole.collection('people')).count();
+    };
+    assert.equal(await countIn(await forged(() => {})), 42);
+    const forgeries: Record<string, (content: typeof theirs) => void> = {
+      'the name': (content) => (content.partition = 's1'),
+      'the name of blocks': (content) => content.parts.partitions.value.blocks.fill('s1'),
+      both: (content) => {
+        Object.assign(content, { partition: 's1', pending: [] });
+        content.parts.partitions.value.blocks.fill('s1');
+      },
+      'a block': (content) => (content.blocks[0] = theirs.blocks[0]),
+      'a pending record': (content) => content.pending.push(theirs.pending[0]),
+      'the field': (content) => (content.parts.partitions.value.field = 'person'),
+    };
+    for (const [what, forge] of Object.entries(forgeries)) {
+      const manifest = await forged(forge);
+      await assert.rejects(countIn(manifest), { code: 'INTEGRITY', message: /what is of another partition/ }, what);
+    }
+
+    // A section of nothing loses its own records; others see theirs, and write to it again.
+    const empty = await forged((content) => {
+      Object.assign(content, { blocks: [], pending: [] });
+      content.parts = { partitions: { must: true, value: { field: 'site', blocks: [] } } };
+    });
+    await store.commit('people', { expected: version, manifest: empty });
+    await people.upsert(recordOf(44));
+    await people.optimize();
+    assert.deepEqual([await people.count({ partitions: ['s0'] }), await people.count()], [1, 32]);
+    await keyring.close();
   });
 });
 

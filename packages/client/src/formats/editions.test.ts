@@ -106,11 +106,13 @@ async function recordsOf(store: Service, name: string, ask: (service: Service) =
   return given;
 }
 
+const WITHOUT_PARTITIONS = { handleOf: () => assert.fail('there are no partitions') };
+
 async function manifestOf(store: Service, key: Uint8Array, name: string) {
   const { id } = await store.getCollection(name);
   const { version, manifest } = await store.getManifest(name);
   const sealer = await makeSealer(MasterSeed.from(key).deriveKey('manifest', id));
-  return openManifest(sealer, id, version, manifest);
+  return openManifest(sealer, id, version, manifest, WITHOUT_PARTITIONS);
 }
 
 for (const edition of ['edition-1', 'edition-2'])
@@ -231,6 +233,7 @@ describe('parts', () => {
         id,
         7,
         await seal(sealer, new TextEncoder().encode(JSON.stringify(content)), associatedData),
+        WITHOUT_PARTITIONS,
       );
     };
     assert.equal((await open({ later: { must: false, value: 3 } })).version, 7);

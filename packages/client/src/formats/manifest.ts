@@ -243,7 +243,10 @@ export async function sealSections(
     const group = groups.get(handle);
     groups.delete(handle);
     if (only && !only.has(handle)) sections.push(section);
-    else if (group) sections.push(areSame(group, earlier.get(handle)!) ? section : await sealed(handle, group));
+    else if (group) {
+      const known = earlier.get(handle); // Undefined where somebody has sealed a section of nothing.
+      sections.push(known && areSame(group, known) ? section : await sealed(handle, group));
+    }
   }
   for (const [handle, group] of groups) sections.push(await sealed(handle, group));
   return sections;
@@ -301,14 +304,15 @@ type Row = [string, string, number, number, number, string[], number[]];
 
 /**
  * Opens the manifest that a store says is of this version, with the sections of some partitions, or
- * of all. INTEGRITY when it is not, or a section is missing.
+ * of all. INTEGRITY when it is not, a section is missing, or one names what is of another
+ * partition: a client whose token is limited has the key, and can seal anything as its own section.
  */
 export async function openManifest(
   sealer: Sealer,
   collectionId: Uint8Array,
   version: number,
   sealed: Uint8Array,
-  only?: ReadonlySet<string>,
+  { only, handleOf }: PartitionAccess,
 ): Promise<Manifest> {
   const { sections, rest } = decodeSections(sealed) ?? { rest: sealed };
   const about = associatedData(collectionId, version);
@@ -329,7 +333,7 @@ export async function openManifest(
     sealed: bytes,
   }));
   const blocks: ManifestBlock[] = [];
-  const pending: ManifestRecord[] = [];
+  const pending = new Map<string, ManifestRecord>();
   for (const { handle, hash, sealed: bytes } of named) {
     if (only && !only.has(handle)) continue;
     if (!bytes) throw new HersError('INTEGRITY', HIDDEN);
@@ -339,11 +343,20 @@ export async function openManifest(
     const error = 'a section of the manifest does not open: whoever wrote it had another key';
     const content = JSON.parse(new TextDecoder().decode(await opened(sealer, bytes, about, error)));
     const section = manifestIn(content);
-    const partition: string | undefined = content.partition ?? undefined;
-    blocks.push(...section.blocks);
-    for (const record of section.pending) pending.push({ ...record, partition });
+    const partition = typeof content.partition === 'string' ? content.partition : undefined;
+    if (
+      hex(handleOf(partition)) !== handle ||
+      section.partitionBy !== manifest.partitionBy ||
+      section.blocks.some((block) => block.partition !== partition || !block.id.startsWith(handle))
+    )
+      throw new HersError('INTEGRITY', MISPLACED);
+    for (const block of section.blocks) blocks.push(block);
+    for (const record of section.pending) {
+      if (pending.has(record.handle)) throw new HersError('INTEGRITY', MISPLACED);
+      pending.set(record.handle, { ...record, partition });
+    }
   }
-  return { ...manifest, blocks, pending, sections: named };
+  return { ...manifest, blocks, pending: [...pending.values()], sections: named };
 }
 
 async function opened(sealer: Sealer, sealed: Uint8Array, about: Uint8Array, error: string): Promise<Uint8Array> {
@@ -356,6 +369,8 @@ async function opened(sealer: Sealer, sealed: Uint8Array, about: Uint8Array, err
 
 const NOT_LIMITED =
   'has no partitions that a token can be limited to: they are named when it is made (partitionBy), by a version that knows such tokens';
+const MISPLACED =
+  'a section of the manifest names what is of another partition: a client with the key of this collection has forged it';
 const HIDDEN =
   'the store does not show all partitions of this collection. With a token that is limited to some, say to which (the option partitions); otherwise the store hides records';
 

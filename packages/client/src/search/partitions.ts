@@ -6,6 +6,13 @@ import type { CollectionSession } from '../session/session.ts';
 import { partitionOf, type View } from '../session/view.ts';
 import type { ScanPart } from './scan.ts';
 
+/** INVALID_ARGUMENT unless it names partitions, or is undefined, which means all. */
+export function checkPartitions(partitions: unknown): asserts partitions is readonly string[] | undefined {
+  if (partitions === undefined) return;
+  if (!Array.isArray(partitions) || partitions.length === 0 || partitions.some((each) => typeof each !== 'string'))
+    throw new HersError('INVALID_ARGUMENT', "partitions is a list of names, such as ['site-1']");
+}
+
 /**
  * What is in these partitions, or all of the view. Partitions that nothing is in are empty, and no
  * error. FORBIDDEN if this client is limited to others.
@@ -15,11 +22,10 @@ export function inPartitions(
   view: View,
   partitions: readonly string[] | undefined,
 ): ScanPart {
+  checkPartitions(partitions);
   const { blocks } = view.manifest;
   const pending = [...view.pending.values()];
   if (partitions === undefined) return { blocks, pending };
-  if (!Array.isArray(partitions) || partitions.length === 0 || partitions.some((name) => typeof name !== 'string'))
-    throw new HersError('INVALID_ARGUMENT', "partitions is a list of names, such as ['site-1']");
   if (view.manifest.partitionBy === undefined)
     throw new HersError(
       'INVALID_ARGUMENT',

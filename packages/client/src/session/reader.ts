@@ -119,7 +119,7 @@ export class CollectionReader implements Source {
     const { service, place, keyring } = this;
     const { version, manifest: sealed } = await service.getManifest(place.name);
     const sealer = await keyring.manifestSealer();
-    const manifest = await openManifest(sealer, keyring.id, version, sealed, this.access.only);
+    const manifest = await openManifest(sealer, keyring.id, version, sealed, this.access);
     this.#skip = manifest.sections ? PARTITION_BYTES : 0;
     if (manifest.version !== version)
       throw new HersError('INTEGRITY', 'the manifest has another version than the store says');
