@@ -95,6 +95,7 @@ export class NativeRun {
 
   /** The next batch as soon as there is one; undefined at the end. */
   async next(): Promise<Batch | undefined> {
+    const isAhead = this.#batches.length > 0;
     while (this.#batches.length === 0 && !this.#isOver && !this.#isStopped) {
       this.#addon.holdLoop(this.#scan, true);
       await new Promise<void>((resolve) => {
@@ -105,11 +106,9 @@ export class NativeRun {
     }
     if (this.#error) throw this.#error.reason;
     const batch = this.#batches.shift();
-    if (batch) {
-      this.#addon.releaseBatch(this.#scan);
-      // A GPU delivers faster than they are read, and the event loop must run in between.
-      await new Promise(setImmediate);
-    }
+    if (batch) this.#addon.releaseBatch(this.#scan);
+    // A GPU delivers faster than batches are read, and the event loop must run in between.
+    if (batch && isAhead) await new Promise(setImmediate);
     return batch;
   }
 
