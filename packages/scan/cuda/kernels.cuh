@@ -138,11 +138,17 @@ struct QueryLaid {
   uint32_t rows, paddedRows;
   /** Of the tile: 1, 2, 4 or 8. */
   uint32_t wide;
+  /** For tensor cores: tensor.cuh has the layout. */
+  bool forTensors;
 
   /** Half 0 is B, and 1 is A. */
   __device__ __forceinline__ uint32_t* word(uint32_t slot, uint32_t row, uint32_t query, uint32_t half) const {
-    const uint32_t perLane = wide == 1 ? 2 : 4;
     const uint32_t number = 2 * query + half;
+    if (forTensors) {
+      const size_t quad = (size_t{slot / kTile} * paddedRows / kRows + row / kRows) * (kTile / 4) + slot % kTile / 4;
+      return at + ((quad * (wide / 4) + number / 8) * 32 + number % 8 * kRows + row % kRows) * 4 + slot % 4;
+    }
+    const uint32_t perLane = wide == 1 ? 2 : 4;
     const size_t pairs = size_t{slot / kTile} * paddedRows + row;
     return at + ((pairs * (2 * wide / perLane) + number / perLane) * kTile + slot % kTile) * perLane + number % perLane;
   }

@@ -16,6 +16,7 @@
 #include "buffers.h"
 #include "hers_cuda.h"
 #include "kernels.cuh"
+#include "tensor.cuh"
 
 using namespace hers_cuda;
 
@@ -45,6 +46,9 @@ struct Lane {
 
 struct HersCuda {
   int device = 0;
+  /** Its tensor cores compute in double precision, and fast. */
+  bool hasTensors = false;
+  uint32_t processors = 1;
   std::mutex mutex;
   /** Loading, and everything of a scan before its slices. */
   cudaStream_t stream = nullptr;
@@ -141,6 +145,20 @@ void launchMultiply(uint32_t wide, bool packed, const MultiplyJob& job, cudaStre
   }
 }
 
+template <int Q, bool packed>
+void launchTensors(const MultiplyJob& job, uint32_t processors, cudaStream_t stream) {
+  constexpr int bytes = tensorSharedBytes(Q, packed);
+  check(cudaFuncSetAttribute(multiplyByTensors<Q, packed>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "asking for shared memory");
+  const uint32_t tiles = job.words / kTile * ((job.blockCount + kTensorBlocks - 1) / kTensorBlocks);
+  hers_cuda::launch(multiplyByTensors<Q, packed>, std::min(tiles, tensorResident(Q) * processors), kTensorThreads, bytes, stream, job);
+  checkLaunch("multiplying");
+}
+
+void launchTensors(uint32_t wide, bool packed, const MultiplyJob& job, uint32_t processors, cudaStream_t stream) {
+  if (wide == 4) return packed ? launchTensors<4, true>(job, processors, stream) : launchTensors<4, false>(job, processors, stream);
+  return packed ? launchTensors<8, true>(job, processors, stream) : launchTensors<8, false>(job, processors, stream);
+}
+
 template <int logN, int primes>
 void launchRespond(const RespondJob& job, uint32_t queries, cudaStream_t stream) {
   hers_cuda::launch(respond<logN, primes>, dim3(job.blockCount, 2, queries), respondThreads(logN), 0, stream, job);
@@ -175,6 +193,7 @@ class Pass {
     words_ = scan.ring->words();
     queries_ = std::min<size_t>(kMostQueries, scan.queryCount - firstQuery);
     while (wide_ < queries_) wide_ *= 2;
+    byTensors_ = cuda.hasTensors && wide_ >= 4;
     chunks_ = (rows_ + kRows - 1) / kRows;
   }
 
@@ -207,16 +226,17 @@ class Pass {
   const HersCudaQuery& query(size_t i) const { return scan_.queries[firstQuery_ + i]; }
 
   void layQueries() {
-    const size_t laidBytes = 4 * words_ * chunks_ * kRows * 2 * wide_;
+    const uint32_t laidRows = static_cast<uint32_t>((chunks_ + (byTensors_ ? 1 : 0)) * kRows);
+    const size_t laidBytes = 4 * words_ * laidRows * 2 * wide_;
     cuda_.queries.atLeast(laidBytes, "making room for queries");
-    const QueryLaid laid = {cuda_.queries.as<uint32_t>(), static_cast<uint32_t>(rows_), static_cast<uint32_t>(chunks_ * kRows), wide_};
+    const QueryLaid laid = {cuda_.queries.as<uint32_t>(), static_cast<uint32_t>(rows_), laidRows, wide_, byTensors_};
     cuda_.heads.atLeast(4 * kHeadWords * kMostQueries, "making room for queries");
     size_t most = 0, at = 0;
     for (size_t i = 0; i < queries_; i++) most += 4 * words_ * (rows_ + query(i).givenCount);
     cuda_.rows.atLeast(most, "making room for queries");
     for (uint32_t i = 0; i < wide_; i++) {
       if (i >= queries_) {
-        hers_cuda::launch(clearQuery, chunks_ * kRows, 256, 0, cuda_.stream, laid, i, words_);
+        hers_cuda::launch(clearQuery, laidRows, 256, 0, cuda_.stream, laid, i, words_);
         checkLaunch("expanding queries");
         continue;
       }
@@ -232,9 +252,13 @@ class Pass {
       copy(cuda_.heads.as<uint32_t>() + kHeadWords * i, from.head, 4 * kHeadWords);
       QuerySource source = {rows, rows + rowWords, static_cast<uint32_t>(from.givenFirst), static_cast<uint32_t>(from.givenCount), {}};
       memcpy(source.seed, from.seed, sizeof source.seed);
-      hers_cuda::launch(expandRow, dim3(chunks_ * kRows, ring_.primes), kExpandThreads, 0, cuda_.stream, laid, i, source, scan_.domain, ring_);
+      hers_cuda::launch(expandRow, dim3(laidRows, ring_.primes), kExpandThreads, 0, cuda_.stream, laid, i, source, scan_.domain, ring_);
       checkLaunch("expanding queries");
     }
+    if (!byTensors_) return;
+    const uint32_t threads = 256, blocks = static_cast<uint32_t>((2 * wide_ * words_ + threads - 1) / threads);
+    hers_cuda::launch(centreRows, blocks, threads, 0, cuda_.stream, laid, laidRows - kRows, words_, ring_);
+    checkLaunch("expanding queries");
   }
 
   void runSlices() {
@@ -281,7 +305,8 @@ class Pass {
     if (scan_.parts & HERS_CUDA_MULTIPLY) {
       MultiplyJob multiply = {blocks, cuda_.queries.as<uint32_t>(), lane.sums.as<uint32_t>(), count, static_cast<uint32_t>(queries_),
                               static_cast<uint32_t>(words_), static_cast<uint32_t>(lines_), static_cast<uint32_t>(chunks_), ring_};
-      launchMultiply(wide_, packed_, multiply, lane.stream);
+      if (byTensors_) launchTensors(wide_, packed_, multiply, cuda_.processors, lane.stream);
+      else launchMultiply(wide_, packed_, multiply, lane.stream);
     }
     if (scan_.parts & HERS_CUDA_RESPOND) {
       job.blocks = blocks;
@@ -315,7 +340,7 @@ class Pass {
   /** Where responses stay; null where they are copied to the host. */
   const HersCudaKept* kept_;
   uint32_t wide_ = 1;
-  bool packed_;
+  bool packed_, byTensors_;
 };
 
 /** Tells the device where every block is, and returns how many there are. */
@@ -389,6 +414,11 @@ int hersCudaOpen(int device, HersCuda** out) {
     check(cudaSetDevice(device), "opening it");
     std::unique_ptr<HersCuda> cuda(new HersCuda);
     cuda->device = device;
+    int singles = 0, processors = 0;
+    check(cudaDeviceGetAttribute(&singles, cudaDevAttrSingleToDoublePrecisionPerfRatio, device), "opening it");
+    cuda->hasTensors = singles <= 2;
+    check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "opening it");
+    cuda->processors = static_cast<uint32_t>(processors);
     check(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "opening it");
     for (cudaEvent_t* event : {&cuda->started, &cuda->ready, &cuda->ended}) check(cudaEventCreate(event), "opening it");
     for (Lane& lane : cuda->lanes) {

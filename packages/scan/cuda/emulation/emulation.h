@@ -4,7 +4,7 @@
 // returns. It is slow, and for tests alone: that the arithmetic is right can be tested everywhere.
 //
 // `HERS_EMULATION_FAILS` makes the device fail: `no-device`, `old-driver`, `memory:<bytes>` (there is
-// no more), `launch:<n>` (the n-th launch and all after it).
+// no more), `launch:<n>` (the n-th launch and all after it); and `doubles` makes it slow with them.
 
 #pragma once
 
@@ -41,6 +41,7 @@ struct uint4 {
   uint32_t x, y, z, w;
 };
 inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
+inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 
 struct dim3 {
   uint32_t x, y, z;
@@ -66,6 +67,11 @@ struct Fiber {
   ucontext_t context;
   std::vector<char> stack;
   bool ended = false;
+};
+
+/** What a thread gives to a product of tiles: two words of the left one, and one of the right. */
+struct Tile {
+  double left[2], right;
 };
 
 /** One block of threads at a time. */
@@ -116,6 +122,16 @@ class Block {
     waitForWarp();
     return got;
   }
+  /** Calls `read` with what every lane of the warp gives. */
+  template <class Read>
+  void exchangeTile(const Tile& given, Read read) {
+    const uint32_t warp = now_ / kWarp * kWarp;
+    if (tiles_.size() < warp + kWarp) tiles_.resize(warp + kWarp);
+    tiles_[now_] = given;
+    waitForWarp();
+    read(tiles_.data() + warp);
+    waitForWarp();
+  }
   uint32_t lane() const { return now_ % kWarp; }
 
  private:
@@ -153,6 +169,7 @@ class Block {
   const std::function<void()>* body_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<uint64_t> given_;
+  std::vector<Tile> tiles_;
   std::vector<Barrier> warps_;
   Barrier all_;
   ucontext_t scheduler_;
@@ -258,6 +275,19 @@ inline float __fadd_rn(float x, float y) { return x + y; }
 inline float __fsqrt_rn(float x) { return std::sqrt(x); }
 inline double __dmul_rn(double x, double y) { return x * y; }
 inline double __dadd_rn(double x, double y) { return x + y; }
+inline double __dsub_rn(double x, double y) { return x - y; }
+inline double __fma_rn(double x, double y, double z) { return std::fma(x, y, z); }
+inline int __double2loint(double x) {
+  int64_t bits;
+  memcpy(&bits, &x, 8);
+  return static_cast<int>(bits);
+}
+inline double __hiloint2double(int high, int low) {
+  const uint64_t bits = uint64_t{static_cast<uint32_t>(high)} << 32 | static_cast<uint32_t>(low);
+  double value;
+  memcpy(&value, &bits, 8);
+  return value;
+}
 template <class T>
 T __ldg(const T* at) {
   return *at;
@@ -299,6 +329,7 @@ struct HersEmulatedEvent {};
 using cudaEvent_t = HersEmulatedEvent*;
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaEventBlockingSync = 1 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum cudaDeviceAttr { cudaDevAttrSingleToDoublePrecisionPerfRatio, cudaDevAttrMultiProcessorCount };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 struct cudaFuncAttributes {};
 struct cudaDeviceProp {
@@ -334,6 +365,10 @@ inline cudaError_t cudaRuntimeGetVersion(int* version) {
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int) {
   *out = {"emulation", 9, 0, 1};
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetAttribute(int* out, cudaDeviceAttr which, int) {
+  *out = which == cudaDevAttrMultiProcessorCount || hers_emulation::fails("doubles").empty() ? 2 : 64;
   return cudaSuccess;
 }
 inline size_t hersEmulatedMemory() {

@@ -10,7 +10,7 @@ import { checkKernel } from '../choose.ts';
 import type { SegmentHandle } from '../kernel.ts';
 import { ReferenceKernel } from '../reference.ts';
 import { decodeHeader } from '../segment.ts';
-import { mixed, specimenBlock, specimenQuery } from '../specimen.ts';
+import { largest, mixed, specimenBlock, specimenQuery } from '../specimen.ts';
 import { CudaKernel } from './cuda.ts';
 import { SplitKernel } from './split.ts';
 
@@ -63,6 +63,39 @@ describe('the CUDA kernel, emulated', { skip: compiler.skip }, () => {
     await checkKernel(kernel);
     await kernel.close();
   });
+
+  for (const { name, width, together } of [
+    { name: 'insecure_n_64_logq_30_wide_5', width: 200, together: 3 },
+    { name: 'insecure_n_64_logq_30_wide_5', width: 20, together: 9 },
+    { name: 'insecure_n_64_logq_30_30', width: 12, together: 8 },
+    { name: 'insecure_n_64_logq_24_wide_5', width: 67, together: 3 },
+    { name: 'insecure_n_64_logq_24_wide_5', width: 20, together: 8 },
+  ]) {
+    it(`answers ${together} queries together, with and without tensor cores: ${name}, ${width} rows`, async () => {
+      const parameters = parameterSet(name);
+      // More blocks than go into one tile, and sums that are folded; the first ones at their largest.
+      const residue = (index: number) => (index < 3 ? largest : mixed(index));
+      const own = Array.from({ length: 18 }, (_, index) =>
+        specimenBlock({ parameters, width, index, residue: residue(index) }),
+      );
+      const asked = Array.from({ length: together }, (_, index) =>
+        specimenQuery({ parameters, width, index, residue: residue(index) }),
+      );
+      for (const slow of [false, true]) {
+        if (slow) process.env.HERS_EMULATION_FAILS = 'doubles';
+        const kernel = CudaKernel.open({ addon });
+        const handle = await kernel.load({ bytes: segmentBytes(own), name: 'segment' });
+        let count = 0;
+        for await (const { block, query, response } of kernel.scan([handle], asked)) {
+          const expected = encodeResponse(scanBlock(own[block], expandedQuery(asked[query])));
+          assert.deepEqual(Buffer.from(response), Buffer.from(expected), `block ${block}, query ${query}`);
+          count++;
+        }
+        assert.equal(count, own.length * together);
+        await kernel.close();
+      }
+    });
+  }
 
   it('says in one sentence what is missing', () => {
     process.env.HERS_EMULATION_FAILS = 'no-device';
