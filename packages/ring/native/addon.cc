@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "roots.h"
 #include "variant.h"
 
 #ifndef HERS_STAMP
@@ -17,6 +18,10 @@
 #endif
 
 namespace hers {
+
+/** In expansion.cc. */
+bool addExpansion(napi_env env, napi_value exports);
+
 namespace {
 
 /** Thrown for what a caller did wrong. */
@@ -40,7 +45,7 @@ struct Variants {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
       list[count++] = &kAvx512;
-    if (__builtin_cpu_supports("avx2")) list[count++] = &kAvx2;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) list[count++] = &kAvx2;
 #endif
   }
 };
@@ -169,6 +174,12 @@ class Bound {
   }
   const uint8_t* key(uint32_t offset) const { return reinterpret_cast<const uint8_t*>(at(offset, 8)); }
 
+  /** Made when first needed: most rings decrypt no response. */
+  Roots roots() {
+    if (!roots_) roots_ = std::make_unique<RootTables>(ring.n, variant.doubles);
+    return roots_->roots();
+  }
+
   void hold() { holders_++; }
   void release(napi_env env) {
     if (--holders_ > 0) return;
@@ -185,6 +196,7 @@ class Bound {
   size_t size_ = 0;
   napi_ref reference_ = nullptr;
   uint32_t holders_ = 0;
+  std::unique_ptr<RootTables> roots_;
 };
 
 /** Zeroes what was used of the work space, whatever happens. */
@@ -389,29 +401,40 @@ napi_value queryRows(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-/** packed0, bits0, packed1, bits1, cut, secret. */
+napi_value secretPoints(napi_env env, napi_callback_info info) {
+  Call<2> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  const auto out = call.array<double>(napi_float64_array);
+  const auto secret = call.array<uint32_t>(napi_uint32_array);
+  if (out.length != b.ring.n || secret.length != b.ring.n) refuse("a secret of this ring was expected");
+  const Wiping wiping(b.work, Work::Part::all);
+  b.variant.secretPoints(out.at, secret.at, b.ring, b.roots(), b.work);
+  return nullptr;
+}
+
+/** packed0, bits0, packed1, bits1, points. */
 template <size_t count>
-Phase phaseOf(Call<count>& call, const Ring& ring) {
+Phase phaseOf(Call<count>& call, Bound& b) {
   Phase job = {};
+  const Ring& ring = b.ring;
   job.ring = &ring;
   const auto packed0 = call.template array<uint8_t>(napi_uint8_array);
   job.bits0 = call.word();
   const auto packed1 = call.template array<uint8_t>(napi_uint8_array);
-  job.bits1 = call.word(), job.cut = call.word();
-  const auto secret = call.template array<uint32_t>(napi_uint32_array);
-  if (job.bits0 < 1 || job.bits0 > job.bits1 || job.bits1 > 32 || job.cut < 1 || job.cut > job.bits1 || job.cut > 31)
-    refuse("these bits contradict each other");
-  if (packed0.length != size_t{ring.n} * job.bits0 / 8 || packed1.length != size_t{ring.n} * job.bits1 / 8 || secret.length != ring.n)
+  job.bits1 = call.word();
+  const auto points = call.template array<double>(napi_float64_array);
+  if (job.bits0 < 1 || job.bits0 > job.bits1 || job.bits1 > 32) refuse("these bits contradict each other");
+  if (packed0.length != size_t{ring.n} * job.bits0 / 8 || packed1.length != size_t{ring.n} * job.bits1 / 8 || points.length != ring.n)
     refuse("a response and a secret of this ring were expected");
-  job.packed0 = packed0.at, job.packed1 = packed1.at, job.secret = secret.at;
+  job.packed0 = packed0.at, job.packed1 = packed1.at, job.roots = b.roots(), job.points = points.at;
   return job;
 }
 
 napi_value scores(napi_env env, napi_callback_info info) {
-  Call<9> call(env, info);
+  Call<8> call(env, info);
   Bound& b = *static_cast<Bound*>(call.owner);
   const auto out = call.array<float>(napi_float32_array);
-  const Phase job = phaseOf(call, b.ring);
+  const Phase job = phaseOf(call, b);
   const float factor = static_cast<float>(call.number()), offset = static_cast<float>(call.number());
   if (out.length != b.ring.n) refuse("a score for every slot was expected");
   const Wiping wiping(b.work, Work::Part::phase);
@@ -419,10 +442,10 @@ napi_value scores(napi_env env, napi_callback_info info) {
 }
 
 napi_value integers(napi_env env, napi_callback_info info) {
-  Call<8> call(env, info);
+  Call<7> call(env, info);
   Bound& b = *static_cast<Bound*>(call.owner);
   const auto out = call.array<int32_t>(napi_int32_array);
-  const Phase job = phaseOf(call, b.ring);
+  const Phase job = phaseOf(call, b);
   const double factor = call.number();
   if (out.length != b.ring.n) refuse("an integer for every slot was expected");
   const Wiping wiping(b.work, Work::Part::phase);
@@ -452,6 +475,7 @@ const Method kRingMethods[] = {
     {"uniformBits", guardedCall<uniformBits>},
     {"blockRows", guardedCall<blockRows>},
     {"queryRows", guardedCall<queryRows>},
+    {"secretPoints", guardedCall<secretPoints>},
     {"scores", guardedCall<scores>},
     {"integers", guardedCall<integers>},
 };
@@ -526,6 +550,53 @@ napi_value roundVectors(napi_env env, napi_callback_info info) {
   });
 }
 
+napi_value products(napi_env env, napi_callback_info info) {
+  return guarded(env, [&] {
+    Call<4> call(env, info);
+    const Variant& variant = variantOf(env, call.value());
+    const auto out = call.array<double>(napi_float64_array);
+    const auto values = call.array<int32_t>(napi_int32_array);
+    const auto probe = call.array<double>(napi_float64_array);
+    if (values.length != out.length * probe.length) refuse("rows as long as the probe were expected");
+    variant.products(out.at, values.at, probe.at, out.length, probe.length);
+    return undefined(env);
+  });
+}
+
+napi_value closeGaps(napi_env env, napi_callback_info info) {
+  return guarded(env, [&] {
+    Call<3> call(env, info);
+    const Variant& variant = variantOf(env, call.value());
+    const auto values = call.array<uint32_t>(napi_float32_array);
+    const auto slots = call.array<uint32_t>(napi_uint32_array);
+    for (size_t l = 0; l < slots.length; l++)
+      if (slots.at[l] >= values.length || (l > 0 && slots.at[l] <= slots.at[l - 1])) refuse("ascending slots were expected");
+    variant.closeGaps(values.at, values.length, slots.at, slots.length);
+    return undefined(env);
+  });
+}
+
+/** (isa, out: a sum for each group, scores, order, slots with the sign +, divisor). */
+napi_value groupSums(napi_env env, napi_callback_info info) {
+  return guarded(env, [&] {
+    Call<6> call(env, info);
+    const Variant& variant = variantOf(env, call.value());
+    const auto out = call.array<double>(napi_float64_array);
+    const auto scores = call.array<float>(napi_float32_array);
+    const auto order = call.array<uint16_t>(napi_uint16_array);
+    const size_t plus = call.word();
+    const double divisor = call.number();
+    if (out.length < 1 || order.length < out.length || order.length % out.length != 0) refuse("whole groups were expected");
+    const size_t size = order.length / out.length - 1;
+    if (plus > size) refuse("whole groups were expected");
+    uint16_t last = 0;
+    for (size_t i = 0; i < order.length; i++) last = order.at[i] > last ? order.at[i] : last;
+    if (last >= scores.length) refuse("slots that have scores were expected");
+    variant.groupSums(out.at, scores.at, order.at, out.length, size, plus, divisor);
+    return undefined(env);
+  });
+}
+
 napi_value packThree(napi_env env, napi_callback_info info) {
   return guarded(env, [&] {
     Call<3> call(env, info);
@@ -565,7 +636,8 @@ napi_value variants(napi_env env, napi_callback_info) {
 
 const Method kMethods[] = {
     {"variants", variants},       {"createRing", createRing}, {"squareSums", squareSums},
-    {"roundVectors", roundVectors}, {"packThree", packThree},   {"unpackThree", unpackThree},
+    {"roundVectors", roundVectors}, {"products", products},     {"closeGaps", closeGaps},
+    {"groupSums", groupSums},       {"packThree", packThree},   {"unpackThree", unpackThree},
 };
 
 }  // namespace
@@ -577,6 +649,7 @@ extern "C" __attribute__((visibility("default"))) napi_value napi_register_modul
     if (napi_create_function(env, method.name, NAPI_AUTO_LENGTH, method.f, nullptr, &function) != napi_ok) return nullptr;
     if (napi_set_named_property(env, exports, method.name, function) != napi_ok) return nullptr;
   }
+  if (!hers::addExpansion(env, exports)) return nullptr;
   napi_value stamp;
   if (napi_create_string_utf8(env, HERS_STAMP, NAPI_AUTO_LENGTH, &stamp) != napi_ok) return nullptr;
   if (napi_set_named_property(env, exports, "stamp", stamp) != napi_ok) return nullptr;

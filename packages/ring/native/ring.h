@@ -88,13 +88,27 @@ struct QueryRows {
   uint32_t wideBits, digitBits, digits;
 };
 
+/** Complex roots for the transform of points.h: RootTables makes them. */
+struct Roots {
+  /** w_k at k. */
+  const double* re;
+  const double* im;
+  /**
+   * For every window of two vectors and every stride t = lanes/2 … 1: the roots of its lanes, a
+   * vector of real parts and one of imaginary parts.
+   */
+  const double* spread;
+};
+
 /** The phase of a packed pair: see Ring.phase in packages/ring/src/ring.ts. */
 struct Phase {
   const Ring* ring;
   const uint8_t* packed0;
   const uint8_t* packed1;
-  uint32_t bits0, bits1, cut;
-  const uint32_t* secret;
+  uint32_t bits0, bits1;
+  Roots roots;
+  /** n doubles: what secretPoints makes of the secret. */
+  const double* points;
 };
 
 }  // namespace hers

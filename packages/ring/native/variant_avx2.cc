@@ -2,6 +2,7 @@
 
 #include "lanes_avx2.h"
 
+#include "checks.h"
 #include "phase.h"
 #include "variant.h"
 #include "vectors.h"
@@ -9,9 +10,11 @@
 namespace hers {
 
 const Variant kAvx2 = {
-    "avx2",  ntt,        intt,    add,             subtract,    multiply,  multiplyAdd, multiplySubtract,
-    scaleAdd, encode,     embed,   isReduced,       uniform,     ternary,   centredBinomial, uniformBits,
-    blockRows, queryRows, scores, integers, squareSums, roundVectors, packThree, unpackThree,
+    "avx2",     Lanes::H,   ntt,           intt,            add,          subtract,     multiply,
+    multiplyAdd, multiplySubtract, scaleAdd, encode,         embed,        isReduced,    uniform,
+    ternary,    centredBinomial, uniformBits, blockRows,   queryRows,    secretPoints, scores,
+    integers,   squareSums, roundVectors,  products,        closeGaps,    groupSums,    packThree,
+    unpackThree,
 };
 
 }  // namespace hers

@@ -3,6 +3,7 @@
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { addonName, thisMachine } from './machine.node.ts';
 import type { NativeAddon } from './native.ts';
 
 const build = join(import.meta.dirname, '../build');
@@ -10,10 +11,7 @@ const build = join(import.meta.dirname, '../build');
 /** Where `npm run build` puts it. */
 export const ADDON_PATH: string = join(build, 'hers_ring.node');
 
-/** Of Linux there are two kinds, and no loader loads what was made for the other. */
-const PATHS = ['', '-musl']
-  .map((kind) => join(build, `hers_ring.${process.platform}-${process.arch}${kind}.node`))
-  .concat(ADDON_PATH);
+const PATHS = [join(build, addonName('ring', thisMachine())), ADDON_PATH];
 
 /** Nothing where there is none for this platform. Throws where none of them can be loaded. */
 export function openAddon(paths: readonly string[] = PATHS): NativeAddon | undefined {

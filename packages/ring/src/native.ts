@@ -2,6 +2,7 @@
 // work on its memory and give the same bytes, and whole jobs that take one call instead of
 // hundreds.
 
+import type { ExpansionAddon } from './expansion.ts';
 import type { KernelExports } from './kernel.ts';
 
 /** Functions of assembly/kernel.ts that there is native code for. */
@@ -64,14 +65,15 @@ export interface NativeRing extends Pick<KernelExports, (typeof NATIVE_FUNCTIONS
     digitBits: number,
     digits: number,
   ): void;
+  /** n numbers of a secret, for the two below. */
+  secretPoints(out: Float64Array, secret: Uint32Array): void;
   scores(
     out: Float32Array,
     packed0: Uint8Array,
     bits0: number,
     packed1: Uint8Array,
     bits1: number,
-    cut: number,
-    secret: Uint32Array,
+    points: Float64Array,
     factor: number,
     offset: number,
   ): number;
@@ -81,8 +83,7 @@ export interface NativeRing extends Pick<KernelExports, (typeof NATIVE_FUNCTIONS
     bits0: number,
     packed1: Uint8Array,
     bits1: number,
-    cut: number,
-    secret: Uint32Array,
+    points: Float64Array,
     factor: number,
   ): number;
 }
@@ -90,7 +91,7 @@ export interface NativeRing extends Pick<KernelExports, (typeof NATIVE_FUNCTIONS
 /** Instruction sets that there is code for, best first. */
 export type Isa = 'avx512' | 'avx2';
 
-export interface NativeAddon {
+export interface NativeAddon extends ExpansionAddon {
   /** Those of this machine, best first. */
   variants(): Isa[];
   /**
@@ -108,6 +109,9 @@ export interface NativeAddon {
     steps: number,
     dimension: number,
   ): void;
+  products(isa: Isa, out: Float64Array, values: Int32Array, probe: Float64Array): void;
+  closeGaps(isa: Isa, values: Float32Array, slots: Uint32Array): void;
+  groupSums(isa: Isa, out: Float64Array, scores: Float32Array, order: Uint16Array, plus: number, divisor: number): void;
   packThree(isa: Isa, out: Uint8Array, words: Uint32Array): void;
   unpackThree(isa: Isa, out: Uint32Array, bytes: Uint8Array): void;
 }

@@ -50,6 +50,31 @@ export interface Source {
   readonly index: number;
 }
 
+/** The secret of a query, for many responses. As secret as the words; `wipe` overwrites both. */
+export class ResultSecret {
+  /** The transform of a ternary polynomial modulo the first prime. */
+  readonly words: Uint32Array;
+  #points: Float64Array | undefined;
+  #isFor: NativeRing | undefined;
+  constructor(words: Uint32Array) {
+    this.words = words;
+  }
+  /** What native code computes with, made when it first decrypts. */
+  pointsFor(native: NativeRing): Float64Array {
+    const points = (this.#points ??= new Float64Array(this.words.length));
+    if (this.#isFor !== native) {
+      native.secretPoints(points, this.words);
+      this.#isFor = native;
+    }
+    return points;
+  }
+  wipe(): void {
+    this.words.fill(0);
+    this.#points?.fill(0);
+    this.#isFor = undefined;
+  }
+}
+
 /** Two polynomials of n values of so many bits, packed: what a response carries. */
 export interface PackedPair {
   readonly packed0: Uint8Array;
@@ -420,17 +445,18 @@ export class Ring {
   /**
    * phase·factor + offset as floats of a packed pair, and the largest |phase|. Leaves no secret.
    */
-  scores(pair: PackedPair, secret: Uint32Array, factor: number, offset: number): Scaled<Float32Array, 'largest'> {
+  scores(pair: PackedPair, secret: ResultSecret, factor: number, offset: number): Scaled<Float32Array, 'largest'> {
     if (this.#native) {
       const { packed0, bits0, packed1, bits1 } = pair;
       const values = new Float32Array(this.n);
-      const cut = this.#cut(bits0, bits1);
-      const largest = this.#native.scores(values, packed0, bits0, packed1, bits1, cut, secret, factor, offset);
+      this.#cut(bits0, bits1); // what WebAssembly cannot decrypt is refused here, too
+      const points = secret.pointsFor(this.#native);
+      const largest = this.#native.scores(values, packed0, bits0, packed1, bits1, points, factor, offset);
       return { values, largest };
     }
     try {
       const out = this.words[1].pointer;
-      const largest = this.#kernel.scaleToFloat(out, this.phase(pair, secret).pointer, this.n, factor, offset);
+      const largest = this.#kernel.scaleToFloat(out, this.phase(pair, secret.words).pointer, this.n, factor, offset);
       return { values: new Float32Array(this.#kernel.memory.buffer, out, this.n).slice(), largest };
     } finally {
       this.wipe();
@@ -441,16 +467,17 @@ export class Ring {
    * The nearest integers to phase·factor of a packed pair, and the largest distance from one.
    * Leaves no secret.
    */
-  integers(pair: PackedPair, secret: Uint32Array, factor: number): Scaled<Int32Array, 'residual'> {
+  integers(pair: PackedPair, secret: ResultSecret, factor: number): Scaled<Int32Array, 'residual'> {
     if (this.#native) {
       const { packed0, bits0, packed1, bits1 } = pair;
       const values = new Int32Array(this.n);
-      const cut = this.#cut(bits0, bits1);
-      return { values, residual: this.#native.integers(values, packed0, bits0, packed1, bits1, cut, secret, factor) };
+      this.#cut(bits0, bits1); // what WebAssembly cannot decrypt is refused here, too
+      const points = secret.pointsFor(this.#native);
+      return { values, residual: this.#native.integers(values, packed0, bits0, packed1, bits1, points, factor) };
     }
     try {
       const out = this.words[1];
-      const phase = this.phase(pair, secret).pointer;
+      const phase = this.phase(pair, secret.words).pointer;
       const residual = this.#kernel.scaleToInteger(out.pointer, phase, this.n, factor);
       return { values: out.values.slice(), residual };
     } finally {

@@ -2,7 +2,7 @@
 // two, with every function and every job. It takes a millisecond or two, once in a process.
 
 import type { Native } from './native.ts';
-import { Ring } from './ring.ts';
+import { ResultSecret, Ring } from './ring.ts';
 import { packThree, roundVectors, squareSums, unpackThree } from './vectors.ts';
 
 const N = 64;
@@ -55,13 +55,22 @@ function ringBytes(primes: readonly number[], native: Native | null): string {
   see(rows);
   const query = new Uint32Array(5 * words);
   const secret = new Uint32Array(N);
-  const result = { key: key(17), domain: 5 };
-  ring.queryRows({ ...rest, rows: query, values: values.subarray(0, 2), secret, result, digits: 3, digitBits: 3 });
+  const source = { key: key(17), domain: 5 };
+  ring.queryRows({
+    ...rest,
+    rows: query,
+    values: values.subarray(0, 2),
+    secret,
+    result: source,
+    digits: 3,
+    digitBits: 3,
+  });
   see(query, secret);
   const packed = (bits: number) => Uint8Array.from({ length: (N * bits) / 8 }, (_, i) => (i * 73 + bits) & 255);
   const pair = { packed0: packed(11), bits0: 11, packed1: packed(19), bits1: 19 };
-  const scores = ring.scores(pair, secret, 0.125, 1);
-  const integers = ring.integers(pair, secret, 0.37);
+  const result = new ResultSecret(secret);
+  const scores = ring.scores(pair, result, 0.125, 1);
+  const integers = ring.integers(pair, result, 0.37);
   see(scores.values, [scores.largest], integers.values, [integers.residual]);
   ring.wipe();
   return seen.join('\n');

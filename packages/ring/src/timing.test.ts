@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { nttPrimes } from './primes.ts';
-import { Ring } from './ring.ts';
+import { ResultSecret, Ring } from './ring.ts';
 
 const ring = Ring.of(2048, nttPrimes(30, 2048, 1));
 const [p] = ring.primes;
@@ -32,9 +32,9 @@ const onFilled = (value: number, run: () => void) => () => {
 const [forward, inverse] = [() => ring.ntt(poly), () => ring.intt(poly)];
 const random = () => ring.uniform(ring.polys[1], { key, domain: 1, index: 1 });
 const packed = (bits: number, value: number) => new Uint8Array(ring.packedBytes(bits)).fill(value);
-const zeroSecret = new Uint32Array(2048);
+const zeroSecret = new ResultSecret(new Uint32Array(2048));
 random();
-const secret = ring.polys[1].residues.slice();
+const secret = new ResultSecret(ring.polys[1].residues.slice());
 
 const cases: [string, () => void, () => void][] = [
   ['the transform of zeros and of p − 1', onFilled(0, forward), onFilled(p - 1, forward)],

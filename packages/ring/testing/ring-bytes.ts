@@ -2,8 +2,9 @@
 // and WebAssembly must agree on.
 
 import assert from 'node:assert/strict';
+import * as oracle from '../src/oracle.ts';
 import { nttPrimes } from '../src/primes.ts';
-import type { Poly, Ring } from '../src/ring.ts';
+import { type Poly, ResultSecret, type Ring } from '../src/ring.ts';
 
 const keyOf = (by: number) => Uint8Array.from({ length: 32 }, (_, i) => (i + 1) * (2 * by + 1));
 
@@ -156,26 +157,40 @@ export function jobsOf(ring: Ring): Bytes {
   return out;
 }
 
+/** Of every kind of secret, all bits that this n has room for, and the extremes. */
 export function phasesOf(ring: Ring): Bytes {
   const out: Bytes = {};
   const { n } = ring;
-  const most = 2 * (32 - Math.clz32(ring.primes[0]) - 1 - Math.log2(n));
-  const secret = new Uint32Array(n);
-  ring.ternary(ring.words[0], { key: keyOf(21), domain: 1, index: 1 });
-  ring.embed(ring.polys[0], ring.words[0]);
-  ring.ntt(ring.polys[0]);
-  secret.set(ring.polys[0].residues.subarray(0, n));
-  for (let bits1 = 1; bits1 <= Math.min(32, most); bits1++) {
+  const most = Math.min(32, 2 * (32 - Math.clz32(ring.primes[0]) - 1 - Math.log2(n)));
+  const [words] = ring.words;
+  const secrets = ['random', 'ones', 'alternating'].map((kind) => {
+    ring.ternary(words, { key: keyOf(21), domain: 1, index: 1 });
+    if (kind !== 'random') words.values.forEach((_, j) => (words.values[j] = kind === 'ones' || j % 2 === 0 ? 1 : -1));
+    ring.embed(ring.polys[0], words);
+    ring.ntt(ring.polys[0]);
+    return { kind, result: new ResultSecret(ring.polys[0].residues.slice(0, n)) };
+  });
+  for (let bits1 = n > 2048 ? most - 1 : 1; bits1 <= most; bits1++) {
     for (const bits0 of new Set([1, Math.max(1, bits1 - 5), bits1])) {
-      for (const kind of [0, 1, 2]) {
+      // Random, −1, the smallest, and signs that add up.
+      for (const kind of [0, 1, 2, 3]) {
         const packed = (bits: number) =>
-          Uint8Array.from({ length: (n * bits) / 8 }, (_, i) => [(i * 73 + bits) ^ (i >> 3), 255, 0x80][kind]);
+          kind < 2
+            ? Uint8Array.from({ length: (n * bits) / 8 }, (_, i) => (kind === 0 ? (i * 73 + bits) ^ (i >> 3) : 255))
+            : oracle.packBits(
+                Array.from({ length: n }, (_, j) =>
+                  kind === 3 && j % 2 === 0 ? 2 ** (bits - 1) - 1 : 2 ** (bits - 1),
+                ),
+                bits,
+              );
         const pair = { packed0: packed(bits0), bits0, packed1: packed(bits1), bits1 };
-        const name = `${bits0}, ${bits1} bits, kind ${kind}`;
-        const scores = ring.scores(pair, secret, 1.7 / 2 ** bits1, -0.3);
-        const integers = ring.integers(pair, secret, 3.3);
-        out[`scores: ${name}`] = [...new Uint32Array(scores.values.buffer), scores.largest];
-        out[`integers: ${name}`] = [...integers.values, integers.residual];
+        for (const { kind: of, result } of n > 2048 || bits1 === most ? secrets : secrets.slice(0, 1)) {
+          const name = `${bits0}, ${bits1} bits, kind ${kind}, secret ${of}`;
+          const scores = ring.scores(pair, result, 1.7 / 2 ** bits1, -0.3);
+          const integers = ring.integers(pair, result, 3.3);
+          out[`scores: ${name}`] = [...new Uint32Array(scores.values.buffer), scores.largest];
+          out[`integers: ${name}`] = [...integers.values, integers.residual];
+        }
       }
     }
   }

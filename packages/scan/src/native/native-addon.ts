@@ -4,6 +4,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Modulus } from '@hers/ring';
+import { addonName, thisMachine } from '@hers/ring/machine';
 
 /** Instruction sets that the addon has code for, best first. */
 const ISAS = ['avx512ifma', 'avx512', 'avx2', 'generic'] as const;
@@ -81,40 +82,8 @@ export interface Addon {
   returnFreedMemory(least: number): void;
 }
 
-/** What decides which of the published addons a machine can load. */
-export interface Machine {
-  readonly platform: string;
-  readonly arch: string;
-  /** Whether Linux has musl in place of glibc. */
-  readonly isMusl: boolean;
-}
-
-/** The file of a published addon (tools/addons.ts). */
-export function addonName({ platform, arch, isMusl }: Machine): string {
-  return `hers_scan.${platform}-${arch}${isMusl ? '-musl' : ''}.node`;
-}
-
-const MUSL_LOADERS: Readonly<Record<string, string>> = {
-  x64: '/lib/ld-musl-x86_64.so.1',
-  arm64: '/lib/ld-musl-aarch64.so.1',
-};
-
-function thisMachine(): Machine {
-  const { platform, arch } = process;
-  const loader = MUSL_LOADERS[arch];
-  // Only Node's report is certain, but it takes tens of milliseconds, and a system without that
-  // file has no musl.
-  const isMusl = platform === 'linux' && loader !== undefined && existsSync(loader) && !hasGlibc();
-  return { platform, arch, isMusl };
-}
-
-function hasGlibc(): boolean {
-  const { header } = process.report.getReport() as { header: { glibcVersionRuntime?: string } };
-  return header.glibcVersionRuntime !== undefined;
-}
-
 const build = join(import.meta.dirname, '../../build');
-const published = join(build, addonName(thisMachine()));
+const published = join(build, addonName('scan', thisMachine()));
 
 /** Where `npm run build` puts it, unless this is a published package. */
 export const ADDON_PATH: string = existsSync(published) ? published : join(build, 'hers_scan.node');

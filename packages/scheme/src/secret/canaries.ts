@@ -8,6 +8,7 @@
 // all directions, and are as long as any may be. To a store they are ciphertexts like all others.
 // Under `integrity: 'strong'` there are checksum canaries as well (checksums.ts).
 
+import { closeGaps, products } from '@hers/ring';
 import { hmac } from '@noble/hashes/hmac.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex, hexToBytes } from '@noble/hashes/utils.js';
@@ -31,8 +32,6 @@ const AGREE_SIGMAS = 8;
  * the same on every engine.
  */
 const UNIFORMS = 4;
-/** Numbers that a loop moves sooner than a call of copyWithin does. */
-const SHORT_RUN = 24;
 const ID = new RegExp(`^[0-9a-f]{${2 * ID_BYTES}}$`);
 
 /**
@@ -126,7 +125,9 @@ export function makeCanaries(key: CollectionKey, place: CanaryPlace): Canaries {
 
 /** The same, cached. */
 function canariesAt(key: CollectionKey, place: CanaryPlace): Canaries {
-  return cachedCanaries(key, `${place.id} ${place.slots}`, () => makeCanaries(key, place));
+  // Blocks are full, nearly all of them: no name is put together for these.
+  const name = place.slots === key.plan.parameters.n ? place.id : `${place.id} ${place.slots}`;
+  return cachedCanaries(key, name, () => makeCanaries(key, place));
 }
 
 /** Puts the checksums of a new block into their slots, for which withCanaries has left room. */
@@ -175,20 +176,7 @@ export function withoutCanaries<T extends Float32Array | Int32Array>(
   values: T,
   stride = 1,
 ): T {
-  return key.plan.canaries === 0 ? values : closed(canariesAt(key, place).own, values, stride);
-}
-
-/** Closes the gaps that these slots leave. */
-function closed<T extends Float32Array | Int32Array>(slots: Uint32Array, values: T, stride: number): T {
-  const count = slots.length;
-  for (let l = 0; l < count; l++) {
-    const end = l + 1 < count ? slots[l + 1] * stride : values.length;
-    let from = (slots[l] + 1) * stride;
-    let to = (slots[l] - l) * stride;
-    if (end - from > SHORT_RUN) values.copyWithin(to, from, end);
-    else while (from < end) values[to++] = values[from++];
-  }
-  return values.subarray(0, values.length - count * stride) as T;
+  return key.plan.canaries === 0 ? values : closeGaps(values, canariesAt(key, place).own, stride);
 }
 
 /** What a sum of products of encoded coordinates is worth, in scores. */
@@ -250,33 +238,6 @@ export function canaryChecker(
       else agrees = Math.abs(scores[slot] - (scale * sums[l] + offset)) <= room && agrees;
     }
     sums.fill(0);
-    return agrees && (!checksums || fit(checksums, scores)) ? closed(own, scores, 1) : undefined;
+    return agrees && (!checksums || fit(checksums, scores)) ? closeGaps(scores, own) : undefined;
   };
-}
-
-/**
- * ⟨values_l, probe⟩ for every l, four at a time: no sum waits for another. Whole numbers, exact.
- */
-function products(out: Float64Array, values: Int32Array, probe: Float64Array): void {
-  const width = probe.length;
-  let l = 0;
-  for (; l + 4 <= out.length; l += 4) {
-    let [a, b, c, d] = [0, 0, 0, 0];
-    for (let i = 0, at = l * width; i < width; i++, at++) {
-      const x = probe[i];
-      a += values[at] * x;
-      b += values[at + width] * x;
-      c += values[at + 2 * width] * x;
-      d += values[at + 3 * width] * x;
-    }
-    out[l] = a;
-    out[l + 1] = b;
-    out[l + 2] = c;
-    out[l + 3] = d;
-  }
-  for (; l < out.length; l++) {
-    let sum = 0;
-    for (let i = 0; i < width; i++) sum += values[l * width + i] * probe[i];
-    out[l] = sum;
-  }
 }

@@ -6,6 +6,7 @@
 // with −. Its slot holds the sum divided by k, so with the weight −k all weights add up to zero:
 // what all templates have in common cancels, in the sum and in its noise.
 
+import { groupSums } from '@hers/ring';
 import type { Encoded } from '../vectors.ts';
 
 /** How often the slots of a group are put in another order, at most. */
@@ -131,27 +132,19 @@ export interface ChecksumRoom {
 /** Whether the scores of a block, in the order of its slots, fit its checksums. */
 export function checksumsFit(checksums: Checksums, scores: Float32Array, room: ChecksumRoom): boolean {
   const { order, group } = checksums;
-  const side = wholeGroups(order.length, group) & ~3;
-  let fits = fourAtATime(checksums, side, scores, room);
-  eachGroup(checksums, (at, step, shape) => {
-    if (at >= side) fits = isWithin(limitOf(shape, room), sumOf(order, at, step, shape, scores), room) && fits;
-  });
+  const whole = wholeGroups(order.length, group);
+  const last = whole * (group + 1);
+  let fits = true;
+  const check = (slots: Uint16Array, groups: number, shape: Shape) => {
+    const sums = new Float64Array(groups);
+    groupSums(sums, scores, slots, shape.plus, shape.divisor);
+    const limit = limitOf(shape, room);
+    for (const sum of sums) fits = isWithin(limit, sum, room) && fits;
+    sums.fill(0);
+  };
+  if (whole > 0) check(order.subarray(0, last), whole, shapeOf(group));
+  if (last < order.length) check(order.subarray(last), 1, shapeOf(order.length - last - 1));
   return fits;
-}
-
-/** The weighted sum of the scores of a group, which is zero but for noise and rounding. */
-function sumOf(
-  order: Uint16Array,
-  at: number,
-  step: number,
-  { size, divisor, plus }: Shape,
-  scores: Float32Array,
-): number {
-  let sum = -divisor * scores[order[at]];
-  let e = 1;
-  for (; e <= plus; e++) sum += scores[order[at + e * step]];
-  for (; e <= size; e++) sum -= scores[order[at + e * step]];
-  return sum;
 }
 
 const limitOf = ({ divisor, squares }: Shape, { noise, rounding }: ChecksumRoom): number =>
@@ -160,39 +153,3 @@ const limitOf = ({ divisor, squares }: Shape, { noise, rounding }: ChecksumRoom)
 /** Not so of what is no number. */
 const isWithin = (limit: number, sum: number, { period }: ChecksumRoom): boolean =>
   Math.abs(sum - period * Math.round(sum / period)) <= limit;
-
-/** Whether the first `count` whole groups fit, a multiple of four: no sum waits for another. */
-function fourAtATime({ order, group }: Checksums, count: number, scores: Float32Array, room: ChecksumRoom): boolean {
-  const step = wholeGroups(order.length, group);
-  const shape = shapeOf(group);
-  const { size, divisor, plus } = shape;
-  const limit = limitOf(shape, room);
-  let fits = true;
-  for (let first = 0; first < count; first += 4) {
-    let at = first;
-    let a = -divisor * scores[order[at]];
-    let b = -divisor * scores[order[at + 1]];
-    let c = -divisor * scores[order[at + 2]];
-    let d = -divisor * scores[order[at + 3]];
-    let e = 1;
-    for (; e <= plus; e++) {
-      at += step;
-      a += scores[order[at]];
-      b += scores[order[at + 1]];
-      c += scores[order[at + 2]];
-      d += scores[order[at + 3]];
-    }
-    for (; e <= size; e++) {
-      at += step;
-      a -= scores[order[at]];
-      b -= scores[order[at + 1]];
-      c -= scores[order[at + 2]];
-      d -= scores[order[at + 3]];
-    }
-    fits = isWithin(limit, a, room) && fits;
-    fits = isWithin(limit, b, room) && fits;
-    fits = isWithin(limit, c, room) && fits;
-    fits = isWithin(limit, d, room) && fits;
-  }
-  return fits;
-}

@@ -1,5 +1,6 @@
 // Decryption of responses to scores, and of blocks back to vectors.
 
+import { ResultSecret } from '@hers/ring';
 import { blockMask, checkSameKey, decodeBlock, maskBits } from '../block.ts';
 import { HersError } from '../errors.ts';
 import { isExact, modulusOf, polyWords, ringOf, wideFactor } from '../parameters.ts';
@@ -51,13 +52,13 @@ export class QuerySecret {
   readonly #plan: Plan;
   readonly #keyId: Uint8Array;
   readonly #readout: Readout;
-  #secret: Uint32Array | undefined;
+  #secret: ResultSecret | undefined;
 
   static {
     rawPhase = (secret, bytes) => {
       const ring = ringOf(secret.#plan.parameters);
       const { response, secret: row, step } = secret.#open(bytes);
-      const out = Float64Array.from(ring.phase(response, row).values, (x) => x * step);
+      const out = Float64Array.from(ring.phase(response, row.words).values, (x) => x * step);
       ring.wipe();
       return out;
     };
@@ -68,13 +69,13 @@ export class QuerySecret {
     this.#plan = plan;
     this.#keyId = keyId;
     this.#readout = readout;
-    this.#secret = secret;
+    this.#secret = new ResultSecret(secret);
   }
 
   /** For workers: see ExposedSecret. */
   expose(): ExposedSecret {
     if (!this.#secret) throw wiped();
-    return { keyId: this.#keyId, queryId: this.queryId, readout: this.#readout, secret: this.#secret.slice() };
+    return { keyId: this.#keyId, queryId: this.queryId, readout: this.#readout, secret: this.#secret.words.slice() };
   }
 
   static from(plan: Plan, { keyId, queryId, readout, secret }: ExposedSecret): QuerySecret {
@@ -84,7 +85,7 @@ export class QuerySecret {
   /**
    * Checks that a response answers this query; `step` is the unit of its phase in the plan's units.
    */
-  #open(bytes: Uint8Array): { response: ScanResponse; secret: Uint32Array; step: number } {
+  #open(bytes: Uint8Array): { response: ScanResponse; secret: ResultSecret; step: number } {
     if (!this.#secret) throw wiped();
     const response = decodeResponse(bytes);
     const { parameters, responseBits, unit } = this.#plan;
@@ -123,7 +124,7 @@ export class QuerySecret {
   }
 
   wipe(): void {
-    this.#secret?.fill(0);
+    this.#secret?.wipe();
     this.#secret = undefined;
   }
 

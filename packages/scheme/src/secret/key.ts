@@ -75,24 +75,43 @@ export class MasterSeed {
     this.#bytes = bytes;
   }
 
-  /** A new one from the platform's CSPRNG. */
+  /**
+   * A new one from the platform's CSPRNG.
+   *
+   * @example
+   * const key = MasterSeed.generate();
+   * const db = await connect('https://gallery.example', { key, token });
+   */
   static generate(): MasterSeed {
     return new MasterSeed(randomSeed());
   }
 
-  /** From 32 bytes that came from a CSPRNG; they are copied. */
+  /**
+   * From 32 bytes that came from a CSPRNG; they are copied.
+   *
+   * @param bytes - 32 of them, from a CSPRNG.
+   * @throws {HersError} INVALID_ARGUMENT: for another number of bytes.
+   */
   static from(bytes: Uint8Array): MasterSeed {
     if (!(bytes instanceof Uint8Array) || bytes.length !== SEED_BYTES)
       throw new HersError('INVALID_ARGUMENT', `a master seed has ${SEED_BYTES} bytes`);
     return new MasterSeed(new Uint8Array(bytes)); // a Buffer's `slice` would share its memory
   }
 
-  /** Another one of the same bytes, to be wiped by itself; nothing else holds them. */
+  /**
+   * Another one of the same bytes, to be wiped by itself; nothing else holds them.
+   *
+   * @throws {HersError} WIPED: after `wipe`.
+   */
   clone(): MasterSeed {
     return new MasterSeed((this.#bytes ?? wiped()).slice());
   }
 
-  /** A copy of the bytes, for sealing in a key file. Whoever holds them can decrypt everything. */
+  /**
+   * A copy of the bytes, for sealing in a key file. Whoever holds them can decrypt everything.
+   *
+   * @throws {HersError} WIPED: after `wipe`.
+   */
   reveal(): Uint8Array {
     return (this.#bytes ?? wiped()).slice();
   }
@@ -100,6 +119,12 @@ export class MasterSeed {
   /**
    * Another key from the same seed, for sealing, authentication, handles: independent of every
    * other purpose and context.
+   *
+   * @param purpose - A few words in lower case.
+   * @param context - What else the key is for.
+   * @param length - In bytes; 32 by default.
+   * @throws {HersError} INVALID_ARGUMENT: for a purpose that is something else.
+   * @throws {HersError} WIPED: after `wipe`.
    */
   deriveKey(purpose: string, context: Uint8Array, length = 32): Uint8Array {
     if (!/^[a-z][a-z -]*$/.test(purpose))
@@ -107,7 +132,16 @@ export class MasterSeed {
     return derive(this.#bytes ?? wiped(), `client ${purpose}`, context, length);
   }
 
-  /** The key of one collection. The id is 16 random bytes, not the collection's name. */
+  /**
+   * The key of one collection.
+   *
+   * @param plan - The parameters of the collection.
+   * @param collectionId - 16 random bytes, not the name of the collection.
+   * @param epoch - Grows by one with every rotation; 0 by default.
+   * @throws {HersError} INVALID_ARGUMENT: for an id of another length, or an epoch that is no whole
+   *   number of 32 bits.
+   * @throws {HersError} WIPED: after `wipe`.
+   */
   collectionKey(plan: Plan, collectionId: Uint8Array, epoch = 0): CollectionKey {
     if (!(collectionId instanceof Uint8Array) || collectionId.length !== ID_BYTES)
       throw new HersError('INVALID_ARGUMENT', `a collection id has ${ID_BYTES} bytes`);
@@ -127,6 +161,7 @@ export class MasterSeed {
       derive(bytes, label('block authenticator'), context, SEED_BYTES),
       derive(bytes, label('score weights'), context, SEED_BYTES),
       derive(bytes, label('canaries'), context, SEED_BYTES),
+      'evaluation' in plan.parameters ? derive(bytes, label('open secrets'), context, SEED_BYTES) : undefined,
     );
   }
 
@@ -189,6 +224,12 @@ function wipeCanaries({ slots, values, checksums, own }: Canaries): void {
 /** The canary key. It belongs to the collection's key, which wipes it. */
 export let canarySeed: (key: CollectionKey) => Uint8Array;
 
+/**
+ * What the secrets of open queries are derived from; only keys of sets with evaluation keys have
+ * it. It belongs to the key, which wipes it.
+ */
+export let openSeed: (key: CollectionKey) => Uint8Array;
+
 /** What `make` makes, the first time for each name. It belongs to the key, which wipes it. */
 export let cachedCanaries: (key: CollectionKey, name: string, make: () => Canaries) => Canaries;
 
@@ -204,6 +245,7 @@ export class CollectionKey {
   #weightSeed: Uint8Array | undefined;
   #weights: Float64Array | undefined;
   #canarySeed: Uint8Array | undefined;
+  #openSeed: Uint8Array | undefined;
   readonly #canaries = new Map<string, Canaries>();
   readonly #canaryNames: string[] = [];
   #canaryBytes = 0;
@@ -216,6 +258,7 @@ export class CollectionKey {
       ringOf(key.plan.parameters).uniform(into, { key: key.#authenticator ?? wiped(), domain, index });
     scoreWeights = (key) => key.#expandWeights();
     canarySeed = (key) => key.#canarySeed ?? wiped();
+    openSeed = (key) => key.#openSeed ?? wiped();
     cachedCanaries = (key, name, make) => key.#cachedCanaries(name, make);
   }
 
@@ -229,6 +272,7 @@ export class CollectionKey {
     authenticator: Uint8Array,
     weightSeed: Uint8Array,
     canarySeed: Uint8Array,
+    openSeed?: Uint8Array,
   ) {
     this.plan = plan;
     this.collectionId = collectionId;
@@ -238,6 +282,7 @@ export class CollectionKey {
     this.#authenticator = authenticator;
     this.#weightSeed = weightSeed;
     this.#canarySeed = canarySeed;
+    this.#openSeed = openSeed;
     const words = plan.width * polyWords(plan.parameters);
     if (4 * words <= CACHE_BYTES) {
       this.#cache = new Uint32Array(words);
@@ -313,6 +358,7 @@ export class CollectionKey {
     this.#weightSeed?.fill(0);
     this.#weights?.fill(0);
     this.#canarySeed?.fill(0);
+    this.#openSeed?.fill(0);
     for (const canaries of this.#canaries.values()) wipeCanaries(canaries);
     this.#canaries.clear();
     this.#cache?.fill(0);
@@ -321,6 +367,7 @@ export class CollectionKey {
     this.#weightSeed = undefined;
     this.#weights = undefined;
     this.#canarySeed = undefined;
+    this.#openSeed = undefined;
     this.#cache = undefined;
     this.#cached = undefined;
   }
