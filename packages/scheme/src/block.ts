@@ -80,9 +80,10 @@ export function peekBlock(bytes: Uint8Array): Pick<Block, 'blockId'> {
   return { blockId: bytes.subarray(HEAD_BYTES, HEAD_BYTES + ID_BYTES) };
 }
 
-export function decodeBlock(input: Uint8Array): Block {
+/** `setById` knows the parameter sets that are expected. */
+export function decodeBlock(input: Uint8Array, setById: (id: number) => ParameterSet = parameterSetById): Block {
   const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'block');
-  const parameters = parameterSetById(parameterSetId);
+  const parameters = setById(parameterSetId);
   const words = polyWords(parameters);
   const width = view.getUint32(48, true);
   const first = view.getUint32(52, true);

@@ -12,3 +12,13 @@ export const SCORE_WEIGHTS = 8;
 export const BLOCK_MASK_BITS = 9;
 export const QUERY_MASK_BITS = 10;
 export const CANARIES = 11;
+/** Of open queries (open/): chain, result and response secrets; the secret of a device. */
+export const OPEN_SECRETS = 12;
+export const DEVICE_SECRET = 13;
+/** Masks of evaluation keys, of open queries and of public keys, and the errors of all three. */
+export const EVALUATION_MASK = 14;
+export const OPEN_QUERY_MASK = 15;
+export const PUBLIC_KEY_MASK = 16;
+export const OPEN_ERRORS = 17;
+/** The secret u of a query that is made with a public key. */
+export const OPEN_EPHEMERAL = 18;

@@ -62,6 +62,14 @@ export function isErrorCode(code: unknown): code is ErrorCode {
  * - STALE, LOCKED: another one writes; the same call may succeed later.
  * - STORAGE, CLOSED: the disk fails or is full; it was closed.
  * - UNAUTHENTICATED, FORBIDDEN, TIMED_OUT, OVERLOADED, INTERNAL, UNAVAILABLE: of a server.
+ *
+ * @example
+ * try {
+ *   await faces.upsert({ id: 'ada', vector });
+ * } catch (error) {
+ *   if (!(error instanceof HersError && error.retryable)) throw error;
+ *   console.log(error.code, error.message); // and try again later
+ * }
  */
 export class HersError extends Error {
   override readonly name = 'HersError';
@@ -72,6 +80,12 @@ export class HersError extends Error {
   /** Whether the same call may succeed later. */
   readonly retryable: boolean;
 
+  /**
+   * For programs that pass one on.
+   *
+   * @param code - What happened.
+   * @param message - What happened, and what to do, in words.
+   */
   constructor(code: ErrorCode, message: string) {
     super(message);
     this.code = code;

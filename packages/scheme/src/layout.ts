@@ -9,7 +9,17 @@ export const SEED_BYTES = 32;
 export const CHECKSUM_BYTES = 8;
 
 /** Bytes of each kind's own fields, after the head. */
-export const FIELD_BYTES = { key: 48, block: 48, query: 64, response: 48 } as const;
+export const FIELD_BYTES = {
+  key: 48,
+  block: 48,
+  query: 64,
+  response: 48,
+  // Of open queries (open/).
+  'short query': 40,
+  'public key': 40,
+  'key for evaluation': 48,
+  'packed response': 24,
+} as const;
 
 type ResponseField = 'queryId' | 'blockId' | 'first' | 'count' | 'bits0' | 'bits1' | 'body';
 

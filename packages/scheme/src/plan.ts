@@ -193,6 +193,17 @@ export interface Plan {
     /** log2 of the probability that one score is wrong (`exact`) or wraps around (`compact`). */
     readonly log2Failure: number;
   };
+  /**
+   * How far a decrypted score is from that of the vectors as they are, before any rounding: root
+   * mean squares in units of scores, for vectors at their norm bounds and, under euclidean, at
+   * right angles. Coordinates far below a rounding step err more; `hers plan` measures vectors.
+   */
+  readonly error: {
+    /** By rounding vectors to what is encrypted. */
+    readonly rounding: number;
+    /** By rounding and encryption together. */
+    readonly total: number;
+  };
   /** Sizes. */
   readonly bytes: {
     /** What a server scans for a record of a full block, its share of canaries included. */
@@ -306,16 +317,35 @@ export function plan(request: PlanRequest): Plan {
   const { noise, ...chosen } = exact ? planExact(base) : planNoisy(base);
   // Squared distances are −2 times what is decrypted, in units of the bound squared.
   const slope = (metric === 'euclidean' ? 2 : 1) * base.normBound * base.queryNormBound;
+  const rounding = exact ? exactRounding({ ...base, steps: chosen.steps }) : noise.rounding * slope;
   return {
     ...base,
     ...chosen,
     noise: { ...noise, score: exact ? 0 : noise.total * slope },
+    error: { rounding, total: exact ? rounding : noise.total * slope },
     rows: base.width + parameters.digits,
     canaries,
     checksumGroup,
     capacity,
     bytes: sizes(base, chosen.responseBits, capacity),
   };
+}
+
+/**
+ * The error of an exact score, whose vectors have rounding errors ε and δ, uniform in ± half a
+ * step, of variance v. Products err by p·δ + ε·q + ε·δ. Squared distances err by 2 (p − q)·(ε − δ)
+ * and by ‖ε − δ‖², which is never negative: of mean 2dv, and of variance 5.6dv².
+ */
+function exactRounding({
+  dimension: d,
+  metric,
+  steps,
+  normBound,
+  queryNormBound,
+}: Pick<Plan, 'dimension' | 'metric' | 'steps' | 'normBound' | 'queryNormBound'>): number {
+  const v = 1 / (12 * steps * steps);
+  if (metric !== 'euclidean') return normBound * queryNormBound * Math.sqrt(2 * v + d * v * v);
+  return normBound * normBound * Math.sqrt(16 * v + (2 * d * v) ** 2 + 5.6 * d * v * v);
 }
 
 /** How many of so many slots are checksum canaries, where the rest are records: of g + 1, one. */

@@ -10,7 +10,6 @@ import { decodeKeyInfo, encodeKeyInfo } from './keyinfo.ts';
 import { PARAMETER_SETS, type ParameterSet, polyWords } from './parameters.ts';
 import { decodeQuery, encodeQuery } from './query.ts';
 import { decodeResponse, encodeResponse } from './response.ts';
-import type { Kind } from './wire.ts';
 
 const allSets = Object.values(PARAMETER_SETS);
 
@@ -37,7 +36,7 @@ const NOT_SCALES = [
 const HUGE = [2 ** 16, 2 ** 22, 2 ** 24, 2 ** 30, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 1];
 
 /** Values of each field that contradict the rest of the message (n = 64, width 4 or 5). */
-const contradictions: Record<Kind, readonly Field[]> = {
+const contradictions: Record<(typeof decoders)[number]['kind'], readonly Field[]> = {
   key: [
     ['dimension', 52, 'Uint32', [0, 1, 3, 5, 4097, ...HUGE]],
     ['metric', 56, 'Uint8', [3, 4, 0x80, 0xff]],

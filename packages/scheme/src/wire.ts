@@ -12,7 +12,16 @@ import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES, ID_BYTES, SEED_BYTES } from '.
 export { HEAD_BYTES, ID_BYTES, SEED_BYTES };
 
 export const VERSION = 1;
-export const KINDS = { key: 0x4b, block: 0x42, query: 0x51, response: 0x52 } as const;
+export const KINDS = {
+  key: 0x4b,
+  block: 0x42,
+  query: 0x51,
+  response: 0x52,
+  'short query': 0x4f,
+  'public key': 0x50,
+  'key for evaluation': 0x45,
+  'packed response': 0x41,
+} as const;
 export type Kind = keyof typeof KINDS;
 
 export const BLOCK_OVERHEAD: number = HEAD_BYTES + FIELD_BYTES.block + SEED_BYTES + CHECKSUM_BYTES;

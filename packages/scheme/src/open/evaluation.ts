@@ -1,0 +1,206 @@
+// Evaluation keys: what a server needs to expand queries and to pack responses. Public to the store
+// (README.md §10), in messages of a few megabytes, each with masks from a seed of its own.
+
+import { EVALUATION_MASK } from '../domains.ts';
+import { HersError } from '../errors.ts';
+import { finishMessage, openMessage, SEED_BYTES, startMessage } from '../wire.ts';
+import { bitBytes, packResidues, unpackResidues } from './bits.ts';
+import { LAST_LEVELS, levelsOf, type OpenSet, openSetById } from './parameters.ts';
+import { EvaluationRing, P2, type Pair, Q, type Residues } from './ring.ts';
+
+/**
+ * A key that switches to another secret: a pair for the digit modulo q and one for that modulo p1.
+ */
+export type SwitchingKey = readonly [Pair, Pair];
+
+/** What a piece of the keys holds. The order is that of the wire. */
+const PARTS = ['chain', 'device', 'packing', 'masks'] as const;
+export type Part = (typeof PARTS)[number];
+
+/** Gallery secrets whose keys are in one piece. */
+export const SECRETS_A_PIECE = 16;
+
+/** A message of evaluation keys: bodies; the masks follow from the seed. */
+export interface EvaluationPiece {
+  readonly parameters: OpenSet;
+  readonly keyId: Uint8Array;
+  readonly generation: number;
+  readonly width: number;
+  readonly part: Part;
+  /** Of `device`: its number. Of `masks`: the first gallery secret. Else zero. */
+  readonly first: number;
+  readonly seed: Uint8Array;
+  /** In NTT form, in the order of `samplesOf`. */
+  readonly bodies: readonly Residues[];
+}
+
+/** How many masks a piece has, the bodies for each, and the primes of both. */
+export interface Samples {
+  readonly masks: number;
+  readonly bodies: number;
+  readonly primes: readonly number[];
+}
+
+const ALL = [0, 1, 2];
+
+/** `chain` has the pairs of keys of steps 1 and on, then the keys of the last levels. */
+export function samplesOf(parameters: OpenSet, width: number, part: Part, first: number): Samples {
+  const { steps, secrets } = levelsOf(parameters, width);
+  const { bases, responses } = parameters.evaluation;
+  if (part === 'chain') return { masks: 2 * (2 * (steps - 1) + 2 ** LAST_LEVELS), bodies: 1, primes: ALL };
+  if (part === 'device') return { masks: 4, bodies: 1, primes: ALL };
+  if (part === 'packing') return { masks: responses, bodies: responses, primes: [Q, P2] };
+  const count = Math.min(SECRETS_A_PIECE, secrets - first);
+  return { masks: count * bases.length * 2, bodies: 1, primes: ALL };
+}
+
+/** Mask number `index` of a piece, in NTT form. */
+export function evaluationMask(
+  { parameters, seed, width, part, first }: Omit<EvaluationPiece, 'bodies'>,
+  index: number,
+): Residues {
+  const ring = EvaluationRing.of(parameters);
+  return samplesOf(parameters, width, part, first).primes.map((l) => {
+    const [poly] = ring.ring(l).polys;
+    ring.ring(l).uniform(poly, { key: seed, domain: EVALUATION_MASK, index: 3 * index + l });
+    return poly.residues.slice();
+  });
+}
+
+const AT = { generation: 32, width: 36, part: 40, first: 44, seed: 48, body: 48 + SEED_BYTES };
+
+export function encodeEvaluation(piece: EvaluationPiece): Uint8Array {
+  const { parameters, keyId, width, part, first } = piece;
+  const ring = EvaluationRing.of(parameters);
+  const { primes } = samplesOf(parameters, width, part, first);
+  const lengths = primes.map((l) => bitBytes(ring.primes[l], parameters.n));
+  const poly = lengths.reduce((sum, length) => sum + length, 0);
+  const draft = startMessage(
+    { kind: 'key for evaluation', parameterSetId: parameters.id, keyId },
+    piece.bodies.length * poly,
+  );
+  const { bytes, view } = draft;
+  view.setUint32(AT.generation, piece.generation, true);
+  view.setUint32(AT.width, width, true);
+  view.setUint8(AT.part, PARTS.indexOf(part));
+  view.setUint32(AT.first, first, true);
+  bytes.set(piece.seed, AT.seed);
+  let at = AT.body;
+  for (const body of piece.bodies)
+    body.forEach((residues, i) => {
+      packResidues(bytes.subarray(at, at + lengths[i]), residues, ring.primes[primes[i]]);
+      at += lengths[i];
+    });
+  return finishMessage(draft);
+}
+
+export function decodeEvaluation(input: Uint8Array): EvaluationPiece {
+  const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'key for evaluation');
+  const parameters = openSetById(parameterSetId);
+  const ring = EvaluationRing.of(parameters);
+  const contradiction = () => new HersError('MALFORMED', 'the fields of these evaluation keys contradict each other');
+  const generation = view.getUint32(AT.generation, true);
+  const width = view.getUint32(AT.width, true);
+  const part = PARTS[view.getUint8(AT.part)];
+  const first = view.getUint32(AT.first, true);
+  const reserved = view.getUint8(AT.part + 1) | view.getUint16(AT.part + 2, true);
+  if (part === undefined || reserved !== 0 || width < 1 || width > parameters.n) throw contradiction();
+  const { secrets } = levelsOf(parameters, width);
+  const isPlace =
+    part === 'device' || (part === 'masks' ? first % SECRETS_A_PIECE === 0 && first < secrets : first === 0);
+  if (!isPlace) throw contradiction();
+  const { masks, bodies: each, primes } = samplesOf(parameters, width, part, first);
+  const lengths = primes.map((l) => bitBytes(ring.primes[l], parameters.n));
+  if (bodyBytes !== masks * each * lengths.reduce((sum, length) => sum + length, 0)) throw contradiction();
+  let at = bodyAt;
+  const bodies = Array.from({ length: masks * each }, () =>
+    primes.map((l, i) => {
+      at += lengths[i];
+      return unpackResidues(bytes.subarray(at - lengths[i], at), parameters.n, ring.primes[l], 'evaluation keys');
+    }),
+  );
+  const seed = bytes.slice(AT.seed, AT.seed + SEED_BYTES);
+  return { parameters, keyId, generation, width, part, first, seed, bodies };
+}
+
+/** Keys of one mask row's base for one gallery secret: of κ·s_j, and of κ·s_j·s. */
+export type MaskKey = readonly [Pair, Pair];
+
+/** Key u of packing: one mask, and a body for every place in a response, modulo q and p2. */
+export interface PackingKey {
+  readonly mask: Residues;
+  readonly bodies: readonly Residues[];
+}
+
+/** All evaluation keys of a collection, masks included, in NTT form. */
+export interface EvaluationKeys {
+  readonly parameters: OpenSet;
+  readonly keyId: Uint8Array;
+  readonly generation: number;
+  readonly width: number;
+  /** Keys of step 0, for each secret that queries are encrypted under, by its number. */
+  readonly devices: ReadonlyMap<number, readonly [SwitchingKey, SwitchingKey]>;
+  /** Those of steps 1 and on: plain, and after the automorphism. */
+  readonly steps: readonly (readonly [SwitchingKey, SwitchingKey])[];
+  /** Those of the last levels. */
+  readonly last: readonly SwitchingKey[];
+  /** By gallery secret, and by base. */
+  readonly masks: readonly (readonly MaskKey[])[];
+  readonly packing: readonly PackingKey[];
+}
+
+/** Puts the pieces of one collection together. Says what is missing. */
+export function evaluationKeys(pieces: readonly EvaluationPiece[]): EvaluationKeys {
+  const missing = (what: string) =>
+    new HersError('KEY_MISMATCH', `evaluation keys are incomplete: ${what} is missing; upload them again`);
+  const [head] = pieces;
+  if (!head) throw missing('everything');
+  const { parameters, keyId, generation, width } = head;
+  for (const piece of pieces)
+    if (
+      piece.parameters.id !== parameters.id ||
+      piece.generation !== generation ||
+      piece.width !== width ||
+      piece.keyId.some((byte, i) => byte !== keyId[i])
+    )
+      throw new HersError('KEY_MISMATCH', 'these evaluation keys belong to different keys; upload them again');
+  const pairs = (piece: EvaluationPiece): Pair[] =>
+    piece.bodies.map((body, index) => [body, evaluationMask(piece, index)] as const);
+  const switching = (list: readonly Pair[], k: number): SwitchingKey => [list[2 * k], list[2 * k + 1]];
+  const of = (part: Part) => pieces.filter((piece) => piece.part === part);
+  const { steps, secrets } = levelsOf(parameters, width);
+
+  const [chain] = of('chain');
+  if (!chain) throw missing('the chain');
+  const chained = pairs(chain);
+  const devices = new Map<number, readonly [SwitchingKey, SwitchingKey]>();
+  for (const piece of of('device')) {
+    const list = pairs(piece);
+    devices.set(piece.first, [switching(list, 0), switching(list, 1)]);
+  }
+  const [packing] = of('packing');
+  if (!packing) throw missing('what packs responses');
+  const { bases, responses } = parameters.evaluation;
+  const masks: MaskKey[][] = [];
+  for (const piece of of('masks').sort((a, b) => a.first - b.first)) {
+    if (piece.first !== masks.length) throw missing(`secret ${masks.length}`);
+    const list = pairs(piece);
+    for (let at = 0; at < list.length; at += 2 * bases.length)
+      masks.push(bases.map((_, k) => [list[at + 2 * k], list[at + 2 * k + 1]] as const));
+  }
+  if (masks.length !== secrets) throw missing(`secret ${masks.length}`);
+  return {
+    parameters,
+    keyId,
+    generation,
+    width,
+    devices,
+    steps: Array.from({ length: steps - 1 }, (_, k) => [switching(chained, 2 * k), switching(chained, 2 * k + 1)]),
+    last: Array.from({ length: 2 ** LAST_LEVELS }, (_, c) => switching(chained, 2 * (steps - 1) + c)),
+    masks,
+    packing: Array.from({ length: responses }, (_, u) => ({
+      mask: evaluationMask(packing, u),
+      bodies: packing.bodies.slice(u * responses, (u + 1) * responses),
+    })),
+  };
+}

@@ -1,0 +1,156 @@
+// An open query: one ciphertext modulo q·p1 that a server expands into the rows of a scan. Its
+// body travels only where there are coordinates in it; its mask is a seed, or, where it was made
+// with a public key, all of it.
+
+import { OPEN_QUERY_MASK } from '../domains.ts';
+import { HersError } from '../errors.ts';
+import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES } from '../layout.ts';
+import { finishMessage, ID_BYTES, openMessage, SEED_BYTES, startMessage } from '../wire.ts';
+import { bitBytes, packResidues, unpackResidues } from './bits.ts';
+import { levelsOf, type OpenSet, openSetById } from './parameters.ts';
+import { EvaluationRing, P1, type Pair, Q, type Residues } from './ring.ts';
+
+export interface OpenQuery {
+  readonly parameters: OpenSet;
+  readonly keyId: Uint8Array;
+  /** Random; a response names the query that it answers. */
+  readonly queryId: Uint8Array;
+  readonly width: number;
+  /** The scale of the blocks it can be compared with. */
+  readonly galleryScale: number;
+  /** Bits to which the server switches bodies and masks of responses. */
+  readonly bits0: number;
+  readonly bits1: number;
+  /** The number of the secret that it is encrypted under, and the generation of the keys. */
+  readonly device: number;
+  readonly generation: number;
+  /** The mask, modulo q and p1 in NTT form, or the seed that it is expanded from. */
+  readonly mask: { readonly seed: Uint8Array } | { readonly residues: Residues };
+  /** Coefficient i·stride of the body for every coordinate i, modulo q and p1. */
+  readonly body: Residues;
+}
+
+/** How the mask is carried. */
+const MASK_SEED = 0;
+const MASK_RESIDUES = 1;
+
+const MODULI = [Q, P1];
+const AT = { queryId: 32, width: 48, mask: 52, bits0: 53, bits1: 54, scale: 56, device: 64, generation: 68, body: 72 };
+
+/** Bytes of a query with a seed, and with a whole mask. */
+export function openQueryBytes(
+  parameters: OpenSet,
+  width: number,
+): { readonly device: number; readonly public: number } {
+  const { primes } = EvaluationRing.of(parameters);
+  const frame = HEAD_BYTES + FIELD_BYTES['short query'] + CHECKSUM_BYTES;
+  const sum = (count: number) => MODULI.reduce((bytes, l) => bytes + bitBytes(primes[l], count), 0);
+  return { device: frame + SEED_BYTES + sum(width), public: frame + sum(parameters.n) + sum(width) };
+}
+
+export function encodeOpenQuery(query: OpenQuery): Uint8Array {
+  const { parameters, width, mask } = query;
+  const { primes } = EvaluationRing.of(parameters);
+  const sizes = openQueryBytes(parameters, width);
+  const length = 'seed' in mask ? sizes.device : sizes.public;
+  const draft = startMessage(
+    { kind: 'short query', parameterSetId: parameters.id, keyId: query.keyId },
+    length - AT.body - CHECKSUM_BYTES,
+  );
+  const { bytes, view } = draft;
+  bytes.set(query.queryId, AT.queryId);
+  view.setUint32(AT.width, width, true);
+  view.setUint8(AT.mask, 'seed' in mask ? MASK_SEED : MASK_RESIDUES);
+  view.setUint8(AT.bits0, query.bits0);
+  view.setUint8(AT.bits1, query.bits1);
+  view.setFloat64(AT.scale, query.galleryScale, true);
+  view.setUint32(AT.device, query.device, true);
+  view.setUint32(AT.generation, query.generation, true);
+  let at = AT.body;
+  const put = (residues: Residues) =>
+    residues.forEach((words, l) => {
+      const size = bitBytes(primes[l], words.length);
+      packResidues(bytes.subarray(at, at + size), words, primes[l]);
+      at += size;
+    });
+  if ('seed' in mask) {
+    bytes.set(mask.seed, at);
+    at += SEED_BYTES;
+  } else put(mask.residues);
+  put(query.body);
+  return finishMessage(draft);
+}
+
+export function decodeOpenQuery(input: Uint8Array): OpenQuery {
+  const { bytes, parameterSetId, keyId, view } = openMessage(input, 'short query');
+  const parameters = openSetById(parameterSetId);
+  const { n } = parameters;
+  const { primes } = EvaluationRing.of(parameters);
+  const width = view.getUint32(AT.width, true);
+  const maskKind = view.getUint8(AT.mask);
+  const bits0 = view.getUint8(AT.bits0);
+  const bits1 = view.getUint8(AT.bits1);
+  const galleryScale = view.getFloat64(AT.scale, true);
+  if (
+    maskKind > MASK_RESIDUES ||
+    view.getUint8(55) !== 0 ||
+    width < 1 ||
+    width > n ||
+    bits0 < 1 ||
+    bits0 > bits1 ||
+    bits1 > 32 ||
+    !(galleryScale >= 1 && Number.isSafeInteger(galleryScale)) ||
+    bytes.length !== openQueryBytes(parameters, width)[maskKind === MASK_SEED ? 'device' : 'public']
+  ) {
+    throw new HersError('MALFORMED', 'the fields of this query contradict each other');
+  }
+  let at = AT.body;
+  const take = (count: number) =>
+    MODULI.map((l) => {
+      const size = bitBytes(primes[l], count);
+      at += size;
+      return unpackResidues(bytes.subarray(at - size, at), count, primes[l], 'short query');
+    });
+  const seed = bytes.slice(at, at + SEED_BYTES);
+  if (maskKind === MASK_SEED) at += SEED_BYTES;
+  return {
+    parameters,
+    keyId,
+    queryId: bytes.slice(AT.queryId, AT.queryId + ID_BYTES),
+    width,
+    galleryScale,
+    bits0,
+    bits1,
+    device: view.getUint32(AT.device, true),
+    generation: view.getUint32(AT.generation, true),
+    mask: maskKind === MASK_SEED ? { seed } : { residues: take(n) },
+    body: take(width),
+  };
+}
+
+/** The mask of a query that is made with a secret, modulo q and p1 in NTT form. */
+export function openQueryMask(parameters: OpenSet, seed: Uint8Array): Residues {
+  const ring = EvaluationRing.of(parameters);
+  return MODULI.map((l) => {
+    const [poly] = ring.ring(l).polys;
+    ring.ring(l).uniform(poly, { key: seed, domain: OPEN_QUERY_MASK, index: l });
+    return poly.residues.slice();
+  });
+}
+
+/**
+ * The ciphertext that is expanded, modulo q and p1 in NTT form. What does not travel of the body is
+ * zero: there the phase is garbage, which the first steps of an expansion cancel exactly.
+ */
+export function queryPair({ parameters, width, mask, body }: OpenQuery): Pair {
+  const ring = EvaluationRing.of(parameters);
+  const { stride } = levelsOf(parameters, width);
+  const whole = body.map((coefficients, l) => {
+    const words = new Uint32Array(parameters.n);
+    coefficients.forEach((x, i) => {
+      words[i * stride] = x;
+    });
+    return ring.ntt(l, words);
+  });
+  return [whole, 'seed' in mask ? openQueryMask(parameters, mask.seed) : mask.residues];
+}

@@ -1,0 +1,87 @@
+// Decryption of packed responses to open queries.
+
+import { ResultSecret } from '@hers/ring';
+import { checkSameKey } from '../../block.ts';
+import { HersError } from '../../errors.ts';
+import { decodePackedResponse } from '../../open/pack.ts';
+import type { OpenPlan } from '../../open/plan.ts';
+import { Q } from '../../open/ring.ts';
+import { modulusOf, ringOf } from '../../parameters.ts';
+import { encodeVectors, type Readout, readout, vectorNorm } from '../../vectors.ts';
+import { sameBytes } from '../../wire.ts';
+import type { Scores } from '../decrypt.ts';
+import type { CollectionKey } from '../key.ts';
+import { OpenSecrets, openPlanOf } from './secrets.ts';
+
+/** Decrypts the responses to open queries: one of a collection and generation. */
+export class ResponseSecrets {
+  readonly #plan: OpenPlan;
+  readonly #keyId: Uint8Array;
+  readonly #generation: number;
+  /** z_0, z_1 … */
+  #secrets: readonly ResultSecret[] | undefined;
+
+  constructor(key: CollectionKey, generation = 0) {
+    this.#plan = openPlanOf(key);
+    this.#keyId = key.keyId;
+    this.#generation = generation;
+    using secrets = new OpenSecrets(key, generation);
+    const { responses } = this.#plan.parameters.evaluation;
+    this.#secrets = Array.from({ length: responses }, (_, v) => {
+      return new ResultSecret(secrets.response(v).residues[Q].slice());
+    });
+  }
+
+  /**
+   * The scores of all blocks of a response. `vector` is the one that was asked for, whose length
+   * euclidean scores need; decrypt only the first response for every block of a query.
+   */
+  decrypt(bytes: Uint8Array, queryId: Uint8Array, vector: ArrayLike<number>): Scores[] {
+    if (!this.#secrets) throw new HersError('WIPED', 'these secrets have been wiped; open the key again');
+    const secrets = this.#secrets;
+    const plan = this.#plan;
+    const { parameters, responseBits, unit, largestPhase } = plan;
+    const { blocks, mask, bodies, bits0, bits1, ...response } = decodePackedResponse(bytes);
+    checkSameKey(response, { parameters, keyId: this.#keyId });
+    if (!sameBytes(response.queryId, queryId) || response.generation !== this.#generation)
+      throw new HersError('QUERY_MISMATCH', 'this response answers another query, or is under other secrets');
+    if (bits0 !== responseBits.c0 || bits1 !== responseBits.c1)
+      throw new HersError('MALFORMED', 'this response has other bits than the query asked for');
+    const ring = ringOf(parameters);
+    const { slope, offset } = this.#readout(vector);
+    const factor = (modulusOf(parameters) / 2 ** bits1 / unit) * slope;
+    return blocks.map(({ blockId, first, count }, v) => {
+      const pair = { packed0: bodies[v], bits0, packed1: mask, bits1 };
+      const { values, largest } = ring.scores(pair, secrets[v], factor, offset);
+      if (largest > largestPhase * 2 ** bits1) {
+        values.fill(0);
+        throw new HersError(
+          'INTEGRITY',
+          'this decrypts to values no score can have: it was altered, or comes from another block or key',
+        );
+      }
+      values.fill(0, 0, first).fill(0, first + count);
+      return { blockId, first, scores: values.subarray(first, first + count) };
+    });
+  }
+
+  #readout(vector: ArrayLike<number>): Readout {
+    const encoded = encodeVectors(this.#plan, [vector], 'query');
+    const made = readout(this.#plan, encoded, vectorNorm(vector));
+    encoded.values.fill(0);
+    return made;
+  }
+
+  wipe(): void {
+    for (const secret of this.#secrets ?? []) secret.wipe();
+    this.#secrets = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.wipe();
+  }
+
+  toJSON(): string {
+    return '[ResponseSecrets]';
+  }
+}

@@ -1,0 +1,225 @@
+// Open queries, with the secret of a device or with a public key, and the blocks they are compared
+// with. Every call draws fresh randomness.
+
+import { randomBytes, randomSeed } from '@hers/ring';
+import { type Block, encodeBlock } from '../../block.ts';
+import { BLOCK_MASK, BLOCK_MASK_BITS, ERRORS, OPEN_EPHEMERAL, OPEN_ERRORS } from '../../domains.ts';
+import { HersError } from '../../errors.ts';
+import type { OpenPlan } from '../../open/plan.ts';
+import { decodePublicKey, publicKeyMask } from '../../open/public-key.ts';
+import { encodeOpenQuery, type OpenQuery, openQueryMask } from '../../open/query.ts';
+import { EvaluationRing, P1, Q, type Residues } from '../../open/ring.ts';
+import { maskSeed } from '../../open/scan.ts';
+import { refuseUnknown } from '../../options.ts';
+import { ringOf } from '../../parameters.ts';
+import { encodeVectors, type Vectors } from '../../vectors.ts';
+import { ID_BYTES, SEED_BYTES } from '../../wire.ts';
+import type { BlockOptions, Entropy } from '../encrypt.ts';
+import { type CollectionKey, secretsOf } from '../key.ts';
+import { deviceSecret, deviceSeed, openPlanOf } from './secrets.ts';
+
+const platform: Entropy = { seed: randomSeed, id: () => randomBytes(ID_BYTES) };
+const MODULI = [Q, P1];
+
+/** What a device needs to ask, and nothing that opens the gallery. The seed is secret. */
+export interface DeviceKey {
+  readonly keyId: Uint8Array;
+  readonly generation: number;
+  /** Of the device; there must be evaluation keys for it. */
+  readonly number: number;
+  readonly seed: Uint8Array;
+}
+
+/**
+ * The key of a device. Whoever holds it reads all queries that are made with it; so each device has
+ * its own.
+ */
+export function makeDeviceKey(key: CollectionKey, number: number, generation = 0): DeviceKey {
+  return { keyId: key.keyId, generation, number, seed: deviceSeed(key, generation, number) };
+}
+
+/** Encrypts a query of a kilobyte with the key of a device. */
+export function encryptShortQuery(plan: OpenPlan, device: DeviceKey, vector: ArrayLike<number>): Uint8Array {
+  return encodeOpenQuery(encryptShortQueryFrom(platform, plan, device, vector));
+}
+
+export function encryptShortQueryFrom(
+  entropy: Entropy,
+  plan: OpenPlan,
+  { keyId, generation, number, seed: deviceSeed }: DeviceKey,
+  vector: ArrayLike<number>,
+): OpenQuery {
+  if (deviceSeed.length !== SEED_BYTES)
+    throw new HersError('INVALID_ARGUMENT', `the seed of a device key has ${SEED_BYTES} bytes`);
+  const { parameters } = plan;
+  const ring = EvaluationRing.of(parameters);
+  const message = encodeMessage(plan, vector);
+  const queryId = entropy.id();
+  const seed = entropy.seed();
+  const errors = entropy.seed();
+  const secret = deviceSecret(parameters, deviceSeed);
+  try {
+    const mask = openQueryMask(parameters, seed);
+    const noise = draw(ring, errors, 0);
+    const body = MODULI.map((l) => {
+      const product = ring.intt(l, ring.multiply(l, mask[l], secret.residues[l]));
+      return coordinates(plan, ring.subtract(l, ring.add(l, noise[l], message[l]), product));
+    });
+    return { ...headOf(plan, keyId, queryId), device: number, generation, mask: { seed }, body };
+  } finally {
+    errors.fill(0);
+    secret.small.fill(0);
+    for (const words of [...secret.residues, ...message]) words.fill(0);
+    ring.wipe();
+  }
+}
+
+/** Encrypts a query with a public key, which is its bytes: 29 kilobytes at 128 dimensions. */
+export function encryptPublicQuery(plan: OpenPlan, publicKey: Uint8Array, vector: ArrayLike<number>): Uint8Array {
+  return encodeOpenQuery(encryptPublicQueryFrom(platform, plan, publicKey, vector));
+}
+
+export function encryptPublicQueryFrom(
+  entropy: Entropy,
+  plan: OpenPlan,
+  publicKey: Uint8Array,
+  vector: ArrayLike<number>,
+): OpenQuery {
+  const { parameters } = plan;
+  const { keyId, generation, seed: keySeed, ...decoded } = decodePublicKey(publicKey);
+  if (decoded.parameters.id !== parameters.id)
+    throw new HersError('KEY_MISMATCH', 'this public key belongs to another parameter set than the plan');
+  const ring = EvaluationRing.of(parameters);
+  const message = encodeMessage(plan, vector);
+  const queryId = entropy.id();
+  const errors = entropy.seed();
+  try {
+    const small = ring.ring(Q);
+    small.ternary(small.words[0], { key: errors, domain: OPEN_EPHEMERAL, index: 0 });
+    const u = small.words[0].values.slice();
+    const [noise, maskNoise] = [draw(ring, errors, 0), draw(ring, errors, 1)];
+    const keyMask = publicKeyMask(parameters, keySeed);
+    const ephemeral = MODULI.map((l) => ring.ntt(l, ring.embed(l, u)));
+    const body = MODULI.map((l) => {
+      const product = ring.intt(l, ring.multiply(l, decoded.body[l], ephemeral[l]));
+      return coordinates(plan, ring.add(l, ring.add(l, noise[l], message[l]), product));
+    });
+    const residues = MODULI.map((l) =>
+      ring.add(l, ring.ntt(l, maskNoise[l]), ring.multiply(l, keyMask[l], ephemeral[l])),
+    );
+    u.fill(0);
+    for (const words of ephemeral) words.fill(0);
+    return { ...headOf(plan, keyId, queryId), device: 0, generation, mask: { residues }, body };
+  } finally {
+    errors.fill(0);
+    for (const words of message) words.fill(0);
+    ring.wipe();
+  }
+}
+
+function headOf({ parameters, width, galleryScale, responseBits }: OpenPlan, keyId: Uint8Array, queryId: Uint8Array) {
+  return { parameters, keyId, queryId, width, galleryScale, bits0: responseBits.c0, bits1: responseBits.c1 };
+}
+
+/** round(Δ_q·q[i]·p1/(2^t·n)) at coefficient i·stride: expansion multiplies it by n. */
+function encodeMessage(plan: OpenPlan, vector: ArrayLike<number>): Residues {
+  const { parameters, levels, width } = plan;
+  const { n, wideBits } = parameters;
+  const ring = EvaluationRing.of(parameters);
+  const encoded = encodeVectors(plan, [vector], 'query');
+  const factor = ring.primes[P1] / (n * 2 ** wideBits);
+  const small = new Float64Array(n);
+  for (let i = 0; i < width; i++) small[i * levels.stride] = Math.round(encoded.values[i] * factor);
+  const message = MODULI.map((l) => {
+    const p = ring.primes[l];
+    return Uint32Array.from(small, (x) => ((x % p) + p) % p);
+  });
+  encoded.values.fill(0);
+  small.fill(0);
+  return message;
+}
+
+/** The coefficients that are sent. */
+function coordinates({ levels, width }: OpenPlan, words: Uint32Array): Uint32Array {
+  const out = Uint32Array.from({ length: width }, (_, i) => words[i * levels.stride]);
+  words.fill(0);
+  return out;
+}
+
+function draw(ring: EvaluationRing, key: Uint8Array, index: number): Residues {
+  const small = ring.ring(Q);
+  small.error(small.words[0], { key, domain: OPEN_ERRORS, index });
+  const values = small.words[0].values.slice();
+  const out = MODULI.map((l) => ring.embed(l, values));
+  values.fill(0);
+  return out;
+}
+
+/** Encrypts vectors into a block for open queries: as `encryptBlock`, with several masks. */
+export function encryptOpenBlock(key: CollectionKey, vectors: Vectors, options: BlockOptions = {}): Uint8Array {
+  refuseUnknown(options, { first: true, blockId: true }, 'a block');
+  return encodeBlock(encryptOpenBlockFrom(platform, key, vectors, options));
+}
+
+export function encryptOpenBlockFrom(
+  entropy: Entropy,
+  key: CollectionKey,
+  vectors: Vectors,
+  { first = 0, blockId }: BlockOptions = {},
+): Block {
+  const plan = openPlanOf(key);
+  const { parameters, width, galleryScale, levels } = plan;
+  const { n, wideBits } = parameters;
+  const { masks } = levels;
+  const encoded = encodeVectors(plan, vectors, 'gallery');
+  const { count, values } = encoded;
+  if (!(Number.isInteger(first) && first >= 0) || count < 1 || first + count > n)
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      `a block has slots 0 … ${n - 1}; ${count} vectors from slot ${first} on do not fit`,
+    );
+  if (blockId && blockId.length !== ID_BYTES)
+    throw new HersError('INVALID_ARGUMENT', `the id of a block has ${ID_BYTES} bytes`);
+  const ring = ringOf(parameters);
+  const seed = entropy.seed();
+  const rows = new Uint32Array(width * n);
+  const secrets = secretsOf(key);
+  try {
+    // Coordinates m, m + masks, m + 2·masks … have mask m and the gallery secrets 0, 1, 2 …
+    for (let m = 0; m < masks; m++) {
+      const errors = entropy.seed();
+      const own = Math.ceil((width - m) / masks);
+      const job = { rows: new Uint32Array(own * n), values: new Int32Array(own * count) };
+      for (let j = 0; j < own; j++)
+        job.values.set(values.subarray((m + j * masks) * count, (m + j * masks + 1) * count), j * count);
+      ring.blockRows({
+        ...job,
+        count,
+        first,
+        lifts: encoded.lifts.slice(0, own),
+        mask: { key: maskSeed(seed, m), domain: BLOCK_MASK, bitsDomain: BLOCK_MASK_BITS },
+        errors: { key: errors, domain: ERRORS },
+        secrets,
+        wideBits,
+      });
+      for (let j = 0; j < own; j++) rows.set(job.rows.subarray(j * n, (j + 1) * n), (m + j * masks) * n);
+      errors.fill(0);
+      job.values.fill(0);
+    }
+  } finally {
+    values.fill(0);
+    ring.wipe();
+  }
+  return {
+    parameters,
+    keyId: key.keyId,
+    blockId: blockId ?? entropy.id(),
+    width,
+    first,
+    count,
+    additions: 1,
+    galleryScale,
+    mask: { seed },
+    rows,
+  };
+}
