@@ -103,6 +103,12 @@ napi_value describeDevice(napi_env env, const Arguments& a) {
   return object;
 }
 
+napi_value copySpeed(napi_env env, const Arguments& a) {
+  double speed = 0;
+  if (hersCudaCopySpeed(deviceOf(env, a[0])->cuda, sizeOf(env, a[1]), &speed) != HERS_CUDA_OK) refuse(env, nullptr, hersCudaMessage());
+  return number(env, speed);
+}
+
 napi_value createRing(napi_env env, const Arguments& a) {
   const auto ring = std::make_shared<Ring>();
   ring->device = deviceOf(env, a[0]);
@@ -483,6 +489,7 @@ napi_value initialize(napi_env env, napi_value exports) {
   check(env, napi_add_env_cleanup_hook(env, shutDown, kept), "no hook");
   const napi_property_descriptor properties[] = {
       method("openDevice", call<openDevice, 1>),   method("closeDevice", call<closeDevice, 1>),   method("describeDevice", call<describeDevice, 1>),
+      method("copySpeed", call<copySpeed, 2>),
       method("createRing", call<createRing, 3>),   method("loadSegment", call<loadSegment, 3>),   method("freeSegment", call<freeSegment, 1>),
       method("startScan", call<startScan, 7>),     method("stopScan", call<stopScan, 1>),         method("releaseBatch", call<releaseBatch, 1>),
       method("holdLoop", call<holdLoop, 2>),       method("messageOf", call<messageOf, 1>),     method("takeResponses", call<takeResponses, 1>),

@@ -4,6 +4,7 @@
 
 import { encodeResponse, expandedQuery, HersError, parameterSet, refuseUnknown, scanBlock } from '@hers/scheme';
 import { segmentBytes } from './builder.ts';
+import { isCudaBuilt } from './cuda/cuda-addon.ts';
 import { KERNEL_NAMES, type Kernel, type KernelName } from './kernel.ts';
 import { ReferenceKernel } from './reference.ts';
 import { largest, mixed, specimenBlock, specimenQuery } from './specimen.ts';
@@ -17,8 +18,8 @@ export interface KernelOptions {
   /** By default as many as the process may use. */
   readonly threads?: number | undefined;
   /**
-   * Bytes of the gallery that `cuda` holds in the memory of the GPU, by default as many as fit. The
-   * CPU scans the rest.
+   * Bytes of the gallery that `cuda` holds in the memory of each GPU, by default as many as fit.
+   * The CPU scans the rest.
    */
   readonly deviceMemory?: number | undefined;
   /**
@@ -56,29 +57,40 @@ const openers: KernelOpeners = {
   async cuda(threads, { deviceMemory: memory, warn = emitWarning }) {
     const { CudaKernel } = await import('./cuda/cuda.ts');
     const { SplitKernel } = await import('./cuda/split.ts');
-    const openOther = async () => (await chooseKernel({ kernel: 'auto', threads, warn }, openers, undefined)).kernel;
-    return new SplitKernel(CudaKernel.open(), { memory, openOther, warn });
+    const openCpu = async () => (await chooseKernel({ kernel: 'auto', threads, warn }, openers, undefined)).kernel;
+    const onDevice = (device: number): Kernel => {
+      const openNext = async () => {
+        try {
+          return onDevice(device + 1);
+        } catch {
+          return openCpu(); // there is no other device
+        }
+      };
+      return new SplitKernel(CudaKernel.open({ device }), { memory, openOther: openNext, warn });
+    };
+    return onDevice(0);
   },
 };
 
 /**
- * Kernels that are tried where none is asked for, fastest first. On arm64 native code has vectors
- * of the same length as WebAssembly, and nobody has measured that it is faster: it must be asked
- * for.
+ * Kernels that are tried where none is asked for, fastest first: a GPU where its addon was built.
+ * On arm64 native code has vectors of the same length as WebAssembly, and nobody has measured that
+ * it is faster: it must be asked for.
  */
-function automaticKernels(arch: string): readonly KernelName[] {
-  return arch === 'arm64' ? ['wasm', 'reference'] : ['native', 'wasm', 'reference'];
+function automaticKernels(arch: string, hasCuda: boolean): readonly KernelName[] {
+  const gpu: readonly KernelName[] = hasCuda ? ['cuda'] : [];
+  return arch === 'arm64' ? [...gpu, 'wasm', 'reference'] : [...gpu, 'native', 'wasm', 'reference'];
 }
 
 /**
  * Opens a kernel: the one that the option names, otherwise the variable HERS_KERNEL, otherwise the
- * first that works of native (not on arm64), wasm and reference.
+ * first that works of cuda (where it was built), native (not on arm64), wasm and reference.
  *
  * @example const { kernel, chosen } = await openKernel();
  */
 export async function openKernel(options: KernelOptions = {}): Promise<KernelChoice> {
   refuseUnknown(options, { kernel: true, threads: true, deviceMemory: true, warn: true }, 'openKernel');
-  return chooseKernel(options, openers, process.env[VARIABLE]);
+  return chooseKernel(options, openers, process.env[VARIABLE], process.arch, isCudaBuilt());
 }
 
 /** The same with other kernels and another variable, for tests. */
@@ -87,6 +99,7 @@ export async function chooseKernel(
   openers: KernelOpeners,
   variable: string | undefined,
   arch: string = process.arch,
+  hasCuda = false,
 ): Promise<KernelChoice> {
   const { kernel: option, threads, deviceMemory, warn = emitWarning } = options;
   if (deviceMemory !== undefined && !(Number.isSafeInteger(deviceMemory) && deviceMemory >= 0))
@@ -98,7 +111,7 @@ export async function chooseKernel(
     throw new HersError('INVALID_ARGUMENT', `${source} is ${JSON.stringify(wanted)}; it can be ${names}`);
   }
   const rejected: string[] = [];
-  for (const name of wanted === 'auto' ? automaticKernels(arch) : [wanted as KernelName]) {
+  for (const name of wanted === 'auto' ? automaticKernels(arch, hasCuda) : [wanted as KernelName]) {
     try {
       const kernel = await openChecked(() => openers[name](threads, options));
       const why = wanted === 'auto' ? 'the fastest that works here' : `asked for by ${source}`;
@@ -133,21 +146,23 @@ async function openChecked(open: () => Promise<Kernel>): Promise<Kernel> {
 
 /**
  * One prime and two, wide masks, packed rows, more rows than are summed without folding, more than
- * one vector of everything.
+ * one vector of everything, and as many queries as kernels take together in different ways.
  */
 const TRIALS = [
-  { set: 'n_2048_logq_30', width: 15 },
-  { set: 'insecure_n_64_logq_30_30_wide_4', width: 66 },
-  { set: 'insecure_n_64_logq_24_wide_5', width: 69 },
+  { set: 'n_2048_logq_30', width: 15, together: 2 },
+  { set: 'insecure_n_64_logq_30_30_wide_4', width: 66, together: 3 },
+  { set: 'insecure_n_64_logq_24_wide_5', width: 69, together: 5 },
 ];
 
 /** Throws unless the kernel's answers equal those of `scanBlock`. */
 export async function checkKernel(kernel: Kernel): Promise<void> {
-  for (const { set, width } of TRIALS) {
+  for (const { set, width, together } of TRIALS) {
     const parameters = parameterSet(set);
     const residues = [mixed(1), largest, mixed(2)];
     const blocks = residues.map((residue, index) => specimenBlock({ parameters, width, index, residue }));
-    const queries = [largest, mixed(3)].map((residue, index) => specimenQuery({ parameters, width, index, residue }));
+    const queries = Array.from({ length: together }, (_, index) =>
+      specimenQuery({ parameters, width, index, residue: index === 0 ? largest : mixed(2 + index) }),
+    );
     const expanded = queries.map(expandedQuery);
     const handle = await kernel.load({ bytes: segmentBytes(blocks), name: 'self-test' });
     try {

@@ -2,6 +2,7 @@ export { type BuildOptions, buildSegment, segmentBlocks, segmentBytes } from './
 export { type KernelChoice, type KernelOptions, openKernel } from './choose.ts';
 export { CudaKernel, type CudaOptions } from './cuda/cuda.ts';
 export {
+  type DeviceUse,
   KERNEL_NAMES,
   type KeptScan,
   type Kernel,

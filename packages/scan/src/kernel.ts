@@ -51,6 +51,21 @@ export interface KeptScan {
   forget(): void;
 }
 
+/** A device, and how much of the gallery is on it. */
+export interface DeviceUse {
+  /** Bytes of segments on the device, and bytes of its memory, in all and free. */
+  readonly used: number;
+  readonly memory: number;
+  readonly free: number;
+  /** Segments on the device, and segments that the CPU scans. */
+  readonly segments: number;
+  readonly elsewhere: number;
+  /** Whether it failed, so that the CPU scans everything. */
+  readonly hasFailed: boolean;
+  /** Measures how fast its memory is copied: bytes read and written in a second. */
+  copySpeed(): number;
+}
+
 export interface Kernel {
   readonly name: KernelName;
   /** For people: instruction set, threads. */
@@ -66,11 +81,13 @@ export interface Kernel {
     queries: readonly Query[],
     options?: ScanOptions,
   ): Promise<KeptScan | undefined>;
+  /** What a device beside the CPU holds, where the kernel has one. */
+  device?(): DeviceUse;
   unload(handle: SegmentHandle): Promise<void>;
   /** Frees everything, threads included. */
   close(): Promise<void>;
 }
 
-/** `cuda` takes the memory of a GPU, so it must be asked for. */
+/** `cuda` is there where `npm run build:cuda` was run. */
 export const KERNEL_NAMES = ['native', 'wasm', 'reference', 'cuda'] as const;
 export type KernelName = (typeof KERNEL_NAMES)[number];

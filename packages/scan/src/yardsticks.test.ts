@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { parameterSet } from '@hers/scheme';
 import { part } from '../../../tools/parts.ts';
+import { faissMissing, faissSearch } from '../testing/faiss.ts';
 import { Yardsticks } from '../testing/yardsticks.ts';
 import { buildSegment } from './builder.ts';
 import { loadAddon } from './native/native-addon.ts';
@@ -41,4 +42,23 @@ test('the yardsticks measure something, and notice a file that is cut', part('co
   } finally {
     await rm(folder, { recursive: true });
   }
+});
+
+test('Faiss finds what the obvious loop finds', { skip: faissMissing() ?? false }, async () => {
+  const [count, dimension] = [500, 9];
+  let state = 88172645463325252n;
+  const next = () => {
+    const mask = 2n ** 64n - 1n;
+    state ^= (state << 13n) & mask;
+    state ^= state >> 7n;
+    state ^= (state << 17n) & mask;
+    return Math.fround(Number(BigInt.asIntN(32, state >> 32n)) / 2 ** 31);
+  };
+  const vectors = Array.from({ length: count + 1 }, () => Array.from({ length: dimension }, next));
+  const query = vectors[count];
+  const scores = vectors.slice(0, count).map((vector) => vector.reduce((sum, x, i) => sum + x * query[i], 0));
+  const { best, seconds } = await faissSearch(count, dimension, 1, 3);
+  assert.equal(best, scores.indexOf(Math.max(...scores)));
+  assert.equal(seconds.length, 3);
+  for (const each of seconds) assert.ok(each > 0);
 });

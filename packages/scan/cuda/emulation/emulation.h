@@ -5,6 +5,7 @@
 //
 // `HERS_EMULATION_FAILS` makes the device fail: `no-device`, `old-driver`, `memory:<bytes>` (there is
 // no more), `launch:<n>` (the n-th launch and all after it); and `doubles` makes it slow with them.
+// `HERS_EMULATION_DEVICES` is how many devices there are.
 
 #pragma once
 
@@ -351,7 +352,8 @@ inline cudaError_t cudaGetDeviceCount(int* count) {
   *count = 0;
   if (!hers_emulation::fails("no-device").empty()) return cudaErrorNoDevice;
   if (!hers_emulation::fails("old-driver").empty()) return cudaErrorInsufficientDriver;
-  *count = 1;
+  const char* const devices = getenv("HERS_EMULATION_DEVICES");
+  *count = devices ? std::atoi(devices) : 1;
   return cudaSuccess;
 }
 inline cudaError_t cudaDriverGetVersion(int* version) {

@@ -41,6 +41,8 @@ export interface CudaAddon extends Steering {
   openDevice(number: number): DeviceRef;
   closeDevice(device: DeviceRef): void;
   describeDevice(device: DeviceRef): CudaDevice;
+  /** How fast memory of the device is copied within it: bytes read and written in a second. */
+  copySpeed(device: DeviceRef, bytes: number): number;
   createRing(device: DeviceRef, n: number, moduli: readonly Modulus[]): CudaRingRef;
   /** The state of hers_cuda.h, the part that is damaged, what was wrong, and the segment. */
   loadSegment(
@@ -68,6 +70,11 @@ export interface CudaAddon extends Steering {
 
 /** Where `npm run build:cuda` puts it. */
 const ADDON_PATH = join(import.meta.dirname, '../../build/hers_cuda.node');
+
+/** Whether it is there: only then is the kernel tried unasked. */
+export function isCudaBuilt(): boolean {
+  return existsSync(ADDON_PATH);
+}
 
 /** Throws an error that says why there is no addon. */
 export function loadCudaAddon(path: string = ADDON_PATH): CudaAddon {

@@ -10,7 +10,7 @@ import { moduliOf } from '@hers/ring';
 import { HersError, type ParameterSet, polyWords, type Query, refuseUnknown, roundedRows } from '@hers/scheme';
 import { QUERY_MASK } from '@hers/scheme/layout';
 import { checkComparable } from '../comparable.ts';
-import type { KeptScan, Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
+import type { DeviceUse, KeptScan, Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
 import { layoutOf, responseHead } from '../native/native.ts';
 import type { ScanRef } from '../native/native-addon.ts';
 import { cutFile, NativeRun, resultsOf } from '../native/native-run.ts';
@@ -35,6 +35,8 @@ const DAMAGED = 4;
 const SCAN_WITHOUT_MEMORY = 5;
 /** Copies are made in pieces of this size, so that the event loop runs in between. */
 const PIECE_WORDS = 2 ** 20;
+/** More than the caches of a device hold. */
+const COPIED_BYTES = 2 ** 28;
 
 export interface CudaOptions {
   /** Which GPU, from 0 on; 0 by default. */
@@ -87,6 +89,15 @@ export class CudaKernel implements Kernel {
     const { name, memory, driver } = this.#about;
     const version = `${Math.floor(driver / 1000)}.${Math.floor((driver % 1000) / 10)}`;
     return `${name}, ${Math.round(memory / 2 ** 30)} GiB, a driver for CUDA ${version}`;
+  }
+
+  device(): DeviceUse {
+    const { memory, free } = this.#addon.describeDevice(this.#device);
+    let used = 0;
+    for (const { handle, segment } of this.#loaded.values())
+      if (!(segment instanceof HersError)) used += handle.header.fileBytes - handle.header.dataAt;
+    const copySpeed = () => this.#addon.copySpeed(this.#device, COPIED_BYTES);
+    return { used, memory, free, segments: this.#loaded.size, elsewhere: 0, hasFailed: false, copySpeed };
   }
 
   load(source: SegmentSource): Promise<SegmentHandle> {

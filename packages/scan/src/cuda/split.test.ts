@@ -73,7 +73,8 @@ describe('the CUDA kernel, emulated', { skip: compiler.skip }, () => {
   ]) {
     it(`answers ${together} queries together, with and without tensor cores: ${name}, ${width} rows`, async () => {
       const parameters = parameterSet(name);
-      // More blocks than go into one tile, and sums that are folded; the first ones at their largest.
+      // More blocks than go into one tile, and sums that are folded; the first ones at their
+      // largest.
       const residue = (index: number) => (index < 3 ? largest : mixed(index));
       const own = Array.from({ length: 18 }, (_, index) =>
         specimenBlock({ parameters, width, index, residue: residue(index) }),
@@ -97,6 +98,13 @@ describe('the CUDA kernel, emulated', { skip: compiler.skip }, () => {
     });
   }
 
+  it('says how fast its memory is', async () => {
+    const { kernel } = open();
+    const speed = kernel.device().copySpeed();
+    assert.ok(Number.isFinite(speed) && speed > 0, `${speed}`);
+    await kernel.close();
+  });
+
   it('says in one sentence what is missing', () => {
     process.env.HERS_EMULATION_FAILS = 'no-device';
     assert.throws(() => CudaKernel.open({ addon }), /there is no NVIDIA driver on this machine/);
@@ -116,11 +124,42 @@ describe('the CUDA kernel, emulated', { skip: compiler.skip }, () => {
       const { kernel, warnings } = open(memory);
       const handles = await load(kernel);
       assert.match(kernel.detail, new RegExp(`; ${elsewhere} of 3 segments on the CPU$`));
+      const { segments, used, free, memory: all, elsewhere: others, hasFailed } = kernel.device();
+      assert.deepEqual(
+        { segments, used, others, hasFailed },
+        { segments: 3 - elsewhere, used: (3 - elsewhere) * each, others: elsewhere, hasFailed: false },
+      );
+      assert.ok(free > 0 && free <= all);
       assert.equal(await right(kernel, handles), 12);
       assert.equal(await kernel.keep(handles, queries), undefined);
       assert.deepEqual(warnings, []);
       for await (const _ of kernel.scan(handles, queries)) break;
       await kernel.close();
+    }
+  });
+
+  it('scans on the next device what does not fit the first, and then on the CPU', async () => {
+    process.env.HERS_EMULATION_DEVICES = '2';
+    try {
+      const bytes = segmentBytes(blocks.slice(0, 2));
+      const memory = bytes.length - decodeHeader(bytes, bytes.length, 'segment').dataAt;
+      const warnings: string[] = [];
+      const warn = (text: string) => warnings.push(text);
+      const openCpu = async () => new ReferenceKernel();
+      const openNext = async () =>
+        new SplitKernel(CudaKernel.open({ addon, device: 1 }), { memory, openOther: openCpu, warn });
+      const kernel = new SplitKernel(CudaKernel.open({ addon }), { memory, openOther: openNext, warn });
+      const handles = await load(kernel);
+      const { segments, used, elsewhere } = kernel.device();
+      assert.deepEqual({ segments, used, elsewhere }, { segments: 2, used: 2 * memory, elsewhere: 1 });
+      assert.match(kernel.detail, /; 2 of 3 segments on emulation, .*; 1 of 2 segments on the CPU$/);
+      assert.equal(await right(kernel, handles), 12);
+      assert.equal(await kernel.keep(handles, queries), undefined);
+      assert.deepEqual(warnings, []);
+      await kernel.close();
+      assert.throws(() => CudaKernel.open({ addon, device: 2 }), /there is no GPU number 2/);
+    } finally {
+      delete process.env.HERS_EMULATION_DEVICES;
     }
   });
 
@@ -151,6 +190,8 @@ describe('the CUDA kernel, emulated', { skip: compiler.skip }, () => {
       assert.equal(await right(kernel, handles), 12);
       assert.equal(await kernel.keep(handles, queries), undefined);
       assert.match(kernel.detail, /which failed: the CPU scans/);
+      const { hasFailed, elsewhere, used } = kernel.device();
+      assert.deepEqual({ hasFailed, elsewhere, used }, { hasFailed: true, elsewhere: 3, used: 0 });
       delete process.env.HERS_EMULATION_FAILS;
       await kernel.close();
     }

@@ -1,8 +1,9 @@
-// A gallery on a device, and what does not fit there on the CPU: both scan at the same time. Where
-// the device fails, the scan that saw it ends with its error, and everything goes on on the CPU.
+// A gallery on a device, and what does not fit there on the next one, or on the CPU: all scan at
+// the same time. Where the device fails, the scan that saw it ends with its error, and everything
+// goes on without it.
 
 import { HersError, type Query } from '@hers/scheme';
-import type { KeptScan, Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
+import type { DeviceUse, KeptScan, Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
 
 export interface SplitOptions {
   /** Bytes of segments that the device may hold; by default as many as fit. */
@@ -20,6 +21,17 @@ interface Part {
   handle: SegmentHandle;
 }
 
+/** A device that failed. */
+const LOST: DeviceUse = {
+  used: 0,
+  memory: 0,
+  free: 0,
+  segments: 0,
+  elsewhere: 0,
+  hasFailed: true,
+  copySpeed: () => 0,
+};
+
 export class SplitKernel implements Kernel {
   readonly name = 'cuda';
   readonly #device: Kernel;
@@ -29,6 +41,7 @@ export class SplitKernel implements Kernel {
   #used = 0;
   #hasFailed = false;
   #other: Promise<Kernel> | undefined;
+  #opened: Kernel | undefined;
 
   constructor(device: Kernel, options: SplitOptions) {
     this.#device = device;
@@ -36,11 +49,32 @@ export class SplitKernel implements Kernel {
   }
 
   get detail(): string {
-    if (this.#hasFailed) return `${this.#device.detail}, which failed: the CPU scans`;
-    const elsewhere = [...this.#parts.values()].filter(({ kernel }) => kernel !== this.#device).length;
-    return elsewhere === 0
-      ? this.#device.detail
-      : `${this.#device.detail}; ${elsewhere} of ${this.#parts.size} segments on the CPU`;
+    if (this.#hasFailed)
+      return `${this.#device.detail}, which failed: ${this.#opened?.device ? this.#opened.detail : 'the CPU scans'}`;
+    const elsewhere = this.#elsewhere();
+    if (elsewhere === 0) return this.#device.detail;
+    const where = this.#opened?.device ? this.#opened.detail : 'the CPU';
+    return `${this.#device.detail}; ${elsewhere} of ${this.#parts.size} segments on ${where}`;
+  }
+
+  /** Segments that are not on the device. */
+  #elsewhere(): number {
+    return [...this.#parts.values()].filter(({ kernel }) => kernel !== this.#device).length;
+  }
+
+  device(): DeviceUse {
+    const own = this.#hasFailed ? LOST : this.#device.device!();
+    const next = this.#opened?.device?.();
+    if (!next) return { ...own, elsewhere: this.#elsewhere() };
+    return {
+      used: own.used + next.used,
+      memory: own.memory + next.memory,
+      free: own.free + next.free,
+      segments: own.segments + next.segments,
+      elsewhere: next.elsewhere,
+      hasFailed: own.hasFailed || next.hasFailed,
+      copySpeed: () => own.copySpeed(),
+    };
   }
 
   async load(source: SegmentSource): Promise<SegmentHandle> {
@@ -75,7 +109,7 @@ export class SplitKernel implements Kernel {
   }
 
   #openOther(): Promise<Kernel> {
-    this.#other ??= this.#options.openOther();
+    this.#other ??= this.#options.openOther().then((kernel) => (this.#opened = kernel));
     return this.#other;
   }
 
@@ -83,7 +117,7 @@ export class SplitKernel implements Kernel {
   #sawFailure(error: unknown): boolean {
     if (!isOf(error, 'UNAVAILABLE')) return false;
     if (!this.#hasFailed)
-      this.#options.warn(`the GPU failed, and the CPU scans from now on: ${(error as HersError).message}`);
+      this.#options.warn(`the GPU failed, and others scan from now on: ${(error as HersError).message}`);
     this.#hasFailed = true;
     return true;
   }
