@@ -10,11 +10,12 @@ import { addRoute } from './handler.ts';
 import { addHooks } from './hooks.ts';
 import { checkLimits, type Limits } from './limits.ts';
 import type { LogOptions } from './logs.ts';
-import { Metrics } from './metrics.ts';
+import { type DeviceGauges, Metrics } from './metrics.ts';
 import { type CorsOrigins, Pages } from './pages.ts';
 import type { Parts } from './parts.ts';
 import { type Route, routesOf } from './routes.ts';
 import { Scans } from './scans.ts';
+import { type ShardCalls, shardRoutes } from './shard-routes.ts';
 import { type Site, siteRoutes } from './site.ts';
 import type { TlsOptions } from './tls.ts';
 import type { TokenCheck } from './tokens.ts';
@@ -37,6 +38,14 @@ export interface AppOptions {
   readonly audit?: Audit;
   /** Pages that it gives to anybody: the console. */
   readonly site?: Site;
+  /**
+   * What the nodes of a cluster ask of each other; for the port that is for nodes.
+   *
+   * @internal
+   */
+  readonly shards?: ShardCalls;
+  /** What the GPU that scans holds, for /metrics; asked whenever somebody reads them. */
+  readonly device?: () => DeviceGauges | undefined;
 }
 
 export interface App {
@@ -55,7 +64,7 @@ export interface App {
 /** `measure` says what the process has in memory: tests share it with their clients. */
 export function makeApp(service: Service, options: AppOptions = {}, measure?: Measure): App {
   const limits = checkLimits(options.limits ?? {});
-  const { tokens, tls, log = false, audit, cors, names = [], site } = options;
+  const { tokens, tls, log = false, audit, cors, names = [], site, shards, device = () => undefined } = options;
   const hasTls = tls !== undefined;
   const metrics = new Metrics(VERSION);
   const guests = new Guests(limits, measure);
@@ -70,6 +79,7 @@ export function makeApp(service: Service, options: AppOptions = {}, measure?: Me
     hasTls,
     tokens,
     audit,
+    device,
     closing: false,
   };
   const fastify = makeTransport(parts, tls, log);
@@ -81,7 +91,11 @@ export function makeApp(service: Service, options: AppOptions = {}, measure?: Me
   // Bodies are read by the handlers, as they come.
   fastify.addContentTypeParser(OCTETS, (_request, payload, done) => done(null, payload));
   addHooks(fastify, parts);
-  const routes = [...routesOf(service, parts), ...(site ? siteRoutes(site) : [])];
+  const routes = [
+    ...routesOf(service, parts),
+    ...(site ? siteRoutes(site) : []),
+    ...(shards ? shardRoutes(shards) : []),
+  ];
   for (const route of routes) addRoute(fastify, route, parts);
 
   let closed: Promise<void> | undefined;

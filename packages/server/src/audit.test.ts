@@ -1,8 +1,9 @@
 // Strangers cannot fill the disk with lines, and nothing of theirs is passed over in silence.
 
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import fs, { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -74,6 +75,31 @@ describe('the audit log', () => {
     audit.close();
     t.mock.timers.tick(600_000);
     assert.deepEqual(await kinds(), [100, 120, 2]);
+  });
+
+  it('keeps the numbers of a minute that it cannot write down, and writes them later', async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout', 'Date'], now: 0 });
+    const path = join(folder, 'd');
+    const audit = openAudit(path, { limitStrangers: true });
+    for (let i = 0; i < 70; i++) audit.write(stranger('10.0.0.3'));
+    t.mock.method(fs, 'writeSync', () => {
+      throw Object.assign(new Error('ENOSPC: so says the test'), { code: 'ENOSPC' });
+    });
+    syncBuiltinESMExports();
+    try {
+      t.mock.timers.tick(60_000);
+      assert.throws(() => audit.write(friend), { code: 'ENOSPC' });
+    } finally {
+      t.mock.restoreAll();
+      syncBuiltinESMExports();
+    }
+    assert.equal((await linesOf(path)).length, 60);
+    t.mock.timers.tick(60_000);
+    const lines = await linesOf(path);
+    assert.equal(lines.length, 61);
+    const { operation, requests, addresses } = lines.at(-1);
+    assert.deepEqual([operation, requests, addresses], ['leftOut', 10, { '10.0.0.3': 10 }]);
+    audit.close();
   });
 
   it('refuses options that it does not know', () => {

@@ -41,7 +41,12 @@ export interface LeftOut {
 
 /** Where requests are written down; `openAudit` makes one. */
 export interface Audit {
-  /** Appends a line, at once. After `close` it does nothing. */
+  /**
+   * Appends a line, at once. After `close` it does nothing.
+   *
+   * @param entry - What was asked, by whom, and how it ended.
+   * @throws {Error} with a code of the system, where the disk refuses.
+   */
   write(entry: AuditEntry): void;
   /** Closes the file. */
   close(): void;
@@ -61,6 +66,11 @@ const MAX_ADDRESSES = 16;
 /**
  * Appends to a file that only its owner can read. What is no file is refused: its permissions are
  * not ours to change.
+ *
+ * @param path - Of the file, which is made where there is none.
+ * @param options - Whether lines about strangers are limited.
+ * @throws {HersError} INVALID_ARGUMENT: for a path that is no file, or an option that there is not.
+ * @throws {Error} with a code of the system, where the file cannot be opened.
  */
 export function openAudit(path: string, options: AuditOptions = {}): Audit {
   refuseUnknown(options, { limitStrangers: true }, 'an audit log');

@@ -27,6 +27,8 @@ export interface Traffic {
 export interface CallTools {
   readonly limits: Limits;
   readonly traffic: Traffic;
+  /** What a large body waits for at each of its pieces, if anything. */
+  readonly courtesy: () => Promise<void> | undefined;
   /** Hears why an answer ended that had begun. */
   readonly onFailure: (error: unknown) => void;
 }
@@ -42,6 +44,7 @@ export class Call {
   receivedAt: number | undefined;
   answeredAt: number | undefined;
   readonly #traffic: Traffic;
+  readonly #courtesy: CallTools['courtesy'];
   readonly #onFailure: CallTools['onFailure'];
   #streams = false;
 
@@ -51,6 +54,7 @@ export class Call {
     this.guest = guest;
     this.limits = tools.limits;
     this.#traffic = tools.traffic;
+    this.#courtesy = tools.courtesy;
     this.#onFailure = tools.onFailure;
     this.collection = (request.params as { name?: string } | undefined)?.name;
   }
@@ -92,7 +96,8 @@ export class Call {
 
   /** The body as it comes, passed on at once. */
   stream(): AsyncGenerator<Uint8Array> {
-    return bodyOf(this.request.raw, this.#bodyLimits(undefined));
+    const limits = this.#bodyLimits(undefined);
+    return bodyOf(this.request.raw, { ...limits, room: () => limits.room?.() ?? this.#courtesy() });
   }
 
   #bodyLimits(bytes: number | undefined): BodyLimits {

@@ -16,6 +16,7 @@ import type { FastifyReply } from 'fastify';
 import { FACES, filled, head, held, measure, metrics, open, post, settled } from '../testing/clients.ts';
 import { collectedLog, selfSigned, served } from '../testing/server.ts';
 import { Answer } from './answer.ts';
+import { Rates } from './gate.ts';
 import { Guests } from './guests.ts';
 import { MIN_RATE, Pace } from './pace.ts';
 import { TokenStore } from './tokens.ts';
@@ -102,6 +103,22 @@ describe('the pace of a client', () => {
   });
 });
 
+it('a caller who came too often is not forgotten because thousands of others come', () => {
+  const rates = new Rates(5);
+  for (let i = 0; i < 10; i++) assert.equal(rates.take('greedy', 0), 0);
+  const others = (now: number) => {
+    for (let i = 0; i < 3000; i++) rates.take(`${i}`, now);
+  };
+  others(0);
+  assert.equal(rates.take('greedy', 0), 0.2);
+  others(100);
+  assert.equal(rates.take('greedy', 100), 0.1);
+  // Who was quiet for long enough may come as often as anybody.
+  others(3000);
+  for (let i = 0; i < 10; i++) assert.equal(rates.take('greedy', 3000), 0);
+  assert.equal(rates.take('greedy', 3000), 0.2);
+});
+
 it('requests that are slow give way when their caller has too many', () => {
   const guests = new Guests({ scans: 2, requests: 3, requestsPerSecond: 1000, memoryBytes: 1000 });
   const slow = guests.enter('x');
@@ -113,6 +130,37 @@ it('requests that are slow give way when their caller has too many', () => {
   assert.equal(slow.ending.signal.reason.code, 'OVERLOADED');
   assert.ok(!other.ending.signal.aborted);
   assert.throws(() => guests.enter('x'), { code: 'OVERLOADED' });
+});
+
+it('large writes rest while there are searches, never for long, and go on at once when there are none', async () => {
+  let gate: ReturnType<typeof held> | undefined;
+  const service = (store: Service) => (gate = held(store)).service;
+  await using server = await served({ service });
+  const { search } = await filled(server.store);
+  const records = 3 * 2 ** 20;
+  const frames = Buffer.alloc(records);
+  for (let at = 0; at < records; at += 1024) frames.writeUInt32LE(1020, at);
+  const write = async () => {
+    const headers = { 'content-type': OCTETS };
+    const answer = await fetch(`${server.url}${FACES}/records`, { method: 'PUT', headers, body: frames });
+    assert.equal(answer.status, 201, await answer.clone().text());
+  };
+  const timed = async (work: () => Promise<unknown>) => {
+    const began = performance.now();
+    await work();
+    return performance.now() - began;
+  };
+  await write();
+  const alone = Math.min(await timed(write), await timed(write));
+  const searching = post(server.url, `${FACES}/search`, search());
+  while (gate!.begun() < 1) await pause(5);
+  // A mebibyte beyond what is read at any time, in pieces of 64 KiB, 20 ms each.
+  const beside = await timed(write);
+  assert.ok(beside > alone + 150, `${beside} ms beside a search, ${alone} ms alone`);
+  gate!.release();
+  await (await searching).arrayBuffer();
+  const after = Math.min(await timed(write), await timed(write));
+  assert.ok(after < beside, `${after} ms after the search, ${beside} ms beside it`);
 });
 
 describe('without tokens, where all clients of a machine are one address', () => {

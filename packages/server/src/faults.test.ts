@@ -20,6 +20,19 @@ describe('a client that', () => {
     assert.match(said(), /^HTTP\/1.1 408 .*"code":"TIMED_OUT"/s);
   });
 
+  it('sends a head without end, or waits for what it expects, is told so', async () => {
+    await using server = await served();
+    const long = await open(server.url);
+    long.socket.write(head('GET', '/v1', `x-long: ${'x'.repeat(2 ** 16)}`));
+    await long.ended;
+    assert.match(long.said(), /^HTTP\/1.1 431 .*"code":"TOO_LARGE"/s);
+    const expecting = await open(server.url);
+    expecting.socket.write(head('GET', '/v1', 'expect: 200-maybe', 'connection: close'));
+    await expecting.ended;
+    assert.match(expecting.said(), /^HTTP\/1.1 417 .*"code":"INVALID_ARGUMENT"/s);
+    assert.equal((await fetch(`${server.url}/v1`)).status, 200);
+  });
+
   it('stalls in the middle of a body is told so and let go; what it sent is gone', async () => {
     const { lines, log } = collectedLog();
     await using server = await served({ limits: { stallSeconds: 0.2 }, log });

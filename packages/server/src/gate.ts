@@ -35,8 +35,10 @@ export class Rates {
   take(caller: string, now: number = performance.now()): number {
     const most = 2 * this.#perSecond;
     if (this.#buckets.size >= MANY) this.#forget(now);
-    let bucket = this.#buckets.get(caller);
-    if (!bucket) this.#buckets.set(caller, (bucket = { left: most, since: now }));
+    const bucket = this.#buckets.get(caller) ?? { left: most, since: now };
+    // Whoever has been quiet for longest comes first.
+    this.#buckets.delete(caller);
+    this.#buckets.set(caller, bucket);
     bucket.left = Math.min(most, bucket.left + ((now - bucket.since) / 1000) * this.#perSecond);
     bucket.since = now;
     if (bucket.left < 1) return (1 - bucket.left) / this.#perSecond;
@@ -46,6 +48,9 @@ export class Rates {
 
   /** Callers that have been quiet for long enough are as good as new. */
   #forget(now: number): void {
-    for (const [caller, { since }] of this.#buckets) if (now - since > QUIET_MS) this.#buckets.delete(caller);
+    for (const [caller, { since }] of this.#buckets) {
+      if (now - since <= QUIET_MS) return;
+      this.#buckets.delete(caller);
+    }
   }
 }

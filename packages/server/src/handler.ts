@@ -28,6 +28,7 @@ export function addRoute(fastify: FastifyInstance, route: Route, parts: Parts): 
       request.call = new Call(request, reply, guest, {
         limits: parts.limits,
         traffic: parts.metrics,
+        courtesy: () => parts.scans.courtesy(),
         onFailure: (error) => failed(request, error),
       });
       if (route.heavy) parts.guests.load(guest);

@@ -68,6 +68,24 @@ export interface Gauges {
   requestsRunning(): number;
   connections(): number;
   held(): number;
+  /** Of the GPU that scans, where there is one. */
+  device(): DeviceGauges | undefined;
+}
+
+/** What a device that scans holds. */
+export interface DeviceGauges {
+  /** Bytes of the gallery on it. */
+  readonly used: number;
+  /** Bytes of its memory in all. */
+  readonly memory: number;
+  /** Bytes of its memory that are free. */
+  readonly free: number;
+  /** Segments on it. */
+  readonly segments: number;
+  /** Segments that the CPU scans, because they are not on it. */
+  readonly elsewhere: number;
+  /** Whether it failed, so that the CPU scans everything. */
+  readonly hasFailed: boolean;
 }
 
 export class Metrics implements Traffic, ScanWatcher {
@@ -120,13 +138,30 @@ export class Metrics implements Traffic, ScanWatcher {
     if (bytes > 0 && seconds > 0) this.#rate = bytes / seconds / 1e9;
   }
 
+  #ofDevice(device: DeviceGauges | undefined): readonly (readonly [string, string, number])[] {
+    if (!device) return [];
+    return [
+      ['gallery_bytes', 'Bytes of the gallery in the memory of the GPU.', device.used],
+      ['memory_bytes', 'Memory of the GPU.', device.memory],
+      ['free_bytes', 'Memory of the GPU that is free.', device.free],
+      ['segments', 'Segments that the GPU scans.', device.segments],
+      ['cpu_segments', 'Segments that the CPU scans beside it.', device.elsewhere],
+      ['failed', '1 after the GPU has failed: the CPU scans everything.', device.hasFailed ? 1 : 0],
+    ];
+  }
+
   text(gauges: Gauges): string {
     const { rss } = process.memoryUsage();
     const started = Date.now() / 1000 - process.uptime();
     const constant = (value: number, labels: Labels = {}) => ({
       lines: (name: string) => [`${name}${labelled(labels)} ${value}`],
     });
-    const all: [string, 'counter' | 'gauge' | 'histogram', string, { lines(name: string): Iterable<string> }][] = [
+    const all: (readonly [
+      string,
+      'counter' | 'gauge' | 'histogram',
+      string,
+      { lines(name: string): Iterable<string> },
+    ])[] = [
       ['hers_build_info', 'gauge', 'The version that runs.', constant(1, { version: this.#version })],
       ['hers_requests_total', 'counter', 'Requests answered.', this.#requests],
       ['hers_request_seconds', 'histogram', 'From the head of a request to the end of its answer.', this.#seconds],
@@ -143,6 +178,9 @@ export class Metrics implements Traffic, ScanWatcher {
       ['hers_requests_running', 'gauge', 'Requests under way.', constant(gauges.requestsRunning())],
       ['hers_connections', 'gauge', 'Connections that are open.', constant(gauges.connections())],
       ['hers_held_bytes', 'gauge', 'Memory held for requests, of what they may have.', constant(gauges.held())],
+      ...this.#ofDevice(gauges.device()).map(
+        ([name, help, value]) => [`hers_device_${name}`, 'gauge', help, constant(value)] as const,
+      ),
       ['process_resident_memory_bytes', 'gauge', 'Resident memory.', constant(rss)],
       ['process_start_time_seconds', 'gauge', 'When the process started.', constant(started)],
     ];

@@ -7,7 +7,7 @@ import type { Refusal } from './errors.ts';
 import type { Rates } from './gate.ts';
 import type { Guest, Guests } from './guests.ts';
 import type { Limits } from './limits.ts';
-import type { Metrics } from './metrics.ts';
+import type { DeviceGauges, Metrics } from './metrics.ts';
 import type { Pages } from './pages.ts';
 import type { Route } from './routes.ts';
 import type { Scans } from './scans.ts';
@@ -25,6 +25,7 @@ export interface Parts {
   readonly hasTls: boolean;
   readonly tokens: TokenCheck | undefined;
   readonly audit: Audit | undefined;
+  readonly device: () => DeviceGauges | undefined;
   /** Whether the server is going down. */
   closing: boolean;
 }

@@ -11,6 +11,7 @@ import {
   encodeInfo,
   encodeMessage,
   fromHex,
+  Grouped,
   HANDLE_BYTES,
   type HelloBody,
   HersError,
@@ -19,7 +20,7 @@ import {
   type SealedRecord,
   type SearchHead,
   type Service,
-  unframe,
+  unframeGroups,
 } from '@hers/service';
 import type { Call } from './call.ts';
 import { docsPage, STYLE_HASH } from './docs-page.ts';
@@ -389,6 +390,7 @@ function serverRoutes(service: Service, parts: Parts, all: () => readonly Route[
             requestsRunning: () => parts.connections.requests,
             connections: () => parts.connections.size,
             held: () => parts.guests.memory.held,
+            device: parts.device,
           }),
         ),
     },
@@ -422,16 +424,19 @@ function once(make: () => string): () => string {
   return () => (made ??= make());
 }
 
-async function* recordsOf(call: Call): AsyncGenerator<SealedRecord> {
+function recordsOf(call: Call): Grouped<SealedRecord> {
   let largest = 0;
-  for await (const content of unframe(call.stream(), call.limits.bodyBytes, call.hold)) {
+  const recordOf = (content: Uint8Array) => {
     if (content.length < HANDLE_BYTES) throw new HersError('MALFORMED', 'a record begins with its handle');
     // It is copied into what is written next, and known until it is committed.
     call.hold(Math.max(0, content.length - largest));
     largest = Math.max(largest, content.length);
     call.guest.hold.takeWithin(STAGED_COST, 'these records');
-    yield { handle: content.subarray(0, HANDLE_BYTES), sealed: content.subarray(HANDLE_BYTES) };
-  }
+    return { handle: content.subarray(0, HANDLE_BYTES), sealed: content.subarray(HANDLE_BYTES) };
+  };
+  return new Grouped(async function* () {
+    for await (const group of unframeGroups(call.stream(), call.limits.bodyBytes, call.hold)) yield group.map(recordOf);
+  });
 }
 
 /** The collection that a token is for, where it is there. */

@@ -42,6 +42,13 @@ const MAX_QUERIES = 8;
  */
 const RESPONSE_BYTES = 8192;
 
+/**
+ * Milliseconds for which the body of a large write rests at each of its pieces while there are
+ * searches. Somebody waits for a search and nobody for the end of a large write. So searches keep
+ * most of the cores, and writes go on all the same, by some megabytes a second.
+ */
+const COURTESY_MS = 20;
+
 /** All spools together. */
 class Spools {
   readonly #limit: number;
@@ -174,6 +181,8 @@ export class Scans {
   /** Scans that have rested, and would go on. */
   readonly #resting: { readonly caller: string; readonly goOn: () => void }[] = [];
   readonly #running = new Map<string, number>();
+  /** Writes that let searches go first. */
+  readonly #courteous = new Set<() => void>();
   /** Seconds a scan took lately, for Retry-After. */
   #typicalSeconds = 0.05;
 
@@ -249,6 +258,21 @@ export class Scans {
     if (left > 0) this.#running.set(caller, left);
     else this.#running.delete(caller);
     this.#next();
+    if (this.running === 0) for (const goOn of this.#courteous) goOn();
+  }
+
+  /** While there are searches, a promise that the next piece of a large write waits for. */
+  courtesy(): Promise<void> | undefined {
+    if (this.running === 0) return undefined;
+    return new Promise((resolve) => {
+      const goOn = () => {
+        clearTimeout(timer);
+        this.#courteous.delete(goOn);
+        resolve();
+      };
+      const timer = setTimeout(goOn, COURTESY_MS);
+      this.#courteous.add(goOn);
+    });
   }
 
   /** Gives free slots away: first to scans that have rested, then to those that wait longest. */

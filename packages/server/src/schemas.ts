@@ -5,7 +5,8 @@ import { COLLECTION_NAME } from '@hers/service';
 const name = { type: 'string', pattern: COLLECTION_NAME } as const;
 const hexDigits = (bytes: number) => ({ type: 'string', pattern: `^[0-9a-f]{${2 * bytes}}$` }) as const;
 const count = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const;
-const stage = { type: 'string', minLength: 1, maxLength: 128 } as const;
+// A cluster names what is staged by the names that each shard gave it.
+const stage = { type: 'string', minLength: 1, maxLength: 8192 } as const;
 const stages = { type: 'array', items: stage, maxItems: 65536 } as const;
 
 function object<P extends Record<string, unknown>>(properties: P, ...optional: (keyof P)[]) {
@@ -59,5 +60,28 @@ export const commitHead = object(
   'lists',
   'sums',
 );
+const { properties: commitFields } = commitHead;
+export const prepareHead = object(
+  {
+    ...commitFields,
+    version: count,
+    partitions: { type: 'array', items: hexDigits(8), maxItems: 1000 },
+  },
+  'records',
+  'blocks',
+  'lists',
+  'sums',
+  'partitions',
+);
+export const applyHead = object({ change: stage, version: count });
+export const stageParams = object({ name, stage });
+export const searchShardsHead = object({
+  shards: {
+    type: 'array',
+    minItems: 1,
+    maxItems: 4096,
+    items: object({ name, version: count, some: { type: 'boolean' } }, 'some'),
+  },
+});
 export const searchHead = object({ version: count, some: { type: 'boolean' } }, 'some');
 export const manifestHead = object({ version: count });

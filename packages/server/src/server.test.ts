@@ -1,8 +1,10 @@
 // What a server shows of itself: headers, logs, metrics, its own description; and its certificate.
 
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { get } from 'node:https';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
@@ -34,6 +36,27 @@ describe('a server', () => {
   it('refuses options that it does not know', async () => {
     await assert.rejects(served({ tokenz: 'tokens.json' } as object), fails(/no option "tokenz"/));
     await assert.rejects(served({ log: { lvel: 'warn' } } as object), fails(/a log has no option "lvel"/));
+  });
+
+  it('refuses values that make no sense', async () => {
+    for (const value of [-1, 0.5, Number.NaN, '3'])
+      await assert.rejects(
+        served({ limits: { scans: value as number } }),
+        fails(new RegExp(`the limit scans is a number from 1, not ${value}$`)),
+      );
+    for (const origin of ['app.example', 'https://app.example/', 'https://app.example/path', 'nonsense'])
+      await assert.rejects(served({ cors: [origin] }), fails(/is not an origin; write it as browsers do/));
+  });
+
+  it('says why it cannot listen', async () => {
+    await using server = await served();
+    const port = Number(new URL(server.url).port);
+    await assert.rejects(served({ port }), fails(/^cannot listen on .*:\d+: something else listens there already$/));
+    await assert.rejects(
+      served({ host: '192.0.2.1', allowPlaintext: true, allowAnyone: true }), // RFC 5737: nobody's
+      fails(/^cannot listen on 192\.0\.2\.1:0: this machine has no such address$/),
+    );
+    assert.equal((await fetch(`${server.url}/v1`)).status, 200);
   });
 
   it('sends headers that keep pages and caches away, and opens CORS only where it is told to', async () => {
@@ -84,6 +107,25 @@ describe('a server', () => {
     assert.ok(!/<script|src=|https?:\/\//i.test(html.replaceAll("connect('https://…'", '')));
     for (const [path] of operations) assert.ok(html.includes(path.replace(/\{(\w+)\}/g, ':$1')), path);
     await rm(folder, { recursive: true });
+  });
+
+  it('shows what the GPU that scans holds, where there is one', async () => {
+    const device = { used: 5, memory: 9, free: 4, segments: 2, elsewhere: 1, hasFailed: false };
+    let now: typeof device | undefined;
+    await using server = await served({ device: () => now });
+    const read = async () => (await (await fetch(`${server.url}/metrics`)).text()).split('\n');
+    assert.ok(!(await read()).some((line) => line.includes('hers_device')));
+    now = device;
+    const lines = await read();
+    for (const line of [
+      'gallery_bytes 5',
+      'memory_bytes 9',
+      'free_bytes 4',
+      'segments 2',
+      'cpu_segments 1',
+      'failed 0',
+    ])
+      assert.ok(lines.includes(`hers_device_${line}`), line);
   });
 
   it('counts what it does', async () => {
@@ -138,6 +180,27 @@ describe('a server', () => {
     await rm(folder, { recursive: true });
   });
 
+  it('goes on where its audit log cannot be written, and says so in the other', async (t) => {
+    const { lines, log } = collectedLog();
+    await using server = await served({ audit: 'audit.jsonl', log });
+    const { writeSync } = fs;
+    t.mock.method(fs, 'writeSync', (file: number, ...rest: [string]) => {
+      if (String(rest[0]).includes('"operation"')) throw new Error('no room, says the test');
+      return writeSync(file, ...rest);
+    });
+    syncBuiltinESMExports();
+    try {
+      assert.equal((await fetch(`${server.url}/v1`)).status, 200);
+      while (!lines.join('').includes('the audit log cannot be written')) await pause(5);
+    } finally {
+      t.mock.restoreAll();
+      syncBuiltinESMExports();
+    }
+    await fetch(`${server.url}/v1`);
+    const path = join(server.folder, 'audit.jsonl');
+    while (!(await readFile(path, 'utf8')).includes('"operation":"hello"')) await pause(5);
+  });
+
   it('answers a bug of its own with 500 and says no more; the log has no message either', async () => {
     const { lines, log } = collectedLog();
     await using server = await served({
@@ -154,6 +217,23 @@ describe('a server', () => {
     await pause(20);
     assert.match(lines.join(''), /"type":"TypeError".*server\.test\.ts/);
     assert.ok(!lines.join('').includes('SENTINEL'));
+  });
+
+  it('says that it cannot tell which collection there is, and not that there is none', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'hers-tokens-'));
+    const tokens = new TokenStore(join(folder, 'tokens.json'));
+    const { secret } = await tokens.create({ scope: 'search', collection: 'faces' });
+    let failure = new HersError('NOT_FOUND', 'there is none');
+    await using server = await served({
+      tokens: tokens.path,
+      service: (store) => withMethods(store, { getCollection: () => Promise.reject(failure) }),
+    });
+    const list = () => fetch(`${server.url}/v1/collections`, { headers: { authorization: `Bearer ${secret}` } });
+    assert.deepEqual(await (await list()).json(), { collections: [] });
+    failure = new HersError('UNAVAILABLE', 'not now');
+    const answer = await list();
+    assert.deepEqual([answer.status, ((await answer.json()) as { code: string }).code], [503, 'UNAVAILABLE']);
+    await rm(folder, { recursive: true });
   });
 
   it('refuses other media types, methods and paths with a typed body', async () => {
@@ -176,7 +256,7 @@ describe('a server', () => {
     ]);
   });
 
-  it('refuses a message that lacks a part', async () => {
+  it('refuses a message that lacks a part, or whose head does not fit', async () => {
     await using server = await served();
     const refusal = async (path: string, head: object, parts: number) => {
       const answer = await post(server.url, path, encodeMessage(head, new Array(parts).fill(Uint8Array.of(1))));
@@ -188,6 +268,9 @@ describe('a server', () => {
     assert.equal(await refusal('/v1/collections', created, 0), `${lacking} 0 parts, and should have 2`);
     assert.equal(await refusal('/v1/collections', created, 1), `${lacking} 1 parts, and should have 2`);
     assert.equal(await refusal(`${FACES}/commit`, { expected: 1 }, 4), `${lacking} 4 parts, and should have 5`);
+    const misfit = '400 INVALID_ARGUMENT: the head of this message does not fit:';
+    assert.equal(await refusal('/v1/collections', {}, 2), `${misfit} must have required property 'name'`);
+    assert.equal(await refusal(`${FACES}/search`, { version: 'x' }, 1), `${misfit} /version must be integer`);
     assert.equal(
       await refusal(`${FACES}/search`, { version: 1, some: true }, 0),
       '400 MALFORMED: this search names no blocks',
@@ -204,6 +287,11 @@ describe('TLS', () => {
       await writeFile(files.cert, cert);
     };
     const [first, second] = [selfSigned('first'), selfSigned('second')];
+    for (const missing of ['the certificate', 'the private key of the certificate']) {
+      await assert.rejects(served({ tls: files }), fails(new RegExp(`should hold ${missing}, cannot be read`)));
+      await write(first);
+      await rm(files.key);
+    }
     await write(first);
     const { lines, log } = collectedLog();
     await using server = await served({ tls: files, tlsEveryMs: 20, log });
@@ -224,6 +312,9 @@ describe('TLS', () => {
     await assert.rejects(subject(second.cert));
     await writeFile(files.cert, 'nonsense');
     await logged('the new certificate cannot be used');
+    assert.equal(await subject(first.cert), 'first');
+    await rm(files.cert);
+    await logged(`${files.cert}, which should hold the certificate, cannot be read (ENOENT)`);
     assert.equal(await subject(first.cert), 'first');
     await write(second);
     await logged('the certificate was replaced');

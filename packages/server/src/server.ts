@@ -36,6 +36,8 @@ const OPTIONS: OptionNames<ServeOptions> = {
   cors: true,
   log: true,
   site: true,
+  shards: true,
+  device: true,
   host: true,
   port: true,
   tls: true,
@@ -89,6 +91,12 @@ function requireTlsAndTokens({ host = '127.0.0.1', tls, tokens, allowPlaintext, 
 /**
  * Serves a Service.
  *
+ * @param service - What is served, a folder for example. The server closes it when it ends.
+ * @param options - Where it listens, who may use it, and its limits.
+ * @throws {HersError} INVALID_ARGUMENT: for an option that there is not or a limit that cannot be;
+ *   where it would serve other machines without TLS or tokens, there is no token, or it cannot
+ *   listen there.
+ * @throws {HersError} DAMAGED: for a token file that cannot be understood.
  * @example
  * const store = await openStore('./gallery');
  * const server = await startServer(store, { tokens: './tokens.json' });

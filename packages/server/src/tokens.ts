@@ -88,11 +88,18 @@ function parseFile(text: string, path: string): TokenFile {
 
 const publicPart = ({ hash: _, ...token }: StoredToken): Token => token;
 
-/** Reads and changes a token file. */
+/**
+ * Reads and changes a token file.
+ */
 export class TokenStore {
   /** Of the file that keeps the hashes. */
   readonly path: string;
 
+  /**
+   * Opens nothing yet: the file is made with the first token.
+   *
+   * @param path - Of the file that keeps the hashes.
+   */
   constructor(path: string) {
     this.path = path;
   }
@@ -106,12 +113,27 @@ export class TokenStore {
     }
   }
 
-  /** All that are valid. */
+  /**
+   * All that are valid.
+   *
+   * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
+   */
   async list(): Promise<Token[]> {
     return (await this.#read()).tokens.map(publicPart);
   }
 
-  /** Makes a token. Its secret is returned here and never again. */
+  /**
+   * Makes a token. Its secret is returned here and never again.
+   *
+   * @param made - What it allows, and perhaps for which collection and partitions, and who has it.
+   * @throws {HersError} INVALID_ARGUMENT: for a scope that there is not, a name that no collection
+   *   can have, or partitions without a collection, with scope admin, or not given by their
+   *   handles; where its path is no file, but a folder or a link.
+   * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
+   * @throws {HersError} LOCKED: where another process has held the file for five seconds.
+   * @example
+   * const { secret } = await new TokenStore('./tokens.json').create({ scope: 'search' });
+   */
   async create(
     made: Pick<Token, 'scope' | 'collection' | 'partitions' | 'note'>,
   ): Promise<{ token: Token; secret: string }> {
@@ -146,7 +168,15 @@ export class TokenStore {
     return { token, secret };
   }
 
-  /** NOT_FOUND where there is none of this id. */
+  /**
+   * Revokes a token: from the next request on it is refused.
+   *
+   * @param id - Its public part, as `list` shows it.
+   * @throws {HersError} NOT_FOUND: where there is none of this id.
+   * @throws {HersError} INVALID_ARGUMENT: where its path is no file, but a folder or a link.
+   * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
+   * @throws {HersError} LOCKED: where another process has held the file for five seconds.
+   */
   async revoke(id: string): Promise<Token> {
     let revoked: Token | undefined;
     await this.#change((tokens) => {
@@ -194,6 +224,11 @@ export class TokenCheck {
   /** Compared with where there is no token of a name, so that this takes as long. */
   readonly #none = randomBytes(32);
 
+  /**
+   * Opens nothing yet.
+   *
+   * @param path - Of the file that keeps the hashes.
+   */
   constructor(path: string) {
     this.#path = path;
   }
@@ -216,15 +251,22 @@ export class TokenCheck {
     this.#stamp = stamp;
   }
 
-  /** How many there are. */
+  /**
+   * How many there are.
+   *
+   * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
+   */
   async count(): Promise<number> {
     await this.#refresh();
     return this.#tokens.size;
   }
 
   /**
-   * The token that an Authorization header holds; UNAUTHENTICATED where it holds none that is
-   * known.
+   * The token that an Authorization header holds.
+   *
+   * @param header - What the Authorization header of a request holds.
+   * @throws {HersError} UNAUTHENTICATED: where it holds no token, or none that is known.
+   * @throws {HersError} UNAVAILABLE: where the file cannot be read.
    */
   async identify(header: string | undefined): Promise<Token> {
     await this.#refresh().catch(() => {

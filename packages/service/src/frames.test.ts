@@ -2,9 +2,19 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { HersError } from '@hers/scheme';
 import fc from 'fast-check';
-import { frame, unframe } from './frames.ts';
+import { frame, Grouped, unframe, unframeGroups } from './frames.ts';
 
-const collect = async (pieces: Uint8Array[], limit?: number) => Array.fromAsync(unframe(pieces, limit));
+/** Both ways, which must agree; groups are copied at once, for they may be views of a piece. */
+const collect = async (pieces: Uint8Array[], limit?: number) => {
+  const [one, other] = await Promise.allSettled([
+    Array.fromAsync(unframe(pieces, limit)),
+    Array.fromAsync(unframeGroups(pieces, limit), (group) => group.map((each) => each.slice())),
+  ]);
+  assert.equal(one.status, other.status);
+  if (one.status === 'rejected') throw one.reason;
+  assert.deepEqual(other.status === 'fulfilled' && other.value.flat(), one.value);
+  return one.value;
+};
 const malformed = (error: unknown) => error instanceof HersError && error.code === 'MALFORMED';
 
 it('frames survive any cutting of the stream', async () => {
@@ -72,4 +82,36 @@ it('a length is not believed before the bytes have come', async () => {
   await new Promise<void>((resolve) => setTimeout(resolve, 50));
   assert.ok(process.memoryUsage().arrayBuffers - before < 2 ** 27);
   await Promise.all(streams);
+});
+
+it('memory is counted for what is put together, and all of it given back', async () => {
+  const whole = Uint8Array.from([10, 3_000_000, 20, 5].flatMap((length) => [...frame(new Uint8Array(length))]));
+  const pieces = Array.from({ length: Math.ceil(whole.length / 70_000) }, (_, i) =>
+    whole.subarray(70_000 * i, 70_000 * (i + 1)),
+  );
+  for (const way of [unframe, unframeGroups]) {
+    let [held, most, frames] = [0, 0, 0];
+    for await (const some of way(pieces, undefined, (bytes) => {
+      held += bytes;
+      most = Math.max(most, held);
+    })) {
+      for (const each of Array.isArray(some) ? some : [some]) {
+        frames++;
+        // Whoever takes it may still be copying it.
+        if (each.length === 3_000_000) assert.ok(held >= each.length);
+      }
+    }
+    assert.deepEqual([held, frames], [0, 4]);
+    assert.ok(most >= 3_000_000);
+  }
+});
+
+it('what comes in groups can be taken one by one', async () => {
+  const grouped = new Grouped(async function* () {
+    yield [1, 2];
+    yield [];
+    yield [3];
+  });
+  assert.deepEqual(await Array.fromAsync(grouped), [1, 2, 3]);
+  assert.deepEqual(await Array.fromAsync(grouped.groups()), [[1, 2], [], [3]]);
 });

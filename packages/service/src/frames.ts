@@ -25,6 +25,92 @@ export function grown(bytes: Uint8Array<ArrayBuffer>, room: number): Uint8Array<
   return larger;
 }
 
+/** Decodes frames, piece by piece. */
+class FrameReader {
+  readonly #limit: number;
+  readonly #hold: (bytes: number) => void;
+  readonly #head = new Uint8Array(4);
+  #headFilled = 0;
+  #content: Uint8Array<ArrayBuffer> | undefined;
+  #wanted = 0;
+  #filled = 0;
+  #held = 0;
+
+  constructor(limit: number, hold: (bytes: number) => void) {
+    this.#limit = limit;
+    this.#hold = hold;
+  }
+
+  #become(bytes: number): void {
+    this.#hold(bytes - this.#held);
+    this.#held = bytes;
+  }
+
+  /**
+   * The frames that end in this piece: copies, because a stream of single bytes would keep a large
+   * buffer alive for each; or views of the piece, of those that lie in it.
+   */
+  *frames(piece: Uint8Array, isView: boolean): Generator<Uint8Array> {
+    for (let at = 0; at < piece.length; ) {
+      if (!this.#content) {
+        if (this.#headFilled === 0 && piece.length - at >= 4)
+          this.#wanted = (piece[at]! | (piece[at + 1]! << 8) | (piece[at + 2]! << 16) | (piece[at + 3]! << 24)) >>> 0;
+        const isWhole = this.#headFilled === 0 && this.#wanted <= piece.length - at - 4;
+        if (isView && isWhole && piece.length - at >= 4) {
+          this.#checkWanted();
+          at += 4 + this.#wanted;
+          yield piece.subarray(at - this.#wanted, at);
+          continue;
+        }
+        const use = Math.min(this.#head.length - this.#headFilled, piece.length - at);
+        this.#head.set(piece.subarray(at, at + use), this.#headFilled);
+        this.#headFilled += use;
+        at += use;
+        if (this.#headFilled < this.#head.length) break;
+        this.#wanted = new DataView(this.#head.buffer).getUint32(0, true);
+        this.#checkWanted();
+        const room = Math.min(this.#wanted, Math.max(AT_ONCE_BYTES, piece.length - at));
+        this.#become(room);
+        this.#content = new Uint8Array(room);
+        this.#filled = 0;
+      }
+      const use = Math.min(this.#wanted - this.#filled, piece.length - at);
+      if (this.#filled + use > this.#content.length) {
+        const room = Math.min(this.#wanted, Math.max(2 * this.#content.length, this.#filled + use));
+        this.#become(this.#content.length + room);
+        this.#content = grown(this.#content, room);
+        this.#become(room);
+      }
+      this.#content.set(piece.subarray(at, at + use), this.#filled);
+      this.#filled += use;
+      at += use;
+      if (this.#filled < this.#wanted) break;
+      const whole = this.#content;
+      this.#content = undefined;
+      this.#headFilled = 0;
+      yield whole;
+      this.#become(0);
+    }
+  }
+
+  #checkWanted(): void {
+    if (this.#wanted > this.#limit)
+      throw new HersError(
+        'MALFORMED',
+        `a part of this stream claims ${this.#wanted} bytes; at most ${this.#limit} are allowed`,
+      );
+  }
+
+  checkEnd(): void {
+    if (this.#headFilled > 0)
+      throw new HersError('MALFORMED', 'this stream ends in the middle of a part; was it cut off?');
+  }
+
+  release(): void {
+    this.#become(0);
+  }
+}
+
 /**
  * Decodes frames from pieces cut anywhere. A frame that is longer than `limit`, or truncated, is
  * MALFORMED. `hold` is called with the memory that a frame takes, and, negative, when it is
@@ -35,57 +121,52 @@ export async function* unframe(
   limit: number = 2 ** 28,
   hold: (bytes: number) => void = () => {},
 ): AsyncGenerator<Uint8Array> {
-  const head = new Uint8Array(4);
-  let headFilled = 0;
-  let content: Uint8Array<ArrayBuffer> | undefined;
-  let wanted = 0;
-  let filled = 0;
-  let held = 0;
-  const become = (bytes: number) => {
-    hold(bytes - held);
-    held = bytes;
-  };
+  const reader = new FrameReader(limit, hold);
+  try {
+    for await (const piece of pieces) yield* reader.frames(piece, false);
+  } finally {
+    reader.release();
+  }
+  reader.checkEnd();
+}
+
+/**
+ * The same frames, all that end in one piece together, without a promise and memory of its own for
+ * each. Many are views of the piece: the caller copies what it keeps before it asks for more.
+ */
+export async function* unframeGroups(
+  pieces: Many<Uint8Array>,
+  limit: number = 2 ** 28,
+  hold: (bytes: number) => void = () => {},
+): AsyncGenerator<Uint8Array[]> {
+  const reader = new FrameReader(limit, hold);
   try {
     for await (const piece of pieces) {
-      // Pieces are copied: a stream of single bytes would keep a large buffer alive for each.
-      for (let at = 0; at < piece.length; ) {
-        if (!content) {
-          const use = Math.min(head.length - headFilled, piece.length - at);
-          head.set(piece.subarray(at, at + use), headFilled);
-          headFilled += use;
-          at += use;
-          if (headFilled < head.length) break;
-          wanted = new DataView(head.buffer).getUint32(0, true);
-          if (wanted > limit)
-            throw new HersError(
-              'MALFORMED',
-              `a part of this stream claims ${wanted} bytes; at most ${limit} are allowed`,
-            );
-          const room = Math.min(wanted, Math.max(AT_ONCE_BYTES, piece.length - at));
-          become(room);
-          content = new Uint8Array(room);
-          filled = 0;
-        }
-        const use = Math.min(wanted - filled, piece.length - at);
-        if (filled + use > content.length) {
-          const room = Math.min(wanted, Math.max(2 * content.length, filled + use));
-          become(content.length + room);
-          content = grown(content, room);
-          become(room);
-        }
-        content.set(piece.subarray(at, at + use), filled);
-        filled += use;
-        at += use;
-        if (filled < wanted) break;
-        const whole = content;
-        content = undefined;
-        headFilled = 0;
-        yield whole;
-        become(0);
+      let group: Uint8Array[] = [];
+      for (const frame of reader.frames(piece, true)) {
+        group.push(frame);
+        if (frame.length <= AT_ONCE_BYTES) continue;
+        // What is large counts as held until the caller is done with it.
+        yield group;
+        group = [];
       }
+      if (group.length > 0) yield group;
     }
   } finally {
-    become(0);
+    reader.release();
   }
-  if (headFilled > 0) throw new HersError('MALFORMED', 'this stream ends in the middle of a part; was it cut off?');
+  reader.checkEnd();
+}
+
+/** Things that come in groups: whoever takes whole groups needs no promise for each thing. */
+export class Grouped<T> implements AsyncIterable<T> {
+  readonly groups: () => AsyncIterable<readonly T[]>;
+
+  constructor(groups: () => AsyncIterable<readonly T[]>) {
+    this.groups = groups;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<T> {
+    for await (const group of this.groups()) yield* group;
+  }
 }

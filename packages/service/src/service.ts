@@ -39,7 +39,9 @@ export interface CollectionInfo {
   readonly bytes: number;
 }
 
-/** Names a staged thing until it is committed. Valid for this opening of the service only. */
+/**
+ * Names a staged thing until it is committed, for a day at most; in a folder, until it is closed.
+ */
 export type StageId = string;
 
 /**
@@ -71,7 +73,10 @@ export interface Change {
 }
 
 export interface SearchRequest {
-  /** The version of the manifest the searcher knows; STALE when it is not the current one. */
+  /**
+   * The version of the manifest the searcher knows. STALE when it is not the current one, nor one
+   * of which the store still knows the blocks: a cluster does for half a minute.
+   */
   readonly version: number;
   /** Encoded queries, each answered by the blocks of its key. */
   readonly queries: readonly Uint8Array[];
@@ -124,56 +129,210 @@ export interface SearchCallOptions extends CallOptions {
 
 export type Many<T> = Iterable<T> | AsyncIterable<T>;
 
-/** What a store does, a folder or a server. All that it holds is encrypted or sealed. */
+/**
+ * What a store does, a folder or a server. All that it holds is encrypted or sealed.
+ *
+ * Every call can end with these codes of {@link HersError}, besides those that it names:
+ *
+ * - STORAGE, DAMAGED: the disk fails or is full; what is on it was altered.
+ * - CLOSED: the store was closed.
+ * - UNAUTHENTICATED, FORBIDDEN: of a server that wants another token.
+ * - OVERLOADED, TIMED_OUT, TOO_LARGE, UNAVAILABLE, INTERNAL: of a server that cannot answer.
+ * - MALFORMED: of a server whose answer makes no sense.
+ */
 export interface Service {
-  /** ALREADY_EXISTS where there is one of this name. */
+  /**
+   * Makes a collection.
+   *
+   * @param name - The name of the collection.
+   * @param created - Its id of 16 random bytes, its sealed description, and its first manifest.
+   * @throws {HersError} ALREADY_EXISTS: where there is one of this name.
+   * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have, or an id of
+   *   another length.
+   * @throws {HersError} TOO_LARGE: for a description or a manifest that is too long.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   createCollection(
     name: string,
     created: { readonly id: Uint8Array; readonly descriptor: Uint8Array; readonly manifest: Uint8Array },
   ): Promise<void>;
-  /** All that this caller may see. */
+  /**
+   * All that this caller may see.
+   *
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   listCollections(): Promise<CollectionInfo[]>;
-  /** NOT_FOUND where there is none. */
+  /**
+   * What is known of a collection.
+   *
+   * @param name - The name of the collection.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   getCollection(name: string): Promise<CollectionInfo>;
-  /** With everything in it. NOT_FOUND where there is none. */
+  /**
+   * Deletes a collection with everything in it.
+   *
+   * @param name - The name of the collection.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   deleteCollection(name: string): Promise<void>;
 
-  /** The newest manifest, as it is sealed, and its version. */
+  /**
+   * The newest manifest, as it is sealed, and its version.
+   *
+   * @param name - The name of the collection.
+   * @param options - A signal that ends it, and what holds the call to partitions.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   getManifest(
     name: string,
     options?: CallOptions,
   ): Promise<{ readonly version: number; readonly manifest: Uint8Array }>;
-  /** Sealed records, which a commit makes part of the collection. */
+  /**
+   * Sealed records, which a commit makes part of the collection.
+   *
+   * @param name - The name of the collection.
+   * @param records - As they are sealed, with their handles.
+   * @param options - A signal that ends it, and what holds the call to partitions.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} INVALID_ARGUMENT: for a handle of another length.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   stageRecords(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId>;
-  /** A sealed list; its id is the SHA-256 of its bytes. */
+  /**
+   * A sealed list; its id is the SHA-256 of its bytes.
+   *
+   * @param name - The name of the collection.
+   * @param sealed - The list.
+   * @param options - A signal that ends it, and what holds the call to partitions.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   stageList(name: string, sealed: Uint8Array, options?: CallOptions): Promise<StageId>;
-  /** The pieces of an encoded block, in order. */
+  /**
+   * The pieces of an encoded block, in order.
+   *
+   * @param name - The name of the collection.
+   * @param pieces - Of any length.
+   * @param options - A signal that ends it, and what holds the call to partitions.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for what is no block, or one of a newer
+   *   version.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   stageBlock(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<StageId>;
-  /** Returns the new version. STALE when another change came first. */
+  /**
+   * Makes what was staged part of the collection, at once or not at all. Returns the new version.
+   *
+   * @param name - The name of the collection.
+   * @param change - What was staged, what goes, the new manifest, and the version that all that is
+   *   based on.
+   * @param options - A signal that ends it, and what holds the call to partitions.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} STALE: when another change came first.
+   * @throws {HersError} INVALID_ARGUMENT: for a stage that there is not, or a change that
+   *   contradicts itself.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   commit(name: string, change: Change, options?: CallOptions): Promise<number>;
 
   /**
-   * Sealed records in the order of the handles, each of which is named once; NOT_FOUND if one is
-   * missing.
+   * Sealed records in the order of the handles, each of which is named once.
+   *
+   * @param name - The name of the collection.
+   * @param handles - Of the records.
+   * @param options - A signal that ends it, and what holds the call to partitions.
+   * @throws {HersError} NOT_FOUND: where the collection or one of the records is missing.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
    */
   getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncIterable<SealedRecord>;
-  /** Sealed lists in the order of the ids; the same rules hold. */
+  /**
+   * Sealed lists in the order of the ids, each of which is named once.
+   *
+   * @param name - The name of the collection.
+   * @param ids - Of the lists.
+   * @param options - A signal that ends it, and what holds the call to partitions.
+   * @throws {HersError} NOT_FOUND: where the collection or one of the lists is missing.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncIterable<Uint8Array>;
-  /** The pieces of an encoded block, for rebuilding without a vault. */
+  /**
+   * The pieces of an encoded block, for rebuilding without a vault.
+   *
+   * @param name - The name of the collection.
+   * @param blockId - Of the block.
+   * @param options - A signal that ends it, and what holds the call to partitions.
+   * @throws {HersError} NOT_FOUND: where the collection or the block is missing.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncIterable<Uint8Array>;
   /**
    * Encoded responses, in any order, as they are ready: one for every query and every block of its
    * key.
+   *
+   * @param name - The name of the collection.
+   * @param request - The queries, the version of the manifest that the searcher knows, and perhaps
+   *   which blocks.
+   * @param options - A signal that ends it, and what holds the call to partitions.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} STALE: where the collection has moved on from that version.
+   * @throws {HersError} KEY_MISMATCH, QUERY_MISMATCH, MALFORMED: for a query of another key or
+   *   parameters, or what is no query.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
    */
   search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncIterable<Uint8Array>;
 
   /**
    * Makes what was deleted or replaced disappear from the disk, logs included, and tidies files.
+   *
+   * @param name - The name of the collection.
+   * @param options - A signal that ends it, and what holds the call to partitions.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} FORBIDDEN: for a call that is held to partitions.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
    */
   purge(name: string, options?: CallOptions): Promise<void>;
-  /** The whole collection as one stream, and back, under this name or another. */
+  /**
+   * The whole collection as one stream, and back, under this name or another.
+   *
+   * @param name - The name of the collection.
+   * @param options - A signal that ends it, and what holds the call to partitions.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} FORBIDDEN: for a call that is held to partitions.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   snapshot(name: string, options?: CallOptions): AsyncIterable<Uint8Array>;
-  /** Takes a snapshot back. ALREADY_EXISTS where there is a collection of this name. */
+  /**
+   * Takes a snapshot back.
+   *
+   * @param name - The name of the collection.
+   * @param pieces - What `snapshot` gave, in pieces of any length.
+   * @param options - A signal that ends it, and what holds the call to partitions.
+   * @throws {HersError} ALREADY_EXISTS: where there is a collection of this name.
+   * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for bytes that are no snapshot, or of a
+   *   newer version.
+   * @throws {HersError} FORBIDDEN: for a call that is held to partitions.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
   restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void>;
   /** Ends what is under way, and frees everything. */
   close(): Promise<void>;

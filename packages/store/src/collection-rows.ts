@@ -17,6 +17,7 @@ export function createRow(
   catalogue: Catalogue,
   name: string | null,
   made: { id: Uint8Array; descriptor: Uint8Array; manifest: Uint8Array; version: number },
+  kind: { readonly keepsStages: boolean },
 ): number {
   let number = 0;
   const { id, descriptor, version, manifest } = made;
@@ -25,7 +26,7 @@ export function createRow(
   catalogue.transaction(() => {
     const insert = catalogue.prepare('INSERT INTO collections (name, id, descriptor) VALUES (?, ?, ?)');
     number = Number(insert.run(name, id, descriptor).lastInsertRowid);
-    new Tables(catalogue, number).create(version, manifest);
+    new Tables(catalogue, number).create(version, manifest, kind);
     fault('collection.committing');
   }, parts);
   return number;
@@ -41,6 +42,24 @@ export function nameRow(collection: Collection, name: string): void {
       fault('restore.within');
     },
     () => [{ collection: { number, name, id, descriptor, ...tables.manifest() } }],
+  );
+  fault('restore.committed');
+  collection.name = name;
+}
+
+/** Gives a restored collection the name of another one, which is gone from then on. */
+export function replaceRow(old: Collection, collection: Collection): void {
+  const { number, id, descriptor, tables } = collection;
+  const { catalogue } = collection.folder;
+  const { name } = old;
+  catalogue.transaction(
+    () => {
+      new Tables(catalogue, old.number).drop();
+      catalogue.prepare('DELETE FROM collections WHERE key = ?').run(old.number);
+      catalogue.prepare('UPDATE collections SET name = ? WHERE key = ?').run(name, number);
+      fault('restore.within');
+    },
+    () => [{ gone: old.number }, { collection: { number, name, id, descriptor, ...tables.manifest() } }],
   );
   fault('restore.committed');
   collection.name = name;

@@ -15,6 +15,7 @@ import { fault } from './faults.ts';
 import type { Disk } from './files/disk.ts';
 import { BLOCKS, blockPath, packPath } from './files/layout.ts';
 import { Vault } from './files/vault.ts';
+import { Past } from './past.ts';
 import { SerialQueue } from './serial-queue.ts';
 import { Stages } from './stages.ts';
 
@@ -25,6 +26,10 @@ export interface Folder {
   readonly assembler: Assembler;
   /** Opened on first use. */
   readonly kernel: () => Promise<Kernel>;
+  /**
+   * Whether its collections are shards: what is staged is kept, and so is what was dropped lately.
+   */
+  readonly holdsShards: boolean;
   /** Where another process writes: takes over its commits, and returns whether there were any. */
   readonly refresh: () => boolean;
 }
@@ -46,6 +51,8 @@ export class Collection {
   readonly vault: Vault;
   readonly stages: Stages = new Stages();
   readonly blocks: Map<string, StoredBlock> = new Map();
+  /** Of a shard. */
+  readonly past: Past = new Past(() => this.retireEmpty());
   readonly sources: Set<Source> = new Set();
   /**
    * Commits are serial. So are compactions, purges and the starts of snapshots. The two kinds may
@@ -84,6 +91,7 @@ export class Collection {
       fits ? { pack: tail.pack, length: tail.ends } : undefined,
     );
     this.#load(new Map());
+    if (folder.holdsShards) this.stages.load(this.tables.stages());
   }
 
   #load(known: ReadonlyMap<string, Source>): void {
@@ -114,6 +122,7 @@ export class Collection {
    */
   files(): { readonly named: string[]; readonly packEnds: [string, number][] } {
     const named = [...this.sources].map((source) => source.path);
+    if (this.folder.holdsShards) named.push(...this.stages.files());
     return { named, packEnds: this.tables.packs().map(({ pack, ends }) => [packPath(this.number, pack), ends]) };
   }
 
@@ -166,7 +175,7 @@ export class Collection {
   async retireEmpty(): Promise<void> {
     const prompt: Promise<void>[] = [];
     for (const source of this.sources) {
-      if (source.live.size > 0) continue;
+      if (source.live.size + source.kept.size > 0) continue;
       this.sources.delete(source);
       // If this fails, the file is removed when the folder is opened again.
       const gone = source.retire().catch(() => {});
@@ -186,6 +195,7 @@ export class Collection {
   dropAll(): void {
     this.blocks.clear();
     for (const source of this.sources) source.live.clear();
+    void this.past.clear();
     void this.retireEmpty();
   }
 

@@ -27,10 +27,12 @@ import type { BlockRow } from './catalogue/tables.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
 import { DELETED, decodePlace, encodePlace } from './files/place.ts';
-import { type Batch, ROW_BYTES } from './files/vault.ts';
+import { ROW_BYTES } from './files/vault.ts';
 import { Holding } from './holding.ts';
 import { readLists, readRecords } from './reading.ts';
 import { MAX_MANIFEST_BYTES } from './snapshot.ts';
+import { decodeShardChange, encodeShardChange, type ShardChange, stagesOf } from './stages.ts';
+import { stage } from './staging.ts';
 
 /**
  * Memory per removed record, as a row that is written and looked up until it is merged; and memory
@@ -54,76 +56,148 @@ const FIELDS: OptionNames<Change> = {
 interface Draft {
   readonly removed: Ids;
   /** Places of batches are read at the last moment, because a purge may move staged entries. */
-  readonly records: readonly Batch[];
+  readonly records: readonly { readonly rows: Buffer }[];
   readonly added: BlockRow[];
   readonly dropped: ReadonlySet<StoredBlock>;
-  readonly lists: readonly { readonly id: Uint8Array; readonly batch: Batch }[];
+  readonly lists: readonly { readonly id: Uint8Array; readonly batch: { readonly rows: Buffer } }[];
   readonly droppedLists: Ids;
   readonly stages: readonly StageId[];
   /** Whether anything is removed. */
   readonly loses: boolean;
 }
 
-export function commitChange(
+export async function commitChange(
   collection: Collection,
   change: Change,
   { hold, partitions }: CallOptions = {},
 ): Promise<number> {
   checkChange(change);
+  // Others commit while this reads. What it finds holds for as long as the version is the same.
+  const checked = partitions && (await heldNow(collection, change, partitions, hold));
   return collection.commitQueue.run(async () => {
     collection.checkUsable();
-    const { tables, folder } = collection;
-    const current = tables.manifest();
+    const current = collection.tables.manifest();
     if (!partitions) checkWhole(change.manifest);
     const manifest = partitions ? withOtherSections(current.manifest, change.manifest, partitions) : change.manifest;
     // The acknowledgement of this same change was lost.
     if (manifest && sameBytes(current.manifest, manifest)) return current.version;
-    if (change.expected !== current.version)
-      throw new HersError(
-        'STALE',
-        `${collection.name} has version ${current.version}, and this change is based on ${change.expected}; read it again`,
-      );
+    checkExpected(collection, change.expected, current.version);
     if (!manifest) throw notHeld('a manifest with other sections of other partitions');
     checkLength(manifest, 'a manifest', MAX_MANIFEST_BYTES);
     const draft = draftOf(collection, change);
-    // Nothing else is committed while this runs.
-    if (partitions) await checkHeld(collection, change, partitions, hold);
-    using holding = new Holding(hold);
-    holding.become(REMOVED_COST * draft.removed.length + MANIFEST_COST * manifest.length);
-    const summed = await addUp(collection, change, draft, hold);
-    try {
-      await collection.syncNames();
-      fault('commit.folders');
-      collection.checkUsable();
-      const { number, name, id, descriptor } = collection;
-      const version = current.version + 1;
-      const fresh = folder.catalogue.transaction(
-        () => {
-          const written = write(collection, draft);
-          tables.setCurrent(version, manifest);
-          fault('commit.within');
-          return written;
-        },
-        () => [
-          { number, seeds: seedsOf(draft.added) },
-          { collection: { number, name, id, descriptor, version, manifest } },
-        ],
-        { mayUseReserve: draft.loses && draft.stages.length === 0 },
-      );
-      fault('commit.committed');
-      for (const { batch, entries } of fresh) collection.records.take(batch, entries);
-    } catch (error) {
-      for (const { file } of summed) await folder.disk.remove(file).catch(() => {});
-      throw error;
+    if (partitions) {
+      for (const stage of draft.stages) collection.stages.checkHeld(stage, partitions);
+      if (checked!.version !== current.version) await checkHeld(collection, change, partitions, hold);
+      else if (checked!.failure) throw checked!.failure.error;
     }
-    takeOver(collection, draft);
-    const parts = change.sums?.map((sum) => collection.stages.get(sum.part, 'block').row.file) ?? [];
-    for (const stage of draft.stages) collection.stages.drop(stage);
-    // Files that are no longer needed are removed now, or when the folder is opened again.
-    await Promise.allSettled([collection.retireEmpty(), ...parts.map((part) => folder.disk.remove(part))]);
-    fault('commit.removed');
-    return current.version + 1;
+    return adopt(collection, { ...change, manifest, version: current.version + 1 }, draft, hold);
   });
+}
+
+/**
+ * Stages a change of a shard, if it can be applied to what the shard is now. Returns its name, the
+ * hash of its content.
+ */
+export function prepareChange(
+  collection: Collection,
+  change: ShardChange,
+  { hold, partitions }: CallOptions = {},
+): Promise<StageId> {
+  const { version, ...rest } = change;
+  checkChange(rest);
+  return collection.commitQueue.run(async () => {
+    collection.checkUsable();
+    checkExpected(collection, change.expected, collection.tables.current().version);
+    const draft = draftOf(collection, change);
+    if (partitions) await checkHeld(collection, change, partitions, hold);
+    // Whether the sums can be made is known when they have been.
+    for (const { file } of await addUp(collection, change, draft, hold))
+      await collection.folder.disk.remove(file).catch(() => {});
+    const encoded = encodeShardChange(change);
+    return stage(collection, { kind: 'change', encoded }, sha256(encoded));
+  });
+}
+
+/** Applies a staged change of a shard, unless the shard has that version or a later one already. */
+export function applyChange(
+  collection: Collection,
+  id: StageId,
+  version: number,
+  { hold }: CallOptions = {},
+): Promise<number> {
+  return collection.commitQueue.run(async () => {
+    collection.checkUsable();
+    const current = collection.tables.current().version;
+    if (current >= version) return current;
+    const change = decodeShardChange(collection.stages.get(id, 'change').encoded);
+    if (change.version !== version)
+      throw new HersError('INVALID_ARGUMENT', `this change makes version ${change.version}, not ${version}`);
+    checkExpected(collection, change.expected, current);
+    return adopt(collection, change, draftOf(collection, change), hold);
+  });
+}
+
+function checkExpected({ name }: Collection, expected: number, version: number): void {
+  if (expected !== version)
+    throw new HersError(
+      'STALE',
+      `${name} has version ${version}, and this change is based on ${expected}; read it again`,
+    );
+}
+
+/** Makes a change. */
+async function adopt(
+  collection: Collection,
+  change: ShardChange,
+  draft: Draft,
+  hold: CallOptions['hold'],
+): Promise<number> {
+  const { tables, folder, stages } = collection;
+  const { manifest, version } = change;
+  using holding = new Holding(hold);
+  holding.become(REMOVED_COST * draft.removed.length + MANIFEST_COST * manifest.length);
+  const summed = await addUp(collection, change, draft, hold);
+  // Another change that is based on the same version or an earlier one can never be applied.
+  const done = folder.holdsShards ? [...draft.stages, ...stages.changesUntil(change.expected)] : draft.stages;
+  try {
+    await collection.syncNames();
+    fault('commit.folders');
+    collection.checkUsable();
+    const { number, name, id, descriptor } = collection;
+    const fresh = folder.catalogue.transaction(
+      () => {
+        const written = write(collection, draft);
+        tables.setCurrent(version, manifest);
+        if (folder.holdsShards) for (const stage of done) tables.dropStage(stage);
+        fault('commit.within');
+        return written;
+      },
+      () => [
+        { number, seeds: seedsOf(draft.added) },
+        { collection: { number, name, id, descriptor, version, manifest } },
+      ],
+      { mayUseReserve: draft.loses && draft.stages.length === 0 },
+    );
+    fault('commit.committed');
+    for (const { batch, entries } of fresh) collection.records.take(batch, entries);
+  } catch (error) {
+    for (const { file } of summed) await folder.disk.remove(file).catch(() => {});
+    throw error;
+  }
+  takeOver(collection, draft);
+  if (folder.holdsShards)
+    collection.past.add({
+      from: change.expected,
+      to: version,
+      added: new Set(draft.added.map((row) => hex(row.id))),
+      dropped: [...draft.dropped],
+    });
+  const parts = change.sums?.map((sum) => stages.get(sum.part, 'block').row.file) ?? [];
+  for (const stage of done) stages.drop(stage);
+  // Files that are no longer needed are removed now, or when the folder is opened again.
+  await Promise.allSettled([collection.retireEmpty(), ...parts.map((part) => folder.disk.remove(part))]);
+  fault('commit.removed');
+  return version;
 }
 
 function checkChange(change: Change): void {
@@ -146,9 +220,27 @@ function checkChange(change: Change): void {
     throw new HersError('INVALID_ARGUMENT', 'a change names the same staged thing twice');
 }
 
+/** What `checkHeld` says of this version, which is the current one. */
+async function heldNow(
+  collection: Collection,
+  change: Change,
+  partitions: Partitions,
+  hold: CallOptions['hold'],
+): Promise<{ readonly version: number; readonly failure?: { readonly error: unknown } }> {
+  collection.checkUsable();
+  const { version } = collection.tables.current();
+  try {
+    await checkHeld(collection, change, partitions, hold);
+    return { version };
+  } catch (error) {
+    // Not thrown yet: it may be a change that was made, and whose acknowledgement was lost.
+    return { version, failure: { error } };
+  }
+}
+
 /**
- * FORBIDDEN or NOT_FOUND unless a change brings, replaces and drops only what is of these
- * partitions. What it brings was checked when it was staged.
+ * FORBIDDEN or NOT_FOUND unless a change replaces and drops only what is of these partitions. What
+ * it brings was checked when it was staged.
  */
 async function checkHeld(
   collection: Collection,
@@ -158,7 +250,6 @@ async function checkHeld(
 ): Promise<void> {
   const { stages, records, ending } = collection;
   if ((change.sums ?? []).length > 0) throw notHeld('a sum');
-  for (const stage of stagesOf(change)) stages.checkHeld(stage, partitions);
   for (const id of change.dropped ?? []) if (!isOf(partitions, id)) throw noBlock(id);
   const lists = [...(change.droppedLists ?? [])];
   let at = 0;
@@ -182,10 +273,6 @@ async function checkHeld(
 
 const noBlock = (id: Uint8Array) => new HersError('NOT_FOUND', `there is no block ${hex(id)} to drop or to add to`);
 const noList = (id: Uint8Array) => new HersError('NOT_FOUND', `there is no list ${hex(id)} to drop`);
-
-function stagesOf({ records = [], blocks = [], sums = [], lists = [] }: Change): StageId[] {
-  return [...records, ...blocks, ...sums.map(({ part }) => part), ...lists];
-}
 
 function draftOf({ stages, blocks, tables }: Collection, change: Change): Draft {
   const droppedLists = change.droppedLists ?? [];

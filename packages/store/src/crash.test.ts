@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { checkFolder, crashCampaign, runChild, withFolder } from '../testing/crash.ts';
-import { Script } from '../testing/crash-script.ts';
+import { PARTITIONED, Script } from '../testing/crash-script.ts';
 import { FAULT_POINTS } from './faults.ts';
 
 const STEPS = 16;
@@ -11,9 +11,35 @@ describe('a crash', { concurrency: 2 }, () => {
   for (const point of FAULT_POINTS) {
     it(`at ${point} leaves what was acknowledged`, () =>
       withFolder(async (folder) => {
-        const { signal, acknowledged } = await runChild({ folder, seed: 1, share: SHARE, steps: STEPS, fault: point });
+        const shards = point === 'stage.kept';
+        const run = { folder, seed: 1, share: SHARE, steps: STEPS, shards, fault: point };
+        const { signal, acknowledged } = await runChild(run);
         assert.equal(signal, 'SIGKILL', 'the point was not reached');
         await checkFolder(folder, new Script(1, SHARE), acknowledged);
+      }));
+  }
+
+  for (const point of ['stage.kept:40', 'commit.within:3', 'commit.committed:5', 'purge.copied', 'purge.committed']) {
+    it(`in a shard, at ${point}, leaves what was acknowledged`, () =>
+      withFolder(async (folder) => {
+        const run = { folder, seed: 3, share: SHARE, steps: STEPS, shards: true, fault: point };
+        const { signal, acknowledged } = await runChild(run);
+        assert.equal(signal, 'SIGKILL', 'the point was not reached');
+        await checkFolder(folder, new Script(3, SHARE), acknowledged);
+      }));
+  }
+
+  // Every point of a commit and of compaction, and the last of staging, in each of two partitions.
+  const ofPartitions = FAULT_POINTS.filter((point) => /^(?:commit|segment)\.|\.synced$/.test(point))
+    .filter((point) => point !== 'commit.summed') // Sums are not for those who are held to partitions.
+    .map((point, i) => (point.startsWith('segment') ? point : `${point}:${2 + (i % 3)}`));
+  for (const point of ofPartitions) {
+    it(`among partitions, at ${point}, leaves what was acknowledged, and segments of one partition each`, () =>
+      withFolder(async (folder) => {
+        const seed = PARTITIONED + 1;
+        const { signal, acknowledged } = await runChild({ folder, seed, share: SHARE, steps: STEPS, fault: point });
+        assert.equal(signal, 'SIGKILL', 'the point was not reached');
+        await checkFolder(folder, new Script(seed, SHARE), acknowledged);
       }));
   }
 

@@ -4,7 +4,17 @@
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { cpSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  cpSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { ReferenceKernel } from '@hers/scan';
@@ -561,6 +571,27 @@ describe('a catalogue that is not the one written last', () => {
       },
     ],
     [
+      'is an older copy, and its journal is lost',
+      async (folder) => {
+        const older = readFileSync(catalogue(folder));
+        await goOn(folder);
+        writeFileSync(catalogue(folder), older);
+        rmSync(join(folder, 'catalogue.journal'));
+      },
+    ],
+    [
+      'is newer than its sums and its journal by more than a crash explains',
+      async (folder) => {
+        const older = ['catalogue.sums', 'catalogue.journal'].map(
+          (file) => [file, readFileSync(join(folder, file))] as const,
+        );
+        await goOn(folder);
+        await goOn(folder);
+        for (const [file, bytes] of older) writeFileSync(join(folder, file), bytes);
+      },
+    ],
+    ['has pages that were never written', (folder) => appendFileSync(catalogue(folder), new Uint8Array(4096))],
+    [
       'has lost its log after a crash',
       async (folder) => {
         await crash(folder);
@@ -627,7 +658,8 @@ describe('a catalogue that is not the one written last', () => {
         );
       assert.deepEqual(filesIn(folder), before);
       // The folder that went on has another journal.
-      if (readFileSync(join(folder, 'catalogue.journal')).equals(journal)) {
+      const left = join(folder, 'catalogue.journal');
+      if (existsSync(left) && readFileSync(left).equals(journal)) {
         // The copy is complete.
         writeFileSync(whole, good[0]);
         writeFileSync(join(folder, 'catalogue.sums'), good[1]);
@@ -638,4 +670,25 @@ describe('a catalogue that is not the one written last', () => {
       }
       rmSync(folder, { recursive: true, force: true });
     });
+});
+
+it('a rollback journal, which SQLite would play back: a reader refuses it, and a writer sets it aside', async () => {
+  const folder = `${original}-rollback`;
+  cpSync(original, folder, { recursive: true });
+  const path = join(folder, 'catalogue.db-journal');
+  writeFileSync(path, readFileSync(join(folder, 'catalogue.db')).subarray(0, 4096));
+  await assert.rejects(openStore(folder, { kernel, mode: 'read' }), (error) => {
+    assertNames(error, 'catalogue.db-journal');
+    return true;
+  });
+  assert.ok(existsSync(path));
+  const store = await openStore(folder, { kernel });
+  for (const name of NAMES) assert.deepEqual(await losses(store, name, ''), []);
+  assert.deepEqual(
+    store.setAside().map((file) => file.path),
+    ['lost+found/catalogue.db-journal'],
+  );
+  assert.ok(!existsSync(path));
+  await store.close();
+  rmSync(folder, { recursive: true });
 });

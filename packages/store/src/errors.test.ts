@@ -432,6 +432,34 @@ describe('errors of the system', () => {
     }
   });
 
+  it('so do those of SQLite, with and without details', () => {
+    const expected: [number, string, RegExp][] = [
+      [3, 'STORAGE', /catalogue\.db cannot be written: the folder is read-only/], // PERM
+      [5, 'LOCKED', /catalogue\.db is in use by another process/], // BUSY
+      [6, 'LOCKED', /catalogue\.db is in use by another process/], // LOCKED
+      [7, 'STORAGE', /refuses catalogue\.db \(so says SQLite\)/], // NOMEM
+      [8 | (3 << 8), 'STORAGE', /catalogue\.db cannot be written: the folder is read-only/], // READONLY_ROLLBACK
+      [10 | (4 << 8), 'STORAGE', /reports an error at catalogue\.db/], // IOERR_FSYNC
+      [10 | (19 << 8), 'STORAGE', /no room left on the disk for catalogue\.db/], // IOERR_SHMSIZE
+      [11, 'DAMAGED', /catalogue\.db is damaged: so says SQLite/], // CORRUPT
+      [13, 'STORAGE', /no room left on the disk for catalogue\.db/], // FULL
+      [14, 'STORAGE', /catalogue\.db cannot be opened/], // CANTOPEN
+      [15, 'LOCKED', /catalogue\.db is in use by another process/], // PROTOCOL
+      [22, 'STORAGE', /no file as long as catalogue\.db/], // NOLFS
+      [26, 'DAMAGED', /catalogue\.db is damaged: so says SQLite/], // NOTADB
+    ];
+    const ofSqlite = (errcode: number) =>
+      Object.assign(new Error('so says SQLite'), { code: 'ERR_SQLITE_ERROR', errcode });
+    for (const [errcode, ours, message] of expected) {
+      const error = storageError(ofSqlite(errcode), 'catalogue.db');
+      assert.ok(error instanceof HersError, `${errcode}`);
+      assert.equal(error.code, ours, `${errcode}`);
+      assert.match(error.message, message);
+    }
+    const mistake = ofSqlite(1); // SQLITE_ERROR: a statement of ours is wrong
+    assert.equal(storageError(mistake, 'catalogue.db'), mistake);
+  });
+
   it('a device that cannot be opened is damage, one that fails later is not', () => {
     for (const code of ['ENXIO', 'ENODEV', 'EOPNOTSUPP']) {
       assert.equal((storageError(failure(code, 'open'), 'x') as HersError).code, 'DAMAGED');

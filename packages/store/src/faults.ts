@@ -16,6 +16,7 @@ export const FAULT_POINTS = [
   'block.created',
   'block.written',
   'block.synced',
+  'stage.kept',
   // A commit.
   'commit.summed',
   'commit.folders',

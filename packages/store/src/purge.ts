@@ -12,6 +12,7 @@ import { VAULT } from './files/layout.ts';
 import { clearSetAside, type Tail } from './files/lost-and-found.ts';
 import { decodePlace, type Place } from './files/place.ts';
 import { Batch, ROW_BYTES, type VaultReader } from './files/vault.ts';
+import { expireStages } from './staging.ts';
 import { damaged } from './storage-errors.ts';
 
 /**
@@ -38,7 +39,7 @@ export async function purgeCollection(
   signal: AbortSignal,
   tails: readonly Tail[],
 ): Promise<void> {
-  const { tables, vault, folder, records, stages } = collection;
+  const { tables, vault, folder, records } = collection;
   const pause = async () => {
     await new Promise(setImmediate);
     signal.throwIfAborted();
@@ -49,7 +50,8 @@ export async function purgeCollection(
   for (const { path, end } of tails)
     if (path.startsWith(`${VAULT}/${collection.number}-`) && (folder.disk.sizeSync(path) ?? 0) > end)
       folder.disk.truncateSync(path, end);
-  for (const file of stages.expire()) await folder.disk.remove(file);
+  await collection.past.clear();
+  await expireStages(collection);
   await vault.startNewPack();
   const last = vault.last;
   const packs = tables.packs().filter(({ ends, live }) => ends - PACK_HEADER_BYTES > live);
@@ -201,6 +203,7 @@ function repoint(
         tables.putList(id, row.subarray(HANDLE_BYTES));
       } else if (places ? samePlace(places[next++], from) : live) changes.push(row);
     });
+    if (folder.holdsShards) stages.moveKept(tables, pack, to);
     return records.write(Buffer.concat(changes));
   });
   for (const { batch, entries } of fresh) records.take(batch, entries);

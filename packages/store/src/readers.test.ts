@@ -2,9 +2,10 @@
 // the writer, and survive changes to its files.
 
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
+import { readdirSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { it } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -204,11 +205,25 @@ it('a second writer is told which process the first is, and may read', () =>
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     const output = (await Array.fromAsync(child.stdout.setEncoding('utf8'))).join('');
-    const name = `process ${process.pid}, since [-0-9T:.]+Z`;
-    assert.match(output, new RegExp(`is being written by ${name}: .*\n1\n${name}\n$`));
+    const writer = `process ${process.pid}, since [-0-9T:.]+Z`;
+    assert.match(output, new RegExp(`is being written by ${writer}: .*\n1\n${writer}\n$`));
     assert.equal(store.writer(), undefined);
     await using reader = await openStore(folder, { mode: 'read' });
     assert.equal(reader.writer(), 'this process');
+    // The file that names it may be of a process that has ended, of another machine, or broken.
+    const left = join(folder, 'writer');
+    const name = (text: string) => writeFileSync(left, text);
+    const ended = spawnSync(process.execPath, ['-e', '']).pid;
+    name(JSON.stringify({ process: ended, host: hostname(), since: 'then' }));
+    assert.equal(reader.writer(), undefined);
+    name(JSON.stringify({ process: ended, host: 'elsewhere', since: 'then' }));
+    assert.equal(reader.writer(), `process ${ended} on elsewhere, since then`);
+    for (const broken of ['', '{"process": 12', '{"process": "first"}']) {
+      name(broken);
+      assert.equal(reader.writer(), undefined);
+      await assert.rejects(openStore(folder), (error) => isCode(error, 'LOCKED') && /another process/.test(`${error}`));
+    }
+    name(JSON.stringify({ process: process.pid, host: hostname(), since: 'then' }));
     await store.close();
     assert.equal(reader.writer(), undefined);
   }));

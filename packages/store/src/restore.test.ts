@@ -48,6 +48,7 @@ before(async () => {
 after(() => finished());
 
 interface Announced {
+  readonly format?: number;
   readonly version?: bigint;
   readonly records?: bigint;
   readonly lists?: number;
@@ -58,10 +59,19 @@ interface Announced {
 }
 
 function headerOf(announced: Announced = {}): Uint8Array {
-  const { version = 1n, records = 0n, lists = 0, blocks = 0, descriptorBytes = 0, zero = 0, rest } = announced;
+  const {
+    format = 1,
+    version = 1n,
+    records = 0n,
+    lists = 0,
+    blocks = 0,
+    descriptorBytes = 0,
+    zero = 0,
+    rest,
+  } = announced;
   const fields = Buffer.alloc(64);
   fields.write('HERSSNAP', 0, 'latin1');
-  fields.writeUInt32LE(1, 8);
+  fields.writeUInt32LE(format, 8);
   fields.fill(7, 16, 32);
   fields.writeBigUInt64LE(version, 32);
   fields.writeBigUInt64LE(records, 40);
@@ -155,6 +165,9 @@ describe('a header', () => {
   ];
   for (const [about, announced] of cases)
     it(`${about} is refused`, () => assertRefused(snapshotOf(announced), /the header of this snapshot/));
+
+  it('of a newer format is refused as such', () =>
+    assertRefused(snapshotOf({ format: 2 }), /format version 2; this program reads version 1$/, 'UNSUPPORTED_VERSION'));
 
   it('of lists, records and blocks that never come is refused', async () => {
     const nothing = /does not hold what its header announces; nothing was restored/;

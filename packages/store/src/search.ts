@@ -17,7 +17,10 @@ interface Scan {
   readonly blocks: ReadonlyMap<Source, ReadonlySet<number>>;
 }
 
-function wantedBlocks({ blocks }: Collection, ids: readonly Uint8Array[] | undefined): Iterable<StoredBlock> {
+function wantedBlocks(
+  blocks: ReadonlyMap<string, StoredBlock>,
+  ids: readonly Uint8Array[] | undefined,
+): Iterable<StoredBlock> {
   if (!ids) return blocks.values();
   const wanted = new Set<StoredBlock>();
   for (const id of ids) {
@@ -43,9 +46,9 @@ interface KeyQueries {
   readonly numbers: number[];
 }
 
-function scansOf(collection: Collection, request: SearchRequest): Scan[] {
+function scansOf(wanted: Iterable<StoredBlock>, encodedQueries: readonly Uint8Array[]): Scan[] {
   const byKey = new Map<string, KeyQueries>();
-  for (const [number, encoded] of request.queries.entries()) {
+  for (const [number, encoded] of encodedQueries.entries()) {
     const query = decodeQuery(encoded);
     const keyId = hex(query.keyId);
     const { queries, numbers } = byKey.get(keyId) ?? { queries: [], numbers: [] };
@@ -57,7 +60,7 @@ function scansOf(collection: Collection, request: SearchRequest): Scan[] {
   // One plan for all blocks of a kind, and most follow another one of the same kind.
   let last: { readonly kind: string; readonly blocks: Map<Source, Set<number>> | undefined } | undefined;
   let positions: { readonly source: Source; readonly numbers: Set<number> } | undefined;
-  for (const block of wantedBlocks(collection, request.blocks)) {
+  for (const block of wanted) {
     if (last?.kind !== block.kind) {
       const asked = byKey.get(block.keyId);
       for (const query of asked?.queries ?? []) checkPlan(block, query);
@@ -87,18 +90,39 @@ function onlyThese(positions: ReadonlyMap<SegmentHandle, ReadonlySet<number>>): 
   return Uint32Array.from(only);
 }
 
+/** The blocks that a search is about, if the collection has that version. */
+function blocksOf(collection: Collection, request: Omit<SearchRequest, 'queries'>): Iterable<StoredBlock> {
+  const { version } = collection;
+  const blocks =
+    request.version === version
+      ? collection.blocks
+      : request.version < version && collection.past.blocksAt(request.version, collection.blocks);
+  if (!blocks)
+    throw new HersError('STALE', `${collection.name} has version ${version}, not ${request.version}; read it again`);
+  return wantedBlocks(blocks, request.blocks);
+}
+
 /** Encoded responses as they become ready; copies, unless the caller accepts views. */
-export async function* searchCollection(
+export function searchCollection(
   collection: Collection,
   request: SearchRequest,
   signal: AbortSignal,
+  options: SearchCallOptions = {},
+): AsyncGenerator<Uint8Array> {
+  return searchCollections([{ collection, ...request }], request.queries, signal, options);
+}
+
+/** The same in one scan of several collections: a query is read and prepared once for all. */
+export async function* searchCollections(
+  searched: readonly (Omit<SearchRequest, 'queries'> & { readonly collection: Collection })[],
+  encodedQueries: readonly Uint8Array[],
+  signal: AbortSignal,
   { views = false, keep, partitions }: SearchCallOptions = {},
 ): AsyncGenerator<Uint8Array> {
-  const { version } = collection;
-  checkBlocks(partitions, request.blocks);
-  if (request.version !== version)
-    throw new HersError('STALE', `${collection.name} has version ${version}, not ${request.version}; read it again`);
-  const scans = scansOf(collection, request);
+  for (const { blocks } of searched) checkBlocks(partitions, blocks);
+  const [{ collection }] = searched;
+  const wanted = searched.map((each) => blocksOf(each.collection, each));
+  const scans = scansOf(concatenated(wanted), encodedQueries);
   const held: Source[] = [];
   try {
     // All at once, before any `await`: from here on no source of the search can disappear.
@@ -136,4 +160,8 @@ export async function* searchCollection(
   } finally {
     for (const source of held) source.release();
   }
+}
+
+function* concatenated(all: readonly Iterable<StoredBlock>[]): Generator<StoredBlock> {
+  for (const each of all) yield* each;
 }

@@ -1,17 +1,42 @@
-// Staged data: on disk, but not part of a collection yet. It is forgotten when the folder is
-// closed, after a day, or when later staged data needs its memory.
+// Staged data: on disk, but not part of a collection yet. It is forgotten after a day, or when
+// later staged data needs its memory.
+//
+// In a plain folder it is also forgotten when the folder is closed. In the folder of a node, whose
+// collections are shards, it is kept in the catalogue, named by the hash of its content: an entry
+// of the ledger that names it can be applied after a restart. A plain folder does without, because
+// a row costs every staging one more transaction that is synced, and the only writer of a folder
+// ends with the process that staged.
 
 import { randomBytes } from 'node:crypto';
-import { HANDLE_BYTES, HersError, type Partitions, type StageId } from '@hers/service';
-import type { BlockRow } from './catalogue/tables.ts';
+import {
+  type Change,
+  type CommitHead,
+  decodeCommit,
+  decodeMessage,
+  encodeCommit,
+  encodeMessage,
+  HANDLE_BYTES,
+  HersError,
+  LIST_ID_BYTES,
+  type Message,
+  type Partitions,
+  type StageId,
+} from '@hers/service';
+import type { BlockRow, StageRow, Tables } from './catalogue/tables.ts';
 import { decodePlace, encodePlace, type Place } from './files/place.ts';
-import { type Batch, ROW_BYTES } from './files/vault.ts';
+import { ROW_BYTES } from './files/vault.ts';
+
+/** A handle and a place for every entry, ROW_BYTES each. */
+interface Rows {
+  readonly rows: Buffer;
+}
 
 /** With the partitions that whoever staged it is held to, if any. */
 export type Stage = { readonly partitions?: Partitions | undefined } & (
-  | { readonly kind: 'records'; readonly batch: Batch }
-  | { readonly kind: 'list'; readonly batch: Batch; readonly id: Uint8Array }
+  | { readonly kind: 'records'; readonly batch: Rows }
+  | { readonly kind: 'list'; readonly batch: Rows; readonly id: Uint8Array }
   | { readonly kind: 'block'; readonly row: BlockRow }
+  | { readonly kind: 'change'; readonly encoded: Uint8Array }
 );
 
 type StageOf<K extends Stage['kind']> = Extract<Stage, { kind: K }>;
@@ -21,42 +46,107 @@ const LIFETIME_MS = 24 * 3600 * 1000;
 const MAX_STAGED_BYTES = 2 ** 26;
 const STAGE_COST = 2048;
 
-const costOf = (stage: Stage) => STAGE_COST + (stage.kind === 'block' ? 0 : stage.batch.rows.length);
+function costOf(stage: Stage): number {
+  switch (stage.kind) {
+    case 'block':
+      return STAGE_COST;
+    case 'change':
+      return STAGE_COST + stage.encoded.length;
+    default:
+      return STAGE_COST + stage.batch.rows.length;
+  }
+}
+
+/** A change as it is staged in a shard: with the version that it makes. */
+export interface ShardChange extends Change {
+  readonly version: number;
+}
+
+export function encodeShardChange({ version, ...change }: ShardChange): Uint8Array {
+  const { head, parts } = decodeMessage(encodeCommit(change), 5) as Message<CommitHead>;
+  return encodeMessage({ ...head, version }, parts);
+}
+
+export function decodeShardChange(encoded: Uint8Array): ShardChange {
+  const { head, parts } = decodeMessage(encoded, 5) as Message<CommitHead & { readonly version: number }>;
+  return decodeCommit({ head, parts }) as ShardChange;
+}
+
+export function stagesOf({ records = [], blocks = [], sums = [], lists = [] }: Change): StageId[] {
+  return [...records, ...blocks, ...sums.map(({ part }) => part), ...lists];
+}
 
 export class Stages {
   readonly #stages = new Map<StageId, Stage>();
   readonly #since = new Map<StageId, number>();
   #bytes = 0;
   /** Batches that are still being written. */
-  readonly #open = new Set<Batch>();
+  readonly #open = new Set<Rows>();
 
-  add(stage: Stage): StageId {
-    const id = randomBytes(16).toString('hex');
+  /** In the order in which they were staged. */
+  load(rows: readonly StageRow[]): void {
+    for (const row of rows) this.#put(row.id, decodeStage(row), row.made);
+  }
+
+  #put(id: StageId, stage: Stage, since: number): void {
     this.#stages.set(id, stage);
-    this.#since.set(id, Date.now());
+    this.#since.set(id, since);
     this.#bytes += costOf(stage);
+  }
+
+  add(stage: Stage, id: StageId = randomBytes(16).toString('hex'), now: number = Date.now()): StageId {
+    this.drop(id);
+    this.#put(id, stage, now);
     return id;
   }
 
+  /** Whether this is staged. */
+  has(id: StageId): boolean {
+    return this.#stages.has(id);
+  }
+
   /**
-   * Forgets what was not committed for a day, and the oldest beyond the limit. Returns the files of
-   * blocks among it.
+   * Forgets what was not committed for a day, and the oldest beyond the limit, but nothing that a
+   * staged change needs. `forget` is called with their ids before. Returns the files of blocks
+   * among it.
    */
-  expire(now: number = Date.now()): string[] {
-    const files: string[] = [];
+  expire(now: number = Date.now(), forget: (ids: readonly StageId[]) => void = () => {}): string[] {
+    const old: StageId[] = [];
+    const needed = this.#needed(now);
+    let bytes = this.#bytes;
     for (const [id, since] of this.#since) {
       // In the order of arrival. The newest stays, however large it is.
-      if (now - since < LIFETIME_MS && (this.#bytes <= MAX_STAGED_BYTES || this.#stages.size === 1)) break;
-      const stage = this.#stages.get(id);
-      if (stage?.kind === 'block') files.push(stage.row.file);
-      this.drop(id);
+      const isLast = old.length === this.#stages.size - 1;
+      if (now - since < LIFETIME_MS && (bytes <= MAX_STAGED_BYTES || isLast)) break;
+      if (needed.has(id)) continue;
+      old.push(id);
+      bytes -= costOf(this.#stages.get(id)!);
     }
+    if (old.length === 0) return [];
+    forget(old);
+    const files = old.flatMap((id) => this.#filesOf(this.#stages.get(id)!));
+    for (const id of old) this.drop(id);
     return files;
+  }
+
+  /** Changes that may still be applied, and what they bring. */
+  #needed(now: number): Set<StageId> {
+    const needed = new Set<StageId>();
+    for (const [id, stage] of this.#stages) {
+      if (stage.kind !== 'change' || now - this.#since.get(id)! >= LIFETIME_MS) continue;
+      needed.add(id);
+      for (const each of stagesOf(decodeShardChange(stage.encoded))) needed.add(each);
+    }
+    return needed;
+  }
+
+  #filesOf(stage: Stage): string[] {
+    return stage.kind === 'block' ? [stage.row.file] : [];
   }
 
   /** Files of blocks that nothing refers to yet. */
   files(): string[] {
-    return [...this.#stages.values()].flatMap((stage) => (stage.kind === 'block' ? [stage.row.file] : []));
+    return [...this.#stages.values()].flatMap((stage) => this.#filesOf(stage));
   }
 
   get<K extends Stage['kind']>(id: StageId, kind: K): StageOf<K> {
@@ -65,6 +155,14 @@ export class Stages {
     if (stage.kind !== kind)
       throw new HersError('INVALID_ARGUMENT', `a staged ${stage.kind} was given where a staged ${kind} belongs`);
     return stage as StageOf<K>;
+  }
+
+  /** Staged changes that are based on this version or an earlier one. */
+  changesUntil(version: number): StageId[] {
+    const ids: StageId[] = [];
+    for (const [id, stage] of this.#stages)
+      if (stage.kind === 'change' && decodeShardChange(stage.encoded).expected <= version) ids.push(id);
+    return ids;
   }
 
   /** NOT_FOUND unless it was staged by somebody who is held to some of these partitions. */
@@ -81,7 +179,7 @@ export class Stages {
   }
 
   /** Runs `work` with a batch whose entries already count as staged. */
-  async writing<T>(batch: Batch, work: () => Promise<T>): Promise<T> {
+  async writing<T>(batch: Rows & { end(): Promise<void> }, work: () => Promise<T>): Promise<T> {
     this.#open.add(batch);
     try {
       return await work();
@@ -91,9 +189,9 @@ export class Stages {
     }
   }
 
-  *#batches(): Generator<Batch> {
+  *#batches(): Generator<Rows> {
     yield* this.#open;
-    for (const stage of this.#stages.values()) if (stage.kind !== 'block') yield stage.batch;
+    for (const stage of this.#stages.values()) if ('batch' in stage) yield stage.batch;
   }
 
   /** The places of staged entries in a pack, by offset. */
@@ -110,13 +208,90 @@ export class Stages {
 
   /** Entries of a pack were copied to a new place. */
   move(pack: number, to: ReadonlyMap<number, Place>): void {
-    for (const { rows } of this.#batches()) {
-      for (let at = HANDLE_BYTES; at < rows.length; at += ROW_BYTES) {
-        const place = decodePlace(rows, at);
-        const next = place.pack === pack ? to.get(place.offset) : undefined;
-        if (next) encodePlace(next, rows, at);
-      }
+    for (const { rows } of this.#batches()) moveRows(rows, pack, to);
+  }
+
+  /** The same for what the catalogue keeps, within a transaction. */
+  moveKept(tables: Tables, pack: number, to: ReadonlyMap<number, Place>): void {
+    for (const [id, stage] of this.#stages) {
+      if (!('batch' in stage)) continue;
+      const batch = { rows: Buffer.from(stage.batch.rows) };
+      if (moveRows(batch.rows, pack, to)) keepStage(tables, id, { ...stage, batch }, this.#since.get(id)!);
     }
+  }
+}
+
+function moveRows(rows: Buffer, pack: number, to: ReadonlyMap<number, Place>): boolean {
+  let moved = false;
+  for (let at = HANDLE_BYTES; at < rows.length; at += ROW_BYTES) {
+    const place = decodePlace(rows, at);
+    const next = place.pack === pack ? to.get(place.offset) : undefined;
+    if (!next) continue;
+    encodePlace(next, rows, at);
+    moved = true;
+  }
+  return moved;
+}
+
+/** Puts a stage into the catalogue, within a transaction. */
+export function keepStage(tables: Tables, id: StageId, stage: Stage, made: number): void {
+  if ('batch' in stage) {
+    const ends = new Map<number, number>();
+    for (let at = HANDLE_BYTES; at < stage.batch.rows.length; at += ROW_BYTES) {
+      const { pack, offset, length } = decodePlace(stage.batch.rows, at);
+      ends.set(pack, Math.max(ends.get(pack) ?? 0, offset + length));
+    }
+    // Otherwise what lies behind the last committed entry would be taken for the rest of a crash.
+    for (const [pack, end] of ends) tables.extendPack(pack, end);
+  }
+  tables.putStage({ id, kind: stage.kind, made, content: encodeStage(stage) });
+}
+
+const BYTES = /^(?:id|key_id|hash|seed)$/;
+
+function encodeStage(stage: Stage): Uint8Array {
+  switch (stage.kind) {
+    case 'records':
+      return stage.batch.rows;
+    case 'list':
+      return Buffer.concat([stage.id, stage.batch.rows]);
+    case 'block': {
+      const fields = Object.entries(stage.row).map(([name, value]) => [
+        name,
+        value instanceof Uint8Array ? Buffer.from(value).toString('hex') : value,
+      ]);
+      return Buffer.from(JSON.stringify(Object.fromEntries(fields)));
+    }
+    case 'change':
+      return stage.encoded;
+  }
+}
+
+function decodeStage({ kind, content }: StageRow): Stage {
+  // A copy: places are changed in it.
+  const bytes = Buffer.from(content);
+  switch (kind) {
+    case 'records':
+      return { kind, batch: { rows: bytes } };
+    case 'list':
+      return {
+        kind,
+        id: new Uint8Array(bytes.subarray(0, LIST_ID_BYTES)),
+        batch: { rows: bytes.subarray(LIST_ID_BYTES) },
+      };
+    case 'block': {
+      const row = JSON.parse(bytes.toString(), (name, value) =>
+        BYTES.test(name) && typeof value === 'string' ? new Uint8Array(Buffer.from(value, 'hex')) : value,
+      );
+      return { kind, row };
+    }
+    case 'change':
+      return { kind, encoded: bytes };
+    default:
+      throw new HersError(
+        'UNSUPPORTED_VERSION',
+        `something of the unknown kind ${kind} is staged here; use a newer program`,
+      );
   }
 }
 

@@ -1,9 +1,11 @@
 // Staging: records, lists and blocks are written to disk. Nothing refers to them until a commit
 // does.
 
+import { createHash } from 'node:crypto';
 import { decodeBlock } from '@hers/scheme';
 import {
   type CallOptions,
+  Grouped,
   HANDLE_BYTES,
   HersError,
   isOf,
@@ -17,10 +19,11 @@ import { MAX_BLOCK_BYTES } from './blocks/rebuild.ts';
 import { newBlockRow } from './blocks/stored-block.ts';
 import { checkBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
+import { fault } from './faults.ts';
 import { LIST, RECORD } from './files/entry.ts';
 import { Batch } from './files/vault.ts';
 import { Holding } from './holding.ts';
-import type { Stage } from './stages.ts';
+import { keepStage, type Stage } from './stages.ts';
 
 export async function stageRecords(
   collection: Collection,
@@ -29,16 +32,28 @@ export async function stageRecords(
   partitions?: Partitions,
 ): Promise<StageId> {
   const batch = new Batch(collection.vault);
+  const hash = collection.folder.holdsShards ? createHash('sha256').update('records') : undefined;
+  const length = Buffer.alloc(4);
   const add = ({ handle, sealed }: SealedRecord) => {
     signal.throwIfAborted();
     checkBytes(handle, 'a handle', HANDLE_BYTES);
     checkBytes(sealed, 'a sealed record');
     if (partitions && !isOf(partitions, sealed)) throw notHeld('a record of another partition');
+    if (hash) {
+      length.writeUInt32LE(sealed.length);
+      hash.update(handle).update(length).update(sealed);
+    }
     return batch.add(RECORD, handle, handle, sealed);
   };
   return collection.stages.writing(batch, async () => {
-    // An array needs no `await` per item.
-    if (Symbol.asyncIterator in records)
+    // An array needs no `await` per item, and neither do groups.
+    if (records instanceof Grouped)
+      for await (const group of records.groups())
+        for (const record of group) {
+          const full = add(record);
+          if (full !== undefined) await full;
+        }
+    else if (Symbol.asyncIterator in records)
       for await (const record of records) {
         const full = add(record);
         if (full !== undefined) await full;
@@ -50,7 +65,7 @@ export async function stageRecords(
       }
     signal.throwIfAborted();
     await batch.finish();
-    return stage(collection, { kind: 'records', batch, partitions });
+    return stage(collection, { kind: 'records', batch, partitions }, hash?.digest());
   });
 }
 
@@ -62,7 +77,7 @@ export async function stageList(collection: Collection, sealed: Uint8Array, part
     const id = sha256(sealed);
     await batch.add(LIST, id.subarray(0, HANDLE_BYTES), sealed);
     await batch.finish();
-    return stage(collection, { kind: 'list', batch, id, partitions });
+    return stage(collection, { kind: 'list', batch, id, partitions }, named('list', id));
   });
 }
 
@@ -85,13 +100,40 @@ export async function stageBlock(
     throw signal.reason;
   }
   const row = newBlockRow(block, { hash, bytes: encoded.length }, file);
-  return stage(collection, { kind: 'block', row, partitions });
+  return stage(collection, { kind: 'block', row, partitions }, named('block', hash));
 }
 
-async function stage({ stages, folder }: Collection, staged: Stage): Promise<StageId> {
-  const id = stages.add(staged);
-  for (const old of stages.expire()) await folder.disk.remove(old).catch(() => {});
+/** Takes something up as staged; in a shard, under the hash of its content. */
+export async function stage(collection: Collection, staged: Stage, hash?: Uint8Array): Promise<StageId> {
+  const { stages, folder, tables } = collection;
+  let id: StageId;
+  if (folder.holdsShards && hash) {
+    id = Buffer.from(hash).toString('base64url');
+    await collection.syncNames();
+    collection.checkUsable();
+    // Staged again, it takes the place of what was staged before.
+    const before = stages.has(id) && staged.kind === 'block' ? stages.get(id, 'block').row.file : undefined;
+    const made = Date.now();
+    folder.catalogue.transaction(() => keepStage(tables, id, staged, made));
+    fault('stage.kept');
+    stages.add(staged, id, made);
+    if (before !== undefined) await folder.disk.remove(before).catch(() => {});
+  } else id = stages.add(staged);
+  await expireStages(collection);
   return id;
+}
+
+/** Forgets what was staged too long ago. */
+export async function expireStages({ stages, folder, tables }: Collection): Promise<void> {
+  const forget = (ids: readonly StageId[]) => {
+    if (folder.holdsShards) folder.catalogue.transaction(() => ids.forEach((id) => tables.dropStage(id)));
+  };
+  for (const old of stages.expire(Date.now(), forget)) await folder.disk.remove(old).catch(() => {});
+}
+
+/** Things of two kinds have two names, whatever they hold. */
+function named(kind: string, hash: Uint8Array): Uint8Array {
+  return sha256(Buffer.concat([Buffer.from(kind), hash]));
 }
 
 /** The pieces, joined. */

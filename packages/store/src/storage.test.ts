@@ -9,6 +9,7 @@ import {
   cpSync,
   existsSync,
   mkdirSync,
+  mkdtempSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -17,14 +18,17 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { ReferenceKernel } from '@hers/scan';
 import { type ErrorCode, HersError } from '@hers/scheme';
+import type { Change } from '@hers/service';
 import { withFolder } from '../testing/crash.ts';
 import { checkHolds, Script } from '../testing/crash-script.ts';
 import type { Step } from './files/disk.ts';
 import { openSalvage, type SalvageOptions } from './salvage/salvage.ts';
+import { MAX_MANIFEST_BYTES } from './snapshot.ts';
 import { openStore, openWatched } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();
@@ -197,6 +201,28 @@ it('a full disk still lets people read, copy elsewhere and delete', (t) =>
     await again.close();
   }));
 
+it('a disk that becomes full while the folder is open still lets people delete, and nothing else', (t) =>
+  withSmallDisk(t, 100 * 2 ** 20, async (disk) => {
+    const script = new Script(5);
+    const folder = join(disk, 'store');
+    const store = await openStore(folder, { kernel, quietMs: 60_000, onBackgroundError: () => {} });
+    for (let i = 0; i < 5; i++) await script.step(i).run(store);
+    assert.ok(existsSync(join(folder, 'reserve')));
+    const file = openSync(join(disk, 'filler'), 'a');
+    for (const bytes of [2 ** 20, 2 ** 12, 1]) for (;;) if (!written(file, bytes)) break;
+    closeSync(file);
+    await assert.rejects(script.step(5).run(store), fails('STORAGE', /no room/));
+    const { version } = await store.getManifest('faces');
+    const handles = [...script.after(5).get('faces')!.records.values()].map(({ handle }) => handle);
+    // One after the other, until the log has filled the room that it had left.
+    for (const [i, handle] of handles.entries())
+      await store.commit('faces', { expected: version + i, manifest: new Uint8Array(60 + i), removed: [handle] });
+    assert.equal((await store.getCollection('faces')).records, 0);
+    await store.close();
+    await using again = await openStore(folder, { kernel, mode: 'read' });
+    assert.equal((await again.getCollection('faces')).records, 0);
+  }));
+
 /** Whether there was room for this many bytes. */
 function written(file: number, bytes: number): boolean {
   try {
@@ -213,27 +239,54 @@ function statFs(path: string): { bavail: number } {
   return { bavail: Number(out.split('\n')[1]) };
 }
 
-it('a read-only folder says so', (t) =>
-  withSmallDisk(t, 6 * 2 ** 20, async (disk) => {
+it('a read-only folder says so, with and without a log', (t) =>
+  withSmallDisk(t, 12 * 2 ** 20, async (disk) => {
     const folder = join(disk, 'store');
+    const crashed = join(disk, 'crashed');
     const script = new Script(5, 0.1);
     const store = await openStore(folder, { kernel });
     for (let i = 0; i < 5; i++) await script.step(i).run(store);
+    // As after a crash: the last commits are only in the log, and nothing can make an index of it.
+    cpSync(folder, crashed, { recursive: true });
+    rmSync(join(crashed, 'catalogue.db-shm'));
     await store.close();
+    assert.ok(statSync(join(crashed, 'catalogue.db-wal')).size > 0);
     const remount = (how: string) => spawnSync('mount', ['-o', `remount,${how}`, disk]).status;
+    // Copies go to a folder where nobody else puts any.
+    const temporary = mkdtempSync(join(tmpdir(), 'hers-copies-'));
+    const { TMPDIR } = process.env;
+    process.env.TMPDIR = temporary;
+    t.after(() => {
+      if (TMPDIR === undefined) delete process.env.TMPDIR;
+      else process.env.TMPDIR = TMPDIR;
+      rmSync(temporary, { recursive: true });
+    });
+    const copies = () => readdirSync(temporary).length;
     assert.equal(remount('ro'), 0);
-    // With its log, which cannot be copied into the database.
-    for (const mode of ['write', 'read'] as const) {
-      const reading = await openStore(folder, { kernel, mode });
-      await checkHolds(reading, script.after(5));
-      await assert.rejects(script.step(5).run(reading), fails('STORAGE', /read-only|to be read/));
-      await reading.close();
-    }
+    for (const where of [folder, crashed])
+      for (const mode of ['write', 'read'] as const) {
+        const reading = await openStore(where, { kernel, mode });
+        assert.equal(copies(), where === crashed ? 1 : 0, 'a log is read from a copy');
+        assert.ok(reading.isReadOnly);
+        await checkHolds(reading, script.after(5));
+        await assert.rejects(script.step(5).run(reading), fails('STORAGE', /read-only|to be read/));
+        await reading.close();
+        assert.equal(copies(), 0, 'the copy is removed');
+      }
     await assert.rejects(openStore(join(disk, 'new'), { kernel }), fails('STORAGE', /read-only/));
+    const readers = await Promise.all([folder, crashed].map((where) => openStore(where, { kernel, mode: 'read' })));
     assert.equal(remount('rw'), 0);
-    const again = await openStore(folder, { kernel });
-    await checkHolds(again, script.after(5));
-    await again.close();
+    for (const [i, where] of [folder, crashed].entries()) {
+      const again = await openStore(where, { kernel });
+      assert.ok(!again.isReadOnly);
+      await checkHolds(again, script.after(5));
+      await script.step(5).run(again);
+      // A reader that was there before sees it.
+      await checkHolds(readers[i], script.after(6));
+      await again.close();
+      await readers[i].close();
+    }
+    assert.equal(copies(), 0);
   }));
 
 it('a folder that becomes read-only can still be read', () =>
@@ -251,6 +304,45 @@ it('a folder that becomes read-only can still be read', () =>
     readOnly = false;
     await script.step(7).run(store);
     await checkHolds(store, script.after(8));
+    await store.close();
+  }));
+
+it('a collection that could not be deleted is still there, and usable', () =>
+  withFolder(async (folder) => {
+    let failing = false;
+    const before = ({ path }: Step) => {
+      if (failing && path === 'catalogue.journal') throw failure('EIO');
+    };
+    const script = new Script(5, 0.1);
+    const store = await openWatched(folder, { kernel, onBackgroundError: () => {} }, { before });
+    for (let i = 0; i < 2; i++) await script.step(i).run(store);
+    failing = true;
+    // Nothing fails after a commit. The next transaction finds that its journal cannot be written.
+    await script.step(2).run(store);
+    await assert.rejects(store.deleteCollection('faces'), fails('STORAGE', /reports an error at catalogue/));
+    await checkHolds(store, script.after(3));
+    failing = false;
+    await script.step(3).run(store);
+    await checkHolds(store, script.after(4));
+    await store.deleteCollection('faces');
+    assert.deepEqual(await store.listCollections(), []);
+    await store.close();
+  }));
+
+it('a kernel that cannot be opened fails one search, and the next search tries again', () =>
+  withFolder(async (folder) => {
+    let tries = 0;
+    const script = new Script(5, 0.1);
+    const store = await openStore(folder, {
+      async kernel() {
+        if (++tries === 1) throw new HersError('STORAGE', 'no kernel yet');
+        return new ReferenceKernel();
+      },
+    });
+    for (let i = 0; i < 3; i++) await script.step(i).run(store);
+    await assert.rejects(checkHolds(store, script.after(3)), fails('STORAGE', /no kernel yet/));
+    await checkHolds(store, script.after(3));
+    assert.equal(tries, 2, 'it is opened once');
     await store.close();
   }));
 
@@ -336,9 +428,13 @@ it('a folder of a newer format is refused and left as it is', () =>
   withFolder(async (parent) => {
     const folder = join(parent, 'newer');
     cpSync(FIXTURE, folder, { recursive: true });
-    writeFileSync(join(folder, 'format'), 'HERS store, format 2\n');
+    writeFileSync(join(folder, 'format'), 'HERS store, format 3\n');
     const before = picture(folder);
-    await assert.rejects(openStore(folder, { kernel }), fails('UNSUPPORTED_VERSION', /format 2/));
+    await assert.rejects(openStore(folder, { kernel }), fails('UNSUPPORTED_VERSION', /format 3/));
+    const signal = new AbortController().signal;
+    // The second would find a lock that the first has left.
+    for (let i = 0; i < 2; i++)
+      await assert.rejects(openSalvage(folder, { signal }), fails('UNSUPPORTED_VERSION', /format 3/));
     assert.deepEqual(picture(folder), before);
   }));
 
@@ -416,6 +512,10 @@ it('a process that ends without closing the folder leaves it whole', () =>
 
 it('an unknown option is an error', async () => {
   await assert.rejects(openStore('/nowhere', { quick: true } as object), fails('INVALID_ARGUMENT', /quick/));
+  await assert.rejects(
+    openStore('/nowhere', { mode: 'append' as 'read' }),
+    fails('INVALID_ARGUMENT', /in the mode `write` or `read`/),
+  );
   const salvaging = { signal: new AbortController().signal, mayBeReadonly: true } as SalvageOptions;
   await assert.rejects(
     openSalvage('/nowhere', salvaging),
@@ -431,3 +531,26 @@ it('an unknown option is an error', async () => {
     await store.close();
   });
 });
+
+it('a change without its version, a sum without a limit and a manifest that is too long are refused', () =>
+  withFolder(async (folder) => {
+    const script = new Script(5, 0.1);
+    const store = await openStore(folder, { kernel });
+    await script.step(0).run(store);
+    const { version } = await store.getManifest('faces');
+    const refused = (change: object, why: RegExp) =>
+      assert.rejects(store.commit('faces', change as Change), fails('INVALID_ARGUMENT', why));
+    const manifest = new Uint8Array(5);
+    for (const expected of [undefined, 0.5, Number.NaN])
+      await refused({ expected, manifest }, /needs the version it is based on/);
+    const block = new Uint8Array(16);
+    for (const maxAdditions of [undefined, 0, 1.5])
+      await refused(
+        { expected: version, manifest, sums: [{ base: block, result: block, maxAdditions }] },
+        /the number of additions that its plan allows/,
+      );
+    const tooLong = new Uint8Array(MAX_MANIFEST_BYTES + 1);
+    await refused({ expected: version, manifest: tooLong }, /a manifest has at most \d+ bytes, and this one has \d+$/);
+    await checkHolds(store, script.after(1));
+    await store.close();
+  }));

@@ -28,22 +28,32 @@ import { WritableCatalogue } from './catalogue/catalogue-writer.ts';
 import { JOURNAL } from './catalogue/journal.ts';
 import { CATALOGUE, SUMS } from './catalogue/proof.ts';
 import { Collection, noSuchCollection } from './collection.ts';
-import { createRow, dropRow, nameRow, removeFiles } from './collection-rows.ts';
-import { commitChange } from './commit.ts';
+import { createRow, dropRow, nameRow, removeFiles, replaceRow } from './collection-rows.ts';
+import { applyChange, commitChange, prepareChange } from './commit.ts';
 import { fault } from './faults.ts';
 import { Disk, type Watcher } from './files/disk.ts';
-import { checkFormat, clearFolders, highestNumber, isInUse, makeLayout } from './files/layout.ts';
+import {
+  checkFormat,
+  clearFolders,
+  FORMAT,
+  highestNumber,
+  holdsShards,
+  isInUse,
+  makeLayout,
+  SHARDS_FORMAT,
+} from './files/layout.ts';
 import { lengthsOf } from './files/lengths.ts';
 import { FolderLock, writerNow } from './files/lock.ts';
 import { clearSetAside, listSetAside, type SetAside, SWEEP_MS, sweep, type Tail } from './files/lost-and-found.ts';
 import { keepReserve } from './files/reserve.ts';
 import { type OpenCollection, OpenCollections } from './open-collections.ts';
 import { purgeCollection } from './purge.ts';
-import { readBlock, readLists, readRecords } from './reading.ts';
+import { readBlock, readLists, readRecords, readStagedBlock } from './reading.ts';
 import { fillFromSnapshot } from './restore.ts';
 import { Scrub, type Scrubbed, type ScrubOptions } from './scrub/scrub.ts';
-import { searchCollection } from './search.ts';
+import { searchCollection, searchCollections } from './search.ts';
 import { MAX_DESCRIPTOR_BYTES, MAX_MANIFEST_BYTES, snapshotCollection } from './snapshot.ts';
+import type { ShardChange } from './stages.ts';
 import { stageBlock, stageList, stageRecords } from './staging.ts';
 import { readOnly, storageError } from './storage-errors.ts';
 import { warn } from './upkeep.ts';
@@ -63,6 +73,13 @@ export interface StoreOptions {
   readonly kernel?: () => Promise<Kernel>;
   /** Milliseconds without a commit after which a collection gets further upkeep. */
   readonly quietMs?: number;
+  /**
+   * For the node of a cluster: its collections are shards, which keep what is staged and, for half
+   * a minute, what was dropped. A folder that holds shards is opened as one in any case.
+   *
+   * @internal
+   */
+  readonly shards?: boolean;
   /** Called with errors of background work. By default they become process warnings. */
   readonly onBackgroundError?: (error: unknown) => void;
 }
@@ -70,7 +87,17 @@ export interface StoreOptions {
 /**
  * Opens a folder, or creates one.
  *
- * @example const store = await openStore('./gallery');
+ * @param folder - Where the gallery is, or is to be.
+ * @param options - Whether to write, and what scans.
+ * @throws {HersError} INVALID_ARGUMENT: for a folder that holds something else, or an option that
+ *   there is not.
+ * @throws {HersError} LOCKED: where another process writes to it; `mode: 'read'` reads along.
+ * @throws {HersError} UNSUPPORTED_VERSION: for a folder of a newer version.
+ * @throws {HersError} DAMAGED: where the catalogue was altered; `hers doctor` and `hers repair`
+ *   help.
+ * @throws {HersError} STORAGE: where the disk refuses.
+ * @example
+ * const store = await openStore('./gallery');
  */
 export function openStore(folder: string, options: StoreOptions = {}): Promise<FolderStore> {
   return openWatched(folder, options);
@@ -78,7 +105,7 @@ export function openStore(folder: string, options: StoreOptions = {}): Promise<F
 
 /** The same for tests: `watcher` sees every write. */
 export async function openWatched(folder: string, options: StoreOptions, watcher?: Watcher): Promise<FolderStore> {
-  refuseUnknown(options, { mode: true, kernel: true, quietMs: true, onBackgroundError: true }, 'a store');
+  refuseUnknown(options, { mode: true, kernel: true, quietMs: true, shards: true, onBackgroundError: true }, 'a store');
   const { mode = 'write' } = options;
   if (mode !== 'write' && mode !== 'read')
     throw new HersError('INVALID_ARGUMENT', 'a store is opened in the mode `write` or `read`');
@@ -99,6 +126,7 @@ export class FolderStore implements Service {
   readonly #collections: OpenCollections;
   /** Names that are being restored. */
   readonly #reserved = new Set<string>();
+  readonly #holdsShards: boolean;
   readonly #running = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
   #kernel: Promise<Kernel> | undefined;
@@ -107,6 +135,15 @@ export class FolderStore implements Service {
   /** Packs that a crash left longer than committed. */
   #tails: readonly Tail[] = [];
 
+  /**
+   * For `openStore`, which checks the options.
+   *
+   * @param folder - Where the gallery is.
+   * @param options - How it is opened.
+   * @param watcher - For tests: sees every write.
+   * @throws {HersError} LOCKED, UNSUPPORTED_VERSION, DAMAGED, STORAGE, INVALID_ARGUMENT: as {@link
+   *   openStore}.
+   */
   constructor(folder: string, options: StoreOptions, watcher?: Watcher) {
     this.#options = options;
     this.#disk = new Disk(folder, watcher);
@@ -114,13 +151,25 @@ export class FolderStore implements Service {
     this.#lock = options.mode === 'read' ? undefined : FolderLock.takeIfWritable(this.#disk);
     try {
       checkFormat(this.#disk);
-      if (this.#lock) makeLayout(this.#disk);
+      if (this.#lock) makeLayout(this.#disk, options.shards ? SHARDS_FORMAT : FORMAT);
+      this.#holdsShards = holdsShards(this.#disk);
+      if (options.shards && !this.#holdsShards)
+        throw new HersError(
+          'INVALID_ARGUMENT',
+          `${folder} is a gallery of its own, and no folder of a node; choose an empty one`,
+        );
       const inUse = isInUse(this.#disk);
       const catalogue = this.#lock
         ? WritableCatalogue.open(this.#disk, inUse)
         : new ReadableCatalogue(this.#disk, inUse);
       this.#catalogue = catalogue;
-      const shared = { disk: this.#disk, catalogue, assembler: this.#assembler, kernel: () => this.#openKernel() };
+      const shared = {
+        disk: this.#disk,
+        catalogue,
+        assembler: this.#assembler,
+        kernel: () => this.#openKernel(),
+        holdsShards: this.#holdsShards,
+      };
       this.#collections = new OpenCollections(shared, {
         closing: this.#closing.signal,
         quietMs: options.quietMs,
@@ -248,10 +297,14 @@ export class FolderStore implements Service {
       checkLength(created.descriptor, 'a descriptor', MAX_DESCRIPTOR_BYTES);
       checkLength(created.manifest, 'a manifest', MAX_MANIFEST_BYTES);
       checkWhole(created.manifest);
-      const number = createRow(this.#catalogue, name, { ...created, version: FIRST_VERSION });
+      const number = createRow(this.#catalogue, name, { ...created, version: FIRST_VERSION }, this.#kind);
       this.#collections.add(new Collection(this.#collections.folder, { number, name, ...copyOf(created) }));
       fault('collection.made');
     });
+  }
+
+  get #kind() {
+    return { keepsStages: this.#holdsShards };
   }
 
   #checkNew(name: string): void {
@@ -327,6 +380,68 @@ export class FolderStore implements Service {
     });
   }
 
+  // — for the nodes of a cluster: packages/cluster says how they are used —
+
+  /**
+   * Stages a change of a shard, if it can be applied to what the shard is now.
+   *
+   * @internal
+   */
+  prepare(name: string, change: ShardChange, options?: CallOptions): Promise<StageId> {
+    return this.#write(name, undefined, ({ collection }) => {
+      if (!this.#holdsShards) throw new HersError('INVALID_ARGUMENT', 'only shards stage changes; commit it');
+      return prepareChange(collection, change, options);
+    });
+  }
+
+  /**
+   * Applies a staged change, unless the shard has the version that it makes, or a later one.
+   *
+   * @internal
+   */
+  apply(name: string, change: StageId, version: number, options?: CallOptions): Promise<number> {
+    return this.#write(name, undefined, async ({ collection, upkeep }) => {
+      const now = await applyChange(collection, change, version, options);
+      upkeep.touch();
+      await upkeep.ease();
+      return now;
+    });
+  }
+
+  /**
+   * The pieces of a staged block.
+   *
+   * @internal
+   */
+  getStaged(name: string, stage: StageId, options?: CallOptions): AsyncIterable<Uint8Array> {
+    return this.#collections.stream(name, options, (collection) => readStagedBlock(collection, stage, options));
+  }
+
+  /**
+   * Searches several collections in one scan; each at a version of its own.
+   *
+   * @internal
+   */
+  searchShards(
+    shards: readonly (Omit<SearchRequest, 'queries'> & { readonly name: string })[],
+    queries: readonly Uint8Array[],
+    options?: SearchCallOptions,
+  ): AsyncIterable<Uint8Array> {
+    return this.#collections.stream(shards[0].name, options, (_, signal) => {
+      const searched = shards.map(({ name, ...rest }) => ({ ...rest, ...this.#collections.get(name) }));
+      return searchCollections(searched, queries, signal, options);
+    });
+  }
+
+  /**
+   * Puts a snapshot in the place of a collection, which stays as it is until all has come.
+   *
+   * @internal
+   */
+  replace(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void> {
+    return this.#restore(name, pieces, options, true);
+  }
+
   // — reading —
 
   getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncIterable<SealedRecord> {
@@ -351,7 +466,9 @@ export class FolderStore implements Service {
 
   // — upkeep —
 
-  /** Collections that cannot be opened, because their part of the catalogue is damaged. */
+  /**
+   * Collections that cannot be opened, because their part of the catalogue is damaged.
+   */
   damagedCollections(): { readonly name: string; readonly damage: HersError }[] {
     return this.#collections.damaged();
   }
@@ -361,13 +478,22 @@ export class FolderStore implements Service {
     return this.#catalogue.isReadOnly;
   }
 
-  /** The process that writes to the folder now, if this one only reads. */
+  /**
+   * The process that writes to the folder now, if this one only reads.
+   *
+   * @throws {HersError} CLOSED: after `close`.
+   */
   writer(): string | undefined {
     this.#checkOpen();
     return this.#lock ? undefined : writerNow(this.#disk);
   }
 
-  /** Data that the catalogue does not name, and that is kept for a while. */
+  /**
+   * Data that the catalogue does not name, and that is kept for a while.
+   *
+   * @throws {HersError} CLOSED: after `close`.
+   * @throws {HersError} STORAGE: where the folder cannot be read.
+   */
   setAside(): SetAside[] {
     this.#checkOpen();
     const ends = this.#collections.all().flatMap((collection) => collection.files().packEnds);
@@ -380,6 +506,8 @@ export class FolderStore implements Service {
   /**
    * Every file that the catalogue names, with the damage that shows without reading it: the file is
    * missing, or has another length.
+   *
+   * @throws {HersError} CLOSED: after `close`.
    */
   lengths(): Scrubbed[] {
     this.#checkOpen();
@@ -392,6 +520,14 @@ export class FolderStore implements Service {
   /**
    * Reads every file of the folder and compares it with what was written, one file after the other.
    * Damage is reported, not thrown.
+   *
+   * @param options - A signal, a number of threads, and a function that hears of progress.
+   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
+   * @throws {HersError} CLOSED: after `close`.
+   * @throws {HersError} STORAGE: where a file cannot be read at all.
+   * @example
+   * for await (const { file, damage } of store.scrub())
+   *   if (damage) console.log(file, damage.message);
    */
   async *scrub(options: ScrubOptions = {}): AsyncGenerator<Scrubbed> {
     refuseUnknown(options, { signal: true, hold: true, onProgress: true, threads: true }, 'a scrub');
@@ -434,9 +570,14 @@ export class FolderStore implements Service {
   }
 
   restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void> {
+    return this.#restore(name, pieces, options, false);
+  }
+
+  #restore(name: string, pieces: Many<Uint8Array>, options: CallOptions | undefined, replaces: boolean): Promise<void> {
     return this.#run(async () => {
       if (options?.partitions) throw notHeld('a restore');
-      this.#checkNew(name);
+      if (replaces) this.#checkWritable();
+      if (!replaces || !this.#collections.has(name)) this.#checkNew(name);
       this.#reserved.add(name);
       const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
       let filled: Collection | undefined;
@@ -444,15 +585,26 @@ export class FolderStore implements Service {
         await fillFromSnapshot(
           pieces,
           (header) => {
-            const number = createRow(this.#catalogue, null, header);
+            const number = createRow(this.#catalogue, null, header, this.#kind);
             filled = new Collection(this.#collections.folder, { number, name: null, ...header });
             return filled;
           },
           signal,
           options?.hold,
         );
-        nameRow(filled!, name);
+        const old = replaces && this.#collections.has(name) ? this.#collections.get(name) : undefined;
+        if (old) {
+          old.upkeep.stop();
+          old.collection.ending.abort(
+            new HersError('STALE', `${name} was replaced by a newer copy while it was read; read it again`),
+          );
+          await old.collection.idle();
+          replaceRow(old.collection, filled!);
+          old.collection.dropAll();
+          this.#collections.delete(name);
+        } else nameRow(filled!, name);
         this.#collections.add(filled!).upkeep.touch();
+        if (old) await removeFiles(this.#disk, old.collection.number);
       } catch (error) {
         await this.#abandon(filled);
         throw error;
@@ -491,7 +643,9 @@ export class FolderStore implements Service {
     for (const collection of this.#collections.all()) {
       await collection.idle();
       // Staged data that was never committed is removed. Data left by a crash goes to lost+found.
-      for (const file of collection.stages.files()) await this.#disk.remove(file).catch(() => {});
+      if (!this.#holdsShards)
+        for (const file of collection.stages.files()) await this.#disk.remove(file).catch(() => {});
+      await collection.past.clear();
     }
     await this.#assembler.close();
     await (await this.#kernel?.catch(() => undefined))?.close();

@@ -4,7 +4,15 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { addBlocks, type Block, type Query } from '@hers/scheme';
-import type { SealedRecord, Service } from '@hers/service';
+import {
+  type CallOptions,
+  decodeSections,
+  encodeSections,
+  PARTITION_BYTES,
+  type SealedRecord,
+  type Section,
+  type Service,
+} from '@hers/service';
 import { encodeBlock, encodeQuery, expectedResponses, type SampleShape, Samples } from '@hers/service/samples';
 import { hex } from '../src/bytes.ts';
 
@@ -32,7 +40,43 @@ const COPY = 'copy';
 const PLAIN: SampleShape = { width: 2 };
 const SUMMED: SampleShape = { set: 'insecure_n_64_logq_30_30', width: 3, keyId: new Uint8Array(16).fill(2) };
 
-const listId = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest());
+const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest());
+const listId = sha256;
+
+/** Scripts of seeds beyond this have partitions, and every change is held to one of them. */
+export const PARTITIONED = 1_000_000;
+const HANDLES = [1, 2, 3].map((byte) => new Uint8Array(PARTITION_BYTES).fill(byte));
+
+/** Of a partition, as all that a store keeps of one begins: record, list or id of a block. */
+const of = (handle: Uint8Array | undefined, bytes: Uint8Array): Uint8Array =>
+  handle ? Uint8Array.from([...handle, ...bytes]) : bytes;
+const isOf = (handle: Uint8Array | undefined, bytes: Uint8Array) =>
+  handle === undefined || handle.every((byte, i) => bytes[i] === byte);
+const heldTo = (handle: Uint8Array | undefined): CallOptions => (handle ? { partitions: new Set([hex(handle)]) } : {});
+
+type Content = Pick<State, 'records' | 'lists' | 'blocks'>;
+
+/** What a section says: the names of all that is of its partition. */
+function namesIn(handle: Uint8Array, { records, lists, blocks }: Content): string {
+  return JSON.stringify([
+    [...records.values()].filter(({ sealed }) => isOf(handle, sealed)).map((record) => hex(record.handle)),
+    [...lists].filter(([, list]) => isOf(handle, list)).map(([id]) => id),
+    [...blocks.values()].filter(({ blockId }) => isOf(handle, blockId)).map(({ blockId }) => hex(blockId)),
+  ]);
+}
+
+/**
+ * The next manifest of somebody who is held to a partition, and the one that the store makes of it.
+ */
+function manifestsOf(handle: Uint8Array | undefined, content: Content, rest: Uint8Array) {
+  if (!handle) return { given: rest, whole: rest };
+  const sections = HANDLES.map((each): Section => {
+    const sealed = new TextEncoder().encode(namesIn(each, content));
+    return { handle: each, hash: sha256(sealed), sealed };
+  });
+  const given = sections.map((each) => (each.handle === handle ? each : { handle: each.handle, hash: each.hash }));
+  return { given: encodeSections({ sections: given, rest }), whole: encodeSections({ sections, rest }) };
+}
 
 export class Script {
   readonly #seed: number;
@@ -43,6 +87,10 @@ export class Script {
   constructor(seed: number, share = 1) {
     this.#seed = seed;
     this.#share = share;
+  }
+
+  get hasPartitions(): boolean {
+    return this.#seed > PARTITIONED;
   }
 
   /** The expected state after this many steps. */
@@ -59,20 +107,25 @@ export class Script {
     const before = this.after(index);
     const samples = new Samples(this.#seed * 1009 + index);
     const faces = before.get(NAME);
-    if (!faces) return create(before, samples);
+    const handle = this.hasPartitions ? HANDLES[(index >> 1) % HANDLES.length] : undefined;
+    if (!faces) return create(before, samples, handle);
     const add = (records: number, lists: number, blocks: number) =>
-      addThings(before, faces, samples, {
-        records: Math.ceil(records * this.#share),
-        lists,
-        blocks: Math.ceil(blocks * this.#share),
-      });
+      addThings(
+        before,
+        faces,
+        samples,
+        { records: Math.ceil(records * this.#share), lists, blocks: Math.ceil(blocks * this.#share) },
+        handle,
+      );
+    // Sums are not for those who are held to partitions.
+    const addOther = () => (handle ? add(20, 1, 40) : addSum(before, faces, samples));
     switch (index % 9) {
       case 1:
         return add(120, 3, 30);
       case 2:
-        return changeThings(before, faces, samples);
+        return changeThings(before, faces, samples, handle);
       case 3:
-        return addSum(before, faces, samples);
+        return addOther();
       case 4:
         return add(60, 1, 50);
       case 5:
@@ -80,18 +133,19 @@ export class Script {
       case 6:
         return { about: 'purge', after: before, run: (service) => service.purge(NAME) };
       case 7:
-        return addSum(before, faces, samples);
+        return addOther();
       case 8:
-        return changeThings(before, faces, samples);
+        return changeThings(before, faces, samples, handle);
       default:
         return before.has(COPY) ? deleteCopy(before) : add(9, 1, 2);
     }
   }
 }
 
-function create(before: Expected, samples: Samples): ScriptStep {
-  const manifest = samples.bytes(50);
-  const state = { version: 1, manifest, records: new Map(), lists: new Map(), blocks: new Map() };
+function create(before: Expected, samples: Samples, handle: Uint8Array | undefined): ScriptStep {
+  const content = { records: new Map(), lists: new Map(), blocks: new Map() };
+  const { whole: manifest } = manifestsOf(handle, content, samples.bytes(50));
+  const state = { version: 1, manifest, ...content };
   const created = { id: samples.id(), descriptor: samples.bytes(20), manifest };
   return {
     about: 'create',
@@ -105,43 +159,54 @@ function addThings(
   state: State,
   samples: Samples,
   counts: { records: number; lists: number; blocks: number },
+  handle: Uint8Array | undefined,
 ): ScriptStep {
-  const records = samples.records(counts.records);
-  const lists = Array.from({ length: counts.lists }, () => samples.bytes(200));
-  const blocks = Array.from({ length: counts.blocks }, () => samples.block(PLAIN));
-  const manifest = samples.bytes(100);
+  const records = samples.records(counts.records).map((each) => ({ ...each, sealed: of(handle, each.sealed) }));
+  const lists = Array.from({ length: counts.lists }, () => of(handle, samples.bytes(200)));
+  const blocks = Array.from({ length: counts.blocks }, () => samples.block(PLAIN)).map((block) => ({
+    ...block,
+    blockId: of(handle, block.blockId).slice(0, block.blockId.length),
+  }));
+  const content = {
+    records: new Map([...state.records, ...records.map((record) => [hex(record.handle), record] as const)]),
+    lists: new Map([...state.lists, ...lists.map((list) => [hex(listId(list)), list] as const)]),
+    blocks: new Map([...state.blocks, ...blocks.map((block) => [hex(block.blockId), block] as const)]),
+  };
+  const { given, whole } = manifestsOf(handle, content, samples.bytes(100));
+  const held = heldTo(handle);
   return {
     about: 'add',
     async run(service) {
       const change = {
         expected: state.version,
-        manifest,
-        records: [await service.stageRecords(NAME, records)],
-        lists: await Promise.all(lists.map((list) => service.stageList(NAME, list))),
-        blocks: await Promise.all(blocks.map((block) => service.stageBlock(NAME, [encodeBlock(block)]))),
+        manifest: given,
+        records: [await service.stageRecords(NAME, records, held)],
+        lists: await Promise.all(lists.map((list) => service.stageList(NAME, list, held))),
+        blocks: await Promise.all(blocks.map((block) => service.stageBlock(NAME, [encodeBlock(block)], held))),
       };
-      await service.commit(NAME, change);
+      await service.commit(NAME, change, held);
     },
-    after: new Map(before).set(NAME, {
-      version: state.version + 1,
-      manifest,
-      records: new Map([...state.records, ...records.map((record) => [hex(record.handle), record] as const)]),
-      lists: new Map([...state.lists, ...lists.map((list) => [hex(listId(list)), list] as const)]),
-      blocks: new Map([...state.blocks, ...blocks.map((block) => [hex(block.blockId), block] as const)]),
-    }),
+    after: new Map(before).set(NAME, { version: state.version + 1, manifest: whole, ...content }),
   };
 }
 
 /** Replaces and removes a few of everything. */
-function changeThings(before: Expected, state: State, samples: Samples): ScriptStep {
+function changeThings(before: Expected, state: State, samples: Samples, partition: Uint8Array | undefined): ScriptStep {
   const some = <T>(all: Iterable<T>, share: number) => [...all].filter(() => samples.below(share) === 0);
-  const removed = some(state.records.values(), 4);
-  const replaced = some(state.records.values(), 4)
+  const ofPartition = [...state.records.values()].filter(({ sealed }) => isOf(partition, sealed));
+  const removed = some(ofPartition, 4);
+  const replaced = some(ofPartition, 4)
     .filter((record) => !removed.includes(record))
-    .map(({ handle }) => ({ handle, sealed: samples.bytes(77) }));
-  const droppedLists = some(state.lists.values(), 3);
-  const dropped = some(state.blocks.values(), 5);
-  const manifest = samples.bytes(90);
+    .map(({ handle }) => ({ handle, sealed: of(partition, samples.bytes(77)) }));
+  const droppedLists = some(
+    [...state.lists.values()].filter((list) => isOf(partition, list)),
+    3,
+  );
+  const dropped = some(
+    [...state.blocks.values()].filter(({ blockId }) => isOf(partition, blockId)),
+    5,
+  );
+  const rest = samples.bytes(90);
   const records = new Map(state.records);
   for (const { handle } of removed) records.delete(hex(handle));
   for (const record of replaced) records.set(hex(record.handle), record);
@@ -149,19 +214,23 @@ function changeThings(before: Expected, state: State, samples: Samples): ScriptS
   for (const list of droppedLists) lists.delete(hex(listId(list)));
   const blocks = new Map(state.blocks);
   for (const block of dropped) blocks.delete(hex(block.blockId));
+  const content = { records, lists, blocks };
+  const { given, whole } = manifestsOf(partition, content, rest);
+  const held = heldTo(partition);
   return {
     about: 'change',
     async run(service) {
-      await service.commit(NAME, {
+      const change = {
         expected: state.version,
-        manifest,
-        records: [await service.stageRecords(NAME, replaced)],
+        manifest: given,
+        records: [await service.stageRecords(NAME, replaced, held)],
         removed: removed.map(({ handle }) => handle),
         dropped: dropped.map(({ blockId }) => blockId),
         droppedLists: droppedLists.map(listId),
-      });
+      };
+      await service.commit(NAME, change, held);
     },
-    after: new Map(before).set(NAME, { version: state.version + 1, manifest, records, lists, blocks }),
+    after: new Map(before).set(NAME, { version: state.version + 1, manifest: whole, ...content }),
   };
 }
 
@@ -218,6 +287,16 @@ async function checkCollection(service: Service, name: string, state: State): Pr
   assert.equal(hex(manifest), hex(state.manifest), `the manifest of ${name}`);
   const { records, blocks } = await service.getCollection(name);
   assert.deepEqual({ records, blocks }, { records: state.records.size, blocks: state.blocks.size });
+  // Every section names what there is of its partition, and nothing else is there.
+  const sections = decodeSections(manifest)?.sections ?? [];
+  for (const { handle, sealed } of sections)
+    assert.equal(new TextDecoder().decode(sealed), namesIn(handle, state), `a section of ${name}`);
+  if (sections.length > 0)
+    for (const { blockId } of state.blocks.values())
+      assert.ok(
+        sections.some(({ handle }) => isOf(handle, blockId)),
+        `a block of ${name} without a section`,
+      );
 
   const wanted = [...state.records.values()];
   const found = await Array.fromAsync(

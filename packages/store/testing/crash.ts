@@ -8,10 +8,12 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { fileURLToPath } from 'node:url';
 import { ReferenceKernel } from '@hers/scan';
+import { PARTITION_BYTES } from '@hers/service';
 import { openStore } from '../src/store.ts';
-import { Script, stepsHeld } from './crash-script.ts';
+import { PARTITIONED, Script, stepsHeld } from './crash-script.ts';
 
 const CHILD = fileURLToPath(new URL('./crash-child.ts', import.meta.url));
 
@@ -30,6 +32,8 @@ export interface ChildOptions {
   readonly share: number;
   readonly first?: number;
   readonly steps: number;
+  /** Whether the folder holds shards. */
+  readonly shards?: boolean;
   /** A fault point, with a count. */
   readonly fault?: string;
   /** Milliseconds after opening the folder at which it is killed. */
@@ -38,9 +42,9 @@ export interface ChildOptions {
 
 /** Runs the child until it exits or is killed. */
 export async function runChild(options: ChildOptions): Promise<ChildRun> {
-  const { folder, seed, share, first = 0, steps, fault, killAfter } = options;
+  const { folder, seed, share, first = 0, steps, shards, fault, killAfter } = options;
   const env = { ...process.env, HERS_FAULT: fault ?? '', NODE_V8_COVERAGE: '' };
-  const args = [CHILD, folder, ...[seed, share, first, steps].map(String)];
+  const args = [CHILD, folder, ...[seed, share, first, steps].map(String), ...(shards ? ['shards'] : [])];
   const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
   let output = '';
   let errors = '';
@@ -73,6 +77,19 @@ export async function checkFolder(folder: string, script: Script, acknowledged: 
   } finally {
     await store.close();
     await checkTidy(folder);
+    if (script.hasPartitions) checkApart(folder);
+  }
+}
+
+/** No segment holds blocks of two partitions, but one that was made from a snapshot. */
+function checkApart(folder: string): void {
+  using catalogue = new DatabaseSync(join(folder, 'catalogue.db'), { readOnly: true });
+  const rows = catalogue.prepare('SELECT file, id FROM blocks_1 WHERE position IS NOT NULL').all();
+  const partitions = new Map<unknown, string>();
+  for (const { file, id } of rows) {
+    const handle = Buffer.from(id as Uint8Array).toString('hex', 0, PARTITION_BYTES);
+    assert.equal(partitions.get(file) ?? handle, handle, 'a segment of two partitions');
+    partitions.set(file, handle);
   }
 }
 
@@ -116,7 +133,7 @@ export async function crashCampaign(
   let kills = 0;
   let steps = 0;
   while (kills < count) {
-    const seed = 1 + Math.floor(Math.random() * 1e6);
+    const seed = 1 + Math.floor(Math.random() * 2 * PARTITIONED);
     const share = Math.random();
     const script = new Script(seed, share);
     await withFolder(async (folder) => {

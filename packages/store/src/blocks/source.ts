@@ -19,6 +19,8 @@ export class Source {
   /** The number of blocks in the file, and those of them that belong to the collection. */
   readonly total: number;
   readonly live: Set<StoredBlock> = new Set();
+  /** Those that were dropped and are kept for a while (past.ts). */
+  readonly kept: Set<StoredBlock> = new Set();
   readonly #disk: Disk;
   readonly #kernel: () => Promise<Kernel>;
   #handle: Promise<SegmentHandle> | undefined;
@@ -94,7 +96,7 @@ export class Source {
 
   async #load(): Promise<SegmentHandle> {
     // Before the first `await`: afterwards blocks may have been dropped or moved.
-    const blocks = [...this.live].map((block) => ({ ...block }));
+    const blocks = [...this.live, ...this.kept].map((block) => ({ ...block }));
     const kept = keptBlock(blocks[0]);
     const kernel = await this.#kernel();
     if (this.inSegment) {

@@ -7,7 +7,12 @@ import { WritableCatalogue } from './catalogue-writer.ts';
 
 /**
  * Whether the catalogue of a folder is proven now. Returns false, and changes nothing, if the
- * catalogue itself is damaged. Throws if it is not the one written last.
+ * catalogue itself is damaged.
+ *
+ * @param folder - Where the gallery is.
+ * @throws {HersError} DAMAGED: where the catalogue is not the one that was written last.
+ * @throws {HersError} LOCKED: where another process writes to the folder.
+ * @throws {HersError} INVALID_ARGUMENT, UNSUPPORTED_VERSION, STORAGE: as {@link openStore}.
  */
 export async function mendProofs(folder: string): Promise<boolean> {
   const disk = new Disk(folder);

@@ -2,8 +2,9 @@
 // is fast and a damaged page affects one collection only.
 
 import type { StatementSync } from 'node:sqlite';
+import { HANDLE_BYTES } from '@hers/service';
 import { handleKey } from '../bytes.ts';
-import { encodePlace } from '../files/place.ts';
+import { encodePlace, PLACE_BYTES } from '../files/place.ts';
 import type { Catalogue } from './catalogue.ts';
 
 const SCHEMA = (number: number) => `
@@ -40,6 +41,15 @@ CREATE TABLE packs_${number} (
   live INTEGER NOT NULL       -- bytes of entries that lists_${number} and records_${number} name
 ) STRICT;`;
 
+/** Of shards alone: what is staged survives a restart. */
+const STAGES = (number: number) => `
+CREATE TABLE stages_${number} (
+  id TEXT PRIMARY KEY,        -- the hash of what was staged
+  kind TEXT NOT NULL,
+  made INTEGER NOT NULL,      -- milliseconds since 1970
+  content BLOB NOT NULL       -- stages.ts
+) STRICT, WITHOUT ROWID;`;
+
 const NAMES = ['current', 'records', 'fresh', 'lists', 'blocks', 'segments', 'packs'];
 
 export interface BlockRow {
@@ -58,6 +68,13 @@ export interface BlockRow {
   readonly position: number | null;
 }
 
+export interface StageRow {
+  readonly id: string;
+  readonly kind: string;
+  readonly made: number;
+  readonly content: Uint8Array;
+}
+
 export interface Current {
   readonly version: number;
   readonly records: number;
@@ -67,7 +84,6 @@ export interface Current {
 
 const MANY_ROWS = 256;
 const MARKS = Array(MANY_ROWS).fill('?').join(', ');
-const PAIRS = Array(MANY_ROWS).fill('(?, ?)').join(', ');
 
 export class Tables {
   readonly number: number;
@@ -85,14 +101,15 @@ export class Tables {
   }
 
   /** Within a transaction. */
-  create(version: number, manifest: Uint8Array): void {
-    this.#catalogue.exec(SCHEMA(this.number));
+  create(version: number, manifest: Uint8Array, { keepsStages = false }: { keepsStages?: boolean } = {}): void {
+    this.#catalogue.exec(SCHEMA(this.number) + (keepsStages ? STAGES(this.number) : ''));
     this.#sql(`INSERT INTO current_# VALUES (1, ?, ?, 0, 0, 0)`).run(version, manifest);
   }
 
   /** Within a transaction. */
   drop(): void {
     this.#catalogue.exec(NAMES.map((name) => `DROP TABLE ${name}_${this.number};`).join(' '));
+    this.#catalogue.exec(`DROP TABLE IF EXISTS stages_${this.number}`);
     this.#statements.clear();
   }
 
@@ -131,9 +148,6 @@ export class Tables {
     return this.#sql('SELECT place FROM records_# WHERE handle = ?').get(handle)?.place as Uint8Array | undefined;
   }
 
-  /** The best number of rows per call of the three functions below. */
-  readonly manyRows: 256 = MANY_ROWS;
-
   /** Where records are, by their handles as latin1 strings. Missing records are left out. */
   places(handles: readonly Uint8Array[]): Map<string, Uint8Array> {
     const found = new Map<string, Uint8Array>();
@@ -165,23 +179,32 @@ export class Tables {
   }
 
   /**
-   * Inserts rows (handle and place, alternating) that do not exist yet. Returns how many were new.
+   * Inserts rows (handle and place, one after the other) that do not exist yet. Returns how many
+   * were new.
    */
-  insertRecords(values: readonly Uint8Array[]): number {
-    return this.#putRecords('INSERT OR IGNORE INTO records_# VALUES', values);
+  insertRecords(rows: Uint8Array): number {
+    return this.#putRecords('INSERT OR IGNORE', rows);
   }
 
   /** Inserts rows, or replaces them. */
-  replaceRecords(values: readonly Uint8Array[]): void {
-    this.#putRecords('INSERT OR REPLACE INTO records_# VALUES', values);
+  replaceRecords(rows: Uint8Array): void {
+    this.#putRecords('INSERT OR REPLACE', rows);
   }
 
-  #putRecords(verb: string, values: readonly Uint8Array[]): number {
-    if (values.length === 2 * MANY_ROWS) return Number(this.#sql(`${verb} ${PAIRS}`).run(...values).changes);
-    const one = this.#sql(`${verb} (?, ?)`);
-    let rows = 0;
-    for (let i = 0; i < values.length; i += 2) rows += Number(one.run(values[i], values[i + 1]).changes);
-    return rows;
+  /**
+   * SQLite cuts the rows apart and sorts them: two bound values for each of thousands would take
+   * longer than inserting them.
+   */
+  #putRecords(verb: string, rows: Uint8Array): number {
+    const count = rows.length / (HANDLE_BYTES + PLACE_BYTES);
+    if (count === 0) return 0;
+    const put = this.#sql(
+      `${verb} INTO records_# WITH RECURSIVE row(at) AS (
+         SELECT 1 UNION ALL SELECT at + ${HANDLE_BYTES + PLACE_BYTES} FROM row LIMIT ?2)
+       SELECT substr(?1, at, ${HANDLE_BYTES}) AS handle, substr(?1, at + ${HANDLE_BYTES}, ${PLACE_BYTES}) FROM row
+       ORDER BY handle`,
+    );
+    return Number(put.run(rows, count).changes);
   }
 
   deleteRecord(handle: Uint8Array): void {
@@ -276,6 +299,20 @@ export class Tables {
 
   dropSegment(file: string): void {
     this.#sql('DELETE FROM segments_# WHERE file = ?').run(file);
+  }
+
+  // — what is staged, in shards —
+
+  stages(): StageRow[] {
+    return this.#sql('SELECT id, kind, made, content FROM stages_# ORDER BY made').all() as unknown as StageRow[];
+  }
+
+  putStage({ id, kind, made, content }: StageRow): void {
+    this.#sql('INSERT OR REPLACE INTO stages_# VALUES (?, ?, ?, ?)').run(id, kind, made, content);
+  }
+
+  dropStage(id: string): void {
+    this.#sql('DELETE FROM stages_# WHERE id = ?').run(id);
   }
 
   // — packs —

@@ -25,6 +25,8 @@ import { LOST_AND_FOUND, setAside, type Tail } from './lost-and-found.ts';
 
 /** The version of the folder that this program writes. */
 export const FORMAT = 1;
+/** The same for the shards of a node, whose catalogue also keeps what is staged. */
+export const SHARDS_FORMAT = 2;
 const FORMAT_FILE = 'format';
 export const FORMAT_LINE: RegExp = /^HERS store, format (\d{1,9})\n$/;
 
@@ -49,16 +51,22 @@ export function checkFormat(disk: Disk): void {
     const line = FORMAT_LINE.exec(readLine(disk));
     if (!line)
       throw new HersError('DAMAGED', `${FORMAT_FILE} is damaged: it should read "HERS store, format ${FORMAT}"`);
-    if (Number(line[1]) !== FORMAT)
+    const format = Number(line[1]);
+    if (format !== FORMAT && format !== SHARDS_FORMAT)
       throw new HersError(
         'UNSUPPORTED_VERSION',
-        `${disk.folder} was written in format ${line[1]}, and this program knows format ${FORMAT}; use a newer program`,
+        `${disk.folder} was written in format ${format}, and this program knows formats up to ${SHARDS_FORMAT}; use a newer program`,
       );
   } else if (files.some((file) => ![LOCK_FILE, WRITER_FILE, `${FORMAT_FILE}.tmp`].includes(file))) {
     // Cleaning up in a foreign folder would be a disaster.
     const what = files.includes(CATALOGUE) ? `lacks its file ${FORMAT_FILE}` : 'holds other files already';
     throw new HersError('INVALID_ARGUMENT', `${disk.folder} ${what}; choose an empty folder, or one that HERS made`);
   }
+}
+
+/** Whether the folder holds shards. */
+export function holdsShards(disk: Disk): boolean {
+  return hasFormat(disk) && Number(FORMAT_LINE.exec(readLine(disk))?.[1]) === SHARDS_FORMAT;
 }
 
 /** Whether HERS created this folder. */
@@ -75,9 +83,9 @@ function readLine(disk: Disk): string {
 }
 
 /** Creates what a new folder lacks. */
-export function makeLayout(disk: Disk): void {
+export function makeLayout(disk: Disk, format: number = FORMAT): void {
   if (disk.sizeSync(FORMAT_FILE) === undefined) {
-    disk.replaceSync(FORMAT_FILE, new TextEncoder().encode(`HERS store, format ${FORMAT}\n`));
+    disk.replaceSync(FORMAT_FILE, new TextEncoder().encode(`HERS store, format ${format}\n`));
     fault('format.written');
   }
   const missing = FOLDERS.filter((folder) => disk.sizeSync(folder) === undefined);

@@ -70,7 +70,19 @@ it('a ledger that is lost or damaged begins the week again', () =>
     }
   }));
 
-it('the tail of a pack stays where it is, takes nothing more, and goes when its time has come', () =>
+it('the tail of a pack is cut off after a week, and nothing before it', () =>
+  withFolder(async (folder) => {
+    const disk = new Disk(folder);
+    const [path, end] = ['1-1.pack', 9];
+    writeFileSync(disk.path(path), 'committed and a tail');
+    for (let day = 0; day < 7; day++)
+      assert.deepEqual(sweep(disk, [{ path, end }], day * DAY), [{ path, bytes: 11, left: (7 - day) * DAY }]);
+    assert.deepEqual(sweep(disk, [{ path, end }], 7 * DAY), []);
+    assert.equal(readFileSync(disk.path(path), 'utf8'), 'committed');
+    assert.deepEqual(readdirSync(folder), [path]);
+  }));
+
+it('the tail of a pack stays where it is, takes nothing more, and goes with a purge', () =>
   withFolder(async (folder) => {
     const script = new Script(31, 0.1);
     const store = await openStore(folder, { kernel });

@@ -25,6 +25,8 @@ import { encodePlace, PLACE_BYTES, type Place } from './place.ts';
 const PACK_BYTES = 2 ** 30;
 /** Entries are written in chunks of up to this many bytes. */
 export const CHUNK_BYTES: number = 2 ** 21;
+/** The first chunk of a batch, which may hold one list and nothing else. */
+const FIRST_CHUNK_BYTES = 2 ** 16;
 /** Entries at most this far apart are read together. */
 const GAP_BYTES = 2 ** 14;
 const RUN_BYTES = 2 ** 22;
@@ -194,10 +196,6 @@ export class Batch {
     this.#vault = vault;
   }
 
-  get count(): number {
-    return this.#count;
-  }
-
   /** A handle and a place for every entry, ROW_BYTES each. */
   get rows(): Buffer {
     return this.#rows.subarray(0, ROW_BYTES * this.#count);
@@ -218,7 +216,8 @@ export class Batch {
       return undefined;
     }
     return this.#flush().then(() => {
-      if (length > this.#chunk.length) this.#chunk = Buffer.allocUnsafeSlow(Math.max(CHUNK_BYTES, length));
+      const usual = this.#count === 0 ? FIRST_CHUNK_BYTES : CHUNK_BYTES;
+      if (this.#chunk.length < Math.max(usual, length)) this.#chunk = Buffer.allocUnsafeSlow(Math.max(usual, length));
       this.#put(length, kind, handle, parts);
     });
   }

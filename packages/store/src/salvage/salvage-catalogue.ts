@@ -59,8 +59,6 @@ export class OldCatalogue {
   readonly segments: Map<string, SegmentRow[]> = new Map();
   /** The highest transaction counter in it. */
   counter = 0;
-  /** Whether some of it could not be read. */
-  isDamaged = false;
 
   private constructor(folder: string, databases: readonly DatabaseSync[]) {
     this.#folder = folder;
@@ -100,7 +98,6 @@ export class OldCatalogue {
       for (const row of database.prepare(sql).iterate()) take(row as Row);
       return true;
     } catch {
-      this.isDamaged = true;
       return false;
     }
   }

@@ -7,8 +7,10 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
 import { Disk } from '../files/disk.ts';
+import type { DiskReader } from '../files/disk-file.ts';
 import { entryBytes, LIST, packHeader, RECORD, writeEntry } from '../files/entry.ts';
-import { type ByteRange, entriesOf, type FoundEntry, PackSalvage } from './salvage-pack.ts';
+import { damaged, storageError } from '../storage-errors.ts';
+import { type ByteRange, entriesOf, type FoundEntry, PackSalvage, readThrough } from './salvage-pack.ts';
 
 let folder = '';
 before(() => {
@@ -123,5 +125,34 @@ describe('salvaging a pack', () => {
     const stop = new AbortController();
     setTimeout(() => stop.abort(), 20);
     await assert.rejects(salvage(bytes, stop.signal), { name: 'AbortError' });
+  });
+});
+
+describe('a disk that cannot read some sectors', () => {
+  const bytes = Buffer.from(Array.from({ length: 3 * 4096 + 100 }, (_, i) => 1 + (i % 255)));
+  const reader = (fails: (from: number, to: number) => Error | undefined) =>
+    ({
+      read: async (at: number, length: number) => {
+        const error = fails(at, at + length);
+        if (error) throw error;
+        return bytes.subarray(at, at + length);
+      },
+    }) as DiskReader;
+  const failing = storageError(Object.assign(new Error('EIO'), { code: 'EIO' }), '1-1.pack') as Error;
+
+  it('costs zeros in their place, and no more than a few KiB around', async () => {
+    const bad = 5000;
+    const file = reader((from, to) => (from <= bad && bad < to ? failing : undefined));
+    const read = await readThrough(file, 10, bytes.length - 10);
+    assert.equal(read.length, bytes.length - 10);
+    const wrong = [...read.keys()].filter((i) => read[i] !== bytes[i + 10]);
+    assert.ok(wrong.length > 0 && wrong.length <= 4096, `${wrong.length} bytes are lost`);
+    assert.ok(wrong.every((i) => read[i] === 0) && wrong.includes(bad - 10));
+    assert.equal(wrong.at(-1)! - wrong[0] + 1, wrong.length);
+  });
+
+  it('is told from a file that is gone', async () => {
+    const file = reader(() => damaged('1-1.pack', 'it is missing'));
+    await assert.rejects(readThrough(file, 0, 10), { code: 'DAMAGED' });
   });
 });

@@ -310,13 +310,6 @@ export class Salvage {
   damage(): DamagedFile[] {
     return [...this.#damage].map(([file, ranges]) => ({ file, ranges }));
   }
-
-  /** The state of the files that describe everything else. */
-  get knowledge(): { readonly journal: 'whole' | 'damaged' | 'missing'; readonly catalogue: 'readable' | 'damaged' } {
-    const journal = this.#journal ? (this.isJournalWhole ? 'whole' : 'damaged') : 'missing';
-    const readable = !this.#catalogue.isDamaged && this.#catalogue.counter > 0;
-    return { journal, catalogue: readable ? 'readable' : 'damaged' };
-  }
 }
 
 /** A snapshot of these entries and blocks, which the header has counted. */
