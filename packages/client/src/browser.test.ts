@@ -34,8 +34,8 @@ const built = resolve(import.meta.dirname, '../build');
 const browserPart = part('browser');
 
 /** What a page has to load before it can search. */
-const MODULE_BYTES = 275_000;
-const COMPRESSED_BYTES = 98_000;
+const MODULE_BYTES = 280_000;
+const COMPRESSED_BYTES = 100_000;
 
 describe('the module for pages', () => {
   it('is one file that loads nothing else, and not too large', async () => {

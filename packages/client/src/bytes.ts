@@ -17,6 +17,15 @@ export function hexText(bytes: Uint8Array): string {
   return ascii.decode(digits);
 }
 
+/** Writes the bytes of hexadecimal text, lower case, to a place: `fromHex` without an array. */
+export function putHex(text: string, out: Uint8Array, at: number): void {
+  const digit = (i: number) => {
+    const code = text.charCodeAt(i);
+    return code < 0x3a ? code - 0x30 : code - 0x57;
+  };
+  for (let i = 0; i < text.length; i += 2) out[at + i / 2] = (digit(i) << 4) | digit(i + 1);
+}
+
 /** The memory of an array of numbers. */
 export function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);

@@ -336,7 +336,14 @@ describe('a collection in a folder', () => {
     };
     assert.deepEqual(rest, { name: 'faces', ...shape, records: 2099, blocks: 1, version: 3 });
     const editions = [{ edition: 2, blocks: 1 }];
-    assert.deepEqual(await again.describe('faces'), { ...summary, plan: faces.plan, editions, unfinishedFields: {} });
+    assert.deepEqual(await again.describe('faces'), {
+      ...summary,
+      plan: faces.plan,
+      editions,
+      // A block holds 2,040 of the 2,100.
+      pending: 60,
+      unfinishedFields: {},
+    });
     assert.deepEqual(
       new Set(calls.map(({ method }) => method)),
       new Set(['listCollections', 'getManifest', 'getCollection']),
@@ -409,6 +416,24 @@ describe('homomorphic enrolment', () => {
     await db.close();
     const again = await open(folder, key);
     await checkDeleted(await again.collection('prints'));
+    await again.close();
+  });
+
+  it('adds templates one at a time for as long as anybody likes', async () => {
+    const folder = await temporary();
+    const key = MasterSeed.generate();
+    const db = await open(folder, key);
+    const prints = await db.createCollection('prints', { dimension: 2, profile: 'exact', enrolment: 'homomorphic' });
+    // Each adds a list, until they are joined into one.
+    const all = Array.from({ length: 66 }, (_, i) => ({ id: `p${i}`, vector: vectorOf(i, 2) }));
+    for (const print of all) await prints.upsert(print);
+    await db.close();
+    const again = await open(folder, key);
+    const { matches, coverage } = await (await again.collection('prints')).search(all[7].vector, { limit: 100 });
+    assert.deepEqual(coverage, { searched: 66, total: 66 });
+    const scores = new Map(matches.map(({ id, score }) => [id, score]));
+    for (const { id, vector } of all)
+      assert.ok(Math.abs(scores.get(id)! - scoreOf('cosine', vector, all[7].vector)) < 0.01, id);
     await again.close();
   });
 });

@@ -65,15 +65,28 @@ export interface CollectionIndex {
 /**
  * A named gallery of one dimension, metric and key: `Database` makes and opens it.
  *
- * Every method fails with a {@link HersError}: INVALID_ARGUMENT or INVALID_VECTOR for what was
- * given, WRONG_KEY for another key, INTEGRITY where the store contradicts what was seen, DAMAGED
- * for bytes that are not what was written, STORAGE or UNAVAILABLE where the store fails.
+ * Whatever asks the store can end with these codes of {@link HersError}, besides those that a
+ * method names:
+ *
+ * - NOT_FOUND: the collection was deleted.
+ * - INTEGRITY: the store contradicts what was seen, or gives something else than was written.
+ * - DAMAGED, UNSUPPORTED_VERSION: what is stored was altered, or written by a newer version.
+ * - STALE: other clients changed the collection again and again; the same call may succeed later.
+ * - STORAGE, CLOSED: a folder cannot be read or written, or was closed.
+ * - UNAUTHENTICATED, FORBIDDEN: a server wants another token.
+ * - OVERLOADED, TIMED_OUT, TOO_LARGE, UNAVAILABLE, INTERNAL: a server cannot answer now, or at all.
+ * - WIPED: the database was closed, and its key is gone.
  */
 export class Collection {
   /** The name that it was opened by. */
   readonly name: string;
   readonly #session: CollectionSession;
 
+  /**
+   * For `Database`, which makes the session.
+   *
+   * @param session - What is open of the collection.
+   */
   constructor(session: CollectionSession) {
     this.name = session.name;
     this.#session = session;
@@ -98,7 +111,21 @@ export class Collection {
    * unchanged. Records are written in batches; each is acknowledged as a whole. When one fails, the
    * `acknowledged` of the error ({@link UpsertError}) says how many records are safe.
    *
-   * @example await faces.upsert({ id: 'ada', vector, payload: { name: 'Ada' } });
+   * @param records - One record, an array, or a stream of any length. An array is checked as a
+   *   whole before anything is written.
+   * @param options - A signal, and a function that hears of progress.
+   * @throws {HersError} INVALID_ARGUMENT: for an id, a payload or a value of a field that breaks
+   *   the rules, or an option that there is not.
+   * @throws {HersError} INVALID_VECTOR: for a vector of another dimension, that is not finite, or
+   *   longer than the bound.
+   * @throws {HersError} NEEDS_VAULT: for a payload under homomorphic enrolment, which keeps none.
+   * @throws {HersError} FORBIDDEN: where the client is limited to partitions, and a record is in
+   *   none of them.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * await faces.upsert({ id: 'ada', vector, payload: { name: 'Ada' } });
    */
   async upsert(records: VectorRecord | Many<VectorRecord>, options: UpsertOptions = {}): Promise<UpsertResult> {
     return upsert(this.#session, records, options);
@@ -108,13 +135,39 @@ export class Collection {
    * The best matches for a vector. The store learns that there was a search, and nothing about its
    * outcome.
    *
-   * @example const { matches } = await faces.search(probe, { limit: 5 });
+   * @param vector - The probe: as many numbers as the collection has dimensions.
+   * @param options - How many matches, which records, and what is returned of them.
+   * @throws {HersError} INVALID_VECTOR: for a probe of another dimension, that is not finite, or
+   *   longer than the bound.
+   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not or does not fit, and a
+   *   filter by a field that there is not.
+   * @throws {HersError} NEEDS_VAULT: for `rerank` and `payload` under homomorphic enrolment, which
+   *   keeps no records.
+   * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * const { matches } = await faces.search(probe, { limit: 5 });
    */
   async search(vector: ArrayLike<number>, options: SearchOptions = {}): Promise<SearchResult> {
     return (await search(this.#session, [vector], options))[0];
   }
 
-  /** Many vectors at once: the store reads the gallery once for all of them. */
+  /**
+   * Many vectors at once: the store reads the gallery once for all of them.
+   *
+   * @param vectors - The probes.
+   * @param options - As for {@link Collection.search}, for all of them.
+   * @returns One result for each vector, in their order.
+   * @throws {HersError} INVALID_VECTOR, INVALID_ARGUMENT, NEEDS_VAULT, FORBIDDEN: as {@link
+   *   Collection.search}.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * const [first, second] = await faces.searchBatch([probe, other], { limit: 1 });
+   */
   async searchBatch(vectors: readonly ArrayLike<number>[], options: SearchOptions = {}): Promise<SearchResult[]> {
     return search(this.#session, vectors, options);
   }
@@ -123,7 +176,20 @@ export class Collection {
    * Compares a vector with one record, and the store learns which block the record is in; or with a
    * group of records, `{ field, value }`, and the store learns nothing.
    *
-   * @example await faces.verify({ field: 'person', value: 'ada' }, probe, { threshold: 0.6 });
+   * @param of - The id of a record, or the group that the probe claims to be of.
+   * @param vector - The probe.
+   * @param options - A threshold, and how the scores of a group are combined.
+   * @throws {HersError} NOT_FOUND: where there is no such record, or none in the group.
+   * @throws {HersError} INVALID_VECTOR: for a probe that cannot be one of this collection.
+   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not, or is not for this case;
+   *   for a group by a field that is no keyword.
+   * @throws {HersError} NEEDS_VAULT: for `rerank` under homomorphic enrolment.
+   * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * await faces.verify({ field: 'person', value: 'ada' }, probe, { threshold: 0.6 });
    */
   async verify(of: string | Group, vector: ArrayLike<number>, options: VerifyOptions = {}): Promise<Verification> {
     return verify(this.#session, of, vector, options);
@@ -133,12 +199,26 @@ export class Collection {
    * Lets searches fetch again after the store was shown too many candidates without giving the
    * records that prove its answer right, or gave a wrong score. Call it after a person has found
    * out why.
+   *
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
    */
   async resume(): Promise<void> {
     await this.#session.candidates.resume();
   }
 
-  /** The records with these ids that exist, in this order. The store learns which ones they are. */
+  /**
+   * The records with these ids that exist, in this order. The store learns which ones they are.
+   *
+   * @param ids - One id, or several.
+   * @returns The records; an id that there is no record of is left out.
+   * @throws {HersError} INVALID_ARGUMENT: for what is no id.
+   * @throws {HersError} NEEDS_VAULT: under homomorphic enrolment, which keeps no records.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * const [ada] = await faces.get('ada');
+   */
   async get(ids: string | readonly string[]): Promise<StoredRecord[]> {
     if (this.enrolment !== 'vault') throw needsVault('reading records');
     const asked = idsOf(ids);
@@ -172,7 +252,16 @@ export class Collection {
    * deleted in several changes. They are never found again; `optimize` makes them disappear from
    * the disk.
    *
-   * @example await faces.delete({ filter: { must: { field: 'country', match: 'NL' } } });
+   * @param which - One id, several, or a filter; `{ filter: {} }` means all records.
+   * @throws {HersError} INVALID_ARGUMENT: for what is no id, a filter by a field that there is not,
+   *   or no filter.
+   * @throws {HersError} NOT_FOUND, FORBIDDEN: where the collection was deleted, or the token is for
+   *   searching alone.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * await faces.delete('ada');
+   * await faces.delete({ filter: { must: { field: 'country', match: 'NL' } } });
    */
   async delete(which: string | readonly string[] | { readonly filter: Filter }): Promise<number> {
     if (typeof which === 'string' || Array.isArray(which)) return removeRecords(this.#session, idsOf(which));
@@ -196,12 +285,33 @@ export class Collection {
   /**
    * Deletes the records whose `expires` has passed; until then they are only never found. Returns a
    * receipt of what was deleted. `isDryRun` deletes nothing.
+   *
+   * @param options - Whether to delete at all, and how the receipt names records.
+   * @throws {HersError} INVALID_ARGUMENT: where the collection has no date field `expires`, or for
+   *   an option that there is not.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them. Once records were deleted, the error is an
+   *   {@link ExpiryError} with their receipt.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * const { count } = await faces.expire({ isDryRun: true });
    */
   async expire(options: ExpireOptions = {}): Promise<ExpiryReceipt> {
     return expire(this.#session, options);
   }
 
-  /** How many records there are now, in some partitions or in all, or how many pass a filter. */
+  /**
+   * How many records there are now, in some partitions or in all, or how many pass a filter.
+   *
+   * @param options - Which records; all by default.
+   * @throws {HersError} INVALID_ARGUMENT: for a filter by a field that there is not, partitions
+   *   where there are none, or an option that there is not.
+   * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * await faces.count({ filter: { must: { field: 'country', match: 'NL' } } });
+   */
   async count(options: CountOptions = {}): Promise<number> {
     refuseUnknown(options, { filter: true, partitions: true }, 'count');
     const view = await this.#session.refresh();
@@ -212,6 +322,11 @@ export class Collection {
   /**
    * The partitions that have records now, with the handles by which a store knows them; none in a
    * collection that was made without `partitionBy`.
+   *
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * for (const { name, records } of await faces.partitions()) console.log(name, records);
    */
   async partitions(): Promise<Partition[]> {
     const view = await this.#session.refresh();
@@ -221,6 +336,15 @@ export class Collection {
   /**
    * The handle of a partition, whether it has records or not: a store knows it by that alone, and a
    * token can be limited to it.
+   *
+   * @param name - The value that its records have in the field of `partitionBy`.
+   * @returns 32 hexadecimal digits.
+   * @throws {HersError} INVALID_ARGUMENT: for what is no text.
+   * @throws {HersError} WIPED: where the database was closed.
+   * @example
+   * const tokens = new TokenStore('./tokens.json');
+   * const partitions = [faces.partitionHandle('site-1')];
+   * await tokens.create({ scope: 'write', collection: 'faces', partitions });
    */
   partitionHandle(name: string): string {
     if (typeof name !== 'string') throw new HersError('INVALID_ARGUMENT', 'a partition has a name');
@@ -235,7 +359,15 @@ export class Collection {
    * The ids of all records, or of those that pass a filter, as they are now. `after` and `limit`
    * cut pages out of it: the next begins after the last id of the one before.
    *
-   * @example for await (const id of faces.list({ filter, limit: 100, after: last })) …
+   * @param options - Which ids, how many, and after which.
+   * @throws {HersError} INVALID_ARGUMENT: for a limit below 1, a filter by a field that there is
+   *   not, or an option that there is not.
+   * @throws {HersError} NOT_FOUND: where there is no record `after`; begin again.
+   * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * for await (const id of faces.list({ limit: 100 })) console.log(id);
    */
   async *list(options: ListOptions = {}): AsyncGenerator<string> {
     refuseUnknown(options, { filter: true, partitions: true, limit: true, after: true }, 'list');
@@ -256,7 +388,12 @@ export class Collection {
     }
   }
 
-  /** The fields that records can be filtered by, as of the last change that was seen. */
+  /**
+   * The fields that records can be filtered by, as of the last change that was seen.
+   *
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   */
   async fields(): Promise<Fields> {
     return { ...(await this.#session.view()).manifest.fields };
   }
@@ -265,13 +402,34 @@ export class Collection {
    * Adds fields, and fills them from the payloads of the records that there are. Can be
    * interrupted, taken up by the same call, and searched meanwhile. Blocks are not encrypted again.
    *
-   * @example await faces.addFields({ country: 'keyword' });
+   * @param fields - Names and types of the new fields.
+   * @param options - A signal, and a function that hears of progress.
+   * @throws {HersError} INVALID_ARGUMENT: for a name or a type that cannot be, a field that there
+   *   is with another type, or a payload whose value does not fit.
+   * @throws {HersError} NEEDS_VAULT: under homomorphic enrolment, which keeps no payloads.
+   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * await faces.addFields({ country: 'keyword' });
    */
   async addFields(fields: Fields, options: MaintenanceOptions = {}): Promise<void> {
     await addFields(this.#session, fields, options);
   }
 
-  /** Drops fields. The payloads of the records stay as they are. */
+  /**
+   * Drops fields. The payloads of the records stay as they are.
+   *
+   * @param names - One name, or several.
+   * @throws {HersError} INVALID_ARGUMENT: for a field that there is not, or that partitions are
+   *   made by.
+   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * await faces.dropFields('country');
+   */
   async dropFields(names: string | readonly string[]): Promise<void> {
     await dropFields(this.#session, idsOf(names));
   }
@@ -280,7 +438,19 @@ export class Collection {
    * Changes payloads, and with them fields, without encrypting vectors again; returns how many
    * changed. The store learns which records they are.
    *
-   * @example await faces.updatePayload({ id: 'ada', payload: { country: 'NL' } });
+   * @param updates - Ids with their new payloads; without a payload the old one goes.
+   * @param options - A signal that ends it.
+   * @throws {HersError} NOT_FOUND: where there is no record of an id.
+   * @throws {HersError} INVALID_ARGUMENT: for a payload that is no JSON, or whose value does not
+   *   fit its field; for an option that there is not.
+   * @throws {HersError} NEEDS_VAULT: under homomorphic enrolment.
+   * @throws {HersError} FORBIDDEN: where a record would leave the partitions that this client is
+   *   limited to.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * await faces.updatePayload({ id: 'ada', payload: { country: 'NL' } });
    */
   async updatePayload(
     updates: PayloadUpdate | readonly PayloadUpdate[],
@@ -290,7 +460,17 @@ export class Collection {
     return updatePayloads(this.#session, Array.isArray(updates) ? updates : [updates], options.signal);
   }
 
-  /** Indexes pending records, makes deletions final, and completes fields. */
+  /**
+   * Indexes pending records, makes deletions final, and completes fields.
+   *
+   * @param options - A signal, and a function that hears of progress.
+   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * await faces.optimize({ onProgress: ({ done, total }) => console.log(done, total) });
+   */
   async optimize(options: MaintenanceOptions = {}): Promise<void> {
     await optimize(this.#session, options);
     await completeFields(this.#session, options);
@@ -299,12 +479,26 @@ export class Collection {
   /**
    * Re-encrypts everything under the next epoch of the key; returns that epoch. Can be interrupted,
    * and searched meanwhile.
+   *
+   * @param options - A signal, and a function that hears of progress.
+   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
+   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * const epoch = await faces.rotateKey();
    */
   async rotateKey(options: MaintenanceOptions = {}): Promise<number> {
     return rotate(this.#session, options);
   }
 
-  /** What is compared, as of the last change that was seen. */
+  /**
+   * What is compared, as of the last change that was seen.
+   *
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   */
   async index(): Promise<CollectionIndex> {
     const { plan, compression } = (await this.#session.view()).space;
     return { plan, ...(compression ? { compressor: compression.compressor } : {}) };
@@ -316,7 +510,17 @@ export class Collection {
    * the same call, and searched meanwhile: what is compared through either compressor is then
    * ranked together.
    *
-   * @example await faces.reindex(await readFile('faces-32.onnx'));
+   * @param compressor - The bytes of its file, or null for none.
+   * @param options - A signal, and a function that hears of progress.
+   * @throws {HersError} INVALID_ARGUMENT: for what is no compressor of vectors of this collection.
+   * @throws {HersError} NEEDS_VAULT: under homomorphic enrolment.
+   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
+   * @throws {HersError} UNSUPPORTED_PLAN: where no parameters do for its dimension.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * await faces.reindex(await readFile('faces-32.onnx'));
    */
   async reindex(compressor: Uint8Array | null, options: MaintenanceOptions = {}): Promise<void> {
     // What was forgotten must not take a compressor away.
@@ -326,14 +530,27 @@ export class Collection {
     await reindex(this.#session, compressor ? await openCompressor(compressor, request) : undefined, options);
   }
 
-  /** The collection as one stream of bytes, as encrypted as it is stored. */
+  /**
+   * The collection as one stream of bytes, as encrypted as it is stored.
+   *
+   * @param options - A signal that ends it.
+   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
+   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * await writeFile('faces.hers', faces.snapshot());
+   */
   snapshot(options: { readonly signal?: AbortSignal } = {}): AsyncIterable<Uint8Array> {
     refuseUnknown(options, { signal: true }, 'a snapshot');
     this.#session.checkWhole('a snapshot');
     return this.#session.service.snapshot(this.name, options);
   }
 
-  /** Ends its workers and overwrites its keys. */
+  /**
+   * Ends its workers and overwrites its keys.
+   */
   async close(): Promise<void> {
     await this.#session.candidates.close();
     await this.#session.keyring.close();

@@ -158,6 +158,21 @@ describe('a collection with a compressor', () => {
     await db.close();
   });
 
+  it('is not left behind without the compressor that was asked for', async () => {
+    const store = await openStore(await temporary());
+    const failing = withMethods(store, {
+      stageList: () => Promise.reject(new HersError('STORAGE', 'no room, says the test')),
+    });
+    const key = MasterSeed.generate();
+    const options = { dimension: DIMENSION, compressor: model };
+    await assert.rejects(new Database(failing, { key }).createCollection('faces', options), refused('STORAGE'));
+    assert.deepEqual(await store.listCollections(), []);
+    const db = new Database(store, { key });
+    const faces = await db.createCollection('faces', options);
+    assert.equal((await faces.index()).plan.dimension, KEPT);
+    await db.close();
+  });
+
   it('never shows the compressor to the store, and notices another one', async () => {
     const store = await openStore(await temporary());
     const key = MasterSeed.generate();

@@ -6,30 +6,56 @@ import { CONNECT_OPTIONS, type ConnectOptions } from './database-options.ts';
 import { checkPartitions } from './search/partitions.ts';
 import { HttpService } from './transport/http.ts';
 
-/** How the address of a server is remembered: however it was written. */
-export function galleryOf(where: string): string {
-  const { origin, pathname } = new URL(where);
-  return origin + pathname.replace(/\/+$/, '');
+/**
+ * How the address of a server is remembered: however it was written, and in any order.
+ *
+ * @param where - The address of a server, or those of the nodes of a cluster.
+ * @throws {TypeError} for what is no address.
+ * @example
+ * galleryOf('https://gallery.example:443/'); // 'https://gallery.example'
+ */
+export function galleryOf(where: string | readonly string[]): string {
+  const one = (address: string) => {
+    const { origin, pathname } = new URL(address);
+    return origin + pathname.replace(/\/+$/, '');
+  };
+  return typeof where === 'string' ? one(where) : where.map(one).sort().join();
 }
 
 /**
  * Opens a database.
  *
- * @example const db = await connect('file:./gallery', { key: MasterSeed.generate() });
- * @example const db = await connect('https://gallery.example:7443', { key, token });
+ * @param where - `file:` and a folder, which takes the package `hers`; or the address of a server;
+ *   or those of the nodes of a cluster, of which it uses whichever answers.
+ * @param options - The key, and for a server a token.
+ * @throws {HersError} INVALID_ARGUMENT: for another kind of address, a folder where the client is
+ *   by itself, an option that there is not, a key that is none, or a token that would be sent to
+ *   another machine without TLS.
+ * @throws {HersError} LOCKED: where another process writes to the folder.
+ * @throws {HersError} UNSUPPORTED_VERSION, DAMAGED, STORAGE: for a folder of a newer version,
+ *   altered, or that cannot be read.
+ * @throws {HersError} UNAUTHENTICATED, UNAVAILABLE, OVERLOADED: where the server does not know the
+ *   token, cannot be reached, or has too much to do.
+ * @example
+ * const db = await connect('file:./gallery', { key: MasterSeed.generate() });
+ * @example
+ * const db = await connect('https://gallery.example:7443', { key, token });
+ * @example
+ * const db = await connect(['https://n1.example:7443', 'https://n2.example:7443'], { key, token });
  */
-export async function connect(where: string, options: ConnectOptions): Promise<Database> {
+export async function connect(where: string | readonly string[], options: ConnectOptions): Promise<Database> {
   refuseUnknown(options, CONNECT_OPTIONS, 'connect');
   // Before anything is opened, which would stay open.
   checkKey(options.key);
   checkPartitions(options.partitions);
-  if (typeof where !== 'string')
-    throw new HersError('INVALID_ARGUMENT', 'connect to file:<folder> or https://<server>');
-  if (where.startsWith('file:')) {
+  const isServer = (address: unknown) => typeof address === 'string' && /^https?:/.test(address);
+  if (typeof where !== 'string' && !(Array.isArray(where) && where.length > 0 && where.every(isServer)))
+    throw new HersError('INVALID_ARGUMENT', 'connect to file:<folder>, https://<server>, or a list of such servers');
+  if (typeof where === 'string' && where.startsWith('file:')) {
     const { service, gallery } = await (await import('#folder')).openFolder(where, options.mode);
     return new Database(service, { gallery, ...options });
   }
-  if (/^https?:/.test(where)) {
+  if (typeof where !== 'string' || isServer(where)) {
     const {
       key: _key,
       versions: _versions,

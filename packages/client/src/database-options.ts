@@ -142,6 +142,11 @@ export interface CollectionDescription extends CollectionSummary {
    */
   readonly editions: readonly { readonly edition: Edition; readonly blocks: number }[];
   /**
+   * Records that are in no block yet. Every search compares them in the client, in the clear, until
+   * `optimize` puts them into blocks.
+   */
+  readonly pending: number;
+  /**
    * Fields that were added, and that not all blocks have yet: how many do not. Filters by them are
    * refused until `addFields` or `optimize` is through.
    */

@@ -50,7 +50,9 @@ export function checkKey(key: unknown): asserts key is MasterSeed | Uint8Array {
     throw new HersError('INVALID_ARGUMENT', 'key is a MasterSeed: make one by MasterSeed.generate(), and keep it');
 }
 
-/** A gallery that is open: `connect` makes one. Its methods fail as those of `Collection` do. */
+/**
+ * A gallery that is open: `connect` makes one.
+ */
 export class Database {
   readonly #service: Service;
   readonly #seed: MasterSeed;
@@ -61,6 +63,16 @@ export class Database {
   readonly #threads: number | undefined;
   readonly #open = new Map<string, Promise<Collection>>();
 
+  /**
+   * For a store of one's own; `connect` makes one from an address.
+   *
+   * @param service - The store. `close` closes it.
+   * @param options - The key, and what is remembered.
+   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not, a key that is none, or a
+   *   cache that is none.
+   * @example
+   * const db = new Database(await openStore('./gallery'), { key });
+   */
   constructor(service: Service, options: ConnectOptions) {
     refuseUnknown(options, CONNECT_OPTIONS, 'a database');
     const { key, versions, cache, partitions, gallery = '', threads } = options;
@@ -93,7 +105,20 @@ export class Database {
   /**
    * Makes a collection.
    *
-   * @example const faces = await db.createCollection('faces', { dimension: 128 });
+   * @param name - The name of the collection: letters, digits, `_`, `.` and `-`.
+   * @param options - Its dimension, and what else is decided once and for all.
+   * @throws {HersError} INVALID_ARGUMENT: for a name or an option that cannot be, a field of no
+   *   known type, or a compressor of other vectors.
+   * @throws {HersError} UNSUPPORTED_PLAN, INSECURE_PARAMETERS: where no parameters do for this
+   *   dimension, metric and profile, or none that are safe.
+   * @throws {HersError} NEEDS_VAULT: for fields under homomorphic enrolment.
+   * @throws {HersError} ALREADY_EXISTS: where there is one of this name.
+   * @throws {HersError} NOT_FOUND: where somebody deletes it before it is open.
+   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * const faces = await db.createCollection('faces', { dimension: 128 });
    */
   async createCollection(name: string, options: CollectionOptions): Promise<Collection> {
     checkCollectionName(name);
@@ -171,7 +196,18 @@ export class Database {
     throw new HersError('INTEGRITY', `${missing(name)}. ${howToAccept(name)}`);
   }
 
-  /** A collection that exists. WRONG_KEY when it was made with another key. */
+  /**
+   * A collection that exists. It is opened once; the same object comes back.
+   *
+   * @param name - The name of the collection: letters, digits, `_`, `.` and `-`.
+   * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have.
+   * @throws {HersError} NOT_FOUND: where there is none.
+   * @throws {HersError} WRONG_KEY: where it was made with another key.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * const faces = await db.collection('faces');
+   */
   collection(name: string): Promise<Collection> {
     checkCollectionName(name);
     let opening = this.#open.get(name);
@@ -216,12 +252,19 @@ export class Database {
     return Keyring.make(this.#seed, descriptor, this.#threads);
   }
 
-  /** All collections that were made with this key. */
+  /**
+   * All collections that were made with this key.
+   *
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * for (const { name, records } of await db.listCollections()) console.log(name, records);
+   */
   async listCollections(): Promise<CollectionSummary[]> {
     const out: CollectionSummary[] = [];
     for (const info of await this.#service.listCollections()) {
       try {
-        const { plan: _, editions: __, unfinishedFields: ___, ...summary } = await this.#describe(info);
+        const { plan: _, editions: __, unfinishedFields: ___, pending: ____, ...summary } = await this.#describe(info);
         out.push(summary);
       } catch (error) {
         if (!(error instanceof HersError && error.code === 'WRONG_KEY')) throw error;
@@ -230,7 +273,18 @@ export class Database {
     return out;
   }
 
-  /** What a collection is and holds, and the plan of its index. */
+  /**
+   * What a collection is and holds, and the plan of its index.
+   *
+   * @param name - The name of the collection: letters, digits, `_`, `.` and `-`.
+   * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have.
+   * @throws {HersError} NOT_FOUND: where there is none.
+   * @throws {HersError} WRONG_KEY: where it was made with another key.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * const { records, pending, plan } = await db.describe('faces');
+   */
   async describe(name: string): Promise<CollectionDescription> {
     checkCollectionName(name);
     return this.#describe(await this.#info(name));
@@ -269,6 +323,7 @@ export class Database {
           edition: Number(edition) as Edition,
           blocks: length,
         })),
+        pending: manifest.pending.length,
         unfinishedFields: unfinishedIn(manifest),
         plan: compressor
           ? plan({ ...requestOf(descriptor, keyring.edition), dimension: compressor.dimension })
@@ -279,7 +334,18 @@ export class Database {
     }
   }
 
-  /** Deletes a collection with everything in it. */
+  /**
+   * Deletes a collection with everything in it.
+   *
+   * @param name - The name of the collection: letters, digits, `_`, `.` and `-`.
+   * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have.
+   * @throws {HersError} NOT_FOUND: where there is none.
+   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
+   * @throws {HersError} INTEGRITY: where the store shows another collection under this name than
+   *   was seen; nothing is deleted.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
+   *   store can end with; {@link Collection} lists them.
+   */
   async deleteCollection(name: string): Promise<void> {
     checkCollectionName(name);
     this.#checkWhole('deleting a collection');
@@ -305,7 +371,25 @@ export class Database {
   /**
    * Restores a snapshot, under the same name or another. A snapshot older than what was seen of the
    * collection is refused, because a rolled-back gallery looks the same; `acceptOlder` allows it.
-   * INTEGRITY when the store shows something other than the snapshot afterwards.
+   *
+   * @param name - The name of the collection: letters, digits, `_`, `.` and `-`.
+   * @param pieces - The bytes that `snapshot` gave, in pieces of any length.
+   * @param options - Whether an older state is meant, and a signal that ends it.
+   * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have, or an option that
+   *   there is not.
+   * @throws {HersError} ALREADY_EXISTS: where there is a collection of this name.
+   * @throws {HersError} NOT_FOUND: where somebody deletes it before it is open.
+   * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION, DAMAGED: for bytes that are no snapshot, of
+   *   a newer version, or altered.
+   * @throws {HersError} WRONG_KEY: for a snapshot of another key.
+   * @throws {HersError} INTEGRITY: for a snapshot that is older than what was seen, without
+   *   `acceptOlder`; or when the store shows something other than the snapshot afterwards.
+   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
+   *   store can end with; {@link Collection} lists them.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * await db.restore('copy', createReadStream('faces.hers'));
    */
   async restore(name: string, pieces: Many<Uint8Array>, options: RestoreOptions = {}): Promise<Collection> {
     refuseUnknown(options, { acceptOlder: true, signal: true }, 'restore');
@@ -346,6 +430,14 @@ export class Database {
    * Accepts what the store shows under a name now. Call it after another client has deleted a
    * collection and made it again, or restored an older one; or after a person has found out why the
    * store shows something else than before. Returns what was remembered before.
+   *
+   * @param name - The name of the collection: letters, digits, `_`, `.` and `-`.
+   * @returns What was remembered before, if anything.
+   * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have.
+   * @throws {HersError} NOT_FOUND: where there is no such collection, and none was seen.
+   * @throws {HersError} WRONG_KEY: where it was made with another key.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
+   *   store can end with; {@link Collection} lists them.
    */
   async accept(name: string): Promise<Seen | undefined> {
     checkCollectionName(name);
@@ -396,7 +488,9 @@ export class Database {
     }
   }
 
-  /** Closes all collections and the connection, and overwrites the key. */
+  /**
+   * Closes all collections and the connection, and overwrites the key.
+   */
   async close(): Promise<void> {
     for (const collection of this.#open.values()) await (await collection.catch(() => undefined))?.close();
     this.#open.clear();

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import type { Metric, Profile } from '@hers/scheme';
-import { withMethods } from '@hers/service';
+import { HersError, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Call, scoreOf, vectorOf, watched } from '../testing/client.ts';
 import { passesObviously } from '../testing/filters.ts';
@@ -15,13 +15,16 @@ import {
   type Collection,
   connect,
   Database,
+  type ExpiryError,
   type Fields,
   type Filter,
+  InMemoryVersions,
   MasterSeed,
   type Payload,
   type SearchOptions,
   type VectorRecord,
 } from './index.ts';
+import { type Choice, Choices } from './search/choice.ts';
 
 const folders: string[] = [];
 const temporary = async () => {
@@ -82,6 +85,80 @@ const FILTERS: Filter[] = [
   { must: { hasId: ['r3', 'r2050', 'r99999'] } },
   { must: { field: 'country', match: 'nowhere' } },
 ];
+
+describe('a filter is evaluated while the store works', () => {
+  const count = 2600; // two blocks
+  const probe = vectorOf(4711, DIMENSION);
+  for (const [when, waitMs] of Object.entries({ 'at once': 0, late: 15 }))
+    it(`and is exact where answers come ${when}`, async () => {
+      const store = await openStore(await temporary());
+      const choosing: number[] = [];
+      let answered = 0;
+      const waiting = withMethods(store, {
+        async *search(...args) {
+          for await (const response of store.search(...args)) {
+            if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
+            answered++;
+            yield response;
+          }
+        },
+      });
+      await using db = new Database(waiting, { key: MasterSeed.generate(), threads: 1 });
+      const people = await db.createCollection('people', { dimension: DIMENSION, fields: FIELDS });
+      const plain = new Plain();
+      plain.put(recordsOf(0, count));
+      await people.upsert(recordsOf(0, count));
+      await people.optimize();
+      const { of } = Choices.prototype;
+      Choices.prototype.of = function (...args) {
+        const choice = of.apply(this, args)!;
+        const slots: Choice['slots'] = (block) => {
+          choosing.push(answered);
+          return choice.slots(block);
+        };
+        return { ...choice, slots };
+      };
+      try {
+        for (const filter of FILTERS.slice(1)) {
+          choosing.length = answered = 0;
+          const { matches } = await people.search(probe, { filter, limit: 5 });
+          const expected = plain
+            .passing(filter)
+            .map(({ id, vector }) => ({ id, score: scoreOf('cosine', probe, vector) }))
+            .sort((a, b) => b.score - a.score)
+            .slice(0, 5);
+          assert.equal(matches.length, expected.length);
+          for (const [i, { score }] of matches.entries()) assert.ok(Math.abs(score - expected[i].score) < 0.02);
+          const ids = new Set(plain.passing(filter).map(({ id }) => id));
+          for (const { id } of matches) assert.ok(ids.has(id), `${id} does not pass ${JSON.stringify(filter)}`);
+          // Each block once: before the first answer where that takes long, or with its own.
+          assert.equal(choosing.length, 2);
+          if (waitMs > 0) assert.equal(choosing[0], 0);
+        }
+      } finally {
+        Choices.prototype.of = of;
+      }
+    });
+
+  it('and an error of it is that of the search', async () => {
+    await using db = await connect(`file:${await temporary()}`, { key: MasterSeed.generate(), threads: 1 });
+    const people = await db.createCollection('people', { dimension: DIMENSION, fields: FIELDS });
+    await people.upsert(recordsOf(0, 50));
+    await people.optimize();
+    const { of } = Choices.prototype;
+    Choices.prototype.of = () => ({
+      slots: () => {
+        throw new HersError('INTEGRITY', 'the column does not fit');
+      },
+      isPending: () => true,
+    });
+    try {
+      await assert.rejects(people.search(probe, { filter: FILTERS[1] }), { message: 'the column does not fit' });
+    } finally {
+      Choices.prototype.of = of;
+    }
+  });
+});
 
 class Plain {
   readonly records = new Map<string, VectorRecord>();
@@ -512,6 +589,31 @@ describe('partitions', () => {
 });
 
 describe('expiry', () => {
+  it('says in its error what was deleted all the same, so that there is a receipt of it', async () => {
+    let isFull = false;
+    class Forgetful extends InMemoryVersions {
+      override update(...args: Parameters<InMemoryVersions['update']>) {
+        return isFull ? Promise.reject(new Error('ENOSPC, says the test')) : super.update(...args);
+      }
+    }
+    const store = await openStore(await temporary());
+    await using db = new Database(store, { key: MasterSeed.generate(), versions: new Forgetful(), threads: 1 });
+    const people = await db.createCollection('people', { dimension: DIMENSION, fields: { expires: 'date' } });
+    const past = new Date(Date.now() - 60_000).toISOString();
+    await people.upsert([recordOf(0, { expires: past }), recordOf(1, {}), recordOf(2, { expires: past })]);
+    const { version } = await store.getCollection('people');
+    isFull = true;
+    const error: ExpiryError = await people.expire({ withIds: true }).then(
+      () => assert.fail('it must fail'),
+      (reason) => reason,
+    );
+    assert.match(error.message, /^the change was made, but/);
+    assert.deepEqual([error.receipt?.count, error.receipt?.ids?.toSorted()], [2, ['r0', 'r2']]);
+    assert.equal(error.receipt?.version, version + 1);
+    isFull = false;
+    assert.deepEqual(await Array.fromAsync(people.list()), ['r1']);
+  });
+
   it('hides records from their moment on, in blocks and pending, and deletes them with a receipt', async () => {
     const key = MasterSeed.generate();
     await using db = await connect(`file:${await temporary()}`, { key, threads: 1 });

@@ -142,3 +142,35 @@ it('an option of a file of versions that nobody knows is refused', () => {
     message: /did you mean older/,
   });
 });
+
+it('values that make no sense are refused, with what to give instead', async () => {
+  const refused = (message: RegExp) => ({ code: 'INVALID_ARGUMENT', message });
+  const people = await db.createCollection('people', {
+    dimension: 4,
+    fields: { team: 'keyword', age: 'number' },
+  });
+  await people.upsert({ id: 'a', vector, payload: { team: 'red', age: 30 } });
+  const search = (options: object) => people.search(vector, options);
+  for (const rerank of [0, 1.5, -3]) await assert.rejects(search({ rerank }), refused(/rerank is true, or how many/));
+  await assert.rejects(search({ rerank: true, enough: 0.5 }), refused(/enough needs the profile exact/));
+  await assert.rejects(search({ enough: 0.5 }), refused(/enough is about full vectors: it needs rerank/));
+  for (const threshold of [Number.NaN, '0.5', Number.POSITIVE_INFINITY])
+    await assert.rejects(search({ threshold }), refused(/threshold must be a number/));
+  for (const select of ['team', [1]]) await assert.rejects(search({ select }), refused(/select is a list of fields/));
+  await assert.rejects(
+    search({ groupBy: 'age' }),
+    refused(/needs a field of type keyword, and "age" is of type number/),
+  );
+  const group = { field: 'team', value: 'red' };
+  const verify = (who: unknown, options: object) => people.verify(who as string, vector, options);
+  await assert.rejects(verify('a', { combine: 'best' }), refused(/combine and showBlocks are for a group/));
+  await assert.rejects(verify(group, { combine: 'worst' }), refused(/combine is best, the default, or mean/));
+  await assert.rejects(verify(group, { rerank: true }), refused(/rerank compares with one record/));
+  const payload = { text: 'x'.repeat(2 ** 24) };
+  await assert.rejects(people.upsert({ id: 'b', vector, payload }), refused(/payload of "b" is larger than \d+ bytes/));
+  const enrolment = 'other' as 'vault';
+  await assert.rejects(db.createCollection('x', { dimension: 4, enrolment }), refused(/enrolment is vault or homo/));
+  const cache = {} as NonNullable<ConnectOptions['cache']>;
+  assert.throws(() => new Database({} as never, { key, cache }), refused(/cache is a cache of lists/));
+  assert.equal(await people.count(), 1);
+});

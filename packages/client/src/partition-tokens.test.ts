@@ -200,6 +200,25 @@ describe('a client whose token is limited to partitions', () => {
     });
     await using fooled = new Database(cheating, { key, threads: 1 });
     await assert.rejects(fooled.collection('people'), fails('INTEGRITY'));
+    const before = decodeSections((await store.getManifest('people')).manifest)!.sections;
+    await people.upsert(recordOf(8, 's0'));
+    const swapping = withMethods(store, {
+      async getManifest(name) {
+        const { version, manifest } = await store.getManifest(name);
+        const { sections, rest } = decodeSections(manifest)!;
+        const swapped = sections.map((section, i) =>
+          section.sealed ? { ...section, sealed: before[i].sealed } : section,
+        );
+        return { version, manifest: encodeSections({ sections: swapped, rest }) };
+      },
+    });
+    await using misled = new Database(swapping, { key, partitions: ['s0'], threads: 1 });
+    await assert.rejects(misled.collection('people'), {
+      code: 'INTEGRITY',
+      message: 'the store gave another section of the manifest than it names',
+    });
+    await using right = new Database(store, { key, partitions: ['s0'], threads: 1 });
+    assert.equal(await (await right.collection('people')).count(), 2);
     // A partition that the token is not for.
     await using wrong = await connect(place.server.url, { key, token: secret, partitions: ['s0'], threads: 1 });
     await assert.rejects(wrong.collection('people'), fails('INTEGRITY'));
@@ -260,6 +279,38 @@ describe('a client whose token is limited to partitions', () => {
       await assert.rejects(countIn(manifest), { code: 'INTEGRITY', message: /what is of another partition/ }, what);
     }
 
+    // What no version writes is refused as well, and never ends in an error of JavaScript.
+    const shapes: Record<string, (content: typeof theirs) => void> = {
+      'no blocks': (content) => delete content.blocks,
+      'blocks that are none': (content) => (content.blocks = { length: 1 }),
+      'a block without lists': (content) => content.blocks[0].splice(5),
+      'a list that is a number': (content) => (content.blocks[0][5] = [7]),
+      'a list that is no hexadecimal number': (content) => (content.blocks[0][5] = ['zz']),
+      'a count below zero': (content) => (content.blocks[0][3] = -1),
+      'a dead slot beyond the last': (content) => content.blocks[0][6].push(content.blocks[0][3]),
+      'a dead slot twice': (content) => (content.blocks[0][6] = [0, 0]),
+      'dead slots that descend': (content) => (content.blocks[0][6] = [2, 1]),
+      'a pending record without a version': (content) => (content.pending[0] = [content.pending[0][0]]),
+      'a part of nothing': (content) => (content.parts.columns = null),
+      'a part without a value': (content) => delete content.parts.columns.value,
+      'columns that are no lists': (content) => (content.parts.columns.value = [{ length: 1 }]),
+      'parts that are a list': (content) => (content.parts = []),
+      'a history that is a list': (content) => (content.history = []),
+      'a version that is a text': (content) => (content.version = 'one'),
+      'no format': (content) => delete content.format,
+    };
+    for (const [what, shape] of Object.entries(shapes)) {
+      const manifest = await forged(shape);
+      await assert.rejects(countIn(manifest), { code: 'INTEGRITY', message: /form that any version gives it/ }, what);
+    }
+    const newer: Record<string, (content: typeof theirs) => void> = {
+      'a later format': (content) => Object.assign(content, { format: 99, blocks: 'elsewhere' }),
+      'a part of a later version': (content) => Object.assign(content, { blocks: 0, parts: { x: { must: true } } }),
+      'a type of a later version': (content) => (content.parts.fields = { must: true, value: [['at', 'place']] }),
+    };
+    for (const [what, change] of Object.entries(newer))
+      await assert.rejects(countIn(await forged(change)), fails('UNSUPPORTED_VERSION'), what);
+
     // A section of nothing loses its own records; others see theirs, and write to it again.
     const empty = await forged((content) => {
       Object.assign(content, { blocks: [], pending: [] });
@@ -270,6 +321,8 @@ describe('a client whose token is limited to partitions', () => {
     await people.optimize();
     assert.deepEqual([await people.count({ partitions: ['s0'] }), await people.count()], [1, 32]);
     await keyring.close();
+    sealer.wipe();
+    await assert.rejects(openManifest(sealer, id, version, sealed, { handleOf }), fails('WIPED'));
   });
 });
 

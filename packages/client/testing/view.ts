@@ -3,15 +3,23 @@
 
 import type { MasterSeed } from '@hers/scheme/secret';
 import type { Service } from '@hers/service';
+import type { Fields } from '../src/fields/field.ts';
 import type { Filter } from '../src/filter/filter.ts';
+import type { BlockColumns } from '../src/formats/columns.ts';
 import { openDescriptor } from '../src/formats/descriptor.ts';
+import type { List } from '../src/formats/lists.ts';
+import { emptyManifest, type ManifestBlock } from '../src/formats/manifest.ts';
 import { Keyring } from '../src/keys/keyring.ts';
 import { Choices, chosenCount } from '../src/search/choice.ts';
 import type { ListCache } from '../src/session/list-cache.ts';
 import { Places } from '../src/session/places.ts';
 import { CollectionReader } from '../src/session/reader.ts';
 import { InMemoryVersions } from '../src/session/versions.ts';
-import type { View } from '../src/session/view.ts';
+import { View } from '../src/session/view.ts';
+
+export { Column, columnOf, Numbers, Texts } from '../src/fields/column.ts';
+export { Interned } from '../src/fields/interned.ts';
+export { List } from '../src/formats/lists.ts';
 
 export interface OpenView {
   readonly view: View;
@@ -69,6 +77,30 @@ export function heldBytes({ view, sizes }: OpenView): {
       columns: ofEach((field) => sum(blocks.map((block) => sizes.get(block.columns![field])!))),
     },
   };
+}
+
+/** What a view holds of one block. */
+export interface BlockContent {
+  readonly list: List;
+  readonly columns: BlockColumns;
+}
+
+/** A view of these blocks. It has no key: filters and lookups work, and no search. */
+export function viewOf(blocks: Iterable<BlockContent>, fields: Fields): View {
+  const entries = new Map<string, List>();
+  const columns = new Map<string, BlockColumns>();
+  const named: ManifestBlock[] = [];
+  for (const { list, columns: own } of blocks) {
+    const id = String(named.length);
+    const names = Object.fromEntries([...own.keys()].map((field) => [field, `${id} ${field}`]));
+    const plain = { hash: '', epoch: 0, edition: 2, additions: 1, lists: [], dead: [] } as const;
+    named.push({ ...plain, id, count: list.count, columns: names });
+    entries.set(id, list);
+    columns.set(id, own);
+  }
+  const manifest = { ...emptyManifest(1, fields), blocks: named };
+  const nothing = { scoreSums: new Map(), pending: new Map(), spaces: new Map() };
+  return new View({ manifest, hash: '', entries, columns, ...nothing, space: undefined as never });
 }
 
 /** How many records pass a filter, with no answer kept from before. */

@@ -157,10 +157,10 @@ export function rankResponses(
       }
       if (order === 'ascending') toDistances(scores);
       for (const slot of dead) scores[slot] = Number.NaN;
-      if (slots) leaveOut(scores, slots);
+      if (groups && slots) leaveOut(scores, slots);
       if (groups) keepBest(scores, groups, order);
       const ranking = groups ? new Ranking(limit, order, threshold) : all;
-      ranking.offer(block, 0, scores);
+      ranking.offer(block, 0, scores, slots);
       if (groups) grouped.push(...ranking.best());
     } finally {
       decrypted.scores.fill(0);

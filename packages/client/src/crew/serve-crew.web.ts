@@ -26,7 +26,10 @@ async function tried(material: KeyMaterial): Promise<ReturnType<typeof workFor> 
   }
 }
 
-/** What a worker does from its start to its end. */
+/**
+ * What a worker of a page does from its start to its end: the file that `new Worker` loads calls
+ * it. It throws nothing; what fails is told to the page.
+ */
 export function serveCrew(): void {
   let work: ReturnType<typeof workFor> | undefined;
   const { postMessage } = globalThis as unknown as { postMessage(message: unknown, transfer: Transferable[]): void };

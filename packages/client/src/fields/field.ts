@@ -61,7 +61,15 @@ export const EXPECTED: { readonly [T in FieldType]: string } = {
   'keyword[]': `a list of at most ${MAX_KEYWORDS} texts, each of at most ${MAX_KEYWORD_BYTES} bytes in UTF-8, and of ${MAX_LIST_BYTES} together`,
 };
 
-/** The fields as a caller gave them, checked, and without a prototype. */
+/**
+ * The fields as a caller gave them, checked, and without a prototype.
+ *
+ * @param given - Names and types, as somebody wrote them.
+ * @throws {HersError} INVALID_ARGUMENT: for what is no object of names and types, more than 64
+ *   fields, a name or a type that cannot be.
+ * @example
+ * const fields = checkFields({ country: 'keyword', age: 'number' });
+ */
 export function checkFields(given: unknown): Fields {
   if (typeof given !== 'object' || given === null || Array.isArray(given))
     throw invalid("fields are an object of names and types, such as { country: 'keyword' }");
@@ -85,7 +93,17 @@ export function checkFields(given: unknown): Fields {
   return Object.freeze(fields);
 }
 
-/** The values that a record has in these fields, by the rules above. */
+/**
+ * The values that a record has in these fields. What is missing or null is not among them.
+ *
+ * @param payload - The payload of a record.
+ * @param fields - The fields of the collection.
+ * @param recordId - For the message, where a value does not fit.
+ * @throws {HersError} INVALID_ARGUMENT: for a value that is not of the type of its field; the
+ *   message names both.
+ * @example
+ * valuesOf({ country: 'NL' }, { country: 'keyword' }, 'ada').get('country'); // 'NL'
+ */
 export function valuesOf(payload: unknown, fields: Fields, recordId: string): FieldValues {
   const values = new Map<string, FieldValue>();
   if (typeof payload !== 'object' || payload === null) return values;

@@ -29,8 +29,11 @@ export interface CompiledFilter {
   readonly fields: readonly string[];
   /** The same text for filters that differ in order, repetition and nesting alone. */
   readonly canonical: string;
-  /** Bit j & 31 of word j >> 5 says whether slot j passes; bits beyond the slots are 0. */
-  passing(columns: ReadonlyMap<string, Column>, ids: IdColumn, count: number): Uint32Array;
+  /**
+   * Bit j & 31 of word j >> 5 says whether slot j passes; bits beyond the slots are 0. Written to
+   * `out`, if it is given, which has as many words as it takes.
+   */
+  passing(columns: ReadonlyMap<string, Column>, ids: IdColumn, count: number, out?: Uint32Array): Uint32Array;
   /** The same for a record that is in no block. */
   passesOne(values: FieldValues, id: string): boolean;
 }
@@ -43,7 +46,7 @@ export function compileFilter(filter: Filter, fields: Fields): CompiledFilter {
   return {
     fields: [...used].sort(),
     canonical: canonicalText(tree),
-    passing: (columns, ids, count) => new Evaluation(columns, ids, count).passing(tree),
+    passing: (columns, ids, count, out) => new Evaluation(columns, ids, count).passing(tree, out),
     passesOne: (values, id) => passesOne(tree, values, id),
   };
 }
@@ -94,24 +97,32 @@ function holds(test: Test, value: Comparable): boolean {
 /** By code; kept between blocks. Only lists have more values than a block has slots. */
 let table = new Uint8Array(MAX_SLOTS + 1);
 
+/**
+ * Bitsets of steps that are under way, by depth, for blocks of as many words as the last one:
+ * nearly all have the same, and memory that is made for each takes longer than what is done with
+ * it.
+ */
+let scratch: { readonly words: number; readonly at: Uint32Array[] } = { words: 0, at: [] };
+
+export const wordsFor = (count: number): number => Math.ceil(count / 32);
+
 /** One block. */
 class Evaluation {
   readonly #columns: ReadonlyMap<string, Column>;
   readonly #ids: IdColumn;
   readonly #count: number;
   readonly #words: number;
-  /** Bitsets of steps that are under way, by depth. */
-  readonly #scratch: Uint32Array[] = [];
 
   constructor(columns: ReadonlyMap<string, Column>, ids: IdColumn, count: number) {
     this.#columns = columns;
     this.#ids = ids;
     this.#count = count;
-    this.#words = Math.ceil(count / 32);
+    this.#words = wordsFor(count);
+    if (scratch.words !== this.#words) scratch = { words: this.#words, at: [] };
   }
 
-  passing(tree: Tree): Uint32Array {
-    const passing = new Uint32Array(this.#words).fill(0xffffffff);
+  passing(tree: Tree, out: Uint32Array = new Uint32Array(this.#words)): Uint32Array {
+    const passing = out.fill(0xffffffff);
     if (this.#count % 32 !== 0) passing[this.#words - 1] = 2 ** (this.#count % 32) - 1;
     this.#pass(tree, passing, passing, 0);
     return passing;
@@ -201,7 +212,7 @@ class Evaluation {
   }
 
   #scratchAt(depth: number): Uint32Array {
-    return (this.#scratch[depth] ??= new Uint32Array(this.#words));
+    return (scratch.at[depth] ??= new Uint32Array(this.#words));
   }
 }
 

@@ -32,7 +32,16 @@ const MAX_LENGTH = 2 ** 20;
 /** A filter that is nested once is at most a `not` and a parenthesis. */
 const MAX_NESTING = 2 * MAX_DEPTH;
 const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
-/** The filter that a text says; INVALID_ARGUMENT with the place, where it does not say one. */
+/**
+ * The filter that a text says.
+ *
+ * @param text - A filter as people write it: see docs/filters.md.
+ * @param fields - The fields of the collection, which say how values are read.
+ * @throws {HersError} INVALID_ARGUMENT: where the text says no filter, or names a field that there
+ *   is not; the message shows the place.
+ * @example
+ * const filter = parseFilter('country = NL and age >= 18', await faces.fields());
+ */
 export function parseFilter(text: string, fields: Fields): Filter {
   if (text.length > MAX_LENGTH)
     throw invalid(`a filter has at most ${MAX_LENGTH} characters as a text; give it as JSON`);

@@ -13,7 +13,7 @@
 // In memory a list is columns: a million entries as objects would take three times the bytes.
 
 import { HersError } from '@hers/service';
-import { concat, fromHex, hex } from '../bytes.ts';
+import { concat, hex, putHex } from '../bytes.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
 import { decodeParts, encodePart } from './parts.ts';
 import { VERSION_BYTES } from './records.ts';
@@ -49,18 +49,22 @@ export class List implements Iterable<ListEntry> {
   }
 
   static of(entries: readonly ListEntry[]): List {
-    const ids = entries.map(({ id }) => encoder.encode(id));
-    const ends = new Uint32Array(ids.length);
+    let units = 0;
+    for (const { id } of entries) units += id.length;
+    // A unit takes at most three bytes in UTF-8.
+    const ids = new Uint8Array(3 * units);
+    const ends = new Uint32Array(entries.length);
+    const versions = new Uint8Array(entries.length * VERSION_BYTES);
+    const order = entries[0]?.order === undefined ? undefined : new Uint16Array(entries.length);
     let end = 0;
-    for (const [slot, id] of ids.entries()) ends[slot] = end += id.length;
-    const versions = concat(...entries.map(({ version }) => fromHex(version)));
-    const isOrdered = entries[0]?.order !== undefined;
-    return new List(
-      concat(...ids),
-      ends,
-      versions,
-      isOrdered ? Uint16Array.from(entries, (each) => each.order!) : undefined,
-    );
+    for (let slot = 0; slot < entries.length; slot++) {
+      const entry = entries[slot];
+      end += encoder.encodeInto(entry.id, ids.subarray(end)).written;
+      ends[slot] = end;
+      putHex(entry.version, versions, slot * VERSION_BYTES);
+      if (order) order[slot] = entry.order!;
+    }
+    return new List(ids.slice(0, end), ends, versions, order);
   }
 
   /** Lists of one block, one after the other; only one alone keeps its order. */

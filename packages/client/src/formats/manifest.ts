@@ -14,7 +14,7 @@
 import type { Edition } from '@hers/scheme';
 import { decodeSections, encodeSections, HersError } from '@hers/service';
 import { concat, fromHex, hex, sha256, u32 } from '../bytes.ts';
-import type { Fields, FieldType } from '../fields/field.ts';
+import { EXPECTED, type Fields, type FieldType } from '../fields/field.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
 import { notUnderstood } from './parts.ts';
 
@@ -162,7 +162,6 @@ interface Parts {
     readonly value: { readonly field: string; readonly blocks: readonly (string | null)[] };
   };
 }
-const KNOWN_PARTS = new Set(['models', 'tags', 'editions', 'canaries', 'fields', 'columns', 'partitions']);
 const EDITIONS: readonly number[] = [1, 2];
 
 function associatedData(collectionId: Uint8Array, version: number): Uint8Array {
@@ -322,7 +321,7 @@ export async function openManifest(
     sections ? concat(about, headOf(sections)) : about,
     'the manifest of this collection does not open: it was altered, or the collection was made with another key',
   );
-  const manifest = manifestIn(JSON.parse(new TextDecoder().decode(plain)));
+  const manifest = manifestIn(contentIn(plain));
   if (!sections) {
     if (only) throw new HersError('INVALID_ARGUMENT', `this collection ${NOT_LIMITED}`);
     return manifest;
@@ -341,7 +340,7 @@ export async function openManifest(
       throw new HersError('INTEGRITY', 'the store gave another section of the manifest than it names');
     const about = sectionData(collectionId, fromHex(handle));
     const error = 'a section of the manifest does not open: whoever wrote it had another key';
-    const content = JSON.parse(new TextDecoder().decode(await opened(sealer, bytes, about, error)));
+    const content = contentIn(await opened(sealer, bytes, about, error));
     const section = manifestIn(content);
     const partition = typeof content.partition === 'string' ? content.partition : undefined;
     if (
@@ -362,7 +361,8 @@ export async function openManifest(
 async function opened(sealer: Sealer, sealed: Uint8Array, about: Uint8Array, error: string): Promise<Uint8Array> {
   try {
     return await sealer.open(sealed, about);
-  } catch {
+  } catch (cause) {
+    if (cause instanceof HersError && cause.code !== 'INTEGRITY') throw cause; // A wiped key opens nothing.
     throw new HersError('INTEGRITY', error);
   }
 }
@@ -371,16 +371,97 @@ const NOT_LIMITED =
   'has no partitions that a token can be limited to: they are named when it is made (partitionBy), by a version that knows such tokens';
 const MISPLACED =
   'a section of the manifest names what is of another partition: a client with the key of this collection has forged it';
+const SHAPELESS =
+  'the manifest, or a section of it, does not have the form that any version gives it: a client with the key of this collection has forged it';
 const HIDDEN =
   'the store does not show all partitions of this collection. With a token that is limited to some, say to which (the option partitions); otherwise the store hides records';
 
-// biome-ignore lint/suspicious/noExplicitAny: JSON that this program or an older one has sealed.
-function manifestIn(content: any): Manifest {
-  const isOlder = OLDER_FORMATS.includes(content.format);
-  if (content.format !== FORMAT && !isOlder)
+// biome-ignore lint/suspicious/noExplicitAny: JSON that anybody with the key may have sealed.
+type Content = any;
+
+/** INTEGRITY unless a version of this program, or a newer one, can have written it. */
+function contentIn(plain: Uint8Array): Content {
+  let content: Content;
+  try {
+    content = JSON.parse(new TextDecoder().decode(plain));
+  } catch {
+    throw new HersError('INTEGRITY', SHAPELESS);
+  }
+  const isOlder = OLDER_FORMATS.includes(content?.format);
+  if (Number.isInteger(content?.format) && content.format !== FORMAT && !isOlder)
     throw new HersError('UNSUPPORTED_VERSION', 'this collection was written by a newer version; use that');
+  const { parts = {} } = content ?? {};
+  if (isRecord(parts))
+    for (const [name, part] of Object.entries(parts))
+      if (!KNOWN_PARTS.has(name) && isRecord(part) && part.must) throw notUnderstood(name);
+  if (!isRecord(content) || !isContent(content, isOlder)) throw new HersError('INTEGRITY', SHAPELESS);
+  return content;
+}
+
+type Is = (value: unknown) => boolean;
+
+const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+const isText: Is = (value) => typeof value === 'string';
+const isHex: Is = (value) => typeof value === 'string' && /^(?:[0-9a-f]{2})*$/.test(value);
+const isCount: Is = (value) => Number.isSafeInteger(value) && (value as number) >= 0;
+const isListOf =
+  (is: Is): Is =>
+  (value) =>
+    Array.isArray(value) && value.every((each) => is(each));
+const isRow =
+  (...columns: readonly Is[]): Is =>
+  (value) =>
+    Array.isArray(value) && value.length === columns.length && columns.every((is, i) => is(value[i]));
+const isTableOf =
+  (is: Is): Is =>
+  (value) =>
+    isRecord(value) && Object.values(value).every((each) => is(each));
+const isShape =
+  (shape: Readonly<Record<string, Is>>): Is =>
+  (value) =>
+    isRecord(value) && Object.entries(shape).every(([name, is]) => is(value[name]));
+
+const isModels = isListOf(
+  isShape({ epoch: isCount, method: isText, dimension: isCount, digest: isHex, lists: isListOf(isHex) }),
+);
+const isBlockRow = isRow(isHex, isHex, isCount, isCount, isCount, isListOf(isHex), isListOf(isCount));
+/** What the parts hold that this version knows. */
+const IS_PART: Readonly<Record<keyof Parts, Is>> = {
+  models: isModels,
+  tags: isTableOf(isHex),
+  editions: isListOf(isCount),
+  canaries: isTableOf(isRow(isHex, isCount)),
+  fields: isListOf(isRow(isText, isText)),
+  columns: isListOf(isListOf(isRow(isText, isHex))),
+  partitions: isShape({ field: isText, blocks: isListOf((value) => value === null || isText(value)) }),
+};
+
+const KNOWN_PARTS: ReadonlySet<string> = new Set(Object.keys(IS_PART));
+
+function isContent(content: Content, isOlder: boolean): boolean {
+  const { version, epoch, seals, blocks, pending, history, parts = {}, models = [] } = content;
+  // Ascending, and all of them slots of the block.
+  const areDead = ([, , , count, , , dead]: Row) =>
+    dead.every((slot, i) => slot < count && (i === 0 || dead[i - 1] < slot));
+  return (
+    (isOlder || content.format === FORMAT) &&
+    [version, epoch, seals].every(isCount) &&
+    isListOf(isBlockRow)(blocks) &&
+    blocks.every(areDead) &&
+    isListOf(isRow(isHex, isHex))(pending) &&
+    (isOlder || isHex(history)) &&
+    isModels(models) &&
+    isRecord(parts) &&
+    Object.entries(parts).every(
+      ([name, part]) => isRecord(part) && (!KNOWN_PARTS.has(name) || IS_PART[name as keyof Parts](part.value)),
+    )
+  );
+}
+
+function manifestIn(content: Content): Manifest {
+  const isOlder = OLDER_FORMATS.includes(content.format);
   const parts: Parts = content.parts ?? {};
-  for (const [name, { must }] of Object.entries(parts)) if (must && !KNOWN_PARTS.has(name)) throw notUnderstood(name);
   const tags = parts.tags?.value ?? {};
   const canaries = parts.canaries?.value ?? {};
   const columns = parts.columns?.value ?? [];
@@ -393,6 +474,12 @@ function manifestIn(content: any): Manifest {
     throw new HersError(
       'UNSUPPORTED_VERSION',
       `this collection holds blocks of edition ${newer}, which a newer version has written; use that`,
+    );
+  const unknown = (parts.fields?.value ?? []).find(([, type]) => !Object.hasOwn(EXPECTED, type));
+  if (unknown)
+    throw new HersError(
+      'UNSUPPORTED_VERSION',
+      `this collection has a field of type ${JSON.stringify(unknown[1].slice(0, 40))}, which a newer version has written; use that`,
     );
   return {
     version: content.version,

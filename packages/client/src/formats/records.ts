@@ -16,7 +16,7 @@
 
 import type { MasterSeed } from '@hers/scheme/secret';
 import { HANDLE_BYTES, HersError } from '@hers/service';
-import { bytesOf, concat, fromHex, hex, hexText, u32 } from '../bytes.ts';
+import { bytesOf, concat, hex, hexText, u32 } from '../bytes.ts';
 import { type Fields, type FieldValues, valuesOf } from '../fields/field.ts';
 import { type KeyedHash, makeKeyedHash, SEAL_OVERHEAD, type Sealer } from '../keys/sealing.ts';
 import type { BatchNames, PlainBatch, SealedBatch } from '../writing/batch.ts';
@@ -123,7 +123,12 @@ export function valuesIn(record: PlainRecord | PendingRecord, fields: Fields): F
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Throws INVALID_ARGUMENT unless a record can have this id. */
+/**
+ * Throws unless a record can have this id.
+ *
+ * @param id - What somebody gave for an id.
+ * @throws {HersError} INVALID_ARGUMENT: for what is no text of 1 to 1024 bytes in UTF-8.
+ */
 export function checkId(id: unknown): asserts id is string {
   if (typeof id !== 'string' || id.length === 0)
     throw new HersError('INVALID_ARGUMENT', 'a record id is a string that is not empty');
@@ -161,6 +166,75 @@ export function sealingKey(seed: MasterSeed, collectionId: Uint8Array, epoch: nu
   return seed.deriveKey('seals', concat(collectionId, u32(epoch)));
 }
 
+/** The contents of a batch as they are sealed, one after the other, but for the versions. */
+interface LaidOut {
+  readonly plains: Uint8Array;
+  readonly ends: Uint32Array;
+  /** Id, vector and payload of each: what its version is a hash of, after these two lengths. */
+  readonly contentStarts: Uint32Array;
+  readonly contentEnds: Uint32Array;
+  /** Bytes of the id and of the vector. */
+  readonly lengths: Uint32Array;
+}
+
+/** One piece of memory for all: one for each record would take as long as the cipher. */
+function layOut({ count, ids, idEnds, vectors, payloads, payloadEnds, projections }: PlainBatch): LaidOut {
+  const floats = bytesOf(vectors);
+  const size = floats.length / count;
+  const projected = projections && bytesOf(projections);
+  const partSize = projected ? projected.length / count : 0;
+  const partTotal = projected ? count * partBytes(PROJECTION, partSize) : 0;
+  const plains = new Uint8Array(count * LENGTHS_BYTES + ids.length + floats.length + payloads.length + partTotal);
+  const view = new DataView(plains.buffer);
+  const [ends, contentStarts, contentEnds] = Array.from({ length: 3 }, () => new Uint32Array(count));
+  const lengths = new Uint32Array(2 * count);
+  for (let i = 0, at = 0; i < count; i++) {
+    const idAt = i === 0 ? 0 : idEnds[i - 1];
+    const payloadAt = i === 0 ? 0 : payloadEnds[i - 1];
+    const [idBytes, payloadBytes] = [idEnds[i] - idAt, payloadEnds[i] - payloadAt];
+    view.setUint32(at + VERSION_BYTES, idBytes, true);
+    view.setUint32(at + VERSION_BYTES + 4, size / 4, true);
+    view.setUint32(at + VERSION_BYTES + 8, payloadBytes, true);
+    lengths[2 * i] = idBytes;
+    lengths[2 * i + 1] = size;
+    at = contentStarts[i] = at + LENGTHS_BYTES;
+    // Byte by byte: a view of so few takes longer.
+    for (let j = idAt; j < idEnds[i]; j++) plains[at++] = ids[j];
+    plains.set(floats.subarray(i * size, (i + 1) * size), at);
+    at += size;
+    if (payloadBytes > 0) plains.set(payloads.subarray(payloadAt, payloadEnds[i]), at);
+    at = contentEnds[i] = at + payloadBytes;
+    if (projected) {
+      const content = projected.subarray(i * partSize, (i + 1) * partSize);
+      const part = encodePart({ name: PROJECTION, must: false, content });
+      plains.set(part, at);
+      at += part.length;
+    }
+    ends[i] = at;
+  }
+  return { plains, ends, contentStarts, contentEnds, lengths };
+}
+
+/** The hashes of many, at once where the platform can (`KeyedHash.many`). */
+function hashAll(
+  hash: KeyedHash,
+  heads: Uint8Array,
+  data: Uint8Array,
+  starts: Uint32Array,
+  ends: Uint32Array,
+  out: Uint8Array,
+): void {
+  if (hash.many) {
+    hash.many(heads, data, starts, ends, out);
+    return;
+  }
+  const [head, each] = [heads.length / ends.length, out.length / ends.length];
+  for (let i = 0; i < ends.length; i++) {
+    const hashed = hash(heads.subarray(i * head, (i + 1) * head), data.subarray(starts[i], ends[i]));
+    out.set(hashed.subarray(0, each), i * each);
+  }
+}
+
 /** The keyed hashes of one collection. */
 export class RecordKeys {
   /** What a seal is bound to: this, with handle and head in the room behind. */
@@ -193,87 +267,79 @@ export class RecordKeys {
 
   /** Handle and version of every record of a batch. */
   name(batch: PlainBatch): BatchNames {
-    const { count, ids, idEnds, payloads, payloadEnds } = batch;
-    const floats = bytesOf(batch.vectors);
-    const size = floats.length / count;
-    const lengths = new Uint32Array(2);
-    const lengthBytes = bytesOf(lengths);
+    const { versions: _, ...names } = this.#names(batch, layOut(batch));
+    return names;
+  }
+
+  #names(batch: PlainBatch, laid: LaidOut): BatchNames & { readonly versions: Uint8Array } {
+    const { count, ids, idEnds } = batch;
     const handles = new Uint8Array(count * HANDLE_BYTES);
     const versions = new Uint8Array(count * VERSION_BYTES);
-    for (let i = 0; i < count; i++) {
-      const id = ids.subarray(i === 0 ? 0 : idEnds[i - 1], idEnds[i]);
-      const payload = payloads.subarray(i === 0 ? 0 : payloadEnds[i - 1], payloadEnds[i]);
-      lengths[0] = id.length;
-      lengths[1] = size;
-      const version = this.#version(lengthBytes, id, floats.subarray(i * size, (i + 1) * size), payload);
-      versions.set(version.subarray(0, VERSION_BYTES), i * VERSION_BYTES);
-      handles.set(this.#handle(id).subarray(0, HANDLE_BYTES), i * HANDLE_BYTES);
-    }
-    return { handles, handleText: hexText(handles), versionText: hexText(versions) };
+    const idStarts = new Uint32Array(count);
+    idStarts.set(idEnds.subarray(0, -1), count > 0 ? 1 : 0);
+    const heads = bytesOf(laid.lengths);
+    hashAll(this.#handle, new Uint8Array(0), ids, idStarts, idEnds, handles);
+    hashAll(this.#version, heads, laid.plains, laid.contentStarts, laid.contentEnds, versions);
+    return { handles, versions, handleText: hexText(handles), versionText: hexText(versions) };
   }
 
   /** Seals every record of a batch, bound to collection, handle, edition and epoch. */
   async seal(sealer: Sealer, epoch: number, batch: PlainBatch): Promise<SealedBatch> {
-    const { count, ids, idEnds, payloads, payloadEnds, projections } = batch;
-    const names = this.name(batch);
-    const floats = bytesOf(batch.vectors);
-    const size = floats.length / count;
-    const projected = projections && bytesOf(projections);
-    const partSize = projected ? projected.length / count : 0;
-    const partTotal = projected ? count * partBytes(PROJECTION, partSize) : 0;
-    const versions = fromHex(names.versionText);
-    const contents = count * LENGTHS_BYTES + ids.length + floats.length + payloads.length + partTotal;
-    const sealed = new Uint8Array(contents + count * (HEAD_BYTES + SEAL_OVERHEAD));
-    // One piece of memory for all: one for each record would take as long as the cipher.
-    const plains = new Uint8Array(contents);
-    const associated = new Uint8Array(count * this.#associatedData.length);
+    const { count, projections } = batch;
+    const laid = layOut(batch);
+    const { plains, ends: plainEnds } = laid;
+    const { versions, ...names } = this.#names(batch, laid);
+    for (let i = 0; i < count; i++) {
+      const at = i === 0 ? 0 : plainEnds[i - 1];
+      for (let j = 0; j < VERSION_BYTES; j++) plains[at + j] = versions[i * VERSION_BYTES + j];
+    }
+    const associated = this.#bindings(epoch, names.handles);
+    const stride = this.#associatedData.length;
+    const sealed = new Uint8Array(plains.length + count * (HEAD_BYTES + SEAL_OVERHEAD));
+    const sealedView = new DataView(sealed.buffer);
     const ends = new Uint32Array(count);
-    const underWay: Promise<void>[] = [];
-    const [sealedView, plainView] = [new DataView(sealed.buffer), new DataView(plains.buffer)];
-    for (let i = 0, at = 0, plainAt = 0; i < count; i++) {
-      const idAt = i === 0 ? 0 : idEnds[i - 1];
-      const payloadAt = i === 0 ? 0 : payloadEnds[i - 1];
-      const vectorAt = plainAt + LENGTHS_BYTES + idEnds[i] - idAt;
-      const partsAt = vectorAt + size + payloadEnds[i] - payloadAt;
-      plains.set(versions.subarray(i * VERSION_BYTES, (i + 1) * VERSION_BYTES), plainAt);
-      plainView.setUint32(plainAt + VERSION_BYTES, idEnds[i] - idAt, true);
-      plainView.setUint32(plainAt + VERSION_BYTES + 4, size / 4, true);
-      plainView.setUint32(plainAt + VERSION_BYTES + 8, payloadEnds[i] - payloadAt, true);
-      plains.set(ids.subarray(idAt, idEnds[i]), plainAt + LENGTHS_BYTES);
-      plains.set(floats.subarray(i * size, (i + 1) * size), vectorAt);
-      plains.set(payloads.subarray(payloadAt, payloadEnds[i]), vectorAt + size);
-      let plainEnd = partsAt;
-      if (projected) {
-        const content = projected.subarray(i * partSize, (i + 1) * partSize);
-        const part = encodePart({ name: PROJECTION, must: false, content });
-        plains.set(part, partsAt);
-        plainEnd += part.length;
-      }
+    for (let i = 0; i < count; i++) {
+      const at = i === 0 ? 0 : ends[i - 1];
       sealedView.setUint32(at, MARK, true);
       sealedView.setUint32(at + 4, epoch, true);
-      const associatedData = associated.subarray(
-        i * this.#associatedData.length,
-        (i + 1) * this.#associatedData.length,
+      ends[i] = plainEnds[i] + (i + 1) * (HEAD_BYTES + SEAL_OVERHEAD);
+    }
+    // The version tells contents apart without hashing them again, except for what it does not
+    // cover.
+    if (sealer.sealMany && !projections && count > 0) {
+      sealer.sealMany(sealed, HEAD_BYTES, { plains, ends: plainEnds, associated, hedges: versions });
+      return { ...names, sealed, ends };
+    }
+    const underWay: Promise<void>[] = [];
+    for (let i = 0; i < count; i++) {
+      const hedge = projections ? undefined : versions.subarray(i * VERSION_BYTES, (i + 1) * VERSION_BYTES);
+      const sealing = sealer.sealInto(
+        sealed.subarray((i === 0 ? 0 : ends[i - 1]) + HEAD_BYTES, ends[i]),
+        plains.subarray(i === 0 ? 0 : plainEnds[i - 1], plainEnds[i]),
+        associated.subarray(i * stride, (i + 1) * stride),
+        hedge,
       );
-      associatedData.set(this.#associatedData);
-      associatedData.set(
-        names.handles.subarray(i * HANDLE_BYTES, (i + 1) * HANDLE_BYTES),
-        this.#associatedData.length - HEAD_BYTES - HANDLE_BYTES,
-      );
-      associatedData.set(sealed.subarray(at, at + HEAD_BYTES), this.#associatedData.length - HEAD_BYTES);
-      const end = at + HEAD_BYTES + SEAL_OVERHEAD + plainEnd - plainAt;
-      // The version tells contents apart without hashing them again, except for what it does not
-      // cover.
-      const hedge = projected ? undefined : versions.subarray(i * VERSION_BYTES, (i + 1) * VERSION_BYTES);
-      const plain = plains.subarray(plainAt, plainEnd);
-      const sealing = sealer.sealInto(sealed.subarray(at + HEAD_BYTES, end), plain, associatedData, hedge);
       if (sealing !== undefined) underWay.push(sealing);
       if (underWay.length === IN_FLIGHT) await Promise.all(underWay.splice(0));
-      at = ends[i] = end;
-      plainAt = plainEnd;
     }
     await Promise.all(underWay);
     return { ...names, sealed, ends };
+  }
+
+  /** What each seal is bound to, one after the other. */
+  #bindings(epoch: number, handles: Uint8Array): Uint8Array {
+    const stride = this.#associatedData.length;
+    const one = new Uint8Array(this.#associatedData);
+    const head = new DataView(one.buffer, stride - HEAD_BYTES);
+    head.setUint32(0, MARK, true);
+    head.setUint32(4, epoch, true);
+    const all = new Uint8Array((handles.length / HANDLE_BYTES) * stride);
+    for (let i = 0, from = 0; i < all.length; i += stride) {
+      all.set(one, i);
+      for (let at = i + stride - HEAD_BYTES - HANDLE_BYTES; at < i + stride - HEAD_BYTES; at++)
+        all[at] = handles[from++];
+    }
+    return all;
   }
 
   /**

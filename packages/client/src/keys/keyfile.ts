@@ -36,9 +36,15 @@ async function sealerFor(passphrase: string, scrypt: NonNullable<KeyFile['scrypt
 }
 
 /**
- * The text of a key file.
+ * The text of a key file that a passphrase seals.
  *
- * @param cost scrypt's N, for tests; the default is what people should use.
+ * @param seed - The key.
+ * @param passphrase - What opens it again.
+ * @param cost - scrypt's N, for tests; the default is what people should use.
+ * @throws {HersError} INVALID_ARGUMENT: for an empty passphrase.
+ * @throws {HersError} WIPED: for a key that was wiped.
+ * @example
+ * await writeFile('hers.key', await sealKey(key, passphrase), { mode: 0o600 });
  */
 export async function sealKey(seed: MasterSeed, passphrase: string, cost: number = COST.N): Promise<string> {
   if (passphrase.length === 0)
@@ -61,6 +67,9 @@ export async function sealKey(seed: MasterSeed, passphrase: string, cost: number
 /**
  * A key file anyone can use who can read it. Text cannot be overwritten: it stays in memory until
  * that is used again.
+ *
+ * @param seed - The key.
+ * @throws {HersError} WIPED: for a key that was wiped.
  */
 export function unsealedKey(seed: MasterSeed): string {
   const bytes = seed.reveal();
@@ -92,7 +101,13 @@ function parse(text: string): KeyFile {
   return (scrypt.N & (scrypt.N - 1)) === 0 && scrypt.N > 1 ? file : fail();
 }
 
-/** Whether a key file needs a passphrase. */
+/**
+ * Whether a key file needs a passphrase.
+ *
+ * @param text - The text of a key file.
+ * @throws {HersError} MALFORMED: for what is no key file.
+ * @throws {HersError} UNSUPPORTED_VERSION: for one of a newer version.
+ */
 export function isSealed(text: string): boolean {
   return parse(text).sealed !== undefined;
 }
@@ -107,8 +122,16 @@ function seedOf(bytes: Uint8Array): MasterSeed {
 }
 
 /**
- * The master seed in a key file. WRONG_KEY for a wrong passphrase, which cannot be told from a
- * damaged file.
+ * The master seed in a key file.
+ *
+ * @param text - The text of a key file.
+ * @param passphrase - For one that is sealed.
+ * @throws {HersError} MALFORMED: for what is no key file.
+ * @throws {HersError} UNSUPPORTED_VERSION: for one of a newer version.
+ * @throws {HersError} WRONG_KEY: for a wrong passphrase, which cannot be told from a damaged file,
+ *   or none.
+ * @example
+ * const key = await openKey(await readFile('hers.key', 'utf8'), passphrase);
  */
 export async function openKey(text: string, passphrase?: string): Promise<MasterSeed> {
   const file = parse(text);

@@ -9,12 +9,14 @@ import {
   type KeyObject,
   randomFillSync,
 } from 'node:crypto';
+import { bulkAddon } from './bulk-sealing.node.ts';
 import {
   cannotOpen,
   checkHedge,
   HEDGE_HEAD_BYTES,
   hedgeHead,
   type KeyedHash,
+  type ManyContents,
   NONCE_BYTES,
   SEAL_OVERHEAD,
   type Sealer,
@@ -51,10 +53,22 @@ export class NodeSealer implements Sealer {
   #key: KeyObject | undefined;
   /** The head of a hedge, and room for what follows. */
   readonly #piece = Buffer.alloc(PIECE_BYTES);
+  readonly sealMany: Sealer['sealMany'];
+  readonly #wipeMany: (() => void) | undefined;
 
   /** The key is copied. */
   constructor(key: Uint8Array) {
     this.#key = createSecretKey(key);
+    const addon = bulkAddon();
+    if (addon) {
+      const ref = addon.makeSealKey(key);
+      this.sealMany = (out, before, contents) => {
+        if (!this.#key) throw wipedKey();
+        const { plains, ends, associated } = contents;
+        addon.sealMany(ref, noncesFor(contents), associated, plains, ends, before, out);
+      };
+      this.#wipeMany = () => addon.wipeSealKey(ref);
+    }
     const head = hedgeHead(key);
     this.#piece.set(head);
     head.fill(0);
@@ -112,8 +126,19 @@ export class NodeSealer implements Sealer {
 
   wipe(): void {
     this.#key = undefined;
+    this.#wipeMany?.();
     this.#piece.fill(0);
   }
+}
+
+/** Random bytes and the hedge of each, as `sealInto` does it. */
+function noncesFor({ hedges, ends: { length: count } }: ManyContents): Uint8Array {
+  const each = hedges.length / count;
+  checkHedge(hedges.subarray(0, each));
+  const nonces = randomFillSync(new Uint8Array(count * NONCE_BYTES));
+  for (let i = 0; i < count; i++)
+    for (let j = 0; j < NONCE_BYTES; j++) nonces[i * NONCE_BYTES + j] ^= hedges[i * each + j];
+  return nonces;
 }
 
 const BLOCK_BYTES = 64;
@@ -158,12 +183,22 @@ export function nodeKeyedHash(key: Uint8Array): KeyedHash {
     }
     return Buffer.from(hash('sha256', outer, 'hex'), 'hex');
   };
+  const addon = bulkAddon();
+  const ref = addon?.makeHashKey(key);
+  const many: KeyedHash['many'] =
+    addon && ref
+      ? (heads, data, starts, ends, out) => {
+          if (!usable) throw wipedKey();
+          addon.hashMany(ref, heads, data, starts, ends, out);
+        }
+      : undefined;
   const wipe = () => {
     usable = false;
+    if (ref) addon?.wipeHashKey(ref);
     inner.fill(0);
     outer.fill(0);
   };
-  return Object.assign(digest, { wipe });
+  return Object.assign(digest, { many, wipe });
 }
 
 /** SHA-256, hexadecimal. */

@@ -13,6 +13,7 @@ import { InProcessCrypto } from '../crew/crew.ts';
 import { List, type ListEntry, openList, sealList } from '../formats/lists.ts';
 import { type PlainRecord, RecordKeys, sealingKey } from '../formats/records.ts';
 import { Packing, type PlainBatch, packed, recordsOf, type SealedBatch, sealsOf } from '../writing/batch.ts';
+import { bulkAddon, withoutBulk } from './bulk-sealing.node.ts';
 import { NodeSealer, nodeKeyedHash } from './sealing.node.ts';
 import { NONCE_BYTES, SEAL_OVERHEAD, type Sealer, seal, WebSealer, webKeyedHash } from './sealing.ts';
 
@@ -86,6 +87,7 @@ describe('records in bulk', () => {
   const ways: Record<string, () => Promise<SealedBatch>> = {
     node: () => keys.seal(ciphers.node, EPOCH, batch),
     web: () => keys.seal(ciphers.web, EPOCH, batch),
+    'one by one': async () => keys.seal(await withoutBulk(() => new NodeSealer(key)), EPOCH, batch),
     'this thread': () => new InProcessCrypto(material).seal(batch),
     'a crew': async () => {
       const crew = (await startWorkers(material, 2))!;
@@ -202,6 +204,55 @@ it('seals have the size they say, from nothing to 64 KiB', async () => {
   }
 });
 
+const needsAddon = { skip: bulkAddon() ? false : 'the addon that seals in bulk was not built' };
+
+describe('the addon that hashes and seals many at once', needsAddon, () => {
+  const bytes = (length: number) => new Uint8Array(length);
+  const words = (...numbers: number[]) => Uint32Array.from(numbers);
+
+  it('refuses arrays that do not belong together, and never reads or writes beyond them', () => {
+    const addon = bulkAddon()!;
+    const [hash, sealing] = [addon.makeHashKey(key), addon.makeSealKey(key)];
+    const refused = (run: () => void) => assert.throws(run, Error);
+    refused(() => addon.makeHashKey(bytes(31)));
+    refused(() => addon.makeSealKey(bytes(33)));
+    refused(() => addon.hashMany(hash, bytes(0), bytes(8), words(0), words(9), bytes(16)));
+    refused(() => addon.hashMany(hash, bytes(0), bytes(8), words(5), words(4), bytes(16)));
+    refused(() => addon.hashMany(hash, bytes(0), bytes(8), words(0), words(4, 8), bytes(32)));
+    refused(() => addon.hashMany(hash, bytes(3), bytes(8), words(0, 4), words(4, 8), bytes(32)));
+    refused(() => addon.hashMany(hash, bytes(0), bytes(8), words(0), words(8), bytes(33)));
+    refused(() => addon.hashMany(sealing as never, bytes(0), bytes(8), words(0), words(8), bytes(16)));
+    const seals = (nonces: number, associated: number, plain: number, ends: Uint32Array, before: number, out: number) =>
+      refused(() => addon.sealMany(sealing, bytes(nonces), bytes(associated), bytes(plain), ends, before, bytes(out)));
+    seals(11, 4, 8, words(8), 0, 36);
+    seals(12, 4, 8, words(7), 0, 35);
+    seals(12, 4, 8, words(9), 0, 37);
+    seals(12, 4, 8, words(8), 0, 35);
+    seals(12, 4, 8, words(8), 2 ** 32 - 1, 36);
+    seals(24, 5, 8, words(4, 8), 0, 64);
+    seals(24, 4, 8, words(9, 8), 0, 64);
+    refused(() => addon.sealMany(hash as never, bytes(12), bytes(4), bytes(8), words(8), 0, bytes(36)));
+    addon.hashMany(hash, bytes(0), bytes(0), words(), words(), bytes(0));
+    addon.sealMany(sealing, bytes(0), bytes(0), bytes(0), words(), 4, bytes(0));
+  });
+
+  it('does nothing with keys that were wiped', () => {
+    const addon = bulkAddon()!;
+    const [hash, sealing] = [addon.makeHashKey(key), addon.makeSealKey(key)];
+    addon.wipeHashKey(hash);
+    addon.wipeSealKey(sealing);
+    addon.wipeSealKey(sealing);
+    assert.throws(() => addon.hashMany(hash, bytes(0), bytes(8), words(0), words(8), bytes(16)), /wiped/);
+    assert.throws(() => addon.sealMany(sealing, bytes(12), bytes(4), bytes(8), words(8), 0, bytes(36)), /wiped/);
+    const [sealer, keyed] = [new NodeSealer(key), nodeKeyedHash(key)];
+    sealer.wipe();
+    keyed.wipe();
+    const contents = { plains: bytes(8), ends: words(8), associated: bytes(4), hedges: bytes(16) };
+    assert.throws(() => sealer.sealMany!(bytes(36), 0, contents), { code: 'WIPED' });
+    assert.throws(() => keyed.many!(bytes(0), bytes(8), words(0), words(8), bytes(16)), { code: 'WIPED' });
+  });
+});
+
 describe('nonces', () => {
   /** More seals than any pool has random bytes for. */
   const MANY = 2000;
@@ -225,6 +276,27 @@ describe('nonces', () => {
       drain();
     }
   }
+
+  it(
+    'of records sealed at once are those of records sealed one by one, and so is everything else',
+    needsAddon,
+    async (t) => {
+      const { batch } = pack();
+      const slowly = await withoutBulk(() => new NodeSealer(key));
+      const slowKeys = await withoutBulk(() => RecordKeys.of(seed, collectionId));
+      assert.equal(slowly.sealMany, undefined);
+      await withRepeatedRandomness(t, async () => {
+        const fast = await keys.seal(ciphers.node, EPOCH, batch);
+        const slow = await slowKeys.seal(slowly, EPOCH, batch);
+        assert.deepEqual(fast, slow);
+        const projected = { ...batch, projections: new Float32Array(2 * batch.count).fill(0.5) };
+        assert.deepEqual(
+          await keys.seal(ciphers.node, EPOCH, projected),
+          await slowKeys.seal(slowly, EPOCH, projected),
+        );
+      });
+    },
+  );
 
   /**
    * Around the size from which on they are hashed in pieces; each is there twice, with one bit

@@ -19,6 +19,18 @@ export const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 export const SEAL_OVERHEAD: number = NONCE_BYTES + TAG_BYTES;
 
+/** What is sealed at once; entry i of each belongs to content i. */
+export interface ManyContents {
+  /** One after the other. */
+  readonly plains: Uint8Array;
+  /** Where each ends. */
+  readonly ends: Uint32Array;
+  /** All of one length. */
+  readonly associated: Uint8Array;
+  /** A keyed hash of each, all of one length, NONCE_BYTES or more. */
+  readonly hedges: Uint8Array;
+}
+
 /** One AES key. A seal is nonce, ciphertext and tag. */
 export interface Sealer {
   /**
@@ -29,6 +41,11 @@ export interface Sealer {
    * has one already; made here otherwise.
    */
   sealInto(out: Uint8Array, plain: Uint8Array, associatedData: Uint8Array, hedge?: Uint8Array): void | Promise<void>;
+  /**
+   * Seals many contents at once, where the platform can: the same seals as `sealInto` makes. In
+   * `out`, every seal comes after `before` bytes, which are left as they are.
+   */
+  readonly sealMany?: ((out: Uint8Array, before: number, contents: ManyContents) => void) | undefined;
   /** INTEGRITY when it was sealed with another key or other associated data, or altered. */
   open(sealed: Uint8Array, associatedData: Uint8Array): Uint8Array | Promise<Uint8Array>;
   /**
@@ -159,6 +176,13 @@ export async function makeSealer(key: Uint8Array): Promise<Sealer> {
 
 export interface KeyedHash {
   (...parts: readonly Uint8Array[]): Uint8Array;
+  /**
+   * The hashes of many, where the platform can: of head i and of the data from start i to end i.
+   * All heads have one length, and so have the hashes in `out`, which are cut to it.
+   */
+  readonly many?:
+    | ((heads: Uint8Array, data: Uint8Array, starts: Uint32Array, ends: Uint32Array, out: Uint8Array) => void)
+    | undefined;
   /** Overwrites what was made from the key; WIPED from then on. */
   wipe(): void;
 }

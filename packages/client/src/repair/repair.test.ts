@@ -8,6 +8,7 @@ import {
   chmodSync,
   cpSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -490,8 +491,9 @@ describe('packs', () => {
     assert.equal(report.outcome, 'whole'); // what the catalogue does not name is not looked at
     unlinkSync(join(folder, 'catalogue.db'));
     const stop = new AbortController();
-    setTimeout(() => stop.abort(), 300);
-    await assert.rejects(repair(folder, { into: `${folder}-new`, signal: stop.signal }));
+    // While the false beginnings are read, however fast this machine is.
+    const onProgress = () => stop.abort();
+    await assert.rejects(repair(folder, { into: `${folder}-new`, signal: stop.signal, onProgress }));
     assert.ok(!existsSync(`${folder}-new`));
     assert.deepEqual(besides(`${folder}-new`, 'repair'), []);
     await check(await repair(folder, { into: `${folder}-new` }));
@@ -927,8 +929,20 @@ describe('repairing', () => {
   it('goes on where it was stopped between its two renames', async () => {
     const folder = copyOf();
     unlinkSync(join(folder, 'catalogue.db'));
+    // What an earlier one left goes; a folder of somebody else stays.
+    const [left, foreign] = ['0123456789ab', 'notes'].map((mark) => `${folder}.repairing-${mark}`);
+    for (const path of [left, foreign]) mkdirSync(path);
     const { backup } = await repair(folder);
+    assert.deepEqual([left, foreign].map(existsSync), [false, true]);
     renameSync(folder, `${folder}.repaired-0123456789ab`);
+    const other = `${folder}.repaired-ba9876543210`;
+    mkdirSync(other);
+    await assert.rejects(repair(folder), {
+      code: 'ALREADY_EXISTS',
+      message: /rename the one that is right/,
+    });
+    assert.ok(!existsSync(folder));
+    rmSync(other, { recursive: true });
     const report = await repair(folder);
     assert.equal(report.outcome, 'finished');
     assert.equal(report.backup, backup);

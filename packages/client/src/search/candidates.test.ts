@@ -393,6 +393,34 @@ describe('sets that were shown and never verified', () => {
     assert.deepEqual((await versions.read({ gallery: '', name: 'compact' }))?.unverified ?? [], []);
   });
 
+  it('are waited for when the collection is closed', async () => {
+    const versions = new InMemoryVersions();
+    const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
+    const { promise: allowed, resolve: allow } = Promise.withResolvers<void>();
+    const held: GetRecords = async function* (name, handles) {
+      isAsked();
+      await allowed;
+      yield* store.getRecords(name, handles);
+    };
+    const collection = await through(held, { versions });
+    const stop = new AbortController();
+    const call = collection.search(probe, { payload: true, signal: stop.signal });
+    await asked;
+    stop.abort(new Error('changed my mind'));
+    await assert.rejects(call, /changed my mind/);
+    const unverified = async () => (await versions.read({ gallery: '', name: 'compact' }))?.unverified?.length ?? 0;
+    assert.equal(await unverified(), 1);
+    let isClosed = false;
+    const closing = collection.close().then(() => {
+      isClosed = true;
+    });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    assert.ok(!isClosed);
+    allow();
+    await closing;
+    assert.equal(await unverified(), 0);
+  });
+
   it('count when there was nothing to show because an answer could not be decrypted', async () => {
     const versions = new InMemoryVersions();
     const collection = await through(store.getRecords.bind(store), {

@@ -1,10 +1,10 @@
 // Which records of a view count: those that pass a filter and have not expired. The client knows
 // which record is in which slot, so it leaves the others out before it ranks, and the results are
-// exact. All of it happens here, before a query is sent: what the store is asked for, and when,
-// does not depend on it.
+// exact. What the store is asked for does not depend on it. A filter is checked before a query is
+// sent, and evaluated block by block while the store works.
 
 import { type Fields, invalid, quoted } from '../fields/field.ts';
-import { type CompiledFilter, compileFilter } from '../filter/evaluate.ts';
+import { type CompiledFilter, compileFilter, wordsFor } from '../filter/evaluate.ts';
 import type { Filter } from '../filter/filter.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
@@ -24,10 +24,20 @@ export interface Choice {
   isPending(record: PendingRecord): boolean;
 }
 
+/** Which slots of a block pass a filter, and what that was found out from. */
+interface Answer {
+  readonly passing: Uint32Array;
+  /** The names of the columns, which never change. */
+  readonly columns: readonly string[];
+  /** A filter by ids looks at records that are alive. */
+  readonly dead: readonly number[];
+}
+
 /** The choices of one collection; answers to the latest filters are kept. */
 export class Choices {
-  /** By filter, and then by block and columns, which never change. */
-  readonly #kept = new Map<string, Map<string, Uint32Array>>();
+  /** By filter, and then by block. */
+  readonly #kept = new Map<string, Map<string, Answer>>();
+  readonly #memory = new BitsetMemory();
 
   /** Undefined where everything counts. Without a `now`, nothing has expired. */
   of(view: View, filter: Filter | undefined, now: number | undefined): Choice | undefined {
@@ -49,8 +59,8 @@ export class Choices {
     };
   }
 
-  #answersTo({ canonical }: CompiledFilter, view: View): Map<string, Uint32Array> {
-    const kept = this.#kept.get(canonical) ?? new Map<string, Uint32Array>();
+  #answersTo({ canonical }: CompiledFilter, view: View): Map<string, Answer> {
+    const kept = this.#kept.get(canonical) ?? new Map<string, Answer>();
     // The one that was used last comes last.
     this.#kept.delete(canonical);
     this.#kept.set(canonical, kept);
@@ -67,24 +77,51 @@ export class Choices {
     view: View,
     block: ManifestBlock,
     filter: CompiledFilter,
-    kept: Map<string, Uint32Array>,
+    kept: Map<string, Answer>,
     locate: Locate,
   ): Uint32Array {
-    // A filter by ids looks at records that are alive, and a view before this one has more of them.
-    const name = [block.id, block.dead.length, ...filter.fields.map((field) => block.columns![field])].join();
-    let passing = kept.get(name);
-    if (!passing) kept.set(name, (passing = evaluate(view, block, filter, locate)));
+    const known = kept.get(block.id);
+    const columns = filter.fields.map((field) => block.columns![field]);
+    const { dead } = block;
+    if (known && areSame(known.columns, columns) && areSame(known.dead, dead)) return known.passing;
+    const passing = evaluate(view, block, filter, locate, this.#memory.take(wordsFor(block.count)));
+    kept.set(block.id, { passing, columns, dead });
     return passing;
   }
 }
 
-function evaluate(view: View, { id, count }: ManifestBlock, filter: CompiledFilter, locate: Locate): Uint32Array {
+const areSame = <T>(one: readonly T[], other: readonly T[]) =>
+  one === other || (one.length === other.length && one.every((each, i) => each === other[i]));
+
+/** Bitsets of many blocks share a buffer: one for each costs more than to evaluate a condition. */
+class BitsetMemory {
+  #words = new Uint32Array(0);
+  #used = 0;
+
+  take(count: number): Uint32Array {
+    if (this.#used + count > this.#words.length) {
+      this.#words = new Uint32Array(Math.max(count, MEMORY_WORDS));
+      this.#used = 0;
+    }
+    return this.#words.subarray(this.#used, (this.#used += count));
+  }
+}
+
+const MEMORY_WORDS = 2 ** 13;
+
+function evaluate(
+  view: View,
+  { id, count }: ManifestBlock,
+  filter: CompiledFilter,
+  locate: Locate,
+  out?: Uint32Array,
+): Uint32Array {
   const list = view.entries.get(id)!;
   const find = (wanted: string) => {
     const place = locate(wanted);
     return typeof place === 'object' && place.block.id === id ? place.slot : undefined;
   };
-  return filter.passing(view.columns.get(id)!, { count, id: (slot) => list.id(slot), find }, count);
+  return filter.passing(view.columns.get(id)!, { count, id: (slot) => list.id(slot), find }, count, out);
 }
 
 type Locate = (id: string) => RecordLocation | undefined;

@@ -54,3 +54,28 @@ it('what parts of the scores would keep, merged, is what all of them would', () 
     ),
   );
 });
+
+it('offered some slots, it keeps what it would keep if the others had no score', () => {
+  const slot = fc.record({ score: fc.double({ min: -2, max: 2, noNaN: true }), counts: fc.boolean() });
+  fc.assert(
+    fc.property(
+      fc.array(fc.array(slot, { maxLength: 100 }), { maxLength: 4 }),
+      fc.integer({ min: 1, max: 6 }),
+      fc.constantFrom('ascending' as const, 'descending' as const),
+      (blocks, limit, order) => {
+        const [some, all] = [new Ranking(limit, order), new Ranking(limit, order)];
+        for (const [block, slots] of blocks.entries()) {
+          const words = new Uint32Array(Math.ceil(slots.length / 32));
+          slots.forEach(({ counts }, j) => {
+            if (counts) words[j >> 5] |= 1 << (j & 31);
+          });
+          const scores = slots.map(({ score }) => score);
+          some.offer(block, 3, scores, words);
+          const left = slots.map(({ score, counts }) => (counts ? score : Number.NaN));
+          all.offer(block, 3, left);
+        }
+        assert.deepEqual(some.best(), all.best());
+      },
+    ),
+  );
+});

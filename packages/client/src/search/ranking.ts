@@ -28,13 +28,25 @@ export class Ranking {
     this.#floor = floorOf(this.#sign, threshold);
   }
 
-  /** Offers the scores of one block. */
-  offer(block: number, first: number, scores: ArrayLike<number>): void {
+  /**
+   * Offers the scores of one block: all, or those of some slots, bit j & 31 of word j >> 5 for slot
+   * j. Of few, only those are looked at.
+   */
+  offer(block: number, first: number, scores: ArrayLike<number>, slots?: Uint32Array): void {
     const sign = this.#sign;
-    for (let j = 0; j < scores.length; j++) {
-      const key = sign * scores[j];
-      if (key > this.#floor) this.#keep(key, block, first + j);
+    if (!slots) {
+      for (let j = 0; j < scores.length; j++) {
+        const key = sign * scores[j];
+        if (key > this.#floor) this.#keep(key, block, first + j);
+      }
+      return;
     }
+    for (let w = 0; w < slots.length; w++)
+      for (let left = slots[w]; left !== 0; left &= left - 1) {
+        const j = 32 * w + 31 - Math.clz32(left & -left);
+        const key = sign * scores[j];
+        if (key > this.#floor) this.#keep(key, block, first + j);
+      }
   }
 
   /** Offers what another ranking kept. */

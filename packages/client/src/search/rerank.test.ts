@@ -215,6 +215,7 @@ describe('re-ranking', () => {
     assert.deepEqual(await empty.search(probe, { rerank: 50, enough: 0.5 }), {
       matches: [],
       coverage: { searched: 0, total: 0 },
+      pending: 0,
       fetched: 0,
     });
     const without = await database.createCollection('without', {

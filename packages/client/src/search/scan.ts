@@ -228,6 +228,51 @@ function expectedBy(
   return { query, number };
 }
 
+/** By the number of a block: which of its slots count; undefined where all do. */
+type SlotsOf = (number: number) => Uint32Array | undefined;
+
+/** How long a thread evaluates ahead before it does other things. */
+const AHEAD_MS = 2;
+
+/**
+ * Evaluates a choice while the store works: as long as no answer is here, one block after the
+ * other, and at the latest when the answer for a block is.
+ */
+class ChosenSlots {
+  readonly #choice: Choice;
+  readonly #blocks: readonly ManifestBlock[];
+  readonly #known = new Map<number, Uint32Array | undefined>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #next = 0;
+
+  constructor(choice: Choice, blocks: readonly ManifestBlock[]) {
+    this.#choice = choice;
+    this.#blocks = blocks;
+  }
+
+  of(number: number): Uint32Array | undefined {
+    if (!this.#known.has(number)) this.#known.set(number, this.#choice.slots(this.#blocks[number]));
+    return this.#known.get(number);
+  }
+
+  /** Begins once the request that is being made has been sent. */
+  evaluateAhead(): void {
+    this.#timer = setTimeout(() => {
+      const end = performance.now() + AHEAD_MS;
+      try {
+        while (this.#next < this.#blocks.length && performance.now() < end) this.of(this.#next++);
+      } catch {
+        return; // It fails again when the answer for that block is here, and is reported then.
+      }
+      if (this.#next < this.#blocks.length) this.evaluateAhead();
+    });
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
 type Rank = (
   query: Query,
   kept: KeptResponses,
@@ -239,7 +284,7 @@ type Rank = (
 function keeper(
   queries: readonly Query[],
   isGrouped: boolean,
-  slots: readonly (Uint32Array | undefined)[] | undefined,
+  slotsOf: SlotsOf | undefined,
   rank: Rank,
 ): ((kept: KeptResponses) => Promise<void>) | undefined {
   if (queries.length === 0 || !queries.every(({ space }) => space.device(isGrouped))) return undefined;
@@ -248,7 +293,7 @@ function keeper(
       const query = queries[number];
       if (query.missing) throw new HersError('INTEGRITY', 'the store answered twice for one block');
       query.missing = new Set();
-      const chosen = slots && query.of.numbers.map((each) => slots[each]);
+      const chosen = slotsOf && query.of.numbers.map(slotsOf);
       // An error is reported with those of other queries.
       await rank(query, kept, i, chosen).catch(() => {});
     }
@@ -263,7 +308,8 @@ async function scanBlocks(
   some: boolean,
   { limit, threshold, choice, groupBy, signal }: ScanOptions,
 ): Promise<{ readonly candidates: Candidate[]; readonly searched: number }[]> {
-  const slots = choice && blocks.map((block) => choice.slots(block));
+  const chosen = choice && new ChosenSlots(choice, blocks);
+  const slotsOf = chosen && ((number: number) => chosen.of(number));
   const queries = await encryptQueries(view, probes, blocks);
   const byId = new Map(queries.map((query) => [hex(query.secret.queryId), query]));
   const options = { limit, order: orderOf(view.space.plan), ...(threshold === undefined ? {} : { threshold }) };
@@ -275,10 +321,10 @@ async function scanBlocks(
     best.catch(() => {}); // reported below, with the others
     decrypted.push({ probe, records, best });
   };
-  const rank: Rank = ({ probe, space, of, secret, vector }, kept, number, chosen) => {
+  const rank: Rank = ({ probe, space, of, secret, vector }, kept, number, slots) => {
     const best = space
       .device(false)!
-      .rank(kept, number, secret, of, chosen, { ...options, query: vector })
+      .rank(kept, number, secret, of, slots, { ...options, query: vector })
       .finally(() => secret.wipe());
     decrypted.push({ probe, records: of.records, best });
     return best;
@@ -292,9 +338,10 @@ async function scanBlocks(
       ...(some ? { blocks: blocks.map((block) => fromHex(block.id)) } : {}),
     };
     // Where the store can leave responses on a device, and the client can decrypt them there.
-    const keep = some ? undefined : keeper(queries, groupBy !== undefined, slots, rank);
+    const keep = some ? undefined : keeper(queries, groupBy !== undefined, slotsOf, rank);
     const calling = { ...(signal ? { signal } : {}), ...(keep ? { keep } : {}), views: true };
     let numbers: Map<string, number> | undefined;
+    chosen?.evaluateAhead();
     for await (const response of service.search(name, request, calling)) {
       numbers ??= new Map(blocks.map((block, number) => [block.id, number]));
       const { query, number } = expectedBy(byId, numbers, blocks, response);
@@ -302,7 +349,7 @@ async function scanBlocks(
       const canaries = query.space.canariesOf(blocks[number]);
       const groups = groupBy === undefined ? undefined : view.columns.get(id)!.get(groupBy)!.codes;
       const sums = view.scoreSums.get(id);
-      query.tasks.push({ response, block: number, canaries, dead, slots: slots?.[number], groups, sums });
+      query.tasks.push({ response, block: number, canaries, dead, slots: slotsOf?.(number), groups, sums });
       if (query.tasks.length === BATCH) decrypt(query);
     }
     for (const query of queries) if (query.tasks.length > 0) decrypt(query);
@@ -324,6 +371,7 @@ async function scanBlocks(
       searched: searched[probe],
     }));
   } finally {
+    chosen?.stop();
     await Promise.allSettled(decrypted.map(({ best }) => best));
     for (const { secret } of queries) secret.wipe();
   }

@@ -80,6 +80,11 @@ export interface SearchResult {
    */
   readonly coverage: { readonly searched: number; readonly total: number };
   /**
+   * How many of the records searched are pending: in no block yet, so that this client compared
+   * them itself, in the clear. `optimize` puts them into blocks.
+   */
+  readonly pending: number;
+  /**
    * Records that were fetched from the vault, which the store could see; 0 unless `rerank` or
    * `payload` asked for it.
    */

@@ -40,6 +40,7 @@ export async function search(
   const { view, part, scanned } = await (toFetch > 0 ? countUndecryptable(session, scanning) : scanning);
   // From here on the store is shown what was found, and nothing is scanned again in this call.
   const total = liveCount(part ?? view.manifest);
+  const pending = part ? part.pending.length : view.pending.size;
   const results: SearchResult[] = [];
   for (const [i, { found, searched }] of scanned.entries()) {
     const answer =
@@ -47,7 +48,7 @@ export async function search(
         ? await fetchMatches(session, view, probes[i], found, options)
         : { matches: found.map(({ id, score, scoreOrigin }) => ({ id, score, scoreOrigin })), fetched: 0 };
     const matches = select ? withFields(view, answer.matches, found, select) : answer.matches;
-    results.push({ ...answer, matches, coverage: { searched, total } });
+    results.push({ ...answer, matches, coverage: { searched, total }, pending });
   }
   return results;
 }

@@ -279,3 +279,25 @@ describe('new collections', () => {
     await assert.rejects(new Database(described, { key: seed }).collection('faces'), isNewer);
   });
 });
+
+it('a key that has sealed as much as it may is rotated before it seals more', async () => {
+  const store = await emptyStore();
+  const faces = await new Database(store, { key: seed }).createCollection('faces', { dimension: DIMENSION });
+  await faces.upsert(several(0, 3));
+  const { id } = await store.getCollection('faces');
+  const sealer = await makeSealer(seed.deriveKey('manifest', id));
+  const { version, manifest: sealed } = await store.getManifest('faces');
+  const manifest = await openManifest(sealer, id, version, sealed, { handleOf: () => assert.fail('no partitions') });
+  const worn = { ...manifest, version: version + 1, seals: 2 ** 31 - 1 };
+  await store.commit('faces', { expected: version, manifest: await sealManifest(sealer, id, worn) });
+  const db = new Database(store, { key: seed });
+  const again = await db.collection('faces');
+  await assert.rejects(again.upsert(several(3, 5)), {
+    code: 'INVALID_ARGUMENT',
+    message: /sealed as much as it safely can; rotate the key/,
+  });
+  assert.equal(await again.count(), 3);
+  await again.rotateKey();
+  await again.upsert(several(3, 5));
+  await found(again, [0, 1, 2, 3, 4], 0.02);
+});

@@ -96,6 +96,24 @@ describe('a name is a collection', () => {
     assert.equal(await (await client(store, versions).collection('employees')).count(), 1);
   });
 
+  it('the description of another one under its id is refused, and so is one that is none', async () => {
+    const store = await newStore();
+    for (const name of ['faces', 'voices']) await client(store).createCollection(name, { dimension: 3 });
+    const { descriptor } = await store.getCollection('voices');
+    const showing = (shown: Uint8Array) =>
+      client(
+        withMethods(store, {
+          getCollection: async (name) => ({ ...(await store.getCollection(name)), descriptor: shown }),
+        }),
+      ).collection('faces');
+    const isOther = integrity(/shows the description of another collection under the name "faces"/);
+    await assert.rejects(showing(descriptor), isOther);
+    const { text, mac } = JSON.parse(Buffer.from(descriptor).toString());
+    const short = JSON.stringify({ ...JSON.parse(text), id: 'abc' });
+    for (const bytes of ['', 'nonsense', '{}', 'null', JSON.stringify({ text: short, mac })])
+      await assert.rejects(showing(Buffer.from(bytes)), integrity(/the description of collection "faces" is damaged/));
+  });
+
   it('a file keeps it, and galleries at other addresses have their own', async () => {
     const [store, other] = [await newStore(), await newStore()];
     const path = join(await newFolder(), 'seen.json');
@@ -639,4 +657,40 @@ describe('a write', () => {
     await faces.upsert({ id: 'x', vector: [1, 0, 0, 0] });
     assert.equal(await (await client(store).collection('faces')).count(), 1);
   });
+});
+
+it('a change that was made and cannot be remembered says both', async () => {
+  const store = await newStore();
+  let isFull = false;
+  class Forgetful extends InMemoryVersions {
+    override update(...args: Parameters<InMemoryVersions['update']>) {
+      return isFull ? Promise.reject(new Error('ENOSPC, says the test')) : super.update(...args);
+    }
+  }
+  const faces = await client(store, new Forgetful()).createCollection('faces', { dimension: 3 });
+  await faces.upsert(one);
+  isFull = true;
+  await assert.rejects(faces.upsert(two), {
+    code: 'STORAGE',
+    message: /^the change was made, but what was seen of it cannot be written down \(ENOSPC/,
+  });
+  isFull = false;
+  assert.equal(await (await client(store).collection('faces')).count(), 2);
+  // It goes on from the change that it made.
+  assert.deepEqual(await faces.upsert({ ...one, vector: [0, 0, 1] }), counts({ replaced: 1 }));
+});
+
+it('records that are cut off, or empty, are not believed', async () => {
+  const store = await newStore();
+  const faces = await client(store).createCollection('faces', { dimension: 3 });
+  await faces.upsert(one);
+  for (const length of [0, 3, 20, 40]) {
+    const cutting = withMethods(store, {
+      async *getRecords(...args) {
+        for await (const { handle, sealed } of store.getRecords(...args))
+          yield { handle, sealed: sealed.subarray(0, length) };
+      },
+    });
+    await assert.rejects(async () => (await client(cutting).collection('faces')).get('x'), { code: 'INTEGRITY' });
+  }
 });

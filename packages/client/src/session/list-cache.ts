@@ -17,7 +17,11 @@ export interface CachedList {
 export interface CachedLists {
   /** Whatever is there and current, in any order, damaged or not, some of it perhaps twice. */
   read(): AsyncIterable<CachedList>;
-  /** Keeps a list that was missing or damaged. */
+  /**
+   * Keeps a list that was missing or damaged.
+   *
+   * @param list - As the store sent it.
+   */
   put(list: CachedList): Promise<void>;
   /** Writes what is not written yet, and drops what is no longer current if it is much. */
   close(): Promise<void>;
@@ -25,9 +29,18 @@ export interface CachedLists {
 
 /** Where lists are kept between connections; `openListCache` opens one. No method rejects. */
 export interface ListCache {
-  /** `names` are those of all current lists; the collection is named by its id, hexadecimal. */
+  /**
+   * What is kept of a collection.
+   *
+   * @param collection - The id of a collection, hexadecimal.
+   * @param names - Those of all current lists.
+   */
   open(collection: string, names: ReadonlySet<string>): Promise<CachedLists>;
-  /** Deletes everything that is kept of a collection. */
+  /**
+   * Deletes everything that is kept of a collection.
+   *
+   * @param collection - The id of a collection, hexadecimal.
+   */
   forget(collection: string): Promise<void>;
 }
 
@@ -48,7 +61,13 @@ const DEFAULT_MAX_BYTES = 2 ** 30;
  * owner can read; in browsers it is the name of a database (IndexedDB). Several processes or pages
  * may share it.
  *
- * @example const db = await connect(url, { key, cache: await openListCache('./lists') });
+ * @param where - A folder; in a browser, the name of a database.
+ * @param options - How much it may keep.
+ * @throws {HersError} INVALID_ARGUMENT: for no name, a size that is none, or an option that there
+ *   is not.
+ * @example
+ * const cache = await openListCache('./lists');
+ * const db = await connect('https://gallery.example', { key, cache });
  */
 export async function openListCache(where: string, options: ListCacheOptions = {}): Promise<ListCache> {
   refuseUnknown(options, LIST_CACHE_OPTIONS, 'a cache of lists');

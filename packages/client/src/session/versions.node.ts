@@ -41,6 +41,16 @@ export class VersionFile implements VersionMemory {
   readonly #older: string | undefined;
   #writing: Promise<unknown> = Promise.resolve();
 
+  /**
+   * Opens nothing yet: the file is read, and made, when it is needed.
+   *
+   * @param path - Of the file; it is made with the first collection that is seen.
+   * @param options - An older file that counts as well.
+   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
+   * @example
+   * const versions = new VersionFile('./seen.json');
+   * const db = await connect('https://gallery.example', { key, versions });
+   */
   constructor(path: string, options: VersionFileOptions = {}) {
     refuseUnknown(options, { older: true }, 'a file of versions');
     this.#path = path;
@@ -77,14 +87,27 @@ export class VersionFile implements VersionMemory {
     return [...sightings.of(id), ...older];
   }
 
-  /** How many collections were seen. */
+  /**
+   * How many collections were seen.
+   *
+   * @throws {HersError} UNSUPPORTED_VERSION: for a file of a newer version.
+   * @throws {SyntaxError} for a file that holds something else.
+   */
   async count(): Promise<number> {
     const { sightings, numbers } = await this.#read();
     const seen = new Set(sightings.all().map(({ place, seen: { id } }) => `${id} ${place.name}`));
     return new Set([...seen, ...Object.keys(numbers)]).size;
   }
 
-  /** Forgets everything about a gallery, for one that is made again in its place. */
+  /**
+   * Forgets everything about a gallery, for one that is made again in its place.
+   *
+   * @param gallery - As {@link galleryOf} names it.
+   * @throws {HersError} UNSUPPORTED_VERSION: for a file of a newer version.
+   * @throws {SyntaxError} for a file that holds something else.
+   * @throws {HersError} LOCKED: where another process has held the file for ten seconds.
+   * @throws {HersError} INVALID_ARGUMENT: where the path is no file.
+   */
   forget(gallery: string): Promise<void> {
     return this.#alone(async () => {
       const { sightings, own } = await this.#read();
@@ -140,7 +163,9 @@ export class VersionFile implements VersionMemory {
       await this.#replace(text, isFleeting);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
-      await unlink(this.#spare);
+      await unlink(this.#spare).catch(() => {
+        throw error;
+      });
       await this.#replace(text, isFleeting);
     }
     await this.#keepSpare();

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -247,4 +247,32 @@ test('a file keeps what was deleted, and finds it', () =>
       '{"format":2,"collections":[{"gallery":"g","name":"n","id":"x","version":1,"deletedIds":[1]}]}',
     );
     await assert.rejects(new VersionFile(path).read(faces), SyntaxError);
+  }));
+
+test('on a disk that is full, what was seen is still written down, with room that was kept for it', (t) =>
+  withFile(async (path, folder) => {
+    const isRoot = process.getuid?.() === 0;
+    const mount = isRoot ? spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'hers-test', folder]) : undefined;
+    if (mount?.status !== 0) return t.skip('a file system can be mounted only by root');
+    try {
+      const file = new VersionFile(path);
+      await write(file, 3);
+      const filler = join(folder, 'filler');
+      await writeFile(filler, Buffer.alloc(2 ** 20)).catch(() => {});
+      await assert.rejects(writeFile(join(folder, 'more'), 'x'), { code: 'ENOSPC' });
+      await write(file, 4);
+      assert.deepEqual(await new VersionFile(path).read(faces), seen(4));
+      assert.ok((await readdir(folder)).every((name) => !name.endsWith('.tmp')));
+      // Where there is no more room at all, what was written before stays.
+      await rm(`${path}.spare`, { force: true });
+      await writeFile(filler, Buffer.alloc(2 ** 20)).catch(() => {});
+      await assert.rejects(write(file, 5), { code: 'ENOSPC' });
+      assert.deepEqual(await new VersionFile(path).read(faces), seen(4));
+      await rm(filler);
+      await write(file, 5);
+      assert.deepEqual(await new VersionFile(path).read(faces), seen(5));
+      assert.ok((await readdir(folder)).includes('seen.json.spare'), 'the room is kept again');
+    } finally {
+      spawnSync('umount', ['-l', folder]);
+    }
   }));

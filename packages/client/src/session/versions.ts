@@ -60,22 +60,33 @@ export function isFirstContact(seen: Seen | undefined, id: string): boolean {
 
 /**
  * Where that is remembered. Without one it is remembered for as long as the connection lasts, and a
- * first contact trusts what it is shown.
+ * first contact trusts what it is shown. What a method throws ends the call that asked.
  */
 export interface VersionMemory {
-  /** What was seen there last, if anything was. */
+  /**
+   * What was seen there last, if anything was.
+   *
+   * @param place - A gallery, and a name in it.
+   */
   read(place: Place): Promise<Seen | undefined>;
   /**
    * Replaces what is remembered of a place by what `change` makes of it, with nothing in between;
    * nothing of it when that is undefined. Throws what `change` throws.
+   *
+   * @param place - A gallery, and a name in it.
+   * @param change - Makes what is remembered from what was. It is not called twice.
+   * @param options - What is `isFleeting` may be lost when the power fails, and in no other way.
    */
   update(
     place: Place,
     change: (seen: Seen | undefined) => Seen | undefined,
-    /** What is `isFleeting` may be lost when the power fails, and in no other way. */
     options?: { readonly isFleeting?: boolean },
   ): Promise<Seen | undefined>;
-  /** Wherever a collection of this id was seen, or is among those that were deleted. */
+  /**
+   * Wherever a collection of this id was seen, or is among those that were deleted.
+   *
+   * @param id - Of a collection, hexadecimal.
+   */
   places(id: string): Promise<readonly { readonly place: Place; readonly seen: Seen }[]>;
 }
 

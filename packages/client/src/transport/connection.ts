@@ -49,14 +49,16 @@ export interface Call {
 /** A request whose answer has begun. The caller calls `done` when it has read it. */
 interface Attempt {
   readonly answer: Response;
+  readonly base: string;
   readonly watch: Watch;
   readonly signal: AbortSignal;
   readonly done: () => void;
 }
 
 export class Connection {
-  /** The address of the server, without a slash at its end. */
-  readonly base: string;
+  /** Addresses of the nodes of a cluster, or of one server, without a slash at their ends. */
+  readonly #bases: readonly string[];
+  #used = 0;
   readonly #headers: Record<string, string>;
   readonly #retries: Retries;
   readonly #closing = new AbortController();
@@ -65,24 +67,35 @@ export class Connection {
   #uploads = 0;
   readonly #queued: (() => void)[] = [];
 
-  constructor(where: string, options: HttpOptions) {
+  constructor(where: string | readonly string[], options: HttpOptions) {
     refuseUnknown(options, HTTP_OPTIONS, 'a connection');
-    const url = parseUrl(where);
+    const urls = (typeof where === 'string' ? [where] : where).map(parseUrl);
     const { token, insecure = false } = options;
     if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
       throw new HersError('INVALID_ARGUMENT', 'a token has no spaces and no line breaks; copy nothing but the token');
-    if (token !== undefined && url.protocol === 'http:' && !isLoopback(url.hostname) && !insecure)
+    const exposed = urls.find((url) => url.protocol === 'http:' && !isLoopback(url.hostname));
+    if (token !== undefined && exposed && !insecure)
       throw new HersError(
         'INVALID_ARGUMENT',
-        `a token sent to ${url.origin} could be read on the way; use https, or say insecure: true if the network is safe`,
+        `a token sent to ${exposed.origin} could be read on the way; use https, or say insecure: true if the network is safe`,
       );
-    this.base = url.origin + url.pathname.replace(/\/+$/, '');
+    this.#bases = urls.map((url) => url.origin + url.pathname.replace(/\/+$/, ''));
     this.#headers = {
       // Ciphertexts cannot be compressed. Browsers do not allow this header.
       ...(choosesEncoding ? { 'accept-encoding': 'identity' } : {}),
       ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
     };
     this.#retries = new Retries(options);
+  }
+
+  /** The address in use. */
+  get base(): string {
+    return this.#bases[this.#used]!;
+  }
+
+  /** The node at this address has failed: the next attempt goes to another one. */
+  #leave(base: string, failure: unknown): void {
+    if (failure instanceof TransientError && base === this.base) this.#used = (this.#used + 1) % this.#bases.length;
   }
 
   checkOpen(): void {
@@ -96,8 +109,9 @@ export class Connection {
   /** One attempt, up to the head of the answer. */
   async #send({ method, path, body, expected }: Call, options?: CallOptions): Promise<Attempt> {
     const { signal, stop, done: release } = eitherSignal(this.#closing.signal, options?.signal);
+    const { base } = this;
     const onLate = (what: string) =>
-      stop(new TransientError(new HersError('UNAVAILABLE', `${this.base} ${what}`), { untouched: false }));
+      stop(new TransientError(new HersError('UNAVAILABLE', `${base} ${what}`), { untouched: false }));
     const watch = new Watch({ expected, quietMs: this.#retries.quietMs, body, onLate });
     const done = () => {
       watch.end();
@@ -106,7 +120,7 @@ export class Connection {
     try {
       signal.throwIfAborted();
       const content = body?.content();
-      const answer = await fetch(this.base + path, {
+      const answer = await fetch(base + path, {
         method,
         // Servers require this type for every change: a page cannot send it without a CORS check.
         headers: { ...this.#headers, ...(method === 'GET' ? {} : { 'content-type': OCTETS }) },
@@ -118,11 +132,12 @@ export class Connection {
       } as RequestInit);
       watch.head();
       this.#schemeKnown = true;
-      await checkRedirect(answer, this.base);
+      await checkRedirect(answer, base);
       if (!answer.ok) throw await refusal(answer, watch);
-      return { answer, watch, signal, done };
+      return { answer, base, watch, signal, done };
     } catch (error) {
       const failure = await this.#checkScheme(this.#failure(error, signal, body), signal);
+      this.#leave(base, failure);
       done();
       throw failure;
     }
@@ -183,7 +198,11 @@ export class Connection {
             return await wholeAnswer(attempt.answer, attempt.watch, expected.bytes);
           } catch (error) {
             const failure = this.#failure(error, attempt?.signal ?? signal, body);
-            if (failure instanceof TransientError && !failure.untouched) options?.onLost?.();
+            if (attempt) this.#leave(attempt.base, failure);
+            // A node of a cluster that says UNAVAILABLE may have done it, or may yet do it.
+            const isUnsure =
+              failure instanceof TransientError && (!failure.untouched || failure.error.code === 'UNAVAILABLE');
+            if (isUnsure) options?.onLost?.();
             throw failure;
           } finally {
             attempt?.done();
@@ -241,11 +260,12 @@ export class Connection {
               signal.throwIfAborted();
               return await current.items.next();
             } catch (error) {
-              const failure = this.#failure(error, current?.attempt.signal ?? signal);
+              const failure = retried(this.#failure(error, current?.attempt.signal ?? signal));
+              if (current) this.#leave(current.attempt.base, failure);
               if (current && ++breaks > MAX_BREAKS) throw failure instanceof TransientError ? failure.error : failure;
               current?.attempt.done();
               current = undefined;
-              throw retried(failure);
+              throw failure;
             }
           },
         );

@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { type ErrorCode, encodeMessage, frame, HersError, ITEM_KIND } from '@hers/service';
+import { decodeMessage, type ErrorCode, encodeMessage, frame, HersError, ITEM_KIND, MAX_IDS } from '@hers/service';
 import { HttpService, type RetryEvent } from '../index.ts';
 
 const text = (value: string) => new TextEncoder().encode(value);
@@ -496,7 +496,7 @@ describe('nonsense', { concurrency: true }, () => {
       hellos.map((some) => JSON.stringify({ ...JSON.parse(HELLO), ...some })),
       ['MALFORMED'],
     );
-    const stages = ['{"stage":7}', '{"stage":""}', '{"stage":null}', `{"stage":"${'x'.repeat(2000)}"}`];
+    const stages = ['{"stage":7}', '{"stage":""}', '{"stage":null}', `{"stage":"${'x'.repeat(8193)}"}`];
     await refuses(['stageRecords', 'stageList', 'stageBlock'], stages, ['MALFORMED']);
     await refuses(['commit'], ['{"version":"2"}', '{"version":1.5}', '{"version":-1}'], ['MALFORMED']);
   });
@@ -645,4 +645,76 @@ it('a client that is busy does not blame the server, and notices silence afterwa
   const service = new HttpService(server.url, { retryMs: 1000 });
   assert.equal((await service.hello()).server, 'hers');
   await fails(service.hello(), 'UNAVAILABLE', 6000);
+});
+
+describe('what is too much for one request', () => {
+  const bodyOf = async (request: IncomingMessage) => Buffer.concat(await Array.fromAsync(request));
+  const split = (body: Buffer, length: number) =>
+    Array.from({ length: body.length / length }, (_, i) => body.subarray(i * length, (i + 1) * length));
+
+  it('records and lists are asked for in several, and come in order', async () => {
+    const asked: number[] = [];
+    await using server = await hostile(async (request, answer) => {
+      const isRecords = request.url!.endsWith('records/get');
+      const ids = split(await bodyOf(request), isRecords ? 16 : 32);
+      asked.push(ids.length);
+      const kind = Uint8Array.of(ITEM_KIND.item);
+      const items = ids.map((id) => frame(Buffer.concat([id, kind])));
+      answer.end(Buffer.concat([...items, END]));
+    });
+    const service = new HttpService(server.url);
+    const idsOf = (length: number) =>
+      Array.from({ length: MAX_IDS + 3 }, (_, i) => {
+        const id = Buffer.alloc(length);
+        id.writeUInt32LE(i);
+        return id;
+      });
+    const records = await all(service.getRecords('faces', idsOf(16)));
+    const found = await all(service.getLists('faces', idsOf(32)));
+    assert.deepEqual(asked, [MAX_IDS, 3, MAX_IDS, 3]);
+    for (const each of [records.map(({ handle }) => handle), found])
+      assert.ok(each.length === MAX_IDS + 3 && each.every((id, i) => Buffer.from(id).readUInt32LE(0) === i));
+  });
+
+  it('so are searches, each with as many queries as fit, and one at least', async () => {
+    const asked: { readonly version: unknown; readonly queries: number[] }[] = [];
+    await using server = await hostile(async (request, answer) => {
+      const { head, parts } = decodeMessage(await bodyOf(request), 100);
+      asked.push({ version: (head as { version: unknown }).version, queries: parts.map(([first]) => first) });
+      answer.end(Buffer.concat([...parts.map(([first]) => response(first, 1)), END]));
+    });
+    const queries = [12, 12, 12, 40, 1].map((mib, i) => bytes(mib * 2 ** 20, i));
+    const found = await all(new HttpService(server.url).search('faces', { version: 7, queries }));
+    assert.deepEqual(
+      asked.map(({ queries }) => queries),
+      [[0, 1], [2], [3], [4]],
+    );
+    assert.ok(asked.every(({ version }) => version === 7));
+    assert.deepEqual(
+      found.map((each) => each[32]),
+      [0, 1, 2, 3, 4],
+    );
+  });
+
+  it('what breaks off at its source is told as it was said there, and is not sent again', async () => {
+    await using server = await hostile(async (request, answer) => {
+      await bodyOf(request).catch(() => {});
+      answer.end(GOOD);
+    });
+    let ended = false;
+    async function* pieces(): AsyncGenerator<Uint8Array> {
+      try {
+        for (let i = 0; i < 12; i++) yield bytes(2 ** 20);
+        throw new RangeError('the source is broken');
+      } finally {
+        ended = true;
+      }
+    }
+    await assert.rejects(new HttpService(server.url).restore('faces', pieces()), (error) => {
+      assert.ok(error instanceof RangeError, `${error}`);
+      return true;
+    });
+    assert.ok(ended);
+    assert.equal(server.requests, 1);
+  });
 });

@@ -362,6 +362,8 @@ describe('secrets', () => {
   it('a token is not sent over a line that others can read, and an address holds none', () => {
     assert.throws(() => new HttpService('http://gallery.example:7443', { token: 'x' }), /could be read on the way/);
     assert.throws(() => new HttpService('https://user:secret@gallery.example'), /holds no password/);
+    for (const where of ['gallery.example', 'ftp://gallery.example', ''])
+      assert.throws(() => new HttpService(where), /is not the address of a server/);
     assert.throws(() => new HttpService('https://gallery.example', { token: 'a b' }), /no spaces/);
     assert.ok(new HttpService('http://gallery.example:7443', { token: 'x', insecure: true }));
     assert.ok(new HttpService('https://gallery.example', { token: 'x' }));

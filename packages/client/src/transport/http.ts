@@ -12,7 +12,6 @@ import {
   decodeMessage,
   encodeCommit,
   encodeMessage,
-  frame,
   HANDLE_BYTES,
   type HelloBody,
   HersError,
@@ -28,7 +27,7 @@ import {
   type Service,
   type StageId,
 } from '@hers/service';
-import { concat, hex } from '../bytes.ts';
+import { hex } from '../bytes.ts';
 import { type Call, Connection, type HttpOptions } from './connection.ts';
 import { type Expected, fieldsOf, isCount, SMALL_BYTES } from './http-answer.ts';
 import { gatherBody, wholeBody } from './http-body.ts';
@@ -49,24 +48,44 @@ const RECORD_BYTES = 18 * 2 ** 20;
 const LIST_BYTES = 2 ** 25;
 const RESPONSE_BYTES = 2 ** 20;
 const HELLO_LETTERS = 100;
-const STAGE_LETTERS = 1000;
+const STAGE_LETTERS = 8192;
 
 /** A server as a store: what `connect` uses for an address. */
 export class HttpService implements Service {
-  readonly #connection: Connection;
+  /**
+   * For the nodes of a cluster, which have further calls.
+   *
+   * @internal
+   */
+  protected readonly connection: Connection;
 
-  constructor(where: string, options: HttpOptions = {}) {
-    this.#connection = new Connection(where, options);
+  /**
+   * Connects to nothing yet; `hello` does.
+   *
+   * @param where - The address of a server, or those of the nodes of a cluster.
+   * @param options - A token, and how long calls are retried.
+   * @throws {HersError} INVALID_ARGUMENT: for what is no address, a token that cannot be one or
+   *   would be sent to another machine without TLS, or an option that there is not.
+   */
+  constructor(where: string | readonly string[], options: HttpOptions = {}) {
+    this.connection = new Connection(where, options);
   }
 
   /**
    * Asks the server who it is: an address or a token that is wrong is noticed now and not later.
+   *
+   * @param options - A signal that ends it.
+   * @throws {HersError} INVALID_ARGUMENT: where something else answers than a HERS server.
+   * @throws {HersError} UNAUTHENTICATED: where the server does not know the token.
+   * @throws {HersError} UNAVAILABLE, OVERLOADED, TIMED_OUT: where it cannot be reached, has too
+   *   much to do, or takes too long.
+   * @throws {HersError} MALFORMED: where its answer makes no sense.
    */
   async hello(options?: CallOptions): Promise<HelloBody> {
     const call: Call = { operation: 'connect', method: 'GET', path: '/v1', expected: SMALL };
-    const { server, version, bodyBytes } = fieldsOf(await this.#connection.json(call, options));
-    if (server !== 'hers') throw new HersError('INVALID_ARGUMENT', `${this.#connection.base} is not a HERS server`);
-    if (!(isText(version, HELLO_LETTERS) && isCount(bodyBytes))) throw this.#connection.nonsense();
+    const { server, version, bodyBytes } = fieldsOf(await this.connection.json(call, options));
+    if (server !== 'hers') throw new HersError('INVALID_ARGUMENT', `${this.connection.base} is not a HERS server`);
+    if (!(isText(version, HELLO_LETTERS) && isCount(bodyBytes))) throw this.connection.nonsense();
     return { server, version: printable(version), bodyBytes };
   }
 
@@ -81,7 +100,7 @@ export class HttpService implements Service {
     const made = async (error: HersError) =>
       error.code === 'ALREADY_EXISTS' && hex((await this.getCollection(name)).id) === hex(created.id);
     const path = '/v1/collections';
-    await this.#connection.nothing({
+    await this.connection.nothing({
       operation: 'createCollection',
       method: 'POST',
       path,
@@ -93,21 +112,21 @@ export class HttpService implements Service {
 
   async listCollections(): Promise<CollectionInfo[]> {
     const path = '/v1/collections';
-    const answer = await this.#connection.json({
+    const answer = await this.connection.json({
       operation: 'listCollections',
       method: 'GET',
       path,
       expected: COLLECTIONS,
     });
     const { collections } = fieldsOf(answer);
-    if (!Array.isArray(collections)) throw this.#connection.nonsense();
+    if (!Array.isArray(collections)) throw this.connection.nonsense();
     return collections.map(decodeInfo);
   }
 
   async getCollection(name: string): Promise<CollectionInfo> {
     const path = this.#path(name);
     const info = decodeInfo(
-      await this.#connection.json({ operation: 'getCollection', method: 'GET', path, expected: SMALL }),
+      await this.connection.json({ operation: 'getCollection', method: 'GET', path, expected: SMALL }),
     );
     if (info.name !== name)
       throw new HersError('INTEGRITY', `the server was asked for ${name}, and describes another collection`);
@@ -117,17 +136,17 @@ export class HttpService implements Service {
   async deleteCollection(name: string): Promise<void> {
     const made = async (error: HersError) => error.code === 'NOT_FOUND';
     const [path, expected] = [this.#path(name), SMALL_AFTER_WORK];
-    await this.#connection.nothing({ operation: 'deleteCollection', method: 'DELETE', path, expected, made });
+    await this.connection.nothing({ operation: 'deleteCollection', method: 'DELETE', path, expected, made });
   }
 
   // — changes —
 
   async getManifest(name: string): Promise<{ readonly version: number; readonly manifest: Uint8Array }> {
     const path = this.#path(name, 'manifest');
-    const answer = await this.#connection.call({ operation: 'getManifest', method: 'GET', path, expected: MANIFEST });
+    const answer = await this.connection.call({ operation: 'getManifest', method: 'GET', path, expected: MANIFEST });
     const { head, parts } = decodeMessage(answer, 1);
     const { version } = fieldsOf(head);
-    if (!isCount(version) || parts.length !== 1) throw this.#connection.nonsense();
+    if (!isCount(version) || parts.length !== 1) throw this.connection.nonsense();
     return { version, manifest: parts[0] };
   }
 
@@ -144,15 +163,15 @@ export class HttpService implements Service {
 
   async stageBlock(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<StageId> {
     const path = this.#path(name, 'blocks');
-    return this.#connection.upload(async () => {
+    return this.connection.upload(async () => {
       const body = await gatherBody(pieces, options?.signal);
       return this.#stage({ operation: 'stageBlock', method: 'POST', path, body }, options);
     });
   }
 
   async #stage(call: Omit<Call, 'expected'>, options?: CallOptions): Promise<StageId> {
-    const { stage } = fieldsOf(await this.#connection.json({ ...call, expected: SMALL_AFTER_WORK }, options));
-    if (!isText(stage, STAGE_LETTERS)) throw this.#connection.nonsense();
+    const { stage } = fieldsOf(await this.connection.json({ ...call, expected: SMALL_AFTER_WORK }, options));
+    if (!isText(stage, STAGE_LETTERS)) throw this.connection.nonsense();
     return stage;
   }
 
@@ -162,8 +181,8 @@ export class HttpService implements Service {
     // Committing the same manifest twice is the same as once, so an answer that was lost is asked
     // for again.
     const call: Call = { operation: 'commit', method: 'POST', path, body, expected: SMALL_AFTER_WORK };
-    const { version } = fieldsOf(await this.#connection.json(call));
-    if (!isCount(version)) throw this.#connection.nonsense();
+    const { version } = fieldsOf(await this.connection.json(call));
+    if (!isCount(version)) throw this.connection.nonsense();
     return version;
   }
 
@@ -188,7 +207,7 @@ export class HttpService implements Service {
     const read = (pieces: AsyncIterable<Uint8Array>, delivered: number) =>
       counted(readItems(pieces, RECORD_BYTES), handles.length - delivered);
     let next = 0;
-    for await (const item of this.#connection.stream('getRecords', ask, read, options)) {
+    for await (const item of this.connection.stream('getRecords', ask, read, options)) {
       const [handle, sealed] = [item.subarray(0, HANDLE_BYTES), item.subarray(HANDLE_BYTES)];
       const asked = handles[next++];
       if (handle.length !== asked.length || handle.some((byte, i) => byte !== asked[i]))
@@ -211,14 +230,14 @@ export class HttpService implements Service {
     });
     const read = (pieces: AsyncIterable<Uint8Array>, delivered: number) =>
       counted(readItems(pieces, LIST_BYTES), ids.length - delivered);
-    yield* this.#connection.stream('getLists', ask, read, options);
+    yield* this.connection.stream('getLists', ask, read, options);
   }
 
   async *getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncGenerator<Uint8Array> {
     const path = this.#path(name, `blocks/${hex(blockId)}`);
     const call = { method: 'GET', path, expected: BLOCK } as const;
     const ask = (delivered: number) => (delivered === 0 ? call : undefined);
-    yield* this.#connection.stream('getBlock', ask, (pieces) => pieces, options);
+    yield* this.connection.stream('getBlock', ask, (pieces) => pieces, options);
   }
 
   async *search(name: string, request: SearchRequest, options?: CallOptions): AsyncGenerator<Uint8Array> {
@@ -228,7 +247,7 @@ export class HttpService implements Service {
     for (const group of groups(queries)) {
       const body = wholeBody(encodeMessage({ version, ...(blocks ? { some: true } : {}) }, [...some, ...group]));
       const call = { method: 'POST', path, body, expected: ITEMS_OF_WORK } as const;
-      for await (const { response, again } of this.#connection.stream('search', () => call, unrepeated(), options))
+      for await (const { response, again } of this.connection.stream('search', () => call, unrepeated(), options))
         if (!again) yield response;
     }
   }
@@ -237,32 +256,32 @@ export class HttpService implements Service {
 
   async purge(name: string, options?: CallOptions): Promise<void> {
     const path = this.#path(name, 'purge');
-    await this.#connection.nothing({ operation: 'purge', method: 'POST', path, expected: SMALL_AFTER_WORK }, options);
+    await this.connection.nothing({ operation: 'purge', method: 'POST', path, expected: SMALL_AFTER_WORK }, options);
   }
 
   async *snapshot(name: string, options?: CallOptions): AsyncGenerator<Uint8Array> {
     const path = this.#path(name, 'snapshot');
     const call = { method: 'GET', path, expected: ITEMS_OF_WORK } as const;
     const ask = (delivered: number) => (delivered === 0 ? call : undefined);
-    yield* this.#connection.stream('snapshot', ask, (pieces) => pieces, options);
+    yield* this.connection.stream('snapshot', ask, (pieces) => pieces, options);
   }
 
   async restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void> {
-    this.#connection.checkOpen();
+    this.connection.checkOpen();
     checkCollectionName(name);
     const path = this.#path(name, 'snapshot');
     const body = await gatherBody(pieces, options?.signal);
     const call: Call = { operation: 'restore', method: 'PUT', path, body, expected: SMALL_AFTER_WORK };
-    await this.#connection.nothing(call, options, 'untouched');
+    await this.connection.nothing(call, options, 'untouched');
   }
 
   async close(): Promise<void> {
-    this.#connection.close();
+    this.connection.close();
   }
 
   /** A name that no collection can have must not become another path. */
   #path(name: string, rest?: string): string {
-    this.#connection.checkOpen();
+    this.connection.checkOpen();
     if (!isCollectionName(name)) throw new HersError('NOT_FOUND', `there is no collection ${JSON.stringify(name)}`);
     return rest === undefined ? collectionPath(name) : `${collectionPath(name)}/${rest}`;
   }
@@ -276,12 +295,64 @@ function* parts(ids: readonly Uint8Array[]): Generator<readonly Uint8Array[]> {
   else for (let at = 0; at < ids.length; at += MAX_IDS) yield ids.slice(at, at + MAX_IDS);
 }
 
-async function* framedRecords(records: Many<SealedRecord>): AsyncGenerator<Uint8Array> {
-  for await (const { handle, sealed } of records) {
+/** Records are sent in pieces of about this size: one of its own for each would take far longer. */
+const PIECE_BYTES = 2 ** 18;
+
+/** Frames of records, put together into pieces. */
+class RecordFrames {
+  #piece = new Uint8Array(0);
+  #filled = 0;
+
+  /** Adds one; returns a piece that is full. */
+  add({ handle, sealed }: SealedRecord): Uint8Array | undefined {
     if (!(handle instanceof Uint8Array && handle.length === HANDLE_BYTES))
       throw new HersError('INVALID_ARGUMENT', `a handle has ${HANDLE_BYTES} bytes`);
-    yield frame(concat(handle, sealed));
+    const length = HANDLE_BYTES + sealed.length;
+    let full: Uint8Array | undefined;
+    if (this.#filled + 4 + length > this.#piece.length) {
+      full = this.take();
+      this.#piece = new Uint8Array(Math.max(PIECE_BYTES, 4 + length));
+    }
+    const [piece, at] = [this.#piece, this.#filled];
+    for (let i = 0; i < 4; i++) piece[at + i] = length >>> (8 * i);
+    piece.set(handle, at + 4);
+    piece.set(sealed, at + 4 + HANDLE_BYTES);
+    this.#filled += 4 + length;
+    return full;
   }
+
+  /** What is there; nothing where that is empty. */
+  take(): Uint8Array | undefined {
+    const piece = this.#filled > 0 ? this.#piece.subarray(0, this.#filled) : undefined;
+    this.#piece = new Uint8Array(0);
+    this.#filled = 0;
+    return piece;
+  }
+}
+
+/** Without a promise for each record where they are there already. */
+function framedRecords(records: Many<SealedRecord>): Many<Uint8Array> {
+  return Symbol.asyncIterator in records ? framedLater(records) : framedNow(records);
+}
+
+function* framedNow(records: Iterable<SealedRecord>): Generator<Uint8Array> {
+  const frames = new RecordFrames();
+  for (const record of records) {
+    const full = frames.add(record);
+    if (full) yield full;
+  }
+  const rest = frames.take();
+  if (rest) yield rest;
+}
+
+async function* framedLater(records: AsyncIterable<SealedRecord>): AsyncGenerator<Uint8Array> {
+  const frames = new RecordFrames();
+  for await (const record of records) {
+    const full = frames.add(record);
+    if (full) yield full;
+  }
+  const rest = frames.take();
+  if (rest) yield rest;
 }
 
 /**

@@ -97,10 +97,11 @@ export class Packing {
   #vectors: Float32Array;
   #payloadEnds: Uint32Array;
 
-  constructor(limit: number, dimension: number) {
+  /** With room for this many at first. */
+  constructor(limit: number, dimension: number, room: number = INITIAL_ROOM) {
     this.#limit = limit;
     this.#dimension = dimension;
-    this.#room = Math.min(limit, INITIAL_ROOM);
+    this.#room = Math.min(limit, room);
     this.#ids = new ByteBuffer(16 * this.#room);
     this.#idEnds = new Uint32Array(this.#room);
     this.#vectors = new Float32Array(this.#room * dimension);

@@ -52,11 +52,6 @@ function lastOfEach(records: readonly PlainRecord[]): number[] {
   return last.length === records.length ? last : last.sort((a, b) => a - b);
 }
 
-/** Those that the view lacks, or has with other content. */
-function changedIn(view: View, records: readonly PlainRecord[], which: readonly number[]): number[] {
-  return which.filter((i) => view.versionOf(records[i].id) !== records[i].version);
-}
-
 /** What writing these records changes in the view. */
 function outcomesIn(view: View, records: readonly PlainRecord[], which: readonly number[]): Outcome[] {
   return which.map((i) => {
@@ -83,17 +78,22 @@ export class VaultBatch {
     this.#signal = signal;
   }
 
-  /** Begins to stage the records that this view lacks; returns them. */
-  stage(view: View): { readonly fresh: readonly PlainRecord[]; readonly stage: Promise<StageId> | undefined } {
+  /** Begins to stage the records that this view lacks; returns them, and what becomes of all. */
+  stage(view: View): {
+    readonly outcomes: Outcome[];
+    readonly fresh: readonly PlainRecord[];
+    readonly stage: Promise<StageId> | undefined;
+  } {
     const { records, seals } = this.#batch;
     const { epoch } = view.manifest;
-    const which = changedIn(view, records, this.#last);
+    const outcomes = outcomesIn(view, records, this.#last);
+    const which = this.#last.filter((_, k) => outcomes[k].before !== outcomes[k].after);
     const fresh = which.map((i) => records[i]);
-    if (fresh.length === 0) return { fresh, stage: undefined };
+    if (fresh.length === 0) return { outcomes, fresh, stage: undefined };
     const before = this.#staged;
     const same =
       before?.epoch === epoch && before.which.length === which.length && before.which.every((x, i) => x === which[i]);
-    if (same) return { fresh, stage: before.stage };
+    if (same) return { outcomes, fresh, stage: before.stage };
     const options = this.#signal ? { signal: this.#signal } : {};
     const stage =
       epoch === this.#batch.epoch
@@ -105,7 +105,7 @@ export class VaultBatch {
         : this.#session.stageRecords(view.manifest, view.space, fresh, this.#signal); // the key was rotated meanwhile
     stage.catch(() => {}); // reported when it is written
     this.#staged = { epoch, which, stage };
-    return { fresh, stage };
+    return { outcomes, fresh, stage };
   }
 
   async idle(): Promise<void> {
@@ -116,12 +116,13 @@ export class VaultBatch {
   write(): Promise<Outcome[]> {
     return this.#session.write(async (view, lost) => {
       if (lost) this.#staged = undefined;
-      const { fresh, stage } = this.stage(view);
-      const result = outcomesIn(view, this.#batch.records, this.#last);
+      const { outcomes: result, fresh, stage } = this.stage(view);
       if (!stage) return { result };
       const draft = new Draft(view);
+      // Looking a record up takes as long as hashing it: those that are new are nowhere.
+      const known = new Set(result.flatMap(({ handle, before }) => (before === undefined ? [] : [handle])));
       for (const record of fresh) {
-        draft.displace(record.id, record.handle);
+        if (known.has(record.handle)) draft.displace(record.id, record.handle);
         draft.pending.set(record.handle, record);
       }
       // Blocks fill while records are staged; if one fails, the other is awaited all the same.
@@ -228,8 +229,9 @@ export function addHomomorphically(
     const room = view.space.plan.capacity - (open?.count ?? 0);
     const part = batch.slice(0, room);
     const last = lastOfEach(part);
-    const fresh = changedIn(view, part, last).map((i) => part[i]);
-    const result = { outcomes: outcomesIn(view, part, last), taken: part.length };
+    const outcomes = outcomesIn(view, part, last);
+    const fresh = last.filter((_, k) => outcomes[k].before !== outcomes[k].after).map((i) => part[i]);
+    const result = { outcomes, taken: part.length };
     if (fresh.length === 0) return { result };
     const draft = new Draft(view);
     for (const record of fresh) draft.displace(record.id, record.handle);

@@ -73,7 +73,8 @@ export async function* gather(
     packing.add(record.id, vector, payload);
     if (packing.count < capacity && packing.payloadBytes < PART_BYTES) continue;
     batch.add(packing);
-    packing = new Packing(capacity, dimension);
+    // As many again, probably: growing there step by step takes twice the memory.
+    packing = new Packing(capacity, dimension, packing.count);
     if (batch.parts < BLOCKS_PER_COMMIT) continue;
     yield batch.gathered();
     batch = new Gathering(session);

@@ -1,11 +1,12 @@
 // Writing records of any number: while one batch is written, the next is gathered, sealed and
 // staged.
 
-import { type Many, refuseUnknown } from '@hers/service';
+import { HersError, type Many, refuseUnknown } from '@hers/service';
 import type { PlainRecord, VectorRecord } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
 import { addHomomorphically, type Outcome, type SealedRecords, VaultBatch } from './enrolment.ts';
 import { checkRecord, gather, isRecord } from './gathering.ts';
+import { optimize } from './maintenance.ts';
 import { Tally, type UpsertResult } from './tally.ts';
 
 /** How records are written. */
@@ -17,6 +18,12 @@ export interface UpsertOptions {
    * given as an array.
    */
   readonly onProgress?: (progress: { readonly acknowledged: number; readonly total?: number }) => void;
+  /**
+   * `always`: records that do not fill a block are put into one at the end, as `optimize` does, so
+   * that every search is encrypted. `never`, the default: they stay pending until there are enough,
+   * and searches compare them in the client, in the clear.
+   */
+  readonly optimize?: 'never' | 'always';
 }
 
 /** What an upsert throws: any error, and how many records are safe all the same. */
@@ -37,8 +44,9 @@ export async function upsert(
   records: VectorRecord | Many<VectorRecord>,
   options: UpsertOptions,
 ): Promise<UpsertResult> {
-  refuseUnknown(options, { signal: true, onProgress: true }, 'an upsert');
-  const { signal, onProgress } = options;
+  refuseUnknown(options, { signal: true, onProgress: true, optimize: true }, 'an upsert');
+  const { signal, onProgress, optimize: when = 'never' } = options;
+  if (when !== 'never' && when !== 'always') throw new HersError('INVALID_ARGUMENT', "optimize is 'never' or 'always'");
   const input: Many<VectorRecord> = isRecord(records) ? [records] : records;
   const total = Array.isArray(input) ? input.length : undefined;
   const tally = new Tally();
@@ -64,6 +72,7 @@ export async function upsert(
       writing.catch(() => {}); // reported when it is awaited
     }
     await writing;
+    if (when === 'always') await optimize(session, signal ? { signal } : {});
     return tally.result;
   } catch (error) {
     await Promise.allSettled([writing, batch?.then((ahead) => ahead.idle())]);
