@@ -40,6 +40,10 @@ test('bad input is refused with a code and a sentence, before a thread is starte
     attempt({}, 'lda', vectors, new Float32Array(18).fill(Number.NaN)),
   );
   await refused('INVALID_ARGUMENT', /inputDimension/, () => fit('pca', vectors, undefined, { dimension: 2 }));
+  for (const inputDimension of [0, -8, 1.5])
+    await refused('INVALID_ARGUMENT', /inputDimension is .*a whole number above 0/, () =>
+      fit('pca', vectors, undefined, { dimension: 2, inputDimension }),
+    );
   await refused('INVALID_VECTOR', /no vectors/, () => attempt({}, 'pca', new Float32Array(), []));
   await refused('INVALID_ARGUMENT', /cannot be compressed to 9/, () => attempt({ dimension: 9 }));
   await refused('INVALID_ARGUMENT', /dimension is a whole number/, () => attempt({ dimension: 2.5 }));

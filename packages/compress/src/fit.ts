@@ -14,6 +14,11 @@ import { type Labels, requireClasses, trainingSet } from './training/training-se
 export interface FitOptions<M extends MethodName = MethodName> {
   /** Of the compressed vectors; `auto` chooses one when there is none. */
   dimension?: number;
+  /**
+   * Further dimensions, for `auto`, `pca` and `lda`: one fit serves all of them. `onStage` is
+   * called with the compressor of each, which is what `fit` gives for that dimension.
+   */
+  also?: readonly number[];
   /** Of the vectors given; follows from the labels when there are any. */
   inputDimension?: number;
   /** The same seed gives the same bytes, on the same kind of machine. */
@@ -31,8 +36,8 @@ export interface FitOptions<M extends MethodName = MethodName> {
   /** Called now and then, and when training is interrupted, with what `resume` takes. */
   onCheckpoint?: (checkpoint: Uint8Array) => void;
   /**
-   * Called with the .onnx file of every stage of a network but the last: what `fit` gives for that
-   * dimension.
+   * Called with the .onnx file of every stage of a network but the last, and of every dimension of
+   * `also`: what `fit` gives for that dimension.
    */
   onStage?: (compressor: Uint8Array) => void;
   /** A checkpoint of the same method on the same vectors with the same options. */
@@ -41,6 +46,7 @@ export interface FitOptions<M extends MethodName = MethodName> {
 
 const OPTIONS: OptionNames<FitOptions> = {
   dimension: true,
+  also: true,
   inputDimension: true,
   seed: true,
   threads: true,
@@ -52,6 +58,9 @@ const OPTIONS: OptionNames<FitOptions> = {
   onStage: true,
   resume: true,
 };
+
+/** Methods whose axes come in order, so that one fit serves all dimensions. */
+const SERVES_SEVERAL = ['auto', 'pca', 'lda'];
 
 /** What the thread is given, and what it says. */
 export interface Order {
@@ -70,6 +79,18 @@ export type Report =
 /**
  * Learns a compressor from vectors (one after the other) and their labels.
  *
+ * @param method - How it is made: `auto`, or one that {@link methods} has.
+ * @param vectors - One after the other.
+ * @param labels - Which vectors belong together; without them only some methods do.
+ * @param options - Its dimension, and how it is trained.
+ * @throws {CompressError} INVALID_ARGUMENT: for a method or an option that there is not, or a
+ *   dimension that cannot be.
+ * @throws {CompressError} INVALID_VECTOR, INVALID_LABELS: for vectors or labels that cannot be
+ *   used.
+ * @throws {CompressError} NO_RUNTIME: where onnxruntime-node is not installed, and the method needs
+ *   it.
+ * @throws {CompressError} ABORTED: when the signal aborts.
+ * @throws {CompressError} DIVERGED, FAILED: where training fails.
  * @example
  * const compressor = await fit('lda', vectors, labels, { dimension: 32 });
  * await writeFile('faces.onnx', compressor.save());
@@ -100,6 +121,13 @@ function prepare(method: string, vectors: Float32Array, labels: Labels | undefin
     validation = 0.25,
   } = options;
   if (dimension !== null || method !== 'auto') requireCount('dimension', dimension);
+  const also = options.also ?? [];
+  for (const each of also) requireCount('also', each);
+  if (also.length > 0 && (dimension === null || !SERVES_SEVERAL.includes(method)))
+    throw new CompressError(
+      'INVALID_ARGUMENT',
+      `also goes with a dimension, and with ${SERVES_SEVERAL.join(', ')}: fit ${method} once for each dimension.`,
+    );
   requireCount('threads', threads);
   requireCount('seed', seed, 0);
   if (!(validation >= 0 && validation < 1))
@@ -108,12 +136,13 @@ function prepare(method: string, vectors: Float32Array, labels: Labels | undefin
   check?.(settings);
   const set = trainingSet(vectors, labels, inputDimension);
   if (needsLabels) requireClasses(set, method);
-  if (dimension !== null && dimension > set.dimension)
+  const widest = Math.max(dimension ?? 0, ...also);
+  if (widest > set.dimension)
     throw new CompressError(
       'INVALID_ARGUMENT',
-      `Vectors of ${set.dimension} dimensions cannot be compressed to ${dimension}.`,
+      `Vectors of ${set.dimension} dimensions cannot be compressed to ${widest}.`,
     );
-  const task = { set, dimension, seed, threads, validation, settings, resume: options.resume };
+  const task = { set, dimension, also, seed, threads, validation, settings, resume: options.resume };
   return { method, task, abort: new Int32Array(new SharedArrayBuffer(4)) };
 }
 

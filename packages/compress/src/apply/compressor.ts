@@ -10,7 +10,11 @@ import { malformed } from './protobuf.ts';
  * Something that runs ONNX models: `runtime.node.ts` here, onnxruntime-web or another in a browser.
  */
 export interface Runtime {
-  /** Makes a model ready to run: `rows` vectors, one after the other, to as many. */
+  /**
+   * Makes a model ready to run: `rows` vectors, one after the other, to as many.
+   *
+   * @param model - An .onnx file.
+   */
   open(model: Uint8Array): Promise<(vectors: Float32Array, rows: number) => Promise<Float32Array>>;
 }
 
@@ -73,6 +77,10 @@ export interface Compressor {
   /**
    * Unit vectors of `outputDimension`, one after the other, for vectors of `inputDimension`, of any
    * length but zero.
+   *
+   * @param vectors - One after the other.
+   * @throws {CompressError} INVALID_VECTOR: for a number of numbers that is no multiple of
+   *   `inputDimension`, a vector of length zero, or one that is not finite.
    */
   transform(vectors: Float32Array | readonly number[]): Promise<Float32Array<ArrayBuffer>>;
   /** The .onnx file. */
@@ -104,6 +112,11 @@ const RUNTIME_ROWS = 1024;
 /**
  * Opens a compressor.
  *
+ * @param bytes - An .onnx file, as `save` gives it.
+ * @param options - What runs networks.
+ * @throws {CompressError} MALFORMED: for what is no model of vectors.
+ * @throws {CompressError} UNSUPPORTED_MODEL: for a model with an operation that nothing at hand can
+ *   run.
  * @example
  * const compressor = await load(await readFile('faces.onnx'));
  * const short = await compressor.transform(embedding);

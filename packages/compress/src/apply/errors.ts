@@ -37,6 +37,13 @@ export class CompressError extends Error {
   readonly status: number;
   readonly retryable = false;
 
+  /**
+   * For programs that pass one on.
+   *
+   * @param code - What happened.
+   * @param message - What happened, and what to do, in words.
+   * @param options - What caused it.
+   */
   constructor(code: CompressErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;

@@ -6,6 +6,7 @@ import { ModelProtoSchema } from 'onnx-buf';
 import * as ort from 'onnxruntime-node';
 import { decodeModel, encodeModel, type OnnxModel, type OnnxNode } from './onnx.ts';
 import { compile } from './plain.ts';
+import { fieldsOf } from './protobuf.ts';
 
 const random = new Random(5);
 const numbers = (count: number) => Float32Array.from({ length: count }, () => random.normal());
@@ -53,6 +54,22 @@ test('a model comes back from its bytes as it was', () => {
   // A part of a Buffer of Node does not own the memory around it.
   const whole = Buffer.from(encodeModel(everything));
   assert.deepEqual(decodeModel(whole), decodeModel(new Uint8Array(whole)));
+});
+
+test('whole numbers are read packed into one field, as many programs write them, and one field each', () => {
+  // Field 8, as bytes: 1, 300, -1, which takes ten bytes; then 7 in a field of its own.
+  const minusOne = [...Array<number>(9).fill(0xff), 0x01];
+  const packed = [0x01, 0xac, 0x02, ...minusOne];
+  const fields = [...fieldsOf(Uint8Array.from([0x42, packed.length, ...packed, 0x40, 0x07]))];
+  assert.deepEqual(
+    fields.map(({ number, integers }) => [number, integers]),
+    [
+      [8, [1, 300, -1]],
+      [8, [7]],
+    ],
+  );
+  const cut = Uint8Array.from([0x42, 1, 0x80]);
+  assert.throws(() => [...fieldsOf(cut)][0].integers, { code: 'MALFORMED' });
 });
 
 test('an independent implementation of the format reads the same', () => {

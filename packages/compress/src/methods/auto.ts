@@ -1,73 +1,50 @@
-// The default: tries the methods on identities that were held out, takes the best one, and says
-// what it found. Given no dimension, it takes the smallest whose rank-1 stays within a given loss
-// of that of the full vectors.
+// The default. It chooses one map of a continuous family, from PCA to LDA, by folds of held-out
+// identities, and takes a learned one only where that is ahead by more than chance. Given no
+// dimension, it takes the smallest whose rank-1 stays within a given loss of that of the full
+// vectors. It says what it found.
+//
+// With few identities the best member of the family is a matter of chance: rank-1 of neighbours
+// differs by less than its error. So three things steady the choice. The criterion is smooth: a
+// probe counts by how far its mate is ahead, not only by whether it is. Differences are taken probe
+// by probe, and their standard errors over people. And members are averaged, each with the weight
+// that its difference to the best one, in standard errors, leaves to it.
 
+import { load } from '../apply/compressor.ts';
 import { CompressError } from '../apply/errors.ts';
+import { type Fold, foldsOf, marginsOf, overPeople } from '../training/folds.ts';
 import { subset, type TrainingSet } from '../training/training-set.ts';
-import { draws, measured, measuredFull } from '../training/validation.ts';
-import { type Body, encodeCompressor, linearBody } from './compressor-graph.ts';
-import { type Between, discriminants, fitPca, type LinearMap } from './linear.ts';
+import { appliedLinear, type Body, encodeCompressor, linearBody } from './compressor-graph.ts';
+import { cutToAxes, type Family, fitPca, linearFamily, type Point, shortened } from './linear.ts';
 import { type Context, completed, type Method, requireShare, type Task, trialOf } from './method.ts';
-import { SHRINKAGES } from './pca-lda.ts';
 import { learnRanking, type RankingSettings, ranking } from './ranking.ts';
 
 export interface AutoSettings {
   /** The rank-1 that may be lost when no dimension is given: 0.01 is one point in a hundred. */
   loss: number;
   /**
-   * Settings for learning to rank, which takes minutes; `null` for trying only what is computed at
+   * Settings for learning to rank, which takes a minute; `null` for trying only what is computed at
    * once.
    */
   ranking: Partial<RankingSettings> | null;
 }
 
-/** Ways of holding identities out. */
-const DRAWS = 3;
 /** Vectors that are used to choose, at most; the choice is then fitted on all. */
 const ENOUGH = 20_000;
+/** Rounds of folds, so that each identity is held out as often. */
+const ROUNDS = 2;
+/** A margin of this much in the cosine, divided by √dimension, counts as three quarters. */
+const SOFTNESS = 0.4;
 
-/** What can be chosen. A fit gives a map for every dimension at once where the method allows. */
-interface Candidate {
-  name: string;
-  settings: Record<string, unknown>;
-  fit(set: TrainingSet): Promise<(dimension: number) => LinearMap>;
-}
-
-function lda(between: Between, shrinkage: number): Candidate {
-  return {
-    name: 'lda',
-    settings: { between, shrinkage },
-    async fit(set) {
-      const all = (await discriminantsOnce(set, between))(set.dimension, shrinkage);
-      return (dimension) => shortened(all, dimension);
-    },
-  };
-}
-
-/** What all shrinkages share is computed for the first of them. */
-const known = new WeakMap<TrainingSet, Partial<Record<Between, ReturnType<typeof discriminants>>>>();
-
-function discriminantsOnce(set: TrainingSet, between: Between): ReturnType<typeof discriminants> {
-  const mine = known.get(set) ?? {};
-  known.set(set, mine);
-  return (mine[between] ??= discriminants(set, between));
-}
-
-const pca: Candidate = {
-  name: 'pca',
-  settings: {},
-  async fit(set) {
-    const all = await fitPca(set, set.dimension);
-    return (dimension) => shortened(all, dimension);
-  },
-};
-
-/** The first axes of a map: those of PCA and LDA come in order of what they are worth. */
-function shortened(map: LinearMap, dimension: number): LinearMap {
-  return { ...map, axes: map.axes.slice(0, dimension * map.inputDimension), outputDimension: dimension };
-}
-
-const linear = [pca, ...(['vectors', 'classes'] as const).flatMap((between) => SHRINKAGES.map((s) => lda(between, s)))];
+const SHRINKAGES = [0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1];
+const WEIGHTS = [0, 0.5, 1];
+/** The family in steps. */
+const POINTS: readonly Point[] = WEIGHTS.flatMap((classes) => SHRINKAGES.map((shrinkage) => ({ shrinkage, classes })));
+/** Enough of them to see at which dimension how much is lost. */
+const FEW_POINTS: readonly Point[] = [
+  { shrinkage: 1, classes: 0 },
+  { shrinkage: 0.8, classes: 0.5 },
+  { shrinkage: 0.35, classes: 1 },
+];
 
 /**
  * 1, 2, 3, 4, 6, 8, 12, 16, 24, …: each a third or a half more than the one before, and all
@@ -81,169 +58,354 @@ function ladder(most: number): number[] {
 
 export const auto: Method<AutoSettings, number | null> = {
   defaults: { loss: 0.01, ranking: {} },
-  needsLabels: true,
+  needsLabels: false,
   check({ loss, ranking: given }) {
     requireShare('loss', loss);
     if (given !== null) ranking.check?.(completed('ranking', ranking.defaults, given));
   },
   async fit(task, context) {
-    const { set, seed, settings } = task;
-    const parts = draws(sampled(set), task.validation || 0.25, seed, DRAWS);
-    if (parts.length === 0)
-      throw new CompressError(
-        'INVALID_LABELS',
-        'There are too few classes with two vectors or more to choose on: name a method and a dimension instead.',
+    const { set, settings, threads } = task;
+    const reason = whyNotMeasured(set);
+    if (reason !== undefined) return principal(task, reason, context);
+    const trial = await Trial.open(task, context);
+    if (trial.folds.length === 0)
+      return principal(task, 'too few labels have two vectors or more to choose by', context);
+    const dimension = task.dimension ?? (await trial.smallest(settings.loss));
+    const dimensions = [...(task.also ?? []), dimension];
+    const found = await trial.chooseEach(dimensions);
+    let family: Family | undefined;
+    const made: Uint8Array<ArrayBuffer>[] = [];
+    for (const [i, to] of dimensions.entries()) {
+      const each = { ...task, dimension: to };
+      const learned = settings.ranking ? await tryRankings(trial, found[i], each, context) : [];
+      const chosen = learned.findLast(({ isAhead }) => isAhead);
+      const kind = chosen?.kind ?? 'linear';
+      context.progress({ stage: `fitting ${kind} on all vectors`, done: 0.8 });
+      if (!chosen) family ??= await linearFamily(set, threads);
+      const body = chosen
+        ? (await learnRanking({ ...each, settings: chosen.settings }, 'learning to rank', context)).body
+        : linearBody(family!.at(found[i].point, to));
+      const rank = chosen?.rank ?? found[i].rank;
+      made.push(
+        encodeCompressor(body, {
+          method: chosen ? 'ranking' : 'linear',
+          metric: 'cosine',
+          settings: { ...(chosen ? chosen.settings : found[i].point), ...said(each) },
+          figures: { validationRank1: rank, fullRank1: trial.full, vectors: set.count },
+          notes: notesOf(trial, found[i], learned, to, { kind, rank }),
+        }),
       );
-    const full = average(await Promise.all(parts.map(({ heldOut, learn }) => measuredFull(heldOut, learn))));
-    const notes = [
-      `full dimension (${set.dimension}): rank-1 ${shown(full)} on held-out identities, average of ${parts.length} draws`,
-    ];
-    const dimensions = task.dimension === null ? ladder(set.dimension) : [task.dimension];
-    const found = await tryLinear(
-      parts,
-      dimensions,
-      task.dimension === null ? full - settings.loss : undefined,
-      context,
-    );
-    const { dimension } = found;
-    for (const [name, rank] of found.ranks) notes.push(`${name} at ${dimension}: ${shown(rank)}`);
-    const learned = settings.ranking ? await tryRankings(parts, found.shrinkage, { ...task, dimension }, context) : [];
-    for (const { kind, rank } of learned) notes.push(`${kind} at ${dimension}: ${shown(rank)}`);
-    // What is simpler wins a draw: linear maps that are computed come first.
-    const chosen = learned.toReversed().reduce((best: Choice, each) => (each.rank > best.rank ? each : best), found);
-    const lost = full - chosen.rank;
-    const apart = `${shown(Math.abs(lost))} ${lost < 0 ? 'above' : 'below'} full dimension`;
-    notes.push(`chosen: ${chosen.kind} at ${dimension}, ${apart}`);
-    context.progress({ stage: `fitting ${chosen.name} on all vectors`, done: 0.8 });
-    const body = await chosen.final({ ...task, dimension }, context);
+    }
+    for (const bytes of made.slice(0, -1)) context.stage(bytes);
     context.progress({ stage: 'done', done: 1 });
-    return encodeCompressor(body, {
-      method: chosen.name,
-      metric: 'cosine',
-      settings: {
-        ...chosen.settings,
-        auto: { ...settings, dimension: task.dimension },
-        seed,
-        validation: task.validation,
-      },
-      figures: { validationRank1: chosen.rank, fullRank1: full, vectors: set.count },
-      notes,
-    });
+    return made.at(-1)!;
   },
 };
 
-type Part = ReturnType<typeof draws>[number];
-
-interface Choice {
-  name: string;
-  /** The name, and what of its settings matters to a reader. */
-  kind: string;
-  settings: object;
-  rank: number;
-  final(task: Task<AutoSettings>, context: Context): Promise<Body>;
+function notesOf(
+  trial: Trial,
+  { pca, lda, rank: linear, point, equal }: Found,
+  learned: readonly Learned[],
+  dimension: number,
+  { kind, rank }: { kind: string; rank: number },
+): string[] {
+  const lost = trial.full - rank;
+  return [
+    `full dimension (${trial.dimension}): rank-1 ${shown(trial.full)} on held-out identities, over ${trial.folds.length} folds`,
+    `pca at ${dimension}: ${shown(pca)}`,
+    `lda at ${dimension}: ${shown(lda)}, with the shrinkage that was best here`,
+    `linear at ${dimension}: ${shown(linear)}, with shrinkage ${point.shrinkage.toFixed(2)} and a weight of ${point.classes.toFixed(2)} for classes, the mean of ${equal.toFixed(1)} settings that are as good`,
+    ...learned.map(
+      ({ kind: name, rank: its, ahead }) =>
+        `${name} at ${dimension}: ${shown(its)}, ahead by ${shown(ahead.mean)} ± ${shown(ahead.error)}`,
+    ),
+    `chosen: ${kind} at ${dimension}, ${shown(Math.abs(lost))} ${lost < 0 ? 'above' : 'below'} full dimension`,
+  ];
 }
 
-/** The best linear map at the smallest dimension where one is good enough, or at the only one. */
-async function tryLinear(parts: Part[], dimensions: number[], enough: number | undefined, context: Context) {
-  // A fit of each candidate to each draw serves all dimensions.
-  const fits: ((dimension: number) => LinearMap)[][] = [];
-  for (const [i, candidate] of linear.entries()) {
-    context.throwIfAborted();
-    context.progress({ stage: `trying ${candidate.name}`, done: (0.3 * i) / linear.length });
-    fits.push(await Promise.all(parts.map(({ learn }) => candidate.fit(learn))));
+function said({ settings, dimension, seed, validation }: Task<AutoSettings, number | null>): Record<string, unknown> {
+  return { auto: { ...settings, dimension }, seed, validation };
+}
+
+/** Why nothing can be learned from labels. */
+function whyNotMeasured({ labelled, classCount, count }: TrainingSet): string | undefined {
+  if (!labelled) return 'there are no labels to choose by';
+  if (classCount < 2) return 'all vectors have the same label';
+  if (classCount === count) return 'no two vectors have the same label';
+  return undefined;
+}
+
+/** What can be done without labels. */
+async function principal(
+  task: Task<AutoSettings, number | null>,
+  reason: string,
+  context: Context,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const { set, dimension, threads } = task;
+  if (dimension === null)
+    throw new CompressError(
+      'INVALID_LABELS',
+      `The dimension cannot be chosen, for ${reason}: name one, or give labels that say which vectors belong together.`,
+    );
+  context.progress({ stage: 'principal components', done: 0.5 });
+  const also = task.also ?? [];
+  const map = await fitPca(set, Math.max(dimension, ...also), threads);
+  const made = (to: number) =>
+    encodeCompressor(linearBody(shortened(map, to)), {
+      method: 'pca',
+      metric: 'cosine',
+      settings: said({ ...task, dimension: to }),
+      figures: { varianceKept: map.keptBy(to), vectors: set.count },
+      notes: [`chosen: pca at ${to}, because ${reason}; how much rank-1 it loses is not known`],
+    });
+  for (const each of also) context.stage(made(each));
+  context.progress({ stage: 'done', done: 1 });
+  return made(dimension);
+}
+
+interface Found {
+  point: Point;
+  /** Rank-1 on held-out identities. */
+  rank: number;
+  /** For each probe of all folds, whether it was found. */
+  hits: Float64Array;
+  pca: number;
+  lda: number;
+  /**
+   * How many members of the family the average is of: the inverse of the sum of squared weights.
+   */
+  equal: number;
+}
+
+/** The folds, and what members of the family come to in them. */
+export class Trial {
+  readonly folds: readonly Fold[];
+  /** Of the vectors as they are given. */
+  readonly dimension: number;
+  readonly people: Int32Array;
+  /** Rank-1 of full vectors. */
+  readonly full: number;
+  readonly #families: readonly Family[];
+  readonly #threads: number;
+  readonly #context: Context;
+
+  private constructor(
+    folds: Fold[],
+    dimension: number,
+    full: number,
+    families: Family[],
+    threads: number,
+    context: Context,
+  ) {
+    this.folds = folds;
+    this.dimension = dimension;
+    this.people = Int32Array.from(folds.flatMap((fold) => [...fold.people]));
+    this.full = full;
+    this.#families = families;
+    this.#threads = threads;
+    this.#context = context;
   }
-  const rankAt = async (candidate: number, dimension: number) => {
-    const ranks = [];
-    for (const [p, { heldOut, learn }] of parts.entries())
-      ranks.push(await measured(linearBody(fits[candidate][p](dimension)), heldOut, learn));
-    return average(ranks);
-  };
-  const bestAt = async (dimension: number) => {
-    context.throwIfAborted();
-    context.progress({ stage: `trying ${dimension} dimensions`, done: 0.4 });
-    const ranks: number[] = [];
-    for (const i of linear.keys()) ranks.push(await rankAt(i, dimension));
-    const best = ranks.indexOf(Math.max(...ranks));
-    const { name, settings, fit } = linear[best];
-    const choice: Choice = {
-      name,
-      kind: name,
-      settings,
-      rank: ranks[best],
-      final: async (task) => linearBody((await fit(task.set))(task.dimension)),
+
+  static async open(
+    { set, seed, validation, threads }: Task<AutoSettings, number | null>,
+    context: Context,
+  ): Promise<Trial> {
+    const some = sampled(set);
+    context.progress({ stage: 'folds of held-out identities', done: 0 });
+    // Principal components of all of them, not of each fold: they know no labels.
+    const { set: short } = await cutToAxes(some, threads);
+    const parts = Math.max(2, Math.round(1 / (validation || 0.25)));
+    const folds = foldsOf(short, parts, ROUNDS, seed);
+    const families: Family[] = [];
+    let [hits, probes] = [0, 0];
+    for (const [i, fold] of folds.entries()) {
+      context.throwIfAborted();
+      context.progress({ stage: 'folds of held-out identities', done: (0.1 * i) / folds.length });
+      families.push(await linearFamily(fold.learn, threads));
+    }
+    // The same identities are held out of the vectors as they are.
+    for (const fold of foldsOf(some, parts, ROUNDS, seed)) {
+      const margins = await marginsOf(fold, fold.gallery, some.dimension, some.dimension, threads);
+      for (const margin of margins) if (margin > 0) hits++;
+      probes += margins.length;
+    }
+    return new Trial(folds, set.dimension, hits / probes, families, threads, context);
+  }
+
+  /** Margins of all probes, at each point and dimension. */
+  async #margins(points: readonly Point[], dimensions: readonly number[]): Promise<Float32Array[][]> {
+    const widest = Math.max(...dimensions);
+    const all = points.map(() => dimensions.map(() => new Float32Array(this.people.length)));
+    let start = 0;
+    for (const [f, fold] of this.folds.entries()) {
+      for (const [p, point] of points.entries()) {
+        this.#context.throwIfAborted();
+        const done = 0.1 + (0.4 * (f + p / points.length)) / this.folds.length;
+        this.#context.progress({ stage: `trying ${dimensions.join(', ')} dimensions`, done });
+        const map = await this.#families[f].roughly(point, Math.min(widest, fold.learn.dimension));
+        const mapped = await appliedLinear(map, fold.gallery, this.#threads);
+        for (const [d, dimension] of dimensions.entries())
+          all[p][d].set(
+            await marginsOf(fold, mapped, map.outputDimension, Math.min(dimension, map.outputDimension), this.#threads),
+            start,
+          );
+      }
+      start += fold.probes.length;
+    }
+    return all;
+  }
+
+  /** Which probes of a fold are found through a compressor that was learned on it. */
+  async hitsOf(body: Body, fold: Fold): Promise<Float64Array> {
+    const metadata = { method: '', metric: 'cosine', settings: {}, figures: {}, notes: [] } as const;
+    const compressor = await load(encodeCompressor(body, metadata));
+    const width = compressor.outputDimension;
+    const mapped = await compressor.transform(fold.gallery);
+    return Float64Array.from(await marginsOf(fold, mapped, width, width, this.#threads), (margin) =>
+      Number(margin > 0),
+    );
+  }
+
+  /** The smallest dimension at which the best of a few members loses no more than this. */
+  async smallest(loss: number): Promise<number> {
+    const steps = ladder(this.folds[0].learn.dimension);
+    const losesLittle = async (dimension: number) => {
+      const margins = await this.#margins(FEW_POINTS, [dimension]);
+      return Math.max(...margins.map(([each]) => hitShare(each))) >= this.full - loss;
     };
-    return { ...choice, dimension, ranks: bestOfEach(ranks), shrinkage: bestShrinkage(ranks) };
-  };
-  if (enough === undefined) return bestAt(dimensions[0]);
-  // More dimensions are better, but for chance: halve the ladder.
-  let [low, high] = [0, dimensions.length - 1];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((await bestAt(dimensions[middle])).rank >= enough) high = middle;
-    else low = middle + 1;
+    // More dimensions are better, but for chance: halve the ladder.
+    let [low, high] = [0, steps.length - 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (await losesLittle(steps[middle])) high = middle;
+      else low = middle + 1;
+    }
+    // What is chosen in the end is another member, which may lose a little more.
+    while (low < steps.length - 1 && (await this.choose(steps[low])).rank < this.full - loss) low++;
+    return steps[low];
   }
-  return bestAt(dimensions[low]);
+
+  async choose(dimension: number): Promise<Found> {
+    return (await this.chooseEach([dimension]))[0];
+  }
+
+  /** The choice at each dimension; maps are computed once for all of them. */
+  async chooseEach(dimensions: readonly number[]): Promise<Found[]> {
+    const margins = await this.#margins(POINTS, dimensions);
+    const chosen = dimensions.map((dimension, d) =>
+      averaged(
+        margins.map((each) => each[d]),
+        this.people,
+        dimension,
+      ),
+    );
+    const found: Found[] = [];
+    for (const [d, { point, equal }] of chosen.entries()) {
+      const [[own]] = await this.#margins([point], [dimensions[d]]);
+      const ranks = margins.map((each) => hitShare(each[d]));
+      found.push({
+        point,
+        equal,
+        rank: hitShare(own),
+        hits: Float64Array.from(own, (margin) => Number(margin > 0)),
+        pca: ranks[POINTS.findIndex(({ shrinkage, classes }) => shrinkage === 1 && classes === 0)],
+        lda: Math.max(...ranks.filter((_, p) => POINTS[p].shrinkage < 1)),
+      });
+    }
+    return found;
+  }
 }
 
 /**
- * The shrinkage that served the discriminants of the class means best: learning to rank starts from
- * them.
+ * The mean of the family's members, each with the weight that is left to it: exp(−z²/2), where z is
+ * how far it is behind the best one, in standard errors of that difference.
  */
-function bestShrinkage(ranks: number[]): number {
-  let best = -1;
-  linear.forEach(({ settings }, i) => {
-    if (settings.between === 'classes' && !(ranks[i] <= ranks[best])) best = i;
+export function averaged(
+  margins: readonly Float32Array[],
+  people: Int32Array,
+  dimension: number,
+): { point: Point; equal: number } {
+  const softness = SOFTNESS / Math.sqrt(dimension);
+  const outcomes = margins.map((each) => Float64Array.from(each, (margin) => 1 / (1 + Math.exp(-margin / softness))));
+  const means = outcomes.map((each) => overPeople(each, people).mean);
+  const best = means.indexOf(Math.max(...means));
+  const weights = outcomes.map((each) => {
+    const { mean, error } = overPeople(
+      each.map((x, i) => outcomes[best][i] - x),
+      people,
+    );
+    return mean === 0 ? 1 : Math.exp(-((mean / error) ** 2) / 2);
   });
-  return linear[best].settings.shrinkage as number;
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  // Steps of the family, so that the mean of 0.05 and 1 is not what differs little from 1.
+  let [step, classes] = [0, 0];
+  weights.forEach((weight, p) => {
+    step += (weight / total) * SHRINKAGES.indexOf(POINTS[p].shrinkage);
+    classes += (weight / total) * POINTS[p].classes;
+  });
+  const [below, share] = [Math.floor(step), step - Math.floor(step)];
+  const shrinkage = SHRINKAGES[below] + share * ((SHRINKAGES[below + 1] ?? 1) - SHRINKAGES[below]);
+  return { point: { shrinkage, classes }, equal: total ** 2 / weights.reduce((sum, weight) => sum + weight ** 2, 0) };
 }
 
-/** The best figure of each kind of candidate. */
-function bestOfEach(ranks: number[]): Map<string, number> {
-  const best = new Map<string, number>();
-  ranks.forEach((rank, i) => {
-    const { name, settings } = linear[i];
-    const kind = settings.between === undefined ? name : `${name} between ${settings.between}`;
-    best.set(kind, Math.max(rank, best.get(kind) ?? 0));
-  });
-  return best;
+function hitShare(margins: Float32Array): number {
+  let hits = 0;
+  for (const margin of margins) if (margin > 0) hits++;
+  return hits / margins.length;
 }
 
 /**
  * A residual network, and the linear map alone: the latter needs fewer steps, and no vectors that
  * are moved.
  */
-const RANKINGS: readonly Partial<RankingSettings>[] = [{}, { hidden: [], smoothing: 0, steps: 600 }];
+const RANKINGS: readonly Partial<RankingSettings>[] = [{ hidden: [], smoothing: 0, steps: 600 }, {}];
+/** Folds in which learning to rank is tried, at most. */
+const RANKING_FOLDS = 2;
 
-async function tryRankings(
-  parts: Part[],
-  shrinkage: number,
-  task: Task<AutoSettings>,
-  context: Context,
-): Promise<Choice[]> {
-  const choices: Choice[] = [];
-  const given = task.settings.ranking ?? {};
-  for (const variant of given.hidden ? [{}] : RANKINGS) {
-    const settings: RankingSettings = { ...ranking.defaults, shrinkage, ...variant, ...given };
-    const kind = settings.hidden.length > 0 ? 'ranking' : 'ranking, linear';
-    const ranks: number[] = [];
-    for (const [i, { learn, heldOut }] of parts.entries()) {
-      const trial: Task<RankingSettings> = { ...task, set: learn, settings, resume: undefined };
-      const { body } = await learnRanking(
-        trial,
-        `learning to rank, draw ${i + 1} of ${parts.length}`,
-        trialOf(context),
-      );
-      ranks.push(await measured(body, heldOut, learn));
-    }
-    const final: Choice['final'] = async (whole, within) =>
-      (await learnRanking({ ...whole, settings }, 'learning to rank', within)).body;
-    choices.push({ name: 'ranking', kind, settings, rank: average(ranks), final });
-  }
-  return choices;
+interface Learned {
+  kind: string;
+  settings: RankingSettings;
+  rank: number;
+  /** Of the best one before it, the linear map at first, probe by probe. */
+  ahead: { mean: number; error: number };
+  isAhead: boolean;
 }
 
-function average(numbers: number[]): number {
-  return numbers.reduce((sum, x) => sum + x, 0) / numbers.length;
+/**
+ * From the simplest to the largest, each against what is best before it. Where the first fold does
+ * not put it ahead by more than its error, there is no second.
+ */
+async function tryRankings(trial: Trial, found: Found, task: Task<AutoSettings>, context: Context): Promise<Learned[]> {
+  const all: Learned[] = [];
+  const given = task.settings.ranking ?? {};
+  let best: { rank: number; hits: ArrayLike<number> } = found;
+  const start = {
+    shrinkage: found.point.shrinkage,
+    between: found.point.classes < 0.5 ? 'vectors' : 'classes',
+  } as const;
+  for (const variant of given.hidden ? [{}] : RANKINGS) {
+    const settings: RankingSettings = { ...ranking.defaults, ...start, ...variant, ...given };
+    const kind = settings.hidden.length > 0 ? 'ranking' : 'ranking, linear';
+    const [hits, differences, people]: number[][] = [[], [], []];
+    let ahead = { mean: 0, error: Infinity };
+    for (const [i, fold] of trial.folds.slice(0, RANKING_FOLDS).entries()) {
+      const set = fold.learn;
+      const part: Task<RankingSettings> = { ...task, set, settings, resume: undefined };
+      const { body } = await learnRanking(part, `learning to rank, fold ${i + 1}`, trialOf(context));
+      (await trial.hitsOf(body, fold)).forEach((hit, probe) => {
+        // Folds follow one another, and so do the probes of all of them.
+        differences.push(hit - best.hits[people.length]);
+        hits.push(hit);
+        people.push(fold.people[probe]);
+      });
+      ahead = overPeople(differences, people);
+      if (!(ahead.mean > ahead.error)) break;
+    }
+    const [rank, isAhead] = [best.rank + ahead.mean, ahead.mean > ahead.error];
+    all.push({ kind, settings, rank, ahead, isAhead });
+    if (isAhead) best = { rank, hits };
+  }
+  return all;
 }
 
 function shown(rank: number): string {

@@ -4,6 +4,7 @@
 
 import { type Metadata, metadataProperties } from '../apply/compressor.ts';
 import { encodeModel, type OnnxNode, type OnnxTensor } from '../apply/onnx.ts';
+import { openSession } from '../training/session.ts';
 import type { LinearMap } from './linear.ts';
 
 export interface Body {
@@ -51,4 +52,24 @@ export function linearBody({ axes, centre, offset, inputDimension, outputDimensi
     inputDimension,
     outputDimension,
   };
+}
+
+/** What a linear map makes of vectors, one after the other. */
+export async function appliedLinear(
+  map: LinearMap,
+  vectors: Float32Array,
+  threads: number,
+): Promise<Float32Array<ArrayBuffer>> {
+  const { nodes, tensors, inputDimension, outputDimension } = linearBody(map);
+  const session = await openSession(
+    {
+      nodes,
+      tensors,
+      inputs: [{ name: 'unit', shape: ['rows', inputDimension] }],
+      outputs: [{ name: 'raw', shape: ['rows', outputDimension] }],
+    },
+    { threads },
+  );
+  const { raw } = await session({ unit: { data: vectors, shape: [vectors.length / inputDimension, inputDimension] } });
+  return Float32Array.from(raw.data);
 }

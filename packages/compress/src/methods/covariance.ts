@@ -14,7 +14,10 @@ export function mean({ vectors, dimension, count }: TrainingSet): Float64Array {
 const ROWS = 1024;
 
 /** `Σ (x − centre)(x − centre)ᵀ`, where each row may have a centre of its own. */
-export async function scatter(set: TrainingSet, centreOf: (row: number) => Float64Array): Promise<Float64Array> {
+export async function scatter(
+  set: Pick<TrainingSet, 'vectors' | 'dimension' | 'count'>,
+  centreOf: (row: number) => Float64Array,
+): Promise<Float64Array> {
   const { vectors, dimension, count } = set;
   const product = await openSession({
     nodes: [{ op: 'Gemm', inputs: ['x', 'x'], outputs: ['y'], attributes: { transA: 1 } }],
@@ -57,4 +60,26 @@ export function classMeans({ vectors, dimension, classes, classCount }: Training
   }
   for (let c = 0; c < classCount; c++) for (let k = 0; k < dimension; k++) means[c][k] /= sizes[c];
   return { means, sizes };
+}
+
+/** The covariance of the means, each with a weight, and their centre. */
+export async function spreadOfMeans(
+  means: Float64Array[],
+  weights: ArrayLike<number>,
+  dimension: number,
+): Promise<{ centre: Float64Array; spread: Float64Array }> {
+  let total = 0;
+  const centre = new Float64Array(dimension);
+  means.forEach((each, c) => {
+    total += weights[c];
+    for (let k = 0; k < dimension; k++) centre[k] += weights[c] * each[k];
+  });
+  for (let k = 0; k < dimension; k++) centre[k] /= total;
+  const rows = new Float32Array(means.length * dimension);
+  means.forEach((each, c) => {
+    const root = Math.sqrt(weights[c] / total);
+    for (let k = 0; k < dimension; k++) rows[c * dimension + k] = root * (each[k] - centre[k]);
+  });
+  const zero = new Float64Array(dimension);
+  return { centre, spread: await scatter({ vectors: rows, dimension, count: means.length }, () => zero) };
 }

@@ -1,10 +1,11 @@
 // The linear methods, as affine maps on unit vectors: `y = (x − centre) · rows`, compared by
-// cosine.
+// cosine. They are one family, from PCA to LDA.
 
 import { CompressError } from '../apply/errors.ts';
 import type { TrainingSet } from '../training/training-set.ts';
-import { classMeans, mean, scatter } from './covariance.ts';
+import { classMeans, mean, scatter, spreadOfMeans } from './covariance.ts';
 import { type Eigen, symmetricEigen } from './eigen.ts';
+import { LeadingEigen } from './leading.ts';
 
 export interface LinearMap {
   /** One axis after the other, each as long as the input. */
@@ -18,19 +19,31 @@ export interface LinearMap {
 
 /**
  * Principal components: the axes along which the centred vectors vary most. Also says what share of
- * the variance they keep.
+ * the variance the first of them keep.
  */
-export async function fitPca(set: TrainingSet, dimension: number): Promise<LinearMap & { varianceKept: number }> {
+export async function fitPca(
+  set: TrainingSet,
+  dimension: number,
+  threads = 1,
+): Promise<LinearMap & { keptBy: (axes: number) => number }> {
+  const d = set.dimension;
   const centre = mean(set);
-  const { values, vectors } = symmetricEigen(await scatter(set, () => centre), set.dimension);
-  const sum = (list: Float64Array) => list.reduce((total, value) => total + Math.max(0, value), 0);
-  return {
-    axes: vectors.slice(0, dimension * set.dimension),
-    centre,
-    inputDimension: set.dimension,
-    outputDimension: dimension,
-    varianceKept: sum(values.subarray(0, dimension)) / sum(values),
-  };
+  const spread = await scatter(set, () => centre);
+  let trace = 0;
+  for (let i = 0; i < d; i++) trace += spread[i * (d + 1)];
+  const { values, vectors } =
+    d <= MOST_COORDINATES
+      ? symmetricEigen(spread, d)
+      : await (await LeadingEigen.open(d, threads)).of(spread, Math.max(dimension, AXES), ITERATIONS);
+  const axes = vectors.slice(0, dimension * d);
+  const keptBy = (first: number) =>
+    values.subarray(0, first).reduce((sum, value) => sum + Math.max(0, value), 0) / trace;
+  return { axes, centre, inputDimension: d, outputDimension: dimension, keptBy };
+}
+
+/** The first axes of a map: those of PCA and LDA come in order of what they are worth. */
+export function shortened(map: LinearMap, dimension: number): LinearMap {
+  return { ...map, axes: map.axes.slice(0, dimension * map.inputDimension), outputDimension: dimension };
 }
 
 /**
@@ -39,43 +52,129 @@ export async function fitPca(set: TrainingSet, dimension: number): Promise<Linea
  */
 export type Between = 'vectors' | 'classes';
 
-/**
- * Linear discriminants: whiten what varies within classes, then keep the principal components of
- * what is left. Few vectors per class make a poor estimate of the within-class covariance, so it is
- * drawn towards a sphere: `(1 − s) W + s · (tr W / d) · I`. What does not depend on the shrinkage
- * is computed once, for all that will be tried.
- */
-export async function discriminants(
-  set: TrainingSet,
-  between: Between,
-): Promise<(dimension: number, shrinkage: number) => LinearMap> {
-  const d = set.dimension;
-  const { means, sizes } = classMeans(set);
-  const eigen = await withinClass(set, means);
-  const centre = mean(set);
-  const spread = between === 'vectors' ? await scatter(set, () => centre) : spreadOfMeans(means, sizes, d);
-  return (dimension: number, shrinkage: number): LinearMap => {
-    const whitening = symmetricPower(shrunk(eigen, shrinkage), -0.5, d);
-    const { vectors } = symmetricEigen(congruence(whitening, spread, d), d);
-    const axes = multiply(vectors.subarray(0, dimension * d), whitening, dimension, d, d);
-    return { axes, centre, inputDimension: d, outputDimension: dimension };
-  };
+/** The weight of the classes' means that this is. */
+export function weightOf(between: Between): number {
+  return between === 'classes' ? 1 : 0;
 }
 
-/** The eigenvalues and axes of the within-class covariance. */
-async function withinClass(set: TrainingSet, means: Float64Array[]): Promise<Eigen> {
-  const free = set.count - set.classCount;
-  const within = await scatter(set, (row) => means[set.classes[row]]);
-  const eigen = symmetricEigen(
-    within.map((x) => x / free),
-    set.dimension,
+/** A member of the family. */
+export interface Point {
+  /**
+   * How far the within-class covariance is drawn towards a sphere, 0 to 1. With 1 nothing is
+   * whitened: these are principal components.
+   */
+  readonly shrinkage: number;
+  /** The weight of the classes' means where axes are chosen; the rest is that of all vectors. */
+  readonly classes: number;
+}
+
+/**
+ * Vectors of more coordinates are cut to some principal components first: what is beyond them is
+ * small, and eigenvectors cost the cube of their length.
+ */
+const MOST_COORDINATES = 512;
+const AXES = 256;
+const ITERATIONS = 6;
+/** For a map that only serves to choose; it begins where its neighbour ended. */
+const FEW_ITERATIONS = 4;
+/**
+ * The means of few classes span few axes. This much of the scatter of all vectors says which ones
+ * come next.
+ */
+const FILL = 1e-3;
+
+/** What all members of the family share, computed once from a training set. */
+export interface Family {
+  /** The map at a point, quickly: for choosing. */
+  roughly(point: Point, dimension: number): Promise<LinearMap>;
+  /** The map at a point. */
+  at(point: Point, dimension: number): LinearMap;
+}
+
+/**
+ * The linear maps from PCA to LDA. LDA whitens what varies within classes, then keeps the principal
+ * components of what is left. Few vectors per class make a poor estimate of the within-class
+ * covariance W, so it is drawn towards a sphere: `(1 − s) W + s · (tr W / d) · I`. With s = 1 and
+ * all vectors counting alike, the map is PCA. All of them are diagonal along the axes of W, so a
+ * member costs one product of matrices and the leading axes of the result.
+ */
+export async function linearFamily(set: TrainingSet, threads = 1): Promise<Family> {
+  const reduced = await cutToAxes(set, threads);
+  const { dimension: d, count, classCount } = reduced.set;
+  const { means, sizes } = classMeans(reduced.set);
+  const scatterWithin = await scatter(reduced.set, (row) => means[reduced.set.classes[row]]);
+  const within = symmetricEigen(
+    scatterWithin.map((x) => x / (count - classCount)),
+    d,
   );
-  if (!(eigen.values[0] > 0))
+  if (!(within.values[0] > 0))
     throw new CompressError(
       'INVALID_LABELS',
       'All vectors of a class are the same, in every class: there is nothing to learn from.',
     );
-  return eigen;
+  const ofVectors = await spreadOfMeans(means, sizes, d);
+  const ofClasses = await spreadOfMeans(
+    means,
+    sizes.map(() => 1),
+    d,
+  );
+  const total = ofVectors.spread.map((x, i) => (x * count + scatterWithin[i]) / count);
+  const [vectors, classes] = [total, ofClasses.spread].map((spread) => congruence(within.vectors, spread, d));
+  const leading = await LeadingEigen.open(d, threads);
+
+  const whitened = ({ shrinkage, classes: weight }: Point) => {
+    const scale = shrunk(within, shrinkage).values.map((value) => 1 / Math.sqrt(value));
+    const matrix = new Float64Array(d * d);
+    const rest = 1 - weight + weight * FILL;
+    for (let i = 0, at = 0; i < d; i++)
+      for (let j = 0; j < d; j++, at++) matrix[at] = scale[i] * scale[j] * (rest * vectors[at] + weight * classes[at]);
+    return { scale, matrix };
+  };
+  const mapOf = ({ classes: weight }: Point, scale: Float64Array, found: Eigen, dimension: number): LinearMap => {
+    const scaled = found.vectors.slice(0, dimension * d);
+    for (let i = 0; i < scaled.length; i++) scaled[i] *= scale[i % d];
+    const axes = multiply(scaled, within.vectors, dimension, d, d);
+    const centre = ofVectors.centre.map((x, k) => (1 - weight) * x + weight * ofClasses.centre[k]);
+    return reduced.lift({ axes, centre, inputDimension: d, outputDimension: dimension });
+  };
+  return {
+    async roughly(point, dimension) {
+      const { scale, matrix } = whitened(point);
+      return mapOf(point, scale, await leading.of(matrix, dimension, FEW_ITERATIONS), dimension);
+    },
+    at(point, dimension) {
+      const { scale, matrix } = whitened(point);
+      return mapOf(point, scale, symmetricEigen(matrix, d), dimension);
+    },
+  };
+}
+
+/** The set along its leading principal components, and the way back for maps of that. */
+export async function cutToAxes(
+  set: TrainingSet,
+  threads: number,
+): Promise<{ set: TrainingSet; lift: (map: LinearMap) => LinearMap }> {
+  const d = set.dimension;
+  if (d <= MOST_COORDINATES) return { set, lift: (map) => map };
+  const { axes, centre } = await fitPca(set, AXES, threads);
+  const short = new Float32Array(set.count * AXES);
+  const off = new Float64Array(d);
+  for (let row = 0; row < set.count; row++) {
+    for (let k = 0; k < d; k++) off[k] = set.vectors[row * d + k] - centre[k];
+    short.set(multiplyVector(axes, off, AXES, d), row * AXES);
+  }
+  return {
+    set: { ...set, vectors: short, dimension: AXES },
+    lift: (map) => {
+      const back = multiply(map.centre, axes, 1, AXES, d);
+      return {
+        ...map,
+        axes: multiply(map.axes, axes, map.outputDimension, AXES, d),
+        centre: centre.map((x, k) => x + back[k]),
+        inputDimension: d,
+      };
+    },
+  };
 }
 
 export function shrunk({ values, vectors }: Eigen, shrinkage: number): Eigen {
@@ -86,25 +185,6 @@ export function shrunk({ values, vectors }: Eigen, shrinkage: number): Eigen {
     values: positive.map((value) => Math.max(1e-9 * average, (1 - shrinkage) * value + shrinkage * average)),
     vectors,
   };
-}
-
-/** A power of a symmetric matrix given by its eigenvalues. */
-function symmetricPower({ values, vectors }: Eigen, power: number, n: number): Float64Array {
-  const scaled = new Float64Array(n * n);
-  for (let i = 0; i < n; i++) for (let k = 0; k < n; k++) scaled[i * n + k] = vectors[i * n + k] * values[i] ** power;
-  return multiplyAtB(vectors, scaled, n);
-}
-
-function spreadOfMeans(means: Float64Array[], sizes: Int32Array, d: number): Float64Array {
-  const centre = new Float64Array(d);
-  for (const each of means) for (let k = 0; k < d; k++) centre[k] += each[k] / sizes.length;
-  const spread = new Float64Array(d * d);
-  const off = new Float64Array(d);
-  for (const each of means) {
-    for (let k = 0; k < d; k++) off[k] = each[k] - centre[k];
-    for (let i = 0; i < d; i++) for (let j = 0, at = i * d; j < d; j++) spread[at + j] += off[i] * off[j];
-  }
-  return spread;
 }
 
 /** `a b`, of sizes n × k and k × m. */
@@ -118,20 +198,25 @@ function multiply(a: Float64Array, b: Float64Array, n: number, k: number, m: num
   return out;
 }
 
-/** `aᵀ b`, both n × n. */
-function multiplyAtB(a: Float64Array, b: Float64Array, n: number): Float64Array {
-  const out = new Float64Array(n * n);
-  for (let p = 0; p < n; p++)
-    for (let i = 0; i < n; i++) {
-      const x = a[p * n + i];
-      for (let j = 0, at = i * n, from = p * n; j < n; j++) out[at + j] += x * b[from + j];
-    }
+function multiplyVector(a: Float64Array, x: Float64Array, n: number, k: number): Float64Array {
+  const out = new Float64Array(n);
+  for (let i = 0; i < n; i++) {
+    let sum = 0;
+    for (let p = 0, at = i * k; p < k; p++) sum += a[at + p] * x[p];
+    out[i] = sum;
+  }
   return out;
 }
 
-/** `s m s` for symmetric s and m; symmetric again, to the last digit. */
-function congruence(s: Float64Array, m: Float64Array, n: number): Float64Array {
-  const out = multiply(multiply(s, m, n, n, n), s, n, n, n);
-  for (let i = 0; i < n; i++) for (let j = 0; j < i; j++) out[i * n + j] = out[j * n + i];
+/** `r m rᵀ` for a matrix m that is symmetric, along the rows of r; symmetric to the last digit. */
+function congruence(r: Float64Array, m: Float64Array, n: number): Float64Array {
+  const product = multiply(r, m, n, n, n);
+  const out = new Float64Array(n * n);
+  for (let i = 0; i < n; i++)
+    for (let j = 0; j <= i; j++) {
+      let sum = 0;
+      for (let k = 0, a = i * n, b = j * n; k < n; k++) sum += product[a + k] * r[b + k];
+      out[i * n + j] = out[j * n + i] = sum;
+    }
   return out;
 }

@@ -42,6 +42,8 @@ export function trialOf(context: Context): Context {
 export interface Task<S, D = number> {
   set: TrainingSet;
   dimension: D;
+  /** Further dimensions that the linear methods serve by the same fit, each as a stage. */
+  also?: readonly number[];
   seed: number;
   threads: number;
   /** The share of the classes that are held out to choose and to measure; 0 for none. */

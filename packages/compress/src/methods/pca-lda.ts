@@ -4,31 +4,36 @@
 import { CompressError } from '../apply/errors.ts';
 import { draws, measured, withValidation } from '../training/validation.ts';
 import { encodeCompressor, linearBody } from './compressor-graph.ts';
-import { type Between, discriminants, fitPca } from './linear.ts';
+import { type Between, fitPca, linearFamily, shortened, weightOf } from './linear.ts';
 import { type Context, type Method, requireShare, type Task } from './method.ts';
 
 export const pca: Method<Record<never, never>> = {
   defaults: {},
   needsLabels: false,
-  async fit({ set, dimension, seed, validation }, context) {
-    const figures: Record<string, number> = { vectors: set.count };
+  async fit({ set, dimension, also = [], seed, validation, threads }, context) {
+    const widest = Math.max(dimension, ...also);
     const { learn, heldOut } = withValidation(set, set.labelled ? validation : 0, seed);
-    if (heldOut) {
-      context.progress({ stage: 'measuring on held-out identities', done: 0 });
-      figures.validationRank1 = await measured(linearBody(await fitPca(learn, dimension)), heldOut, learn);
-    }
+    context.progress({ stage: 'measuring on held-out identities', done: 0 });
+    const trial = heldOut && (await fitPca(learn, widest, threads));
     context.throwIfAborted();
     context.progress({ stage: 'principal components', done: 0.5 });
-    const map = await fitPca(set, dimension);
-    figures.varianceKept = map.varianceKept;
+    const map = await fitPca(set, widest, threads);
+    const made = async (to: number) => {
+      const figures: Record<string, number> = { vectors: set.count };
+      if (trial) figures.validationRank1 = await measured(linearBody(shortened(trial, to)), heldOut!, learn);
+      figures.varianceKept = map.keptBy(to);
+      return encodeCompressor(linearBody(shortened(map, to)), {
+        method: 'pca',
+        metric: 'cosine',
+        settings: { seed, validation },
+        figures,
+        notes: [],
+      });
+    };
+    for (const each of also) context.stage(await made(each));
+    const bytes = await made(dimension);
     context.progress({ stage: 'done', done: 1 });
-    return encodeCompressor(linearBody(map), {
-      method: 'pca',
-      metric: 'cosine',
-      settings: { seed, validation },
-      figures,
-      notes: [],
-    });
+    return bytes;
   },
 };
 
@@ -50,7 +55,7 @@ export function requireBetween(between: unknown): void {
     throw new CompressError('INVALID_ARGUMENT', "between is 'vectors' or 'classes'.");
 }
 
-export const SHRINKAGES: number[] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9];
+const SHRINKAGES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9];
 const DRAWS = 3;
 
 export const lda: Method<LdaSettings> = {
@@ -61,36 +66,50 @@ export const lda: Method<LdaSettings> = {
     requireBetween(between);
   },
   async fit(task, context) {
-    const { set, dimension, seed, validation } = task;
-    const figures: Record<string, number> = { vectors: set.count };
-    const { shrinkage, rank } = await chooseShrinkage(task, context);
-    if (rank !== undefined) figures.validationRank1 = rank;
+    const { set, dimension, also = [], seed, validation, threads } = task;
+    const dimensions = [...also, dimension];
+    const chosen = await chooseShrinkages(task, dimensions, context);
     context.progress({ stage: 'discriminants', done: 0.9 });
-    const map = (await discriminants(set, task.settings.between))(dimension, shrinkage);
+    const family = await linearFamily(set, threads);
+    const made = dimensions.map((to, i) => {
+      const { shrinkage, rank } = chosen[i];
+      const map = family.at({ shrinkage, classes: weightOf(task.settings.between) }, to);
+      const settings = { ...task.settings, shrinkage, chosen: task.settings.shrinkage === null, seed, validation };
+      const figures = { vectors: set.count, ...(rank === undefined ? {} : { validationRank1: rank }) };
+      return encodeCompressor(linearBody(map), { method: 'lda', metric: 'cosine', settings, figures, notes: [] });
+    });
+    for (const bytes of made.slice(0, -1)) context.stage(bytes);
     context.progress({ stage: 'done', done: 1 });
-    const settings = { ...task.settings, shrinkage, chosen: task.settings.shrinkage === null, seed, validation };
-    return encodeCompressor(linearBody(map), { method: 'lda', metric: 'cosine', settings, figures, notes: [] });
+    return made.at(-1)!;
   },
 };
 
-/** The shrinkage with the best rank-1 on held-out identities, and that rank-1. */
-async function chooseShrinkage(
-  { set, dimension, seed, validation, settings }: Task<LdaSettings>,
+/**
+ * The shrinkage with the best rank-1 on held-out identities, and that rank-1, for each dimension.
+ */
+async function chooseShrinkages(
+  { set, seed, validation, threads, settings }: Task<LdaSettings>,
+  dimensions: readonly number[],
   context: Context,
-): Promise<{ shrinkage: number; rank?: number }> {
+): Promise<{ shrinkage: number; rank?: number }[]> {
   const candidates = settings.shrinkage === null ? SHRINKAGES : [settings.shrinkage];
-  const sums = candidates.map(() => 0);
+  const sums = dimensions.map(() => candidates.map(() => 0));
   const parts = draws(set, validation, seed, DRAWS);
   for (const [draw, { learn, heldOut }] of parts.entries()) {
-    const mapOf = await discriminants(learn, settings.between);
+    const family = await linearFamily(learn, threads);
     for (const [i, candidate] of candidates.entries()) {
       context.throwIfAborted();
       const done = (0.9 * (draw * candidates.length + i)) / (DRAWS * candidates.length);
       context.progress({ stage: `shrinkage ${candidate}`, done });
-      sums[i] += await measured(linearBody(mapOf(dimension, candidate)), heldOut, learn);
+      const point = { shrinkage: candidate, classes: weightOf(settings.between) };
+      const map = await family.roughly(point, Math.max(...dimensions));
+      for (const [d, dimension] of dimensions.entries())
+        sums[d][i] += await measured(linearBody(shortened(map, dimension)), heldOut, learn);
     }
   }
-  if (parts.length === 0) return { shrinkage: settings.shrinkage ?? 0.5 };
-  const best = sums.indexOf(Math.max(...sums));
-  return { shrinkage: candidates[best], rank: sums[best] / parts.length };
+  if (parts.length === 0) return dimensions.map(() => ({ shrinkage: settings.shrinkage ?? 0.5 }));
+  return sums.map((each) => {
+    const best = each.indexOf(Math.max(...each));
+    return { shrinkage: candidates[best], rank: each[best] / parts.length };
+  });
 }

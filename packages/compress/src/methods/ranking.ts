@@ -19,12 +19,12 @@ import { CompressError } from '../apply/errors.ts';
 import { Graph, type Value } from '../training/autodiff.ts';
 import { decodeCheckpoint, fingerprintOf } from '../training/checkpoint.ts';
 import { train } from '../training/loop.ts';
-import { type Matrices, openSession } from '../training/session.ts';
+import type { Matrices } from '../training/session.ts';
 import { named, type Problem, parameterShapes, Trainer } from '../training/trainer.ts';
 import { members, type TrainingSet } from '../training/training-set.ts';
 import { measured, withValidation } from '../training/validation.ts';
-import { type Body, encodeCompressor, linearBody } from './compressor-graph.ts';
-import { type Between, discriminants, type LinearMap } from './linear.ts';
+import { appliedLinear, type Body, encodeCompressor, linearBody } from './compressor-graph.ts';
+import { type Between, type LinearMap, linearFamily, weightOf } from './linear.ts';
 import { type Context, type Method, requireCount, requireNumber, requireShare, type Task, trialOf } from './method.ts';
 import { drawn, type Parameter } from './network.ts';
 import { requireBetween } from './pca-lda.ts';
@@ -149,9 +149,10 @@ export async function learnRanking(
 }> {
   const { set, dimension, seed, threads, settings } = task;
   const n = Math.min(set.dimension, Math.max(settings.inputs, dimension));
-  const start = (await discriminants(set, settings.between))(n, settings.shrinkage);
+  const { shrinkage, between } = settings;
+  const start = (await linearFamily(set, threads)).at({ shrinkage, classes: weightOf(between) }, n);
   const { whitening, noise } = scaled(start, set, dimension);
-  const white = { ...set, dimension: n, vectors: await applied(set.vectors, whitening, threads) };
+  const white = { ...set, dimension: n, vectors: await appliedLinear(whitening, set.vectors, threads) };
   const source: Source = { white, lists: members(set), deviations: deviations(white), noise: noise * settings.noise };
   const batch = Math.min(settings.batch, set.classCount);
   const problem = rankingProblem(settings, n, dimension, batch);
@@ -253,21 +254,6 @@ function startingPoint(shapes: ReadonlyMap<string, readonly number[]>, seed: num
   for (let i = 0; i < data.length; i++) data[i] = Math.floor(i / shape[1]) === i % shape[1] ? 1 : 0;
   start['residual.weight']?.data.fill(0);
   return start;
-}
-
-async function applied(vectors: Float32Array, map: LinearMap, threads: number): Promise<Float32Array<ArrayBuffer>> {
-  const { nodes, tensors, inputDimension, outputDimension } = linearBody(map);
-  const session = await openSession(
-    {
-      nodes,
-      tensors,
-      inputs: [{ name: 'unit', shape: ['rows', inputDimension] }],
-      outputs: [{ name: 'raw', shape: ['rows', outputDimension] }],
-    },
-    { threads },
-  );
-  const { raw } = await session({ unit: { data: vectors, shape: [vectors.length / inputDimension, inputDimension] } });
-  return Float32Array.from(raw.data);
 }
 
 /** Whitening and map as part of a model: one layer when both are linear. */

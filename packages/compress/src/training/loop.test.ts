@@ -57,6 +57,23 @@ test('training that was interrupted and taken up again ends with the bytes of tr
   });
 });
 
+test('training ends when the function that it tells of its progress throws, with what that threw', async () => {
+  let told = 0;
+  const listening = fitted(
+    { steps: 100_000 },
+    {
+      onProgress() {
+        told++;
+        throw new RangeError('the disk of the log is full');
+      },
+    },
+  );
+  await assert.rejects(listening, (error) => error instanceof RangeError && /the disk of the log/.test(error.message));
+  const then = told;
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.equal(told, then, 'it is told nothing more');
+});
+
 test('training says how far it is, ends where held-out identities were best, and leaves the process alone', async () => {
   const words: Progress[] = [];
   let ticks = 0;

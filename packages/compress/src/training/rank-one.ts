@@ -10,6 +10,12 @@ const TILE = 64;
 /**
  * The share of probes that are identified; NaN when there are none. `strangers` are of no class in
  * `classes`. Can be stopped between tiles.
+ *
+ * @param vectors - One after the other.
+ * @param classes - Of each vector.
+ * @param strangers - More vectors for the gallery, of no class in `classes`.
+ * @param signal - Ends it between tiles, with its reason.
+ * @throws {AbortError} or another reason of the signal, when it aborts.
  */
 export async function rankOne(
   vectors: Float32Array,

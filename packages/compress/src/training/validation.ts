@@ -40,15 +40,6 @@ export async function measured(body: Body, heldOut: TrainingSet, learn: Training
   );
 }
 
-/** The same for the vectors as they are. */
-export function measuredFull(heldOut: TrainingSet, learn: TrainingSet): Promise<number> {
-  return rankOneFast(
-    heldOut.vectors,
-    heldOut.classes,
-    learn.vectors.subarray(0, Math.min(learn.count, 2 * MOST) * learn.dimension),
-  );
-}
-
 /**
  * Several ways of holding identities out: one alone is too small to tell neighbours apart. Empty
  * when there are too few vectors.

@@ -1,0 +1,165 @@
+// What maps are worth to strangers, by folds: every identity is held out once in each round, so
+// what is measured is paired, identity by identity.
+
+import { Random } from '@hers/vectors/random';
+import { openSession, type Session } from './session.ts';
+import { gather, members, subset, type TrainingSet } from './training-set.ts';
+
+/** Vectors of held-out identities, and strangers in the gallery beside them, at most. */
+const MOST_HELD_OUT = 1500;
+const MOST_STRANGERS = 3000;
+const TILE = 256;
+
+/** One part of the identities held out. */
+export interface Fold {
+  learn: TrainingSet;
+  /** Held-out vectors, class by class, and behind them some that are learned from. */
+  gallery: Float32Array<ArrayBuffer>;
+  /** How many of the gallery are held out. */
+  heldOut: number;
+  /** Where the mates of each held-out vector begin and end. */
+  mates: { from: Int32Array; to: Int32Array };
+  /** Places of the probes: held-out vectors that have a mate. */
+  probes: Int32Array;
+  /** The class of each probe in the whole set. */
+  people: Int32Array;
+}
+
+/**
+ * Rounds of identity-disjoint folds. Classes of several vectors are dealt first, so that each fold
+ * has its share of probes. Folds that leave nothing to learn from or to find are left out.
+ */
+export function foldsOf(set: TrainingSet, parts: number, rounds: number, seed: number): Fold[] {
+  const lists = members(set);
+  const folds: Fold[] = [];
+  for (let round = 0; round < rounds; round++) {
+    const random = new Random(seed, 0xf01d, round);
+    const order = Array.from(random.order(lists.length));
+    const dealt = [...order.filter((c) => lists[c].length > 1), ...order.filter((c) => lists[c].length === 1)];
+    const part = new Int32Array(lists.length);
+    dealt.forEach((klass, i) => (part[klass] = i % parts));
+    for (let p = 0; p < parts; p++) {
+      const fold = foldOf(
+        set,
+        lists,
+        dealt.filter((klass) => part[klass] === p),
+        random,
+      );
+      if (fold) folds.push(fold);
+    }
+  }
+  return folds;
+}
+
+function foldOf(set: TrainingSet, lists: number[][], held: number[], random: Random): Fold | undefined {
+  const isHeld = new Set(held);
+  const learn = subset(set, (klass) => !isHeld.has(klass));
+  if (learn.classCount < 2 || learn.classCount === learn.count) return undefined;
+  const rows: number[] = [];
+  const [from, to, probes, people]: number[][] = [[], [], [], []];
+  for (const klass of held) {
+    if (rows.length + lists[klass].length > MOST_HELD_OUT && rows.length > 0) continue;
+    const [first, end] = [rows.length, rows.length + lists[klass].length];
+    for (const row of lists[klass]) {
+      if (end - first > 1) {
+        probes.push(rows.length);
+        people.push(klass);
+      }
+      from.push(first);
+      to.push(end);
+      rows.push(row);
+    }
+  }
+  if (probes.length === 0) return undefined;
+  const others: number[] = [];
+  for (let i = 0; i < set.count; i++) if (!isHeld.has(set.classes[i])) others.push(i);
+  const strangers = Array.from(random.order(others.length).subarray(0, MOST_STRANGERS), (at) => others[at]);
+  return {
+    learn,
+    gallery: gather(set, [...rows, ...strangers]),
+    heldOut: rows.length,
+    mates: { from: Int32Array.from(from), to: Int32Array.from(to) },
+    probes: Int32Array.from(probes),
+    people: Int32Array.from(people),
+  };
+}
+
+/**
+ * By how much the best mate of each probe is ahead of the best stranger, in cosines of the first
+ * `dimension` coordinates of a gallery that was mapped. Above zero is found.
+ */
+export async function marginsOf(
+  { heldOut, mates, probes }: Fold,
+  mapped: Float32Array,
+  width: number,
+  dimension: number,
+  threads: number,
+): Promise<Float32Array> {
+  const count = mapped.length / width;
+  const unit = new Float32Array(count * dimension);
+  for (let i = 0; i < count; i++) {
+    let squares = 0;
+    for (let k = 0; k < dimension; k++) squares += mapped[i * width + k] ** 2;
+    const scale = 1 / (Math.sqrt(squares) || 1);
+    for (let k = 0; k < dimension; k++) unit[i * dimension + k] = mapped[i * width + k] * scale;
+  }
+  const product = await productsOf(dimension, threads);
+  const margins = new Float32Array(probes.length);
+  const gallery = { data: unit, shape: [count, dimension] };
+  let probe = 0;
+  for (let start = 0; start < heldOut; start += TILE) {
+    const rows = Math.min(TILE, heldOut - start);
+    const tile = unit.subarray(start * dimension, (start + rows) * dimension);
+    const { scores } = await product({ probes: { data: tile, shape: [rows, dimension] }, gallery });
+    for (; probe < probes.length && probes[probe] < start + rows; probe++) {
+      const at = probes[probe];
+      const row = scores.data.subarray((at - start) * count, (at - start + 1) * count);
+      margins[probe] = marginOf(row, at, mates.from[at], mates.to[at]);
+    }
+  }
+  return margins;
+}
+
+function marginOf(row: ArrayLike<number>, own: number, from: number, to: number): number {
+  let [mate, stranger] = [-2, -2];
+  for (let i = from; i < to; i++) if (i !== own && row[i] > mate) mate = row[i];
+  for (let i = 0; i < from; i++) if (row[i] > stranger) stranger = row[i];
+  for (let i = to; i < row.length; i++) if (row[i] > stranger) stranger = row[i];
+  return mate - stranger;
+}
+
+const sessions = new Map<string, Promise<Session>>();
+
+function productsOf(dimension: number, threads: number): Promise<Session> {
+  const name = `${dimension} ${threads}`;
+  const known = sessions.get(name);
+  if (known) return known;
+  const made = openSession(
+    {
+      nodes: [{ op: 'Gemm', inputs: ['probes', 'gallery'], outputs: ['scores'], attributes: { transB: 1 } }],
+      tensors: [],
+      inputs: ['probes', 'gallery'].map((each) => ({ name: each, shape: [`${each}Count`, dimension] })),
+      outputs: [{ name: 'scores', shape: ['probesCount', 'galleryCount'] }],
+    },
+    { threads },
+  );
+  sessions.set(name, made);
+  return made;
+}
+
+/**
+ * The mean of paired outcomes, and its standard error over people, whose outcomes are not
+ * independent (Liang and Zeger 1986).
+ */
+export function overPeople(outcomes: ArrayLike<number>, people: ArrayLike<number>): { mean: number; error: number } {
+  let sum = 0;
+  for (let i = 0; i < outcomes.length; i++) sum += outcomes[i];
+  const mean = sum / outcomes.length;
+  const residuals = new Map<number, number>();
+  for (let i = 0; i < outcomes.length; i++)
+    residuals.set(people[i], (residuals.get(people[i]) ?? 0) + outcomes[i] - mean);
+  let squares = 0;
+  for (const each of residuals.values()) squares += each * each;
+  const g = residuals.size;
+  return { mean, error: g < 2 ? Infinity : Math.sqrt((g / (g - 1)) * squares) / outcomes.length };
+}

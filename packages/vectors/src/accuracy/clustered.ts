@@ -1,0 +1,45 @@
+// Means of outcomes in clusters (pictures of the same person), and their standard errors. Outcomes
+// of a cluster are not independent: a person who is hard to find is so on every picture. So the
+// standard error is taken over the clusters.
+
+export interface ClusteredMean {
+  readonly mean: number;
+  /**
+   * Cluster-robust standard error of the mean: of the sums of residuals, cluster by cluster (Liang
+   * and Zeger 1986, with g / (g − 1) for g clusters).
+   */
+  readonly error: number;
+  /** The mean of the clusters' means: each cluster counts once, however many outcomes it has. */
+  readonly clusterMean: number;
+  readonly clusterError: number;
+  readonly clusters: number;
+}
+
+export function clusteredMean(outcomes: ArrayLike<number>, clusters: ArrayLike<number>): ClusteredMean {
+  if (outcomes.length !== clusters.length) throw new RangeError('there must be a cluster for every outcome');
+  const of = new Map<number, { sum: number; count: number }>();
+  let total = 0;
+  for (let i = 0; i < outcomes.length; i++) {
+    const cluster = of.get(clusters[i]) ?? { sum: 0, count: 0 };
+    of.set(clusters[i], cluster);
+    cluster.sum += outcomes[i];
+    cluster.count++;
+    total += outcomes[i];
+  }
+  const g = of.size;
+  if (g < 2) throw new RangeError('there must be two clusters at least');
+  const mean = total / outcomes.length;
+  const clusterMean = [...of.values()].reduce((all, { sum, count }) => all + sum / count, 0) / g;
+  let [residuals, deviations] = [0, 0];
+  for (const { sum, count } of of.values()) {
+    residuals += (sum - count * mean) ** 2;
+    deviations += (sum / count - clusterMean) ** 2;
+  }
+  return {
+    mean,
+    error: Math.sqrt((g / (g - 1)) * residuals) / outcomes.length,
+    clusterMean,
+    clusterError: Math.sqrt(deviations / (g * (g - 1))),
+    clusters: g,
+  };
+}

@@ -1,0 +1,244 @@
+// All that a report says about accuracy, from the scores of every vector with every other:
+// identification, open set and verification, with intervals bootstrapped over people. Terms follow
+// ISO/IEC 19795-1.
+
+import { Random } from '../random.ts';
+import { bootstrapped, type Interval, ofRate } from './bootstrap.ts';
+import { matedPlaces, rankOfMate } from './identification.ts';
+import { equalErrorRate, missedAt, type Outcomes, outcomesOf, thresholdsAt } from './rates.ts';
+
+/** A rate at which something is measured, and what it is there; without it, there are too few. */
+export interface AtRate {
+  readonly rate: number;
+  /** FNIR or FNMR. */
+  readonly missed?: Interval;
+  readonly threshold?: number;
+}
+
+export interface Evaluation {
+  readonly vectors: number;
+  readonly people: number;
+  /** Closed set: every vector whose person has another is searched for among all others. */
+  readonly identification: {
+    readonly probes: number;
+    readonly people: number;
+    /** True positive identification rate within rank 1, 2, 3, …. */
+    readonly cmc: readonly Interval[];
+  };
+  /** Some people are enrolled with one vector each; their others search, and so do strangers. */
+  readonly openSet: {
+    readonly enrolled: number;
+    readonly mated: number;
+    readonly strangers: number;
+    /** FNIR against FPIR. */
+    readonly curve: readonly AtRate[];
+    readonly at: readonly AtRate[];
+  };
+  /** All pairs of vectors. */
+  readonly verification: {
+    readonly genuine: number;
+    readonly impostor: number;
+    /** FNMR against FMR. */
+    readonly curve: readonly AtRate[];
+    readonly at: readonly AtRate[];
+    readonly equalErrorRate?: Interval;
+  };
+}
+
+export interface EvaluationOptions {
+  readonly seed?: number;
+  /** Of people, with replacement. */
+  readonly draws?: number;
+  /** The last rank of the CMC. */
+  readonly ranks?: number;
+}
+
+const FPIRS = [0.01, 0.001];
+const FMRS = [0.01, 0.001, 0.0001];
+const CURVE = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
+/** Below so many expected errors a rate says nothing: none seen in n is compatible with 3 / n. */
+const ERRORS = 3;
+/** People with one vector who are enough to be the strangers. */
+const STRANGERS = 100;
+
+/** `scores` has a row for each vector; `labels` says whose it is. */
+export function evaluation(
+  scores: Float32Array,
+  labels: ArrayLike<number>,
+  { seed = 1, draws = 200, ranks = 20 }: EvaluationOptions = {},
+): Evaluation {
+  const count = labels.length;
+  if (scores.length !== count * count) throw new RangeError('there must be a score for every two vectors');
+  const numbers = new Map<number, number>();
+  const person = Int32Array.from({ length: count }, (_, i) => {
+    if (!numbers.has(labels[i])) numbers.set(labels[i], numbers.size);
+    return numbers.get(labels[i])!;
+  });
+  const options = { seed, draws };
+  return {
+    vectors: count,
+    people: numbers.size,
+    identification: identification(scores, person, numbers.size, ranks, options),
+    openSet: openSet(scores, person, numbers.size, options),
+    verification: verification(scores, person, numbers.size, options),
+  };
+}
+
+type Draws = { readonly seed: number; readonly draws: number };
+
+function rowOf(scores: Float32Array, count: number, i: number): Float32Array {
+  return scores.subarray(i * count, (i + 1) * count);
+}
+
+function identification(
+  scores: Float32Array,
+  person: Int32Array,
+  people: number,
+  most: number,
+  options: Draws,
+): Evaluation['identification'] {
+  const probes = matedPlaces(person);
+  const ranks = Int32Array.from(probes, (i) => rankOfMate(rowOf(scores, person.length, i), person, person[i], i));
+  const cmc = bootstrapped(
+    people,
+    (weights) => {
+      const within = new Float64Array(most + 1);
+      let total = 0;
+      probes.forEach((probe, n) => {
+        total += weights[person[probe]];
+        if (ranks[n] <= most) within[ranks[n]] += weights[person[probe]];
+      });
+      let sum = 0;
+      return Array.from(within.subarray(1), (weight) => (sum += weight) / total);
+    },
+    options,
+  );
+  const searched = new Set(Array.from(probes, (i) => person[i])).size;
+  return { probes: probes.length, people: searched, cmc: cmc.map((each) => ofRate(each, searched)) };
+}
+
+/**
+ * Whoever has one vector is a stranger. Where these are too few, so is every second person, as the
+ * seed draws them.
+ */
+export function enrolment(
+  person: Int32Array,
+  people: number,
+  seed: number,
+): { enrolled: number[]; mated: number[]; strangers: number[] } {
+  const sizes = new Int32Array(people);
+  for (const each of person) sizes[each]++;
+  const isStranger = Uint8Array.from(sizes, (size) => Number(size === 1));
+  if (isStranger.reduce((sum, one) => sum + one, 0) < STRANGERS) {
+    const several = Array.from(sizes.keys()).filter((p) => sizes[p] > 1);
+    const order = new Random(seed, 0x5e7).order(several.length);
+    for (const at of order.subarray(0, several.length >> 1)) isStranger[several[at]] = 1;
+  }
+  const [enrolled, mated, strangers]: number[][] = [[], [], []];
+  const seen = new Set<number>();
+  person.forEach((each, i) => {
+    if (isStranger[each]) strangers.push(i);
+    else if (seen.has(each)) mated.push(i);
+    else {
+      seen.add(each);
+      enrolled.push(i);
+    }
+  });
+  return { enrolled, mated, strangers };
+}
+
+function openSet(scores: Float32Array, person: Int32Array, people: number, options: Draws): Evaluation['openSet'] {
+  const { enrolled, mated, strangers } = enrolment(person, people, options.seed);
+  const whose = Int32Array.from(enrolled, (i) => person[i]);
+  /** The score of the mate if it came first. Ties go to the stranger. */
+  const mateScore = (i: number) => {
+    const row = rowOf(scores, person.length, i);
+    let [mate, other] = [-Infinity, -Infinity];
+    for (let e = 0; e < enrolled.length; e++) {
+      if (whose[e] === person[i]) mate = row[enrolled[e]];
+      else if (row[enrolled[e]] > other) other = row[enrolled[e]];
+    }
+    return mate > other ? mate : -Infinity;
+  };
+  const top = (i: number) => {
+    const row = rowOf(scores, person.length, i);
+    return enrolled.reduce((best, e) => Math.max(best, row[e]), -Infinity);
+  };
+  const of = (places: number[], score: (i: number) => number) =>
+    outcomesOf(
+      Float64Array.from(places, score),
+      Int32Array.from(places, (i) => person[i]),
+    );
+  const [genuine, impostor] = [of(mated, mateScore), of(strangers, top)];
+  return {
+    enrolled: enrolled.length,
+    mated: mated.length,
+    strangers: strangers.length,
+    ...curveOf(genuine, impostor, FPIRS, people, options),
+  };
+}
+
+function verification(
+  scores: Float32Array,
+  person: Int32Array,
+  people: number,
+  options: Draws,
+): Evaluation['verification'] {
+  const count = person.length;
+  const pairs = (isGenuine: boolean) => {
+    const [found, first, second]: number[][] = [[], [], []];
+    for (let i = 0; i < count; i++)
+      for (let j = 0; j < i; j++)
+        if ((person[i] === person[j]) === isGenuine) {
+          found.push(scores[i * count + j]);
+          first.push(person[i]);
+          second.push(person[j]);
+        }
+    return outcomesOf(found, first, second);
+  };
+  const [genuine, impostor] = [pairs(true), pairs(false)];
+  const [genuines, impostors] = [genuine.scores.length, impostor.scores.length];
+  const isEnough = genuines >= ERRORS && impostors >= ERRORS;
+  const [eer] = isEnough
+    ? bootstrapped(people, (weights) => [equalErrorRate(genuine, impostor, weights)], options)
+    : [];
+  return {
+    genuine: genuines,
+    impostor: impostors,
+    ...curveOf(genuine, impostor, FMRS, people, options),
+    ...(eer === undefined ? {} : { equalErrorRate: ofRate(eer, new Set(genuine.first).size) }),
+  };
+}
+
+/** The curve, and some of its points. */
+function curveOf(
+  genuine: Outcomes,
+  impostor: Outcomes,
+  rates: readonly number[],
+  people: number,
+  options: Draws,
+): { curve: AtRate[]; at: AtRate[] } {
+  const all = atRates(genuine, impostor, CURVE, people, options);
+  return {
+    curve: all.filter(({ missed }) => missed !== undefined),
+    at: rates.map((rate) => all[CURVE.indexOf(rate)]),
+  };
+}
+
+function atRates(
+  genuine: Outcomes,
+  impostor: Outcomes,
+  rates: readonly number[],
+  people: number,
+  options: Draws,
+): AtRate[] {
+  const enough = rates.filter((rate) => rate * impostor.scores.length >= ERRORS && genuine.scores.length >= ERRORS);
+  if (enough.length === 0) return rates.map((rate) => ({ rate }));
+  const missed = bootstrapped(people, (weights) => missedAt(genuine, impostor, enough, weights), options);
+  const thresholds = thresholdsAt(impostor, enough, new Float64Array(people).fill(1));
+  const whose = new Set(genuine.first).size;
+  return rates.map((rate) => {
+    const at = enough.indexOf(rate);
+    return at < 0 ? { rate } : { rate, missed: ofRate(missed[at], whose), threshold: thresholds[at] };
+  });
+}
