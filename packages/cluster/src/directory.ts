@@ -1,0 +1,77 @@
+// Which nodes there are, which collections, and which node keeps which shard. The directory is one
+// small document that every node keeps. Changes go through the ledger.
+
+import { createHash } from 'node:crypto';
+import { HersError } from '@hers/service';
+
+export const DIRECTORY = 'directory';
+
+export interface NodeInfo {
+  /** Where the other nodes reach it. */
+  readonly url: string;
+}
+
+export interface PlacedCollection {
+  /** Of this collection and no other: in the names of its shards, and its topic in the ledger. */
+  readonly uid: string;
+  /** Shards count versions from here; more than 0 where a collection was restored. */
+  readonly base: number;
+  /** For every shard, the nodes that keep it. */
+  readonly shards: readonly (readonly string[])[];
+}
+
+export interface Directory {
+  readonly version: number;
+  readonly nodes: Readonly<Record<string, NodeInfo>>;
+  readonly collections: Readonly<Record<string, PlacedCollection>>;
+}
+
+const FORMAT = 1;
+/** A message of the ledger has 1 MiB at most. */
+const MAX_BYTES = 1_000_000;
+
+export const EMPTY_DIRECTORY: Directory = { version: 0, nodes: {}, collections: {} };
+
+export function encodeDirectory(directory: Directory): Uint8Array {
+  const bytes = new TextEncoder().encode(JSON.stringify({ format: FORMAT, ...directory }));
+  if (bytes.length > MAX_BYTES)
+    throw new HersError('TOO_LARGE', 'this cluster has more collections than its directory can name; delete some');
+  return bytes;
+}
+
+export function decodeDirectory(bytes: Uint8Array): Directory {
+  const { format, ...directory } = JSON.parse(new TextDecoder().decode(bytes));
+  if (format !== FORMAT)
+    throw new HersError('UNSUPPORTED_VERSION', `a directory of format ${format}; update this node`);
+  return directory;
+}
+
+/** More than half. */
+export const majorityOf = (count: number): number => Math.floor(count / 2) + 1;
+
+/**
+ * Rendezvous hashing: every node has a number for every shard, and the highest ones keep it. Nodes
+ * that come or go move only what has to move. Nodes that have fewer shards of this collection come
+ * first, so that no node has more than its share.
+ */
+export function placeShards(uid: string, shards: number, replicas: number, nodes: readonly string[]): string[][] {
+  if (nodes.length < replicas)
+    throw new HersError(
+      'UNAVAILABLE',
+      `${replicas} replicas need as many nodes, and this cluster has ${nodes.length}; start more, or serve with --replicas ${nodes.length}`,
+    );
+  const held = new Map(nodes.map((node) => [node, 0]));
+  return Array.from({ length: shards }, (_, shard) => {
+    const scores = new Map(nodes.map((node) => [node, score(`${uid} ${shard} ${node}`)]));
+    const chosen = [...nodes]
+      .sort((a, b) => held.get(a)! - held.get(b)! || scores.get(b)! - scores.get(a)!)
+      .slice(0, replicas)
+      .sort((a, b) => scores.get(b)! - scores.get(a)!);
+    for (const node of chosen) held.set(node, held.get(node)! + 1);
+    return chosen;
+  });
+}
+
+function score(text: string): number {
+  return createHash('sha256').update(text).digest().readUIntBE(0, 6);
+}

@@ -1,0 +1,109 @@
+// Calls to several replicas at once, of which a number must succeed.
+
+import { HersError } from '@hers/service';
+
+export interface Answer<T> {
+  readonly node: string;
+  readonly value: T;
+}
+
+/** What is known of nodes: those that failed lately are not waited for. */
+export interface Suspicion {
+  suspect(node: string): void;
+  isSuspect(node: string): boolean;
+}
+
+/**
+ * How long the others are waited for when enough have answered: a replica that is only a little
+ * later must not miss what comes next, or it would have to be repaired.
+ */
+const PATIENCE_MS = 250;
+
+/**
+ * At least `needed` answers; with a `suspicion`, those of all nodes that answer in time. The other
+ * calls go on, and nobody waits for them. If too many fail: STALE where one says so; otherwise, if
+ * none succeeded, the error of a replica that would say the same next time; otherwise UNAVAILABLE.
+ */
+export function quorum<T>(
+  nodes: readonly string[],
+  needed: number,
+  call: (node: string) => Promise<T>,
+  suspicion?: Suspicion,
+): Promise<Answer<T>[]> {
+  return new Promise((resolve, reject) => {
+    const began = performance.now();
+    const answers: Answer<T>[] = [];
+    const failures: { readonly node: string; readonly error: unknown }[] = [];
+    const pending = new Set(nodes);
+    let timer: NodeJS.Timeout | undefined;
+    const end = () => {
+      clearTimeout(timer);
+      resolve(answers.slice());
+    };
+    const check = () => {
+      if (nodes.length - failures.length < needed) {
+        clearTimeout(timer);
+        reject(reasonOf(failures, answers.length > 0));
+      } else if (answers.length >= needed) {
+        const waits = suspicion && [...pending].some((node) => !suspicion.isSuspect(node));
+        if (!waits) end();
+        else
+          timer ??= setTimeout(
+            () => {
+              for (const node of pending) suspicion.suspect(node);
+              end();
+            },
+            Math.max(PATIENCE_MS, performance.now() - began),
+          );
+      }
+    };
+    check();
+    const attempt = async (node: string) => call(node);
+    for (const node of nodes)
+      attempt(node).then(
+        (value) => {
+          pending.delete(node);
+          answers.push({ node, value });
+          check();
+        },
+        (error) => {
+          pending.delete(node);
+          if (isGone(error)) suspicion?.suspect(node);
+          failures.push({ node, error });
+          check();
+        },
+      );
+  });
+}
+
+/** Whether a node does not answer at all. */
+export function isGone(error: unknown): boolean {
+  return error instanceof HersError && ['UNAVAILABLE', 'TIMED_OUT', 'CLOSED'].includes(error.code);
+}
+
+/** Whether it comes from a node that is gone or busy, and not from what it was asked. */
+export function isPassing(error: unknown): boolean {
+  if (!(error instanceof HersError)) return false;
+  return ['UNAVAILABLE', 'TIMED_OUT', 'CLOSED', 'STORAGE', 'DAMAGED', 'INTERNAL'].includes(error.code);
+}
+
+function reasonOf(failures: readonly { readonly node: string; readonly error: unknown }[], some: boolean): unknown {
+  const stale = failures.find(({ error }) => error instanceof HersError && error.code === 'STALE');
+  if (stale) return stale.error;
+  const certain = failures.find(({ error }) => !isPassing(error));
+  if (certain && !some) return certain.error;
+  const nodes = failures.map(({ node, error }) => `${node} (${(error as Error).message})`).join(', ');
+  return new HersError('UNAVAILABLE', `too few replicas answer: not ${nodes}; try again`);
+}
+
+/** The result of the first node that has one, asked one after the other. */
+export async function firstOf<T>(nodes: readonly string[], call: (node: string) => Promise<T>): Promise<T> {
+  const failures: { readonly node: string; readonly error: unknown }[] = [];
+  for (const node of nodes)
+    try {
+      return await call(node);
+    } catch (error) {
+      failures.push({ node, error });
+    }
+  throw reasonOf(failures, false);
+}

@@ -1,0 +1,108 @@
+// A shard: a part of a collection, kept by several nodes as an ordinary collection of their
+// folders. Records go to shards by their handles, lists and blocks by their ids. The first shard is
+// the home of its collection: its manifest holds the client's, and the version of every shard.
+
+import {
+  type CallOptions,
+  decodeMessage,
+  encodeMessage,
+  HersError,
+  type Many,
+  type SearchCallOptions,
+  type SearchRequest,
+  type Service,
+  type StageId,
+} from '@hers/service';
+import type { ShardChange } from '@hers/store/stages';
+
+/** One shard in a search of several. */
+export interface ShardSearch extends Omit<SearchRequest, 'queries'> {
+  readonly name: string;
+}
+
+/**
+ * What a node does for the others: the calls of a Service for its shards, and a few of their own.
+ */
+export interface ShardService extends Service {
+  /** Stages a change of a shard, if it can be applied to what the shard is now. */
+  prepare(name: string, change: ShardChange, options?: CallOptions): Promise<StageId>;
+  /** Applies it, unless the shard has the version that it makes, or a later one. */
+  apply(name: string, change: StageId, version: number, options?: CallOptions): Promise<number>;
+  /** The pieces of a staged block. */
+  getStaged(name: string, stage: StageId, options?: CallOptions): AsyncIterable<Uint8Array>;
+  /** Searches several shards in one scan. */
+  searchShards(
+    shards: readonly ShardSearch[],
+    queries: readonly Uint8Array[],
+    options?: SearchCallOptions,
+  ): AsyncIterable<Uint8Array>;
+  /** Puts a snapshot in the place of a shard. */
+  replace(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void>;
+}
+
+export const HOME = 0;
+/** Of a collection that was just made. */
+export const FIRST_VERSION = 1;
+export const MAX_SHARDS = 128;
+
+/** The name of a shard in the folders of nodes. `uid` is that of one collection and of no other. */
+export const shardName = (uid: string, shard: number): string => `${uid}.${shard}`;
+
+/**
+ * The shard of a record, a list or a block. Handles and ids of lists are hashes; ids of blocks end
+ * in random bytes.
+ */
+export function shardOf(id: Uint8Array, shards: number): number {
+  const view = new DataView(id.buffer, id.byteOffset, id.length);
+  return view.getUint32(id.length - 4, true) % shards;
+}
+
+/** What the home shard knows of a collection. */
+export interface Home {
+  /** Of the client's manifest. */
+  readonly version: number;
+  readonly manifest: Uint8Array;
+  /** The version of the last change that touched each shard, as the shards count. */
+  readonly shards: readonly number[];
+  /** Blocks that are not in the shard of their id: sums, which stay with their base. */
+  readonly moved: ReadonlyMap<string, number>;
+}
+
+const FORMAT = 1;
+
+export function encodeHome({ version, manifest, shards, moved }: Home): Uint8Array {
+  return encodeMessage({ format: FORMAT, version, shards, moved: Object.fromEntries(moved) }, [manifest]);
+}
+
+export function decodeHome(bytes: Uint8Array): Home {
+  const { head, parts } = decodeMessage(bytes, 1);
+  const { format, version, shards, moved } = head as Omit<Home, 'moved'> & { format: number; moved: object };
+  if (format !== FORMAT)
+    throw new HersError('UNSUPPORTED_VERSION', `a home shard of format ${format}; update this node`);
+  return { version, manifest: parts[0], shards, moved: new Map(Object.entries(moved)) };
+}
+
+/** The manifest of a shard that is not home: it only has to differ from all others. */
+export const shardManifest = (version: number): Uint8Array => new TextEncoder().encode(`shard at version ${version}`);
+
+// — entries of the ledger —
+
+/** One change of a collection. */
+export interface ChangeEntry {
+  readonly version: number;
+  /** No two entries are alike. */
+  readonly nonce: string;
+  /** Which shards it touches, each with the name of the change that is staged there. */
+  readonly shards: readonly { readonly shard: number; readonly version: number; readonly change: StageId }[];
+}
+
+export function encodeEntry(entry: ChangeEntry): Uint8Array {
+  return new TextEncoder().encode(JSON.stringify({ format: FORMAT, ...entry }));
+}
+
+export function decodeEntry(content: Uint8Array): ChangeEntry {
+  const { format, ...entry } = JSON.parse(new TextDecoder().decode(content));
+  if (format !== FORMAT)
+    throw new HersError('UNSUPPORTED_VERSION', `an entry of format ${format} in the ledger; update this node`);
+  return entry;
+}

@@ -1,0 +1,159 @@
+// A machine as a node: its folder, the ledger, a port for the other nodes, and the Service for
+// clients.
+
+import { type RunningServer, type ServeOptions, startServer } from '@hers/server';
+import { HersError, type OptionNames, refuseUnknown, type Service, withMethods } from '@hers/service';
+import { openStore, type StoreOptions } from '@hers/store';
+import { Coordinator } from './coordinator.ts';
+import { NatsLedger, type NatsLedgerOptions } from './ledger-nats.ts';
+import { ClusterNode } from './node.ts';
+import { HttpShards, serveShards } from './transport.ts';
+
+/** How a machine becomes a node. */
+export interface ClusterOptions {
+  /** The name of this node, which it keeps for good: letters, digits, `-` and `_`. */
+  readonly node: string;
+  /** Where NATS is: `nats://a:4222` each. */
+  readonly servers: readonly string[];
+  /** Tells clusters apart that share a NATS; `hers` by default. */
+  readonly cluster?: string;
+  /** Servers of NATS that keep the ledger; 3 by default. */
+  readonly ledgerReplicas?: number;
+  /** For NATS. */
+  readonly natsTls?: NatsLedgerOptions['tls'];
+  /** Where this node listens for the others; 127.0.0.1 and port 7444 by default. */
+  readonly host?: string;
+  readonly port?: number;
+  readonly tls?: ServeOptions['tls'];
+  /** Where the others reach it; by default where it listens. */
+  readonly url?: string;
+  /** The file with the token of nodes, as `hers tokens create --scope admin` makes it. */
+  readonly tokens?: string;
+  /** The token itself, which all nodes have. */
+  readonly token?: string;
+  /** Speak to other machines without TLS, because the network between nodes is safe. */
+  readonly allowPlaintext?: boolean;
+  /** Nodes that keep each shard of a new collection; 3 by default. */
+  readonly replicas?: number;
+  /** Shards of a new collection; 16 by default. */
+  readonly shards?: number;
+  /** How the folder is opened. */
+  readonly store?: Omit<StoreOptions, 'mode' | 'shards'>;
+  /** Called with errors of background work. */
+  readonly onBackgroundError?: (error: unknown) => void;
+}
+
+const OPTIONS: OptionNames<ClusterOptions> = {
+  node: true,
+  servers: true,
+  cluster: true,
+  ledgerReplicas: true,
+  natsTls: true,
+  host: true,
+  port: true,
+  tls: true,
+  url: true,
+  tokens: true,
+  token: true,
+  allowPlaintext: true,
+  replicas: true,
+  shards: true,
+  store: true,
+  onBackgroundError: true,
+};
+
+/** A node that runs. */
+export interface RunningNode {
+  /** For clients; closing it ends the node. */
+  readonly service: Service;
+  /** Where the other nodes reach it. */
+  readonly url: string;
+}
+
+const DEFAULT_PORT = 7444;
+const LEDGER_MS = 60_000;
+
+/**
+ * Opens a folder as a node of a cluster.
+ *
+ * @example
+ * const { service } = await startNode('./node1', { node: 'n1', servers: ['nats://a', 'nats://b',
+ * 'nats://c'] }); await startServer(service);
+ */
+export async function startNode(folder: string, options: ClusterOptions): Promise<RunningNode> {
+  refuseUnknown(options, OPTIONS, 'a node');
+  const { node: name, servers, token, tokens, host = '127.0.0.1', port = DEFAULT_PORT, onBackgroundError } = options;
+  if (!/^[A-Za-z0-9_-]{1,32}$/.test(name))
+    throw new HersError('INVALID_ARGUMENT', 'the name of a node has letters, digits, - and _ alone, 32 at most');
+  if (servers.length === 0) throw new HersError('INVALID_ARGUMENT', 'a node needs the address of a NATS server');
+  if ((token === undefined) !== (tokens === undefined))
+    throw new HersError('INVALID_ARGUMENT', 'nodes need both: the file that knows their token, and the token itself');
+  const store = await openStore(folder, { ...options.store, shards: true });
+  const closers: (() => Promise<unknown>)[] = [() => store.close()];
+  const close = async () => {
+    for (const each of closers.splice(0).reverse()) await each();
+  };
+  try {
+    const { cluster, ledgerReplicas, natsTls, tls, allowPlaintext } = options;
+    const ledger = new NatsLedger({
+      servers,
+      ...(cluster === undefined ? {} : { cluster }),
+      ...(ledgerReplicas === undefined ? {} : { replicas: ledgerReplicas }),
+      ...(natsTls ? { tls: natsTls } : {}),
+    });
+    closers.push(() => ledger.close());
+    const server: RunningServer = await serveShards(store, {
+      host,
+      port,
+      ...(tls ? { tls } : {}),
+      ...(tokens === undefined ? {} : { tokens }),
+      ...(allowPlaintext ? { allowPlaintext } : {}),
+    });
+    closers.push(() => server.close());
+    const url = options.url ?? server.url;
+    const node = new ClusterNode({
+      name,
+      url,
+      store,
+      ledger,
+      connect: (_, info) =>
+        new HttpShards(info.url, {
+          ...(token === undefined ? {} : { token }),
+          ...(allowPlaintext ? { insecure: true } : {}),
+        }),
+      ...(onBackgroundError ? { onBackgroundError } : {}),
+    });
+    // A node that was here before serves what it has, even while NATS is gone.
+    const begin = ledger.begin(LEDGER_MS);
+    if (await node.isKnown()) begin.catch((error) => onBackgroundError?.(error));
+    else await begin;
+    await node.start();
+    closers.push(() => node.close());
+    const coordinator = new Coordinator(node, {
+      secret: token ?? '',
+      ...(options.replicas === undefined ? {} : { replicas: options.replicas }),
+      ...(options.shards === undefined ? {} : { shards: options.shards }),
+    });
+    closers.push(() => coordinator.close());
+    return { service: withMethods(coordinator, { close }), url };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** A node and its server for clients. */
+export async function serveNode(
+  folder: string,
+  options: ClusterOptions,
+  serve: ServeOptions,
+): Promise<RunningServer & { readonly nodeUrl: string }> {
+  const { service, url: nodeUrl } = await startNode(folder, options);
+  try {
+    const server = await startServer(service, serve);
+    return { ...server, nodeUrl };
+  } catch (error) {
+    await service.close();
+    throw error;
+  }
+}

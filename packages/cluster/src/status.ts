@@ -1,0 +1,102 @@
+// What a cluster looks like from outside: which nodes answer, which shards they keep, what lags.
+
+import { HersError } from '@hers/service';
+import { DIRECTORY, decodeDirectory, majorityOf } from './directory.ts';
+import { decodeHome, HOME, type ShardService, shardName } from './shard.ts';
+
+export interface NodeStatus {
+  readonly name: string;
+  readonly url: string;
+  /** Why it does not answer, if it does not. */
+  readonly error?: string;
+  /** Shards that it keeps, and their bytes on its disk. */
+  readonly shards: number;
+  readonly bytes: number;
+  /** Shards that it should have and lacks, or has an older version of. */
+  readonly lagging: number;
+}
+
+export interface CollectionStatus {
+  readonly name: string;
+  readonly version: number | null;
+  readonly shards: number;
+  readonly replicas: number;
+  /** Shards with fewer live and current replicas than they should have. */
+  readonly degraded: number;
+  /** Shards that a majority of the replicas is missing of: they take no changes. */
+  readonly blocked: number;
+  /** Shards without any current replica: they cannot be searched. */
+  readonly lost: number;
+}
+
+export interface ClusterStatus {
+  readonly nodes: readonly NodeStatus[];
+  readonly collections: readonly CollectionStatus[];
+}
+
+const byName = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]) => (a < b ? -1 : 1);
+
+/** Asks one node who the others are, and then all of them. */
+export async function clusterStatus(url: string, connect: (url: string) => ShardService): Promise<ClusterStatus> {
+  const first = connect(url);
+  const directory = decodeDirectory((await first.getManifest(DIRECTORY)).manifest);
+  await first.close();
+  const nodes = await Promise.all(
+    Object.entries(directory.nodes)
+      .sort(byName)
+      .map(async ([name, info]) => {
+        const service = connect(info.url);
+        try {
+          const kept = new Map((await service.listCollections()).map((each) => [each.name, each]));
+          const homes = new Map<string, Uint8Array>();
+          for (const { uid, shards } of Object.values(directory.collections)) {
+            const home = shardName(uid, HOME);
+            if (shards[HOME].includes(name) && kept.has(home))
+              homes.set(uid, (await service.getManifest(home)).manifest);
+          }
+          return { name, url: info.url, kept, homes };
+        } catch (error) {
+          const why = error instanceof HersError ? error.message : String(error);
+          return { name, url: info.url, kept: new Map(), homes: new Map<string, Uint8Array>(), error: why };
+        } finally {
+          await service.close();
+        }
+      }),
+  );
+  const nodeOf = new Map(nodes.map((node) => [node.name, node]));
+  const lagging = new Map<string, number>();
+  const collections = Object.entries(directory.collections)
+    .sort(byName)
+    .map(([name, { uid, shards }]): CollectionStatus => {
+      const homes = nodes.flatMap(({ homes }) => (homes.has(uid) ? [decodeHome(homes.get(uid)!)] : []));
+      const home = homes.sort((a, b) => b.version - a.version)[0];
+      let [degraded, blocked, lost] = [0, 0, 0];
+      for (const [shard, replicas] of shards.entries()) {
+        const current = replicas.filter((node) => {
+          const info = nodeOf.get(node)?.kept.get(shardName(uid, shard));
+          const isCurrent = info !== undefined && info.version >= (home?.shards[shard] ?? 0);
+          if (!isCurrent) lagging.set(node, (lagging.get(node) ?? 0) + 1);
+          return isCurrent;
+        });
+        if (current.length < replicas.length) degraded++;
+        if (current.length < majorityOf(replicas.length)) blocked++;
+        if (current.length === 0) lost++;
+      }
+      const replicas = Math.max(...shards.map((each) => each.length));
+      return { name, version: home?.version ?? null, shards: shards.length, replicas, degraded, blocked, lost };
+    });
+  return {
+    nodes: nodes.map(({ name, url, kept, error }) => {
+      const infos = [...kept.values()].filter((info) => info.name !== DIRECTORY);
+      return {
+        name,
+        url,
+        ...(error === undefined ? {} : { error }),
+        shards: infos.length,
+        bytes: infos.reduce((sum, info) => sum + info.bytes, 0),
+        lagging: lagging.get(name) ?? 0,
+      };
+    }),
+    collections,
+  };
+}

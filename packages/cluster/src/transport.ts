@@ -1,0 +1,105 @@
+// Nodes speak HTTP to each other, as clients do, on a port of their own and with a token that only
+// nodes have.
+
+import { fieldsOf, type HttpOptions, HttpService, SMALL_BYTES, wholeBody } from '@hers/client/transport';
+import { type RunningServer, type ServeOptions, startServer } from '@hers/server';
+import {
+  BLOCK_ID_BYTES,
+  type CallOptions,
+  collectionPath,
+  decodeMessage,
+  encodeMessage,
+  HersError,
+  type Message,
+  packIds,
+  readItems,
+  type SearchCallOptions,
+  type StageId,
+  withMethods,
+} from '@hers/service';
+import type { FolderStore } from '@hers/store';
+import { encodeShardChange, type ShardChange } from '@hers/store/stages';
+import type { ShardSearch, ShardService } from './shard.ts';
+
+const SMALL_AFTER_WORK = { bytes: SMALL_BYTES, works: true } as const;
+const ITEMS_OF_WORK = { bytes: Number.POSITIVE_INFINITY, streamed: true, works: true } as const;
+const BLOCK = { bytes: 2 ** 28, streamed: true } as const;
+const RESPONSE_BYTES = 2 ** 20;
+/**
+ * A node that is silent for so long counts as gone. Nothing is retried here for longer: the
+ * coordinator asks another node.
+ */
+const QUIET_MS = 2_000;
+
+/** Another node. */
+export class HttpShards extends HttpService implements ShardService {
+  constructor(url: string, options: Pick<HttpOptions, 'token' | 'insecure'>) {
+    super(url, { ...options, retryMs: QUIET_MS });
+  }
+
+  async prepare(name: string, change: ShardChange, options?: CallOptions): Promise<StageId> {
+    const { head, parts } = decodeMessage(encodeShardChange(change), 5) as Message<object>;
+    const partitions = options?.partitions && [...options.partitions];
+    const body = wholeBody(encodeMessage({ ...head, partitions }, parts));
+    const path = `${collectionPath(name)}/changes`;
+    const call = { operation: 'prepare', method: 'POST', path, body, expected: SMALL_AFTER_WORK } as const;
+    const { stage } = fieldsOf(await this.connection.json(call));
+    if (typeof stage !== 'string') throw this.connection.nonsense();
+    return stage;
+  }
+
+  async apply(name: string, change: StageId, version: number): Promise<number> {
+    const body = wholeBody(encodeMessage({ change, version }, []));
+    const path = `${collectionPath(name)}/apply`;
+    const call = { operation: 'apply', method: 'POST', path, body, expected: SMALL_AFTER_WORK } as const;
+    const { version: now } = fieldsOf(await this.connection.json(call));
+    if (typeof now !== 'number') throw this.connection.nonsense();
+    return now;
+  }
+
+  async *getStaged(name: string, stage: StageId, options?: CallOptions): AsyncGenerator<Uint8Array> {
+    const path = `${collectionPath(name)}/staged/${encodeURIComponent(stage)}`;
+    const call = { method: 'GET', path, expected: BLOCK } as const;
+    const ask = (delivered: number) => (delivered === 0 ? call : undefined);
+    yield* this.connection.stream('getStaged', ask, (pieces) => pieces, options);
+  }
+
+  async *searchShards(
+    shards: readonly ShardSearch[],
+    queries: readonly Uint8Array[],
+    options?: SearchCallOptions,
+  ): AsyncGenerator<Uint8Array> {
+    const head = shards.map(({ name, version, blocks }) => ({ name, version, ...(blocks ? { some: true } : {}) }));
+    const some = shards.flatMap(({ blocks }) => (blocks ? [packIds(blocks, BLOCK_ID_BYTES, 'a block id')] : []));
+    const body = wholeBody(encodeMessage({ shards: head }, [...some, ...queries]));
+    const call = { method: 'POST', path: '/v1/shards/search', body, expected: ITEMS_OF_WORK } as const;
+    // An answer that breaks off is for the coordinator to replace.
+    const ask = (delivered: number) => (delivered === 0 ? call : undefined);
+    const read = (pieces: AsyncIterable<Uint8Array>) => readItems(pieces, RESPONSE_BYTES);
+    yield* this.connection.stream('searchShards', ask, read, options);
+  }
+
+  async replace(): Promise<void> {
+    throw new HersError('INVALID_ARGUMENT', 'a node replaces its own shards alone');
+  }
+}
+
+/** Of one token, which all nodes have: their own limits are those of the servers for clients. */
+const LIMITS = {
+  bodyBytes: 2 ** 28 + 2 ** 20,
+  memoryBytes: 2 ** 31,
+  scans: 64,
+  queue: 1024,
+  requests: 2 ** 16,
+  requestsPerSecond: 2 ** 20,
+  requestSeconds: 600,
+  graceSeconds: 2,
+};
+
+/** Serves the shards of a node to the others. The store is left open when it closes. */
+export function serveShards(
+  store: FolderStore,
+  options: Pick<ServeOptions, 'host' | 'port' | 'tls' | 'tokens' | 'allowPlaintext' | 'allowAnyone' | 'log'>,
+): Promise<RunningServer> {
+  return startServer(withMethods(store, { close: async () => {} }), { ...options, limits: LIMITS, shards: store });
+}

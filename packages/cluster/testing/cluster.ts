@@ -1,0 +1,208 @@
+// Clusters of real processes on this machine: servers of NATS and nodes, each with a folder of its
+// own, on free ports. For tests, campaigns and benchmarks.
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { TokenStore } from '@hers/server';
+import { type Part as Found, part } from '../../../tools/parts.ts';
+
+const NODE_CHILD = fileURLToPath(new URL('./node-child.ts', import.meta.url));
+
+/** The server of NATS, where it is installed. */
+export const natsServer = (): Found => part('nats');
+
+/** Ports that nothing listens on at the moment. */
+export async function freePorts(count: number): Promise<number[]> {
+  const servers = Array.from({ length: count }, () => createServer());
+  const ports = await Promise.all(
+    servers.map(async (server) => {
+      await once(server.listen(0, '127.0.0.1'), 'listening');
+      return (server.address() as { port: number }).port;
+    }),
+  );
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+  return ports;
+}
+
+/** A process that is started again with what it had. */
+export class Part {
+  readonly name: string;
+  readonly #start: () => Promise<ChildProcess>;
+  #child: ChildProcess | undefined;
+
+  constructor(name: string, start: () => Promise<ChildProcess>) {
+    this.name = name;
+    this.#start = start;
+  }
+
+  get pid(): number | undefined {
+    return this.isRunning ? this.#child?.pid : undefined;
+  }
+
+  get isRunning(): boolean {
+    return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
+  async start(): Promise<void> {
+    if (!this.isRunning) this.#child = await this.#start();
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#child?.kill(signal);
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<void> {
+    if (!this.isRunning) return;
+    const ended = once(this.#child!, 'exit');
+    this.#child!.kill(signal);
+    await ended;
+  }
+
+  /** In order. */
+  stop(): Promise<void> {
+    return this.#end('SIGTERM');
+  }
+
+  /** At once. */
+  kill(): Promise<void> {
+    return this.#end('SIGKILL');
+  }
+}
+
+export interface TestClusterOptions {
+  readonly nodes?: number;
+  readonly natsServers?: number;
+  readonly replicas?: number;
+  readonly shards?: number;
+  /** Scan with the reference kernel, which small galleries of tests need. */
+  readonly reference?: boolean;
+  /** Limits of the servers for clients. */
+  readonly limits?: object;
+}
+
+export class TestCluster {
+  readonly folder: string;
+  readonly nats: readonly Part[];
+  readonly nodes: readonly Part[];
+  readonly natsUrls: readonly string[];
+  /** Where clients reach the nodes, and where nodes do. */
+  readonly urls: readonly string[];
+  readonly nodeUrls: readonly string[];
+  /** Of the servers for clients. */
+  readonly tokens: TokenStore;
+  readonly token: string;
+  readonly nodeToken: string;
+
+  private constructor(
+    made: Pick<
+      TestCluster,
+      'folder' | 'nats' | 'nodes' | 'natsUrls' | 'urls' | 'nodeUrls' | 'tokens' | 'token' | 'nodeToken'
+    >,
+  ) {
+    this.folder = made.folder;
+    this.nats = made.nats;
+    this.nodes = made.nodes;
+    this.natsUrls = made.natsUrls;
+    this.urls = made.urls;
+    this.nodeUrls = made.nodeUrls;
+    this.tokens = made.tokens;
+    this.token = made.token;
+    this.nodeToken = made.nodeToken;
+  }
+
+  static async start(natsServer: string, options: TestClusterOptions = {}): Promise<TestCluster> {
+    const { nodes: count = 3, natsServers = 3, replicas = Math.min(3, count), shards = 4, reference = false } = options;
+    const folder = await mkdtemp(join(tmpdir(), 'hers-cluster-'));
+    const ports = await freePorts(2 * natsServers + 2 * count);
+    const tokens = new TokenStore(join(folder, 'tokens.json'));
+    const nodeTokens = new TokenStore(join(folder, 'node-tokens.json'));
+    const { secret: token } = await tokens.create({ scope: 'admin' });
+    const { secret: nodeToken } = await nodeTokens.create({ scope: 'admin' });
+    const clientPorts = ports.slice(0, natsServers);
+    const routePorts = ports.slice(natsServers, 2 * natsServers);
+    const nats = await Promise.all(
+      clientPorts.map((port, i) => natsPart(natsServer, join(folder, `nats${i}`), `s${i}`, port, routePorts, i)),
+    );
+    const publicPorts = ports.slice(2 * natsServers, 2 * natsServers + count);
+    const innerPorts = ports.slice(2 * natsServers + count);
+    const natsUrls = clientPorts.map((port) => `nats://127.0.0.1:${port}`);
+    const nodes = publicPorts.map((port, i) => {
+      const node = {
+        node: `n${i + 1}`,
+        servers: natsUrls,
+        ledgerReplicas: natsServers,
+        port: innerPorts[i],
+        tokens: nodeTokens.path,
+        token: nodeToken,
+        replicas,
+        shards,
+        reference,
+      };
+      const limits = { requestsPerSecond: 100_000, requests: 1000, graceSeconds: 2, ...options.limits };
+      const server = { port, tokens: tokens.path, limits };
+      return new Part(node.node, () => spawnNode(join(folder, node.node), node, server));
+    });
+    const at = (port: number) => `http://127.0.0.1:${port}`;
+    const [urls, nodeUrls] = [publicPorts.map(at), innerPorts.map(at)];
+    const cluster = new TestCluster({ folder, nats, nodes, natsUrls, urls, nodeUrls, tokens, token, nodeToken });
+    try {
+      await Promise.all(nats.map((part) => part.start()));
+      await Promise.all(nodes.map((part) => part.start()));
+      return cluster;
+    } catch (error) {
+      await cluster.close();
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    for (const part of [...this.nodes, ...this.nats]) part.signal('SIGCONT');
+    await Promise.all(this.nodes.map((part) => part.kill()));
+    await Promise.all(this.nats.map((part) => part.kill()));
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+async function natsPart(
+  program: string,
+  folder: string,
+  name: string,
+  port: number,
+  routePorts: readonly number[],
+  own: number,
+): Promise<Part> {
+  await mkdir(folder);
+  const routes = routePorts.filter((_, i) => i !== own).map((each) => `nats-route://127.0.0.1:${each}`);
+  const cluster =
+    routePorts.length > 1
+      ? `cluster { name: "hers", listen: "127.0.0.1:${routePorts[own]}", routes: ${JSON.stringify(routes)} }\n`
+      : '';
+  const config = join(folder, 'nats.conf');
+  await writeFile(
+    config,
+    `server_name: "${name}"\nlisten: "127.0.0.1:${port}"\njetstream { store_dir: "${folder}", max_mem: 64M, max_file: 1G }\n${cluster}`,
+  );
+  return new Part(name, async () => spawn(program, ['-c', config, '-l', join(folder, 'log')], { stdio: 'ignore' }));
+}
+
+/** Resolves when the node serves. */
+async function spawnNode(folder: string, node: object, server: object): Promise<ChildProcess> {
+  const child = spawn(process.execPath, [NODE_CHILD, folder, JSON.stringify(node), JSON.stringify(server)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, NODE_V8_COVERAGE: '' },
+  });
+  let text = '';
+  for await (const piece of child.stdout!) {
+    text += piece;
+    if (text.includes('\n')) {
+      child.stdout!.destroy();
+      return child;
+    }
+  }
+  throw new Error(`a node did not start: ${text}`);
+}
