@@ -205,7 +205,7 @@ describe('import', () => {
       { ...again, seconds: 0 },
       {
         ...{ collection: 'faces', written: 12, inserted: 0, replaced: 12, unchanged: 0, bad: 0, repeated: 0 },
-        ...{ records: 12, seconds: 0 },
+        ...{ records: 12, pending: 12, seconds: 0 },
       },
     );
     const third = await hersJson(folder.path, ['import', 'people.csv', '--id', 'name', '--payload', 'city,since']);
@@ -472,7 +472,7 @@ describe('search and verify', () => {
       .split('\n')
       .map((line) => JSON.parse(line));
     assert.equal(lines.length, 4);
-    assert.deepEqual(Object.keys(lines[0]), ['probe', 'matches', 'coverage', 'fetched']);
+    assert.deepEqual(Object.keys(lines[0]), ['probe', 'matches', 'coverage', 'pending', 'fetched']);
     assert.deepEqual(lines[0].coverage, { searched: 12, total: 12 });
     assert.deepEqual(lines[0].matches[0], {
       ...{ id: 'ada', score: lines[0].matches[0].score, scoreOrigin: 'recomputed', payload: { city: 'Delft' } },
@@ -556,7 +556,7 @@ describe('records', () => {
     assert.equal((await hers(folder, ['delete', 'ada', 'nobody'])).out, '1 record deleted, 1 not there.\n');
     await writeFile(join(folder, 'gone.txt'), 'alan\nemmy\n');
     assert.deepEqual(await hersJson(folder, ['delete', '--ids', 'gone.txt']), { deleted: 2, missing: 0 });
-    assert.deepEqual(await hersJson(folder, ['count']), { records: 9 });
+    assert.deepEqual(await hersJson(folder, ['count']), { records: 9, pending: 0 });
     const { out } = await hers(folder, ['list', '--json']);
     const left = out
       .trimEnd()

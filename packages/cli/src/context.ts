@@ -34,10 +34,6 @@ export class Context {
     this.out = new Output(environment, { json: flags.json ?? false, verbose: flags.verbose ?? false });
   }
 
-  get flags(): GlobalFlags {
-    return this.#flags;
-  }
-
   get signal(): AbortSignal {
     return this.environment.signal;
   }

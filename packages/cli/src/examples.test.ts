@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { freePorts, natsServer, TestCluster } from '@hers/cluster/testing';
 import {
   binFolder,
   childEnv,
@@ -11,6 +12,7 @@ import {
   npy,
   PEOPLE,
   Prepared,
+  serve,
   shell,
   vectorOf,
   writeData,
@@ -78,6 +80,10 @@ function commandsOf(command: HersCommand): HersCommand[] {
   return [command, ...command.subcommands.flatMap(commandsOf)];
 }
 
+const examplesOf = (path: string) => commandsOf(program).find((command) => command.path === `hers ${path}`)!.examples;
+/** These need servers of NATS, and are below. */
+const isOfCluster = ({ line }: { readonly line: string }) => /^hers (?:cluster|serve --cluster) /.test(line);
+
 describe('every command', () => {
   for (const command of commandsOf(program)) {
     const leaf = command.subcommands.length === 0;
@@ -98,10 +104,53 @@ test('the examples of hers itself, one after the other', async () => {
   for (const { line } of program.examples) await runs(folder, line);
 });
 
+describe('a cluster', natsServer(), () => {
+  const path = natsServer().path!;
+  let cluster: TestCluster;
+  before(async () => {
+    cluster = await TestCluster.start(path, { nodes: 0 });
+  });
+  after(() => cluster?.close());
+
+  /** A folder as docs/cluster.md has it made, and the servers of NATS that are a, b and c here. */
+  const nodeFolder = async () => {
+    const folder = await prepared.copy();
+    await runs(folder, 'hers tokens create --scope admin --tokens node-tokens.json --output node.token');
+    return { folder, servers: cluster.natsUrls.join().replaceAll(',nats://', ',') };
+  };
+
+  for (const { line } of examplesOf('serve').filter(isOfCluster))
+    test(line, async () => {
+      const { folder, servers } = await nodeFolder();
+      const words = wordsOf(line)!.map((word) => (word === 'nats://a,b,c' ? servers : word));
+      assert.ok(words.includes(servers));
+      await serves(folder, [...words.slice(1), '--gallery', 'node', '--node-port', '0']);
+    });
+
+  for (const { line } of examplesOf('cluster status'))
+    test(line, async () => {
+      const { folder, servers } = await nodeFolder();
+      const [port] = await freePorts(1);
+      const tokens = line.includes('--node-token-file')
+        ? ['--node-tokens', 'node-tokens.json', '--node-token-file', 'node.token']
+        : [];
+      const node = ['--cluster', servers, '--node', 'n1', '--node-port', String(port), ...tokens];
+      await using _ = await serve(folder, '--gallery', 'node', ...node);
+      const url = `http://127.0.0.1:${port}`;
+      const words = wordsOf(line)!.map((word) => (/^https?:.*:7444$/.test(word) ? url : word));
+      const { exit, out, err } = await hers(folder, words.slice(1), { env });
+      assert.equal(exit, 0, err);
+      if (line.includes('--json'))
+        assert.deepEqual(JSON.parse(out).nodes, [{ name: 'n1', url, shards: 0, bytes: 0, lagging: 0 }]);
+      else assert.match(out, new RegExp(`n1\\s+${url}\\s.*\\sup\\b`));
+    });
+});
+
 for (const command of commandsOf(program).slice(1)) {
   for (const { line } of command.examples) {
     // The slow ones are the lab's own tests; that they can be started is tested with the commands.
     if (command.name() === 'bench' && line !== 'hers bench') continue;
+    if (isOfCluster({ line })) continue;
     test(line, async () => {
       const folder = command.name() === 'init' ? await data.copy() : await prepared.copy();
       // Learning takes as long as vectors have coordinates.

@@ -102,6 +102,16 @@ describe('called wrongly', () => {
     ],
     ['an address that is none', ['count', '--gallery', 'https://'], /is not the address of a server/],
     ['a kernel that is none', ['count', '--kernel', 'gpu'], /--kernel <name> takes one of .*, not "gpu"/],
+    [
+      'a delimiter that is none',
+      ['import', 'people.csv', '--id', 'name', '--delimiter', 'ab'],
+      /--delimiter takes one character, not "ab"/,
+    ],
+    [
+      'payloads in a file of another kind',
+      ['import', 'vectors.npy', '--row-ids', '--payloads', 'vectors.npy'],
+      /vectors\.npy is neither \.jsonl nor \.csv; give payloads in one of these/,
+    ],
     ['an unknown shell', ['completion', 'tcsh'], /<shell> is one of bash, zsh, fish, not "tcsh"/],
   ] as const) {
     test(what, async () => fails(await prepared.copy(), args, EXIT.usage, message));
@@ -128,6 +138,7 @@ test('a snapshot and JSON on one stream', async () => {
 describe('a configuration that makes no sense', () => {
   for (const [what, content, message] of [
     ['no JSON', '{', /is not JSON; the settings are gallery, key/],
+    ['no object', '["gallery"]', /does not hold an object; the settings are gallery, key/],
     ['a setting nobody knows', '{"galery":"x"}', /has a setting "galery" that nobody knows; the settings are/],
     ['a secret', '{"passphrase":"hush"}', /holds passphrase; keep secrets out of it/],
     ['a wrong type', '{"gallery":{}}', /a gallery that is neither text nor a number/],
@@ -251,12 +262,30 @@ describe('data that cannot be used', () => {
     ],
     ['a row of zeros', '1,2,3,4\n0,0,0,0\n', /line 2: its vector is zero/],
     ['another dimension', '1,2,3\n', /line 1: its vector has 3 coordinates, and the collection takes 4/],
+    [
+      'a field that would be lost',
+      '{"id":"a","vector":[1,2,3,4],"city":"Delft"}',
+      /line 1 has a field "city", which is neither id, vector nor payload; --payload names the fields to keep/,
+    ],
     ['an empty id', '{"id":"","vector":[1,2,3,4]}', /line 1: a record id is a string that is not empty/],
   ] as const) {
     test(what, async () =>
       fails(await prepared.copy(), ['import', '-', '--row-ids', ...tiny], EXIT.input, message, { input }),
     );
   }
+
+  test('many rows that cannot be used are left out where that is asked for, and the first few named', async () => {
+    const folder = await prepared.copy();
+    const rows = Array.from({ length: 30 }, (_, i) => (i % 2 === 0 ? '0,0,0,0' : `1,2,3,${i}`)).join('\n');
+    const args = ['import', '-', '--row-ids', '--skip-bad', ...tiny];
+    const { exit, err } = await hers(folder, args, { input: rows });
+    const named = err.split('\n').filter((line) => /left out: .*line \d+: its vector is zero/.test(line));
+    assert.equal(named.length, 10, err);
+    assert.match(err, /left out: more, which are only counted\n/);
+    assert.equal(err.match(/only counted/g)?.length, 1);
+    // Of the two that were there, row 1 has replaced one.
+    assert.equal((await hers(folder, ['count', ...tiny])).out, '16\n', `exit ${exit}: ${err}`);
+  });
 
   test('a dimension that the file tells is told before anything is written', async () => {
     const folder = await prepared.copy();

@@ -17,7 +17,7 @@ import {
   openListCache,
 } from '@hers/client';
 import type { VersionFile } from '@hers/client/versions';
-import type { KernelName } from '@hers/scan';
+import type { Kernel, KernelName } from '@hers/scan';
 import { type Service, withMethods } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import { CommandError, EXIT, messageOf } from './exit.ts';
@@ -43,6 +43,8 @@ export interface GalleryOptions {
   readonly create?: boolean;
   /** Hears what is wrong with the folder as a whole; a note by default. */
   readonly onBackgroundError?: (error: unknown) => void;
+  /** Hears which kernel scans, once there is one. */
+  readonly onKernel?: (kernel: Kernel) => void;
   /** Hears of every response of a search, to show progress. */
   readonly onResponse?: () => void;
 }
@@ -52,6 +54,7 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
   const {
     read = false,
     create = false,
+    onKernel,
     onBackgroundError = (error) => out.note(`warning: ${messageOf(error)}`),
   } = options;
   const folder = settings.value('gallery');
@@ -72,6 +75,7 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
         deviceMemory: memory === undefined ? undefined : Number(memory),
       });
       out.detail(`scanned by ${choice.chosen}`);
+      onKernel?.(choice.kernel);
       return choice.kernel;
     },
     onBackgroundError,

@@ -36,12 +36,19 @@ export async function kernel(settings: Settings): Promise<Finding> {
   const asked = settings.value('kernel') as 'auto' | undefined;
   try {
     const choice = await openKernel({ kernel: asked, threads: settings.threads, warn: () => {} });
+    const device = choice.kernel.device?.();
+    const found = device
+      ? `${choice.chosen}; ${size(device.free)} of its memory free, copied at ${size(device.copySpeed())}/s`
+      : choice.chosen;
     await choice.kernel.close();
-    if (choice.rejected.length === 0) return ok('kernel', choice.chosen);
+    if (choice.rejected.length === 0) return ok('kernel', found);
+    const isNative = choice.kernel.name === 'native';
     return note(
       'kernel',
-      `${choice.chosen}; ${choice.rejected.join('; ')}`,
-      'it works, slower; for the native one install a C++ compiler (on Debian: apt-get install g++) and run npm run build',
+      `${found}; ${choice.rejected.join('; ')}`,
+      isNative
+        ? 'it works, slower; for the GPU install its driver and run npm run build:cuda'
+        : 'it works, slower; for the native one install a C++ compiler (on Debian: apt-get install g++) and run npm run build',
     );
   } catch (error) {
     return problem('kernel', messageOf(error), 'take --kernel or HERS_KERNEL back, or reinstall with npm ci');

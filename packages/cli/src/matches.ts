@@ -6,13 +6,27 @@ import type { Context } from './context.ts';
 import { cellOf } from './fields.ts';
 import type { Probe } from './input/probes.ts';
 import type { Column, Output } from './output.ts';
-import { count, duration, score } from './quantities.ts';
+import { count, counted, duration, score } from './quantities.ts';
 
 interface MatchColumns {
   readonly batch: boolean;
   readonly payload: boolean;
   /** The fields that are shown. */
   readonly select: readonly string[];
+}
+
+/** How many records are pending, and what that means, in one sentence. */
+export function pendingText(pending: number, records: number): string {
+  const [are, them, blocks] = pending === 1 ? ['is', 'it', 'a block'] : ['are', 'them', 'blocks'];
+  return `${count(pending)} of ${counted(records, 'record')} ${are} pending: searches compare ${them} here, in the clear, until hers optimize puts ${them} into ${blocks}.`;
+}
+
+/** A few always are. A program hears of it only where nothing at all is searched encrypted. */
+export function tellPending(out: Output, pending: number, records: number): void {
+  if (pending === 0) return;
+  const text = pendingText(pending, records);
+  if (pending === records && !out.json) out.note(text);
+  else out.hint(text);
 }
 
 export class MatchPrinter {
@@ -24,6 +38,7 @@ export class MatchPrinter {
   #started = performance.now();
   #rows: string[][] = [];
   #coverage: SearchResult['coverage'] | undefined;
+  #pending = 0;
 
   constructor({ out }: Context, { batch, payload, select }: MatchColumns) {
     this.#out = out;
@@ -47,10 +62,11 @@ export class MatchPrinter {
     this.#started = performance.now();
   }
 
-  add({ label }: Probe, { matches, coverage, fetched }: SearchResult): void {
+  add({ label }: Probe, { matches, coverage, pending, fetched }: SearchResult): void {
     this.#coverage = coverage;
+    this.#pending = pending;
     if (this.#out.json) {
-      this.#out.object({ probe: label, matches, coverage, fetched });
+      this.#out.object({ probe: label, matches, coverage, pending, fetched });
       return;
     }
     if (coverage.searched < coverage.total)
@@ -78,5 +94,6 @@ export class MatchPrinter {
     this.#out.hint(
       `${count(searched)} of ${count(total)} records searched in ${duration(performance.now() - this.#started)}.`,
     );
+    tellPending(this.#out, this.#pending, searched);
   }
 }

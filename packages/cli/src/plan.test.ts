@@ -4,8 +4,9 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { plan } from '@hers/scheme';
 import { hers, Prepared } from '../testing/cli.ts';
-import { neighbourGaps, swapped } from './commands/plan.ts';
+import { deviation, neighbourGaps, swapped } from './commands/plan.ts';
 import { EXIT } from './exit.ts';
 
 let prepared: Prepared;
@@ -109,12 +110,36 @@ describe('the computation behind it', () => {
     const expected = { cosine: [0.2, 0.16, 0.16, 0.2], dot: [0.2, 0.24, 0.64, 0.4], euclidean: [0.4, 0.32, 0.72, 0.8] };
     for (const metric of ['cosine', 'dot', 'euclidean'] as const) {
       const gaps = neighbourGaps(rows, metric);
-      gaps.forEach((gap, i) => {
+      gaps.forEach(({ gap }, i) => {
         assert.ok(Math.abs(gap - expected[metric][i]) < 1e-6, `${metric} ${i}: ${gap}`);
       });
     }
+    assert.deepEqual(
+      neighbourGaps(rows, 'euclidean').map(({ nearest }) => Number(nearest.toFixed(6))),
+      [0.4, 0.08, 0.08, 1.8],
+    );
     const copies = [rows[0], rows[0], rows[0]];
     assert.deepEqual(neighbourGaps(copies, 'cosine'), []);
+  });
+  it('rounding errs as much at a distance as it does in trials', () => {
+    const normal = normals();
+    const made = plan({ dimension: 64, metric: 'euclidean', normBound: 3, profile: 'exact' });
+    const step = 3 / made.steps;
+    // Farther apart than a step in each coordinate, so that errors are independent.
+    for (const length of [0.1, 0.3, 3]) {
+      const errors = Array.from({ length: 3000 }, () => {
+        const p = Array.from({ length: 64 }, () => normal() / 8);
+        const way = Array.from({ length: 64 }, normal);
+        const norm = Math.hypot(...way);
+        const q = p.map((x, k) => x + (way[k] * length) / norm);
+        const rounded = (x: number) => step * Math.round(x / step);
+        return p.reduce((sum, x, k) => sum + (rounded(x) - rounded(q[k])) ** 2, 0) - length ** 2;
+      });
+      const mean = errors.reduce((sum, x) => sum + x, 0) / errors.length;
+      const found = Math.sqrt(errors.reduce((sum, x) => sum + (x - mean) ** 2, 0) / errors.length);
+      const expected = deviation(made, length ** 2);
+      assert.ok(Math.abs(found / expected - 1) < 0.08, `${length}: ${found}, not ${expected}`);
+    }
   });
   it('a gap is outweighed as often as it is in trials', () => {
     const normal = normals();

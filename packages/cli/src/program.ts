@@ -3,6 +3,7 @@
 import { type Command, CommanderError, Option } from 'commander';
 import { HersCommand } from './command.ts';
 import { addBench } from './commands/bench.ts';
+import { addCluster } from './commands/cluster.ts';
 import { addCollections } from './commands/collections.ts';
 import { addCompletion } from './commands/completion.ts';
 import { addCompress } from './commands/compress.ts';
@@ -16,6 +17,7 @@ import { addKeys } from './commands/keys.ts';
 import { addLab } from './commands/lab.ts';
 import { addPartitions } from './commands/partitions.ts';
 import { addRecords } from './commands/records.ts';
+import { addReport } from './commands/report.ts';
 import { addSearch } from './commands/search.ts';
 import { addServe } from './commands/serve.ts';
 import { addTokens } from './commands/tokens.ts';
@@ -63,7 +65,9 @@ export function makeProgram(context: () => Context): HersCommand {
     addRecords,
     addUpkeep,
     addCompress,
+    addReport,
     addServe,
+    addCluster,
     addConsole,
     addTokens,
     addBench,

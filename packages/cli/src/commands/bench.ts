@@ -9,7 +9,7 @@ export function addBench(program: HersCommand, context: () => Context): void {
     .command('bench')
     .summary('measure this machine')
     .description(
-      'Runs a benchmark of the laboratory and prints its figures: `scheme` (encryption and decryption beside SEAL), `scan` (the kernels beside plain reading), `compress` (compressors), `embedded` (the database in a folder), `filters` (fields, filters and opening a collection), `canaries` (what checking every response costs), `scrub` (verifying every byte of it) or `service` (the database behind HTTP). Without a name it lists their options.',
+      'Runs a benchmark of the laboratory and prints its figures: `scheme` (encryption and decryption beside SEAL), `open` (open queries), `scan` (the kernels beside plain reading), `compress` (compressors), `embedded` (the database in a folder), `filters` (fields, filters and opening a collection), `canaries` (what checking every response costs), `scrub` (verifying every byte of it), `service` (the database behind HTTP) or `cluster` (on several nodes). Without a name it lists their options.',
     )
     .argument('[name]', 'which')
     .argument('[options...]', 'options of the benchmark')

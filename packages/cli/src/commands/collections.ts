@@ -17,6 +17,7 @@ import { confirmed } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { fieldsIn, fieldsText, unfinishedText } from '../fields.ts';
+import { pendingText } from '../matches.ts';
 import { count, counted, size } from '../quantities.ts';
 
 type CreateOptions = Omit<CollectionOptions, 'compressor' | 'fields'> & {
@@ -284,17 +285,14 @@ async function list(context: Context): Promise<void> {
     );
 }
 
-/** How far a score is from the true one, and why. */
-export function errorOf({ profile, metric, steps, noise, normBound, queryNormBound }: Plan): string {
+/** How far a score is from that of the vectors as they are, and why. */
+export function errorOf({ profile, metric, steps, noise, error, normBound }: Plan): string {
   const short = (value: number) => String(Number(value.toPrecision(2)));
   const score = metric === 'euclidean' ? 'squared distance' : 'score';
-  if (!isExact(profile)) return `${short(noise.score)} (rms) in every ${score}`;
+  if (!isExact(profile))
+    return `${short(error.total)} (rms) in every ${score}, ${short(error.rounding)} of it from rounding vectors`;
   const failure = `encryption adds none, but for a probability of 2^${Math.ceil(noise.log2Failure)}`;
-  const rounding = `rounding vectors to multiples of ${short(normBound / steps)}`;
-  if (metric === 'euclidean') return `only that of ${rounding}; ${failure}`;
-  // Both vectors are rounded, each coordinate by an error that is uniform in ± half a step.
-  const rms = (normBound * queryNormBound) / (Math.sqrt(6) * steps);
-  return `${short(rms)} (rms) in every score, from ${rounding}; ${failure}`;
+  return `${short(error.total)} (rms) in every ${score}, from rounding vectors to multiples of ${short(normBound / steps)}; ${failure}`;
 }
 
 /** A block of its own for each, however few records it has. */
@@ -329,7 +327,8 @@ export function editionsOf(editions: CollectionDescription['editions']): string 
 
 function printDescription({ out }: Context, description: CollectionDescription): void {
   const { name, dimension, metric, profile, enrolment, integrity, compressor } = description;
-  const { records, blocks, bytes, version, plan, editions, fields, unfinishedFields, partitionBy } = description;
+  const { records, pending, blocks, bytes, version, plan, editions, fields, unfinishedFields, partitionBy } =
+    description;
   if (out.json) {
     out.object(description);
     return;
@@ -357,5 +356,5 @@ function printDescription({ out }: Context, description: CollectionDescription):
     ['a response', `${plan.bytes.responsePerScore.toFixed(2)} bytes a record`],
   ]);
   if (Object.keys(unfinishedFields).length > 0) out.note(unfinishedText(unfinishedFields));
-  if (records > blocks * plan.capacity) out.hint('Some records are pending; hers optimize puts them into a block.');
+  if (pending > 0) out.hint(pendingText(pending, records));
 }

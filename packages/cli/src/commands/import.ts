@@ -8,9 +8,11 @@ import { hasColumns } from '../input/companions.ts';
 import { type RecordOptions, RecordStream } from '../input/records.ts';
 import { addRowOptions } from '../input/row-options.ts';
 import { openRows, type RowFile, type RowOptions } from '../input/rows.ts';
+import { tellPending } from '../matches.ts';
 import { count, counted, duration, size } from '../quantities.ts';
 
-type ImportOptions = RecordOptions & Omit<RowOptions, 'header'> & { readonly header: boolean };
+type ImportOptions = RecordOptions &
+  Omit<RowOptions, 'header'> & { readonly header: boolean; readonly optimize?: boolean };
 /** `payload` is false for --no-payload. */
 type ImportFlags = Omit<ImportOptions, 'payload'> & { readonly payload?: readonly string[] | false };
 
@@ -48,6 +50,10 @@ export function addImport(program: HersCommand, context: () => Context): void {
     .option('--skip <rows>', 'skip this many rows at the start', numberOption('--skip', { whole: true }))
     .option('--limit <rows>', 'import at most so many rows', numberOption('--limit', { whole: true }))
     .option(
+      '--optimize',
+      'put all records into blocks at the end, so that every search is encrypted; without it, those that do not fill a block stay pending, and searches compare them here, in the clear',
+    )
+    .option(
       '--skip-bad',
       'skip rows that cannot be used (NaN, wrong length, unreadable line), say which, and continue',
     );
@@ -75,11 +81,13 @@ async function importFile(context: Context, argument: string, flags: ImportFlags
   const stream = new RecordStream(environment, file, options, out);
   try {
     await stream.begin();
-    await context.collection(async (collection) => {
+    await context.collection(async (collection, { database }) => {
       await stream.check(collection.plan);
       const started = performance.now();
       const written = await write(context, collection, file, stream);
-      await summarise(context, collection, stream, written, performance.now() - started);
+      if (options.optimize) await optimizeNow(context, collection);
+      const { pending } = await database.describe(collection.name);
+      await summarise(context, collection, stream, { ...written, pending }, performance.now() - started);
     });
   } finally {
     await stream.close();
@@ -166,6 +174,16 @@ function told(error: unknown, signal: AbortSignal, records: number): unknown {
   return Object.defineProperty(error, 'message', { value: `${error.message.replace(/[.\s]+$/, '')}; ${safe}` });
 }
 
+async function optimizeNow(context: Context, collection: Collection): Promise<void> {
+  const { signal } = context;
+  using progress = context.progress({ label: 'Optimizing', unit: 'blocks' });
+  await collection
+    .optimize({ signal, onProgress: ({ done, total }) => progress.update(done, total) })
+    .catch((error) =>
+      Promise.reject(stoppedAt(error, signal, 'all records are safe; hers optimize puts them into blocks')),
+    );
+}
+
 /** What partitions take, and would take. */
 function costOf(partitions: readonly Partition[], { plan: { bytes, capacity } }: CollectionIndex): string {
   const pending = partitions.filter((each) => each.pending > 0);
@@ -180,13 +198,13 @@ async function summarise(
   { out }: Context,
   collection: Collection,
   { read, bad }: RecordStream,
-  { written, inserted, replaced, unchanged, repeated }: UpsertResult,
+  { written, inserted, replaced, unchanged, repeated, pending }: UpsertResult & { readonly pending: number },
   ms: number,
 ): Promise<void> {
   const records = await collection.count();
   if (out.json) {
     const outcome = { written, inserted, replaced, unchanged, bad, repeated };
-    out.object({ collection: collection.name, ...outcome, records, seconds: ms / 1000 });
+    out.object({ collection: collection.name, ...outcome, records, pending, seconds: ms / 1000 });
   } else {
     const parts = [
       `${counted(inserted, 'record')} new`,
@@ -207,5 +225,6 @@ async function summarise(
   const partitions = await collection.partitions();
   if (partitions.length > 0) out.note(costOf(partitions, await collection.index()));
   if (repeated > 0) out.note(`${counted(repeated, 'row')} had an id that came before; the last one of each was kept.`);
-  out.hint('Next: hers search <file> --row 0; or hers optimize, which puts pending records into blocks.');
+  tellPending(out, pending, records);
+  out.hint('Next: hers search <file> --row 0');
 }

@@ -8,6 +8,7 @@ import { addRowOptions, rowOptionsOf } from '../input/row-options.ts';
 import type { RowOptions } from '../input/rows.ts';
 import { readVectors } from '../input/vectors.ts';
 import { count, size } from '../quantities.ts';
+import { scoreError } from '../score-error.ts';
 import { errorOf } from './collections.ts';
 
 interface PlanOptions extends RowOptions {
@@ -27,7 +28,7 @@ export function addPlan(program: HersCommand, context: () => Context): void {
       .command('plan')
       .summary('which profile vectors need, and what each costs')
       .description(
-        'Looks at how close the two nearest neighbours of each vector of a sample are to one another, and computes how often the error of each profile would put the second first. Recommends the cheapest profile that is good enough. In a larger gallery neighbours are closer: take a sample as large as you can wait for.',
+        'Looks at how close the two nearest neighbours of each vector of a sample are to one another, and computes how often the error of each profile would put the second first. Encrypts some of them, and says how far the scores are from those of the vectors as they are: by rounding, and in all (rms); a bias shows where coordinates are smaller than a rounding step. Recommends the cheapest profile that is good enough. In a larger gallery neighbours are closer: take a sample as large as you can wait for.',
       )
       .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input'),
   )
@@ -68,16 +69,27 @@ async function recommend(context: Context, argument: string, options: PlanOption
   const found = PROFILES.map((profile) => {
     const checks = isExact(profile) ? {} : { integrity };
     const made = plan({ dimension, metric, profile, ...checks, ...(metric === 'cosine' ? {} : { normBound }) });
-    const changed = gaps.reduce((sum, gap) => sum + swapped(gap, deviation(made)), 0) / Math.max(1, gaps.length);
-    return { profile, plan: made, changed, ofFloats: made.bytes.perTemplate / (4 * dimension) };
+    const changed =
+      gaps.reduce((sum, { gap, nearest }) => sum + swapped(gap, deviation(made, nearest)), 0) /
+      Math.max(1, gaps.length);
+    const measured = scoreError(made, rows);
+    return { profile, plan: made, changed, measured, ofFloats: made.bytes.perTemplate / (4 * dimension) };
   });
   const isSmaller = ({ profile, ofFloats }: (typeof found)[number]) => profile !== 'small' || ofFloats < 1;
   const recommended = found.find((each) => isSmaller(each) && each.changed <= loss) ?? found.at(-1)!;
   if (out.json) {
     out.object({
       ...{ vectors: taken, of: total, dimension, metric, integrity, loss, recommended: recommended.profile },
-      profiles: found.map(({ profile, plan: { bytes }, changed, ofFloats }) => ({
-        ...{ profile, changed, ofFloats, bytesPerVector: bytes.perTemplate, bytesPerScore: bytes.responsePerScore },
+      profiles: found.map(({ profile, plan: { bytes, error }, changed, measured, ofFloats }) => ({
+        ...{
+          profile,
+          changed,
+          planned: error,
+          measured,
+          ofFloats,
+          bytesPerVector: bytes.perTemplate,
+          bytesPerScore: bytes.responsePerScore,
+        },
       })),
     });
     return;
@@ -88,14 +100,18 @@ async function recommend(context: Context, argument: string, options: PlanOption
       { title: 'a vector', right: true },
       { title: 'of float32', right: true },
       { title: 'a score', right: true },
+      { title: 'error by rounding', right: true },
+      { title: 'in all', right: true },
+      { title: 'bias', right: true },
       { title: 'first matches that change', right: true },
       { title: '' },
     ],
-    found.map(({ profile, plan: { bytes }, changed, ofFloats }) => [
+    found.map(({ profile, plan: { bytes }, changed, measured, ofFloats }) => [
       profile,
       size(bytes.perTemplate),
       ofFloats.toFixed(2),
       `${bytes.responsePerScore.toFixed(1)} B`,
+      ...[measured.rounding, measured.total, measured.bias].map((value) => String(Number(value.toPrecision(2)))),
       `${(100 * changed).toFixed(2)} %`,
       profile === recommended.profile ? 'recommended' : '',
     ]),
@@ -115,33 +131,42 @@ function product(a: Float32Array, b: Float32Array): number {
   return sum;
 }
 
-/**
- * For each vector, by how much its nearest neighbour is ahead of the second. Copies of one vector
- * are as good as one another, so they are left out.
- */
-export function neighbourGaps(rows: readonly Float32Array[], metric: Metric): number[] {
+export interface NeighbourGap {
+  /** By how much the nearest neighbour is ahead of the second. */
+  readonly gap: number;
+  /** The squared distance of the nearest. */
+  readonly nearest: number;
+}
+
+/** For each vector. Copies of one vector are as good as one another, so they are left out. */
+export function neighbourGaps(rows: readonly Float32Array[], metric: Metric): NeighbourGap[] {
   const squares = rows.map((row) => product(row, row));
-  const gaps: number[] = [];
+  const gaps: NeighbourGap[] = [];
   rows.forEach((row, i) => {
-    let [best, second] = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
+    let [best, second, nearest] = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY, 0];
     rows.forEach((other, j) => {
       if (i === j) return;
       const dot = product(row, other);
       const [square, otherSquare] = [squares[i]!, squares[j]!];
       const score =
         metric === 'dot' ? dot : metric === 'cosine' ? dot / Math.sqrt(square * otherSquare) : 2 * dot - otherSquare;
-      if (score > best) [best, second] = [score, best];
+      if (score > best) [best, second, nearest] = [score, best, Math.max(0, square + otherSquare - 2 * dot)];
       else if (score > second) second = score;
     });
-    if (best - second > 1e-9) gaps.push(best - second);
+    if (best - second > 1e-9) gaps.push({ gap: best - second, nearest });
   });
   return gaps;
 }
 
-/** Of the error of one score. Rounding errs by a uniform half step in each coordinate of both. */
-function deviation({ profile, noise, steps, metric, normBound, queryNormBound }: Plan): number {
-  if (!isExact(profile)) return noise.score;
-  return ((metric === 'euclidean' ? 2 : 1) * normBound * queryNormBound) / (Math.sqrt(6) * steps);
+/**
+ * Of the error of a neighbour's score. Where squared distances are exact, it is only that of
+ * rounding, which grows with the distance: 2 (p − q)·(ε − δ), and ‖ε − δ‖² but for its mean, which
+ * all neighbours share.
+ */
+export function deviation({ profile, metric, dimension, error, normBound, steps }: Plan, nearest: number): number {
+  if (!isExact(profile) || metric !== 'euclidean') return error.total;
+  const v = (normBound / steps) ** 2 / 12;
+  return Math.sqrt(8 * v * nearest + 5.6 * dimension * v * v);
 }
 
 /** The probability that errors of this deviation in both scores outweigh the gap. */

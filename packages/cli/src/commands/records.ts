@@ -10,6 +10,7 @@ import { CommandError, EXIT } from '../exit.ts';
 import { FILTER, filterIn, PARTITIONS } from '../fields.ts';
 import { idsFrom } from '../input/companions.ts';
 import { inParts } from '../input/parts.ts';
+import { pendingText } from '../matches.ts';
 import { taken, writePrivately } from '../private-file.ts';
 import { count, counted } from '../quantities.ts';
 
@@ -80,12 +81,19 @@ export function addRecords(program: HersCommand, context: () => Context): void {
     .action(async ({ filter, partitions }: { filter?: string; partitions?: readonly string[] }) => {
       const { out } = context();
       const named = partitions === undefined ? {} : { partitions };
-      const records = await context().collection(
-        async (collection) => collection.count({ ...(await filterIn(collection, filter)), ...named }),
+      const { records, pending } = await context().collection(
+        async (collection, { database }) => {
+          const found = await collection.count({ ...(await filterIn(collection, filter)), ...named });
+          // With a filter it is asked for as well: a server must not see that there is one.
+          const described = partitions === undefined ? await database.describe(collection.name) : undefined;
+          return { records: found, pending: filter === undefined ? described?.pending : undefined };
+        },
         { read: true },
       );
-      if (out.json) out.object({ records });
+      if (out.json) out.object({ records, ...(pending === undefined ? {} : { pending }) });
       else out.line(String(records));
+      // In --json it is a field, and a script that counts wants the number alone.
+      if (pending) out.hint(pendingText(pending, records));
     });
 
   program

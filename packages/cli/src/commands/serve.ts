@@ -1,13 +1,16 @@
 // `hers serve`: the gallery of this folder for other machines, and for pages.
 
 import { existsSync } from 'node:fs';
+import type { Kernel, KernelName } from '@hers/scan';
 import type { LimitName, LogLevel, Site } from '@hers/server';
 import { LIMITS } from '@hers/server/limits';
+import type { Service } from '@hers/service';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { isServer, openFolder } from '../gallery.ts';
+import { readNodeToken } from './cluster.ts';
 
 interface ServeFlags {
   readonly host: string;
@@ -21,6 +24,16 @@ interface ServeFlags {
   readonly allowAnyone?: boolean;
   readonly console?: boolean;
   readonly logLevel: LogLevel;
+  readonly cluster?: string;
+  readonly node?: string;
+  readonly nodeHost?: string;
+  readonly nodePort?: number;
+  readonly nodeUrl?: string;
+  readonly nodeTokens?: string;
+  readonly nodeTokenFile?: string;
+  readonly replicas?: number;
+  readonly shards?: number;
+  readonly ledgerReplicas?: number;
 }
 
 const LEVELS: readonly LogLevel[] = ['error', 'warn', 'info', 'debug', 'silent'];
@@ -51,6 +64,24 @@ export function addServe(program: HersCommand, context: () => Context): void {
     )
     .option('--allow-plaintext', 'serve other machines without TLS, because a proxy in front of this server has it')
     .option('--allow-anyone', 'serve other machines without tokens: whoever reaches it may delete everything')
+    .option('--cluster <servers>', 'be a node of a cluster: where NATS is, nats://a:4222,b:4222,c:4222')
+    .option('--node <name>', 'with --cluster: the name of this node, which it keeps for good')
+    .option('--node-host <address>', 'with --cluster: where to listen for other nodes; 127.0.0.1 by default')
+    .option('--node-port <number>', 'with --cluster: the port for other nodes; 7444 by default', portOption)
+    .option('--node-url <address>', 'with --cluster: where other nodes reach this one, if not where it listens')
+    .option('--node-tokens <file>', 'with --cluster: the token file that knows the token of nodes')
+    .option('--node-token-file <file>', 'with --cluster: the token of nodes itself, the same on all of them')
+    .option(
+      '--replicas <number>',
+      'with --cluster: nodes that keep each shard of a new collection; 3 by default. With 2, changes stop when one of them is gone',
+      numberOption('--replicas'),
+    )
+    .option('--shards <number>', 'with --cluster: shards of a new collection; 16 by default', numberOption('--shards'))
+    .option(
+      '--ledger-replicas <number>',
+      'with --cluster: servers of NATS that keep the ledger; 3 by default',
+      numberOption('--ledger-replicas'),
+    )
     .option('--console', 'also serve the console, a page for people, at /console/')
     .addOption(new Option('--log-level <level>', 'what is logged').choices(LEVELS as string[]).default('info'));
   for (const [name, limit] of Object.entries(LIMITS))
@@ -70,6 +101,10 @@ export function addServe(program: HersCommand, context: () => Context): void {
       'hers serve --cors https://app.example --audit-log audit.jsonl',
       'For pages of one origin, with an audit log',
     )
+    .example(
+      'hers serve --cluster nats://a,b,c --node n1 --node-tokens node-tokens.json --node-token-file node.token',
+      'As one of several machines that keep a gallery together; docs/cluster.md says more',
+    )
     .example('hers serve --console', 'With a page for people; docs/console.md says more')
     .action((flags: ServeFlags & Record<string, unknown>) => run(context(), flags));
 }
@@ -84,6 +119,61 @@ function portOption(text: string): number {
 async function consoleSite(): Promise<Site> {
   const { BASE, PAGE_HEADERS, readPage, serverSession } = await import('@hers/console');
   return { base: BASE, headers: PAGE_HEADERS, files: [...(await readPage()), serverSession()] };
+}
+
+/** This machine as a node of a cluster. */
+async function openNode(
+  context: Context,
+  flags: ServeFlags,
+  cluster: string,
+  onKernel: (kernel: Kernel) => void,
+): Promise<Service> {
+  const { out, settings } = context;
+  const { node, nodeHost, nodePort, nodeUrl, nodeTokens, nodeTokenFile, tlsCert, tlsKey, allowPlaintext } = flags;
+  if (node === undefined)
+    throw new CommandError(EXIT.usage, 'a node needs a name that it keeps', 'give --node, such as --node n1');
+  const [{ startNode }, { openKernel }] = await Promise.all([import('@hers/cluster'), import('@hers/scan')]);
+  const token = await readNodeToken(context, nodeTokenFile);
+  const { service, url } = await startNode(settings.value('gallery'), {
+    node,
+    servers: natsServers(cluster),
+    ...(nodeHost === undefined ? {} : { host: nodeHost }),
+    ...(nodePort === undefined ? {} : { port: nodePort }),
+    ...(nodeUrl === undefined ? {} : { url: nodeUrl }),
+    ...(nodeTokens === undefined ? {} : { tokens: context.path(nodeTokens) }),
+    ...(token === undefined ? {} : { token }),
+    ...(tlsCert !== undefined && tlsKey !== undefined
+      ? { tls: { cert: context.path(tlsCert), key: context.path(tlsKey) } }
+      : {}),
+    ...(allowPlaintext ? { allowPlaintext } : {}),
+    ...(flags.replicas === undefined ? {} : { replicas: flags.replicas }),
+    ...(flags.shards === undefined ? {} : { shards: flags.shards }),
+    ...(flags.ledgerReplicas === undefined ? {} : { ledgerReplicas: flags.ledgerReplicas }),
+    store: {
+      kernel: async () => {
+        const kernel = settings.value('kernel') as KernelName | 'auto' | undefined;
+        const memory = settings.value('deviceMemory') as string | undefined;
+        const choice = await openKernel({
+          ...{ kernel, threads: settings.threads, warn: (message) => out.detail(message) },
+          deviceMemory: memory === undefined ? undefined : Number(memory),
+        });
+        onKernel(choice.kernel);
+        return choice.kernel;
+      },
+    },
+    onBackgroundError: (error) => out.note(`warning: ${(error as Error).message}`),
+  });
+  out.note(`Node ${node} listens for other nodes at ${url}.`);
+  return service;
+}
+
+/** `nats://a:4222,b:4222` names two servers. */
+function natsServers(text: string): string[] {
+  const [, scheme = 'nats', rest = ''] = /^(?:(nats|tls):\/\/)?(.+)$/.exec(text) ?? [];
+  const servers = rest.split(',').map((each) => (/^\w+:\/\//.test(each) ? each : `${scheme}://${each}`));
+  const wrong = servers.find((each) => !URL.canParse(each));
+  if (wrong === undefined) return servers;
+  throw new CommandError(EXIT.usage, `${JSON.stringify(wrong)} is no address of NATS`, 'write nats://host:4222');
 }
 
 async function run(context: Context, flags: ServeFlags & Record<string, unknown>): Promise<void> {
@@ -121,7 +211,14 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
   const { keepProcessSmall, startServer } = await import('@hers/server');
   keepProcessSmall();
   const site = withConsole ? await consoleSite() : undefined;
-  const store = await openFolder(settings, out);
+  let kernel: Kernel | undefined;
+  const onKernel = (opened: Kernel) => {
+    kernel = opened;
+  };
+  const store =
+    flags.cluster === undefined
+      ? await openFolder(settings, out, { onKernel })
+      : await openNode(context, flags, flags.cluster, onKernel);
   const server = await startServer(store, {
     host,
     port,
@@ -136,6 +233,7 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
     ...(cors ? { cors: cors.includes('*') ? '*' : cors } : {}),
     ...(allowHost ? { allowHosts: allowHost } : {}),
     ...(site ? { site } : {}),
+    device: () => kernel?.device?.(),
     log: { level: logLevel, stream: { write: (line: string) => void stderr.write(line) } },
   }).catch(async (error) => {
     await store.close();

@@ -1,0 +1,215 @@
+// `hers report`: what those who buy a biometric system ask for, measured on a file of theirs.
+
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import type { Profile } from '@hers/client';
+import { isFileThere } from '@hers/service/target';
+import { Option } from 'commander';
+import { type HersCommand, numberOption } from '../command.ts';
+import type { Context } from '../context.ts';
+import { CommandError, EXIT } from '../exit.ts';
+import { addRowOptions, rowOptionsOf } from '../input/row-options.ts';
+import { readVectors, type VectorOptions } from '../input/vectors.ts';
+import { writePrivately } from '../private-file.ts';
+import { VERSION } from '../version.ts';
+
+interface ReportOptions extends VectorOptions {
+  readonly output: string;
+  readonly compressor?: string;
+  readonly profile: Profile;
+  readonly sample: number;
+  readonly draws: number;
+  readonly random: number;
+  readonly replace?: boolean;
+}
+
+export function addReport(program: HersCommand, context: () => Context): void {
+  addRowOptions(
+    program
+      .command('report')
+      .summary('accuracy and protection of a labelled file, as a document')
+      .description(
+        'Measures a labelled file three ways on the same vectors: in the clear, compressed, and encrypted by a collection in a folder that is deleted afterwards. Writes identification (rank-k, CMC), open set (FNIR against FPIR) and verification (FMR, FNMR, DET, EER), with intervals that are bootstrapped over people, the cost of encryption, and protection after ISO/IEC 24745, as Markdown and as one HTML page with plots. Labels say which vectors are of the same person; use people that the compressor was not trained on.',
+      )
+      .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input'),
+  )
+    .option('--labels <file>', 'the label of each vector: a .npy file of whole numbers, or a text file, one a line')
+    .option('--label <column>', 'the same from a column (.csv) or field (.jsonl)')
+    .requiredOption('-o, --output <name>', 'where it goes: <name>.md and <name>.html')
+    .option('--compressor <file>', 'an .onnx file from hers train; without one, vectors are encrypted as they are')
+    .addOption(
+      new Option('-p, --profile <profile>', 'of the encrypted collection')
+        .choices(['compact', 'small', 'exact', 'exact-250'])
+        .default('compact'),
+    )
+    .option(
+      '--sample <number>',
+      'take at most so many vectors, of whole people',
+      numberOption('--sample', { whole: true }),
+      2000,
+    )
+    .option('--draws <number>', 'how often people are drawn again', numberOption('--draws', { whole: true }), 200)
+    .option('--random <number>', 'the same number takes the same people', numberOption('--random', { whole: true }), 1)
+    .option('--replace', 'write over files that exist')
+    .example('hers report people.npy --labels people.txt --output people', 'people.md and people.html')
+    .action((file: string, options: ReportOptions) => report(context(), file, options));
+}
+
+async function report(context: Context, argument: string, options: ReportOptions): Promise<void> {
+  const { environment, out, signal } = context;
+  const paths = ['md', 'html'].map((ending) => context.path(`${options.output}.${ending}`));
+  for (const path of paths)
+    if (isFileThere(path) && !options.replace)
+      throw new CommandError(EXIT.absent, `${path} exists already`, 'choose another name, or add --replace');
+  const { profile, sample, draws, random: seed } = options;
+  const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
+  if (!labels)
+    throw new CommandError(EXIT.usage, 'there are no labels to compare answers with', 'add --labels or --label');
+  const [{ evaluation }, { machine }, parts, { encryptedScores, plainScoreMatrix }, { protection }, page, { load }] =
+    await Promise.all([
+      import('@hers/vectors/accuracy'),
+      import('@hers/vectors/machine'),
+      import('../report/document.ts'),
+      import('../report/gallery.ts'),
+      import('../report/protection.ts'),
+      import('../report/page.ts'),
+      import('@hers/compress/apply'),
+    ]);
+  const { places, classes } = await peopleIn(labels, sample, seed);
+  const people = new Set(classes).size;
+  if (people === classes.length)
+    throw new CommandError(EXIT.input, 'no label occurs twice, so there is nothing to find', 'check the labels');
+  const taken = new Float32Array(places.length * dimension);
+  places.forEach((place, i) => taken.set(vectors.subarray(place * dimension, (place + 1) * dimension), i * dimension));
+  const compressor =
+    options.compressor === undefined ? undefined : await load(await readFile(context.path(options.compressor)));
+  const short = compressor && {
+    vectors: Float32Array.from(await compressor.transform(taken)),
+    dimension: compressor.outputDimension,
+  };
+  const indexed = short ?? { vectors: taken, dimension };
+  const begun = performance.now();
+  const plain = plainScoreMatrix(indexed.vectors, indexed.dimension);
+  // Each pair was scored once, and would be twice by searches.
+  const plainSeconds = (2 * (performance.now() - begun)) / 1000 / places.length;
+  const clear = short ? plainScoreMatrix(taken, dimension) : plain;
+  using progress = context.progress({ label: 'Searching', total: places.length, unit: 'vectors' });
+  const found = await encryptedScores(indexed.vectors, indexed.dimension, profile, {
+    signal,
+    onProgress: (done) => progress.update(done),
+  });
+  progress.end();
+  const ways = [
+    { name: 'in the clear', scores: clear },
+    ...(short ? [{ name: 'compressed', scores: plain }] : []),
+    { name: 'encrypted', scores: found.scores },
+  ].map(({ name, scores }) => ({ name, evaluation: evaluation(scores, classes, { seed, draws }) }));
+  const { scores, ...encrypted } = found;
+  const measured = {
+    file: argument === '-' ? 'standard input' : basename(argument),
+    command: commandOf(argument, options),
+    digests: await digestsOf(context, argument, options),
+    date: new Date().toISOString().slice(0, 10),
+    ...{ version: VERSION, machine: machine(), seed, draws, ways },
+    vectors: { of: total, taken: places.length, people, dimension },
+    ...(compressor && options.compressor !== undefined
+      ? {
+          compressor: {
+            file: basename(options.compressor),
+            method: compressor.method,
+            dimension: compressor.outputDimension,
+          },
+        }
+      : {}),
+    encrypted: { ...encrypted, plainSeconds, error: errorOf(scores, plain) },
+    protection: protection({
+      ...{ vectors: taken, dimension, labels: classes, profile, seed },
+      ...(short ? { short } : {}),
+    }),
+  };
+  const document = parts.documentOf(measured);
+  const texts = [page.asMarkdown(document), page.asHtml('Biometric performance and protection', document)];
+  for (const [i, path] of paths.entries())
+    await writePrivately(path, { replace: options.replace ?? false }, (file) => file.writeFile(texts[i]!));
+  if (out.json) {
+    const { plan, ...rest } = measured.encrypted;
+    out.object({
+      ...{ files: paths, digests: measured.digests, vectors: measured.vectors, ways, protection: measured.protection },
+      encrypted: { ...rest, profile: plan.profile, planned: plan.error },
+    });
+    return;
+  }
+  const last = ways.at(-1)!.evaluation.identification.cmc[0]!;
+  out.line(
+    `${paths.join(' and ')}: ${places.length} vectors of ${people} people; rank-1 encrypted ${(100 * last.value).toFixed(2)} %, in the clear ${(100 * ways[0]!.evaluation.identification.cmc[0]!.value).toFixed(2)} %.`,
+  );
+}
+
+/** Whole people as the seed draws them, until there are enough vectors. */
+async function peopleIn(
+  labels: readonly (string | number)[],
+  sample: number,
+  seed: number,
+): Promise<{ places: number[]; classes: Int32Array }> {
+  const { Random } = await import('@hers/vectors/random');
+  const members = new Map<string | number, number[]>();
+  labels.forEach((label, i) => {
+    const list = members.get(label);
+    if (list) list.push(i);
+    else members.set(label, [i]);
+  });
+  const lists = [...members.values()];
+  const places: number[] = [];
+  const numbers: number[] = [];
+  for (const at of new Random(seed, 0x9e0).order(lists.length)) {
+    const list = lists[at]!;
+    if (places.length + list.length > sample && places.length > 0) continue;
+    places.push(...list);
+    numbers.push(...list.map(() => at));
+  }
+  return { places, classes: Int32Array.from(numbers) };
+}
+
+/** Of what was read, so that a reader knows whether they have the same. */
+async function digestsOf(
+  context: Context,
+  argument: string,
+  { labels, compressor }: ReportOptions,
+): Promise<{ file: string; sha256: string }[]> {
+  const digests: { file: string; sha256: string }[] = [];
+  for (const name of [argument === '-' ? undefined : argument, labels, compressor]) {
+    if (name === undefined) continue;
+    const hash = createHash('sha256');
+    await pipeline(createReadStream(context.path(name)), hash);
+    digests.push({ file: basename(name), sha256: hash.digest('hex') });
+  }
+  return digests;
+}
+
+/** Of scores that were decrypted, against those in the clear. */
+function errorOf(scores: Float32Array, plain: Float32Array): { rms: number; bias: number } {
+  let [squares, sum, n] = [0, 0, 0];
+  for (let i = 0; i < scores.length; i++) {
+    if (scores[i]! < -1.5) continue;
+    const apart = scores[i]! - plain[i]!;
+    squares += apart * apart;
+    sum += apart;
+    n++;
+  }
+  return { rms: Math.sqrt(squares / n), bias: sum / n };
+}
+
+function commandOf(
+  argument: string,
+  { labels, label, compressor, profile, sample, draws, random }: ReportOptions,
+): string {
+  const given = [
+    ...(labels === undefined ? [] : [`--labels ${basename(labels)}`]),
+    ...(label === undefined ? [] : [`--label ${label}`]),
+    ...(compressor === undefined ? [] : [`--compressor ${basename(compressor)}`]),
+  ];
+  return `hers report ${basename(argument)} ${given.join(' ')} --profile ${profile} --sample ${sample} --draws ${draws} --random ${random}`;
+}

@@ -1,0 +1,43 @@
+// A report as parts, and these as Markdown and as one HTML page that prints well.
+
+import { escaped } from './plot.ts';
+
+export type Part =
+  | { readonly heading: string; readonly level?: 1 | 2 | 3 }
+  | { readonly text: string }
+  | { readonly head: readonly string[]; readonly rows: readonly (readonly string[])[] }
+  | { readonly items: readonly string[] }
+  /** An SVG; only on the page. */
+  | { readonly plot: string };
+
+export function asMarkdown(parts: readonly Part[]): string {
+  const blocks = parts.flatMap((part) => {
+    if ('heading' in part) return `${'#'.repeat(part.level ?? 2)} ${part.heading}`;
+    if ('text' in part) return part.text;
+    if ('items' in part) return part.items.map((item) => `- ${item}`).join('\n');
+    if ('plot' in part) return [];
+    const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+    return [line(part.head), line(part.head.map((_, i) => (i === 0 ? ':--' : '--:'))), ...part.rows.map(line)].join(
+      '\n',
+    );
+  });
+  return `${blocks.join('\n\n')}\n`;
+}
+
+const STYLE = `body{font:15px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;color:#111}
+table{border-collapse:collapse;margin:1rem 0;width:100%}th,td{border-bottom:1px solid #ccc;padding:.3rem .5rem;text-align:right}
+th:first-child,td:first-child{text-align:left}svg{width:100%;height:auto}h2{margin-top:2rem;border-bottom:2px solid #111}
+@media print{body{max-width:none;margin:0;font-size:10pt}h2{break-after:avoid}table,svg{break-inside:avoid}}`;
+
+export function asHtml(title: string, parts: readonly Part[]): string {
+  const cell = (tag: 'th' | 'td') => (text: string) => `<${tag}>${escaped(text)}</${tag}>`;
+  const body = parts.map((part) => {
+    if ('heading' in part) return `<h${part.level ?? 2}>${escaped(part.heading)}</h${part.level ?? 2}>`;
+    if ('text' in part) return `<p>${escaped(part.text)}</p>`;
+    if ('items' in part) return `<ul>${part.items.map((item) => `<li>${escaped(item)}</li>`).join('')}</ul>`;
+    if ('plot' in part) return `<figure>${part.plot}</figure>`;
+    const row = (cells: readonly string[], tag: 'th' | 'td') => `<tr>${cells.map(cell(tag)).join('')}</tr>`;
+    return `<table><thead>${row(part.head, 'th')}</thead><tbody>${part.rows.map((cells) => row(cells, 'td')).join('')}</tbody></table>`;
+  });
+  return `<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escaped(title)}</title><style>${STYLE}</style></head><body>\n${body.join('\n')}\n</body></html>\n`;
+}

@@ -1,0 +1,58 @@
+// How far scores are from those of the vectors as they are: measured, on a sample, by rounding and
+// by encrypting it.
+
+import {
+  blockMatrix,
+  decodeBlock,
+  decodeQuery,
+  encodeResponse,
+  expandedQuery,
+  isExact,
+  noiselessScores,
+  type Plan,
+  plainScores,
+  scanBlock,
+} from '@hers/scheme';
+import { encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
+
+export interface ScoreError {
+  /** Root mean square, by rounding alone and in all. */
+  readonly rounding: number;
+  readonly total: number;
+  /** The mean of all errors: far from zero where coordinates are smaller than a rounding step. */
+  readonly bias: number;
+  /** Scores that were compared. */
+  readonly scores: number;
+}
+
+const TEMPLATES = 200;
+const PROBES = 8;
+
+/** Encrypts one block, searches it, and compares; the key is thrown away. */
+export function scoreError(plan: Plan, rows: readonly Float32Array[]): ScoreError {
+  const step = Math.max(1, Math.floor(rows.length / TEMPLATES));
+  const templates = rows.filter((_, i) => i % step === 0).slice(0, TEMPLATES);
+  const gallery = new Float32Array(templates.length * plan.dimension);
+  templates.forEach((row, i) => gallery.set(row, i * plan.dimension));
+  const master = MasterSeed.generate();
+  const key = master.collectionKey(plan, crypto.getRandomValues(new Uint8Array(16)));
+  master.wipe();
+  const matrix = blockMatrix(decodeBlock(encryptBlock(key, gallery)));
+  const unrounded = { ...plan, profile: 'compact' as const };
+  let [rounding, total, sum, n] = [0, 0, 0, 0];
+  for (const probe of templates.slice(0, PROBES)) {
+    const truth = plainScores(unrounded, gallery, probe);
+    const rounded = isExact(plan.profile) ? plainScores(plan, gallery, probe) : noiselessScores(plan, gallery, probe);
+    const { query, secret } = encryptQuery(key, probe);
+    const { scores } = secret.decrypt(encodeResponse(scanBlock(matrix, expandedQuery(decodeQuery(query)))));
+    truth.forEach((score, j) => {
+      rounding += (rounded[j]! - score) ** 2;
+      total += (scores[j]! - score) ** 2;
+      sum += scores[j]! - score;
+      n++;
+    });
+    secret.wipe();
+  }
+  key.wipe();
+  return { rounding: Math.sqrt(rounding / n), total: Math.sqrt(total / n), bias: sum / n, scores: n };
+}
