@@ -3,8 +3,8 @@
 // property of real strangers. An experiment that uses them says so, and compares them with real
 // ones.
 
+import { cholesky } from '@hers/vectors/least-squares';
 import { identities } from '@hers/vectors/synthetic';
-import { cholesky } from './cholesky.ts';
 import { curvedManifold, FACE_LIKE, type ManifoldOptions } from './manifold.ts';
 import { moments } from './moments.ts';
 

@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { randomSeed } from '@hers/ring';
 import { type SegmentHandle, segmentBlocks, segmentBytes, WasmKernel } from '@hers/scan';
 import { NativeKernel } from '@hers/scan/native';
+import { faissMissing, faissSearch } from '@hers/scan/testing/faiss';
 import { Yardsticks } from '@hers/scan/testing/yardsticks';
 import {
   type BlockMatrix,
@@ -225,7 +226,8 @@ async function measure(
 
     progress('  all cores, and a batch');
     const onAll = await load(all);
-    await scanOnce(all, onAll, queries.slice(0, 1));
+    // Verifies checksums and maps pages: what the first search after opening costs.
+    const firstAll = await scanOnce(all, onAll, queries.slice(0, 1));
     const [readsAll, macsAll, singles, batches, plainsAll] = [[], [], [], [], []] as number[][];
     for (let i = 0; i < runs; i++) {
       readsAll.push(...segments.readSeconds(cores, 1).map((s) => 1000 * s));
@@ -256,7 +258,14 @@ async function measure(
     results.push(
       { name: 'search-1', value: whole, unit: 'ms' },
       { name: 'search-all', value: minimum(singles), unit: 'ms' },
-      { name: 'first-scan-1', value: first, unit: 'ms' },
+      { name: 'first-scan-1', value: first, unit: 'ms', ratio: first / whole, against: 'search-1' },
+      {
+        name: 'first-scan-all',
+        value: firstAll,
+        unit: 'ms',
+        ratio: firstAll / minimum(singles),
+        against: 'search-all',
+      },
     );
     if (plain) {
       const plain1 = { name: 'plaintext-f32-1', value: minimum(plains), unit: 'ms' };
@@ -265,6 +274,7 @@ async function measure(
       const blas = plain.blasSeconds(runs);
       plain.close();
       if (blas.length > 0) results.push({ name: 'plaintext-openblas-1', value: 1000 * minimum(blas), unit: 'ms' });
+      results.push(...(await faiss(count, dimension, cores, runs)));
       const over = (name: string, value: number, against: Result) => {
         const ratio = value / against.value;
         results.push({ name, value: ratio, unit: 'x', ratio, against: against.name });
@@ -294,6 +304,23 @@ async function measure(
     await Promise.all([one.close(), all.close(), wasm.close()]);
     await rm(folder, { recursive: true, force: true });
   }
+}
+
+/** The same search in the clear by Faiss, where it is installed. */
+async function faiss(count: number, dimension: number, cores: number, runs: number): Promise<Result[]> {
+  const missing = faissMissing();
+  if (missing) progress(`  without Faiss: ${missing}`);
+  if (missing) return [];
+  progress('  Faiss');
+  const results: Result[] = [];
+  for (const [name, threads] of [
+    ['faiss-flat-1', 1],
+    ['faiss-flat-all', cores],
+  ] as const) {
+    const { seconds } = await faissSearch(count, dimension, threads, runs);
+    results.push({ name, value: 1000 * minimum(seconds), unit: 'ms' });
+  }
+  return results;
 }
 
 /** Milliseconds from the call to the last response. */

@@ -13,6 +13,7 @@ import { collectionPath, encodeMessage, OCTETS, type Service, withMethods } from
 import { openStore } from '@hers/store';
 import { machine } from '@hers/vectors/machine';
 import { identities } from '@hers/vectors/synthetic';
+import type { EnrolTold } from './enrol-child.ts';
 import { type Phases, quantile, TimedService } from './phases.ts';
 import { top1 } from './plaintext.ts';
 import { progress, type Report, type Result } from './report.ts';
@@ -66,6 +67,8 @@ class Bench {
   readonly #seconds: number;
   readonly #key = MasterSeed.generate();
   readonly #world: ReturnType<typeof identities>;
+  /** Made before any clock starts: making them takes as long as enrolling them. */
+  readonly #vectors: Float32Array;
   #server: ServiceProcess | undefined;
 
   constructor(folder: string, count: number, dimension: number, searches: number, seconds: number) {
@@ -75,6 +78,8 @@ class Bench {
     this.#searches = searches;
     this.#seconds = seconds;
     this.#world = identities(Math.ceil(count / SAMPLES), SAMPLES, dimension);
+    progress('making vectors');
+    this.#vectors = this.#world.gallery().vectors.subarray(0, count * dimension);
   }
 
   async end(): Promise<void> {
@@ -159,6 +164,14 @@ class Bench {
         { name: 'scans-per-second', value: rates.single, unit: '1/s' },
         { name: 'scans-together-per-second', value: rates.together, unit: '1/s' },
         { name: 'live-searches-per-second', value: rates.live, unit: '1/s' },
+        {
+          name: 'live-searches-while-enrolling',
+          value: rates.beside,
+          unit: '1/s',
+          ratio: rates.beside / rates.live,
+          against: 'live-searches-per-second',
+        },
+        { name: 'enrol-rate-while-searching', value: rates.enrolled, unit: 'records/s' },
         { name: 'server-cpu-per-search', value: rates.serverCpu, unit: 'ms' },
         { name: 'scan-cpu-per-search', value: rates.scanCpu, unit: 'ms' },
         { name: 'scan-together-cpu-per-search', value: rates.togetherCpu, unit: 'ms' },
@@ -189,11 +202,9 @@ class Bench {
     return ms;
   }
 
-  *#records(): Generator<VectorRecord> {
-    let number = 0;
-    for (const { vectors } of this.#world.chunks())
-      for (let at = 0; at < vectors.length && number < this.#count; at += this.#dimension, number++)
-        yield { id: String(number), vector: vectors.subarray(at, at + this.#dimension) };
+  *#records(prefix = ''): Generator<VectorRecord> {
+    for (let at = 0; at < this.#vectors.length; at += this.#dimension)
+      yield { id: `${prefix}${at / this.#dimension}`, vector: this.#vectors.subarray(at, at + this.#dimension) };
   }
 
   #probes(total: number): { labels: number[]; vectors: Float32Array } {
@@ -266,14 +277,23 @@ class Bench {
       await rates.live.measure(seconds, CLIENTS, live);
     }
     for (const line of lines) line.close();
-    await db.close();
     await scans.end();
+    progress('the same while another client enrols into another collection');
+    const other = await Enroller.start(server.url, this.#dimension);
+    const beside = new Rate();
+    const before = other.acknowledged;
+    await beside.measure(this.#seconds, CLIENTS, live);
+    const enrolled = (other.acknowledged - before) / this.#seconds;
+    await other.end();
+    await db.close();
     const perSecond = ({ done, ms }: ScanAnswer) => (1000 * done) / ms;
     return {
       prepared: rates.prepared.perSecond,
       single: perSecond(alone.single),
       together: perSecond(alone.together),
       live: rates.live.perSecond,
+      beside: beside.perSecond,
+      enrolled,
       serverCpu: serverCpu / rates.prepared.done,
       scanCpu: alone.single.cpuMs / alone.single.done,
       togetherCpu: alone.together.cpuMs / alone.together.done,
@@ -281,8 +301,7 @@ class Bench {
   }
 
   #plaintext(): number {
-    const { vectors } = this.#world.gallery();
-    const all = vectors.subarray(0, this.#count * this.#dimension);
+    const all = this.#vectors;
     const probes = this.#probes(10).vectors;
     const times = Array.from({ length: 10 }, (_, i) => {
       const at = performance.now();
@@ -302,6 +321,9 @@ interface Throughput {
   readonly single: number;
   readonly together: number;
   readonly live: number;
+  /** The same while another client enrols, and the records that it enrols meanwhile. */
+  readonly beside: number;
+  readonly enrolled: number;
   /** CPU milliseconds for each. */
   readonly serverCpu: number;
   readonly scanCpu: number;
@@ -339,6 +361,34 @@ class ScanProcess {
     const answer = once(this.#child, 'message');
     this.#child.send(order);
     return (await answer)[0] as ScanAnswer;
+  }
+
+  async end(): Promise<void> {
+    const ended = once(this.#child, 'exit');
+    this.#child.disconnect();
+    await ended;
+  }
+}
+
+/** `enrol-child.ts` in a process of its own. */
+class Enroller {
+  readonly #child: ChildProcess;
+  acknowledged = 0;
+
+  private constructor(child: ChildProcess) {
+    this.#child = child;
+    child.on('message', (told: EnrolTold) => {
+      this.acknowledged = told.acknowledged;
+    });
+  }
+
+  /** With its first records acknowledged. */
+  static async start(url: string, dimension: number): Promise<Enroller> {
+    const enroller = new Enroller(
+      fork(fileURLToPath(new URL('./enrol-child.ts', import.meta.url)), [url, String(dimension)]),
+    );
+    await once(enroller.#child, 'message');
+    return enroller;
   }
 
   async end(): Promise<void> {

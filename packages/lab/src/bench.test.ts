@@ -80,6 +80,18 @@ test('filters measures what a filter adds, memory, opening and bytes on disk', (
   assert.ok(value('disk-lists-bytes-per-record') >= 32 && value('disk-lists-bytes-per-record') < 33);
 });
 
+test('filters --lists-only measures what a client keeps in memory, and finds every id', () => {
+  const { status, stdout, stderr } = bench('filters', '--count', '20000', '--lists-only', '--json');
+  assert.equal(status, 0, stderr);
+  const { results } = JSON.parse(stdout) as { results: { name: string; value: number }[] };
+  const values = Object.fromEntries(results.map(({ name, value }) => [name, value]));
+  assert.equal(values['lists-bytes-per-record'], 34);
+  // A table of 2^15 places of five bytes.
+  assert.equal(values['places-bytes-per-record'], (5 * 2 ** 15) / 20000);
+  assert.ok(values['fields-bytes-per-record'] > 4 && values['fields-bytes-per-record'] < 20);
+  assert.ok(Math.abs(values['filter-range-share'] - 0.297) < 0.02, `${values['filter-range-share']}`);
+});
+
 test('--help lists the benchmarks', () => {
   const { status, stdout } = bench('--help');
   assert.equal(status, 0);

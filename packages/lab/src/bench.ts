@@ -27,6 +27,14 @@ const BENCHES: Readonly<Record<string, Bench>> = {
     },
     run: async (values) => (await import('./bench-canaries.ts')).run(values),
   },
+  open: {
+    summary: 'open queries: expansion, packing, bytes and errors',
+    options: {
+      dimension: { type: 'string', help: 'dimensions (128)' },
+      quick: { type: 'boolean', help: 'one run of each: rough figures in a few seconds' },
+    },
+    run: async (values) => (await import('./bench-open.ts')).run(values),
+  },
   scan: {
     summary: 'the server: kernels beside plain reading and a plaintext search of the same shape',
     options: {
@@ -38,8 +46,12 @@ const BENCHES: Readonly<Record<string, Bench>> = {
       folder: { type: 'string', help: 'where the gallery is written (the temporary folder)' },
       isa: { type: 'string', help: 'instructions of the native code, such as avx2 (the best of this machine)' },
       alone: { type: 'boolean', help: 'this dimension alone' },
+      kernel: { type: 'string', help: 'cuda: on a GPU, with a gallery made there, of up to 100 million' },
     },
-    run: async (values) => (await import('./bench-scan.ts')).run(values),
+    run: async ({ kernel, ...values }) =>
+      kernel === undefined
+        ? (await import('./bench-scan.ts')).run(values)
+        : (await import('./bench-scan-cuda.ts')).run({ ...values, kernel: String(kernel) }),
   },
   compress: {
     summary: 'compression: one vector, batches, and with --training the time of a training, extrapolated',
@@ -87,14 +99,27 @@ const BENCHES: Readonly<Record<string, Bench>> = {
     },
     run: async (values) => (await import('./bench-service.ts')).run(values),
   },
+  cluster: {
+    summary:
+      'the same gallery on clusters of several nodes beside one plain server: enrolment, searches, work per node',
+    options: {
+      nodes: { type: 'string', help: 'how many nodes, one cluster after the other (1,2,3)' },
+      count: { type: 'string', help: 'records (100000)' },
+      dimension: { type: 'string', help: 'dimensions (128)' },
+      searches: { type: 'string', help: 'timed searches (30)' },
+      shards: { type: 'string', help: 'shards of the collection (12)' },
+    },
+    run: async (values) => (await import('./bench-cluster.ts')).run(values),
+  },
   filters: {
     summary: 'fields and filters: searches with a filter beside those without, memory, opening, bytes on disk',
     options: {
       count: { type: 'string', help: 'records (100000)' },
       dimension: { type: 'string', help: 'dimensions (16)' },
-      searches: { type: 'string', help: 'timed searches of each kind (20)' },
+      searches: { type: 'string', help: 'timed searches of each kind (40)' },
       opens: { type: 'string', help: 'processes that open the collection, of each kind (3)' },
       folder: { type: 'string', help: 'where the database is written (the temporary folder)' },
+      'lists-only': { type: 'boolean', help: 'what a client keeps in memory alone, of up to 100 million records' },
     },
     run: async (values) => (await import('./bench-filters.ts')).run(values),
   },

@@ -39,12 +39,14 @@ const CAMPAIGNS: Readonly<Record<string, Campaign>> = {
   noise: {
     summary:
       'measured noise against its prediction, with fresh randomness: every profile of both editions, d = 16 … 1536, every kind of gallery, and thousands of additions (some 40 minutes)',
-    options: { queries: number('queries per case (400)'), dimension: number('this dimension alone') },
-    run: (values) =>
-      noise(
-        wholeNumber(values, 'queries', 400),
-        values.dimension === undefined ? [16, 128, 512, 1536] : [wholeNumber(values, 'dimension', 1)],
-      ),
+    options: {
+      queries: number('queries per case (400)'),
+      dimension: number('this dimension alone'),
+      edition: number('this edition alone: 1 or 2'),
+      profile: number('this profile alone: compact, small, exact or exact-250'),
+      gallery: number(`these templates alone: ${GALLERY_KINDS.join(', ')} or additions`),
+    },
+    run: (values) => noise(wholeNumber(values, 'queries', 400), noiseCases(values)),
   },
   'noise-tail': {
     summary: 'the largest error of a hundred million scores at d = 16, of `compact` and of `small` (some 10 minutes)',
@@ -148,21 +150,46 @@ interface NoiseCase {
   readonly additions: number;
 }
 
-function noise(queries: number, dimensions: readonly number[]): boolean {
-  const entropy = { seed: randomSeed, id: () => randomBytes(16) };
-  const kinds = [
-    ...(['compact', 'small', 'exact', 'exact-250'] as const).map((profile) => ({ profile, edition: 2 as const })),
-    ...(['compact', 'exact'] as const).map((profile) => ({ profile, edition: 1 as const })),
-  ];
+/** What galleries are made of: one ciphertext of each kind of templates, or many added up. */
+const GALLERIES = [...GALLERY_KINDS, 'additions'] as const;
+
+const NOISE_KINDS = [
+  ...(['compact', 'small', 'exact', 'exact-250'] as const).map((profile) => ({ profile, edition: 2 as const })),
+  ...(['compact', 'exact'] as const).map((profile) => ({ profile, edition: 1 as const })),
+];
+
+/** An option that is one of these, or nothing for all of them. */
+function chosen<T extends string | number>(values: Values, name: string, all: readonly T[]): readonly T[] {
+  const wanted = values[name];
+  const found = wanted === undefined ? all : all.filter((each) => String(each) === wanted);
+  if (found.length === 0) throw new UsageError(`--${name} is one of ${all.join(', ')}, not ${JSON.stringify(wanted)}`);
+  return found;
+}
+
+function noiseCases(values: Values): NoiseCase[] {
+  const dimensions = values.dimension === undefined ? [16, 128, 512, 1536] : [wholeNumber(values, 'dimension', 1)];
+  const editions = chosen(values, 'edition', [1, 2]);
+  const profiles = chosen(values, 'profile', ['compact', 'small', 'exact', 'exact-250']);
+  const galleries = chosen(values, 'gallery', GALLERIES);
   const cases: NoiseCase[] = [];
-  for (const kind of kinds) {
+  for (const kind of NOISE_KINDS) {
+    if (!editions.includes(kind.edition) || !profiles.includes(kind.profile)) continue;
     const adds = isExact(kind.profile) && (kind.edition === 1 || kind.profile === 'exact-250');
     for (const dimension of dimensions) {
-      for (const gallery of GALLERY_KINDS) cases.push({ ...kind, dimension, gallery, additions: 1 });
-      if (!adds) continue;
-      for (const additions of [64, 4096]) cases.push({ ...kind, dimension, gallery: 'random', additions });
+      for (const gallery of galleries) {
+        if (gallery !== 'additions') cases.push({ ...kind, dimension, gallery, additions: 1 });
+        else if (adds)
+          for (const additions of [64, 4096]) cases.push({ ...kind, dimension, gallery: 'random', additions });
+      }
     }
   }
+  if (cases.length === 0)
+    throw new UsageError('There is no such case; edition 1 has compact and exact alone, and additions are of exact');
+  return cases;
+}
+
+function noise(queries: number, cases: readonly NoiseCase[]): boolean {
+  const entropy = { seed: randomSeed, id: () => randomBytes(16) };
   // A line as soon as its case is measured: all of them take long.
   const line = (cells: readonly string[]) =>
     console.log(cells.map((cell, i) => (i === 0 || i === 3 ? cell.padEnd(10) : cell.padStart(9))).join(' '));
@@ -279,6 +306,7 @@ const RUNNER: Runner<Campaign> = {
   examples: [
     'npm run campaign -- noise',
     'npm run campaign -- noise --queries 40 --dimension 128',
+    'npm run campaign -- noise --edition 1 --profile exact --gallery identical',
     'npm run campaign -- soak --searches 1000',
     'npm run campaign -- crash --kills 50',
   ],

@@ -5,9 +5,8 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HersError } from '@hers/client';
+import { matedPlaces, rowsAt, unitVectors } from '@hers/vectors/accuracy';
 import { ByteSource, openNpy, readLabels } from '@hers/vectors/npy';
-import { matedPlaces } from './metrics/identification.ts';
-import { rowsAt, unitVectors } from './metrics/score-rows.ts';
 
 export type DatasetName = 'faces' | 'text' | 'pictures';
 

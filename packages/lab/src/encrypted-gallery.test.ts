@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { eachScoreRow } from '@hers/vectors/accuracy';
 import { identities } from '@hers/vectors/synthetic';
 import { EncryptedGallery } from './encrypted-gallery.ts';
-import { eachScoreRow } from './metrics/score-rows.ts';
 
 test('answers are those of the plaintext, for both profiles and over several blocks', async () => {
   const [count, dimension] = [2500, 8];

@@ -47,23 +47,31 @@ export function vectorOf(number: number, dimension: number): Float32Array {
   return Float32Array.from({ length: dimension }, () => random.normal());
 }
 
+export const idOf = (number: number): string => `id${String(number).padStart(10, '0')}`;
+
+const countries = new Zipf(COUNTRIES);
+const tags = new Zipf(TAGS);
+
+/** The fields of a person. */
+export function personOf(number: number): {
+  readonly country: string;
+  readonly age: number;
+  readonly enrolled: string;
+  readonly tags: readonly string[];
+} {
+  const random = new Random(2, number);
+  const own = new Set(Array.from({ length: random.below(MAX_TAGS) }, () => tagOf(tags.draw(random))));
+  return {
+    country: countryOf(countries.draw(random)),
+    age: random.below(101),
+    enrolled: dayOf(0, 1000 * random.below((DAYS * DAY_MS) / 1000)),
+    tags: [...own],
+  };
+}
+
 export function* peopleOf(count: number, dimension: number): Generator<VectorRecord> {
-  const countries = new Zipf(COUNTRIES);
-  const tags = new Zipf(TAGS);
-  for (let number = 0; number < count; number++) {
-    const random = new Random(2, number);
-    const own = new Set(Array.from({ length: random.below(MAX_TAGS) }, () => tagOf(tags.draw(random))));
-    yield {
-      id: `id${String(number).padStart(10, '0')}`,
-      vector: vectorOf(number, dimension),
-      payload: {
-        country: countryOf(countries.draw(random)),
-        age: random.below(101),
-        enrolled: dayOf(0, 1000 * random.below((DAYS * DAY_MS) / 1000)),
-        tags: [...own],
-      },
-    };
-  }
+  for (let number = 0; number < count; number++)
+    yield { id: idOf(number), vector: vectorOf(number, dimension), payload: { ...personOf(number) } };
 }
 
 /**

@@ -44,6 +44,8 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
   return performance.now() - start;
 }
 
+const WARM_UPS = 5;
+
 async function measure(people: Collection, { dimension, searches }: FiltersOrder): Promise<FiltersAnswer['filters']> {
   const total = await people.count();
   let number = 0;
@@ -52,15 +54,18 @@ async function measure(people: Collection, { dimension, searches }: FiltersOrder
   const filters: Record<string, { [name in keyof FilterTimes]: number[] }> = {};
   for (const [name, make] of Object.entries(FILTERS)) {
     filters[name] = { plain: [], first: [], again: [] };
-    for (let i = 0; i < 3; i++) await search(make(0));
+    // Negative numbers: a filter that was used to warm up is not used again.
+    for (let i = 1; i <= WARM_UPS; i++) await search(make(-i));
   }
-  // All in turns, so that other load on the machine affects them alike.
+  // All in turns, so that other load on the machine affects them alike; in every other round the
+  // search without a filter comes last.
   for (number = 1; number <= searches; number++)
     for (const [name, make] of Object.entries(FILTERS)) {
       const { plain, first, again } = filters[name];
-      plain.push(await search());
+      if (number % 2 === 1) plain.push(await search());
       first.push(await search(make(number)));
       again.push(await search(make(number)));
+      if (number % 2 === 0) plain.push(await search());
     }
   return filters;
 }

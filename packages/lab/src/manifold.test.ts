@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { graphDistanceDimension, likelihoodDimension, nearest, twoNearestDimension } from '@hers/compress/dimension';
+import { pairScores } from '@hers/vectors/accuracy';
 import { identities } from '@hers/vectors/synthetic';
 import { curvedManifold, FACE_LIKE } from './manifold.ts';
-import { pairScores } from './metrics/open-set.ts';
 
 const dimension = 128;
 

@@ -3,10 +3,9 @@
 // principal axes where they have more dimensions than the chain.
 
 import { join } from 'node:path';
+import { matedPlaces, mateRanks, rankAccuracy, unitVectors } from '@hers/vectors/accuracy';
 import { type DatasetName, type Part, splitByLabel } from '../datasets.ts';
-import { matedPlaces, mateRanks, rankAccuracy } from '../metrics/identification.ts';
 import { retrieval } from '../metrics/retrieval.ts';
-import { unitVectors } from '../metrics/score-rows.ts';
 import { progress } from '../report.ts';
 import { type Values, wholeNumber } from '../runner.ts';
 import { compressed, fitted, fittingOf, MODELS_OPTION } from './compressors.ts';

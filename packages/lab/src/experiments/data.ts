@@ -1,10 +1,10 @@
 // What experiments on real embeddings share: the folder of the data, the split, and the substitute
 // in the small form.
 
+import { rowsAt } from '@hers/vectors/accuracy';
 import { identities } from '@hers/vectors/synthetic';
 import { type Dataset, type DatasetName, loadDataset, type Part, type Split } from '../datasets.ts';
 import { curvedManifold, FACE_LIKE } from '../manifold.ts';
-import { rowsAt } from '../metrics/score-rows.ts';
 import type { RunnerOption, Values } from '../runner.ts';
 import { asGiven, type Counts } from './experiment.ts';
 

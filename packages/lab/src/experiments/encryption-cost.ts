@@ -3,13 +3,12 @@
 // many synthetic distractors.
 
 import { plan, roundVectors } from '@hers/scheme';
+import { eachScoreRow, matedPlaces, rowsAt } from '@hers/vectors/accuracy';
 import { type Background, backgroundLike } from '../background.ts';
 import { type Part, splitByLabel } from '../datasets.ts';
 import { EncryptedGallery, type Found } from '../encrypted-gallery.ts';
 import { FACE_LIKE } from '../manifold.ts';
-import { matedPlaces } from '../metrics/identification.ts';
 import { mean } from '../metrics/mean.ts';
-import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
 import { PlaintextSearch } from '../plaintext.ts';
 import { progress } from '../report.ts';
 import { type Values, wholeNumber, wholeNumbers } from '../runner.ts';

@@ -2,11 +2,19 @@
 // compressor.
 
 import type { MethodName } from '@hers/compress';
+import {
+  type ClusteredMean,
+  clusteredMean,
+  fnirAtFpir,
+  matedPlaces,
+  mateRanks,
+  openSearches,
+  pairScores,
+  rankAccuracy,
+  tarAtFar,
+} from '@hers/vectors/accuracy';
 import { described, type Part, splitByLabel } from '../datasets.ts';
-import { type ClusteredMean, clusteredMean } from '../metrics/clustered.ts';
-import { matedPlaces, mateRanks, rankAccuracy } from '../metrics/identification.ts';
 import { mean } from '../metrics/mean.ts';
-import { fnirAtFpir, openSearches, pairScores, tarAtFar } from '../metrics/open-set.ts';
 import { progress } from '../report.ts';
 import { type Values, wholeNumber, wholeNumbers } from '../runner.ts';
 import { FULL } from './compressor-looks.ts';

@@ -37,6 +37,10 @@ export const EXPERIMENTS: Readonly<Record<string, Entry>> = {
     experiment: async () => (await import('./faces.ts')).faces,
     page: () => import('./faces.page.ts'),
   },
+  auto: {
+    experiment: async () => (await import('./auto.ts')).autoExperiment,
+    page: () => import('./auto.page.ts'),
+  },
   networks: {
     experiment: async () => (await import('./networks.ts')).networks,
     page: () => import('./networks.page.ts'),
@@ -76,6 +80,10 @@ export const EXPERIMENTS: Readonly<Record<string, Entry>> = {
   gpu: {
     experiment: async () => (await import('./gpu.ts')).gpu,
     page: () => import('./gpu.page.ts'),
+  },
+  speed: {
+    experiment: async () => (await import('./speed.ts')).speed,
+    page: () => import('./speed.page.ts'),
   },
   whole: {
     experiment: async () => (await import('./whole.ts')).whole,

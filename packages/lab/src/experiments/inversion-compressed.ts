@@ -3,8 +3,8 @@
 // knows scores and some probes.
 
 import type { MethodName } from '@hers/compress';
+import { unitVectors } from '@hers/vectors/accuracy';
 import { type Part, splitByLabel } from '../datasets.ts';
-import { unitVectors } from '../metrics/score-rows.ts';
 import { progress } from '../report.ts';
 import { type Values, wholeNumber, wholeNumbers } from '../runner.ts';
 import { attackCompressed, type CompressedAttack } from '../security/compressed.ts';

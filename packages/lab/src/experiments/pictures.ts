@@ -1,12 +1,11 @@
 // The paper's Table 5 and Figure 4: pictures by class, average precision and top-1 of a linear SVM
 // against the dimension, with precision-recall curves.
 
+import { matedPlaces, rowsAt } from '@hers/vectors/accuracy';
 import { described, type Part, splitByLabel } from '../datasets.ts';
 import { halves } from '../metrics/halves.ts';
-import { matedPlaces } from '../metrics/identification.ts';
 import { decide, top1Accuracy, trainSvm } from '../metrics/linear-svm.ts';
 import { type PrecisionRecall, precisionRecall, retrieval } from '../metrics/retrieval.ts';
-import { rowsAt } from '../metrics/score-rows.ts';
 import { progress } from '../report.ts';
 import { type Values, wholeNumbers } from '../runner.ts';
 import { FULL } from './compressor-looks.ts';

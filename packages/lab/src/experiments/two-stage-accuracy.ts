@@ -3,11 +3,18 @@
 
 import type { Profile } from '@hers/client';
 import type { Compressor, MethodName } from '@hers/compress';
+import {
+  cmc,
+  eachScoreRow,
+  matedPlaces,
+  mateRanks,
+  pairScores,
+  rowsAt,
+  thresholdAt,
+  unitVectors,
+} from '@hers/vectors/accuracy';
 import { type Dataset, type DatasetName, type Part, splitByLabel } from '../datasets.ts';
 import { EncryptedGallery } from '../encrypted-gallery.ts';
-import { cmc, matedPlaces, mateRanks } from '../metrics/identification.ts';
-import { pairScores, thresholdAt } from '../metrics/open-set.ts';
-import { eachScoreRow, rowsAt, unitVectors } from '../metrics/score-rows.ts';
 import { progress } from '../report.ts';
 import { type Values, wholeNumber, wholeNumbers } from '../runner.ts';
 import {

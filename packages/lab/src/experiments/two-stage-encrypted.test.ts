@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
+import { unitVectors } from '@hers/vectors/accuracy';
 import { identities } from '@hers/vectors/synthetic';
-import { unitVectors } from '../metrics/score-rows.ts';
 import { encryptedTwice, inTheClear } from './two-stage-encrypted.ts';
 
 it('both stages encrypted rank as in the clear, with real scores and mates', async () => {

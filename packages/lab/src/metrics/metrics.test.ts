@@ -2,16 +2,27 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import {
+  clusteredMean,
+  cmc,
+  eachScoreRow,
+  fnirAtFpir,
+  matedPlaces,
+  mateRanks,
+  type OpenSearch,
+  openSearches,
+  pairScores,
+  rankAccuracy,
+  rankOfMate,
+  tarAtFar,
+  unitVectors,
+} from '@hers/vectors/accuracy';
 import { Random } from '@hers/vectors/random';
 import fc from 'fast-check';
 import { meaningless } from '../../testing/datasets.ts';
-import { clusteredMean } from './clustered.ts';
 import { halves } from './halves.ts';
-import { cmc, matedPlaces, mateRanks, rankAccuracy, rankOfMate } from './identification.ts';
 import { decide, top1Accuracy, trainSvm } from './linear-svm.ts';
-import { fnirAtFpir, type OpenSearch, openSearches, pairScores, tarAtFar } from './open-set.ts';
 import { averagePrecision, fifths, precisionAt, precisionRecall, retrieval } from './retrieval.ts';
-import { eachScoreRow, unitVectors } from './score-rows.ts';
 
 function set(count: number, dimension: number, classes: number, seed: number) {
   const random = new Random();

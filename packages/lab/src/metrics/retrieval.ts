@@ -1,8 +1,7 @@
 // Retrieval by class: how many of the first results belong to the probe's class.
 
+import { eachScoreRow, type Labelled, rowsAt } from '@hers/vectors/accuracy';
 import { Random } from '@hers/vectors/random';
-import type { Labelled } from './identification.ts';
-import { eachScoreRow, rowsAt } from './score-rows.ts';
 
 export interface Retrieval {
   /** Mean over the probes of the share of the first ten that are of the probe's class. */

@@ -5,10 +5,9 @@
 // Both know the compressor and what faces look like, and have learned to undo it.
 
 import { plainScores, plan, roundVectors } from '@hers/scheme';
+import { eachScoreRow, rankOfMate, rowsAt } from '@hers/vectors/accuracy';
 import type { Part } from '../datasets.ts';
-import { rankOfMate } from '../metrics/identification.ts';
 import { mean } from '../metrics/mean.ts';
-import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
 import { moments } from '../moments.ts';
 import { EncryptedBlock } from './encrypted-search.ts';
 import { cosine, fromKnownProbes } from './inversion.ts';

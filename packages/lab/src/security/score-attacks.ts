@@ -3,10 +3,9 @@
 // come from the differences between groups.
 
 import { isExact, type Plan, type Profile, plan } from '@hers/scheme';
+import { eachScoreRow, matedPlaces, rankOfMate, rowsAt } from '@hers/vectors/accuracy';
 import type { Part } from '../datasets.ts';
-import { matedPlaces, rankOfMate } from '../metrics/identification.ts';
 import { mean } from '../metrics/mean.ts';
-import { eachScoreRow, rowsAt } from '../metrics/score-rows.ts';
 import { moments } from '../moments.ts';
 import { EncryptedBlock } from './encrypted-search.ts';
 import { cosine, fromKnownProbes, fromTemplates, fromTemplatesAndPopulation, type Reconstruct } from './inversion.ts';

@@ -1,0 +1,122 @@
+// `npm run bench -- open`: what a server does for an open query beside the scan, that is, expansion
+// on one thread and on two, and packing beside what the responses of other queries take; how many
+// bytes travel; and how far scores are off.
+
+import { HersError, ringCode, ringOf } from '@hers/scheme';
+import {
+  decodeEvaluation,
+  decodeOpenBlock,
+  decodeOpenQuery,
+  Evaluator,
+  encodePackedResponse,
+  evaluationKeys,
+  openMaskRows,
+  openPlan,
+  predictedOpenNoise,
+  scanOpenBlock,
+} from '@hers/scheme/open';
+import { MasterSeed } from '@hers/scheme/secret';
+import {
+  encryptOpenBlock,
+  encryptPublicQuery,
+  encryptShortQuery,
+  makeDeviceKey,
+  makeEvaluationKeys,
+  makePublicKey,
+  ResponseSecrets,
+} from '@hers/scheme/secret/open';
+import { machine } from '@hers/vectors/machine';
+import { identities } from '@hers/vectors/synthetic';
+import { compared, progress, type Report, type Result } from './report.ts';
+import { minimum } from './timing.ts';
+
+/** Blocks whose results share a response. */
+const BLOCKS = 8;
+
+export interface OpenBenchOptions {
+  readonly dimension?: string;
+  readonly quick?: boolean;
+}
+
+export async function run({ dimension: wanted = '128', quick = false }: OpenBenchOptions): Promise<Report> {
+  const dimension = Number(wanted);
+  if (!(Number.isInteger(dimension) && dimension > 1))
+    throw new HersError('INVALID_ARGUMENT', '--dimension takes a whole number from 2 on');
+  const effort = quick
+    ? { atLeastMs: 0, atLeastRuns: 1, warmups: 0 }
+    : { atLeastMs: 3000, atLeastRuns: 40, warmups: 5 };
+  const plan = openPlan({ dimension });
+  const { n } = plan.parameters;
+  using seed = MasterSeed.generate();
+  const key = seed.collectionKey(plan, crypto.getRandomValues(new Uint8Array(16)));
+  progress('evaluation keys');
+  const pieces = makeEvaluationKeys(key);
+  const evaluator = new Evaluator(evaluationKeys(pieces.map((piece) => decodeEvaluation(piece))));
+  progress(`${BLOCKS} blocks`);
+  const { vectors } = identities(n, 1, dimension).gallery();
+  const block = decodeOpenBlock(encryptOpenBlock(key, vectors));
+  const maskRows = openMaskRows(block);
+
+  const probe = vectors.slice(0, dimension);
+  const short = encryptShortQuery(plan, makeDeviceKey(key, 0), probe);
+  const open = encryptPublicQuery(plan, makePublicKey(key), probe);
+  const query = decodeOpenQuery(short);
+  progress('expansion');
+  const [one, two] = [1, 2].map((threads) => minimum(() => evaluator.expand(query, threads), effort).min);
+  const rows = evaluator.expand(query);
+  const results = Array.from({ length: BLOCKS }, () => scanOpenBlock(block, maskRows, query, rows));
+  progress('packing');
+  const packed = minimum(() => evaluator.pack(query, results), effort).min / BLOCKS;
+  // What every response takes that is not packed: both halves out of NTT form, switched, in bits.
+  const ring = ringOf(plan.parameters);
+  const [body, mask] = ring.polys;
+  const { c0, c1 } = plan.responseBits;
+  const [out0, out1] = [c0, c1].map((bits) => new Uint8Array(ring.packedBytes(bits)));
+  const plain =
+    minimum(() => {
+      for (const result of results) {
+        body.residues.set(result.body);
+        mask.residues.set(result.mask);
+        ring.intt(body);
+        ring.intt(mask);
+        ring.switchAndPack(out0, body, c0);
+        ring.switchAndPack(out1, mask, c1);
+      }
+    }, effort).min / BLOCKS;
+
+  const response = encodePackedResponse(evaluator.pack(query, results));
+  using secrets = new ResponseSecrets(key);
+  const [{ scores }] = secrets.decrypt(response, query.queryId, probe);
+  let squares = 0;
+  for (let j = 0; j < n; j++) {
+    let [product, own, other] = [0, 0, 0];
+    for (let i = 0; i < dimension; i++) {
+      const x = vectors[j * dimension + i]!;
+      product += x * probe[i]!;
+      own += x * x;
+      other += probe[i]! ** 2;
+    }
+    squares += (scores[j]! - product / Math.sqrt(own * other)) ** 2;
+  }
+  const error: Result = { name: 'score-error', value: Math.sqrt(squares / n), unit: 'rms' };
+  const predicted: Result = { name: 'predicted-error', value: predictedOpenNoise(plan, vectors, probe), unit: 'rms' };
+  const post: Result = { name: 'plain-us', value: 1000 * plain, unit: 'µs/block' };
+  return {
+    bench: 'open',
+    parameters: { dimension, code: ringCode(), blocks: BLOCKS, quick },
+    machine: machine(),
+    results: [
+      { name: 'query-bytes-device', value: short.length, unit: 'bytes' },
+      { name: 'query-bytes-public', value: open.length, unit: 'bytes' },
+      { name: 'response-bytes', value: response.length / (BLOCKS * n), unit: 'bytes/score' },
+      { name: 'evaluation-bytes', value: pieces.reduce((sum, { length }) => sum + length, 0), unit: 'bytes' },
+      { name: 'evaluation-memory', value: evaluator.bytes, unit: 'bytes' },
+      predicted,
+      compared(error, predicted),
+      { name: 'expand-1-ms', value: one, unit: 'ms' },
+      { name: 'expand-2-ms', value: two, unit: 'ms' },
+      post,
+      compared({ name: 'pack-us', value: 1000 * packed, unit: 'µs/block' }, post),
+    ],
+  };
+}

@@ -1,0 +1,264 @@
+// The page about speed: what a search consists of, and the bars that it is held to.
+
+import type { Data, Rendered } from './experiment.ts';
+import { Figures } from './figures.ts';
+import { page, table } from './markdown.ts';
+import { render as plotted, SCHEMA } from './plot.ts';
+import { bytes, grouped, seconds, significant, templates } from './quantities.ts';
+import type { SpeedParameters } from './speed.ts';
+
+type SpeedData = Data<SpeedParameters>;
+
+/**
+ * As it was before: two cores, a million records of 128 dimensions. These are the figures that the
+ * work began with; they were not measured in the same run, and not taken apart any further.
+ */
+const BEFORE = { scan: 15.5, folder: 39, http: 59 };
+
+/** Phases in the order in which they happen, with a colour for each. */
+const PHASES = [
+  ['encrypt the query', '#E69F00'],
+  ['scan: the server’s own work', '#0072B2'],
+  ['hand the responses over', '#56B4E9'],
+  ['decrypt and rank', '#009E73'],
+  ['all but the scan, not taken apart', '#999999'],
+] as const;
+type Phase = (typeof PHASES)[number][0];
+
+interface Bar {
+  readonly what: string;
+  readonly before: string;
+  readonly bar: string;
+  /** Undefined where this record has not measured it. */
+  readonly value: (figures: Figures) => number | undefined;
+  readonly isMet: (value: number) => boolean;
+  readonly show?: (value: number) => string;
+}
+
+const atMost = (most: number) => ({ bar: `≤ ${most}`, isMet: (value: number) => value <= most });
+const atLeast = (least: number) => ({ bar: `≥ ${least}`, isMet: (value: number) => value >= least });
+const quotient = (above: string, below: string) => (figures: Figures) =>
+  figures.has(above) && figures.has(below) ? figures.value(above) / figures.value(below) : undefined;
+const only = (name: string) => (figures: Figures) => (figures.has(name) ? figures.value(name) : undefined);
+const rate = (least: number) => ({
+  bar: `≥ ${grouped(least)}`,
+  isMet: (value: number) => value >= least,
+  show: (value: number) => grouped(Math.round(value)),
+});
+
+const BARS: readonly Bar[] = [
+  {
+    what: 'in a folder: p50 of a search over the scan alone',
+    before: '2.8',
+    ...atMost(1.5),
+    value: quotient('embedded-search-p50', 'scan-search-all'),
+  },
+  {
+    what: 'in a folder: p95 over p50',
+    before: '2.4',
+    ...atMost(1.5),
+    value: quotient('embedded-search-p95', 'embedded-search-p50'),
+  },
+  {
+    what: 'over HTTP: p50 over that in a folder',
+    before: '1.5',
+    ...atMost(1.3),
+    value: quotient('service-search-p50', 'service-embedded-p50'),
+  },
+  {
+    what: 'over HTTP: p95 over p50',
+    before: '3.1',
+    ...atMost(1.6),
+    value: quotient('service-search-p95', 'service-search-p50'),
+  },
+  {
+    what: 'over HTTP: searches a second over scans of eight together',
+    before: '0.58',
+    ...atLeast(0.7),
+    value: quotient('service-searches-per-second', 'service-scans-together-per-second'),
+  },
+  {
+    what: 'over HTTP: searches a second while another client enrols, over without',
+    before: '0.19',
+    ...atLeast(0.6),
+    value: quotient('service-live-searches-while-enrolling', 'service-live-searches-per-second'),
+  },
+  {
+    what: 'the server’s work over a search in the clear, one thread, d = 128',
+    before: '1.26–1.48',
+    ...atMost(1.2),
+    value: quotient('scan-search-1', 'scan-plaintext-f32-1'),
+  },
+  {
+    what: 'the same, d = 32',
+    before: '2.05',
+    ...atMost(1.65),
+    value: quotient('scan-search-1-d32', 'scan-plaintext-f32-1-d32'),
+  },
+  {
+    what: 'eight queries together, of what multiplying alone would allow',
+    before: '0.65–0.76',
+    ...atLeast(0.9),
+    value: quotient('scan-batch-8-speedup', 'scan-batch-8-ceiling'),
+  },
+  {
+    what: 'first scan after opening over a later one, one thread',
+    before: '3.5',
+    ...atMost(1.6),
+    value: quotient('scan-first-scan-1', 'scan-search-1'),
+  },
+  {
+    what: 'enrolment in a folder, records a second',
+    before: '40 000–46 000',
+    ...rate(120_000),
+    value: only('embedded-enrol-rate'),
+  },
+  {
+    what: 'enrolment over HTTP, records a second',
+    before: '23 000–34 000',
+    ...rate(90_000),
+    value: only('service-enrol-rate'),
+  },
+  {
+    what: 'peak memory of the client while it enrols, over HTTP',
+    before: '800 MB',
+    bar: '≤ 500 MB',
+    value: only('service-peak-rss-client'),
+    isMet: (value) => value <= 5e8,
+    show: bytes,
+  },
+];
+
+export async function render(data: SpeedData): Promise<Rendered> {
+  const figures = new Figures(data);
+  const { count, dimension, runs } = data.parameters;
+  const readSpeed = figures.value('scan-bytes-read') / figures.value('scan-plain-read-all') / 1e6;
+  const markdown = page(data, 'Speed', 'Where each millisecond of a search goes', [
+    `One search of ${templates(count)} records of ${dimension} dimensions, end to end, on ${data.machine.cores} cores that client and server share. ${runs > 1 ? `Of ${runs} runs of each benchmark the least disturbed one counts. ` : ''}While this was measured, all cores together could read ${significant(readSpeed)} GB a second of the gallery from memory: ${bytes(figures.value('scan-bytes-read'))} in ${significant(figures.value('scan-plain-read-all'))} ms. No scan can be faster.`,
+    phaseTable(figures),
+    'The upper two bars of the picture, “before”, are what the work began with: another day on the same kind of machine, not this run.',
+    '## Bars',
+    'Each is a ratio within one run, or a figure of it. Figures “before” are those that the work began with.',
+    barTable(figures),
+    '## Beside searches in the clear',
+    'The same shape of gallery as 32-bit floats, one query at a time, the best of all runs, in milliseconds. What is encrypted is the whole work of the server; what is in the clear computes all inner products, and Faiss finds the best one too.',
+    clearTable(figures),
+    '## Enrolment',
+    `Vectors are made before the clock starts. In a folder, ${significant(figures.value('embedded-enrol-rate') / 1000)} thousand records a second are sealed, encrypted into blocks, written and synced; over HTTP, ${significant(figures.value('service-enrol-rate') / 1000)} thousand. Records are hashed and sealed by OpenSSL as Node has it, thousands in one call, where the addon of the client is built; the seals are the same as one by one, byte for byte.`,
+    whileEnrolling(figures),
+  ]);
+  return { markdown, svg: await plot(data, figures) };
+}
+
+/** Milliseconds of each phase, for a search in a folder and over HTTP. */
+function phasesOf(figures: Figures): readonly { readonly where: string; readonly phase: Phase; readonly ms: number }[] {
+  const scan = Math.min(figures.value('scan-search-all'), figures.value('embedded-search-scan'));
+  return (['embedded', 'service'] as const).flatMap((bench) => {
+    const where = bench === 'embedded' ? 'in a folder' : 'over HTTP';
+    const whole = figures.value(`${bench}-search-scan`);
+    return [
+      { where, phase: 'encrypt the query' as const, ms: figures.value(`${bench}-search-encrypt`) },
+      { where, phase: 'scan: the server’s own work' as const, ms: Math.min(scan, whole) },
+      { where, phase: 'hand the responses over' as const, ms: Math.max(0, whole - scan) },
+      { where, phase: 'decrypt and rank' as const, ms: figures.value(`${bench}-search-decrypt`) },
+    ];
+  });
+}
+
+function phaseTable(figures: Figures): string {
+  const phases = phasesOf(figures);
+  const names = PHASES.map(([name]) => name).filter((name) => phases.some(({ phase }) => phase === name));
+  const cell = (where: string, name: Phase) =>
+    significant(phases.find((each) => each.where === where && each.phase === name)!.ms);
+  return table(
+    ['median milliseconds', 'in a folder', 'over HTTP'],
+    [
+      ...names.map((name) => [name, cell('in a folder', name), cell('over HTTP', name)]),
+      ['whole search, p50', ...['embedded', 'service'].map((b) => significant(figures.value(`${b}-search-p50`)))],
+      ['whole search, p95', ...['embedded', 'service'].map((b) => significant(figures.value(`${b}-search-p95`)))],
+      ['before, p50', String(BEFORE.folder), String(BEFORE.http)],
+    ],
+  );
+}
+
+function barTable(figures: Figures): string {
+  return table(
+    ['what', 'before', 'now', 'bar', 'met'],
+    BARS.map(({ what, before, bar, value, isMet, show = (each: number) => each.toFixed(2) }) => {
+      const now = value(figures);
+      return [
+        what,
+        before,
+        now === undefined ? '–' : show(now),
+        bar,
+        now === undefined ? '–' : isMet(now) ? 'yes' : 'no',
+      ];
+    }),
+  );
+}
+
+function clearTable(figures: Figures): string {
+  const dimensions = [
+    ['128', ''],
+    ['32', '-d32'],
+    ['512', '-d512'],
+  ].filter(([, suffix]) => figures.has(`scan-search-1${suffix}`));
+  const rows = [
+    ['encrypted, one thread', 'search-1'],
+    ['encrypted, all cores', 'search-all'],
+    ['our loop in the clear, one thread', 'plaintext-f32-1'],
+    ['our loop in the clear, all cores', 'plaintext-f32-all'],
+    ['OpenBLAS in the clear, one thread', 'plaintext-openblas-1'],
+    ['Faiss IndexFlatIP in the clear, one thread', 'faiss-flat-1'],
+    ['Faiss IndexFlatIP in the clear, all cores', 'faiss-flat-all'],
+  ].filter(([, name]) => dimensions.some(([, suffix]) => figures.has(`scan-${name}${suffix}`)));
+  return table(
+    ['milliseconds', ...dimensions.map(([dimension]) => `d = ${dimension}`)],
+    rows.map(([title, name]) => [
+      title,
+      ...dimensions.map(([, suffix]) => figures.cell(`scan-${name}${suffix}`, significant)),
+    ]),
+  );
+}
+
+function whileEnrolling(figures: Figures): string {
+  if (!figures.has('service-enrol-rate-while-searching')) return '';
+  return `While eight searches at a time keep the server busy, another client, in a process of its own on the same cores, enrols ${grouped(Math.round(figures.value('service-enrol-rate-while-searching')))} records a second into another collection: a server lets the bodies of large writes rest while there are searches. The first search after opening took ${seconds(figures.value('embedded-first-search') / 1000)} in a folder.`;
+}
+
+function plot({ parameters: { count, dimension }, machine }: SpeedData, figures: Figures): Promise<string> {
+  const rows = ['in a folder, before', 'in a folder, now', 'over HTTP, before', 'over HTTP, now'];
+  const before = (where: string, whole: number) => [
+    { row: `${where}, before`, phase: 'scan: the server’s own work', ms: BEFORE.scan },
+    { row: `${where}, before`, phase: 'all but the scan, not taken apart', ms: whole - BEFORE.scan },
+  ];
+  const values = [
+    ...before('in a folder', BEFORE.folder),
+    ...before('over HTTP', BEFORE.http),
+    ...phasesOf(figures).map(({ where, phase, ms }) => ({ row: `${where}, now`, phase, ms })),
+  ].map((each) => ({ ...each, order: PHASES.findIndex(([name]) => name === each.phase) }));
+  const names = PHASES.map(([name]) => name);
+  return plotted({
+    $schema: SCHEMA,
+    title: {
+      text: 'Where each millisecond of a search goes',
+      subtitle: `${templates(count)} records of ${dimension} dimensions, ${machine.cores} cores for client and server`,
+    },
+    width: 480,
+    height: { step: 34 },
+    data: { values },
+    mark: { type: 'bar', height: 22 },
+    encoding: {
+      y: { field: 'row', type: 'nominal', sort: rows, title: null, axis: { labelFontSize: 12 } },
+      x: { field: 'ms', type: 'quantitative', stack: 'zero', title: 'milliseconds' },
+      color: {
+        field: 'phase',
+        type: 'nominal',
+        title: null,
+        scale: { domain: [...names], range: PHASES.map(([, colour]) => colour) },
+        legend: { orient: 'bottom', columns: 2 },
+      },
+      order: { field: 'order', type: 'quantitative' },
+    },
+  });
+}

@@ -1,0 +1,80 @@
+// Where each millisecond of a search goes, and how fast records are enrolled: the benchmarks
+// `scan`, `embedded` and `service`, one after the other.
+
+import { readFileSync } from 'node:fs';
+import type { Report } from '../report.ts';
+import { UsageError, type Values, wholeNumber } from '../runner.ts';
+import type { Data, Experiment, Figure } from './experiment.ts';
+import { record } from './record.ts';
+
+export const BENCHES = ['scan', 'embedded', 'service'] as const;
+export type SpeedBench = (typeof BENCHES)[number];
+
+/** The figure that says which of several runs was disturbed least: the smallest. */
+const STEADIEST: Readonly<Record<SpeedBench, string>> = {
+  scan: 'search-all',
+  embedded: 'search-p50',
+  service: 'search-p50',
+};
+
+export interface SpeedParameters {
+  readonly count: number;
+  readonly dimension: number;
+  /** How many runs of each benchmark there were; the least disturbed one counts. */
+  readonly runs: number;
+}
+
+export const speed: Experiment = {
+  name: 'speed',
+  summary: 'where each millisecond of a search goes, and how fast records are enrolled',
+  options: {
+    count: { type: 'string', help: 'records (1000000)' },
+    dimension: { type: 'string', help: 'dimensions (128)' },
+    from: {
+      type: 'string',
+      help: 'files of `npm run bench -- NAME --json`, several of a name if there are: nothing is run',
+    },
+  },
+  measure,
+};
+
+async function measure(values: Values): Promise<Data<SpeedParameters>> {
+  const small = values.small === true;
+  const count = wholeNumber(values, 'count', small ? 3000 : 1_000_000);
+  const dimension = wholeNumber(values, 'dimension', small ? 16 : 128);
+  const reports = values.from === undefined ? await run(count, dimension, small) : read(String(values.from));
+  const results: Figure[] = [];
+  for (const bench of BENCHES) {
+    const runs = reports.filter((report) => report.bench === bench);
+    if (runs.length === 0) throw new UsageError(`there is no run of ${bench}`);
+    const timeOf = ({ results: each }: Report) => each.find(({ name }) => name === STEADIEST[bench])!.value;
+    const best = runs.reduce((a, b) => (timeOf(b) < timeOf(a) ? b : a));
+    for (const figure of best.results)
+      results.push({
+        ...figure,
+        name: `${bench}-${figure.name}`,
+        ...(figure.against === undefined ? {} : { against: `${bench}-${figure.against}` }),
+        source: 'measured',
+      });
+  }
+  const first = reports[0].parameters as { count: number; dimension: number };
+  const parameters = {
+    count: first.count,
+    dimension: first.dimension,
+    runs: Math.floor(reports.length / BENCHES.length),
+  };
+  return record('speed', values, { parameters, results }, values.from === undefined ? undefined : '');
+}
+
+async function run(count: number, dimension: number, small: boolean): Promise<Report[]> {
+  const options = { count: String(count), dimension: String(dimension), ...(small ? { searches: '2' } : {}) };
+  return [
+    await (await import('../bench-scan.ts')).run({ ...options, ...(small ? { runs: '1' } : {}) }),
+    await (await import('../bench-embedded.ts')).run(options),
+    await (await import('../bench-service.ts')).run({ ...options, ...(small ? { seconds: '1' } : {}) }),
+  ];
+}
+
+function read(files: string): Report[] {
+  return files.split(',').map((file) => JSON.parse(readFileSync(file, 'utf8')) as Report);
+}
