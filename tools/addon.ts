@@ -15,6 +15,9 @@ import { BuildError, type Target, Unavailable } from './target.ts';
 
 const include = join(dirname(fileURLToPath(import.meta.resolve('node-api-headers/package.json'))), 'include');
 
+/** Headers that addons of several packages include. */
+const lanes = join(import.meta.dirname, '../packages/ring/lanes');
+
 const common = ['-O3', '-std=c++17', '-fPIC', '-fvisibility=hidden', '-DNAPI_VERSION=8'];
 
 const avx512 = ['-mavx512f', '-mavx512dq', '-mavx512bw', '-mavx512vl'];
@@ -69,7 +72,7 @@ export function nativeAddon(
   return {
     output,
     sources: folder,
-    besides: [...new Set(also.map((file) => dirname(file)))],
+    besides: [lanes, ...new Set(also.map((file) => dirname(file)))],
     // Without the compiler's version: asking for it would start the compiler every time, and any of
     // them makes the same results.
     recipe: `${toolchain.name} ${headers.version} ${flags.join(' ')} ${sets} ${shared.join(' ')}`,

@@ -3,27 +3,58 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { describe, it } from 'node:test';
+import { addonName, interpreterOf, thisMachine } from '../packages/ring/src/machine.node.ts';
+import { Ring } from '../packages/ring/src/ring.ts';
+import { passesSelfTest } from '../packages/ring/src/self-test.ts';
+import { allCode } from '../packages/ring/testing/code.ts';
+import { checkEqual, functionsOf, jobsOf, phasesOf, RINGS } from '../packages/ring/testing/ring-bytes.ts';
 import { checkKernel } from '../packages/scan/src/choose.ts';
 import { NativeKernel } from '../packages/scan/src/native/native.ts';
-import { addonName, loadAddon } from '../packages/scan/src/native/native-addon.ts';
+import { loadAddon } from '../packages/scan/src/native/native-addon.ts';
 import { currentAddons, PUBLISHED_ADDONS } from './addons.ts';
-import { part } from './parts.ts';
+import { isRequired, part } from './parts.ts';
 
 const root = resolve(import.meta.dirname, '..');
 
 describe('the addon of a machine', () => {
-  const files = PUBLISHED_ADDONS.filter(({ of }) => of === 'scan').map(({ target }) => basename(target.output));
-  const chosen = (platform: string, arch: string, isMusl = false) => addonName({ platform, arch, isMusl });
+  const filesOf = (name: string) =>
+    PUBLISHED_ADDONS.filter(({ of }) => of === name).map(({ target }) => basename(target.output));
+  const chosen = (platform: string, arch: string, isMusl = false) => addonName('scan', { platform, arch, isMusl });
 
   it('is one of those that are published, by platform, architecture and C library', () => {
     assert.equal(chosen('linux', 'x64'), 'hers_scan.linux-x64.node');
     assert.equal(chosen('linux', 'arm64'), 'hers_scan.linux-arm64.node');
     assert.equal(chosen('linux', 'x64', true), 'hers_scan.linux-x64-musl.node');
     const all = [chosen('linux', 'x64'), chosen('linux', 'arm64'), chosen('linux', 'x64', true)];
-    assert.deepEqual(all.sort(), files.sort());
+    assert.deepEqual(all.sort(), filesOf('scan').sort());
+    const ring = [false, true].map((isMusl) => addonName('ring', { platform: 'linux', arch: 'x64', isMusl }));
+    assert.deepEqual(ring.sort(), filesOf('ring').sort());
+  });
+
+  it('is chosen by the loader that Node asks for', {
+    skip: process.platform !== 'linux' && 'Linux alone has two',
+  }, () => {
+    const { header } = process.report.getReport() as { header: { glibcVersionRuntime?: string } };
+    assert.equal(thisMachine().isMusl, header.glibcVersionRuntime === undefined);
+    const folder = mkdtempSync(join(tmpdir(), 'hers-loader-'));
+    try {
+      const file = join(folder, 'program');
+      for (const loader of ['/lib/ld-musl-x86_64.so.1', '/lib64/ld-linux-x86-64.so.2']) {
+        writeFileSync(file, program(loader));
+        assert.equal(interpreterOf(file), loader);
+      }
+      for (const other of [program('/lib/x').subarray(0, 80), Buffer.from('#!/bin/sh\n'), Buffer.alloc(0)]) {
+        writeFileSync(file, other);
+        assert.equal(interpreterOf(file), undefined);
+      }
+      assert.equal(interpreterOf(join(folder, 'missing')), undefined);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 
   it('is none of these on any other', () => {
@@ -33,9 +64,24 @@ describe('the addon of a machine', () => {
       chosen('darwin', 'x64'),
       chosen('win32', 'x64'),
     ])
-      assert.ok(!files.includes(name), name);
+      assert.ok(!filesOf('scan').includes(name), name);
   });
 });
+
+/** The head of a program in ELF that names a loader in the second of its segments. */
+function program(loader: string): Buffer {
+  const bytes = Buffer.alloc(256);
+  bytes.set([0x7f, 0x45, 0x4c, 0x46, 2, 1]);
+  bytes.writeBigUInt64LE(64n, 32);
+  bytes.writeUInt16LE(56, 54);
+  bytes.writeUInt16LE(2, 56);
+  bytes.writeUInt32LE(1, 64);
+  bytes.writeUInt32LE(3, 120);
+  bytes.writeBigUInt64LE(200n, 128);
+  bytes.writeBigUInt64LE(BigInt(loader.length + 1), 152);
+  bytes.write(loader, 200);
+  return bytes;
+}
 
 /** What a shared object asks of the system: versions of glibc's symbols, and libraries. */
 function demands(file: string): { glibc: number; libraries: string[]; isMusl: boolean } {
@@ -54,6 +100,12 @@ it('a library that needs a newer system is recognised as such', part('compiler')
 describe('published addons', () => {
   const current = currentAddons();
   const skip = current.length === 0 && 'they were not made from these sources: `npm run build:addons` makes them';
+
+  it('are made from these sources, all of them', { skip: !isRequired('addons') && 'HERS_REQUIRE asks for it' }, () => {
+    part('addons');
+    const stale = PUBLISHED_ADDONS.filter((addon) => !current.includes(addon)).map(({ target }) => target.output);
+    assert.deepEqual(stale, [], 'run `npm run build:addons`');
+  });
 
   it('need glibc 2.28 at most, and no C++ library', { skip }, () => {
     const LIBRARIES = ['libc.so.6', 'libpthread.so.0', 'libdl.so.2', 'libm.so.6', 'librt.so.1', 'libc.so'];
@@ -96,6 +148,22 @@ describe('published addons', () => {
       await checkKernel(kernel);
       await kernel.close();
     }
+  });
+
+  const ring = current.find(({ of, machine }) => of === 'ring' && machine === `${process.platform}-${process.arch}`);
+  const noRing = ring === undefined && 'there is none for this machine: `npm run build:addons` makes them';
+
+  it('compute in the ring what WebAssembly does, byte for byte', { skip: noRing }, () => {
+    if (ring === undefined) return;
+    const [, ...natives] = allCode([ring.target.output]);
+    assert.ok(natives.length > 0, 'there is no code for this processor');
+    const all = (of: Ring) => [functionsOf(of), jobsOf(of), of.n <= 2048 ? phasesOf(of) : {}];
+    for (const { n, primes } of RINGS) {
+      const expected = all(new Ring(n, primes));
+      for (const { name, native } of natives)
+        for (const [i, bytes] of all(new Ring(n, primes, native!)).entries()) checkEqual(bytes, expected[i]!, name);
+    }
+    for (const { native } of natives) assert.ok(passesSelfTest(native!));
   });
 
   const arm = current.find(({ of, machine }) => of === 'scan' && machine === 'linux-arm64');

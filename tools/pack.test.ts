@@ -24,6 +24,7 @@ import { importsOf } from './imports.ts';
 import { type Installation, install, pack, type Tarball } from './pack.ts';
 import { testExamples } from './pack-examples.ts';
 import { part } from './parts.ts';
+import { aroundExamples, examplesOf, thrownBy, untagged } from './tags.ts';
 
 const root = resolve(import.meta.dirname, '..');
 const folder = mkdtempSync(join(tmpdir(), 'hers-packages-'));
@@ -344,6 +345,17 @@ describe('the command', () => {
   });
 });
 
+/** Calls that end with no error of ours, whatever they are given. */
+const NEVER_THROWN_BY: ReadonlySet<string> = new Set([
+  ...['Collection.constructor', 'Collection.close', 'Database.close', 'Database.[Symbol.asyncDispose]'],
+  ...['HersError.constructor', 'CompressError.constructor', 'Compressor.save', 'Runtime.open'],
+  ...['MasterSeed.generate', 'MasterSeed.wipe', 'MasterSeed.[Symbol.dispose]', 'MasterSeed.toJSON'],
+  ...['CachedLists.read', 'CachedLists.put', 'CachedLists.close', 'ListCache.open', 'ListCache.forget'],
+  ...['VersionMemory.read', 'VersionMemory.update', 'VersionMemory.places', 'Service.close', 'serveCrew'],
+  ...['TokenStore.constructor', 'TokenCheck.constructor', 'Audit.close', 'RunningServer.close', 'keepProcessSmall'],
+  ...['FolderStore.damagedCollections', 'FolderStore.[Symbol.asyncDispose]', 'returnFreedMemory'],
+]);
+
 describe('the public interface', () => {
   const home = () => join(hers.folder, 'node_modules/hers');
 
@@ -356,6 +368,32 @@ describe('the public interface', () => {
     assert.deepEqual(undocumented(home()), []);
     const symbols = symbolsOf(join(home(), 'lib/index.d.ts'));
     assert.ok(symbols.has('connect') && symbols.has('SearchOptions') && symbols.size > 50, `${symbols.size} symbols`);
+  });
+
+  it('has a sentence for every parameter, and the codes that a call can end with', () => {
+    assert.deepEqual(untagged(home(), NEVER_THROWN_BY), []);
+    // What the code throws is read as well as what the comments say.
+    assert.deepEqual([...thrownBy('MasterSeed.from')], ['INVALID_ARGUMENT']);
+    assert.ok(thrownBy('Database.restore').has('INTEGRITY') && thrownBy('Collection.get').has('NEEDS_VAULT'));
+    // What is caught, and what only ends a signal, is not thrown.
+    assert.deepEqual([...thrownBy('TokenCheck.identify')], ['UNAVAILABLE', 'UNAUTHENTICATED']);
+    assert.deepEqual([...thrownBy('FolderStore.close'), ...thrownBy('Collection.constructor')], []);
+  });
+
+  it('has examples that the compiler accepts', () => {
+    const examples = examplesOf(home());
+    assert.ok(examples.length > 20, `${examples.length} examples`);
+    const at = join(hers.folder, 'examples-of-the-interface');
+    mkdirSync(at);
+    writeFileSync(join(at, 'around.d.ts'), aroundExamples(home()));
+    for (const [i, { name, code }] of examples.entries())
+      writeFileSync(join(at, `${i}-${name.replace(/\W/g, '-')}.ts`), `${code}\nexport {};\n`);
+    const compilerOptions = {
+      ...{ strict: true, noEmit: true, target: 'es2024', module: 'nodenext', skipLibCheck: true },
+      ...{ types: ['node'], typeRoots: [join(root, 'node_modules/@types')] },
+    };
+    writeFileSync(join(at, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
+    run(at, process.execPath, join(root, 'node_modules/typescript/bin/tsc'), '-p', '.');
   });
 
   it('is described in docs/api as TypeDoc does', {

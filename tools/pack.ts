@@ -201,7 +201,8 @@ function compiledName(source: string, extension = '.js'): string {
 
 /**
  * Compiles sources into `folder`, which then looks like `packages`. Comments are in declarations, for
- * editors; in code they would be a sixth of it, and source maps hold them anyway.
+ * editors; in code they would be a sixth of it, and source maps hold them anyway. What is `@internal`
+ * is not declared.
  */
 function compile(files: Iterable<string>, folder: string): void {
   mkdirSync(folder, { recursive: true });
@@ -226,7 +227,7 @@ function compile(files: Iterable<string>, folder: string): void {
     const { status, stdout } = spawnSync(process.execPath, [tsc, '-p', path], { cwd: root, encoding: 'utf8' });
     if (status !== 0) throw new BuildError(stdout.trim());
   };
-  emit({ declaration: true, emitDeclarationOnly: true });
+  emit({ declaration: true, emitDeclarationOnly: true, stripInternal: true });
   // The sources themselves are not shipped, so that maps must hold them. Types were checked above.
   emit({ removeComments: true, sourceMap: true, inlineSources: true, noCheck: true });
 }

@@ -13,6 +13,9 @@ interface Kind {
   remedy: string;
 }
 
+/** Where `npm run build:addons` puts the addons that are published. */
+const ADDONS = resolve(import.meta.dirname, '../dist/addons');
+
 const kinds = {
   compiler: {
     find: (env) => onPath(env, 'g++', 'c++'),
@@ -30,12 +33,20 @@ const kinds = {
     find: (env) => (env.HERS_SANITIZE === '1' ? 'HERS_SANITIZE' : undefined),
     remedy: 'set HERS_SANITIZE=1; native code is built once more for it, which takes a minute',
   },
+  nats: {
+    find: (env) => onPath(env, 'nats-server') ?? executable('/usr/sbin/nats-server'),
+    remedy: 'install the server of NATS (on Debian: apt-get install nats-server)',
+  },
   data: {
     find: (env) => {
       const folder = env.HERS_DATA ?? resolve(import.meta.dirname, '../../shared/data');
       return existsSync(folder) && statSync(folder).isDirectory() ? folder : undefined;
     },
     remedy: 'put the path of the folder with the data sets into HERS_DATA',
+  },
+  addons: {
+    find: () => (existsSync(ADDONS) ? ADDONS : undefined),
+    remedy: 'run `npm run build:addons`, which takes a minute or two',
   },
 } satisfies Record<string, Kind>;
 
@@ -60,6 +71,11 @@ export function part(name: PartName, env: Environment = process.env): Part {
   const reason = `no ${name} found: ${kinds[name].remedy}`;
   if (required.includes(name)) throw new Error(`HERS_REQUIRE asks for it, but ${reason}.`);
   return { present: false, skip: reason };
+}
+
+/** Whether HERS_REQUIRE names a part. */
+export function isRequired(name: PartName): boolean {
+  return listOf(process.env.HERS_REQUIRE).includes(name);
 }
 
 function listOf(text = ''): string[] {
