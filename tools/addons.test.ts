@@ -7,6 +7,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { describe, it } from 'node:test';
+import { openBulkAddon } from '../packages/client/src/keys/bulk-sealing.node.ts';
 import { addonName, interpreterOf, thisMachine } from '../packages/ring/src/machine.node.ts';
 import { Ring } from '../packages/ring/src/ring.ts';
 import { passesSelfTest } from '../packages/ring/src/self-test.ts';
@@ -33,6 +34,10 @@ describe('the addon of a machine', () => {
     assert.deepEqual(all.sort(), filesOf('scan').sort());
     const ring = [false, true].map((isMusl) => addonName('ring', { platform: 'linux', arch: 'x64', isMusl }));
     assert.deepEqual(ring.sort(), filesOf('ring').sort());
+    assert.deepEqual(
+      filesOf('client').sort(),
+      all.map((name) => name.replace('scan', 'client')),
+    );
   });
 
   it('is chosen by the loader that Node asks for', {
@@ -166,6 +171,11 @@ describe('published addons', () => {
     for (const { native } of natives) assert.ok(passesSelfTest(native!));
   });
 
+  it('hash and seal many records as Node does, on this machine', { skip: notHere }, () => {
+    const client = current.find(({ of, machine }) => of === 'client' && machine === own?.machine);
+    assert.ok(client && openBulkAddon([client.target.output]));
+  });
+
   const arm = current.find(({ of, machine }) => of === 'scan' && machine === 'linux-arm64');
   const qemu = ['/usr/bin/qemu-aarch64-static', '/usr/bin/qemu-aarch64'].find(existsSync);
   const node = join(root, 'dist/node-linux-arm64/bin/node');
@@ -181,12 +191,14 @@ describe('published addons', () => {
     const code = `
       import { checkKernel } from ${JSON.stringify(join(root, 'packages/scan/src/choose.ts'))};
       import { NativeKernel } from ${JSON.stringify(join(root, 'packages/scan/src/native/native.ts'))};
+      import { openBulkAddon } from ${JSON.stringify(join(root, 'packages/client/src/keys/bulk-sealing.node.ts'))};
       const kernel = NativeKernel.open({ addon: ${JSON.stringify(arm?.target.output)}, threads: 2 });
       await checkKernel(kernel);
       await kernel.close();
-      console.log(process.arch, kernel.isa);`;
+      const bulk = openBulkAddon([${JSON.stringify(arm?.target.output.replace('scan', 'client'))}]);
+      console.log(process.arch, kernel.isa, bulk !== undefined);`;
     const args = ['-L', libraries, node, '--input-type=module', '-e', code];
     const { stdout, stderr } = spawnSync(qemu!, args, { encoding: 'utf8', timeout: 120_000 });
-    assert.equal(stdout, 'arm64 generic\n', stderr);
+    assert.equal(stdout, 'arm64 generic true\n', stderr);
   });
 });

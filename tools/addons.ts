@@ -24,6 +24,7 @@ const X64 = { 'linux-x64': 'x86_64-linux-gnu.2.28', 'linux-x64-musl': 'x86_64-li
  * code for x64 alone.
  */
 const ADDONS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  client: { ...X64, 'linux-arm64': 'aarch64-linux-gnu.2.28' },
   scan: { ...X64, 'linux-arm64': 'aarch64-linux-gnu.2.28' },
   ring: X64,
 };

@@ -62,8 +62,11 @@ const browserSafe = new Set([
   'console',
 ]);
 
-/** What files for Node alone may import besides: the client opens a folder without a server. */
-export const extraForNode: Record<string, readonly string[]> = { client: ['store'] };
+/**
+ * What files for Node alone may import besides: the client opens a folder without a server, and
+ * names its addon as the ring does.
+ */
+export const extraForNode: Record<string, readonly string[]> = { client: ['store', 'ring'] };
 
 const scope = '@hers/';
 const shipped = ['dependencies', 'peerDependencies', 'optionalDependencies'];

@@ -11,7 +11,7 @@ export interface Machine {
 }
 
 /** The file of a published addon. */
-export function addonName(addon: 'ring' | 'scan', { platform, arch, isMusl }: Machine): string {
+export function addonName(addon: 'client' | 'ring' | 'scan', { platform, arch, isMusl }: Machine): string {
   return `hers_${addon}.${platform}-${arch}${isMusl ? '-musl' : ''}.node`;
 }
 

@@ -4,6 +4,7 @@
 import { createCipheriv, createHmac } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { addonName, thisMachine } from '@hers/ring/machine';
 
 declare const isKey: unique symbol;
 
@@ -49,14 +50,19 @@ export interface BulkAddon {
 
 export type { HashKeyRef, SealKeyRef };
 
+const build = join(import.meta.dirname, '../../build');
+
 /** Where `npm run build` puts it. */
-export const ADDON_PATH: string = join(import.meta.dirname, '../../build/hers_client.node');
+export const ADDON_PATH: string = join(build, 'hers_client.node');
+
+/** A published package has one for each of several platforms (tools/addons.ts). */
+const PATHS = [join(build, addonName('client', thisMachine())), ADDON_PATH];
 
 let found: { readonly addon: BulkAddon | undefined } | undefined;
 
 /** Nothing where it was not built, does not load, or fails its self-test. */
 export function bulkAddon(): BulkAddon | undefined {
-  found ??= { addon: open() };
+  found ??= { addon: openBulkAddon() };
   return found.addon;
 }
 
@@ -71,11 +77,13 @@ export async function withoutBulk<T>(make: () => T | Promise<T>): Promise<T> {
   }
 }
 
-function open(): BulkAddon | undefined {
-  if (!existsSync(ADDON_PATH)) return undefined;
+/** The first of these that is there, if it loads and passes its self-test. */
+export function openBulkAddon(paths: readonly string[] = PATHS): BulkAddon | undefined {
+  const path = paths.find((each) => existsSync(each));
+  if (path === undefined) return undefined;
   try {
     const module = { exports: {} };
-    process.dlopen(module, ADDON_PATH);
+    process.dlopen(module, path);
     const addon = module.exports as BulkAddon;
     return addon.isComplete() && passesSelfTest(addon) ? addon : undefined;
   } catch {
