@@ -27,6 +27,7 @@ import {
   sectionsOf,
   withOtherSections,
 } from '@hers/service';
+import type { ShardChange } from '@hers/store/stages';
 import { majorityOf, type PlacedCollection, placeShards } from './directory.ts';
 import { type ClusterNode, pause, writeTo } from './node.ts';
 import { firstOf, quorum } from './quorum.ts';
@@ -62,6 +63,9 @@ const GATHERED_BYTES = 2 ** 26;
 /** Records and lists that are read together. */
 const READ_RECORDS = 4096;
 const READ_LISTS = 64;
+/** How long a change waits for replicas that lag, and how often it looks. */
+const PREPARE_MS = 5_000;
+const PREPARE_PAUSE_MS = 100;
 /** How often a snapshot is begun again because the collection changed in between. */
 const SNAPSHOT_TRIES = 20;
 
@@ -417,7 +421,7 @@ export class Coordinator implements Service {
           manifest: shard === HOME ? encodeHome({ version, manifest, shards, moved }) : shardManifest(made),
         };
         const id = await this.#write(placed.shards[shard], (service) =>
-          service.prepare(shardName(placed.uid, shard), shardChange, { partitions }),
+          this.#prepare(service, shardName(placed.uid, shard), shardChange, partitions),
         );
         return { shard, version: made, change: id };
       }),
@@ -426,6 +430,30 @@ export class Coordinator implements Service {
     const entry = await this.#node.append(placed, home.version, { version, shards: prepared });
     await this.#node.settle(placed, entry);
     return version;
+  }
+
+  /**
+   * A replica that lags is waited for, because its own node brings it up to date. That it has an
+   * older version than the caller is not STALE: the caller has read the newest.
+   */
+  async #prepare(
+    service: ShardService,
+    name: string,
+    change: ShardChange,
+    partitions: Partitions | undefined,
+  ): Promise<StageId> {
+    const until = performance.now() + PREPARE_MS;
+    for (;;)
+      try {
+        return await service.prepare(name, change, { partitions });
+      } catch (error) {
+        this.#checkOpen();
+        if (!isCode(error, 'STALE')) throw error;
+        const { version } = await service.getCollection(name);
+        if (version > change.expected) throw error;
+        if (performance.now() > until) throw new HersError('UNAVAILABLE', 'a replica lags; try again');
+        await pause(PREPARE_PAUSE_MS);
+      }
   }
 
   /** Every shard is on a majority of its replicas as the home says. */

@@ -185,9 +185,8 @@ export class ClusterNode {
     for (;;) {
       const entry = await newestOf(this.ledger, DIRECTORY);
       const read = entry ? decodeDirectory(entry.content) : EMPTY_DIRECTORY;
-      if (read.version < this.#directory.version) console.error('OLD READ', this.name, read.version, this.#directory.version, entry?.position);
-      // A server of NATS that has just started may give an older one than there is. Appending to
-      // that is STALE.
+      // A server of NATS that has just started may give an older one than there is, or none. To
+      // append to that is STALE; and where the ledger has lost something, it has this one again.
       const current = read.version < this.#directory.version ? this.#directory : read;
       const next = { ...change(current), version: current.version + 1 };
       try {
@@ -382,7 +381,12 @@ export class ClusterNode {
       for (const placed of Object.values(this.#directory.collections)) {
         const own = [...placed.shards.keys()].filter((shard) => placed.shards[shard].includes(this.name));
         if (own.length === 0) continue;
-        const { home } = await this.home(placed);
+        const found = await this.home(placed).catch(async (error) => {
+          if (await this.#isDeleted(placed)) return undefined;
+          throw error;
+        });
+        if (!found) continue;
+        const { home } = found;
         for (const shard of own) {
           if (this.closing.signal.aborted) return;
           const info = await this.#here(shardName(placed.uid, shard));
@@ -395,6 +399,11 @@ export class ClusterNode {
     } catch (error) {
       this.#report(error);
     }
+  }
+
+  async #isDeleted({ uid }: PlacedCollection): Promise<boolean> {
+    const { collections } = await this.readDirectory();
+    return !Object.values(collections).some((each) => each.uid === uid);
   }
 
   async #here(name: string): Promise<CollectionInfo | undefined> {

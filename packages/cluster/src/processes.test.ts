@@ -71,7 +71,7 @@ describe('a cluster of processes', { skip: nats.skip }, () => {
   });
 
   it('loses nothing that it acknowledged when nodes and servers of NATS are killed', async () => {
-    const trial = await faultTrial(cluster, { seconds: 8, seed: 1 });
+    const trial = await faultTrial(cluster, { seconds: 16, seed: 1 });
     assert.ok(trial.kills >= 3, `${trial.kills} kills`);
     assert.ok(trial.changes >= 5, `${trial.changes} changes`);
     assert.ok(trial.searches >= 5, `${trial.searches} searches`);

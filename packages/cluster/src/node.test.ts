@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { it } from 'node:test';
+import { ReferenceKernel } from '@hers/scan';
+import { HersError } from '@hers/service';
+import { openStore } from '@hers/store';
+import { Coordinator } from './coordinator.ts';
+import type { LedgerEntry } from './ledger.ts';
+import { MemoryLedger } from './ledger-memory.ts';
+import { ClusterNode } from './node.ts';
+
+/** A ledger as a server of NATS gives it that has just started. */
+class UnsteadyLedger extends MemoryLedger {
+  /** How many of the next reads find nothing, or fail. */
+  empty = 0;
+  failing = 0;
+
+  override async *read(topic: string, after: number | 'newest'): AsyncGenerator<LedgerEntry> {
+    if (this.failing-- > 0) throw new HersError('UNAVAILABLE', 'NATS does not answer');
+    if (this.empty-- > 0) return;
+    yield* super.read(topic, after);
+  }
+}
+
+async function withNode(work: (node: ClusterNode, ledger: UnsteadyLedger) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'hers-node-'));
+  const ledger = new UnsteadyLedger();
+  const store = await openStore(join(folder, 'n1'), { shards: true, kernel: async () => new ReferenceKernel() });
+  const connect = () => assert.fail('there is no other node');
+  const node = new ClusterNode({ name: 'n1', url: 'memory:n1', store, ledger, connect });
+  try {
+    await work(node, ledger);
+  } finally {
+    await node.close();
+    await rm(folder, { recursive: true });
+  }
+}
+
+it('a node joins when the ledger begins to answer', () =>
+  withNode(async (node, ledger) => {
+    ledger.failing = 3;
+    await node.start();
+    assert.deepEqual(Object.keys(node.directory.nodes), ['n1']);
+  }));
+
+it('a directory that is older than one that was seen is not built on', () =>
+  withNode(async (node, ledger) => {
+    await node.start();
+    const service = new Coordinator(node, { secret: 'secret', shards: 2, replicas: 1 });
+    const created = { id: new Uint8Array(16), descriptor: new Uint8Array(1), manifest: new Uint8Array(1) };
+    await service.createCollection('faces', created);
+    ledger.empty = 1;
+    await service.createCollection('guests', created);
+    const names = async () => (await service.listCollections()).map(({ name }) => name).sort();
+    assert.deepEqual(await names(), ['faces', 'guests']);
+    ledger.empty = 1;
+    await service.deleteCollection('faces');
+    assert.deepEqual(await names(), ['guests']);
+    assert.deepEqual(Object.keys(node.directory.nodes), ['n1']);
+    await service.close();
+  }));
