@@ -167,7 +167,7 @@ function setAside(store: FolderStore): Finding[] {
     note(
       'lost+found',
       `${aside.length === 1 ? '1 thing that belongs' : `${aside.length} things that belong`} to no collection, ${size(bytes)}: ${first.path}${aside.length > 1 ? ' and others' : ''}`,
-      `what was never committed is left by a crash or an import that was refused; it goes by themselves in ${counted(days, 'day')} or with hers optimize. If something is missing, keep a copy of the folder and run hers doctor --repair`,
+      `what was never committed is left by a crash or an import that was refused; it goes by itself in ${counted(days, 'day')} or with hers optimize. If something is missing, keep a copy of the folder and run hers doctor --repair`,
     ),
   ];
 }
