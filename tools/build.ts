@@ -41,7 +41,12 @@ const bundles: Target[] = [
   browserWorker(join(client, 'src/browser.ts'), join(client, 'build/hers-worker.js'), 'hers.js'),
   consolePage(join(consolePackage, 'src/page/main.tsx'), join(consolePackage, 'build/console.js'), {
     manifest: join(consolePackage, 'package.json'),
-    besides: ['scheme/src', 'ring/src', 'ring/build'].map((folder) => join(root, 'packages', folder)),
+    besides: ['service/src', 'scheme/src', 'ring/src', 'ring/build'].map((folder) => join(root, 'packages', folder)),
+    module: 'hers.js',
+  }),
+  consolePage(join(consolePackage, 'src/models/index.ts'), join(consolePackage, 'build/models.js'), {
+    manifest: join(consolePackage, 'package.json'),
+    besides: [],
     module: 'hers.js',
   }),
 ];

@@ -113,7 +113,8 @@ describe('what is installed', () => {
       const text = readFileSync(file, 'utf8');
       assert.ok(!text.includes(root), file);
       // What pages load lies side by side only where it is served.
-      if (file.endsWith('.map') || /(?:client\/build\/hers|console\/build\/console)\.js$/.test(file)) continue;
+      if (file.endsWith('.map') || /(?:client\/build\/hers|console\/build\/(?:console|models))\.js$/.test(file))
+        continue;
       const home = file.slice(0, file.search(/\/(?:lib|bin)\//));
       const { dependencies, peerDependencies, imports } = JSON.parse(readFileSync(join(home, 'package.json'), 'utf8'));
       for (const { specifier = '', line } of importsOf(text, file)) {
@@ -255,7 +256,7 @@ describe('the command', () => {
         });
         server.once('exit', (code) => reject(new Error(`hers serve ended with ${code}`)));
       });
-      for (const file of ['', 'console.js', 'console.css', 'icon.svg', 'hers.js', 'hers-worker.js'])
+      for (const file of ['', 'console.js', 'models.js', 'console.css', 'icon.svg', 'hers.js', 'hers-worker.js'])
         assert.equal((await fetch(`${address}/console/${file}`)).status, 200, file);
       const code = `
         import { connect, MasterSeed } from '@hers/client';

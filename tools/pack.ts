@@ -73,9 +73,10 @@ const PUBLISHED: readonly Published[] = [
     started: ['cli/src/main.ts'],
     native: true,
     // packages/console/src/node/files.node.ts reads them.
-    served: ['src/page/index.html', 'src/page/console.css', 'src/page/icon.svg', 'build/console.js'].map(
-      (file) => `console/${file}`,
-    ),
+    served: [
+      ...['src/page/index.html', 'src/page/console.css', 'src/page/icon.svg'],
+      ...['build/console.js', 'build/models.js'],
+    ].map((file) => `console/${file}`),
   },
   {
     name: '@hers/client',

@@ -6,8 +6,8 @@ import { writeNpy } from '@hers/vectors/npy';
 import { identities } from '@hers/vectors/synthetic';
 import { makePrivateFolder, writePrivately } from './private-file.ts';
 
-const PEOPLE = 5000;
-const DIMENSION = 128;
+export const PEOPLE = 5000;
+export const DIMENSION = 128;
 const PROBES = 20;
 
 const GIVEN =
@@ -19,28 +19,28 @@ const FAMILY =
     ' ',
   );
 
-const nameOf = (person: number) =>
+export const nameOf = (person: number) =>
   `${GIVEN[person % GIVEN.length]} ${FAMILY[Math.floor(person / GIVEN.length) % FAMILY.length]}`;
-const idOf = (person: number) => `person-${String(person).padStart(4, '0')}`;
+export const idOf = (person: number) => `person-${String(person).padStart(4, '0')}`;
 
 /** Probe i is another picture of person 250·i. */
-const probed = Array.from({ length: PROBES }, (_, i) => (i * PEOPLE) / PROBES);
+export const probed = Array.from({ length: PROBES }, (_, i) => (i * PEOPLE) / PROBES);
 
 const [FACES, ABOUT, MORE] = ['faces.npy', 'people.csv', 'probes.npy'];
 
 /** What it consists of, in this folder. */
 export const exampleFiles = (folder: string): string[] => [FACES, ABOUT, MORE].map((name) => join(folder, name));
 
+/** Easier than the benchmarks' faces: an example should show who is found, not how often. */
+export const exampleFaces = () => identities(PEOPLE, 1, DIMENSION, { noise: 0.8 });
+export const sinceOf = (person: number) => 1990 + (person % 35);
+
 export async function writeExample(folder: string): Promise<void> {
-  // Easier than the benchmarks' faces: an example should show who is found, not how often.
-  const world = identities(PEOPLE, 1, DIMENSION, { noise: 0.8 });
+  const world = exampleFaces();
   const vectorsOf = function* (vectors: Float32Array) {
     for (let at = 0; at < vectors.length; at += DIMENSION) yield vectors.subarray(at, at + DIMENSION);
   };
-  const people = Array.from(
-    { length: PEOPLE },
-    (_, person) => `${idOf(person)},${nameOf(person)},${1990 + (person % 35)}`,
-  );
+  const people = Array.from({ length: PEOPLE }, (_, person) => `${idOf(person)},${nameOf(person)},${sinceOf(person)}`);
   await makePrivateFolder(folder);
   const write = (
     name: string,

@@ -93,9 +93,7 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
             `everything in it is encrypted; still, chmod 700 ${folder}`,
           ),
     ];
-    findings.push(...troubles, ...(files ? [...writer(files), ...setAside(files)] : []));
-    for (const { name, damage } of files?.damagedCollections() ?? [])
-      findings.push(problem(`collection ${name}`, damage.message, adviceFor(damage)));
+    findings.push(...troubles, ...(files ? [...writer(files), ...setAside(files), ...damaged(files)] : []));
     using seed = await openQuietly(keys, (finding) => findings.push(finding));
     if (!seed && infos.length > 0)
       findings.push(
@@ -125,6 +123,25 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
   } finally {
     await (database ?? store).close();
   }
+}
+
+function damaged(store: FolderStore): Finding[] {
+  return store
+    .damagedCollections()
+    .map(({ name, damage }) => problem(`collection ${name}`, damage.message, adviceFor(damage)));
+}
+
+/** What a server says of the folder that it serves, which it has open already, without a key. */
+export async function servedFolder(store: FolderStore): Promise<{ findings: Finding[]; bytes: number }> {
+  const infos = await store.listCollections();
+  const bytes = infos.reduce((sum, info) => sum + info.bytes, 0);
+  const sorted = infos.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  const collections = await Promise.all(sorted.map((info) => checkCollection(undefined, info)));
+  const found = ok('gallery', `${counted(infos.length, 'collection')}, ${size(bytes)}`);
+  return {
+    findings: [found, ...setAside(store), ...damaged(store), ...collections.flat(), ...lengths(store)],
+    bytes,
+  };
 }
 
 function writer(store: FolderStore): Finding[] {

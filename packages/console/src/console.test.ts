@@ -8,6 +8,7 @@ import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { encodings } from '@hers/client/testing';
+import { fit } from '@hers/compress';
 import { plan } from '@hers/scheme';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { part } from '../../../tools/parts.ts';
@@ -244,6 +245,19 @@ describe('the console', { skip: browserPart.skip, timeout: 120_000 }, () => {
     const [download] = await Promise.all([page.waitForEvent('download'), button('Save one').click()]);
     assert.equal(download.suggestedFilename(), 'faces.snapshot');
     await page.getByText('are saved as faces.snapshot').waitFor();
+  });
+
+  it('reindexes through a compressor, and without it again; nothing changes by what is none', thorough, async () => {
+    const training = Float32Array.from(Array.from({ length: 200 }, (_, i) => vectorOf(i)).flat());
+    const compressor = await fit('pca', training, undefined, { inputDimension: DIMENSION, dimension: 16 });
+    const choose = (name: string, bytes: Uint8Array) =>
+      page.getByLabel('Compressor').setInputFiles({ name, mimeType: '', buffer: Buffer.from(bytes) });
+    await choose('none.onnx', new Uint8Array(100));
+    await page.locator('.job.failed').waitFor();
+    await choose('faces-16.onnx', compressor.save());
+    await page.getByText('Searches compare 16 dimensions.').waitFor();
+    await button('Without one').click();
+    await page.getByText('Searches compare 32 dimensions.').waitFor();
   });
 
   it('was answered at the first attempt, every time', async () => {

@@ -10,7 +10,7 @@ import { startServer } from '@hers/server';
 import { openStore } from '@hers/store';
 import { chromium } from 'playwright-core';
 import { part } from '../../../tools/parts.ts';
-import { BASE, PAGE_HEADERS, readPage, serverSession } from '../src/node/index.node.ts';
+import { BASE, PAGE_HEADERS, readPage, serverFiles } from '../src/node/index.node.ts';
 import { PASSPHRASE, vectorOf } from './trial.ts';
 
 const [records = 100_000, dimension = 128] = process.argv.slice(2).map(Number);
@@ -27,7 +27,7 @@ await collection.upsert(all());
 await collection.optimize();
 await database.close();
 
-const site = { base: BASE, headers: PAGE_HEADERS, files: [...(await readPage()), serverSession()] };
+const site = { base: BASE, headers: PAGE_HEADERS, files: [...(await readPage()), ...serverFiles()] };
 const server = await startServer(await openStore(folder), { port: 0, site });
 const browser = await chromium.launch({ executablePath: part('browser').path!, args: ['--no-sandbox'] });
 const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });

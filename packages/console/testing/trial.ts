@@ -7,7 +7,15 @@ import { join } from 'node:path';
 import { Database, MasterSeed, sealKey, type VectorRecord } from '@hers/client';
 import { startServer } from '@hers/server';
 import { openStore } from '@hers/store';
-import { BASE, PAGE_HEADERS, readPage, serverSession, startConsole } from '../src/node/index.node.ts';
+import type { Page } from 'playwright-core';
+import {
+  BASE,
+  type ConsoleOptions,
+  PAGE_HEADERS,
+  readPage,
+  serverFiles,
+  startConsole,
+} from '../src/node/index.node.ts';
 
 export const PASSPHRASE = 'a passphrase for trials';
 export const DIMENSION = 32;
@@ -48,7 +56,7 @@ export interface Trial extends AsyncDisposable {
   start(): Promise<void>;
 }
 
-export async function openTrial(records: number): Promise<Trial> {
+export async function openTrial(records: number, models?: ConsoleOptions['models']): Promise<Trial> {
   const folder = await mkdtemp(join(tmpdir(), 'hers-console-trial-'));
   using key = MasterSeed.generate();
   const keyFile = await sealKey(key, PASSPHRASE, 2 ** 10);
@@ -63,12 +71,13 @@ export async function openTrial(records: number): Promise<Trial> {
   await faces.optimize();
   await database.createCollection('voices', { dimension: 192, profile: 'exact', metric: 'euclidean', normBound: 10 });
   await database.close();
-  const files = [...(await readPage()), serverSession()];
+  const files = [...(await readPage()), ...serverFiles()];
   const site = { base: BASE, headers: PAGE_HEADERS, files };
   let server = await startServer(await openStore(gallery), { port: 0, site });
   const port = Number(new URL(server.url).port);
   const served = await startConsole({
     upstream: { url: server.url },
+    ...(models ? { models } : {}),
     gallery: `file:${gallery}`,
     port: 0,
     keyFile: { name: 'hers.key', text: keyFile },
@@ -89,4 +98,43 @@ export async function openTrial(records: number): Promise<Trial> {
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** A picture as a film of two frames (YUV4MPEG2), which Chromium takes for a camera. */
+export async function filmOf(page: Page, picture: Buffer, width = 640, height = 480): Promise<Buffer> {
+  const rgba = Buffer.from(
+    await page.evaluate(
+      async ([base64, w, h]) => {
+        const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+        const image = await createImageBitmap(new Blob([bytes]));
+        const context = new OffscreenCanvas(w, h).getContext('2d')!;
+        const scale = Math.min(w / image.width, h / image.height);
+        context.drawImage(image, 0, 0, image.width * scale, image.height * scale);
+        const { data } = context.getImageData(0, 0, w, h);
+        let text = '';
+        for (let at = 0; at < data.length; at += 2 ** 14)
+          text += String.fromCharCode(...data.subarray(at, at + 2 ** 14));
+        return btoa(text);
+      },
+      [picture.toString('base64'), width, height] as const,
+    ),
+    'base64',
+  );
+  const at = (x: number, y: number, colour: number) => rgba[4 * (y * width + x) + colour]!;
+  const plane = (step: number, weights: readonly number[], offset: number) =>
+    Buffer.from(
+      Array.from({ length: (width / step) * (height / step) }, (_, i) => {
+        const [x, y] = [(i % (width / step)) * step, Math.floor(i / (width / step)) * step];
+        return Math.round(offset + weights.reduce((sum, weight, colour) => sum + weight * at(x, y, colour), 0));
+      }),
+    );
+  // BT.601, limited range.
+  const frame = [
+    Buffer.from('FRAME\n'),
+    plane(1, [0.257, 0.504, 0.098], 16),
+    plane(2, [-0.148, -0.291, 0.439], 128),
+    plane(2, [0.439, -0.368, -0.071], 128),
+  ];
+  const head = Buffer.from(`YUV4MPEG2 W${width} H${height} F15:1 Ip A1:1 C420jpeg\n`);
+  return Buffer.concat([head, ...frame, ...frame]);
 }

@@ -1,7 +1,9 @@
 // `npm start`: the main use case, end to end. Enrols a gallery of synthetic identities in a folder
 // through the client, searches it, and compares the answers with a search in the clear. Then it
-// shows what is in the folder.
+// shows what is in the folder. `npm start -- --console` opens an example in a browser instead.
 
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, open, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -263,14 +265,16 @@ With your own data, in a folder of your own:
   hers search probes.npy --row 0
 docs/getting-started.md goes on from here, README.md says what is promised.`;
 
-function readOptions(): Options {
+function readOptions(): Options | 'console' {
   const { values } = parseArgs({
     options: {
       identities: { type: 'string', default: '100000' },
       dimension: { type: 'string', default: '128' },
       probes: { type: 'string', default: '100' },
+      console: { type: 'boolean', default: false },
     },
   });
+  if (values.console) return 'console';
   const [people, dimension, probes] = [values.identities, values.dimension, values.probes].map((text) => {
     const number = Number(text);
     if (!(Number.isInteger(number) && number > 0))
@@ -280,8 +284,19 @@ function readOptions(): Options {
   return { people, dimension, probeCount: Math.min(probes, people) };
 }
 
+/** The same in a browser: an example gallery, and beside every answer what the server saw. */
+async function openConsole(): Promise<void> {
+  const command = join(import.meta.dirname, '../../cli/src/main.ts');
+  const child = spawn(process.execPath, [...process.execArgv, command, 'console', '--example'], { stdio: 'inherit' });
+  // A Ctrl-C of the terminal reaches both: the child ends by itself, and this after it.
+  process.on('SIGINT', () => {}).on('SIGTERM', () => child.kill('SIGTERM'));
+  const [code] = await once(child, 'exit');
+  process.exitCode = code ?? 1;
+}
+
 async function main(): Promise<void> {
   const options = readOptions();
+  if (options === 'console') return openConsole();
   const folder = await mkdtemp(join(tmpdir(), 'hers-start-'));
   const stop = new AbortController();
   const interrupt = () => stop.abort(new Error('stopped'));

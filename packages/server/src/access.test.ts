@@ -37,7 +37,10 @@ describe('every path of the router', () => {
   after(() => close());
 
   async function call(route: Route, secret?: string): Promise<{ status: number; code: string | undefined }> {
-    const path = route.url.replace(':name', 'faces').replace(':block', '00'.repeat(16));
+    const path = route.url
+      .replace(':name', 'faces')
+      .replace(':block', '00'.repeat(16))
+      .replace(':token', '00'.repeat(6));
     const body = route.operation === 'createCollection' ? createFaces() : route.takes ? new Uint8Array(0) : undefined;
     const headers = {
       ...(secret ? { authorization: `Bearer ${secret}` } : {}),
@@ -102,7 +105,8 @@ describe('every path of the router', () => {
     const whole = ['createCollection', 'deleteCollection', 'purge', 'snapshot', 'restore', 'metrics'];
     // The collection has no partitions, so neither has it a manifest for such a token; and a list
     // without a partition is nobody's.
-    const empty = [...whole, 'getManifest', 'stageList'];
+    const own = ['listTokens', 'createToken', 'revokeToken', 'audit', 'doctor', 'cluster'];
+    const empty = [...whole, ...own, 'getManifest', 'stageList'];
     for (const route of closed()) {
       const { status } = await call(route, secret);
       assert.equal(status === 403, empty.includes(route.operation), `${route.operation} ${status}`);

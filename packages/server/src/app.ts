@@ -2,6 +2,7 @@
 
 import { OCTETS, type Service } from '@hers/service';
 import type { FastifyInstance } from 'fastify';
+import { type AdminTools, adminRoutes } from './admin-routes.ts';
 import type { Audit } from './audit.ts';
 import { Connections } from './connections.ts';
 import { Rates } from './gate.ts';
@@ -46,6 +47,8 @@ export interface AppOptions {
   readonly shards?: ShardCalls;
   /** What the GPU that scans holds, for /metrics; asked whenever somebody reads them. */
   readonly device?: () => DeviceGauges | undefined;
+  /** What the server can be asked about itself. */
+  readonly admin?: AdminTools;
 }
 
 export interface App {
@@ -64,7 +67,18 @@ export interface App {
 /** `measure` says what the process has in memory: tests share it with their clients. */
 export function makeApp(service: Service, options: AppOptions = {}, measure?: Measure): App {
   const limits = checkLimits(options.limits ?? {});
-  const { tokens, tls, log = false, audit, cors, names = [], site, shards, device = () => undefined } = options;
+  const {
+    tokens,
+    tls,
+    log = false,
+    audit,
+    cors,
+    names = [],
+    site,
+    shards,
+    admin = {},
+    device = () => undefined,
+  } = options;
   const hasTls = tls !== undefined;
   const metrics = new Metrics(VERSION);
   const guests = new Guests(limits, measure);
@@ -93,6 +107,7 @@ export function makeApp(service: Service, options: AppOptions = {}, measure?: Me
   addHooks(fastify, parts);
   const routes = [
     ...routesOf(service, parts),
+    ...adminRoutes(admin, parts),
     ...(site ? siteRoutes(site) : []),
     ...(shards ? shardRoutes(shards) : []),
   ];

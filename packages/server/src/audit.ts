@@ -2,6 +2,7 @@
 // holds names and outcomes and nothing else.
 
 import { closeSync, constants, fchmodSync, fstatSync, openSync, writeSync } from 'node:fs';
+import { open as openFile } from 'node:fs/promises';
 import { refuseUnknown } from '@hers/service';
 import { AS_FILE, isFileThere, requireFile } from '@hers/service/target';
 
@@ -48,6 +49,13 @@ export interface Audit {
    * @throws {Error} with a code of the system, where the disk refuses.
    */
   write(entry: AuditEntry): void;
+  /**
+   * The last lines, the newest last. What is no line of an audit log is left out.
+   *
+   * @param count - How many at most.
+   * @throws {Error} with a code of the system, where the file cannot be read.
+   */
+  last(count: number): Promise<readonly (AuditEntry | LeftOut)[]>;
   /** Closes the file. */
   close(): void;
 }
@@ -94,6 +102,7 @@ export function openAudit(path: string, options: AuditOptions = {}): Audit {
       if (!open) return;
       if (!limitStrangers || entry.token !== undefined || strangers.mayBeWritten(entry)) append(entry);
     },
+    last: (count) => lastLines(path, count),
     close() {
       if (!open) return;
       open = false;
@@ -101,6 +110,35 @@ export function openAudit(path: string, options: AuditOptions = {}): Audit {
       closeSync(file);
     },
   };
+}
+
+/** Of the end of a log that is read. */
+const TAIL_BYTES = 2 ** 18;
+
+/** Read from its path: a log that was moved away and made again is read as it is now. */
+async function lastLines(path: string, count: number): Promise<(AuditEntry | LeftOut)[]> {
+  isFileThere(path);
+  const file = await openFile(path, 'r');
+  try {
+    const { size } = await file.stat();
+    const from = Math.max(0, size - TAIL_BYTES);
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(size - from), 0, size - from, from);
+    const lines = buffer.toString('utf8', 0, bytesRead).split('\n');
+    // The first may have begun before.
+    const whole = from === 0 ? lines : lines.slice(1);
+    return whole.flatMap(entryIn).slice(-count);
+  } finally {
+    await file.close();
+  }
+}
+
+function entryIn(line: string): (AuditEntry | LeftOut)[] {
+  try {
+    const entry = JSON.parse(line);
+    return typeof entry?.operation === 'string' ? [entry] : [];
+  } catch {
+    return [];
+  }
 }
 
 /**

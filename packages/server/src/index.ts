@@ -1,3 +1,4 @@
+export type { AdminOptions, ServerFinding } from './admin-routes.ts';
 export { type Audit, type AuditEntry, type AuditOptions, type LeftOut, openAudit } from './audit.ts';
 export { LIMITS, type LimitName, type Limits } from './limits.ts';
 export type { LogLevel, LogOptions } from './logs.ts';

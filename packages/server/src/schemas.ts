@@ -85,3 +85,41 @@ export const searchShardsHead = object({
 });
 export const searchHead = object({ version: count, some: { type: 'boolean' } }, 'some');
 export const manifestHead = object({ version: count });
+
+const tokenId = hexDigits(6);
+const scope = { type: 'string', enum: ['search', 'write', 'admin'] } as const;
+const text = { type: 'string' } as const;
+export const tokenParams = object({ token: tokenId });
+const token = object(
+  {
+    id: tokenId,
+    scope,
+    collection: name,
+    partitions: { type: 'array', items: text },
+    note: text,
+    created: text,
+    by: tokenId,
+  },
+  'collection',
+  'partitions',
+  'note',
+  'by',
+);
+export const tokensBody = object({ tokens: { type: 'array', items: token } });
+export const newTokenHead = object(
+  { scope, collection: name, note: { type: 'string', maxLength: 200 } },
+  'collection',
+  'note',
+);
+export const madeTokenBody = object({ token, secret: text });
+export const auditBody = object({ entries: { type: 'array', items: { type: 'object', additionalProperties: true } } });
+export const findingsBody = object({
+  findings: {
+    type: 'array',
+    items: object(
+      { check: text, level: { type: 'string', enum: ['ok', 'note', 'problem'] }, found: text, advice: text },
+      'advice',
+    ),
+  },
+});
+export const clusterBody = { type: 'object', additionalProperties: true } as const;

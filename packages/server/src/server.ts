@@ -3,14 +3,15 @@
 import { isIP } from 'node:net';
 import type { Server as TlsServer } from 'node:tls';
 import { HersError, isLoopback, type OptionNames, refuseUnknown, type Service } from '@hers/service';
+import type { AdminOptions } from './admin-routes.ts';
 import { type AppOptions, makeApp } from './app.ts';
 import { openAudit } from './audit.ts';
 import type { Measure } from './guests.ts';
 import { readTls, type TlsFiles, watchTls } from './tls.ts';
-import { TokenCheck } from './tokens.ts';
+import { TokenCheck, TokenStore } from './tokens.ts';
 
 /** How a store is served. */
-export interface ServeOptions extends Omit<AppOptions, 'tokens' | 'tls' | 'audit' | 'names'> {
+export interface ServeOptions extends Omit<AppOptions, 'tokens' | 'tls' | 'audit' | 'names' | 'admin'> {
   /** 127.0.0.1 by default: this machine alone. */
   readonly host?: string;
   /** 7443 by default; 0 for any. */
@@ -27,6 +28,8 @@ export interface ServeOptions extends Omit<AppOptions, 'tokens' | 'tls' | 'audit
   readonly allowHosts?: readonly string[];
   /** Serve without tokens: whoever reaches the server may read, write and delete everything. */
   readonly allowAnyone?: boolean;
+  /** What whoever has a token of scope admin can ask of the server itself. */
+  readonly admin?: AdminOptions;
   /** How often the certificate is looked at. */
   readonly tlsEveryMs?: number;
 }
@@ -43,6 +46,7 @@ const OPTIONS: OptionNames<ServeOptions> = {
   tls: true,
   tokens: true,
   audit: true,
+  admin: true,
   allowPlaintext: true,
   allowHosts: true,
   allowAnyone: true,
@@ -110,7 +114,9 @@ export async function serve(service: Service, options: ServeOptions, measure?: M
   refuseUnknown(options, OPTIONS, 'a server');
   requireTlsAndTokens(options);
   const { host = '127.0.0.1', port = DEFAULT_PORT, tls, tokens: tokenFile, audit, tlsEveryMs, ...rest } = options;
-  const { allowPlaintext: _, allowAnyone: __, allowHosts = [], ...appOptions } = rest;
+  const { allowPlaintext: _, allowAnyone: __, allowHosts = [], admin = {}, ...appOptions } = rest;
+  refuseUnknown(admin, { tokens: true, doctor: true, cluster: true }, 'what an admin may ask');
+  const { tokens: managesTokens = false, ...asked } = admin;
   const tokens = tokenFile === undefined ? undefined : new TokenCheck(tokenFile);
   if (tokens && (await tokens.count()) === 0)
     throw new HersError(
@@ -122,6 +128,7 @@ export async function serve(service: Service, options: ServeOptions, measure?: M
     {
       ...appOptions,
       names: [...(isWildcard(host) ? [] : [host]), ...allowHosts],
+      admin: { ...asked, ...(managesTokens && tokenFile !== undefined ? { tokens: new TokenStore(tokenFile) } : {}) },
       ...(tokens ? { tokens } : {}),
       ...(tls ? { tls: readTls(tls) } : {}),
       ...(audit === undefined ? {} : { audit: openAudit(audit, { limitStrangers: tokens !== undefined }) }),

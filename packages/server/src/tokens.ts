@@ -25,6 +25,8 @@ export interface Token {
   readonly note?: string;
   /** ISO 8601. */
   readonly created: string;
+  /** The id of the token that made it, where one did: revoking that revokes this. */
+  readonly by?: string;
 }
 
 interface StoredToken extends Token {
@@ -75,8 +77,9 @@ function parseFile(text: string, path: string): TokenFile {
   } catch {
     throw damaged();
   }
-  const isToken = ({ id, hash, scope, collection, partitions }: StoredToken) =>
+  const isToken = ({ id, hash, scope, collection, partitions, by = id }: StoredToken) =>
     /^[0-9a-f]{12}$/.test(id) &&
+    /^[0-9a-f]{12}$/.test(by) &&
     /^[0-9a-f]{64}$/.test(hash) &&
     SCOPES.includes(scope) &&
     (collection === undefined || isCollectionName(collection)) &&
@@ -125,7 +128,8 @@ export class TokenStore {
   /**
    * Makes a token. Its secret is returned here and never again.
    *
-   * @param made - What it allows, and perhaps for which collection and partitions, and who has it.
+   * @param made - What it allows, and perhaps for which collection and partitions, who has it, and
+   *   which token made it.
    * @throws {HersError} INVALID_ARGUMENT: for a scope that there is not, a name that no collection
    *   can have, or partitions without a collection, with scope admin, or not given by their
    *   handles; where its path is no file, but a folder or a link.
@@ -135,9 +139,9 @@ export class TokenStore {
    * const { secret } = await new TokenStore('./tokens.json').create({ scope: 'search' });
    */
   async create(
-    made: Pick<Token, 'scope' | 'collection' | 'partitions' | 'note'>,
+    made: Pick<Token, 'scope' | 'collection' | 'partitions' | 'note' | 'by'>,
   ): Promise<{ token: Token; secret: string }> {
-    const { scope, collection, partitions, note } = made;
+    const { scope, collection, partitions, note, by } = made;
     if (!SCOPES.includes(scope))
       throw new HersError('INVALID_ARGUMENT', `a scope is one of ${SCOPES.join(', ')}, not ${JSON.stringify(scope)}`);
     if (collection !== undefined && !isCollectionName(collection))
@@ -163,13 +167,14 @@ export class TokenStore {
       ...(partitions === undefined ? {} : { partitions }),
       ...(note === undefined ? {} : { note }),
       created: new Date().toISOString(),
+      ...(by === undefined ? {} : { by }),
     };
     await this.#change((tokens) => [...tokens, { ...token, hash: sha256(secret).toString('hex') }]);
     return { token, secret };
   }
 
   /**
-   * Revokes a token: from the next request on it is refused.
+   * Revokes a token, and all that were made with it: from the next request on they are refused.
    *
    * @param id - Its public part, as `list` shows it.
    * @throws {HersError} NOT_FOUND: where there is none of this id.
@@ -183,7 +188,10 @@ export class TokenStore {
       const found = tokens.find((token) => token.id === id);
       if (!found) throw new HersError('NOT_FOUND', `there is no token ${JSON.stringify(id)} in ${this.path}`);
       revoked = publicPart(found);
-      return tokens.filter((token) => token !== found);
+      const gone = new Set([id]);
+      // What a token has made comes after it.
+      for (const token of tokens) if (token.by !== undefined && gone.has(token.by)) gone.add(token.id);
+      return tokens.filter((token) => !gone.has(token.id));
     });
     return revoked!;
   }

@@ -7,15 +7,19 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { HersError, HttpService, isSealed } from '@hers/client';
-import type { Upstream } from '@hers/console';
+import type { ConsoleOptions } from '@hers/console';
+import type { FolderStore } from '@hers/store';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { addressOf, isServer, openFolder, tokenSource } from '../gallery.ts';
+import { doctorOf } from './serve.ts';
 
 interface ConsoleFlags {
   readonly port: number;
   readonly open: boolean;
+  readonly model?: readonly string[];
+  readonly example?: boolean;
 }
 
 const DEFAULT_PORT = 7444;
@@ -29,7 +33,13 @@ export function addConsole(program: HersCommand, context: () => Context): void {
     )
     .option('--port <number>', 'the port on 127.0.0.1; 0 for any that is free', portOption, DEFAULT_PORT)
     .option('--no-open', 'print the address, and do not open a browser')
+    .option(
+      '--model <folders...>',
+      'models of your own for the page, each a folder with hers-model.json; docs/console.md says what is in it',
+    )
+    .option('--example', 'an example in a temporary folder, made up, that is removed at the end')
     .example('hers console', 'The gallery of this folder')
+    .example('hers console --example', 'Synthetic faces and some sentences, to try things with')
     .action((flags: ConsoleFlags) => run(context(), flags));
 }
 
@@ -39,22 +49,29 @@ function portOption(text: string): number {
   throw new CommandError(EXIT.usage, `--port takes a number from 0 to 65535, not ${JSON.stringify(text)}`);
 }
 
-async function run(context: Context, { port, open }: ConsoleFlags): Promise<void> {
+async function run(context: Context, { port, open, model = [], example = false }: ConsoleFlags): Promise<void> {
   const { out, settings, signal, environment } = context;
+  const { findModels, openModel, startConsole } = await import('@hers/console');
+  const own = await Promise.all(model.map((folder) => openModel(context.path(folder))));
+  const { models: found, missing } = findModels([environment.cwd]);
+  const models = { models: [...own, ...found.filter(isNotIn(own))], missing: missing.filter(isNotIn(own)) };
   const where = settings.value('gallery');
-  const { startConsole } = await import('@hers/console');
-  const source = isServer(where) ? await serverSource(context) : await folderSource(context);
+  const source = example
+    ? await exampleSource(context)
+    : isServer(where)
+      ? await serverSource(context)
+      : await folderSource(context);
   try {
-    const keyFile = await sealedKey(settings.value('key'));
-    const gallery = await addressOf(where);
-    const { upstream } = source;
-    const served = await startConsole({ upstream, gallery, port, ...(keyFile ? { keyFile } : {}) });
+    const { close: _, ...given } = source;
+    const served = await startConsole({ ...given, port, models });
     try {
-      if (out.json) out.object({ url: served.address, gallery: where });
+      const shown = example ? 'an example, made up' : where;
+      if (out.json) out.object({ url: served.address, gallery: shown });
       else
         out.facts([
-          ['console', where],
+          ['console', shown],
           ['at', served.address],
+          ...(source.example ? [['passphrase', source.example.passphrase] as const] : []),
         ]);
       out.hint('The address opens the page once, in one browser. Ctrl-C ends it.');
       if (open && environment.stdout.isTTY) await show(served.address, signal);
@@ -68,23 +85,40 @@ async function run(context: Context, { port, open }: ConsoleFlags): Promise<void
   }
 }
 
-interface Source {
-  readonly upstream: Upstream;
+interface Named {
+  readonly facts: { readonly name: string };
+}
+
+/** A model of the user's own takes the place of one of the same name. */
+const isNotIn =
+  (own: readonly Named[]) =>
+  ({ facts }: Named) =>
+    own.every((each) => each.facts.name !== facts.name);
+
+/** What the page leads to, and how to end it. */
+interface Source extends Pick<ConsoleOptions, 'upstream' | 'gallery' | 'keyFile' | 'example'> {
   close(): Promise<void>;
+}
+
+/** What the settings say of the gallery and its key. */
+async function ofSettings({ settings }: Context): Promise<Pick<Source, 'gallery' | 'keyFile'>> {
+  const keyFile = await sealedKey(settings.value('key'));
+  return { gallery: await addressOf(settings.value('gallery')), ...(keyFile ? { keyFile } : {}) };
 }
 
 /**
  * The server of the settings. It is greeted once, so that what is wrong is said here, and a token
  * is asked for here where it wants one.
  */
-async function serverSource({ settings, secrets, signal }: Context): Promise<Source> {
+async function serverSource(context: Context): Promise<Source> {
+  const { settings, secrets, signal } = context;
   const url = settings.value('gallery');
   const source = tokenSource(settings);
   const greet = async (token: string | undefined): Promise<Source> => {
     const given = token === undefined ? {} : { token };
     const service = new HttpService(url, given);
     await service.hello({ signal }).finally(() => service.close());
-    return { upstream: { url, ...given }, close: async () => {} };
+    return { ...(await ofSettings(context)), upstream: { url, ...given }, close: async () => {} };
   };
   const token = await secrets.given(source);
   return greet(token).catch(async (error) => {
@@ -93,18 +127,54 @@ async function serverSource({ settings, secrets, signal }: Context): Promise<Sou
   });
 }
 
+async function folderSource(context: Context): Promise<Source> {
+  const { settings, out } = context;
+  return {
+    ...(await ofSettings(context)),
+    ...(await serveFolder(settings.value('gallery'), await openFolder(settings, out))),
+  };
+}
+
+/** A gallery that is made up for this, and gone afterwards. */
+async function exampleSource({ out, signal }: Context): Promise<Source> {
+  const [{ makeExampleGallery }, { openStore }] = await Promise.all([
+    import('../example-gallery.ts'),
+    import('@hers/store'),
+  ]);
+  const folder = await mkdtemp(join(tmpdir(), 'hers-example-'));
+  const remove = () => rm(folder, { recursive: true, force: true });
+  try {
+    out.note('Encrypting an example …');
+    const { keyFile, example } = await makeExampleGallery(join(folder, 'gallery'), signal);
+    const gallery = join(folder, 'gallery');
+    const served = await serveFolder(gallery, await openStore(gallery));
+    const close = async () => {
+      await served.close();
+      await remove();
+    };
+    return {
+      ...{ ...served, close, example },
+      gallery: `example:${basename(folder)}`,
+      keyFile: { name: 'example.key', text: keyFile },
+    };
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+}
+
 /**
- * The folder behind a server of its own, on another port of this machine. A token that nobody else
+ * A folder behind a server of its own, on another port of this machine. A token that nobody else
  * knows keeps the other users of the machine out.
  */
-async function folderSource({ settings, out }: Context): Promise<Source> {
+async function serveFolder(path: string, store: FolderStore): Promise<Pick<Source, 'upstream' | 'close'>> {
   const { startServer, TokenStore } = await import('@hers/server');
-  const store = await openFolder(settings, out);
   const folder = await mkdtemp(join(tmpdir(), 'hers-console-'));
   try {
     const tokens = join(folder, 'tokens.json');
     const { secret } = await new TokenStore(tokens).create({ scope: 'admin', note: 'hers console' });
-    const server = await startServer(store, { port: 0, tokens, log: false });
+    const admin = { doctor: () => doctorOf(path, store) };
+    const server = await startServer(store, { port: 0, tokens, log: false, admin });
     const close = async () => {
       await server.close();
       await rm(folder, { recursive: true, force: true });

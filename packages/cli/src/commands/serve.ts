@@ -2,9 +2,10 @@
 
 import { existsSync } from 'node:fs';
 import type { Kernel, KernelName } from '@hers/scan';
-import type { LimitName, LogLevel, Site } from '@hers/server';
+import type { AdminOptions, LimitName, LogLevel, ServerFinding, Site } from '@hers/server';
 import { LIMITS } from '@hers/server/limits';
 import type { Service } from '@hers/service';
+import type { FolderStore } from '@hers/store';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -82,7 +83,7 @@ export function addServe(program: HersCommand, context: () => Context): void {
       'with --cluster: servers of NATS that keep the ledger; 3 by default',
       numberOption('--ledger-replicas'),
     )
-    .option('--console', 'also serve the console, a page for people, at /console/')
+    .option('--console', 'also serve the console, a page for people, at /console/; admin tokens may then make tokens')
     .addOption(new Option('--log-level <level>', 'what is logged').choices(LEVELS as string[]).default('info'));
   for (const [name, limit] of Object.entries(LIMITS))
     serve.option(
@@ -117,8 +118,20 @@ function portOption(text: string): number {
 
 /** The console as a server gives it away. */
 async function consoleSite(): Promise<Site> {
-  const { BASE, PAGE_HEADERS, readPage, serverSession } = await import('@hers/console');
-  return { base: BASE, headers: PAGE_HEADERS, files: [...(await readPage()), serverSession()] };
+  const { BASE, PAGE_HEADERS, readPage, serverFiles } = await import('@hers/console');
+  return { base: BASE, headers: PAGE_HEADERS, files: [...(await readPage()), ...serverFiles()] };
+}
+
+/** What is served, and what can be asked about it. */
+interface Opened extends Pick<AdminOptions, 'cluster'> {
+  readonly store: Service;
+  readonly folder?: FolderStore;
+}
+
+/** Loaded when somebody asks: it measures the machine. */
+export async function doctorOf(path: string, folder: FolderStore): Promise<readonly ServerFinding[]> {
+  const { examine } = await import('../server-checks.ts');
+  return examine(path, folder);
 }
 
 /** This machine as a node of a cluster. */
@@ -127,12 +140,15 @@ async function openNode(
   flags: ServeFlags,
   cluster: string,
   onKernel: (kernel: Kernel) => void,
-): Promise<Service> {
+): Promise<Pick<Opened, 'store' | 'cluster'>> {
   const { out, settings } = context;
   const { node, nodeHost, nodePort, nodeUrl, nodeTokens, nodeTokenFile, tlsCert, tlsKey, allowPlaintext } = flags;
   if (node === undefined)
     throw new CommandError(EXIT.usage, 'a node needs a name that it keeps', 'give --node, such as --node n1');
-  const [{ startNode }, { openKernel }] = await Promise.all([import('@hers/cluster'), import('@hers/scan')]);
+  const [{ clusterStatus, HttpShards, startNode }, { openKernel }] = await Promise.all([
+    import('@hers/cluster'),
+    import('@hers/scan'),
+  ]);
   const token = await readNodeToken(context, nodeTokenFile);
   const { service, url } = await startNode(settings.value('gallery'), {
     node,
@@ -164,7 +180,8 @@ async function openNode(
     onBackgroundError: (error) => out.note(`warning: ${(error as Error).message}`),
   });
   out.note(`Node ${node} listens for other nodes at ${url}.`);
-  return service;
+  const options = { ...(token === undefined ? {} : { token }), ...(allowPlaintext ? { insecure: true } : {}) };
+  return { store: service, cluster: () => clusterStatus(url, (address) => new HttpShards(address, options)) };
 }
 
 /** `nats://a:4222,b:4222` names two servers. */
@@ -215,10 +232,11 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
   const onKernel = (opened: Kernel) => {
     kernel = opened;
   };
-  const store =
+  const opened: Opened =
     flags.cluster === undefined
-      ? await openFolder(settings, out, { onKernel })
+      ? await openFolder(settings, out, { onKernel }).then((files) => ({ store: files, folder: files }))
       : await openNode(context, flags, flags.cluster, onKernel);
+  const { store, folder: files, cluster } = opened;
   const server = await startServer(store, {
     host,
     port,
@@ -233,6 +251,11 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
     ...(cors ? { cors: cors.includes('*') ? '*' : cors } : {}),
     ...(allowHost ? { allowHosts: allowHost } : {}),
     ...(site ? { site } : {}),
+    admin: {
+      tokens: withConsole,
+      ...(files ? { doctor: () => doctorOf(folder, files) } : {}),
+      ...(cluster ? { cluster } : {}),
+    },
     device: () => kernel?.device?.(),
     log: { level: logLevel, stream: { write: (line: string) => void stderr.write(line) } },
   }).catch(async (error) => {

@@ -33,15 +33,15 @@ const POLICY: string = [
   "base-uri 'none'",
 ].join('; ');
 
-const FEATURES = ['camera', 'display-capture', 'geolocation', 'microphone', 'midi', 'payment', 'serial', 'usb'];
+const FEATURES = ['display-capture', 'geolocation', 'microphone', 'midi', 'payment', 'serial', 'usb'];
 
-/** Nothing from elsewhere, no frame around it, nothing kept, no device. */
+/** Nothing from elsewhere, no frame around it, nothing kept, no device but a camera, if asked. */
 export const PAGE_HEADERS: Readonly<Record<string, string>> = {
   'cache-control': 'no-store',
   'content-security-policy': POLICY,
   'cross-origin-opener-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',
-  'permissions-policy': FEATURES.map((name) => `${name}=()`).join(', '),
+  'permissions-policy': ['camera=(self)', ...FEATURES.map((name) => `${name}=()`)].join(', '),
   'referrer-policy': 'no-referrer',
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
@@ -54,6 +54,7 @@ const FILES: readonly (readonly [path: string, type: string, file: string])[] = 
   ['console.css', 'text/css; charset=utf-8', 'src/page/console.css'],
   ['icon.svg', 'image/svg+xml', 'src/page/icon.svg'],
   ['console.js', JS, 'build/console.js'],
+  ['models.js', JS, 'build/models.js'],
   ['hers.js', JS, '../client/build/hers.js'],
   ['hers-worker.js', JS, '../client/build/hers-worker.js'],
 ];
@@ -73,8 +74,11 @@ export function readPage(): Promise<PageFile[]> {
   );
 }
 
-/** What `hers serve` answers where `hers console` has a session: that there is none. */
-export function serverSession(): PageFile {
-  const body = Buffer.from('{"kind":"server"}\n');
-  return { path: 'session', type: 'application/json; charset=utf-8', body, compressed: gzipSync(body) };
+/** What `hers serve` answers where `hers console` has a session, models and an example: none. */
+export function serverFiles(): PageFile[] {
+  const answers = { session: { kind: 'server' }, models: { models: [], missing: [] }, example: {} };
+  return Object.entries(answers).map(([path, answer]) => {
+    const body = Buffer.from(`${JSON.stringify(answer)}\n`);
+    return { path, type: 'application/json; charset=utf-8', body, compressed: gzipSync(body) };
+  });
 }

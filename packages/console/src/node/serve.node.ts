@@ -2,8 +2,10 @@
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { pipeline } from 'node:stream/promises';
 import { HersError, type OptionNames, refuseUnknown } from '@hers/service';
 import { BASE, PAGE_HEADERS, type PageFile, readPage } from './files.node.ts';
+import { type FoundModel, type MissingModel, modelFile } from './models.node.ts';
 import { answerError, ServerProxy, type Upstream } from './proxy.node.ts';
 import { Session } from './session.node.ts';
 
@@ -17,9 +19,40 @@ export interface ConsoleOptions {
   readonly port?: number;
   /** A sealed key file that is offered to whoever opens the page; it still takes its passphrase. */
   readonly keyFile?: { readonly name: string; readonly text: string };
+  /** Models for its page, and those that could be had. */
+  readonly models?: { readonly models: readonly FoundModel[]; readonly missing: readonly MissingModel[] };
+  /** Where the gallery is an example, made up for this: it has no secrets. */
+  readonly example?: ExampleGallery;
 }
 
-const OPTIONS: OptionNames<ConsoleOptions> = { upstream: true, gallery: true, port: true, keyFile: true };
+/** A gallery without secrets, to try things with. */
+export interface ExampleGallery {
+  /** Of the key file. */
+  readonly passphrase: string;
+  /** What is in its collections, in the clear, for comparison. */
+  readonly collections: Readonly<Record<string, PlainCollection>>;
+}
+
+/** The vectors of a collection in the clear. */
+export interface PlainCollection {
+  /** One for each vector. */
+  readonly ids: readonly string[];
+  /** Coordinates of a vector. */
+  readonly dimension: number;
+  /** One behind the other. */
+  readonly vectors: Float32Array;
+  /** To search for. */
+  readonly probes?: readonly { readonly label: string; readonly vector: readonly number[] }[];
+}
+
+const OPTIONS: OptionNames<ConsoleOptions> = {
+  upstream: true,
+  gallery: true,
+  port: true,
+  keyFile: true,
+  models: true,
+  example: true,
+};
 
 /** A console that listens. */
 export interface RunningConsole {
@@ -84,8 +117,11 @@ async function answer(console: Console, incoming: IncomingMessage, outgoing: Ser
   const { method, url: path = '' } = incoming;
   const refusal = refusalOf(console, incoming);
   if (refusal !== undefined) return refuse(outgoing, refusal);
-  const { session, proxy, keyFile, gallery } = console;
+  const { session, proxy, keyFile, gallery, models = { models: [], missing: [] }, example } = console;
   if (method === 'GET' && isPage(path)) return sendPage(console, incoming, outgoing);
+  // A worker has no token of the session. Its files are no secrets: the cookie does.
+  if (method === 'GET' && path.startsWith(MODELS) && session.knows(incoming.headers.cookie))
+    return sendModel(models.models, path.slice(MODELS.length), outgoing);
   if (method === 'POST' && path === `${BASE}session`) {
     const opened = session.open(await bodyOf(incoming));
     if (!opened)
@@ -97,13 +133,40 @@ async function answer(console: Console, incoming: IncomingMessage, outgoing: Ser
     return refuse(outgoing, 'this page was not opened by its address: run `hers console` again', 401);
   if (method === 'GET' && path === `${BASE}session`) return json(outgoing, { kind: 'command', gallery });
   if (method === 'GET' && path === `${BASE}key`) return json(outgoing, keyFile ?? {});
+  if (method === 'GET' && path === `${BASE}models`)
+    return json(outgoing, { models: models.models.map(({ facts }) => facts), missing: models.missing });
+  if (method === 'GET' && path === `${BASE}example`)
+    return json(outgoing, example ? { ...example, collections: Object.keys(example.collections) } : {});
+  const plain = method === 'GET' && path.startsWith(EXAMPLE) ? plainOf(example, path.slice(EXAMPLE.length)) : undefined;
+  if (plain) return json(outgoing, plain);
   if (proxy.takes(path)) return proxy.pass(incoming, outgoing, path, DATA_HEADERS);
   answerError(outgoing, 404, new HersError('NOT_FOUND', 'there is no such path'), DATA_HEADERS);
 }
 
+const MODELS = `${BASE}models/`;
+const EXAMPLE = `${BASE}example/`;
+const PRIVATE = /^(?:session|key|models|example)(?:\/|$)/;
 const isPage = (path: string) =>
-  path === '/' || path === BASE.slice(0, -1) || (path.startsWith(BASE) && !PRIVATE.has(path));
-const PRIVATE: ReadonlySet<string> = new Set([`${BASE}session`, `${BASE}key`]);
+  path === '/' || path === BASE.slice(0, -1) || (path.startsWith(BASE) && !PRIVATE.test(path.slice(BASE.length)));
+
+/** A collection of the example in the clear, as JSON can hold it. */
+function plainOf(example: ExampleGallery | undefined, name: string): object | undefined {
+  if (!example || !Object.hasOwn(example.collections, name)) return undefined;
+  const { ids, dimension, vectors, probes = [] } = example.collections[name]!;
+  const bytes = Buffer.from(vectors.buffer, vectors.byteOffset, vectors.byteLength);
+  return { ids, dimension, probes, vectors: bytes.toString('base64') };
+}
+
+async function sendModel(models: readonly FoundModel[], path: string, outgoing: ServerResponse): Promise<void> {
+  const file = await modelFile(models, path);
+  if (!file) {
+    answerError(outgoing, 404, new HersError('NOT_FOUND', 'there is no such file'), DATA_HEADERS);
+    return;
+  }
+  // A worker has the policy that it comes with, not that of its page.
+  outgoing.writeHead(200, { ...PAGE_HEADERS, 'content-type': file.type, 'content-length': file.bytes });
+  await pipeline(file.open(), outgoing);
+}
 
 /** Why a request is refused: it comes under another name, or from a page of another origin. */
 function refusalOf({ host }: Console, { headers, method, url = '' }: IncomingMessage): string | undefined {

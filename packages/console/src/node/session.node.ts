@@ -37,10 +37,15 @@ export class Session {
 
   /** Whether a request shows both. */
   admits(cookies: string | undefined, token: string | string[] | undefined): boolean {
-    if (!this.#isOpen || typeof token !== 'string') return false;
+    return typeof token === 'string' && isSame(token, this.#token) && this.knows(cookies);
+  }
+
+  /** Whether a request shows the cookie, which other servers of this machine may have seen. */
+  knows(cookies: string | undefined): boolean {
+    if (!this.#isOpen) return false;
     const pairs = (cookies ?? '').split(';').map((pair) => pair.trim().split('='));
     // Another server of this machine can set a cookie of the same name, and browsers send both.
     const shown = pairs.filter(([name, value = '']) => name === this.#cookieName && isSame(value, this.#cookie));
-    return isSame(token, this.#token) && shown.length > 0;
+    return shown.length > 0;
   }
 }

@@ -4,6 +4,7 @@ import type { JSX } from 'preact';
 import { CollectionView } from './collection-view.tsx';
 import { CollectionsView } from './collections-view.tsx';
 import { hrefOf, route } from './route.ts';
+import { ServerView } from './server-view.tsx';
 import { arrival } from './session.ts';
 import { UnlockView } from './unlock-view.tsx';
 import { IDLE_CHOICES, idleMinutes, lock, locksIn, unlocked } from './unlocked.ts';
@@ -25,6 +26,7 @@ export function App(): JSX.Element {
         <span class="gallery" title="the gallery">
           {here.state === 'here' ? here.gallery : ''}
         </span>
+        {open ? <Places /> : null}
         {open ? <Lock /> : <span class="state">locked</span>}
       </header>
       <main id="main" tabIndex={-1}>
@@ -39,10 +41,27 @@ export function App(): JSX.Element {
 
 function View(): JSX.Element {
   const { value } = route;
+  if (value.view === 'server') return <ServerView tab={value.tab} />;
   return value.view === 'collections' ? (
     <CollectionsView />
   ) : (
     <CollectionView key={value.name} name={value.name} tab={value.tab} />
+  );
+}
+
+/** The two places to be: what is in the gallery, and the server that keeps it. */
+function Places(): JSX.Element {
+  const isServer = route.value.view === 'server';
+  const current = (is: boolean) => (is ? { 'aria-current': 'page' as const } : {});
+  return (
+    <nav class="places" aria-label="Places">
+      <a href={hrefOf({ view: 'collections' })} {...current(!isServer)}>
+        Gallery
+      </a>
+      <a href={hrefOf({ view: 'server', tab: 'metrics' })} {...current(isServer)}>
+        Server
+      </a>
+    </nav>
   );
 }
 

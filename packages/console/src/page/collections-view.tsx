@@ -6,6 +6,7 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useLoaded } from './loaded.ts';
 import { messageOf } from './message.ts';
+import { type ModelFacts, shelf } from './models.ts';
 import { Dialog, Fact, Field, Problem, Scroll } from './parts.tsx';
 import { count, counted, size } from './quantities.ts';
 import { go, hrefOf } from './route.ts';
@@ -177,6 +178,11 @@ function NewCollection({ onClose }: { readonly onClose: () => void }): JSX.Eleme
           void make();
         }}
       >
+        <ForModel
+          onChoose={({ dimension, metric, normBound = 1 }) =>
+            set({ dimension: String(dimension), metric, normBound: String(normBound) })
+          }
+        />
         <div class="grid">
           <Field label="Name" hint="The server sees it.">
             <input
@@ -258,6 +264,22 @@ function NewCollection({ onClose }: { readonly onClose: () => void }): JSX.Eleme
         </div>
       </form>
     </Dialog>
+  );
+}
+
+/** Choices that fit the vectors of a model. */
+function ForModel({ onChoose }: { readonly onChoose: (model: ModelFacts) => void }): JSX.Element | null {
+  const { models } = shelf.value;
+  if (models.length === 0) return null;
+  return (
+    <div class="actions">
+      <span class="faint">For what a model in this page understands:</span>
+      {models.map((model) => (
+        <button type="button" key={model.name} onClick={() => onChoose(model)}>
+          {model.name}
+        </button>
+      ))}
+    </div>
   );
 }
 

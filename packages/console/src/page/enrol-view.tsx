@@ -3,8 +3,10 @@
 import type { CollectionDescription, Payload, VectorRecord } from '@hers/client';
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { isRunning, run } from './job.ts';
+import { EnrolPictures, EnrolSentences } from './enrol-models.tsx';
+import { isRunning, type JobTools, run } from './job.ts';
 import { messageOf } from './message.ts';
+import { modelKinds } from './model-probe.tsx';
 import { vectorOf } from './npy.ts';
 import { Drop, Field, Problem, Scroll } from './parts.tsx';
 import { count, counted } from './quantities.ts';
@@ -48,18 +50,26 @@ export function EnrolView({ description }: { readonly description: CollectionDes
     }
   };
 
-  const enrol = (title: string, records: () => Iterable<VectorRecord> | AsyncIterable<VectorRecord>, total?: number) =>
-    void run(title, name, async ({ signal, onProgress }) => {
+  const enrol = (
+    title: string,
+    records: (tools: JobTools) => Iterable<VectorRecord> | AsyncIterable<VectorRecord>,
+    total?: number,
+  ) =>
+    void run(title, name, async (tools) => {
+      const { signal, onProgress } = tools;
       const collection = await database.collection(name);
-      const { inserted, replaced, unchanged } = await collection.upsert(records(), {
+      const { inserted, replaced, unchanged } = await collection.upsert(records(tools), {
         signal,
         onProgress: ({ acknowledged }) => onProgress({ done: acknowledged, total }),
       });
       return `${count(inserted)} new, ${count(replaced)} replaced, ${count(unchanged)} unchanged.`;
     });
 
+  const kinds = modelKinds(dimension);
   return (
     <div class="stack">
+      {kinds.includes('picture') ? <EnrolPictures description={description} onEnrol={enrol} /> : null}
+      {kinds.includes('text') ? <EnrolSentences description={description} onEnrol={enrol} /> : null}
       <Drop
         class="card"
         onFile={(dropped) => {

@@ -19,6 +19,8 @@ export type Operation =
   | 'purge'
   | 'snapshot'
   | 'restore'
+  | 'metrics'
+  | 'server'
   | 'page'
   | 'other';
 
@@ -46,6 +48,8 @@ export function operationOf(
   if (path === '/v1') return { operation: 'hello', collection: undefined };
   if (path === '/v1/collections')
     return { operation: method === 'POST' ? 'createCollection' : 'listCollections', collection: undefined };
+  if (path === '/metrics') return { operation: 'metrics', collection: undefined };
+  if (path.startsWith('/v1/server/')) return { operation: 'server', collection: undefined };
   if (path.startsWith('/console/')) return { operation: 'page', collection: undefined };
   const [, collection, rest = ''] = /^\/v1\/collections\/([^/]+)(.*)$/.exec(path) ?? [];
   const found = COLLECTION.find(([verb, pattern]) => verb === method && pattern.test(rest));
@@ -71,6 +75,8 @@ export const NAMES: Readonly<Record<Operation, string>> = {
   purge: 'purge',
   snapshot: 'snapshot',
   restore: 'restore',
+  metrics: 'metrics',
+  server: 'about the server',
   page: 'this page',
   other: 'other',
 };
@@ -95,6 +101,8 @@ export const LEARNS: Readonly<Record<Operation, string>> = {
   purge: 'that deleted data is to disappear from the disk',
   snapshot: 'that the collection is copied, as encrypted as it is stored',
   restore: 'that a collection is restored, as encrypted as it was stored',
+  metrics: 'that somebody looks at its numbers',
+  server: 'that whoever runs it looks at it or changes its tokens; nothing of the gallery',
   page: 'nothing: this is the console itself',
   other: 'that this path was asked for',
 };

@@ -4,8 +4,14 @@ import type { Collection, CollectionDescription, Match, SearchOptions, SearchRes
 import { type Signal, useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { type Account, accounted } from './account.ts';
+import { ClearPane } from './clear-pane.tsx';
+import { pictureIn } from './crop.ts';
+import { isExample, plainCollection } from './example.ts';
 import { FilterForm, filterOf, type Row } from './filter-form.tsx';
+import { useLoaded } from './loaded.ts';
 import { messageOf } from './message.ts';
+import { type FoundFace, modelKinds, modelOf, PhotoProbe, TextProbe } from './model-probe.tsx';
+import { embed } from './models.ts';
 import { Noise } from './noise.tsx';
 import { Npy, vectorOf } from './npy.ts';
 import { Fact, Field, Problem, Scroll } from './parts.tsx';
@@ -14,11 +20,12 @@ import { Timeline } from './timeline.tsx';
 import { unlocked } from './unlocked.ts';
 import { Handles } from './wire-pane.tsx';
 
-type Source = 'vector' | 'file' | 'record';
+type Source = 'picture' | 'text' | 'vector' | 'file' | 'record';
 
 interface Form {
   readonly source: Source;
   readonly text: string;
+  readonly sentence: string;
   readonly npy: { readonly name: string; readonly content: Npy } | undefined;
   readonly row: string;
   readonly id: string;
@@ -31,6 +38,9 @@ interface Form {
 }
 
 interface Found {
+  readonly probe: ArrayLike<number>;
+  /** By a filter, groups or a threshold. */
+  readonly isLimited: boolean;
   readonly result: SearchResult;
   readonly account: Account;
   readonly hasPayload: boolean;
@@ -40,6 +50,7 @@ interface Found {
 const EMPTY: Form = {
   source: 'vector',
   text: '',
+  sentence: '',
   npy: undefined,
   row: '0',
   id: '',
@@ -52,13 +63,29 @@ const EMPTY: Form = {
 };
 
 const SOURCES: readonly (readonly [Source, string])[] = [
+  ['picture', 'Photo'],
+  ['text', 'Sentence'],
   ['vector', 'Vector'],
   ['file', '.npy file'],
   ['record', 'Record'],
 ];
 
-async function probeOf(collection: Collection, form: Form): Promise<ArrayLike<number>> {
+async function probeOf(
+  collection: Collection,
+  form: Form,
+  face: FoundFace | undefined,
+  dimension: number,
+): Promise<ArrayLike<number>> {
   if (form.source === 'vector') return vectorOf(form.text);
+  if (form.source === 'picture') {
+    if (!face) throw new Error('choose a picture with a face first');
+    return face.vector;
+  }
+  if (form.source === 'text') {
+    const model = modelOf('text', dimension);
+    if (!model) throw new Error('there is no model for sentences here');
+    return (await embed(model, form.sentence))[0]!.vector;
+  }
   if (form.source === 'file') {
     if (!form.npy) throw new Error('choose a .npy file first');
     const row = Number(form.row);
@@ -74,7 +101,10 @@ async function probeOf(collection: Collection, form: Form): Promise<ArrayLike<nu
 export function SearchView({ description }: { readonly description: CollectionDescription }): JSX.Element {
   const { name, fields, dimension } = description;
   const { database } = unlocked.value!;
-  const form = useSignal<Form>(EMPTY);
+  const [source = 'vector'] = modelKinds(dimension).filter((kind) => modelOf(kind, dimension));
+  const form = useSignal<Form>({ ...EMPTY, source });
+  const faces = useSignal<readonly FoundFace[]>([]);
+  const face = useSignal(0);
   const problem = useSignal<string | undefined>(undefined);
   const found = useSignal<Found | undefined>(undefined);
   const running = useSignal<AbortController | undefined>(undefined);
@@ -98,9 +128,14 @@ export function SearchView({ description }: { readonly description: CollectionDe
         signal: controller.signal,
       };
       const collection = await database.collection(name);
-      const probe = await probeOf(collection, form.value);
+      const probe = await probeOf(collection, form.value, faces.value[face.value], dimension);
       const { result, account } = await accounted(() => collection.search(probe, options));
-      found.value = { result, account, hasPayload: payload, fieldNames: payload ? [] : fieldNames };
+      found.value = {
+        ...{ result, account, probe },
+        isLimited: filter !== undefined || groupBy !== '' || threshold.trim() !== '',
+        hasPayload: payload,
+        fieldNames: payload ? [] : fieldNames,
+      };
     } catch (error) {
       found.value = undefined;
       problem.value = controller.signal.aborted ? 'It was stopped.' : messageOf(error);
@@ -118,7 +153,7 @@ export function SearchView({ description }: { readonly description: CollectionDe
           void search();
         }}
       >
-        <SearchForm form={form} description={description} problem={problem} />
+        <SearchForm form={form} description={description} problem={problem} faces={faces} face={face} />
         <Problem text={problem.value} />
         <div class="actions">
           <button type="submit" class="main" disabled={running.value !== undefined}>
@@ -133,8 +168,41 @@ export function SearchView({ description }: { readonly description: CollectionDe
         </div>
       </form>
       <Results found={found.value} metric={description.metric} />
-      <Saw found={found.value} />
+      <div class="stack">
+        <Saw found={found.value} />
+        {found.value && isExample(name) ? (
+          <ClearPane
+            collection={name}
+            metric={description.metric}
+            probe={found.value.probe}
+            matches={found.value.result.matches}
+            isLimited={found.value.isLimited}
+          />
+        ) : null}
+      </div>
     </div>
+  );
+}
+
+/** Probes of the example, where it has some. */
+function ExampleProbes({ name, onChoose }: { readonly name: string; readonly onChoose: (text: string) => void }) {
+  const { loaded } = useLoaded(async () => (isExample(name) ? (await plainCollection(name)).probes : []), [name]);
+  const probes = loaded.value.value ?? [];
+  if (probes.length === 0) return null;
+  return (
+    <Field label="From the example">
+      <select
+        onChange={({ currentTarget: { value } }) => {
+          const chosen = probes.find(({ label }) => label === value);
+          if (chosen) onChoose(chosen.vector.map((each) => each.toFixed(5)).join(' '));
+        }}
+      >
+        <option value="">choose a probe …</option>
+        {probes.map(({ label }) => (
+          <option key={label}>{label}</option>
+        ))}
+      </select>
+    </Field>
   );
 }
 
@@ -142,9 +210,12 @@ interface SearchFormProps {
   readonly form: Signal<Form>;
   readonly description: CollectionDescription;
   readonly problem: Signal<string | undefined>;
+  readonly faces: Signal<readonly FoundFace[]>;
+  /** The one that is searched for. */
+  readonly face: Signal<number>;
 }
 
-function SearchForm({ form, description, problem }: SearchFormProps): JSX.Element {
+function SearchForm({ form, description, problem, faces, face }: SearchFormProps): JSX.Element {
   const { value } = form;
   const { fields, dimension, enrolment, metric } = description;
   const set = (part: Partial<Form>) => {
@@ -164,18 +235,28 @@ function SearchForm({ form, description, problem }: SearchFormProps): JSX.Elemen
       problem.value = messageOf(error);
     }
   };
+  const kinds: readonly Source[] = ['vector', 'file', 'record', ...modelKinds(dimension)];
   const keywords = Object.entries(fields).filter(([, type]) => type === 'keyword');
   return (
     <>
       <h2>Probe</h2>
       <fieldset class="segments" aria-label="Where the probe comes from">
-        {SOURCES.map(([source, label]) => (
+        {SOURCES.filter(([source]) => kinds.includes(source)).map(([source, label]) => (
           <button type="button" key={source} aria-pressed={value.source === source} onClick={() => set({ source })}>
             {label}
           </button>
         ))}
       </fieldset>
       <div class="probe">
+        {value.source === 'picture' ? (
+          <PhotoProbe dimension={dimension} faces={faces} chosen={face} problem={problem} />
+        ) : null}
+        {value.source === 'text' ? (
+          <TextProbe dimension={dimension} value={value.sentence} onInput={(sentence) => set({ sentence })} />
+        ) : null}
+        {value.source === 'vector' ? (
+          <ExampleProbes name={description.name} onChoose={(text) => set({ text })} />
+        ) : null}
         {value.source === 'vector' ? (
           <Field label={`${dimension} numbers`} hint="Separated by commas, spaces or lines.">
             <textarea
@@ -309,7 +390,13 @@ function share(score: number, metric: string, best: number): number {
   return best > 0 ? Math.max(0, score / best) : 0;
 }
 
-function Results({ found, metric }: { readonly found: Found | undefined; readonly metric: string }): JSX.Element {
+interface ResultsProps {
+  readonly found: Found | undefined;
+  readonly metric: string;
+}
+
+function Results({ found, metric }: ResultsProps): JSX.Element {
+  const chosen = useSignal<'cards' | 'table' | undefined>(undefined);
   if (!found)
     return (
       <div class="card results empty" role="status">
@@ -317,65 +404,124 @@ function Results({ found, metric }: { readonly found: Found | undefined; readonl
         <p class="faint">What is found is shown here. Scores and ids are decrypted in this page.</p>
       </div>
     );
-  const { result, account, hasPayload, fieldNames } = found;
+  const { result, account } = found;
   const { matches, coverage } = result;
-  const best = matches[0]?.score ?? 0;
+  const hasPictures = matches.some(({ payload }) => pictureIn(payload) !== undefined);
+  const layout = chosen.value ?? (hasPictures ? 'cards' : 'table');
   return (
     <div class="card results">
-      <h2>
-        <span role="status">
-          {matches.length === 0 ? 'Nobody matches' : counted(matches.length, 'match').replace('matchs', 'matches')}
-        </span>
-      </h2>
+      <div class="heading">
+        <h2>
+          <span role="status">
+            {matches.length === 0 ? 'Nobody matches' : counted(matches.length, 'match').replace('matchs', 'matches')}
+          </span>
+        </h2>
+        <fieldset class="segments small" aria-label="Matches as">
+          {(['cards', 'table'] as const).map((each) => (
+            <button type="button" key={each} aria-pressed={layout === each} onClick={() => (chosen.value = each)}>
+              {each}
+            </button>
+          ))}
+        </fieldset>
+      </div>
       <Timeline account={account} />
-      <Scroll label="Matches">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col" class="number">
-                #
-              </th>
-              <th scope="col">id</th>
-              <th scope="col" class="score">
-                {metric === 'euclidean' ? 'distance' : 'score'}
-              </th>
-              {fieldNames.map((field) => (
-                <th scope="col" key={field}>
-                  {field}
-                </th>
-              ))}
-              {hasPayload ? <th scope="col">payload</th> : null}
-            </tr>
-          </thead>
-          <tbody>
-            {matches.map((match, at) => (
-              <tr key={match.id}>
-                <td class="number faint">{at + 1}</td>
-                <th scope="row" class="id">
-                  {match.id}
-                </th>
-                <td class="score" title={ORIGINS[match.scoreOrigin]}>
-                  <span class="number">{scoreText(match.score)}</span>
-                  <meter min={0} max={1} value={share(match.score, metric, best)} aria-label="score as a bar" />
-                </td>
-                {fieldNames.map((field) => (
-                  <td key={field}>{valueText(match.fields?.[field])}</td>
-                ))}
-                {hasPayload ? (
-                  <td class="payload">
-                    <code>{match.payload === undefined ? '' : JSON.stringify(match.payload)}</code>
-                  </td>
-                ) : null}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      {layout === 'cards' ? <MatchCards found={found} metric={metric} /> : <MatchTable found={found} metric={metric} />}
       <p class="hint">
         {count(coverage.searched)} of {count(coverage.total)} records were compared.{' '}
         {matches[0] ? `Scores are ${ORIGINS[matches[0].scoreOrigin]}.` : ''}
       </p>
     </div>
+  );
+}
+
+interface MatchesProps {
+  readonly found: Found;
+  readonly metric: string;
+}
+
+function MatchScore({ match, metric, best }: { match: Match; metric: string; best: number }): JSX.Element {
+  return (
+    <>
+      <span class="number">{scoreText(match.score)}</span>
+      <meter min={0} max={1} value={share(match.score, metric, best)} aria-label="score as a bar" />
+    </>
+  );
+}
+
+function MatchCards({ found, metric }: MatchesProps): JSX.Element {
+  const { matches } = found.result;
+  return (
+    <ol class="matches">
+      {matches.map((match) => {
+        const picture = pictureIn(match.payload);
+        const values = found.fieldNames.map((field) => valueText(match.fields?.[field])).filter((text) => text !== '');
+        return (
+          <li key={match.id}>
+            {picture === undefined ? null : <img src={picture} alt="" width={72} height={72} />}
+            <div>
+              <strong class="id">{match.id}</strong>
+              <span class="score" title={ORIGINS[match.scoreOrigin]}>
+                <MatchScore match={match} metric={metric} best={matches[0]!.score} />
+              </span>
+              <span class="hint">{values.join(' · ')}</span>
+              {found.hasPayload && picture === undefined && match.payload !== undefined ? (
+                <code>{JSON.stringify(match.payload)}</code>
+              ) : null}
+            </div>
+          </li>
+        );
+      })}
+    </ol>
+  );
+}
+
+function MatchTable({ found, metric }: MatchesProps): JSX.Element {
+  const { result, hasPayload, fieldNames } = found;
+  const { matches } = result;
+  const best = matches[0]?.score ?? 0;
+  return (
+    <Scroll label="Matches">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col" class="number">
+              #
+            </th>
+            <th scope="col">id</th>
+            <th scope="col" class="score">
+              {metric === 'euclidean' ? 'distance' : 'score'}
+            </th>
+            {fieldNames.map((field) => (
+              <th scope="col" key={field}>
+                {field}
+              </th>
+            ))}
+            {hasPayload ? <th scope="col">payload</th> : null}
+          </tr>
+        </thead>
+        <tbody>
+          {matches.map((match, at) => (
+            <tr key={match.id}>
+              <td class="number faint">{at + 1}</td>
+              <th scope="row" class="id">
+                {match.id}
+              </th>
+              <td class="score" title={ORIGINS[match.scoreOrigin]}>
+                <MatchScore match={match} metric={metric} best={best} />
+              </td>
+              {fieldNames.map((field) => (
+                <td key={field}>{valueText(match.fields?.[field])}</td>
+              ))}
+              {hasPayload ? (
+                <td class="payload">
+                  <code>{match.payload === undefined ? '' : JSON.stringify(match.payload)}</code>
+                </td>
+              ) : null}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
   );
 }
 

@@ -2,6 +2,7 @@
 // asks for the secret of the address that it has printed.
 
 import { type Signal, signal } from '@preact/signals';
+import { readExample } from './example.ts';
 
 export interface Origin {
   readonly kind: 'server' | 'command';
@@ -51,6 +52,8 @@ export async function arrive(): Promise<void> {
     const answer = secret === undefined ? await ask({}) : await open(secret);
     if (answer.token !== undefined) localStorage.setItem(TOKEN, answer.token);
     const { kind = 'server', gallery = location.origin } = answer;
+    // Most galleries are none.
+    await readExample().catch(() => {});
     arrival.value = { state: 'here', kind, gallery };
   } catch (error) {
     arrival.value = { state: 'refused', why: (error as Error).message };

@@ -17,3 +17,8 @@ export function shown<T>(initial: T): Signal<T> {
 export function forgetShown(): void {
   for (const forget of forgotten) forget();
 }
+
+/** Does something besides when the gallery is locked. */
+export function whenForgotten(forget: () => void): void {
+  forgotten.push(forget);
+}

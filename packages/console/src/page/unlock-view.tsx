@@ -4,6 +4,7 @@ import { isSealed, MasterSeed, openKey, sealKey } from '@hers/client';
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
+import { example } from './example.ts';
 import { KeyPicture } from './key-picture.tsx';
 import { isCode, messageOf } from './message.ts';
 import { Drop, Field, Problem } from './parts.tsx';
@@ -30,6 +31,11 @@ export function UnlockView({ origin }: { readonly origin: Origin }): JSX.Element
             {lockedBecause.value} The key is gone from this page.
           </p>
         ) : null}
+        {example.value.passphrase === undefined ? null : (
+          <p class="hint">
+            This is an example, made up. Its passphrase is <code>{example.value.passphrase}</code>.
+          </p>
+        )}
         <fieldset class="segments" aria-label="Which key">
           <button type="button" aria-pressed={way.value === 'open'} onClick={() => (way.value = 'open')}>
             I have a key file

@@ -3,6 +3,7 @@
 
 import { Database, HttpService, type MasterSeed } from '@hers/client';
 import { type Signal, signal } from '@preact/signals';
+import { readShelf } from './models.ts';
 import { forgetShown } from './shown.ts';
 import { openVersions } from './versions.ts';
 import { forgetExchanges } from './wire.ts';
@@ -11,6 +12,8 @@ export interface Unlocked {
   readonly database: Database;
   /** The same connection without the key: what there is under other keys, too. */
   readonly service: HttpService;
+  /** What the server lets this page in by; empty where it asks for none. */
+  readonly token: string;
   /** The name of the key file. */
   readonly keyName: string;
   /** Whether what was seen is remembered after this page is closed. */
@@ -36,10 +39,12 @@ export async function unlock(
   try {
     const service = new HttpService(location.origin, { retryMs: 5000, ...(token === '' ? {} : { token }) });
     await service.hello();
+    // Without models, it is the page that it was before there were any.
+    await readShelf().catch(() => {});
     const { memory, isKept } = await openVersions();
     const database = new Database(service, { key, versions: memory, gallery });
     lockedBecause.value = undefined;
-    unlocked.value = { database, service, keyName, remembers: isKept };
+    unlocked.value = { database, service, token, keyName, remembers: isKept };
     touched();
   } finally {
     key.wipe();

@@ -36,7 +36,7 @@ function Action({ title, text, label, onRun, children }: ActionProps): JSX.Eleme
 const TYPES: readonly FieldType[] = ['keyword', 'number', 'date', 'boolean', 'keyword[]'];
 
 export function UpkeepView({ description }: { readonly description: CollectionDescription }): JSX.Element {
-  const { name } = description;
+  const { name, dimension, compressor } = description;
   const { database } = unlocked.value!;
   const added = useSignal({ name: '', type: 'keyword' as FieldType });
   const problem = useSignal<string | undefined>(undefined);
@@ -50,6 +50,15 @@ export function UpkeepView({ description }: { readonly description: CollectionDe
     start(`Restore ${target}`, async (_, { signal, onProgress }) => {
       const restored = await database.restore(target, watched(file, onProgress), { signal });
       return `${counted(await restored.count(), 'record')} are in ${target}.`;
+    });
+  };
+
+  const reindex = async (file: File | null | undefined) => {
+    if (file === undefined) return;
+    start(file ? `Reindex through ${file.name}` : 'Reindex without a compressor', async (collection, tools) => {
+      await collection.reindex(file ? new Uint8Array(await file.arrayBuffer()) : null, tools);
+      const { plan } = await collection.index();
+      return `Searches compare ${plan.dimension} dimensions.`;
     });
   };
 
@@ -122,6 +131,33 @@ export function UpkeepView({ description }: { readonly description: CollectionDe
             onChange={({ currentTarget }) => void restore(currentTarget.files?.[0])}
           />
         </label>
+      </div>
+      <div class="card action">
+        <div>
+          <h2>Reindex</h2>
+          <p class="hint">
+            {compressor
+              ? `Searches compare ${compressor.dimension} of ${dimension} dimensions (${compressor.method}). Another compressor can take its place, or none.`
+              : 'A compressor (from hers compress train) lets searches compare fewer dimensions. Nothing is enrolled again; the gallery can be searched meanwhile.'}
+          </p>
+        </div>
+        <div class="actions">
+          <label class={`button ${isRunning() ? 'disabled' : ''}`}>
+            Choose a compressor …
+            <input
+              type="file"
+              class="hidden"
+              aria-label="Compressor"
+              disabled={isRunning()}
+              onChange={({ currentTarget }) => void reindex(currentTarget.files?.[0])}
+            />
+          </label>
+          {compressor ? (
+            <button type="button" disabled={isRunning()} onClick={() => void reindex(null)}>
+              Without one
+            </button>
+          ) : null}
+        </div>
       </div>
       <Action
         title="Add a field"

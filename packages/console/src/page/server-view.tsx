@@ -1,0 +1,564 @@
+// The server: its numbers, its tokens, its audit log, what a doctor finds, and its cluster.
+
+import { type Signal, useSignal } from '@preact/signals';
+import type { ComponentChildren, JSX } from 'preact';
+import { useEffect } from 'preact/hooks';
+import { useLoaded } from './loaded.ts';
+import { isCode, messageOf } from './message.ts';
+import { growth, numberIn, quantile, type Reading, readingOf } from './metrics.ts';
+import { Confirm, Field, Problem, Scroll } from './parts.tsx';
+import { Plot } from './plot.tsx';
+import { count, duration, size } from './quantities.ts';
+import { hrefOf, SERVER_TABS, type ServerTab } from './route.ts';
+import { adminToken, askServer, readMetrics } from './server-api.ts';
+import { shown } from './shown.ts';
+
+export function ServerView({ tab }: { readonly tab: ServerTab }): JSX.Element {
+  return (
+    <section>
+      <header class="heading">
+        <h1>Server</h1>
+      </header>
+      <nav class="tabs" aria-label="Of this server">
+        {SERVER_TABS.map((each) => (
+          <a
+            key={each}
+            href={hrefOf({ view: 'server', tab: each })}
+            {...(each === tab ? { 'aria-current': 'page' as const } : {})}
+          >
+            {each}
+          </a>
+        ))}
+      </nav>
+      <TabView tab={tab} />
+    </section>
+  );
+}
+
+function TabView({ tab }: { readonly tab: ServerTab }): JSX.Element {
+  switch (tab) {
+    case 'metrics':
+      return <MetricsTab />;
+    case 'tokens':
+      return <TokensTab />;
+    case 'audit log':
+      return <AuditTab />;
+    case 'doctor':
+      return <DoctorTab />;
+    case 'cluster':
+      return <ClusterTab />;
+  }
+}
+
+const EVERY_MS = 2000;
+/** Readings that are kept: four minutes. */
+const KEPT = 120;
+const readings: Signal<readonly Reading[]> = shown<readonly Reading[]>([]);
+
+function MetricsTab(): JSX.Element {
+  const problem = useSignal<string | undefined>(undefined);
+  useEffect(() => {
+    let isHere = true;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const read = async () => {
+      try {
+        const reading = readingOf(await readMetrics(), performance.now() / 1000);
+        if (isHere) readings.value = [...readings.value.slice(1 - KEPT), reading];
+        problem.value = undefined;
+      } catch (error) {
+        problem.value = messageOf(error);
+      }
+      if (isHere) timer = setTimeout(read, EVERY_MS);
+    };
+    void read();
+    return () => {
+      isHere = false;
+      clearTimeout(timer);
+    };
+  }, []);
+  return (
+    <>
+      <Problem text={problem.value} />
+      <Plots all={readings.value} />
+      <p class="hint">
+        Read every other second while this is shown. Times are from the head of a request to the end of its answer.
+      </p>
+    </>
+  );
+}
+
+function Plots({ all }: { readonly all: readonly Reading[] }): JSX.Element {
+  const last = all.at(-1);
+  const between = <T,>(measure: (before: Reading, after: Reading) => T): T[] =>
+    all.slice(1).map((after, at) => measure(all[at]!, after));
+  const searches = between((a, b) => growth(a, b, 'hers_searches_total') / Math.max(0.001, b.at - a.at));
+  const half = between((a, b) => quantile(a, b, 'search', 0.5));
+  const most = between((a, b) => quantile(a, b, 'search', 0.95));
+  const rate = between((a, b) => {
+    const seconds = growth(a, b, 'hers_scan_seconds_total');
+    return seconds > 0 ? growth(a, b, 'hers_scanned_bytes_total') / seconds : undefined;
+  });
+  const memory = all.map((each) => numberIn(each, 'process_resident_memory_bytes'));
+  const waiting = all.map((each) => numberIn(each, 'hers_scans_waiting'));
+  const running = all.map((each) => numberIn(each, 'hers_scans_running'));
+  const newest = (values: readonly (number | undefined)[]) => values.findLast((value) => value !== undefined);
+  const text = (value: number | undefined, write: (value: number) => string) =>
+    value === undefined ? '–' : write(value);
+  const ms = (value: number) => duration(1000 * value);
+  const [p50, p95] = [newest(half), newest(most)];
+  return (
+    <div class="plots">
+      <Plot
+        title="searches a second"
+        now={text(searches.at(-1), (each) => each.toFixed(1))}
+        lines={[{ name: 'searches', values: searches }]}
+        room={KEPT}
+      />
+      <Plot
+        title="a search, p50 and p95"
+        now={`${text(p50, ms)} · ${text(p95, ms)}`}
+        lines={[
+          { name: 'p50', values: half },
+          { name: 'p95', values: most },
+        ]}
+        room={KEPT}
+      />
+      <Plot
+        title="scanned"
+        now={text(newest(rate), (each) => `${size(each)}/s`)}
+        lines={[{ name: 'rate', values: rate }]}
+        room={KEPT}
+      />
+      <Plot title="memory" now={text(memory.at(-1), size)} lines={[{ name: 'memory', values: memory }]} room={KEPT} />
+      <Plot
+        title="scans that run and wait"
+        now={`${running.at(-1) ?? '–'} · ${waiting.at(-1) ?? '–'}`}
+        lines={[
+          { name: 'running', values: running },
+          { name: 'waiting', values: waiting },
+        ]}
+        room={KEPT}
+      />
+      <div class="card plot">
+        <dl class="totals">
+          <dt>searches since the start</dt>
+          <dd class="number">{last ? count(numberIn(last, 'hers_searches_total')) : '–'}</dd>
+          <dt>received, sent</dt>
+          <dd class="number">
+            {last
+              ? `${size(numberIn(last, 'hers_received_bytes_total'))} · ${size(numberIn(last, 'hers_sent_bytes_total'))}`
+              : '–'}
+          </dd>
+          <dt>connections</dt>
+          <dd class="number">{last ? count(numberIn(last, 'hers_connections')) : '–'}</dd>
+        </dl>
+      </div>
+    </div>
+  );
+}
+
+interface AskedProps<T> {
+  readonly path: string;
+  readonly children: (value: T, reload: () => void) => ComponentChildren;
+}
+
+/** What the server answers, or why it does not, and a place for a token where it wants one. */
+function Asked<T>({ path, children }: AskedProps<T>): JSX.Element {
+  const { loaded, reload } = useLoaded(() => askServer<T>(path), [path, adminToken.value]);
+  const { value, problem, error, isLoading } = loaded.value;
+  if (isCode(error, 'NOT_FOUND')) return <p class="card empty">{problem}</p>;
+  const isRefused = isCode(error, 'FORBIDDEN') || isCode(error, 'UNAUTHENTICATED');
+  return (
+    <div class="stack">
+      <Problem text={problem} />
+      {isRefused ? <AdminToken /> : null}
+      {value === undefined ? <p class="faint">{isLoading ? 'Reading …' : ''}</p> : children(value, reload)}
+      {value !== undefined || (error && !isRefused) ? (
+        <div class="actions">
+          <button type="button" onClick={reload} disabled={isLoading}>
+            Refresh
+          </button>
+        </div>
+      ) : null}
+    </div>
+  );
+}
+
+function AdminToken(): JSX.Element {
+  return (
+    <form
+      class="card"
+      onSubmit={(event) => {
+        event.preventDefault();
+        const input = event.currentTarget.elements.namedItem('admin') as HTMLInputElement;
+        adminToken.value = input.value.trim();
+        input.value = '';
+      }}
+    >
+      <Field
+        label="A token of scope admin"
+        hint="For this place alone, until the page is locked. With hers console, start it with such a token instead."
+      >
+        <input type="password" name="admin" autocomplete="off" spellcheck={false} required />
+      </Field>
+      <div class="actions">
+        <button type="submit">Use it</button>
+      </div>
+    </form>
+  );
+}
+
+interface TokenFacts {
+  readonly id: string;
+  readonly scope: string;
+  readonly collection?: string;
+  readonly partitions?: readonly string[];
+  readonly note?: string;
+  readonly created: string;
+  readonly by?: string;
+}
+
+function TokensTab(): JSX.Element {
+  return (
+    <Asked<{ tokens: readonly TokenFacts[] }> path="tokens">
+      {({ tokens }, reload) => <Tokens tokens={tokens} onChange={reload} />}
+    </Asked>
+  );
+}
+
+interface TokensProps {
+  readonly tokens: readonly TokenFacts[];
+  readonly onChange: () => void;
+}
+
+function Tokens({ tokens, onChange }: TokensProps): JSX.Element {
+  const revoking = useSignal<TokenFacts | undefined>(undefined);
+  const problem = useSignal<string | undefined>(undefined);
+  const revoke = async (id: string) => {
+    problem.value = undefined;
+    revoking.value = undefined;
+    try {
+      await askServer(`tokens/${id}`, { method: 'DELETE' });
+    } catch (error) {
+      problem.value = messageOf(error);
+    }
+    onChange();
+  };
+  return (
+    <>
+      <Problem text={problem.value} />
+      <Scroll label="Tokens">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">id</th>
+              <th scope="col">scope</th>
+              <th scope="col">collection</th>
+              <th scope="col">note</th>
+              <th scope="col">made</th>
+              <th scope="col">
+                <span class="aside">Revoke</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {tokens.map((token) => (
+              <tr key={token.id}>
+                <th scope="row">
+                  <code>{token.id}</code>
+                </th>
+                <td>{token.scope}</td>
+                <td>
+                  {token.collection ?? 'all'}
+                  {token.partitions ? `, ${count(token.partitions.length)} of its partitions` : ''}
+                </td>
+                <td>{token.note ?? ''}</td>
+                <td>
+                  {token.created.slice(0, 10)}
+                  {token.by === undefined ? '' : ` with ${token.by}`}
+                </td>
+                <td>
+                  <button type="button" class="link" onClick={() => (revoking.value = token)}>
+                    Revoke …
+                  </button>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      <NewToken onChange={onChange} />
+      {revoking.value ? (
+        <Confirm
+          title={`Revoke ${revoking.value.id}`}
+          word={revoking.value.id}
+          action="Revoke it"
+          onClose={() => (revoking.value = undefined)}
+          onConfirm={() => revoke(revoking.value!.id)}
+        >
+          <p>
+            Whoever uses it is refused from the next request on, and so is whoever has a token that was made with it. If
+            this page uses it, this page is refused as well.
+          </p>
+        </Confirm>
+      ) : null}
+    </>
+  );
+}
+
+function NewToken({ onChange }: { readonly onChange: () => void }): JSX.Element {
+  const form = useSignal({ scope: 'search', collection: '', note: '' });
+  const made = useSignal<string | undefined>(undefined);
+  const problem = useSignal<string | undefined>(undefined);
+  const set = (part: Partial<typeof form.value>) => {
+    form.value = { ...form.value, ...part };
+  };
+  const make = async () => {
+    problem.value = undefined;
+    made.value = undefined;
+    const { scope, collection, note } = form.value;
+    try {
+      const head = { scope, ...(collection === '' ? {} : { collection }), ...(note === '' ? {} : { note }) };
+      const { secret } = await askServer<{ secret: string }>('tokens', { method: 'POST', head });
+      made.value = secret;
+      onChange();
+    } catch (error) {
+      problem.value = messageOf(error);
+    }
+  };
+  return (
+    <form
+      class="card"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void make();
+      }}
+    >
+      <h2>A new token</h2>
+      <div class="grid four">
+        <Field label="Scope">
+          <select value={form.value.scope} onChange={({ currentTarget }) => set({ scope: currentTarget.value })}>
+            <option value="search">search: read and search</option>
+            <option value="write">write: change records, too</option>
+            <option value="admin">admin: everything</option>
+          </select>
+        </Field>
+        <Field label="Collection">
+          <input
+            value={form.value.collection}
+            placeholder="all"
+            autocomplete="off"
+            spellcheck={false}
+            onInput={({ currentTarget }) => set({ collection: currentTarget.value })}
+          />
+        </Field>
+        <Field label="Note">
+          <input
+            value={form.value.note}
+            autocomplete="off"
+            maxLength={200}
+            onInput={({ currentTarget }) => set({ note: currentTarget.value })}
+          />
+        </Field>
+      </div>
+      <Problem text={problem.value} />
+      {made.value === undefined ? null : (
+        <div class="stack tight" role="status">
+          <code class="command">{made.value}</code>
+          <p class="hint">
+            Keep it like a password: it is shown this once.{' '}
+            <button type="button" class="link" onClick={() => (made.value = undefined)}>
+              I have it
+            </button>
+          </p>
+        </div>
+      )}
+      <div class="actions">
+        <button type="submit">Make it</button>
+      </div>
+    </form>
+  );
+}
+
+interface AuditLine {
+  readonly time: string;
+  readonly token?: string;
+  readonly address?: string;
+  readonly operation: string;
+  readonly collection?: string;
+  readonly status?: number;
+  readonly code?: string;
+  readonly requests?: number;
+}
+
+function AuditTab(): JSX.Element {
+  return (
+    <Asked<{ entries: readonly AuditLine[] }> path="audit">
+      {({ entries }) => (
+        <Scroll label="Audit log">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">time, UTC</th>
+                <th scope="col">token</th>
+                <th scope="col">address</th>
+                <th scope="col">did</th>
+                <th scope="col">collection</th>
+                <th scope="col">outcome</th>
+              </tr>
+            </thead>
+            <tbody>
+              {entries.toReversed().map((entry, at) => (
+                <tr key={`${entry.time} ${entries.length - at}`}>
+                  <td class="number">{entry.time.slice(0, 19).replace('T', ' ')}</td>
+                  <td>
+                    <code>{entry.token ?? '–'}</code>
+                  </td>
+                  <td>{entry.address ?? ''}</td>
+                  <td>
+                    {entry.requests === undefined
+                      ? entry.operation
+                      : `${count(entry.requests)} more of strangers, not written down`}
+                  </td>
+                  <td>{entry.collection ?? ''}</td>
+                  <td class={entry.code === undefined ? '' : 'warn'}>{entry.code ?? entry.status ?? ''}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      )}
+    </Asked>
+  );
+}
+
+interface FindingFacts {
+  readonly check: string;
+  readonly level: 'ok' | 'note' | 'problem';
+  readonly found: string;
+  readonly advice?: string;
+}
+
+const SIGNS = { ok: '✓', note: '!', problem: '✗' } as const;
+const WORDS = { ok: 'fine', note: 'could be better', problem: 'a problem' } as const;
+
+function DoctorTab(): JSX.Element {
+  return (
+    <Asked<{ findings: readonly FindingFacts[] }> path="doctor">
+      {({ findings }) => (
+        <ul class="findings">
+          {findings.map(({ check, level, found, advice }) => (
+            <li key={check + found} class={level}>
+              <span class="sign" role="img" aria-label={WORDS[level]}>
+                {SIGNS[level]}
+              </span>
+              <div>
+                <strong>{check}</strong> {found}
+                {advice === undefined ? null : <p class="hint">{advice}</p>}
+              </div>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Asked>
+  );
+}
+
+interface ClusterFacts {
+  readonly nodes: readonly {
+    readonly name: string;
+    readonly url: string;
+    readonly error?: string;
+    readonly shards: number;
+    readonly bytes: number;
+    readonly lagging: number;
+  }[];
+  readonly collections: readonly {
+    readonly name: string;
+    readonly version: number | null;
+    readonly shards: number;
+    readonly replicas: number;
+    readonly degraded: number;
+    readonly blocked: number;
+    readonly lost: number;
+  }[];
+}
+
+function ClusterTab(): JSX.Element {
+  return (
+    <Asked<ClusterFacts> path="cluster">
+      {({ nodes, collections }) => (
+        <>
+          <Scroll label="Nodes">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">node</th>
+                  <th scope="col">address</th>
+                  <th scope="col" class="number">
+                    shards
+                  </th>
+                  <th scope="col" class="number">
+                    on disk
+                  </th>
+                  <th scope="col" class="number">
+                    lagging
+                  </th>
+                  <th scope="col">state</th>
+                </tr>
+              </thead>
+              <tbody>
+                {nodes.map(({ name, url, shards, bytes, lagging, error }) => (
+                  <tr key={name}>
+                    <th scope="row">{name}</th>
+                    <td>{url}</td>
+                    <td class="number">{count(shards)}</td>
+                    <td class="number">{size(bytes)}</td>
+                    <td class="number">{count(lagging)}</td>
+                    <td class={error === undefined ? '' : 'warn'}>{error === undefined ? 'up' : `down: ${error}`}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+          <Scroll label="Collections of the cluster">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">collection</th>
+                  <th scope="col" class="number">
+                    version
+                  </th>
+                  <th scope="col" class="number">
+                    shards
+                  </th>
+                  <th scope="col" class="number">
+                    replicas
+                  </th>
+                  <th scope="col">state</th>
+                </tr>
+              </thead>
+              <tbody>
+                {collections.map(({ name, version, shards, replicas, degraded, blocked, lost }) => (
+                  <tr key={name}>
+                    <th scope="row">{name}</th>
+                    <td class="number">{version ?? '?'}</td>
+                    <td class="number">{count(shards)}</td>
+                    <td class="number">{count(replicas)}</td>
+                    <td class={degraded + blocked + lost > 0 ? 'warn' : ''}>{stateOf({ degraded, blocked, lost })}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        </>
+      )}
+    </Asked>
+  );
+}
+
+function stateOf({ degraded, blocked, lost }: { degraded: number; blocked: number; lost: number }): string {
+  if (lost > 0) return `${count(lost)} shards cannot be searched`;
+  if (blocked > 0) return `${count(blocked)} shards take no changes`;
+  return degraded > 0 ? `${count(degraded)} shards lack a replica` : 'whole';
+}
