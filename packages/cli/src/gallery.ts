@@ -18,7 +18,7 @@ import {
 } from '@hers/client';
 import type { VersionFile } from '@hers/client/versions';
 import type { Kernel, KernelName } from '@hers/scan';
-import { type Service, withMethods } from '@hers/service';
+import { Grouped, groupsOf, type Service, withMethods } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import { CommandError, EXIT, messageOf } from './exit.ts';
 import { namesIn } from './fields.ts';
@@ -213,11 +213,12 @@ async function onlyCollection(service: Service): Promise<string> {
 
 /** A service that tells of every response as it passes. */
 function watched(service: Service, onResponse: () => void): Service {
-  const search = async function* (...request: Parameters<Service['search']>) {
-    for await (const response of service.search(...request)) {
-      onResponse();
-      yield response;
-    }
-  };
+  const search = (...request: Parameters<Service['search']>) =>
+    new Grouped(async function* () {
+      for await (const responses of groupsOf(service.search(...request))) {
+        for (const _ of responses) onResponse();
+        yield responses;
+      }
+    });
   return withMethods(service, { search });
 }

@@ -38,7 +38,7 @@ export async function kernel(settings: Settings): Promise<Finding> {
     const choice = await openKernel({ kernel: asked, threads: settings.threads, warn: () => {} });
     const device = choice.kernel.device?.();
     const found = device
-      ? `${choice.chosen}; ${size(device.free)} of its memory free, copied at ${size(device.copySpeed())}/s`
+      ? `${choice.chosen}; ${size(device.free)} of its memory free, copied at ${size(device.copySpeed())}/s, reached from here at ${size(device.linkSpeed())}/s`
       : choice.chosen;
     await choice.kernel.close();
     if (choice.rejected.length === 0) return ok('kernel', found);

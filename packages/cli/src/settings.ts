@@ -37,6 +37,8 @@ function placeName(value: string): string | undefined {
 const wholeNumber = (value: string) =>
   /^[1-9]\d{0,3}$/.test(value) ? undefined : 'must be a whole number from 1 to 9999';
 
+const bytes = (value: string) => (/^(0|[1-9]\d{0,14})$/.test(value) ? undefined : 'must be a whole number of bytes');
+
 /** Named here, and not loaded: every command reads the settings, and few scan. */
 export const KERNELS: readonly string[] = Object.keys({
   auto: true,
@@ -96,14 +98,15 @@ export const SETTINGS = {
   kernel: {
     flag: '--kernel',
     variable: 'HERS_KERNEL',
-    description: 'what scans: native, wasm, reference or cuda; the fastest of the first three that works by default',
+    description:
+      'what scans: native, wasm, reference or cuda; by default the fastest that works, a GPU where cuda was built',
     check: kernelName,
   },
   deviceMemory: {
     flag: '--device-memory',
     variable: 'HERS_DEVICE_MEMORY',
-    description: 'with --kernel cuda: bytes of the gallery that the GPU may hold; as many as fit by default',
-    check: wholeNumber,
+    description: 'where a GPU scans: bytes of the gallery that it may hold; as many as fit by default',
+    check: bytes,
   },
   listCache: {
     flag: '--list-cache',
@@ -115,9 +118,10 @@ export const SETTINGS = {
 } as const satisfies Record<string, Kind>;
 
 /** Variables that are no settings, and those of the tests. */
-const OTHER_VARIABLES = 'CONFIG PASSPHRASE NEW_PASSPHRASE TOKEN REQUIRE DATA CHROMIUM'
-  .split(' ')
-  .map((name) => `HERS_${name}`);
+const OTHER_VARIABLES =
+  'CONFIG PASSPHRASE NEW_PASSPHRASE TOKEN REQUIRE DATA CHROMIUM CUDA EMULATION_FAILS EMULATION_DEVICES'
+    .split(' ')
+    .map((name) => `HERS_${name}`);
 
 /** Variables that look like ours and mean nothing: a typing error there would go unnoticed. */
 export function unknownVariables(env: Environment['env']): string[] {

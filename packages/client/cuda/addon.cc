@@ -17,7 +17,10 @@
 namespace hers {
 namespace {
 
-enum Kind : uint32_t { kDecryptor = 0x64656301, kGallery };
+enum Kind : uint32_t { kDecryptor = 0x64656301, kGallery, kGroups };
+
+/** Of scores under `exact`: packages/scheme/src/secret/score-sums.ts. */
+constexpr size_t kWeightCopies = 6;
 
 struct Decryptor {
   HersDecrypt* decrypt = nullptr;
@@ -30,10 +33,18 @@ struct Decryptor {
 struct Gallery {
   std::shared_ptr<Decryptor> decryptor;
   HersDecryptGallery* gallery = nullptr;
-  uint32_t width = 0;
+  uint32_t width = 0, group = 0;
   size_t blocks = 0;
   ~Gallery() {
     if (gallery) hersDecryptUnload(gallery);
+  }
+};
+
+struct Groups {
+  std::shared_ptr<Gallery> gallery;
+  HersDecryptGroups* groups = nullptr;
+  ~Groups() {
+    if (groups) hersDecryptUnloadGroups(groups);
   }
 };
 
@@ -49,12 +60,16 @@ bool isMissing(napi_env env, napi_value value) {
   return type == napi_undefined || type == napi_null;
 }
 
+/** Numbers of 16 bits come as their bytes. */
+template <class T>
+constexpr napi_typedarray_type kArrayOf = sizeof(T) <= 2 ? napi_uint8_array : sizeof(T) == 4 ? napi_uint32_array : napi_float64_array;
+
 /** Null where it is missing. */
 template <class T>
 const T* wordsOf(napi_env env, napi_value object, const char* name, size_t expected) {
   const napi_value value = member(env, object, name);
   if (isMissing(env, value)) return nullptr;
-  const Bytes bytes = bytesOf(env, value, sizeof(T) == 1 ? napi_uint8_array : napi_uint32_array);
+  const Bytes bytes = bytesOf(env, value, kArrayOf<T>);
   if (bytes.length != sizeof(T) * expected) refuse(env, nullptr, "an array has another length than it must");
   static const T none[1] = {};
   return bytes.length == 0 ? none : reinterpret_cast<const T*>(bytes.at);
@@ -151,12 +166,26 @@ napi_value loadGallery(napi_env env, const Arguments& a) {
   blocks.counts = needed<uint32_t>(env, a[1], "counts", blocks.blocks);
   blocks.slots = needed<uint32_t>(env, a[1], "slots", blocks.fresh * blocks.canaries);
   blocks.values = reinterpret_cast<const int32_t*>(needed<uint32_t>(env, a[1], "values", blocks.fresh * blocks.canaries * blocks.width));
-  blocks.alive = wordsOf<uint32_t>(env, a[1], "alive", blocks.blocks * size("n") / 32);
+  const size_t n = size("n");
+  blocks.alive = wordsOf<uint32_t>(env, a[1], "alive", blocks.blocks * n / 32);
+  blocks.totals = needed<uint32_t>(env, a[1], "totals", blocks.blocks);
+  blocks.group = static_cast<uint32_t>(size("group"));
+  if (blocks.group > 0) {
+    blocks.orders = needed<uint16_t>(env, a[1], "orders", blocks.fresh * n);
+    blocks.ordered = needed<uint32_t>(env, a[1], "ordered", blocks.fresh);
+  }
+  blocks.weights = wordsOf<uint32_t>(env, a[1], "weights", kWeightCopies * n);
+  if (blocks.weights) {
+    blocks.dimension = static_cast<uint32_t>(size("dimension"));
+    blocks.summed = needed<uint32_t>(env, a[1], "summed", blocks.fresh);
+    blocks.sums = needed<double>(env, a[1], "sums", blocks.fresh * kWeightCopies * (2 + blocks.dimension));
+  }
   if (!isMissing(env, a[2])) {
     load->before = unwrap<Gallery, kGallery>(env, a[2]);
     blocks.known = needed<uint32_t>(env, a[1], "known", blocks.blocks);
   }
   load->gallery->width = blocks.width;
+  load->gallery->group = blocks.group;
   load->gallery->blocks = blocks.blocks;
   return start(env, std::move(load), a, "hers.gallery");
 }
@@ -166,8 +195,28 @@ napi_value unloadGallery(napi_env env, const Arguments& a) {
   return undefined(env);
 }
 
+struct LoadGroups : Work {
+  std::shared_ptr<Groups> groups = std::make_shared<Groups>();
+  const uint16_t* codes = nullptr;
+  int run() override { return hersDecryptLoadGroups(groups->gallery->gallery, codes, &groups->groups); }
+  void answer(napi_env env, napi_value array) override { check(env, napi_set_element(env, array, 2, wrap<Groups, kGroups>(env, groups)), "no memory"); }
+};
+
+napi_value loadGroups(napi_env env, const Arguments& a) {
+  auto load = std::make_unique<LoadGroups>();
+  load->groups->gallery = unwrap<Gallery, kGallery>(env, a[0]);
+  load->codes = needed<uint16_t>(env, a[1], "codes", load->groups->gallery->blocks * sizeOf(env, member(env, a[1], "n")));
+  return start(env, std::move(load), a, "hers.groups");
+}
+
+napi_value unloadGroups(napi_env env, const Arguments& a) {
+  unwrap<Groups, kGroups>(env, a[0]).reset();
+  return undefined(env);
+}
+
 struct Rank : Work {
   std::shared_ptr<Gallery> gallery;
+  std::shared_ptr<Groups> groups;
   const HersCudaKept* responses = nullptr;
   size_t query = 0, chosenCount = 0;
   const uint32_t* chosen = nullptr;
@@ -177,7 +226,7 @@ struct Rank : Work {
   HersDecryptTimes times = {};
 
   int run() override {
-    return hersDecryptRank(gallery->gallery, responses, query, chosen, chosenCount, &about, candidates.data(), &count, &times);
+    return hersDecryptRank(gallery->gallery, groups ? groups->groups : nullptr, responses, query, chosen, chosenCount, &about, candidates.data(), &count, &times);
   }
 
   /** Three columns, and the milliseconds on the device. */
@@ -208,6 +257,7 @@ struct Rank : Work {
 napi_value rankResponses(napi_env env, const Arguments& a) {
   auto rank = std::make_unique<Rank>();
   rank->gallery = unwrap<Gallery, kGallery>(env, a[0]);
+  if (!isMissing(env, member(env, a[2], "groups"))) rank->groups = unwrap<Groups, kGroups>(env, member(env, a[2], "groups"));
   bool isKept = false;
   void* data = nullptr;
   check(env, napi_check_object_type_tag(env, a[1], &kKeptTag, &isKept), "responses were expected");
@@ -232,6 +282,12 @@ napi_value rankResponses(napi_env env, const Arguments& a) {
   about.largest = real("largest");
   about.probe = reinterpret_cast<const int32_t*>(needed<uint32_t>(env, q, "probe", rank->gallery->width));
   about.scale = real("scale"), about.canaryOffset = real("canaryOffset"), about.room = real("room");
+  about.exact = truthOf(env, member(env, q, "exact"));
+  about.step = real("step"), about.slope = real("slope"), about.shift = real("shift"), about.sign = static_cast<int>(real("sign"));
+  about.square = real("square"), about.largestInteger = real("largestInteger"), about.period = real("period");
+  about.plus = wordsOf<uint32_t>(env, q, "plus", rank->gallery->group + 1);
+  about.divisors = wordsOf<double>(env, q, "divisors", rank->gallery->group + 1);
+  about.rooms = wordsOf<double>(env, q, "rooms", rank->gallery->group + 1);
   about.distances = truthOf(env, member(env, q, "distances"));
   about.floor = real("floor");
   about.limit = word("limit");
@@ -243,7 +299,7 @@ napi_value rankResponses(napi_env env, const Arguments& a) {
 napi_value initialize(napi_env env, napi_value exports) {
   const napi_property_descriptor properties[] = {
       method("openDecryptor", call<openDecryptor, 2>), method("closeDecryptor", call<closeDecryptor, 1>), method("loadGallery", call<loadGallery, 3>),
-      method("unloadGallery", call<unloadGallery, 1>), method("rankResponses", call<rankResponses, 3>),
+      method("unloadGallery", call<unloadGallery, 1>), method("loadGroups", call<loadGroups, 2>),          method("unloadGroups", call<unloadGroups, 1>),     method("rankResponses", call<rankResponses, 3>),
   };
   check(env, napi_define_properties(env, exports, sizeof properties / sizeof *properties, properties), "no memory");
   return exports;

@@ -15,24 +15,27 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-#define HERS_DECRYPT_INTERFACE 1
+#define HERS_DECRYPT_INTERFACE 2
 
 enum {
   /* A response is for another query, block or key, or says something else about itself. */
   HERS_DECRYPT_HEAD = 32,
   /* Something decrypts to values that no score can have. */
   HERS_DECRYPT_NONSENSE = 33,
-  /* A canary has another score than it must have. */
+  /* A canary has another score than it must have, or scores do not fit a checksum canary. */
   HERS_DECRYPT_CANARY = 34,
   /* There is a response for a block that is not in the gallery, or a second one for a block. */
   HERS_DECRYPT_UNKNOWN = 35,
   HERS_DECRYPT_TWICE = 36,
   /* There is none for a block that is. */
-  HERS_DECRYPT_MISSING = 37
+  HERS_DECRYPT_MISSING = 37,
+  /* The scores of a block do not add up to what they must. */
+  HERS_DECRYPT_SUMS = 38
 };
 
 typedef struct HersDecrypt HersDecrypt;
 typedef struct HersDecryptGallery HersDecryptGallery;
+typedef struct HersDecryptGroups HersDecryptGroups;
 
 /* The first prime of a ring (packages/ring/src/modulus.ts); n roots and n inverses. */
 typedef struct {
@@ -46,9 +49,15 @@ typedef struct {
   size_t blocks;
   /* 16 bytes each. */
   const uint8_t* ids;
-  /* Records of each. */
+  /* Records of each, and slots with those of its canaries. */
   const uint32_t* counts;
+  const uint32_t* totals;
   uint32_t canaries, width;
+  /* Slots that a checksum canary sums up; zero where there are none. */
+  uint32_t group;
+  /* `exact`: 6·n weights of scores, and the dimension of the sums of vectors; or null. */
+  const uint32_t* weights;
+  uint32_t dimension;
   /* For each block the number of its row in `before`, where its canaries are known already; or
    * UINT32_MAX: then they are the next ones below. May be null if there is no gallery before. */
   const uint32_t* known;
@@ -56,6 +65,12 @@ typedef struct {
   size_t fresh;
   const uint32_t* slots;
   const int32_t* values;
+  /* With checksum canaries: n slots in the order of their groups, of which `ordered` are used. */
+  const uint16_t* orders;
+  const uint32_t* ordered;
+  /* With weights: whether the sums of a block are known, and then 6·(2 + dimension) of them. */
+  const uint32_t* summed;
+  const double* sums;
   /* Records that count: bit j & 31 of word j >> 5 for record j, n / 32 words a block. Null: all. */
   const uint32_t* alive;
 } HersDecryptBlocks;
@@ -70,8 +85,20 @@ typedef struct {
   const uint32_t* secret;
   /* score = phase·factor + offset. */
   float factor, offset;
-  /* |phase| is at most this. */
+  /* |phase| is at most this; or, with `exact`, the distance from an integer. */
   double largest;
+  /* Not zero: integer = sign·phase·step + shift, and score = integer·slope. */
+  int exact;
+  double step, slope, shift;
+  int sign;
+  /* Of sums: ‖probe‖² where distances are summed, and what no |integer| exceeds. */
+  double square, largestInteger;
+  /* Of checksum canaries: for groups of 0 … `group` slots how many have the sign +, the divisor, and
+   * what a sum may be off by; sums that differ by the period are the same. */
+  const uint32_t* plus;
+  const double* divisors;
+  const double* rooms;
+  double period;
   /* What canaries must have: scale·⟨values, probe⟩ + canaryOffset, give or take `room`. */
   const int32_t* probe;
   double scale, canaryOffset, room;
@@ -105,11 +132,17 @@ int hersDecryptLoad(HersDecrypt* decrypt, const HersDecryptBlocks* blocks, const
 /* Wipes it. */
 void hersDecryptUnload(HersDecryptGallery* gallery);
 
+/* The group of every record: n codes a block, from 1 to n; those of 0 are groups of one. */
+int hersDecryptLoadGroups(HersDecryptGallery* gallery, const uint16_t* codes, HersDecryptGroups** out);
+/* Wipes them. */
+void hersDecryptUnloadGroups(HersDecryptGroups* groups);
+
 /* Ranks the responses of query number `query`: of all blocks that they are for, or of the `chosen`
  * ones among them. Writes at most `limit` candidates, best first, and of equal ones those of lower
- * blocks and slots first. `times` may be null. */
-int hersDecryptRank(HersDecryptGallery* gallery, const HersCudaKept* responses, size_t query, const uint32_t* chosen, size_t chosenCount,
-                    const HersDecryptQuery* about, HersDecryptCandidate* out, uint32_t* count, HersDecryptTimes* times);
+ * blocks and slots first. With groups, of each block only the best of every group counts. `groups` and
+ * `times` may be null. */
+int hersDecryptRank(HersDecryptGallery* gallery, const HersDecryptGroups* groups, const HersCudaKept* responses, size_t query,
+                    const uint32_t* chosen, size_t chosenCount, const HersDecryptQuery* about, HersDecryptCandidate* out, uint32_t* count, HersDecryptTimes* times);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -29,6 +29,10 @@ struct IdHash {
   size_t operator()(const Id& id) const { return id.words[0]; }
 };
 
+void wipe(const DeviceBuffer& buffer, cudaStream_t stream) {
+  if (buffer.bytes() > 0) cudaMemsetAsync(buffer.as<void>(), 0, buffer.bytes(), stream);
+}
+
 }  // namespace
 
 struct HersDecrypt {
@@ -40,7 +44,7 @@ struct HersDecrypt {
   DeviceModulus modulus = {};
   DeviceBuffer roots, inverses;
   /** Of a query: its secret, the probe, records that count. */
-  DeviceBuffer secret, probe, chosen;
+  DeviceBuffer secret, probe, chosen, shapes;
   DeviceBuffer keys, best, refused, selections, ranked;
   PinnedBuffer host;
 
@@ -56,9 +60,11 @@ struct HersDecrypt {
 struct HersDecryptGallery {
   HersDecrypt* decrypt;
   size_t blocks;
-  uint32_t canaries, width;
+  uint32_t canaries, width, group, dimension;
   bool hasAlive;
-  DeviceBuffer ids, counts, slots, values, alive, responseOf;
+  DeviceBuffer ids, counts, totals, alive, weights, responseOf;
+  /** A row for each block. */
+  DeviceBuffer slots, values, orders, ordered, summed, sums;
   std::unordered_map<Id, uint32_t, IdHash> numbers;
   /** What `responseOf` was made from. */
   std::vector<uint8_t> entries;
@@ -67,9 +73,19 @@ struct HersDecryptGallery {
 
   ~HersDecryptGallery() {
     cudaSetDevice(decrypt->device);
-    for (DeviceBuffer* buffer : {&slots, &values, &alive}) {
-      if (buffer->bytes() > 0) cudaMemsetAsync(buffer->as<void>(), 0, buffer->bytes(), decrypt->stream);
-    }
+    for (DeviceBuffer* buffer : {&slots, &values, &alive, &orders, &ordered, &weights, &sums}) wipe(*buffer, decrypt->stream);
+    cudaStreamSynchronize(decrypt->stream);
+  }
+};
+
+struct HersDecryptGroups {
+  HersDecrypt* decrypt;
+  size_t blocks;
+  DeviceBuffer codes;
+
+  ~HersDecryptGroups() {
+    cudaSetDevice(decrypt->device);
+    wipe(codes, decrypt->stream);
     cudaStreamSynchronize(decrypt->stream);
   }
 };
@@ -93,49 +109,79 @@ void putTable(DeviceBuffer& into, const uint32_t* words, uint32_t n, uint32_t p,
 
 bool isKnown(uint32_t n) { return n == 64 || n == 2048 || n == 4096; }
 
-void loadCanaries(HersDecryptGallery& gallery, const HersDecryptBlocks& blocks, const HersDecryptGallery* before, cudaStream_t stream) {
-  const size_t each = size_t{blocks.canaries} * blocks.width;
-  if (each == 0) return;
-  gallery.slots.atLeast(4 * blocks.blocks * blocks.canaries, "making room for canaries");
-  gallery.values.atLeast(4 * blocks.blocks * each, "making room for canaries");
+/** Rows of a gallery: those of fresh blocks, and where all of them go. */
+struct Column {
+  const void* fresh;
+  const DeviceBuffer* before;
+  DeviceBuffer* into;
+  /** Of a row. */
+  size_t words;
+};
+
+/** What is known of each block beside its id: rows of `before`, or fresh ones. */
+void loadColumns(HersDecryptGallery& gallery, const HersDecryptBlocks& blocks, const HersDecryptGallery* before, cudaStream_t stream) {
+  const bool hasGroups = blocks.group > 0, hasSums = blocks.weights != nullptr;
+  const auto from = [&](DeviceBuffer HersDecryptGallery::* member) { return before ? &(before->*member) : nullptr; };
+  const Column columns[] = {
+      {blocks.slots, from(&HersDecryptGallery::slots), &gallery.slots, blocks.canaries},
+      {blocks.values, from(&HersDecryptGallery::values), &gallery.values, size_t{blocks.canaries} * blocks.width},
+      {blocks.orders, from(&HersDecryptGallery::orders), &gallery.orders, hasGroups ? gallery.decrypt->n / 2 : 0},
+      {blocks.ordered, from(&HersDecryptGallery::ordered), &gallery.ordered, hasGroups ? 1u : 0u},
+      {blocks.summed, from(&HersDecryptGallery::summed), &gallery.summed, hasSums ? 1u : 0u},
+      {blocks.sums, from(&HersDecryptGallery::sums), &gallery.sums, hasSums ? sumWords(blocks.dimension) : 0},
+  };
+  for (const Column& column : columns) {
+    if (column.words > 0) column.into->atLeast(4 * blocks.blocks * column.words, "making room for canaries");
+  }
   if (!before) {
-    copy(gallery.slots, blocks.slots, 4 * blocks.blocks * blocks.canaries, stream);
-    copy(gallery.values, blocks.values, 4 * blocks.blocks * each, stream);
+    for (const Column& column : columns) {
+      if (column.words > 0) copy(*column.into, column.fresh, 4 * blocks.blocks * column.words, stream);
+    }
     return;
   }
   std::vector<uint32_t> rows(blocks.blocks);
   uint32_t fresh = 0;
   for (size_t i = 0; i < blocks.blocks; i++) rows[i] = blocks.known[i] == UINT32_MAX ? fresh++ | 0x80000000u : blocks.known[i];
-  DeviceBuffer rowsOnDevice, slots, values;
+  DeviceBuffer rowsOnDevice, rowsFresh;
+  size_t most = 0;
+  for (const Column& column : columns) most = std::max(most, 4 * blocks.fresh * column.words);
   rowsOnDevice.atLeast(4 * rows.size(), "making room for canaries");
-  slots.atLeast(4 * blocks.fresh * blocks.canaries + 4, "making room for canaries");
-  values.atLeast(4 * blocks.fresh * each + 4, "making room for canaries");
+  rowsFresh.atLeast(most + 4, "making room for canaries");
   copy(rowsOnDevice, rows.data(), 4 * rows.size(), stream);
-  copy(slots, blocks.slots, 4 * blocks.fresh * blocks.canaries, stream);
-  copy(values, blocks.values, 4 * blocks.fresh * each, stream);
-  const MoveJob job = {before->slots.as<uint32_t>(), before->values.as<int32_t>(), slots.as<uint32_t>(), values.as<int32_t>(), rowsOnDevice.as<uint32_t>(),
-                       gallery.slots.as<uint32_t>(), gallery.values.as<int32_t>(), blocks.canaries, blocks.width};
-  hers_cuda::launch(moveRows, static_cast<uint32_t>(blocks.blocks), 128, 0, stream, job);
-  checkLaunch("copying canaries");
-  for (const DeviceBuffer* buffer : {&slots, &values}) check(cudaMemsetAsync(buffer->as<void>(), 0, buffer->bytes(), stream), "wiping canaries");
-  check(cudaStreamSynchronize(stream), "copying canaries");
+  for (const Column& column : columns) {
+    if (column.words == 0) continue;
+    copy(rowsFresh, column.fresh, 4 * blocks.fresh * column.words, stream);
+    const MoveJob job = {column.before->as<uint32_t>(), rowsFresh.as<uint32_t>(), rowsOnDevice.as<uint32_t>(), column.into->as<uint32_t>(), column.words};
+    hers_cuda::launch(moveRows, static_cast<uint32_t>(blocks.blocks), 128, 0, stream, job);
+    checkLaunch("copying canaries");
+    check(cudaStreamSynchronize(stream), "copying canaries");
+  }
+  wipe(rowsFresh, stream);
+  check(cudaStreamSynchronize(stream), "wiping canaries");
 }
 
 void checkBlocks(const HersDecrypt& decrypt, const HersDecryptBlocks& blocks, const HersDecryptGallery* before) {
   if (blocks.blocks == 0 || blocks.blocks * decrypt.n > UINT32_MAX) fail(HERS_CUDA_INVALID, "a gallery on the device has between one and 2^32 slots");
   if (blocks.canaries > kMostCanaries || blocks.canaries > decrypt.n) fail(HERS_CUDA_INVALID, "these are more canaries than a block has");
+  if (blocks.group >= decrypt.n || blocks.dimension > blocks.width) fail(HERS_CUDA_INVALID, "checksums and sums are of fewer slots and coordinates");
   size_t fresh = 0;
   for (size_t i = 0; i < blocks.blocks; i++) {
-    if (blocks.counts[i] > decrypt.n - blocks.canaries) fail(HERS_CUDA_INVALID, "a block has more records than slots");
-    const uint32_t known = before ? blocks.known[i] : UINT32_MAX;
+    const uint32_t known = before ? blocks.known[i] : UINT32_MAX, ordered = known == UINT32_MAX && blocks.group > 0 ? blocks.ordered[fresh] : 0;
+    const size_t own = blocks.canaries + (ordered > 0 ? groupsAmong(ordered, blocks.group) : 0);
+    if (blocks.totals[i] > decrypt.n || blocks.counts[i] + own > blocks.totals[i] || ordered > decrypt.n) {
+      fail(HERS_CUDA_INVALID, "a block has more records than slots");
+    }
     if (known == UINT32_MAX) fresh++;
     else if (known >= before->blocks) fail(HERS_CUDA_INVALID, "a gallery before has no such block");
   }
-  if (fresh != blocks.fresh || (before && (before->canaries != blocks.canaries || before->width != blocks.width))) {
-    fail(HERS_CUDA_INVALID, "the canaries do not fit the blocks");
-  }
+  const bool isAlike = !before || (before->canaries == blocks.canaries && before->width == blocks.width && before->group == blocks.group &&
+                                   before->dimension == blocks.dimension);
+  if (fresh != blocks.fresh || !isAlike) fail(HERS_CUDA_INVALID, "the canaries do not fit the blocks");
   for (size_t i = 0; i < fresh * blocks.canaries; i++) {
     if (blocks.slots[i] >= decrypt.n) fail(HERS_CUDA_INVALID, "a canary is in no slot");
+  }
+  for (size_t i = 0; blocks.group > 0 && i < fresh * decrypt.n; i++) {
+    if (blocks.orders[i] >= decrypt.n) fail(HERS_CUDA_INVALID, "a checksum is of no slot");
   }
 }
 
@@ -170,10 +216,11 @@ void placeResponses(HersDecryptGallery& gallery, const HersCudaKept& responses, 
   gallery.isPlaced = true;
 }
 
+template <bool exact>
 void launchDecrypt(uint32_t n, uint32_t blocks, const DecryptJob& job, cudaStream_t stream) {
-  if (n == 64) hers_cuda::launch(decryptResponses<6>, blocks, decryptThreads(6), 0, stream, job);
-  else if (n == 2048) hers_cuda::launch(decryptResponses<11>, blocks, decryptThreads(11), 0, stream, job);
-  else hers_cuda::launch(decryptResponses<12>, blocks, decryptThreads(12), 0, stream, job);
+  if (n == 64) hers_cuda::launch(decryptResponses<6, exact>, blocks, decryptThreads(6), 0, stream, job);
+  else if (n == 2048) hers_cuda::launch(decryptResponses<11, exact>, blocks, decryptThreads(11), 0, stream, job);
+  else hers_cuda::launch(decryptResponses<12, exact>, blocks, decryptThreads(12), 0, stream, job);
   checkLaunch("decrypting");
 }
 
@@ -192,8 +239,8 @@ class Wiping {
  public:
   explicit Wiping(HersDecrypt& decrypt) : decrypt_(decrypt) {}
   ~Wiping() {
-    for (const DeviceBuffer* buffer : {&decrypt_.secret, &decrypt_.probe, &decrypt_.chosen, &decrypt_.keys, &decrypt_.best, &decrypt_.ranked}) {
-      if (buffer->bytes() > 0) cudaMemsetAsync(buffer->as<void>(), 0, buffer->bytes(), decrypt_.stream);
+    for (const DeviceBuffer* buffer : {&decrypt_.secret, &decrypt_.probe, &decrypt_.chosen, &decrypt_.shapes, &decrypt_.keys, &decrypt_.best, &decrypt_.ranked}) {
+      wipe(*buffer, decrypt_.stream);
     }
     cudaStreamSynchronize(decrypt_.stream);
     if (decrypt_.host.bytes() > 0) memset(decrypt_.host.as<void>(), 0, decrypt_.host.bytes());
@@ -203,8 +250,8 @@ class Wiping {
   HersDecrypt& decrypt_;
 };
 
-void rank(HersDecryptGallery& gallery, const HersCudaKept& responses, size_t query, const HersDecryptQuery& about, HersDecryptCandidate* out, uint32_t* count,
-          HersDecryptTimes* times) {
+void rank(HersDecryptGallery& gallery, const HersDecryptGroups* groups, const HersCudaKept& responses, size_t query, const HersDecryptQuery& about,
+          HersDecryptCandidate* out, uint32_t* count, HersDecryptTimes* times) {
   HersDecrypt& d = *gallery.decrypt;
   const cudaStream_t stream = d.stream;
   const uint32_t n = d.n, blocks = static_cast<uint32_t>(gallery.blocks), p = d.modulus.p;
@@ -218,6 +265,9 @@ void rank(HersDecryptGallery& gallery, const HersCudaKept& responses, size_t que
   d.selections.atLeast(2 * sizeof(Selection), "making room for a search");
   d.ranked.atLeast(std::max<size_t>(1, limit) * sizeof(Ranked), "making room for candidates");
   if (about.chosen) d.chosen.atLeast(gallery.blocks * n / 8, "making room for a filter");
+  std::vector<GroupShape> shapes;
+  for (uint32_t i = 0; gallery.group > 0 && i <= gallery.group; i++) shapes.push_back({about.plus[i], about.divisors[i], about.rooms[i]});
+  d.shapes.atLeast(std::max<size_t>(1, shapes.size()) * sizeof(GroupShape), "making room for a search");
   const size_t hostBytes = std::max(n * sizeof(uint2) + 4 * gallery.width, 8 + limit * sizeof(Ranked));
   d.host.atLeast(hostBytes, "making room for a search");
   const Wiping wiping(d);
@@ -229,6 +279,7 @@ void rank(HersDecryptGallery& gallery, const HersCudaKept& responses, size_t que
   copy(d.secret, secret, n * sizeof(uint2), stream);
   copy(d.probe, secret + n, 4 * gallery.width, stream);
   if (about.chosen) copy(d.chosen, about.chosen, gallery.blocks * n / 8, stream);
+  copy(d.shapes, shapes.data(), shapes.size() * sizeof(GroupShape), stream);
   check(cudaMemsetAsync(d.refused.as<void>(), 0, 4, stream), "starting");
   // There may be fewer candidates than are fetched.
   check(cudaMemsetAsync(d.ranked.as<void>(), 0, limit * sizeof(Ranked), stream), "starting");
@@ -243,19 +294,26 @@ void rank(HersDecryptGallery& gallery, const HersCudaKept& responses, size_t que
   job.roots = d.roots.as<uint2>();
   job.secret = d.secret.as<uint2>();
   job.factor = about.factor, job.offset = about.offset, job.largest = about.largest;
+  job.step = about.step, job.slope = about.slope, job.sign = about.sign, job.shift = static_cast<long long>(about.shift);
   job.ids = gallery.ids.as<uint32_t>();
   job.counts = gallery.counts.as<uint32_t>();
+  job.totals = gallery.totals.as<uint32_t>();
   job.alive = about.chosen ? d.chosen.as<uint32_t>() : gallery.hasAlive ? gallery.alive.as<uint32_t>() : nullptr;
   job.slots = gallery.slots.as<uint32_t>();
   job.values = gallery.values.as<int32_t>();
   job.canaries = gallery.canaries, job.width = gallery.width;
   job.probe = d.probe.as<int32_t>();
   job.scale = about.scale, job.canaryOffset = about.canaryOffset, job.room = about.room;
+  job.orders = gallery.orders.as<uint16_t>(), job.ordered = gallery.ordered.as<uint32_t>(), job.group = gallery.group;
+  job.shapes = d.shapes.as<GroupShape>(), job.period = about.period;
+  job.weights = gallery.weights.as<uint32_t>(), job.sums = gallery.sums.as<double>(), job.summed = gallery.summed.as<uint32_t>();
+  job.dimension = gallery.dimension, job.square = about.square, job.largestInteger = about.largestInteger;
+  job.groups = groups ? groups->codes.as<uint16_t>() : nullptr;
   job.distances = about.distances != 0, job.floor = about.floor;
   job.keys = d.keys.as<uint32_t>();
   job.best = d.best.as<uint32_t>();
   job.refused = d.refused.as<uint32_t>();
-  launchDecrypt(n, blocks, job, stream);
+  about.exact ? launchDecrypt<true>(n, blocks, job, stream) : launchDecrypt<false>(n, blocks, job, stream);
   check(cudaEventRecord(d.decrypted, stream), "decrypting");
 
   // The limit-th best of the blocks' best bounds what can be among the best of all from below.
@@ -263,7 +321,7 @@ void rank(HersDecryptGallery& gallery, const HersCudaKept& responses, size_t que
   select({job.best, blocks, 1, nullptr, nullptr, selections}, limit, stream);
   const SelectJob all = {job.keys, blocks, n, job.best, &selections->from, selections + 1};
   select(all, limit, stream);
-  hers_cuda::launch(collectSelected, std::min(kSelectBlocks, blocks), kSelectThreads, 0, stream, all, limit, job.slots, job.canaries, d.ranked.as<Ranked>());
+  hers_cuda::launch(collectSelected, std::min(kSelectBlocks, blocks), kSelectThreads, 0, stream, all, limit, job, d.ranked.as<Ranked>());
   checkLaunch("ranking");
   uint32_t* const back = d.host.as<uint32_t>();
   const auto fetch = [&](void* to, const void* from, size_t bytes) {
@@ -284,6 +342,7 @@ void rank(HersDecryptGallery& gallery, const HersCudaKept& responses, size_t que
   if (back[0] & kWrongHead) fail(HERS_DECRYPT_HEAD, "a response says something else about itself than it must");
   if (back[0] & kNonsense) fail(HERS_DECRYPT_NONSENSE, "a response decrypts to values no score can have");
   if (back[0] & kWrongCanary) fail(HERS_DECRYPT_CANARY, "a canary has another score than it must have");
+  if (back[0] & kWrongSums) fail(HERS_DECRYPT_SUMS, "the scores of a block do not add up to what they must");
   *count = std::min(back[1], limit);
   Ranked* const ranked = reinterpret_cast<Ranked*>(back + 2);
   std::sort(ranked, ranked + *count, [](const Ranked& a, const Ranked& b) { return a.key != b.key ? a.key > b.key : a.position < b.position; });
@@ -335,17 +394,23 @@ int hersDecryptLoad(HersDecrypt* decrypt, const HersDecryptBlocks* blocks, const
     const std::lock_guard<std::mutex> lock(decrypt->mutex);
     check(cudaSetDevice(decrypt->device), "loading a gallery");
     checkBlocks(*decrypt, *blocks, before);
-    std::unique_ptr<HersDecryptGallery> gallery(new HersDecryptGallery{decrypt, blocks->blocks, blocks->canaries, blocks->width, blocks->alive != nullptr, {}, {}, {}, {}, {}, {}, {}, {}, {}});
+    std::unique_ptr<HersDecryptGallery> gallery(new HersDecryptGallery{decrypt, blocks->blocks, blocks->canaries, blocks->width, blocks->group, blocks->dimension, blocks->alive != nullptr});
     const cudaStream_t stream = decrypt->stream;
     gallery->ids.atLeast(kIdBytes * blocks->blocks, "making room for a gallery");
     gallery->counts.atLeast(4 * blocks->blocks, "making room for a gallery");
     copy(gallery->ids, blocks->ids, kIdBytes * blocks->blocks, stream);
     copy(gallery->counts, blocks->counts, 4 * blocks->blocks, stream);
+    gallery->totals.atLeast(4 * blocks->blocks, "making room for a gallery");
+    copy(gallery->totals, blocks->totals, 4 * blocks->blocks, stream);
+    if (blocks->weights) {
+      gallery->weights.atLeast(4 * kCopies * decrypt->n, "making room for a gallery");
+      copy(gallery->weights, blocks->weights, 4 * kCopies * decrypt->n, stream);
+    }
     if (blocks->alive) {
       gallery->alive.atLeast(blocks->blocks * decrypt->n / 8, "making room for a gallery");
       copy(gallery->alive, blocks->alive, blocks->blocks * decrypt->n / 8, stream);
     }
-    loadCanaries(*gallery, *blocks, before, stream);
+    loadColumns(*gallery, *blocks, before, stream);
     check(cudaStreamSynchronize(stream), "loading a gallery");
     gallery->numbers.reserve(blocks->blocks);
     for (size_t i = 0; i < blocks->blocks; i++) {
@@ -359,8 +424,25 @@ int hersDecryptLoad(HersDecrypt* decrypt, const HersDecryptBlocks* blocks, const
 
 void hersDecryptUnload(HersDecryptGallery* gallery) { delete gallery; }
 
-int hersDecryptRank(HersDecryptGallery* gallery, const HersCudaKept* responses, size_t query, const uint32_t* chosen, size_t chosenCount,
-                    const HersDecryptQuery* about, HersDecryptCandidate* out, uint32_t* count, HersDecryptTimes* times) {
+int hersDecryptLoadGroups(HersDecryptGallery* gallery, const uint16_t* codes, HersDecryptGroups** out) {
+  return guarded([&] {
+    HersDecrypt& decrypt = *gallery->decrypt;
+    const std::lock_guard<std::mutex> lock(decrypt.mutex);
+    check(cudaSetDevice(decrypt.device), "loading groups");
+    const size_t count = gallery->blocks * decrypt.n;
+    if (std::any_of(codes, codes + count, [&](uint16_t code) { return code > decrypt.n; })) fail(HERS_CUDA_INVALID, "a block has fewer groups than that");
+    std::unique_ptr<HersDecryptGroups> groups(new HersDecryptGroups{&decrypt, gallery->blocks, {}});
+    groups->codes.atLeast(2 * count, "making room for groups");
+    copy(groups->codes, codes, 2 * count, decrypt.stream);
+    check(cudaStreamSynchronize(decrypt.stream), "loading groups");
+    *out = groups.release();
+  });
+}
+
+void hersDecryptUnloadGroups(HersDecryptGroups* groups) { delete groups; }
+
+int hersDecryptRank(HersDecryptGallery* gallery, const HersDecryptGroups* groups, const HersCudaKept* responses, size_t query,
+                    const uint32_t* chosen, size_t chosenCount, const HersDecryptQuery* about, HersDecryptCandidate* out, uint32_t* count, HersDecryptTimes* times) {
   return guarded([&] {
     *count = 0;
     HersDecrypt& decrypt = *gallery->decrypt;
@@ -370,10 +452,13 @@ int hersDecryptRank(HersDecryptGallery* gallery, const HersCudaKept* responses, 
     const size_t bits = size_t{about->bits[0]} + about->bits[1];
     const bool isRight = about->bits[0] >= 1 && about->bits[0] <= about->bits[1] && about->bits[1] <= 32 && about->cut >= 1 &&
                          about->cut <= about->bits[1] && about->limit >= 1;
+    if (groups && (groups->decrypt != &decrypt || groups->blocks != gallery->blocks)) fail(HERS_CUDA_INVALID, "these are groups of another gallery");
+    const bool hasShapes = gallery->group == 0 || (about->plus && about->divisors && about->rooms);
+    if (!hasShapes || (gallery->dimension > 0 && !about->exact)) fail(HERS_CUDA_INVALID, "a query has no such checks");
     if (!isRight || responses->lengths[query] != 88 + decrypt.n / 8 * bits) fail(HERS_DECRYPT_HEAD, "the responses have another length");
     check(cudaSetDevice(decrypt.device), "starting");
     placeResponses(*gallery, *responses, chosen, chosenCount, decrypt.stream);
-    rank(*gallery, *responses, query, *about, out, count, times);
+    rank(*gallery, groups, *responses, query, *about, out, count, times);
   });
 }
 

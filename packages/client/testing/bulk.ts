@@ -43,8 +43,8 @@ export async function bulkMaker(seed: Uint8Array, name: string, sealedDescriptor
     capacity: key.plan.capacity,
     async make(vectors, firstId) {
       const count = vectors.length / key.plan.dimension;
-      const { block } = encrypted(key, vectors, 0);
-      const list = await sealList(sealer, id, listOf(firstId, count));
+      const { block, sums } = encrypted(key, vectors, 0);
+      const list = await sealList(sealer, id, listOf(firstId, count), sums);
       const entry: ManifestBlock = {
         ...{ id: hex(decodeBlock(block).blockId), hash: hex(await sha256(block)), epoch: EPOCH, edition: EDITION },
         ...{ count, additions: 0, lists: [hex(await sha256(list))], dead: [] },

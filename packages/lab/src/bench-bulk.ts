@@ -3,6 +3,7 @@
 
 import { Database, HersError, MasterSeed } from '@hers/client';
 import { type KernelName, openKernel } from '@hers/scan';
+import type { Integrity, Profile } from '@hers/scheme';
 import { machine } from '@hers/vectors/machine';
 import { bulkGallery } from './bulk-gallery.ts';
 import { probeVectors, recordOf } from './bulk-vectors.ts';
@@ -18,6 +19,8 @@ export async function run(options: {
   readonly dimension?: string;
   readonly searches?: string;
   readonly folder?: string;
+  readonly profile?: string;
+  readonly integrity?: string;
 }): Promise<Report> {
   const [count, dimension, probes] = [
     options.count ?? '1000000',
@@ -33,7 +36,9 @@ export async function run(options: {
   const { kernel } = await openKernel({ kernel: options.kernel as KernelName });
   const key = MasterSeed.generate();
   progress(`encrypting ${count} vectors`);
-  const made = await bulkGallery(kernel, key, { count, dimension, probes }, (done, of) => {
+  const { profile = 'compact', integrity = 'standard' } = options;
+  const plan = { profile: profile as Profile, integrity: integrity as Integrity };
+  const made = await bulkGallery(kernel, key, { count, dimension, probes }, plan, (done, of) => {
     if (done % 64 === 0 || done === of) progress(`  ${done} of ${of} segments`);
   });
 
@@ -79,7 +84,7 @@ export async function run(options: {
     );
   return {
     bench: 'embedded',
-    parameters: { count, dimension, searches: probes, profile: 'compact', kernel: kernel.detail },
+    parameters: { count, dimension, searches: probes, profile, integrity, kernel: kernel.name, detail: kernel.detail },
     machine: machine(),
     results: [
       { name: 'bulk-encrypt', value: made.seconds, unit: 's' },

@@ -71,6 +71,8 @@ const BENCHES: Readonly<Record<string, Bench>> = {
       searches: { type: 'string', help: 'timed searches (50)' },
       folder: { type: 'string', help: 'where the database is written (the temporary folder)' },
       kernel: { type: 'string', help: 'cuda: a gallery in the memory of a GPU, made in bulk, of up to 100 million' },
+      profile: { type: 'string', help: 'with --kernel: compact, small, exact or exact-250 (compact)' },
+      integrity: { type: 'string', help: 'with --kernel: standard or strong (standard)' },
     },
     run: async ({ kernel, ...values }) =>
       kernel === undefined

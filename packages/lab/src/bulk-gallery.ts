@@ -4,11 +4,11 @@
 
 import { availableParallelism } from 'node:os';
 import { Worker as Thread } from 'node:worker_threads';
-import { Database, HersError, type MasterSeed } from '@hers/client';
+import { type CollectionOptions, Database, HersError, type MasterSeed } from '@hers/client';
 import { bulkMaker, bulkManifest } from '@hers/client/testing/bulk';
-import type { Kernel, SegmentHandle } from '@hers/scan';
+import { batchesOf, type Kernel, type SegmentHandle } from '@hers/scan';
 import { decodeQuery } from '@hers/scheme';
-import type { CollectionInfo, Service } from '@hers/service';
+import { type CollectionInfo, Grouped, type Service } from '@hers/service';
 import type { BulkSegment, BulkTask } from './bulk-worker.ts';
 
 const NAME = 'bench';
@@ -53,7 +53,11 @@ class KernelService {
     for (const id of ids) yield this.lists.get(Buffer.from(id).toString('hex'))!;
   }
 
-  async *search(...[, request, options = {}]: Parameters<Service['search']>): AsyncGenerator<Uint8Array> {
+  search(...request: Parameters<Service['search']>): Grouped<Uint8Array> {
+    return new Grouped(() => this.#search(...request));
+  }
+
+  async *#search(...[, request, options = {}]: Parameters<Service['search']>): AsyncGenerator<readonly Uint8Array[]> {
     const began = performance.now();
     const queries = request.queries.map((encoded) => decodeQuery(encoded));
     const calling = options.signal ? { signal: options.signal } : {};
@@ -68,7 +72,8 @@ class KernelService {
         forget();
       }
     } else {
-      for await (const { response } of this.kernel.scan(this.handles, queries, calling)) yield new Uint8Array(response);
+      for await (const batch of batchesOf(this.kernel, this.handles, queries, calling))
+        yield batch.map(({ response }) => new Uint8Array(response));
       scanned = performance.now();
     }
     this.last = { began, scanned, ended: performance.now() };
@@ -94,12 +99,13 @@ export async function bulkGallery(
   kernel: Kernel,
   key: MasterSeed,
   shape: { readonly count: number; readonly dimension: number; readonly probes: number },
+  plan: Pick<CollectionOptions, 'profile' | 'integrity'>,
   report: (segments: number, of: number) => void,
 ): Promise<BulkGallery> {
   const own = new KernelService(kernel);
   const service = own as unknown as Service & KernelService;
   const db = new Database(service, { key });
-  await db.createCollection(NAME, { dimension: shape.dimension });
+  await db.createCollection(NAME, { dimension: shape.dimension, ...plan });
   const seed = key.reveal();
   const task: BulkTask = {
     ...{ seed, name: NAME, descriptor: own.info!.descriptor, ...shape },

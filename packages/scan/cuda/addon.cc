@@ -109,6 +109,12 @@ napi_value copySpeed(napi_env env, const Arguments& a) {
   return number(env, speed);
 }
 
+napi_value linkSpeed(napi_env env, const Arguments& a) {
+  double speed = 0;
+  if (hersCudaLinkSpeed(deviceOf(env, a[0])->cuda, sizeOf(env, a[1]), &speed) != HERS_CUDA_OK) refuse(env, nullptr, hersCudaMessage());
+  return number(env, speed);
+}
+
 napi_value createRing(napi_env env, const Arguments& a) {
   const auto ring = std::make_shared<Ring>();
   ring->device = deviceOf(env, a[0]);
@@ -136,6 +142,7 @@ struct Loading {
   const uint8_t* data;
   std::unique_ptr<Held> held;
   std::shared_ptr<Segment> segment = std::make_shared<Segment>();
+  bool inTurns = false;
   int state = HERS_CUDA_FAILED;
   uint32_t part = 0;
   std::string message;
@@ -146,7 +153,7 @@ struct Loading {
 void load(napi_env, void* data) {
   Loading& loading = *static_cast<Loading*>(data);
   HersCuda* const cuda = loading.ring->device->cuda;
-  loading.state = hersCudaLoad(cuda, loading.ring->ring, &loading.layout, loading.data, &loading.segment->segment, &loading.part);
+  loading.state = hersCudaLoad(cuda, loading.ring->ring, &loading.layout, loading.data, loading.inTurns, &loading.segment->segment, &loading.part);
   if (loading.state != HERS_CUDA_OK) loading.message = hersCudaMessage();
 }
 
@@ -183,6 +190,7 @@ napi_value loadSegment(napi_env env, const Arguments& a) {
   memcpy(loading->checksums.data(), sums.at, sums.length);
   loading->layout = {rows, blocks, packed, loading->table.data(), loading->checksums.data()};
   loading->data = data.at;
+  loading->inTurns = truthOf(env, a[3]);
   napi_value promise;
   check(env, napi_create_promise(env, &loading->deferred, &promise), "no memory");
   loading->held = std::make_unique<Held>(env, a[2]);
@@ -238,9 +246,18 @@ napi_value forgetResponses(napi_env env, const Arguments& a) {
 // — scans —
 
 struct Message {
+  Message() = default;
+  Message(const Message&) = delete;
+  Message& operator=(const Message&) = delete;
+  ~Message() {
+    if (host) hersCudaGive(host);
+  }
   /** A batch: its bytes, and five numbers for each response. Or the ending. */
-  std::unique_ptr<uint8_t[]> bytes;
+  const uint8_t* bytes = nullptr;
   size_t length = 0;
+  /** What holds the bytes: the library's memory, or a copy. */
+  HersCudaHost* host = nullptr;
+  std::unique_ptr<uint8_t[]> copied;
   std::vector<uint32_t> entries;
 };
 
@@ -318,7 +335,7 @@ class Scan {
  private:
   static int deliver(void* context, const HersCudaBatch* batch) { return static_cast<Scan*>(context)->take(*batch) ? 0 : 1; }
 
-  /** Copies the batch, since the device needs its pinned memory again. */
+  /** Takes the memory of the batch; a copy where too much of it is out already. */
   bool take(const HersCudaBatch& batch) {
     {
       std::unique_lock<std::mutex> lock(mutex_);
@@ -328,8 +345,13 @@ class Scan {
     }
     auto message = std::make_unique<Message>();
     for (uint32_t q = 0; q < batch.queries; q++) message->length += batch.blocks * batch.lengths[q];
-    message->bytes.reset(new uint8_t[message->length]);
-    memcpy(message->bytes.get(), batch.bytes, message->length);
+    message->bytes = batch.bytes;
+    message->host = hersCudaTake(&batch);
+    if (!message->host) {
+      message->copied.reset(new uint8_t[message->length]);
+      memcpy(message->copied.get(), batch.bytes, message->length);
+      message->bytes = message->copied.get();
+    }
     message->entries.reserve(5 * batch.blocks * batch.queries);
     size_t segment = 0;
     while (segment + 1 < firstBlocks.size() && firstBlocks[segment + 1] <= batch.firstBlock) segment++;
@@ -388,9 +410,11 @@ void deliverMessage(napi_env env, napi_value callback, void* context, void* data
       check(env, napi_create_arraybuffer(env, length, &words, &memory), "no memory");
       memcpy(words, message->entries.data(), length);
       check(env, napi_create_typedarray(env, napi_uint32_array, message->entries.size(), memory, 0, &entries), "no memory");
-      const auto finalize = [](napi_env, void* bytes, void*) { delete[] static_cast<uint8_t*>(bytes); };
-      check(env, napi_create_external_arraybuffer(env, message->bytes.get(), message->length, finalize, nullptr, &buffer), "no memory");
-      message->bytes.release();
+      const auto finalize = [](napi_env, void*, void* held) { delete static_cast<Message*>(held); };
+      void* const bytes = const_cast<uint8_t*>(message->bytes);
+      check(env, napi_create_external_arraybuffer(env, bytes, message->length, finalize, message.get(), &buffer), "no memory");
+      message->entries = {};
+      message.release();
       const napi_value arguments[] = {buffer, entries};
       napi_call_function(env, self, callback, 2, arguments, nullptr);
     } else {
@@ -489,8 +513,8 @@ napi_value initialize(napi_env env, napi_value exports) {
   check(env, napi_add_env_cleanup_hook(env, shutDown, kept), "no hook");
   const napi_property_descriptor properties[] = {
       method("openDevice", call<openDevice, 1>),   method("closeDevice", call<closeDevice, 1>),   method("describeDevice", call<describeDevice, 1>),
-      method("copySpeed", call<copySpeed, 2>),
-      method("createRing", call<createRing, 3>),   method("loadSegment", call<loadSegment, 3>),   method("freeSegment", call<freeSegment, 1>),
+      method("copySpeed", call<copySpeed, 2>),     method("linkSpeed", call<linkSpeed, 2>),
+      method("createRing", call<createRing, 3>),   method("loadSegment", call<loadSegment, 4>),   method("freeSegment", call<freeSegment, 1>),
       method("startScan", call<startScan, 7>),     method("stopScan", call<stopScan, 1>),         method("releaseBatch", call<releaseBatch, 1>),
       method("holdLoop", call<holdLoop, 2>),       method("messageOf", call<messageOf, 1>),     method("takeResponses", call<takeResponses, 1>),
       method("forgetResponses", call<forgetResponses, 1>),

@@ -236,6 +236,7 @@ struct Collected {
   std::vector<std::vector<uint8_t>> responses;
   size_t twice = 0;
   int stopAfter = -1;
+  std::vector<HersCudaHost*> taken = {};
 
   static int deliver(void* context, const HersCudaBatch* batch) {
     Collected& self = *static_cast<Collected*>(context);
@@ -247,7 +248,15 @@ struct Collected {
         to.assign(from, from + batch->lengths[q]);
       }
     }
+    // Some memory is taken, and given back later.
+    if (batch->firstBlock % 3 == 0) {
+      if (HersCudaHost* const host = hersCudaTake(batch)) self.taken.push_back(host);
+    }
     return self.stopAfter >= 0 && self.stopAfter-- == 0;
+  }
+
+  ~Collected() {
+    for (HersCudaHost* host : taken) hersCudaGive(host);
   }
 };
 
@@ -277,7 +286,9 @@ void compareShape(HersCuda* cuda, const Set& set, const hers::RingTables& tables
     const HersCudaLayout layout = segments.back().layout();
     HersCudaSegment* segment = nullptr;
     uint32_t part = 0;
-    must(hersCudaLoad(cuda, ring, &layout, reinterpret_cast<const uint8_t*>(segments.back().data.data()), &segment, &part), "load");
+    // Every other one is scanned in turns.
+    const int inTurns = (loaded.size() + shape.rows) % 2;
+    must(hersCudaLoad(cuda, ring, &layout, reinterpret_cast<const uint8_t*>(segments.back().data.data()), inTurns, &segment, &part), "load");
     loaded.push_back(segment);
     collected.blocks += blocks;
   }
@@ -307,10 +318,10 @@ void compareFailures(HersCuda* cuda, std::mt19937& random) {
   HersCudaSegment* loaded = nullptr;
   uint32_t part = 0;
   segment.data[77 * segment.partWords() + 5] ^= 1;
-  const int state = hersCudaLoad(cuda, ring, &layout, reinterpret_cast<const uint8_t*>(segment.data.data()), &loaded, &part);
+  const int state = hersCudaLoad(cuda, ring, &layout, reinterpret_cast<const uint8_t*>(segment.data.data()), 0, &loaded, &part);
   if (state != HERS_CUDA_DAMAGED || part != 77) wrong++, printf("damage was not found: %d, part %u\n", state, part);
   segment.data[77 * segment.partWords() + 5] ^= 1;
-  must(hersCudaLoad(cuda, ring, &layout, reinterpret_cast<const uint8_t*>(segment.data.data()), &loaded, &part), "load");
+  must(hersCudaLoad(cuda, ring, &layout, reinterpret_cast<const uint8_t*>(segment.data.data()), 0, &loaded, &part), "load");
   const Query query = queryOf(set, 19, 11, 16, 0, Residues::kRandom, random);
   const HersCudaQuery view = query.view();
   std::vector<HersCudaSegment*> many(400, loaded);
@@ -333,7 +344,7 @@ void compareFailures(HersCuda* cuda, std::mt19937& random) {
     if (collected.responses[i] != right[i % 64]) wrong++;
   }
   HersCudaSegment* none = nullptr;
-  const int memory = hersCudaFill(cuda, ring, 4103, 65535, 0, 1, &none);
+  const int memory = hersCudaFill(cuda, ring, 4103, 65535, 0, 1, 0, &none);
   if (memory != HERS_CUDA_NO_MEMORY) wrong++, printf("2 TB were promised: %d\n", memory);
   must(hersCudaScan(cuda, &scan, nullptr), "scan after too little memory");
   hersCudaUnload(loaded);
@@ -391,7 +402,7 @@ double milliseconds() { return std::chrono::duration<double, std::milli>(std::ch
 
 int ignore(void*, const HersCudaBatch*) { return 0; }
 
-void measureGallery(HersCuda* cuda, const Set& set, uint32_t bits0, uint32_t bits1, size_t dimensions, size_t templates, double copySpeed, const std::vector<size_t>& batches) {
+void measureGallery(HersCuda* cuda, const Set& set, uint32_t bits0, uint32_t bits1, size_t dimensions, size_t templates, double copySpeed, const std::vector<size_t>& batches, int inTurns = 0) {
   std::mt19937 random(7);
   HersCudaRing* const ring = ringOf(cuda, set);
   const size_t rows = dimensions + set.digits, blocks = (templates + set.n - 1) / set.n;
@@ -400,7 +411,7 @@ void measureGallery(HersCuda* cuda, const Set& set, uint32_t bits0, uint32_t bit
   for (size_t left = blocks; left > 0;) {
     const size_t count = std::min<size_t>(64, left);
     HersCudaSegment* segment = nullptr;
-    if (hersCudaFill(cuda, ring, rows, count, set.packed, static_cast<uint32_t>(segments.size()), &segment) != HERS_CUDA_OK) break;
+    if (hersCudaFill(cuda, ring, rows, count, set.packed, static_cast<uint32_t>(segments.size()), inTurns, &segment) != HERS_CUDA_OK) break;
     segments.push_back(segment);
     bytes += static_cast<double>(hersCudaSegmentBytes(segment));
     left -= count;
@@ -444,20 +455,23 @@ void measureGallery(HersCuda* cuda, const Set& set, uint32_t bits0, uint32_t bit
   hersCudaFreeRing(ring);
 }
 
-/** `only` dimensions and queries, where that is not zero. */
-int measure(double millions, bool quick, size_t only, size_t together) {
+/** `only` dimensions, queries and a profile, where that is not zero; `inTurns`, from the host's memory. */
+int measure(double millions, bool quick, size_t only, size_t together, const std::string& profile, int inTurns) {
   HersCuda* cuda = nullptr;
   must(hersCudaOpen(0, &cuda), "open");
   HersCudaDevice device;
   must(hersCudaDescribe(cuda, &device), "describe");
-  double copySpeed = 0;
+  double copySpeed = 0, linkSpeed = 0;
   must(hersCudaCopySpeed(cuda, size_t{8} << 30, &copySpeed), "copy");
-  printf("{\"device\":\"%s\",\"memory\":%llu,\"architecture\":\"%d.%d\",\"processors\":%d,\"driver\":%d,\"runtime\":%d,\"copyTBs\":%.3f}\n", device.name,
-         static_cast<unsigned long long>(device.memory), device.major, device.minor, device.processors, device.driver, device.runtime, copySpeed / 1e12);
+  must(hersCudaLinkSpeed(cuda, size_t{1} << 30, &linkSpeed), "link");
+  printf("{\"device\":\"%s\",\"memory\":%llu,\"architecture\":\"%d.%d\",\"processors\":%d,\"driver\":%d,\"runtime\":%d,\"copyTBs\":%.3f,\"linkGBs\":%.2f}\n", device.name,
+         static_cast<unsigned long long>(device.memory), device.major, device.minor, device.processors, device.driver, device.runtime, copySpeed / 1e12, linkSpeed / 1e9);
   const size_t templates = static_cast<size_t>(millions * 1e6);
   const Set &first = kSets[0], &compact = kSets[2], &exact = kSets[3], &small = kSets[4];
   if (only > 0) {
-    measureGallery(cuda, compact, 13, 18, only, templates, copySpeed, {together});
+    if (profile == "exact") measureGallery(cuda, exact, 27, 32, only, templates, copySpeed, {together}, inTurns);
+    else if (profile == "small") measureGallery(cuda, small, 10, 15, only, templates, copySpeed, {together}, inTurns);
+    else measureGallery(cuda, compact, 13, 18, only, templates, copySpeed, {together}, inTurns);
     hersCudaClose(cuda);
     return 0;
   }
@@ -485,7 +499,11 @@ int main(int argc, char** argv) {
   const bool quick = argc > 2 && !strcmp(argv[argc - 1], "quick");
   if (command == "compare") return compare(quick);
   const auto number = [&](int at, double otherwise) { return argc > at && atof(argv[at]) > 0 ? atof(argv[at]) : otherwise; };
-  if (command == "measure") return measure(number(2, 100), quick, static_cast<size_t>(number(3, 0)), static_cast<size_t>(number(4, 1)));
-  fprintf(stderr, "hers_cuda_check compare [quick] | measure [millions of templates] [dimensions] [queries] [quick]\n");
+  const std::string profile = argc > 5 && !quick ? argv[5] : "compact";
+  if (command == "measure" || command == "turns") {
+    const bool inTurns = command == "turns";
+    return measure(number(2, inTurns ? 10 : 100), quick, static_cast<size_t>(number(3, inTurns ? 128 : 0)), static_cast<size_t>(number(4, 1)), profile, inTurns);
+  }
+  fprintf(stderr, "hers_cuda_check compare [quick] | measure|turns [millions of templates] [dimensions] [queries] [compact|small|exact]\n");
   return 2;
 }

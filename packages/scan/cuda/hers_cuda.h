@@ -17,7 +17,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* Changes with every change of this file that a caller could notice. */
-#define HERS_CUDA_INTERFACE 2
+#define HERS_CUDA_INTERFACE 3
 
 enum {
   HERS_CUDA_OK = 0,
@@ -37,6 +37,7 @@ typedef struct HersCuda HersCuda;
 typedef struct HersCudaRing HersCudaRing;
 typedef struct HersCudaSegment HersCudaSegment;
 typedef struct HersCudaResponses HersCudaResponses;
+typedef struct HersCudaHost HersCudaHost;
 
 /* What packages/ring/src/modulus.ts computes for a prime; n inverses. */
 typedef struct {
@@ -67,8 +68,8 @@ typedef struct {
   size_t givenFirst, givenCount;
 } HersCudaQuery;
 
-/* Responses in pinned memory, which is used again when the call that was given them returns: for
- * query q of `queries`, from `firstQuery` of the scan on, those of all `blocks`, one after the
+/* Responses in pinned memory, which is used again when the call that was given them returns, unless
+ * that takes it (hersCudaTake): for query q of `queries`, from `firstQuery` of the scan on, those of all `blocks`, one after the
  * other, begin at offsets[q] and have lengths[q] bytes each. Blocks are numbered through all
  * segments of the scan. */
 typedef struct {
@@ -77,6 +78,8 @@ typedef struct {
   uint32_t firstQuery, queries;
   const size_t* offsets;
   const size_t* lengths;
+  /* For hersCudaTake. */
+  void* lane;
 } HersCudaBatch;
 
 /* Milliseconds on the device: the expansion of the queries, and from there to the last response. */
@@ -134,21 +137,32 @@ void hersCudaClose(HersCuda* cuda);
 int hersCudaDescribe(HersCuda* cuda, HersCudaDevice* out);
 /* Bytes read and written in a second by a copy of `bytes` within the device's memory. */
 int hersCudaCopySpeed(HersCuda* cuda, size_t bytes, double* out);
+/* Bytes in a second from pinned memory of the host to the device. */
+int hersCudaLinkSpeed(HersCuda* cuda, size_t bytes, double* out);
 
 int hersCudaCreateRing(HersCuda* cuda, uint32_t n, const HersCudaPrime* primes, size_t count, HersCudaRing** out);
 void hersCudaFreeRing(HersCudaRing* ring);
 
 /* Copies the data of a segment to the device, verifies it there and rearranges it. In the case of
- * damage *part is the first part that does not fit. `data` is not needed afterwards. */
-int hersCudaLoad(HersCuda* cuda, HersCudaRing* ring, const HersCudaLayout* layout, const uint8_t* data, HersCudaSegment** out, uint32_t* part);
+ * damage *part is the first part that does not fit. `data` is not needed afterwards. It stays there,
+ * or, `inTurns`, goes back to pinned memory of the host, from where every scan fetches it. What
+ * stays leaves room for scans, and is refused (HERS_CUDA_NO_MEMORY) where there is none. */
+int hersCudaLoad(HersCuda* cuda, HersCudaRing* ring, const HersCudaLayout* layout, const uint8_t* data, int inTurns, HersCudaSegment** out,
+                 uint32_t* part);
 /* For measurements: a segment of pseudo-random residues, made on the device. */
-int hersCudaFill(HersCuda* cuda, HersCudaRing* ring, size_t rows, size_t blocks, int packed, uint32_t seed, HersCudaSegment** out);
-/* Bytes of the device's memory. */
+int hersCudaFill(HersCuda* cuda, HersCudaRing* ring, size_t rows, size_t blocks, int packed, uint32_t seed, int inTurns, HersCudaSegment** out);
+/* Bytes of the device's memory, or of pinned memory. */
 size_t hersCudaSegmentBytes(const HersCudaSegment* segment);
 void hersCudaUnload(HersCudaSegment* segment);
 
 /* All segments have as many rows as the first, and the ring's words. `times` may be null. */
 int hersCudaScan(HersCuda* cuda, const HersCudaScan* scan, HersCudaTimes* times);
+
+/* Within `deliver`: the memory of the batch, which stays as it is until it is given back, from any
+ * thread, and perhaps after the context was closed. Null where so much is out that the batch has to
+ * be copied. */
+HersCudaHost* hersCudaTake(const HersCudaBatch* batch);
+void hersCudaGive(HersCudaHost* host);
 
 /* The same, and nothing is copied to the host: `parts` and `deliver` are not looked at. Forget
  * responses before the context is closed. */

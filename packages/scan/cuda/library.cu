@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,12 +31,78 @@ constexpr int kLanes = 3;
  */
 constexpr size_t kSliceBytes = size_t{128} << 20, kSliceGalleryBytes = size_t{4} << 30;
 constexpr size_t kResponseOverhead = 88;
+/**
+ * What a lane fetches of a gallery that is scanned in turns: enough to keep the bus busy, and a few
+ * milliseconds of it, so that a scan is stopped soon. Little where it is emulated, for tests.
+ */
+#ifdef HERS_EMULATED
+constexpr size_t kTurnBytes = size_t{64} << 10;
+#else
+constexpr size_t kTurnBytes = size_t{256} << 20;
+#endif
+/** Left free by segments, for what scans and decryption take: this, or an eighth of all memory. */
+constexpr size_t kReserveBytes = size_t{4} << 30;
+/** Pinned memory that others may have at a time; and what is kept for them. */
+constexpr size_t kMostOutBytes = size_t{768} << 20;
+/** Pinned memory is made in pieces of this, so that one fits the next batch too. */
+constexpr size_t kPinnedStep = size_t{2} << 20;
+
+/** Pinned memory for responses. Making it takes longer than filling it. */
+class HostPool {
+ public:
+  void take(PinnedBuffer& into, size_t bytes) {
+    if (into.bytes() >= bytes) return;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      for (PinnedBuffer& spare : spares_) {
+        if (spare.bytes() >= bytes) {
+          into.swap(spare);
+          return;
+        }
+      }
+      // One that is too small goes, so that there are never more than were in use at a time.
+      if (!spares_.empty()) spares_.pop_front();
+    }
+    into.atLeast((bytes + kPinnedStep - 1) / kPinnedStep * kPinnedStep, "making room for responses");
+  }
+
+  /** Whether others may have so much more. */
+  bool lend(size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (out_ + bytes > kMostOutBytes) return false;
+    out_ += bytes;
+    return true;
+  }
+
+  /** What comes back stays as a spare: what is out is bounded, and so are spares. */
+  void give(PinnedBuffer& buffer) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    out_ -= buffer.bytes();
+    for (PinnedBuffer& spare : spares_) {
+      if (spare.bytes() == 0) {
+        spare.swap(buffer);
+        return;
+      }
+    }
+    spares_.emplace_back();
+    spares_.back().swap(buffer);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::list<PinnedBuffer> spares_;
+  size_t out_ = 0;
+};
 
 struct Lane {
   cudaStream_t stream = nullptr;
   cudaEvent_t done = nullptr;
   DeviceBuffer sums, responses;
   PinnedBuffer host;
+  HersCuda* cuda = nullptr;
+  /** Of segments that are scanned in turns: what was fetched of them, and where it is. */
+  DeviceBuffer lines, places;
+  std::vector<DeviceSegment> fetched;
   /** What it is working on. */
   bool busy = false;
   size_t firstBlock = 0, blocks = 0;
@@ -64,6 +131,8 @@ struct HersCuda {
    */
   DeviceBuffer spare;
   std::mutex spareMutex;
+  /** Outlives the context where others still have some of it. */
+  std::shared_ptr<HostPool> pool = std::make_shared<HostPool>();
 
   ~HersCuda() {
     cudaSetDevice(device);
@@ -96,24 +165,34 @@ struct HersCudaResponses {
   HersCudaKept kept;
 };
 
+/** Memory of a batch that somebody has taken. */
+struct HersCudaHost {
+  std::shared_ptr<HostPool> pool;
+  PinnedBuffer buffer;
+};
+
 struct HersCudaSegment {
   int device;
   size_t rows, blocks, words;
   bool packed;
   DeviceBuffer lines, table;
+  /** In place of lines on the device, where it is scanned in turns. */
+  PinnedBuffer host = {};
   /** The table once more, for whoever takes responses without their bytes. */
   std::vector<uint8_t> entries = {};
 
+  bool isInTurns() const { return host.bytes() > 0; }
   size_t lineCount() const { return hers::linesOf(rows, packed); }
   size_t blockWords() const { return words * lineCount(); }
 };
 
 namespace {
 
+/** The last tile's last chunk reads past the end; what is there is multiplied by zero. */
+size_t pastEnd(bool packed) { return 4 * kTile * linesOfRows(packed); }
+
 void allocate(HersCudaSegment& segment, cudaStream_t stream) {
-  const size_t bytes = 4 * segment.blocks * segment.blockWords();
-  // The last tile's last chunk reads past the end, what is there is multiplied by zero.
-  const size_t past = 4 * kTile * linesOfRows(segment.packed);
+  const size_t bytes = 4 * segment.blocks * segment.blockWords(), past = pastEnd(segment.packed);
   segment.lines.atLeast(bytes + past, "making room for a segment");
   segment.table.atLeast(4 * kEntryWords * segment.blocks, "making room for a segment");
   check(cudaMemsetAsync(segment.lines.as<uint8_t>() + bytes, 0, past, stream), "clearing memory");
@@ -262,16 +341,15 @@ class Pass {
   }
 
   void runSlices() {
-    constexpr size_t step = Shape<1>::blocksOfAll;
-    const size_t most = std::max<size_t>(1, std::min(kSliceBytes / (8 * words_ * queries_), kSliceGalleryBytes / (4 * words_ * lines_)) / step) * step;
     size_t next = 0, slice = 0;
     for (; next < blocks_; slice++) {
       Lane& lane = cuda_.lanes[slice % kLanes];
       if (lane.busy) finish(lane);
       if (scan_.stop && *scan_.stop) fail(HERS_CUDA_STOPPED, "the scan was stopped");
       lane.firstBlock = next;
-      lane.blocks = std::min(most, blocks_ - next);
+      lane.blocks = sliceFrom(next);
       next += lane.blocks;
+      if (scan_.segments[segment_]->isInTurns()) fetch(lane);
       launch(lane);
     }
     for (int i = 0; i < kLanes; i++) {
@@ -283,6 +361,44 @@ class Pass {
       Lane& lane = cuda_.lanes[(slice + i) % kLanes];
       if (lane.busy) finish(lane);
     }
+  }
+
+  /**
+   * How many blocks from here on are a slice: as many as fit, and either on the device all of them
+   * or fetched all of them. Afterwards segment_ is that of the first.
+   */
+  size_t sliceFrom(size_t first) {
+    while (firstBlock_ + scan_.segments[segment_]->blocks <= first) firstBlock_ += scan_.segments[segment_++]->blocks;
+    const bool inTurns = scan_.segments[segment_]->isInTurns();
+    size_t end = firstBlock_;
+    for (size_t i = segment_; i < scan_.segmentCount && scan_.segments[i]->isInTurns() == inTurns; i++) end += scan_.segments[i]->blocks;
+    constexpr size_t step = Shape<1>::blocksOfAll;
+    const size_t gallery = (inTurns ? kTurnBytes : kSliceGalleryBytes) / (4 * words_ * lines_);
+    const size_t most = std::max<size_t>(1, std::min(kSliceBytes / (8 * words_ * queries_), gallery) / step) * step;
+    return std::min(most, end - first);
+  }
+
+  /** Fetches the lines of a slice, which begins in segment_, and tells the device where they are. */
+  void fetch(Lane& lane) {
+    const size_t each = 4 * words_ * lines_, bytes = each * lane.blocks;
+    lane.lines.atLeast(bytes + pastEnd(packed_), "making room for what is scanned in turns");
+    uint8_t* const to = lane.lines.as<uint8_t>();
+    lane.fetched.clear();
+    size_t at = 0, first = firstBlock_;
+    for (size_t i = segment_; at < lane.blocks; first += scan_.segments[i++]->blocks) {
+      const HersCudaSegment& segment = *scan_.segments[i];
+      const size_t skip = lane.firstBlock + at - first, count = std::min(segment.blocks - skip, lane.blocks - at);
+      check(cudaMemcpyAsync(to + each * at, segment.host.as<uint8_t>() + each * skip, each * count, cudaMemcpyHostToDevice, lane.stream), "fetching the gallery");
+      lane.fetched.push_back({reinterpret_cast<const uint32_t*>(to + each * at), segment.table.as<uint32_t>() + kEntryWords * skip, segment.blockWords(),
+                              static_cast<uint32_t>(lane.firstBlock + at), static_cast<uint32_t>(count)});
+      at += count;
+    }
+    check(cudaMemsetAsync(to + bytes, 0, pastEnd(packed_), lane.stream), "fetching the gallery");
+    const size_t placeBytes = lane.fetched.size() * sizeof(DeviceSegment);
+    lane.places.atLeast(placeBytes, "making room for what is scanned in turns");
+    check(cudaMemcpyAsync(lane.places.as<void>(), lane.fetched.data(), placeBytes, cudaMemcpyHostToDevice, lane.stream), "fetching the gallery");
+    hers_cuda::launch(locateBlocks, static_cast<uint32_t>(lane.fetched.size()), 64, 0, lane.stream, cuda_.blocks.as<DeviceBlock>(), lane.places.as<DeviceSegment>());
+    checkLaunch("fetching the gallery");
   }
 
   void launch(Lane& lane) {
@@ -299,7 +415,7 @@ class Pass {
     }
     lane.sums.atLeast(8 * words_ * queries_ * lane.blocks, "making room for sums");
     if (!kept_) lane.responses.atLeast(bytes, "making room for responses");
-    if (scan_.parts & HERS_CUDA_COPY) lane.host.atLeast(bytes, "making room for responses");
+    if (scan_.parts & HERS_CUDA_COPY) cuda_.pool->take(lane.host, bytes);
     const DeviceBlock* const blocks = cuda_.blocks.as<DeviceBlock>() + lane.firstBlock;
     const uint32_t count = static_cast<uint32_t>(lane.blocks);
     if (scan_.parts & HERS_CUDA_MULTIPLY) {
@@ -329,7 +445,7 @@ class Pass {
     lane.busy = false;
     if (!(scan_.parts & HERS_CUDA_COPY) || !scan_.deliver) return;
     const HersCudaBatch batch = {lane.host.as<uint8_t>(), lane.firstBlock, lane.blocks, static_cast<uint32_t>(firstQuery_),
-                                 static_cast<uint32_t>(queries_), lane.offsets, lane.lengths};
+                                 static_cast<uint32_t>(queries_), lane.offsets, lane.lengths, &lane};
     if (scan_.deliver(scan_.context, &batch) != 0) fail(HERS_CUDA_STOPPED, "the scan was stopped");
   }
 
@@ -337,6 +453,8 @@ class Pass {
   const HersCudaScan& scan_;
   const DeviceRing& ring_;
   size_t blocks_, firstQuery_, rows_, lines_, words_, queries_, chunks_;
+  /** The segment that the slice begins in, and its first block. */
+  size_t segment_ = 0, firstBlock_ = 0;
   /** Where responses stay; null where they are copied to the host. */
   const HersCudaKept* kept_;
   uint32_t wide_ = 1;
@@ -361,6 +479,37 @@ size_t locate(HersCuda& cuda, const HersCudaScan& scan) {
   hers_cuda::launch(locateBlocks, static_cast<uint32_t>(segments.size()), 64, 0, cuda.stream, cuda.blocks.as<DeviceBlock>(), cuda.segments.as<DeviceSegment>());
   checkLaunch("starting");
   return blocks;
+}
+
+/** Bytes in a second, the best of five after one that warms up. */
+double fastestCopy(HersCuda& cuda, void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  double best = 0;
+  for (int i = 0; i < 6; i++) {
+    check(cudaEventRecord(cuda.started, cuda.stream), "measuring it");
+    check(cudaMemcpyAsync(to, from, bytes, kind, cuda.stream), "measuring it");
+    check(cudaEventRecord(cuda.ended, cuda.stream), "measuring it");
+    check(cudaStreamSynchronize(cuda.stream), "measuring it");
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, cuda.started, cuda.ended), "measuring it");
+    if (i > 0) best = std::max(best, 1e3 * static_cast<double>(bytes) / milliseconds);
+  }
+  return best;
+}
+
+/** From where scans fetch it. */
+void moveToHost(HersCudaSegment& segment, cudaStream_t stream) {
+  const size_t bytes = 4 * segment.blocks * segment.blockWords();
+  segment.host.atLeast(bytes, "making room for a segment");
+  check(cudaMemcpyAsync(segment.host.as<void>(), segment.lines.as<void>(), bytes, cudaMemcpyDeviceToHost, stream), "loading a segment");
+  check(cudaStreamSynchronize(stream), "loading a segment");
+  segment.lines.release();
+}
+
+/** Refuses a segment that would leave too little for scans. */
+void keepReserve(size_t bytes) {
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "making room for a segment");
+  if (free < bytes + std::min(kReserveBytes, total / 8)) fail(HERS_CUDA_NO_MEMORY, "the GPU has too little memory left for another segment");
 }
 
 void checkScan(const HersCudaScan& scan) {
@@ -422,6 +571,7 @@ int hersCudaOpen(int device, HersCuda** out) {
     check(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "opening it");
     for (cudaEvent_t* event : {&cuda->started, &cuda->ready, &cuda->ended}) check(cudaEventCreate(event), "opening it");
     for (Lane& lane : cuda->lanes) {
+      lane.cuda = cuda.get();
       check(cudaStreamCreateWithFlags(&lane.stream, cudaStreamNonBlocking), "opening it");
       check(cudaEventCreateWithFlags(&lane.done, cudaEventDisableTiming | cudaEventBlockingSync), "opening it");
     }
@@ -464,18 +614,21 @@ int hersCudaCopySpeed(HersCuda* cuda, size_t bytes, double* out) {
     from.atLeast(bytes, "measuring it");
     to.atLeast(bytes, "measuring it");
     check(cudaMemsetAsync(from.as<void>(), 0x5a, bytes, cuda->stream), "measuring it");
-    double best = 0;
-    for (int i = 0; i < 6; i++) {
-      check(cudaEventRecord(cuda->started, cuda->stream), "measuring it");
-      check(cudaMemcpyAsync(to.as<void>(), from.as<void>(), bytes, cudaMemcpyDeviceToDevice, cuda->stream), "measuring it");
-      check(cudaEventRecord(cuda->ended, cuda->stream), "measuring it");
-      check(cudaStreamSynchronize(cuda->stream), "measuring it");
-      float milliseconds = 0;
-      check(cudaEventElapsedTime(&milliseconds, cuda->started, cuda->ended), "measuring it");
-      // The first one warms up.
-      if (i > 0) best = std::max(best, 2e3 * static_cast<double>(bytes) / milliseconds);
-    }
-    *out = best;
+    // Read and written.
+    *out = 2 * fastestCopy(*cuda, to.as<void>(), from.as<void>(), bytes, cudaMemcpyDeviceToDevice);
+  });
+}
+
+int hersCudaLinkSpeed(HersCuda* cuda, size_t bytes, double* out) {
+  return guarded([&] {
+    const std::lock_guard<std::mutex> lock(cuda->mutex);
+    check(cudaSetDevice(cuda->device), "measuring it");
+    PinnedBuffer from;
+    DeviceBuffer to;
+    from.atLeast(bytes, "measuring it");
+    to.atLeast(bytes, "measuring it");
+    memset(from.as<void>(), 0x5a, bytes);
+    *out = fastestCopy(*cuda, to.as<void>(), from.as<void>(), bytes, cudaMemcpyHostToDevice);
   });
 }
 
@@ -510,14 +663,17 @@ int hersCudaCreateRing(HersCuda* cuda, uint32_t n, const HersCudaPrime* primes, 
 
 void hersCudaFreeRing(HersCudaRing* ring) { delete ring; }
 
-int hersCudaLoad(HersCuda* cuda, HersCudaRing* ring, const HersCudaLayout* layout, const uint8_t* data, HersCudaSegment** out, uint32_t* part) {
+int hersCudaLoad(HersCuda* cuda, HersCudaRing* ring, const HersCudaLayout* layout, const uint8_t* data, int inTurns, HersCudaSegment** out,
+                 uint32_t* part) {
   return guarded([&] {
     const std::lock_guard<std::mutex> lock(cuda->mutex);
     check(cudaSetDevice(cuda->device), "loading a segment");
     checkLayout(*ring, layout->rows, layout->blocks, layout->packed);
-    std::unique_ptr<HersCudaSegment> segment(new HersCudaSegment{cuda->device, layout->rows, layout->blocks, ring->words(), layout->packed != 0, {}, {}, {layout->table, layout->table + 4 * kEntryWords * layout->blocks}});
-    allocate(*segment, cuda->stream);
+    std::unique_ptr<HersCudaSegment> segment(new HersCudaSegment{cuda->device, layout->rows, layout->blocks, ring->words(), layout->packed != 0, {}, {}, {}, {layout->table, layout->table + 4 * kEntryWords * layout->blocks}});
     const size_t bytes = 4 * segment->blocks * segment->blockWords();
+    // Room for its own order is made at first, and stays.
+    if (!inTurns) keepReserve(bytes + (bytes > cuda->staging.bytes() ? bytes - cuda->staging.bytes() : 0));
+    allocate(*segment, cuda->stream);
     const uint32_t parts = static_cast<uint32_t>(ring->words() / hers::kGroup);
     cuda->staging.atLeast(bytes, "making room for a segment");
     cuda->checksums.atLeast(8 * parts, "making room for a segment");
@@ -545,27 +701,29 @@ int hersCudaLoad(HersCuda* cuda, HersCudaRing* ring, const HersCudaLayout* layou
       *part = bad;
       fail(HERS_CUDA_DAMAGED, "part " + std::to_string(bad) + " does not fit its checksum");
     }
+    if (inTurns) moveToHost(*segment, stream);
     *out = segment.release();
   });
 }
 
-int hersCudaFill(HersCuda* cuda, HersCudaRing* ring, size_t rows, size_t blocks, int packed, uint32_t seed, HersCudaSegment** out) {
+int hersCudaFill(HersCuda* cuda, HersCudaRing* ring, size_t rows, size_t blocks, int packed, uint32_t seed, int inTurns, HersCudaSegment** out) {
   return guarded([&] {
     const std::lock_guard<std::mutex> lock(cuda->mutex);
     check(cudaSetDevice(cuda->device), "filling a segment");
     checkLayout(*ring, rows, blocks, packed);
-    std::unique_ptr<HersCudaSegment> segment(new HersCudaSegment{cuda->device, rows, blocks, ring->words(), packed != 0, {}, {}, std::vector<uint8_t>(4 * kEntryWords * blocks, 1)});
+    std::unique_ptr<HersCudaSegment> segment(new HersCudaSegment{cuda->device, rows, blocks, ring->words(), packed != 0, {}, {}, {}, std::vector<uint8_t>(4 * kEntryWords * blocks, 1)});
     allocate(*segment, cuda->stream);
     check(cudaMemsetAsync(segment->table.as<void>(), 1, 4 * kEntryWords * blocks, cuda->stream), "filling a segment");
     hers_cuda::launch(fillLines, gridFor(blocks * segment->blockWords()), 256, 0, cuda->stream, segment->lines.as<uint32_t>(), segment->blockWords(), blocks * segment->blockWords(),
                                              static_cast<uint32_t>(segment->lineCount()), seed, packed != 0, ring->ring);
     checkLaunch("filling a segment");
     check(cudaStreamSynchronize(cuda->stream), "filling a segment");
+    if (inTurns) moveToHost(*segment, cuda->stream);
     *out = segment.release();
   });
 }
 
-size_t hersCudaSegmentBytes(const HersCudaSegment* segment) { return segment->lines.bytes() + segment->table.bytes(); }
+size_t hersCudaSegmentBytes(const HersCudaSegment* segment) { return segment->lines.bytes() + segment->host.bytes() + segment->table.bytes(); }
 
 void hersCudaUnload(HersCudaSegment* segment) {
   cudaSetDevice(segment->device);
@@ -581,6 +739,20 @@ int hersCudaScan(HersCuda* cuda, const HersCudaScan* scan, HersCudaTimes* times)
     const size_t blocks = locate(*cuda, *scan);
     for (size_t first = 0; first < scan->queryCount; first += kMostQueries) Pass(*cuda, *scan, blocks, first, nullptr).run(times);
   });
+}
+
+HersCudaHost* hersCudaTake(const HersCudaBatch* batch) {
+  Lane& lane = *static_cast<Lane*>(batch->lane);
+  const std::shared_ptr<HostPool>& pool = lane.cuda->pool;
+  if (!pool->lend(lane.host.bytes())) return nullptr;
+  HersCudaHost* const host = new HersCudaHost{pool, {}};
+  host->buffer.swap(lane.host);
+  return host;
+}
+
+void hersCudaGive(HersCudaHost* host) {
+  host->pool->give(host->buffer);
+  delete host;
 }
 
 int hersCudaKeep(HersCuda* cuda, const HersCudaScan* scan, HersCudaResponses** out, HersCudaTimes* times) {

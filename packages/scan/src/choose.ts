@@ -19,7 +19,7 @@ export interface KernelOptions {
   readonly threads?: number | undefined;
   /**
    * Bytes of the gallery that `cuda` holds in the memory of each GPU, by default as many as fit.
-   * The CPU scans the rest.
+   * The rest goes through a GPU in turns, or is scanned by the CPU.
    */
   readonly deviceMemory?: number | undefined;
   /**

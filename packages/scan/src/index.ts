@@ -1,7 +1,8 @@
 export { type BuildOptions, buildSegment, segmentBlocks, segmentBytes } from './builder.ts';
 export { type KernelChoice, type KernelOptions, openKernel } from './choose.ts';
-export { CudaKernel, type CudaOptions } from './cuda/cuda.ts';
+export { CudaKernel, type CudaLoadOptions, type CudaOptions } from './cuda/cuda.ts';
 export {
+  batchesOf,
   type DeviceUse,
   KERNEL_NAMES,
   type KeptScan,

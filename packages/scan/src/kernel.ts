@@ -57,13 +57,19 @@ export interface DeviceUse {
   readonly used: number;
   readonly memory: number;
   readonly free: number;
-  /** Segments on the device, and segments that the CPU scans. */
+  /**
+   * Segments on the device, segments that it fetches from the host's memory for every scan, and
+   * segments that the CPU scans.
+   */
   readonly segments: number;
+  readonly turns: number;
   readonly elsewhere: number;
   /** Whether it failed, so that the CPU scans everything. */
   readonly hasFailed: boolean;
   /** Measures how fast its memory is copied: bytes read and written in a second. */
   copySpeed(): number;
+  /** The same from the host's memory to its own. */
+  linkSpeed(): number;
 }
 
 export interface Kernel {
@@ -72,6 +78,12 @@ export interface Kernel {
   readonly detail: string;
   load(source: SegmentSource): Promise<SegmentHandle>;
   scan(handles: readonly SegmentHandle[], queries: readonly Query[], options?: ScanOptions): AsyncIterable<ScanResult>;
+  /** The same, with all that came together in one piece: no promise for each response. */
+  batches?(
+    handles: readonly SegmentHandle[],
+    queries: readonly Query[],
+    options?: ScanOptions,
+  ): AsyncIterable<readonly ScanResult[]>;
   /**
    * The same as `scan`, where the kernel can leave responses on its device: in the order of the
    * handles, and of the blocks in each. Undefined where it cannot do so now.
@@ -86,6 +98,17 @@ export interface Kernel {
   unload(handle: SegmentHandle): Promise<void>;
   /** Frees everything, threads included. */
   close(): Promise<void>;
+}
+
+/** What a kernel finds, several at a time where it can do so. */
+export async function* batchesOf(
+  kernel: Kernel,
+  handles: readonly SegmentHandle[],
+  queries: readonly Query[],
+  options?: ScanOptions,
+): AsyncGenerator<readonly ScanResult[]> {
+  if (kernel.batches) yield* kernel.batches(handles, queries, options);
+  else for await (const result of kernel.scan(handles, queries, options)) yield [result];
 }
 
 /** `cuda` is there where `npm run build:cuda` was run. */

@@ -82,6 +82,8 @@ export interface DeviceGauges {
   readonly free: number;
   /** Segments on it. */
   readonly segments: number;
+  /** Segments that it fetches from the memory of the host for every scan. */
+  readonly turns: number;
   /** Segments that the CPU scans, because they are not on it. */
   readonly elsewhere: number;
   /** Whether it failed, so that the CPU scans everything. */
@@ -145,6 +147,7 @@ export class Metrics implements Traffic, ScanWatcher {
       ['memory_bytes', 'Memory of the GPU.', device.memory],
       ['free_bytes', 'Memory of the GPU that is free.', device.free],
       ['segments', 'Segments that the GPU scans.', device.segments],
+      ['turn_segments', 'Segments that the GPU fetches for every scan.', device.turns],
       ['cpu_segments', 'Segments that the CPU scans beside it.', device.elsewhere],
       ['failed', '1 after the GPU has failed: the CPU scans everything.', device.hasFailed ? 1 : 0],
     ];

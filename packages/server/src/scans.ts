@@ -4,7 +4,7 @@
 // its hands even while its client reads slowly, up to a limit; beyond that the scan rests, and lets
 // others go on meanwhile, so that slow readers do not hold up the others.
 
-import { HersError, peekQuery, peekResponse, type SearchRequest, type Service } from '@hers/service';
+import { groupsOf, HersError, peekQuery, peekResponse, type SearchRequest, type Service } from '@hers/service';
 import { half, Overloaded } from './gate.ts';
 import type { Hold } from './memory.ts';
 
@@ -361,16 +361,18 @@ export class Scans {
     let bytes = 0;
     try {
       left();
-      for await (const response of this.#service.search(first.name, request, { signal: ending.signal, views: true })) {
-        const spool = jobs.length === 1 ? first.spool : owner.get(hexOf(peekResponse(response).queryId));
-        spool?.put(response);
-        bytes += queryBytes;
-        if (!spool?.full) continue;
-        const since = performance.now();
-        await this.#rest(first.caller, spool);
-        left();
-        paused += performance.now() - since;
-      }
+      const found = this.#service.search(first.name, request, { signal: ending.signal, views: true });
+      for await (const responses of groupsOf(found))
+        for (const response of responses) {
+          const spool = jobs.length === 1 ? first.spool : owner.get(hexOf(peekResponse(response).queryId));
+          spool?.put(response);
+          bytes += queryBytes;
+          if (!spool?.full) continue;
+          const since = performance.now();
+          await this.#rest(first.caller, spool);
+          left();
+          paused += performance.now() - since;
+        }
       for (const { spool } of jobs) spool.end();
       this.#onStarted?.();
       this.#onStarted = undefined;

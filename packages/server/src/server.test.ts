@@ -110,7 +110,7 @@ describe('a server', () => {
   });
 
   it('shows what the GPU that scans holds, where there is one', async () => {
-    const device = { used: 5, memory: 9, free: 4, segments: 2, elsewhere: 1, hasFailed: false };
+    const device = { used: 5, memory: 9, free: 4, segments: 2, turns: 3, elsewhere: 1, hasFailed: false };
     let now: typeof device | undefined;
     await using server = await served({ device: () => now });
     const read = async () => (await (await fetch(`${server.url}/metrics`)).text()).split('\n');
@@ -122,6 +122,7 @@ describe('a server', () => {
       'memory_bytes 9',
       'free_bytes 4',
       'segments 2',
+      'turn_segments 3',
       'cpu_segments 1',
       'failed 0',
     ])

@@ -7,6 +7,7 @@ import {
   type Change,
   type CommitHead,
   decodeCommit,
+  groupsOf,
   HersError,
   type SearchCallOptions,
   type SearchRequest,
@@ -117,12 +118,12 @@ export function shardRoutes(shards: ShardCalls): Route[] {
           return { name, version, blocks: call.ids(ids, BLOCK_ID_BYTES, 'a block id') };
         });
         const { signal } = call;
-        return call.items(single(shards.searchShards(wanted, parts.slice(next), { signal, views: true })));
+        return call.items(parted(shards.searchShards(wanted, parts.slice(next), { signal, views: true })));
       },
     },
   ];
 }
 
-async function* single(items: AsyncIterable<Uint8Array>): AsyncGenerator<ItemParts[]> {
-  for await (const item of items) yield [[item]];
+async function* parted(items: AsyncIterable<Uint8Array>): AsyncGenerator<ItemParts[]> {
+  for await (const group of groupsOf(items)) yield group.map((item) => [item]);
 }

@@ -170,3 +170,9 @@ export class Grouped<T> implements AsyncIterable<T> {
     for await (const group of this.groups()) yield* group;
   }
 }
+
+/** Things as they come: in their groups where they have any, otherwise each by itself. */
+export async function* groupsOf<T>(things: AsyncIterable<T>): AsyncGenerator<readonly T[]> {
+  if (things instanceof Grouped) yield* things.groups();
+  else for await (const thing of things) yield [thing];
+}

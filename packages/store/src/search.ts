@@ -1,6 +1,6 @@
 // Scans a collection as it was when the search began.
 
-import type { SegmentHandle } from '@hers/scan';
+import { batchesOf, type SegmentHandle } from '@hers/scan';
 import { decodeQuery, type Query } from '@hers/scheme';
 import { checkBlocks, HersError, type SearchCallOptions, type SearchRequest } from '@hers/service';
 import type { Source } from './blocks/source.ts';
@@ -102,13 +102,16 @@ function blocksOf(collection: Collection, request: Omit<SearchRequest, 'queries'
   return wantedBlocks(blocks, request.blocks);
 }
 
-/** Encoded responses as they become ready; copies, unless the caller accepts views. */
+/**
+ * Encoded responses as they become ready, those that do so together in one piece; copies, unless
+ * the caller accepts views.
+ */
 export function searchCollection(
   collection: Collection,
   request: SearchRequest,
   signal: AbortSignal,
   options: SearchCallOptions = {},
-): AsyncGenerator<Uint8Array> {
+): AsyncGenerator<readonly Uint8Array[]> {
   return searchCollections([{ collection, ...request }], request.queries, signal, options);
 }
 
@@ -118,7 +121,7 @@ export async function* searchCollections(
   encodedQueries: readonly Uint8Array[],
   signal: AbortSignal,
   { views = false, keep, partitions }: SearchCallOptions = {},
-): AsyncGenerator<Uint8Array> {
+): AsyncGenerator<readonly Uint8Array[]> {
   for (const { blocks } of searched) checkBlocks(partitions, blocks);
   const [{ collection }] = searched;
   const wanted = searched.map((each) => blocksOf(each.collection, each));
@@ -148,9 +151,12 @@ export async function* searchCollections(
         }
         continue;
       }
-      for await (const { handle, block, response } of kernel.scan([...positions.keys()], queries, { signal })) {
+      for await (const batch of batchesOf(kernel, [...positions.keys()], queries, { signal })) {
+        const responses: Uint8Array[] = [];
         // The kernel's response may be a view of memory that holds others too.
-        if (positions.get(handle)!.has(block)) yield views ? response : new Uint8Array(response);
+        for (const { handle, block, response } of batch)
+          if (positions.get(handle)!.has(block)) responses.push(views ? response : new Uint8Array(response));
+        if (responses.length > 0) yield responses;
         signal.throwIfAborted();
       }
     }

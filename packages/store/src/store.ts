@@ -9,6 +9,7 @@ import {
   checkCollectionName,
   checkWhole,
   eitherSignal,
+  Grouped,
   HersError,
   type Many,
   notHeld,
@@ -427,10 +428,12 @@ export class FolderStore implements Service {
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
   ): AsyncIterable<Uint8Array> {
-    return this.#collections.stream(shards[0].name, options, (_, signal) => {
-      const searched = shards.map(({ name, ...rest }) => ({ ...rest, ...this.#collections.get(name) }));
-      return searchCollections(searched, queries, signal, options);
-    });
+    return new Grouped(() =>
+      this.#collections.stream(shards[0].name, options, (_, signal) => {
+        const searched = shards.map(({ name, ...rest }) => ({ ...rest, ...this.#collections.get(name) }));
+        return searchCollections(searched, queries, signal, options);
+      }),
+    );
   }
 
   /**
@@ -459,8 +462,10 @@ export class FolderStore implements Service {
   }
 
   search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncIterable<Uint8Array> {
-    return this.#collections.stream(name, options, (collection, signal) =>
-      searchCollection(collection, request, signal, options),
+    return new Grouped(() =>
+      this.#collections.stream(name, options, (collection, signal) =>
+        searchCollection(collection, request, signal, options),
+      ),
     );
   }
 

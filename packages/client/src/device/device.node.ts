@@ -5,15 +5,15 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { DeviceAddon } from './device.ts';
 
-/** Where `npm run build:cuda` puts it. */
-const ADDON_PATH = join(import.meta.dirname, '../../build/hers_decrypt.node');
+/** Where `npm run build:cuda` puts it; the variable HERS_CUDA names another folder. */
+const addonPath = () => join(process.env.HERS_CUDA || join(import.meta.dirname, '../../build'), 'hers_decrypt.node');
 
 let loaded: DeviceAddon | undefined | 'none';
 
 /** Undefined where there is none, or it does not load. With a path, that one from now on. */
 export function deviceAddon(path?: string): DeviceAddon | undefined {
   if (path !== undefined) loaded = load(path) ?? 'none';
-  loaded ??= (existsSync(ADDON_PATH) && load(ADDON_PATH)) || 'none';
+  loaded ??= (existsSync(addonPath()) && load(addonPath())) || 'none';
   return loaded === 'none' ? undefined : loaded;
 }
 

@@ -3,11 +3,13 @@
 // number of blocks. What is known of the blocks, their canaries above all, is on the device too,
 // from the first search of a view on.
 
-import type { CanaryPlace, CollectionKey, DeviceRing, QuerySecret } from '@hers/scheme/secret';
-import { canaryRows, decryptsOnDevice, deviceQuery, deviceRing } from '@hers/scheme/secret';
+import { isExact } from '@hers/scheme';
+import type { CanaryPlace, CollectionKey, DeviceQuery, DeviceRing, DeviceRows, QuerySecret } from '@hers/scheme/secret';
+import { deviceQuery, deviceRing, deviceRows, deviceWeights, fillDeviceRow } from '@hers/scheme/secret';
 import { HersError, type KeptResponses } from '@hers/service';
 import { fromHex } from '../bytes.ts';
 import type { RankOptions } from '../crew/crew.ts';
+import type { Codes } from '../fields/column.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import { type Candidate, floorOf } from '../search/ranking.ts';
 
@@ -15,6 +17,7 @@ declare const kind: unique symbol;
 type Opaque<Name extends string> = { readonly [kind]: Name };
 type DecryptorRef = Opaque<'decryptor'>;
 type GalleryRef = Opaque<'gallery'>;
+type GroupsRef = Opaque<'groups'>;
 
 /** packages/client/cuda/addon.cc. Numbers begin each answer: the state, and what was wrong. */
 export interface DeviceAddon {
@@ -26,6 +29,8 @@ export interface DeviceAddon {
     before: GalleryRef | undefined,
   ): Promise<[state: number, message: string, gallery: GalleryRef]>;
   unloadGallery(gallery: GalleryRef): void;
+  loadGroups(gallery: GalleryRef, groups: object): Promise<[state: number, message: string, groups: GroupsRef]>;
+  unloadGroups(groups: GroupsRef): void;
   rankResponses(
     gallery: GalleryRef,
     responses: object,
@@ -52,9 +57,13 @@ const CANARY = 34;
 const UNKNOWN = 35;
 const TWICE = 36;
 const MISSING = 37;
+const SUMS = 38;
 
 /** Canaries are made for so many blocks before the event loop runs again. */
 const BLOCKS_AT_A_TIME = 64;
+/** Of groups, so many candidates are asked for at first for each, and so many times more then. */
+const CANDIDATES_FOR_EACH = 4;
+const MORE_CANDIDATES = 16;
 
 /** The blocks of one space in one view, by the numbers that candidates have. */
 export interface DeviceBlocks {
@@ -63,6 +72,21 @@ export interface DeviceBlocks {
   readonly numbers: readonly number[];
   /** Where the canaries of a block are. */
   readonly canariesOf: (block: ManifestBlock) => CanaryPlace;
+  /** Its slots, those of its canaries too. */
+  readonly slotsOf: (block: ManifestBlock) => number;
+  /** What its scores must add up to, where that is known. */
+  readonly sumsOf: (block: ManifestBlock) => Uint8Array | undefined;
+}
+
+/** The groups of which only the best record counts. */
+export interface DeviceGrouping {
+  readonly field: string;
+  /** What the codes are from: while it is the same object, they are the same. */
+  readonly source: object;
+  /** The group of every record, by the number of its block; those of 0 are groups of one. */
+  codesOf(number: number): Codes;
+  /** What the codes stand for, in all blocks alike; undefined for a group of one. */
+  groupOf(candidate: Candidate): unknown;
 }
 
 /** What is on the device of some blocks. */
@@ -71,6 +95,8 @@ interface Loaded {
   readonly gallery: GalleryRef;
   /** Rows by the id of the block. */
   readonly rows: ReadonlyMap<string, number>;
+  /** Of the field that was asked for last. */
+  groups?: { readonly field: string; readonly source: object; readonly ref: Promise<GroupsRef> } | undefined;
 }
 
 /** Ranks the responses to queries under one key. */
@@ -89,14 +115,10 @@ export class DeviceRanking {
     this.#key = key;
   }
 
-  /** Whether it can do what is asked for. */
-  static takes({ plan }: CollectionKey, isGrouped: boolean): boolean {
-    return decryptsOnDevice(plan) && !isGrouped;
-  }
-
   /**
    * The best of the kept responses to one of the queries, `query` by its number among them. With
-   * `slots`, records that count, for each block of `of`; otherwise those that are not dead.
+   * `slots`, records that count, for each block of `of`; otherwise those that are not dead. With
+   * groups, at least the best of each that is among the best `limit` groups.
    */
   async rank(
     kept: KeptResponses,
@@ -104,36 +126,95 @@ export class DeviceRanking {
     secret: QuerySecret,
     of: DeviceBlocks,
     slots: readonly (Uint32Array | undefined)[] | undefined,
-    { limit, order, threshold, query: vector }: RankOptions,
+    options: RankOptions,
+    grouping?: DeviceGrouping,
   ): Promise<Candidate[]> {
-    const { gallery } = await this.#load(kept.device, of);
-    const about = deviceQuery(this.#key, secret, vector);
-    const distances = order === 'ascending';
-    const { n } = this.#key.plan.parameters;
+    const loaded = await this.#load(kept.device, of);
+    const groups = grouping && (await this.#groups(loaded, grouping));
+    const about = deviceQuery(this.#key, secret, options.query);
+    const chosen = slots && aliveOf(of.blocks, this.#key.plan.parameters.n, slots);
     try {
-      const [state, message, blocks, records, scores, decrypt, select] = await this.#addon.rankResponses(
-        gallery,
-        kept.handle,
-        {
-          ...about,
-          canaryOffset: about.offset,
-          probe: new Uint32Array(about.probe.buffer),
-          ...{ query, n, limit, distances, only: kept.only },
-          floor: floorOf(distances ? -1 : 1, threshold),
-          chosen: slots && aliveOf(of.blocks, n, slots),
-        },
-      );
-      if (state !== OK) throw this.#refusal(state, message);
-      this.lastMs = { decrypt, select };
-      const candidates: Candidate[] = [];
-      for (let i = 0; i < blocks.length; i++)
-        candidates.push({ block: of.numbers[blocks[i]], slot: records[i], score: scores[i] });
-      scores.fill(0);
-      return candidates;
+      const ask = (limit: number) => this.#ask(loaded, kept, query, about, { ...options, limit }, chosen, groups);
+      if (!grouping) return await ask(options.limit);
+      // Blocks have their best of each group, so a group may come once for each of them. Those that
+      // are here are better than those that are not: enough groups among them are the best ones.
+      let limit = CANDIDATES_FOR_EACH * options.limit;
+      for (;;) {
+        const candidates = await ask(limit);
+        const found = new Set(candidates.map((candidate) => grouping.groupOf(candidate) ?? candidate));
+        if (candidates.length < limit || found.size >= options.limit) return candidates;
+        limit *= MORE_CANDIDATES;
+      }
     } finally {
       about.secret.fill(0);
       about.probe.fill(0);
     }
+  }
+
+  async #ask(
+    { of, gallery }: Loaded,
+    kept: KeptResponses,
+    query: number,
+    about: DeviceQuery,
+    { limit, order, threshold }: RankOptions,
+    chosen: Uint32Array | undefined,
+    groups: GroupsRef | undefined,
+  ): Promise<Candidate[]> {
+    const distances = order === 'ascending';
+    const { n } = this.#key.plan.parameters;
+    const [state, message, blocks, records, scores, decrypt, select] = await this.#addon.rankResponses(
+      gallery,
+      kept.handle,
+      {
+        ...about,
+        canaryOffset: about.offset,
+        probe: new Uint32Array(about.probe.buffer),
+        ...{ query, n, distances, chosen, groups, only: kept.only },
+        limit: Math.min(limit, of.blocks.length * n),
+        floor: floorOf(distances ? -1 : 1, threshold),
+      },
+    );
+    if (state !== OK) throw this.#refusal(state, message);
+    this.lastMs = { decrypt, select };
+    const candidates: Candidate[] = [];
+    for (let i = 0; i < blocks.length; i++)
+      candidates.push({ block: of.numbers[blocks[i]], slot: records[i], score: scores[i] });
+    scores.fill(0);
+    return candidates;
+  }
+
+  /** The groups of a field, on the device. */
+  async #groups(loaded: Loaded, { field, source, codesOf }: DeviceGrouping): Promise<GroupsRef> {
+    const before = loaded.groups;
+    if (before?.field === field && before.source === source) return before.ref;
+    const { of, gallery } = loaded;
+    const { n } = this.#key.plan.parameters;
+    const load = async () => {
+      // A search that still uses them holds their memory.
+      await before?.ref.then(
+        (ref) => this.#addon.unloadGroups(ref),
+        () => {},
+      );
+      const codes = new Uint16Array(of.blocks.length * n);
+      try {
+        for (const [i, number] of of.numbers.entries()) {
+          codes.set(codesUpTo(n, codesOf(number)), i * n);
+          if (i % BLOCKS_AT_A_TIME === BLOCKS_AT_A_TIME - 1) await new Promise((resolve) => setTimeout(resolve, 0));
+        }
+        const bytes = new Uint8Array(codes.buffer);
+        const [state, message, ref] = await this.#addon.loadGroups(gallery, { n, codes: bytes });
+        if (state !== OK) throw this.#refusal(state, message);
+        return ref;
+      } finally {
+        codes.fill(0);
+      }
+    };
+    const groups = { field, source, ref: load() };
+    loaded.groups = groups;
+    groups.ref.catch(() => {
+      if (loaded.groups === groups) loaded.groups = undefined;
+    });
+    return groups.ref;
   }
 
   async #load(device: number, of: DeviceBlocks): Promise<Loaded> {
@@ -147,7 +228,7 @@ export class DeviceRanking {
   }
 
   async #loadAfter(device: number, of: DeviceBlocks, before: Loaded | undefined): Promise<Loaded> {
-    const { canaries, width, parameters } = this.#key.plan;
+    const { canaries, width, parameters, checksumGroup, dimension, profile } = this.#key.plan;
     const { n } = parameters;
     this.#decryptor ??= { device, ref: this.#addon.openDecryptor(device, deviceRing(parameters)) };
     if (this.#decryptor.device !== device)
@@ -155,43 +236,54 @@ export class DeviceRanking {
     const { blocks } = of;
     const known = Uint32Array.from(blocks, ({ id }) => before?.rows.get(id) ?? 0xffffffff);
     const fresh = blocks.filter((_, i) => known[i] === 0xffffffff);
-    const slots = new Uint32Array(fresh.length * canaries);
-    const values = new Int32Array(fresh.length * canaries * width);
+    const rows = deviceRows(this.#key, fresh.length);
+    const weights = deviceWeights(this.#key);
     try {
-      for (let at = 0; at < fresh.length; at += BLOCKS_AT_A_TIME) {
-        const made = canaryRows(this.#key, fresh.slice(at, at + BLOCKS_AT_A_TIME).map(of.canariesOf));
-        slots.set(made.slots, at * canaries);
-        values.set(made.values, at * canaries * width);
-        made.slots.fill(0);
-        made.values.fill(0);
-        await new Promise((resolve) => setTimeout(resolve, 0));
+      for (const [i, block] of fresh.entries()) {
+        const place = of.canariesOf(block);
+        if (canaries > 0 && place.slots > of.slotsOf(block)) throw refusal(CANARY, '');
+        fillDeviceRow(this.#key, rows, i, place, of.sumsOf(block));
+        if (i % BLOCKS_AT_A_TIME === BLOCKS_AT_A_TIME - 1) await new Promise((resolve) => setTimeout(resolve, 0));
       }
       const ids = new Uint8Array(16 * blocks.length);
       for (const [i, { id }] of blocks.entries()) ids.set(fromHex(id), 16 * i);
       const [state, message, gallery] = await this.#addon.loadGallery(
         this.#decryptor.ref,
         {
-          ...{ n, canaries, width, known, ids, slots },
+          ...{ n, canaries, width, known, ids, weights },
+          ...{ group: checksumGroup, dimension: isExact(profile) ? dimension : 0 },
+          ...{ slots: rows.slots, ordered: rows.ordered, summed: rows.summed, sums: rows.sums },
+          orders: new Uint8Array(rows.orders.buffer),
           blocks: blocks.length,
           counts: Uint32Array.from(blocks, ({ count }) => count),
+          totals: Uint32Array.from(blocks, of.slotsOf),
           fresh: fresh.length,
-          values: new Uint32Array(values.buffer),
+          values: new Uint32Array(rows.values.buffer),
           alive: blocks.some(({ dead }) => dead.length > 0) ? aliveOf(blocks, n) : undefined,
         },
         before?.gallery,
       );
       if (state !== OK) throw this.#refusal(state, message);
-      // A search that still uses it holds its memory.
-      if (before) this.#addon.unloadGallery(before.gallery);
+      if (before) this.#unload(before);
+      const loaded = { of, gallery, rows: new Map(blocks.map(({ id }, i) => [id, i])) };
       if (this.#closed) {
-        this.#addon.unloadGallery(gallery);
+        this.#unload(loaded);
         throw new HersError('CLOSED', 'this collection is closed');
       }
-      return { of, gallery, rows: new Map(blocks.map(({ id }, i) => [id, i])) };
+      return loaded;
     } finally {
-      slots.fill(0);
-      values.fill(0);
+      wipeRows(rows);
+      weights?.fill(0);
     }
+  }
+
+  /** A search that still uses it holds its memory. */
+  #unload({ gallery, groups }: Loaded): void {
+    groups?.ref.then(
+      (ref) => this.#addon.unloadGroups(ref),
+      () => {},
+    );
+    this.#addon.unloadGallery(gallery);
   }
 
   /** The device has failed, or has no memory for this: the next search goes over the host. */
@@ -208,11 +300,27 @@ export class DeviceRanking {
   async close(): Promise<void> {
     this.#closed = true;
     const loaded = await this.#loaded?.catch(() => undefined);
-    if (loaded) this.#addon.unloadGallery(loaded.gallery);
+    await loaded?.groups?.ref.catch(() => undefined);
+    if (loaded) this.#unload(loaded);
     if (this.#decryptor) this.#addon.closeDecryptor(this.#decryptor.ref);
     this.#loaded = undefined;
     this.#decryptor = undefined;
   }
+}
+
+function wipeRows({ slots, values, orders, ordered, summed, sums }: DeviceRows): void {
+  for (const each of [slots, values, orders, ordered, summed, sums]) each.fill(0);
+}
+
+/** Codes of a block, which has no more of them than slots: numbered again if they are larger. */
+function codesUpTo(n: number, codes: Codes): Codes {
+  if (codes.every((code) => code <= n)) return codes;
+  const numbers = new Map([[0, 0]]);
+  return codes.map((code) => {
+    let number = numbers.get(code);
+    if (number === undefined) numbers.set(code, (number = numbers.size));
+    return number;
+  });
 }
 
 /** A bit for every record that counts, n / 32 words a block. */
@@ -241,6 +349,10 @@ function refusal(state: number, message: string): HersError {
     );
   if (state === NONSENSE)
     return integrity('this decrypts to values no score can have: it was altered, or comes from another block or key');
+  if (state === SUMS)
+    return integrity(
+      'the scores of a block do not add up to what they must: the store altered something, or mixed it up',
+    );
   if (state === HEAD)
     return integrity('the store answered for another query, key or number of records than it was asked for');
   if (state === UNKNOWN) return integrity('the store answered for a block or a query that is not part of this search');

@@ -94,8 +94,10 @@ export class GroupedRanking {
     if (!best || this.#compare(candidate, best) < 0) this.#best.set(group, candidate);
   }
 
+  /** Of equal ones that of the lower block and slot is better, in whatever order they come. */
   #compare(a: Candidate, b: Candidate): number {
-    return this.#order === 'descending' ? b.score - a.score : a.score - b.score;
+    const worse = this.#order === 'descending' ? b.score - a.score : a.score - b.score;
+    return worse || a.block - b.block || a.slot - b.slot;
   }
 
   /** Best first. */

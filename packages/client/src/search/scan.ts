@@ -7,7 +7,7 @@
 
 import { isExact, type Plan, peekResponse, plainScores } from '@hers/scheme';
 import { encryptQuery, type QuerySecret } from '@hers/scheme/secret';
-import { HersError, type KeptResponses } from '@hers/service';
+import { groupsOf, HersError, type KeptResponses } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import { type DecryptTask, toDistances } from '../crew/crew.ts';
 import type { DeviceBlocks } from '../device/device.ts';
@@ -163,7 +163,12 @@ function bySpace(view: View, blocks: readonly ManifestBlock[]): readonly SpaceBl
     all = [...numbers].map(([space, own]) => {
       const ownBlocks = own.map((number) => blocks[number]);
       const records = ownBlocks.reduce((sum, { count, dead }) => sum + count - dead.length, 0);
-      return { space, numbers: own, blocks: ownBlocks, records, canariesOf: (block) => space.canariesOf(block) };
+      return {
+        ...{ space, numbers: own, blocks: ownBlocks, records },
+        canariesOf: (block) => space.canariesOf(block),
+        slotsOf: (block) => space.slotsOf(block),
+        sumsOf: ({ id }) => view.scoreSums.get(id),
+      };
     });
     sorted.set(blocks, all);
   }
@@ -283,11 +288,10 @@ type Rank = (
 /** Takes kept responses, if all of them can be decrypted where they are. */
 function keeper(
   queries: readonly Query[],
-  isGrouped: boolean,
   slotsOf: SlotsOf | undefined,
   rank: Rank,
 ): ((kept: KeptResponses) => Promise<void>) | undefined {
-  if (queries.length === 0 || !queries.every(({ space }) => space.device(isGrouped))) return undefined;
+  if (queries.length === 0 || !queries.every(({ space }) => space.device())) return undefined;
   return async (kept) => {
     for (const [i, number] of kept.queries.entries()) {
       const query = queries[number];
@@ -310,6 +314,16 @@ async function scanBlocks(
 ): Promise<{ readonly candidates: Candidate[]; readonly searched: number }[]> {
   const chosen = choice && new ChosenSlots(choice, blocks);
   const slotsOf = chosen && ((number: number) => chosen.of(number));
+  const columnOf = (number: number) => view.columns.get(blocks[number].id)!.get(groupBy!)!;
+  const grouping =
+    groupBy === undefined
+      ? undefined
+      : {
+          field: groupBy,
+          source: view.columns,
+          codesOf: (number: number) => columnOf(number).codes,
+          groupOf: ({ block, slot }: Candidate) => columnOf(block).value(slot),
+        };
   const queries = await encryptQueries(view, probes, blocks);
   const byId = new Map(queries.map((query) => [hex(query.secret.queryId), query]));
   const options = { limit, order: orderOf(view.space.plan), ...(threshold === undefined ? {} : { threshold }) };
@@ -323,8 +337,8 @@ async function scanBlocks(
   };
   const rank: Rank = ({ probe, space, of, secret, vector }, kept, number, slots) => {
     const best = space
-      .device(false)!
-      .rank(kept, number, secret, of, slots, { ...options, query: vector })
+      .device()!
+      .rank(kept, number, secret, of, slots, { ...options, query: vector }, grouping)
       .finally(() => secret.wipe());
     decrypted.push({ probe, records: of.records, best });
     return best;
@@ -338,20 +352,21 @@ async function scanBlocks(
       ...(some ? { blocks: blocks.map((block) => fromHex(block.id)) } : {}),
     };
     // Where the store can leave responses on a device, and the client can decrypt them there.
-    const keep = some ? undefined : keeper(queries, groupBy !== undefined, slotsOf, rank);
+    const keep = some ? undefined : keeper(queries, slotsOf, rank);
     const calling = { ...(signal ? { signal } : {}), ...(keep ? { keep } : {}), views: true };
     let numbers: Map<string, number> | undefined;
     chosen?.evaluateAhead();
-    for await (const response of service.search(name, request, calling)) {
-      numbers ??= new Map(blocks.map((block, number) => [block.id, number]));
-      const { query, number } = expectedBy(byId, numbers, blocks, response);
-      const { id, dead } = blocks[number];
-      const canaries = query.space.canariesOf(blocks[number]);
-      const groups = groupBy === undefined ? undefined : view.columns.get(id)!.get(groupBy)!.codes;
-      const sums = view.scoreSums.get(id);
-      query.tasks.push({ response, block: number, canaries, dead, slots: slotsOf?.(number), groups, sums });
-      if (query.tasks.length === BATCH) decrypt(query);
-    }
+    for await (const responses of groupsOf(service.search(name, request, calling)))
+      for (const response of responses) {
+        numbers ??= new Map(blocks.map((block, number) => [block.id, number]));
+        const { query, number } = expectedBy(byId, numbers, blocks, response);
+        const { id, dead } = blocks[number];
+        const canaries = query.space.canariesOf(blocks[number]);
+        const groups = grouping?.codesOf(number);
+        const sums = view.scoreSums.get(id);
+        query.tasks.push({ response, block: number, canaries, dead, slots: slotsOf?.(number), groups, sums });
+        if (query.tasks.length === BATCH) decrypt(query);
+      }
     for (const query of queries) if (query.tasks.length > 0) decrypt(query);
     for (const { missing, of } of queries) {
       const { size } = missing ?? idsOf(of);

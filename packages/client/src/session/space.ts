@@ -73,8 +73,8 @@ export class Space {
   }
 
   /** Ranks responses where a store in this process has left them, if that is possible here. */
-  device(isGrouped: boolean): DeviceRanking | undefined {
-    const addon = DeviceRanking.takes(this.key(), isGrouped) ? deviceAddon() : undefined;
+  device(): DeviceRanking | undefined {
+    const addon = deviceAddon();
     if (addon) this.#device ??= new DeviceRanking(addon, this.key());
     return addon && this.#device?.isSpent === false ? this.#device : undefined;
   }

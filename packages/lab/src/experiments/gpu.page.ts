@@ -30,11 +30,12 @@ export async function render(data: GpuData): Promise<Rendered> {
     `One process holds the key, the gallery in the memory of ${device}, and searches it through \`collection.search\`. Responses stay on the device, where they are decrypted, checked by their canaries and ranked; the ten best come back. Vectors are pseudo-random unit vectors, encrypted under \`compact\` with the client's own code; probes differ from a record by noise. Medians of ${searches} searches after three. The gallery is made in bulk: manifest and lists are as always, sealed records and files of a store are not there.`,
     ...dimensions.map((dimension) => `${dimension} dimensions, in milliseconds:\n\n${phases(data, dimension)}`),
     `${agreement(data)} Beside encrypting, scanning and decrypting there is what JavaScript does for a search: checks, and the list of what was found.`,
-    ...stages(data),
+    ...plans(data),
+    ...scans(data),
     '## Beside the CPU',
     `The same galleries on ${data.machine.cores} cores (${data.machine.cpu}) of the same machine, medians of ${data.parameters.cpuSearches} whole searches in milliseconds:`,
     beside(data),
-    'There, responses are taken out of the kernel one by one, and decrypted by threads.',
+    'There, responses are decrypted by threads.',
     '## Several at once',
     'Eight vectors in one call, in milliseconds for all of them:',
     together(data),
@@ -78,21 +79,74 @@ function agreement(data: GpuData): string {
     : `In ${significant((100 * shares.reduce((sum, share) => sum + share, 0)) / shares.length)} % of all searches the best record was the one that a search in the clear finds.`;
 }
 
-function stages({ parameters: { stages: known } }: GpuData): string[] {
-  if (!known) return [];
+/** Under which plan, for people. */
+const PLANS: Readonly<Record<string, string>> = {
+  'compact-strong': "`compact` with `integrity: 'strong'`",
+  'small-strong': "`small` with `integrity: 'strong'`",
+};
+
+/** Searches under other plans than `compact`. */
+function plans(data: GpuData): string[] {
+  const { plans: known = [] } = data.parameters;
+  if (known.length === 0) return [];
+  const figures = new Figures(data);
   return [
-    'This record was put together from runs of `npm run bench -- embedded --kernel …`, a process each, and of `hers_cuda_check measure`. What the device itself takes for 100 million templates, without JavaScript (`hers_cuda_check measure`), in milliseconds:',
+    'Under other plans, in milliseconds. Every score of `exact` is checked by six sums of its block, and `strong` by checksum canaries, all on the device:',
     table(
-      ['dimensions', 'multiply', 'of the speed of a copy', 'transform, switch, pack, checksums', 'both, overlapping'],
-      Object.entries(known).map(([dimension, { multiply, rest, server, ofCopy }]) => [
-        dimension,
-        significant(multiply),
-        ofCopy.toFixed(2),
-        significant(rest),
-        significant(server),
+      ['plan', 'dimensions', 'templates', ...PHASES.map(([, title]) => title)],
+      known.map(({ plan, dimension, count }) => [
+        PLANS[plan] ?? `\`${plan}\``,
+        String(dimension),
+        templates(count),
+        ...PHASES.map(([name]) => significant(figures.value(`cuda-${plan}-${dimension}-${count}-search-${name}`))),
       ]),
     ),
   ];
+}
+
+/** What the device itself takes, without keys. */
+function scans(data: GpuData): string[] {
+  const { scans: known = [] } = data.parameters;
+  const [first] = known;
+  if (!first) return [];
+  const figures = new Figures(data);
+  const nameOf = ({ profile, dimension }: typeof first, name: string) => `scan-${profile}-${dimension}-${name}`;
+  const value = (scan: typeof first, name: string) => figures.value(nameOf(scan, name));
+  const cell = (scan: typeof first, name: string) => figures.cell(nameOf(scan, name), significant);
+  const together = (scan: typeof first, name: string) =>
+    figures.has(nameOf(scan, name)) ? `${cell(scan, name)} (${cell(scan, `${name}-throughput`)} times)` : '';
+  return [
+    '## The work of a server',
+    `The figures above were put together from runs of \`npm run bench -- embedded --kernel …\`, a process each. What the device itself takes (\`npm run bench -- scan --kernel cuda\`), in milliseconds. *Through JavaScript* is a scan of the kernel whose responses all come to the host, as a server needs them:`,
+    table(
+      [
+        ...['profile', 'dimensions', 'templates', 'multiply', 'of the speed of a copy', 'rest', 'both'],
+        ...['with the copy to the host', 'through JavaScript', 'eight: multiply', 'both'],
+      ],
+      known.map((scan) => [
+        `\`${scan.profile}\``,
+        String(scan.dimension),
+        templates(scan.count),
+        cell(scan, 'multiply'),
+        value(scan, 'multiply-of-copy').toFixed(2),
+        ...['rest', 'server', 'server-and-copy-to-host', 'through-javascript'].map((name) => cell(scan, name)),
+        ...['multiply-8', 'server-8'].map((name) => together(scan, name)),
+      ]),
+    ),
+    ...(figures.has(nameOf(first, 'link')) ? [speeds(known, value)] : []),
+  ];
+}
+
+type Scan = NonNullable<GpuParameters['scans']>[number];
+
+/** How fast galleries are read, from where they are. */
+function speeds(known: readonly Scan[], value: (scan: Scan, name: string) => number): string {
+  const [first] = known;
+  const inTurns = known.map(
+    (scan) => `${significant(value(scan, 'in-turns'))} GB/s (\`${scan.profile}\` × ${scan.dimension})`,
+  );
+  const fastest = Math.max(...known.map((scan) => value(scan, 'multiply-of-copy') * value(scan, 'copy')));
+  return `A copy within the device's memory runs at ${significant(value(first, 'copy'))} GB/s, and one from the host's at ${significant(value(first, 'link'))} GB/s. A gallery on the device is read at up to ${significant(fastest)} GB/s, and one that it fetches in turns from the host's memory at ${inTurns.join(', ')}.`;
 }
 
 function beside(data: GpuData): string {

@@ -215,6 +215,22 @@ inline size_t& launches() {
   static size_t count = 0;
   return count;
 }
+/** What the device has failed with, as long as that is asked for: then every call fails with it. */
+inline int& failure() {
+  static int error = 0;
+  return error;
+}
+struct Fault {
+  const char* name;
+  int error;
+};
+constexpr Fault kFaults[] = {{"launch", 719}, {"ecc", 214}, {"lost", 999}};
+inline int failed() {
+  for (const Fault& fault : kFaults) {
+    if (failure() == fault.error && !fails(fault.name).empty()) return fault.error;
+  }
+  return failure() = 0;
+}
 
 }  // namespace hers_emulation
 
@@ -257,6 +273,7 @@ inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t by) {
 inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t by) {
   return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> (by & 31));
 }
+inline uint32_t __popc(uint32_t x) { return static_cast<uint32_t>(__builtin_popcount(x)); }
 inline int __clz(uint32_t x) { return x == 0 ? 32 : __builtin_clz(x); }
 inline uint32_t __umulhi(uint32_t x, uint32_t y) { return static_cast<uint32_t>(uint64_t{x} * y >> 32); }
 inline uint32_t __float_as_uint(float x) {
@@ -277,6 +294,7 @@ inline float __fsqrt_rn(float x) { return std::sqrt(x); }
 inline double __dmul_rn(double x, double y) { return x * y; }
 inline double __dadd_rn(double x, double y) { return x + y; }
 inline double __dsub_rn(double x, double y) { return x - y; }
+inline double __ddiv_rn(double x, double y) { return x / y; }
 inline double __fma_rn(double x, double y, double z) { return std::fma(x, y, z); }
 inline int __double2loint(double x) {
   int64_t bits;
@@ -324,7 +342,7 @@ T atomicAdd(T* at, T value) {
 
 // — the runtime —
 
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation = 2, cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100, cudaErrorLaunchFailure = 719 };
+enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation = 2, cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100, cudaErrorECCUncorrectable = 214, cudaErrorLaunchFailure = 719, cudaErrorUnknown = 999 };
 using cudaStream_t = void*;
 struct HersEmulatedEvent {};
 using cudaEvent_t = HersEmulatedEvent*;
@@ -345,8 +363,15 @@ inline cudaError_t cudaGetLastError() {
   hersEmulatedError = cudaSuccess;
   return error;
 }
+inline cudaError_t hersEmulatedState() { return static_cast<cudaError_t>(hers_emulation::failed()); }
 inline const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation ? "out of memory" : error == cudaErrorLaunchFailure ? "unspecified launch failure" : "no error";
+  switch (error) {
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorECCUncorrectable: return "uncorrectable ECC error encountered";
+    case cudaErrorLaunchFailure: return "unspecified launch failure";
+    case cudaErrorUnknown: return "unknown error";
+    default: return "no error";
+  }
 }
 inline cudaError_t cudaGetDeviceCount(int* count) {
   *count = 0;
@@ -378,6 +403,7 @@ inline size_t hersEmulatedMemory() {
   return limit.empty() ? size_t{1} << 34 : std::strtoull(limit.c_str(), nullptr, 10);
 }
 inline cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  if (hersEmulatedState() != cudaSuccess) return hersEmulatedState();
   auto& memory = hers_emulation::memory();
   const std::lock_guard<std::mutex> lock(memory.mutex);
   *total = hersEmulatedMemory();
@@ -385,6 +411,7 @@ inline cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 inline cudaError_t cudaMalloc(void** at, size_t bytes) {
+  if (hersEmulatedState() != cudaSuccess) return hersEmulatedState();
   auto& memory = hers_emulation::memory();
   const std::lock_guard<std::mutex> lock(memory.mutex);
   *at = nullptr;
@@ -409,7 +436,9 @@ inline cudaError_t cudaFree(void* at) {
   return cudaSuccess;
 }
 inline cudaError_t cudaMallocHost(void** at, size_t bytes) {
-  *at = std::malloc(bytes);
+  if (hersEmulatedState() != cudaSuccess) return hersEmulatedState();
+  *at = hers_emulation::fails("pinned").empty() ? std::malloc(bytes) : nullptr;
+  if (*at) memset(*at, 0xa5, bytes);
   return *at ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 inline cudaError_t cudaFreeHost(void* at) {
@@ -417,10 +446,12 @@ inline cudaError_t cudaFreeHost(void* at) {
   return cudaSuccess;
 }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  if (hersEmulatedState() != cudaSuccess) return hersEmulatedState();
   memcpy(to, from, bytes);
   return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t) {
+  if (hersEmulatedState() != cudaSuccess) return hersEmulatedState();
   memset(at, value, bytes);
   return cudaSuccess;
 }
@@ -432,7 +463,7 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   std::free(stream);
   return cudaSuccess;
 }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return hersEmulatedState(); }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) {
   *out = new HersEmulatedEvent;
@@ -444,7 +475,7 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return hersEmulatedState(); }
 inline cudaError_t cudaEventElapsedTime(float* out, cudaEvent_t, cudaEvent_t) {
   *out = 1;
   return cudaSuccess;
@@ -463,10 +494,13 @@ namespace hers_cuda {
 /** As kernel<<<grid, threads, shared, stream>>>(arguments…). */
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 threads, size_t, cudaStream_t, const Arguments&... arguments) {
-  const std::string failing = hers_emulation::fails("launch");
-  if (!failing.empty() && ++hers_emulation::launches() >= std::strtoull(failing.c_str(), nullptr, 10)) {
-    hersEmulatedError = cudaErrorLaunchFailure;
-    return;
+  for (const hers_emulation::Fault& fault : hers_emulation::kFaults) {
+    const std::string failing = hers_emulation::fails(fault.name);
+    if (!failing.empty() && ++hers_emulation::launches() >= std::strtoull(failing.c_str(), nullptr, 10)) {
+      hers_emulation::failure() = fault.error;
+      hersEmulatedError = static_cast<cudaError_t>(fault.error);
+      return;
+    }
   }
   auto& place = hers_emulation::place;
   for (uint32_t z = 0; z < grid.z; z++) {

@@ -43,12 +43,15 @@ export interface CudaAddon extends Steering {
   describeDevice(device: DeviceRef): CudaDevice;
   /** How fast memory of the device is copied within it: bytes read and written in a second. */
   copySpeed(device: DeviceRef, bytes: number): number;
+  /** The same from pinned memory of the host to the device. */
+  linkSpeed(device: DeviceRef, bytes: number): number;
   createRing(device: DeviceRef, n: number, moduli: readonly Modulus[]): CudaRingRef;
   /** The state of hers_cuda.h, the part that is damaged, what was wrong, and the segment. */
   loadSegment(
     ring: CudaRingRef,
     layout: NativeLayout,
     data: Uint8Array,
+    inTurns: boolean,
   ): Promise<readonly [state: number, part: number, message: string, segment?: CudaSegmentRef]>;
   freeSegment(segment: CudaSegmentRef): void;
   startScan(
@@ -68,16 +71,16 @@ export interface CudaAddon extends Steering {
   messageOf(scan: ScanRef): string;
 }
 
-/** Where `npm run build:cuda` puts it. */
-const ADDON_PATH = join(import.meta.dirname, '../../build/hers_cuda.node');
+/** Where `npm run build:cuda` puts it; the variable HERS_CUDA names another folder. */
+const addonPath = () => join(process.env.HERS_CUDA || join(import.meta.dirname, '../../build'), 'hers_cuda.node');
 
 /** Whether it is there: only then is the kernel tried unasked. */
 export function isCudaBuilt(): boolean {
-  return existsSync(ADDON_PATH);
+  return existsSync(addonPath());
 }
 
 /** Throws an error that says why there is no addon. */
-export function loadCudaAddon(path: string = ADDON_PATH): CudaAddon {
+export function loadCudaAddon(path: string = addonPath()): CudaAddon {
   if (!existsSync(path)) throw new Error('the CUDA addon was not built, which takes nvcc and `npm run build:cuda`');
   const module = { exports: {} };
   process.dlopen(module, path);

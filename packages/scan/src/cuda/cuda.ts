@@ -13,7 +13,7 @@ import { checkComparable } from '../comparable.ts';
 import type { DeviceUse, KeptScan, Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
 import { layoutOf, responseHead } from '../native/native.ts';
 import type { ScanRef } from '../native/native-addon.ts';
-import { cutFile, NativeRun, resultsOf } from '../native/native-run.ts';
+import { batchesFrom, cutFile, NativeRun, resultsOf } from '../native/native-run.ts';
 import { damagedPart } from '../reference.ts';
 import { decodeHeader, type SegmentHeader } from '../segment.ts';
 import { readFully, readHeader } from '../segment-file.ts';
@@ -45,8 +45,14 @@ export interface CudaOptions {
   readonly addon?: string | undefined;
 }
 
+export interface CudaLoadOptions {
+  /** Kept in the host's memory, and fetched for every scan; the device holds it by default. */
+  readonly inTurns?: boolean | undefined;
+}
+
 interface Loaded {
   readonly handle: SegmentHandle;
+  readonly inTurns: boolean;
   /** The data on the device, or why there is none. */
   readonly segment: CudaSegmentRef | HersError;
   readonly ring: CudaRingRef;
@@ -92,25 +98,39 @@ export class CudaKernel implements Kernel {
   }
 
   device(): DeviceUse {
-    const { memory, free } = this.#addon.describeDevice(this.#device);
-    let used = 0;
-    for (const { handle, segment } of this.#loaded.values())
-      if (!(segment instanceof HersError)) used += handle.header.fileBytes - handle.header.dataAt;
-    const copySpeed = () => this.#addon.copySpeed(this.#device, COPIED_BYTES);
-    return { used, memory, free, segments: this.#loaded.size, elsewhere: 0, hasFailed: false, copySpeed };
+    this.#checkOpen();
+    const { memory, free } = this.#ask(() => this.#addon.describeDevice(this.#device));
+    let [used, turns] = [0, 0];
+    for (const { handle, segment, inTurns } of this.#loaded.values())
+      if (inTurns) turns++;
+      else if (!(segment instanceof HersError)) used += handle.header.fileBytes - handle.header.dataAt;
+    const copySpeed = () => this.#ask(() => this.#addon.copySpeed(this.#device, COPIED_BYTES));
+    const linkSpeed = () => this.#ask(() => this.#addon.linkSpeed(this.#device, COPIED_BYTES));
+    const segments = this.#loaded.size - turns;
+    return { used, memory, free, segments, turns, elsewhere: 0, hasFailed: false, copySpeed, linkSpeed };
   }
 
-  load(source: SegmentSource): Promise<SegmentHandle> {
-    const loading = this.#loading.then(() => this.#load(source));
+  /** What a call of the addon gives, or a typed error. */
+  #ask<T>(call: () => T): T {
+    try {
+      return call();
+    } catch (error) {
+      const { code, message } = error as { code?: unknown; message: string };
+      throw deviceError(code === 'NO_MEMORY', message);
+    }
+  }
+
+  load(source: SegmentSource, { inTurns = false }: CudaLoadOptions = {}): Promise<SegmentHandle> {
+    const loading = this.#loading.then(() => this.#load(source, inTurns));
     this.#loading = loading.catch(() => {});
     return loading;
   }
 
-  async #load(source: SegmentSource): Promise<SegmentHandle> {
+  async #load(source: SegmentSource, inTurns: boolean): Promise<SegmentHandle> {
     this.#checkOpen();
     if (!('path' in source)) {
       const header = decodeHeader(source.bytes, source.bytes.length, source.name);
-      return this.#add(source.name, header, source.bytes.subarray(header.dataAt));
+      return this.#add(source.name, header, source.bytes.subarray(header.dataAt), inTurns);
     }
     const { path } = source;
     const file = await open(path, 'r');
@@ -119,19 +139,19 @@ export class CudaKernel implements Kernel {
       const length = header.fileBytes - header.dataAt;
       const data = await readFully(file, length, header.dataAt);
       if (data.length < length) throw cutFile(path);
-      return await this.#add(path, header, data);
+      return await this.#add(path, header, data, inTurns);
     } finally {
       await file.close();
     }
   }
 
-  async #add(name: string, header: SegmentHeader, data: Uint8Array): Promise<SegmentHandle> {
+  async #add(name: string, header: SegmentHeader, data: Uint8Array, inTurns: boolean): Promise<SegmentHandle> {
     const ring = this.#ring(header.parameters);
-    const [state, part, message, segment] = await this.#addon.loadSegment(ring, layoutOf(header), data);
+    const [state, part, message, segment] = await this.#addon.loadSegment(ring, layoutOf(header), data, inTurns);
     if (state !== OK && state !== DAMAGED) throw deviceError(state === NO_MEMORY, message);
     const handle: SegmentHandle = { name, header };
     const kept = segment ?? damagedPart(name, part);
-    this.#loaded.set(handle, { handle, segment: kept, ring, runs: new Set(), unloading: undefined });
+    this.#loaded.set(handle, { handle, inTurns, segment: kept, ring, runs: new Set(), unloading: undefined });
     if (this.#closed) {
       await this.unload(handle);
       throw this.#closed;
@@ -142,25 +162,28 @@ export class CudaKernel implements Kernel {
   #ring({ id, n, primes }: ParameterSet): CudaRingRef {
     const known = this.#rings.get(id);
     if (known) return known;
-    try {
-      const ring = this.#addon.createRing(this.#device, n, moduliOf(n, primes));
-      this.#rings.set(id, ring);
-      return ring;
-    } catch (error) {
-      const { code, message } = error as { code?: unknown; message: string };
-      throw deviceError(code === 'NO_MEMORY', message);
-    }
+    const ring = this.#ask(() => this.#addon.createRing(this.#device, n, moduliOf(n, primes)));
+    this.#rings.set(id, ring);
+    return ring;
   }
 
-  async *scan(
+  scan(
+    handles: readonly SegmentHandle[],
+    queries: readonly Query[],
+    options: ScanOptions = {},
+  ): AsyncIterable<ScanResult> {
+    return resultsOf(this.batches(handles, queries, options), () => this.#checkOpen(), options.signal);
+  }
+
+  async *batches(
     handles: readonly SegmentHandle[],
     queries: readonly Query[],
     { signal }: ScanOptions = {},
-  ): AsyncIterable<ScanResult> {
+  ): AsyncIterable<readonly ScanResult[]> {
     signal?.throwIfAborted();
     const started = await this.#start(handles, queries, false, signal);
     if (!started) return;
-    yield* resultsOf(started.run, handles, () => this.#checkOpen(), signal);
+    yield* batchesFrom(started.run, handles, () => this.#checkOpen(), signal);
   }
 
   async keep(
@@ -171,7 +194,7 @@ export class CudaKernel implements Kernel {
     signal?.throwIfAborted();
     const started = await this.#start(handles, queries, true, signal);
     if (!started) throw new HersError('INVALID_ARGUMENT', 'there is nothing to scan');
-    for await (const _ of resultsOf(started.run, handles, () => this.#checkOpen(), signal));
+    for await (const _ of batchesFrom(started.run, handles, () => this.#checkOpen(), signal));
     signal?.throwIfAborted();
     const handle = this.#addon.takeResponses(started.scan());
     this.#kept.add(handle);

@@ -1,25 +1,54 @@
-// A gallery on a device, and what does not fit there on the next one, or on the CPU: all scan at
-// the same time. Where the device fails, the scan that saw it ends with its error, and everything
-// goes on without it.
+// A gallery on a device, and what does not fit there on the next one, in turns through the device's
+// memory, or on the CPU: all scan at the same time. Where the device fails, the scan that saw it
+// ends with its error, and everything goes on without it.
+//
+// In turns means that a segment stays in pinned memory of the host, and that every scan fetches it.
+// Whether that is faster than the CPU depends on the bus and on the cores, so it is measured: both
+// scan the first segment that does not fit, and the faster one gets the rest. It is not tried where
+// that memory is short.
 
 import { HersError, type Query } from '@hers/scheme';
-import type { DeviceUse, KeptScan, Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
+import {
+  batchesOf,
+  type DeviceUse,
+  type KeptScan,
+  type Kernel,
+  type ScanOptions,
+  type ScanResult,
+  type SegmentHandle,
+  type SegmentSource,
+} from '../kernel.ts';
+import { resultsOf } from '../native/native-run.ts';
+import { mixed, specimenQuery } from '../specimen.ts';
+import type { CudaKernel } from './cuda.ts';
 
 export interface SplitOptions {
   /** Bytes of segments that the device may hold; by default as many as fit. */
   readonly memory?: number | undefined;
+  /**
+   * Whether segments that it cannot hold go through it in turns. By default the faster way is
+   * measured.
+   */
+  readonly turns?: boolean | undefined;
   /** Opens the kernel for the rest, when it is needed. */
   readonly openOther: () => Promise<Kernel>;
-  /** Called once, when the device fails. */
+  /** Called once, when the device fails, and when it has to give memory back. */
   readonly warn: (message: string) => void;
 }
 
 interface Part {
   readonly source: SegmentSource;
-  readonly bytes: number;
+  /** Of the device's memory, or, in turns, of the host's. */
+  bytes: number;
+  inTurns: boolean;
   kernel: Kernel;
   handle: SegmentHandle;
 }
+
+/** Segments in turns have at most this share of the memory that the process could use without. */
+const TURN_SHARE = 0.5;
+/** Scans of the first segment that decide, after one that warms up. */
+const TRIALS = 3;
 
 /** A device that failed. */
 const LOST: DeviceUse = {
@@ -27,23 +56,30 @@ const LOST: DeviceUse = {
   memory: 0,
   free: 0,
   segments: 0,
+  turns: 0,
   elsewhere: 0,
   hasFailed: true,
   copySpeed: () => 0,
+  linkSpeed: () => 0,
 };
 
 export class SplitKernel implements Kernel {
   readonly name = 'cuda';
-  readonly #device: Kernel;
+  readonly #device: CudaKernel;
   readonly #options: SplitOptions;
   readonly #parts = new Map<SegmentHandle, Part>();
-  /** Bytes on the device. */
+  /** Bytes on the device, and of the host for segments in turns. */
   #used = 0;
+  #turnBytes = 0;
   #hasFailed = false;
   #other: Promise<Kernel> | undefined;
   #opened: Kernel | undefined;
+  /** Whether what does not fit goes through the device in turns, once that is known. */
+  #turns: Promise<boolean> | undefined;
+  /** Segments are moved one after the other. */
+  #moving: Promise<void> = Promise.resolve();
 
-  constructor(device: Kernel, options: SplitOptions) {
+  constructor(device: CudaKernel, options: SplitOptions) {
     this.#device = device;
     this.#options = options;
   }
@@ -51,19 +87,27 @@ export class SplitKernel implements Kernel {
   get detail(): string {
     if (this.#hasFailed)
       return `${this.#device.detail}, which failed: ${this.#opened?.device ? this.#opened.detail : 'the CPU scans'}`;
-    const elsewhere = this.#elsewhere();
-    if (elsewhere === 0) return this.#device.detail;
+    const [elsewhere, turns] = [this.#elsewhere(), this.#count(({ inTurns }) => inTurns)];
+    const all = this.#parts.size;
     const where = this.#opened?.device ? this.#opened.detail : 'the CPU';
-    return `${this.#device.detail}; ${elsewhere} of ${this.#parts.size} segments on ${where}`;
+    const rest = [
+      ...(turns > 0 ? [`; ${turns} of ${all} segments in turns`] : []),
+      ...(elsewhere > 0 ? [`; ${elsewhere} of ${all} segments on ${where}`] : []),
+    ];
+    return `${this.#device.detail}${rest.join('')}`;
+  }
+
+  #count(which: (part: Part) => boolean): number {
+    return [...this.#parts.values()].filter(which).length;
   }
 
   /** Segments that are not on the device. */
   #elsewhere(): number {
-    return [...this.#parts.values()].filter(({ kernel }) => kernel !== this.#device).length;
+    return this.#count(({ kernel }) => kernel !== this.#device);
   }
 
   device(): DeviceUse {
-    const own = this.#hasFailed ? LOST : this.#device.device!();
+    const own = this.#own();
     const next = this.#opened?.device?.();
     if (!next) return { ...own, elsewhere: this.#elsewhere() };
     return {
@@ -71,14 +115,28 @@ export class SplitKernel implements Kernel {
       memory: own.memory + next.memory,
       free: own.free + next.free,
       segments: own.segments + next.segments,
+      turns: own.turns + next.turns,
       elsewhere: next.elsewhere,
       hasFailed: own.hasFailed || next.hasFailed,
       copySpeed: () => own.copySpeed(),
+      linkSpeed: () => own.linkSpeed(),
     };
   }
 
+  /** A device may fail between two scans. */
+  #own(): DeviceUse {
+    if (this.#hasFailed) return LOST;
+    try {
+      return this.#device.device();
+    } catch (error) {
+      if (!this.#sawFailure(error)) throw error;
+      return LOST;
+    }
+  }
+
   async load(source: SegmentSource): Promise<SegmentHandle> {
-    const part = (await this.#loadOnDevice(source)) ?? (await this.#loadElsewhere(source));
+    const part =
+      (await this.#loadOnDevice(source)) ?? (await this.#loadInTurns(source)) ?? (await this.#loadElsewhere(source));
     const handle: SegmentHandle = { name: part.handle.name, header: part.handle.header };
     this.#parts.set(handle, part);
     return handle;
@@ -88,24 +146,69 @@ export class SplitKernel implements Kernel {
   async #loadOnDevice(source: SegmentSource): Promise<Part | undefined> {
     const { memory = Number.POSITIVE_INFINITY } = this.#options;
     if (this.#hasFailed || this.#used >= memory) return undefined;
+    const handle = await this.#tryLoading(source, false);
+    if (!handle) return undefined;
+    const bytes = bytesOf(handle);
+    if (this.#used + bytes > memory) {
+      await this.#device.unload(handle);
+      return undefined;
+    }
+    this.#used += bytes;
+    return { source, bytes, inTurns: false, kernel: this.#device, handle };
+  }
+
+  /** Undefined where that is not faster, or there is no memory for it. */
+  async #loadInTurns(source: SegmentSource): Promise<Part | undefined> {
+    if (this.#hasFailed) return undefined;
+    this.#turns ??=
+      this.#options.turns === undefined ? this.#isFasterInTurns(source) : Promise.resolve(this.#options.turns);
+    if (!(await this.#turns)) return undefined;
+    const handle = await this.#tryLoading(source, true);
+    if (!handle) return undefined;
+    const bytes = bytesOf(handle);
+    this.#turnBytes += bytes;
+    return { source, bytes, inTurns: true, kernel: this.#device, handle };
+  }
+
+  /** Undefined where there is no memory for it, or no device any more. */
+  async #tryLoading(source: SegmentSource, inTurns: boolean): Promise<SegmentHandle | undefined> {
     try {
-      const handle = await this.#device.load(source);
-      const bytes = handle.header.fileBytes - handle.header.dataAt;
-      if (this.#used + bytes > memory) {
-        await this.#device.unload(handle);
-        return undefined;
-      }
-      this.#used += bytes;
-      return { source, bytes, kernel: this.#device, handle };
+      const handle = await this.#device.load(source, { inTurns });
+      const pinned = this.#turnBytes + bytesOf(handle);
+      if (!inTurns || pinned <= TURN_SHARE * (process.availableMemory() + pinned)) return handle;
+      await this.#device.unload(handle);
     } catch (error) {
       if (!isOf(error, 'UNSUPPORTED_PLAN') && !this.#sawFailure(error)) throw error;
-      return undefined;
+    }
+    return undefined;
+  }
+
+  /** Measures it with a segment, beside the kernel for the rest; not beside another device. */
+  async #isFasterInTurns(source: SegmentSource): Promise<boolean> {
+    const other = await this.#openOther();
+    if (other.device) return false;
+    const handle = await this.#tryLoading(source, true);
+    if (!handle) return false;
+    try {
+      const here = await secondsOf(this.#device, handle);
+      const there = await other.load(source);
+      try {
+        return here < (await secondsOf(other, there));
+      } finally {
+        await other.unload(there);
+      }
+    } catch (error) {
+      // What is wrong with the segment shows again when it is scanned.
+      this.#sawFailure(error);
+      return false;
+    } finally {
+      await this.#device.unload(handle);
     }
   }
 
   async #loadElsewhere(source: SegmentSource): Promise<Part> {
     const kernel = await this.#openOther();
-    return { source, bytes: 0, kernel, handle: await kernel.load(source) };
+    return { source, bytes: 0, inTurns: false, kernel, handle: await kernel.load(source) };
   }
 
   #openOther(): Promise<Kernel> {
@@ -128,34 +231,107 @@ export class SplitKernel implements Kernel {
     for (const handle of handles) {
       const part = this.#parts.get(handle);
       if (!part) throw new HersError('INVALID_ARGUMENT', `${handle.name} is not loaded in this kernel`);
-      if (this.#hasFailed && part.kernel === this.#device) Object.assign(part, await this.#loadElsewhere(part.source));
+      if (this.#hasFailed && part.kernel === this.#device) await this.#queue(() => this.#move(handle, part));
       found.push(part);
     }
     return found;
   }
 
-  async *scan(
+  #queue(work: () => Promise<void>): Promise<void> {
+    const done = this.#moving.then(work);
+    this.#moving = done.catch(() => {});
+    return done;
+  }
+
+  /** Off the device, where it still is there. DAMAGED where its file is another by now. */
+  async #move(handle: SegmentHandle, part: Part): Promise<void> {
+    if (part.kernel !== this.#device || this.#parts.get(handle) !== part) return;
+    const before = { ...part };
+    const next = await this.#loadElsewhere(part.source);
+    if (!isSame(handle, next.handle)) {
+      await next.kernel.unload(next.handle);
+      throw new HersError(
+        'DAMAGED',
+        `${handle.name} is another file than the one that was loaded, which no segment ever is; open it again, or restore it from a copy`,
+      );
+    }
+    Object.assign(part, next);
+    this.#freed(before);
+    await this.#device.unload(before.handle);
+  }
+
+  #freed({ bytes, inTurns }: Part): void {
+    if (inTurns) this.#turnBytes -= bytes;
+    else this.#used -= bytes;
+  }
+
+  /** Moves half of what is on the device off it, since it has no memory for scans. */
+  async #makeRoom(): Promise<boolean> {
+    let isMoved = false;
+    await this.#queue(async () => {
+      const own = [...this.#parts].filter(([, { kernel }]) => kernel === this.#device);
+      own.sort(([, a], [, b]) => b.bytes - a.bytes);
+      for (const [handle, part] of own.slice(0, Math.ceil(own.length / 2))) {
+        await this.#move(handle, part);
+        isMoved = true;
+      }
+    });
+    if (isMoved)
+      this.#options.warn(
+        `the GPU has too little memory for scans, perhaps because another process took it: ${this.#elsewhere()} of ${this.#parts.size} segments are elsewhere now`,
+      );
+    return isMoved;
+  }
+
+  #hasMoved(handles: readonly SegmentHandle[], inner: readonly SegmentHandle[]): boolean {
+    return handles.some((handle, i) => this.#parts.get(handle)?.handle !== inner[i]);
+  }
+
+  scan(
     handles: readonly SegmentHandle[],
     queries: readonly Query[],
     options: ScanOptions = {},
   ): AsyncIterable<ScanResult> {
+    return resultsOf(this.batches(handles, queries, options), () => {}, options.signal);
+  }
+
+  async *batches(
+    handles: readonly SegmentHandle[],
+    queries: readonly Query[],
+    options: ScanOptions = {},
+  ): AsyncIterable<readonly ScanResult[]> {
     options.signal?.throwIfAborted();
     const parts = await this.#find(handles);
-    const outer = new Map(parts.map(({ handle }, i) => [handle, handles[i]]));
-    const kernels = [...new Set(parts.map(({ kernel }) => kernel))];
-    const scans = kernels.map((kernel) =>
-      kernel.scan(
-        parts.filter((part) => part.kernel === kernel).map(({ handle }) => handle),
-        queries,
-        options,
-      ),
-    );
+    const scans = [...new Set(parts.map(({ kernel }) => kernel))].map((kernel) => {
+      const own = handles.filter((_, i) => parts[i].kernel === kernel);
+      const inner = parts.filter((part) => part.kernel === kernel).map(({ handle }) => handle);
+      return this.#batchesOn(kernel, own, inner, queries, options);
+    });
+    yield* scans.length === 1 ? scans[0] : together(scans);
+  }
+
+  async *#batchesOn(
+    kernel: Kernel,
+    handles: readonly SegmentHandle[],
+    inner: readonly SegmentHandle[],
+    queries: readonly Query[],
+    options: ScanOptions,
+  ): AsyncGenerator<Results> {
+    const outer = new Map(inner.map((handle, i) => [handle, handles[i]]));
+    let hasBegun = false;
     try {
-      for await (const result of scans.length === 1 ? scans[0] : together(scans))
-        yield { ...result, handle: outer.get(result.handle)! };
+      for await (const batch of batchesOf(kernel, inner, queries, options)) {
+        hasBegun = true;
+        yield batch.map((result) => ({ ...result, handle: outer.get(result.handle)! }));
+      }
     } catch (error) {
       this.#sawFailure(error);
-      throw error;
+      const isShort = kernel === this.#device && isOf(error, 'UNSUPPORTED_PLAN');
+      // Where nothing has come yet, it begins again: with less on the device, or since another scan
+      // has moved a segment meanwhile.
+      const begins = (isShort && (await this.#makeRoom())) || this.#hasMoved(handles, inner);
+      if (hasBegun || !begins) throw error;
+      yield* this.batches(handles, queries, options);
     }
   }
 
@@ -167,14 +343,11 @@ export class SplitKernel implements Kernel {
   ): Promise<KeptScan | undefined> {
     const parts = await this.#find(handles);
     if (this.#hasFailed || parts.some(({ kernel }) => kernel !== this.#device)) return undefined;
+    const inner = parts.map(({ handle }) => handle);
     try {
-      return await this.#device.keep!(
-        parts.map(({ handle }) => handle),
-        queries,
-        options,
-      );
+      return await this.#device.keep(inner, queries, options);
     } catch (error) {
-      if (isOf(error, 'UNSUPPORTED_PLAN')) return undefined;
+      if (isOf(error, 'UNSUPPORTED_PLAN') || this.#hasMoved(handles, inner)) return undefined;
       this.#sawFailure(error);
       throw error;
     }
@@ -185,7 +358,7 @@ export class SplitKernel implements Kernel {
     if (!part) return;
     this.#parts.delete(handle);
     await part.kernel.unload(part.handle);
-    this.#used -= part.bytes;
+    this.#freed(part);
   }
 
   async close(): Promise<void> {
@@ -194,10 +367,36 @@ export class SplitKernel implements Kernel {
   }
 }
 
+const bytesOf = ({ header }: SegmentHandle) => header.fileBytes - header.dataAt;
+
+/** Whether two handles are of the same data: by its checksums, and its blocks. */
+function isSame({ header: a }: SegmentHandle, { header: b }: SegmentHandle): boolean {
+  const blocksOf = ({ blocks }: typeof a) => blocks.map(({ blockId, first, count }) => `${blockId} ${first} ${count}`);
+  return (
+    a.fileBytes === b.fileBytes &&
+    a.parameters.id === b.parameters.id &&
+    String(a.partChecksums) === String(b.partChecksums) &&
+    String(blocksOf(a)) === String(blocksOf(b))
+  );
+}
+
+/** The shortest of a few scans of a segment, for a query of its shape. */
+async function secondsOf(kernel: Kernel, handle: SegmentHandle): Promise<number> {
+  const { parameters, width, keyId, galleryScale } = handle.header;
+  const query = { ...specimenQuery({ parameters, width, index: 0, residue: mixed(1) }), keyId, galleryScale };
+  let best = Number.POSITIVE_INFINITY;
+  for (let i = 0; i <= TRIALS; i++) {
+    const began = performance.now();
+    for await (const _ of batchesOf(kernel, [handle], [query]));
+    if (i > 0) best = Math.min(best, performance.now() - began);
+  }
+  return best / 1000;
+}
+
 const isOf = (error: unknown, code: string) => error instanceof HersError && error.code === code;
 
 /** What all of them find, as it comes. However it is left, all of them end. */
-async function* together(scans: readonly AsyncIterable<ScanResult>[]): AsyncGenerator<ScanResult> {
+async function* together(scans: readonly AsyncIterable<Results>[]): AsyncGenerator<Results> {
   const running = new Map(scans.map((scan) => [scan[Symbol.asyncIterator](), undefined as Step | undefined]));
   try {
     while (running.size > 0) {
@@ -220,4 +419,5 @@ async function* together(scans: readonly AsyncIterable<ScanResult>[]): AsyncGene
   }
 }
 
-type Step = Promise<{ readonly scan: AsyncIterator<ScanResult>; readonly result: IteratorResult<ScanResult> }>;
+type Results = readonly ScanResult[];
+type Step = Promise<{ readonly scan: AsyncIterator<Results>; readonly result: IteratorResult<Results> }>;

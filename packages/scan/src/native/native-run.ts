@@ -32,6 +32,9 @@ const CUT = 4;
 const UNREADABLE = 6;
 const CHANGED = 7;
 
+/** Results that are handed on in one piece: what that takes must not hold up the event loop. */
+const MOST_TOGETHER = 1024;
+
 /** What an addon does for a scan that runs. */
 export type Steering = Pick<Addon, 'stopScan' | 'releaseBatch' | 'holdLoop'>;
 
@@ -150,26 +153,47 @@ export function cutFile(name: string): HersError {
 }
 
 /** What a run finds, as it comes. However it is left, the run ends. */
-export async function* resultsOf(
+export async function* batchesFrom(
   run: NativeRun,
   handles: readonly SegmentHandle[],
   checkOpen: () => void,
   signal: AbortSignal | undefined,
-): AsyncGenerator<ScanResult> {
+): AsyncGenerator<readonly ScanResult[]> {
   const abort = () => run.stop(signal?.reason);
   signal?.addEventListener('abort', abort, { once: true });
   try {
     for (let batch = await run.next(); batch; batch = await run.next()) {
+      signal?.throwIfAborted();
+      checkOpen();
       const { buffer, entries } = batch;
-      for (let i = 0; i < entries.length; i += 5) {
+      for (let first = 0; first < entries.length; first += 5 * MOST_TOGETHER) {
+        const results: ScanResult[] = [];
+        const end = Math.min(entries.length, first + 5 * MOST_TOGETHER);
+        for (let i = first; i < end; i += 5) {
+          const response = new Uint8Array(buffer, entries[i + 3], entries[i + 4]);
+          results.push({ handle: handles[entries[i]], block: entries[i + 1], query: entries[i + 2], response });
+        }
+        yield results;
         signal?.throwIfAborted();
         checkOpen();
-        const response = new Uint8Array(buffer, entries[i + 3], entries[i + 4]);
-        yield { handle: handles[entries[i]], block: entries[i + 1], query: entries[i + 2], response };
       }
     }
   } finally {
     signal?.removeEventListener('abort', abort);
     run.stop();
   }
+}
+
+/** The same one by one; between two of them, a signal or a closed kernel ends it. */
+export async function* resultsOf(
+  batches: AsyncIterable<readonly ScanResult[]>,
+  checkOpen: () => void,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<ScanResult> {
+  for await (const batch of batches)
+    for (const result of batch) {
+      signal?.throwIfAborted();
+      checkOpen();
+      yield result;
+    }
 }

@@ -21,7 +21,7 @@ import {
   type RingRef,
   type SegmentRef,
 } from './native-addon.ts';
-import { cutFile, NativeRun, type NativeTimes, resultsOf } from './native-run.ts';
+import { batchesFrom, cutFile, NativeRun, type NativeTimes, resultsOf } from './native-run.ts';
 
 export type { Isa } from './native-addon.ts';
 export type { NativeTimes } from './native-run.ts';
@@ -133,15 +133,23 @@ export class NativeKernel implements Kernel {
     return ring;
   }
 
-  async *scan(
+  scan(
+    handles: readonly SegmentHandle[],
+    queries: readonly Query[],
+    options: ScanOptions = {},
+  ): AsyncIterable<ScanResult> {
+    return resultsOf(this.batches(handles, queries, options), () => this.#checkOpen(), options.signal);
+  }
+
+  async *batches(
     handles: readonly SegmentHandle[],
     queries: readonly Query[],
     { signal }: ScanOptions = {},
-  ): AsyncIterable<ScanResult> {
+  ): AsyncIterable<readonly ScanResult[]> {
     signal?.throwIfAborted();
     const run = await this.#start(handles, queries, false, signal);
     if (!run) return;
-    yield* resultsOf(run, handles, () => this.#checkOpen(), signal);
+    yield* batchesFrom(run, handles, () => this.#checkOpen(), signal);
   }
 
   /** For measurements: everything up to the sums of products, without responses. */

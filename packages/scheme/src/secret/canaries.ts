@@ -18,7 +18,14 @@ import { isExact, modulusOf, ringOf, wideFactor } from '../parameters.ts';
 import { checksumsAmong, type Plan, slotsFor } from '../plan.ts';
 import { type Encoded, encodeVectors, readout, roundVectors, vectorNorm } from '../vectors.ts';
 import { ID_BYTES } from '../wire.ts';
-import { type Checksums, checksumSlots, checksumsFit, drawChecksums, fillChecksums } from './checksums.ts';
+import {
+  type ChecksumRoom,
+  type Checksums,
+  checksumSlots,
+  checksumsFit,
+  drawChecksums,
+  fillChecksums,
+} from './checksums.ts';
 import type { Scores } from './decrypt.ts';
 import { type Canaries, type CollectionKey, cachedCanaries, canarySeed } from './key.ts';
 
@@ -190,6 +197,28 @@ export function canaryRoom({ noise }: Plan): number {
 }
 
 /**
+ * An encoded query as canaries are multiplied with it: the phase is a sum of products; under exact
+ * in whole steps, if the appended coordinate has the weight that its smaller scale gives it.
+ */
+export function canaryProbe({ profile, metric, width, appended }: Plan, { values }: Encoded): Float64Array {
+  const probe = Float64Array.from(values);
+  if (isExact(profile) && metric === 'euclidean') {
+    for (let i = 0; i < width; i++) probe[i] *= 2;
+    probe[width - 1] /= appended;
+  }
+  return probe;
+}
+
+/** What the sums of scores may differ from zero by, of an encoded query. */
+export function checksumRoom(plan: Plan, { values }: Encoded, slope: number): ChecksumRoom {
+  let square = 0;
+  for (const x of values) square += x ** 2;
+  // Rounding moves no coordinate of a checksum by more than a half.
+  const rounding = (Math.abs(canaryScale(plan, slope)) * Math.sqrt(plan.width * square)) / 2;
+  return { noise: canaryRoom(plan), rounding, period: Math.abs((slope * modulusOf(plan.parameters)) / plan.unit) };
+}
+
+/**
  * Checks responses to one query, which is encoded once. For each it gives the scores of the
  * records, canaries left out, in the same memory; or nothing, where a canary has another score than
  * it must have, or scores do not fit a checksum. As secret as the query: let go of it with the
@@ -203,28 +232,15 @@ export function canaryChecker(
   query: ArrayLike<number>,
 ): (place: CanaryPlace, decrypted: Scores) => Float32Array | undefined {
   const { plan } = key;
-  const { width, metric, parameters, unit, canaries } = plan;
+  const { canaries } = plan;
   const encoded = encodeVectors(plan, [query], 'query');
-  const probe = Float64Array.from(encoded.values);
+  const probe = canaryProbe(plan, encoded);
   const { slope, offset, sign, shift } = readout(plan, encoded, vectorNorm(query));
-  // The phase is a sum of products; under exact in whole steps, if the appended coordinate has the
-  // weight that its smaller scale gives it.
-  const isDistance = metric === 'euclidean';
-  const exact = isExact(plan.profile);
-  if (exact && isDistance) {
-    for (let i = 0; i < width; i++) probe[i] *= 2;
-    probe[width - 1] /= plan.appended;
-  }
   const scale = canaryScale(plan, slope);
   const room = canaryRoom(plan);
   const sums = new Float64Array(canaries);
-  const period = Math.abs((slope * modulusOf(parameters)) / unit);
-  let square = 0;
-  for (const x of encoded.values) square += x ** 2;
-  // Rounding moves no coordinate of a checksum by more than a half.
-  const rounding = (Math.abs(scale) * Math.sqrt(width * square)) / 2;
-  const fit = (checksums: Checksums, scores: Float32Array) =>
-    checksumsFit(checksums, scores, { noise: room, rounding, period });
+  const ofSums = checksumRoom(plan, encoded, slope);
+  const fit = (checksums: Checksums, scores: Float32Array) => checksumsFit(checksums, scores, ofSums);
 
   return (place, { first, scores, integers }) => {
     if (canaries === 0) return scores;

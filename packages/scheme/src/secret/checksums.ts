@@ -36,7 +36,7 @@ interface Shape {
   readonly squares: number;
 }
 
-function shapeOf(size: number): Shape {
+export function shapeOf(size: number): Shape {
   const root = Math.ceil(Math.sqrt(size));
   const divisor = root + ((root + size) % 2);
   return { size, divisor, plus: (size + divisor) / 2, squares: size + divisor ** 2 };
@@ -147,7 +147,8 @@ export function checksumsFit(checksums: Checksums, scores: Float32Array, room: C
   return fits;
 }
 
-const limitOf = ({ divisor, squares }: Shape, { noise, rounding }: ChecksumRoom): number =>
+/** What the sum of a group may differ from zero by. */
+export const limitOf = ({ divisor, squares }: Shape, { noise, rounding }: ChecksumRoom): number =>
   noise * Math.sqrt(squares) + rounding * divisor;
 
 /** Not so of what is no number. */

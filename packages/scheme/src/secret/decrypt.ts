@@ -14,7 +14,7 @@ import { type CollectionKey, loadSecret } from './key.ts';
  * `exact`: a decrypted value this far from an integer cannot come from a sound response (noise
  * stays below 0.5 with margin to spare).
  */
-const LARGEST_RESIDUAL = 0.45;
+export const LARGEST_RESIDUAL = 0.45;
 
 export interface Scores {
   readonly blockId: Uint8Array;

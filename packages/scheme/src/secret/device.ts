@@ -1,17 +1,18 @@
 // What another processor needs to decrypt responses and to check their canaries, as numbers: a GPU
-// does what decrypt.ts and canaries.ts do, to the last bit. All of it is as secret as the key.
+// does what decrypt.ts, canaries.ts, checksums.ts and score-sums.ts do, to the last bit. All of it
+// is as secret as the key.
 
 import { moduliOf } from '@hers/ring';
-import { HersError } from '../errors.ts';
 import { CHECKSUM_BYTES, ID_BYTES } from '../layout.ts';
 import { isExact, modulusOf, type ParameterSet, primeBits } from '../parameters.ts';
-import type { Plan } from '../plan.ts';
 import { encodeResponse } from '../response.ts';
 import { encodeVectors, readout, vectorNorm } from '../vectors.ts';
 import { RESPONSE_OVERHEAD } from '../wire.ts';
-import { type CanaryPlace, canaryRoom, canaryScale, makeCanaries } from './canaries.ts';
-import type { QuerySecret } from './decrypt.ts';
-import type { CollectionKey } from './key.ts';
+import { type CanaryPlace, canaryProbe, canaryRoom, canaryScale, checksumRoom, makeCanaries } from './canaries.ts';
+import { limitOf, shapeOf } from './checksums.ts';
+import { LARGEST_RESIDUAL, type QuerySecret } from './decrypt.ts';
+import { WEIGHT_COPIES as COPIES, type CollectionKey, scoreWeights } from './key.ts';
+import { decodeScoreSums, largestInteger, squareOf } from './score-sums.ts';
 
 /** The ring that a phase is computed in: modulo the first prime of a parameter set. */
 export interface DeviceRing {
@@ -33,20 +34,35 @@ export interface DeviceQuery {
   readonly cut: number;
   /** The transform of the secret modulo the first prime. */
   readonly secret: Uint32Array;
-  /** score = phase·factor + offset, in single precision. */
+  /** Not `exact`: score = phase·factor + offset, in single precision. */
   readonly factor: number;
   readonly offset: number;
-  /** What no |phase| exceeds. */
+  /** What no |phase| exceeds; under `exact`, no distance of phase·step from an integer. */
   readonly largest: number;
-  /** A canary's score is scale·⟨values, probe⟩ + offset, give or take `room`. */
+  /** Whether integer = sign·phase·step + shift, and score = integer·slope. */
+  readonly exact: boolean;
+  readonly step: number;
+  readonly slope: number;
+  readonly sign: 1 | -1;
+  readonly shift: number;
+  /**
+   * A canary's score is scale·⟨values, probe⟩ + offset, give or take `room`. Under `exact` its
+   * integer is sign·⟨values, probe⟩ + shift.
+   */
   readonly probe: Int32Array;
   readonly scale: number;
   readonly room: number;
-}
-
-/** Whether scores under a plan can be decrypted and checked there. */
-export function decryptsOnDevice({ profile, checksumGroup }: Plan): boolean {
-  return !isExact(profile) && checksumGroup === 0;
+  /**
+   * `exact`: what `scoreChecker` compares the sums of scores with takes ‖probe‖² of a distance; and
+   * no |integer| exceeds the largest one.
+   */
+  readonly square: number;
+  readonly largestInteger: number;
+  /** For checksum canaries that sum up so many slots, from 0 on, and the period of scores. */
+  readonly plus: Uint32Array;
+  readonly divisors: Float64Array;
+  readonly rooms: Float64Array;
+  readonly period: number;
 }
 
 export function deviceRing({ n, primes }: ParameterSet): DeviceRing {
@@ -57,19 +73,22 @@ export function deviceRing({ n, primes }: ParameterSet): DeviceRing {
 /** `query` is the vector that was encrypted. The caller wipes `secret` and `probe`. */
 export function deviceQuery(key: CollectionKey, secret: QuerySecret, query: ArrayLike<number>): DeviceQuery {
   const { plan, keyId } = key;
-  if (!decryptsOnDevice(plan))
-    throw new HersError('UNSUPPORTED_PLAN', 'scores of this collection are not decrypted on a device');
-  const { parameters, responseBits, unit, largestPhase } = plan;
+  const { parameters, responseBits, unit, largestPhase, checksumGroup, profile } = plan;
   const { c0: bits0, c1: bits1 } = responseBits;
   const encoded = encodeVectors(plan, [query], 'query');
-  const { slope, offset } = readout(plan, encoded, vectorNorm(query));
+  const { slope, offset, sign, shift } = readout(plan, encoded, vectorNorm(query));
   const blockId = new Uint8Array(ID_BYTES);
   const packed = (bits: number) => new Uint8Array((parameters.n * bits) / 8);
   const head = encodeResponse({
     ...{ parameters, keyId, queryId: secret.queryId, blockId, first: 0, count: 1, bits0, bits1 },
     ...{ packed0: packed(bits0), packed1: packed(bits1) },
   }).slice(0, RESPONSE_OVERHEAD - CHECKSUM_BYTES);
-  const probe = Int32Array.from(encoded.values);
+  const exact = isExact(profile);
+  const step = modulusOf(parameters) / 2 ** bits1 / unit;
+  const probe = Int32Array.from(canaryProbe(plan, encoded));
+  const shapes = Array.from({ length: checksumGroup + 1 }, (_, size) => shapeOf(size));
+  const room = checksumRoom(plan, encoded, slope);
+  const square = exact ? squareOf(plan, encoded) : 0;
   encoded.values.fill(0);
   return {
     head,
@@ -78,30 +97,80 @@ export function deviceQuery(key: CollectionKey, secret: QuerySecret, query: Arra
     // As `phase` of the ring cuts it.
     cut: Math.min(bits1, primeBits(parameters) - 1 - Math.log2(parameters.n)),
     secret: secret.expose().secret,
-    factor: (modulusOf(parameters) / 2 ** bits1 / unit) * slope,
+    factor: step * slope,
     offset,
-    largest: largestPhase * 2 ** bits1,
-    probe,
+    // The score of a checksum canary may be larger, or wrap around.
+    largest: exact ? LARGEST_RESIDUAL : checksumGroup > 0 ? Number.POSITIVE_INFINITY : largestPhase * 2 ** bits1,
+    ...{ exact, step, slope, sign, shift, probe, square },
     scale: canaryScale(plan, slope),
     room: canaryRoom(plan),
+    largestInteger: exact ? largestInteger(plan) : 0,
+    plus: Uint32Array.from(shapes, ({ plus }) => plus),
+    divisors: Float64Array.from(shapes, ({ divisor }) => divisor),
+    rooms: Float64Array.from(shapes, (shape) => limitOf(shape, room)),
+    period: room.period,
   };
 }
 
-/** The canaries of many blocks, one block after the other. The caller wipes them. */
-export function canaryRows(
+/** What is known of blocks, one after the other. As secret as the key; the caller wipes it. */
+export interface DeviceRows {
+  /** Canaries: `canaries` slots a block, ascending, and their coordinates. */
+  readonly slots: Uint32Array;
+  readonly values: Int32Array;
+  /** Checksum canaries: n slots a block in the order of their groups, and how many there are. */
+  readonly orders: Uint16Array;
+  readonly ordered: Uint32Array;
+  /** `exact`: whether it is known what the scores of a block add up to, and then that. */
+  readonly summed: Uint32Array;
+  readonly sums: Float64Array;
+}
+
+/** Room for so many blocks. */
+export function deviceRows({ plan }: CollectionKey, blocks: number): DeviceRows {
+  const { canaries, width, dimension, parameters, checksumGroup, profile } = plan;
+  const exact = isExact(profile);
+  return {
+    slots: new Uint32Array(blocks * canaries),
+    values: new Int32Array(blocks * canaries * width),
+    orders: new Uint16Array(checksumGroup > 0 ? blocks * parameters.n : 0),
+    ordered: new Uint32Array(checksumGroup > 0 ? blocks : 0),
+    summed: new Uint32Array(exact ? blocks : 0),
+    sums: new Float64Array(exact ? blocks * COPIES * (dimension + 2) : 0),
+  };
+}
+
+/** Fills in block number i; `sums` as `encodeScoreSums` made them, where they are known. */
+export function fillDeviceRow(
   key: CollectionKey,
-  places: readonly CanaryPlace[],
-): { readonly slots: Uint32Array; readonly values: Int32Array } {
-  const { canaries, width } = key.plan;
-  const slots = new Uint32Array(places.length * canaries);
-  const values = new Int32Array(places.length * canaries * width);
-  for (const [i, place] of places.entries()) {
-    if (canaries === 0) break;
-    const made = makeCanaries(key, place);
-    slots.set(made.slots, i * canaries);
-    values.set(made.values, i * canaries * width);
-    made.slots.fill(0);
-    made.values.fill(0);
+  rows: DeviceRows,
+  i: number,
+  place: CanaryPlace,
+  sums: Uint8Array | undefined,
+): void {
+  const { canaries, width, dimension, parameters, profile } = key.plan;
+  if (canaries > 0) {
+    const { slots, values, checksums, own } = makeCanaries(key, place);
+    rows.slots.set(slots, i * canaries);
+    rows.values.set(values, i * canaries * width);
+    if (checksums) {
+      rows.orders.set(checksums.order, i * parameters.n);
+      rows.ordered[i] = checksums.order.length;
+      checksums.order.fill(0);
+    }
+    for (const each of [slots, values, own]) each.fill(0);
   }
-  return { slots, values };
+  if (sums && isExact(profile)) {
+    const { s, t, w } = decodeScoreSums(key.plan, sums);
+    const at = i * COPIES * (dimension + 2);
+    rows.summed[i] = 1;
+    rows.sums.set(s, at);
+    rows.sums.set(t, at + COPIES);
+    rows.sums.set(w, at + 2 * COPIES);
+    for (const each of [s, t, w]) each.fill(0);
+  }
+}
+
+/** `exact`: what scores are weighed with. The caller wipes it. */
+export function deviceWeights(key: CollectionKey): Uint32Array | undefined {
+  return isExact(key.plan.profile) ? Uint32Array.from(scoreWeights(key)) : undefined;
 }

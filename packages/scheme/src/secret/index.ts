@@ -4,12 +4,14 @@ export { addTags, authenticate, sameTag, tagBytes } from './authenticator.ts';
 export { type CanaryPlace, canaryChecker, withCanaries, withoutCanaries } from './canaries.ts';
 export { type DecryptedVectors, decryptBlock, type ExposedSecret, QuerySecret, type Scores } from './decrypt.ts';
 export {
-  canaryRows,
   type DeviceQuery,
   type DeviceRing,
-  decryptsOnDevice,
+  type DeviceRows,
   deviceQuery,
   deviceRing,
+  deviceRows,
+  deviceWeights,
+  fillDeviceRow,
 } from './device.ts';
 export { type BlockOptions, type EncryptedQuery, encryptBlock, encryptQuery } from './encrypt.ts';
 export { CollectionKey, MasterSeed } from './key.ts';

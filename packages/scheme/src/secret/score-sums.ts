@@ -20,7 +20,7 @@
 import { HersError } from '../errors.ts';
 import { isExact } from '../parameters.ts';
 import { NORM_TOLERANCE, type Plan } from '../plan.ts';
-import { encodeVectors, type Vectors } from '../vectors.ts';
+import { type Encoded, encodeVectors, type Vectors } from '../vectors.ts';
 import { WEIGHT_COPIES as COPIES, type CollectionKey, scoreWeights, weightBits } from './key.ts';
 
 /**
@@ -38,6 +38,16 @@ export interface ScoreSums {
 /** The norm of the longest vector after rounding: what encodeVectors lets pass. */
 function longest({ steps, dimension }: Plan): number {
   return steps * (1 + NORM_TOLERANCE) + Math.sqrt(dimension) / 2;
+}
+
+/** ‖P − Q‖² reaches it, |⟨P, Q⟩| a quarter. */
+export const largestInteger = (plan: Plan): number => 4 * longest(plan) ** 2;
+
+/** ‖Q‖² of an encoded query, without the coordinate that euclidean appends. */
+export function squareOf({ dimension }: Plan, { values }: Encoded): number {
+  let square = 0;
+  for (let i = 0; i < dimension; i++) square += values[i] ** 2;
+  return square;
 }
 
 function checkExact({ profile }: Plan): void {
@@ -208,10 +218,10 @@ export function scoreChecker(
   const { n } = parameters;
   checkExact(plan);
   scoreWeights(key); // a wiped key is refused here already
-  const probe = encodeVectors(plan, [query], 'query').values; // of euclidean's appended coordinate nothing is read
-  let square = 0;
-  for (let i = 0; i < dimension; i++) square += probe[i] ** 2;
-  const largest = 4 * longest(plan) ** 2; // ‖P − Q‖² reaches it, |⟨P, Q⟩| a quarter
+  const encoded = encodeVectors(plan, [query], 'query');
+  const probe = encoded.values; // of euclidean's appended coordinate nothing is read
+  const square = squareOf(plan, encoded);
+  const largest = largestInteger(plan);
   const ones = new Int32Array(n).fill(1);
   const products = new Float64Array(COPIES);
   const weighed = new Float64Array(COPIES);
