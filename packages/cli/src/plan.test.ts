@@ -68,11 +68,12 @@ describe('hers plan', () => {
       const { profiles } = await recommend(lines, ...args);
       return profiles.map(({ bytesPerVector }: { bytesPerVector: number }) => bytesPerVector);
     };
-    // Rows of 3, 4 and 8 bytes a slot, for the records of a full block.
+    // Rows of 3, 4, 8 and 4 bytes a slot, for the records of a full block.
     const of = (records: readonly number[]) => [
       (70 * 3 * 2048) / records[0]!,
       (68 * 4 * 2048) / records[1]!,
       (67 * 8 * 4096) / records[2]!,
+      (69 * 4 * 4096) / 4080,
     ];
     assert.deepEqual(await sizes(), of([2032, 2040, 4088]));
     assert.deepEqual(await sizes('--integrity', 'strong'), of([1912, 2008, 4088]));
@@ -84,10 +85,10 @@ describe('hers plan', () => {
     assert.deepEqual([loose.vectors, loose.of], [60, 90]);
     for (const metric of ['dot', 'euclidean']) {
       const { profiles } = await recommend(lines, '--metric', metric);
-      assert.deepEqual(
-        profiles.map(({ changed }: { changed: number }) => changed),
-        profiles.map(({ changed }: { changed: number }) => changed).toSorted((a: number, b: number) => b - a),
-      );
+      // The last is open, whose error is between those of small and compact.
+      const changed: number[] = profiles.map((each: { changed: number }) => each.changed);
+      assert.deepEqual(changed.slice(0, 3), changed.slice(0, 3).toSorted((a, b) => b - a));
+      assert.ok(changed[3]! <= changed[0]! && changed[3]! >= changed[2]!);
     }
   });
   it('prints a table with its choice', async () => {
@@ -95,7 +96,7 @@ describe('hers plan', () => {
     await writeFile(join(folder, 'vectors.jsonl'), triples(10, 64, 0.4));
     const { exit, out, err } = await hers(folder, ['plan', 'vectors.jsonl']);
     assert.equal(exit, EXIT.done, err);
-    assert.match(out, /^small.*recommended\ncompact.*\nexact.*\n$/);
+    assert.match(out, /^small.*recommended\ncompact.*\nexact.*\nopen.*\n$/);
   });
 });
 

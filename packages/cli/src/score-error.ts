@@ -2,6 +2,7 @@
 // by encrypting it.
 
 import {
+  type BlockMatrix,
   blockMatrix,
   decodeBlock,
   decodeQuery,
@@ -13,7 +14,18 @@ import {
   plainScores,
   scanBlock,
 } from '@hers/scheme';
-import { encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
+import {
+  decodeEvaluation,
+  decodeOpenQuery,
+  Evaluator,
+  encodePackedResponse,
+  evaluationKeys,
+  type OpenPlan,
+  resultOf,
+  scannedQuery,
+} from '@hers/scheme/open';
+import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
+import { encryptShortQuery, makeDeviceKey, makeEvaluationKeys, ResponseSecrets } from '@hers/scheme/secret/open';
 
 export interface ScoreError {
   /** Root mean square, by rounding alone and in all. */
@@ -39,20 +51,42 @@ export function scoreError(plan: Plan, rows: readonly Float32Array[]): ScoreErro
   master.wipe();
   const matrix = blockMatrix(decodeBlock(encryptBlock(key, gallery)));
   const unrounded = { ...plan, profile: 'compact' as const };
+  const scoresOf = plan.profile === 'open' ? openScores(key, matrix) : plainQueries(key, matrix);
   let [rounding, total, sum, n] = [0, 0, 0, 0];
   for (const probe of templates.slice(0, PROBES)) {
     const truth = plainScores(unrounded, gallery, probe);
     const rounded = isExact(plan.profile) ? plainScores(plan, gallery, probe) : noiselessScores(plan, gallery, probe);
-    const { query, secret } = encryptQuery(key, probe);
-    const { scores } = secret.decrypt(encodeResponse(scanBlock(matrix, expandedQuery(decodeQuery(query)))));
+    const scores = scoresOf(probe);
     truth.forEach((score, j) => {
       rounding += (rounded[j]! - score) ** 2;
       total += (scores[j]! - score) ** 2;
       sum += scores[j]! - score;
       n++;
     });
-    secret.wipe();
   }
   key.wipe();
   return { rounding: Math.sqrt(rounding / n), total: Math.sqrt(total / n), bias: sum / n, scores: n };
+}
+
+type ScoresOf = (probe: Float32Array) => Float32Array;
+
+function plainQueries(key: CollectionKey, matrix: BlockMatrix): ScoresOf {
+  return (probe) => {
+    const { query, secret } = encryptQuery(key, probe);
+    using _ = secret;
+    return secret.decrypt(encodeResponse(scanBlock(matrix, expandedQuery(decodeQuery(query))))).scores;
+  };
+}
+
+/** As a store does it, with evaluation keys that are thrown away. */
+function openScores(key: CollectionKey, matrix: BlockMatrix): ScoresOf {
+  const evaluator = new Evaluator(evaluationKeys(makeEvaluationKeys(key).map((piece) => decodeEvaluation(piece))));
+  return (probe) => {
+    const query = decodeOpenQuery(encryptShortQuery(key.plan as OpenPlan, makeDeviceKey(key, 0), probe));
+    const scanned = expandedQuery(scannedQuery(query, evaluator.expand(query)));
+    const result = resultOf(encodeResponse(scanBlock(matrix, scanned)));
+    using secrets = new ResponseSecrets(key);
+    const packed = encodePackedResponse(evaluator.pack(query, [result]));
+    return secrets.of(query.queryId, probe).decrypt(packed, 0).scores;
+  };
 }

@@ -62,6 +62,9 @@ export interface CollectionIndex {
   readonly compressor?: Compressor;
 }
 
+/** The session of a collection, for what is beside it in this package. */
+export let sessionOf: (collection: Collection) => CollectionSession;
+
 /**
  * A named gallery of one dimension, metric and key: `Database` makes and opens it.
  *
@@ -78,6 +81,10 @@ export interface CollectionIndex {
  * - WIPED: the database was closed, and its key is gone.
  */
 export class Collection {
+  static {
+    sessionOf = (collection) => collection.#session;
+  }
+
   /** The name that it was opened by. */
   readonly name: string;
   readonly #session: CollectionSession;
@@ -197,8 +204,9 @@ export class Collection {
 
   /**
    * Lets searches fetch again after the store was shown too many candidates without giving the
-   * records that prove its answer right, or gave a wrong score. Call it after a person has found
-   * out why.
+   * records that prove its answer right, or gave a wrong score; under `open`, lets them ask again
+   * after an answer that was not computed from the blocks. Call it after a person has found out
+   * why.
    *
    * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
    *   store can end with; {@link Collection} lists them.
@@ -208,7 +216,8 @@ export class Collection {
   }
 
   /**
-   * The records with these ids that exist, in this order. The store learns which ones they are.
+   * The records with these ids that exist, in this order. The store learns which ones they are, by
+   * their handles: under `open`, do not ask for a record because of its score.
    *
    * @param ids - One id, or several.
    * @returns The records; an id that there is no record of is left out.
@@ -248,9 +257,9 @@ export class Collection {
   }
 
   /**
-   * Deletes records, by their ids or by a filter; returns how many there were. More than 65 536 are
-   * deleted in several changes. They are never found again; `optimize` makes them disappear from
-   * the disk.
+   * Deletes records, by their ids or by a filter; returns how many there were. The store learns
+   * their handles. More than 65 536 are deleted in several changes. They are never found again;
+   * `optimize` makes them disappear from the disk.
    *
    * @param which - One id, several, or a filter; `{ filter: {} }` means all records.
    * @throws {HersError} INVALID_ARGUMENT: for what is no id, a filter by a field that there is not,

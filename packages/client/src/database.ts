@@ -11,7 +11,7 @@ import {
   type Service,
 } from '@hers/service';
 import { hex } from './bytes.ts';
-import { Collection } from './collection.ts';
+import { Collection, sessionOf } from './collection.ts';
 import {
   COLLECTION_OPTIONS,
   CONNECT_OPTIONS,
@@ -28,6 +28,7 @@ import { SnapshotHead } from './formats/snapshot-head.ts';
 import { Keyring } from './keys/keyring.ts';
 import { makeSealer } from './keys/sealing.ts';
 import { checkPartitions } from './search/partitions.ts';
+import { completeEvaluation } from './session/evaluation.ts';
 import type { ListCache } from './session/list-cache.ts';
 import { CollectionReader } from './session/reader.ts';
 import { CollectionSession } from './session/session.ts';
@@ -169,8 +170,9 @@ export class Database {
     const collection = await this.collection(name);
     try {
       if (compressor) await collection.reindex(compressor);
+      await completeEvaluation(sessionOf(collection));
     } catch (error) {
-      // A collection without the compressor that was asked for must not stay behind.
+      // A collection without what was asked for must not stay behind.
       await this.deleteCollection(name).catch(() => {});
       throw error;
     }

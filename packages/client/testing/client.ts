@@ -1,6 +1,7 @@
 // Shared by tests: vectors, a plaintext search, folders that vanish, and services that watch or
 // cheat.
 
+import { checksum } from '@hers/ring';
 import { decodeQuery, decodeResponse, encodeResponse, type Metric } from '@hers/scheme';
 import type { Service } from '@hers/service';
 import type { UpsertResult } from '../src/writing/tally.ts';
@@ -184,4 +185,11 @@ export function shiftedResponse(response: Uint8Array, slot: number, share: numbe
     packed0[at] = (packed0[at] & ~(1 << bit)) | (((word >> b) & 1) << bit);
   }
   return encodeResponse({ ...decoded, packed0 });
+}
+
+/** A message of the scheme that was altered, with the checksum that it has then. */
+export function withChecksum(message: Uint8Array): Uint8Array {
+  const view = new DataView(message.buffer, message.byteOffset, message.length);
+  view.setBigUint64(message.length - 8, checksum(message.subarray(0, -8)), true);
+  return message;
 }

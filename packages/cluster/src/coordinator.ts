@@ -3,6 +3,7 @@
 
 import { createHash, randomBytes } from 'node:crypto';
 import { decodeBlock } from '@hers/scheme';
+import { isEvaluation } from '@hers/scheme/open';
 import {
   type CallOptions,
   type Change,
@@ -17,6 +18,7 @@ import {
   type Many,
   notHeld,
   type OptionNames,
+  PARTITION_BYTES,
   type Partitions,
   refuseUnknown,
   type SealedRecord,
@@ -347,6 +349,7 @@ export class Coordinator implements Service {
   }
 
   async stageList(name: string, sealed: Uint8Array, options?: CallOptions): Promise<StageId> {
+    if (isEvaluation(isShared(sealed) ? sealed.subarray(PARTITION_BYTES) : sealed)) throw notYet();
     const placed = await this.#find(name);
     checkBytes(sealed, 'a sealed list');
     if (options?.partitions && !isOf(options.partitions, sealed)) throw notHeld('a list of another partition');
@@ -371,7 +374,8 @@ export class Coordinator implements Service {
       const encoded = new Uint8Array(Buffer.concat(parts));
       options?.hold?.(encoded.length);
       try {
-        const { blockId } = decodeBlock(encoded);
+        const { blockId, parameters } = decodeBlock(encoded);
+        if (parameters.evaluation) throw notYet();
         if (options?.partitions && !isOf(options.partitions, blockId)) throw notHeld('a block of another partition');
         const part = await this.#stage(placed, shardOf(blockId, placed.shards.length), (service, shard) =>
           service.stageBlock(shard, [encoded], { signal }),
@@ -830,3 +834,11 @@ const noSuchCollection = (name: string) => new HersError('NOT_FOUND', `there is 
 const alreadyExists = (name: string) =>
   new HersError('ALREADY_EXISTS', `there is a collection ${name} already; use it, or choose another name`);
 const noBlock = (id: Uint8Array) => new HersError('NOT_FOUND', `there is no block ${hex(id)} in this collection`);
+
+/** The error for the collections that a cluster does not keep. */
+function notYet(): HersError {
+  return new HersError(
+    'UNSUPPORTED_PLAN',
+    'a cluster does not expand queries: keep collections of the profile open in a folder or on a single server',
+  );
+}

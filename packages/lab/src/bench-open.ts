@@ -1,23 +1,21 @@
 // `npm run bench -- open`: what a server does for an open query beside the scan, that is, expansion
 // on one thread and on two, and packing beside what the responses of other queries take; how many
-// bytes travel; and how far scores are off.
+// bytes travel; how far scores are off; and whole searches over HTTP beside those of `compact`
+// (bench-open-service.ts).
 
-import { HersError, ringCode, ringOf } from '@hers/scheme';
+import { blockMatrix, decodeBlock, HersError, ringCode, ringOf } from '@hers/scheme';
 import {
   decodeEvaluation,
-  decodeOpenBlock,
   decodeOpenQuery,
   Evaluator,
   encodePackedResponse,
   evaluationKeys,
-  openMaskRows,
   openPlan,
   predictedOpenNoise,
   scanOpenBlock,
 } from '@hers/scheme/open';
-import { MasterSeed } from '@hers/scheme/secret';
+import { encryptBlock, MasterSeed } from '@hers/scheme/secret';
 import {
-  encryptOpenBlock,
   encryptPublicQuery,
   encryptShortQuery,
   makeDeviceKey,
@@ -27,6 +25,7 @@ import {
 } from '@hers/scheme/secret/open';
 import { machine } from '@hers/vectors/machine';
 import { identities } from '@hers/vectors/synthetic';
+import { searched } from './bench-open-service.ts';
 import { compared, progress, type Report, type Result } from './report.ts';
 import { minimum } from './timing.ts';
 
@@ -34,12 +33,19 @@ import { minimum } from './timing.ts';
 const BLOCKS = 8;
 
 export interface OpenBenchOptions {
+  readonly count?: string;
   readonly dimension?: string;
+  readonly searches?: string;
+  readonly folder?: string;
   readonly quick?: boolean;
 }
 
-export async function run({ dimension: wanted = '128', quick = false }: OpenBenchOptions): Promise<Report> {
-  const dimension = Number(wanted);
+export async function run(options: OpenBenchOptions): Promise<Report> {
+  const { quick = false, folder } = options;
+  const numbers = [options.count ?? '1000000', options.dimension ?? '128', options.searches ?? '40'];
+  const [count, dimension, searches] = numbers.map(Number);
+  if (!(Number.isInteger(count) && count > 0 && Number.isInteger(searches) && searches > 0))
+    throw new HersError('INVALID_ARGUMENT', '--count and --searches take whole numbers from 1 on');
   if (!(Number.isInteger(dimension) && dimension > 1))
     throw new HersError('INVALID_ARGUMENT', '--dimension takes a whole number from 2 on');
   const effort = quick
@@ -54,8 +60,7 @@ export async function run({ dimension: wanted = '128', quick = false }: OpenBenc
   const evaluator = new Evaluator(evaluationKeys(pieces.map((piece) => decodeEvaluation(piece))));
   progress(`${BLOCKS} blocks`);
   const { vectors } = identities(n, 1, dimension).gallery();
-  const block = decodeOpenBlock(encryptOpenBlock(key, vectors));
-  const maskRows = openMaskRows(block);
+  const { block, maskRows } = blockMatrix(decodeBlock(encryptBlock(key, vectors)));
 
   const probe = vectors.slice(0, dimension);
   const short = encryptShortQuery(plan, makeDeviceKey(key, 0), probe);
@@ -101,9 +106,11 @@ export async function run({ dimension: wanted = '128', quick = false }: OpenBenc
   const error: Result = { name: 'score-error', value: Math.sqrt(squares / n), unit: 'rms' };
   const predicted: Result = { name: 'predicted-error', value: predictedOpenNoise(plan, vectors, probe), unit: 'rms' };
   const post: Result = { name: 'plain-us', value: 1000 * plain, unit: 'µs/block' };
+  const slowSearches = Math.min(searches, quick ? 2 : 11);
+  const whole = await searched({ count, dimension, searches, slowSearches, folder });
   return {
     bench: 'open',
-    parameters: { dimension, code: ringCode(), blocks: BLOCKS, quick },
+    parameters: { count, dimension, searches, code: ringCode(), blocks: BLOCKS, quick },
     machine: machine(),
     results: [
       { name: 'query-bytes-device', value: short.length, unit: 'bytes' },
@@ -117,6 +124,7 @@ export async function run({ dimension: wanted = '128', quick = false }: OpenBenc
       { name: 'expand-2-ms', value: two, unit: 'ms' },
       post,
       compared({ name: 'pack-us', value: 1000 * packed, unit: 'µs/block' }, post),
+      ...whole,
     ],
   };
 }

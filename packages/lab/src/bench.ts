@@ -28,8 +28,14 @@ const BENCHES: Readonly<Record<string, Bench>> = {
     run: async (values) => (await import('./bench-canaries.ts')).run(values),
   },
   open: {
-    summary: 'open queries: expansion, packing, bytes and errors',
+    summary: 'open queries: expansion, packing, bytes and errors, and searches over HTTP beside compact',
     options: {
+      count: { type: 'string', help: 'records (1000000)' },
+      searches: { type: 'string', help: 'searches of each profile (40)' },
+      folder: {
+        type: 'string',
+        help: 'where the gallery goes while it is measured; the folder for temporary files by default',
+      },
       dimension: { type: 'string', help: 'dimensions (128)' },
       quick: { type: 'boolean', help: 'one run of each: rough figures in a few seconds' },
     },

@@ -252,14 +252,12 @@ export function addMaskKeys(sum: usize, bodies: usize, masks: usize, leaves: i32
   }
 }
 
-/** Σ in_u·key_u for u < count, keys `stride` bytes apart; `body`, unless null, times p2 besides. */
-export function packSum(out: usize, input: usize, keys: usize, stride: usize, count: i32, body: usize, p2: u32, n: i32, p: u32, negated: u32): void {
+/** The sums over `count` inputs of each times its key. */
+export function packSum(out: usize, input: usize, keys: usize, stride: usize, count: i32, n: i32, p: u32, negated: u32): void {
   const P = i32x4.splat(p);
   const N = i32x4.splat(negated);
   const H = splatHigh(p);
   const H2 = splatHigh(2 * p);
-  const W = i32x4.splat(p2);
-  const S = companion(p2, p);
   const poly = <usize>n << 2;
   for (let i: usize = 0; i < poly; i += 16) {
     let low = i64x2.splat(0);
@@ -270,8 +268,18 @@ export function packSum(out: usize, input: usize, keys: usize, stride: usize, co
       low = i64x2.add(low, i64x2.extmul_low_i32x4_u(x, y));
       high = i64x2.add(high, i64x2.extmul_high_i32x4_u(x, y));
     }
-    let value = reduce(fold(low, H, H2), fold(high, H, H2), P, N);
-    if (body) value = addModulo(value, reduceOnce(mulShoup(v128.load(body + i), W, S, P), P), P);
+    v128.store(out + i, reduce(fold(low, H, H2), fold(high, H, H2), P, N));
+  }
+}
+
+/** Coefficients modulo p that were switched to 32 bits: y·p/2^32, rounded; plus `sum`, if any. */
+export function unswitch(out: usize, y: usize, sum: usize, n: i32, p: u32): void {
+  const P = i32x4.splat(p);
+  for (let i: usize = 0, end = <usize>n << 2; i < end; i += 16) {
+    const x = v128.load(y + i);
+    const rounded = i32x4.add(mulHigh(x, P), i32x4.shr_u(i32x4.mul(x, P), 31));
+    let value = reduceOnce(rounded, P);
+    if (sum) value = addModulo(value, v128.load(sum + i), P);
     v128.store(out + i, value);
   }
 }

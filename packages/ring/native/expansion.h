@@ -72,7 +72,7 @@ struct PackingJob {
   const Expansion* shape;
   const uint32_t* keys;
   uint32_t responses, count;
-  /** [result][n], modulo q in NTT form. */
+  /** [result][n], coefficients modulo q that were switched to 32 bits. */
   const uint32_t* bodies;
   const uint32_t* masks;
   /** [body, mask last][n] modulo q, in coefficient form. */

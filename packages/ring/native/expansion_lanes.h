@@ -420,17 +420,27 @@ inline void expand(const ExpansionJob& job) {
       }
 }
 
+/** The coefficients modulo p that were switched to 32 bits: y·p/2^32, rounded. */
+inline void unswitch(uint32_t* out, const uint32_t* y, uint32_t p, size_t n) {
+  const U P = L::splat(p), top = L::splat(31);
+  for (size_t i = 0; i < n; i += L::W) {
+    const U x = L::load(y + i);
+    const U rounded = L::add(mulHigh(x, P, P), L::shiftRightEach(L::mulLow(x, P), top));
+    L::store(out + i, reduceOnce(rounded, P));
+  }
+}
+
 /** Result u adds its mask times key u to the shared mask and to all bodies. */
 inline void pack(const hers::PackingJob& job) {
   const Expansion& e = *job.shape;
   const size_t n = e.n;
   const ExpansionPrime* const primes[2] = {&e.prime[0], &e.prime[2]};
   const uint32_t T = job.responses;
-  AlignedWords lifted(n * job.count), rest(n), plain(n);
+  AlignedWords masks(n * job.count), lifted(n * job.count), rest(n), plain(n);
   for (uint32_t u = 0; u < job.count; u++) {
-    memcpy(plain[0], job.masks + u * n, 4 * n);
-    inverse(plain[0], e.prime[0], n);
-    lift(lifted[u * n], plain[0], e.prime[0].p, e.prime[2].p, n);
+    unswitch(masks[u * n], job.masks + u * n, e.prime[0].p, n);
+    lift(lifted[u * n], masks[u * n], e.prime[0].p, e.prime[2].p, n);
+    forward(masks[u * n], e.prime[0], n);
     forward(lifted[u * n], e.prime[2], n);
   }
   for (uint32_t o = 0; o <= job.count; o++) {
@@ -438,15 +448,12 @@ inline void pack(const hers::PackingJob& job) {
     uint32_t* const out = job.out + o * n;
     for (int h = 0; h < 2; h++) {
       const Reducer reduce(*primes[h]);
-      const Factor p2 = factorOf(e.prime[0].p2, e.prime[0].p);
-      const uint32_t* const in = h ? lifted[0] : job.masks;
+      const uint32_t* const in = h ? lifted[0] : masks[0];
       const uint32_t* const keys = job.keys + ((isMask ? T : o) * 2 + h) * n;
       for (size_t i = 0; i < n; i += L::W) {
         Sum sum = {L::splat(0), L::splat(0)};
         for (uint32_t u = 0; u < job.count; u++) sum = sum + product(L::load(in + u * n + i), L::load(keys + u * 2 * (T + 1) * n + i));
-        U x = reduce.any(sum);
-        if (h == 0 && !isMask) x = reduce.add(x, reduceOnce(mulShoup(L::load(job.bodies + o * n + i), p2, reduce.p), reduce.p));
-        L::store((h ? rest[0] : out) + i, x);
+        L::store((h ? rest[0] : out) + i, reduce.any(sum));
       }
     }
     inverse(out, e.prime[0], n);
@@ -456,6 +463,9 @@ inline void pack(const hers::PackingJob& job) {
     const Factor f = factorOf(e.prime[0].p2Inverse, e.prime[0].p);
     for (size_t i = 0; i < n; i += L::W)
       L::store(out + i, reduceOnce(mulShoup(L::sub(L::add(L::load(out + i), P), L::load(plain[i])), f, P), P));
+    if (isMask) continue;
+    unswitch(plain[0], job.bodies + o * n, e.prime[0].p, n);
+    add(out, out, plain[0], e.n, e.prime[0].p);
   }
 }
 

@@ -70,12 +70,11 @@ interface Kernel {
     keys: number,
     stride: number,
     count: number,
-    body: number,
-    p2: number,
     n: number,
     p: number,
     negated: number,
   ): void;
+  unswitch(out: number, y: number, sum: number, n: number, p: number): void;
 }
 
 const LEAVES = 8;
@@ -393,22 +392,23 @@ export class WasmExpansion {
     this.#words(masksAt, count * n).set(masks);
     this.#words(bodiesAt, count * n).set(bodies);
     for (let u = 0; u < count; u++) {
-      this.#words(spare, n).set(this.#words(masksAt + u * poly, n));
-      this.#inverse(spare, 0);
-      this.#kernel.lift(liftedAt + u * poly, spare, q.p, p2.p, n);
+      const at = masksAt + u * poly;
+      this.#kernel.unswitch(at, at, 0, n, q.p);
+      this.#kernel.lift(liftedAt + u * poly, at, q.p, p2.p, n);
+      this.#forward(at, 0);
       this.#forward(liftedAt + u * poly, 2);
     }
     const stride = (responses + 1) * 2 * poly;
     for (let o = 0; o <= count; o++) {
       const isMask = o === count;
       const key = packing + (isMask ? responses : o) * 2 * poly;
-      const body = isMask ? 0 : bodiesAt + o * poly;
-      this.#kernel.packSum(outAt, masksAt, key, stride, count, body, q.p2, n, q.p, q.negated);
-      this.#kernel.packSum(restAt, liftedAt, key + poly, stride, count, 0, 0, n, p2.p, p2.negated);
+      this.#kernel.packSum(outAt, masksAt, key, stride, count, n, q.p, q.negated);
+      this.#kernel.packSum(restAt, liftedAt, key + poly, stride, count, n, p2.p, p2.negated);
       this.#inverse(outAt, 0);
       this.#inverse(restAt, 2);
       this.#kernel.lift(spare, restAt, p2.p, q.p, n);
       this.#kernel.subtractScaled(outAt, outAt, spare, q.p2Inverse, n, q.p);
+      if (!isMask) this.#kernel.unswitch(outAt, bodiesAt + o * poly, outAt, n, q.p);
       out.set(this.#words(outAt, n), o * n);
     }
   }

@@ -189,8 +189,9 @@ export class Expansion {
   }
 
   /**
-   * Packs the results of `count` blocks, bodies and masks modulo q in NTT form, one after the
-   * other. `out` gets the bodies, then the mask they share, modulo q in coefficient form.
+   * Packs the results of `count` blocks, bodies and masks one after the other: coefficients modulo
+   * q that were switched to 32 bits, which tell them exactly if q is below 2^30. `out` gets the
+   * bodies, then the mask they share, modulo q in coefficient form.
    */
   pack(keys: PreparedKeys, count: number, bodies: Uint32Array, masks: Uint32Array, out: Uint32Array): void {
     if (!this.#native) {

@@ -6,7 +6,15 @@ import { randomBytes } from 'node:crypto';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { checksum } from '@hers/ring';
-import { type Block, type BlockMatrix, HersError, type ParameterSet, polyWords, refuseUnknown } from '@hers/scheme';
+import {
+  type Block,
+  type BlockMatrix,
+  HersError,
+  type ParameterSet,
+  polyWords,
+  refuseUnknown,
+  rowsOf,
+} from '@hers/scheme';
 import {
   dataOffset,
   encodeHeader,
@@ -29,13 +37,13 @@ const STAGE_BYTES = 2 ** 26;
 
 /** How many blocks of a width a segment should hold: 64, or fewer if they are large. */
 export function segmentBlocks(parameters: ParameterSet, width: number): number {
-  const bytes = partCount(parameters) * rowBytes(parameters, width + parameters.digits, 1);
+  const bytes = partCount(parameters) * rowBytes(parameters, rowsOf(parameters, width), 1);
   return Math.max(FEWEST_BLOCKS, Math.min(MAX_SEGMENT_BLOCKS, Math.floor(SEGMENT_BYTES / bytes)));
 }
 
 function headerOf(blocks: readonly Block[], partChecksums: BigUint64Array): SegmentHeader {
   const { parameters, keyId, width, galleryScale } = blocks[0];
-  const rows = width + parameters.digits;
+  const rows = rowsOf(parameters, width);
   const dataAt = dataOffset(blocks.length, partChecksums.length);
   const partBytes = rowBytes(parameters, rows, blocks.length);
   const fileBytes = dataAt + partChecksums.length * partBytes;
@@ -161,7 +169,7 @@ async function writeSegment(
     layout ??= {
       ...headerOf([matrix.block], new BigUint64Array(partCount(parameters))),
       dataAt: dataOffset(count, partCount(parameters)),
-      partBytes: rowBytes(parameters, matrix.block.width + parameters.digits, count),
+      partBytes: rowBytes(parameters, rowsOf(parameters, matrix.block.width), count),
     };
     stage.push(matrix);
     const bytes = layout.partChecksums.length * rowBytes(parameters, layout.rows, stage.length);

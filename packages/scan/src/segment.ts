@@ -21,7 +21,7 @@
 //      zero up to the data
 
 import { checksum } from '@hers/ring';
-import { HersError, type ParameterSet, parameterSetById, polyWords } from '@hers/scheme';
+import { HersError, type ParameterSet, parameterSetById, polyWords, rowsOf } from '@hers/scheme';
 
 /**
  * The layouts. A segment's version is the number of its layout, so that older programs report it.
@@ -36,8 +36,8 @@ const MAGIC = 0x0047455353524548n; // 'HERSSEG\0'
 const TABLE_AT = 128;
 const ENTRY_BYTES = 32;
 const PAGE = 4096;
-/** A width of 4097, and at most six rows of the mask. */
-const MAX_ROWS = 4103;
+/** A width of 4097, and at most five digits of 32 masks. */
+const MAX_ROWS = 4257;
 
 export interface SegmentBlock {
   readonly blockId: Uint8Array;
@@ -247,7 +247,7 @@ export function decodeHeader(bytes: Uint8Array, fileBytes: number, name: string)
     view.getUint16(16, true) !== LANES ||
     view.getUint16(18, true) !== PANEL_ROWS ||
     width < 1 ||
-    rows !== width + parameters.digits ||
+    rows !== rowsOf(parameters, width) ||
     rows > MAX_ROWS ||
     !(galleryScale >= 1 && Number.isSafeInteger(galleryScale)) ||
     Number(view.getBigUint64(64, true)) !== length ||

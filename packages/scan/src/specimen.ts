@@ -1,7 +1,7 @@
 // Blocks and queries of chosen residues, made without a key, for testing kernels, which cannot tell
 // them from real ones.
 
-import { type BlockMatrix, type ParameterSet, polyWords, type Query } from '@hers/scheme';
+import { type BlockMatrix, type ParameterSet, polyWords, type Query, rowsOf } from '@hers/scheme';
 
 /** Residue `index` modulo p. */
 export type Residue = (p: number, index: number) => number;
@@ -61,7 +61,7 @@ export function specimenBlock(specimen: Specimen): BlockMatrix {
     mask: { seed: new Uint8Array(32) },
     rows: polys(specimen, 0, width),
   };
-  return { block, maskRows: polys(specimen, width, parameters.digits) };
+  return { block, maskRows: polys(specimen, width, rowsOf(parameters, width) - width) };
 }
 
 /** Its uniform halves come from a seed, as in every query, and are not chosen. */
@@ -76,6 +76,6 @@ export function specimenQuery(specimen: Specimen, bits0 = 11, bits1 = 16): Query
     bits0,
     bits1,
     seed: Uint8Array.from({ length: 32 }, (_, i) => 7 * i + index),
-    rows: polys(specimen, 0, width + parameters.digits),
+    rows: polys(specimen, 0, rowsOf(parameters, width)),
   };
 }

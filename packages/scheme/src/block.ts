@@ -2,9 +2,10 @@
 // (README.md §2). Everything here is public.
 
 import { randomBytes, type Words } from '@hers/ring';
+import { sha256 } from '@noble/hashes/sha2.js';
 import { BLOCK_MASK, BLOCK_MASK_BITS } from './domains.ts';
 import { HersError } from './errors.ts';
-import { type ParameterSet, parameterSetById, polyWords, ringOf } from './parameters.ts';
+import { masksOf, type ParameterSet, parameterSetById, polyWords, ringOf } from './parameters.ts';
 import {
   BLOCK_OVERHEAD,
   finishMessage,
@@ -80,10 +81,9 @@ export function peekBlock(bytes: Uint8Array): Pick<Block, 'blockId'> {
   return { blockId: bytes.subarray(HEAD_BYTES, HEAD_BYTES + ID_BYTES) };
 }
 
-/** `setById` knows the parameter sets that are expected. */
-export function decodeBlock(input: Uint8Array, setById: (id: number) => ParameterSet = parameterSetById): Block {
+export function decodeBlock(input: Uint8Array): Block {
   const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'block');
-  const parameters = setById(parameterSetId);
+  const parameters = parameterSetById(parameterSetId);
   const words = polyWords(parameters);
   const width = view.getUint32(48, true);
   const first = view.getUint32(52, true);
@@ -97,6 +97,7 @@ export function decodeBlock(input: Uint8Array, setById: (id: number) => Paramete
     view.getUint32(76, true) !== 0 ||
     bodyBytes !== maskBytes + width * parameters.wordBytes * words ||
     width < 1 ||
+    (parameters.evaluation !== undefined && width > parameters.n) ||
     count < 1 ||
     first + count > parameters.n ||
     additions < 1 ||
@@ -133,43 +134,58 @@ export function checkReduced(parameters: ParameterSet, residues: Uint32Array, ki
   }
 }
 
-/** The mask a of a block modulo Q, in NTT form. */
-export function blockMask(block: Block): Uint32Array {
+/** The seed of mask number `mask` of a block: that of the block, or what it is hashed to. */
+export function maskSeed(seed: Uint8Array, mask: number): Uint8Array {
+  if (mask === 0) return seed;
+  const input = new Uint8Array(SEED_BYTES + 4);
+  input.set(seed);
+  new DataView(input.buffer).setUint32(SEED_BYTES, mask, true);
+  return sha256(input);
+}
+
+/** A mask of a block modulo Q, in NTT form. */
+export function blockMask(block: Block, mask = 0): Uint32Array {
   if ('residues' in block.mask) return block.mask.residues;
   const ring = ringOf(block.parameters);
   const [a] = ring.polys;
-  ring.uniform(a, { key: block.mask.seed, domain: BLOCK_MASK, index: 0 });
+  ring.uniform(a, { key: maskSeed(block.mask.seed, mask), domain: BLOCK_MASK, index: 0 });
   return a.residues.slice();
 }
 
 /** The low bits of a wide mask, which is uniform modulo Q·2^wideBits. */
-export function maskBits(block: Block, into: Words): void {
+export function maskBits(block: Block, into: Words, mask = 0): void {
   if ('residues' in block.mask) throw new HersError('BLOCK_MISMATCH', 'a wide mask is carried as its seed');
   const { parameters } = block;
-  const source = { key: block.mask.seed, domain: BLOCK_MASK_BITS, index: 0 };
+  const source = { key: maskSeed(block.mask.seed, mask), domain: BLOCK_MASK_BITS, index: 0 };
   ringOf(parameters).uniformBits(into, parameters.wideBits, source);
 }
 
-/** The mask rows D_0(a) … D_{ℓ−1}(a) in NTT form: what the server scans beside b_1 … b_width. */
+/**
+ * The mask rows in NTT form, D_0(a) … D_{ℓ−1}(a) for every mask a of the block: what the server
+ * scans beside b_1 … b_width.
+ */
 export function maskRows(block: Block): Uint32Array {
-  const { parameters } = block;
+  const { parameters, width } = block;
   const ring = ringOf(parameters);
-  const { wideBits } = parameters;
-  const mask = blockMask(block);
+  const { wideBits, digits } = parameters;
+  const words = polyWords(parameters);
+  const masks = masksOf(parameters, width);
+  const out = new Uint32Array(masks * digits * words);
   const [a] = ring.polys;
-  a.residues.set(mask);
-  ring.intt(a);
-  if (wideBits === 0) ring.digits(0, a, parameters.digitBits, parameters.digits);
-  else {
-    maskBits(block, ring.words[0]);
-    ring.joinWide(a, ring.words[0], wideBits);
-    ring.digitsWide(0, parameters.digitBits, parameters.digits);
-  }
-  const out = new Uint32Array(parameters.digits * mask.length);
-  for (let k = 0; k < parameters.digits; k++) {
-    ring.embed(a, ring.words[k]);
-    ring.ntt(a);
-    out.set(a.residues, k * mask.length);
+  for (let mask = 0; mask < masks; mask++) {
+    a.residues.set(blockMask(block, mask));
+    ring.intt(a);
+    if (wideBits === 0) ring.digits(0, a, parameters.digitBits, digits);
+    else {
+      maskBits(block, ring.words[0], mask);
+      ring.joinWide(a, ring.words[0], wideBits);
+      ring.digitsWide(0, parameters.digitBits, digits);
+    }
+    for (let k = 0; k < digits; k++) {
+      ring.embed(a, ring.words[k]);
+      ring.ntt(a);
+      out.set(a.residues, (mask * digits + k) * words);
+    }
   }
   return out;
 }

@@ -15,10 +15,11 @@ export {
   parameterSetById,
   polyWords,
   ringOf,
+  rowsOf,
 } from './parameters.ts';
 export { DEFAULT_EDITION, type Integrity, type Metric, type Plan, type PlanRequest, plan, slotsFor } from './plan.ts';
 export { predictedNoise } from './predict.ts';
-export { decodeQuery, encodeQuery, expandQuery, peekQuery, type Query, roundedRows } from './query.ts';
+export { decodeQuery, encodeQuery, expandQuery, givenRows, peekQuery, type Query } from './query.ts';
 export { decodeResponse, encodeResponse, peekResponse, type ScanResponse } from './response.ts';
 export { type BlockMatrix, blockMatrix, type ExpandedQuery, expandedQuery, scanBlock } from './scan.ts';
 export { type Security, securityOf } from './security.ts';

@@ -18,7 +18,7 @@ describe('parameter sets', () => {
       }
       const logs = `_${primeBits(set)}`.repeat(set.primes.length);
       const mask = set.wideBits > 0 ? `_wide_${set.wideBits}` : '';
-      assert.match(set.name, new RegExp(`n_${set.n}_logq${logs}${mask}$`));
+      assert.match(set.name, new RegExp(`n_${set.n}_logq${logs}${mask}${set.evaluation ? '_open' : ''}$`));
       const isPrecise = (p: number) => Math.abs(reciprocalError(p)) < 1 / 16;
       const take = set.wideBits > 0 && set.primes.length > 1 ? isPrecise : () => true;
       assert.deepEqual(set.primes, nttPrimes(primeBits(set), set.n, set.primes.length, take));

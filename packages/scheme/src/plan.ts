@@ -12,6 +12,7 @@ import {
   noiseProxy,
   noiseTerms,
 } from './noise.ts';
+import { planOpen } from './open/plan.ts';
 import { type OptionNames, refuseUnknown } from './options.ts';
 import {
   type Edition,
@@ -24,6 +25,7 @@ import {
   parameterSet,
   primeBits,
   profileSet,
+  rowsOf,
   wideFactor,
 } from './parameters.ts';
 import { type Security, securityOf } from './security.ts';
@@ -258,7 +260,10 @@ function check(request: PlanRequest): void {
   if (!(Number.isInteger(maxAdditions) && maxAdditions >= 1 && maxAdditions <= 65536)) {
     refuse('maxAdditions must be a whole number from 1 to 65536');
   }
-  const isWide = parameterSet(request.parameters ?? profileSet(profile, edition)!).wideBits > 0;
+  const { wideBits, evaluation, name } = parameterSet(request.parameters ?? profileSet(profile, edition)!);
+  const isWide = wideBits > 0;
+  if ((evaluation !== undefined) !== (profile === 'open'))
+    refuse(`${name} ${evaluation ? 'is for the profile open alone' : 'is no parameter set of the profile open'}`);
   checkIntegrity(request);
   if (isWide && maxAdditions > 1) refuse(`blocks of ${profile} cannot be added to one another; use exact-250`);
 }
@@ -269,6 +274,7 @@ function checkIntegrity({ integrity = 'standard', profile = 'compact', edition =
   };
   if (integrity !== 'standard' && integrity !== 'strong') refuse('integrity must be standard or strong');
   if (integrity === 'standard') return;
+  if (profile === 'open') refuse("there are no checksum canaries under open; leave out integrity: 'strong'");
   if (isExact(profile))
     refuse(`${profile} checks every score already, by sums that are exact; leave out integrity: 'strong'`);
   if (edition === 1) refuse("blocks of edition 1 have no canaries; leave out integrity: 'strong', or edition");
@@ -281,6 +287,7 @@ function checkIntegrity({ integrity = 'standard', profile = 'compact', edition =
  */
 export function plan(request: PlanRequest): Plan {
   check(request);
+  if (request.profile === 'open') return planOpen(request);
   const { dimension, metric = 'cosine', profile = 'compact', edition = DEFAULT_EDITION, maxAdditions = 1 } = request;
   const parameters = parameterSet(request.parameters ?? profileSet(profile, edition)!);
   const logQ = logModulus(parameters);
@@ -323,7 +330,7 @@ export function plan(request: PlanRequest): Plan {
     ...chosen,
     noise: { ...noise, score: exact ? 0 : noise.total * slope },
     error: { rounding, total: exact ? rounding : noise.total * slope },
-    rows: base.width + parameters.digits,
+    rows: rowsOf(parameters, base.width),
     canaries,
     checksumGroup,
     capacity,
@@ -562,7 +569,7 @@ function deviations(terms: NoiseTerms, unit: number): Omit<Plan['noise'], 'worst
 function sizes(base: Base, bits: Plan['responseBits'], capacity: number): Plan['bytes'] {
   const { parameters, width, dimension } = base;
   const poly = parameters.wordBytes * parameters.n * parameters.primes.length;
-  const rows = width + parameters.digits;
+  const rows = rowsOf(parameters, width);
   const response = RESPONSE_OVERHEAD + (parameters.n * (bits.c0 + bits.c1)) / 8;
   const block = BLOCK_OVERHEAD + width * poly;
   return {

@@ -4,7 +4,7 @@
 import { checkReduced } from './block.ts';
 import { QUERY_MASK, QUERY_MASK_BITS } from './domains.ts';
 import { HersError } from './errors.ts';
-import { type ParameterSet, parameterSetById, polyWords, ringOf } from './parameters.ts';
+import { type ParameterSet, parameterSetById, polyWords, ringOf, rowsOf } from './parameters.ts';
 import {
   finishMessage,
   getWords,
@@ -31,6 +31,8 @@ export interface Query {
   readonly seed: Uint8Array;
   /** B_1 … B_{width+ℓ} in NTT form, one after the other. */
   readonly rows: Uint32Array;
+  /** A_1 …, where they are not expanded from the seed: those of an open query (README.md §10). */
+  readonly masks?: Uint32Array;
 }
 
 /** How the rows are carried. Compressed queries will be another kind. */
@@ -41,7 +43,7 @@ const ROWS_AT = 96;
 
 /** Room for the rows of a new query, for `encodeQuery`. */
 export function queryRoom(parameters: ParameterSet, width: number): Room {
-  return roomAt(ROWS_AT, (width + parameters.digits) * polyWords(parameters), parameters.wordBytes);
+  return roomAt(ROWS_AT, rowsOf(parameters, width) * polyWords(parameters), parameters.wordBytes);
 }
 
 /** With `room`, the rows lie in it, and the message is made there. */
@@ -82,7 +84,8 @@ export function decodeQuery(input: Uint8Array): Query {
   if (
     view.getUint8(55) !== 0 ||
     width < 1 ||
-    bodyBytes !== (width + parameters.digits) * parameters.wordBytes * words ||
+    (parameters.evaluation !== undefined && width > parameters.n) ||
+    bodyBytes !== rowsOf(parameters, width) * parameters.wordBytes * words ||
     bits0 < 1 ||
     bits0 > bits1 ||
     bits1 > 32 ||
@@ -90,7 +93,7 @@ export function decodeQuery(input: Uint8Array): Query {
   ) {
     throw new HersError('MALFORMED', 'the fields of this query contradict each other');
   }
-  const rows = getWords(bytes, bodyAt, (width + parameters.digits) * words, parameters.wordBytes);
+  const rows = getWords(bytes, bodyAt, rowsOf(parameters, width) * words, parameters.wordBytes);
   checkReduced(parameters, rows, 'query');
   return {
     parameters,
@@ -115,6 +118,7 @@ function isRoundedRow({ wideBits, digitBits }: ParameterSet, k: number): boolean
 
 /** A_1 … A_{width+ℓ} in NTT form: the uniform halves, expanded from the query's seed. */
 export function expandQuery(query: Query): Uint32Array {
+  if (query.masks) return query.masks;
   const ring = ringOf(query.parameters);
   const words = polyWords(query.parameters);
   const out = new Uint32Array(query.rows.length);
@@ -122,15 +126,21 @@ export function expandQuery(query: Query): Uint32Array {
     ring.uniform(ring.polys[0], { key: query.seed, domain: QUERY_MASK, index: row });
     out.set(ring.polys[0].residues, row * words);
   }
-  out.set(roundedRows(query), query.width * words);
+  const { first, words: given } = givenRows(query);
+  out.set(given, first * words);
   return out;
 }
 
 /**
- * The uniform halves of the rounded rows, which follow row `width − 1`, in NTT form: all of the
- * expansion that takes more than the generator, so that a kernel can leave it to this.
+ * The uniform halves that take more than the generator, in NTT form, and the row that they begin
+ * with, so that a kernel can leave them to this: rounded rows, which follow row `width − 1`, or all
+ * rows of an open query.
  */
-export function roundedRows({ parameters, seed: key, width }: Query): Uint32Array {
+export function givenRows(query: Query): { readonly first: number; readonly words: Uint32Array } {
+  return query.masks ? { first: 0, words: query.masks } : { first: query.width, words: roundedRows(query) };
+}
+
+function roundedRows({ parameters, seed: key, width }: Query): Uint32Array {
   const { wideBits } = parameters;
   const ring = ringOf(parameters);
   const words = polyWords(parameters);

@@ -3,7 +3,7 @@
 
 import { type Block, checkSameKey, maskRows } from './block.ts';
 import { HersError } from './errors.ts';
-import { polyWords, ringOf } from './parameters.ts';
+import { polyWords, ringOf, rowsOf } from './parameters.ts';
 import { expandQuery, type Query } from './query.ts';
 import type { ScanResponse } from './response.ts';
 
@@ -39,7 +39,7 @@ export function scanBlock({ block, maskRows }: BlockMatrix, { query, uniform }: 
   const [c0, c1, g, b, a] = ring.polys;
   c0.residues.fill(0);
   c1.residues.fill(0);
-  for (let row = 0; row < block.width + parameters.digits; row++) {
+  for (let row = 0; row < rowsOf(parameters, block.width); row++) {
     const at = row * words;
     const mask = (row - block.width) * words;
     g.residues.set(row < block.width ? block.rows.subarray(at, at + words) : maskRows.subarray(mask, mask + words));

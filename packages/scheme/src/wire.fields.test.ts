@@ -40,7 +40,7 @@ const contradictions: Record<(typeof decoders)[number]['kind'], readonly Field[]
   key: [
     ['dimension', 52, 'Uint32', [0, 1, 3, 5, 4097, ...HUGE]],
     ['metric', 56, 'Uint8', [3, 4, 0x80, 0xff]],
-    ['profile', 57, 'Uint8', [4, 5, 0x80, 0xff]],
+    ['profile', 57, 'Uint8', [5, 6, 0x80, 0xff]],
     ['edition', 58, 'Uint8', [2, 3, 0xff]],
     ['reserved', 59, 'Uint8', [1, 0xff]],
     ['width', 60, 'Uint32', [0, 1, 3, 6, ...HUGE]],

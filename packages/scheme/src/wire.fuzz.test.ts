@@ -164,7 +164,7 @@ for (const decoder of decoders) {
             ),
             'UNSUPPORTED_VERSION',
           );
-        for (const id of [0, 6, 0xff00, 0xff06, 0xffff])
+        for (const id of [0, 7, 0xff00, 0xff07, 0xffff])
           assert.equal(
             outcome(
               decode,

@@ -91,6 +91,12 @@ export interface Opened extends Head {
   readonly bodyBytes: number;
 }
 
+/** Whether bytes claim to be a message of this kind. */
+export function isKind(bytes: Uint8Array, kind: Kind): boolean {
+  const isMessage = bytes.length > HEAD_BYTES && [0x48, 0x45, 0x52, 0x53].every((byte, i) => bytes[i] === byte);
+  return isMessage && bytes[4] === KINDS[kind];
+}
+
 export function openMessage(input: Uint8Array, kind: Kind): Opened {
   if (!(input instanceof Uint8Array)) throw new HersError('MALFORMED', `a ${kind} must be given as bytes`);
   const bodyAt = HEAD_BYTES + FIELD_BYTES[kind];

@@ -3,12 +3,12 @@
 
 import { sha256 } from '@noble/hashes/sha2.js';
 import { encodeBlock } from '../src/block.ts';
-import type { OpenPlanRequest } from '../src/open/plan.ts';
 import { encodeOpenQuery } from '../src/open/query.ts';
+import type { PlanRequest } from '../src/plan.ts';
 import { coordinate } from './known-answers.ts';
 import { openCollection, SMALL } from './open.ts';
 
-const CASES: readonly { readonly name: string; readonly request: OpenPlanRequest; readonly count: number }[] = [
+const CASES: readonly { readonly name: string; readonly request: PlanRequest; readonly count: number }[] = [
   { name: 'small cosine', request: { ...SMALL, dimension: 4 }, count: 9 },
   { name: 'small dot, several masks', request: { ...SMALL, dimension: 30, metric: 'dot', normBound: 4 }, count: 128 },
   { name: 'small euclidean', request: { ...SMALL, dimension: 7, metric: 'euclidean', normBound: 2 }, count: 20 },

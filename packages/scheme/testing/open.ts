@@ -2,21 +2,18 @@
 // and the whole way of a query. Not exported by the package.
 
 import { Expansion } from '@hers/ring';
-import type { Block } from '../src/block.ts';
+import { type Block, maskRows } from '../src/block.ts';
 import { decodeEvaluation, type EvaluationKeys, evaluationKeys } from '../src/open/evaluation.ts';
 import { Evaluator, expansionShape } from '../src/open/fast.ts';
 import { encodePackedResponse } from '../src/open/pack.ts';
-import { type OpenPlan, type OpenPlanRequest, openPlan } from '../src/open/plan.ts';
+import { type OpenPlan, openPlan } from '../src/open/plan.ts';
 import type { OpenQuery } from '../src/open/query.ts';
-import { openMaskRows, scanOpenBlock } from '../src/open/scan.ts';
+import { scanOpenBlock } from '../src/open/scan.ts';
+import type { PlanRequest } from '../src/plan.ts';
+import { encryptBlockFrom } from '../src/secret/encrypt.ts';
 import { type CollectionKey, MasterSeed } from '../src/secret/key.ts';
 import { ResponseSecrets } from '../src/secret/open/decrypt.ts';
-import {
-  encryptOpenBlockFrom,
-  encryptPublicQueryFrom,
-  encryptShortQueryFrom,
-  makeDeviceKey,
-} from '../src/secret/open/encrypt.ts';
+import { encryptPublicQueryFrom, encryptShortQueryFrom, makeDeviceKey } from '../src/secret/open/encrypt.ts';
 import { makeEvaluationKeysFrom, makePublicKeyFrom } from '../src/secret/open/evaluation.ts';
 import type { Vectors } from '../src/vectors.ts';
 import { repeatable } from './samples.ts';
@@ -41,7 +38,7 @@ export interface OpenCollection {
 }
 
 /** Devices 0 and 7 have evaluation keys. */
-export function openCollection(request: OpenPlanRequest, label = JSON.stringify(request)): OpenCollection {
+export function openCollection(request: Omit<PlanRequest, 'profile'>, label = JSON.stringify(request)): OpenCollection {
   const plan = openPlan(request);
   const entropy = repeatable(label);
   const key = MasterSeed.from(entropy.seed()).collectionKey(plan, entropy.id());
@@ -51,7 +48,7 @@ export function openCollection(request: OpenPlanRequest, label = JSON.stringify(
   const publicKey = makePublicKeyFrom(entropy.seed, key);
   const answer = (query: OpenQuery, blocks: readonly Block[]) => {
     const rows = evaluator.expand(query);
-    const results = blocks.map((block) => scanOpenBlock(block, openMaskRows(block), query, rows));
+    const results = blocks.map((block) => scanOpenBlock(block, maskRows(block), query, rows));
     return encodePackedResponse(evaluator.pack(query, results));
   };
   return {
@@ -62,7 +59,7 @@ export function openCollection(request: OpenPlanRequest, label = JSON.stringify(
     evaluator,
     publicKey,
     entropy,
-    block: (vectors) => encryptOpenBlockFrom(entropy, key, vectors),
+    block: (vectors) => encryptBlockFrom(entropy, key, vectors),
     short: (vector, device = 7) => encryptShortQueryFrom(entropy, plan, makeDeviceKey(key, device), vector),
     public: (vector) => encryptPublicQueryFrom(entropy, plan, publicKey, vector),
     answer,

@@ -1,6 +1,7 @@
 // The server: fastify around a Service.
 
 import { OCTETS, type Service } from '@hers/service';
+import type { FolderStore } from '@hers/store';
 import type { FastifyInstance } from 'fastify';
 import { type AdminTools, adminRoutes } from './admin-routes.ts';
 import type { Audit } from './audit.ts';
@@ -82,6 +83,8 @@ export function makeApp(service: Service, options: AppOptions = {}, measure?: Me
   const hasTls = tls !== undefined;
   const metrics = new Metrics(VERSION);
   const guests = new Guests(limits, measure);
+  // A folder says what it holds besides.
+  (service as Partial<FolderStore>).onEvaluationKeys?.((bytes) => guests.memory.keep(bytes));
   const parts: Parts = {
     limits,
     metrics,

@@ -160,6 +160,15 @@ export class Memory {
     this.#dead = Math.max(this.#dead, this.#measure() - this.#live());
   }
 
+  /**
+   * So many bytes have come to stay for a while, or, negative, are gone, which are none of the
+   * requests' and have a limit of their own: evaluation keys.
+   */
+  keep(bytes: number): void {
+    this.#rest += bytes;
+    this.#dead += bytes;
+  }
+
   /** What may be held at the moment. */
   get limit(): number {
     return this.#isSwollen ? this.most / 2 : this.most;

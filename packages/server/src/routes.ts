@@ -10,6 +10,7 @@ import {
   decodeCommit,
   encodeInfo,
   encodeMessage,
+  expandedBytes,
   fromHex,
   Grouped,
   HANDLE_BYTES,
@@ -73,6 +74,8 @@ const MAX_QUERIES = 1024;
  * answers.
  */
 const QUERY_COST = 3;
+/** Rows of open queries that a store expands at the same time, in bytes, unless one has more. */
+const EXPANDED_BYTES = 2 ** 26;
 /** What is known of a staged record until it is committed. */
 const STAGED_COST = 64;
 /** What the description of a collection takes as JSON, besides its descriptor. */
@@ -287,19 +290,23 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       takes: {
         kind: 'message',
         head: schemas.searchHead,
-        parts: 'with some: the ids of the blocks to scan, 16 bytes each; then the encoded queries',
+        parts:
+          'with some: the ids of the blocks to scan, 16 bytes each; with evaluation: the ids of the lists of evaluation keys, 32 bytes each; then the encoded queries',
       },
       gives: { kind: 'octets', status: 200, description: 'items: encoded responses, in any order' },
       handle: async (call) => {
-        const { head, parts } = await call.message<SearchHead>(schemas.searchHead, 1 + MAX_QUERIES);
+        const { head, parts } = await call.message<SearchHead>(schemas.searchHead, 2 + MAX_QUERIES);
         const { version, some } = head;
-        const [named] = some ? parts : [];
+        const queries = [...parts];
+        const named = some ? queries.shift() : undefined;
         if (some && !named) throw new HersError('MALFORMED', 'this search names no blocks');
-        const queries = some ? parts.slice(1) : parts;
-        call.guest.hold.reserve(QUERY_COST * queries.reduce((sum, { length }) => sum + length, 0));
+        const lists = head.evaluation ? queries.shift() : undefined;
+        if (head.evaluation && !lists) throw new HersError('MALFORMED', 'this search names no evaluation keys');
+        call.guest.hold.reserve(QUERY_COST * queries.reduce((sum, { length }) => sum + length, 0) + openCost(queries));
         const blocks = named ? { blocks: call.ids(named, BLOCK_ID_BYTES, 'a block id') } : {};
+        const evaluation = lists ? { evaluation: call.ids(lists, LIST_ID_BYTES, 'a list id') } : {};
         checkBlocks(call.partitions, blocks.blocks);
-        return call.items(parted(scans.search(call.name, { version, queries, ...blocks }, call.guest)));
+        return call.items(parted(scans.search(call.name, { version, queries, ...blocks, ...evaluation }, call.guest)));
       },
     },
     {
@@ -470,4 +477,11 @@ async function* listParts(lists: AsyncIterable<Uint8Array>): AsyncGenerator<Item
 
 async function* parted(batches: AsyncIterable<Uint8Array[]>): AsyncGenerator<ItemParts[]> {
   for await (const batch of batches) yield batch.map((item) => [item]);
+}
+
+/** What is made of open queries: their rows, as many at a time as a store expands. */
+function openCost(queries: readonly Uint8Array[]): number {
+  const sizes = queries.map((query) => expandedBytes(query));
+  const total = sizes.reduce((sum, bytes) => sum + bytes, 0);
+  return Math.min(total, Math.max(EXPANDED_BYTES, ...sizes));
 }

@@ -325,6 +325,7 @@ export class Scans {
       name === first.name &&
       request.version === first.request.version &&
       request.blocks === undefined &&
+      sameLists(request.evaluation, first.request.evaluation) &&
       ids.length > 0;
     if (!alike(first) || !this.#waiting.some(alike)) return [];
     const { blocks } = await this.#service
@@ -381,4 +382,9 @@ export class Scans {
       for (const { signal } of jobs) signal.removeEventListener('abort', left);
     }
   }
+}
+
+/** Whether two searches name the same evaluation keys. */
+function sameLists(one: readonly Uint8Array[] = [], other: readonly Uint8Array[] = []): boolean {
+  return one.length === other.length && one.every((id, i) => Buffer.compare(id, other[i]!) === 0);
 }

@@ -83,7 +83,11 @@ export const searchShardsHead = object({
     items: object({ name, version: count, some: { type: 'boolean' } }, 'some'),
   },
 });
-export const searchHead = object({ version: count, some: { type: 'boolean' } }, 'some');
+export const searchHead = object(
+  { version: count, some: { type: 'boolean' }, evaluation: { type: 'boolean' } },
+  'some',
+  'evaluation',
+);
 export const manifestHead = object({ version: count });
 
 const tokenId = hexDigits(6);

@@ -7,6 +7,7 @@ export {
   peekResponse,
   refuseUnknown,
 } from '@hers/scheme';
+export { expandedBytes } from '@hers/scheme/open';
 export { frame, Grouped, groupsOf, grown, unframe, unframeGroups } from './frames.ts';
 export { isLoopback } from './loopback.ts';
 export { COLLECTION_NAME, checkCollectionName, isCollectionName } from './names.ts';

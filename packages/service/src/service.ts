@@ -82,6 +82,11 @@ export interface SearchRequest {
   readonly queries: readonly Uint8Array[];
   /** Only these blocks, each scanned once however often it is named; all of them by default. */
   readonly blocks?: readonly Uint8Array[];
+  /**
+   * The lists that hold evaluation keys for the queries, by id, where these are open queries: the
+   * store expands them, and packs the responses of several blocks into one.
+   */
+  readonly evaluation?: readonly Uint8Array[];
 }
 
 export interface CallOptions {

@@ -79,10 +79,14 @@ export interface CommitHead {
   readonly sums?: readonly { readonly part: string; readonly maxAdditions: number }[];
 }
 
-/** Followed by the ids of the blocks, where only some are meant, and the queries. */
+/**
+ * Followed by the ids of the blocks, where only some are meant, by the ids of lists of evaluation
+ * keys, where queries are open, and by the queries.
+ */
 export interface SearchHead {
   readonly version: number;
   readonly some?: boolean;
+  readonly evaluation?: boolean;
 }
 
 export interface Message<Head> {

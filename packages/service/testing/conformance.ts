@@ -5,9 +5,20 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { describe, it } from 'node:test';
-import { addBlocks, type Block, type ErrorCode, encodeBlock, encodeQuery, HersError, type Query } from '@hers/scheme';
+import {
+  addBlocks,
+  type Block,
+  type ErrorCode,
+  encodeBlock,
+  encodeQuery,
+  HersError,
+  peekQuery,
+  type Query,
+} from '@hers/scheme';
+import { peekAnyResponse } from '@hers/scheme/open';
 import { decodeSections, encodeSections, type Partitions, type Section, SHARED } from '../src/partitions.ts';
 import type { Change, SealedRecord, Service } from '../src/service.ts';
+import { OpenSamples } from './open-samples.ts';
 import { expectedResponses, type SampleShape, Samples } from './samples.ts';
 
 export interface Opened {
@@ -195,6 +206,19 @@ class Model {
 }
 
 const flat = ({ handle, sealed }: SealedRecord) => `${hex(handle)}:${hex(sealed)}`;
+
+/** Whether a store refuses evaluation keys, and then blocks too. */
+async function refusesOpen({ service }: Model, open: OpenSamples): Promise<boolean> {
+  const isRefused = fails('UNSUPPORTED_PLAN');
+  try {
+    await service.stageList('faces', open.pieces[0]);
+  } catch (error) {
+    if (!isRefused(error)) throw error;
+    await assert.rejects(service.stageBlock('faces', [encodeBlock(open.block())]), isRefused);
+    return true;
+  }
+  return false;
+}
 
 /** Runs the suite against what `open` gives; each test opens its own. */
 export function conformance(name: string, open: () => Promise<Opened>): void {
@@ -534,6 +558,72 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
       // The last change moved no block.
       if (keepsStages) assert.deepEqual(sorted(await earlier), sorted(expectedResponses(blocks, [asked])));
       else await assert.rejects(earlier, fails('STALE'));
+    });
+
+    test('open queries are expanded, and responses packed, exactly as the scheme does', async (service, {
+      keepsStages,
+      reopen,
+    }) => {
+      const model = await Model.create(service);
+      const open = new OpenSamples();
+      // A cluster keeps no such collections, and says so before anything is uploaded.
+      if (keepsStages && (await refusesOpen(model, open))) return;
+      await model.addLists(...open.pieces);
+      const blocks = Array.from({ length: 11 }, (_, i) => open.block(1 + 7 * i));
+      await model.addBlocks(...blocks, model.samples.block());
+      const evaluation = open.pieces.map(listId);
+      const search = (queries: readonly Uint8Array[], rest: object = {}) =>
+        service.search('faces', { version: model.version, queries, evaluation, ...rest });
+      const checkAnswer = async (queries: readonly Uint8Array[], wanted: readonly Block[], rest: object = {}) => {
+        const answered: string[] = [];
+        for await (const response of search(queries, rest)) {
+          const { queryId, blocks: named } = peekAnyResponse(response);
+          const asked = queries.find((query) => hex(peekQuery(query).queryId) === hex(queryId))!;
+          assert.equal(hex(response), hex(open.expected(asked, model.blocks, response)));
+          for (const { blockId } of named) answered.push(`${hex(queryId)} ${hex(blockId)}`);
+        }
+        const expected = queries.flatMap((query) =>
+          wanted.map(({ blockId }) => `${hex(peekQuery(query).queryId)} ${hex(blockId)}`),
+        );
+        assert.deepEqual(answered.sort(), expected.sort());
+      };
+      await checkAnswer([open.query()], blocks);
+      await checkAnswer([], []);
+      // More than are expanded at once.
+      await checkAnswer(
+        Array.from({ length: 9 }, () => open.query()),
+        blocks,
+      );
+      const some = blocks.slice(2, 5);
+      await checkAnswer([open.query()], some, { blocks: some.map((block) => block.blockId) });
+      if (reopen) service = model.service = await reopen();
+      await service.purge('faces');
+      await checkAnswer([open.query()], blocks);
+
+      const [first, ...others] = evaluation;
+      const refused = (rest: object, ...codes: [ErrorCode, ...ErrorCode[]]) =>
+        assert.rejects(drain(search([open.query()], rest)), fails(...codes));
+      await refused({ evaluation: undefined }, 'INVALID_ARGUMENT');
+      await refused({ evaluation: [] }, 'INVALID_ARGUMENT');
+      await refused({ evaluation: others }, 'KEY_MISMATCH');
+      await refused({ evaluation: [...evaluation, listId(text('another'))] }, 'NOT_FOUND');
+      await refused({ evaluation: [first, first] }, 'INVALID_ARGUMENT');
+      await refused({ evaluation: [first.subarray(1)] }, 'INVALID_ARGUMENT', 'MALFORMED');
+      const other = new OpenSamples();
+      await model.addLists(...other.pieces, text('no evaluation key'));
+      await refused({ evaluation: other.pieces.map(listId) }, 'KEY_MISMATCH');
+      await refused({ evaluation: [listId(text('no evaluation key'))] }, 'MALFORMED');
+      // Those of two keys, as while one is rotated.
+      await checkAnswer([open.query()], blocks, { evaluation: [...evaluation, ...other.pieces.map(listId)] });
+      const bad = Uint8Array.from(open.query(), (byte, i) => (i === 90 ? byte ^ 1 : byte));
+      await assert.rejects(drain(search([bad])), fails('DAMAGED', 'MALFORMED'));
+      const plain = model.samples.query({
+        ...{ set: open.plan.parameters.name, width: open.plan.width, keyId: open.key.keyId },
+      });
+      await assert.rejects(drain(search([encodeQuery(plain)])), fails('BLOCK_MISMATCH'));
+      await model.commit({ droppedLists: [first] });
+      model.lists.delete(hex(first));
+      await refused({}, 'NOT_FOUND');
     });
 
     test('many blocks are searched and read alike, however the store arranges them', async (service, { reopen }) => {

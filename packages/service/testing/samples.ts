@@ -12,6 +12,7 @@ import {
   parameterSet,
   polyWords,
   type Query,
+  rowsOf,
   scanBlock,
 } from '@hers/scheme';
 import { HANDLE_BYTES, type SealedRecord } from '../src/service.ts';
@@ -98,7 +99,7 @@ export class Samples {
       bits0: 11,
       bits1: 16,
       seed: this.bytes(32),
-      rows: this.#residues(parameters, width + parameters.digits),
+      rows: this.#residues(parameters, rowsOf(parameters, width)),
     };
   }
 }

@@ -11,6 +11,7 @@ import { hex } from './bytes.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import { RecordIndex } from './catalogue/record-index.ts';
 import { type BlockRow, Tables } from './catalogue/tables.ts';
+import type { Evaluators } from './evaluation/evaluator.ts';
 import { fault } from './faults.ts';
 import type { Disk } from './files/disk.ts';
 import { BLOCKS, blockPath, packPath } from './files/layout.ts';
@@ -26,6 +27,7 @@ export interface Folder {
   readonly assembler: Assembler;
   /** Opened on first use. */
   readonly kernel: () => Promise<Kernel>;
+  readonly evaluators: Evaluators;
   /**
    * Whether its collections are shards: what is staged is kept, and so is what was dropped lately.
    */

@@ -1,17 +1,33 @@
 // Scans a collection as it was when the search began.
 
-import { batchesOf, type SegmentHandle } from '@hers/scan';
+import { batchesOf, type Kernel, type ScanResult, type SegmentHandle } from '@hers/scan';
 import { decodeQuery, type Query } from '@hers/scheme';
+import { decodeOpenQuery, expandedBytes, isOpenQuery, type OpenQuery, scannedQuery } from '@hers/scheme/open';
 import { checkBlocks, HersError, type SearchCallOptions, type SearchRequest } from '@hers/service';
 import type { Source } from './blocks/source.ts';
 import type { StoredBlock } from './blocks/stored-block.ts';
 import { checkBytes, hex } from './bytes.ts';
 import type { Collection } from './collection.ts';
+import type { LoadedKeys } from './evaluation/evaluator.ts';
 import { storageError } from './storage-errors.ts';
+
+/**
+ * Open queries that are expanded at the same time, at most, and bytes of their rows unless one has
+ * more: at 128 dimensions each takes 4.4 MB. A scan reads the gallery once for all of them.
+ */
+const EXPANDED_AT_ONCE = 8;
+const EXPANDED_BYTES = 2 ** 26;
+/** Responses that are being packed while others are scanned. */
+const MOST_PACKING = 8;
+
+/** What is compared with blocks, or is to be expanded before. */
+type AnyQuery = Query | OpenQuery;
+
+const isOpen = (query: AnyQuery): query is OpenQuery => 'device' in query;
 
 /** The queries of one key, and the blocks they are compared with: positions in each file. */
 interface Scan {
-  readonly queries: readonly Query[];
+  readonly queries: readonly AnyQuery[];
   /** Their numbers in the request. */
   readonly numbers: readonly number[];
   readonly blocks: ReadonlyMap<Source, ReadonlySet<number>>;
@@ -32,8 +48,9 @@ function wantedBlocks(
   return wanted;
 }
 
-function checkPlan(block: StoredBlock, query: Query): void {
+function checkPlan(block: StoredBlock, query: AnyQuery): void {
   if (
+    isOpen(query) !== (query.parameters.evaluation !== undefined) ||
     block.parametersId !== query.parameters.id ||
     block.width !== query.width ||
     block.galleryScale !== query.galleryScale
@@ -42,14 +59,14 @@ function checkPlan(block: StoredBlock, query: Query): void {
 }
 
 interface KeyQueries {
-  readonly queries: Query[];
+  readonly queries: AnyQuery[];
   readonly numbers: number[];
 }
 
 function scansOf(wanted: Iterable<StoredBlock>, encodedQueries: readonly Uint8Array[]): Scan[] {
   const byKey = new Map<string, KeyQueries>();
   for (const [number, encoded] of encodedQueries.entries()) {
-    const query = decodeQuery(encoded);
+    const query = isOpenQuery(encoded) ? decodeOpenQuery(encoded) : decodeQuery(encoded);
     const keyId = hex(query.keyId);
     const { queries, numbers } = byKey.get(keyId) ?? { queries: [], numbers: [] };
     byKey.set(keyId, { queries, numbers });
@@ -112,7 +129,7 @@ export function searchCollection(
   signal: AbortSignal,
   options: SearchCallOptions = {},
 ): AsyncGenerator<readonly Uint8Array[]> {
-  return searchCollections([{ collection, ...request }], request.queries, signal, options);
+  return searchCollections([{ ...request, collection }], request.queries, signal, options);
 }
 
 /** The same in one scan of several collections: a query is read and prepared once for all. */
@@ -123,7 +140,7 @@ export async function* searchCollections(
   { views = false, keep, partitions }: SearchCallOptions = {},
 ): AsyncGenerator<readonly Uint8Array[]> {
   for (const { blocks } of searched) checkBlocks(partitions, blocks);
-  const [{ collection }] = searched;
+  const [{ collection, evaluation }] = searched;
   const wanted = searched.map((each) => blocksOf(each.collection, each));
   const scans = scansOf(concatenated(wanted), encodedQueries);
   const held: Source[] = [];
@@ -139,13 +156,21 @@ export async function* searchCollections(
     const loaded = await Promise.allSettled(loading.flat());
     for (const result of loaded) if (result.status === 'rejected') throw result.reason;
     const kernel = await collection.folder.kernel();
-    for (const [index, { queries }] of scans.entries()) {
-      const positions = new Map<SegmentHandle, ReadonlySet<number>>(await Promise.all(loading[index]));
+    for (const [index, { queries: all, numbers }] of scans.entries()) {
+      const positions: Positions = new Map(await Promise.all(loading[index]));
+      if (all.some(isOpen)) {
+        const open = numbers.map((number) => encodedQueries[number]);
+        yield* collection.folder.evaluators.using(collection, evaluation ?? [], signal, (keys) =>
+          scanOpen(kernel, keys, all as readonly OpenQuery[], open, positions, signal),
+        );
+        continue;
+      }
+      const queries = all as readonly Query[];
       const kept = keep && (await kernel.keep?.([...positions.keys()], queries, { signal }));
       if (keep && kept) {
         try {
           const { handle, device } = kept;
-          await keep({ handle, device, queries: scans[index].numbers, only: onlyThese(positions) });
+          await keep({ handle, device, queries: numbers, only: onlyThese(positions) });
         } finally {
           kept.forget();
         }
@@ -165,6 +190,68 @@ export async function* searchCollections(
     throw signal.aborted ? signal.reason : storageError(error, collection.name);
   } finally {
     for (const source of held) source.release();
+  }
+}
+
+type Positions = ReadonlyMap<SegmentHandle, ReadonlySet<number>>;
+
+/** Expands queries of one key, scans with them, and packs what counts, eight blocks at a time. */
+async function* scanOpen(
+  kernel: Kernel,
+  keys: LoadedKeys,
+  queries: readonly OpenQuery[],
+  encoded: readonly Uint8Array[],
+  positions: Positions,
+  signal: AbortSignal,
+): AsyncGenerator<readonly Uint8Array[]> {
+  // All of one key, so of one size.
+  const fitting = Math.floor(EXPANDED_BYTES / expandedBytes(encoded[0]));
+  const atOnce = Math.max(1, Math.min(EXPANDED_AT_ONCE, fitting));
+  for (let first = 0; first < queries.length; first += atOnce) {
+    signal.throwIfAborted();
+    const some = queries.slice(first, first + atOnce);
+    const expanding = some.map((_, i) => keys.expand(encoded[first + i]));
+    const expanded = (await Promise.allSettled(expanding)).flatMap((each) =>
+      each.status === 'fulfilled' ? [each.value] : [],
+    );
+    try {
+      await Promise.all(expanding);
+      const scanned = some.map((query, i) => scannedQuery(query, expanded[i].rows));
+      yield* packed(kernel.scan([...positions.keys()], scanned, { signal }), positions, some, (i, results) =>
+        keys.pack(expanded[i].number, results),
+      );
+    } finally {
+      for (const { number } of expanded) keys.forget(number);
+    }
+  }
+}
+
+/** Responses as they are packed: with those of other blocks to the same query, in any order. */
+async function* packed(
+  results: AsyncIterable<ScanResult>,
+  positions: Positions,
+  queries: readonly OpenQuery[],
+  pack: (query: number, responses: readonly Uint8Array[]) => Promise<Uint8Array>,
+): AsyncGenerator<readonly Uint8Array[]> {
+  const waiting: Uint8Array[][] = queries.map(() => []);
+  const packing: Promise<Uint8Array>[] = [];
+  const begin = (query: number) => {
+    const promise = pack(query, waiting[query].splice(0));
+    promise.catch(() => {}); // reported when it is awaited
+    packing.push(promise);
+  };
+  try {
+    for await (const { handle, block, query, response } of results) {
+      if (!positions.get(handle)!.has(block)) continue;
+      // A view, which stays valid for as long as somebody refers to it.
+      waiting[query].push(response);
+      if (waiting[query].length === queries[query].parameters.evaluation.responses) begin(query);
+      while (packing.length > MOST_PACKING) yield [await packing.shift()!];
+    }
+    for (const [query, left] of waiting.entries()) if (left.length > 0) begin(query);
+    while (packing.length > 0) yield [await packing.shift()!];
+  } finally {
+    await Promise.allSettled(packing);
   }
 }
 

@@ -31,6 +31,7 @@ import { CATALOGUE, SUMS } from './catalogue/proof.ts';
 import { Collection, noSuchCollection } from './collection.ts';
 import { createRow, dropRow, nameRow, removeFiles, replaceRow } from './collection-rows.ts';
 import { applyChange, commitChange, prepareChange } from './commit.ts';
+import { Evaluators, type OnLoaded } from './evaluation/evaluator.ts';
 import { fault } from './faults.ts';
 import { Disk, type Watcher } from './files/disk.ts';
 import {
@@ -75,6 +76,10 @@ export interface StoreOptions {
   /** Milliseconds without a commit after which a collection gets further upkeep. */
   readonly quietMs?: number;
   /**
+   * Milliseconds without a search after which evaluation keys leave memory; a minute by default.
+   */
+  readonly evaluationMs?: number;
+  /**
    * For the node of a cluster: its collections are shards, which keep what is staged and, for half
    * a minute, what was dropped. A folder that holds shards is opened as one in any case.
    *
@@ -106,7 +111,11 @@ export function openStore(folder: string, options: StoreOptions = {}): Promise<F
 
 /** The same for tests: `watcher` sees every write. */
 export async function openWatched(folder: string, options: StoreOptions, watcher?: Watcher): Promise<FolderStore> {
-  refuseUnknown(options, { mode: true, kernel: true, quietMs: true, shards: true, onBackgroundError: true }, 'a store');
+  refuseUnknown(
+    options,
+    { mode: true, kernel: true, quietMs: true, evaluationMs: true, shards: true, onBackgroundError: true },
+    'a store',
+  );
   const { mode = 'write' } = options;
   if (mode !== 'write' && mode !== 'read')
     throw new HersError('INVALID_ARGUMENT', 'a store is opened in the mode `write` or `read`');
@@ -123,6 +132,7 @@ export class FolderStore implements Service {
   readonly #lock: FolderLock | undefined;
   readonly #catalogue: Catalogue;
   readonly #assembler = new Assembler();
+  readonly #evaluators: Evaluators;
   readonly #options: StoreOptions;
   readonly #collections: OpenCollections;
   /** Names that are being restored. */
@@ -147,6 +157,7 @@ export class FolderStore implements Service {
    */
   constructor(folder: string, options: StoreOptions, watcher?: Watcher) {
     this.#options = options;
+    this.#evaluators = new Evaluators(options.evaluationMs);
     this.#disk = new Disk(folder, watcher);
     checkFormat(this.#disk);
     this.#lock = options.mode === 'read' ? undefined : FolderLock.takeIfWritable(this.#disk);
@@ -169,6 +180,7 @@ export class FolderStore implements Service {
         catalogue,
         assembler: this.#assembler,
         kernel: () => this.#openKernel(),
+        evaluators: this.#evaluators,
         holdsShards: this.#holdsShards,
       };
       this.#collections = new OpenCollections(shared, {
@@ -188,6 +200,24 @@ export class FolderStore implements Service {
       this.#lock?.release();
       throw error;
     }
+  }
+
+  /**
+   * Evaluation keys that are in memory: how many sets, and how many bytes.
+   *
+   * @internal
+   */
+  get evaluationKeys(): { readonly sets: number; readonly bytes: number } {
+    return this.#evaluators.loaded;
+  }
+
+  /**
+   * Calls back when evaluation keys have come into memory, or, with a negative number, are gone.
+   *
+   * @internal
+   */
+  onEvaluationKeys(onLoaded: OnLoaded): void {
+    this.#evaluators.onLoaded = onLoaded;
   }
 
   #openKernel(): Promise<Kernel> {
@@ -653,6 +683,7 @@ export class FolderStore implements Service {
       await collection.past.clear();
     }
     await this.#assembler.close();
+    await this.#evaluators.close();
     await (await this.#kernel?.catch(() => undefined))?.close();
     this.#catalogue.close();
     this.#lock?.release();

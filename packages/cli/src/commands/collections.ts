@@ -11,6 +11,7 @@ import {
   type Plan,
 } from '@hers/client';
 import { isExact, type PlanRequest, plan } from '@hers/scheme';
+import type { OpenPlan } from '@hers/scheme/open';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import { confirmed } from '../confirm.ts';
@@ -49,9 +50,9 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     .addOption(
       new Option(
         '-p, --profile <profile>',
-        'compact: 4 bytes a coordinate, scores with a small error; small: 3 bytes, about eight times that error; exact: 8 bytes, integer scores; exact-250: 8 bytes, vectors rounded to 1/250',
+        'compact: 4 bytes a coordinate, scores with a small error; small: 3 bytes, about eight times that error; exact: 8 bytes, integer scores; exact-250: 8 bytes, vectors rounded to 1/250; open: as compact, with a larger error, queries of a kilobyte, and nothing fetched because of a score',
       )
-        .choices(['compact', 'small', 'exact', 'exact-250'])
+        .choices(['compact', 'small', 'exact', 'exact-250', 'open'])
         .default('compact'),
     )
     .addOption(
@@ -225,6 +226,7 @@ async function create(context: Context, name: string, options: CreateOptions): P
       const description = await database.describe(name);
       printDescription(context, description);
       if (options.profile === 'small') context.out.note(costOfSmall(description));
+      if (options.profile === 'open') context.out.note(costOfOpen(description));
       if (options.integrity === 'strong') context.out.note(costOfStrong(description));
       if (options.partitionBy !== undefined) context.out.note(costOfPartitions(description));
     },
@@ -304,6 +306,11 @@ function costOfPartitions({ plan: { bytes, capacity } }: CollectionDescription):
 function costOfSmall({ plan: small }: CollectionDescription): string {
   const compact = plan({ ...requestOf(small), profile: 'compact' });
   return `Scores under small have an error of ${errorOf(small)}. Under compact it would be ${errorOf(compact)}, at ${size(compact.bytes.perTemplate)} a vector instead of ${size(small.bytes.perTemplate)}.`;
+}
+
+/** What queries of a kilobyte cost. */
+function costOfOpen({ plan: { bytes } }: CollectionDescription): string {
+  return `The store keeps evaluation keys of ${size((bytes as OpenPlan['bytes']).evaluation)} for this collection, and about twice that in memory while it is searched. Searches take no --payload and no --rerank.`;
 }
 
 /** What checksum canaries cost. */

@@ -19,8 +19,9 @@ interface PlanOptions extends RowOptions {
   readonly loss: number;
 }
 
-/** The cheapest first. */
-const PROFILES: readonly Profile[] = ['small', 'compact', 'exact'];
+/** The cheapest first. What `open` is for, queries of a kilobyte, no vectors can tell. */
+const PROFILES: readonly Profile[] = ['small', 'compact', 'exact', 'open'];
+const RECOMMENDED: readonly Profile[] = ['small', 'compact', 'exact'];
 
 export function addPlan(program: HersCommand, context: () => Context): void {
   addRowOptions(
@@ -67,7 +68,7 @@ async function recommend(context: Context, argument: string, options: PlanOption
   const normBound = options.normBound ?? rows.reduce((most, row) => Math.max(most, norm(row)), 0);
   const gaps = neighbourGaps(rows, metric);
   const found = PROFILES.map((profile) => {
-    const checks = isExact(profile) ? {} : { integrity };
+    const checks = isExact(profile) || profile === 'open' ? {} : { integrity };
     const made = plan({ dimension, metric, profile, ...checks, ...(metric === 'cosine' ? {} : { normBound }) });
     const changed =
       gaps.reduce((sum, { gap, nearest }) => sum + swapped(gap, deviation(made, nearest)), 0) /
@@ -76,7 +77,8 @@ async function recommend(context: Context, argument: string, options: PlanOption
     return { profile, plan: made, changed, measured, ofFloats: made.bytes.perTemplate / (4 * dimension) };
   });
   const isSmaller = ({ profile, ofFloats }: (typeof found)[number]) => profile !== 'small' || ofFloats < 1;
-  const recommended = found.find((each) => isSmaller(each) && each.changed <= loss) ?? found.at(-1)!;
+  const offered = found.filter(({ profile }) => RECOMMENDED.includes(profile));
+  const recommended = offered.find((each) => isSmaller(each) && each.changed <= loss) ?? offered.at(-1)!;
   if (out.json) {
     out.object({
       ...{ vectors: taken, of: total, dimension, metric, integrity, loss, recommended: recommended.profile },

@@ -2,7 +2,7 @@
 
 import { QuerySecret } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
-import { encrypted, type KeyMaterial, keyFrom, rankResponses, sealerFrom } from './crew.ts';
+import { encrypted, type KeyMaterial, keyFrom, OpenSecretsCache, rankResponses, sealerFrom } from './crew.ts';
 import { unpackTasks } from './packed.ts';
 import type { Answer, Task } from './workers.ts';
 
@@ -15,17 +15,22 @@ export interface Done {
 /** Takes ownership of the seed, and overwrites it once the keys are derived. */
 export function workFor(material: KeyMaterial): (task: Task) => Promise<Done> {
   const { key, sealing } = keysFrom(material);
+  const open = new OpenSecretsCache(key);
 
   async function perform(task: Task): Promise<unknown> {
     if (task.kind === 'wipe') {
+      open.wipe();
       key.wipe();
       (await sealing).wipe();
       return {};
     }
     if (task.kind === 'seal') return (await sealing).seal(task.batch);
     if (task.kind === 'encrypt') return encrypted(key, task.vectors, task.first, task.handle);
-    using secret = QuerySecret.from(key.plan, task.secret);
-    return rankResponses(key, secret, unpackTasks(task.packed), task.options);
+    const { secret: given, options } = task;
+    const tasks = unpackTasks(task.packed);
+    if (!('secret' in given)) return rankResponses(key, open.of(given, options.query), tasks, options);
+    using secret = QuerySecret.from(key.plan, given);
+    return rankResponses(key, secret, tasks, options);
   }
 
   return async (task) => {

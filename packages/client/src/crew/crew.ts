@@ -10,11 +10,12 @@ import {
   encodeScoreSums,
   encryptBlock,
   MasterSeed,
-  type QuerySecret,
+  QuerySecret,
   scoreChecker,
   scoreSums,
   withCanaries,
 } from '@hers/scheme/secret';
+import { type QueryResponses, ResponseSecrets } from '@hers/scheme/secret/open';
 import { HersError } from '@hers/service';
 import type { Codes } from '../fields/column.ts';
 import { RecordKeys, sealingKey } from '../formats/records.ts';
@@ -30,9 +31,23 @@ export interface KeyMaterial {
   readonly epoch: number;
 }
 
+/**
+ * What decrypts the responses to one query: a secret of its own, or, of an open query, the secrets
+ * of the collection, which every crew derives for itself.
+ */
+export type Decryption = QuerySecret | OpenDecryption;
+
+/** An open query as it was sent. */
+export interface OpenDecryption {
+  readonly queryId: Uint8Array;
+  readonly generation: number;
+}
+
 /** One response to decrypt and rank. */
 export interface DecryptTask {
   readonly response: Uint8Array;
+  /** Of a packed response: which of its blocks. */
+  readonly place?: number | undefined;
   /** The block's number among those of the search, for the candidates. */
   readonly block: number;
   /** Where its canaries are, if blocks of its edition have any. */
@@ -76,7 +91,7 @@ export interface Crew {
    * canary has another score than it must have, or scores do not add up, which only the crew of
    * their space can check.
    */
-  decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]>;
+  decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]>;
   close(): Promise<void>;
 }
 
@@ -123,12 +138,34 @@ export function encrypted(
   return { block: encryptBlock(key, all, { first, blockId }), ...sums };
 }
 
+/** The response secrets of a collection, made when first needed, by generation. */
+export class OpenSecretsCache {
+  readonly #key: CollectionKey;
+  readonly #made = new Map<number, ResponseSecrets>();
+
+  constructor(key: CollectionKey) {
+    this.#key = key;
+  }
+
+  /** What decrypts the responses to a query for this vector. */
+  of({ queryId, generation }: OpenDecryption, vector: Float32Array): QueryResponses {
+    let secrets = this.#made.get(generation);
+    if (!secrets) this.#made.set(generation, (secrets = new ResponseSecrets(this.#key, generation)));
+    return secrets.of(queryId, vector);
+  }
+
+  wipe(): void {
+    for (const secrets of this.#made.values()) secrets.wipe();
+    this.#made.clear();
+  }
+}
+
 /**
  * Decrypts and ranks. Decryption gives squared distances; candidates have plain ones.
  */
 export function rankResponses(
   key: CollectionKey,
-  secret: QuerySecret,
+  secret: Pick<QueryResponses, 'decrypt'>,
   tasks: readonly DecryptTask[],
   { limit, order, threshold, query }: RankOptions,
 ): Candidate[] {
@@ -137,8 +174,8 @@ export function rankResponses(
   const grouped: Candidate[] = [];
   const checked = canaryChecker(key, query);
   let addUp: ReturnType<typeof scoreChecker> | undefined;
-  for (const { response, block, canaries, dead, slots, groups, sums } of tasks) {
-    const decrypted = secret.decrypt(response);
+  for (const { response, place, block, canaries, dead, slots, groups, sums } of tasks) {
+    const decrypted = secret.decrypt(response, place);
     const { integers } = decrypted;
     try {
       const scores = checked(canaries, decrypted);
@@ -202,10 +239,12 @@ export function toDistances(squares: Float32Array | Float64Array): void {
 export class InProcessCrypto implements Crew {
   readonly size = 1;
   readonly #key: CollectionKey;
+  readonly #open: OpenSecretsCache;
   readonly #sealing: Promise<BatchSealer>;
 
   constructor(material: KeyMaterial) {
     this.#key = keyFrom(material);
+    this.#open = new OpenSecretsCache(this.#key);
     this.#sealing = sealerFrom(material);
   }
 
@@ -217,11 +256,13 @@ export class InProcessCrypto implements Crew {
     return encrypted(this.#key, vectors, first, handle);
   }
 
-  async decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
-    return rankResponses(this.#key, secret, tasks, options);
+  async decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
+    const decryption = secret instanceof QuerySecret ? secret : this.#open.of(secret, options.query);
+    return rankResponses(this.#key, decryption, tasks, options);
   }
 
   async close(): Promise<void> {
+    this.#open.wipe();
     this.#key.wipe();
     (await this.#sealing.catch(() => undefined))?.wipe();
   }

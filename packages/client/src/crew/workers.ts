@@ -1,11 +1,11 @@
 // A crew of workers: threads in Node, Web Workers in a browser. They start when first needed; each
 // derives its own keys from the material it is given.
 
-import type { ExposedSecret, QuerySecret } from '@hers/scheme/secret';
+import { type ExposedSecret, QuerySecret } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { type Candidate, Ranking } from '../search/ranking.ts';
 import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
-import type { Crew, DecryptTask, EncryptedBlock, RankOptions } from './crew.ts';
+import type { Crew, Decryption, DecryptTask, EncryptedBlock, OpenDecryption, RankOptions } from './crew.ts';
 import { type PackedTasks, packTasks } from './packed.ts';
 
 export type Task =
@@ -18,7 +18,7 @@ export type Task =
     }
   | {
       readonly kind: 'decrypt';
-      readonly secret: ExposedSecret;
+      readonly secret: ExposedSecret | OpenDecryption;
       readonly packed: PackedTasks;
       readonly options: RankOptions;
     }
@@ -43,7 +43,9 @@ export interface WorkerHandle {
  */
 export function memoryOf(task: Task): ArrayBuffer[] {
   if (task.kind === 'encrypt') return [task.vectors.buffer as ArrayBuffer];
-  return task.kind === 'decrypt' ? [task.secret.secret.buffer as ArrayBuffer, task.packed.memory] : [];
+  if (task.kind !== 'decrypt') return [];
+  const { secret, packed } = task;
+  return 'secret' in secret ? [secret.secret.buffer as ArrayBuffer, packed.memory] : [packed.memory];
 }
 
 /** Where workers come from. */
@@ -155,11 +157,12 @@ export class Workers implements Crew {
     return this.#run({ kind: 'encrypt', vectors, first, handle });
   }
 
-  async decrypt(secret: QuerySecret, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
+  async decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
     const parts: Promise<Candidate[]>[] = [];
     for (let at = 0; at < tasks.length; at += BATCH) {
       const packed = packTasks(tasks.slice(at, at + BATCH));
-      parts.push(this.#run({ kind: 'decrypt', secret: secret.expose(), packed, options }));
+      const exposed = secret instanceof QuerySecret ? secret.expose() : secret;
+      parts.push(this.#run({ kind: 'decrypt', secret: exposed, packed, options }));
     }
     const candidates = (await Promise.all(parts)).flat();
     // Which groups are the same in several blocks, only the caller knows.
@@ -188,6 +191,6 @@ export class Workers implements Crew {
  * The error for a task that will not be done. The secret of one that was never sent is overwritten.
  */
 function closed(task: Task): HersError {
-  if (task.kind === 'decrypt' && task.secret.secret.length > 0) task.secret.secret.fill(0);
+  if (task.kind === 'decrypt' && 'secret' in task.secret && task.secret.secret.length > 0) task.secret.secret.fill(0);
   return new HersError('CLOSED', 'this collection is closed');
 }

@@ -19,10 +19,11 @@ export interface Descriptor {
 
 /**
  * The request names an edition of blocks (2), or is of the first (1), or asks for checksum canaries
- * (3).
+ * (3), or for open queries (4).
  */
-const FORMATS = [1, 2, 3];
-const formatOf = ({ edition = 1, integrity = 'standard' }: PlanRequest) => (integrity === 'strong' ? 3 : edition);
+const FORMATS = [1, 2, 3, 4];
+const formatOf = ({ edition = 1, integrity = 'standard', profile }: PlanRequest) =>
+  profile === 'open' ? 4 : integrity === 'strong' ? 3 : edition;
 
 /**
  * How the plan of a collection's blocks of one edition is asked for. Since the second edition, only

@@ -79,6 +79,19 @@ export interface ManifestCompressor {
   readonly lists: readonly string[];
 }
 
+/**
+ * The evaluation keys of an epoch, under the profile `open`: for the store, and kept as lists are,
+ * but not sealed.
+ */
+export interface ManifestEvaluation {
+  readonly epoch: number;
+  /** Of the key that they belong to; another compressor means another key. */
+  readonly keyId: string;
+  readonly generation: number;
+  /** A list for each piece. */
+  readonly lists: readonly string[];
+}
+
 export interface Manifest {
   readonly version: number;
   /**
@@ -92,6 +105,8 @@ export interface Manifest {
   readonly seals: number;
   /** Of the epochs that have one; at most one of each. */
   readonly compressors: readonly ManifestCompressor[];
+  /** Of the epochs that have blocks with open queries; at most one of each. */
+  readonly evaluation: readonly ManifestEvaluation[];
   /** What is kept in columns of every record. A block without a column is still to get it. */
   readonly fields: Fields;
   /** The field that says in which partition a record is; a block holds records of one. */
@@ -146,6 +161,7 @@ export function historyAfter(hash: string, history: readonly string[] = []): str
  */
 interface Parts {
   readonly models?: { readonly must: true; readonly value: readonly ManifestCompressor[] };
+  readonly evaluation?: { readonly must: true; readonly value: readonly ManifestEvaluation[] };
   /** By block. */
   readonly tags?: { readonly must: true; readonly value: Readonly<Record<string, string>> };
   /** Of every block, in their order; without this part all are of the first. */
@@ -231,7 +247,15 @@ export async function sealSections(
   const earlier = groupsOf(before, access);
   const sealed = async (handle: string, group: Group): Promise<ManifestSection> => {
     const { blocks, pending } = group;
-    const content = contentOf({ ...manifest, blocks, pending, compressors: [], fields: {}, history: [] });
+    const content = contentOf({
+      ...manifest,
+      blocks,
+      pending,
+      compressors: [],
+      evaluation: [],
+      fields: {},
+      history: [],
+    });
     const text = JSON.stringify({ ...content, partition: group.partition ?? null });
     const bytes = await seal(sealer, new TextEncoder().encode(text), sectionData(collectionId, fromHex(handle)));
     return { handle, hash: hex(await sha256(bytes)), sealed: bytes };
@@ -270,7 +294,7 @@ export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, man
 }
 
 function contentOf(manifest: Manifest) {
-  const { version, epoch, blocks, pending, seals, compressors, partitionBy, history = [] } = manifest;
+  const { version, epoch, blocks, pending, seals, compressors, evaluation, partitionBy, history = [] } = manifest;
   const fields = Object.entries(manifest.fields);
   const columns = blocks.map((block) => Object.entries(block.columns ?? {}));
   const tagged = blocks.flatMap(({ id, tag }) => (tag === undefined ? [] : [[id, tag] as const]));
@@ -278,6 +302,7 @@ function contentOf(manifest: Manifest) {
   const editions = blocks.map(({ edition }) => edition);
   const parts: Parts = {
     ...(compressors.length > 0 ? { models: { must: true, value: compressors } } : {}),
+    ...(evaluation.length > 0 ? { evaluation: { must: true, value: evaluation } } : {}),
     ...(tagged.length > 0 ? { tags: { must: true, value: Object.fromEntries(tagged) } } : {}),
     ...(editions.some((edition) => edition > 1) ? { editions: { must: true, value: editions } } : {}),
     ...(moved.length > 0 ? { canaries: { must: true, value: Object.fromEntries(moved) } } : {}),
@@ -429,6 +454,7 @@ const isBlockRow = isRow(isHex, isHex, isCount, isCount, isCount, isListOf(isHex
 /** What the parts hold that this version knows. */
 const IS_PART: Readonly<Record<keyof Parts, Is>> = {
   models: isModels,
+  evaluation: isListOf(isShape({ epoch: isCount, keyId: isHex, generation: isCount, lists: isListOf(isHex) })),
   tags: isTableOf(isHex),
   editions: isListOf(isCount),
   canaries: isTableOf(isRow(isHex, isCount)),
@@ -500,6 +526,7 @@ function manifestIn(content: Content): Manifest {
       dead,
     })),
     compressors: (isOlder ? content.models : parts.models?.value) ?? [],
+    evaluation: parts.evaluation?.value ?? [],
     pending: content.pending.map(([handle, recordVersion]: [string, string]) => ({ handle, version: recordVersion })),
     fields: Object.assign(Object.create(null), Object.fromEntries(parts.fields?.value ?? [])),
     ...(partitions ? { partitionBy: partitions.field } : {}),
@@ -509,7 +536,8 @@ function manifestIn(content: Content): Manifest {
 
 export function emptyManifest(version: number, fields: Fields = {}, partitionBy?: string): Manifest {
   const partitions = partitionBy === undefined ? {} : { partitionBy, sections: [] };
-  return { version, epoch: 0, seals: 0, blocks: [], pending: [], compressors: [], fields, ...partitions, history: [] };
+  const nothing = { blocks: [], pending: [], compressors: [], evaluation: [] };
+  return { version, epoch: 0, seals: 0, ...nothing, fields, ...partitions, history: [] };
 }
 
 /** Records that can be found: in blocks and not dead, or pending. */

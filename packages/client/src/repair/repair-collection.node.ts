@@ -21,6 +21,7 @@ import {
   liveCount,
   type Manifest,
   type ManifestBlock,
+  type ManifestEvaluation,
   sealManifest,
   sealSections,
 } from '../formats/manifest.ts';
@@ -116,6 +117,8 @@ export class Rescue {
     for (const { columns = {}, epoch } of manifest.blocks)
       for (const column of Object.values(columns)) this.#wanted.set(column, { epoch, isOpaque: true });
     for (const { lists, epoch } of manifest.compressors)
+      for (const list of lists) this.#wanted.set(list, { epoch, isOpaque: true });
+    for (const { lists, epoch } of manifest.evaluation)
       for (const list of lists) this.#wanted.set(list, { epoch, isOpaque: true });
   }
 
@@ -349,6 +352,7 @@ export class Rescue {
       ) &&
       this.#patches.size === 0 &&
       this.manifest.compressors.every(({ epoch }) => this.#hasCompressor(epoch)) &&
+      this.manifest.evaluation.length === this.#keptEvaluation().length &&
       this.#live.found === this.#live.size &&
       this.#brought.length === 0
     );
@@ -358,12 +362,17 @@ export class Rescue {
     return this.manifest.blocks.filter(({ id }) => this.#fates.get(id) === 'kept');
   }
 
+  /** Evaluation keys of which every piece was found; `optimize` makes the others again. */
+  #keptEvaluation(): ManifestEvaluation[] {
+    return this.manifest.evaluation.filter(({ lists }) => lists.every((list) => this.#places.has(list)));
+  }
+
   /** Lists that are still needed. */
   #keptLists(): Set<string> {
     const blocks = this.manifest.blocks.filter(({ id }) => this.#fates.get(id) !== 'dropped');
     const compressors = this.manifest.compressors.filter(({ epoch }) => this.#hasCompressor(epoch));
     const columns = blocks.flatMap((block) => Object.values(block.columns ?? {}));
-    const lists = [...blocks, ...compressors].flatMap((each) => each.lists);
+    const lists = [...blocks, ...compressors, ...this.#keptEvaluation()].flatMap((each) => each.lists);
     return new Set([...lists, ...columns].filter((list) => this.#places.has(list)));
   }
 
@@ -467,6 +476,7 @@ export class Rescue {
       blocks,
       pending: manifest.pending.filter(({ handle }) => this.#live.isFound(keyOf(fromHex(handle)))),
       compressors: manifest.compressors.filter(({ epoch }) => this.#hasCompressor(epoch)),
+      evaluation: this.#keptEvaluation(),
       fields: manifest.fields,
       ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),
       history: historyAfter(this.#hash, manifest.history),

@@ -136,6 +136,24 @@ export class Candidates {
     await this.#remember((seen) => withEntries(seen, [...entriesIn(seen), entry]));
   }
 
+  /**
+   * Under the profile `open`: INTEGRITY after an answer that did not decrypt to what it must. All
+   * answers are under the same secrets there, so a store that cheats gets no second try.
+   */
+  async checkSearching(): Promise<void> {
+    const { memory, place } = this.#session;
+    if ((await memory.read(place))?.stopped)
+      throw new HersError(
+        'INTEGRITY',
+        `collection ${JSON.stringify(place.name)} is not searched: an answer of its store was not computed from its blocks. Find out why; then collection.resume(), or hers collections resume ${place.name}, goes on`,
+      );
+  }
+
+  /** An answer did not decrypt to what it must. */
+  async stopSearching(): Promise<void> {
+    await this.#remember((seen) => ({ ...seen, stopped: true }));
+  }
+
   /** A person has looked at it: fetching is allowed again. */
   async resume(): Promise<void> {
     await this.#remember((seen) => ({ ...seen, unverified: [], stopped: false }));

@@ -22,11 +22,20 @@ const FIRST_STEP = 16;
  */
 const stepOf = ({ keyring }: CollectionSession) => keyring.plan.parameters.n / 16;
 
+/** The error for what would fetch records because of their scores, under the profile `open`. */
+export function neverFetches(option: string): HersError {
+  return new HersError(
+    'INVALID_ARGUMENT',
+    `${option} would fetch records because of their scores, and under the profile open a store that sees which could learn the key from them: leave it out; ids, and fields by select, come without fetching`,
+  );
+}
+
 /** How many candidates a search fetches; none if nothing asked for it. */
 export function candidatesToFetch(session: CollectionSession, options: SearchOptions): number {
   const { limit = DEFAULT_LIMIT, rerank = false, payload = false } = options;
   const { plan, descriptor } = session.keyring;
   if (rerank === false && !payload) return 0;
+  if (plan.profile === 'open') throw neverFetches(rerank === false ? 'payload' : 'rerank');
   if (descriptor.enrolment !== 'vault') throw needsVault(rerank === false ? 'payloads' : 're-ranking');
   const wanted = rerank === false ? limit : rerank === true ? 4 * limit : rerank;
   if (!(Number.isInteger(wanted) && wanted >= 1))

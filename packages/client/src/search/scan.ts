@@ -5,14 +5,17 @@
 // A scan never retries: the session does, with a newer view. That tells the store nothing, because
 // every query is encrypted again, and whether there is a retry depends on versions alone.
 
-import { isExact, type Plan, peekResponse, plainScores } from '@hers/scheme';
-import { encryptQuery, type QuerySecret } from '@hers/scheme/secret';
+import { isExact, type Plan, peekQuery, plainScores } from '@hers/scheme';
+import { type OpenPlan, peekAnyResponse } from '@hers/scheme/open';
+import { encryptQuery, QuerySecret } from '@hers/scheme/secret';
+import { encryptShortQuery, makeDeviceKey } from '@hers/scheme/secret/open';
 import { groupsOf, HersError, type KeptResponses } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
-import { type DecryptTask, toDistances } from '../crew/crew.ts';
+import { type Decryption, type DecryptTask, toDistances } from '../crew/crew.ts';
 import type { DeviceBlocks } from '../device/device.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
+import { evaluationLists, evaluationOf, OWN_DEVICE } from '../session/evaluation.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { Space } from '../session/space.ts';
 import type { View } from '../session/view.ts';
@@ -87,7 +90,13 @@ export async function scan(
   const isPart = part !== undefined || session.reader.partitions !== undefined;
   // Before a query is sent: the time after the answers does not depend on a filter.
   const chosen = pending.filter((record) => options.choice?.isPending(record) ?? true);
-  const inBlocks = await scanBlocks(session, view, probes, blocks, isPart, options);
+  const isOpen = session.keyring.plan.profile === 'open';
+  if (isOpen) await session.candidates.checkSearching();
+  const inBlocks = await scanBlocks(session, view, probes, blocks, isPart, options).catch(async (error) => {
+    if (isOpen && error instanceof Undecryptable && error.code === 'INTEGRITY')
+      await session.candidates.stopSearching();
+    throw error;
+  });
   const { plan } = session.keyring;
   const all: Scanned[] = [];
   const groupOf = ({ block, slot }: Candidate) =>
@@ -182,7 +191,7 @@ interface Query {
   readonly space: Space;
   readonly vector: Float32Array;
   readonly encrypted: Uint8Array;
-  readonly secret: QuerySecret;
+  readonly secret: Decryption;
   /** Blocks that have not been answered for, since the first answer. */
   missing: Set<string> | undefined;
   /** Responses that the crew has not been given yet. */
@@ -199,39 +208,77 @@ async function encryptQueries(
     const { space } = of;
     for (const [probe, given] of probes.entries()) {
       const vector = await space.project(given);
-      const { query: encrypted, secret } = encryptQuery(space.key(), vector);
+      const { query: encrypted, secret } = encryptIn(view, space, vector);
       queries.push({ probe, of, space, vector, encrypted, secret, missing: undefined, tasks: [] });
     }
   }
   return queries;
 }
 
+/** A query in a space, and what decrypts the responses to it. */
+function encryptIn(
+  { manifest }: View,
+  space: Space,
+  vector: Float32Array,
+): { readonly query: Uint8Array; readonly secret: Decryption } {
+  const { plan } = space;
+  const key = space.key();
+  if (plan.profile !== 'open') return encryptQuery(key, vector);
+  const generation = evaluationOf(manifest, space)?.generation ?? 0;
+  const device = makeDeviceKey(key, OWN_DEVICE, generation);
+  try {
+    const query = encryptShortQuery(plan as OpenPlan, device, vector);
+    return { query, secret: { queryId: new Uint8Array(peekQuery(query).queryId), generation } };
+  } finally {
+    device.seed.fill(0);
+  }
+}
+
+function wipe(secret: Decryption): void {
+  if (secret instanceof QuerySecret) secret.wipe();
+}
+
 const idsOf = ({ blocks }: SpaceBlocks) => new Set(blocks.map(({ id }) => id));
 
+/** A block that a response is for, by number, and its place in a packed response. */
+interface Answered {
+  readonly number: number;
+  readonly place: number;
+}
+
 /**
- * Which query and which block a response is for; INTEGRITY unless it is expected, and the first.
+ * Which query and which blocks a response is for; INTEGRITY unless they are expected, and it is the
+ * first. Where a connection broke, blocks may come in packed responses together with others that
+ * were answered before: these are left out, so that none is ever decrypted twice.
  */
 function expectedBy(
   queries: ReadonlyMap<string, Query>,
   numbers: ReadonlyMap<string, number>,
   blocks: readonly ManifestBlock[],
   response: Uint8Array,
-): { readonly query: Query; readonly number: number } {
-  const { queryId, blockId, first, count } = peekResponse(response);
+): { readonly query: Query; readonly answered: readonly Answered[] } {
+  const { queryId, blocks: named } = peekAnyResponse(response);
   const query = queries.get(hex(queryId));
-  const number = numbers.get(hex(blockId));
-  if (!query || number === undefined)
-    throw new HersError('INTEGRITY', 'the store answered for a block or a query that is not part of this search');
-  const block = blocks[number];
-  query.missing ??= idsOf(query.of);
-  if (!query.missing.delete(block.id)) throw new HersError('INTEGRITY', 'the store answered twice for one block');
-  if (first !== 0 || count !== query.space.slotsOf(block))
-    throw new HersError(
-      'INTEGRITY',
-      'the store answered for a block with another number of records than the manifest names',
-    );
-  return { query, number };
+  if (!query) throw notAsked();
+  const missing = (query.missing ??= idsOf(query.of));
+  const answered: Answered[] = [];
+  for (const [place, { blockId, first, count }] of named.entries()) {
+    const number = numbers.get(hex(blockId));
+    if (number === undefined) throw notAsked();
+    const block = blocks[number];
+    if (first !== 0 || count !== query.space.slotsOf(block))
+      throw new HersError(
+        'INTEGRITY',
+        'the store answered for a block with another number of records than the manifest names',
+      );
+    if (missing.delete(block.id)) answered.push({ number, place });
+  }
+  if (answered.length === 0) throw new HersError('INTEGRITY', 'the store answered twice for one block');
+  return { query, answered };
 }
+
+const notAsked = () =>
+  new HersError('INTEGRITY', 'the store answered for a block or a query that is not part of this search');
 
 /** By the number of a block: which of its slots count; undefined where all do. */
 type SlotsOf = (number: number) => Uint32Array | undefined;
@@ -324,6 +371,7 @@ async function scanBlocks(
           codesOf: (number: number) => columnOf(number).codes,
           groupOf: ({ block, slot }: Candidate) => columnOf(block).value(slot),
         };
+  const evaluation = evaluationLists(view, new Set(bySpace(view, blocks).map(({ space }) => space)));
   const queries = await encryptQueries(view, probes, blocks);
   const byId = new Map(queries.map((query) => [hex(query.secret.queryId), query]));
   const options = { limit, order: orderOf(view.space.plan), ...(threshold === undefined ? {} : { threshold }) };
@@ -338,8 +386,8 @@ async function scanBlocks(
   const rank: Rank = ({ probe, space, of, secret, vector }, kept, number, slots) => {
     const best = space
       .device()!
-      .rank(kept, number, secret, of, slots, { ...options, query: vector }, grouping)
-      .finally(() => secret.wipe());
+      .rank(kept, number, secret as QuerySecret, of, slots, { ...options, query: vector }, grouping)
+      .finally(() => wipe(secret));
     decrypted.push({ probe, records: of.records, best });
     return best;
   };
@@ -350,6 +398,7 @@ async function scanBlocks(
       version: view.manifest.version,
       queries: queries.map((query) => query.encrypted),
       ...(some ? { blocks: blocks.map((block) => fromHex(block.id)) } : {}),
+      ...(evaluation.length > 0 ? { evaluation } : {}),
     };
     // Where the store can leave responses on a device, and the client can decrypt them there.
     const keep = some ? undefined : keeper(queries, slotsOf, rank);
@@ -359,13 +408,15 @@ async function scanBlocks(
     for await (const responses of groupsOf(service.search(name, request, calling)))
       for (const response of responses) {
         numbers ??= new Map(blocks.map((block, number) => [block.id, number]));
-        const { query, number } = expectedBy(byId, numbers, blocks, response);
-        const { id, dead } = blocks[number];
-        const canaries = query.space.canariesOf(blocks[number]);
-        const groups = grouping?.codesOf(number);
-        const sums = view.scoreSums.get(id);
-        query.tasks.push({ response, block: number, canaries, dead, slots: slotsOf?.(number), groups, sums });
-        if (query.tasks.length === BATCH) decrypt(query);
+        const { query, answered } = expectedBy(byId, numbers, blocks, response);
+        for (const { number, place } of answered) {
+          const { id, dead } = blocks[number];
+          const canaries = query.space.canariesOf(blocks[number]);
+          const groups = grouping?.codesOf(number);
+          const sums = view.scoreSums.get(id);
+          query.tasks.push({ response, place, block: number, canaries, dead, slots: slotsOf?.(number), groups, sums });
+        }
+        if (query.tasks.length >= BATCH) decrypt(query);
       }
     for (const query of queries) if (query.tasks.length > 0) decrypt(query);
     for (const { missing, of } of queries) {
@@ -388,6 +439,6 @@ async function scanBlocks(
   } finally {
     chosen?.stop();
     await Promise.allSettled(decrypted.map(({ best }) => best));
-    for (const { secret } of queries) secret.wipe();
+    for (const { secret } of queries) wipe(secret);
   }
 }

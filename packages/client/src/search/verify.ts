@@ -10,7 +10,7 @@ import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
 import { checkGroupField, chosenCount, isChosen } from './choice.ts';
 import { inPartitions } from './partitions.ts';
-import { countUndecryptable, fullScore, wantedOf } from './rerank.ts';
+import { countUndecryptable, fullScore, neverFetches, wantedOf } from './rerank.ts';
 import { orderOf, type ScanPart, type ScoreOrigin, scan } from './scan.ts';
 import { ScoreCheck } from './score-check.ts';
 
@@ -73,6 +73,7 @@ export async function verify(
   const { plan, descriptor } = session.keyring;
   const probe = checkVector(plan, vector, 'query');
   const { threshold, rerank = false } = options;
+  if (rerank && plan.profile === 'open') throw neverFetches('rerank');
   if (rerank && descriptor.enrolment !== 'vault') throw needsVault('comparing full vectors');
   const { score, scoreOrigin } =
     typeof of === 'string'

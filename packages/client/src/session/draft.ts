@@ -5,7 +5,13 @@ import { fromHex } from '../bytes.ts';
 import type { Fields } from '../fields/field.ts';
 import type { BlockColumns } from '../formats/columns.ts';
 import type { List } from '../formats/lists.ts';
-import { historyAfter, type Manifest, type ManifestBlock, type ManifestCompressor } from '../formats/manifest.ts';
+import {
+  historyAfter,
+  type Manifest,
+  type ManifestBlock,
+  type ManifestCompressor,
+  type ManifestEvaluation,
+} from '../formats/manifest.ts';
 import { type PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
 import { type Space, spaceName } from './space.ts';
 import { partitionOf, type View } from './view.ts';
@@ -27,6 +33,9 @@ export class Draft {
   /** The one that new blocks are in. */
   space: Space;
   compressors: readonly ManifestCompressor[];
+  evaluation: readonly ManifestEvaluation[];
+  /** Under way for the epochs of new blocks: evaluation keys that are being staged. */
+  readonly evaluating: Map<number, Promise<void>> = new Map();
   /** The block that grew, before and after. */
   grown: { readonly from: string; readonly to: string } | undefined;
   readonly records: StageId[] = [];
@@ -53,18 +62,20 @@ export class Draft {
     this.spaces = new Map(view.spaces);
     this.space = view.space;
     this.compressors = view.manifest.compressors;
+    this.evaluation = view.manifest.evaluation;
   }
 
   /**
-   * Leaves out the compressors, and the spaces, of epochs that have no blocks any more. Whether
-   * other partitions have any, nobody knows who does not see them.
+   * Leaves out compressors, evaluation keys and spaces of epochs that have no blocks any more.
+   * Whether other partitions have any, nobody knows who does not see them.
    */
   dropUnused(isWhole: boolean): void {
     const used = new Set([this.epoch, ...this.blocks.map((block) => block.epoch)]);
     if (isWhole) {
-      for (const { epoch, lists } of this.compressors)
+      for (const { epoch, lists } of [...this.compressors, ...this.evaluation])
         if (!used.has(epoch)) for (const list of lists) this.droppedLists.push(fromHex(list));
       this.compressors = this.compressors.filter(({ epoch }) => used.has(epoch));
+      this.evaluation = this.evaluation.filter(({ epoch }) => used.has(epoch));
     }
     const names = new Set([spaceName(this.space), ...this.blocks.map(spaceName)]);
     for (const name of this.spaces.keys()) if (!names.has(name)) this.spaces.delete(name);
@@ -125,6 +136,7 @@ export class Draft {
       blocks,
       pending,
       compressors: this.compressors,
+      evaluation: this.evaluation,
       fields: this.fields,
       ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),
       // Those before; they are sealed again when this is.

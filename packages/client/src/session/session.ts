@@ -18,6 +18,7 @@ import { Candidates } from '../search/candidates.ts';
 import { Choices } from '../search/choice.ts';
 import { packed, sealsOf } from '../writing/batch.ts';
 import type { Draft } from './draft.ts';
+import { evaluationKeysOf, evaluationOf } from './evaluation.ts';
 import { CollectionReader, mayBeOvertaken, pauseAfter, type Source } from './reader.ts';
 import { type Compression, type Space, spaceName } from './space.ts';
 import { type Place, seenAfter, type VersionMemory } from './versions.ts';
@@ -42,6 +43,8 @@ export class CollectionSession {
   readonly choices: Choices = new Choices();
   #view: Promise<View> | undefined;
   #turn: Promise<unknown> = Promise.resolve();
+  /** Made, and not yet committed. */
+  readonly #evaluationKeys = new Map<Space, Promise<readonly Uint8Array[]>>();
 
   constructor({ service, place, keyring, memory, cache, partitions }: Source) {
     this.service = service;
@@ -199,6 +202,7 @@ export class CollectionSession {
       lists,
       droppedLists,
     });
+    for (const each of draft.spaces.values()) this.#evaluationKeys.delete(each);
     const { entries, scoreSums, columns, spaces, space, grown } = draft;
     const view = new View({ manifest, hash, entries, scoreSums, columns, pending, spaces, space });
     this.#view = Promise.resolve(view.follows(draft.view, grown));
@@ -261,8 +265,17 @@ export class CollectionSession {
   /** Stages a sealed list of a partition, or of all where it is null; returns its name. */
   async #stageSealed(draft: Draft, sealed: Uint8Array, partition: string | undefined | null): Promise<string> {
     const handle = partition === null ? SHARED : this.keyring.partitionHandle(partition);
-    const list = draft.view.manifest.sections ? concat(handle, sealed) : sealed;
     draft.countSeals(1);
+    return this.#stageBytes(draft, handle, sealed);
+  }
+
+  /** Stages a list that is for the store as it is. */
+  #stageShared(draft: Draft, bytes: Uint8Array): Promise<string> {
+    return this.#stageBytes(draft, SHARED, bytes);
+  }
+
+  async #stageBytes(draft: Draft, handle: Uint8Array, bytes: Uint8Array): Promise<string> {
+    const list = draft.view.manifest.sections ? concat(handle, bytes) : bytes;
     draft.lists.push(await this.service.stageList(this.name, list));
     return hex(await sha256(list));
   }
@@ -347,6 +360,33 @@ export class CollectionSession {
   }
 
   /**
+   * Stages the evaluation keys of a space, where its blocks are searched with open queries and the
+   * draft has none of its key. They are made once: a change that is retried brings the same ones.
+   */
+  evaluate(draft: Draft, space: Space = draft.space): Promise<void> {
+    let evaluating = draft.evaluating.get(space.epoch);
+    if (!evaluating) draft.evaluating.set(space.epoch, (evaluating = this.#evaluate(draft, space)));
+    return evaluating;
+  }
+
+  async #evaluate(draft: Draft, space: Space): Promise<void> {
+    if (space.plan.profile !== 'open') return;
+    const { epoch } = space;
+    if (evaluationOf(draft, space)) return;
+    const before = draft.evaluation.find((each) => each.epoch === epoch);
+    this.checkWhole('making evaluation keys');
+    for (const list of before?.lists ?? []) draft.droppedLists.push(fromHex(list));
+    let made = this.#evaluationKeys.get(space);
+    if (!made) this.#evaluationKeys.set(space, (made = evaluationKeysOf(space)));
+    const lists: string[] = [];
+    for (const piece of await made) lists.push(await this.#stageShared(draft, piece));
+    draft.evaluation = [
+      ...draft.evaluation.filter((each) => each !== before),
+      { epoch, keyId: hex(space.key().keyId), generation: 0, lists },
+    ];
+  }
+
+  /**
    * Encrypts vectors of the draft's space (or integers, rounded already) into a new block of the
    * draft. There are as many `values` as records, if the collection has fields; in one with
    * partitions, all have the same one.
@@ -362,7 +402,10 @@ export class CollectionSession {
     const partition = partitionOf(manifest, values[0]);
     const handle = manifest.sections && this.keyring.partitionHandle(partition);
     const crew = await draft.space.crew();
+    const evaluating = this.evaluate(draft);
+    evaluating.catch(() => {}); // reported below
     const { block: encoded, sums } = await crew.encrypt(vectors, 0, handle);
+    await evaluating;
     // The blocks of a vault are made again from it, and never read.
     const tagged = this.keyring.descriptor.enrolment === 'homomorphic';
     const tag = tagged ? { tag: hex(authenticate(draft.space.key(), encoded)) } : {};

@@ -74,7 +74,7 @@ export class Space {
 
   /** Ranks responses where a store in this process has left them, if that is possible here. */
   device(): DeviceRanking | undefined {
-    const addon = deviceAddon();
+    const addon = this.plan.profile === 'open' ? undefined : deviceAddon();
     if (addon) this.#device ??= new DeviceRanking(addon, this.key());
     return addon && this.#device?.isSpent === false ? this.#device : undefined;
   }

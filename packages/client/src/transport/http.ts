@@ -1,6 +1,6 @@
 // A Service over HTTP: the calls of `hers serve`, as paths, bodies and answers.
 
-import { peekResponse } from '@hers/scheme';
+import { peekAnyResponse } from '@hers/scheme/open';
 import {
   BLOCK_ID_BYTES,
   type CallOptions,
@@ -242,10 +242,14 @@ export class HttpService implements Service {
 
   async *search(name: string, request: SearchRequest, options?: CallOptions): AsyncGenerator<Uint8Array> {
     const path = this.#path(name, 'search');
-    const { version, blocks, queries } = request;
-    const some = blocks ? [packIds(blocks, BLOCK_ID_BYTES, 'a block id')] : [];
+    const { version, blocks, evaluation, queries } = request;
+    const head = { version, ...(blocks ? { some: true } : {}), ...(evaluation ? { evaluation: true } : {}) };
+    const named = [
+      ...(blocks ? [packIds(blocks, BLOCK_ID_BYTES, 'a block id')] : []),
+      ...(evaluation ? [packIds(evaluation, LIST_ID_BYTES, 'a list id')] : []),
+    ];
     for (const group of groups(queries)) {
-      const body = wholeBody(encodeMessage({ version, ...(blocks ? { some: true } : {}) }, [...some, ...group]));
+      const body = wholeBody(encodeMessage(head, [...named, ...group]));
       const call = { method: 'POST', path, body, expected: ITEMS_OF_WORK } as const;
       for await (const { response, again } of this.connection.stream('search', () => call, unrepeated(), options))
         if (!again) yield response;
@@ -397,11 +401,14 @@ function unrepeated(): (
     for (const key of current) earlier.add(key);
     current = new Set();
     for await (const response of readItems(pieces, RESPONSE_BYTES)) {
-      const { queryId, blockId } = peekResponse(response);
-      const key = String.fromCharCode(...queryId, ...blockId);
-      if (current.has(key)) throw new HersError('INTEGRITY', 'the server answered twice for one block');
-      current.add(key);
-      yield { response, again: earlier.has(key) };
+      const { queryId, blocks } = peekAnyResponse(response);
+      const keys = blocks.map(({ blockId }) => String.fromCharCode(...queryId, ...blockId));
+      for (const key of keys) {
+        if (current.has(key)) throw new HersError('INTEGRITY', 'the server answered twice for one block');
+        current.add(key);
+      }
+      // A packed response may hold others together than before: what is new in it counts.
+      yield { response, again: keys.every((key) => earlier.has(key)) };
     }
   };
 }

@@ -11,6 +11,7 @@ import { List, type ListEntry } from '../formats/lists.ts';
 import type { Manifest, ManifestBlock } from '../formats/manifest.ts';
 import { PendingRecord, type PlainRecord } from '../formats/records.ts';
 import { Draft } from '../session/draft.ts';
+import { completeEvaluation } from '../session/evaluation.ts';
 import { InconsistentRead } from '../session/reader.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { Compression, Space } from '../session/space.ts';
@@ -55,6 +56,8 @@ export async function optimize(session: CollectionSession, options: MaintenanceO
     const todo = new Set(worth.flatMap(([, blocks]) => blocks.map((block) => block.id)));
     await rewrite(session, (block) => todo.has(block.id), view.manifest.epoch, options);
   }
+  // Repairing may have lost evaluation keys.
+  if (!session.reader.partitions) await completeEvaluation(session);
   options.signal?.throwIfAborted();
   // A purge is about the whole collection.
   if (!session.reader.partitions)

@@ -25,11 +25,14 @@ const ROWS: readonly Row[] = [
   { name: 'hers-seal-bgv-zlib', system: 'HERS, SEAL, improved, zlib', colour: 'HERS, SEAL, improved' },
   { name: 'ours-exact', system: 'this project, exact', colour: 'this project, exact' },
   { name: 'ours-compact', system: 'this project, compact', colour: 'this project, compact' },
+  { name: 'ours-open-public', system: 'this project, open, public key', colour: 'this project, compact' },
+  { name: 'ours-open-device', system: 'this project, open', colour: 'this project, compact' },
 ];
 
 export async function render(data: Data<CommunicationParameters>): Promise<Rendered> {
   const { dimensions } = data.parameters;
   const boddetiKeys = bytes(new Figures(data).value(`boddeti-seal-d${dimensions.at(-1)}-keys`));
+  const openKeys = bytes(new Figures(data).value(`ours-open-device-d${dimensions.at(-1)}-keys`));
   const { hersProbe, boddetiProbe, response } = COMMUNICATION;
   const markdown = page(
     data,
@@ -38,7 +41,7 @@ export async function render(data: Data<CommunicationParameters>): Promise<Rende
     [
       'Bytes of a probe, by its dimension:',
       probesTable(data),
-      `Bytes of the scores that come back, and of the keys, at ${dimensions[0]} dimensions. More dimensions hardly change either, except for Boddeti's keys, which grow to ${boddetiKeys} at ${dimensions.at(-1)}:`,
+      `Bytes of the scores that come back, and of the keys, at ${dimensions[0]} dimensions. More dimensions hardly change either, except for keys: Boddeti's grow to ${boddetiKeys} at ${dimensions.at(-1)}, and the evaluation keys of open queries, which go to the store, to ${openKeys}:`,
       scoresTable(data, dimensions[0]),
       'Messages were made and measured; totals are those of a block, multiplied. With the naive encoding and with Boddeti\'s, every score comes in a ciphertext of its own. "Improved" has two things that the paper does not have: encryption by the secret key, whose random half travels as a seed, and responses that drop one prime before they are sent.',
       `The paper gives ${bytes(hersProbe)} for a HERS probe of 64 dimensions, which is the size of 64 ciphertexts compressed by zlib. It gives ${bytes(boddetiProbe)} for Boddeti's probe, and ${bytes(response)} for the scores of 100 million templates, a byte for each. Neither is the size of a ciphertext with these parameters, which takes at least 91 KB.`,

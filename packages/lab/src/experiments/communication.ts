@@ -11,7 +11,23 @@ import {
   type Profile,
   scanBlock,
 } from '@hers/scheme';
+import {
+  decodeEvaluation,
+  decodeOpenQuery,
+  Evaluator,
+  encodePackedResponse,
+  evaluationKeys,
+  openPlan,
+  scanOpenBlock,
+} from '@hers/scheme/open';
 import { encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
+import {
+  encryptPublicQuery,
+  encryptShortQuery,
+  makeDeviceKey,
+  makeEvaluationKeys,
+  makePublicKey,
+} from '@hers/scheme/secret/open';
 import { identities } from '@hers/vectors/synthetic';
 import { openPaper, PAPER_VARIANTS, type PaperVariantName } from '../engine-paper.ts';
 import { comparablePlan } from '../engine-shared-mask.ts';
@@ -104,6 +120,8 @@ async function rowsFor(dimension: number): Promise<Row[]> {
   for (const profile of ['exact', 'compact'] as const) {
     rows.push({ name: `ours-${profile}`, source: 'measured', ...ours(profile, dimension) });
   }
+  for (const [form, sizes] of Object.entries(open(dimension)))
+    rows.push({ name: `ours-open-${form}`, source: 'measured', ...sizes });
   return rows;
 }
 
@@ -121,6 +139,34 @@ function ours(profile: Profile, dimension: number) {
   } finally {
     key.wipe();
     master.wipe();
+  }
+}
+
+/** Open queries, with the key of a device and with the public key; their keys are the store's. */
+function open(dimension: number) {
+  const plan = openPlan({ dimension });
+  using master = MasterSeed.generate();
+  const key = master.collectionKey(plan, crypto.getRandomValues(new Uint8Array(16)));
+  try {
+    const { vectors } = identities(1, 1, dimension).gallery();
+    const pieces = makeEvaluationKeys(key);
+    const evaluator = new Evaluator(evaluationKeys(pieces.map((piece) => decodeEvaluation(piece))));
+    const { block, maskRows } = blockMatrix(decodeBlock(encryptBlock(key, vectors)));
+    const device = encryptShortQuery(plan, makeDeviceKey(key, 0), vectors);
+    const query = decodeOpenQuery(device);
+    const rows = evaluator.expand(query);
+    const { responses } = plan.parameters.evaluation;
+    const results = Array.from({ length: responses }, () => scanOpenBlock(block, maskRows, query, rows));
+    const response = encodePackedResponse(evaluator.pack(query, results)).length;
+    const sizes = {
+      keys: pieces.reduce((sum, { length }) => sum + length, 0),
+      response,
+      capacity: responses * plan.parameters.n,
+    };
+    const open = encryptPublicQuery(plan, makePublicKey(key), vectors);
+    return { device: { ...sizes, probe: device.length }, public: { ...sizes, probe: open.length } };
+  } finally {
+    key.wipe();
   }
 }
 

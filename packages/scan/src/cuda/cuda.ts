@@ -7,7 +7,7 @@
 
 import { open } from 'node:fs/promises';
 import { moduliOf } from '@hers/ring';
-import { HersError, type ParameterSet, polyWords, type Query, refuseUnknown, roundedRows } from '@hers/scheme';
+import { givenRows, HersError, type ParameterSet, polyWords, type Query, refuseUnknown } from '@hers/scheme';
 import { QUERY_MASK } from '@hers/scheme/layout';
 import { checkComparable } from '../comparable.ts';
 import type { DeviceUse, KeptScan, Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
@@ -248,9 +248,9 @@ export class CudaKernel implements Kernel {
 
   /** Copied, since the device reads it while its owner may change it. */
   async #copy(query: Query, signal?: AbortSignal): Promise<CudaQuery> {
-    const { rows: from, width, bits0, bits1, parameters } = query;
+    const { rows: from, bits0, bits1, parameters } = query;
     const head = responseHead(query);
-    const given = roundedRows(query);
+    const { first: width, words: given } = givenRows(query);
     const rows = new Uint32Array(from.length);
     for (let at = 0; at < rows.length; at += PIECE_WORDS) {
       if (at > 0) await new Promise(setImmediate);

@@ -5,7 +5,7 @@
 import { open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { moduliOf } from '@hers/ring';
-import { encodeResponse, HersError, type ParameterSet, type Query, refuseUnknown, roundedRows } from '@hers/scheme';
+import { encodeResponse, givenRows, HersError, type ParameterSet, type Query, refuseUnknown } from '@hers/scheme';
 import { QUERY_MASK, RESPONSE_LAYOUT } from '@hers/scheme/layout';
 import { checkComparable } from '../comparable.ts';
 import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
@@ -204,17 +204,24 @@ export class NativeKernel implements Kernel {
   }
 
   async #copy(query: Query, yieldFirst: boolean, signal?: AbortSignal): Promise<QueryRef> {
-    const { rows, width, bits0, bits1, seed } = query;
+    const { rows, bits0, bits1, seed } = query;
     const head = responseHead(query);
-    const given = roundedRows(query);
-    const ref = this.#addon.createQuery(this.#pool, rows.length + given.length, width, bits0, bits1, seed, head);
-    this.#addon.writeQuery(ref, rows.length, given);
-    for (let at = 0; at < rows.length; at += PIECE_BYTES / 4) {
-      if (at > 0 || yieldFirst) await new Promise(setImmediate);
-      signal?.throwIfAborted();
-      this.#checkOpen();
-      this.#addon.writeQuery(ref, at, rows.subarray(at, at + PIECE_BYTES / 4));
-    }
+    const { first, words } = givenRows(query);
+    const ref = this.#addon.createQuery(this.#pool, rows.length + words.length, first, bits0, bits1, seed, head);
+    let begun = yieldFirst;
+    const write = async (from: number, part: Uint32Array) => {
+      for (let at = 0; at < part.length; at += PIECE_BYTES / 4) {
+        if (begun) await new Promise(setImmediate);
+        begun = true;
+        signal?.throwIfAborted();
+        this.#checkOpen();
+        this.#addon.writeQuery(ref, from + at, part.subarray(at, at + PIECE_BYTES / 4));
+      }
+    };
+    await write(0, rows);
+    // Rounded rows are few, and take no turn of their own.
+    if (query.masks) await write(rows.length, words);
+    else this.#addon.writeQuery(ref, rows.length, words);
     return ref;
   }
 

@@ -6,7 +6,7 @@
 // a scan can be asked to give up its slices; it then prepares its queries again later. So scans
 // with slow consumers never keep memory from those that could run.
 
-import { encodeResponse, HersError, polyWords, type Query, roundedRows } from '@hers/scheme';
+import { encodeResponse, givenRows, HersError, polyWords, type Query } from '@hers/scheme';
 import type { ScanResult, SegmentHandle } from '../kernel.ts';
 import { damagedPart } from '../reference.ts';
 import { MAX_QUERIES } from './wasm-area.ts';
@@ -145,18 +145,18 @@ export class Scan {
     const query = this.#queries[this.#firstQuery + index];
     const first = this.#rowsSent % rows;
     const count = Math.min(rows - first, Math.max(1, Math.floor(PIECE_BYTES / (4 * words))));
-    const rounded = first + count > query.width ? roundedRows(query) : new Uint32Array();
-    const from = this.#memory.take(4 * (words * count + rounded.length));
+    const given = givenOf(query, first, count, words);
+    const from = this.#memory.take(4 * (words * count + given.words.length));
     if (from === undefined) return 'starved';
-    const piece = new Uint32Array(this.#memory.memory.buffer, from, words * count + rounded.length);
+    const piece = new Uint32Array(this.#memory.memory.buffer, from, words * count + given.words.length);
     piece.set(query.rows.subarray(words * first, words * (first + count)));
-    piece.set(rounded, words * count);
-    const given = { first: query.width, count: rounded.length / words, at: from + 4 * words * count };
+    piece.set(given.words, words * count);
+    const others = { first: given.first, count: given.words.length / words, at: from + 4 * words * count };
     this.#rowsSent += count;
     const { ring } = this.#segments[0];
     const at = slices + this.#sliceBytes * index;
     return this.#send(
-      { kind: 'prepare', ring, seed: new Uint8Array(query.seed), rows, first, count, given, from, slices: at },
+      { kind: 'prepare', ring, seed: new Uint8Array(query.seed), rows, first, count, given: others, from, slices: at },
       from,
     );
   }
@@ -258,6 +258,12 @@ export class Scan {
       await promise;
     }
   }
+}
+
+/** Those uniform halves of some rows that are given: of rounded rows all, of others only theirs. */
+function givenOf(query: Query, first: number, count: number, words: number): ReturnType<typeof givenRows> {
+  if (query.masks) return { first, words: query.masks.subarray(words * first, words * (first + count)) };
+  return first + count > query.width ? givenRows(query) : { first, words: new Uint32Array() };
 }
 
 /** The part of a response that does not depend on the block. */

@@ -3,7 +3,8 @@
 
 import { EVALUATION_MASK } from '../domains.ts';
 import { HersError } from '../errors.ts';
-import { finishMessage, openMessage, SEED_BYTES, startMessage } from '../wire.ts';
+import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES } from '../layout.ts';
+import { finishMessage, isKind, openMessage, SEED_BYTES, startMessage } from '../wire.ts';
 import { bitBytes, packResidues, unpackResidues } from './bits.ts';
 import { LAST_LEVELS, levelsOf, type OpenSet, openSetById } from './parameters.ts';
 import { EvaluationRing, P2, type Pair, Q, type Residues } from './ring.ts';
@@ -52,6 +53,26 @@ export function samplesOf(parameters: OpenSet, width: number, part: Part, first:
   if (part === 'packing') return { masks: responses, bodies: responses, primes: [Q, P2] };
   const count = Math.min(SECRETS_A_PIECE, secrets - first);
   return { masks: count * bases.length * 2, bodies: 1, primes: ALL };
+}
+
+/** Bytes of all pieces, with those of one device. */
+export function evaluationBytes(parameters: OpenSet, width: number): number {
+  const ring = EvaluationRing.of(parameters);
+  const frame = HEAD_BYTES + FIELD_BYTES['key for evaluation'] + CHECKSUM_BYTES;
+  const piece = (part: Part, first = 0) => {
+    const { masks, bodies, primes } = samplesOf(parameters, width, part, first);
+    const poly = primes.reduce((sum, l) => sum + bitBytes(ring.primes[l], parameters.n), 0);
+    return frame + masks * bodies * poly;
+  };
+  let bytes = piece('chain') + piece('device') + piece('packing');
+  const { secrets } = levelsOf(parameters, width);
+  for (let first = 0; first < secrets; first += SECRETS_A_PIECE) bytes += piece('masks', first);
+  return bytes;
+}
+
+/** Whether these bytes claim to be a piece of evaluation keys. */
+export function isEvaluation(bytes: Uint8Array): boolean {
+  return isKind(bytes, 'key for evaluation');
 }
 
 /** Mask number `index` of a piece, in NTT form. */
@@ -147,6 +168,13 @@ export interface EvaluationKeys {
   /** By gallery secret, and by base. */
   readonly masks: readonly (readonly MaskKey[])[];
   readonly packing: readonly PackingKey[];
+}
+
+/** What keys are for, without them. */
+export interface KeysHead extends Pick<EvaluationKeys, 'parameters' | 'keyId' | 'generation' | 'width'> {
+  /** Whether there are keys for the queries of a device. */
+  readonly devices: { has(device: number): boolean };
+  readonly packing: { readonly length: number };
 }
 
 /** Puts the pieces of one collection together. Says what is missing. */

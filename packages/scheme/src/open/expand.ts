@@ -2,7 +2,7 @@
 // derived. Slow: the oracle of the fast one (fast.ts).
 
 import { HersError } from '../errors.ts';
-import type { EvaluationKeys, SwitchingKey } from './evaluation.ts';
+import type { EvaluationKeys, KeysHead, SwitchingKey } from './evaluation.ts';
 import { LAST_LEVELS, lastExponent, levelsOf, stepExponent } from './parameters.ts';
 import { type OpenQuery, queryPair } from './query.ts';
 import { EvaluationRing, P1, P2, type Pair, Q, type Residues } from './ring.ts';
@@ -15,7 +15,7 @@ export interface OpenRows {
 }
 
 /** Refuses a query that these keys cannot expand. */
-export function checkExpandable(keys: EvaluationKeys, query: OpenQuery): void {
+export function checkExpandable(keys: KeysHead, query: OpenQuery): void {
   if (query.parameters.id !== keys.parameters.id || query.keyId.some((byte, i) => byte !== keys.keyId[i]))
     throw new HersError('KEY_MISMATCH', 'this query belongs to another key than the evaluation keys');
   if (query.width !== keys.width || query.generation !== keys.generation)

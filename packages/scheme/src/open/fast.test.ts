@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Expansion } from '@hers/ring';
+import { Expansion, Ring } from '@hers/ring';
 import { allCode } from '@hers/ring/testing/code';
 import { openCollection, SMALL } from '../../testing/open.ts';
 import { randomVectors } from '../../testing/samples.ts';
@@ -10,16 +10,19 @@ import type { EvaluationKeys } from './evaluation.ts';
 import { expandOpenQuery } from './expand.ts';
 import { Evaluator, expansionShape } from './fast.ts';
 import { packResults } from './pack.ts';
+import { OPEN_SETS } from './parameters.ts';
 import type { OpenQuery } from './query.ts';
 import { EvaluationRing, P1, Q } from './ring.ts';
-import type { OpenResult } from './scan.ts';
+import { type OpenResult, unswitched } from './scan.ts';
 
 const codes = allCode();
 
-/** Residues modulo q, in NTT form, that nothing is behind. */
+/** Residues modulo q, switched to 32 bits, that nothing is behind. */
 function resultsOf(query: OpenQuery, count: number, fill?: number): OpenResult[] {
   const { n, primes } = query.parameters;
-  const words = (by: number) => Uint32Array.from({ length: n }, (_, i) => fill ?? (i * by * 7919 + by) % primes[0]);
+  const [q] = primes;
+  const words = (by: number) =>
+    Uint32Array.from({ length: n }, (_, i) => Math.round(((fill ?? (i * by * 7919 + by) % q) * 2 ** 32) / q));
   const block = { blockId: new Uint8Array(16), first: 0, count: n };
   return Array.from({ length: count }, (_, u) => ({ block, body: words(3 * u + 1), mask: words(5 * u + 2) }));
 }
@@ -46,6 +49,27 @@ function compare(keys: EvaluationKeys, query: OpenQuery, results: readonly OpenR
     });
   }
 }
+
+it('responses of 32 bits tell every residue exactly', () => {
+  for (const { n, primes } of Object.values(OPEN_SETS)) {
+    const [q] = primes;
+    const ring = Ring.of(n, primes);
+    const [poly] = ring.polys;
+    const bytes = new Uint8Array(4 * n);
+    for (const residue of [
+      (i: number) => i,
+      (i: number) => q - 1 - i,
+      (i: number) => Math.floor((i * q) / n),
+      () => Math.floor(Math.random() * q),
+      (i: number) => Math.min(q - 1, 2 ** (i % 30)),
+    ]) {
+      const words = Uint32Array.from({ length: n }, (_, i) => residue(i));
+      poly.residues.set(words);
+      ring.switchAndPack(bytes, poly, 32);
+      assert.deepEqual(unswitched(new Uint32Array(bytes.buffer), q), words);
+    }
+  }
+});
 
 describe(`fast code (${codes.map(({ name }) => name).join(', ')}) gives the bytes of the slow`, () => {
   // One node or many, no leaf left or some, one mask or several, no trace or a long one.

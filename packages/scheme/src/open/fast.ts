@@ -3,7 +3,7 @@
 
 import { Expansion, type ExpansionShape, type PreparedKeys, putMaskKey, toMontgomery } from '@hers/ring';
 import { ringOf } from '../parameters.ts';
-import type { EvaluationKeys, SwitchingKey } from './evaluation.ts';
+import type { EvaluationKeys, KeysHead, SwitchingKey } from './evaluation.ts';
 import { checkExpandable, type OpenRows } from './expand.ts';
 import { checkResults, type PackedResponse, packedHead } from './pack.ts';
 import { LAST_LEVELS, lastExponent, levelsOf, type OpenSet, stepExponent } from './parameters.ts';
@@ -38,13 +38,16 @@ export function expansionShape(parameters: OpenSet, width: number): ExpansionSha
 
 /** Evaluation keys that are ready to be used: about 81 MB at 128 dimensions. */
 export class Evaluator {
-  readonly keys: EvaluationKeys;
+  /** What the keys are for; they themselves are kept as they are used, and not twice. */
+  readonly #head: KeysHead;
   readonly #expansion: Expansion;
   readonly #prepared: PreparedKeys;
   readonly #devices = new Map<number, Uint32Array>();
 
   constructor(keys: EvaluationKeys, expansion: Expansion = new Expansion(expansionShape(keys.parameters, keys.width))) {
-    this.keys = keys;
+    const { parameters, keyId, generation, width, packing } = keys;
+    const devices = new Set(keys.devices.keys());
+    this.#head = { parameters, keyId, generation, width, devices, packing: { length: packing.length } };
     this.#expansion = expansion;
     this.#prepared = prepare(keys);
     for (const [number, pair] of keys.devices) this.#devices.set(number, switchingKeys(keys, pair));
@@ -60,7 +63,7 @@ export class Evaluator {
   }
 
   expand(query: OpenQuery, threads = 1): OpenRows {
-    checkExpandable(this.keys, query);
+    checkExpandable(this.#head, query);
     const { parameters, width } = query;
     const { masks } = levelsOf(parameters, width);
     const words = (width + masks * parameters.digits) * parameters.n;
@@ -76,7 +79,7 @@ export class Evaluator {
   }
 
   pack(query: OpenQuery, results: readonly OpenResult[]): PackedResponse {
-    checkResults(this.keys, results);
+    checkResults(this.#head, results);
     const { n } = query.parameters;
     const count = results.length;
     const bodies = new Uint32Array(count * n);
@@ -95,7 +98,7 @@ export class Evaluator {
       return bytes;
     };
     return {
-      ...packedHead(this.keys, query, results),
+      ...packedHead(this.#head, query, results),
       mask: packed(count, query.bits1),
       bodies: results.map((_, v) => packed(v, query.bits0)),
     };

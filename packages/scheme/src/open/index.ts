@@ -1,8 +1,9 @@
 // Open queries, the public side: what a store and a planner need (README.md §10).
 
-export { decodeEvaluation, evaluationKeys } from './evaluation.ts';
+export { decodeEvaluation, type EvaluationPiece, evaluationKeys, isEvaluation } from './evaluation.ts';
+export type { OpenRows } from './expand.ts';
 export { Evaluator } from './fast.ts';
-export { encodePackedResponse } from './pack.ts';
-export { openPlan, predictedOpenNoise } from './plan.ts';
-export { decodeOpenQuery } from './query.ts';
-export { decodeOpenBlock, openMaskRows, scanOpenBlock } from './scan.ts';
+export { encodePackedResponse, peekAnyResponse } from './pack.ts';
+export { type OpenPlan, openPlan, predictedOpenNoise } from './plan.ts';
+export { decodeOpenQuery, expandedBytes, isOpenQuery, type OpenQuery } from './query.ts';
+export { type OpenResult, resultOf, scannedQuery, scanOpenBlock } from './scan.ts';

@@ -3,12 +3,13 @@
 
 import { HersError } from '../errors.ts';
 import { ringOf } from '../parameters.ts';
-import { finishMessage, ID_BYTES, openMessage, startMessage } from '../wire.ts';
-import type { EvaluationKeys } from './evaluation.ts';
+import { peekResponse } from '../response.ts';
+import { finishMessage, ID_BYTES, isKind, openMessage, startMessage } from '../wire.ts';
+import type { EvaluationKeys, KeysHead } from './evaluation.ts';
 import { type OpenSet, openSetById } from './parameters.ts';
 import type { OpenQuery } from './query.ts';
 import { EvaluationRing, P2, Q } from './ring.ts';
-import type { OpenResult } from './scan.ts';
+import { type OpenResult, unswitched } from './scan.ts';
 
 /** The answer of up to T blocks to one query. */
 export interface PackedResponse {
@@ -33,24 +34,24 @@ export function packResults(keys: EvaluationKeys, query: OpenQuery, results: rea
   checkResults(keys, results);
   const ring = EvaluationRing.of(keys.parameters);
   const { bits0, bits1 } = query;
-  const p2 = BigInt(ring.primes[P2]);
   const inverse = BigInt(ring.constants.inverses[1]);
-  const digits = results.map(({ mask }) => {
-    const lifted = ring.lift(Q, P2, ring.intt(Q, mask));
-    return [mask, ring.ntt(P2, lifted)];
+  const q = ring.primes[Q];
+  const digits = results.map((result) => {
+    const mask = unswitched(result.mask, q);
+    return [ring.ntt(Q, mask), ring.ntt(P2, ring.lift(Q, P2, mask))];
   });
   /** Output v, or the mask where v is undefined. */
   const output = (v?: number): Uint32Array => {
-    const [q, p] = [Q, P2].map((l, i) => {
+    const [high, low] = [Q, P2].map((l, i) => {
       let sum: Uint32Array = new Uint32Array(ring.n);
       digits.forEach((digit, u) => {
         const key = keys.packing[u];
         sum = ring.add(l, sum, ring.multiply(l, digit[i], (v === undefined ? key.mask : key.bodies[v])[i]));
       });
-      if (l === Q && v !== undefined) sum = ring.add(l, sum, ring.scale(l, results[v].body, p2));
       return ring.intt(l, sum);
     });
-    return ring.scale(Q, ring.subtract(Q, q, ring.lift(P2, Q, p)), inverse);
+    const divided = ring.scale(Q, ring.subtract(Q, high, ring.lift(P2, Q, low)), inverse);
+    return v === undefined ? divided : ring.add(Q, divided, unswitched(results[v].body, q));
   };
   const plain = ringOf(keys.parameters);
   const packed = (words: Uint32Array, bits: number) => {
@@ -66,14 +67,14 @@ export function packResults(keys: EvaluationKeys, query: OpenQuery, results: rea
   };
 }
 
-export function checkResults({ packing }: EvaluationKeys, { length }: readonly OpenResult[]): void {
+export function checkResults({ packing }: KeysHead, { length }: readonly OpenResult[]): void {
   if (length < 1 || length > packing.length)
     throw new HersError('INVALID_ARGUMENT', `from 1 to ${packing.length} results share a response, not ${length}`);
 }
 
 /** Everything of a packed response but what is packed. */
 export function packedHead(
-  { parameters, keyId, generation }: EvaluationKeys,
+  { parameters, keyId, generation }: KeysHead,
   { queryId, bits0, bits1 }: OpenQuery,
   results: readonly OpenResult[],
 ): Omit<PackedResponse, 'mask' | 'bodies'> {
@@ -149,4 +150,29 @@ export function decodePackedResponse(input: Uint8Array): PackedResponse {
       return bytes.subarray(at, at + bytes0);
     }),
   };
+}
+
+/** The query that a response answers and the blocks that it is for, without looking at the rest. */
+function peekPackedResponse(bytes: Uint8Array): Pick<PackedResponse, 'queryId' | 'blocks'> {
+  const short = () => new HersError('MALFORMED', 'this is too short to be a packed response');
+  if (bytes.length < AT.body) throw short();
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const many = view.getUint8(AT.blocks);
+  if (many < 1 || bytes.length < AT.body + many * PLACE_BYTES) throw short();
+  const blocks = Array.from({ length: many }, (_, i) => {
+    const at = AT.body + i * PLACE_BYTES;
+    return {
+      blockId: bytes.subarray(at, at + ID_BYTES),
+      first: view.getUint32(at + ID_BYTES, true),
+      count: view.getUint32(at + ID_BYTES + 4, true),
+    };
+  });
+  return { queryId: bytes.subarray(AT.queryId, AT.queryId + ID_BYTES), blocks };
+}
+
+/** The same of any response, packed or not. */
+export function peekAnyResponse(bytes: Uint8Array): Pick<PackedResponse, 'queryId' | 'blocks'> {
+  if (isKind(bytes, 'packed response')) return peekPackedResponse(bytes);
+  const { queryId, ...block } = peekResponse(bytes);
+  return { queryId, blocks: [block] };
 }

@@ -2,51 +2,31 @@
 // others, and have two primes besides, in which queries are expanded and responses packed.
 
 import { HersError } from '../errors.ts';
-import { logModulus, type ParameterSet } from '../parameters.ts';
+import {
+  type Evaluation,
+  LAST_LEVELS,
+  leavesOf,
+  logModulus,
+  masksOf,
+  PARAMETER_SETS,
+  type ParameterSet,
+} from '../parameters.ts';
 
-/** What a server computes with when it expands queries and packs responses. */
-interface Evaluation {
-  /** p1 and p2. Queries are modulo q·p1, evaluation keys modulo q·p1·p2. */
-  readonly primes: readonly [number, number];
-  /** Mask rows that there are keys for; the row after each is made from the same keys. */
-  readonly bases: readonly number[];
-  /** Blocks whose responses share a mask. */
-  readonly responses: number;
-}
+export { LAST_LEVELS };
 
 export interface OpenSet extends ParameterSet {
   readonly evaluation: Evaluation;
 }
 
-/** Levels of an expansion that are done at once, without rounding in between. */
-export const LAST_LEVELS = 3;
-/**
- * Gallery secrets of a collection, at most n divided by this: each has evaluation keys of its own,
- * which a server holds in memory. More coordinates share secrets, with masks of their own.
- */
-const SECRETS_DIVISOR = 32;
-
-function set(id: number, n: number, q: number, primes: readonly [number, number], insecure = false): OpenSet {
-  return {
-    name: `${insecure ? 'insecure_' : ''}n_${n}_logq_30_wide_5_open`,
-    id,
-    n,
-    primes: [q],
-    digits: 5,
-    digitBits: 7,
-    wideBits: 5,
-    wordBytes: 4,
-    insecure,
-    evaluation: { primes, bases: [0, 2, 4], responses: 8 },
-  };
+function isOpen(set: ParameterSet | undefined): set is OpenSet {
+  return set?.evaluation !== undefined;
 }
 
-/** By name. The insecure one is for tests. Their ids are different from those of all other sets. */
+/** By name. The insecure one is for tests. */
 export const OPEN_SETS: Readonly<Record<string, OpenSet>> = Object.fromEntries(
-  [
-    set(6, 4096, 1_073_692_673, [33_538_049, 33_349_633]),
-    set(0xff06, 128, 1_073_738_753, [33_553_153, 33_552_641], true),
-  ].map((each) => [each.name, each]),
+  Object.values(PARAMETER_SETS)
+    .filter((each) => isOpen(each))
+    .map((each) => [each.name, each]),
 );
 
 export function openSetById(id: number): OpenSet {
@@ -76,14 +56,13 @@ export interface Levels {
   readonly secrets: number;
 }
 
-export function levelsOf({ n }: OpenSet, width: number): Levels {
+export function levelsOf(set: OpenSet, width: number): Levels {
+  const { n } = set;
   if (!(Number.isInteger(width) && width >= 1 && width <= n))
     throw new HersError('UNSUPPORTED_PLAN', `open queries have at most ${n} coordinates, not ${width}`);
-  let leaves = 2 ** LAST_LEVELS;
-  while (leaves < width) leaves *= 2;
+  const leaves = leavesOf(width);
   const nodes = leaves / 2 ** LAST_LEVELS;
-  // All leaves of a node have one mask, so there are at most as many masks as nodes.
-  const masks = Math.min(nodes, Math.max(1, (SECRETS_DIVISOR * leaves) / n));
+  const masks = masksOf(set, width);
   return {
     leaves,
     stride: n / leaves,

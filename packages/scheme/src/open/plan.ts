@@ -3,12 +3,12 @@
 import { HersError } from '../errors.ts';
 import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES, ID_BYTES } from '../layout.ts';
 import { bodyVariance, ERROR_VARIANCE, log2Failure } from '../noise.ts';
-import { type OptionNames, refuseUnknown } from '../options.ts';
-import { modulusOf, wideFactor } from '../parameters.ts';
-import { METRICS, type Metric, MIN_DIMENSION, NORM_TOLERANCE, type Plan } from '../plan.ts';
+import { modulusOf, profileSet, rowsOf, wideFactor } from '../parameters.ts';
+import { MIN_DIMENSION, NORM_TOLERANCE, type Plan, type PlanRequest, plan } from '../plan.ts';
 import { securityOf } from '../security.ts';
 import { encodeVectors, type Vectors } from '../vectors.ts';
 import { BLOCK_OVERHEAD } from '../wire.ts';
+import { evaluationBytes } from './evaluation.ts';
 import { type Levels, levelsOf, logEvaluation, OPEN_SETS, type OpenSet } from './parameters.ts';
 import { openQueryBytes } from './query.ts';
 
@@ -28,29 +28,7 @@ const REFUSE_SIGMAS = 8;
  */
 const CANARIES = 16;
 
-export interface OpenPlanRequest {
-  readonly dimension: number;
-  readonly metric?: Metric;
-  readonly normBound?: number;
-  readonly queryNormBound?: number;
-  /** One of OPEN_SETS; an insecure one only together with `allowInsecure`. */
-  readonly parameters?: string;
-  readonly allowInsecure?: boolean;
-}
-
-const OPTIONS: OptionNames<OpenPlanRequest> = {
-  dimension: true,
-  metric: true,
-  normBound: true,
-  queryNormBound: true,
-  parameters: true,
-  allowInsecure: true,
-};
-
-/**
- * A plan whose queries are expanded. To whatever encodes vectors and makes canaries it is one of
- * `compact`, on another parameter set.
- */
+/** The plan of the profile `open`, whose queries are expanded. */
 export interface OpenPlan extends Plan {
   readonly parameters: OpenSet;
   readonly levels: Levels;
@@ -60,7 +38,11 @@ export interface OpenPlan extends Plan {
    * what to expect.
    */
   readonly noise: Plan['noise'] & { readonly bound: number };
-  readonly bytes: Plan['bytes'] & { readonly publicQuery: number };
+  readonly bytes: Plan['bytes'] & {
+    readonly publicQuery: number;
+    /** Evaluation keys as they are uploaded, those of one device included. */
+    readonly evaluation: number;
+  };
 }
 
 /** What the noise depends on, in absolute units. */
@@ -158,33 +140,31 @@ function fewestBits(input: Omit<Input, 'bits0' | 'bits1'>): { c0: number; c1: nu
   return { c0: best.c0, c1: best.c1 };
 }
 
-function check(request: OpenPlanRequest): OpenSet {
+function check(request: PlanRequest): OpenSet {
   const refuse = (message: string): never => {
     throw new HersError('UNSUPPORTED_PLAN', message);
   };
-  refuseUnknown(request, OPTIONS, 'a plan of open queries');
-  const { dimension, metric = 'cosine', parameters = 'n_4096_logq_30_wide_5_open' } = request;
+  const { dimension, metric = 'cosine', parameters = profileSet('open', 2)! } = request;
   const set = Object.hasOwn(OPEN_SETS, parameters) ? OPEN_SETS[parameters] : undefined;
   if (!set) return refuse(`there is no parameter set ${JSON.stringify(parameters)} for open queries`);
-  if (!METRICS.includes(metric)) refuse(`metric must be one of ${METRICS.join(', ')}`);
   const most = set.n - (metric === 'euclidean' ? 1 : 0);
   if (!(Number.isInteger(dimension) && dimension >= MIN_DIMENSION && dimension <= most))
     refuse(`dimension must be a whole number from ${MIN_DIMENSION} to ${most}`);
-  for (const bound of [request.normBound, request.queryNormBound]) {
-    if (bound === undefined) continue;
-    if (metric === 'cosine') refuse('cosine normalises vectors and takes no norm bound');
-    if (!(bound >= 1e-15 && bound <= 1e15)) refuse('a norm bound must be from 1e-15 to 1e15; scale the vectors');
-  }
   return set;
 }
 
 /**
- * Everything about a collection with open queries that is not secret.
+ * Everything about a collection of the profile `open` that is not secret.
  *
  * @example openPlan({ dimension: 128 }).noise.total // 0.00112: standard deviation of a cosine
  * score
  */
-export function openPlan(request: OpenPlanRequest): OpenPlan {
+export function openPlan(request: Omit<PlanRequest, 'profile'>): OpenPlan {
+  return plan({ ...request, profile: 'open' }) as OpenPlan;
+}
+
+/** What `plan` calls for the profile `open`, with a request that it has checked. */
+export function planOpen(request: PlanRequest): OpenPlan {
   const set = check(request);
   const { dimension, metric = 'cosine' } = request;
   const euclidean = metric === 'euclidean';
@@ -237,7 +217,7 @@ export function openPlan(request: OpenPlanRequest): OpenPlan {
   const sigma = (variance: number) => Math.sqrt(variance) / unit;
   const capacity = n - CANARIES;
   const poly = 4 * n;
-  const rows = width + levels.masks * set.digits;
+  const rows = rowsOf(set, width);
   const block = BLOCK_OVERHEAD + width * poly;
   const sizes = openQueryBytes(set, width);
   const { responses } = set.evaluation;
@@ -246,7 +226,7 @@ export function openPlan(request: OpenPlanRequest): OpenPlan {
   return {
     dimension,
     metric,
-    profile: 'compact',
+    profile: 'open',
     edition: 2,
     normBound,
     queryNormBound,
@@ -287,6 +267,7 @@ export function openPlan(request: OpenPlanRequest): OpenPlan {
       block,
       query: sizes.device,
       publicQuery: sizes.public,
+      evaluation: evaluationBytes(set, width),
       response,
       responsePerScore: response / capacity,
       homomorphicUpload: block,

@@ -5,9 +5,10 @@
 import { OPEN_QUERY_MASK } from '../domains.ts';
 import { HersError } from '../errors.ts';
 import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES } from '../layout.ts';
-import { finishMessage, ID_BYTES, openMessage, SEED_BYTES, startMessage } from '../wire.ts';
+import { rowsOf } from '../parameters.ts';
+import { finishMessage, ID_BYTES, isKind, openMessage, SEED_BYTES, startMessage } from '../wire.ts';
 import { bitBytes, packResidues, unpackResidues } from './bits.ts';
-import { levelsOf, type OpenSet, openSetById } from './parameters.ts';
+import { levelsOf, OPEN_SETS, type OpenSet, openSetById } from './parameters.ts';
 import { EvaluationRing, P1, type Pair, Q, type Residues } from './ring.ts';
 
 export interface OpenQuery {
@@ -79,6 +80,23 @@ export function encodeOpenQuery(query: OpenQuery): Uint8Array {
   } else put(mask.residues);
   put(query.body);
   return finishMessage(draft);
+}
+
+/** Whether these bytes claim to be an open query. */
+export function isOpenQuery(bytes: Uint8Array): boolean {
+  return isKind(bytes, 'short query');
+}
+
+/**
+ * Bytes that the rows of a query take once they are expanded, as it says itself; zero for what is
+ * no open query, or of a set that this version does not know.
+ */
+export function expandedBytes(bytes: Uint8Array): number {
+  if (!isOpenQuery(bytes) || bytes.length < AT.body) return 0;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const set = Object.values(OPEN_SETS).find(({ id }) => id === view.getUint16(6, true));
+  const width = view.getUint32(AT.width, true);
+  return set && width <= set.n ? 2 * 4 * set.n * rowsOf(set, width) : 0;
 }
 
 export function decodeOpenQuery(input: Uint8Array): OpenQuery {

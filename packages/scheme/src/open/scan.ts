@@ -1,42 +1,32 @@
-// Blocks with one mask or several, and the scan of one block with the rows of an open query: plain,
-// the oracle of faster ones.
+// The scan of blocks with the rows of an open query.
+//
+// Kernels know nothing of open queries: they are given a query whose masks are not expanded from a
+// seed, and asked for responses of 32 bits. Of a q below 2^30 these tell every coefficient exactly
+// (`unswitched`), so results for packing come out of the ordinary scan.
 
-import { sha256 } from '@noble/hashes/sha2.js';
-import { type Block, decodeBlock, maskRows } from '../block.ts';
+import { type Block, checkSameKey } from '../block.ts';
 import { HersError } from '../errors.ts';
 import { ringOf } from '../parameters.ts';
-import { SEED_BYTES, sameBytes } from '../wire.ts';
+import type { Query } from '../query.ts';
+import { decodeResponse } from '../response.ts';
+import { SEED_BYTES, wordsAt } from '../wire.ts';
 import type { OpenRows } from './expand.ts';
-import { levelsOf, type OpenSet, openSetById } from './parameters.ts';
 import type { OpenQuery } from './query.ts';
 
-export function decodeOpenBlock(bytes: Uint8Array): Block {
-  return decodeBlock(bytes, openSetById);
-}
+/** Bits of a response that a result is read from. */
+const EXACT_BITS = 32;
+const NO_SEED = new Uint8Array(SEED_BYTES);
 
-/** The seed of mask number `mask` of a block: that of the block, and what it is hashed to. */
-export function maskSeed(seed: Uint8Array, mask: number): Uint8Array {
-  if (mask === 0) return seed;
-  const input = new Uint8Array(SEED_BYTES + 4);
-  input.set(seed);
-  new DataView(input.buffer).setUint32(SEED_BYTES, mask, true);
-  return sha256(input);
-}
-
-/** The mask rows of a block: for each of its masks the digits, in NTT form. */
-export function openMaskRows(block: Block): Uint32Array {
-  const { mask } = block;
-  if (!('seed' in mask)) throw new HersError('BLOCK_MISMATCH', 'a wide mask is carried as its seed');
-  const { n, digits } = block.parameters;
-  const { masks } = levelsOf(block.parameters as OpenSet, block.width);
-  const out = new Uint32Array(masks * digits * n);
-  for (let m = 0; m < masks; m++)
-    out.set(maskRows({ ...block, mask: { seed: maskSeed(mask.seed, m) } }), m * digits * n);
-  return out;
+/** The query that a kernel scans with; its responses are for `resultOf`. */
+export function scannedQuery(query: OpenQuery, { bodies, masks }: OpenRows): Query {
+  const { parameters, keyId, queryId, width, galleryScale } = query;
+  const bits = { bits0: EXACT_BITS, bits1: EXACT_BITS };
+  return { parameters, keyId, queryId, width, galleryScale, ...bits, seed: NO_SEED, rows: bodies, masks };
 }
 
 /**
- * What the scan of one block gives, modulo q in NTT form: body and mask under the result secret.
+ * What the scan of one block gives: body and mask under the result secret, coefficients modulo q
+ * switched to 32 bits.
  */
 export interface OpenResult {
   readonly block: Pick<Block, 'blockId' | 'first' | 'count'>;
@@ -44,10 +34,27 @@ export interface OpenResult {
   readonly mask: Uint32Array;
 }
 
-/** Σ G_r·B_r and Σ G_r·A_r over the rows of a block and those of a query. */
+/** Reads the response of a kernel to a query of `scannedQuery`. */
+export function resultOf(response: Uint8Array): OpenResult {
+  const { parameters, blockId, first, count, packed0, packed1, bits0, bits1 } = decodeResponse(response);
+  if (bits0 !== EXACT_BITS || bits1 !== EXACT_BITS)
+    throw new HersError('MALFORMED', 'this response is not the result of an open query');
+  const [body, mask] = [packed0, packed1].map((bytes) => wordsAt(bytes, 0, parameters.n));
+  return { block: { blockId, first, count }, body, mask };
+}
+
+/**
+ * The residues x modulo q < 2^30 that were switched to y ≈ x·2^32/q: steps of y are four apart, and
+ * y is off by at most one and a half, a half by rounding and one by the reciprocal of q.
+ */
+export function unswitched(y: Uint32Array, q: number): Uint32Array {
+  // The product, below 2^62, is rounded by less than 2^9: the quotient is off by less than 2^−23.
+  return y.map((word) => Math.round((word * q) / 2 ** EXACT_BITS) % q);
+}
+
+/** Σ G_r·B_r and Σ G_r·A_r over the rows of a block and those of a query: plain and slow. */
 export function scanOpenBlock(block: Block, maskRows: Uint32Array, query: OpenQuery, rows: OpenRows): OpenResult {
-  if (block.parameters.id !== query.parameters.id || !sameBytes(block.keyId, query.keyId))
-    throw new HersError('KEY_MISMATCH', 'this block belongs to another key than the query');
+  checkSameKey(block, query);
   if (block.width !== query.width || block.galleryScale !== query.galleryScale)
     throw new HersError('BLOCK_MISMATCH', 'this block was made under another plan than the query');
   const ring = ringOf(block.parameters);
@@ -63,6 +70,12 @@ export function scanOpenBlock(block: Block, maskRows: Uint32Array, query: OpenQu
     ring.multiplyAdd(c0, g, b);
     ring.multiplyAdd(c1, g, a);
   }
+  const [body, mask] = [c0, c1].map((half) => {
+    const bytes = new Uint8Array(ring.packedBytes(EXACT_BITS));
+    ring.intt(half);
+    ring.switchAndPack(bytes, half, EXACT_BITS);
+    return wordsAt(bytes, 0, n);
+  });
   const { blockId, first, count } = block;
-  return { block: { blockId, first, count }, body: c0.residues.slice(), mask: c1.residues.slice() };
+  return { block: { blockId, first, count }, body, mask };
 }

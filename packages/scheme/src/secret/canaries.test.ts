@@ -18,13 +18,13 @@ import { decryptBlock, type QuerySecret, type Scores } from './decrypt.ts';
 import { encryptBlock, encryptQuery } from './encrypt.ts';
 import { type CollectionKey, MasterSeed } from './key.ts';
 
-const SETS: Readonly<Record<Profile, string>> = {
+const SETS: Readonly<Record<Exclude<Profile, 'open'>, string>> = {
   compact: 'insecure_n_64_logq_30_wide_5',
   exact: 'insecure_n_64_logq_30_30_wide_4',
   small: 'insecure_n_64_logq_24_wide_5',
   'exact-250': 'insecure_n_64_logq_30_30',
 };
-const tiny = (profile: Profile, more: Partial<PlanRequest> = {}): Plan =>
+const tiny = (profile: Exclude<Profile, 'open'>, more: Partial<PlanRequest> = {}): Plan =>
   plan({ dimension: 16, profile, edition: 2, parameters: SETS[profile], allowInsecure: true, ...more });
 
 const keyOf = (p: Plan, label = 'a key'): CollectionKey => {

@@ -3,7 +3,7 @@
 import { ResultSecret } from '@hers/ring';
 import { blockMask, checkSameKey, decodeBlock, maskBits } from '../block.ts';
 import { HersError } from '../errors.ts';
-import { isExact, modulusOf, polyWords, ringOf, wideFactor } from '../parameters.ts';
+import { isExact, masksOf, modulusOf, polyWords, ringOf, wideFactor } from '../parameters.ts';
 import type { Plan } from '../plan.ts';
 import { decodeResponse, type ScanResponse } from '../response.ts';
 import type { Readout } from '../vectors.ts';
@@ -156,6 +156,14 @@ function nonsense(...decrypted: readonly (Float32Array | Float64Array | Int32Arr
   );
 }
 
+/** The coordinates of a block in the order of their masks, with the secret of each. */
+function byMask(masks: number, dimension: number) {
+  const order: { readonly i: number; readonly m: number; readonly own: number; readonly isNew: boolean }[] = [];
+  for (let m = 0; m < masks; m++)
+    for (let i = m; i < dimension; i += masks) order.push({ i, m, own: Math.floor(i / masks), isNew: i === m });
+  return order;
+}
+
 export interface DecryptedVectors {
   readonly first: number;
   /**
@@ -182,23 +190,27 @@ export function decryptBlock(key: CollectionKey, bytes: Uint8Array): DecryptedVe
   const exact = isExact(profile);
   const ring = ringOf(parameters);
   const words = polyWords(parameters);
-  const a = blockMask(block);
+  const order = byMask(masksOf(parameters, block.width), dimension);
   const vectors = new Float32Array(count * dimension);
   const integers = exact ? new Int32Array(count * dimension) : undefined;
   const { wideBits } = parameters;
   const [row, mask, secret, maskLow, product] = ring.polys;
   const [zero, bits] = ring.words;
   try {
-    mask.residues.set(a);
     zero.values.fill(0);
-    if (wideBits > 0) {
-      maskBits(block, bits);
-      ring.embed(maskLow, bits);
-      ring.ntt(maskLow);
-    }
-    for (let i = 0; i < dimension; i++) {
+    for (let at = 0; at < dimension; at++) {
+      // Those of one mask after the other: coordinate i has mask i mod masks and secret ⌊i/masks⌋.
+      const { i, m, own, isNew } = order[at];
+      if (isNew) {
+        mask.residues.set(blockMask(block, m));
+        if (wideBits > 0) {
+          maskBits(block, bits, m);
+          ring.embed(maskLow, bits);
+          ring.ntt(maskLow);
+        }
+      }
       row.residues.set(block.rows.subarray(i * words, (i + 1) * words));
-      loadSecret(key, i, secret);
+      loadSecret(key, own, secret);
       if (wideBits > 0) {
         product.residues.set(row.residues);
         ring.scaleAdd(row, product, BigInt(wideFactor(parameters) - 1));

@@ -2,11 +2,11 @@
 // from outside this package (README.md §4, the rules).
 
 import { randomBytes, randomSeed } from '@hers/ring';
-import { type Block, blockRoom, encodeBlock } from '../block.ts';
+import { type Block, blockRoom, encodeBlock, maskSeed } from '../block.ts';
 import { BLOCK_MASK, BLOCK_MASK_BITS, ERRORS, QUERY_MASK, QUERY_MASK_BITS, RESULT_SECRET } from '../domains.ts';
 import { HersError } from '../errors.ts';
 import { refuseUnknown } from '../options.ts';
-import { ringOf } from '../parameters.ts';
+import { masksOf, ringOf } from '../parameters.ts';
 import { encodeQuery, queryRoom } from '../query.ts';
 import { encodeVectors, readout, type Vectors, vectorNorm } from '../vectors.ts';
 import { ID_BYTES, type Room } from '../wire.ts';
@@ -66,17 +66,27 @@ export function encryptBlockFrom(
     throw new HersError('INVALID_ARGUMENT', `the id of a block has ${ID_BYTES} bytes`);
   if (blockId && first === 0) sumUp(key, encoded, blockId);
   const ring = ringOf(parameters);
-  const { wideBits } = parameters;
+  const { n, wideBits } = parameters;
+  const masks = masksOf(parameters, width);
+  const secrets = secretsOf(key);
   const seed = entropy.seed();
-  const errors = entropy.seed();
+  const { values, lifts } = encoded;
   try {
-    const mask = { key: seed, domain: BLOCK_MASK, bitsDomain: BLOCK_MASK_BITS };
-    const noise = { key: errors, domain: ERRORS };
-    const { values, lifts } = encoded;
-    ring.blockRows({ rows, values, count, first, lifts, mask, errors: noise, secrets: secretsOf(key), wideBits });
+    // Coordinates m, m + masks, m + 2·masks … have mask m and the gallery secrets 0, 1, 2 …
+    for (let m = 0; m < masks; m++) {
+      const own = Math.ceil((width - m) / masks);
+      const part = masks === 1 ? { rows, values } : taken(values, rows.length / width, { own, m, masks, count });
+      const errors = entropy.seed();
+      const mask = { key: maskSeed(seed, m), domain: BLOCK_MASK, bitsDomain: BLOCK_MASK_BITS };
+      const noise = { key: errors, domain: ERRORS };
+      ring.blockRows({ ...part, count, first, lifts: lifts.slice(0, own), mask, errors: noise, secrets, wideBits });
+      errors.fill(0);
+      if (masks === 1) break;
+      part.values.fill(0);
+      for (let j = 0; j < own; j++) rows.set(part.rows.subarray(j * n, (j + 1) * n), (m + j * masks) * n);
+    }
   } finally {
-    errors.fill(0);
-    encoded.values.fill(0);
+    values.fill(0);
     ring.wipe();
   }
   return {
@@ -91,6 +101,25 @@ export function encryptBlockFrom(
     mask: { seed },
     rows,
   };
+}
+
+/** The coordinates of one of several masks, and room for their rows. */
+function taken(
+  values: Int32Array,
+  words: number,
+  {
+    own,
+    m,
+    masks,
+    count,
+  }: { readonly own: number; readonly m: number; readonly masks: number; readonly count: number },
+): { readonly rows: Uint32Array; readonly values: Int32Array } {
+  const part = { rows: new Uint32Array(own * words), values: new Int32Array(own * count) };
+  for (let j = 0; j < own; j++) {
+    const at = (m + j * masks) * count;
+    part.values.set(values.subarray(at, at + count), j * count);
+  }
+  return part;
 }
 
 export interface EncryptedQuery {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { decodeHeader, segmentBytes } from '@hers/scan';
-import { type BlockMatrix, PARAMETER_SETS, type ParameterSet, polyWords } from '@hers/scheme';
+import { type BlockMatrix, PARAMETER_SETS, type ParameterSet, polyWords, rowsOf } from '@hers/scheme';
 import type { DiskReader } from '../files/disk-file.ts';
 import { readRows } from './rebuild.ts';
 
@@ -23,7 +23,7 @@ function matrixOf(parameters: ParameterSet, width: number, index: number): Block
     mask: { seed: new Uint8Array(32) },
     rows: rows(0, width),
   };
-  return { block, maskRows: rows(width, parameters.digits) };
+  return { block, maskRows: rows(width, rowsOf(parameters, width) - width) };
 }
 
 it('takes the rows of a block out of a segment as they were given', async () => {

@@ -3,7 +3,7 @@
 
 import { checksum } from '@hers/ring';
 import { decodeHeader, headerLength, LANES, rowBytes, type SegmentHeader } from '@hers/scan';
-import { type Block, decodeBlock, encodeBlock, parameterSetById, polyWords } from '@hers/scheme';
+import { type Block, decodeBlock, encodeBlock, parameterSetById, polyWords, rowsOf } from '@hers/scheme';
 import { maskFromDigits, readRows } from '../blocks/rebuild.ts';
 import { hex } from '../bytes.ts';
 import type { Disk } from '../files/disk.ts';
@@ -85,7 +85,7 @@ function headerFrom(rows: readonly SegmentRow[], fileBytes: number): SegmentHead
   if (!first || !(first.total >= 1 && first.total <= 64)) return undefined;
   try {
     const parameters = parameterSetById(first.parameters);
-    const all = first.width + parameters.digits;
+    const all = rowsOf(parameters, first.width);
     const partBytes = rowBytes(parameters, all, first.total);
     const nobody = { blockId: new Uint8Array(0), first: 0, count: 0, additions: 0 };
     return {

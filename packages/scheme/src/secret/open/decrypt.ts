@@ -3,7 +3,7 @@
 import { ResultSecret } from '@hers/ring';
 import { checkSameKey } from '../../block.ts';
 import { HersError } from '../../errors.ts';
-import { decodePackedResponse } from '../../open/pack.ts';
+import { decodePackedResponse, type PackedResponse } from '../../open/pack.ts';
 import type { OpenPlan } from '../../open/plan.ts';
 import { Q } from '../../open/ring.ts';
 import { modulusOf, ringOf } from '../../parameters.ts';
@@ -12,6 +12,17 @@ import { sameBytes } from '../../wire.ts';
 import type { Scores } from '../decrypt.ts';
 import type { CollectionKey } from '../key.ts';
 import { OpenSecrets, openPlanOf } from './secrets.ts';
+
+/** Decrypts the responses to one open query; `ResponseSecrets` makes it. */
+export interface QueryResponses {
+  /** Checks that a response answers the query, and tells its blocks. */
+  open(bytes: Uint8Array): Pick<PackedResponse, 'blocks'>;
+  /**
+   * The scores of one block of a response, by its place in it. Decrypt the first response for every
+   * block, and no other.
+   */
+  decrypt(bytes: Uint8Array, place?: number): Scores;
+}
 
 /** Decrypts the responses to open queries: one of a collection and generation. */
 export class ResponseSecrets {
@@ -37,32 +48,52 @@ export class ResponseSecrets {
    * euclidean scores need; decrypt only the first response for every block of a query.
    */
   decrypt(bytes: Uint8Array, queryId: Uint8Array, vector: ArrayLike<number>): Scores[] {
-    if (!this.#secrets) throw new HersError('WIPED', 'these secrets have been wiped; open the key again');
-    const secrets = this.#secrets;
-    const plan = this.#plan;
-    const { parameters, responseBits, unit, largestPhase } = plan;
-    const { blocks, mask, bodies, bits0, bits1, ...response } = decodePackedResponse(bytes);
+    const of = this.of(queryId, vector);
+    const { blocks } = of.open(bytes);
+    return blocks.map((_, place) => of.decrypt(bytes, place));
+  }
+
+  /** What decrypts the responses to one query, block by block. */
+  of(queryId: Uint8Array, vector: ArrayLike<number>): QueryResponses {
+    const made = this.#readout(vector);
+    let last: { readonly bytes: Uint8Array; readonly opened: PackedResponse } | undefined;
+    const open = (bytes: Uint8Array) => {
+      if (last?.bytes !== bytes) last = { bytes, opened: this.#open(bytes, queryId) };
+      return last.opened;
+    };
+    return { open, decrypt: (bytes, place = 0) => this.#decrypt(open(bytes), place, made) };
+  }
+
+  /** INTEGRITY and others unless it answers this query, under these secrets. */
+  #open(bytes: Uint8Array, queryId: Uint8Array): PackedResponse {
+    const { parameters, responseBits } = this.#plan;
+    const response = decodePackedResponse(bytes);
     checkSameKey(response, { parameters, keyId: this.#keyId });
     if (!sameBytes(response.queryId, queryId) || response.generation !== this.#generation)
       throw new HersError('QUERY_MISMATCH', 'this response answers another query, or is under other secrets');
-    if (bits0 !== responseBits.c0 || bits1 !== responseBits.c1)
+    if (response.bits0 !== responseBits.c0 || response.bits1 !== responseBits.c1)
       throw new HersError('MALFORMED', 'this response has other bits than the query asked for');
-    const ring = ringOf(parameters);
-    const { slope, offset } = this.#readout(vector);
+    return response;
+  }
+
+  #decrypt({ blocks, mask, bodies, bits0, bits1 }: PackedResponse, place: number, { slope, offset }: Readout): Scores {
+    if (!this.#secrets) throw new HersError('WIPED', 'these secrets have been wiped; open the key again');
+    const { parameters, unit, largestPhase } = this.#plan;
+    const block = blocks[place];
+    if (!block) throw new HersError('INVALID_ARGUMENT', `this response is for ${blocks.length} blocks`);
+    const { blockId, first, count } = block;
     const factor = (modulusOf(parameters) / 2 ** bits1 / unit) * slope;
-    return blocks.map(({ blockId, first, count }, v) => {
-      const pair = { packed0: bodies[v], bits0, packed1: mask, bits1 };
-      const { values, largest } = ring.scores(pair, secrets[v], factor, offset);
-      if (largest > largestPhase * 2 ** bits1) {
-        values.fill(0);
-        throw new HersError(
-          'INTEGRITY',
-          'this decrypts to values no score can have: it was altered, or comes from another block or key',
-        );
-      }
-      values.fill(0, 0, first).fill(0, first + count);
-      return { blockId, first, scores: values.subarray(first, first + count) };
-    });
+    const pair = { packed0: bodies[place], bits0, packed1: mask, bits1 };
+    const { values, largest } = ringOf(parameters).scores(pair, this.#secrets[place], factor, offset);
+    if (largest > largestPhase * 2 ** bits1) {
+      values.fill(0);
+      throw new HersError(
+        'INTEGRITY',
+        'this decrypts to values no score can have: it was altered, or comes from another block or key',
+      );
+    }
+    values.fill(0, 0, first).fill(0, first + count);
+    return { blockId, first, scores: values.subarray(first, first + count) };
   }
 
   #readout(vector: ArrayLike<number>): Readout {

@@ -1,22 +1,18 @@
-// Open queries, with the secret of a device or with a public key, and the blocks they are compared
-// with. Every call draws fresh randomness.
+// Open queries, with the secret of a device or with a public key. Every call draws fresh
+// randomness.
 
 import { randomBytes, randomSeed } from '@hers/ring';
-import { type Block, encodeBlock } from '../../block.ts';
-import { BLOCK_MASK, BLOCK_MASK_BITS, ERRORS, OPEN_EPHEMERAL, OPEN_ERRORS } from '../../domains.ts';
+import { OPEN_EPHEMERAL, OPEN_ERRORS } from '../../domains.ts';
 import { HersError } from '../../errors.ts';
 import type { OpenPlan } from '../../open/plan.ts';
 import { decodePublicKey, publicKeyMask } from '../../open/public-key.ts';
 import { encodeOpenQuery, type OpenQuery, openQueryMask } from '../../open/query.ts';
 import { EvaluationRing, P1, Q, type Residues } from '../../open/ring.ts';
-import { maskSeed } from '../../open/scan.ts';
-import { refuseUnknown } from '../../options.ts';
-import { ringOf } from '../../parameters.ts';
-import { encodeVectors, type Vectors } from '../../vectors.ts';
+import { encodeVectors } from '../../vectors.ts';
 import { ID_BYTES, SEED_BYTES } from '../../wire.ts';
-import type { BlockOptions, Entropy } from '../encrypt.ts';
-import { type CollectionKey, secretsOf } from '../key.ts';
-import { deviceSecret, deviceSeed, openPlanOf } from './secrets.ts';
+import type { Entropy } from '../encrypt.ts';
+import type { CollectionKey } from '../key.ts';
+import { deviceSecret, deviceSeed } from './secrets.ts';
 
 const platform: Entropy = { seed: randomSeed, id: () => randomBytes(ID_BYTES) };
 const MODULI = [Q, P1];
@@ -153,73 +149,4 @@ function draw(ring: EvaluationRing, key: Uint8Array, index: number): Residues {
   const out = MODULI.map((l) => ring.embed(l, values));
   values.fill(0);
   return out;
-}
-
-/** Encrypts vectors into a block for open queries: as `encryptBlock`, with several masks. */
-export function encryptOpenBlock(key: CollectionKey, vectors: Vectors, options: BlockOptions = {}): Uint8Array {
-  refuseUnknown(options, { first: true, blockId: true }, 'a block');
-  return encodeBlock(encryptOpenBlockFrom(platform, key, vectors, options));
-}
-
-export function encryptOpenBlockFrom(
-  entropy: Entropy,
-  key: CollectionKey,
-  vectors: Vectors,
-  { first = 0, blockId }: BlockOptions = {},
-): Block {
-  const plan = openPlanOf(key);
-  const { parameters, width, galleryScale, levels } = plan;
-  const { n, wideBits } = parameters;
-  const { masks } = levels;
-  const encoded = encodeVectors(plan, vectors, 'gallery');
-  const { count, values } = encoded;
-  if (!(Number.isInteger(first) && first >= 0) || count < 1 || first + count > n)
-    throw new HersError(
-      'INVALID_ARGUMENT',
-      `a block has slots 0 … ${n - 1}; ${count} vectors from slot ${first} on do not fit`,
-    );
-  if (blockId && blockId.length !== ID_BYTES)
-    throw new HersError('INVALID_ARGUMENT', `the id of a block has ${ID_BYTES} bytes`);
-  const ring = ringOf(parameters);
-  const seed = entropy.seed();
-  const rows = new Uint32Array(width * n);
-  const secrets = secretsOf(key);
-  try {
-    // Coordinates m, m + masks, m + 2·masks … have mask m and the gallery secrets 0, 1, 2 …
-    for (let m = 0; m < masks; m++) {
-      const errors = entropy.seed();
-      const own = Math.ceil((width - m) / masks);
-      const job = { rows: new Uint32Array(own * n), values: new Int32Array(own * count) };
-      for (let j = 0; j < own; j++)
-        job.values.set(values.subarray((m + j * masks) * count, (m + j * masks + 1) * count), j * count);
-      ring.blockRows({
-        ...job,
-        count,
-        first,
-        lifts: encoded.lifts.slice(0, own),
-        mask: { key: maskSeed(seed, m), domain: BLOCK_MASK, bitsDomain: BLOCK_MASK_BITS },
-        errors: { key: errors, domain: ERRORS },
-        secrets,
-        wideBits,
-      });
-      for (let j = 0; j < own; j++) rows.set(job.rows.subarray(j * n, (j + 1) * n), (m + j * masks) * n);
-      errors.fill(0);
-      job.values.fill(0);
-    }
-  } finally {
-    values.fill(0);
-    ring.wipe();
-  }
-  return {
-    parameters,
-    keyId: key.keyId,
-    blockId: blockId ?? entropy.id(),
-    width,
-    first,
-    count,
-    additions: 1,
-    galleryScale,
-    mask: { seed },
-    rows,
-  };
 }

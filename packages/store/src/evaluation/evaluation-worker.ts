@@ -1,0 +1,91 @@
+// The thread of evaluator.ts: prepares evaluation keys, expands queries and packs results with
+// them. Its memory is theirs, and is gone when it ends.
+
+import { availableParallelism } from 'node:os';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { parentPort } from 'node:worker_threads';
+import { HersError } from '@hers/scheme';
+import {
+  decodeEvaluation,
+  decodeOpenQuery,
+  type EvaluationPiece,
+  Evaluator,
+  encodePackedResponse,
+  evaluationKeys,
+  type OpenQuery,
+  resultOf,
+} from '@hers/scheme/open';
+import { hex } from '../bytes.ts';
+import type { EvaluationAnswer, EvaluationRequest } from './evaluator.ts';
+
+/** By the id of their key. */
+let pieces = new Map<string, EvaluationPiece[]>();
+const evaluators = new Map<string, Evaluator>();
+/** Queries that results may come for. */
+const queries = new Map<number, OpenQuery>();
+const threads = availableParallelism();
+
+function evaluatorOf({ keyId }: OpenQuery): Evaluator {
+  const evaluator = evaluators.get(hex(keyId));
+  if (!evaluator)
+    throw new HersError('KEY_MISMATCH', 'none of the evaluation keys that were named is of the key of this query');
+  return evaluator;
+}
+
+/** What the keys were made from is as large as they are, and the engine knows nothing of that. */
+function collect(): void {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+}
+
+function perform(request: EvaluationRequest): { readonly value: unknown; readonly transfer: ArrayBuffer[] } {
+  const { kind } = request;
+  if (kind === 'piece') {
+    const piece = decodeEvaluation(request.bytes);
+    const keyId = hex(piece.keyId);
+    pieces.set(keyId, [...(pieces.get(keyId) ?? []), piece]);
+    return { value: undefined, transfer: [] };
+  }
+  if (kind === 'prepare') {
+    let bytes = 0;
+    for (const [keyId, own] of pieces) {
+      const evaluator = new Evaluator(evaluationKeys(own));
+      evaluators.set(keyId, evaluator);
+      bytes += evaluator.bytes;
+    }
+    pieces = new Map();
+    collect();
+    return { value: bytes, transfer: [] };
+  }
+  if (kind === 'expand') {
+    const query = decodeOpenQuery(request.query);
+    const rows = evaluatorOf(query).expand(query, threads);
+    queries.set(request.number, query);
+    return { value: rows, transfer: [rows.bodies.buffer as ArrayBuffer, rows.masks.buffer as ArrayBuffer] };
+  }
+  if (kind === 'pack') {
+    const query = queries.get(request.number)!;
+    const { responses, lengths } = request;
+    let at = 0;
+    const results = lengths.map((length) => resultOf(responses.subarray(at, (at += length))));
+    const packed = encodePackedResponse(evaluatorOf(query).pack(query, results));
+    return { value: packed, transfer: [packed.buffer as ArrayBuffer] };
+  }
+  queries.delete(request.number);
+  return { value: undefined, transfer: [] };
+}
+
+parentPort?.on('message', ({ job, request }: { readonly job: number; readonly request: EvaluationRequest }) => {
+  let answer: EvaluationAnswer;
+  let transfer: ArrayBuffer[] = [];
+  try {
+    const done = perform(request);
+    answer = { job, value: done.value };
+    transfer = done.transfer;
+  } catch (error) {
+    const { message, code } = error as { message: string; code?: unknown };
+    answer = { job, failed: { message, code: error instanceof HersError ? code : undefined } };
+  }
+  parentPort?.postMessage(answer, transfer);
+});

@@ -1,0 +1,242 @@
+// Evaluation keys that are in use, each set in a thread of its own: preparing them takes a second,
+// and expanding a query more than the event loop should wait for. A thread that nobody has used for
+// a while ends, and so does the one that was used least recently when there are too many.
+
+import { Worker } from 'node:worker_threads';
+import { type ErrorCode, HersError } from '@hers/scheme';
+import type { OpenRows } from '@hers/scheme/open';
+import { isShared, LIST_ID_BYTES, PARTITION_BYTES } from '@hers/service';
+import { checkBytes, hex } from '../bytes.ts';
+import type { Collection } from '../collection.ts';
+import { readLists } from '../reading.ts';
+
+/** A thread that has nothing to do ends after so long. */
+const IDLE_MS = 60_000;
+/** Sets of keys in memory: at most 83 MB each. */
+const MAX_LOADED = 8;
+/** Pieces of evaluation keys of one collection, those of devices included, and their bytes. */
+const MAX_PIECES = 1024;
+const MAX_BYTES = 2 ** 27;
+
+/** To a thread. Queries are numbered by whoever asks, until they are forgotten. */
+export type EvaluationRequest =
+  | { readonly kind: 'piece'; readonly bytes: Uint8Array }
+  | { readonly kind: 'prepare' }
+  | { readonly kind: 'expand'; readonly number: number; readonly query: Uint8Array }
+  | {
+      readonly kind: 'pack';
+      readonly number: number;
+      /** Responses to the expanded query, one after the other. */
+      readonly responses: Uint8Array;
+      readonly lengths: readonly number[];
+    }
+  | { readonly kind: 'forget'; readonly number: number };
+
+/** From a thread. */
+export type EvaluationAnswer =
+  | { readonly job: number; readonly value: unknown }
+  | { readonly job: number; readonly failed: { readonly message: string; readonly code: unknown } };
+
+interface Waiting {
+  resolve(value: never): void;
+  reject(error: unknown): void;
+}
+
+/** One set of evaluation keys, prepared, in a thread. */
+export class LoadedKeys {
+  /** Of the prepared keys; known once it is ready. */
+  bytes = 0;
+  readonly #worker: Worker;
+  readonly #waiting = new Map<number, Waiting>();
+  #jobs = 0;
+  #queries = 0;
+
+  constructor(lost: () => void) {
+    this.#worker = new Worker(new URL('./evaluation-worker.ts', import.meta.url), { execArgv: [] });
+    this.#worker.unref();
+    this.#worker.on('message', (answer: EvaluationAnswer) => {
+      const waiting = this.#waiting.get(answer.job);
+      this.#waiting.delete(answer.job);
+      if (this.#waiting.size === 0) this.#worker.unref();
+      if ('value' in answer) waiting?.resolve(answer.value as never);
+      else waiting?.reject(errorFrom(answer.failed));
+    });
+    const end = (error: unknown) => {
+      lost();
+      for (const { reject } of this.#waiting.values()) reject(error);
+      this.#waiting.clear();
+    };
+    this.#worker.on('error', end);
+    this.#worker.on('exit', () => end(new HersError('UNAVAILABLE', 'the thread with the evaluation keys has ended')));
+  }
+
+  #ask<T>(request: EvaluationRequest, transfer: ArrayBuffer[] = []): Promise<T> {
+    const job = ++this.#jobs;
+    return new Promise<T>((resolve, reject) => {
+      this.#worker.ref();
+      this.#waiting.set(job, { resolve, reject });
+      this.#worker.postMessage({ job, request }, transfer);
+    });
+  }
+
+  /** Gives it the pieces, checked against their hashes by whoever reads them. */
+  async prepare(pieces: AsyncIterable<Uint8Array>): Promise<void> {
+    let total = 0;
+    for await (const piece of pieces) {
+      total += piece.length;
+      if (total > MAX_BYTES)
+        throw new HersError('TOO_LARGE', `the evaluation keys of a collection have at most ${MAX_BYTES} bytes`);
+      const bytes = new Uint8Array(isShared(piece) ? piece.subarray(PARTITION_BYTES) : piece);
+      await this.#ask({ kind: 'piece', bytes }, [bytes.buffer]);
+    }
+    this.bytes = await this.#ask({ kind: 'prepare' });
+  }
+
+  /** Expands an encoded query. The number it returns is for `pack` and `forget`. */
+  async expand(query: Uint8Array): Promise<{ readonly number: number; readonly rows: OpenRows }> {
+    const number = ++this.#queries;
+    return { number, rows: await this.#ask<OpenRows>({ kind: 'expand', number, query: new Uint8Array(query) }) };
+  }
+
+  /** The encoded response that these responses of a kernel are packed into. Copies them at once. */
+  pack(number: number, responses: readonly Uint8Array[]): Promise<Uint8Array> {
+    const bytes = new Uint8Array(responses.reduce((sum, { length }) => sum + length, 0));
+    let at = 0;
+    for (const response of responses) {
+      bytes.set(response, at);
+      at += response.length;
+    }
+    const lengths = responses.map(({ length }) => length);
+    return this.#ask({ kind: 'pack', number, responses: bytes, lengths }, [bytes.buffer]);
+  }
+
+  forget(number: number): void {
+    this.#ask({ kind: 'forget', number }).catch(() => {});
+  }
+
+  async close(): Promise<void> {
+    await this.#worker.terminate();
+  }
+}
+
+function errorFrom({ message, code }: { message: string; code: unknown }): Error {
+  return code === undefined ? new Error(message) : new HersError(code as ErrorCode, message);
+}
+
+interface Entry {
+  readonly keys: LoadedKeys;
+  readonly ready: Promise<void>;
+  users: number;
+  timer: NodeJS.Timeout | undefined;
+}
+
+/** What is told when keys have come into memory, or, negative, are gone: so many bytes. */
+export type OnLoaded = (bytes: number) => void;
+
+/** The evaluation keys of a folder that are in memory. */
+export class Evaluators {
+  onLoaded: OnLoaded | undefined;
+  readonly #idleMs: number;
+  /** By the collection and the ids of their lists; the one that was used last comes last. */
+  readonly #entries = new Map<string, Entry>();
+
+  constructor(idleMs: number = IDLE_MS) {
+    this.#idleMs = idleMs;
+  }
+
+  /** How many sets of keys are in memory, and how many bytes they are. */
+  get loaded(): { readonly sets: number; readonly bytes: number } {
+    const all = [...this.#entries.values()];
+    return { sets: all.length, bytes: all.reduce((sum, { keys }) => sum + keys.bytes, 0) };
+  }
+
+  /**
+   * Calls `use` with the keys in these lists of a collection, which are loaded unless they are
+   * there. They stay there as long as it takes, and a while longer.
+   */
+  async *using<T>(
+    collection: Collection,
+    lists: readonly Uint8Array[],
+    signal: AbortSignal,
+    use: (keys: LoadedKeys) => AsyncGenerator<T>,
+  ): AsyncGenerator<T> {
+    if (lists.length === 0 || lists.length > MAX_PIECES)
+      throw new HersError('INVALID_ARGUMENT', `a search names from 1 to ${MAX_PIECES} lists of evaluation keys`);
+    for (const id of lists) checkBytes(id, 'the id of a list', LIST_ID_BYTES);
+    const name = [hex(collection.id), ...lists.map(hex)].join(' ');
+    const dropped = lists.find((id) => !collection.tables.listPlace(id));
+    if (dropped) {
+      const old = this.#entries.get(name);
+      if (old?.users === 0) this.#unload(name, old);
+      throw new HersError('NOT_FOUND', `there is no list ${hex(dropped)} in this collection`);
+    }
+    const entry = this.#entries.get(name) ?? this.#load(name, collection, lists);
+    this.#entries.delete(name);
+    this.#entries.set(name, entry);
+    clearTimeout(entry.timer);
+    entry.users++;
+    try {
+      await ended(entry.ready, signal);
+      yield* use(entry.keys);
+    } finally {
+      entry.users--;
+      if (entry.users === 0 && this.#entries.get(name) === entry)
+        entry.timer = setTimeout(() => this.#unload(name, entry), this.#idleMs).unref();
+    }
+  }
+
+  #load(name: string, collection: Collection, lists: readonly Uint8Array[]): Entry {
+    this.#makeRoom();
+    const keys = new LoadedKeys(() => this.#unload(name, entry));
+    // Whoever asked first may leave before it is ready.
+    const ready = keys.prepare(readLists(collection, lists, collection.ending.signal));
+    const entry: Entry = { keys, ready, users: 0, timer: undefined };
+    this.#entries.set(name, entry);
+    ready.then(
+      () => {
+        if (this.#entries.get(name) === entry) this.onLoaded?.(keys.bytes);
+      },
+      () => this.#unload(name, entry),
+    );
+    return entry;
+  }
+
+  #makeRoom(): void {
+    for (const [name, entry] of this.#entries) {
+      if (this.#entries.size < MAX_LOADED) return;
+      if (entry.users === 0) this.#unload(name, entry);
+    }
+    if (this.#entries.size >= MAX_LOADED)
+      throw new HersError(
+        'OVERLOADED',
+        `${MAX_LOADED} collections with open queries are being searched already; try again in a moment`,
+      );
+  }
+
+  #unload(name: string, entry: Entry): void {
+    clearTimeout(entry.timer);
+    if (this.#entries.get(name) !== entry) return;
+    this.#entries.delete(name);
+    if (entry.keys.bytes > 0) this.onLoaded?.(-entry.keys.bytes);
+    void entry.keys.close();
+  }
+
+  async close(): Promise<void> {
+    const all = [...this.#entries.entries()];
+    for (const [name, entry] of all) this.#unload(name, entry);
+    await Promise.all(all.map(([, { keys }]) => keys.close()));
+  }
+}
+
+/** The promise, or the signal's reason if that is sooner. */
+async function ended(promise: Promise<void>, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const stop = () => reject(signal.reason);
+  signal.addEventListener('abort', stop, { once: true });
+  try {
+    await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
