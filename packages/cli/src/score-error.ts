@@ -87,6 +87,6 @@ function openScores(key: CollectionKey, matrix: BlockMatrix): ScoresOf {
     const result = resultOf(encodeResponse(scanBlock(matrix, scanned)));
     using secrets = new ResponseSecrets(key);
     const packed = encodePackedResponse(evaluator.pack(query, [result]));
-    return secrets.of(query.queryId, probe).decrypt(packed, 0).scores;
+    return secrets.of(query.queryId, probe).decrypt(packed).scores;
   };
 }

@@ -684,7 +684,7 @@ export class Coordinator implements Service {
         throw new HersError('STALE', `${name} has version ${home.version}, not ${request.version}; read it again`);
       yield* searchShards(this.#searched(placed, home, request), request.queries, (node) => this.#node.peer(node), {
         signal,
-        views: options?.views,
+        views: Boolean(options?.views),
         onSuspect: (node) => this.#node.suspect(node),
       });
     } finally {

@@ -444,11 +444,18 @@ export class Ring {
 
   /**
    * phase·factor + offset as floats of a packed pair, and the largest |phase|. Leaves no secret.
+   * The caller may give the memory of the n floats.
    */
-  scores(pair: PackedPair, secret: ResultSecret, factor: number, offset: number): Scaled<Float32Array, 'largest'> {
+  scores(
+    pair: PackedPair,
+    secret: ResultSecret,
+    factor: number,
+    offset: number,
+    values: Float32Array = new Float32Array(this.n),
+  ): Scaled<Float32Array, 'largest'> {
+    if (values.length !== this.n) throw new RangeError(`scores take ${this.n} floats`);
     if (this.#native) {
       const { packed0, bits0, packed1, bits1 } = pair;
-      const values = new Float32Array(this.n);
       this.#cut(bits0, bits1); // what WebAssembly cannot decrypt is refused here, too
       const points = secret.pointsFor(this.#native);
       const largest = this.#native.scores(values, packed0, bits0, packed1, bits1, points, factor, offset);
@@ -457,7 +464,8 @@ export class Ring {
     try {
       const out = this.words[1].pointer;
       const largest = this.#kernel.scaleToFloat(out, this.phase(pair, secret.words).pointer, this.n, factor, offset);
-      return { values: new Float32Array(this.#kernel.memory.buffer, out, this.n).slice(), largest };
+      values.set(new Float32Array(this.#kernel.memory.buffer, out, this.n));
+      return { values, largest };
     } finally {
       this.wipe();
     }

@@ -39,6 +39,11 @@ export interface ScanResult {
 
 export interface ScanOptions {
   readonly signal?: AbortSignal;
+  /**
+   * Each response is used before the next one is asked for, so that its memory can be freed then,
+   * and is not left to the garbage collector.
+   */
+  readonly passing?: boolean;
 }
 
 /** Responses that stay in the memory of a device: every query's to every block of every handle. */

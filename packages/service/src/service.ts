@@ -122,9 +122,9 @@ export interface KeptResponses {
 export interface SearchCallOptions extends CallOptions {
   /**
    * Responses may be views of buffers that hold others too: cheaper for callers that
-   * forward them immediately.
+   * forward them immediately. `passing` ones are gone when the next one is asked for.
    */
-  readonly views?: boolean;
+  readonly views?: boolean | 'passing';
   /**
    * A store in the same process that has responses in the memory of a device calls this instead of
    * yielding them. They are gone when its promise settles.

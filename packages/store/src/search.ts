@@ -176,7 +176,8 @@ export async function* searchCollections(
         }
         continue;
       }
-      for await (const batch of batchesOf(kernel, [...positions.keys()], queries, { signal })) {
+      const scanning = { signal, passing: views === 'passing' };
+      for await (const batch of batchesOf(kernel, [...positions.keys()], queries, scanning)) {
         const responses: Uint8Array[] = [];
         // The kernel's response may be a view of memory that holds others too.
         for (const { handle, block, response } of batch)

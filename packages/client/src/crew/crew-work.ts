@@ -36,7 +36,9 @@ export function workFor(material: KeyMaterial): (task: Task) => Promise<Done> {
   return async (task) => {
     try {
       const value = await perform(task);
-      return { answer: { value }, transfer: memoryOf(value) };
+      // What responses came in goes back, for others: memory of every search would be garbage here.
+      const spare = task.kind === 'decrypt' ? task.packed.memory : undefined;
+      return { answer: { value, spare }, transfer: spare ? [spare] : memoryOf(value) };
     } catch (error) {
       // Only the typed ones are meant for people; a worker's stack would help nobody.
       const { code, message } = error instanceof HersError ? error : { code: 'INTEGRITY', message: 'a worker failed' };

@@ -89,7 +89,7 @@ export interface Crew {
   /**
    * The best of these responses to one query; with groups, the best of each block. INTEGRITY if a
    * canary has another score than it must have, or scores do not add up, which only the crew of
-   * their space can check.
+   * their space can check. Nothing of the tasks is needed any more once the promise is there.
    */
   decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]>;
   close(): Promise<void>;
@@ -173,9 +173,11 @@ export function rankResponses(
   // What belongs together is only known within a block, so there each block has its own best.
   const grouped: Candidate[] = [];
   const checked = canaryChecker(key, query);
+  // One for all: to collect a thousand arrays takes longer than to fill them.
+  const room = new Float32Array(key.plan.parameters.n);
   let addUp: ReturnType<typeof scoreChecker> | undefined;
   for (const { response, place, block, canaries, dead, slots, groups, sums } of tasks) {
-    const decrypted = secret.decrypt(response, place);
+    const decrypted = secret.decrypt(response, room, place);
     const { integers } = decrypted;
     try {
       const scores = checked(canaries, decrypted);

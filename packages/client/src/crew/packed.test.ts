@@ -29,6 +29,13 @@ it('tasks come out of a message as they went in, in memory that moved', () => {
       const arrived = structuredClone(packed, { transfer: [packed.memory] });
       assert.deepEqual(unpackTasks(arrived), tasks);
       assert.equal(packed.memory.byteLength, 0);
+      // In memory of another message, if it is large enough.
+      const again = packTasks(tasks.slice(1), arrived.memory);
+      assert.equal(again.memory, arrived.memory);
+      assert.deepEqual(unpackTasks(again), tasks.slice(1));
+      const small = new ArrayBuffer(1);
+      const roomier = packTasks([...tasks, ...tasks], small);
+      assert.deepEqual(unpackTasks(roomier), [...tasks, ...tasks]);
     }),
   );
 });

@@ -22,13 +22,14 @@ const ALIGNMENT = 8;
 
 const aligned = (bytes: number) => Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
 
-export function packTasks(tasks: readonly DecryptTask[]): PackedTasks {
+/** In new memory, or in some that is no longer needed, if it is large enough. */
+export function packTasks(tasks: readonly DecryptTask[], spare?: ArrayBuffer): PackedTasks {
   const arraysOf = ({ response, slots, groups, sums }: DecryptTask) => [response, slots, groups, sums];
   // Several tasks may be about one packed response.
   const all = new Set(tasks.flatMap((task) => arraysOf(task).filter((array) => array !== undefined)));
   let total = 0;
   for (const array of all) total += aligned(array.byteLength);
-  const bytes = new Uint8Array(total);
+  const bytes = new Uint8Array(spare && spare.byteLength >= total ? spare : new ArrayBuffer(total));
   const places = new Map<Codes, Place>();
   let at = 0;
   const pack = (array: Codes | undefined): Place | undefined => {

@@ -25,7 +25,10 @@ export type Task =
   /** Overwrite the keys: this is the last task. */
   | { readonly kind: 'wipe' };
 
-export type Answer = { readonly value: unknown } | { readonly code: string; readonly message: string };
+/** A value, with memory that is no longer needed; or an error. */
+export type Answer =
+  | { readonly value: unknown; readonly spare?: ArrayBuffer | undefined }
+  | { readonly code: string; readonly message: string };
 
 /** One worker, on any platform. */
 export interface WorkerHandle {
@@ -62,8 +65,10 @@ interface QueuedTask {
   readonly reject: (error: unknown) => void;
 }
 
-/** Responses in one message to a worker: fewer are not worth a message. */
-const BATCH = 8;
+/** Responses in one message to a worker: a message takes as long as decrypting some of them. */
+const BATCH = 32;
+/** Memory of messages that is kept for others, of some hundred kilobytes each. */
+const MOST_SPARES = 16;
 /** How long an idle worker may take to overwrite its keys before it is ended anyway. */
 const WIPE_MS = 1000;
 
@@ -76,6 +81,7 @@ export class Workers implements Crew {
   readonly #queue: QueuedTask[] = [];
   /** Sealing is done ahead of time, so it has the lowest priority. */
   readonly #seals: QueuedTask[] = [];
+  readonly #spares: ArrayBuffer[] = [];
   #closed = false;
 
   constructor(source: WorkerSource, size: number) {
@@ -117,8 +123,10 @@ export class Workers implements Crew {
     this.#busy.delete(worker);
     worker.rest();
     this.#idle.push(worker);
-    if ('value' in answer) queued?.resolve(answer.value as never);
-    else queued?.reject(new HersError(answer.code as HersError['code'], answer.message));
+    if ('value' in answer) {
+      if (answer.spare && this.#spares.length < MOST_SPARES) this.#spares.push(answer.spare);
+      queued?.resolve(answer.value as never);
+    } else queued?.reject(new HersError(answer.code as HersError['code'], answer.message));
     this.#next();
   }
 
@@ -160,7 +168,7 @@ export class Workers implements Crew {
   async decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
     const parts: Promise<Candidate[]>[] = [];
     for (let at = 0; at < tasks.length; at += BATCH) {
-      const packed = packTasks(tasks.slice(at, at + BATCH));
+      const packed = packTasks(tasks.slice(at, at + BATCH), this.#spares.pop());
       const exposed = secret instanceof QuerySecret ? secret.expose() : secret;
       parts.push(this.#run({ kind: 'decrypt', secret: exposed, packed, options }));
     }

@@ -35,9 +35,13 @@ export class Ranking {
   offer(block: number, first: number, scores: ArrayLike<number>, slots?: Uint32Array): void {
     const sign = this.#sign;
     if (!slots) {
+      // A number of its own: to look it up takes longer than to compare with it.
+      let floor = this.#floor;
       for (let j = 0; j < scores.length; j++) {
         const key = sign * scores[j];
-        if (key > this.#floor) this.#keep(key, block, first + j);
+        if (!(key > floor)) continue;
+        this.#keep(key, block, first + j);
+        floor = this.#floor;
       }
       return;
     }

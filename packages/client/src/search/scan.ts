@@ -63,8 +63,8 @@ export interface Scanned {
   readonly searched: number;
 }
 
-/** Responses collected before they are handed to the crew. */
-const BATCH = 16;
+/** Responses collected before they are handed to the crew: as many as a worker takes. */
+const BATCH = 32;
 
 /** An answer that could not be decrypted, for the reason that the error gives. */
 export class Undecryptable extends HersError {
@@ -194,8 +194,31 @@ interface Query {
   readonly secret: Decryption;
   /** Blocks that have not been answered for, since the first answer. */
   missing: Set<string> | undefined;
-  /** Responses that the crew has not been given yet. */
+  /** Responses that the crew has not been given yet, and memory for them. */
   readonly tasks: DecryptTask[];
+  readonly gathered: Gathered;
+}
+
+/** Copies of some responses: those that a store hands over are gone when the next one is here. */
+class Gathered {
+  #bytes = new Uint8Array(0);
+  #used = 0;
+
+  add(response: Uint8Array): Uint8Array {
+    const { length } = response;
+    if (this.#used + length > this.#bytes.length) {
+      this.#bytes = new Uint8Array(BATCH * length);
+      this.#used = 0;
+    }
+    const copy = this.#bytes.subarray(this.#used, (this.#used += length));
+    copy.set(response);
+    return copy;
+  }
+
+  /** Nobody needs what was added so far. */
+  clear(): void {
+    this.#used = 0;
+  }
 }
 
 async function encryptQueries(
@@ -209,7 +232,17 @@ async function encryptQueries(
     for (const [probe, given] of probes.entries()) {
       const vector = await space.project(given);
       const { query: encrypted, secret } = encryptIn(view, space, vector);
-      queries.push({ probe, of, space, vector, encrypted, secret, missing: undefined, tasks: [] });
+      queries.push({
+        probe,
+        of,
+        space,
+        vector,
+        encrypted,
+        secret,
+        missing: undefined,
+        tasks: [],
+        gathered: new Gathered(),
+      });
     }
   }
   return queries;
@@ -376,11 +409,12 @@ async function scanBlocks(
   const byId = new Map(queries.map((query) => [hex(query.secret.queryId), query]));
   const options = { limit, order: orderOf(view.space.plan), ...(threshold === undefined ? {} : { threshold }) };
   const decrypted: { readonly probe: number; readonly records: number; readonly best: Promise<Candidate[]> }[] = [];
-  const decrypt = ({ probe, space, vector, secret, tasks }: Query) => {
+  const decrypt = async ({ probe, space, vector, secret, tasks, gathered }: Query) => {
     const batch = tasks.splice(0);
     const records = batch.reduce((sum, { block, dead }) => sum + blocks[block].count - dead.length, 0);
-    const best = space.crew().then((crew) => crew.decrypt(secret, batch, { ...options, query: vector }));
+    const best = (await space.crew()).decrypt(secret, batch, { ...options, query: vector });
     best.catch(() => {}); // reported below, with the others
+    gathered.clear();
     decrypted.push({ probe, records, best });
   };
   const rank: Rank = ({ probe, space, of, secret, vector }, kept, number, slots) => {
@@ -402,23 +436,25 @@ async function scanBlocks(
     };
     // Where the store can leave responses on a device, and the client can decrypt them there.
     const keep = some ? undefined : keeper(queries, slotsOf, rank);
-    const calling = { ...(signal ? { signal } : {}), ...(keep ? { keep } : {}), views: true };
+    const calling = { ...(signal ? { signal } : {}), ...(keep ? { keep } : {}), views: 'passing' as const };
     let numbers: Map<string, number> | undefined;
     chosen?.evaluateAhead();
     for await (const responses of groupsOf(service.search(name, request, calling)))
       for (const response of responses) {
         numbers ??= new Map(blocks.map((block, number) => [block.id, number]));
         const { query, answered } = expectedBy(byId, numbers, blocks, response);
+        const copy = query.gathered.add(response);
         for (const { number, place } of answered) {
           const { id, dead } = blocks[number];
           const canaries = query.space.canariesOf(blocks[number]);
           const groups = grouping?.codesOf(number);
           const sums = view.scoreSums.get(id);
-          query.tasks.push({ response, place, block: number, canaries, dead, slots: slotsOf?.(number), groups, sums });
+          const slots = slotsOf?.(number);
+          query.tasks.push({ response: copy, place, block: number, canaries, dead, slots, groups, sums });
         }
-        if (query.tasks.length >= BATCH) decrypt(query);
+        if (query.tasks.length >= BATCH) await decrypt(query);
       }
-    for (const query of queries) if (query.tasks.length > 0) decrypt(query);
+    for (const query of queries) if (query.tasks.length > 0) await decrypt(query);
     for (const { missing, of } of queries) {
       const { size } = missing ?? idsOf(of);
       if (size > 0) throw new HersError('INTEGRITY', `the store left out ${size} of ${blocks.length} blocks`);

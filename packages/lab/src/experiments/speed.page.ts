@@ -9,19 +9,12 @@ import type { SpeedParameters } from './speed.ts';
 
 type SpeedData = Data<SpeedParameters>;
 
-/**
- * As it was before: two cores, a million records of 128 dimensions. These are the figures that the
- * work began with; they were not measured in the same run, and not taken apart any further.
- */
-const BEFORE = { scan: 15.5, folder: 39, http: 59 };
-
 /** Phases in the order in which they happen, with a colour for each. */
 const PHASES = [
   ['encrypt the query', '#E69F00'],
   ['scan: the server’s own work', '#0072B2'],
   ['hand the responses over', '#56B4E9'],
   ['decrypt and rank', '#009E73'],
-  ['all but the scan, not taken apart', '#999999'],
 ] as const;
 type Phase = (typeof PHASES)[number][0];
 
@@ -136,9 +129,11 @@ export async function render(data: SpeedData): Promise<Rendered> {
   const markdown = page(data, 'Speed', 'Where each millisecond of a search goes', [
     `One search of ${templates(count)} records of ${dimension} dimensions, end to end, on ${data.machine.cores} cores that client and server share. ${runs > 1 ? `Of ${runs} runs of each benchmark the least disturbed one counts. ` : ''}While this was measured, all cores together could read ${significant(readSpeed)} GB a second of the gallery from memory: ${bytes(figures.value('scan-bytes-read'))} in ${significant(figures.value('scan-plain-read-all'))} ms. No scan can be faster.`,
     phaseTable(figures),
-    'The upper two bars of the picture, “before”, are what the work began with: another day on the same kind of machine, not this run.',
+    figures.has('before-embedded-search-p50')
+      ? 'Before: the same benchmarks on the same machine, while every search still left megabytes of garbage in the client and its workers.'
+      : '',
     '## Bars',
-    'Each is a ratio within one run, or a figure of it. Figures “before” are those that the work began with.',
+    'Each is a ratio within one run, or a figure of it. What stands under “at first” is what the work began with, on another machine with slower memory.',
     barTable(figures),
     '## Beside searches in the clear',
     'The same shape of gallery as 32-bit floats, one query at a time, the best of all runs, in milliseconds. What is encrypted is the whole work of the server; what is in the clear computes all inner products, and Faiss finds the best one too.',
@@ -150,15 +145,23 @@ export async function render(data: SpeedData): Promise<Rendered> {
   return { markdown, svg: await plot(data, figures) };
 }
 
+interface Spent {
+  readonly where: string;
+  readonly phase: Phase;
+  readonly ms: number;
+}
+
 /** Milliseconds of each phase, for a search in a folder and over HTTP. */
-function phasesOf(figures: Figures): readonly { readonly where: string; readonly phase: Phase; readonly ms: number }[] {
-  const scan = Math.min(figures.value('scan-search-all'), figures.value('embedded-search-scan'));
-  return (['embedded', 'service'] as const).flatMap((bench) => {
-    const where = bench === 'embedded' ? 'in a folder' : 'over HTTP';
+function phasesOf(figures: Figures, prefix = ''): readonly Spent[] {
+  return (['embedded', 'service'] as const).flatMap((kind) => {
+    const bench = `${prefix}${kind}`;
+    if (!figures.has(`${bench}-search-p50`)) return [];
+    const where = kind === 'embedded' ? 'in a folder' : 'over HTTP';
     const whole = figures.value(`${bench}-search-scan`);
+    const scan = Math.min(figures.value('scan-search-all'), whole);
     return [
       { where, phase: 'encrypt the query' as const, ms: figures.value(`${bench}-search-encrypt`) },
-      { where, phase: 'scan: the server’s own work' as const, ms: Math.min(scan, whole) },
+      { where, phase: 'scan: the server’s own work' as const, ms: scan },
       { where, phase: 'hand the responses over' as const, ms: Math.max(0, whole - scan) },
       { where, phase: 'decrypt and rank' as const, ms: figures.value(`${bench}-search-decrypt`) },
     ];
@@ -166,24 +169,29 @@ function phasesOf(figures: Figures): readonly { readonly where: string; readonly
 }
 
 function phaseTable(figures: Figures): string {
-  const phases = phasesOf(figures);
-  const names = PHASES.map(([name]) => name).filter((name) => phases.some(({ phase }) => phase === name));
-  const cell = (where: string, name: Phase) =>
-    significant(phases.find((each) => each.where === where && each.phase === name)!.ms);
+  const columns = [
+    ['in a folder', 'embedded', 'before-'],
+    ['in a folder', 'embedded', ''],
+    ['over HTTP', 'service', 'before-'],
+    ['over HTTP', 'service', ''],
+  ].filter(([, bench, prefix]) => figures.has(`${prefix}${bench}-search-p50`));
+  const cell = (where: string, prefix: string, name: Phase) =>
+    significant(phasesOf(figures, prefix).find((each) => each.where === where && each.phase === name)!.ms);
+  const whole = (p: string) =>
+    columns.map(([, bench, prefix]) => significant(figures.value(`${prefix}${bench}-search-${p}`)));
   return table(
-    ['median milliseconds', 'in a folder', 'over HTTP'],
+    ['median milliseconds', ...columns.map(([where, , prefix]) => (prefix === '' ? where : `${where}, before`))],
     [
-      ...names.map((name) => [name, cell('in a folder', name), cell('over HTTP', name)]),
-      ['whole search, p50', ...['embedded', 'service'].map((b) => significant(figures.value(`${b}-search-p50`)))],
-      ['whole search, p95', ...['embedded', 'service'].map((b) => significant(figures.value(`${b}-search-p95`)))],
-      ['before, p50', String(BEFORE.folder), String(BEFORE.http)],
+      ...PHASES.map(([name]) => [name, ...columns.map(([where, , prefix]) => cell(where, prefix, name))]),
+      ['whole search, p50', ...whole('p50')],
+      ['whole search, p95', ...whole('p95')],
     ],
   );
 }
 
 function barTable(figures: Figures): string {
   return table(
-    ['what', 'before', 'now', 'bar', 'met'],
+    ['what', 'at first', 'now', 'bar', 'met'],
     BARS.map(({ what, before, bar, value, isMet, show = (each: number) => each.toFixed(2) }) => {
       const now = value(figures);
       return [
@@ -227,16 +235,14 @@ function whileEnrolling(figures: Figures): string {
 }
 
 function plot({ parameters: { count, dimension }, machine }: SpeedData, figures: Figures): Promise<string> {
-  const rows = ['in a folder, before', 'in a folder, now', 'over HTTP, before', 'over HTTP, now'];
-  const before = (where: string, whole: number) => [
-    { row: `${where}, before`, phase: 'scan: the server’s own work', ms: BEFORE.scan },
-    { row: `${where}, before`, phase: 'all but the scan, not taken apart', ms: whole - BEFORE.scan },
+  const all = [
+    ...phasesOf(figures, 'before-').map((each) => ({ ...each, row: `${each.where}, before` })),
+    ...phasesOf(figures).map((each) => ({ ...each, row: `${each.where}, now` })),
   ];
-  const values = [
-    ...before('in a folder', BEFORE.folder),
-    ...before('over HTTP', BEFORE.http),
-    ...phasesOf(figures).map(({ where, phase, ms }) => ({ row: `${where}, now`, phase, ms })),
-  ].map((each) => ({ ...each, order: PHASES.findIndex(([name]) => name === each.phase) }));
+  const rows = ['in a folder, before', 'in a folder, now', 'over HTTP, before', 'over HTTP, now'].filter((row) =>
+    all.some((each) => each.row === row),
+  );
+  const values = all.map((each) => ({ ...each, order: PHASES.findIndex(([name]) => name === each.phase) }));
   const names = PHASES.map(([name]) => name);
   return plotted({
     $schema: SCHEMA,

@@ -34,6 +34,10 @@ export const speed: Experiment = {
       type: 'string',
       help: 'files of `npm run bench -- NAME --json`, several of a name if there are: nothing is run',
     },
+    before: {
+      type: 'string',
+      help: 'files of embedded and service of an earlier state on this machine, to stand beside it',
+    },
   },
   measure,
 };
@@ -44,19 +48,10 @@ async function measure(values: Values): Promise<Data<SpeedParameters>> {
   const dimension = wholeNumber(values, 'dimension', small ? 16 : 128);
   const reports = values.from === undefined ? await run(count, dimension, small) : read(String(values.from));
   const results: Figure[] = [];
-  for (const bench of BENCHES) {
-    const runs = reports.filter((report) => report.bench === bench);
-    if (runs.length === 0) throw new UsageError(`there is no run of ${bench}`);
-    const timeOf = ({ results: each }: Report) => each.find(({ name }) => name === STEADIEST[bench])!.value;
-    const best = runs.reduce((a, b) => (timeOf(b) < timeOf(a) ? b : a));
-    for (const figure of best.results)
-      results.push({
-        ...figure,
-        name: `${bench}-${figure.name}`,
-        ...(figure.against === undefined ? {} : { against: `${bench}-${figure.against}` }),
-        source: 'measured',
-      });
-  }
+  for (const bench of BENCHES) results.push(...bestOf(reports, bench));
+  const earlier = values.before === undefined ? [] : read(String(values.before));
+  for (const bench of BENCHES)
+    if (earlier.some((report) => report.bench === bench)) results.push(...bestOf(earlier, bench, 'before-'));
   const first = reports[0].parameters as { count: number; dimension: number };
   const parameters = {
     count: first.count,
@@ -64,6 +59,20 @@ async function measure(values: Values): Promise<Data<SpeedParameters>> {
     runs: Math.floor(reports.length / BENCHES.length),
   };
   return record('speed', values, { parameters, results }, values.from === undefined ? undefined : '');
+}
+
+/** The figures of the run of a benchmark that was disturbed least. */
+function bestOf(reports: readonly Report[], bench: SpeedBench, prefix = ''): Figure[] {
+  const runs = reports.filter((report) => report.bench === bench);
+  if (runs.length === 0) throw new UsageError(`there is no run of ${bench}`);
+  const timeOf = ({ results: each }: Report) => each.find(({ name }) => name === STEADIEST[bench])!.value;
+  const best = runs.reduce((a, b) => (timeOf(b) < timeOf(a) ? b : a));
+  return best.results.map((figure) => ({
+    ...figure,
+    name: `${prefix}${bench}-${figure.name}`,
+    ...(figure.against === undefined ? {} : { against: `${prefix}${bench}-${figure.against}` }),
+    source: 'measured',
+  }));
 }
 
 async function run(count: number, dimension: number, small: boolean): Promise<Report[]> {

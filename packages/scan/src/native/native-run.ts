@@ -152,12 +152,16 @@ export function cutFile(name: string): HersError {
   return new HersError('DAMAGED', `${name} ends too soon: it was cut while it was open; restore it from a copy`);
 }
 
-/** What a run finds, as it comes. However it is left, the run ends. */
+/**
+ * What a run finds, as it comes. However it is left, the run ends. Memory that is only `passing` is
+ * freed as soon as what follows is asked for.
+ */
 export async function* batchesFrom(
   run: NativeRun,
   handles: readonly SegmentHandle[],
   checkOpen: () => void,
   signal: AbortSignal | undefined,
+  passing = false,
 ): AsyncGenerator<readonly ScanResult[]> {
   const abort = () => run.stop(signal?.reason);
   signal?.addEventListener('abort', abort, { once: true });
@@ -177,6 +181,7 @@ export async function* batchesFrom(
         signal?.throwIfAborted();
         checkOpen();
       }
+      if (passing && typeof buffer.transfer === 'function') buffer.transfer(0);
     }
   } finally {
     signal?.removeEventListener('abort', abort);

@@ -359,6 +359,30 @@ describe('native kernel', compiler, () => {
         }, reason);
       }));
 
+    it('passing responses are the same, and their memory is freed when what follows is asked for', () =>
+      withKernel({}, async (kernel) => {
+        const shape = { parameters: compact, rows: 20 };
+        const bytes = segmentBytes(blocksOf(shape, 60));
+        const handles = [await kernel.load({ bytes, name: 'one' }), await kernel.load({ bytes, name: 'two' })];
+        const queries = queriesOf(shape, 2);
+        const found = async (passing: boolean) => {
+          const all = new Map<string, Uint8Array>();
+          const buffers = new Set<ArrayBufferLike>();
+          for await (const { handle, block, query, response } of kernel.scan(handles, queries, { passing })) {
+            all.set(`${handle.name} ${block} ${query}`, response.slice());
+            buffers.add(response.buffer);
+          }
+          return {
+            all: new Map([...all].sort()),
+            kept: [...buffers].filter(({ byteLength }) => byteLength > 0).length,
+          };
+        };
+        const [held, passing] = [await found(false), await found(true)];
+        assert.deepEqual(passing.all, held.all);
+        assert.ok(held.kept > 1, `${held.kept}`);
+        assert.equal(passing.kept, 0);
+      }));
+
     it('leaving the loop ends it, and what it used can be unloaded', () =>
       withKernel({ threads: 2 }, async (kernel) => {
         const handle = await kernel.load({ path });

@@ -144,12 +144,12 @@ export class NativeKernel implements Kernel {
   async *batches(
     handles: readonly SegmentHandle[],
     queries: readonly Query[],
-    { signal }: ScanOptions = {},
+    { signal, passing }: ScanOptions = {},
   ): AsyncIterable<readonly ScanResult[]> {
     signal?.throwIfAborted();
     const run = await this.#start(handles, queries, false, signal);
     if (!run) return;
-    yield* batchesFrom(run, handles, () => this.#checkOpen(), signal);
+    yield* batchesFrom(run, handles, () => this.#checkOpen(), signal, passing);
   }
 
   /** For measurements: everything up to the sums of products, without responses. */

@@ -100,16 +100,17 @@ export class QuerySecret {
 
   /**
    * The scores of one block. Nothing of them may go back to the server, and `compact` ones to
-   * nobody who sees ciphertexts (SECURITY.md).
+   * nobody who sees ciphertexts (SECURITY.md). Who decrypts many gives the memory of n floats,
+   * which the scores under `compact` and `small` then lie in.
    */
-  decrypt(bytes: Uint8Array): Scores {
+  decrypt(bytes: Uint8Array, room?: Float32Array): Scores {
     const plan = this.#plan;
     const ring = ringOf(plan.parameters);
     const { response, secret, step } = this.#open(bytes);
     const { blockId, first, count, bits1 } = response;
     const { slope, offset, sign, shift } = this.#readout;
     if (!isExact(plan.profile)) {
-      const { values, largest } = ring.scores(response, secret, step * slope, offset);
+      const { values, largest } = ring.scores(response, secret, step * slope, offset, room);
       // The score of a checksum canary may be larger, or wrap around.
       if (plan.checksumGroup === 0 && largest > plan.largestPhase * 2 ** bits1) throw nonsense(values);
       return { blockId, first, scores: only(values, first, count) };

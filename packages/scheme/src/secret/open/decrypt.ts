@@ -19,9 +19,9 @@ export interface QueryResponses {
   open(bytes: Uint8Array): Pick<PackedResponse, 'blocks'>;
   /**
    * The scores of one block of a response, by its place in it. Decrypt the first response for every
-   * block, and no other.
+   * block, and no other. Who decrypts many gives the memory of n floats, which they then lie in.
    */
-  decrypt(bytes: Uint8Array, place?: number): Scores;
+  decrypt(bytes: Uint8Array, room?: Float32Array, place?: number): Scores;
 }
 
 /** Decrypts the responses to open queries: one of a collection and generation. */
@@ -50,7 +50,7 @@ export class ResponseSecrets {
   decrypt(bytes: Uint8Array, queryId: Uint8Array, vector: ArrayLike<number>): Scores[] {
     const of = this.of(queryId, vector);
     const { blocks } = of.open(bytes);
-    return blocks.map((_, place) => of.decrypt(bytes, place));
+    return blocks.map((_, place) => of.decrypt(bytes, undefined, place));
   }
 
   /** What decrypts the responses to one query, block by block. */
@@ -61,7 +61,7 @@ export class ResponseSecrets {
       if (last?.bytes !== bytes) last = { bytes, opened: this.#open(bytes, queryId) };
       return last.opened;
     };
-    return { open, decrypt: (bytes, place = 0) => this.#decrypt(open(bytes), place, made) };
+    return { open, decrypt: (bytes, room, place = 0) => this.#decrypt(open(bytes), place, made, room) };
   }
 
   /** INTEGRITY and others unless it answers this query, under these secrets. */
@@ -76,7 +76,12 @@ export class ResponseSecrets {
     return response;
   }
 
-  #decrypt({ blocks, mask, bodies, bits0, bits1 }: PackedResponse, place: number, { slope, offset }: Readout): Scores {
+  #decrypt(
+    { blocks, mask, bodies, bits0, bits1 }: PackedResponse,
+    place: number,
+    { slope, offset }: Readout,
+    room: Float32Array | undefined,
+  ): Scores {
     if (!this.#secrets) throw new HersError('WIPED', 'these secrets have been wiped; open the key again');
     const { parameters, unit, largestPhase } = this.#plan;
     const block = blocks[place];
@@ -84,7 +89,7 @@ export class ResponseSecrets {
     const { blockId, first, count } = block;
     const factor = (modulusOf(parameters) / 2 ** bits1 / unit) * slope;
     const pair = { packed0: bodies[place], bits0, packed1: mask, bits1 };
-    const { values, largest } = ringOf(parameters).scores(pair, this.#secrets[place], factor, offset);
+    const { values, largest } = ringOf(parameters).scores(pair, this.#secrets[place], factor, offset, room);
     if (largest > largestPhase * 2 ** bits1) {
       values.fill(0);
       throw new HersError(
