@@ -133,7 +133,7 @@ export async function render(data: SpeedData): Promise<Rendered> {
       ? 'Before: the same benchmarks on the same machine, while every search still left megabytes of garbage in the client and its workers.'
       : '',
     '## Bars',
-    'Each is a ratio within one run, or a figure of it. What stands under “at first” is what the work began with, on another machine with slower memory.',
+    'Each is a ratio of two figures of these runs, or one of them. What stands under “at first” is what the work began with, on another machine with slower memory.',
     barTable(figures),
     '## Beside searches in the clear',
     'The same shape of gallery as 32-bit floats, one query at a time, the best of all runs, in milliseconds. What is encrypted is the whole work of the server; what is in the clear computes all inner products, and Faiss finds the best one too.',
