@@ -27,6 +27,7 @@ import {
 import { isBuiltin } from 'node:module';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, posix, resolve } from 'node:path';
+import { commit } from '../packages/cli/src/commit.ts';
 import { currentAddons, PUBLISHED_ADDONS } from './addons.ts';
 import { type Import, importsOf } from './imports.ts';
 import { npm } from './npm.ts';
@@ -329,6 +330,7 @@ function addAddons(folder: string): void {
 
 function manifestFor(item: Published, { imports, dependencies }: Contents): object {
   const { version, license } = manifestOf('.');
+  const gitHead = commit();
   const isOptional = ([name]: [string, string]) => OPTIONAL.includes(name);
   const needed = Object.entries(dependencies).filter((entry) => !isOptional(entry));
   // Pages give a runtime of their own, so that nothing imports the one for pages.
@@ -345,6 +347,7 @@ function manifestFor(item: Published, { imports, dependencies }: Contents): obje
   return {
     name: item.name,
     version,
+    ...(gitHead === undefined ? {} : { gitHead }),
     description: item.description,
     keywords: ['embeddings', 'encrypted', 'homomorphic', 'lattice', 'search', 'similarity', 'vector'],
     license,

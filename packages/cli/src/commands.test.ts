@@ -592,6 +592,33 @@ describe('upkeep', () => {
     assert.match((await hers(folder, ['optimize'])).out, /^faces: 11 records in 1 block, .* on disk/);
   });
 
+  test('import --optimize leaves nothing pending, and what is found is found encrypted', async () => {
+    const folder = await prepared.copy();
+    const people = ['p', 'q', 'r'].map((id, i) => ({ id, vector: [0, 1, 2, 3].map((k) => Number(k === i)) }));
+    const input = people.map((each) => JSON.stringify(each)).join('\n');
+    const found = async () => {
+      const { out, err } = await hers(folder, ['search', '[1,0.1,0,0]', '--limit', '1', '-c', 'tiny']);
+      const [id, score] = out.trimEnd().split('\n').at(-1)!.split('\t');
+      return { id, score: Number(score), err };
+    };
+    assert.match(
+      (await hers(folder, ['import', '-', '-c', 'tiny'], { input })).err,
+      /5 of 5 records are pending: searches compare them here, in the clear, until hers optimize/,
+    );
+    assert.deepEqual(await hersJson(folder, ['count', '-c', 'tiny']), { records: 5, pending: 5 });
+    const before = await found();
+    assert.match(before.err, /5 of 5 records are pending/);
+
+    const { pending } = await hersJson(folder, ['import', '-', '-c', 'tiny', '--optimize'], { input });
+    assert.equal(pending, 0);
+    assert.deepEqual(await hersJson(folder, ['count', '-c', 'tiny']), { records: 5, pending: 0 });
+    assert.equal((await hersJson(folder, ['collections', 'describe', 'tiny'])).blocks, 1);
+    const after = await found();
+    assert.doesNotMatch(after.err, /pending/);
+    assert.equal(after.id, before.id);
+    assert.ok(Math.abs(after.score - before.score) < 0.05, `${after.score} was ${before.score}`);
+  });
+
   test('snapshot and restore, through files and pipes', async () => {
     const folder = await prepared.copy();
     const { bytes } = await hersJson(folder, ['snapshot', 'faces.snapshot']);

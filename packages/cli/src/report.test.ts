@@ -74,7 +74,7 @@ describe('hers report', () => {
     assert.ok(Math.abs(identification.cmc[0].value - first.length / probes.length) < 1e-9);
     const { value, low, high } = identification.cmc[0];
     assert.ok(low < value && value < high && value < 1, `${low} ${value} ${high}`);
-    assert.ok(whole.markdown.includes(`| in the clear | ${(100 * value).toFixed(2)} % [${(100 * low).toFixed(2)} %`));
+    assert.ok(whole.markdown.includes(`| in the clear | ${(100 * value).toFixed(2)} % [${(100 * low).toFixed(2)},`));
   });
 
   it('counts pairs, and what is missed at a false match rate, as one would by hand', () => {
@@ -130,12 +130,21 @@ describe('hers report', () => {
     // Cosines of random directions in 8 dimensions deviate by 0.35, and their mean by a fourteenth.
     assert.ok(Math.abs(irreversibility.ciphertext.mean) < 5 * (0.36 / Math.sqrt(templates)));
     assert.ok(irreversibility.scores.mean > 0.99);
+    // Eight probes that are known give all others away; rehearsing gives no more than guessing.
+    assert.equal(irreversibility.knownProbes.known, DIMENSION);
+    assert.ok(irreversibility.knownProbes.mean > 0.99);
+    assert.ok(irreversibility.rehearsed.mean < 0.5, `${irreversibility.rehearsed.mean}`);
     // A shuffle exceeds what 95 % of shuffles stay below one time in twenty.
     for (const found of [unlinkability.twoKeys, unlinkability.oneKey]) assert.ok(found < 2 * unlinkability.likely);
     assert.ok(unlinkability.unprotected > 0.7, `${unlinkability.unprotected}`);
     assert.ok(unlinkability.chance < unlinkability.likely);
-    assert.equal(renewability.refused, renewability.probes);
-    assert.equal(renewability.found, 0);
+    const refused = { found: 0, refused: renewability.probes };
+    assert.deepEqual([renewability.oldBlock, renewability.newBlock], [refused, refused]);
+    // Five standard deviations of χ² with 255 degrees of freedom.
+    const { block, query, unprotected } = whole.protection.confidentiality;
+    for (const found of [block, query]) assert.ok(Math.abs(found - 1) < 5 * Math.sqrt(2 / 255), `${found}`);
+    assert.ok(unprotected > 2, `${unprotected}`);
+    assert.match(whole.markdown, /takes 2\^\d{3} operations, and 2\^\d{3} with a quantum computer/);
   });
 
   it('can be repeated: files, seed and command are named, and the same seed makes the same figures', async () => {
@@ -159,6 +168,20 @@ describe('hers report', () => {
       whole.markdown,
       /^- Command: hers report people\.npy --labels people\.txt --profile compact --sample 2000 --draws 20 --random 1$/m,
     );
+  });
+
+  it('has its plots beside the Markdown, the same as on the page, and says what was built from what', async () => {
+    const plots = [...whole.markdown.matchAll(/^!\[(.*)\]\(<(.*)>\)$/gm)];
+    assert.deepEqual(
+      plots.map(([, , file]) => file),
+      ['whole-cmc.svg', 'whole-open-set.svg', 'whole-det.svg'],
+    );
+    for (const [, title, file] of plots) {
+      const svg = await readFile(join(folder.path, file!), 'utf8');
+      assert.ok(svg.includes(`aria-label="${title}"`) && whole.html.includes(svg));
+    }
+    assert.equal(whole.files.length, 5);
+    assert.match(whole.markdown, /; hers \d+\.\d+\.\d+(, commit [0-9a-f]{40}(-dirty)?)?; Node v/);
   });
 
   it('is one page without anything from elsewhere, with a plot for each curve', () => {
@@ -195,6 +218,15 @@ describe('hers report', () => {
     assert.equal(exit, EXIT.absent);
     assert.match(err, /whole\.md exists already; choose another name, or add --replace/);
     assert.equal(await readFile(join(folder.path, 'whole.md'), 'utf8'), before);
+    for (const metric of ['dot', 'euclidean']) {
+      const refused = await run('--labels', 'people.txt', '-o', 'none', '--metric', metric);
+      assert.equal(refused.exit, EXIT.usage);
+      assert.match(refused.err, new RegExp(`a report is made for cosine, not for ${metric}`));
+    }
+    assert.match(
+      (await run('--labels', 'people.txt', '-o', 'none', '--sample', '10001')).err,
+      /--sample is 10000 at most/,
+    );
     await writeFile(join(folder.path, 'apart.txt'), `${all.map((_, i) => i).join('\n')}\n`);
     assert.match((await run('--labels', 'apart.txt', '-o', 'apart')).err, /no label occurs twice/);
     assert.ok(!existsSync(join(folder.path, 'apart.md')));

@@ -4,9 +4,9 @@
 // ones.
 
 import { cholesky } from '@hers/vectors/least-squares';
+import { moments } from '@hers/vectors/moments';
 import { identities } from '@hers/vectors/synthetic';
 import { curvedManifold, FACE_LIKE, type ManifoldOptions } from './manifold.ts';
-import { moments } from './moments.ts';
 
 /** Synthetic vectors from which the mean and covariance of the manifold are computed. */
 const SAMPLE = 20_000;

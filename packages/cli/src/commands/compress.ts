@@ -51,7 +51,10 @@ export function addCompress(program: HersCommand, context: () => Context): void 
   )
     .requiredOption('-o, --output <file>', 'where the compressor goes, an .onnx file that other tools can run')
     .addOption(
-      new Option('-m, --method <method>', 'auto tries all of them and takes the most accurate')
+      new Option(
+        '-m, --method <method>',
+        'auto: a linear map from PCA to LDA, and a learned one where that is ahead; without labels PCA',
+      )
         .choices(METHODS)
         .default('auto'),
     )

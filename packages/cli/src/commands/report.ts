@@ -20,11 +20,17 @@ interface ReportOptions extends VectorOptions {
   readonly output: string;
   readonly compressor?: string;
   readonly profile: Profile;
+  readonly metric: string;
   readonly sample: number;
   readonly draws: number;
   readonly random: number;
   readonly replace?: boolean;
 }
+
+/** So many matches one search returns at most. */
+const MOST_VECTORS = 10_000;
+/** Files of plots, by the ends of their names. */
+const PLOTS = ['cmc', 'open-set', 'det'];
 
 export function addReport(program: HersCommand, context: () => Context): void {
   addRowOptions(
@@ -32,22 +38,23 @@ export function addReport(program: HersCommand, context: () => Context): void {
       .command('report')
       .summary('accuracy and protection of a labelled file, as a document')
       .description(
-        'Measures a labelled file three ways on the same vectors: in the clear, compressed, and encrypted by a collection in a folder that is deleted afterwards. Writes identification (rank-k, CMC), open set (FNIR against FPIR) and verification (FMR, FNMR, DET, EER), with intervals that are bootstrapped over people, the cost of encryption, and protection after ISO/IEC 24745, as Markdown and as one HTML page with plots. Labels say which vectors are of the same person; use people that the compressor was not trained on.',
+        'Measures a labelled file three ways on the same vectors: in the clear, compressed, and encrypted by a collection in a folder that is deleted afterwards. Writes identification (rank-k, CMC), open set (FNIR against FPIR) and verification (FMR, FNMR, DET, EER), with intervals that are bootstrapped over people, the cost of encryption, and protection after ISO/IEC 24745, as Markdown with its plots beside it and as one HTML page. Labels say which vectors are of the same person; use people that the compressor was not trained on.',
       )
       .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input'),
   )
     .option('--labels <file>', 'the label of each vector: a .npy file of whole numbers, or a text file, one a line')
     .option('--label <column>', 'the same from a column (.csv) or field (.jsonl)')
-    .requiredOption('-o, --output <name>', 'where it goes: <name>.md and <name>.html')
+    .requiredOption('-o, --output <name>', 'where it goes: <name>.md with its plots <name>-*.svg, and <name>.html')
     .option('--compressor <file>', 'an .onnx file from hers train; without one, vectors are encrypted as they are')
     .addOption(
       new Option('-p, --profile <profile>', 'of the encrypted collection')
         .choices(['compact', 'small', 'exact', 'exact-250'])
         .default('compact'),
     )
+    .option('--metric <metric>', 'how vectors are compared: a report is made for cosine alone', 'cosine')
     .option(
       '--sample <number>',
-      'take at most so many vectors, of whole people',
+      'take at most so many vectors, of whole people, up to 10000; an FPIR of 0.1 % takes 3000 of people who are not enrolled',
       numberOption('--sample', { whole: true }),
       2000,
     )
@@ -60,24 +67,46 @@ export function addReport(program: HersCommand, context: () => Context): void {
 
 async function report(context: Context, argument: string, options: ReportOptions): Promise<void> {
   const { environment, out, signal } = context;
-  const paths = ['md', 'html'].map((ending) => context.path(`${options.output}.${ending}`));
-  for (const path of paths)
+  const { profile, sample, draws, random: seed, metric } = options;
+  if (metric !== 'cosine')
+    throw new CommandError(
+      EXIT.usage,
+      `a report is made for cosine, not for ${metric}: error rates and attacks are of vectors at unit length`,
+      'leave --metric out',
+    );
+  if (sample > MOST_VECTORS)
+    throw new CommandError(
+      EXIT.usage,
+      `--sample is ${MOST_VECTORS} at most: a report needs the score of every two vectors`,
+      'give less; --random takes other people',
+    );
+  const pathOf = (ending: string) => context.path(`${options.output}${ending}`);
+  const paths = ['.md', '.html'].map(pathOf);
+  for (const path of [...paths, ...PLOTS.map((plot) => pathOf(`-${plot}.svg`))])
     if (isFileThere(path) && !options.replace)
       throw new CommandError(EXIT.absent, `${path} exists already`, 'choose another name, or add --replace');
-  const { profile, sample, draws, random: seed } = options;
   const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
   if (!labels)
     throw new CommandError(EXIT.usage, 'there are no labels to compare answers with', 'add --labels or --label');
-  const [{ evaluation }, { machine }, parts, { encryptedScores, plainScoreMatrix }, { protection }, page, { load }] =
-    await Promise.all([
-      import('@hers/vectors/accuracy'),
-      import('@hers/vectors/machine'),
-      import('../report/document.ts'),
-      import('../report/gallery.ts'),
-      import('../report/protection.ts'),
-      import('../report/page.ts'),
-      import('@hers/compress/apply'),
-    ]);
+  const [
+    { evaluation, scoreMatrix },
+    { machine },
+    parts,
+    { encryptedScores },
+    { protection },
+    page,
+    { load },
+    { commit },
+  ] = await Promise.all([
+    import('@hers/vectors/accuracy'),
+    import('@hers/vectors/machine'),
+    import('../report/document.ts'),
+    import('../report/gallery.ts'),
+    import('../report/protection.ts'),
+    import('../report/page.ts'),
+    import('@hers/compress/apply'),
+    import('../commit.ts'),
+  ]);
   const { places, classes } = await peopleIn(labels, sample, seed);
   const people = new Set(classes).size;
   if (people === classes.length)
@@ -92,10 +121,9 @@ async function report(context: Context, argument: string, options: ReportOptions
   };
   const indexed = short ?? { vectors: taken, dimension };
   const begun = performance.now();
-  const plain = plainScoreMatrix(indexed.vectors, indexed.dimension);
-  // Each pair was scored once, and would be twice by searches.
-  const plainSeconds = (2 * (performance.now() - begun)) / 1000 / places.length;
-  const clear = short ? plainScoreMatrix(taken, dimension) : plain;
+  const plain = scoreMatrix(indexed.vectors, indexed.dimension);
+  const plainSeconds = (performance.now() - begun) / 1000 / places.length;
+  const clear = short ? scoreMatrix(taken, dimension) : plain;
   using progress = context.progress({ label: 'Searching', total: places.length, unit: 'vectors' });
   const found = await encryptedScores(indexed.vectors, indexed.dimension, profile, {
     signal,
@@ -108,12 +136,14 @@ async function report(context: Context, argument: string, options: ReportOptions
     { name: 'encrypted', scores: found.scores },
   ].map(({ name, scores }) => ({ name, evaluation: evaluation(scores, classes, { seed, draws }) }));
   const { scores, ...encrypted } = found;
+  const built = commit();
   const measured = {
     file: argument === '-' ? 'standard input' : basename(argument),
     command: commandOf(argument, options),
     digests: await digestsOf(context, argument, options),
     date: new Date().toISOString().slice(0, 10),
     ...{ version: VERSION, machine: machine(), seed, draws, ways },
+    ...(built === undefined ? {} : { commit: built }),
     vectors: { of: total, taken: places.length, people, dimension },
     ...(compressor && options.compressor !== undefined
       ? {
@@ -131,13 +161,23 @@ async function report(context: Context, argument: string, options: ReportOptions
     }),
   };
   const document = parts.documentOf(measured);
-  const texts = [page.asMarkdown(document), page.asHtml('Biometric performance and protection', document)];
-  for (const [i, path] of paths.entries())
-    await writePrivately(path, { replace: options.replace ?? false }, (file) => file.writeFile(texts[i]!));
+  const files = [
+    ...document.flatMap((part) => ('plot' in part ? { path: pathOf(`-${part.file}.svg`), text: part.plot } : [])),
+    { path: paths[0]!, text: page.asMarkdown(document, basename(options.output)) },
+    { path: paths[1]!, text: page.asHtml('Biometric performance and protection', document) },
+  ];
+  for (const { path, text } of files)
+    await writePrivately(path, { replace: options.replace ?? false }, (file) => file.writeFile(text));
   if (out.json) {
     const { plan, ...rest } = measured.encrypted;
     out.object({
-      ...{ files: paths, digests: measured.digests, vectors: measured.vectors, ways, protection: measured.protection },
+      ...{
+        files: files.map(({ path }) => path),
+        digests: measured.digests,
+        vectors: measured.vectors,
+        ways,
+        protection: measured.protection,
+      },
       encrypted: { ...rest, profile: plan.profile, planned: plan.error },
     });
     return;

@@ -6,7 +6,7 @@ import type { Machine } from '@hers/vectors/machine';
 import { count, duration, size } from '../quantities.ts';
 import type { Part } from './page.ts';
 import { type Line, linePlot } from './plot.ts';
-import type { Mean, Protection } from './protection.ts';
+import type { Crossed, Mean, Protection } from './protection.ts';
 
 export interface Way {
   /** In the clear, compressed, encrypted. */
@@ -21,6 +21,8 @@ export interface Measured {
   readonly digests: readonly { readonly file: string; readonly sha256: string }[];
   readonly date: string;
   readonly version: string;
+  /** Of the sources, where it is known. */
+  readonly commit?: string;
   readonly machine: Machine;
   readonly seed: number;
   readonly draws: number;
@@ -68,7 +70,8 @@ function introduction({ file, vectors, compressor, ways }: Measured): string {
 }
 
 const percent = (value: number) => `${(100 * value).toFixed(2)} %`;
-const interval = ({ value, low, high }: Interval) => `${percent(value)} [${percent(low)}, ${percent(high)}]`;
+const interval = ({ value, low, high }: Interval) =>
+  `${percent(value)} [${(100 * low).toFixed(2)}, ${(100 * high).toFixed(2)}]`;
 const TOO_FEW = 'too few';
 
 function atRates(
@@ -105,6 +108,10 @@ function curves(ways: readonly Way[], of: (evaluation: Evaluation) => readonly A
 
 const RATES = [0.0001, 0.001, 0.01, 0.1];
 
+function drawn(...[title, ...rest]: Parameters<typeof linePlot>): { title: string; plot: string } {
+  return { title, plot: linePlot(title, ...rest) };
+}
+
 /** A logarithmic axis down to what the curves reach. */
 function rateAxis(title: string, lines: readonly Line[], of: 'x' | 'y') {
   const values = lines.flatMap(({ points }) => points.map((point) => point[of])).filter((value) => value > 0);
@@ -135,7 +142,8 @@ function identification({ ways }: Measured): Part[] {
       ]),
     },
     {
-      plot: linePlot(
+      file: 'cmc',
+      ...drawn(
         'Cumulative match characteristic',
         { title: 'rank', min: 1, max: cmc.length, ticks: shown },
         { title: 'TPIR', min, max: 1, ticks: [min, (min + 1) / 2, 1] },
@@ -157,19 +165,25 @@ function openSet({ ways }: Measured): Part[] {
     },
     atRates(ways, ({ openSet: { at } }) => at, 'FNIR', 'FPIR'),
     ...(isDrawn
-      ? [{ plot: linePlot('FNIR against FPIR', rateAxis('FPIR', lines, 'x'), rateAxis('FNIR', lines, 'y'), lines) }]
+      ? [
+          {
+            file: 'open-set',
+            ...drawn('FNIR against FPIR', rateAxis('FPIR', lines, 'x'), rateAxis('FNIR', lines, 'y'), lines),
+          },
+        ]
       : []),
   ];
 }
 
 function verification({ ways }: Measured): Part[] {
-  const { genuine, impostor } = ways[0]!.evaluation.verification;
+  const { genuine, impostor, impostorsOf } = ways[0]!.evaluation.verification;
+  const others = impostor < impostorsOf ? `${count(impostor)} of ${count(impostorsOf)}` : count(impostor);
   const lines = curves(ways, ({ verification: { curve } }) => curve);
   const isDrawn = lines.some(({ points }) => points.length > 1);
   return [
     { heading: 'Verification' },
     {
-      text: `All pairs of vectors: ${count(genuine)} of one person, ${count(impostor)} of two. The false match rate (FMR) is the share of the latter at or above a threshold, the false non-match rate (FNMR) that of the former below it; at the equal error rate (EER) they are the same.`,
+      text: `Pairs of vectors: ${count(genuine)} of one person, ${others} of two. The false match rate (FMR) is the share of the latter at or above a threshold, the false non-match rate (FNMR) that of the former below it; at the equal error rate (EER) they are the same.`,
     },
     atRates(ways, ({ verification: { at } }) => at, 'FNMR', 'FMR'),
     {
@@ -186,12 +200,8 @@ function verification({ ways }: Measured): Part[] {
     ...(isDrawn
       ? [
           {
-            plot: linePlot(
-              'Detection error trade-off',
-              rateAxis('FMR', lines, 'x'),
-              rateAxis('FNMR', lines, 'y'),
-              lines,
-            ),
+            file: 'det',
+            ...drawn('Detection error trade-off', rateAxis('FMR', lines, 'x'), rateAxis('FNMR', lines, 'y'), lines),
           },
         ]
       : []),
@@ -223,61 +233,116 @@ function cost({
   ];
 }
 
-function protectionParts({ protection, encrypted, compressor }: Measured): Part[] {
-  const { irreversibility, unlinkability, renewability, templates, dimension } = protection;
-  const { plan, sameAfterRotation } = encrypted;
-  const chance = 1 / Math.sqrt(dimension);
+function protectionParts(measured: Measured): Part[] {
   return [
     { heading: 'Protection, after ISO/IEC 24745' },
+    ...confidentiality(measured),
+    ...irreversibility(measured),
+    ...unlinkability(measured),
+    ...renewability(measured),
+  ];
+}
+
+function confidentiality({ protection: { confidentiality: spread }, encrypted: { plan } }: Measured): Part[] {
+  const { coreSvp, secure, logQ, n } = plan.security;
+  return [
+    { heading: 'Confidentiality', level: 3 },
+    {
+      text: `Templates and probes are encrypted with ring learning with errors: ${plan.parameters.name}, a ring of dimension ${n} and a modulus of ${logQ.toFixed(1)} bits. By the core-SVP model the best lattice attack takes 2^${coreSvp.classical} operations, and 2^${coreSvp.quantum} with a quantum computer. It is ${secure ? 'within' : 'NOT within'} the limits of the 2024 tables against quantum computers for 128 bits. Payloads and ids are sealed with AES-256-GCM. The store sees how many records there are, when they change, and that a search was made.`,
+    },
+    {
+      text: `How evenly coefficients fill their range: χ² over 256 equal parts, divided by its degrees of freedom. Where there is nothing to see it is near 1, and in 95 % between ${spread.likely[0].toFixed(2)} and ${spread.likely[1].toFixed(2)}.`,
+    },
+    {
+      head: ['what the store has', 'χ² / 255'],
+      rows: [
+        ['a block of templates', spread.block.toFixed(2)],
+        ['a query', spread.query.toFixed(2)],
+        ['the same templates, unprotected', spread.unprotected.toFixed(2)],
+      ],
+    },
+  ];
+}
+
+function irreversibility({ protection, compressor }: Measured): Part[] {
+  const { irreversibility: found, templates, dimension } = protection;
+  const { rehearsed, knownProbes, compressed } = found;
+  return [
     { heading: 'Irreversibility', level: 3 },
     {
-      text: `The cosine of ${templates} templates of ${dimension} dimensions and what an attacker makes of them: 1 is the template itself, and ±${chance.toFixed(3)} is what a random direction has.`,
+      text: `The cosine of a vector of ${dimension} dimensions and what an attacker makes of it: 1 is the vector itself, and ±${(1 / Math.sqrt(dimension)).toFixed(3)} is what a random direction has. Attackers that learn do so from one half of the people, and attack the other.`,
     },
     {
       head: ['what the attacker has', 'cosine'],
       rows: [
-        ['the stored block: its ciphertext, taken for templates', mean(irreversibility.ciphertext)],
-        ['nothing but the mean of other vectors', mean(irreversibility.guess)],
-        ...(irreversibility.compressed
+        [`the stored block of ${templates} templates: its ciphertext, taken for them`, mean(found.ciphertext)],
+        ['nothing but the mean of other vectors', mean(found.guess)],
+        [
+          'the block and decrypted scores of a probe, after rehearsing with blocks and keys of its own: the probe',
+          rehearsed ? mean(rehearsed) : TOO_FEW,
+        ],
+        ...(compressed
           ? [
               [
-                `compressed vectors in the clear (${compressor!.method}), undone by a linear map learned on other people`,
-                mean(irreversibility.compressed),
+                `compressed vectors in the clear (${compressor!.method}), undone by what was learned from other people`,
+                mean(compressed),
               ],
             ]
           : []),
+        knownProbes
+          ? [
+              `decrypted scores of a probe, and those of ${count(knownProbes.known)} probes it knows: the probe`,
+              mean(knownProbes),
+            ]
+          : ['decrypted scores of a probe, and those of probes it knows: the probe', TOO_FEW],
         [
-          `decrypted scores of a probe with ${templates - 20} known templates, by least squares: the probe`,
-          mean(irreversibility.scores),
+          `decrypted scores of a probe with ${templates - 20} templates it knows, by least squares: the probe`,
+          mean(found.scores),
         ],
       ],
     },
     {
       text: 'The last rows say what encryption does not protect: whoever has the key, decrypted scores or compressed vectors has the vectors, more or less. Keep them from whoever keeps the gallery.',
     },
+  ];
+}
+
+function unlinkability({ protection: { unlinkability: linked } }: Measured): Part[] {
+  return [
     { heading: 'Unlinkability', level: 3 },
     {
-      text: `D_sys of Gomez-Barrero et al. (0: cannot be linked; 1: can always be). The linking function is the correlation of the coefficients of two ciphertexts, of ${unlinkability.pairs} pairs with the same templates and as many with others.`,
+      text: `D_sys of Gomez-Barrero et al. (0: cannot be linked; 1: can always be). The linking function is the correlation of the coefficients of two ciphertexts, of ${linked.pairs} pairs with the same templates and as many with others.`,
     },
     {
       head: ['two enrolments', 'D_sys'],
       rows: [
-        ['under different keys', unlinkability.twoKeys.toFixed(3)],
-        ['under one key', unlinkability.oneKey.toFixed(3)],
+        ['under different keys', linked.twoKeys.toFixed(3)],
+        ['under one key', linked.oneKey.toFixed(3)],
         [
           'shuffled: what so few pairs come to by chance',
-          `${unlinkability.chance.toFixed(3)}, in 95 % up to ${unlinkability.likely.toFixed(3)}`,
+          `${linked.chance.toFixed(3)}, in 95 % up to ${linked.likely.toFixed(3)}`,
         ],
-        ['unprotected vectors of a person, by their cosine', unlinkability.unprotected.toFixed(3)],
+        ['unprotected vectors of a person, by their cosine', linked.unprotected.toFixed(3)],
       ],
     },
+  ];
+}
+
+function renewability({
+  protection: {
+    renewability: { probes, oldBlock, newBlock, chance },
+  },
+  encrypted: { sameAfterRotation },
+}: Measured): Part[] {
+  const row = (name: string, { found, refused }: Crossed) => [name, `${refused} of ${probes}`, `${found} of ${probes}`];
+  return [
     { heading: 'Renewability', level: 3 },
     {
-      text: `After the key was rotated, ${percent(sameAfterRotation)} of the searches made again found the same as before. An old block searched with a new key: ${renewability.refused} of ${renewability.probes} answers were refused by decryption, and ${renewability.found} put the right template first (by chance: ${percent(renewability.chance)}).`,
+      text: `After the key was rotated, ${percent(sameAfterRotation)} of the searches made again found the same as before; where scores are nearly equal, fresh noise may put another first. Old and new do not match: the same templates were enrolled under two keys, and probes of one searched the other. By chance ${percent(chance)} would find their own template.`,
     },
-    { heading: 'Confidentiality', level: 3 },
     {
-      text: `Templates and probes are encrypted with ring learning with errors: ${plan.parameters.name}, ${plan.security.secure ? 'within' : 'NOT within'} the limits of the 2024 tables against quantum computers for 128 bits. Payloads and ids are sealed with AES-256-GCM. The store sees how many records there are, when they change, and that a search was made.`,
+      head: ['', 'refused by decryption', 'found their template'],
+      rows: [row('new queries, old block', oldBlock), row('old queries, new block', newBlock)],
     },
   ];
 }
@@ -287,6 +352,7 @@ function repetition({
   digests,
   date,
   version,
+  commit,
   machine,
   seed,
   draws,
@@ -299,7 +365,7 @@ function repetition({
       items: [
         `Command: ${command}`,
         ...digests.map(({ file, sha256 }) => `SHA-256 of ${file}: ${sha256}`),
-        `Date: ${date}; hers ${version}; Node ${machine.node}; ${machine.os}`,
+        `Date: ${date}; hers ${version}${commit === undefined ? '' : `, commit ${commit}`}; Node ${machine.node}; ${machine.os}`,
         `Machine: ${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB`,
         `Seed ${seed}; ${draws} draws of people for the intervals; ${count(vectors.taken)} vectors`,
         `Profile ${plan.profile}, edition ${plan.edition}, parameter set ${plan.parameters.name}, ${plan.dimension} dimensions indexed; keys and noise are fresh in every run, so encrypted figures differ in their last digits`,

@@ -70,22 +70,3 @@ export async function encryptedScores(
     await rm(folder, { recursive: true, force: true });
   }
 }
-
-/** Cosines of every vector with every other, in the clear. */
-export function plainScoreMatrix(vectors: Float32Array, dimension: number): Float32Array {
-  const count = vectors.length / dimension;
-  const norms = Float64Array.from({ length: count }, (_, i) => {
-    let squares = 0;
-    for (let k = 0; k < dimension; k++) squares += vectors[i * dimension + k]! ** 2;
-    return Math.sqrt(squares);
-  });
-  const scores = new Float32Array(count * count);
-  for (let i = 0; i < count; i++)
-    for (let j = 0; j <= i; j++) {
-      let sum = 0;
-      for (let k = 0, a = i * dimension, b = j * dimension; k < dimension; k++)
-        sum += vectors[a + k]! * vectors[b + k]!;
-      scores[i * count + j] = scores[j * count + i] = sum / (norms[i]! * norms[j]!);
-    }
-  return scores;
-}

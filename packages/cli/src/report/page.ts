@@ -7,15 +7,16 @@ export type Part =
   | { readonly text: string }
   | { readonly head: readonly string[]; readonly rows: readonly (readonly string[])[] }
   | { readonly items: readonly string[] }
-  /** An SVG; only on the page. */
-  | { readonly plot: string };
+  /** An SVG: within the page, and a file beside the Markdown. */
+  | { readonly plot: string; readonly title: string; readonly file: string };
 
-export function asMarkdown(parts: readonly Part[]): string {
+/** `name` is that of the report: plots are files called `<name>-<file>.svg`. */
+export function asMarkdown(parts: readonly Part[], name: string): string {
   const blocks = parts.flatMap((part) => {
     if ('heading' in part) return `${'#'.repeat(part.level ?? 2)} ${part.heading}`;
     if ('text' in part) return part.text;
     if ('items' in part) return part.items.map((item) => `- ${item}`).join('\n');
-    if ('plot' in part) return [];
+    if ('plot' in part) return `![${part.title}](<${name}-${part.file}.svg>)`;
     const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
     return [line(part.head), line(part.head.map((_, i) => (i === 0 ? ':--' : '--:'))), ...part.rows.map(line)].join(
       '\n',
@@ -26,8 +27,8 @@ export function asMarkdown(parts: readonly Part[]): string {
 
 const STYLE = `body{font:15px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;color:#111}
 table{border-collapse:collapse;margin:1rem 0;width:100%}th,td{border-bottom:1px solid #ccc;padding:.3rem .5rem;text-align:right}
-th:first-child,td:first-child{text-align:left}svg{width:100%;height:auto}h2{margin-top:2rem;border-bottom:2px solid #111}
-@media print{body{max-width:none;margin:0;font-size:10pt}h2{break-after:avoid}table,svg{break-inside:avoid}}`;
+th:first-child,td:first-child{text-align:left}td:not(:first-child){white-space:nowrap}svg{width:100%;height:auto}h2{margin-top:2rem;border-bottom:2px solid #111}
+@media print{body{max-width:none;margin:0;font-size:10pt}h2,h3{break-after:avoid}table,svg{break-inside:avoid}}`;
 
 export function asHtml(title: string, parts: readonly Part[]): string {
   const cell = (tag: 'th' | 'td') => (text: string) => `<${tag}>${escaped(text)}</${tag}>`;

@@ -1,8 +1,10 @@
-// How well templates are protected, in the terms of ISO/IEC 24745: irreversibility, unlinkability,
-// renewability, each measured by an attack that is named.
+// How well templates are protected, in the terms of ISO/IEC 24745: confidentiality,
+// irreversibility, unlinkability, renewability, each measured by an attack that is named. Attackers
+// of scores are those of the laboratory (`hers lab inversion`), which tries them at length.
 
 import {
   type Block,
+  type BlockMatrix,
   blockMatrix,
   decodeBlock,
   decodeQuery,
@@ -15,8 +17,18 @@ import {
   scanBlock,
 } from '@hers/scheme';
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
-import { linkability } from '@hers/vectors/accuracy';
-import { LeastSquares } from '@hers/vectors/least-squares';
+import { linkability, rowsAt } from '@hers/vectors/accuracy';
+import {
+  cosine,
+  decompressorOf,
+  type Example,
+  fromKnownProbes,
+  fromTemplates,
+  learnedFrom,
+  scoreFeatures,
+  slotFeatures,
+} from '@hers/vectors/inversion';
+import { moments } from '@hers/vectors/moments';
 import { Random } from '@hers/vectors/random';
 
 export interface Mean {
@@ -29,14 +41,31 @@ export interface Protection {
   /** Templates and their coordinates in the attacks on ciphertexts. */
   readonly templates: number;
   readonly dimension: number;
-  /** The cosine of a template and what each attacker makes of it. */
+  /** How evenly coefficients are spread over 256 equal parts of their range. */
+  readonly confidentiality: {
+    /** χ² over its 255 degrees of freedom: 1 is what uniform ones have. */
+    readonly block: number;
+    readonly query: number;
+    /** Of the coordinates of the same templates, over their own range. */
+    readonly unprotected: number;
+    /** 95 % of uniform ones lie between. */
+    readonly likely: readonly [number, number];
+  };
+  /** The cosine of a template or a probe and what each attacker makes of it. */
   readonly irreversibility: {
     /** From the block's ciphertext, taken for templates. */
     readonly ciphertext: Mean;
-    /** By the mean of all vectors, which needs no attack. */
+    /** By the mean of other people's vectors, which needs no attack. */
     readonly guess: Mean;
-    /** From stolen compressed vectors, by a linear map learned on other people. */
+    /**
+     * Of a probe, from the block and its decrypted scores, by an attacker that has learned from
+     * blocks and searches of its own.
+     */
+    readonly rehearsed?: Mean;
+    /** From stolen compressed vectors, by what was learned on other people. */
     readonly compressed?: Mean;
+    /** Of a probe, from its decrypted scores and those of so many probes that are known. */
+    readonly knownProbes?: Mean & { readonly known: number };
     /** Of a probe, from its scores with known templates. */
     readonly scores: Mean;
   };
@@ -53,15 +82,20 @@ export interface Protection {
   };
   readonly renewability: {
     readonly probes: number;
-    /**
-     * Probes under the new key whose best score with an old block is that of their own template.
-     */
-    readonly found: number;
-    /** Answers that decryption refused. */
-    readonly refused: number;
+    /** Queries under the new key, and an old block. */
+    readonly oldBlock: Crossed;
+    /** Queries under the old key, and a new block. */
+    readonly newBlock: Crossed;
     /** What guessing comes to. */
     readonly chance: number;
   };
+}
+
+export interface Crossed {
+  /** Probes whose best score is that of their own template. */
+  readonly found: number;
+  /** Responses that decryption refused. */
+  readonly refused: number;
 }
 
 /** Coordinates that are encrypted in pairs for the judge: it has the same to say about all. */
@@ -70,6 +104,11 @@ const PAIRS = 60;
 const SHUFFLES = 200;
 const TEMPLATES = 200;
 const PROBES = 20;
+/** Galleries with keys of its own that the attacker rehearses with, each with as many probes. */
+const REHEARSALS = 8;
+/** Coordinates of which it sees how they go with scores, at most. */
+const SLOT_COORDINATES = 128;
+const BINS = 256;
 
 export interface ProtectionInput {
   readonly vectors: Float32Array;
@@ -89,17 +128,20 @@ export function protection(input: ProtectionInput): Protection {
   const rows = (of: { readonly vectors: Float32Array; readonly dimension: number }) =>
     chosen.map((i) => unit(of.vectors.subarray(i * of.dimension, (i + 1) * of.dimension)));
   const templates = rows(indexed);
+  const attackers = attackersOf(indexed, labels, random);
   return {
     templates: chosen.length,
     dimension: indexed.dimension,
+    confidentiality: spreading(templates, profile),
     irreversibility: {
-      ciphertext: fromCiphertext(templates, indexed.dimension, profile),
+      ciphertext: fromCiphertext(templates, profile),
       guess: fromMean(templates),
+      ...(attackers ? fromRehearsals(attackers, profile) : {}),
       ...(input.short ? { compressed: fromCompressed(input, random) } : {}),
       scores: fromScores(templates, indexed.dimension),
     },
     unlinkability: linking(templates, profile, random, input),
-    renewability: renewing(templates, indexed.dimension, profile),
+    renewability: renewing(templates, profile),
   };
 }
 
@@ -110,15 +152,22 @@ function newKey(dimension: number, profile: Profile): CollectionKey {
   return key;
 }
 
-/** The coefficients of a block where the coordinates of its templates would stand, of −½ to ½. */
-function coefficients(block: Block, slots: number, dimension: number): Float64Array[] {
-  const ring = ringOf(block.parameters);
-  const words = polyWords(block.parameters);
-  const modulus = block.parameters.primes.reduce((product, prime) => product * prime, 1);
-  const out = Array.from({ length: slots }, () => new Float64Array(dimension));
+/**
+ * The coefficients of the first rows of a ciphertext, slot by slot, of −½ to ½. In a block this is
+ * where the coordinates of templates would stand.
+ */
+function coefficients(
+  { parameters, rows }: Pick<Block, 'parameters' | 'rows'>,
+  slots: number,
+  width: number,
+): Float64Array[] {
+  const ring = ringOf(parameters);
+  const words = polyWords(parameters);
+  const modulus = parameters.primes.reduce((product, prime) => product * prime, 1);
+  const out = Array.from({ length: slots }, () => new Float64Array(width));
   const [row] = ring.polys;
-  for (let i = 0; i < dimension; i++) {
-    row!.residues.set(block.rows.subarray(i * words, (i + 1) * words));
+  for (let i = 0; i < width; i++) {
+    row!.residues.set(rows.subarray(i * words, (i + 1) * words));
     ring.intt(row!);
     const centred = ring.centred(row!);
     for (let j = 0; j < slots; j++) out[j]![i] = centred[j]! / modulus;
@@ -134,12 +183,146 @@ function flat(rows: readonly Float32Array[]): Float32Array {
   return out;
 }
 
-function fromCiphertext(templates: readonly Float32Array[], dimension: number, profile: Profile): Mean {
-  const key = newKey(dimension, profile);
-  const block = decodeBlock(encryptBlock(key, flat(templates)));
-  key.wipe();
-  const words = coefficients(block, templates.length, dimension);
+/** One block of templates under a key that is used for nothing else. */
+class Enrolled {
+  readonly key: CollectionKey;
+  readonly block: Block;
+  readonly #matrix: BlockMatrix;
+
+  constructor(templates: readonly Float32Array[], profile: Profile) {
+    this.key = newKey(templates[0]!.length, profile);
+    this.block = decodeBlock(encryptBlock(this.key, flat(templates)));
+    this.#matrix = blockMatrix(this.block);
+  }
+
+  /** Scores of a probe that is encrypted and decrypted under this key or another. */
+  search(probe: Float32Array, key: CollectionKey = this.key): Float64Array {
+    const { query, secret } = encryptQuery(key, probe);
+    try {
+      const response = encodeResponse(scanBlock(this.#matrix, expandedQuery(decodeQuery(query))));
+      return Float64Array.from(secret.decrypt(response).scores);
+    } finally {
+      secret.wipe();
+    }
+  }
+
+  wipe(): void {
+    this.key.wipe();
+  }
+}
+
+/** χ² of values from 0 to below 1 in equal parts, over its degrees of freedom. */
+function unevenness(values: Iterable<number>): number {
+  const counts = new Float64Array(BINS);
+  let n = 0;
+  for (const value of values) {
+    counts[Math.min(BINS - 1, Math.max(0, Math.floor(value * BINS)))]!++;
+    n++;
+  }
+  return counts.reduce((sum, seen) => sum + (seen - n / BINS) ** 2 / (n / BINS), 0) / (BINS - 1);
+}
+
+function spreading(templates: readonly Float32Array[], profile: Profile): Protection['confidentiality'] {
+  const dimension = templates[0]!.length;
+  const enrolled = new Enrolled(templates, profile);
+  const { query, secret } = encryptQuery(enrolled.key, templates[0]!);
+  secret.wipe();
+  enrolled.wipe();
+  const asked = decodeQuery(query);
+  const spreadOf = (...seen: Parameters<typeof coefficients>) =>
+    unevenness(coefficients(...seen).flatMap((row) => Array.from(row, (x) => x + 0.5)));
+  const clear = templates.flatMap((row) => [...row]);
+  const [low, high] = [clear.reduce((a, x) => Math.min(a, x), Infinity), clear.reduce((a, x) => Math.max(a, x), 0)];
+  // χ² of many degrees of freedom k is nearly normal, with a variance of 2k.
+  const spread = 1.96 * Math.sqrt(2 / (BINS - 1));
+  return {
+    block: spreadOf(enrolled.block, templates.length, dimension),
+    query: spreadOf(asked, asked.parameters.n, Math.min(LINKED, dimension)),
+    unprotected: unevenness(clear.map((x) => (x - low) / (high - low))),
+    likely: [1 - spread, 1 + spread],
+  };
+}
+
+function fromCiphertext(templates: readonly Float32Array[], profile: Profile): Mean {
+  const enrolled = new Enrolled(templates, profile);
+  enrolled.wipe();
+  const words = coefficients(enrolled.block, templates.length, templates[0]!.length);
   return meanOf(templates.map((template, j) => cosine(template, words[j]!)));
+}
+
+interface Attackers {
+  /** Vectors of people whom the attacker knows, and of the others. */
+  readonly own: readonly Float32Array[];
+  readonly others: readonly Float32Array[];
+}
+
+/** Half of the people are the attacker's own, where there are enough vectors to learn from. */
+function attackersOf(
+  { vectors, dimension }: { readonly vectors: Float32Array; readonly dimension: number },
+  labels: Int32Array,
+  random: Random,
+): Attackers | undefined {
+  const known = halfOf(labels, random);
+  const rows = (isKnown: boolean) =>
+    Array.from(random.order(labels.length))
+      .filter((i) => known.has(labels[i]!) === isKnown)
+      .map((i) => unit(vectors.subarray(i * dimension, (i + 1) * dimension)));
+  const [own, others] = [rows(true), rows(false)];
+  return own.length >= 3 * PROBES && others.length >= 3 * PROBES ? { own, others } : undefined;
+}
+
+function halfOf(labels: Int32Array, random: Random): Set<number> {
+  const people = [...new Set(labels)];
+  return new Set(Array.from(random.order(people.length).subarray(0, people.length >> 1), (at) => people[at]!));
+}
+
+/**
+ * The attacker enrols vectors of its own under keys of its own, searches, and learns what block and
+ * scores say about a probe. Then it is shown a block and scores of people it does not know. Beside
+ * it one who knows some probes of that gallery, and their scores.
+ */
+function fromRehearsals(
+  { own, others }: Attackers,
+  profile: Profile,
+): Pick<Protection['irreversibility'], 'rehearsed' | 'knownProbes'> {
+  const dimension = own[0]!.length;
+  const most = plan({ dimension, profile }).capacity;
+  const width = Math.min(dimension, SLOT_COORDINATES);
+  const gallery = (of: readonly Float32Array[], turn: number, size: number) =>
+    Array.from({ length: Math.min(size, of.length - PROBES, most) }, (_, j) => of[(turn + PROBES + j) % of.length]!);
+  const size = Math.max(TEMPLATES, 2 * dimension);
+  /** What the attacker sees of a search: scores, and how they go with the block's coefficients. */
+  const seenIn = (enrolled: Enrolled, templates: number) => {
+    const words = coefficients(enrolled.block, templates, width).flatMap((row) => [...row]);
+    return (scores: Float64Array) =>
+      Float64Array.from([...scoreFeatures(scores), ...slotFeatures(scores, words, width)]);
+  };
+  const rehearsals = Array.from({ length: REHEARSALS }, (_, r): Example[] => {
+    const turn = r * PROBES;
+    const templates = gallery(own, turn, size);
+    const enrolled = new Enrolled(templates, profile);
+    const seen = seenIn(enrolled, templates.length);
+    const examples = Array.from({ length: PROBES }, (_, i) => {
+      const probe = own[(turn + i) % own.length]!;
+      return { seen: seen(enrolled.search(probe).subarray(0, templates.length)), probe };
+    });
+    enrolled.wipe();
+    return examples;
+  });
+  const { mean } = moments(flat(own), dimension);
+  const guess = learnedFrom(rehearsals, mean);
+  const templates = gallery(others, 0, size);
+  const attacked = new Enrolled(templates, profile);
+  const seen = seenIn(attacked, templates.length);
+  const probes = others.slice(0, PROBES);
+  const rows = (of: readonly Float32Array[]) => of.map((probe) => attacked.search(probe).subarray(0, templates.length));
+  const asked = rows(probes);
+  const rehearsed = meanOf(probes.map((probe, i) => cosine(probe, guess(seen(asked[i]!)))));
+  const known = own.slice(0, Math.min(dimension, templates.length));
+  const reconstruct = fromKnownProbes(flat(known), dimension, rows(known), attacked.key.plan.error.total ** 2);
+  attacked.wipe();
+  const knownProbes = meanOf(probes.map((probe, i) => cosine(probe, reconstruct(asked[i]!))));
+  return { rehearsed, knownProbes: { ...knownProbes, known: known.length } };
 }
 
 function fromMean(templates: readonly Float32Array[]): Mean {
@@ -156,37 +339,35 @@ function fromMean(templates: readonly Float32Array[]): Mean {
   );
 }
 
-/** x ≈ y M for full x and compressed y, learned by least squares on half of the people. */
+/** Learned on half of the people, from coordinates, their squares and products. */
 function fromCompressed({ vectors, dimension, labels, short }: ProtectionInput, random: Random): Mean {
-  const people = [...new Set(labels)];
-  const order = random.order(people.length);
-  const known = new Set(Array.from(order.subarray(0, people.length >> 1), (at) => people[at]!));
+  const known = halfOf(labels, random);
   const places = Array.from(labels.keys());
   const learn = places.filter((i) => known.has(labels[i]!));
   const attacked = places.filter((i) => !known.has(labels[i]!)).slice(0, TEMPLATES);
-  const width = short!.dimension + 1;
-  const rowOf = (i: number) => [...short!.vectors.subarray(i * short!.dimension, (i + 1) * short!.dimension), 1];
-  const problem = new LeastSquares(Float64Array.from(learn.flatMap(rowOf)), width, 1e-3 * learn.length);
-  const full = places.map((i) => unit(vectors.subarray(i * dimension, (i + 1) * dimension)));
-  const columns = Array.from({ length: dimension }, (_, k) => problem.solve(learn.map((i) => full[i]![k]!)));
+  const whose = learn.map((i) => labels[i]!);
+  const full = flat(places.map((i) => unit(vectors.subarray(i * dimension, (i + 1) * dimension))));
+  const lift = decompressorOf(
+    { vectors: rowsAt(full, dimension, learn), dimension, labels: whose },
+    { vectors: rowsAt(short!.vectors, short!.dimension, learn), dimension: short!.dimension, labels: whose },
+  );
   return meanOf(
-    attacked.map((i) => {
-      const row = rowOf(i);
-      return cosine(
-        full[i]!,
-        columns.map((weights) => row.reduce((sum, y, c) => sum + y * weights[c]!, 0)),
-      );
-    }),
+    attacked.map((i) =>
+      cosine(
+        full.subarray(i * dimension, (i + 1) * dimension),
+        lift(short!.vectors.subarray(i * short!.dimension, (i + 1) * short!.dimension)),
+      ),
+    ),
   );
 }
 
 /** Whoever has the templates and the scores of a probe solves for the probe. */
 function fromScores(templates: readonly Float32Array[], dimension: number): Mean {
   const [known, probes] = [templates.slice(PROBES), templates.slice(0, PROBES)];
-  const problem = new LeastSquares(Float64Array.from(known.flatMap((row) => [...row])), dimension, 1e-3);
+  const reconstruct = fromTemplates(Float64Array.from(known.flatMap((row) => [...row])), dimension, 1e-3);
   return meanOf(
     probes.map((probe) =>
-      cosine(probe, problem.solve(known.map((template) => template.reduce((sum, x, k) => sum + x * probe[k]!, 0)))),
+      cosine(probe, reconstruct(known.map((template) => template.reduce((sum, x, k) => sum + x * probe[k]!, 0)))),
     ),
   );
 }
@@ -249,42 +430,31 @@ function plainPairs(
   return [mated, strangers];
 }
 
-/** Queries of a new key against a block of the old one. */
-function renewing(templates: readonly Float32Array[], dimension: number, profile: Profile): Protection['renewability'] {
-  const [old, renewed] = [newKey(dimension, profile), newKey(dimension, profile)];
-  const matrix = blockMatrix(decodeBlock(encryptBlock(old, flat(templates))));
-  let [found, refused] = [0, 0];
+/** Two enrolments of the same templates, and queries of each against the other. */
+function renewing(templates: readonly Float32Array[], profile: Profile): Protection['renewability'] {
+  const [old, renewed] = [new Enrolled(templates, profile), new Enrolled(templates, profile)];
   const probes = templates.slice(0, PROBES);
-  probes.forEach((probe, i) => {
-    const { query, secret } = encryptQuery(renewed, probe);
-    try {
-      const { scores } = secret.decrypt(encodeResponse(scanBlock(matrix, expandedQuery(decodeQuery(query)))));
-      if (scores.subarray(0, templates.length).indexOf(Math.max(...scores.subarray(0, templates.length))) === i)
-        found++;
-    } catch {
-      refused++;
-    } finally {
-      secret.wipe();
-    }
-  });
+  const crossed = (enrolled: Enrolled, key: CollectionKey): Crossed => {
+    let [found, refused] = [0, 0];
+    probes.forEach((probe, i) => {
+      try {
+        const scores = enrolled.search(probe, key).subarray(0, templates.length);
+        if (scores.indexOf(Math.max(...scores)) === i) found++;
+      } catch {
+        refused++;
+      }
+    });
+    return { found, refused };
+  };
+  const [oldBlock, newBlock] = [crossed(old, renewed.key), crossed(renewed, old.key)];
   old.wipe();
   renewed.wipe();
-  return { probes: probes.length, found, refused, chance: 1 / templates.length };
+  return { probes: probes.length, oldBlock, newBlock, chance: 1 / templates.length };
 }
 
 function unit(row: Float32Array): Float32Array {
   const length = Math.sqrt(row.reduce((sum, x) => sum + x * x, 0)) || 1;
   return row.map((x) => x / length);
-}
-
-function cosine(a: ArrayLike<number>, b: ArrayLike<number>): number {
-  let [ab, aa, bb] = [0, 0, 0];
-  for (let i = 0; i < a.length; i++) {
-    ab += a[i]! * b[i]!;
-    aa += a[i]! * a[i]!;
-    bb += b[i]! * b[i]!;
-  }
-  return aa === 0 || bb === 0 ? 0 : ab / Math.sqrt(aa * bb);
 }
 
 function meanOf(values: readonly number[]): Mean {

@@ -52,6 +52,8 @@ export async function openSession(
     interOpNumThreads: 1,
     executionMode: 'sequential',
     logSeverityLevel: 3,
+    // Threads that have nothing to do sleep: graphs here are small, and there are many of them.
+    extra: { session: { intra_op: { allow_spinning: '0' } } },
   });
   return async (feeds, into = {}) => {
     const fetches: Record<string, ort.Tensor | null> = {};

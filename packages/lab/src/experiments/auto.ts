@@ -4,9 +4,10 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Compressor, fit, load } from '@hers/compress';
-import { matedPlaces, mateRanks, rankAccuracy, rowsAt } from '@hers/vectors/accuracy';
+import { clusteredMean, matedPlaces, mateRanks, rowsAt } from '@hers/vectors/accuracy';
 import { Random } from '@hers/vectors/random';
 import type { DatasetName, Part } from '../datasets.ts';
+import { mean } from '../metrics/mean.ts';
 import { progress } from '../report.ts';
 import { wholeNumber, wholeNumbers } from '../runner.ts';
 import { keep } from './compressors.ts';
@@ -44,6 +45,7 @@ export const autoExperiment: Experiment = {
     sets: { type: 'string', help: 'which data sets, with commas between them (faces,text,pictures)' },
     sizes: { type: 'string', help: 'identities to fit on, with commas between them (20,40,80,160,640); and all' },
     cuts: { type: 'string', help: 'how often identities are drawn (10)' },
+    even: { type: 'boolean', help: 'at the end, fit on all odd labels, and look at the even ones' },
     state: STATE_OPTION,
     minutes: MINUTES_OPTION,
   },
@@ -61,7 +63,7 @@ export const autoExperiment: Experiment = {
       let unfinished = 0;
       for (const name of names) {
         const { source, ...whole } = await datasetOf(name, values);
-        const half = trainingHalf(whole);
+        const half = halfOf(whole, 1);
         sets[name] = { source, dimension: whole.dimension, ...countsOf(half) };
         for (const size of sizes) {
           const found: Cut[] = [];
@@ -82,6 +84,13 @@ export const autoExperiment: Experiment = {
             found.push(now);
           }
           if (found.length > 0) results.push(...figuresOf(`${name}-${size}`, found, dimensions));
+        }
+        if (values.even === true) {
+          const file = join(folder, `${name}-even-${dimensions.join('-')}.json`);
+          const known = await readFile(file, 'utf8').then(JSON.parse, () => undefined);
+          const looked: Figure[] = known ?? (await lookAtEven(`${name}-even`, half, halfOf(whole, 0), dimensions));
+          if (known === undefined) await keep(file, new TextEncoder().encode(JSON.stringify(looked)));
+          results.push(...looked);
         }
       }
       const parameters = { sets, dimensions, sizes, cuts, unfinished };
@@ -109,11 +118,11 @@ function partAt({ vectors, dimension, labels }: Part, places: readonly number[])
   };
 }
 
-/** The odd labels. The others stay unseen. */
-function trainingHalf(whole: Part): Part {
+/** The odd labels are to choose and to train on; the even ones are for one look at the end. */
+function halfOf(whole: Part, remainder: 0 | 1): Part {
   return partAt(
     whole,
-    Array.from(whole.labels.keys()).filter((i) => (whole.labels[i] & 1) === 1),
+    Array.from(whole.labels.keys()).filter((i) => (whole.labels[i] & 1) === remainder),
   );
 }
 
@@ -138,13 +147,19 @@ function cutOf(half: Part, size: number | 'all', cut: number): { fit: Part; held
   return { fit: of(fitted), held: of(held) };
 }
 
-async function measured(
+async function measured(parts: { fit: Part; held: Part }, dimensions: readonly number[], seed: number): Promise<Cut> {
+  const { pca, lda, auto } = await hitsOf(parts, dimensions, seed);
+  return { pca: pca.map(mean), lda: lda.map(mean), auto: auto.map(mean) };
+}
+
+/** For each method and dimension, which probes find their mate first. */
+async function hitsOf(
   { fit: part, held }: { fit: Part; held: Part },
   dimensions: readonly number[],
   seed: number,
-): Promise<Cut> {
+): Promise<Record<Method, Float64Array[]>> {
   const probes = matedPlaces(held.labels);
-  const all: Record<Method, number[]> = { pca: [], lda: [], auto: [] };
+  const all: Record<Method, Float64Array[]> = { pca: [], lda: [], auto: [] };
   for (const method of METHODS) {
     const compressors: Compressor[] = [];
     const stages: Uint8Array[] = [];
@@ -152,6 +167,7 @@ async function measured(
       dimension: dimensions[0],
       also: dimensions.slice(1),
       seed,
+      threads: 1,
       onStage: (bytes) => void stages.push(bytes),
       // Learning to rank is taken only where it is ahead by more than its error, and takes hours
       // here.
@@ -161,36 +177,56 @@ async function measured(
     for (const compressor of compressors) {
       const vectors = await compressor.transform(held.vectors);
       const ranks = mateRanks({ vectors, dimension: compressor.outputDimension, labels: held.labels }, probes);
-      all[method].push(rankAccuracy(ranks, 1));
+      all[method].push(Float64Array.from(ranks, (rank) => Number(rank === 1)));
     }
   }
   return all;
 }
 
-function figuresOf(name: string, cuts: readonly Cut[], dimensions: readonly number[]): Figure[] {
-  const figure = (of: string, value: number, unit: string): Figure => ({ name: of, value, unit, source: 'measured' });
+/** Differences are taken probe by probe, and their standard errors over people. */
+async function lookAtEven(name: string, fit: Part, held: Part, dimensions: readonly number[]): Promise<Figure[]> {
+  const hits = await hitsOf({ fit, held }, dimensions, 1);
+  const people = Int32Array.from(matedPlaces(held.labels), (place) => held.labels[place]);
   return dimensions.flatMap((dimension, d) => {
-    const of = (method: Method) => cuts.map((cut) => cut[method][d]);
-    const [pca, lda, auto] = METHODS.map(of);
-    const better = average(lda) > average(pca) ? lda : pca;
-    const differences = auto.map((x, i) => x - better[i]);
-    const at = `${name}-${dimension}`;
-    return [
-      figure(`${at}-pca`, average(pca), 'rank-1'),
-      figure(`${at}-lda`, average(lda), 'rank-1'),
-      figure(`${at}-auto`, average(auto), 'rank-1'),
-      figure(`${at}-ahead`, average(differences), 'rank-1 difference'),
-      figure(`${at}-ahead-error`, errorOf(differences), 'standard error'),
-      figure(`${at}-cuts`, cuts.length, 'cuts'),
-    ];
+    const [pca, lda, auto] = METHODS.map((method) => hits[method][d]);
+    const better = mean(lda) > mean(pca) ? lda : pca;
+    const ahead = clusteredMean(
+      auto.map((hit, i) => hit - better[i]),
+      people,
+    );
+    return rowOf(`${name}-${dimension}`, [mean(pca), mean(lda), mean(auto)], ahead);
   });
 }
 
-const average = (values: readonly number[]) => values.reduce((sum, x) => sum + x, 0) / values.length;
+const figure = (name: string, value: number, unit: string): Figure => ({ name, value, unit, source: 'measured' });
+
+function rowOf(
+  at: string,
+  ranks: readonly number[],
+  ahead: { readonly mean: number; readonly error: number },
+): Figure[] {
+  return [
+    ...METHODS.map((method, i) => figure(`${at}-${method}`, ranks[i], 'rank-1')),
+    figure(`${at}-ahead`, ahead.mean, 'rank-1 difference'),
+    figure(`${at}-ahead-error`, ahead.error, 'standard error'),
+  ];
+}
+
+function figuresOf(name: string, cuts: readonly Cut[], dimensions: readonly number[]): Figure[] {
+  return dimensions.flatMap((dimension, d) => {
+    const of = (method: Method) => cuts.map((cut) => cut[method][d]);
+    const [pca, lda, auto] = METHODS.map(of);
+    const better = mean(lda) > mean(pca) ? lda : pca;
+    const differences = auto.map((x, i) => x - better[i]);
+    const at = `${name}-${dimension}`;
+    const ahead = { mean: mean(differences), error: errorOf(differences) };
+    return [...rowOf(at, [pca, lda, auto].map(mean), ahead), figure(`${at}-cuts`, cuts.length, 'cuts')];
+  });
+}
 
 /** Of the mean; zero where there is but one. */
 function errorOf(values: readonly number[]): number {
   if (values.length < 2) return 0;
-  const squares = values.reduce((sum, x) => sum + (x - average(values)) ** 2, 0);
+  const squares = values.reduce((sum, x) => sum + (x - mean(values)) ** 2, 0);
   return Math.sqrt(squares / (values.length - 1) / values.length);
 }

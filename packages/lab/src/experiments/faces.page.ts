@@ -89,15 +89,21 @@ function differences(data: Data<FacesParameters>): string[] {
 }
 
 function otherTable(data: Data<FacesParameters>): string {
-  const { compressors, dimensions, fullDimension, strangers, far, fpir } = data.parameters;
+  const { compressors, dimensions, fullDimension, far, fpir } = data.parameters;
   const figures = new Figures(data);
   const rows = [
     [FULL, fullDimension] as const,
     ...dimensions.flatMap((dimension) => compressors.map((compressor) => [compressor, dimension] as const)),
   ];
-  const endings = ['rank10', 'tar', ...(strangers > 0 ? ['fnir'] : [])];
+  // Where fewer than three errors are expected at a rate, there is no figure.
+  const endings = ['rank10', 'tar', 'fnir'].filter((ending) => figures.has(`${FULL}-${fullDimension}-${ending}`));
+  const heads: Record<string, string> = {
+    rank10: 'rank-10',
+    tar: `TAR at FAR ${far}`,
+    fnir: `FNIR at FPIR ${fpir}`,
+  };
   return table(
-    ['compressor', 'dimensions', 'rank-10', `TAR at FAR ${far}`, ...(strangers > 0 ? [`FNIR at FPIR ${fpir}`] : [])],
+    ['compressor', 'dimensions', ...endings.map((ending) => heads[ending])],
     rows.map(([compressor, dimension]) => [
       compressorName(compressor),
       String(dimension),

@@ -5,13 +5,12 @@ import type { MethodName } from '@hers/compress';
 import {
   type ClusteredMean,
   clusteredMean,
-  fnirAtFpir,
+  type Evaluation,
+  evaluation,
   matedPlaces,
   mateRanks,
-  openSearches,
-  pairScores,
   rankAccuracy,
-  tarAtFar,
+  scoreMatrix,
 } from '@hers/vectors/accuracy';
 import { described, type Part, splitByLabel } from '../datasets.ts';
 import { mean } from '../metrics/mean.ts';
@@ -65,8 +64,8 @@ interface Row {
   /** For each probe, the share of the seeds with which its mate comes first. */
   readonly found: Float64Array;
   readonly rank10: number;
-  readonly tar: number;
-  /** Missing where everybody has several pictures, so that nobody is a stranger. */
+  /** These two are missing where fewer than three errors are expected at their rate. */
+  readonly tar: number | undefined;
   readonly fnir: number | undefined;
 }
 
@@ -133,7 +132,7 @@ function figures({ compressor, dimension, rank1, found, rank10, tar, fnir }: Row
     measured(`${name}-person`, clusterMean, 'rank-1, mean of people'),
     measured(`${name}-person-error`, clusterError, 'standard error'),
     measured(`${name}-rank10`, rank10, 'rank-10'),
-    measured(`${name}-tar`, tar, `TAR at FAR ${FAR}`),
+    ...(tar === undefined ? [] : [measured(`${name}-tar`, tar, `TAR at FAR ${FAR}`)]),
     ...(fnir === undefined ? [] : [measured(`${name}-fnir`, fnir, `FNIR at FPIR ${FPIR}`)]),
   ];
 }
@@ -185,17 +184,28 @@ function mostOfOne(people: Int32Array): number {
 
 /** Ranks by every seed, and what is known of the vectors of the last one beside them. */
 function row(compressor: string, last: Part, ranks: readonly Int32Array[]): Row {
-  const { genuine, impostor } = pairScores(last.vectors, last.dimension, last.labels);
-  const { mated, strangers } = openSearches(last);
+  const { openSet, verification } = evaluated(last);
+  const missedAt = (at: Evaluation['openSet']['at'], rate: number) =>
+    at.find((each) => each.rate === rate)?.missed?.value;
+  const fnmr = missedAt(verification.at, FAR);
   return {
     compressor,
     dimension: last.dimension,
     rank1: ranks.map((each) => rankAccuracy(each, 1)),
     found: Float64Array.from(ranks[0], (_, probe) => mean(ranks.map((each) => (each[probe] === 1 ? 1 : 0)))),
     rank10: rankAccuracy(ranks.at(-1)!, 10),
-    tar: tarAtFar(genuine, impostor, FAR),
-    fnir: strangers.length === 0 ? undefined : fnirAtFpir(mated, strangers, FPIR),
+    tar: fnmr === undefined ? undefined : 1 - fnmr,
+    fnir: missedAt(openSet.at, FPIR),
   };
+}
+
+/** As `hers report` counts, over all pairs. */
+function evaluated({ vectors, dimension, labels }: Part): Evaluation {
+  return evaluation(scoreMatrix(vectors, dimension), labels, {
+    draws: 0,
+    ranks: 1,
+    impostors: Number.POSITIVE_INFINITY,
+  });
 }
 
 /** Every compressor against PCA, and the best there is against LDA. */

@@ -1,3 +1,7 @@
 // The mean of measurements.
 
-export const mean = (values: readonly number[]): number => values.reduce((sum, x) => sum + x, 0) / values.length;
+export function mean(values: ArrayLike<number>): number {
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) sum += values[i];
+  return sum / values.length;
+}

@@ -6,12 +6,10 @@
 
 import { plainScores, plan, roundVectors } from '@hers/scheme';
 import { eachScoreRow, rankOfMate, rowsAt } from '@hers/vectors/accuracy';
+import { cosine, decompressorOf, fromKnownProbes } from '@hers/vectors/inversion';
 import type { Part } from '../datasets.ts';
 import { mean } from '../metrics/mean.ts';
-import { moments } from '../moments.ts';
 import { EncryptedBlock } from './encrypted-search.ts';
-import { cosine, fromKnownProbes } from './inversion.ts';
-import { type Example, learnedFrom } from './population.ts';
 import { type Campaign, meanAndError, scoreError, turned, vectorAt } from './score-attacks.ts';
 
 export interface CompressedAttack {
@@ -26,45 +24,10 @@ export interface CompressedAttack {
   readonly identified: number;
 }
 
-/** Parts of the training half, by people, on which the attacker tries what it has learned. */
-const PARTS = 8;
-/** Squares and products are learned from where there are no more of them than this. */
-const MOST_FEATURES = 800;
 /** Templates of a gallery, for each dimension. */
 const TEMPLATES = 4;
 /** Known probes, for each dimension. */
 const KNOWN = [1 / 2, 1, 3 / 2];
-
-/** Coordinates, and after them their squares and products where there are not too many. */
-function features(compressed: ArrayLike<number>): Float64Array {
-  const d = compressed.length;
-  const pairs = (d * (d + 1)) / 2;
-  if (d + pairs > MOST_FEATURES) return Float64Array.from(compressed);
-  const out = new Float64Array(d + pairs);
-  for (let a = 0, at = d; a < d; a++) {
-    out[a] = compressed[a];
-    for (let b = 0; b <= a; b++) out[at++] = compressed[a] * compressed[b];
-  }
-  return out;
-}
-
-/**
- * What makes a vector of full dimension of a compressed one, learned from those of other people.
- */
-export function decompressorOf(training: Part, compressed: Part): (vector: ArrayLike<number>) => Float64Array {
-  const { mean: centre } = moments(training.vectors, training.dimension);
-  const people = [...new Set(training.labels)].sort((a, b) => a - b);
-  const rank = new Map(people.map((label, i) => [label, i]));
-  const parts: Example[][] = Array.from({ length: PARTS }, () => []);
-  for (const [place, label] of training.labels.entries())
-    parts[Math.floor((rank.get(label)! * PARTS) / people.length)].push({
-      seen: features(vectorAt(compressed, place)),
-      probe: vectorAt(training, place),
-    });
-  const widths = new Set([compressed.dimension, parts[0][0].seen.length]);
-  const guess = learnedFrom(parts, centre, [...widths]);
-  return (vector) => guess(features(vector));
-}
 
 /**
  * Both attacks on the probes of a campaign, after a compressor. Scores are those under `exact`,

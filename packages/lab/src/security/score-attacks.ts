@@ -4,20 +4,24 @@
 
 import { isExact, type Plan, type Profile, plan } from '@hers/scheme';
 import { eachScoreRow, matedPlaces, rankOfMate, rowsAt } from '@hers/vectors/accuracy';
-import type { Part } from '../datasets.ts';
-import { mean } from '../metrics/mean.ts';
-import { moments } from '../moments.ts';
-import { EncryptedBlock } from './encrypted-search.ts';
-import { cosine, fromKnownProbes, fromTemplates, fromTemplatesAndPopulation, type Reconstruct } from './inversion.ts';
 import {
+  cosine,
   type Example,
+  fromKnownProbes,
+  fromTemplates,
+  fromTemplatesAndPopulation,
   learnedFrom,
   type Population,
   populationOf,
+  type Reconstruct,
   SCORE_FEATURES,
   scoreFeatures,
   slotFeatures,
-} from './population.ts';
+} from '@hers/vectors/inversion';
+import { moments } from '@hers/vectors/moments';
+import type { Part } from '../datasets.ts';
+import { mean } from '../metrics/mean.ts';
+import { EncryptedBlock } from './encrypted-search.ts';
 
 /** What the attacker has besides the scores of an unknown probe, and what it does with it. */
 const LEAKS = [

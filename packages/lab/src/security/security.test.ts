@@ -2,15 +2,26 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { decodeBlock, plan } from '@hers/scheme';
 import { encryptBlock, MasterSeed } from '@hers/scheme/secret';
+import {
+  cosine,
+  decompressorOf,
+  type Example,
+  fromKnownProbes,
+  fromTemplates,
+  fromTemplatesAndPopulation,
+  learnedFrom,
+  populationOf,
+  SCORE_FEATURES,
+  scoreFeatures,
+  slotFeatures,
+} from '@hers/vectors/inversion';
 import { LeastSquares } from '@hers/vectors/least-squares';
 import { Random } from '@hers/vectors/random';
 import { identities } from '@hers/vectors/synthetic';
 import { ciphertextPairs } from './ciphertext-pairs.ts';
 import { ciphertextAsGallery, ciphertextCoefficients } from './ciphertext-words.ts';
-import { attackCompressed, decompressorOf } from './compressed.ts';
+import { attackCompressed } from './compressed.ts';
 import { EncryptedBlock } from './encrypted-search.ts';
-import { cosine, fromKnownProbes, fromTemplates, fromTemplatesAndPopulation } from './inversion.ts';
-import { type Example, learnedFrom, populationOf, SCORE_FEATURES, scoreFeatures, slotFeatures } from './population.ts';
 import { campaign, guesses, meanAndError, scoreError } from './score-attacks.ts';
 import { linkingAdvantage, marginOf, type Pair } from './unlinkability.ts';
 

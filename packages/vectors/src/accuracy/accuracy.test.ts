@@ -168,6 +168,33 @@ test('identification, open set and verification, each counted one by one', () =>
     assert.ok(Math.abs(missed!.value - genuine.filter((s) => s < threshold!).length / genuine.length) < 1e-12);
 });
 
+test('impostor pairs that are drawn are as many as asked, the same for a seed, and as good as all', () => {
+  const { labels, scores } = sample(new Array<number>(150).fill(2), 3);
+  const all = evaluation(scores, labels, { draws: 0 }).verification;
+  const some = (seed: number) => evaluation(scores, labels, { draws: 0, impostors: 9000, seed }).verification;
+  assert.deepEqual([all.impostor, all.impostorsOf], [(300 * 299) / 2 - 150, (300 * 299) / 2 - 150]);
+  assert.deepEqual([some(1).genuine, some(1).impostor, some(1).impostorsOf], [150, 9000, all.impostor]);
+  assert.deepEqual(some(1), some(1));
+  assert.notDeepEqual(some(1), some(2));
+  assert.ok(Math.abs(some(1).equalErrorRate!.value - all.equalErrorRate!.value) < 0.02);
+});
+
+test('three thousand strangers are enough for an FPIR of 0.1 %, and fewer are not', () => {
+  const at = (strangers: number) => {
+    const labels = [0, 0, 1, 1, 2, 2, 3, 3, ...Array.from({ length: strangers }, (_, i) => 10 + i)];
+    const n = labels.length;
+    const scores = new Float32Array(n * n);
+    [0.875, 0.875, 0.5, 0.875].forEach((mate, p) => (scores[(2 * p + 1) * n + 2 * p] = mate));
+    // Three strangers score higher than any mate, and the fourth 0.75.
+    for (let i = 8; i < n; i++) scores[i * n] = i < 11 ? 0.9375 : i === 11 ? 0.75 : 0.25;
+    return evaluation(scores, labels, { draws: 0, ranks: 1, impostors: 1000 }).openSet.at[1];
+  };
+  assert.deepEqual(at(2999), { rate: 0.001 });
+  const { missed, threshold } = at(3000);
+  assert.equal(missed!.value, 0.25);
+  assert.ok(threshold! > 0.75 && threshold! < 0.875);
+});
+
 test('where nobody has one vector alone, half of the people are strangers', () => {
   const person = Int32Array.from({ length: 60 }, (_, i) => i % 20);
   const { enrolled, mated, strangers } = enrolment(person, 20, 1);

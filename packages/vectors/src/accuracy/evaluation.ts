@@ -34,10 +34,12 @@ export interface Evaluation {
     readonly curve: readonly AtRate[];
     readonly at: readonly AtRate[];
   };
-  /** All pairs of vectors. */
+  /** All pairs of one person's vectors, and those of two people, or as many as are drawn. */
   readonly verification: {
     readonly genuine: number;
     readonly impostor: number;
+    /** Of so many. */
+    readonly impostorsOf: number;
     /** FNMR against FMR. */
     readonly curve: readonly AtRate[];
     readonly at: readonly AtRate[];
@@ -51,6 +53,8 @@ export interface EvaluationOptions {
   readonly draws?: number;
   /** The last rank of the CMC. */
   readonly ranks?: number;
+  /** Pairs of two people that are taken at most, as the seed draws them. */
+  readonly impostors?: number;
 }
 
 const FPIRS = [0.01, 0.001];
@@ -58,6 +62,8 @@ const FMRS = [0.01, 0.001, 0.0001];
 const CURVE = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
 /** Below so many expected errors a rate says nothing: none seen in n is compatible with 3 / n. */
 const ERRORS = 3;
+/** Enough for fifty errors at the lowest rate; all pairs of 10 000 vectors are fifty million. */
+const IMPOSTORS = 500_000;
 /** People with one vector who are enough to be the strangers. */
 const STRANGERS = 100;
 
@@ -65,7 +71,7 @@ const STRANGERS = 100;
 export function evaluation(
   scores: Float32Array,
   labels: ArrayLike<number>,
-  { seed = 1, draws = 200, ranks = 20 }: EvaluationOptions = {},
+  { seed = 1, draws = 200, ranks = 20, impostors = IMPOSTORS }: EvaluationOptions = {},
 ): Evaluation {
   const count = labels.length;
   if (scores.length !== count * count) throw new RangeError('there must be a score for every two vectors');
@@ -80,7 +86,7 @@ export function evaluation(
     people: numbers.size,
     identification: identification(scores, person, numbers.size, ranks, options),
     openSet: openSet(scores, person, numbers.size, options),
-    verification: verification(scores, person, numbers.size, options),
+    verification: verification(scores, person, numbers.size, impostors, options),
   };
 }
 
@@ -182,21 +188,10 @@ function verification(
   scores: Float32Array,
   person: Int32Array,
   people: number,
+  most: number,
   options: Draws,
 ): Evaluation['verification'] {
-  const count = person.length;
-  const pairs = (isGenuine: boolean) => {
-    const [found, first, second]: number[][] = [[], [], []];
-    for (let i = 0; i < count; i++)
-      for (let j = 0; j < i; j++)
-        if ((person[i] === person[j]) === isGenuine) {
-          found.push(scores[i * count + j]);
-          first.push(person[i]);
-          second.push(person[j]);
-        }
-    return outcomesOf(found, first, second);
-  };
-  const [genuine, impostor] = [pairs(true), pairs(false)];
+  const { genuine, impostor, impostorsOf } = pairsOf(scores, person, people, most, options.seed);
   const [genuines, impostors] = [genuine.scores.length, impostor.scores.length];
   const isEnough = genuines >= ERRORS && impostors >= ERRORS;
   const [eer] = isEnough
@@ -205,9 +200,53 @@ function verification(
   return {
     genuine: genuines,
     impostor: impostors,
+    impostorsOf,
     ...curveOf(genuine, impostor, FMRS, people, options),
     ...(eer === undefined ? {} : { equalErrorRate: ofRate(eer, new Set(genuine.first).size) }),
   };
+}
+
+/**
+ * Outcomes of pairs. Those of one person all count. Of the others each is taken with the same
+ * chance, until there are as many as wanted (Knuth, "Seminumerical Algorithms", 3.4.2, S).
+ */
+function pairsOf(
+  scores: Float32Array,
+  person: Int32Array,
+  people: number,
+  most: number,
+  seed: number,
+): { genuine: Outcomes; impostor: Outcomes; impostorsOf: number } {
+  const count = person.length;
+  const sizes = new Float64Array(people);
+  for (const each of person) sizes[each]++;
+  const ofOne = sizes.reduce((sum, size) => sum + (size * (size - 1)) / 2, 0);
+  const impostorsOf = (count * (count - 1)) / 2 - ofOne;
+  const list = (length: number) => ({
+    found: new Float32Array(length),
+    first: new Int32Array(length),
+    second: new Int32Array(length),
+    at: 0,
+  });
+  const [genuine, impostor] = [list(ofOne), list(Math.min(most, impostorsOf))];
+  const random = new Random(seed, 0x9a1);
+  let left = impostorsOf;
+  for (let i = 0; i < count; i++)
+    for (let j = 0; j < i; j++) {
+      const isGenuine = person[i] === person[j];
+      const into = isGenuine ? genuine : impostor;
+      if (!isGenuine) {
+        const wanted = impostor.found.length - impostor.at;
+        const isTaken = wanted === left || random.uniform() * left < wanted;
+        left--;
+        if (!isTaken) continue;
+      }
+      into.found[into.at] = scores[i * count + j];
+      into.first[into.at] = person[i];
+      into.second[into.at++] = person[j];
+    }
+  const outcomes = ({ found, first, second }: typeof genuine) => outcomesOf(found, first, second);
+  return { genuine: outcomes(genuine), impostor: outcomes(impostor), impostorsOf };
 }
 
 /** The curve, and some of its points. */

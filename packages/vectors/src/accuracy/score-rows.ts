@@ -49,6 +49,15 @@ function multiply(lanes: Float64Array, gallery: Float32Array, dimension: number,
   }
 }
 
+/** Cosines of every vector with every other, one row after the other. */
+export function scoreMatrix(vectors: Float32Array, dimension: number): Float32Array {
+  const unit = unitVectors(vectors, dimension);
+  const count = unit.length / dimension;
+  const scores = new Float32Array(count * count);
+  eachScoreRow(unit, unit, dimension, (i, row) => scores.set(row, i * count));
+  return scores;
+}
+
 /** The vectors at unit length, so that inner products are cosines. */
 export function unitVectors(vectors: Float32Array, dimension: number): Float32Array {
   const out = new Float32Array(vectors.length);

@@ -1,7 +1,7 @@
 // Score inversion: reconstructs an unknown unit vector q from its scores and from vectors on either
 // side of them.
 
-import { LeastSquares } from '@hers/vectors/least-squares';
+import { LeastSquares } from '../least-squares.ts';
 import type { Population } from './population.ts';
 
 /** Reconstructs a probe from its scores. */

@@ -2,9 +2,9 @@
 // has searched its own galleries with vectors it knows, and has learned to predict the vector from
 // what it will see.
 
-import { cholesky, LeastSquares } from '@hers/vectors/least-squares';
+import { cholesky, LeastSquares } from '../least-squares.ts';
 import { moments } from '../moments.ts';
-import { cosine } from './inversion.ts';
+import { cosine } from './reconstruct.ts';
 
 export interface Population {
   readonly mean: Float64Array;
