@@ -13,9 +13,33 @@ export interface FaceColours {
 }
 
 export const DRAWN: Readonly<Record<string, FaceColours>> = {
-  'Ada, drawn': { skin: '#e9bd9c', shade: '#b98464', hair: '#3a2417', eyes: '#4d3420', shirt: '#2f7d82', ground: '#b9c7cc', width: 0.76 },
-  'Noor, drawn': { skin: '#b27c55', shade: '#7d5030', hair: '#17110d', eyes: '#1f140c', shirt: '#b9772a', ground: '#d8d2c4', width: 0.72 },
-  'Ines, drawn': { skin: '#f2d0b8', shade: '#c99a7d', hair: '#a8642c', eyes: '#41617a', shirt: '#6a4c93', ground: '#c3cfbf', width: 0.8 },
+  'Ada, drawn': {
+    skin: '#e9bd9c',
+    shade: '#b98464',
+    hair: '#3a2417',
+    eyes: '#4d3420',
+    shirt: '#2f7d82',
+    ground: '#b9c7cc',
+    width: 0.76,
+  },
+  'Noor, drawn': {
+    skin: '#b27c55',
+    shade: '#7d5030',
+    hair: '#17110d',
+    eyes: '#1f140c',
+    shirt: '#b9772a',
+    ground: '#d8d2c4',
+    width: 0.72,
+  },
+  'Ines, drawn': {
+    skin: '#f2d0b8',
+    shade: '#c99a7d',
+    hair: '#a8642c',
+    eyes: '#41617a',
+    shirt: '#6a4c93',
+    ground: '#c3cfbf',
+    width: 0.8,
+  },
 };
 
 /** Runs in a page. The picture, PNG, in base64. */

@@ -7,6 +7,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { TokenStore } from '@hers/server';
+import { openStore } from '@hers/store';
 import { chromium, type Page } from 'playwright-core';
 import { part } from '../../../tools/parts.ts';
 import { DRAWN, drawFace } from './drawn-face.ts';
@@ -39,6 +40,7 @@ const tokens = new TokenStore(join(folder, 'tokens.json'));
 const { secret: admin } = await tokens.create({ scope: 'admin', note: 'whoever runs it' });
 await tokens.create({ scope: 'search', collection: 'faces', note: 'the door camera' });
 await tokens.create({ scope: 'write', note: 'the import at night' });
+await (await openStore(join(folder, 'gallery'))).close();
 const example = await start('console', '--example', '--no-open');
 const server = await start(
   ...['serve', '--console', '--gallery', join(folder, 'gallery'), '--tokens', tokens.path],
@@ -81,7 +83,7 @@ async function gallery(page: Page): Promise<void> {
   await page.getByRole('heading', { name: 'What it holds' }).waitFor();
   await shoot(page, 'overview');
   await link('search');
-  await page.getByLabel('A sentence').fill('Borrowing has become more expensive.');
+  await page.getByLabel('A sentence').fill('My pet is dozing in the sun.');
   await search();
   await shoot(page, 'search-sentence');
   await shoot(page, 'search-sentence-whole', true);
@@ -135,11 +137,8 @@ async function gallery(page: Page): Promise<void> {
   await button('Optimize').click();
   await page.locator('.job.finished, .job.failed').waitFor();
   await shoot(page, 'upkeep');
-  await link('search');
-  await button('Vector').click();
-  await page.getByLabel('From the example').selectOption('another picture of person-0750');
   await link('Server');
-  await page.waitForTimeout(5000);
+  await busy(page);
   await shoot(page, 'metrics');
   await link('doctor');
   await page.locator('.findings').waitFor();
@@ -149,14 +148,36 @@ async function gallery(page: Page): Promise<void> {
   await shoot(page, 'locked');
 }
 
+/** Searches in another tab for a while. */
+async function busy(page: Page): Promise<void> {
+  const other = await page.context().newPage();
+  await other.goto(page.url().replace(/#.*/, ''));
+  await other.getByText('still sealed').waitFor();
+  await other.getByLabel('Passphrase').fill('example');
+  await other.getByRole('button', { name: 'Unlock', exact: true }).click();
+  await other.getByRole('link', { name: 'faces' }).click();
+  await other.getByRole('link', { name: 'search', exact: true }).click();
+  await other.getByRole('button', { name: 'Vector' }).click();
+  await other.getByLabel('From the example').selectOption('another picture of person-0750');
+  for (let i = 0; i < 40; i++) {
+    await other.getByRole('button', { name: 'Search', exact: true }).click();
+    await other.getByRole('button', { name: 'Search', exact: true }).waitFor();
+    await other.waitForTimeout(20 * (i % 10));
+  }
+  await other.close();
+  await page.bringToFront();
+}
+
 /** A server with tokens and an audit log. */
 async function operations(page: Page): Promise<void> {
   const link = (name: string) => page.getByRole('link', { name, exact: true }).click();
   await page.getByRole('button', { name: 'Make a new key' }).click();
-  await page.getByLabel('Passphrase', { exact: true }).fill('for screenshots');
+  await page.getByLabel('Passphrase for the new key file').fill('for screenshots');
   await page.getByLabel('The same again').fill('for screenshots');
+  await page.getByRole('button', { name: 'Make and save it' }).click();
   await page.getByLabel('Token, if the server asks for one').fill(admin);
-  await page.getByRole('button', { name: /^Make / }).last().click();
+  await page.getByLabel('I have the file').check();
+  await page.getByRole('button', { name: 'Open the gallery with it' }).click();
   await page.getByRole('heading', { name: 'Collections' }).waitFor();
   await shoot(page, 'no-collections');
   await link('Server');
@@ -174,6 +195,7 @@ async function operations(page: Page): Promise<void> {
 try {
   const context = await browser.newContext();
   const page = await context.newPage();
+  page.setDefaultTimeout(20_000);
   watch(page);
   let address = example.url;
   for (const [size, viewport] of Object.entries(SIZES))
@@ -195,8 +217,9 @@ try {
 } finally {
   await browser.close();
   for (const { process: child } of [example, server]) {
+    const ended = child.exitCode === null ? new Promise((resolve) => child.once('exit', resolve)) : undefined;
     child.kill('SIGTERM');
-    await new Promise((ended) => child.once('exit', ended));
+    await ended;
   }
   await rm(folder, { recursive: true, force: true });
 }

@@ -2,6 +2,7 @@
 //
 //   node packages/console/testing/speed.ts [records] [dimension]
 
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -70,7 +71,17 @@ console.log(`the page can be used after ${usable} ms; the collection is open aft
 console.log(
   `a search in the page: ${sorted[0]} ms at best, ${sorted[SEARCHES >> 1]} ms median, ${sorted.at(-1)} ms at worst`,
 );
-console.log(`the page takes ${(heap / 1e6).toFixed(0)} MB of JavaScript memory`);
+const resident = await largestRenderer();
+console.log(`the page takes ${(heap / 1e6).toFixed(0)} MB of JavaScript memory; its process ${resident} MB in all`);
 await browser.close();
 await server.close();
 await rm(folder, { recursive: true, force: true });
+
+/** Resident memory, in MB, of the largest process that shows a page, with its workers. */
+async function largestRenderer(): Promise<number> {
+  const { processInfo } = await (await browser.newBrowserCDPSession()).send('SystemInfo.getProcessInfo');
+  const sizes = processInfo
+    .filter(({ type }) => type === 'renderer')
+    .map(({ id }) => Number(/VmRSS:\s*(\d+)/.exec(readFileSync(`/proc/${id}/status`, 'utf8'))?.[1]) / 1000);
+  return Math.round(Math.max(...sizes));
+}

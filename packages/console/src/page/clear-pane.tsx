@@ -64,42 +64,46 @@ export function ClearPane({ collection, metric, probe, matches, isLimited }: Cle
               <Fact term="it concludes">who was searched for, who matched, and how well</Fact>
             </dl>
           </div>
-          <Scroll label="Scores of both">
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">id</th>
-                  <th scope="col" class="number">
-                    encrypted
-                  </th>
-                  <th scope="col" class="number">
-                    in the clear
-                  </th>
-                  <th scope="col" class="number">
-                    difference
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {known.slice(0, SHOWN).map(({ id, score }) => (
-                  <tr key={id}>
-                    <th scope="row" class="id">
-                      {id}
+          {known.length === 0 ? (
+            <p class="faint">None of the matches is in the plain copy: they were enrolled since.</p>
+          ) : (
+            <Scroll label="Scores of both">
+              <table>
+                <thead>
+                  <tr>
+                    <th scope="col">id</th>
+                    <th scope="col" class="number">
+                      encrypted
                     </th>
-                    <td class="number">{scoreText(score)}</td>
-                    <td class="number">{scoreText(scores.get(id)!)}</td>
-                    <td class="number">{(score - scores.get(id)!).toFixed(4)}</td>
+                    <th scope="col" class="number">
+                      in the clear
+                    </th>
+                    <th scope="col" class="number">
+                      difference
+                    </th>
                   </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+                </thead>
+                <tbody>
+                  {known.slice(0, SHOWN).map(({ id, score }) => (
+                    <tr key={id}>
+                      <th scope="row" class="id">
+                        {id}
+                      </th>
+                      <td class="number">{scoreText(score)}</td>
+                      <td class="number">{scoreText(scores.get(id)!)}</td>
+                      <td class="number">{(score - scores.get(id)!).toFixed(4)}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </Scroll>
+          )}
           <p class="hint">
             {isLimited
-              ? 'The plain copy knows no filter, groups or threshold, so only scores are compared. '
+              ? 'The plain copy knows no filter, groups or threshold: only scores are compared. '
               : `The best match is ${isFirst ? 'the same' : 'another'}; of the best ${count(known.length)}, ${count(shared)} are the same. `}
-            The largest difference is {largest.toFixed(4)}. This is computed in the page from a plain copy of the
-            example; nothing of it was sent.
+            {known.length > 0 ? `The largest difference is ${largest.toFixed(4)}. ` : ''}This is computed in the page
+            from a plain copy of the example; nothing of it was sent.
           </p>
         </>
       ) : (

@@ -390,6 +390,8 @@ function share(score: number, metric: string, best: number): number {
   return best > 0 ? Math.max(0, score / best) : 0;
 }
 
+const LONG_ID = 32;
+
 interface ResultsProps {
   readonly found: Found | undefined;
   readonly metric: string;
@@ -406,8 +408,9 @@ function Results({ found, metric }: ResultsProps): JSX.Element {
     );
   const { result, account } = found;
   const { matches, coverage } = result;
-  const hasPictures = matches.some(({ payload }) => pictureIn(payload) !== undefined);
-  const layout = chosen.value ?? (hasPictures ? 'cards' : 'table');
+  // Pictures need room, and so do sentences.
+  const isLarge = matches.some(({ id, payload }) => id.length > LONG_ID || pictureIn(payload) !== undefined);
+  const layout = chosen.value ?? (isLarge ? 'cards' : 'table');
   return (
     <div class="card results">
       <div class="heading">

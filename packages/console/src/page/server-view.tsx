@@ -53,6 +53,7 @@ function TabView({ tab }: { readonly tab: ServerTab }): JSX.Element {
 const EVERY_MS = 2000;
 /** Readings that are kept: four minutes. */
 const KEPT = 120;
+const LEAST = 16;
 const readings: Signal<readonly Reading[]> = shown<readonly Reading[]>([]);
 
 function MetricsTab(): JSX.Element {
@@ -89,6 +90,8 @@ function MetricsTab(): JSX.Element {
 
 function Plots({ all }: { readonly all: readonly Reading[] }): JSX.Element {
   const last = all.at(-1);
+  // A short history fills its plots, too.
+  const room = Math.max(LEAST, all.length);
   const between = <T,>(measure: (before: Reading, after: Reading) => T): T[] =>
     all.slice(1).map((after, at) => measure(all[at]!, after));
   const searches = between((a, b) => growth(a, b, 'hers_searches_total') / Math.max(0.001, b.at - a.at));
@@ -112,7 +115,7 @@ function Plots({ all }: { readonly all: readonly Reading[] }): JSX.Element {
         title="searches a second"
         now={text(searches.at(-1), (each) => each.toFixed(1))}
         lines={[{ name: 'searches', values: searches }]}
-        room={KEPT}
+        room={room}
       />
       <Plot
         title="a search, p50 and p95"
@@ -121,15 +124,15 @@ function Plots({ all }: { readonly all: readonly Reading[] }): JSX.Element {
           { name: 'p50', values: half },
           { name: 'p95', values: most },
         ]}
-        room={KEPT}
+        room={room}
       />
       <Plot
         title="scanned"
         now={text(newest(rate), (each) => `${size(each)}/s`)}
         lines={[{ name: 'rate', values: rate }]}
-        room={KEPT}
+        room={room}
       />
-      <Plot title="memory" now={text(memory.at(-1), size)} lines={[{ name: 'memory', values: memory }]} room={KEPT} />
+      <Plot title="memory" now={text(memory.at(-1), size)} lines={[{ name: 'memory', values: memory }]} room={room} />
       <Plot
         title="scans that run and wait"
         now={`${running.at(-1) ?? '–'} · ${waiting.at(-1) ?? '–'}`}
@@ -137,7 +140,7 @@ function Plots({ all }: { readonly all: readonly Reading[] }): JSX.Element {
           { name: 'running', values: running },
           { name: 'waiting', values: waiting },
         ]}
-        room={KEPT}
+        room={room}
       />
       <div class="card plot">
         <dl class="totals">
@@ -335,7 +338,7 @@ function NewToken({ onChange }: { readonly onChange: () => void }): JSX.Element 
       }}
     >
       <h2>A new token</h2>
-      <div class="grid four">
+      <div class="grid">
         <Field label="Scope">
           <select value={form.value.scope} onChange={({ currentTarget }) => set({ scope: currentTarget.value })}>
             <option value="search">search: read and search</option>
@@ -410,7 +413,7 @@ function AuditTab(): JSX.Element {
             <tbody>
               {entries.toReversed().map((entry, at) => (
                 <tr key={`${entry.time} ${entries.length - at}`}>
-                  <td class="number">{entry.time.slice(0, 19).replace('T', ' ')}</td>
+                  <td>{entry.time.slice(0, 19).replace('T', ' ')}</td>
                   <td>
                     <code>{entry.token ?? '–'}</code>
                   </td>
