@@ -17,6 +17,7 @@ import type { Kernel, SegmentHandle, SegmentSource } from '../kernel.ts';
 import { ReferenceKernel } from '../reference.ts';
 import { largest, mixed, type Residue, specimenBlock, specimenQuery } from '../specimen.ts';
 import { CudaKernel } from './cuda.ts';
+import { isCudaBuilt } from './cuda-addon.ts';
 
 /** Why the kernel cannot be tested here, or false. */
 function missing(): string | false {
@@ -75,13 +76,17 @@ async function drain(kernel: Kernel, handles: SegmentHandle[], queries: Query[],
   return count;
 }
 
-describe('without the CUDA addon', () => {
-  it('the kernel says what it takes, and is never chosen unasked', async () => {
+describe('the CUDA addon', () => {
+  it('says what it takes, and is chosen unasked only where it works', async () => {
     assert.throws(() => CudaKernel.open({ addon: '/nowhere/none.node' }), /was not built, which takes nvcc/);
     for (const device of [-1, 0.5]) assert.throws(() => CudaKernel.open({ device }), { code: 'INVALID_ARGUMENT' });
     const { kernel, rejected } = await openKernel({ warn() {} });
-    assert.notEqual(kernel.name, 'cuda');
-    assert.ok(rejected.every((reason) => !reason.includes('cuda')));
+    assert.equal(kernel.name === 'cuda', missing() === false);
+    // Where it was not built, nothing is said about it.
+    assert.equal(
+      rejected.some((reason) => reason.includes('cuda')),
+      isCudaBuilt() && missing() !== false,
+    );
     await kernel.close();
   });
 });
@@ -108,7 +113,7 @@ describe('cuda kernel', { skip: missing() }, () => {
   it('is opened where it is asked for, after its self-test', async () => {
     await checkKernel(kernel);
     const choice = await openKernel({ kernel: 'cuda' });
-    assert.match(choice.chosen, /^cuda \(.* GiB\), asked for by the option kernel$/);
+    assert.match(choice.chosen, /^cuda \(.* GiB, a driver for CUDA [\d.]+\), asked for by the option kernel$/);
     await choice.kernel.close();
   });
 
