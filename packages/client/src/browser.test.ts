@@ -221,7 +221,8 @@ const scenario = `async ({ url, token, module, collection, dimension, count, pas
 /** A collection with queries of a kilobyte, made and searched by a page. */
 const openScenario = `async ({ url, token, module, collection }) => {
   const { connect, MasterSeed } = await import(module);
-  const vectorOf = (seed) => Array.from({ length: 16 }, (_, i) => Math.cos(seed * (i + 1) + i * i));
+  const vectorOf = (seed) => { let x = Math.imul(seed + 1, 0x9e3779b1); return Float32Array.from({ length: 16 }, () => {
+    x ^= x << 13; x ^= x >>> 17; x ^= x << 5; return x / 2 ** 31; }); };
   const key = MasterSeed.generate();
   const db = await connect(url, { key, token });
   const faces = await db.createCollection(collection, { dimension: 16, profile: 'open' });
@@ -231,7 +232,7 @@ const openScenario = `async ({ url, token, module, collection }) => {
   const refused = await faces.search(vectorOf(1), { payload: true }).catch(({ message }) => message);
   const seed = [...key.reveal()];
   await db.close();
-  return { seed, found, refused };
+  return { seed, asked: [...vectorOf(4000)], found, refused };
 }`;
 
 describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
@@ -308,8 +309,9 @@ describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
     it(`${name}: makes a collection of the profile open and searches it, and Node finds the same`, async () => {
       const page = await open(plain.origin);
       const input = { url: watched.url, token: serving.token, module, collection: `open-${workers}` };
-      const { seed, found, refused } = (await page.evaluate(`(${openScenario})(${JSON.stringify(input)})`)) as {
+      const { seed, asked, found, refused } = (await page.evaluate(`(${openScenario})(${JSON.stringify(input)})`)) as {
         readonly seed: number[];
+        readonly asked: number[];
         readonly found: Match[];
         readonly refused: string;
       };
@@ -325,10 +327,7 @@ describe('a page', { skip: browserPart.skip, timeout: 180_000 }, () => {
       const db = await connect(serving.url, { key, token: serving.token });
       const faces = await db.collection(`open-${workers}`);
       assert.equal(faces.plan.profile, 'open');
-      const { matches } = await faces.search(
-        Array.from({ length: 16 }, (_, i) => Math.cos(4000 * (i + 1) + i * i)),
-        { limit: 1 },
-      );
+      const { matches } = await faces.search(asked, { limit: 1 });
       assert.equal(matches[0].id, '4000');
       await db.close();
     });

@@ -258,6 +258,8 @@ describe('in Chromium', { skip: browserPart.skip }, () => {
     const service = new Proxy(store, {
       get(target, method: keyof typeof store) {
         const own = target[method];
+        // A server asks to be told of evaluation keys when it starts.
+        if (method === 'onEvaluationKeys') return target.onEvaluationKeys.bind(target);
         if (typeof own !== 'function') return own;
         return (...args: unknown[]) => {
           calls.push(String(method));

@@ -39,3 +39,16 @@ it('tasks come out of a message as they went in, in memory that moved', () => {
     }),
   );
 });
+
+it('a packed response is there once, however many tasks are about it', () => {
+  const response = Uint8Array.from({ length: 1000 }, (_, i) => i & 255);
+  const tasks: DecryptTask[] = [0, 1, 2].map((place) => ({
+    ...{ response, place, block: 7 + place, canaries: { id: 'a', slots: 5 }, dead: [] },
+    ...{ slots: undefined, groups: undefined, sums: undefined },
+  }));
+  const packed = packTasks(tasks);
+  assert.equal(packed.memory.byteLength, response.length);
+  const back = unpackTasks(packed);
+  assert.deepEqual(back, tasks);
+  assert.ok(back.every((each) => each.response === back[0].response));
+});

@@ -44,7 +44,7 @@ export function packTasks(tasks: readonly DecryptTask[], spare?: ArrayBuffer): P
   };
   const packed = tasks.map((task) => {
     const { place, block, canaries, dead } = task;
-    return { place, block, canaries, dead, places: arraysOf(task).map(pack) };
+    return { ...(place === undefined ? {} : { place }), block, canaries, dead, places: arraysOf(task).map(pack) };
   });
   return { memory: bytes.buffer, tasks: packed };
 }

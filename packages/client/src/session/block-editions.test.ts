@@ -272,7 +272,7 @@ describe('new collections', () => {
     const showing = withMethods(store, { getManifest: async () => ({ version, manifest: newer }) });
     await assert.rejects(new Database(showing, { key: seed }).collection('faces'), isNewer);
     const { request, enrolment } = openDescriptor(seed, 'faces', descriptor);
-    const later = encodeDescriptor(seed, { id, request: { ...request, edition: 4 as 2 }, enrolment });
+    const later = encodeDescriptor(seed, { id, request: { ...request, edition: 5 as 2 }, enrolment });
     const described = withMethods(store, {
       getCollection: async (name) => ({ ...(await store.getCollection(name)), descriptor: later }),
     });
