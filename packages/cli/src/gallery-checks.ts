@@ -48,6 +48,30 @@ export async function key({ settings }: Context): Promise<Finding> {
 }
 
 /** Everything about the folder; the key is used where it can be opened without a question. */
+const COPIED =
+  'start the node: it copies damaged shards from other nodes; if it does not start, start it with an empty folder';
+
+/** Shards have no collection that a key opens: the node that runs on them has. */
+async function nodeFolder(files: FolderStore): Promise<Finding> {
+  const { folderStatus } = await import('@hers/cluster');
+  try {
+    const { nodes, collections, shards, leftover } = await folderStatus(files);
+    const known = `a node of a cluster of ${counted(nodes.length, 'node')} (${nodes.join(', ')}): ${counted(shards, 'shard')} of ${counted(collections, 'collection')}`;
+    return leftover === 0
+      ? ok('node', known)
+      : note(
+          'node',
+          `${known}; ${leftover} belong to no collection`,
+          'the node removes them an hour after it was started',
+        );
+  } catch (error) {
+    if (!(error instanceof HersError)) throw error;
+    return error.code === 'NOT_FOUND'
+      ? note('node', 'a node that has joined no cluster yet', 'start it with hers serve --cluster')
+      : problem('node', error.message, adviceFor(error));
+  }
+}
+
 export async function gallery(context: Context, scrub: boolean): Promise<{ findings: Finding[]; bytes: number }> {
   const { settings, out, keys } = context;
   const folder = settings.value('gallery');
@@ -93,7 +117,17 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
             `everything in it is encrypted; still, chmod 700 ${folder}`,
           ),
     ];
-    findings.push(...troubles, ...(files ? [...writer(files), ...setAside(files), ...damaged(files)] : []));
+    findings.push(...troubles, ...(files ? [...writer(files), ...setAside(files)] : []));
+    if (files?.holdsShards) {
+      findings.push(await nodeFolder(files));
+      for (const { name, damage } of files.damagedCollections())
+        findings.push(problem(`shard ${name}`, damage.message, COPIED));
+      const checked = scrub ? await scrubbed(context, files, bytes) : lengths(files);
+      // What is damaged in a node is copied from another one, and not repaired by hand.
+      findings.push(...checked.map((each) => (each.level === 'problem' ? { ...each, advice: COPIED } : each)));
+      return { findings, bytes };
+    }
+    if (files) findings.push(...damaged(files));
     using seed = await openQuietly(keys, (finding) => findings.push(finding));
     if (!seed && infos.length > 0)
       findings.push(

@@ -87,7 +87,10 @@ describe('hers plan', () => {
       const { profiles } = await recommend(lines, '--metric', metric);
       // The last is open, whose error is between those of small and compact.
       const changed: number[] = profiles.map((each: { changed: number }) => each.changed);
-      assert.deepEqual(changed.slice(0, 3), changed.slice(0, 3).toSorted((a, b) => b - a));
+      assert.deepEqual(
+        changed.slice(0, 3),
+        changed.slice(0, 3).toSorted((a, b) => b - a),
+      );
       assert.ok(changed[3]! <= changed[0]! && changed[3]! >= changed[2]!);
     }
   });

@@ -5,7 +5,7 @@ import type { DamagedPlace, RepairedCollection, RepairProgress, RepairReport } f
 import { repairGallery } from '@hers/client/repair';
 import type { Context } from './context.ts';
 import { CommandError, EXIT, stoppedAt } from './exit.ts';
-import { isServer, openVersions } from './gallery.ts';
+import { isServer, openFolder, openVersions } from './gallery.ts';
 import type { Progress } from './progress.ts';
 import { count, counted, duration, size } from './quantities.ts';
 
@@ -19,6 +19,12 @@ export async function repair(context: Context, { into, unlisted = false }: Repai
   const folder = settings.value('gallery');
   if (isServer(folder))
     throw new CommandError(EXIT.usage, 'the files of a server cannot be repaired from here', 'run this there');
+  if (await isNodeFolder(context))
+    throw new CommandError(
+      EXIT.usage,
+      `${folder} is the folder of a node, which copies damaged shards from other nodes`,
+      'start the node; if it does not start, start it with an empty folder',
+    );
   const versions = await openVersions(settings);
   using key = await keys.open();
   using bars = new Bars(context);
@@ -38,6 +44,18 @@ export async function repair(context: Context, { into, unlisted = false }: Repai
   if (!report.complete) context.exit = EXIT.no;
   if (out.json) out.object({ ...report, seconds: (performance.now() - started) / 1000 });
   else tell(context, report, performance.now() - started);
+}
+
+/** False for one that is too damaged to be opened. */
+async function isNodeFolder({ settings, out }: Context): Promise<boolean> {
+  try {
+    const store = await openFolder(settings, out, { read: true, onBackgroundError: () => {} });
+    const { holdsShards } = store;
+    await store.close();
+    return holdsShards;
+  } catch {
+    return false;
+  }
 }
 
 /** One bar after the other. */

@@ -29,13 +29,14 @@ import {
   sectionsOf,
   withOtherSections,
 } from '@hers/service';
-import type { ShardChange } from '@hers/store/stages';
 import { majorityOf, type PlacedCollection, placeShards } from './directory.ts';
-import { type ClusterNode, pause, writeTo } from './node.ts';
+import { type ClusterNode, writeTo } from './node.ts';
+import { pause } from './pause.ts';
 import { firstOf, quorum } from './quorum.ts';
 import { Filling } from './restoring.ts';
 import { type SearchedShard, searchShards } from './search.ts';
 import {
+  addressOf,
   encodeHome,
   FIRST_VERSION,
   HOME,
@@ -65,9 +66,11 @@ const GATHERED_BYTES = 2 ** 26;
 /** Records and lists that are read together. */
 const READ_RECORDS = 4096;
 const READ_LISTS = 64;
-/** How long a change waits for replicas that lag, and how often it looks. */
-const PREPARE_MS = 5_000;
-const PREPARE_PAUSE_MS = 100;
+/** How often a call is begun again because shards have moved. */
+const PLACEMENT_TRIES = 10;
+/** How long a change waits for replicas that lag. */
+const LAG_MS = 10_000;
+const LAG_PAUSE_MS = 50;
 /** How often a snapshot is begun again because the collection changed in between. */
 const SNAPSHOT_TRIES = 20;
 
@@ -84,7 +87,7 @@ const FIELDS: OptionNames<Change> = {
 };
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
-const isCode = (error: unknown, code: string) => error instanceof HersError && error.code === code;
+const isCode = (error: unknown, ...codes: string[]) => error instanceof HersError && codes.includes(error.code);
 
 /** What a change does to one shard. */
 interface ShardPart {
@@ -137,16 +140,21 @@ export class Coordinator implements Service {
    * What is current of a collection; NOT_FOUND if it was deleted, or there is another of its name.
    */
   async #current(name: string, signal?: AbortSignal): Promise<{ placed: PlacedCollection; home: Home }> {
-    for (let again = false; ; again = true) {
+    for (let left = PLACEMENT_TRIES; ; left--) {
       const placed = await this.#find(name);
       try {
         const { home } = await this.#node.home(placed, signal);
         return { placed, home };
       } catch (error) {
-        if (!isCode(error, 'NOT_FOUND')) throw error;
+        if (!isCode(error, 'NOT_FOUND', 'STALE', 'UNAVAILABLE')) throw error;
+        // Its shards may be elsewhere now, or nowhere.
         const { collections } = await this.#node.readDirectory();
+        this.#checkOpen();
         if (!Object.hasOwn(collections, name)) throw noSuchCollection(name);
-        if (again) throw new HersError('UNAVAILABLE', `too few nodes have the collection ${name}; try again`);
+        const { uid, placement } = collections[name];
+        if (left > 0 && (uid !== placed.uid || placement > placed.placement)) continue;
+        if (isCode(error, 'UNAVAILABLE')) throw error;
+        throw new HersError('UNAVAILABLE', `too few nodes have the collection ${name}; try again`);
       }
     }
   }
@@ -167,7 +175,7 @@ export class Coordinator implements Service {
   }
 
   /** What replicas answer to a call that changes them, if a majority does it. */
-  #write<T>(replicas: readonly string[], call: (service: ShardService) => Promise<T>): Promise<T> {
+  #write<T>(replicas: readonly string[], call: (service: ShardService, node: string) => Promise<T>): Promise<T> {
     return writeTo(this.#node, replicas, call);
   }
 
@@ -179,9 +187,9 @@ export class Coordinator implements Service {
     readonly manifest: Uint8Array;
   }): Promise<PlacedCollection> {
     const uid = randomBytes(16).toString('hex');
-    const nodes = Object.keys(this.#node.directory.nodes);
+    const nodes = this.#node.mover.takers(this.#replicas);
     const shards = placeShards(uid, this.#shards, this.#replicas, nodes);
-    const placed = { uid, base: 0, shards };
+    const placed = { uid, base: 0, shards, placement: 0, replicas: this.#replicas };
     const { id, descriptor } = created;
     const manifestOf = (shard: number) => (shard === HOME ? created.manifest : shardManifest(FIRST_VERSION));
     try {
@@ -211,6 +219,8 @@ export class Coordinator implements Service {
     try {
       await this.#node.changeDirectory((directory) => {
         if (Object.hasOwn(directory.collections, name)) throw alreadyExists(name);
+        const gone = placed.shards.flat().find((node) => !Object.hasOwn(directory.nodes, node));
+        if (gone !== undefined) throw new HersError('UNAVAILABLE', `node ${gone} has left the cluster; try again`);
         return { ...directory, collections: { ...directory.collections, [name]: placed } };
       });
     } catch (error) {
@@ -253,8 +263,8 @@ export class Coordinator implements Service {
 
   async deleteCollection(name: string): Promise<void> {
     this.#checkOpen();
-    let placed: PlacedCollection | undefined;
     await this.#node.readDirectory();
+    let placed: PlacedCollection | undefined;
     await this.#node.changeDirectory((directory) => {
       const { [name]: gone, ...collections } = directory.collections;
       if (!Object.hasOwn(directory.collections, name)) throw noSuchCollection(name);
@@ -291,7 +301,11 @@ export class Coordinator implements Service {
     shard: number,
     call: (service: ShardService, name: string) => Promise<StageId>,
   ): Promise<ShardStage> {
-    return { shard, stage: await this.#write(shards[shard], (service) => call(service, shardName(uid, shard))) };
+    const name = shardName(uid, shard);
+    const stage = await this.#write(shards[shard], (service, node) =>
+      this.#node.inOrder(node, name, false, () => call(service, name)),
+    );
+    return { shard, stage };
   }
 
   async stageRecords(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId> {
@@ -396,6 +410,29 @@ export class Coordinator implements Service {
     if (!Number.isSafeInteger(change.expected))
       throw new HersError('INVALID_ARGUMENT', 'a change needs the version it is based on');
     checkBytes(change.manifest, 'a manifest');
+    const until = performance.now() + LAG_MS;
+    for (let left = PLACEMENT_TRIES; ; ) {
+      const known = await this.#find(name);
+      try {
+        return await this.#commit(name, change, options);
+      } catch (error) {
+        if (left === 0 || !isCode(error, 'STALE', 'UNAVAILABLE', 'NOT_FOUND')) throw error;
+        const { collections } = await this.#node.readDirectory().catch(() => this.#node.directory);
+        const now = Object.hasOwn(collections, name) ? collections[name] : undefined;
+        // If its shards are elsewhere now, it was not the change that failed.
+        const hasMoved = now !== undefined && now.uid === known.uid && now.placement !== known.placement;
+        if (hasMoved) left--;
+        else if (!isCode(error, 'STALE')) throw error;
+        else if ((await this.#current(name)).home.version !== change.expected) throw error;
+        // Nobody has changed it: too many replicas lag, which they make up for.
+        else if (performance.now() > until)
+          throw new HersError('UNAVAILABLE', `too many replicas of ${name} lag; try again`);
+        else await pause(LAG_PAUSE_MS);
+      }
+    }
+  }
+
+  async #commit(name: string, change: Change, options: CallOptions | undefined): Promise<number> {
     const { placed, home } = await this.#current(name);
     const partitions = options?.partitions;
     if (!partitions) checkWhole(change.manifest);
@@ -424,49 +461,36 @@ export class Coordinator implements Service {
           version: made,
           manifest: shard === HOME ? encodeHome({ version, manifest, shards, moved }) : shardManifest(made),
         };
-        const id = await this.#write(placed.shards[shard], (service) =>
-          this.#prepare(service, shardName(placed.uid, shard), shardChange, partitions),
+        const id = await this.#write(placed.shards[shard], (service, node) =>
+          this.#node.inOrder(node, shardName(placed.uid, shard), true, () =>
+            service.prepare(addressOf(placed, shard), shardChange, { partitions }),
+          ),
         );
         return { shard, version: made, change: id };
       }),
     );
     this.#checkOpen();
-    const entry = await this.#node.append(placed, home.version, { version, shards: prepared });
-    await this.#node.settle(placed, entry);
-    return version;
-  }
-
-  /**
-   * A replica that lags is waited for, because its own node brings it up to date. That it has an
-   * older version than the caller is not STALE: the caller has read the newest.
-   */
-  async #prepare(
-    service: ShardService,
-    name: string,
-    change: ShardChange,
-    partitions: Partitions | undefined,
-  ): Promise<StageId> {
-    const until = performance.now() + PREPARE_MS;
-    for (;;)
-      try {
-        return await service.prepare(name, change, { partitions });
-      } catch (error) {
-        this.#checkOpen();
-        if (!isCode(error, 'STALE')) throw error;
-        const { version } = await service.getCollection(name);
-        if (version > change.expected) throw error;
-        if (performance.now() > until) throw new HersError('UNAVAILABLE', 'a replica lags; try again');
-        await pause(PREPARE_PAUSE_MS);
-      }
+    try {
+      const entry = await this.#node.append(placed, home.version, { version, shards: prepared });
+      await this.#node.settle(placed, entry);
+      return version;
+    } catch (error) {
+      if (!isCode(error, 'STALE')) throw error;
+      // What came first may be this same change, whose acknowledgement was lost.
+      const now = await this.#current(name);
+      if (Buffer.compare(now.home.manifest, manifest) !== 0) throw error;
+      await this.#confirm(now.placed, now.home);
+      return now.home.version;
+    }
   }
 
   /** Every shard is on a majority of its replicas as the home says. */
-  async #confirm({ uid, shards }: PlacedCollection, home: Home): Promise<void> {
+  async #confirm(placed: PlacedCollection, home: Home): Promise<void> {
     await Promise.all(
-      shards.map((replicas, shard) =>
+      placed.shards.map((replicas, shard) =>
         quorum(replicas, majorityOf(replicas.length), async (node) => {
           for (let left = 100; ; left--) {
-            const { version } = await this.#node.peer(node).getCollection(shardName(uid, shard));
+            const { version } = await this.#node.peer(node).getCollection(addressOf(placed, shard));
             if (version >= home.shards[shard]) return;
             if (left === 0) throw new HersError('UNAVAILABLE', `node ${node} lags; try again`);
             await pause(50);
@@ -686,6 +710,8 @@ export class Coordinator implements Service {
         signal,
         views: Boolean(options?.views),
         onSuspect: (node) => this.#node.suspect(node),
+        partial: request.partial,
+        onCoverage: options?.onCoverage,
       });
     } finally {
       done();

@@ -9,6 +9,18 @@ export const DIRECTORY = 'directory';
 export interface NodeInfo {
   /** Where the other nodes reach it. */
   readonly url: string;
+  /** It gives its shards away, and gets no others. */
+  readonly draining?: boolean;
+}
+
+/**
+ * A shard that goes from one node to another. Without `from` it gets one replica more, without `to`
+ * one less.
+ */
+export interface Move {
+  readonly shard: number;
+  readonly from?: string;
+  readonly to?: string;
 }
 
 export interface PlacedCollection {
@@ -18,6 +30,13 @@ export interface PlacedCollection {
   readonly base: number;
   /** For every shard, the nodes that keep it. */
   readonly shards: readonly (readonly string[])[];
+  /** Counts the changes of `shards`: each of one shard, by one node. */
+  readonly placement: number;
+  /** Nodes that are to keep each shard. */
+  readonly replicas: number;
+  readonly move?: Move;
+  /** The nodes that kept the shard which changed last, before it did. */
+  readonly before?: readonly string[];
 }
 
 export interface Directory {
@@ -26,7 +45,7 @@ export interface Directory {
   readonly collections: Readonly<Record<string, PlacedCollection>>;
 }
 
-const FORMAT = 1;
+const FORMAT = 2;
 /** A message of the ledger has 1 MiB at most. */
 const MAX_BYTES = 1_000_000;
 

@@ -231,7 +231,7 @@ export class NatsLedger implements Ledger {
     const entries = await Array.fromAsync(this.read(topic, keep === 1 ? 'newest' : 0));
     // The first that stays has to count: what was before it, nobody can look up any more.
     const first = entries.at(-keep);
-    // To NATS, a purge of what is before the very first message is one of everything.
+    // There is nothing before the first of the stream, and "up to the first" would mean all of it.
     if (!first || first.position <= 1) return;
     const purge = { filter: `${this.#stream}.${topic}`, seq: first.position };
     const { error } = await this.#api(`STREAM.PURGE.${this.#stream}`, purge);

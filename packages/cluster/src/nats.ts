@@ -3,7 +3,7 @@
 // whichever server of the list answers. What was on its way then is lost, and its caller hears so.
 
 import { randomBytes } from 'node:crypto';
-import { connect as connectTcp, type Socket } from 'node:net';
+import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { HersError } from '@hers/service';
 
@@ -89,7 +89,7 @@ export class NatsConnection {
       if (url.protocol === 'tls:' || info.tls_required) {
         socket.removeAllListeners('data');
         const plain = socket;
-        socket = connectTls({ socket: plain, servername: host, ...this.#options.tls });
+        socket = connectTls({ socket: plain, host, ...(isIP(host) ? {} : { servername: host }), ...this.#options.tls });
         socket.unref();
         await new Promise((resolve, reject) => {
           socket.once('secureConnect', resolve);

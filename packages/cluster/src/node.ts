@@ -14,18 +14,24 @@ import {
   type NodeInfo,
   type PlacedCollection,
 } from './directory.ts';
+import { type ClusterCalls, fencedShards } from './fence.ts';
 import { type Ledger, newestOf } from './ledger.ts';
-import { isGone, isPassing, quorum } from './quorum.ts';
+import { Mover } from './mover.ts';
+import { pause } from './pause.ts';
+import { type Answer, isGone, isPassing, quorum } from './quorum.ts';
 import {
+  addressOf,
   type ChangeEntry,
   decodeEntry,
   decodeHome,
   encodeEntry,
   HOME,
   type Home,
+  readAddress,
   type ShardService,
   shardName,
 } from './shard.ts';
+import { throttled } from './throttle.ts';
 
 export interface NodeOptions {
   readonly name: string;
@@ -33,11 +39,21 @@ export interface NodeOptions {
   readonly url: string;
   /** The shards that this node keeps. It is closed with the node. */
   readonly store: FolderStore;
+  /** The same behind its fence, where it is served before the node is made. */
+  readonly shards?: (calls: ClusterCalls) => ShardService;
   readonly ledger: Ledger;
   /** Opens a connection to another node. */
   readonly connect: (name: string, info: NodeInfo) => ShardService;
   /** Milliseconds between two looks at what lags; a second by default. */
   readonly tendMs?: number;
+  /** Milliseconds of silence after which a node is replaced by others; a minute by default. */
+  readonly goneMs?: number;
+  /** Milliseconds after which shards that no collection has are removed; an hour by default. */
+  readonly leftoverMs?: number;
+  /** Milliseconds between two checks of all files; a day by default. */
+  readonly scrubMs?: number;
+  /** Bytes a second at which shards are copied to this node; 64 MiB by default. */
+  readonly copyBytesPerSecond?: number;
   /** Called with errors of background work. */
   readonly onBackgroundError?: (error: unknown) => void;
 }
@@ -52,6 +68,14 @@ const SETTLE_MS = 5_000;
 const JOIN_MS = 60_000;
 const PAUSE_MS = 50;
 const SUSPECT_MS = 3_000;
+const GONE_MS = 60_000;
+const LEFTOVER_MS = 3_600_000;
+const SCRUB_MS = 24 * 3_600_000;
+const COPY_RATE = 2 ** 26;
+const REPLAYS = 5;
+const HEARD_MS = 1_000;
+/** A new replica that was copied so often without being current joins as it is. */
+const COPIES = 3;
 /** Entries that the ledger keeps of each collection: beyond them, replicas copy from a sibling. */
 const KEPT_ENTRIES = 64;
 
@@ -64,18 +88,41 @@ export class ClusterNode {
   readonly #peers = new Map<string, { readonly url: string; readonly service: ShardService }>();
   readonly #homes = new Map<string, { readonly version: number; readonly home: Home }>();
   readonly #suspects = new Map<string, number>();
-  readonly #repairing = new Map<string, Promise<void>>();
+  readonly #repairing = new Map<string, Promise<boolean>>();
+  readonly #heard = new Map<string, number>();
+  readonly #began = performance.now();
+  readonly #damaged = new Set<string>();
+  /** Shards of no collection, with their version and since when they have it. */
+  readonly #leftover = new Map<string, { readonly version: number; readonly since: number }>();
+  readonly #copies = new Map<string, number>();
+  readonly #replaying = new Set<string>();
+  /** By collection, the newest change that was applied here and perhaps not everywhere. */
+  readonly #unsettled = new Map<string, ChangeEntry>();
+  /** By node and shard: calls that are under way, though nobody may wait for them. */
+  readonly #underWay = new Map<string, Set<Promise<unknown>>>();
+  #scrubbed = performance.now();
+  readonly mover: Mover;
+  /** The shards of this node as others see them. */
+  readonly shards: ShardService;
   #directory: Directory = EMPTY_DIRECTORY;
   #adopting: Promise<unknown> = Promise.resolve();
   #unwatch: () => void = () => {};
   #timer: NodeJS.Timeout | undefined;
   #tending: Promise<void> | undefined;
+  #moving: Promise<void> | undefined;
 
   constructor(options: NodeOptions) {
     this.#options = options;
     this.name = options.name;
     this.store = options.store;
     this.ledger = options.ledger;
+    this.mover = new Mover(this, options.goneMs ?? GONE_MS);
+    const calls: ClusterCalls = {
+      drain: (node, draining) => this.drain(node, draining),
+      setReplicas: (collection, replicas) => this.setReplicas(collection, replicas),
+      damaged: (shard) => this.#damaged.add(shard),
+    };
+    this.shards = options.shards?.(calls) ?? fencedShards(options.store, () => calls);
   }
 
   get directory(): Directory {
@@ -101,35 +148,41 @@ export class ClusterNode {
         manifest: encodeDirectory(EMPTY_DIRECTORY),
       });
     this.#unwatch = this.ledger.watch((topic) => void this.#hear(topic).catch((error) => this.#report(error)));
-    const isIn = () => this.#directory.nodes[name]?.url === url;
-    const join = async () => {
-      await this.#catchUpDirectory();
-      if (!isIn())
-        await this.changeDirectory((directory) => ({
-          ...directory,
-          nodes: { ...directory.nodes, [name]: { url } },
-        }));
-    };
     // A node that is known serves what it has even if the ledger is out of reach.
-    if (isIn()) void join().catch((error) => this.#report(error));
-    else await retryPassing(JOIN_MS, join);
+    if (this.#directory.nodes[name]?.url === url) void this.#join().catch((error) => this.#report(error));
+    else await retryPassing(JOIN_MS, () => this.#join());
     const tend = () => {
       this.#tending ??= this.#tend().finally(() => {
         this.#tending = undefined;
+      });
+      this.#moving ??= this.#move().finally(() => {
+        this.#moving = undefined;
       });
     };
     this.#timer = setInterval(tend, tendMs).unref();
     tend();
   }
 
-  #report(error: unknown): void {
-    if (!this.closing.signal.aborted && !isPassing(error)) this.#options.onBackgroundError?.(error);
+  async #join(): Promise<void> {
+    const { name, url } = this.#options;
+    await this.#catchUpDirectory();
+    if (this.#directory.nodes[name]?.url === url) return;
+    await this.changeDirectory((directory) => ({
+      ...directory,
+      nodes: { ...directory.nodes, [name]: { ...directory.nodes[name], url } },
+    }));
+  }
+
+  #report(error: unknown): undefined {
+    // Shards that moved, or changed, while they were looked at are looked at again.
+    const passes = isPassing(error) || (error instanceof HersError && ['STALE', 'NOT_FOUND'].includes(error.code));
+    if (!this.closing.signal.aborted && !passes) this.#options.onBackgroundError?.(error);
   }
 
   /** A node, which may be this one. UNAVAILABLE where it is not in the directory. */
   peer(node: string): ShardService {
     this.closing.signal.throwIfAborted();
-    if (node === this.name) return this.store;
+    if (node === this.name) return this.shards;
     const info = this.#directory.nodes[node];
     if (!info) throw new HersError('UNAVAILABLE', `there is no node ${node} in this cluster any more`);
     const known = this.#peers.get(node);
@@ -154,6 +207,25 @@ export class ClusterNode {
     ];
   }
 
+  /**
+   * A call that stages something, and that a later one to the same node needs, even if a majority
+   * has answered meanwhile. `waits`: the call needs those before it.
+   */
+  async inOrder<T>(node: string, shard: string, waits: boolean, call: () => Promise<T>): Promise<T> {
+    const place = `${node} ${shard}`;
+    const before = this.#underWay.get(place) ?? new Set();
+    this.#underWay.set(place, before);
+    if (waits && before.size > 0) await Promise.allSettled([...before]);
+    const calling = call();
+    before.add(calling);
+    try {
+      return await calling;
+    } finally {
+      before.delete(calling);
+      if (before.size === 0) this.#underWay.delete(place);
+    }
+  }
+
   /** A node failed to answer: for a while it is asked last. */
   suspect(node: string): void {
     this.#suspects.set(node, performance.now() + SUSPECT_MS);
@@ -172,7 +244,11 @@ export class ClusterNode {
       await this.#catchUpDirectory();
       return this.#directory;
     }
-    const read = async (node: string) => decodeDirectory((await this.peer(node).getManifest(DIRECTORY)).manifest);
+    const read = async (node: string) => {
+      const { manifest } = await this.peer(node).getManifest(DIRECTORY);
+      this.#heard.set(node, performance.now());
+      return decodeDirectory(manifest);
+    };
     const answers = await quorum(nodes, majorityOf(nodes.length), read);
     const newest = answers.map(({ value }) => value).reduce((a, b) => (b.version > a.version ? b : a));
     if (answers.some(({ value }) => value.version < newest.version)) await this.#spread(newest);
@@ -189,6 +265,10 @@ export class ClusterNode {
       // append to that is STALE; and where the ledger has lost something, it has this one again.
       const current = read.version < this.#directory.version ? this.#directory : read;
       const next = { ...change(current), version: current.version + 1 };
+      // Majorities of before and after have a node in common if the nodes change by one at a time,
+      // and each change is known before the next is made.
+      const isFirst = Object.keys(current.nodes).length === 0;
+      if (!isFirst && Object.keys(next.nodes).join() !== Object.keys(current.nodes).join()) await this.#spread(current);
       try {
         await this.ledger.append(DIRECTORY, entry?.position ?? 0, encodeDirectory(next));
       } catch (error) {
@@ -202,9 +282,12 @@ export class ClusterNode {
     }
   }
 
-  /** Brings a majority of the nodes to a directory. */
-  async #spread(directory: Directory): Promise<void> {
-    const nodes = Object.keys(directory.nodes);
+  #spread(directory: Directory): Promise<void> {
+    return this.spreadTo(directory, Object.keys(directory.nodes));
+  }
+
+  /** Brings a directory to a majority of these nodes. */
+  async spreadTo(directory: Directory, nodes: readonly string[]): Promise<void> {
     const manifest = encodeDirectory(directory);
     await quorum(
       nodes,
@@ -231,7 +314,44 @@ export class ClusterNode {
     if (entry) await this.#adopt(decodeDirectory(entry.content));
   }
 
-  /** Takes a newer directory over, and lets go of the shards of collections that are gone. */
+  /** Milliseconds since a node answered, or since this one has been watching. */
+  silentMs(node: string): number {
+    return node === this.name ? 0 : performance.now() - (this.#heard.get(node) ?? this.#began);
+  }
+
+  /** Empties a node, or lets it take shards again. */
+  drain(node: string, draining: boolean): Promise<void> {
+    return this.changeDirectory((directory) => {
+      const info = Object.hasOwn(directory.nodes, node) ? directory.nodes[node] : undefined;
+      if (!info) throw new HersError('NOT_FOUND', `there is no node ${JSON.stringify(node)} in this cluster`);
+      const { draining: _, ...rest } = info;
+      return { ...directory, nodes: { ...directory.nodes, [node]: draining ? { ...rest, draining } : rest } };
+    });
+  }
+
+  /** Changes how many nodes keep each shard of a collection. Copies are made or removed later. */
+  setReplicas(name: string, replicas: number): Promise<void> {
+    if (!(Number.isInteger(replicas) && replicas >= 1))
+      return Promise.reject(new HersError('INVALID_ARGUMENT', 'a shard has one replica at least'));
+    return this.changeDirectory((directory) => {
+      const placed = Object.hasOwn(directory.collections, name) ? directory.collections[name] : undefined;
+      if (!placed) throw new HersError('NOT_FOUND', `there is no collection ${JSON.stringify(name)}`);
+      const nodes = Object.keys(directory.nodes).length;
+      if (replicas > nodes)
+        throw new HersError(
+          'INVALID_ARGUMENT',
+          `${replicas} replicas need as many nodes, and this cluster has ${nodes}`,
+        );
+      return { ...directory, collections: { ...directory.collections, [name]: { ...placed, replicas } } };
+    });
+  }
+
+  /** The state of a collection as this node knows it now. */
+  placedNow(placed: PlacedCollection): PlacedCollection {
+    return Object.values(this.#directory.collections).find(({ uid }) => uid === placed.uid) ?? placed;
+  }
+
+  /** Takes a newer directory over, and lets go of the shards that are kept elsewhere, or gone. */
   #adopt(directory: Directory): Promise<void> {
     const adopting = this.#adopting.then(async () => {
       const before = this.#directory;
@@ -240,12 +360,12 @@ export class ClusterNode {
       if (decodeDirectory(known.manifest).version < directory.version)
         await this.store.commit(DIRECTORY, { expected: known.version, manifest: encodeDirectory(directory) });
       this.#directory = directory;
-      const uids = new Set(Object.values(directory.collections).map(({ uid }) => uid));
+      const now = new Map(Object.values(directory.collections).map((placed) => [placed.uid, placed]));
       for (const { uid, shards } of Object.values(before.collections)) {
-        if (uids.has(uid)) continue;
-        this.#homes.delete(uid);
+        if (!now.has(uid)) this.#homes.delete(uid);
         for (const [shard, nodes] of shards.entries())
-          if (nodes.includes(this.name)) await this.store.deleteCollection(shardName(uid, shard)).catch(() => {});
+          if (nodes.includes(this.name) && !now.get(uid)?.shards[shard].includes(this.name))
+            await this.store.deleteCollection(shardName(uid, shard)).catch(() => {});
       }
     });
     this.#adopting = adopting.catch(() => {});
@@ -259,7 +379,8 @@ export class ClusterNode {
    * on a majority, so the highest version of any majority is the newest. If only some have it, it
    * is brought to a majority first; otherwise the next reader could see an older one.
    */
-  async home({ uid, shards }: PlacedCollection, given?: AbortSignal): Promise<{ version: number; home: Home }> {
+  async home(placed: PlacedCollection, given?: AbortSignal): Promise<{ version: number; home: Home }> {
+    const { uid, shards } = placed;
     const name = shardName(uid, HOME);
     const nodes = shards[HOME];
     const { signal, done } = eitherSignal(this.closing.signal, given);
@@ -267,12 +388,21 @@ export class ClusterNode {
       const until = performance.now() + SETTLE_MS;
       for (;;) {
         signal.throwIfAborted();
-        const answers = await quorum(this.nearest(nodes), majorityOf(nodes.length), (node) =>
-          this.peer(node).getCollection(name),
+        const majority = majorityOf(nodes.length);
+        const newestAmong = (answers: readonly Answer<CollectionInfo>[]) => {
+          const newest = Math.max(...answers.map(({ value }) => value.version));
+          return answers.filter(({ value }) => value.version === newest);
+        };
+        const answers = await quorum(
+          this.nearest(nodes),
+          majority,
+          (node) => this.peer(node).getCollection(addressOf(placed, HOME)),
+          undefined,
+          (some) => newestAmong(some).length >= majority,
         );
-        const newest = Math.max(...answers.map(({ value }) => value.version));
-        const having = answers.filter(({ value }) => value.version === newest);
-        if (having.length === answers.length) {
+        const having = newestAmong(answers);
+        const newest = having[0].value.version;
+        if (having.length >= majority) {
           const known = this.#homes.get(uid);
           if (known?.version === newest) return known;
           const { version, manifest } = await this.peer(having[0].node).getManifest(name);
@@ -283,14 +413,14 @@ export class ClusterNode {
           }
         } else if (performance.now() > until)
           throw new HersError('UNAVAILABLE', `too few replicas have the newest version; try again`);
-        else await this.#settleNewest({ uid, shards }).catch(() => pause(PAUSE_MS));
+        else await this.#settleNewest(placed).catch(() => pause(PAUSE_MS));
       }
     } finally {
       done();
     }
   }
 
-  async #settleNewest(placed: Pick<PlacedCollection, 'uid' | 'shards'>): Promise<void> {
+  async #settleNewest(placed: PlacedCollection): Promise<void> {
     const entry = await newestOf(this.ledger, placed.uid);
     if (entry) await this.settle(placed, decodeEntry(entry.content), SETTLE_MS);
     else await pause(PAUSE_MS);
@@ -302,7 +432,11 @@ export class ClusterNode {
    * Appends a change that is based on a version. STALE if another one came first, which is applied
    * then.
    */
-  async append(placed: PlacedCollection, based: number, change: Omit<ChangeEntry, 'nonce'>): Promise<ChangeEntry> {
+  async append(
+    placed: PlacedCollection,
+    based: number,
+    change: Omit<ChangeEntry, 'nonce' | 'fence'>,
+  ): Promise<ChangeEntry> {
     const newest = await newestOf(this.ledger, placed.uid);
     const last = newest && decodeEntry(newest.content);
     const stale = () => new HersError('STALE', `the collection was changed meanwhile; read it again`);
@@ -310,7 +444,9 @@ export class ClusterNode {
       await this.settle(placed, last, SETTLE_MS).catch(() => {});
       throw stale();
     }
-    const entry = { ...change, nonce: randomBytes(12).toString('hex') };
+    const fence = last?.fence ?? 0;
+    if (fence > placed.placement) throw new HersError('STALE', 'shards have moved to other nodes; try again');
+    const entry = { ...change, fence, nonce: randomBytes(12).toString('hex') };
     try {
       await this.ledger.append(placed.uid, newest?.position ?? 0, encodeEntry(entry));
     } catch (error) {
@@ -320,39 +456,48 @@ export class ClusterNode {
   }
 
   /** Applies an entry to a majority of the replicas of every shard that it touches. */
-  async settle(
-    { uid, shards }: Pick<PlacedCollection, 'uid' | 'shards'>,
-    entry: ChangeEntry,
-    withinMs: number = APPLY_MS,
-  ): Promise<void> {
+  async settle(placed: PlacedCollection, entry: ChangeEntry, withinMs: number = APPLY_MS): Promise<void> {
     const until = performance.now() + withinMs;
-    const settleShard = async ({ shard, version, change }: ChangeEntry['shards'][number]) => {
+    await Promise.all(entry.shards.map((each) => this.#settleShard(placed, each, until)));
+    if (entry.version % KEPT_ENTRIES === 0) void this.ledger.trim(placed.uid, KEPT_ENTRIES).catch(() => {});
+  }
+
+  async #settleShard(
+    given: PlacedCollection,
+    { shard, version, change }: ChangeEntry['shards'][number],
+    until: number,
+  ): Promise<void> {
+    for (;;) {
+      const placed = this.placedNow(given);
+      const hasMoved = () => this.placedNow(given).placement !== placed.placement;
       let settled = false;
       const apply = async (node: string) => {
         for (;;) {
           try {
-            return await this.peer(node).apply(shardName(uid, shard), change, version);
+            const apply = () => this.peer(node).apply(addressOf(placed, shard), change, version);
+            return await this.inOrder(node, shardName(placed.uid, shard), true, apply);
           } catch (error) {
             this.closing.signal.throwIfAborted();
             // One that lacks something is repaired by its own node, and then has this version.
             const lags = error instanceof HersError && ['NOT_FOUND', 'STALE'].includes(error.code);
-            if (settled || !(lags || isPassing(error)) || performance.now() > until) throw error;
+            if (settled || !(lags || isPassing(error)) || performance.now() > until || hasMoved()) throw error;
             await pause(PAUSE_MS);
+            if (error instanceof HersError && error.code === 'STALE') await this.readDirectory().catch(() => {});
           }
         }
       };
       try {
-        await quorum(shards[shard], majorityOf(shards[shard].length), apply, this);
+        await quorum(placed.shards[shard], majorityOf(placed.shards[shard].length), apply, this);
+        return;
       } catch (error) {
         if (this.closing.signal.aborted) throw error;
+        if (hasMoved() && performance.now() < until) continue;
         const { message } = error as Error;
         throw new HersError('UNAVAILABLE', `a change is in the ledger, and not yet applied: ${message}; try again`);
       } finally {
         settled = true;
       }
-    };
-    await Promise.all(entry.shards.map(settleShard));
-    if (entry.version % KEPT_ENTRIES === 0) void this.ledger.trim(uid, KEPT_ENTRIES).catch(() => {});
+    }
   }
 
   // — following —
@@ -361,49 +506,170 @@ export class ClusterNode {
     if (topic === DIRECTORY) return this.#catchUpDirectory();
     const placed = Object.values(this.#directory.collections).find(({ uid }) => uid === topic);
     const entry = placed && (await newestOf(this.ledger, topic));
-    if (entry) await this.#applyHere(placed, decodeEntry(entry.content));
+    if (!entry || (await this.#applyHere(placed, decodeEntry(entry.content))) || this.#replaying.has(topic)) return;
+    // It is a little late, and may have all that it needs.
+    this.#replaying.add(topic);
+    await this.#replay(placed).finally(() => this.#replaying.delete(topic));
   }
 
-  /** Shards that lack something are left to `#tend`. */
-  async #applyHere({ uid, shards }: PlacedCollection, entry: ChangeEntry): Promise<void> {
+  /** Whether no shard here lacks something; if one does, it is left to `#tend`. */
+  async #applyHere({ uid, shards }: PlacedCollection, entry: ChangeEntry): Promise<boolean> {
+    let isWhole = true;
+    // Whoever makes a change visible sees to it that all shards have it, even if NATS is gone then.
+    if (shards[HOME].includes(this.name) && entry.version > (this.#unsettled.get(uid)?.version ?? 0))
+      this.#unsettled.set(uid, entry);
     for (const { shard, version, change } of entry.shards)
       if (shards[shard]?.includes(this.name))
         await this.store.apply(shardName(uid, shard), change, version).catch((error) => {
           const lags = error instanceof HersError && ['NOT_FOUND', 'STALE', 'CLOSED'].includes(error.code);
           if (!lags) throw error;
+          isWhole = false;
         });
+    return isWhole;
   }
 
-  /** Looks for shards here that are missing or lag, and brings them up to date. */
-  async #tend(): Promise<void> {
-    try {
-      await this.readDirectory().catch(() => {});
-      for (const placed of Object.values(this.#directory.collections)) {
-        const own = [...placed.shards.keys()].filter((shard) => placed.shards[shard].includes(this.name));
-        if (own.length === 0) continue;
-        const found = await this.home(placed).catch(async (error) => {
-          if (await this.#isDeleted(placed)) return undefined;
-          throw error;
-        });
-        if (!found) continue;
-        const { home } = found;
-        for (const shard of own) {
-          if (this.closing.signal.aborted) return;
-          const info = await this.#here(shardName(placed.uid, shard));
-          if (info && info.version >= home.shards[shard]) continue;
-          if (info) await this.#replay(placed);
-          const now = info && (await this.#here(shardName(placed.uid, shard)));
-          if (!now || now.version < home.shards[shard]) await this.repair(placed, shard);
-        }
+  /** Looks for what lags or is damaged here, and does something about it. NATS may be gone. */
+  #tend(): Promise<void> {
+    return this.#doAll([
+      () => this.readDirectory(),
+      () => this.#settleHeard(),
+      () => this.#catchUp(),
+      () => this.#check(),
+      () => this.#mend(),
+    ]);
+  }
+
+  /**
+   * The same for what moves or is left over. It waits for NATS. What removes a shard here and what
+   * takes it up again are never done at once.
+   */
+  #move(): Promise<void> {
+    return this.#doAll([
+      () => this.#rejoin(),
+      () => this.#takeOver(),
+      () => this.#removeLeftovers(),
+      () => this.mover.step(),
+    ]);
+  }
+
+  async #doAll(steps: readonly (() => Promise<unknown>)[]): Promise<void> {
+    for (const step of steps)
+      try {
+        if (this.closing.signal.aborted) return;
+        await step();
+      } catch (error) {
+        this.#report(error);
       }
-    } catch (error) {
-      this.#report(error);
+  }
+
+  /** A node that others took for gone, and forgot, is back. */
+  async #rejoin(): Promise<void> {
+    await this.readDirectory();
+    if (this.#directory.version > 0 && !Object.hasOwn(this.#directory.nodes, this.name)) await this.#join();
+  }
+
+  async #settleHeard(): Promise<void> {
+    for (const [uid, entry] of this.#unsettled) {
+      const placed = Object.values(this.#directory.collections).find((each) => each.uid === uid);
+      const isSettled =
+        placed === undefined ||
+        (await this.settle(placed, entry, HEARD_MS).then(
+          () => true,
+          (error) => this.#report(error) ?? false,
+        ));
+      if (isSettled && this.#unsettled.get(uid) === entry) this.#unsettled.delete(uid);
     }
   }
 
-  async #isDeleted({ uid }: PlacedCollection): Promise<boolean> {
-    const { collections } = await this.readDirectory();
-    return !Object.values(collections).some((each) => each.uid === uid);
+  /** Shards here that are missing or lag. */
+  async #catchUp(): Promise<void> {
+    for (const placed of Object.values(this.#directory.collections)) {
+      const own = [...placed.shards.keys()].filter((shard) => placed.shards[shard].includes(this.name));
+      if (own.length === 0) continue;
+      // If too few replicas have the newest version, those that lack it must not wait for others.
+      const home = await this.home(placed).catch((error) => this.#report(error));
+      for (const shard of own) {
+        if (this.closing.signal.aborted) return;
+        const isCurrent = async () => {
+          const info = await this.#here(shardName(placed.uid, shard));
+          return info !== undefined && home !== undefined && info.version >= home.home.shards[shard];
+        };
+        if (await isCurrent()) continue;
+        await this.#replay(placed);
+        if (await isCurrent()) continue;
+        // What was staged here while it was copied is applied to the copy.
+        const copied = await this.repair(placed, shard).catch((error) => this.#report(error));
+        if (copied) await this.#replay(placed);
+      }
+    }
+  }
+
+  /** A shard that moves to this node: it joins the others that keep it once it has a copy. */
+  async #takeOver(): Promise<void> {
+    for (const [name, placed] of Object.entries(this.#directory.collections)) {
+      const { uid, move } = placed;
+      if (!move || move.to !== this.name || placed.shards[move.shard].includes(this.name)) continue;
+      // What a node lets go of is gone before it takes it up again.
+      await this.#adopting;
+      const shard = shardName(uid, move.shard);
+      const tries = (this.#copies.get(shard) ?? 0) + 1;
+      this.#copies.set(shard, tries);
+      const { home } = await this.home(placed);
+      const before = await this.#here(shard);
+      if (!before || before.version < home.shards[move.shard]) await this.repair(placed, move.shard);
+      const here = await this.#here(shard);
+      if (!here) continue;
+      if (here.version < (await this.home(placed)).home.shards[move.shard] && tries < COPIES) continue;
+      this.#copies.delete(shard);
+      await this.mover.fence(this.#directory, placed);
+      await this.mover.setNodes(name, placed, move.shard, [...placed.shards[move.shard], this.name]).catch((error) => {
+        if (!(error instanceof HersError && error.code === 'STALE')) throw error;
+      });
+    }
+  }
+
+  /** Shards of collections that were never finished, or that other nodes keep now. */
+  async #removeLeftovers(): Promise<void> {
+    const placed = new Map(Object.values(this.#directory.collections).map((each) => [each.uid, each]));
+    const found = new Set<string>();
+    for (const { name, version } of await this.store.listCollections()) {
+      const address = readAddress(name);
+      if (!address) continue;
+      const { uid, shard } = address;
+      const known = placed.get(uid);
+      if (known?.shards[shard]?.includes(this.name) || (known?.move?.shard === shard && known.move.to === this.name))
+        continue;
+      found.add(name);
+      const seen = this.#leftover.get(name);
+      if (seen?.version !== version) this.#leftover.set(name, { version, since: performance.now() });
+      // One that is being made or restored has no name yet, and changes.
+      const isOld =
+        seen?.version === version && performance.now() - seen.since > (this.#options.leftoverMs ?? LEFTOVER_MS);
+      if (!known && !isOld) continue;
+      const entry = await newestOf(this.ledger, DIRECTORY);
+      const isNewest = entry && decodeDirectory(entry.content).version === this.#directory.version;
+      if (isNewest) await this.store.deleteCollection(name);
+    }
+    for (const name of this.#leftover.keys()) if (!found.has(name)) this.#leftover.delete(name);
+  }
+
+  /** Reads all files from time to time. */
+  async #check(): Promise<void> {
+    if (performance.now() - this.#scrubbed < (this.#options.scrubMs ?? SCRUB_MS)) return;
+    this.#scrubbed = performance.now();
+    for (const { name } of this.store.damagedCollections()) this.#damaged.add(name);
+    for await (const { damage, collection } of this.store.scrub({ signal: this.closing.signal, threads: 1 }))
+      if (damage && collection !== undefined) this.#damaged.add(collection);
+  }
+
+  /** Damaged shards are replaced by what another node has. */
+  async #mend(): Promise<void> {
+    for (const name of [...this.#damaged]) {
+      const address = readAddress(name);
+      const placed = Object.values(this.#directory.collections).find(({ uid }) => uid === address?.uid);
+      if (!address || !placed?.shards[address.shard]?.includes(this.name)) this.#damaged.delete(name);
+      else if (await this.repair(placed, address.shard, true)) this.#damaged.delete(name);
+    }
   }
 
   async #here(name: string): Promise<CollectionInfo | undefined> {
@@ -417,43 +683,53 @@ export class ClusterNode {
 
   async #replay(placed: PlacedCollection): Promise<void> {
     try {
-      for await (const entry of this.ledger.read(placed.uid, 0))
-        await this.#applyHere(placed, decodeEntry(entry.content));
+      let after = 0;
+      // Others go on meanwhile: once more for what is new, and not for ever.
+      for (let [done, left] = [false, REPLAYS]; !done && left > 0; left--) {
+        done = true;
+        for await (const { position, content } of this.ledger.read(placed.uid, after)) {
+          await this.#applyHere(placed, decodeEntry(content));
+          after = position;
+          done = false;
+        }
+      }
     } catch (error) {
       if (!isPassing(error)) throw error;
     }
   }
 
-  /** Copies a shard from the sibling that has the newest version of it. */
-  repair(placed: PlacedCollection, shard: number): Promise<void> {
+  /**
+   * Copies a shard from the node that has the newest version of it. `isDamaged`: even if it is of
+   * the version that this node has. Returns whether there was one.
+   */
+  repair(placed: PlacedCollection, shard: number, isDamaged: boolean = false): Promise<boolean> {
     const name = shardName(placed.uid, shard);
     let repairing = this.#repairing.get(name);
     if (!repairing) {
-      repairing = this.#repair(placed, shard, name).finally(() => this.#repairing.delete(name));
+      repairing = this.#repair(placed, shard, name, isDamaged).finally(() => this.#repairing.delete(name));
       this.#repairing.set(name, repairing);
     }
     return repairing;
   }
 
-  /** Shards that are being copied. */
-  get repairs(): number {
-    return this.#repairing.size;
-  }
-
-  async #repair(placed: PlacedCollection, shard: number, name: string): Promise<void> {
-    const here = (await this.#here(name))?.version ?? 0;
-    const found: { node: string; version: number }[] = [];
-    for (const node of placed.shards[shard]) {
-      if (node === this.name) continue;
-      const info = await this.peer(node)
-        .getCollection(name)
-        .catch(() => undefined);
-      if (info) found.push({ node, version: info.version });
-    }
+  async #repair(placed: PlacedCollection, shard: number, name: string, isDamaged: boolean): Promise<boolean> {
+    const here = (await this.#here(name))?.version;
+    const siblings = placed.shards[shard].filter((node) => node !== this.name);
+    const asked = await Promise.allSettled(
+      siblings.map(async (node) => ({ node, version: (await this.peer(node).getCollection(name)).version })),
+    );
+    const found = asked.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+    // A replica that has lost what it had may have been one of the majority that acknowledged a
+    // change. So many others have to be asked that one of them was in every majority.
+    const { length } = placed.shards[shard];
+    const isMember = placed.shards[shard].includes(this.name);
+    if (here === undefined && isMember && found.length < length - majorityOf(length) + 1) return false;
     const [best] = found.sort((a, b) => b.version - a.version);
-    if (!best || best.version <= here) return;
+    if (!best || best.version < (here ?? 0) || (best.version === here && !isDamaged)) return false;
     const { signal } = this.closing;
-    await this.store.replace(name, this.peer(best.node).snapshot(name, { signal }), { signal });
+    const pieces = this.peer(best.node).snapshot(name, { signal });
+    await this.store.replace(name, throttled(pieces, this.#options.copyBytesPerSecond ?? COPY_RATE), { signal });
+    return true;
   }
 
   async close(): Promise<void> {
@@ -461,7 +737,7 @@ export class ClusterNode {
     this.#unwatch();
     clearInterval(this.#timer);
     this.closing.abort(new HersError('CLOSED', 'this node is closed; start it again'));
-    await this.#tending?.catch(() => {});
+    await Promise.all([this.#tending, this.#moving]);
     await Promise.allSettled([...this.#peers.values()].map(({ service }) => service.close()));
     await this.store.close();
     await this.ledger.close();
@@ -472,9 +748,9 @@ export class ClusterNode {
 export async function writeTo<T>(
   node: ClusterNode,
   replicas: readonly string[],
-  call: (service: ShardService) => Promise<T>,
+  call: (service: ShardService, node: string) => Promise<T>,
 ): Promise<T> {
-  const answers = await quorum(replicas, majorityOf(replicas.length), (each) => call(node.peer(each)), node);
+  const answers = await quorum(replicas, majorityOf(replicas.length), (each) => call(node.peer(each), each), node);
   return answers[0].value;
 }
 
@@ -492,8 +768,4 @@ async function retryPassing(withinMs: number, work: () => Promise<void>): Promis
       }
       await pause(PAUSE_MS);
     }
-}
-
-export function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

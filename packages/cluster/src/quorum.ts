@@ -20,15 +20,17 @@ export interface Suspicion {
 const PATIENCE_MS = 250;
 
 /**
- * At least `needed` answers; with a `suspicion`, those of all nodes that answer in time. The other
- * calls go on, and nobody waits for them. If too many fail: STALE where one says so; otherwise, if
- * none succeeded, the error of a replica that would say the same next time; otherwise UNAVAILABLE.
+ * At least `needed` answers; with a `suspicion`, those of all nodes that answer in time; or as many
+ * as suffice. The other calls go on, and nobody waits for them. If too many fail: STALE where one
+ * says so; otherwise, if none succeeded, the error of a replica that would say the same next time;
+ * otherwise UNAVAILABLE.
  */
 export function quorum<T>(
   nodes: readonly string[],
   needed: number,
   call: (node: string) => Promise<T>,
   suspicion?: Suspicion,
+  suffices?: (answers: readonly Answer<T>[]) => boolean,
 ): Promise<Answer<T>[]> {
   return new Promise((resolve, reject) => {
     const began = performance.now();
@@ -45,12 +47,14 @@ export function quorum<T>(
         clearTimeout(timer);
         reject(reasonOf(failures, answers.length > 0));
       } else if (answers.length >= needed) {
-        const waits = suspicion && [...pending].some((node) => !suspicion.isSuspect(node));
+        const waits = suffices
+          ? pending.size > 0 && !suffices(answers)
+          : suspicion && [...pending].some((node) => !suspicion.isSuspect(node));
         if (!waits) end();
         else
           timer ??= setTimeout(
             () => {
-              for (const node of pending) suspicion.suspect(node);
+              for (const node of pending) suspicion?.suspect(node);
               end();
             },
             Math.max(PATIENCE_MS, performance.now() - began),

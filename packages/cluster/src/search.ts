@@ -1,8 +1,9 @@
 // A search of all shards: one live replica of each, all shards of a node in one scan, answers
 // passed on as they come. If a replica fails, falls silent or lags, others are asked for its
-// shards, and what had been answered already is left out.
+// shards, and what had been answered already is left out. If one is much slower than its peers,
+// another is asked as well, and the first to have answered for all counts.
 
-import { eitherSignal, HersError, peekResponse } from '@hers/service';
+import { eitherSignal, HersError, peekResponse, type ShardCoverage } from '@hers/service';
 import { isGone, isPassing } from './quorum.ts';
 import type { ShardSearch, ShardService } from './shard.ts';
 
@@ -13,6 +14,14 @@ export interface SearchedShard extends ShardSearch {
 
 /** How long a node may be silent while another replica could be asked; twice as long each time. */
 const SILENCE_MS = 5_000;
+/**
+ * A node that is silent for so long, and several times as long as its peers took for all they were
+ * asked, is much slower than they are: another replica is asked as well. Where nothing is known of
+ * peers, for the longer time.
+ */
+const HEDGE_MS = 200;
+const HEDGE_TIMES = 3;
+const HEDGE_ALONE_MS = 1_500;
 /** Answers that wait for the client, in bytes, before nodes wait as well. */
 const WAITING_BYTES = 2 ** 23;
 
@@ -23,46 +32,75 @@ interface Pending {
   error?: unknown;
 }
 
-/**
- * Responses of all shards. `partial`: shards of which no replica answers are left out, and counted
- * by `onMissing`; otherwise they are an error.
- */
+export interface SearchShardsOptions {
+  readonly signal: AbortSignal;
+  readonly views?: boolean | undefined;
+  /** Called with nodes that fail or are silent. */
+  readonly onSuspect: (node: string) => void;
+  /** Leaves out shards of which no replica answers, instead of failing. */
+  readonly partial?: boolean | undefined;
+  /** Called at the end with what became of the shards. */
+  readonly onCoverage?: ((coverage: ShardCoverage) => void) | undefined;
+}
+
+/** Responses of all shards, each once. */
 export async function* searchShards(
   shards: readonly SearchedShard[],
   queries: readonly Uint8Array[],
   peer: (node: string) => ShardService,
-  options: {
-    readonly signal: AbortSignal;
-    readonly views?: boolean | undefined;
-    /** Called with nodes that fail or are silent. */
-    readonly onSuspect: (node: string) => void;
-    readonly onMissing?: ((shards: number) => void) | undefined;
-  },
+  options: SearchShardsOptions,
 ): AsyncGenerator<Uint8Array> {
-  const { views = false } = options;
+  const { views = false, partial = false } = options;
   const { signal: ending, stop, done } = eitherSignal(options.signal);
   const queue = new AnswerQueue();
   const seen = new Set<string>();
-  let missing = 0;
-  let lastError: unknown;
+  const missing: unknown[] = [];
+  const took: number[] = [];
+  const running = new Set<Promise<void>>();
 
-  const ask = async (node: string, group: readonly Pending[], silenceMs: number): Promise<void> => {
-    const asking = eitherSignal(ending);
+  const ask = async (
+    node: string,
+    group: readonly Pending[],
+    silenceMs: number,
+    signal: AbortSignal,
+  ): Promise<void> => {
+    const asking = eitherSignal(signal);
     const mayReplace = group.every(({ shard, failed }) =>
       shard.replicas.some((each) => each !== node && !failed.has(each)),
     );
-    let timer: NodeJS.Timeout | undefined;
-    const silent = () => asking.stop(new HersError('UNAVAILABLE', `node ${node} is silent`));
+    const began = performance.now();
+    const timers: NodeJS.Timeout[] = [];
+    let hedge: { readonly answers: Promise<boolean>; stop(reason: unknown): void } | undefined;
+    const rest = () => {
+      for (const timer of timers.splice(0)) clearTimeout(timer);
+    };
     const heard = () => {
-      clearTimeout(timer);
-      if (mayReplace) timer = setTimeout(silent, silenceMs);
+      rest();
+      const silent = () => asking.stop(new HersError('TIMED_OUT', `node ${node} is silent`));
+      if (mayReplace || partial) timers.push(setTimeout(silent, silenceMs));
+      if (!mayReplace || hedge) return;
+      const typical = took.length > 0 ? Math.max(HEDGE_MS, HEDGE_TIMES * Math.max(...took)) : HEDGE_ALONE_MS;
+      if (typical < silenceMs) timers.push(setTimeout(askOthers, typical));
+    };
+    /** The same of other replicas. Whoever has answered for all first is the one that counts. */
+    const askOthers = () => {
+      const { signal: hedging, stop: end, done: release } = eitherSignal(signal);
+      const same = group.map(({ shard, failed }) => ({ shard, failed: new Set([...failed, node]) }));
+      const answers = askAll(same, silenceMs, hedging, true)
+        .then(
+          () => true,
+          () => false,
+        )
+        .finally(release);
+      hedge = { answers, stop: end };
+      void answers.then((answered) => answered && asking.stop(new HersError('UNAVAILABLE', `node ${node} is slow`)));
     };
     try {
       heard();
       const asked = group.map(({ shard: { replicas: _, ...rest } }) => rest);
       for await (const response of peer(node).searchShards(asked, queries, { signal: asking.signal, views })) {
         // While the client is slow, the node is not to blame.
-        clearTimeout(timer);
+        rest();
         const { queryId, blockId } = peekResponse(response);
         const key = Buffer.concat([queryId, blockId]).toString('latin1');
         if (!seen.has(key)) {
@@ -71,53 +109,71 @@ export async function* searchShards(
         }
         heard();
       }
+      took.push(performance.now() - began);
     } catch (error) {
-      ending.throwIfAborted();
+      rest();
+      signal.throwIfAborted();
+      if (await hedge?.answers) return;
+      signal.throwIfAborted();
       // What a replica says of the question holds for all of them, except that it lags.
       const lags = error instanceof HersError && ['STALE', 'NOT_FOUND'].includes(error.code);
       if (!lags && !isPassing(error)) throw error;
       if (isGone(error)) options.onSuspect(node);
       // One of several shards may lag: then each is asked for alone, of the same node too.
       if (lags && group.length > 1) {
-        await Promise.all(group.map((each) => ask(node, [each], silenceMs)));
+        await Promise.all(group.map((each) => ask(node, [each], silenceMs, signal)));
         return;
       }
       for (const pending of group) {
         pending.failed.add(node);
         pending.error = error;
       }
-      await askAll(group, 2 * silenceMs);
+      await askAll(group, 2 * silenceMs, signal, false);
     } finally {
-      clearTimeout(timer);
+      rest();
+      hedge?.stop(new HersError('CLOSED', 'another replica has answered'));
+      await hedge?.answers;
       asking.done();
     }
   };
 
-  /** Each shard of its next replica, as few nodes as possible. */
-  const askAll = async (pending: readonly Pending[], silenceMs: number): Promise<void> => {
+  /** Each shard of its next replica. */
+  const askAll = async (
+    pending: readonly Pending[],
+    silenceMs: number,
+    signal: AbortSignal,
+    isHedge: boolean,
+  ): Promise<void> => {
     const groups = new Map<string, Pending[]>();
     for (const each of pending) {
       const left = each.shard.replicas.filter((node) => !each.failed.has(node));
       if (left.length === 0) {
-        missing++;
-        lastError = each.error;
-        if (!options.onMissing) break;
+        if (isHedge) throw new HersError('UNAVAILABLE', 'no other replica is left');
+        missing.push(each.error);
+        if (!partial) throw unanswered(missing.length, shards.length, each.error);
         continue;
       }
-      const node = left.find((candidate) => groups.has(candidate)) ?? left[0];
+      // At first every node gets its share. What a node that failed leaves goes to few others.
+      const isFirst = each.failed.size === 0;
+      const node = (isFirst ? undefined : left.find((candidate) => groups.has(candidate))) ?? left[0];
       groups.set(node, [...(groups.get(node) ?? []), each]);
     }
-    if (missing > 0 && !options.onMissing) throw unanswered(missing, shards.length, lastError);
     // Shards that lag in a group of several are asked for one by one.
     const asked = [...groups].flatMap(([node, group]) => {
-      const apart = group.some(({ failed }) => failed.size > 0);
+      const apart = !isHedge && group.some(({ failed }) => failed.size > 0);
       return (apart ? group.map((each) => [each]) : [group]).map((some) => ({ node, some }));
     });
-    await Promise.all(asked.map(({ node, some }) => ask(node, some, silenceMs)));
+    const asks = asked.map(({ node, some }) => ask(node, some, silenceMs, signal));
+    for (const each of asks) {
+      running.add(each);
+      const ended = () => running.delete(each);
+      each.then(ended, ended);
+    }
+    await Promise.all(asks);
   };
 
   const all = shards.map((shard) => ({ shard, failed: new Set<string>() }));
-  const asking = askAll(all, SILENCE_MS).then(
+  const asking = askAll(all, SILENCE_MS, ending, false).then(
     () => queue.end(),
     (error) => queue.end(error),
   );
@@ -126,12 +182,14 @@ export async function* searchShards(
   try {
     options.signal.throwIfAborted();
     yield* queue.take();
-    if (missing > 0) options.onMissing?.(missing);
+    const timedOut = missing.filter((error) => error instanceof HersError && error.code === 'TIMED_OUT').length;
+    const failed = missing.length - timedOut;
+    options.onCoverage?.({ answered: shards.length - missing.length, failed, timedOut });
   } finally {
     options.signal.removeEventListener('abort', onAbort);
     stop(new HersError('CLOSED', 'nobody waits for this search any more'));
     queue.end();
-    await asking;
+    await Promise.allSettled([asking, ...running]);
     done();
   }
 }

@@ -36,6 +36,10 @@ export interface ShardService extends Service {
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
   ): AsyncIterable<Uint8Array>;
+  /** Empties a node, or lets it take shards again. */
+  drain?(node: string, draining: boolean): Promise<void>;
+  /** Changes how many nodes keep each shard of a collection. */
+  setReplicas?(collection: string, replicas: number): Promise<void>;
   /** Puts a snapshot in the place of a shard. */
   replace(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void>;
 }
@@ -47,6 +51,24 @@ export const MAX_SHARDS = 128;
 
 /** The name of a shard in the folders of nodes. `uid` is that of one collection and of no other. */
 export const shardName = (uid: string, shard: number): string => `${uid}.${shard}`;
+
+/**
+ * The same as whoever knows the placement calls it. A node that knows a later placement refuses:
+ * whoever asked must not count it among the replicas of before.
+ */
+export const addressOf = ({ uid, placement }: { readonly uid: string; readonly placement: number }, shard: number) =>
+  `${shardName(uid, shard)}.${placement}`;
+
+const ADDRESS = /^([0-9a-f]{32})\.(\d+)(?:\.(\d+))?$/;
+
+/** What a name or an address says; undefined for other names. */
+export function readAddress(
+  name: string,
+): { readonly uid: string; readonly shard: number; readonly placement: number | undefined } | undefined {
+  const [, uid, shard, placement] = ADDRESS.exec(name) ?? [];
+  if (uid === undefined) return undefined;
+  return { uid, shard: Number(shard), placement: placement === undefined ? undefined : Number(placement) };
+}
 
 /**
  * The shard of a record, a list or a block. Handles and ids of lists are hashes; ids of blocks end
@@ -69,6 +91,7 @@ export interface Home {
 }
 
 const FORMAT = 1;
+const ENTRY_FORMAT = 2;
 
 export function encodeHome({ version, manifest, shards, moved }: Home): Uint8Array {
   return encodeMessage({ format: FORMAT, version, shards, moved: Object.fromEntries(moved) }, [manifest]);
@@ -92,17 +115,22 @@ export interface ChangeEntry {
   readonly version: number;
   /** No two entries are alike. */
   readonly nonce: string;
+  /**
+   * Changes that were prepared for an earlier placement than this come too late. An entry that only
+   * raises it is otherwise the same as the one before.
+   */
+  readonly fence: number;
   /** Which shards it touches, each with the name of the change that is staged there. */
   readonly shards: readonly { readonly shard: number; readonly version: number; readonly change: StageId }[];
 }
 
 export function encodeEntry(entry: ChangeEntry): Uint8Array {
-  return new TextEncoder().encode(JSON.stringify({ format: FORMAT, ...entry }));
+  return new TextEncoder().encode(JSON.stringify({ format: ENTRY_FORMAT, ...entry }));
 }
 
 export function decodeEntry(content: Uint8Array): ChangeEntry {
   const { format, ...entry } = JSON.parse(new TextDecoder().decode(content));
-  if (format !== FORMAT)
+  if (format !== ENTRY_FORMAT)
     throw new HersError('UNSUPPORTED_VERSION', `an entry of format ${format} in the ledger; update this node`);
   return entry;
 }

@@ -5,8 +5,9 @@ import { type RunningServer, type ServeOptions, startServer } from '@hers/server
 import { HersError, type OptionNames, refuseUnknown, type Service, withMethods } from '@hers/service';
 import { openStore, type StoreOptions } from '@hers/store';
 import { Coordinator } from './coordinator.ts';
+import { type ClusterCalls, fencedShards } from './fence.ts';
 import { NatsLedger, type NatsLedgerOptions } from './ledger-nats.ts';
-import { ClusterNode } from './node.ts';
+import { ClusterNode, type NodeOptions } from './node.ts';
 import { HttpShards, serveShards } from './transport.ts';
 
 /** How a machine becomes a node. */
@@ -37,10 +38,18 @@ export interface ClusterOptions {
   readonly replicas?: number;
   /** Shards of a new collection; 16 by default. */
   readonly shards?: number;
+  /** When this node looks after what, and how fast it copies. */
+  readonly tending?: Pick<NodeOptions, 'tendMs' | 'goneMs' | 'leftoverMs' | 'scrubMs' | 'copyBytesPerSecond'>;
   /** How the folder is opened. */
   readonly store?: Omit<StoreOptions, 'mode' | 'shards'>;
   /** Called with errors of background work. */
   readonly onBackgroundError?: (error: unknown) => void;
+  /**
+   * For tests: where another node is reached, if not at its address.
+   *
+   * @internal
+   */
+  readonly reach?: (url: string) => string;
 }
 
 const OPTIONS: OptionNames<ClusterOptions> = {
@@ -58,8 +67,10 @@ const OPTIONS: OptionNames<ClusterOptions> = {
   allowPlaintext: true,
   replicas: true,
   shards: true,
+  tending: true,
   store: true,
   onBackgroundError: true,
+  reach: true,
 };
 
 /** A node that runs. */
@@ -102,7 +113,9 @@ export async function startNode(folder: string, options: ClusterOptions): Promis
       ...(natsTls ? { tls: natsTls } : {}),
     });
     closers.push(() => ledger.close());
-    const server: RunningServer = await serveShards(store, {
+    let calls: ClusterCalls | undefined;
+    const shards = fencedShards(store, () => calls);
+    const server: RunningServer = await serveShards(shards, {
       host,
       port,
       ...(tls ? { tls } : {}),
@@ -115,9 +128,14 @@ export async function startNode(folder: string, options: ClusterOptions): Promis
       name,
       url,
       store,
+      shards: (of) => {
+        calls = of;
+        return shards;
+      },
       ledger,
+      ...options.tending,
       connect: (_, info) =>
-        new HttpShards(info.url, {
+        new HttpShards(options.reach?.(info.url) ?? info.url, {
           ...(token === undefined ? {} : { token }),
           ...(allowPlaintext ? { insecure: true } : {}),
         }),

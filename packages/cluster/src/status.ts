@@ -1,8 +1,8 @@
 // What a cluster looks like from outside: which nodes answer, which shards they keep, what lags.
 
-import { HersError } from '@hers/service';
-import { DIRECTORY, decodeDirectory, majorityOf } from './directory.ts';
-import { decodeHome, HOME, type ShardService, shardName } from './shard.ts';
+import { type CollectionInfo, HersError, type Service } from '@hers/service';
+import { DIRECTORY, decodeDirectory, type Move, majorityOf, type PlacedCollection } from './directory.ts';
+import { decodeHome, HOME, readAddress, type ShardService, shardName } from './shard.ts';
 
 export interface NodeStatus {
   readonly name: string;
@@ -14,6 +14,22 @@ export interface NodeStatus {
   readonly bytes: number;
   /** Shards that it should have and lacks, or has an older version of. */
   readonly lagging: number;
+  /** It is being emptied. */
+  readonly draining: boolean;
+}
+
+/** A shard on its way from one node to another. */
+export interface MoveStatus {
+  readonly collection: string;
+  readonly shard: number;
+  /** Not there where a replica is added. */
+  readonly from?: string;
+  /** Not there where a replica is removed. */
+  readonly to?: string;
+  /** The new node copies it; it has joined the others; the old one has left. */
+  readonly state: 'copying' | 'joined' | 'left';
+  /** Bytes of the shard, if a node that keeps it answers. */
+  readonly bytes?: number;
 }
 
 export interface CollectionStatus {
@@ -32,6 +48,31 @@ export interface CollectionStatus {
 export interface ClusterStatus {
   readonly nodes: readonly NodeStatus[];
   readonly collections: readonly CollectionStatus[];
+  readonly moves: readonly MoveStatus[];
+}
+
+/** What the folder of a node says about its cluster. */
+export interface FolderStatus {
+  /** The nodes that it knows. */
+  readonly nodes: readonly string[];
+  /** Collections of the cluster, and shards in this folder. */
+  readonly collections: number;
+  readonly shards: number;
+  /** Shards in this folder that no collection has, as far as it knows. */
+  readonly leftover: number;
+}
+
+/** Reads it from the folder alone. */
+export async function folderStatus(store: Service): Promise<FolderStatus> {
+  const directory = decodeDirectory((await store.getManifest(DIRECTORY)).manifest);
+  const uids = new Set(Object.values(directory.collections).map(({ uid }) => uid));
+  const addresses = (await store.listCollections()).flatMap(({ name }) => readAddress(name) ?? []);
+  return {
+    nodes: Object.keys(directory.nodes).sort(),
+    collections: uids.size,
+    shards: addresses.length,
+    leftover: addresses.filter(({ uid }) => !uids.has(uid)).length,
+  };
 }
 
 const byName = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]) => (a < b ? -1 : 1);
@@ -57,7 +98,13 @@ export async function clusterStatus(url: string, connect: (url: string) => Shard
           return { name, url: info.url, kept, homes };
         } catch (error) {
           const why = error instanceof HersError ? error.message : String(error);
-          return { name, url: info.url, kept: new Map(), homes: new Map<string, Uint8Array>(), error: why };
+          return {
+            name,
+            url: info.url,
+            kept: new Map<string, CollectionInfo>(),
+            homes: new Map<string, Uint8Array>(),
+            error: why,
+          };
         } finally {
           await service.close();
         }
@@ -95,8 +142,31 @@ export async function clusterStatus(url: string, connect: (url: string) => Shard
         shards: infos.length,
         bytes: infos.reduce((sum, info) => sum + info.bytes, 0),
         lagging: lagging.get(name) ?? 0,
+        draining: directory.nodes[name].draining ?? false,
       };
     }),
     collections,
+    moves: Object.entries(directory.collections).flatMap(([collection, placed]) =>
+      placed.move ? [moveStatus(collection, placed, placed.move, (node) => nodeOf.get(node)?.kept)] : [],
+    ),
+  };
+}
+
+function moveStatus(
+  collection: string,
+  { uid, shards }: PlacedCollection,
+  { shard, from, to }: Move,
+  kept: (node: string) => ReadonlyMap<string, CollectionInfo> | undefined,
+): MoveStatus {
+  const hasJoined = to === undefined || shards[shard].includes(to);
+  const hasLeft = from === undefined || !shards[shard].includes(from);
+  const sizes = shards[shard].flatMap((node) => kept(node)?.get(shardName(uid, shard))?.bytes ?? []);
+  return {
+    collection,
+    shard,
+    ...(from === undefined ? {} : { from }),
+    ...(to === undefined ? {} : { to }),
+    state: !hasJoined ? 'copying' : hasLeft ? 'left' : 'joined',
+    ...(sizes.length > 0 ? { bytes: Math.max(...sizes) } : {}),
   };
 }

@@ -17,7 +17,6 @@ import {
   type StageId,
   withMethods,
 } from '@hers/service';
-import type { FolderStore } from '@hers/store';
 import { encodeShardChange, type ShardChange } from '@hers/store/stages';
 import type { ShardSearch, ShardService } from './shard.ts';
 
@@ -79,6 +78,18 @@ export class HttpShards extends HttpService implements ShardService {
     yield* this.connection.stream('searchShards', ask, read, options);
   }
 
+  async drain(node: string, draining: boolean): Promise<void> {
+    const body = wholeBody(encodeMessage({ node, draining }, []));
+    const path = '/v1/cluster/drain';
+    await this.connection.nothing({ operation: 'drain', method: 'POST', path, body, expected: SMALL_AFTER_WORK });
+  }
+
+  async setReplicas(collection: string, replicas: number): Promise<void> {
+    const body = wholeBody(encodeMessage({ replicas }, []));
+    const path = `${collectionPath(collection)}/replicas`;
+    await this.connection.nothing({ operation: 'setReplicas', method: 'POST', path, body, expected: SMALL_AFTER_WORK });
+  }
+
   async replace(): Promise<void> {
     throw new HersError('INVALID_ARGUMENT', 'a node replaces its own shards alone');
   }
@@ -98,8 +109,8 @@ const LIMITS = {
 
 /** Serves the shards of a node to the others. The store is left open when it closes. */
 export function serveShards(
-  store: FolderStore,
+  shards: ShardService,
   options: Pick<ServeOptions, 'host' | 'port' | 'tls' | 'tokens' | 'allowPlaintext' | 'allowAnyone' | 'log'>,
 ): Promise<RunningServer> {
-  return startServer(withMethods(store, { close: async () => {} }), { ...options, limits: LIMITS, shards: store });
+  return startServer(withMethods(shards, { close: async () => {} }), { ...options, limits: LIMITS, shards });
 }

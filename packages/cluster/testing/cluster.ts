@@ -1,10 +1,11 @@
 // Clusters of real processes on this machine: servers of NATS and nodes, each with a folder of its
 // own, on free ports. For tests, campaigns and benchmarks.
 
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdirSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -74,6 +75,66 @@ export class Part {
   }
 }
 
+/** Passes on what comes to its port, until it is cut. */
+class Cable {
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  #isCut = false;
+
+  private constructor(server: Server) {
+    this.#server = server;
+  }
+
+  static async start(target: number): Promise<Cable> {
+    const server = createServer((near) => {
+      const far = connect(target, '127.0.0.1');
+      for (const socket of [near, far]) {
+        proxy.#sockets.add(socket);
+        const end = () => {
+          proxy.#sockets.delete(socket);
+          near.destroy();
+          far.destroy();
+        };
+        socket.on('error', end);
+        socket.on('close', end);
+      }
+      const pass = (from: Socket, to: Socket) =>
+        from.on('data', (bytes) => {
+          // As behind a cable that was pulled: nothing arrives, and nobody hears so.
+          if (proxy.#isCut) return;
+          if (!to.write(bytes)) {
+            from.pause();
+            to.once('drain', () => from.resume());
+          }
+        });
+      pass(near, far);
+      pass(far, near);
+    });
+    const proxy = new Cable(server);
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    return proxy;
+  }
+
+  get port(): number {
+    return (this.#server.address() as { port: number }).port;
+  }
+
+  cut(): void {
+    this.#isCut = true;
+  }
+
+  /** What was under way is lost. */
+  mend(): void {
+    this.#isCut = false;
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  close(): void {
+    this.#server.close();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+}
+
 export interface TestClusterOptions {
   readonly nodes?: number;
   readonly natsServers?: number;
@@ -83,6 +144,16 @@ export interface TestClusterOptions {
   readonly reference?: boolean;
   /** Limits of the servers for clients. */
   readonly limits?: object;
+  /** When nodes look after what. */
+  readonly tending?: object;
+  /** Nodes that are not started at first. */
+  readonly spare?: number;
+  /** Put proxies between nodes, so that the network between two of them can be cut. */
+  readonly proxies?: boolean;
+  /** Put the folder of the last node on a small file system of its own, where that is allowed. */
+  readonly smallDisk?: boolean;
+  /** Do not print errors of background work. */
+  readonly quiet?: boolean;
 }
 
 export class TestCluster {
@@ -97,11 +168,25 @@ export class TestCluster {
   readonly tokens: TokenStore;
   readonly token: string;
   readonly nodeToken: string;
+  /** Nodes whose folder is a small file system. */
+  readonly small: ReadonlySet<number>;
+  /** Between every two nodes, in the order of their numbers; empty without `proxies`. */
+  readonly proxies: readonly { readonly from: number; readonly to: number; readonly proxy: Cable }[];
 
   private constructor(
     made: Pick<
       TestCluster,
-      'folder' | 'nats' | 'nodes' | 'natsUrls' | 'urls' | 'nodeUrls' | 'tokens' | 'token' | 'nodeToken'
+      | 'folder'
+      | 'nats'
+      | 'nodes'
+      | 'natsUrls'
+      | 'urls'
+      | 'nodeUrls'
+      | 'tokens'
+      | 'token'
+      | 'nodeToken'
+      | 'proxies'
+      | 'small'
     >,
   ) {
     this.folder = made.folder;
@@ -113,10 +198,14 @@ export class TestCluster {
     this.tokens = made.tokens;
     this.token = made.token;
     this.nodeToken = made.nodeToken;
+    this.proxies = made.proxies;
+    this.small = made.small;
   }
 
   static async start(natsServer: string, options: TestClusterOptions = {}): Promise<TestCluster> {
-    const { nodes: count = 3, natsServers = 3, replicas = Math.min(3, count), shards = 4, reference = false } = options;
+    const { nodes: first = 3, spare = 0, natsServers = 3, shards = 4, reference = false, tending, quiet } = options;
+    const { replicas = Math.min(3, first) } = options;
+    const count = first + spare;
     const folder = await mkdtemp(join(tmpdir(), 'hers-cluster-'));
     const ports = await freePorts(2 * natsServers + 2 * count);
     const tokens = new TokenStore(join(folder, 'tokens.json'));
@@ -130,6 +219,12 @@ export class TestCluster {
     );
     const publicPorts = ports.slice(2 * natsServers, 2 * natsServers + count);
     const innerPorts = ports.slice(2 * natsServers + count);
+    const at = (port: number) => `http://127.0.0.1:${port}`;
+    const proxies: { from: number; to: number; proxy: Cable }[] = [];
+    if (options.proxies)
+      for (const from of innerPorts.keys())
+        for (const to of innerPorts.keys())
+          if (from !== to) proxies.push({ from, to, proxy: await Cable.start(innerPorts[to]) });
     const natsUrls = clientPorts.map((port) => `nats://127.0.0.1:${port}`);
     const nodes = publicPorts.map((port, i) => {
       const node = {
@@ -142,17 +237,23 @@ export class TestCluster {
         replicas,
         shards,
         reference,
+        ...(tending ? { tending } : {}),
+        via: Object.fromEntries(
+          proxies.flatMap(({ from, to, proxy }) => (from === i ? [[at(innerPorts[to]), at(proxy.port)]] : [])),
+        ),
       };
       const limits = { requestsPerSecond: 100_000, requests: 1000, graceSeconds: 2, ...options.limits };
       const server = { port, tokens: tokens.path, limits };
-      return new Part(node.node, () => spawnNode(join(folder, node.node), node, server));
+      return new Part(node.node, () => spawnNode(join(folder, node.node), node, server, quiet));
     });
-    const at = (port: number) => `http://127.0.0.1:${port}`;
     const [urls, nodeUrls] = [publicPorts.map(at), innerPorts.map(at)];
-    const cluster = new TestCluster({ folder, nats, nodes, natsUrls, urls, nodeUrls, tokens, token, nodeToken });
+    const isSmall = options.smallDisk === true && mountSmall(join(folder, `n${first}`));
+    const small = new Set(isSmall ? [first - 1] : []);
+    const made = { folder, nats, nodes, natsUrls, urls, nodeUrls, tokens, token, nodeToken, proxies, small };
+    const cluster = new TestCluster(made);
     try {
       await Promise.all(nats.map((part) => part.start()));
-      await Promise.all(nodes.map((part) => part.start()));
+      await Promise.all(nodes.slice(0, first).map((part) => part.start()));
       return cluster;
     } catch (error) {
       await cluster.close();
@@ -164,8 +265,16 @@ export class TestCluster {
     for (const part of [...this.nodes, ...this.nats]) part.signal('SIGCONT');
     await Promise.all(this.nodes.map((part) => part.kill()));
     await Promise.all(this.nats.map((part) => part.kill()));
+    for (const { proxy } of this.proxies) proxy.close();
+    for (const node of this.small) spawnSync('umount', [join(this.folder, this.nodes[node].name)]);
     await rm(this.folder, { recursive: true, force: true });
   }
+}
+
+/** Makes a folder of 96 MiB. False where that is not allowed. */
+function mountSmall(folder: string): boolean {
+  mkdirSync(folder);
+  return spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=96m', 'tmpfs', folder]).status === 0;
 }
 
 async function natsPart(
@@ -191,10 +300,10 @@ async function natsPart(
 }
 
 /** Resolves when the node serves. */
-async function spawnNode(folder: string, node: object, server: object): Promise<ChildProcess> {
+async function spawnNode(folder: string, node: object, server: object, quiet = false): Promise<ChildProcess> {
   const child = spawn(process.execPath, [NODE_CHILD, folder, JSON.stringify(node), JSON.stringify(server)], {
     stdio: ['ignore', 'pipe', 'inherit'],
-    env: { ...process.env, NODE_V8_COVERAGE: '' },
+    env: { ...process.env, NODE_V8_COVERAGE: '', HERS_QUIET: quiet ? '1' : '' },
   });
   let text = '';
   for await (const piece of child.stdout!) {

@@ -1,163 +1,311 @@
-// Kills nodes and servers of NATS while a client enrols, deletes and searches, and checks the
-// history: every answer is that of a version which was acknowledged when the search began or later,
-// and in the end every acknowledged change is there.
+// Everything that can break does, one thing after the other, while clients change and search a
+// collection. `history.ts` decides whether they were always told the truth. In the end everything
+// has healed by itself: nothing lags, nothing is damaged, all that was acknowledged is on every
+// node.
 
-import assert from 'node:assert/strict';
+import { open, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { HttpService } from '@hers/client/transport';
-import { type Block, HersError } from '@hers/scheme';
-import type { SealedRecord, Service } from '@hers/service';
-import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
+import type { Service } from '@hers/service';
+import { Samples } from '@hers/service/samples';
+import { openStore } from '@hers/store';
+import { type ClusterStatus, clusterStatus } from '../src/status.ts';
+import { HttpShards } from '../src/transport.ts';
 import type { Part, TestCluster } from './cluster.ts';
+import { ChangeHistory } from './history.ts';
+
+const FAULTS = [
+  'kill a node',
+  'kill a server of NATS',
+  'pause a node',
+  'pause a server of NATS',
+  'wipe a disk',
+  'fill a disk',
+  'flip a byte',
+  'cut the network',
+  'lose NATS',
+  'turn a clock',
+  'grow',
+  'drain',
+] as const;
+export type Fault = (typeof FAULTS)[number];
 
 export interface FaultOptions {
   readonly seconds: number;
   readonly seed: number;
+  /** Which of them; all by default that the cluster allows. */
+  readonly faults?: readonly Fault[];
+  /** How long NATS is gone, in seconds; 60 by default. */
+  readonly natsSeconds?: number;
   readonly onEvent?: (event: string) => void;
 }
 
 export interface FaultTrial {
+  readonly faults: Readonly<Record<string, number>>;
+  /** Processes that were ended by SIGKILL. */
   readonly kills: number;
-  /** Changes that were acknowledged. */
+  /** Changes that were acknowledged, and how many of them replaced all blocks. */
   readonly changes: number;
+  readonly rotations: number;
   /** Searches that were answered, each checked against the version that it was of. */
   readonly searches: number;
-  /** Calls that failed with UNAVAILABLE. */
+  /** Calls that failed because something could not be reached. */
   readonly unavailable: number;
+  /** The longest time without an answer to a search, in seconds. */
+  readonly silence: number;
+  /** Seconds until everything was whole again after the last fault. */
+  readonly healed: number;
 }
 
-/** What the collection holds at a version. */
-interface State {
-  readonly records: ReadonlyMap<string, SealedRecord>;
-  readonly blocks: ReadonlyMap<string, Block>;
-}
-
-const NAME = 'faults';
-const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
-const sorted = (all: Iterable<Uint8Array>) => [...all].map(hex).sort();
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
-const isCode = (error: unknown, ...codes: string[]) => error instanceof HersError && codes.includes(error.code);
+/** Searches may be late while a node is found out to be silent, and not for longer. */
+const LONGEST_SILENCE_MS = 30_000;
+const HEAL_MS = 120_000;
 
 export async function faultTrial(cluster: TestCluster, options: FaultOptions): Promise<FaultTrial> {
-  const { seconds, seed, onEvent = () => {} } = options;
-  const samples = new Samples(seed);
-  const open = (first: number): Service =>
-    new HttpService([...cluster.urls.slice(first), ...cluster.urls.slice(0, first)], { token: cluster.token });
-  const [writer, reader] = [open(0), open(1)];
-  const manifestOf = (version: number) => new TextEncoder().encode(`version ${version}, ${hex(samples.id())}`);
-  const states = new Map<number, State>([[1, { records: new Map(), blocks: new Map() }]]);
-  await writer.createCollection(NAME, { id: samples.id(), descriptor: new Uint8Array(1), manifest: manifestOf(1) });
-  let acknowledged = 1;
-  let running = true;
-  const counts = { kills: 0, changes: 0, searches: 0, unavailable: 0 };
+  const { seconds, seed, natsSeconds = 60, onEvent = () => {} } = options;
+  const { small } = cluster;
+  const random = new Samples(seed);
+  const services = cluster.urls.map(
+    (_, first): Service =>
+      new HttpService([...cluster.urls.slice(first), ...cluster.urls.slice(0, first)], { token: cluster.token }),
+  );
+  const connect = (url: string) => new HttpShards(url, { token: cluster.nodeToken });
+  let turn = 0;
+  const history = new ChangeHistory(seed, () => services[turn++ % services.length]);
+  await history.begin();
+  const counts: Record<string, number> = {};
+  let kills = 0;
+  let silence = 0;
 
-  /** One change, retried with the same manifest until it is acknowledged. */
-  const change = async () => {
-    const version = acknowledged + 1;
-    const before = states.get(acknowledged)!;
-    const added = samples.records(4);
-    const block = samples.block();
-    const [removed] = before.records.values();
-    const [dropped] = version % 3 === 0 ? before.blocks.values() : [];
-    const records = new Map(before.records);
-    if (removed) records.delete(hex(removed.handle));
-    for (const record of added) records.set(hex(record.handle), record);
-    const blocks = new Map(before.blocks);
-    if (dropped) blocks.delete(hex(dropped.blockId));
-    blocks.set(hex(block.blockId), block);
-    const manifest = manifestOf(version);
-    // It may become visible before it is acknowledged.
-    states.set(version, { records, blocks });
-    for (;;) {
-      try {
-        const stages = {
-          records: [await writer.stageRecords(NAME, added)],
-          blocks: [await writer.stageBlock(NAME, [encodeBlock(block)])],
-        };
-        const made = await writer.commit(NAME, {
-          expected: acknowledged,
-          manifest,
-          ...stages,
-          removed: removed ? [removed.handle] : [],
-          dropped: dropped ? [dropped.blockId] : [],
-        });
-        assert.equal(made, version);
-        break;
-      } catch (error) {
-        // NOT_FOUND: what was staged did not reach a majority, and is staged again.
-        if (!isCode(error, 'UNAVAILABLE', 'NOT_FOUND', 'OVERLOADED')) throw error;
-        counts.unavailable++;
-        await pause(50);
+  const pick = <T>(all: readonly T[]): T => all[random.below(all.length)];
+  const running = () => cluster.nodes.filter((part) => part.isRunning);
+  const numberOf = (part: Part) => cluster.nodes.indexOf(part);
+  const folderOf = (part: Part) => join(cluster.folder, part.name);
+  const kill = async (part: Part) => {
+    await part.kill();
+    kills++;
+  };
+  const stopped = async (part: Part, ms: number) => {
+    part.signal('SIGSTOP');
+    await pause(ms);
+    part.signal('SIGCONT');
+  };
+  const status = async (): Promise<ClusterStatus | undefined> => {
+    for (const part of running()) {
+      const found = await clusterStatus(cluster.nodeUrls[numberOf(part)], connect).catch(() => undefined);
+      if (found) return found;
+    }
+    return undefined;
+  };
+  const isWhole = async (): Promise<boolean> => {
+    const now = await status();
+    return (
+      now !== undefined &&
+      now.moves.length === 0 &&
+      now.collections.every(({ degraded }) => degraded === 0) &&
+      now.nodes.every(({ error, lagging }) => error === undefined && lagging === 0)
+    );
+  };
+  const whole = async (what: string): Promise<number> => {
+    const began = performance.now();
+    while (!(await isWhole())) {
+      if (!history.isRunning) return 0;
+      if (performance.now() - began > HEAL_MS)
+        throw new Error(`not whole ${HEAL_MS / 1000} s after: ${what}; ${JSON.stringify(await status())}`);
+      await pause(100);
+    }
+    return (performance.now() - began) / 1000;
+  };
+
+  const faults: Record<Fault, () => Promise<void>> = {
+    'kill a node': async () => {
+      const node = pick(running());
+      await kill(node);
+      await pause(100 + random.below(1500));
+      await node.start();
+    },
+    'kill a server of NATS': async () => {
+      const server = pick(cluster.nats);
+      await kill(server);
+      await pause(100 + random.below(1500));
+      await server.start();
+    },
+    'pause a node': () => stopped(pick(running()), 500 + random.below(5000)),
+    'pause a server of NATS': () => stopped(pick(cluster.nats), 500 + random.below(5000)),
+    'wipe a disk': async () => {
+      const node = pick(running().filter((part) => !small.has(numberOf(part))));
+      await kill(node);
+      await rm(folderOf(node), { recursive: true, force: true });
+      await node.start();
+    },
+    'fill a disk': async () => {
+      const node = cluster.nodes[pick([...small])];
+      const filler = join(folderOf(node), 'filler');
+      for (let bytes = 2 ** 20; bytes >= 4096; bytes /= 2)
+        while (
+          await writeFile(filler, Buffer.alloc(bytes), { flag: 'a' }).then(
+            () => true,
+            () => false,
+          )
+        );
+      await pause(2000 + random.below(2000));
+      await rm(filler);
+    },
+    'flip a byte': async () => {
+      const node = pick(running());
+      const file = await flipByte(folderOf(node), random);
+      if (file === undefined) return;
+      onEvent(`in ${node.name}/${file}`);
+      const began = performance.now();
+      while ((await damageOf(folderOf(node))) > 0) {
+        if (performance.now() - began > HEAL_MS) throw new Error(`${node.name}/${file} was not mended`);
+        await pause(300);
       }
-    }
-    acknowledged = version;
-    counts.changes++;
+    },
+    'cut the network': async () => {
+      const a = pick(running());
+      const b = pick(running().filter((part) => part !== a));
+      const between = cluster.proxies.filter(({ from, to }) =>
+        [a, b].every((part) => [from, to].includes(numberOf(part))),
+      );
+      for (const { proxy } of between) proxy.cut();
+      await pause(1000 + random.below(7000));
+      for (const { proxy } of between) proxy.mend();
+    },
+    'lose NATS': async () => {
+      for (const server of cluster.nats) await kill(server);
+      const before = history.searches;
+      await pause(1000 * natsSeconds);
+      if (history.isRunning && history.searches === before) throw new Error('no search was answered without NATS');
+      for (const server of cluster.nats) await server.start();
+    },
+    'turn a clock': async () => pick(running()).signal('SIGUSR2'),
+    grow: async () => {
+      const node = cluster.nodes.find((part) => !part.isRunning);
+      await node?.start();
+    },
+    // Down to as many as there are replicas; the emptied node is stopped and joins again later.
+    drain: async () => {
+      if (running().length <= 3) return;
+      const node = pick(running());
+      const asked = connect(cluster.nodeUrls[numberOf(pick(running()))]);
+      try {
+        await asked.drain(node.name, true);
+        await whole('a drain began');
+        for (;;) {
+          const now = await status();
+          if (now?.nodes.find(({ name }) => name === node.name)?.shards === 0) break;
+          await pause(100);
+        }
+        await asked.drain(node.name, false);
+      } finally {
+        await asked.close();
+      }
+    },
   };
 
-  const search = async () => {
-    const least = acknowledged;
-    const query = samples.query();
-    try {
-      const { version } = await reader.getManifest(NAME);
-      assert.ok(version >= least, `version ${version} was read after ${least} was acknowledged`);
-      const request = { version, queries: [encodeQuery(query)] };
-      const found = await Array.fromAsync(reader.search(NAME, request));
-      assert.deepEqual(sorted(found), sorted(expectedResponses(states.get(version)!.blocks.values(), [query])));
-      counts.searches++;
-    } catch (error) {
-      if (!isCode(error, 'UNAVAILABLE', 'STALE', 'OVERLOADED')) throw error;
-      counts.unavailable++;
-      await pause(20);
+  const possible = (options.faults ?? FAULTS).filter(
+    (fault) =>
+      (fault !== 'fill a disk' || small.size > 0) &&
+      (fault !== 'cut the network' || cluster.proxies.length > 0) &&
+      (!['grow', 'drain'].includes(fault) || cluster.nodes.length > 3),
+  );
+  const breaking = async () => {
+    // Each once, in a random order, and then any.
+    let left: Fault[] = [];
+    while (history.isRunning) {
+      if (left.length === 0) left = [...possible];
+      const [fault] = left.splice(random.below(left.length), 1);
+      onEvent(fault);
+      counts[fault] = (counts[fault] ?? 0) + 1;
+      await faults[fault]();
+      // One thing at a time: with three replicas, a majority is always there and current.
+      await whole(fault);
+      await pause(random.below(300));
+    }
+  };
+  const watching = async () => {
+    while (history.isRunning) {
+      const gap = performance.now() - history.last.search;
+      silence = Math.max(silence, gap);
+      if (gap > LONGEST_SILENCE_MS)
+        throw new Error(`no search was answered for ${Math.round(gap / 1000)} seconds: ${history.refusal}`);
+      await pause(50);
     }
   };
 
-  /** One at a time: with three replicas, a majority stays. */
-  const killer = async () => {
-    const parts: readonly Part[] = [...cluster.nodes, ...cluster.nats];
-    while (running) {
-      const victim = parts[(counts.kills * 4 + seed) % parts.length];
-      onEvent(`kill ${victim.name}`);
-      await victim.kill();
-      counts.kills++;
-      await pause(200 + samples.below(800));
-      await victim.start();
-      onEvent(`started ${victim.name}`);
-      await pause(300 + samples.below(700));
-    }
+  const timer = setTimeout(() => history.stop(), 1000 * seconds);
+  const fail = (error: unknown) => {
+    history.stop();
+    throw error;
   };
-
-  const until = async (work: () => Promise<void>) => {
-    while (running) await work();
-  };
-  const timer = setTimeout(() => {
-    running = false;
-  }, 1000 * seconds);
+  let healed = 0;
   try {
-    await Promise.all([killer(), until(change), until(search)]);
+    await Promise.all([history.run().catch(fail), breaking().catch(fail), watching().catch(fail)]);
+    for (const part of [...cluster.nats, ...cluster.nodes]) part.signal('SIGCONT');
+    for (const server of cluster.nats) await server.start();
+    for (const node of cluster.nodes) await node.start();
+    const began = performance.now();
+    while (!(await isWhole())) {
+      if (performance.now() - began > HEAL_MS) throw new Error(`it does not heal: ${JSON.stringify(await status())}`);
+      await pause(100);
+    }
+    healed = (performance.now() - began) / 1000;
+    // All of it is there, whichever node is asked.
+    for (const url of cluster.urls) {
+      const service = new HttpService(url, { token: cluster.token });
+      await history.check(service);
+      await service.close();
+    }
+    await services[0].deleteCollection(ChangeHistory.COLLECTION);
   } finally {
-    running = false;
     clearTimeout(timer);
+    history.end();
+    await Promise.all(services.map((service) => service.close()));
   }
+  const { changes, rotations, searches, unavailable } = history;
+  return { faults: counts, kills, changes, rotations, searches, unavailable, silence: silence / 1000, healed };
+}
 
-  // All of it is there, whichever node is asked.
-  const final = states.get(acknowledged)!;
-  for (const first of cluster.urls.keys()) {
-    const service = open(first);
-    const wanted = [...final.records.values()];
-    const found = await Array.fromAsync(
-      service.getRecords(
-        NAME,
-        wanted.map(({ handle }) => handle),
-      ),
-    );
-    assert.deepEqual(
-      found.map(({ sealed }) => hex(sealed)),
-      wanted.map(({ sealed }) => hex(sealed)),
-    );
-    const { version, records } = await service.getCollection(NAME);
-    assert.deepEqual([version, records], [acknowledged, wanted.length]);
-    await service.close();
+/** Flips one bit of one byte somewhere in the content of a folder. */
+async function flipByte(folder: string, random: Samples): Promise<string | undefined> {
+  const files: string[] = [];
+  for (const kind of ['blocks', 'segments', 'vault'])
+    for (const file of await readdir(join(folder, kind)).catch(() => [])) files.push(join(kind, file));
+  for (let tries = 10; tries > 0 && files.length > 0; tries--) {
+    const file = files[random.below(files.length)];
+    try {
+      const { size } = await stat(join(folder, file));
+      if (size === 0) continue;
+      const handle = await open(join(folder, file), 'r+');
+      try {
+        const byte = Buffer.alloc(1);
+        const at = random.below(size);
+        await handle.read(byte, 0, 1, at);
+        byte[0] ^= 1 << random.below(8);
+        await handle.write(byte, 0, 1, at);
+        return `${file}, byte ${at} of ${size}`;
+      } finally {
+        await handle.close();
+      }
+    } catch {} // It was removed meanwhile.
   }
-  await writer.deleteCollection(NAME);
-  await Promise.all([writer.close(), reader.close()]);
-  return counts;
+  return undefined;
+}
+
+/** Files that are damaged. */
+async function damageOf(folder: string): Promise<number> {
+  try {
+    const store = await openStore(folder, { mode: 'read' });
+    try {
+      let damaged = 0;
+      for await (const { damage } of store.scrub({ threads: 1 })) if (damage) damaged++;
+      return damaged;
+    } finally {
+      await store.close();
+    }
+  } catch {
+    return 1; // It changes too fast to be read. Once more.
+  }
 }

@@ -7,11 +7,27 @@ import { ReferenceKernel } from '@hers/scan';
 import { serveNode } from '../src/start.ts';
 
 const [folder, node, server] = process.argv.slice(2);
-const { reference, ...options } = JSON.parse(node);
+const { reference, via, ...options } = JSON.parse(node);
 const store = reference ? { kernel: async () => new ReferenceKernel(), quietMs: 5 } : {};
+const quiet = process.env.HERS_QUIET === '1';
+
+// The clock of the machine jumps: back and forth, by up to two days.
+const clock = Date.now;
+process.on('SIGUSR2', () => {
+  const offset = (Math.random() - 0.5) * 4 * 24 * 3600 * 1000;
+  Date.now = () => Math.round(clock() + offset);
+});
+
 const running = await serveNode(
   folder,
-  { ...options, store, onBackgroundError: (error) => console.error(options.node, error) },
+  {
+    ...options,
+    store,
+    ...(via ? { reach: (url: string) => via[url] ?? url } : {}),
+    onBackgroundError: (error) => {
+      if (!quiet) console.error(options.node, error);
+    },
+  },
   JSON.parse(server),
 );
 console.log(JSON.stringify({ url: running.url, nodeUrl: running.nodeUrl }));

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Database, HersError, HttpService, MasterSeed } from '@hers/client';
 import { natsServer, TestCluster } from '@hers/cluster/testing';
+import { withMethods } from '@hers/service';
 import { machine } from '@hers/vectors/machine';
 import { identities } from '@hers/vectors/synthetic';
 import { quantile } from './phases.ts';
@@ -28,6 +29,8 @@ interface Measured {
   readonly busiest: number;
   /** The same of all nodes together. */
   readonly all: number;
+  /** Bytes of the responses to a search. */
+  readonly responses: number;
 }
 
 /** CPU milliseconds that a process has used. */
@@ -66,7 +69,18 @@ export async function run(options: {
   ): Promise<Measured> => {
     const key = MasterSeed.generate();
     const service = new HttpService(urls, token === undefined ? {} : { token });
-    const db = new Database(service, { key });
+    let responses = 0;
+    const db = new Database(
+      withMethods(service, {
+        search: async function* (...args) {
+          for await (const response of service.search(...args)) {
+            responses += response.length;
+            yield response;
+          }
+        },
+      }),
+      { key },
+    );
     const collection = await db.createCollection('bench', { dimension });
     const began = performance.now();
     for (let at = 0; at < count; at += TOGETHER) {
@@ -86,6 +100,7 @@ export async function run(options: {
       return performance.now() - start;
     };
     for (let i = 0; i < WARM_UP; i++) await search(i);
+    responses = 0;
     const before = pids.map(cpuMs);
     const times: number[] = [];
     for (let i = WARM_UP; i < WARM_UP + searches; i++) times.push(await search(i));
@@ -96,6 +111,7 @@ export async function run(options: {
       search: quantile(times, 0.5),
       busiest: Math.max(...used),
       all: used.reduce((sum, each) => sum + each, 0),
+      responses: responses / searches,
     };
   };
 
@@ -112,6 +128,7 @@ export async function run(options: {
   const rate = (name: string, value: number): Result => ({ name, value, unit: 'records/s' });
   const ms = (name: string, value: number): Result => ({ name, value, unit: 'ms' });
   results.push(rate('enrol-server', plain.enrol), ms('search-server', plain.search), ms('cpu-server', plain.busiest));
+  results.push({ name: 'response-bytes', value: plain.responses, unit: 'bytes' });
   const measured = new Map<number, Measured>();
   for (const each of nodes) {
     progress(`${each} ${each === 1 ? 'node' : 'nodes'}`);
@@ -140,6 +157,13 @@ export async function run(options: {
     results.push(ratio('enrol-over-server', plain.enrol / one.enrol));
   }
   if (one && three) results.push(ratio('work-per-node-3', three.busiest / one.busiest));
+  // Two of three responses come from another node: what that takes beyond the scan itself.
+  if (three)
+    results.push({
+      name: 'coordination-per-byte',
+      value: Math.max(0, (1e6 * (three.all - plain.busiest)) / three.responses),
+      unit: 'ns',
+    });
   return {
     bench: 'cluster',
     parameters: { nodes, count, dimension, searches, shards, profile: 'compact', natsServers: 3 },

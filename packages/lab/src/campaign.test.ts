@@ -12,11 +12,10 @@ function campaign(...args: string[]) {
 test('--help lists the campaigns and their options', () => {
   const { status, stdout } = campaign('--help');
   assert.equal(status, 0);
-  const names = 'noise soak crash soak-service crash-service connections cheating damage hostile-clients busy'.split(
-    ' ',
-  );
+  const names =
+    'noise soak crash soak-service crash-service connections cheating damage hostile-clients cluster busy'.split(' ');
   for (const name of names) assert.match(stdout, new RegExp(`^  ${name} `, 'm'));
-  for (const option of ['queries', 'dimension', 'kills', 'seed', 'case', 'searchers'])
+  for (const option of ['queries', 'dimension', 'kills', 'seed', 'case', 'searchers', 'minutes'])
     assert.match(stdout, new RegExp(`^ +--${option} <value>`, 'm'));
 });
 

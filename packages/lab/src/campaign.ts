@@ -114,6 +114,16 @@ const CAMPAIGNS: Readonly<Record<string, Campaign>> = {
         seed: seedOf(values),
       }),
   },
+  cluster: {
+    summary:
+      'everything that can break in a cluster does: nodes and servers of NATS killed and paused, disks wiped, filled and damaged, networks cut, clocks turned, nodes added and emptied; nothing acknowledged is lost, no answer is wrong or old, and all heals by itself',
+    options: { minutes: number('how long (10)'), seed: SEED },
+    run: async (values) =>
+      (await import('./cluster-campaign.ts')).clusterCampaign({
+        minutes: wholeNumber(values, 'minutes', 10),
+        seed: seedOf(values),
+      }),
+  },
   busy: {
     summary:
       'many searchers while records are enrolled into the same collection over HTTP: every answer is right, and p99 below ten times p50',

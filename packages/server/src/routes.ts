@@ -293,10 +293,14 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
         parts:
           'with some: the ids of the blocks to scan, 16 bytes each; with evaluation: the ids of the lists of evaluation keys, 32 bytes each; then the encoded queries',
       },
-      gives: { kind: 'octets', status: 200, description: 'items: encoded responses, in any order' },
+      gives: {
+        kind: 'octets',
+        status: 200,
+        description: 'items: encoded responses, in any order; with partial, a cluster ends with its coverage as JSON',
+      },
       handle: async (call) => {
         const { head, parts } = await call.message<SearchHead>(schemas.searchHead, 2 + MAX_QUERIES);
-        const { version, some } = head;
+        const { version, some, partial } = head;
         const queries = [...parts];
         const named = some ? queries.shift() : undefined;
         if (some && !named) throw new HersError('MALFORMED', 'this search names no blocks');
@@ -306,7 +310,8 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
         const blocks = named ? { blocks: call.ids(named, BLOCK_ID_BYTES, 'a block id') } : {};
         const evaluation = lists ? { evaluation: call.ids(lists, LIST_ID_BYTES, 'a list id') } : {};
         checkBlocks(call.partitions, blocks.blocks);
-        return call.items(parted(scans.search(call.name, { version, queries, ...blocks, ...evaluation }, call.guest)));
+        const request = { version, queries, ...blocks, ...evaluation, ...(partial ? { partial } : {}) };
+        return call.items(parted(scans.search(call.name, request, call.guest)));
       },
     },
     {

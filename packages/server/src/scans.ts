@@ -4,7 +4,15 @@
 // its hands even while its client reads slowly, up to a limit; beyond that the scan rests, and lets
 // others go on meanwhile, so that slow readers do not hold up the others.
 
-import { groupsOf, HersError, peekQuery, peekResponse, type SearchRequest, type Service } from '@hers/service';
+import {
+  groupsOf,
+  HersError,
+  peekQuery,
+  peekResponse,
+  type SearchRequest,
+  type Service,
+  type ShardCoverage,
+} from '@hers/service';
 import { half, Overloaded } from './gate.ts';
 import type { Hold } from './memory.ts';
 
@@ -326,6 +334,7 @@ export class Scans {
       request.version === first.request.version &&
       request.blocks === undefined &&
       sameLists(request.evaluation, first.request.evaluation) &&
+      !request.partial &&
       ids.length > 0;
     if (!alike(first) || !this.#waiting.some(alike)) return [];
     const { blocks } = await this.#service
@@ -362,8 +371,9 @@ export class Scans {
     let bytes = 0;
     try {
       left();
-      const found = this.#service.search(first.name, request, { signal: ending.signal, views: true });
-      for await (const responses of groupsOf(found))
+      const onCoverage = (coverage: ShardCoverage) => first.spool.put(Buffer.from(JSON.stringify(coverage)));
+      const options = { signal: ending.signal, views: true, ...(request.partial ? { onCoverage } : {}) };
+      for await (const responses of groupsOf(this.#service.search(first.name, request, options)))
         for (const response of responses) {
           const spool = jobs.length === 1 ? first.spool : owner.get(hexOf(peekResponse(response).queryId));
           spool?.put(response);

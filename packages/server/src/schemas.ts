@@ -74,6 +74,8 @@ export const prepareHead = object(
   'partitions',
 );
 export const applyHead = object({ change: stage, version: count });
+export const drainHead = object({ node: { type: 'string', maxLength: 64 }, draining: { type: 'boolean' } });
+export const replicasHead = object({ replicas: count });
 export const stageParams = object({ name, stage });
 export const searchShardsHead = object({
   shards: {
@@ -84,9 +86,10 @@ export const searchShardsHead = object({
   },
 });
 export const searchHead = object(
-  { version: count, some: { type: 'boolean' }, evaluation: { type: 'boolean' } },
+  { version: count, some: { type: 'boolean' }, evaluation: { type: 'boolean' }, partial: { type: 'boolean' } },
   'some',
   'evaluation',
+  'partial',
 );
 export const manifestHead = object({ version: count });
 

@@ -27,6 +27,8 @@ export interface ShardCalls {
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
   ): AsyncIterable<Uint8Array>;
+  drain?(node: string, draining: boolean): Promise<void>;
+  setReplicas?(collection: string, replicas: number): Promise<void>;
 }
 
 interface PrepareHead extends CommitHead {
@@ -92,6 +94,34 @@ export function shardRoutes(shards: ShardCalls): Route[] {
       handle: async (call) => {
         const { stage } = call.request.params as { stage: string };
         return call.pieces(shards.getStaged(call.name, stage, call.options));
+      },
+    },
+    {
+      method: 'POST',
+      url: '/v1/cluster/drain',
+      needs: 'admin',
+      whole: true,
+      operation: 'drain',
+      summary: 'Empty a node, or let it take shards again',
+      takes: { kind: 'message', head: schemas.drainHead, parts: 'none' },
+      gives: { kind: 'nothing', status: 204 },
+      handle: async (call) => {
+        const { head } = await call.message<{ node: string; draining: boolean }>(schemas.drainHead, 0);
+        await shards.drain?.(head.node, head.draining);
+      },
+    },
+    {
+      method: 'POST',
+      url: `${collection}/replicas`,
+      needs: 'admin',
+      operation: 'setReplicas',
+      summary: 'Change how many nodes keep each shard of a collection',
+      params,
+      takes: { kind: 'message', head: schemas.replicasHead, parts: 'none' },
+      gives: { kind: 'nothing', status: 204 },
+      handle: async (call) => {
+        const { head } = await call.message<{ replicas: number }>(schemas.replicasHead, 0);
+        await shards.setReplicas?.(call.name, head.replicas);
       },
     },
     {

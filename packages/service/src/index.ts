@@ -41,6 +41,7 @@ export {
   type SearchCallOptions,
   type SearchRequest,
   type Service,
+  type ShardCoverage,
   type StageId,
 } from './service.ts';
 export { eitherSignal } from './signals.ts';

@@ -87,6 +87,18 @@ export interface SearchRequest {
    * store expands them, and packs the responses of several blocks into one.
    */
   readonly evaluation?: readonly Uint8Array[];
+  /**
+   * Of a cluster: leave out shards that no node answers for, instead of failing. What else a store
+   * cannot answer is an error all the same.
+   */
+  readonly partial?: boolean;
+}
+
+/** How many shards of a cluster a partial search asked, and what became of them. */
+export interface ShardCoverage {
+  readonly answered: number;
+  readonly failed: number;
+  readonly timedOut: number;
 }
 
 export interface CallOptions {
@@ -130,6 +142,8 @@ export interface SearchCallOptions extends CallOptions {
    * yielding them. They are gone when its promise settles.
    */
   readonly keep?: (responses: KeptResponses) => Promise<void>;
+  /** With `partial`: called at the end by a store that has shards. */
+  readonly onCoverage?: ((coverage: ShardCoverage) => void) | undefined;
 }
 
 export type Many<T> = Iterable<T> | AsyncIterable<T>;

@@ -87,6 +87,7 @@ export interface SearchHead {
   readonly version: number;
   readonly some?: boolean;
   readonly evaluation?: boolean;
+  readonly partial?: boolean;
 }
 
 export interface Message<Head> {

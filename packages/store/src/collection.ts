@@ -64,6 +64,8 @@ export class Collection {
   readonly upkeepQueue: SerialQueue = new SerialQueue();
   /** Aborts background work when the collection is deleted or the folder is closed. */
   readonly ending: AbortController = new AbortController();
+  /** What is being changed or staged. */
+  readonly writes: Set<Promise<unknown>> = new Set();
   name: string;
   readonly #snapshots = new Set<AbortController>();
   readonly #retiring = new Set<Promise<void>>();

@@ -96,7 +96,7 @@ export async function commitChange(
 
 /**
  * Stages a change of a shard, if it can be applied to what the shard is now. Returns its name, the
- * hash of its content.
+ * hash of its content. STALE for a shard that lags: it keeps the change all the same.
  */
 export function prepareChange(
   collection: Collection,
@@ -107,14 +107,18 @@ export function prepareChange(
   checkChange(rest);
   return collection.commitQueue.run(async () => {
     collection.checkUsable();
-    checkExpected(collection, change.expected, collection.tables.current().version);
+    const encoded = encodeShardChange(change);
+    const keep = () => stage(collection, { kind: 'change', encoded }, sha256(encoded));
+    const { version: current } = collection.tables.current();
+    // A shard that lags keeps it for when it has caught up, and does not vouch for it.
+    if (change.expected > current && stagesOf(change).every((each) => collection.stages.has(each))) await keep();
+    checkExpected(collection, change.expected, current);
     const draft = draftOf(collection, change);
     if (partitions) await checkHeld(collection, change, partitions, hold);
     // Whether the sums can be made is known when they have been.
     for (const { file } of await addUp(collection, change, draft, hold))
       await collection.folder.disk.remove(file).catch(() => {});
-    const encoded = encodeShardChange(change);
-    return stage(collection, { kind: 'change', encoded }, sha256(encoded));
+    return keep();
   });
 }
 

@@ -100,6 +100,11 @@ export class Stages {
     return id;
   }
 
+  /** All of them, in the order in which they were staged. */
+  all(): Stage[] {
+    return [...this.#stages.values()];
+  }
+
   /** Whether this is staged. */
   has(id: StageId): boolean {
     return this.#stages.has(id);

@@ -15,15 +15,16 @@ import {
   type SealedRecord,
   type StageId,
 } from '@hers/service';
-import { MAX_BLOCK_BYTES } from './blocks/rebuild.ts';
+import { MAX_BLOCK_BYTES, readKeptBlock } from './blocks/rebuild.ts';
 import { newBlockRow } from './blocks/stored-block.ts';
 import { checkBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
 import { LIST, RECORD } from './files/entry.ts';
-import { Batch } from './files/vault.ts';
+import { decodePlace } from './files/place.ts';
+import { Batch, ROW_BYTES } from './files/vault.ts';
 import { Holding } from './holding.ts';
-import { keepStage, type Stage } from './stages.ts';
+import { decodeShardChange, keepStage, type Stage } from './stages.ts';
 
 export async function stageRecords(
   collection: Collection,
@@ -121,6 +122,43 @@ export async function stage(collection: Collection, staged: Stage, hash?: Uint8A
   } else id = stages.add(staged);
   await expireStages(collection);
   return id;
+}
+
+/**
+ * Stages in a newer copy of a shard what is staged in the one that it replaces, except changes that
+ * it has already. What cannot be read is left out: it is staged again, or comes with another copy.
+ */
+export async function carryStages(from: Collection, to: Collection, signal: AbortSignal): Promise<void> {
+  const { version } = to.tables.current();
+  const reader = from.vault.reader();
+  const contents = async ({ rows }: { readonly rows: Buffer }) => {
+    const places = Array.from({ length: rows.length / ROW_BYTES }, (_, i) =>
+      decodePlace(rows, i * ROW_BYTES + HANDLE_BYTES),
+    );
+    return (await reader.read(places, () => 'a staged record or list')).map(({ content }) => content);
+  };
+  try {
+    for (const staged of from.stages.all())
+      try {
+        if (staged.kind === 'records') {
+          const records = (await contents(staged.batch)).map((content) => ({
+            handle: content.subarray(0, HANDLE_BYTES),
+            sealed: content.subarray(HANDLE_BYTES),
+          }));
+          await stageRecords(to, records, signal);
+        } else if (staged.kind === 'list') await stageList(to, (await contents(staged.batch))[0]);
+        else if (staged.kind === 'block') {
+          const { file: path, seed, hash } = staged.row;
+          const kept = { path, inSegment: false, position: 0, name: path, seed, hash };
+          await stageBlock(to, [(await readKeptBlock(from.folder.disk, kept)).encoded], signal);
+        } else if (decodeShardChange(staged.encoded).expected >= version)
+          await stage(to, staged, sha256(staged.encoded));
+      } catch (error) {
+        if (!(error instanceof HersError && error.code === 'DAMAGED')) throw error;
+      }
+  } finally {
+    reader.close();
+  }
 }
 
 /** Forgets what was staged too long ago. */

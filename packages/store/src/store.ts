@@ -56,11 +56,13 @@ import { Scrub, type Scrubbed, type ScrubOptions } from './scrub/scrub.ts';
 import { searchCollection, searchCollections } from './search.ts';
 import { MAX_DESCRIPTOR_BYTES, MAX_MANIFEST_BYTES, snapshotCollection } from './snapshot.ts';
 import type { ShardChange } from './stages.ts';
-import { stageBlock, stageList, stageRecords } from './staging.ts';
+import { carryStages, stageBlock, stageList, stageRecords } from './staging.ts';
 import { readOnly, storageError } from './storage-errors.ts';
 import { warn } from './upkeep.ts';
 
 const COLLECTION_ID_BYTES = 16;
+/** How long a newer copy of a shard waits for what is being written to the one before. */
+const STAGING_MS = 5_000;
 const FIRST_VERSION = 1;
 
 /** How a folder is opened. */
@@ -137,6 +139,8 @@ export class FolderStore implements Service {
   readonly #collections: OpenCollections;
   /** Names that are being restored. */
   readonly #reserved = new Set<string>();
+  /** Collections whose newer copy is about to take their place: changes wait for it. */
+  readonly #replacing = new Map<string, Promise<void>>();
   readonly #holdsShards: boolean;
   readonly #running = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
@@ -292,11 +296,15 @@ export class FolderStore implements Service {
     work: (open: OpenCollection, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     return this.#run(async () => {
+      const replacing = this.#replacing.get(name);
+      if (replacing !== undefined) await replacing;
       this.#checkWritable();
       const open = this.#collections.get(name);
       const { signal, done } = eitherSignal(open.collection.ending.signal, options?.signal);
       try {
-        return await work(open, signal);
+        const writing = work(open, signal);
+        open.collection.writes.add(writing);
+        return await writing.finally(() => open.collection.writes.delete(writing));
       } finally {
         done();
       }
@@ -467,7 +475,8 @@ export class FolderStore implements Service {
   }
 
   /**
-   * Puts a snapshot in the place of a collection, which stays as it is until all has come.
+   * Puts a snapshot in the place of a collection, which stays as it is until all has come. What is
+   * staged there is staged in it as well.
    *
    * @internal
    */
@@ -506,6 +515,15 @@ export class FolderStore implements Service {
    */
   damagedCollections(): { readonly name: string; readonly damage: HersError }[] {
     return this.#collections.damaged();
+  }
+
+  /**
+   * Whether this is the folder of a node, whose collections are shards.
+   *
+   * @internal
+   */
+  get holdsShards(): boolean {
+    return this.#holdsShards;
   }
 
   /** Whether the store is read-only: this process only reads, or the folder is damaged. */
@@ -616,6 +634,7 @@ export class FolderStore implements Service {
       this.#reserved.add(name);
       const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
       let filled: Collection | undefined;
+      const { promise: replaced, resolve: isReplaced } = Promise.withResolvers<void>();
       try {
         await fillFromSnapshot(
           pieces,
@@ -629,21 +648,28 @@ export class FolderStore implements Service {
         );
         const old = replaces && this.#collections.has(name) ? this.#collections.get(name) : undefined;
         if (old) {
+          this.#replacing.set(name, replaced);
+          // What is being staged is carried over; else a copy of what changes fast would never do.
+          await settled(old.collection.writes, STAGING_MS);
           old.upkeep.stop();
           old.collection.ending.abort(
             new HersError('STALE', `${name} was replaced by a newer copy while it was read; read it again`),
           );
           await old.collection.idle();
+          await carryStages(old.collection, filled!, this.#closing.signal);
           replaceRow(old.collection, filled!);
           old.collection.dropAll();
           this.#collections.delete(name);
         } else nameRow(filled!, name);
         this.#collections.add(filled!).upkeep.touch();
+        isReplaced();
         if (old) await removeFiles(this.#disk, old.collection.number);
       } catch (error) {
         await this.#abandon(filled);
         throw error;
       } finally {
+        isReplaced();
+        this.#replacing.delete(name);
         this.#reserved.delete(name);
         done();
       }
@@ -693,6 +719,16 @@ export class FolderStore implements Service {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
+}
+
+/** Resolves when all of these have ended, or after a time. */
+async function settled(all: Iterable<Promise<unknown>>, withinMs: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, withinMs);
+  });
+  await Promise.race([Promise.allSettled(all), late]);
+  clearTimeout(timer);
 }
 
 function copyOf({ id, descriptor }: { id: Uint8Array; descriptor: Uint8Array }) {

@@ -1,14 +1,16 @@
-// `hers cluster`: what a cluster looks like.
+// `hers cluster`: makes the files of a cluster, shows what it looks like, and changes it.
 
 import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { ClusterStatus } from '@hers/cluster';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { EXIT } from '../exit.ts';
 import { size } from '../quantities.ts';
 
-interface StatusFlags {
+interface NodeFlags {
   readonly nodeUrl: string;
+  readonly clusterFiles?: string;
   readonly nodeTokenFile?: string;
   readonly allowPlaintext?: boolean;
 }
@@ -21,17 +23,52 @@ export function addCluster(program: HersCommand, context: () => Context): void {
       'A cluster keeps a gallery on several machines, each of which runs `hers serve --cluster`. docs/cluster.md says how.',
     );
   cluster
-    .command('status')
-    .summary('nodes, shards, and what lags')
+    .command('init')
+    .argument('<folder>', 'where to put the files')
+    .requiredOption('--hosts <names>', 'the machines, as the others reach them: a.example,b.example,c.example')
+    .option('--nats-store <folder>', 'where NATS keeps its files', '/var/lib/nats')
+    .option('--without-sync', 'for servers of NATS before 2.10, which refuse sync_interval')
+    .summary('make the files of a new cluster')
+    .description(
+      'Makes a folder for each machine: the configuration of NATS with accounts, permissions and TLS, a certificate for the machine, and the token of nodes. Copy each folder to its machine, and to no other: whoever has one can be a node. Certificates are made by openssl, hold for ten years, and their authority signs no others: its key is not kept.',
+    )
+    .example('hers cluster init ./cluster --hosts a.example,b.example,c.example', 'Three machines')
+    .action((folder: string, flags: InitFlags) => init(context(), folder, flags));
+  const reaching = (command: HersCommand) =>
+    command
+      .requiredOption('--node-url <address>', 'where a node listens for other nodes, such as http://127.0.0.1:7444')
+      .option('--node-token-file <file>', 'the file with the token of nodes')
+      .option('--cluster-files <folder>', 'the folder of a machine that `hers cluster init` made: token and authority')
+      .option('--allow-plaintext', 'send the token to another machine without TLS, because the network is safe');
+  reaching(cluster.command('status'))
+    .summary('nodes, shards, what lags and what moves')
     .description(
       'Asks one node which others there are, and all of them what they keep. Exits with 1 if a shard takes no changes or cannot be searched.',
     )
-    .requiredOption('--node-url <address>', 'where a node listens for other nodes, such as http://127.0.0.1:7444')
-    .option('--node-token-file <file>', 'the file with the token of nodes')
-    .option('--allow-plaintext', 'send the token to another machine without TLS, because the network is safe')
     .example('hers cluster status --node-url https://n1.example:7444 --node-token-file node.token', 'A table')
     .example('hers cluster status --node-url http://127.0.0.1:7444 --json', 'For programs')
-    .action((flags: StatusFlags) => status(context(), flags));
+    .action((flags: NodeFlags) => status(context(), flags));
+  reaching(cluster.command('drain'))
+    .argument('<node>', 'its name')
+    .summary('empty a node')
+    .description(
+      'Its shards move to other nodes, one after the other, while searches and changes go on; `hers cluster status` shows how far it is. Then it can be stopped. It needs as many other nodes as there are replicas.',
+    )
+    .option('--undo', 'let it keep shards again')
+    .example(
+      'hers cluster drain n1 --node-url https://n2.example:7444 --node-token-file node.token',
+      'Before n1 is retired',
+    )
+    .action((node: string, flags: NodeFlags & { readonly undo?: boolean }) => drain(context(), node, flags));
+  reaching(cluster.command('replicas'))
+    .argument('<collection>', 'its name')
+    .argument('<number>', 'nodes that keep each of its shards')
+    .summary('change how many nodes keep each shard')
+    .description('Copies are made or removed one after the other. With 2, changes stop when one of the nodes is gone.')
+    .example('hers cluster replicas faces 3 --node-url http://127.0.0.1:7444', 'Three of each')
+    .action((collection: string, replicas: string, flags: NodeFlags) =>
+      setReplicas(context(), collection, replicas, flags),
+    );
 }
 
 /** The token in a file, without the line break at its end. */
@@ -39,24 +76,84 @@ export async function readNodeToken(context: Context, file: string | undefined):
   return file === undefined ? undefined : (await readFile(context.path(file), 'utf8')).trim();
 }
 
-async function status(context: Context, { nodeUrl, nodeTokenFile, allowPlaintext }: StatusFlags): Promise<void> {
+interface InitFlags {
+  readonly hosts: string;
+  readonly natsStore: string;
+  readonly withoutSync?: boolean;
+}
+
+async function init(context: Context, folder: string, flags: InitFlags): Promise<void> {
   const { out } = context;
-  const { clusterStatus, HttpShards } = await import('@hers/cluster');
-  const token = await readNodeToken(context, nodeTokenFile);
-  const found = await clusterStatus(
-    nodeUrl,
-    (url) =>
-      new HttpShards(url, {
-        ...(token === undefined ? {} : { token }),
-        ...(allowPlaintext ? { insecure: true } : {}),
-      }),
-  );
+  const { initCluster } = await import('@hers/cluster');
+  const folders = await initCluster(context.path(folder), {
+    hosts: flags.hosts.split(','),
+    store: flags.natsStore,
+    ...(flags.withoutSync ? { withoutSync: true } : {}),
+  });
+  if (out.json) out.object({ folders });
+  else {
+    for (const each of folders) out.line(each);
+    out.hint(
+      'Copy each to its machine, start `nats-server -c nats.conf` in it, and `hers serve --cluster-files` with it.',
+    );
+  }
+}
+
+/** From now on, certificates of this authority count in this process, besides those that did. */
+export async function trustAuthority(file: string): Promise<void> {
+  const { getCACertificates, setDefaultCACertificates } = await import('node:tls');
+  setDefaultCACertificates([...getCACertificates('default'), await readFile(file, 'utf8')]);
+}
+
+/** What opens connections to nodes. */
+async function connecting(context: Context, { nodeTokenFile, clusterFiles, allowPlaintext }: NodeFlags) {
+  const { CLUSTER_FILES, HttpShards } = await import('@hers/cluster');
+  const files = clusterFiles === undefined ? undefined : context.path(clusterFiles);
+  if (files !== undefined) await trustAuthority(join(files, CLUSTER_FILES.authority));
+  const token = await readNodeToken(context, nodeTokenFile ?? (files && join(files, CLUSTER_FILES.token)));
+  return (url: string) =>
+    new HttpShards(url, {
+      ...(token === undefined ? {} : { token }),
+      ...(allowPlaintext ? { insecure: true } : {}),
+    });
+}
+
+async function status(context: Context, flags: NodeFlags): Promise<void> {
+  const { out } = context;
+  const { clusterStatus } = await import('@hers/cluster');
+  const found = await clusterStatus(flags.nodeUrl, await connecting(context, flags));
   if (out.json) out.object({ ...found });
   else print(context, found);
   if (found.collections.some(({ blocked, lost }) => blocked + lost > 0)) context.exit = EXIT.no;
 }
 
-function print({ out }: Context, { nodes, collections }: ClusterStatus): void {
+async function drain(context: Context, node: string, flags: NodeFlags & { readonly undo?: boolean }): Promise<void> {
+  const shards = (await connecting(context, flags))(flags.nodeUrl);
+  try {
+    await shards.drain(node, flags.undo !== true);
+  } finally {
+    await shards.close();
+  }
+  const { out } = context;
+  if (out.json) out.object({ node, draining: flags.undo !== true });
+  else
+    out.line(flags.undo ? `${node} keeps shards again` : `${node} is being emptied; hers cluster status shows how far`);
+}
+
+async function setReplicas(context: Context, collection: string, given: string, flags: NodeFlags): Promise<void> {
+  const replicas = Number(given);
+  const shards = (await connecting(context, flags))(flags.nodeUrl);
+  try {
+    await shards.setReplicas(collection, replicas);
+  } finally {
+    await shards.close();
+  }
+  const { out } = context;
+  if (out.json) out.object({ collection, replicas });
+  else out.line(`${collection} gets ${replicas} replicas of each shard; hers cluster status shows how far`);
+}
+
+function print({ out }: Context, { nodes, collections, moves }: ClusterStatus): void {
   out.table(
     [
       { title: 'node' },
@@ -66,13 +163,13 @@ function print({ out }: Context, { nodes, collections }: ClusterStatus): void {
       { title: 'lagging', right: true },
       { title: 'state' },
     ],
-    nodes.map(({ name, url, shards, bytes, lagging, error }) => [
+    nodes.map(({ name, url, shards, bytes, lagging, draining, error }) => [
       name,
       url,
       String(shards),
       size(bytes),
       String(lagging),
-      error === undefined ? 'up' : `down: ${error}`,
+      `${error === undefined ? 'up' : `down: ${error}`}${draining ? (shards === 0 ? ', empty' : ', draining') : ''}`,
     ]),
   );
   if (collections.length === 0) return;
@@ -96,6 +193,25 @@ function print({ out }: Context, { nodes, collections }: ClusterStatus): void {
           : degraded > 0
             ? `${degraded} shards lack a replica`
             : 'whole',
+    ]),
+  );
+  if (moves.length === 0) return;
+  out.table(
+    [
+      { title: 'moving' },
+      { title: 'shard', right: true },
+      { title: 'size', right: true },
+      { title: 'from' },
+      { title: 'to' },
+      { title: 'state' },
+    ],
+    moves.map(({ collection, shard, from, to, state, bytes }) => [
+      collection,
+      String(shard),
+      bytes === undefined ? '?' : size(bytes),
+      from ?? '',
+      to ?? '',
+      state,
     ]),
   );
 }

@@ -1,6 +1,8 @@
 // `hers serve`: the gallery of this folder for other machines, and for pages.
 
 import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Kernel, KernelName } from '@hers/scan';
 import type { AdminOptions, LimitName, LogLevel, ServerFinding, Site } from '@hers/server';
 import { LIMITS } from '@hers/server/limits';
@@ -11,7 +13,7 @@ import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { isServer, openFolder } from '../gallery.ts';
-import { readNodeToken } from './cluster.ts';
+import { readNodeToken, trustAuthority } from './cluster.ts';
 
 interface ServeFlags {
   readonly host: string;
@@ -26,6 +28,8 @@ interface ServeFlags {
   readonly console?: boolean;
   readonly logLevel: LogLevel;
   readonly cluster?: string;
+  readonly clusterFiles?: string;
+  readonly copyRate?: number;
   readonly node?: string;
   readonly nodeHost?: string;
   readonly nodePort?: number;
@@ -66,6 +70,15 @@ export function addServe(program: HersCommand, context: () => Context): void {
     .option('--allow-plaintext', 'serve other machines without TLS, because a proxy in front of this server has it')
     .option('--allow-anyone', 'serve other machines without tokens: whoever reaches it may delete everything')
     .option('--cluster <servers>', 'be a node of a cluster: where NATS is, nats://a:4222,b:4222,c:4222')
+    .option(
+      '--cluster-files <folder>',
+      'be a node of a cluster: the folder of this machine that `hers cluster init` made, with all that --cluster, --tls-cert, --tls-key and the token of nodes would say',
+    )
+    .option(
+      '--copy-rate <megabytes>',
+      'with --cluster: shards are copied to this node at so many megabytes a second at most; 64 by default',
+      numberOption('--copy-rate'),
+    )
     .option('--node <name>', 'with --cluster: the name of this node, which it keeps for good')
     .option('--node-host <address>', 'with --cluster: where to listen for other nodes; 127.0.0.1 by default')
     .option('--node-port <number>', 'with --cluster: the port for other nodes; 7444 by default', portOption)
@@ -134,33 +147,64 @@ export async function doctorOf(path: string, folder: FolderStore): Promise<reado
   return examine(path, folder);
 }
 
+/** What a node needs of files. */
+interface NodeFiles {
+  readonly servers: string;
+  readonly tls: { readonly cert: string; readonly key: string } | undefined;
+  readonly token?: string;
+  readonly tokens?: string;
+  readonly natsTls?: { readonly ca: string; readonly cert: string; readonly key: string };
+}
+
+/** As flags name them, or as `hers cluster init` made them. */
+async function nodeFiles(
+  context: Context,
+  { cluster, clusterFiles }: ServeFlags,
+  given: NodeFiles['tls'],
+): Promise<NodeFiles | undefined> {
+  if (clusterFiles === undefined) return cluster === undefined ? undefined : { servers: cluster, tls: given };
+  const { CLUSTER_FILES } = await import('@hers/cluster');
+  const at = (name: keyof typeof CLUSTER_FILES) => join(context.path(clusterFiles), CLUSTER_FILES[name]);
+  const read = async (name: keyof typeof CLUSTER_FILES) => (await readFile(at(name), 'utf8')).trim();
+  await trustAuthority(at('authority'));
+  return {
+    servers: cluster ?? (await read('servers')),
+    tls: given ?? { cert: at('certificate'), key: at('privateKey') },
+    token: at('token'),
+    tokens: at('tokens'),
+    natsTls: { ca: await read('authority'), cert: await read('certificate'), key: await read('privateKey') },
+  };
+}
+
 /** This machine as a node of a cluster. */
 async function openNode(
   context: Context,
   flags: ServeFlags,
-  cluster: string,
+  files: NodeFiles,
   onKernel: (kernel: Kernel) => void,
 ): Promise<Pick<Opened, 'store' | 'cluster'>> {
   const { out, settings } = context;
-  const { node, nodeHost, nodePort, nodeUrl, nodeTokens, nodeTokenFile, tlsCert, tlsKey, allowPlaintext } = flags;
+  const { node, nodeHost, nodePort, nodeUrl, nodeTokens, nodeTokenFile, allowPlaintext, copyRate } = flags;
+  const { tls } = files;
   if (node === undefined)
     throw new CommandError(EXIT.usage, 'a node needs a name that it keeps', 'give --node, such as --node n1');
   const [{ clusterStatus, HttpShards, startNode }, { openKernel }] = await Promise.all([
     import('@hers/cluster'),
     import('@hers/scan'),
   ]);
-  const token = await readNodeToken(context, nodeTokenFile);
+  const token = await readNodeToken(context, nodeTokenFile ?? files.token);
+  const tokens = nodeTokens ?? files.tokens;
   const { service, url } = await startNode(settings.value('gallery'), {
     node,
-    servers: natsServers(cluster),
+    servers: natsServers(files.servers),
+    ...(files.natsTls ? { natsTls: files.natsTls } : {}),
+    ...(copyRate === undefined ? {} : { tending: { copyBytesPerSecond: 1e6 * copyRate } }),
     ...(nodeHost === undefined ? {} : { host: nodeHost }),
     ...(nodePort === undefined ? {} : { port: nodePort }),
     ...(nodeUrl === undefined ? {} : { url: nodeUrl }),
-    ...(nodeTokens === undefined ? {} : { tokens: context.path(nodeTokens) }),
+    ...(tokens === undefined ? {} : { tokens: context.path(tokens) }),
     ...(token === undefined ? {} : { token }),
-    ...(tlsCert !== undefined && tlsKey !== undefined
-      ? { tls: { cert: context.path(tlsCert), key: context.path(tlsKey) } }
-      : {}),
+    ...(tls ? { tls } : {}),
     ...(allowPlaintext ? { allowPlaintext } : {}),
     ...(flags.replicas === undefined ? {} : { replicas: flags.replicas }),
     ...(flags.shards === undefined ? {} : { shards: flags.shards }),
@@ -232,10 +276,15 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
   const onKernel = (opened: Kernel) => {
     kernel = opened;
   };
-  const opened: Opened =
-    flags.cluster === undefined
-      ? await openFolder(settings, out, { onKernel }).then((files) => ({ store: files, folder: files }))
-      : await openNode(context, flags, flags.cluster, onKernel);
+  const given =
+    tlsCert !== undefined && tlsKey !== undefined
+      ? { cert: context.path(tlsCert), key: context.path(tlsKey) }
+      : undefined;
+  const nodeParts = await nodeFiles(context, flags, given);
+  const tls = nodeParts?.tls ?? given;
+  const opened: Opened = nodeParts
+    ? await openNode(context, flags, nodeParts, onKernel)
+    : await openFolder(settings, out, { onKernel }).then((files) => ({ store: files, folder: files }));
   const { store, folder: files, cluster } = opened;
   const server = await startServer(store, {
     host,
@@ -243,9 +292,7 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
     limits,
     allowPlaintext,
     allowAnyone,
-    ...(tlsCert !== undefined && tlsKey !== undefined
-      ? { tls: { cert: context.path(tlsCert), key: context.path(tlsKey) } }
-      : {}),
+    ...(tls ? { tls } : {}),
     ...(tokens === undefined ? {} : { tokens }),
     ...(auditLog === undefined ? {} : { audit: context.path(auditLog) }),
     ...(cors ? { cors: cors.includes('*') ? '*' : cors } : {}),

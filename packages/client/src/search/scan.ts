@@ -9,7 +9,7 @@ import { isExact, type Plan, peekQuery, plainScores } from '@hers/scheme';
 import { type OpenPlan, peekAnyResponse } from '@hers/scheme/open';
 import { encryptQuery, QuerySecret } from '@hers/scheme/secret';
 import { encryptShortQuery, makeDeviceKey } from '@hers/scheme/secret/open';
-import { groupsOf, HersError, type KeptResponses } from '@hers/service';
+import { groupsOf, HersError, type KeptResponses, type ShardCoverage } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import { type Decryption, type DecryptTask, toDistances } from '../crew/crew.ts';
 import type { DeviceBlocks } from '../device/device.ts';
@@ -30,6 +30,8 @@ export interface ScanOptions {
   readonly groupBy?: string | undefined;
   readonly threshold?: number;
   readonly signal?: AbortSignal;
+  /** Blocks that the store cannot answer for are left out. */
+  readonly partial?: boolean;
 }
 
 /** What is compared of a view. */
@@ -61,6 +63,7 @@ export interface Found {
 export interface Scanned {
   readonly found: readonly Found[];
   readonly searched: number;
+  readonly shards?: ShardCoverage | undefined;
 }
 
 /** Responses collected before they are handed to the crew: as many as a worker takes. */
@@ -103,7 +106,7 @@ export async function scan(
     block === blocks.length
       ? chosen[slot].values.get(options.groupBy!)
       : view.columns.get(blocks[block].id)!.get(options.groupBy!)!.value(slot);
-  for (const [i, { candidates, searched }] of inBlocks.entries()) {
+  for (const [i, { candidates, searched, shards }] of inBlocks.entries()) {
     const isGrouped = options.groupBy !== undefined;
     const ranking = new Ranking(isGrouped ? chosen.length : options.limit, orderOf(plan), options.threshold);
     if (!isGrouped) ranking.merge(candidates);
@@ -117,7 +120,7 @@ export async function scan(
         ? foundPending(plan, view, chosen[candidate.slot], candidate)
         : foundInBlock(plan, view, blocks[candidate.block], candidate);
     });
-    all.push({ found, searched: searched + pending.length });
+    all.push({ found, searched: searched + pending.length, shards });
   }
   return all;
 }
@@ -313,6 +316,9 @@ function expectedBy(
 const notAsked = () =>
   new HersError('INTEGRITY', 'the store answered for a block or a query that is not part of this search');
 
+/** Whether shards are missing of a search that may miss some. */
+const isExcused = (shards: ShardCoverage | undefined) => shards !== undefined && shards.failed + shards.timedOut > 0;
+
 /** By the number of a block: which of its slots count; undefined where all do. */
 type SlotsOf = (number: number) => Uint32Array | undefined;
 
@@ -390,8 +396,14 @@ async function scanBlocks(
   probes: readonly Float32Array[],
   blocks: readonly ManifestBlock[],
   some: boolean,
-  { limit, threshold, choice, groupBy, signal }: ScanOptions,
-): Promise<{ readonly candidates: Candidate[]; readonly searched: number }[]> {
+  { limit, threshold, choice, groupBy, signal, partial }: ScanOptions,
+): Promise<
+  {
+    readonly candidates: Candidate[];
+    readonly searched: number;
+    readonly shards: ShardCoverage | undefined;
+  }[]
+> {
   const chosen = choice && new ChosenSlots(choice, blocks);
   const slotsOf = chosen && ((number: number) => chosen.of(number));
   const columnOf = (number: number) => view.columns.get(blocks[number].id)!.get(groupBy!)!;
@@ -433,10 +445,20 @@ async function scanBlocks(
       queries: queries.map((query) => query.encrypted),
       ...(some ? { blocks: blocks.map((block) => fromHex(block.id)) } : {}),
       ...(evaluation.length > 0 ? { evaluation } : {}),
+      ...(partial ? { partial } : {}),
+    };
+    let shards: ShardCoverage | undefined;
+    const onCoverage = (coverage: ShardCoverage) => {
+      shards = coverage;
     };
     // Where the store can leave responses on a device, and the client can decrypt them there.
     const keep = some ? undefined : keeper(queries, slotsOf, rank);
-    const calling = { ...(signal ? { signal } : {}), ...(keep ? { keep } : {}), views: 'passing' as const };
+    const calling = {
+      ...(signal ? { signal } : {}),
+      ...(keep ? { keep } : {}),
+      ...(partial ? { onCoverage } : {}),
+      views: 'passing' as const,
+    };
     let numbers: Map<string, number> | undefined;
     chosen?.evaluateAhead();
     for await (const responses of groupsOf(service.search(name, request, calling)))
@@ -457,7 +479,8 @@ async function scanBlocks(
     for (const query of queries) if (query.tasks.length > 0) await decrypt(query);
     for (const { missing, of } of queries) {
       const { size } = missing ?? idsOf(of);
-      if (size > 0) throw new HersError('INTEGRITY', `the store left out ${size} of ${blocks.length} blocks`);
+      if (size > 0 && !isExcused(shards))
+        throw new HersError('INTEGRITY', `the store left out ${size} of ${blocks.length} blocks`);
     }
     const rankings = probes.map(() => new Ranking(limit, options.order));
     const grouped = probes.map((): Candidate[] => []);
@@ -471,6 +494,7 @@ async function scanBlocks(
     return rankings.map((ranking, probe) => ({
       candidates: groupBy === undefined ? ranking.best() : grouped[probe],
       searched: searched[probe],
+      shards,
     }));
   } finally {
     chosen?.stop();

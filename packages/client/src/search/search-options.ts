@@ -1,6 +1,6 @@
 // What a search can be asked for, and what it answers.
 
-import { HersError, refuseUnknown } from '@hers/service';
+import { HersError, refuseUnknown, type ShardCoverage } from '@hers/service';
 import type { FieldValue } from '../fields/field.ts';
 import type { Filter } from '../filter/filter.ts';
 import type { Payload } from '../formats/records.ts';
@@ -49,6 +49,11 @@ export interface SearchOptions {
    * Fetch the payloads of the matches. Off by default, because it shows the store which they are.
    */
   readonly payload?: boolean;
+  /**
+   * On a cluster of which too many nodes are gone: search what can be reached, instead of
+   * UNAVAILABLE. `coverage` says how much that was. A record that is not a match may then be one.
+   */
+  readonly partial?: boolean;
   /** Ends the search when it aborts. */
   readonly signal?: AbortSignal;
 }
@@ -76,9 +81,14 @@ export interface SearchResult {
   readonly matches: readonly Match[];
   /**
    * How many records the store's answers and the pending records covered, and how many there are,
-   * whether they pass a filter or not.
+   * whether they pass a filter or not. They differ only with `partial`; `shards` are then those of
+   * a cluster.
    */
-  readonly coverage: { readonly searched: number; readonly total: number };
+  readonly coverage: {
+    readonly searched: number;
+    readonly total: number;
+    readonly shards?: ShardCoverage;
+  };
   /**
    * How many of the records searched are pending: in no block yet, so that this client compared
    * them itself, in the clear. `optimize` puts them into blocks.
@@ -99,7 +109,7 @@ export function checkOptions(options: SearchOptions): void {
     options,
     {
       ...{ limit: true, threshold: true, filter: true, partitions: true, select: true, groupBy: true },
-      ...{ rerank: true, enough: true, payload: true, signal: true },
+      ...{ rerank: true, enough: true, payload: true, partial: true, signal: true },
     },
     'a search',
   );

@@ -23,7 +23,7 @@ export async function search(
   const probes = vectors.map((vector, i) =>
     checkVector(plan, vector, 'query', vectors.length > 1 ? `vector ${i}` : 'the vector'),
   );
-  const { limit = DEFAULT_LIMIT, threshold, filter, partitions, select, groupBy, rerank, signal } = options;
+  const { limit = DEFAULT_LIMIT, threshold, filter, partitions, select, groupBy, rerank, partial, signal } = options;
   const scanning = session.read(async (view) => {
     const part = partitions && inPartitions(session, view, partitions);
     if (select) checkSelected(view, select);
@@ -34,6 +34,7 @@ export async function search(
       // A compressed or noisy score may be on the other side of the threshold than the full one.
       ...(threshold === undefined || rerank ? {} : { threshold }),
       ...(signal ? { signal } : {}),
+      ...(partial ? { partial } : {}),
     };
     return { view, part, scanned: await scan(session, view, probes, scanOptions, part) };
   });
@@ -42,13 +43,13 @@ export async function search(
   const total = liveCount(part ?? view.manifest);
   const pending = part ? part.pending.length : view.pending.size;
   const results: SearchResult[] = [];
-  for (const [i, { found, searched }] of scanned.entries()) {
+  for (const [i, { found, searched, shards }] of scanned.entries()) {
     const answer =
       toFetch > 0
         ? await fetchMatches(session, view, probes[i], found, options)
         : { matches: found.map(({ id, score, scoreOrigin }) => ({ id, score, scoreOrigin })), fetched: 0 };
     const matches = select ? withFields(view, answer.matches, found, select) : answer.matches;
-    results.push({ ...answer, matches, coverage: { searched, total }, pending });
+    results.push({ ...answer, matches, coverage: { searched, total, ...(shards ? { shards } : {}) }, pending });
   }
   return results;
 }

@@ -23,8 +23,10 @@ import {
   printable,
   readItems,
   type SealedRecord,
+  type SearchCallOptions,
   type SearchRequest,
   type Service,
+  type ShardCoverage,
   type StageId,
 } from '@hers/service';
 import { hex } from '../bytes.ts';
@@ -240,10 +242,16 @@ export class HttpService implements Service {
     yield* this.connection.stream('getBlock', ask, (pieces) => pieces, options);
   }
 
-  async *search(name: string, request: SearchRequest, options?: CallOptions): AsyncGenerator<Uint8Array> {
+  async *search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncGenerator<Uint8Array> {
     const path = this.#path(name, 'search');
-    const { version, blocks, evaluation, queries } = request;
-    const head = { version, ...(blocks ? { some: true } : {}), ...(evaluation ? { evaluation: true } : {}) };
+    const { version, blocks, evaluation, queries, partial } = request;
+    const head = {
+      version,
+      ...(blocks ? { some: true } : {}),
+      ...(evaluation ? { evaluation: true } : {}),
+      ...(partial ? { partial } : {}),
+    };
+    const onCoverage = partial ? worstCoverage(options?.onCoverage) : undefined;
     const named = [
       ...(blocks ? [packIds(blocks, BLOCK_ID_BYTES, 'a block id')] : []),
       ...(evaluation ? [packIds(evaluation, LIST_ID_BYTES, 'a list id')] : []),
@@ -251,7 +259,12 @@ export class HttpService implements Service {
     for (const group of groups(queries)) {
       const body = wholeBody(encodeMessage(head, [...named, ...group]));
       const call = { method: 'POST', path, body, expected: ITEMS_OF_WORK } as const;
-      for await (const { response, again } of this.connection.stream('search', () => call, unrepeated(), options))
+      for await (const { response, again } of this.connection.stream(
+        'search',
+        () => call,
+        unrepeated(onCoverage),
+        options,
+      ))
         if (!again) yield response;
     }
   }
@@ -392,15 +405,19 @@ async function* counted(items: AsyncIterable<Uint8Array>, count: number): AsyncG
  * another order: what an earlier attempt delivered comes `again`. What comes twice in one answer is
  * INTEGRITY, because a server could go on like that forever.
  */
-function unrepeated(): (
-  pieces: AsyncIterable<Uint8Array>,
-) => AsyncGenerator<{ readonly response: Uint8Array; readonly again: boolean }> {
+function unrepeated(
+  onCoverage?: (coverage: ShardCoverage) => void,
+): (pieces: AsyncIterable<Uint8Array>) => AsyncGenerator<{ readonly response: Uint8Array; readonly again: boolean }> {
   const earlier = new Set<string>();
   let current = new Set<string>();
   return async function* (pieces) {
     for (const key of current) earlier.add(key);
     current = new Set();
     for await (const response of readItems(pieces, RESPONSE_BYTES)) {
+      if (onCoverage && response[0] === BRACE) {
+        onCoverage(readCoverage(response));
+        continue;
+      }
       const { queryId, blocks } = peekAnyResponse(response);
       const keys = blocks.map(({ blockId }) => String.fromCharCode(...queryId, ...blockId));
       for (const key of keys) {
@@ -410,6 +427,27 @@ function unrepeated(): (
       // A packed response may hold others together than before: what is new in it counts.
       yield { response, again: keys.every((key) => earlier.has(key)) };
     }
+  };
+}
+
+/** Begins a coverage, and no response. */
+const BRACE = 0x7b;
+
+function readCoverage(item: Uint8Array): ShardCoverage {
+  try {
+    const { answered, failed, timedOut } = JSON.parse(new TextDecoder().decode(item));
+    if ([answered, failed, timedOut].every((value) => Number.isSafeInteger(value) && value >= 0))
+      return { answered, failed, timedOut };
+  } catch {}
+  throw new HersError('MALFORMED', 'the server says nonsense about what it searched');
+}
+
+/** Of several groups of queries, the worst: a shard that failed for one is missing. */
+function worstCoverage(onCoverage: ((coverage: ShardCoverage) => void) | undefined): (coverage: ShardCoverage) => void {
+  let worst: ShardCoverage | undefined;
+  return (coverage) => {
+    if (!worst || coverage.answered < worst.answered) worst = coverage;
+    onCoverage?.(worst);
   };
 }
 

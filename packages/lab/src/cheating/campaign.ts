@@ -91,12 +91,15 @@ export interface CheatingOptions {
   /** The same seed makes the same calls, and the store cheats at the same ones. */
   readonly seed: number;
   readonly log?: (line: string) => void;
+  /** The honest store beneath the one that cheats; a folder by default. It is closed. */
+  readonly store?: Service;
 }
 
 /** True if nothing was wrong. */
-export async function cheating({ seconds, calls, seed, log = console.log }: CheatingOptions): Promise<boolean> {
+export async function cheating(options: CheatingOptions): Promise<boolean> {
+  const { seconds, calls, seed, log = console.log } = options;
   const folder = await mkdtemp(join(tmpdir(), 'hers-cheating-'));
-  const store = await openStore(join(folder, 'gallery'));
+  const store = options.store ?? (await openStore(join(folder, 'gallery')));
   const unheard: unknown[] = [];
   const hear = (error: unknown) => unheard.push(error);
   process.on('unhandledRejection', hear);

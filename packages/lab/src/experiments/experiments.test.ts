@@ -6,6 +6,7 @@ import { describe, it } from 'node:test';
 import { fit } from '@hers/compress';
 import { plan } from '@hers/scheme';
 import { Random } from '@hers/vectors/random';
+import { part } from '../../../../tools/parts.ts';
 import { measureAndRender, type Outcome } from '../../testing/measure-and-render.ts';
 import type { Values } from '../runner.ts';
 import { againWith } from './data.ts';
@@ -32,7 +33,7 @@ async function smallRun(name: string): Promise<Outcome> {
 
 describe('every experiment, in its small form', () => {
   for (const [name, { experiment }] of Object.entries(EXPERIMENTS)) {
-    it(name, async () => {
+    it(name, name === 'cluster' ? part('nats') : {}, async () => {
       assert.equal((await experiment()).name, name);
       const { data, markdown, svg } = await smallRun(name);
       const keys = ['bench', 'date', 'command', 'parameters', 'versions', 'machine', 'results'];

@@ -77,6 +77,10 @@ export const EXPERIMENTS: Readonly<Record<string, Entry>> = {
     experiment: async () => (await import('./inversion-compressed.ts')).inversionCompressed,
     page: () => import('./inversion-compressed.page.ts'),
   },
+  cluster: {
+    experiment: async () => (await import('./cluster.ts')).cluster,
+    page: () => import('./cluster.page.ts'),
+  },
   gpu: {
     experiment: async () => (await import('./gpu.ts')).gpu,
     page: () => import('./gpu.page.ts'),

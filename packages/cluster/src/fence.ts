@@ -1,0 +1,98 @@
+// The shards of a node as others see them. Calls that count replicas name the placement that they
+// were counted by. A node that knows a later one refuses them, so once a majority of the replicas
+// of before knows it, nobody can count those any more: neither to acknowledge a change nor to read
+// what is current.
+
+import { HersError } from '@hers/service';
+import type { FolderStore } from '@hers/store';
+import { DIRECTORY, decodeDirectory } from './directory.ts';
+import { readAddress, type ShardService, shardName } from './shard.ts';
+
+/** What a node does for others besides keeping shards. */
+export interface ClusterCalls {
+  drain(node: string, draining: boolean): Promise<void>;
+  setReplicas(collection: string, replicas: number): Promise<void>;
+  /** A file of this shard was found damaged. */
+  damaged(shard: string): void;
+}
+
+/** The store, behind its fence. `calls` is known once the node runs. */
+export function fencedShards(store: FolderStore, calls: () => ClusterCalls | undefined): ShardService {
+  let known = { version: -1, placements: new Map<string, number>() };
+
+  /** As the folder has it: others may have written it a moment ago. */
+  const placements = async () => {
+    const { version } = await store.getCollection(DIRECTORY);
+    if (version !== known.version) {
+      const { version: read, manifest } = await store.getManifest(DIRECTORY);
+      const { collections } = decodeDirectory(manifest);
+      const pairs = Object.values(collections).map(({ uid, placement }) => [uid, placement] as const);
+      known = { version: read, placements: new Map(pairs) };
+    }
+    return known.placements;
+  };
+
+  /** The name of a shard here. */
+  const enter = async (name: string): Promise<string> => {
+    const address = readAddress(name);
+    if (address?.placement === undefined) return name;
+    const { uid, shard, placement } = address;
+    if (((await placements()).get(uid) ?? 0) > placement)
+      throw new HersError('STALE', 'shards have moved to other nodes; read the directory again');
+    return shardName(uid, shard);
+  };
+
+  const running = (): ClusterCalls => {
+    const found = calls();
+    if (!found) throw new HersError('UNAVAILABLE', 'this node is starting; try again');
+    return found;
+  };
+
+  const watch = (name: string, error: unknown): unknown => {
+    if (error instanceof HersError && error.code === 'DAMAGED') calls()?.damaged(name);
+    return error;
+  };
+  const watched = async <T>(name: string, work: Promise<T>): Promise<T> =>
+    work.catch((error) => {
+      throw watch(name, error);
+    });
+  async function* watchedStream<T>(names: readonly string[], items: AsyncIterable<T>): AsyncGenerator<T> {
+    try {
+      yield* items;
+    } catch (error) {
+      for (const name of names) watch(name, error);
+      throw error;
+    }
+  }
+
+  const fenced: Partial<ShardService> = {
+    getCollection: async (name) => ({ ...(await store.getCollection(await enter(name))), name }),
+    prepare: async (name, change, options) => {
+      const shard = await enter(name);
+      return watched(shard, store.prepare(shard, change, options));
+    },
+    apply: async (name, change, version, options) => {
+      const shard = await enter(name);
+      return watched(shard, store.apply(shard, change, version, options));
+    },
+    searchShards: (shards, queries, options) =>
+      watchedStream(
+        shards.map(({ name }) => name),
+        store.searchShards(shards, queries, options),
+      ),
+    getRecords: (name, handles, options) => watchedStream([name], store.getRecords(name, handles, options)),
+    getLists: (name, ids, options) => watchedStream([name], store.getLists(name, ids, options)),
+    getBlock: (name, id, options) => watchedStream([name], store.getBlock(name, id, options)),
+    snapshot: (name, options) => watchedStream([name], store.snapshot(name, options)),
+    drain: (node, draining) => running().drain(node, draining),
+    setReplicas: (collection, replicas) => running().setReplicas(collection, replicas),
+    close: async () => {},
+  };
+  return new Proxy<ShardService>(store, {
+    get(target, name: keyof ShardService) {
+      if (fenced[name]) return fenced[name];
+      const value = target[name];
+      return typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(target) : value;
+    },
+  });
+}

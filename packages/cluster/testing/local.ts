@@ -1,0 +1,130 @@
+// A cluster in one process: nodes with folders of their own and a ledger in memory. Nodes can be
+// stopped, wiped and cut off from each other.
+
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ReferenceKernel } from '@hers/scan';
+import { HersError } from '@hers/service';
+import { openStore } from '@hers/store';
+import { Coordinator, type CoordinatorOptions } from '../src/coordinator.ts';
+import { MemoryLedger } from '../src/ledger-memory.ts';
+import { ClusterNode, type NodeOptions } from '../src/node.ts';
+import type { ShardService } from '../src/shard.ts';
+
+const PARENT = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+
+/** Waits, unless nobody wants to any more. */
+async function abortable(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  for (const until = performance.now() + ms; performance.now() < until; ) {
+    signal?.throwIfAborted();
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+export class LocalCluster {
+  readonly folder: string;
+  readonly ledger = new MemoryLedger();
+  readonly nodes = new Map<string, ClusterNode>();
+  /** Pairs of nodes that cannot reach each other. */
+  readonly cut = new Set<string>();
+  /** Milliseconds that every answer of a node to a search takes longer. */
+  readonly slow = new Map<string, number>();
+  /** Searches of shards that a node has begun, and whether they were ended early. */
+  readonly searches: { readonly node: string; ended: 'whole' | 'early' | undefined }[] = [];
+  readonly #options: Partial<NodeOptions>;
+
+  private constructor(folder: string, options: Partial<NodeOptions>) {
+    this.folder = folder;
+    this.#options = options;
+  }
+
+  static async make(options: Partial<NodeOptions> = {}): Promise<LocalCluster> {
+    return new LocalCluster(await mkdtemp(join(PARENT, 'hers-cluster-')), options);
+  }
+
+  async start(...names: readonly string[]): Promise<void> {
+    for (const name of names) {
+      const { ledger } = this;
+      const store = await openStore(join(this.folder, name), {
+        shards: true,
+        quietMs: 5,
+        kernel: async () => new ReferenceKernel(),
+      });
+      const node = new ClusterNode({
+        name,
+        url: `memory:${name}`,
+        store,
+        ledger: {
+          append: ledger.append.bind(ledger),
+          read: ledger.read.bind(ledger),
+          watch: ledger.watch.bind(ledger),
+          trim: ledger.trim.bind(ledger),
+          close: async () => {},
+        },
+        connect: (other) => this.#reach(name, other),
+        onBackgroundError: (error) => console.error(name, error),
+        ...this.#options,
+      });
+      this.nodes.set(name, node);
+      await node.start();
+    }
+  }
+
+  /** The shards of another node, whichever process it is at the moment. */
+  #reach(from: string, to: string): ShardService {
+    const call = (method: string | symbol, args: unknown[]): unknown => {
+      const node = this.nodes.get(to);
+      if (!node || this.cut.has([from, to].sort().join())) throw new HersError('UNAVAILABLE', `${to} is out of reach`);
+      return (node.shards as unknown as Record<string | symbol, (...args: unknown[]) => unknown>)[method](...args);
+    };
+    const streams = ['getRecords', 'getLists', 'getBlock', 'getStaged', 'search', 'searchShards', 'snapshot'];
+    const { slow, searches } = this;
+    return new Proxy({} as ShardService, {
+      get: (_, method) => {
+        if (method === 'close') return async () => {};
+        if (method === 'searchShards')
+          return async function* (...args: Parameters<ShardService['searchShards']>) {
+            const search: (typeof searches)[number] = { node: to, ended: undefined };
+            searches.push(search);
+            try {
+              for await (const response of call(method, args) as AsyncIterable<Uint8Array>) {
+                await abortable(slow.get(to) ?? 0, args[2]?.signal);
+                yield response;
+              }
+              search.ended = 'whole';
+            } finally {
+              search.ended ??= 'early';
+            }
+          };
+        if (!streams.includes(String(method))) return async (...args: unknown[]) => call(method, args);
+        return async function* (...args: unknown[]) {
+          yield* call(method, args) as AsyncIterable<unknown>;
+        };
+      },
+    });
+  }
+
+  coordinator(name: string, options: Partial<CoordinatorOptions> = {}): Coordinator {
+    return new Coordinator(this.nodes.get(name)!, { secret: 'secret', shards: 4, ...options });
+  }
+
+  async stop(...names: readonly string[]): Promise<void> {
+    for (const name of names) {
+      const node = this.nodes.get(name);
+      this.nodes.delete(name);
+      await node?.close();
+    }
+  }
+
+  /** A node that is not running loses its disk. */
+  wipe(name: string): Promise<void> {
+    return rm(join(this.folder, name), { recursive: true, force: true });
+  }
+
+  async close(): Promise<void> {
+    await this.stop(...this.nodes.keys());
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
