@@ -38,6 +38,12 @@ const bundles: Target[] = [
       join(root, 'packages', folder),
     ),
   }),
+  browserModule(join(client, 'src/inbox/device.ts'), join(client, 'build/hers-device.js'), {
+    manifest: join(client, 'package.json'),
+    besides: ['client/src', 'service/src', 'scheme/src', 'ring/src', 'ring/build'].map((folder) =>
+      join(root, 'packages', folder),
+    ),
+  }),
   browserWorker(join(client, 'src/browser.ts'), join(client, 'build/hers-worker.js'), 'hers.js'),
   consolePage(join(consolePackage, 'src/page/main.tsx'), join(consolePackage, 'build/console.js'), {
     manifest: join(consolePackage, 'package.json'),

@@ -95,6 +95,43 @@ export function testExamples(project: () => string, env: NodeJS.ProcessEnv): voi
       assert.match(readFileSync(join(folder, 'audit.jsonl'), 'utf8'), /"status":403/);
     });
 
+    it('asks as a device, and is answered by a keeper that was away', async () => {
+      const folder = copyExample('devices', project());
+      const store = spawn(process.execPath, ['store.js', '0'], { cwd: folder, env });
+      try {
+        const { address: at, said } = await address(store);
+        const [, keeperToken, deviceToken] = /^keeper (\S+)\ndevice (\S+)\n/.exec(said)!;
+        const keep = async (until: string) => {
+          const keeper = spawn(process.execPath, ['keeper.js', at, keeperToken!, deviceToken!], { cwd: folder, env });
+          let output = '';
+          for await (const text of keeper.stdout.setEncoding('utf8')) {
+            output += text;
+            if (output.includes(until)) break;
+          }
+          return { keeper, output };
+        };
+        const end = async (keeper: ChildProcess) => {
+          const ended = once(keeper, 'exit');
+          keeper.kill('SIGKILL');
+          await ended;
+        };
+        await end((await keep('ready\n')).keeper);
+        // Nobody answers now.
+        assert.equal(run(folder, 'device.js', 'door.device', '0.1', '0.9', '0', '0.1'), 'question 1\n');
+        assert.equal(run(folder, 'device.js', 'door.device', '0', '0', '0', '1'), 'question 2\n');
+        const { keeper, output } = await keep('nobody\n');
+        assert.equal(output, 'ready\ndoor grace\ndoor nobody\n');
+        await end(keeper);
+        // What was answered before it ended is not answered again.
+        assert.equal(run(folder, 'device.js', 'door.device', '1', '0', '0.2', '0'), 'question 3\n');
+        const again = await keep('ada\n');
+        await end(again.keeper);
+        assert.equal(again.output, 'ready\ndoor ada\n');
+      } finally {
+        await stop(store);
+      }
+    });
+
     it('streams vectors in from a worker', () => {
       const folder = copyExample('million', project());
       assert.match(run(folder, 'million.js', '3000'), /^3000 in .*\nfound v1000\n$/m);

@@ -65,6 +65,8 @@ const PUBLISHED: readonly Published[] = [
       '.': 'client/src/index.ts',
       './client': 'client/src/index.ts',
       './browser': 'client/src/browser.ts',
+      './device': 'client/src/inbox/device.ts',
+      './keeper': 'client/src/inbox/memory.node.ts',
       './versions': 'client/src/session/versions.node.ts',
       './compress': 'compress/src/index.ts',
       './server': 'server/src/index.ts',
@@ -88,6 +90,7 @@ const PUBLISHED: readonly Published[] = [
       './browser': 'client/src/browser.ts',
       // For bundlers that do not find workers by themselves.
       './worker': 'client/src/crew/crew-worker.web.ts',
+      './device': 'client/src/inbox/device.ts',
       './versions': 'client/src/session/versions.node.ts',
     },
     // The store, and with it native code, is in `hers` alone.

@@ -60,12 +60,34 @@ async function serves(folder: string, words: readonly string[]): Promise<void> {
   assert.equal(exit, 0, err);
 }
 
+/** Answers devices until it has looked once. */
+async function keeps(folder: string, words: readonly string[]): Promise<void> {
+  const stop = new AbortController();
+  setTimeout(() => stop.abort(new Interrupted('SIGTERM')), 500);
+  const { exit, err } = await hers(folder, words, { env: { ...env, ...DOORS }, signal: stop.signal });
+  assert.equal(exit, 0, err);
+}
+
+/** A collection with a device, for the commands about devices. */
+const DOORS = { HERS_COLLECTION: 'doors' };
+async function withDevice(folder: string, name: string): Promise<void> {
+  for (const line of [
+    'collections create doors --dimension 8 --profile open',
+    `devices add ${name} --output ${name}.out`,
+  ]) {
+    const { exit, err } = await hers(folder, line.split(' '), { env: { ...env, ...DOORS } });
+    assert.equal(exit, 0, err);
+  }
+}
+
 async function runs(folder: string, line: string): Promise<void> {
   const words = wordsOf(line);
   if (words?.[1] === 'serve' || words?.[1] === 'console') return serves(folder, words.slice(1));
+  if (words?.[1] === 'keeper' && !words.includes('--once')) return keeps(folder, words.slice(1));
+  const own = / (?:devices|keeper) /.test(line) ? { ...env, ...DOORS } : env;
   const { exit, err } = words
-    ? await hers(folder, words.slice(1), { env })
-    : await shell(folder, line, childEnv(bin, env));
+    ? await hers(folder, words.slice(1), { env: own })
+    : await shell(folder, line, childEnv(bin, own));
   assert.equal(exit, 0, `${line}: ${err}`);
 }
 
@@ -154,6 +176,7 @@ for (const command of commandsOf(program).slice(1)) {
     test(line, async () => {
       const folder = command.name() === 'init' ? await data.copy() : await prepared.copy();
       // Learning takes as long as vectors have coordinates.
+      if (/ (?:devices|keeper) /.test(line)) await withDevice(folder, / add /.test(line) ? 'another' : 'door-3');
       if (command.name() === 'train') await writeFile(join(folder, 'people.npy'), shortVectors());
       await runs(folder, line);
     });

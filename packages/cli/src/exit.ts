@@ -63,6 +63,8 @@ const EXIT_OF: Partial<Record<HersError['code'], Exit>> = {
   UNAVAILABLE: EXIT.storage,
   TIMED_OUT: EXIT.storage,
   TOO_LARGE: EXIT.input,
+  WRONG_CLOCK: EXIT.input,
+  INBOX_FULL: EXIT.storage,
   INTERNAL: EXIT.unexpected,
 };
 

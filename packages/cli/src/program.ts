@@ -9,6 +9,7 @@ import { addCompletion } from './commands/completion.ts';
 import { addCompress } from './commands/compress.ts';
 import { addConfig } from './commands/config.ts';
 import { addConsole } from './commands/console.ts';
+import { addDevices } from './commands/devices.ts';
 import { addDoctor } from './commands/doctor.ts';
 import { addFields } from './commands/fields.ts';
 import { addImport } from './commands/import.ts';
@@ -70,6 +71,7 @@ export function makeProgram(context: () => Context): HersCommand {
     addCluster,
     addConsole,
     addTokens,
+    addDevices,
     addBench,
     addLab,
     addDoctor,

@@ -9,6 +9,8 @@ import type { Filter } from './filter/filter.ts';
 import { openCompressor } from './formats/compressors.ts';
 import { type Enrolment, needsVault } from './formats/descriptor.ts';
 import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './formats/records.ts';
+import type { Question, QuestionOptions } from './inbox/keeper.ts';
+import type { AddDeviceOptions, DeviceInfo } from './inbox/registry.ts';
 import { type Choice, chosenCount, chosenIds, isChosen } from './search/choice.ts';
 import { inPartitions, type Partition, partitionsOf } from './search/partitions.ts';
 import { search } from './search/search.ts';
@@ -395,6 +397,75 @@ export class Collection {
       if (left-- <= 0) return;
       yield id;
     }
+  }
+
+  /**
+   * Adds a device, which may ask and, if `enrol` says so, enrol, and holds no secret of the gallery
+   * (docs/devices.md). Returns its bundle, which is secret: a text for `openDevice`.
+   *
+   * @param name - What the keeper calls it; the store does not learn it.
+   * @param options - What it may do, and what goes into the bundle.
+   * @throws {HersError} INVALID_ARGUMENT: for a collection of another profile than open, a name
+   *   that cannot be, or an option that there is not.
+   * @throws {HersError} ALREADY_EXISTS, NOT_FOUND: where there is one of this name; where there is
+   *   none to renew.
+   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * const bundle = await faces.addDevice('door-3', { address: 'https://gallery.example' });
+   */
+  async addDevice(name: string, options: AddDeviceOptions = {}): Promise<string> {
+    return (await import('#keeper')).addDevice(this.#session, name, options);
+  }
+
+  /**
+   * All devices that there ever were.
+   *
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * for (const { name, number } of await faces.devices()) console.log(name, number);
+   */
+  async devices(): Promise<DeviceInfo[]> {
+    return (await import('#keeper')).listDevices(this.#session);
+  }
+
+  /**
+   * Revokes a device: the store refuses what it posts when this resolves, and what waits in the
+   * inbox is not answered.
+   *
+   * @param name - Of the device.
+   * @throws {HersError} NOT_FOUND: where there is no device of this name.
+   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * await faces.revokeDevice('door-3');
+   */
+  async revokeDevice(name: string): Promise<void> {
+    await (await import('#keeper')).revokeDevice(this.#session, name);
+  }
+
+  /**
+   * What devices ask, with the matches, as it comes: each question once. Records that devices enrol
+   * are indexed meanwhile. Nothing that the store sees depends on an answer.
+   *
+   * @param options - Which matches, what is remembered, and who hears of enrolments and refusals.
+   * @throws {HersError} INVALID_ARGUMENT: for a collection of another profile than open, or an
+   *   option that there is not or does not fit.
+   * @throws {HersError} INTEGRITY: where the store cheats; nothing is searched from then on, until
+   *   somebody has looked and calls {@link Collection.resume}.
+   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
+   * @throws {HersError} DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the store can
+   *   end with; {@link Collection} lists them.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * for await (const { device, matches } of faces.questions({ threshold: 0.6 }))
+   *   console.log(device, matches[0]?.id);
+   */
+  async *questions(options: QuestionOptions = {}): AsyncGenerator<Question> {
+    yield* (await import('#keeper')).questions(this.#session, options);
   }
 
   /**

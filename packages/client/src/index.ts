@@ -22,6 +22,15 @@ export type { Condition, Filter } from './filter/filter.ts';
 export { parseFilter } from './filter/filter-text.ts';
 export type { Enrolment } from './formats/descriptor.ts';
 export { checkId, type Payload, type VectorRecord } from './formats/records.ts';
+export type {
+  EnrolledByDevice,
+  Question,
+  QuestionOptions,
+  Refusal,
+  RefusalReason,
+} from './inbox/keeper.ts';
+export { InMemoryNonces, type KnownNonce, type NonceMemory, type NonceState } from './inbox/memory.ts';
+export type { AddDeviceOptions, DeviceInfo } from './inbox/registry.ts';
 export { isSealed, openKey, sealKey, unsealedKey } from './keys/keyfile.ts';
 export type { Partition } from './search/partitions.ts';
 export type { Match, SearchOptions, SearchResult } from './search/search-options.ts';

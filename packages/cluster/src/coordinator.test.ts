@@ -10,6 +10,7 @@ conformance('a cluster in one process', async () => {
   return {
     service,
     keepsStages: true,
+    isWithoutInbox: true,
     async reopen() {
       await cluster.stop(...NAMES);
       await cluster.start(...NAMES);

@@ -13,6 +13,7 @@ import {
   checkWhole,
   eitherSignal,
   HersError,
+  type InboxItem,
   isOf,
   isShared,
   type Many,
@@ -701,6 +702,7 @@ export class Coordinator implements Service {
 
   async *search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncGenerator<Uint8Array> {
     checkBlocks(options?.partitions, request.blocks);
+    if (request.inbox?.length) throw this.#noInbox();
     const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
     try {
       const { placed, home } = await this.#current(name, signal);
@@ -716,6 +718,30 @@ export class Coordinator implements Service {
     } finally {
       done();
     }
+  }
+
+  // — inboxes, which a cluster does not have —
+
+  #noInbox(): HersError {
+    this.#checkOpen();
+    return new HersError('INVALID_ARGUMENT', 'a cluster has no inboxes; devices need a server by itself');
+  }
+
+  async post(): Promise<number> {
+    throw this.#noInbox();
+  }
+
+  // biome-ignore lint/correctness/useYield: there is nothing to give.
+  async *takeInbox(): AsyncGenerator<InboxItem> {
+    throw this.#noInbox();
+  }
+
+  async dropInbox(): Promise<void> {
+    throw this.#noInbox();
+  }
+
+  async refuseDevices(): Promise<void> {
+    throw this.#noInbox();
   }
 
   #searched({ uid, base, shards }: PlacedCollection, home: Home, request: SearchRequest): SearchedShard[] {

@@ -29,10 +29,14 @@ const CODES = {
   QUERY_MISMATCH: { status: 409 },
   BLOCK_MISMATCH: { status: 409 },
   INTEGRITY: { status: 409 },
+  /** The clock of a device is far from that of whoever reads what it says. */
+  WRONG_CLOCK: { status: 409 },
   TOO_LARGE: { status: 413 },
   LOCKED: { status: 423, retryable: true },
   /** A server has as much to do as it can take. */
   OVERLOADED: { status: 429, retryable: true },
+  /** A device has as much in an inbox as it may; there is room when the keeper has taken some. */
+  INBOX_FULL: { status: 429, retryable: true },
   /** A mistake in a server. */
   INTERNAL: { status: 500 },
   CLOSED: { status: 503 },
@@ -60,6 +64,7 @@ export function isErrorCode(code: unknown): code is ErrorCode {
  * - INTEGRITY: the store contradicts what was seen before, or cheats.
  * - NOT_FOUND, ALREADY_EXISTS, NEEDS_VAULT, TOO_LARGE: as they say.
  * - STALE, LOCKED: another one writes; the same call may succeed later.
+ * - WRONG_CLOCK, INBOX_FULL: of a device: its clock is wrong; it has too much in an inbox.
  * - STORAGE, CLOSED: the disk fails or is full; it was closed.
  * - UNAUTHENTICATED, FORBIDDEN, TIMED_OUT, OVERLOADED, INTERNAL, UNAVAILABLE: of a server.
  *

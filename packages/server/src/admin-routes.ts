@@ -38,6 +38,7 @@ export interface AdminTools extends Omit<AdminOptions, 'tokens'> {
 interface NewToken {
   readonly scope: Scope;
   readonly collection?: string;
+  readonly device?: number;
   readonly note?: string;
 }
 

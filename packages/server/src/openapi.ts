@@ -6,7 +6,8 @@ import { errorBody } from './schemas.ts';
 
 const NEEDS = {
   open: 'No token.',
-  search: 'A token of any scope.',
+  device: 'A token of scope device, write or admin.',
+  search: 'A token of scope search, write or admin.',
   write: 'A token of scope write or admin.',
   admin: 'A token of scope admin.',
 };

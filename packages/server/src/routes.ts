@@ -8,6 +8,7 @@ import {
   type CreateHead,
   checkBlocks,
   decodeCommit,
+  encodeInboxItem,
   encodeInfo,
   encodeMessage,
   expandedBytes,
@@ -16,8 +17,11 @@ import {
   HANDLE_BYTES,
   type HelloBody,
   HersError,
+  type InboxItem,
+  type InboxRange,
   LIST_ID_BYTES,
   MAX_IDS,
+  questionIn,
   type SealedRecord,
   type SearchHead,
   type Service,
@@ -35,9 +39,10 @@ import { VERSION } from './version.ts';
 
 /**
  * `search` reads and searches, `write` changes records, `admin` makes, deletes, copies and restores
- * whole collections.
+ * whole collections. `device` puts envelopes of one device into the inbox of one collection, and
+ * does nothing else.
  */
-export type Scope = 'search' | 'write' | 'admin';
+export type Scope = 'device' | 'search' | 'write' | 'admin';
 
 export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -300,18 +305,80 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       },
       handle: async (call) => {
         const { head, parts } = await call.message<SearchHead>(schemas.searchHead, 2 + MAX_QUERIES);
-        const { version, some, partial } = head;
+        const { version, some, partial, inbox = [] } = head;
         const queries = [...parts];
         const named = some ? queries.shift() : undefined;
         if (some && !named) throw new HersError('MALFORMED', 'this search names no blocks');
         const lists = head.evaluation ? queries.shift() : undefined;
         if (head.evaluation && !lists) throw new HersError('MALFORMED', 'this search names no evaluation keys');
+        // Here, so that questions are scanned together with other searches.
+        queries.push(...(await questionsIn(service, call, inbox)));
         call.guest.hold.reserve(QUERY_COST * queries.reduce((sum, { length }) => sum + length, 0) + openCost(queries));
         const blocks = named ? { blocks: call.ids(named, BLOCK_ID_BYTES, 'a block id') } : {};
         const evaluation = lists ? { evaluation: call.ids(lists, LIST_ID_BYTES, 'a list id') } : {};
         checkBlocks(call.partitions, blocks.blocks);
         const request = { version, queries, ...blocks, ...evaluation, ...(partial ? { partial } : {}) };
         return call.items(parted(scans.search(call.name, request, call.guest)));
+      },
+    },
+    {
+      method: 'POST',
+      url: `${collection}/inbox`,
+      needs: 'device',
+      everything: true,
+      operation: 'post',
+      summary: 'Put the envelope of a device into the inbox',
+      params,
+      takes: { kind: 'octets', description: 'an envelope: a question or an enrolment' },
+      gives: { kind: 'json', status: 201, body: schemas.postBody },
+      handle: async (call) => {
+        const { device } = call.token ?? {};
+        return { number: await service.post(call.name, await call.octets(), { ...call.options, device }) };
+      },
+    },
+    {
+      method: 'POST',
+      url: `${collection}/inbox/take`,
+      needs: 'search',
+      everything: true,
+      operation: 'takeInbox',
+      summary: 'What is in the inbox, by number',
+      params,
+      takes: { kind: 'message', head: schemas.takeHead, parts: 'none' },
+      gives: { kind: 'octets', status: 200, description: 'items: number and time (u64 each), envelope' },
+      handle: async (call) => {
+        const { head } = await call.message<InboxRange>(schemas.takeHead, 0);
+        return call.items(inboxParts(service.takeInbox(call.name, head, call.options)));
+      },
+    },
+    {
+      method: 'POST',
+      url: `${collection}/inbox/drop`,
+      needs: 'write',
+      everything: true,
+      operation: 'dropInbox',
+      summary: 'Remove items from the inbox',
+      params,
+      takes: { kind: 'message', head: schemas.dropHead, parts: 'none' },
+      gives: { kind: 'nothing', status: 204 },
+      handle: async (call) => {
+        const { head } = await call.message<{ numbers: number[] }>(schemas.dropHead, 0);
+        await service.dropInbox(call.name, head.numbers, call.options);
+      },
+    },
+    {
+      method: 'POST',
+      url: `${collection}/inbox/refuse`,
+      needs: 'write',
+      everything: true,
+      operation: 'refuseDevices',
+      summary: 'Say which devices may post no more',
+      params,
+      takes: { kind: 'message', head: schemas.refuseHead, parts: 'none' },
+      gives: { kind: 'nothing', status: 204 },
+      handle: async (call) => {
+        const { head } = await call.message<{ devices: number[] }>(schemas.refuseHead, 0);
+        await service.refuseDevices(call.name, head.devices, call.options);
       },
     },
     {
@@ -354,6 +421,21 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       handle: (call) => service.restore(call.name, call.stream(), call.options),
     },
   ];
+}
+
+/** The queries of questions in the inbox; NOT_FOUND where there is none of a number. */
+async function questionsIn(service: Service, call: Call, numbers: readonly number[]): Promise<Uint8Array[]> {
+  const queries: Uint8Array[] = [];
+  for (const number of numbers) {
+    const range = { after: number - 1, limit: 1 };
+    const [item] = await Array.fromAsync(service.takeInbox(call.name, range, call.options));
+    queries.push(questionIn(item?.number === number ? item.envelope : undefined, number));
+  }
+  return queries;
+}
+
+async function* inboxParts(items: AsyncIterable<InboxItem>): AsyncGenerator<readonly ItemParts[]> {
+  for await (const item of items) yield [encodeInboxItem(item)];
 }
 
 /** The routes about the server itself; the last two describe all of them. */

@@ -85,16 +85,35 @@ export const searchShardsHead = object({
     items: object({ name, version: count, some: { type: 'boolean' } }, 'some'),
   },
 });
+const few = (items: object) => ({ type: 'array', items, maxItems: 1000 }) as const;
 export const searchHead = object(
-  { version: count, some: { type: 'boolean' }, evaluation: { type: 'boolean' }, partial: { type: 'boolean' } },
+  {
+    version: count,
+    some: { type: 'boolean' },
+    evaluation: { type: 'boolean' },
+    partial: { type: 'boolean' },
+    inbox: { ...few({ ...count, minimum: 1 }), maxItems: 64 },
+  },
   'some',
   'evaluation',
   'partial',
+  'inbox',
 );
+export const postBody = object({ number: count });
+export const takeHead = object(
+  { after: count, limit: { type: 'integer', minimum: 1, maximum: 1000 } },
+  'after',
+  'limit',
+);
+export const dropHead = object({ numbers: few(count) });
+export const refuseHead = object({
+  devices: { type: 'array', items: { ...count, maximum: 2 ** 32 - 1 }, maxItems: 100_000 },
+});
 export const manifestHead = object({ version: count });
 
 const tokenId = hexDigits(6);
-const scope = { type: 'string', enum: ['search', 'write', 'admin'] } as const;
+const scope = { type: 'string', enum: ['device', 'search', 'write', 'admin'] } as const;
+const device = { ...count, minimum: 1, maximum: 2 ** 32 - 1 } as const;
 const text = { type: 'string' } as const;
 export const tokenParams = object({ token: tokenId });
 const token = object(
@@ -103,19 +122,22 @@ const token = object(
     scope,
     collection: name,
     partitions: { type: 'array', items: text },
+    device,
     note: text,
     created: text,
     by: tokenId,
   },
   'collection',
   'partitions',
+  'device',
   'note',
   'by',
 );
 export const tokensBody = object({ tokens: { type: 'array', items: token } });
 export const newTokenHead = object(
-  { scope, collection: name, note: { type: 'string', maxLength: 200 } },
+  { scope, collection: name, device, note: { type: 'string', maxLength: 200 } },
   'collection',
+  'device',
   'note',
 );
 export const madeTokenBody = object({ token, secret: text });

@@ -21,6 +21,8 @@ export interface Token {
   readonly collection?: string;
   /** The only partitions of it that it is for: their handles, in hexadecimal digits. */
   readonly partitions?: readonly string[];
+  /** Of scope device: the number of the only device whose envelopes it may post. */
+  readonly device?: number;
   /** For people: who has it. */
   readonly note?: string;
   /** ISO 8601. */
@@ -35,13 +37,16 @@ interface StoredToken extends Token {
 }
 
 interface TokenFile {
-  /** 2 where a token is limited to partitions, which a server that knows only 1 would not see. */
-  readonly format: 1 | 2;
+  /**
+   * 2 where a token is limited to partitions, which a server that knows only 1 would not see; 3
+   * where one is of a device.
+   */
+  readonly format: 1 | 2 | 3;
   readonly tokens: readonly StoredToken[];
 }
 
-/** What tokens can be for, each more than the one before. */
-export const SCOPES: readonly Scope[] = ['search', 'write', 'admin'];
+/** What tokens can be for, each more than the one before; but for `device`, which stands alone. */
+export const SCOPES: readonly Scope[] = ['device', 'search', 'write', 'admin'];
 const SHAPE = /^hers_([0-9a-f]{12})_[A-Za-z0-9_-]{43}$/;
 /** How long others may take with the file. */
 const LOCK_MS = 5000;
@@ -64,8 +69,16 @@ function arePartitions(partitions: unknown): partitions is readonly string[] {
   );
 }
 
-/** Whether a token of one scope may do what needs another. */
+/** The number of a device. */
+const isDevice = (x: unknown) => Number.isInteger(x) && (x as number) >= 1 && (x as number) < 2 ** 32;
+
+/**
+ * Whether a token of one scope may do what needs another. What a device does, a writer may do; a
+ * device may do nothing else.
+ */
 export function allows(has: Scope, needs: Scope): boolean {
+  if (has === 'device') return needs === 'device';
+  if (needs === 'device') return allows(has, 'write');
   return SCOPES.indexOf(has) >= SCOPES.indexOf(needs);
 }
 
@@ -77,15 +90,17 @@ function parseFile(text: string, path: string): TokenFile {
   } catch {
     throw damaged();
   }
-  const isToken = ({ id, hash, scope, collection, partitions, by = id }: StoredToken) =>
+  const isToken = ({ id, hash, scope, collection, partitions, device, by = id }: StoredToken) =>
     /^[0-9a-f]{12}$/.test(id) &&
     /^[0-9a-f]{12}$/.test(by) &&
     /^[0-9a-f]{64}$/.test(hash) &&
     SCOPES.includes(scope) &&
     (collection === undefined || isCollectionName(collection)) &&
+    (scope === 'device'
+      ? collection !== undefined && partitions === undefined && isDevice(device)
+      : device === undefined) &&
     (partitions === undefined || (collection !== undefined && scope !== 'admin' && arePartitions(partitions)));
-  if ((file?.format !== 1 && file?.format !== 2) || !Array.isArray(file.tokens) || !file.tokens.every(isToken))
-    throw damaged();
+  if (![1, 2, 3].includes(file?.format) || !Array.isArray(file.tokens) || !file.tokens.every(isToken)) throw damaged();
   return file;
 }
 
@@ -128,20 +143,21 @@ export class TokenStore {
   /**
    * Makes a token. Its secret is returned here and never again.
    *
-   * @param made - What it allows, and perhaps for which collection and partitions, who has it, and
-   *   which token made it.
+   * @param made - What it allows, perhaps for which collection, partitions or device, who has it,
+   *   and which token made it.
    * @throws {HersError} INVALID_ARGUMENT: for a scope that there is not, a name that no collection
-   *   can have, or partitions without a collection, with scope admin, or not given by their
-   *   handles; where its path is no file, but a folder or a link.
+   *   can have, partitions without a collection, with scope admin, or not given by their handles,
+   *   or a device without scope device and a collection; where its path is no file, but a folder or
+   *   a link.
    * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
    * @throws {HersError} LOCKED: where another process has held the file for five seconds.
    * @example
    * const { secret } = await new TokenStore('./tokens.json').create({ scope: 'search' });
    */
   async create(
-    made: Pick<Token, 'scope' | 'collection' | 'partitions' | 'note' | 'by'>,
+    made: Pick<Token, 'scope' | 'collection' | 'partitions' | 'device' | 'note' | 'by'>,
   ): Promise<{ token: Token; secret: string }> {
-    const { scope, collection, partitions, note, by } = made;
+    const { scope, collection, partitions, device, note, by } = made;
     if (!SCOPES.includes(scope))
       throw new HersError('INVALID_ARGUMENT', `a scope is one of ${SCOPES.join(', ')}, not ${JSON.stringify(scope)}`);
     if (collection !== undefined && !isCollectionName(collection))
@@ -158,6 +174,13 @@ export class TokenStore {
           'a token that is limited to partitions is for one collection, and of scope search or write',
         );
     }
+    if (scope === 'device' && !(collection !== undefined && partitions === undefined && isDevice(device)))
+      throw new HersError(
+        'INVALID_ARGUMENT',
+        'a token of scope device is for one collection and the number of one device, as hers devices list shows it',
+      );
+    if (scope !== 'device' && device !== undefined)
+      throw new HersError('INVALID_ARGUMENT', 'only a token of scope device is for one device');
     const id = randomBytes(6).toString('hex');
     const secret = `hers_${id}_${randomBytes(32).toString('base64url')}`;
     const token: Token = {
@@ -165,6 +188,7 @@ export class TokenStore {
       scope,
       ...(collection === undefined ? {} : { collection }),
       ...(partitions === undefined ? {} : { partitions }),
+      ...(device === undefined ? {} : { device }),
       ...(note === undefined ? {} : { note }),
       created: new Date().toISOString(),
       ...(by === undefined ? {} : { by }),
@@ -204,7 +228,9 @@ export class TokenStore {
     const lock = await lockFile(`${this.path}.lock`, LOCK_MS);
     try {
       const tokens = change((await this.#read()).tokens);
-      const file: TokenFile = { format: tokens.some(({ partitions }) => partitions) ? 2 : 1, tokens };
+      const isLimited = tokens.some(({ partitions }) => partitions);
+      const format = tokens.some(({ scope }) => scope === 'device') ? 3 : isLimited ? 2 : 1;
+      const file: TokenFile = { format, tokens };
       const temporary = `${this.path}.${randomBytes(6).toString('hex')}.tmp`;
       const handle = await open(temporary, 'wx', 0o600);
       try {

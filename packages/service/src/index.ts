@@ -8,6 +8,16 @@ export {
   refuseUnknown,
 } from '@hers/scheme';
 export { expandedBytes } from '@hers/scheme/open';
+export {
+  decodeEnvelope,
+  ENVELOPE_NONCE_BYTES,
+  type Envelope,
+  type EnvelopeHead,
+  encodeEnvelopeHead,
+  joinEnvelope,
+  MAX_ENVELOPE_BYTES,
+  questionIn,
+} from './envelope.ts';
 export { frame, Grouped, groupsOf, grown, unframe, unframeGroups } from './frames.ts';
 export { isLoopback } from './loopback.ts';
 export { COLLECTION_NAME, checkCollectionName, isCollectionName } from './names.ts';
@@ -34,9 +44,12 @@ export {
   type CollectionInfo,
   HANDLE_BYTES,
   type Ids,
+  type InboxItem,
+  type InboxRange,
   type KeptResponses,
   LIST_ID_BYTES,
   type Many,
+  type PostOptions,
   type SealedRecord,
   type SearchCallOptions,
   type SearchRequest,
@@ -52,11 +65,13 @@ export {
   collectionPath,
   decodeCommit,
   decodeError,
+  decodeInboxItem,
   decodeInfo,
   decodeMessage,
   type ErrorBody,
   encodeCommit,
   encodeError,
+  encodeInboxItem,
   encodeInfo,
   encodeMessage,
   fromHex,

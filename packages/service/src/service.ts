@@ -80,6 +80,8 @@ export interface SearchRequest {
   readonly version: number;
   /** Encoded queries, each answered by the blocks of its key. */
   readonly queries: readonly Uint8Array[];
+  /** Questions of the inbox, by number: their queries are searched for as well, after these. */
+  readonly inbox?: readonly number[];
   /** Only these blocks, each scanned once however often it is named; all of them by default. */
   readonly blocks?: readonly Uint8Array[];
   /**
@@ -114,6 +116,28 @@ export interface CallOptions {
    * default a call is held to nothing.
    */
   readonly partitions?: Partitions | undefined;
+}
+
+/** Something that a device has posted. */
+export interface InboxItem {
+  /** Grows with every item of a collection, and is not given twice. */
+  readonly number: number;
+  /** When it came, by the clock of the store: milliseconds since 1970. */
+  readonly posted: number;
+  readonly envelope: Uint8Array;
+}
+
+/** Which items of an inbox. */
+export interface InboxRange {
+  /** Those with greater numbers; all by default. */
+  readonly after?: number;
+  /** At most so many; 100 by default, 1000 at most. */
+  readonly limit?: number;
+}
+
+export interface PostOptions extends CallOptions {
+  /** Holds the call to this device: FORBIDDEN where the envelope names another. */
+  readonly device?: number | undefined;
 }
 
 /**
@@ -316,6 +340,62 @@ export interface Service {
    *   can end with; {@link Service} lists them.
    */
   search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncIterable<Uint8Array>;
+
+  /**
+   * Puts what a device says into the inbox of a collection; on disk when it resolves. An envelope
+   * whose device and nonce are in the inbox already is not put there again. Returns its number.
+   *
+   * @param name - The name of the collection.
+   * @param envelope - A question or an enrolment (envelope.ts).
+   * @param options - A signal that ends it, and the device that the call is held to.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION, TOO_LARGE: for what is no envelope, one of
+   *   a newer version, or one that is too long.
+   * @throws {HersError} FORBIDDEN: where the device is refused, or is not the one of the token.
+   * @throws {HersError} KEY_MISMATCH: where the envelope is for another collection.
+   * @throws {HersError} WRONG_CLOCK: where its time is far from the store's.
+   * @throws {HersError} INBOX_FULL: where the device has as much there as it may.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
+  post(name: string, envelope: Uint8Array, options?: PostOptions): Promise<number>;
+  /**
+   * What is in the inbox of a collection, in the order of its numbers. It stays there until it is
+   * dropped, or too old.
+   *
+   * @param name - The name of the collection.
+   * @param range - From which number on, and how many.
+   * @param options - A signal that ends it.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} INVALID_ARGUMENT: for a number or a limit that cannot be.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
+  takeInbox(name: string, range?: InboxRange, options?: CallOptions): AsyncIterable<InboxItem>;
+  /**
+   * Removes items from the inbox of a collection; unknown numbers are ignored.
+   *
+   * @param name - The name of the collection.
+   * @param numbers - Of the items, 1000 at most.
+   * @param options - A signal that ends it.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} INVALID_ARGUMENT: for what is no number, or too many.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
+  dropInbox(name: string, numbers: readonly number[], options?: CallOptions): Promise<void>;
+  /**
+   * Says which devices may post no more, from now on: these, and no others.
+   *
+   * @param name - The name of the collection.
+   * @param devices - Their numbers.
+   * @param options - A signal that ends it.
+   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
+   * @throws {HersError} INVALID_ARGUMENT: for what is no number of a device, or too many.
+   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
+   *   can end with; {@link Service} lists them.
+   */
+  refuseDevices(name: string, devices: readonly number[], options?: CallOptions): Promise<void>;
 
   /**
    * Makes what was deleted or replaced disappear from the disk, logs included, and tidies files.

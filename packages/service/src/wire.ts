@@ -19,6 +19,7 @@ import {
   type CollectionInfo,
   HANDLE_BYTES,
   type Ids,
+  type InboxItem,
   LIST_ID_BYTES,
   type Many,
 } from './service.ts';
@@ -86,6 +87,8 @@ export interface CommitHead {
 export interface SearchHead {
   readonly version: number;
   readonly some?: boolean;
+  /** Numbers of questions in the inbox. */
+  readonly inbox?: readonly number[];
   readonly evaluation?: boolean;
   readonly partial?: boolean;
 }
@@ -294,6 +297,28 @@ export async function* readItems(pieces: Many<Uint8Array>, limit: number = 2 ** 
     }
   }
   if (!ended) throw new HersError('UNAVAILABLE', 'the answer was cut off');
+}
+
+// — inboxes —
+
+const INBOX_HEAD_BYTES = 16;
+
+/** An item of an inbox: number and time (u64 each), envelope. */
+export function encodeInboxItem({ number, posted, envelope }: InboxItem): readonly [Uint8Array, Uint8Array] {
+  const head = new Uint8Array(INBOX_HEAD_BYTES);
+  const view = new DataView(head.buffer);
+  view.setBigUint64(0, BigInt(number), true);
+  view.setBigUint64(8, BigInt(posted), true);
+  return [head, envelope];
+}
+
+/** Decodes an item of an inbox; MALFORMED for anything else. */
+export function decodeInboxItem(bytes: Uint8Array): InboxItem {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const [number, posted] =
+    bytes.length < INBOX_HEAD_BYTES ? [-1, -1] : [0, 8].map((at) => Number(view.getBigUint64(at, true)));
+  if (!isCount(number) || !isCount(posted)) throw new HersError('MALFORMED', 'this is no item of an inbox');
+  return { number, posted, envelope: bytes.slice(INBOX_HEAD_BYTES) };
 }
 
 // — errors and descriptions —

@@ -16,10 +16,11 @@ import {
   type Query,
 } from '@hers/scheme';
 import { peekAnyResponse } from '@hers/scheme/open';
+import type { EnvelopeHead } from '../src/envelope.ts';
 import { decodeSections, encodeSections, type Partitions, type Section, SHARED } from '../src/partitions.ts';
-import type { Change, SealedRecord, Service } from '../src/service.ts';
+import type { Change, InboxRange, SealedRecord, Service } from '../src/service.ts';
 import { OpenSamples } from './open-samples.ts';
-import { expectedResponses, type SampleShape, Samples } from './samples.ts';
+import { expectedResponses, type SampleShape, Samples, sampleEnvelope } from './samples.ts';
 
 export interface Opened {
   readonly service: Service;
@@ -27,6 +28,8 @@ export interface Opened {
   readonly reopen?: () => Promise<Service>;
   /** What is staged can be committed after that, too; and versions of a moment ago be searched. */
   readonly keepsStages?: boolean;
+  /** It has no inboxes. */
+  readonly isWithoutInbox?: boolean;
   /** The same, for somebody who is held to these partitions of a collection. */
   readonly heldTo: (collection: string, partitions: Partitions) => Promise<Service>;
   /** Closes it and removes what it stored. */
@@ -65,6 +68,10 @@ export function heldTo(service: Service, partitions: Partitions): Service {
     getLists: (name, ids, options) => service.getLists(name, ids, { ...options, partitions }),
     getBlock: (name, id, options) => service.getBlock(name, id, { ...options, partitions }),
     search: (name, request, options) => service.search(name, request, { ...options, partitions }),
+    post: (name, envelope, options) => service.post(name, envelope, { ...options, partitions }),
+    takeInbox: (name, range, options) => service.takeInbox(name, range, { ...options, partitions }),
+    dropInbox: (name, numbers, options) => service.dropInbox(name, numbers, { ...options, partitions }),
+    refuseDevices: (name, devices, options) => service.refuseDevices(name, devices, { ...options, partitions }),
     purge: (name, options) => service.purge(name, { ...options, partitions }),
     snapshot: (name, options) => service.snapshot(name, { ...options, partitions }),
     restore: (name, pieces, options) => service.restore(name, pieces, { ...options, partitions }),
@@ -1087,6 +1094,106 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
       }
     });
 
+    test('an inbox keeps what devices post, in order, until it is dropped', async (service, {
+      reopen,
+      isWithoutInbox,
+    }) => {
+      const model = await Model.create(service);
+      const { samples } = model;
+      const { id } = await service.getCollection('faces');
+      const envelope = (about: Partial<EnvelopeHead> = {}, body = samples.bytes(60)) =>
+        sampleEnvelope({ collection: id, nonce: samples.id(), body, ...about });
+      if (isWithoutInbox) {
+        await assert.rejects(service.post('faces', envelope()), fails('INVALID_ARGUMENT'));
+        await assert.rejects(drain(service.takeInbox('faces')), fails('INVALID_ARGUMENT'));
+        await assert.rejects(service.dropInbox('faces', [1]), fails('INVALID_ARGUMENT'));
+        await assert.rejects(service.refuseDevices('faces', [1]), fails('INVALID_ARGUMENT'));
+        await assert.rejects(
+          drain(service.search('faces', { version: 1, queries: [], inbox: [1] })),
+          fails('INVALID_ARGUMENT'),
+        );
+        return;
+      }
+      const flat = async (from: Service, range?: InboxRange) =>
+        (await Array.fromAsync(from.takeInbox('faces', range))).map((item) => [item.number, hex(item.envelope)]);
+      assert.deepEqual(await flat(service), []);
+      await service.dropInbox('faces', [1, 2]);
+      const posted = Array.from({ length: 25 }, (_, i) => envelope({ device: i % 3 }));
+      for (const [i, each] of posted.entries()) assert.equal(await service.post('faces', each), i + 1);
+      // A retry whose first answer was lost.
+      assert.equal(await service.post('faces', posted[4]!), 5);
+      const before = Date.now();
+      const all = posted.map((each, i) => [i + 1, hex(each)]);
+      assert.deepEqual(await flat(service), all);
+      assert.deepEqual(await flat(service, { after: 3, limit: 20 }), all.slice(3, 23));
+      for await (const { posted: came } of service.takeInbox('faces'))
+        assert.ok(came <= before && came > before - 60_000);
+      await service.dropInbox('faces', [2, 25, 999]);
+      let now = reopen ? await reopen() : service;
+      const left = all.filter(([number]) => number !== 2 && number !== 25);
+      assert.deepEqual(await flat(now), left);
+      // The number of an item that was dropped is not given again.
+      assert.equal(await now.post('faces', posted[24]!), 26);
+      await now.dropInbox('faces', [26]);
+
+      await now.refuseDevices('faces', [2, 7]);
+      await assert.rejects(now.post('faces', envelope({ device: 2 })), fails('FORBIDDEN'));
+      now = reopen ? await reopen() : now;
+      await assert.rejects(now.post('faces', envelope({ device: 2 })), fails('FORBIDDEN'));
+      await now.refuseDevices('faces', [7]);
+      assert.equal(await now.post('faces', envelope({ device: 2 })), 27);
+      await now.dropInbox('faces', [27]);
+
+      const wrong: [ErrorCode, Uint8Array][] = [
+        ['MALFORMED', new Uint8Array(0)],
+        ['MALFORMED', samples.bytes(500)],
+        ['MALFORMED', envelope().subarray(0, 100)],
+        ['MALFORMED', envelope().with(100, 1).with(101, 255)],
+        ['UNSUPPORTED_VERSION', envelope().with(8, 9)],
+        ['KEY_MISMATCH', envelope({ collection: samples.id() })],
+        ['WRONG_CLOCK', envelope({ time: Date.now() + 3_600_000 })],
+        ['WRONG_CLOCK', envelope({ time: 0 })],
+        ['TOO_LARGE', envelope({}, new Uint8Array(2 ** 20))],
+      ];
+      for (const [code, bytes] of wrong) await assert.rejects(now.post('faces', bytes), fails(code), code);
+      await assert.rejects(now.post('nobody', envelope()), fails('NOT_FOUND'));
+      for (const range of [{ after: -1 }, { limit: 0 }, { limit: 1001 }])
+        await assert.rejects(drain(now.takeInbox('faces', range)), fails('INVALID_ARGUMENT'));
+      await assert.rejects(now.dropInbox('faces', [-1]), fails('INVALID_ARGUMENT'));
+      assert.deepEqual(await flat(now), left);
+
+      // It is part of no snapshot.
+      await now.restore('copy', now.snapshot('faces'));
+      assert.deepEqual(await Array.fromAsync(now.takeInbox('copy')), []);
+      await now.purge('faces');
+      assert.deepEqual(await flat(now), left);
+      await now.deleteCollection('faces');
+      await assert.rejects(drain(now.takeInbox('faces')), fails('NOT_FOUND'));
+    });
+
+    test('a question in the inbox is searched for by its number', async (service, { isWithoutInbox }) => {
+      if (isWithoutInbox) return;
+      const model = await Model.create(service);
+      await model.fill();
+      const { samples } = model;
+      const { id } = await service.getCollection('faces');
+      const [query, asked] = [samples.query(), samples.query()];
+      const nonce = () => samples.id();
+      const body = encodeQuery(asked);
+      const number = await service.post('faces', sampleEnvelope({ collection: id, nonce: nonce(), body }));
+      const enrolment = { collection: id, nonce: nonce(), body, kind: 'enrolment' } as const;
+      const other = await service.post('faces', sampleEnvelope(enrolment));
+      const { version } = await service.getManifest('faces');
+      const found = service.search('faces', { version, queries: [encodeQuery(query)], inbox: [number] });
+      const expected = expectedResponses(model.blocks.values(), [query, asked]);
+      assert.deepEqual(sorted(await Array.fromAsync(found)), sorted(expected));
+      for (const none of [other, 77])
+        await assert.rejects(
+          drain(service.search('faces', { version, queries: [], inbox: [none] })),
+          fails('NOT_FOUND'),
+        );
+    });
+
     test('after close, everything is CLOSED', async (service) => {
       const model = await Model.create(service);
       await model.fill();
@@ -1104,6 +1211,10 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
         () => service.commit('faces', model.change()),
         () => drain(service.getRecords('faces', [])),
         () => drain(service.search('faces', { version: 1, queries: [] })),
+        () => service.post('faces', text('x')),
+        () => drain(service.takeInbox('faces')),
+        () => service.dropInbox('faces', [1]),
+        () => service.refuseDevices('faces', [1]),
         () => service.purge('faces'),
         () => drain(service.snapshot('faces')),
         () => service.restore('x', []),

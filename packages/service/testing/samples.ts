@@ -15,6 +15,7 @@ import {
   rowsOf,
   scanBlock,
 } from '@hers/scheme';
+import { type EnvelopeHead, encodeEnvelopeHead, joinEnvelope } from '../src/envelope.ts';
 import { HANDLE_BYTES, type SealedRecord } from '../src/service.ts';
 
 const GALLERY_SCALE = 1024;
@@ -26,6 +27,15 @@ export interface SampleShape {
   readonly keyId?: Uint8Array;
   readonly first?: number;
   readonly count?: number;
+}
+
+/** An envelope that nobody has signed: of device 1, now, unless it says otherwise. */
+export function sampleEnvelope({
+  body,
+  ...about
+}: Partial<EnvelopeHead> & Pick<EnvelopeHead, 'collection' | 'nonce'> & { readonly body: Uint8Array }): Uint8Array {
+  const head = { kind: 'question', device: 1, epoch: 0, time: Date.now(), ...about } as const;
+  return joinEnvelope(encodeEnvelopeHead(head, body), body, new Uint8Array(64));
 }
 
 export class Samples {

@@ -23,6 +23,9 @@ export const FAULT_POINTS = [
   'commit.within',
   'commit.committed',
   'commit.removed',
+  // The inbox: a post, a drop, devices that are refused.
+  'inbox.within',
+  'inbox.committed',
   // The catalogue's own upkeep.
   'merge.within',
   'merge.slice',

@@ -11,8 +11,12 @@ import {
   eitherSignal,
   Grouped,
   HersError,
+  type InboxItem,
+  type InboxRange,
   type Many,
   notHeld,
+  type OptionNames,
+  type PostOptions,
   refuseUnknown,
   type SealedRecord,
   type SearchCallOptions,
@@ -48,6 +52,7 @@ import { lengthsOf } from './files/lengths.ts';
 import { FolderLock, writerNow } from './files/lock.ts';
 import { clearSetAside, listSetAside, type SetAside, SWEEP_MS, sweep, type Tail } from './files/lost-and-found.ts';
 import { keepReserve } from './files/reserve.ts';
+import { checkInboxLimits, dropFrom, type InboxLimits, postTo, questionsOf, refuse, takeFrom } from './inbox.ts';
 import { type OpenCollection, OpenCollections } from './open-collections.ts';
 import { purgeCollection } from './purge.ts';
 import { readBlock, readLists, readRecords, readStagedBlock } from './reading.ts';
@@ -88,9 +93,21 @@ export interface StoreOptions {
    * @internal
    */
   readonly shards?: boolean;
+  /** How much each device may leave in the inbox of a collection, and for how long. */
+  readonly inbox?: InboxLimits;
   /** Called with errors of background work. By default they become process warnings. */
   readonly onBackgroundError?: (error: unknown) => void;
 }
+
+const STORE_OPTIONS: OptionNames<StoreOptions> = {
+  mode: true,
+  kernel: true,
+  quietMs: true,
+  evaluationMs: true,
+  shards: true,
+  inbox: true,
+  onBackgroundError: true,
+};
 
 /**
  * Opens a folder, or creates one.
@@ -113,11 +130,7 @@ export function openStore(folder: string, options: StoreOptions = {}): Promise<F
 
 /** The same for tests: `watcher` sees every write. */
 export async function openWatched(folder: string, options: StoreOptions, watcher?: Watcher): Promise<FolderStore> {
-  refuseUnknown(
-    options,
-    { mode: true, kernel: true, quietMs: true, evaluationMs: true, shards: true, onBackgroundError: true },
-    'a store',
-  );
+  refuseUnknown(options, STORE_OPTIONS, 'a store');
   const { mode = 'write' } = options;
   if (mode !== 'write' && mode !== 'read')
     throw new HersError('INVALID_ARGUMENT', 'a store is opened in the mode `write` or `read`');
@@ -136,6 +149,7 @@ export class FolderStore implements Service {
   readonly #assembler = new Assembler();
   readonly #evaluators: Evaluators;
   readonly #options: StoreOptions;
+  readonly #inbox: Required<InboxLimits>;
   readonly #collections: OpenCollections;
   /** Names that are being restored. */
   readonly #reserved = new Set<string>();
@@ -161,6 +175,7 @@ export class FolderStore implements Service {
    */
   constructor(folder: string, options: StoreOptions, watcher?: Watcher) {
     this.#options = options;
+    this.#inbox = checkInboxLimits(options.inbox);
     this.#evaluators = new Evaluators(options.evaluationMs);
     this.#disk = new Disk(folder, watcher);
     checkFormat(this.#disk);
@@ -502,10 +517,40 @@ export class FolderStore implements Service {
 
   search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncIterable<Uint8Array> {
     return new Grouped(() =>
-      this.#collections.stream(name, options, (collection, signal) =>
-        searchCollection(collection, request, signal, options),
-      ),
+      this.#collections.stream(name, options, (collection, signal) => {
+        const { inbox = [], ...rest } = request;
+        if (inbox.length === 0) return searchCollection(collection, rest, signal, options);
+        const queries = [...request.queries, ...questionsOf(collection, inbox)];
+        return searchCollection(collection, { ...rest, queries }, signal, options);
+      }),
     );
+  }
+
+  // — inboxes —
+
+  post(name: string, envelope: Uint8Array, options?: PostOptions): Promise<number> {
+    return this.#write(name, options, async ({ collection }) => postTo(collection, envelope, this.#inbox, options));
+  }
+
+  takeInbox(name: string, range?: InboxRange, options?: CallOptions): AsyncIterable<InboxItem> {
+    return this.#collections.stream(name, options, (collection, signal) => {
+      if (options?.partitions) throw notHeld('an inbox');
+      return takeFrom(collection, range, this.#inbox, signal);
+    });
+  }
+
+  dropInbox(name: string, numbers: readonly number[], options?: CallOptions): Promise<void> {
+    return this.#write(name, options, async ({ collection }) => {
+      if (options?.partitions) throw notHeld('an inbox');
+      dropFrom(collection, numbers);
+    });
+  }
+
+  refuseDevices(name: string, devices: readonly number[], options?: CallOptions): Promise<void> {
+    return this.#write(name, options, async ({ collection }) => {
+      if (options?.partitions) throw notHeld('an inbox');
+      refuse(collection, devices);
+    });
   }
 
   // — upkeep —

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { addBlocks, type Block, type Query } from '@hers/scheme';
 import {
   type CallOptions,
+  decodeEnvelope,
   decodeSections,
   encodeSections,
   PARTITION_BYTES,
@@ -13,7 +14,14 @@ import {
   type Section,
   type Service,
 } from '@hers/service';
-import { encodeBlock, encodeQuery, expectedResponses, type SampleShape, Samples } from '@hers/service/samples';
+import {
+  encodeBlock,
+  encodeQuery,
+  expectedResponses,
+  type SampleShape,
+  Samples,
+  sampleEnvelope,
+} from '@hers/service/samples';
 import { hex } from '../src/bytes.ts';
 
 /** What a collection holds. Immutable: every step makes a new one. */
@@ -23,6 +31,8 @@ interface State {
   readonly records: ReadonlyMap<string, SealedRecord>;
   readonly lists: ReadonlyMap<string, Uint8Array>;
   readonly blocks: ReadonlyMap<string, Block>;
+  /** The nonces of what devices have posted, and the number that was given last. */
+  readonly inbox: { readonly nonces: readonly string[]; readonly last: number };
 }
 
 /** Collections by name. */
@@ -119,7 +129,7 @@ export class Script {
       );
     // Sums are not for those who are held to partitions.
     const addOther = () => (handle ? add(20, 1, 40) : addSum(before, faces, samples));
-    switch (index % 9) {
+    switch (index % 10) {
       case 1:
         return add(120, 3, 30);
       case 2:
@@ -136,6 +146,8 @@ export class Script {
         return addOther();
       case 8:
         return changeThings(before, faces, samples, handle);
+      case 9:
+        return index % 20 === 9 ? postThing(before, faces, samples) : dropThing(before, faces);
       default:
         return before.has(COPY) ? deleteCopy(before) : add(9, 1, 2);
     }
@@ -145,7 +157,7 @@ export class Script {
 function create(before: Expected, samples: Samples, handle: Uint8Array | undefined): ScriptStep {
   const content = { records: new Map(), lists: new Map(), blocks: new Map() };
   const { whole: manifest } = manifestsOf(handle, content, samples.bytes(50));
-  const state = { version: 1, manifest, ...content };
+  const state = { version: 1, manifest, ...content, inbox: { nonces: [], last: 0 } };
   const created = { id: samples.id(), descriptor: samples.bytes(20), manifest };
   return {
     about: 'create',
@@ -186,7 +198,7 @@ function addThings(
       };
       await service.commit(NAME, change, held);
     },
-    after: new Map(before).set(NAME, { version: state.version + 1, manifest: whole, ...content }),
+    after: new Map(before).set(NAME, { ...state, version: state.version + 1, manifest: whole, ...content }),
   };
 }
 
@@ -230,7 +242,7 @@ function changeThings(before: Expected, state: State, samples: Samples, partitio
       };
       await service.commit(NAME, change, held);
     },
-    after: new Map(before).set(NAME, { version: state.version + 1, manifest: whole, ...content }),
+    after: new Map(before).set(NAME, { ...state, version: state.version + 1, manifest: whole, ...content }),
   };
 }
 
@@ -258,11 +270,37 @@ function addSum(before: Expected, state: State, samples: Samples): ScriptStep {
   };
 }
 
+/** Posts twice: an acknowledgement may get lost. */
+function postThing(before: Expected, state: State, samples: Samples): ScriptStep {
+  const { nonces, last } = state.inbox;
+  const [nonce, body] = [samples.id(), samples.bytes(300)];
+  return {
+    about: 'post',
+    async run(service) {
+      const { id } = await service.getCollection(NAME);
+      for (let i = 0; i < 2; i++)
+        assert.equal(await service.post(NAME, sampleEnvelope({ collection: id, nonce, body })), last + 1);
+    },
+    after: new Map(before).set(NAME, { ...state, inbox: { nonces: [...nonces, hex(nonce)], last: last + 1 } }),
+  };
+}
+
+/** Drops what came last, whose number is not given again. */
+function dropThing(before: Expected, state: State): ScriptStep {
+  const { nonces, last } = state.inbox;
+  return {
+    about: 'drop',
+    run: (service) => service.dropInbox(NAME, [last]),
+    after: new Map(before).set(NAME, { ...state, inbox: { nonces: nonces.slice(0, -1), last } }),
+  };
+}
+
 function restoreCopy(before: Expected, state: State): ScriptStep {
   return {
     about: 'restore',
     run: (service) => service.restore(COPY, service.snapshot(NAME)),
-    after: new Map([...before, [COPY, state]]),
+    // An inbox is part of no snapshot.
+    after: new Map([...before, [COPY, { ...state, inbox: { nonces: [], last: 0 } }]]),
   };
 }
 
@@ -314,6 +352,10 @@ async function checkCollection(service: Service, name: string, state: State): Pr
     const encoded = Buffer.concat(await Array.fromAsync(service.getBlock(name, block.blockId)));
     assert.equal(hex(encoded), hex(encodeBlock(block)), `a block of ${name}`);
   }
+
+  const inbox = await Array.fromAsync(service.takeInbox(name));
+  const nonces = inbox.map(({ envelope }) => hex(decodeEnvelope(envelope).nonce));
+  assert.deepEqual(nonces, state.inbox.nonces, `the inbox of ${name}`);
 
   const samples = new Samples(7);
   const queries: Query[] = [samples.query(PLAIN), samples.query(SUMMED)];

@@ -9,12 +9,13 @@ import { namesIn } from '../fields.ts';
 import { taken, writePrivately } from '../private-file.ts';
 
 /** Named here, and not loaded: every command is described at every start, and a server is large. */
-const SCOPES = Object.keys({ search: true, write: true, admin: true } satisfies Record<Scope, true>);
+const SCOPES = Object.keys({ device: true, search: true, write: true, admin: true } satisfies Record<Scope, true>);
 
 interface CreateFlags {
   readonly scope: Scope;
   readonly for?: string;
   readonly partitions?: readonly string[];
+  readonly device?: number;
   readonly note?: string;
   readonly output?: string;
 }
@@ -31,7 +32,7 @@ export function addTokens(program: HersCommand, context: () => Context): void {
     .command('create')
     .summary('make a token, and show it once')
     .description(
-      'Makes a token and prints it, or writes it to a file: it cannot be shown again. Scope search reads and searches; write also changes records; admin also makes, deletes, copies and restores collections.',
+      'Makes a token and prints it, or writes it to a file: it cannot be shown again. Scope search reads and searches; write also changes records; admin also makes, deletes, copies and restores collections. Scope device only posts the questions and enrolments of one device: `hers devices add` says its number.',
     )
     .addOption(new Option('--scope <scope>', 'what it allows').choices(SCOPES).default('search'))
     .option('--for <collection>', 'only this collection')
@@ -40,6 +41,7 @@ export function addTokens(program: HersCommand, context: () => Context): void {
       'with --for: only these partitions of it, by their handles, separated by commas (`hers partitions` shows them)',
       namesIn,
     )
+    .option('--device <number>', 'with --scope device and --for: the number of the device', Number)
     .option('--note <text>', 'what it is for, shown by `hers tokens list`')
     .option('-o, --output <file>', 'write the token to this file, for its owner alone, instead of printing it')
     .example('hers tokens create --scope admin --output admin.token', 'For whoever runs the gallery')
@@ -48,9 +50,10 @@ export function addTokens(program: HersCommand, context: () => Context): void {
       'hers tokens create --for faces --partitions 0f1e2d3c4b5a6978',
       'To search one partition, whose name the server does not know',
     )
+    .example('hers tokens create --scope device --for faces --device 3 --output door-3.token', 'For device 3')
     .action(async (options: CreateFlags) => {
       const { out } = context();
-      const { scope, for: collection, partitions, note, output } = options;
+      const { scope, for: collection, partitions, device, note, output } = options;
       const path = output === undefined ? undefined : context().path(output);
       // A token that could not be written down would be lost.
       if (path !== undefined && isFileThere(path)) throw taken(path);
@@ -58,6 +61,7 @@ export function addTokens(program: HersCommand, context: () => Context): void {
         scope,
         ...(collection === undefined ? {} : { collection }),
         ...(partitions === undefined ? {} : { partitions }),
+        ...(device === undefined ? {} : { device }),
         ...(note === undefined ? {} : { note }),
       });
       if (path !== undefined)
@@ -80,9 +84,9 @@ export function addTokens(program: HersCommand, context: () => Context): void {
       else
         out.table(
           [{ title: 'id' }, { title: 'scope' }, { title: 'collection' }, { title: 'created' }, { title: 'note' }],
-          all.map(({ id, scope, collection, partitions, created, note }) => [
+          all.map(({ id, scope, collection, partitions, device, created, note }) => [
             id,
-            scope,
+            device === undefined ? scope : `${scope} ${device}`,
             `${collection ?? 'all'}${partitions ? ` (${partitions.join(', ')})` : ''}`,
             created.slice(0, 10),
             note ?? '',

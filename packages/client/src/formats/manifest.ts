@@ -79,6 +79,20 @@ export interface ManifestCompressor {
   readonly lists: readonly string[];
 }
 
+/** A device that may ask and, if it says so, enrol (docs/devices.md). */
+export interface ManifestDevice {
+  /** By which the store knows it; never given twice. */
+  readonly number: number;
+  readonly name: string;
+  /** It signs with the counterpart of this key, which is hexadecimal. */
+  readonly key: string;
+  /** When it was added and revoked: milliseconds since 1970. */
+  readonly added: number;
+  readonly revoked?: number;
+  /** How many records it may enrol, and into which partition; without this it may enrol none. */
+  readonly enrol?: { readonly most: number; readonly partition?: string };
+}
+
 /**
  * The evaluation keys of an epoch, under the profile `open`: for the store, and kept as lists are,
  * but not sealed.
@@ -109,6 +123,8 @@ export interface Manifest {
   readonly evaluation: readonly ManifestEvaluation[];
   /** What is kept in columns of every record. A block without a column is still to get it. */
   readonly fields: Fields;
+  /** All that there ever were, in the order of their numbers. */
+  readonly devices?: readonly ManifestDevice[];
   /** The field that says in which partition a record is; a block holds records of one. */
   readonly partitionBy?: string;
   /**
@@ -168,6 +184,7 @@ interface Parts {
   readonly editions?: { readonly must: true; readonly value: readonly Edition[] };
   /** By block. */
   readonly canaries?: { readonly must: true; readonly value: Readonly<Record<string, readonly [string, number]>> };
+  readonly devices?: { readonly must: true; readonly value: readonly ManifestDevice[] };
   /** In the order in which they were named. */
   readonly fields?: { readonly must: true; readonly value: readonly (readonly [string, FieldType])[] };
   /** Of every block, in their order: columns by field. */
@@ -253,6 +270,7 @@ export async function sealSections(
       pending,
       compressors: [],
       evaluation: [],
+      devices: [],
       fields: {},
       history: [],
     });
@@ -294,7 +312,18 @@ export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, man
 }
 
 function contentOf(manifest: Manifest) {
-  const { version, epoch, blocks, pending, seals, compressors, evaluation, partitionBy, history = [] } = manifest;
+  const {
+    version,
+    epoch,
+    blocks,
+    pending,
+    seals,
+    compressors,
+    evaluation,
+    devices = [],
+    partitionBy,
+    history = [],
+  } = manifest;
   const fields = Object.entries(manifest.fields);
   const columns = blocks.map((block) => Object.entries(block.columns ?? {}));
   const tagged = blocks.flatMap(({ id, tag }) => (tag === undefined ? [] : [[id, tag] as const]));
@@ -306,6 +335,7 @@ function contentOf(manifest: Manifest) {
     ...(tagged.length > 0 ? { tags: { must: true, value: Object.fromEntries(tagged) } } : {}),
     ...(editions.some((edition) => edition > 1) ? { editions: { must: true, value: editions } } : {}),
     ...(moved.length > 0 ? { canaries: { must: true, value: Object.fromEntries(moved) } } : {}),
+    ...(devices.length > 0 ? { devices: { must: true, value: devices } } : {}),
     ...(fields.length > 0 ? { fields: { must: true, value: fields } } : {}),
     ...(columns.some((each) => each.length > 0) ? { columns: { must: true, value: columns } } : {}),
     ...(partitionBy === undefined
@@ -450,6 +480,17 @@ const isShape =
 const isModels = isListOf(
   isShape({ epoch: isCount, method: isText, dimension: isCount, digest: isHex, lists: isListOf(isHex) }),
 );
+const isDevices: Is = (value) =>
+  Array.isArray(value) &&
+  value.every(
+    (each, i) =>
+      isShape({ number: isCount, name: isText, key: isHex, added: isCount })(each) &&
+      each.number === i + 1 &&
+      (each.revoked === undefined || isCount(each.revoked)) &&
+      (each.enrol === undefined ||
+        (isShape({ most: isCount })(each.enrol) &&
+          (each.enrol.partition === undefined || isText(each.enrol.partition)))),
+  );
 const isBlockRow = isRow(isHex, isHex, isCount, isCount, isCount, isListOf(isHex), isListOf(isCount));
 /** What the parts hold that this version knows. */
 const IS_PART: Readonly<Record<keyof Parts, Is>> = {
@@ -458,6 +499,7 @@ const IS_PART: Readonly<Record<keyof Parts, Is>> = {
   tags: isTableOf(isHex),
   editions: isListOf(isCount),
   canaries: isTableOf(isRow(isHex, isCount)),
+  devices: isDevices,
   fields: isListOf(isRow(isText, isText)),
   columns: isListOf(isListOf(isRow(isText, isHex))),
   partitions: isShape({ field: isText, blocks: isListOf((value) => value === null || isText(value)) }),
@@ -528,6 +570,7 @@ function manifestIn(content: Content): Manifest {
     compressors: (isOlder ? content.models : parts.models?.value) ?? [],
     evaluation: parts.evaluation?.value ?? [],
     pending: content.pending.map(([handle, recordVersion]: [string, string]) => ({ handle, version: recordVersion })),
+    ...(parts.devices ? { devices: parts.devices.value } : {}),
     fields: Object.assign(Object.create(null), Object.fromEntries(parts.fields?.value ?? [])),
     ...(partitions ? { partitionBy: partitions.field } : {}),
     ...(isOlder ? {} : { history: content.history.match(new RegExp(`.{${2 * HASH_BYTES}}`, 'g')) ?? [] }),

@@ -66,6 +66,17 @@ export class Keyring {
     return this.#partition(Uint8Array.of(name === undefined ? 0 : 1), text).slice(0, PARTITION_BYTES);
   }
 
+  /**
+   * What the keeper signs with, and what enrolments are sealed to: for all epochs, because devices
+   * know the keeper by them. The caller wipes both.
+   */
+  keeperKeys(): { readonly signing: Uint8Array; readonly sealing: Uint8Array } {
+    return {
+      signing: this.#seed.deriveKey('keeper signing', this.id),
+      sealing: this.#seed.deriveKey('keeper sealing', this.id),
+    };
+  }
+
   /** Seals manifests, whatever the epoch. */
   manifestSealer(): Promise<Sealer> {
     this.#manifestSealer ??= makeSealer(this.#seed.deriveKey('manifest', this.id));

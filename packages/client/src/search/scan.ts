@@ -22,7 +22,24 @@ import type { View } from '../session/view.ts';
 import type { Choice } from './choice.ts';
 import { type Candidate, GroupedRanking, type Order, Ranking } from './ranking.ts';
 
+/** A question of a device, which lies in the inbox of the store; its vector is the probe. */
+export interface Asked {
+  /** Its number there. */
+  readonly number: number;
+  /** Of the space that it was made for. */
+  readonly epoch: number;
+  readonly queryId: Uint8Array;
+  readonly generation: number;
+  /**
+   * Scanned as others are, so that the store sees no difference, but what comes back is not
+   * decrypted.
+   */
+  readonly isIgnored: boolean;
+}
+
 export interface ScanOptions {
+  /** For every probe, in place of a query of our own. The probes are then as they are indexed. */
+  readonly asked?: readonly Asked[] | undefined;
   readonly limit: number;
   /** Which records count; all by default. */
   readonly choice?: Choice | undefined;
@@ -111,7 +128,9 @@ export async function scan(
     const ranking = new Ranking(isGrouped ? chosen.length : options.limit, orderOf(plan), options.threshold);
     if (!isGrouped) ranking.merge(candidates);
     // Pending records, which only the client can read, count as one more block.
-    if (chosen.length > 0) ranking.offer(blocks.length, 0, await scoresOf(view.space, chosen, probes[i]));
+    const compared = canCompare(view.space, options.asked?.[i]) ? pending.length : 0;
+    if (chosen.length > 0 && compared > 0)
+      ranking.offer(blocks.length, 0, await scoresOf(view.space, chosen, probes[i], options.asked !== undefined));
     const groups = new GroupedRanking(options.limit, orderOf(plan));
     if (isGrouped) for (const each of [...candidates, ...ranking.best()]) groups.offer(each, groupOf(each));
     const found = (isGrouped ? groups : ranking).best().map((candidate) => {
@@ -120,14 +139,20 @@ export async function scan(
         ? foundPending(plan, view, chosen[candidate.slot], candidate)
         : foundInBlock(plan, view, blocks[candidate.block], candidate);
     });
-    all.push({ found, searched: searched + pending.length, shards });
+    all.push({ found, searched: searched + compared, shards });
   }
   return all;
 }
 
-async function scoresOf(space: Space, pending: readonly PendingRecord[], probe: Float32Array) {
+/** Whether a probe can be compared with the pending records of a space: questions are projected. */
+function canCompare(space: Space, asked: Asked | undefined): boolean {
+  return !asked || (!asked.isIgnored && (asked.epoch === space.epoch || !space.compression));
+}
+
+async function scoresOf(space: Space, pending: readonly PendingRecord[], probe: Float32Array, isIndexed: boolean) {
   const { plan } = space;
-  const scores = plainScores(plan, await space.projectRecords(pending), await space.project(probe));
+  const indexed = isIndexed ? probe : await space.project(probe);
+  const scores = plainScores(plan, await space.projectRecords(pending), indexed);
   if (plan.metric === 'euclidean') toDistances(scores);
   return scores;
 }
@@ -193,7 +218,9 @@ interface Query {
   readonly of: SpaceBlocks;
   readonly space: Space;
   readonly vector: Float32Array;
-  readonly encrypted: Uint8Array;
+  /** What is sent: the query, or the number of a question in the inbox. */
+  readonly encrypted: Uint8Array | number;
+  readonly isIgnored: boolean;
   readonly secret: Decryption;
   /** Blocks that have not been answered for, since the first answer. */
   missing: Set<string> | undefined;
@@ -228,11 +255,30 @@ async function encryptQueries(
   view: View,
   probes: readonly Float32Array[],
   blocks: readonly ManifestBlock[],
+  asked?: readonly Asked[],
 ): Promise<Query[]> {
   const queries: Query[] = [];
   for (const of of bySpace(view, blocks)) {
     const { space } = of;
     for (const [probe, given] of probes.entries()) {
+      if (asked) {
+        const { number, epoch, isIgnored, queryId, generation } = asked[probe];
+        if (epoch !== space.epoch) continue;
+        const secret = { queryId, generation };
+        queries.push({
+          probe,
+          of,
+          space,
+          vector: given,
+          encrypted: number,
+          isIgnored,
+          secret,
+          missing: undefined,
+          tasks: [],
+          gathered: new Gathered(),
+        });
+        continue;
+      }
       const vector = await space.project(given);
       const { query: encrypted, secret } = encryptIn(view, space, vector);
       queries.push({
@@ -241,6 +287,7 @@ async function encryptQueries(
         space,
         vector,
         encrypted,
+        isIgnored: false,
         secret,
         missing: undefined,
         tasks: [],
@@ -396,7 +443,7 @@ async function scanBlocks(
   probes: readonly Float32Array[],
   blocks: readonly ManifestBlock[],
   some: boolean,
-  { limit, threshold, choice, groupBy, signal, partial }: ScanOptions,
+  { limit, threshold, choice, groupBy, signal, partial, asked }: ScanOptions,
 ): Promise<
   {
     readonly candidates: Candidate[];
@@ -416,8 +463,8 @@ async function scanBlocks(
           codesOf: (number: number) => columnOf(number).codes,
           groupOf: ({ block, slot }: Candidate) => columnOf(block).value(slot),
         };
-  const evaluation = evaluationLists(view, new Set(bySpace(view, blocks).map(({ space }) => space)));
-  const queries = await encryptQueries(view, probes, blocks);
+  const queries = await encryptQueries(view, probes, blocks, asked);
+  const evaluation = evaluationLists(view, new Set(queries.map(({ space }) => space)));
   const byId = new Map(queries.map((query) => [hex(query.secret.queryId), query]));
   const options = { limit, order: orderOf(view.space.plan), ...(threshold === undefined ? {} : { threshold }) };
   const decrypted: { readonly probe: number; readonly records: number; readonly best: Promise<Candidate[]> }[] = [];
@@ -442,7 +489,8 @@ async function scanBlocks(
     // is current.
     const request = {
       version: view.manifest.version,
-      queries: queries.map((query) => query.encrypted),
+      queries: queries.flatMap(({ encrypted }) => (typeof encrypted === 'number' ? [] : [encrypted])),
+      ...(asked ? { inbox: queries.map(({ encrypted }) => encrypted as number) } : {}),
       ...(some ? { blocks: blocks.map((block) => fromHex(block.id)) } : {}),
       ...(evaluation.length > 0 ? { evaluation } : {}),
       ...(partial ? { partial } : {}),
@@ -452,7 +500,7 @@ async function scanBlocks(
       shards = coverage;
     };
     // Where the store can leave responses on a device, and the client can decrypt them there.
-    const keep = some ? undefined : keeper(queries, slotsOf, rank);
+    const keep = some || asked ? undefined : keeper(queries, slotsOf, rank);
     const calling = {
       ...(signal ? { signal } : {}),
       ...(keep ? { keep } : {}),
@@ -465,6 +513,7 @@ async function scanBlocks(
       for (const response of responses) {
         numbers ??= new Map(blocks.map((block, number) => [block.id, number]));
         const { query, answered } = expectedBy(byId, numbers, blocks, response);
+        if (query.isIgnored) continue;
         const copy = query.gathered.add(response);
         for (const { number, place } of answered) {
           const { id, dead } = blocks[number];

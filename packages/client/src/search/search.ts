@@ -8,7 +8,7 @@ import type { View } from '../session/view.ts';
 import { checkFieldNames, checkGroupField } from './choice.ts';
 import { inPartitions } from './partitions.ts';
 import { candidatesToFetch, countUndecryptable, fetchMatches } from './rerank.ts';
-import { type Found, scan } from './scan.ts';
+import { type Asked, type Found, scan } from './scan.ts';
 import { checkOptions, DEFAULT_LIMIT, type Match, type SearchOptions, type SearchResult } from './search-options.ts';
 
 export async function search(
@@ -58,6 +58,39 @@ function checkSelected(view: View, select: readonly string[]): void {
   if (!Array.isArray(select) || select.some((field) => typeof field !== 'string'))
     throw new HersError('INVALID_ARGUMENT', "select is a list of fields, such as ['country']");
   checkFieldNames(view, select, 'select');
+}
+
+/** How questions of devices are answered: as searches are, without anything that fetches. */
+export type AnswerOptions = Pick<
+  SearchOptions,
+  'limit' | 'threshold' | 'filter' | 'partitions' | 'select' | 'groupBy' | 'signal'
+>;
+
+/** Searches for questions in the inbox of the store, whose vectors were read. */
+export async function answer(
+  session: CollectionSession,
+  asked: readonly (Asked & { readonly vector: Float32Array })[],
+  options: AnswerOptions,
+): Promise<Pick<SearchResult, 'matches' | 'coverage'>[]> {
+  const { limit = DEFAULT_LIMIT, threshold, filter, partitions, select, groupBy, signal } = options;
+  return session.read(async (view) => {
+    const part = partitions && inPartitions(session, view, partitions);
+    if (select) checkSelected(view, select);
+    const scanOptions = {
+      asked,
+      limit,
+      choice: session.choices.of(view, filter, Date.now()),
+      groupBy: groupBy === undefined ? undefined : checkGroupField(view, groupBy, 'groupBy'),
+      ...(threshold === undefined ? {} : { threshold }),
+      ...(signal ? { signal } : {}),
+    };
+    const probes = asked.map(({ vector }) => vector);
+    const total = liveCount(part ?? view.manifest);
+    return (await scan(session, view, probes, scanOptions, part)).map(({ found, searched }) => {
+      const matches = found.map(({ id, score, scoreOrigin }) => ({ id, score, scoreOrigin }));
+      return { matches: select ? withFields(view, matches, found, select) : matches, coverage: { searched, total } };
+    });
+  });
 }
 
 /** Adds what the columns have of these fields. */

@@ -10,6 +10,7 @@ import {
   type Manifest,
   type ManifestBlock,
   type ManifestCompressor,
+  type ManifestDevice,
   type ManifestEvaluation,
 } from '../formats/manifest.ts';
 import { type PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
@@ -33,6 +34,7 @@ export class Draft {
   /** The one that new blocks are in. */
   space: Space;
   compressors: readonly ManifestCompressor[];
+  devices: readonly ManifestDevice[];
   evaluation: readonly ManifestEvaluation[];
   /** Under way for the epochs of new blocks: evaluation keys that are being staged. */
   readonly evaluating: Map<number, Promise<void>> = new Map();
@@ -62,6 +64,7 @@ export class Draft {
     this.spaces = new Map(view.spaces);
     this.space = view.space;
     this.compressors = view.manifest.compressors;
+    this.devices = view.manifest.devices ?? [];
     this.evaluation = view.manifest.evaluation;
   }
 
@@ -136,6 +139,7 @@ export class Draft {
       blocks,
       pending,
       compressors: this.compressors,
+      ...(this.devices.length > 0 ? { devices: this.devices } : {}),
       evaluation: this.evaluation,
       fields: this.fields,
       ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),

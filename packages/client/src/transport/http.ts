@@ -8,6 +8,7 @@ import {
   type CollectionInfo,
   checkCollectionName,
   collectionPath,
+  decodeInboxItem,
   decodeInfo,
   decodeMessage,
   encodeCommit,
@@ -15,8 +16,11 @@ import {
   HANDLE_BYTES,
   type HelloBody,
   HersError,
+  type InboxItem,
+  type InboxRange,
   isCollectionName,
   LIST_ID_BYTES,
+  MAX_ENVELOPE_BYTES,
   MAX_IDS,
   type Many,
   packIds,
@@ -33,6 +37,7 @@ import { hex } from '../bytes.ts';
 import { type Call, Connection, type HttpOptions } from './connection.ts';
 import { type Expected, fieldsOf, isCount, SMALL_BYTES } from './http-answer.ts';
 import { gatherBody, wholeBody } from './http-body.ts';
+import { postEnvelope } from './post.ts';
 
 /** Queries sent in one request, unless a single one is larger. */
 const SEARCH_BYTES = 2 ** 25;
@@ -49,6 +54,9 @@ const ITEMS_OF_WORK: Expected = { ...ITEMS, works: true };
 const RECORD_BYTES = 18 * 2 ** 20;
 const LIST_BYTES = 2 ** 25;
 const RESPONSE_BYTES = 2 ** 20;
+/** Items of an inbox in one request, and what comes before each. */
+const INBOX_LIMIT = 100;
+const INBOX_HEAD_BYTES = 16;
 const HELLO_LETTERS = 100;
 const STAGE_LETTERS = 8192;
 
@@ -244,7 +252,7 @@ export class HttpService implements Service {
 
   async *search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncGenerator<Uint8Array> {
     const path = this.#path(name, 'search');
-    const { version, blocks, evaluation, queries, partial } = request;
+    const { version, blocks, evaluation, queries, partial, inbox } = request;
     const head = {
       version,
       ...(blocks ? { some: true } : {}),
@@ -256,8 +264,10 @@ export class HttpService implements Service {
       ...(blocks ? [packIds(blocks, BLOCK_ID_BYTES, 'a block id')] : []),
       ...(evaluation ? [packIds(evaluation, LIST_ID_BYTES, 'a list id')] : []),
     ];
-    for (const group of groups(queries)) {
-      const body = wholeBody(encodeMessage(head, [...named, ...group]));
+    for (const [i, group] of groups(queries).entries()) {
+      // Questions go with the first group.
+      const about = i === 0 && inbox ? { ...head, inbox } : head;
+      const body = wholeBody(encodeMessage(about, [...named, ...group]));
       const call = { method: 'POST', path, body, expected: ITEMS_OF_WORK } as const;
       for await (const { response, again } of this.connection.stream(
         'search',
@@ -267,6 +277,46 @@ export class HttpService implements Service {
       ))
         if (!again) yield response;
     }
+  }
+
+  // — inboxes —
+
+  async post(name: string, envelope: Uint8Array, options?: CallOptions): Promise<number> {
+    return postEnvelope(this.connection, this.#path(name, 'inbox'), envelope, options);
+  }
+
+  async *takeInbox(name: string, range: InboxRange = {}, options?: CallOptions): AsyncGenerator<InboxItem> {
+    const path = this.#path(name, 'inbox/take');
+    let { after = 0 } = range;
+    const ask = (delivered: number) => ({
+      method: 'POST' as const,
+      path,
+      body: wholeBody(encodeMessage({ after, limit: (range.limit ?? INBOX_LIMIT) - delivered }, [])),
+      expected: ITEMS,
+    });
+    const most = MAX_ENVELOPE_BYTES + INBOX_HEAD_BYTES;
+    const read = (pieces: AsyncIterable<Uint8Array>) => readItems(pieces, most);
+    let left = range.limit ?? INBOX_LIMIT;
+    for await (const bytes of this.connection.stream('takeInbox', ask, read, options)) {
+      const item = decodeInboxItem(bytes);
+      if (item.number <= after || left-- === 0)
+        throw new HersError('INTEGRITY', 'the server gave more of the inbox than it was asked for, or out of order');
+      after = item.number;
+      yield item;
+    }
+  }
+
+  async dropInbox(name: string, numbers: readonly number[], options?: CallOptions): Promise<void> {
+    await this.#inbox('dropInbox', this.#path(name, 'inbox/drop'), { numbers }, options);
+  }
+
+  async refuseDevices(name: string, devices: readonly number[], options?: CallOptions): Promise<void> {
+    await this.#inbox('refuseDevices', this.#path(name, 'inbox/refuse'), { devices }, options);
+  }
+
+  async #inbox(operation: string, path: string, head: object, options?: CallOptions): Promise<void> {
+    const body = wholeBody(encodeMessage(head, []));
+    await this.connection.nothing({ operation, method: 'POST', path, body, expected: SMALL_AFTER_WORK }, options);
   }
 
   // — upkeep —

@@ -110,7 +110,7 @@ async function operations(url: string): Promise<Operation[]> {
   return Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, { description, parameters, requestBody, security }]): Operation => {
       const head = requestBody?.['x-hers-head'];
-      const scope = /scope (write|admin)/.exec(description)?.[1] as 'write' | 'admin' | undefined;
+      const scope = /scope (device|write|admin)/.exec(description)?.[1] as 'device' | 'write' | 'admin' | undefined;
       return {
         method: method.toUpperCase(),
         path,

@@ -47,7 +47,7 @@ export interface Ground extends Spoils {
 export interface Operation {
   readonly method: string;
   readonly path: string;
-  readonly needs: 'open' | 'search' | 'write' | 'admin';
+  readonly needs: 'open' | 'device' | 'search' | 'write' | 'admin';
   readonly params: readonly { readonly name: string; readonly schema: Schema }[];
   readonly takes: 'nothing' | 'message' | 'octets';
   readonly head?: Schema;

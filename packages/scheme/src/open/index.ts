@@ -5,5 +5,5 @@ export type { OpenRows } from './expand.ts';
 export { Evaluator } from './fast.ts';
 export { encodePackedResponse, peekAnyResponse } from './pack.ts';
 export { type OpenPlan, openPlan, predictedOpenNoise } from './plan.ts';
-export { decodeOpenQuery, expandedBytes, isOpenQuery, type OpenQuery } from './query.ts';
+export { decodeOpenQuery, encodeOpenQuery, expandedBytes, isOpenQuery, type OpenQuery } from './query.ts';
 export { type OpenResult, resultOf, scannedQuery, scanOpenBlock } from './scan.ts';

@@ -11,7 +11,7 @@ import type { JournalPart } from './journal.ts';
 import { CATALOGUE, type Proof } from './proof.ts';
 
 /** The tables of a collection end in its number; see tables.ts. */
-const TABLE_OF_COLLECTION = /^(?:current|records|fresh|lists|blocks|segments|packs|stages)_(\d+)$/;
+const TABLE_OF_COLLECTION = /^(?:current|records|fresh|lists|blocks|segments|packs|stages|inbox|nonces|posted)_(\d+)$/;
 
 /**
  * Damage in the catalogue, or missing proofs beside it. It makes some collections unusable, and the

@@ -2,7 +2,7 @@
 // is fast and a damaged page affects one collection only.
 
 import type { StatementSync } from 'node:sqlite';
-import { HANDLE_BYTES } from '@hers/service';
+import { HANDLE_BYTES, type InboxItem } from '@hers/service';
 import { handleKey } from '../bytes.ts';
 import { encodePlace, PLACE_BYTES } from '../files/place.ts';
 import type { Catalogue } from './catalogue.ts';
@@ -49,6 +49,25 @@ CREATE TABLE stages_${number} (
   made INTEGER NOT NULL,      -- milliseconds since 1970
   content BLOB NOT NULL       -- stages.ts
 ) STRICT, WITHOUT ROWID;`;
+
+/** Made with the first item, so that folders of earlier programs get one as well. */
+const INBOX = (number: number) => `
+CREATE TABLE IF NOT EXISTS inbox_${number} (
+  number INTEGER PRIMARY KEY,
+  device INTEGER NOT NULL,
+  nonce BLOB NOT NULL,
+  posted INTEGER NOT NULL,    -- milliseconds since 1970
+  envelope BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS nonces_${number} ON inbox_${number} (device, nonce);
+CREATE TABLE IF NOT EXISTS posted_${number} (
+  only INTEGER PRIMARY KEY CHECK (only = 1),
+  last INTEGER NOT NULL,      -- the highest number an item ever had
+  items INTEGER NOT NULL,     -- rows of inbox_${number}, and bytes of their envelopes
+  bytes INTEGER NOT NULL,
+  refused BLOB NOT NULL       -- numbers of devices that may not post, ascending, 4 bytes each
+) STRICT;
+INSERT OR IGNORE INTO posted_${number} VALUES (1, 0, 0, 0, x'');`;
 
 const NAMES = ['current', 'records', 'fresh', 'lists', 'blocks', 'segments', 'packs'];
 
@@ -109,7 +128,8 @@ export class Tables {
   /** Within a transaction. */
   drop(): void {
     this.#catalogue.exec(NAMES.map((name) => `DROP TABLE ${name}_${this.number};`).join(' '));
-    this.#catalogue.exec(`DROP TABLE IF EXISTS stages_${this.number}`);
+    for (const name of ['stages', 'inbox', 'posted'])
+      this.#catalogue.exec(`DROP TABLE IF EXISTS ${name}_${this.number}`);
     this.#statements.clear();
   }
 
@@ -313,6 +333,78 @@ export class Tables {
 
   dropStage(id: string): void {
     this.#sql('DELETE FROM stages_# WHERE id = ?').run(id);
+  }
+
+  // — the inbox —
+
+  hasInbox(): boolean {
+    const name = `posted_${this.number}`;
+    return this.#sql("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?").get(name) !== undefined;
+  }
+
+  /** Within a transaction. */
+  makeInbox(): void {
+    if (!this.hasInbox()) this.#catalogue.exec(INBOX(this.number));
+  }
+
+  inbox(): { readonly last: number; readonly items: number; readonly bytes: number; readonly refused: number[] } {
+    const { refused, ...rest } = this.#sql('SELECT last, items, bytes, refused FROM posted_#').get() as unknown as {
+      last: number;
+      items: number;
+      bytes: number;
+      refused: Uint8Array;
+    };
+    return { ...rest, refused: [...new Uint32Array(refused.slice().buffer)] };
+  }
+
+  inboxOf(device: number): { readonly items: number; readonly bytes: number } {
+    const sums = 'SELECT count(*) AS items, ifnull(sum(length(envelope)), 0) AS bytes FROM inbox_# WHERE device = ?';
+    return this.#sql(sums).get(device) as unknown as { items: number; bytes: number };
+  }
+
+  inboxNumber(device: number, nonce: Uint8Array): number | undefined {
+    const row = this.#sql('SELECT number FROM inbox_# WHERE device = ? AND nonce = ?').get(device, nonce);
+    return row?.number as number | undefined;
+  }
+
+  inboxItem(number: number): Uint8Array | undefined {
+    return this.#sql('SELECT envelope FROM inbox_# WHERE number = ?').get(number)?.envelope as Uint8Array | undefined;
+  }
+
+  inboxAfter(number: number, limit: number): InboxItem[] {
+    const sql = 'SELECT number, posted, envelope FROM inbox_# WHERE number > ? ORDER BY number LIMIT ?';
+    return this.#sql(sql).all(number, limit) as unknown as InboxItem[];
+  }
+
+  /** Returns the number of the new item. */
+  putInbox(item: { device: number; nonce: Uint8Array; posted: number; envelope: Uint8Array }): number {
+    this.#sql('UPDATE posted_# SET last = last + 1, items = items + 1, bytes = bytes + ?').run(item.envelope.length);
+    const { last } = this.inbox();
+    const { device, nonce, posted, envelope } = item;
+    this.#sql('INSERT INTO inbox_# VALUES (?, ?, ?, ?, ?)').run(last, device, nonce, posted, envelope);
+    return last;
+  }
+
+  dropInbox(numbers: readonly number[]): void {
+    for (const number of numbers) this.#dropInbox('number = ?', number);
+  }
+
+  /** Drops items that came before this time. */
+  expireInbox(before: number): void {
+    const first = this.#sql('SELECT posted FROM inbox_# ORDER BY number LIMIT 1').get()?.posted as number | undefined;
+    if (first !== undefined && first < before) this.#dropInbox('posted < ?', before);
+  }
+
+  #dropInbox(where: string, value: number): void {
+    this.#sql(
+      `UPDATE posted_# SET items = items - (SELECT count(*) FROM inbox_# WHERE ${where}),
+         bytes = bytes - (SELECT ifnull(sum(length(envelope)), 0) FROM inbox_# WHERE ${where})`,
+    ).run(value, value);
+    this.#sql(`DELETE FROM inbox_# WHERE ${where}`).run(value);
+  }
+
+  setRefused(devices: readonly number[]): void {
+    this.#sql('UPDATE posted_# SET refused = ?').run(new Uint8Array(Uint32Array.from(devices).buffer));
   }
 
   // — packs —

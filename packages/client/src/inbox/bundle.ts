@@ -1,0 +1,156 @@
+// The bundle of a device: all that it needs to ask and to enrol, and no secret of the gallery. It
+// is text, JSON, for a file of its owner alone: its signing key and its token are secret.
+//
+// What the keeper says about its own keys is signed by the keeper, so that a device that knows the
+// keeper can take new ones from anybody.
+
+import type { Metric } from '@hers/scheme';
+import { HersError } from '@hers/service';
+import { fromHex, hex } from '../bytes.ts';
+import { isTextSignedBy, SIGNING_KEY_BYTES, signText } from './envelopes.ts';
+import { KEM_PUBLIC_BYTES } from './hybrid-kem.ts';
+
+/** What queries and enrolments are made with: public, and signed by the keeper. */
+export interface DeviceKeys {
+  /** The id of the collection. */
+  readonly collection: Uint8Array;
+  readonly epoch: number;
+  /** Of the evaluation keys. */
+  readonly generation: number;
+  readonly keyId: Uint8Array;
+  /** Of the vectors that a device is given. */
+  readonly dimension: number;
+  /** Of the plan of what is indexed. */
+  readonly request: {
+    readonly dimension: number;
+    readonly metric?: Metric;
+    readonly normBound?: number;
+    readonly queryNormBound?: number;
+    readonly parameters?: string;
+    readonly allowInsecure?: boolean;
+  };
+  /** What vectors go through before they are asked for; its file is not in the bundle. */
+  readonly compressor?: { readonly digest: string; readonly method: string };
+  /** Queries are encrypted with it, unless the device has a key of its own. */
+  readonly publicKey: Uint8Array;
+  /** Enrolments are sealed to it. */
+  readonly sealingKey: Uint8Array;
+}
+
+export interface DeviceBundle {
+  readonly name: string;
+  readonly number: number;
+  /** The name of the collection. */
+  readonly collection: string;
+  /** Where to post. */
+  readonly address?: string | readonly string[];
+  /** Of scope device. Secret. */
+  readonly token?: string;
+  /** The device signs with it. Secret. */
+  readonly signingKey: Uint8Array;
+  /** The seed of a key of its own, for queries of a kilobyte. Secret. */
+  readonly deviceKey?: Uint8Array;
+  /** The keeper signs with its counterpart. */
+  readonly keeper: Uint8Array;
+  readonly keys: DeviceKeys;
+}
+
+const FORMAT = 1;
+
+const toBase64 = (bytes: Uint8Array) => {
+  let binary = '';
+  for (const byte of bytes) binary += String.fromCharCode(byte);
+  return btoa(binary);
+};
+const fromBase64 = (text: string) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+
+/** The text of a bundle; the keeper signs the part that is about its own keys. */
+export function encodeBundle(bundle: DeviceBundle, keeperSigningKey: Uint8Array): string {
+  const { collection, keyId, publicKey, sealingKey, ...rest } = bundle.keys;
+  const keys = JSON.stringify({
+    ...rest,
+    collection: hex(collection),
+    keyId: hex(keyId),
+    publicKey: toBase64(publicKey),
+    sealingKey: toBase64(sealingKey),
+  });
+  const { name, number, address, token, signingKey, deviceKey, keeper } = bundle;
+  const content = {
+    hers: 'device',
+    format: FORMAT,
+    name,
+    number,
+    collection: bundle.collection,
+    ...(address === undefined ? {} : { address }),
+    ...(token === undefined ? {} : { token }),
+    signingKey: toBase64(signingKey),
+    ...(deviceKey === undefined ? {} : { deviceKey: toBase64(deviceKey) }),
+    keeper: toBase64(keeper),
+    keys,
+    signature: toBase64(signText(keeperSigningKey, keys)),
+  };
+  return `${JSON.stringify(content, null, 2)}\n`;
+}
+
+/**
+ * Reads the text of a bundle. MALFORMED for anything else, INTEGRITY where the keeper has not
+ * signed its keys.
+ */
+export function decodeBundle(text: string): DeviceBundle {
+  const malformed = () => new HersError('MALFORMED', 'this is no bundle of a device; hers devices add makes one');
+  let parsed: Record<string, unknown>;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    throw malformed();
+  }
+  if (parsed?.hers !== 'device') throw malformed();
+  if (parsed.format !== FORMAT)
+    throw new HersError('UNSUPPORTED_VERSION', 'this bundle of a device was made by a newer version; use that');
+  try {
+    const bytes = (value: unknown, length?: number) => {
+      const out = fromBase64(value as string);
+      if (length !== undefined && out.length !== length) throw malformed();
+      return out;
+    };
+    const string = (value: unknown) => {
+      if (typeof value !== 'string' || value === '') throw malformed();
+      return value;
+    };
+    const count = (value: unknown) => {
+      if (!(Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 32)) throw malformed();
+      return value as number;
+    };
+    const keeper = bytes(parsed.keeper, SIGNING_KEY_BYTES);
+    const keysText = string(parsed.keys);
+    if (!isTextSignedBy(keeper, keysText, bytes(parsed.signature, 64)))
+      throw new HersError('INTEGRITY', 'the keeper has not signed the keys in this bundle; get another one');
+    const keys = JSON.parse(keysText);
+    const { address, token, deviceKey } = parsed;
+    return {
+      name: string(parsed.name),
+      number: count(parsed.number),
+      collection: string(parsed.collection),
+      ...(address === undefined ? {} : { address: Array.isArray(address) ? address.map(string) : string(address) }),
+      ...(token === undefined ? {} : { token: string(token) }),
+      signingKey: bytes(parsed.signingKey, SIGNING_KEY_BYTES),
+      ...(deviceKey === undefined ? {} : { deviceKey: bytes(deviceKey, SIGNING_KEY_BYTES) }),
+      keeper,
+      keys: {
+        collection: fromHex(string(keys.collection)),
+        epoch: count(keys.epoch),
+        generation: count(keys.generation),
+        keyId: fromHex(string(keys.keyId)),
+        dimension: count(keys.dimension),
+        request: keys.request,
+        ...(keys.compressor === undefined
+          ? {}
+          : { compressor: { digest: string(keys.compressor.digest), method: string(keys.compressor.method) } }),
+        publicKey: bytes(keys.publicKey),
+        sealingKey: bytes(keys.sealingKey, KEM_PUBLIC_BYTES),
+      },
+    };
+  } catch (error) {
+    throw error instanceof HersError ? error : malformed();
+  }
+}

@@ -1,0 +1,224 @@
+// A device: a camera, a phone, a kiosk. It asks and it enrols, and holds nothing that opens the
+// gallery. What it posts waits in the inbox of the store for the keeper; nothing comes back.
+
+import { checkVector, HersError, type OptionNames, refuseUnknown } from '@hers/scheme';
+import { encodeOpenQuery, openPlan } from '@hers/scheme/open';
+import { encryptPublicQueryFrom, encryptShortQueryFrom } from '@hers/scheme/secret/open';
+import { collectionPath, ENVELOPE_NONCE_BYTES, type EnvelopeHead, MAX_ENVELOPE_BYTES } from '@hers/service';
+import { hmac } from '@noble/hashes/hmac.js';
+import { sha256 } from '@noble/hashes/sha2.js';
+import { bytesOf, concat, hex, u32 } from '../bytes.ts';
+import { Connection, HTTP_OPTIONS, type HttpOptions } from '../transport/connection.ts';
+import { postEnvelope } from '../transport/post.ts';
+import { type DeviceBundle, decodeBundle } from './bundle.ts';
+import { sealRecord, signEnvelope } from './envelopes.ts';
+
+/** How a device is opened. */
+export interface DeviceOptions extends HttpOptions {
+  /**
+   * What a vector goes through before it is asked for: needed where the collection has a
+   * compressor. It must be the one of the collection: the bundle names the SHA-256 of its file.
+   */
+  readonly compress?: (vector: Float32Array) => ArrayLike<number> | Promise<ArrayLike<number>>;
+}
+
+const OPTIONS: OptionNames<DeviceOptions> = { ...HTTP_OPTIONS, compress: true };
+
+/** What a device has posted. */
+export interface Posted {
+  /** Its number in the inbox. */
+  readonly number: number;
+  /** 32 hexadecimal digits: the keeper names what it has answered by them. */
+  readonly nonce: string;
+}
+
+/** What a device enrols. */
+export interface DeviceRecord {
+  /** Up to 1024 bytes of UTF-8. */
+  readonly id: string;
+  /** With as many coordinates as the collection has. */
+  readonly vector: ArrayLike<number>;
+  /** Any JSON. */
+  readonly payload?: unknown;
+}
+
+/**
+ * Opens a device, in a page or in Node. Nothing is sent yet.
+ *
+ * @param where - The address of the server, or those of several; undefined for the one in the
+ *   bundle.
+ * @param bundle - What `hers devices add` printed.
+ * @param options - A token, unless it is in the bundle, and how long calls are retried.
+ * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for what is no bundle, or a newer one.
+ * @throws {HersError} INTEGRITY: where the keeper has not signed the keys in it.
+ * @throws {HersError} INVALID_ARGUMENT: without an address or where it is none, without `compress`
+ *   where the collection has a compressor, or for an option that there is not.
+ * @example
+ * const door = openDevice('https://gallery.example', bundle);
+ * await door.ask(vector);
+ */
+export function openDevice(
+  where: string | readonly string[] | undefined,
+  bundle: string,
+  options: DeviceOptions = {},
+): Device {
+  refuseUnknown(options, OPTIONS, 'a device');
+  const decoded = decodeBundle(bundle);
+  const address = where ?? decoded.address;
+  if (address === undefined) throw new HersError('INVALID_ARGUMENT', 'this bundle names no server; give its address');
+  const { compressor } = decoded.keys;
+  if (compressor && !options.compress)
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      `this collection has a compressor (${compressor.method}, SHA-256 ${compressor.digest}): give it as \`compress\``,
+    );
+  const { compress, ...http } = options;
+  const token = http.token ?? decoded.token;
+  const connection = new Connection(address, { ...http, ...(token === undefined ? {} : { token }) });
+  return new Device(connection, decoded, compressor ? compress : undefined);
+}
+
+/** A device that is open: `openDevice` makes one. */
+export class Device {
+  readonly #connection: Connection;
+  readonly #bundle: DeviceBundle;
+  readonly #compress: DeviceOptions['compress'];
+  readonly #plan: ReturnType<typeof openPlan>;
+  #asked = 0;
+
+  /**
+   * For `openDevice`.
+   *
+   * @param connection - To the server.
+   * @param bundle - What the device holds.
+   * @param compress - What vectors go through.
+   * @internal
+   */
+  constructor(connection: Connection, bundle: DeviceBundle, compress?: DeviceOptions['compress']) {
+    this.#connection = connection;
+    this.#bundle = bundle;
+    this.#compress = compress;
+    this.#plan = openPlan(bundle.keys.request);
+  }
+
+  /** As the keeper calls it. */
+  get name(): string {
+    return this.#bundle.name;
+  }
+
+  /** As the store knows it. */
+  get number(): number {
+    return this.#bundle.number;
+  }
+
+  /**
+   * Asks who that is. The answer goes to the keeper alone.
+   *
+   * @param vector - With as many coordinates as the collection has.
+   * @param options - A signal that ends it.
+   * @throws {HersError} INVALID_VECTOR: for a vector that cannot be searched for.
+   * @throws {HersError} INBOX_FULL: where the keeper has not taken what was posted before.
+   * @throws {HersError} FORBIDDEN, UNAUTHENTICATED: where the device was revoked, or its token.
+   * @throws {HersError} KEY_MISMATCH: where the bundle is for another collection.
+   * @throws {HersError} WRONG_CLOCK: where the clock of the device is wrong.
+   * @throws {HersError} UNAVAILABLE, OVERLOADED, TIMED_OUT: where the server cannot be reached, has
+   *   too much to do, or takes too long.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * const { nonce } = await door.ask(vector);
+   */
+  async ask(vector: ArrayLike<number>, options: { readonly signal?: AbortSignal } = {}): Promise<Posted> {
+    refuseUnknown(options, { signal: true }, 'a question');
+    const { keys, deviceKey, number } = this.#bundle;
+    const given = this.#checked(vector);
+    const probe = this.#compress ? await this.#compress(given) : given;
+    const entropy = this.#entropy(Float32Array.from(probe));
+    const query = deviceKey
+      ? encryptShortQueryFrom(
+          entropy,
+          this.#plan,
+          { keyId: keys.keyId, generation: keys.generation, number, seed: deviceKey },
+          probe,
+        )
+      : encryptPublicQueryFrom(entropy, this.#plan, keys.publicKey, probe);
+    return this.#post('question', () => encodeOpenQuery(query), options);
+  }
+
+  /**
+   * Enrols a record: seals it to the keeper, who indexes it if its policy allows that. The device
+   * itself cannot read it again.
+   *
+   * @param record - With an id, a vector, and perhaps a payload.
+   * @param options - A signal that ends it.
+   * @throws {HersError} INVALID_VECTOR: for a vector that cannot be enrolled.
+   * @throws {HersError} INVALID_ARGUMENT: for a record without an id, or a payload that is no JSON.
+   * @throws {HersError} TOO_LARGE: for a payload of about a mebibyte or more.
+   * @throws {HersError} INBOX_FULL: where the keeper has not taken what was posted before.
+   * @throws {HersError} FORBIDDEN, UNAUTHENTICATED: where the device was revoked, or its token.
+   * @throws {HersError} KEY_MISMATCH: where the bundle is for another collection.
+   * @throws {HersError} WRONG_CLOCK: where the clock of the device is wrong.
+   * @throws {HersError} UNAVAILABLE, OVERLOADED, TIMED_OUT: where the server cannot be reached, has
+   *   too much to do, or takes too long.
+   * @throws {AbortError} or another reason of the signal, when it aborts.
+   * @example
+   * await kiosk.enrol({ id: 'visitor-17', vector, payload: { badge: 17 } });
+   */
+  async enrol(record: DeviceRecord, options: { readonly signal?: AbortSignal } = {}): Promise<Posted> {
+    refuseUnknown(options, { signal: true }, 'an enrolment');
+    refuseUnknown(record, { id: true, vector: true, payload: true }, 'a record');
+    const { id, payload } = record;
+    if (typeof id !== 'string' || id === '')
+      throw new HersError('INVALID_ARGUMENT', 'a record that is enrolled has an id, which is text');
+    const vector = this.#checked(record.vector, 'gallery');
+    return this.#post(
+      'enrolment',
+      (about) => sealRecord(this.#bundle.keys.sealingKey, about, { id, vector, payload }),
+      options,
+    );
+  }
+
+  #checked(vector: ArrayLike<number>, role: 'query' | 'gallery' = 'query'): Float32Array {
+    return checkVector({ ...this.#plan, dimension: this.#bundle.keys.dimension }, vector, role);
+  }
+
+  async #post(
+    kind: EnvelopeHead['kind'],
+    make: (about: EnvelopeHead) => Uint8Array | Promise<Uint8Array>,
+    options: { readonly signal?: AbortSignal },
+  ): Promise<Posted> {
+    const { number: device, keys, signingKey, collection } = this.#bundle;
+    const nonce = crypto.getRandomValues(new Uint8Array(ENVELOPE_NONCE_BYTES));
+    const about = { kind, device, epoch: keys.epoch, time: Date.now(), collection: keys.collection, nonce };
+    const envelope = signEnvelope(signingKey, about, await make(about));
+    if (envelope.length > MAX_ENVELOPE_BYTES)
+      throw new HersError('TOO_LARGE', `what a device posts has ${MAX_ENVELOPE_BYTES} bytes at most`);
+    this.#connection.checkOpen();
+    const number = await postEnvelope(this.#connection, `${collectionPath(collection)}/inbox`, envelope, options);
+    return { number, nonce: hex(nonce) };
+  }
+
+  /**
+   * Randomness of a query, hedged: a device whose image is resumed twice draws the same random
+   * bytes twice, and two queries under one randomness would show their difference. With the vector
+   * mixed in, different ones have different randomness.
+   */
+  #entropy(vector: Float32Array) {
+    const asked = this.#asked++;
+    const about = sha256(concat(bytesOf(vector), u32(asked)));
+    let drawn = 0;
+    const draw = (bytes: number) => {
+      const random = crypto.getRandomValues(new Uint8Array(32));
+      return hmac(sha256, this.#bundle.signingKey, concat(HEDGE, random, about, u32(drawn++))).subarray(0, bytes);
+    };
+    return { seed: () => draw(32), id: () => draw(16) };
+  }
+
+  /** Ends what is under way, and overwrites its keys. */
+  close(): void {
+    this.#connection.close();
+    this.#bundle.signingKey.fill(0);
+    this.#bundle.deviceKey?.fill(0);
+  }
+}
+
+const HEDGE = new TextEncoder().encode('HERS hedged query');

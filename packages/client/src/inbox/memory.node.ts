@@ -1,0 +1,176 @@
+// What a keeper remembers, in a file beside the key: a journal of lines, each synced before the
+// call returns, and written again when much of it is old. One process at a time has it.
+//
+//   HERS keeper 1
+//   <nonce> <device> <time> begun|answered|enrolling|enrolled|refused
+//   enrolled <device> <count>          first in a file that was written again
+//   kept <nonce> <device> <time> …     the same as without `kept`, but not counted again
+
+import { createReadStream } from 'node:fs';
+import { type FileHandle, open, unlink } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { createInterface } from 'node:readline';
+import { HersError } from '@hers/service';
+import { isFileThere, renameOverFile } from '@hers/service/target';
+import { lockFile } from '@hers/store/file-lock';
+import { type KnownNonce, lineOf, type NonceMemory, Nonces } from './memory.ts';
+
+const FIRST = 'HERS keeper 1';
+const LOCK_MS = 1000;
+/** It is written again when it has this many lines more than are needed. */
+const SPARE_LINES = 10_000;
+
+/** Remembers in a file. Two keepers that share one would miss what the other has answered. */
+export class NonceFile implements NonceMemory {
+  readonly #path: string;
+  #opened: Promise<Opened> | undefined;
+  #turn: Promise<unknown> = Promise.resolve();
+
+  /**
+   * Opens nothing yet: the file is read, and made, when it is needed.
+   *
+   * @param path - Of the file.
+   */
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  async #open(): Promise<Opened> {
+    const isThere = isFileThere(this.#path);
+    const lock = await lockFile(`${this.#path}.lock`, LOCK_MS);
+    try {
+      const nonces = new Nonces();
+      let lines = 0;
+      if (isThere) {
+        const end = await wholeLines(this.#path);
+        const reading = createInterface({ input: createReadStream(this.#path, { end: Math.max(0, end - 1) }) });
+        for await (const line of reading) {
+          if (end === 0) break;
+          if (lines++ > 0) nonces.take(line);
+          else if (line !== FIRST)
+            throw new HersError('DAMAGED', `${this.#path} is no file of a keeper; restore a copy, or name another`);
+        }
+        const file = await open(this.#path, 'r+');
+        try {
+          // Half a line, of something that was never acknowledged.
+          await file.truncate(end);
+          if (end > 0) return { nonces, lines, lock, file: await open(this.#path, 'a') };
+        } finally {
+          await file.close();
+        }
+      }
+      return { nonces, lock, ...(await this.#written(nonces)) };
+    } catch (error) {
+      lock.release();
+      throw error;
+    }
+  }
+
+  /** All of it in a new file. */
+  async #written(nonces: Nonces): Promise<{ readonly file: FileHandle; readonly lines: number }> {
+    const temporary = `${this.#path}.tmp`;
+    await unlink(temporary).catch(() => {});
+    const file = await open(temporary, 'ax', 0o600);
+    try {
+      const lines = [FIRST, ...nonces.lines()];
+      await file.writeFile(`${lines.join('\n')}\n`);
+      await file.sync();
+      renameOverFile(temporary, this.#path);
+      const folder = await open(dirname(this.#path), 'r');
+      await folder.sync().finally(() => folder.close());
+      return { file, lines: lines.length };
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+  }
+
+  #with<T>(work: (opened: Opened) => Promise<T>): Promise<T> {
+    const turn = this.#turn.then(async () => {
+      this.#opened ??= this.#open();
+      try {
+        return await work(await this.#opened);
+      } catch (error) {
+        if (error instanceof HersError) {
+          if (error.code === 'LOCKED' || error.code === 'DAMAGED') this.#opened = undefined;
+          throw error;
+        }
+        throw new HersError('STORAGE', `the keeper's file ${this.#path} cannot be used: ${(error as Error).message}`);
+      }
+    });
+    this.#turn = turn.catch(() => {});
+    return turn;
+  }
+
+  read(nonce: string): Promise<KnownNonce | undefined> {
+    return this.#with(async ({ nonces }) => nonces.get(nonce));
+  }
+
+  write(known: KnownNonce): Promise<void> {
+    return this.#with(async (opened) => {
+      try {
+        await opened.file.appendFile(`${lineOf(known)}\n`);
+        await opened.file.datasync();
+      } catch (error) {
+        // Half a line may be there: opening again cuts it off.
+        this.#opened = undefined;
+        await opened.file.close().catch(() => {});
+        opened.lock.release();
+        throw error;
+      }
+      opened.nonces.set(known);
+      opened.lines++;
+    });
+  }
+
+  enrolled(device: number): Promise<number> {
+    return this.#with(async ({ nonces }) => nonces.enrolled(device));
+  }
+
+  begun(): Promise<readonly KnownNonce[]> {
+    return this.#with(async ({ nonces }) => nonces.begun());
+  }
+
+  forget(before: number): Promise<void> {
+    return this.#with(async (opened) => {
+      opened.nonces.forget(before);
+      if (opened.lines < opened.nonces.size + SPARE_LINES) return;
+      const { file, lines } = await this.#written(opened.nonces);
+      await opened.file.close();
+      Object.assign(opened, { file, lines });
+    });
+  }
+
+  /**
+   * Lets others have the file.
+   *
+   * @throws {HersError} STORAGE: where it cannot be used.
+   */
+  close(): Promise<void> {
+    return this.#with(async (opened) => {
+      this.#opened = undefined;
+      await opened.file.close();
+      opened.lock.release();
+    });
+  }
+}
+
+interface Opened {
+  readonly nonces: Nonces;
+  readonly lock: { release(): void };
+  file: FileHandle;
+  lines: number;
+}
+
+/** Where the last whole line of a file ends. */
+async function wholeLines(path: string): Promise<number> {
+  const file = await open(path, 'r');
+  try {
+    const { size } = await file.stat();
+    const tail = Buffer.alloc(Math.min(size, 4096));
+    await file.read(tail, 0, tail.length, size - tail.length);
+    return size - tail.length + tail.lastIndexOf(0x0a) + 1;
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { openCollection, SMALL } from '../../../testing/open.ts';
+import { randomVectors } from '../../../testing/samples.ts';
+import { HersError } from '../../errors.ts';
+import { encodeOpenQuery, type OpenQuery } from '../../open/query.ts';
+import { EvaluationRing } from '../../open/ring.ts';
+import { readOpenQuery } from './read-query.ts';
+
+const vectorOf = (label: string, dimension: number, norm = 1) => {
+  const vector = randomVectors(label, 1, dimension) as Float32Array;
+  const length = Math.hypot(...vector);
+  return vector.map((x) => (norm * x) / length);
+};
+const refused = (code: string) => (error: unknown) => error instanceof HersError && error.code === code;
+
+describe('reading an open query', () => {
+  for (const request of [
+    { ...SMALL, dimension: 20 },
+    { dimension: 128 },
+    { dimension: 300 },
+    { dimension: 40, metric: 'dot', normBound: 3, queryNormBound: 2 },
+    { dimension: 33, metric: 'euclidean', normBound: 5 },
+  ] as const)
+    it(`gives the vector that was asked for: ${JSON.stringify(request)}`, () => {
+      const c = openCollection(request);
+      const norm = c.plan.metric === 'cosine' ? 1 : 0.8 * c.plan.queryNormBound;
+      const probe = vectorOf(`probe ${JSON.stringify(request)}`, request.dimension, norm);
+      for (const query of [c.short(probe), c.public(probe)]) {
+        const { vector, isHonest, queryId, device } = readOpenQuery(c.key, encodeOpenQuery(query));
+        assert.deepEqual([queryId, device, isHonest], [query.queryId, query.device, true]);
+        vector.forEach((x, i) => {
+          assert.ok(Math.abs(x - probe[i]) < 2e-5 * norm, `${x} is not ${probe[i]}`);
+        });
+      }
+    });
+
+  /** What a cheating device sends: a query whose coordinates it has changed. */
+  const altered = (query: OpenQuery, change: (x: number, i: number, p: number) => number): Uint8Array => {
+    const { primes } = EvaluationRing.of(query.parameters);
+    return encodeOpenQuery({
+      ...query,
+      body: query.body.map((words, l) =>
+        words.map((x, i) => ((change(x, i, primes[l]) % primes[l]) + primes[l]) % primes[l]),
+      ),
+    });
+  };
+
+  it('tells one that no honest device makes', () => {
+    const c = openCollection({ dimension: 128 });
+    const probe = vectorOf('probe', 128);
+    const one = c.public(probe);
+    const scale = c.plan.queryScale * 256;
+    const wrong = [
+      altered(one, (x, i) => (i === 5 ? x + Math.round(0.001 * scale) : x)),
+      altered(one, (x) => x + Math.round(0.05 * scale)),
+      altered(one, (x, _, p) => p - x),
+      altered(one, () => 0),
+    ];
+    for (const bytes of wrong) assert.equal(readOpenQuery(c.key, bytes).isHonest, false);
+    assert.equal(
+      readOpenQuery(
+        c.key,
+        altered(one, (x) => x),
+      ).isHonest,
+      true,
+    );
+  });
+
+  it('refuses one of another key, plan or generation', () => {
+    const c = openCollection({ ...SMALL, dimension: 8 });
+    const other = openCollection({ ...SMALL, dimension: 8 }, 'another');
+    const query = c.public(vectorOf('x', 8));
+    assert.throws(() => readOpenQuery(other.key, encodeOpenQuery(query)), refused('KEY_MISMATCH'));
+    assert.throws(() => readOpenQuery(c.key, encodeOpenQuery({ ...query, generation: 1 })), refused('KEY_MISMATCH'));
+    assert.throws(() => readOpenQuery(c.key, encodeOpenQuery({ ...query, bits0: 4 })), refused('KEY_MISMATCH'));
+    assert.throws(() => readOpenQuery(c.key, new Uint8Array(99)), refused('MALFORMED'));
+  });
+});
