@@ -3,7 +3,7 @@
 
 import { join } from 'node:path';
 import { writeNpy } from '@hers/vectors/npy';
-import { identities } from '@hers/vectors/synthetic';
+import { type Identities, identities } from '@hers/vectors/synthetic';
 import { makePrivateFolder, writePrivately } from './private-file.ts';
 
 export const PEOPLE = 5000;
@@ -19,12 +19,12 @@ const FAMILY =
     ' ',
   );
 
-export const nameOf = (person: number) =>
+export const nameOf = (person: number): string =>
   `${GIVEN[person % GIVEN.length]} ${FAMILY[Math.floor(person / GIVEN.length) % FAMILY.length]}`;
-export const idOf = (person: number) => `person-${String(person).padStart(4, '0')}`;
+export const idOf = (person: number): string => `person-${String(person).padStart(4, '0')}`;
 
 /** Probe i is another picture of person 250·i. */
-export const probed = Array.from({ length: PROBES }, (_, i) => (i * PEOPLE) / PROBES);
+export const probed: readonly number[] = Array.from({ length: PROBES }, (_, i) => (i * PEOPLE) / PROBES);
 
 const [FACES, ABOUT, MORE] = ['faces.npy', 'people.csv', 'probes.npy'];
 
@@ -32,8 +32,8 @@ const [FACES, ABOUT, MORE] = ['faces.npy', 'people.csv', 'probes.npy'];
 export const exampleFiles = (folder: string): string[] => [FACES, ABOUT, MORE].map((name) => join(folder, name));
 
 /** Easier than the benchmarks' faces: an example should show who is found, not how often. */
-export const exampleFaces = () => identities(PEOPLE, 1, DIMENSION, { noise: 0.8 });
-export const sinceOf = (person: number) => 1990 + (person % 35);
+export const exampleFaces = (): Identities => identities(PEOPLE, 1, DIMENSION, { noise: 0.8 });
+export const sinceOf = (person: number): number => 1990 + (person % 35);
 
 export async function writeExample(folder: string): Promise<void> {
   const world = exampleFaces();

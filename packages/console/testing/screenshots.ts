@@ -83,7 +83,7 @@ async function gallery(page: Page): Promise<void> {
   await page.getByRole('heading', { name: 'What it holds' }).waitFor();
   await shoot(page, 'overview');
   await link('search');
-  await page.getByLabel('A sentence').fill('My pet is dozing in the sun.');
+  await page.getByLabel('A sentence').fill('What will the weather be like?');
   await search();
   await shoot(page, 'search-sentence');
   await shoot(page, 'search-sentence-whole', true);

@@ -34,7 +34,7 @@ export interface LoadedModel {
   embed(input: string | ImageBitmap): Promise<readonly Embedded[]>;
 }
 
-/** Loads a model whose files lie below `base`. This is what a module of a model exports as `load`. */
+/** Loads a model whose files lie below `base`. A module of a model exports it as `load`. */
 export type LoadModel = (base: URL) => Promise<LoadedModel>;
 
 /** A question to the worker. */

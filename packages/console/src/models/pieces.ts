@@ -1,5 +1,6 @@
 // A text as numbers of pieces, for the model of sentences: the most likely way to cut it into
-// pieces of a vocabulary (Kudo, "Subword Regularization", ACL 2018, §3.2), by the Viterbi algorithm.
+// pieces of a vocabulary (Kudo, "Subword Regularization", ACL 2018, §3.2), by the algorithm of
+// Viterbi.
 
 /** A piece, and the logarithm of how likely it is. */
 export type Vocabulary = readonly (readonly [piece: string, score: number])[];

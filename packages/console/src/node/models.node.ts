@@ -90,7 +90,7 @@ export function findModels(from: readonly string[]): {
 const NAME = /^[a-z\d][a-z\d-]{0,31}$/;
 const MAX_DIMENSION = 4096;
 /** What lies in the folder of a model of the user's own. */
-export const MODEL_FILE = 'hers-model.json';
+const MODEL_FILE = 'hers-model.json';
 
 /**
  * A model of the user's own: a folder with `hers-model.json`, which says what it is, and a module

@@ -1,4 +1,5 @@
-// Enrol what a model understands: faces out of pictures, each with a name; or sentences, a line each.
+// Enrol what a model understands: faces out of pictures, each with a name; or sentences, one on
+// each line.
 
 import type { CollectionDescription, VectorRecord } from '@hers/client';
 import { useSignal } from '@preact/signals';

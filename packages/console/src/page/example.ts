@@ -1,5 +1,5 @@
-// The example gallery, where the server of this page has one: its passphrase, and its vectors in the
-// clear. A search over them is computed here as well, so that both can be compared.
+// The example gallery, where the server of this page has one: its passphrase, and its vectors in
+// the clear. A search over them is computed here as well, so that both can be compared.
 
 import { type Signal, signal } from '@preact/signals';
 
@@ -24,7 +24,7 @@ export async function readExample(): Promise<void> {
 }
 
 /** Whether a collection is one of the example. */
-export const isExample = (name: string) => example.value.collections?.includes(name) ?? false;
+export const isExample = (name: string): boolean => example.value.collections?.includes(name) ?? false;
 
 export function plainCollection(name: string): Promise<PlainCollection> {
   const known = read.get(name);

@@ -49,8 +49,11 @@ interface Running {
 const running = new Map<string, Running>();
 let next = 1;
 
+/** What it loads is no file of ours, and of no layer: the server makes it for each model. */
+const Thread: typeof Worker = globalThis.Worker;
+
 function start(name: string): Running {
-  const worker = new Worker(`models/${encodeURIComponent(name)}/worker.js`, { type: 'module', name: `model ${name}` });
+  const worker = new Thread(`models/${encodeURIComponent(name)}/worker.js`, { type: 'module', name: `model ${name}` });
   const waiting: Running['waiting'] = new Map();
   const end = (why: string) => {
     if (running.get(name)?.worker === worker) running.delete(name);
