@@ -127,7 +127,7 @@ export async function render(data: SpeedData): Promise<Rendered> {
   const { count, dimension, runs } = data.parameters;
   const readSpeed = figures.value('scan-bytes-read') / figures.value('scan-plain-read-all') / 1e6;
   const markdown = page(data, 'Speed', 'Where each millisecond of a search goes', [
-    `One search of ${templates(count)} records of ${dimension} dimensions, end to end, on ${data.machine.cores} cores that client and server share. ${runs > 1 ? `Of ${runs} runs of each benchmark the least disturbed one counts. ` : ''}While this was measured, all cores together could read ${significant(readSpeed)} GB a second of the gallery from memory: ${bytes(figures.value('scan-bytes-read'))} in ${significant(figures.value('scan-plain-read-all'))} ms. No scan can be faster.`,
+    `One search of ${templates(count)} records of ${dimension} dimensions, end to end, on ${data.machine.cores} cores that client and server share. Of each benchmark the run that was disturbed least counts (${runs}). While this was measured, all cores together could read ${significant(readSpeed)} GB a second of the gallery from memory: ${bytes(figures.value('scan-bytes-read'))} in ${significant(figures.value('scan-plain-read-all'))} ms. No scan can be faster.`,
     phaseTable(figures),
     figures.has('before-embedded-search-p50')
       ? 'Before: the same benchmarks on the same machine, while every search still left megabytes of garbage in the client and its workers.'

@@ -20,8 +20,8 @@ const STEADIEST: Readonly<Record<SpeedBench, string>> = {
 export interface SpeedParameters {
   readonly count: number;
   readonly dimension: number;
-  /** How many runs of each benchmark there were; the least disturbed one counts. */
-  readonly runs: number;
+  /** How many there were of each benchmark, in words; the least disturbed one counts. */
+  readonly runs: string;
 }
 
 export const speed: Experiment = {
@@ -56,7 +56,7 @@ async function measure(values: Values): Promise<Data<SpeedParameters>> {
   const parameters = {
     count: first.count,
     dimension: first.dimension,
-    runs: Math.floor(reports.length / BENCHES.length),
+    runs: BENCHES.map((each) => `${reports.filter(({ bench }) => bench === each).length} of ${each}`).join(', '),
   };
   return record('speed', values, { parameters, results }, values.from === undefined ? undefined : '');
 }
