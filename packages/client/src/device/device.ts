@@ -89,14 +89,53 @@ export interface DeviceGrouping {
   groupOf(candidate: Candidate): unknown;
 }
 
+/** Something on the device that searches use: it is freed after the last of them. */
+class Used {
+  readonly #free: () => void;
+  #uses = 0;
+  #isDropped = false;
+
+  constructor(free: () => void) {
+    this.#free = free;
+  }
+
+  async during<T>(work: () => Promise<T>): Promise<T> {
+    this.#uses++;
+    try {
+      return await work();
+    } finally {
+      if (--this.#uses === 0 && this.#isDropped) this.#free();
+    }
+  }
+
+  get isDropped(): boolean {
+    return this.#isDropped;
+  }
+
+  drop(): void {
+    if (this.#isDropped) return;
+    this.#isDropped = true;
+    if (this.#uses === 0) this.#free();
+  }
+}
+
+/** The groups of a field. */
+interface Groups {
+  readonly field: string;
+  readonly source: object;
+  readonly ref: Promise<GroupsRef>;
+  readonly used: Used;
+}
+
 /** What is on the device of some blocks. */
 interface Loaded {
+  readonly used: Used;
   readonly of: DeviceBlocks;
   readonly gallery: GalleryRef;
   /** Rows by the id of the block. */
   readonly rows: ReadonlyMap<string, number>;
   /** Of the field that was asked for last. */
-  groups?: { readonly field: string; readonly source: object; readonly ref: Promise<GroupsRef> } | undefined;
+  groups?: Groups | undefined;
 }
 
 /** Ranks the responses to queries under one key. */
@@ -130,7 +169,28 @@ export class DeviceRanking {
     grouping?: DeviceGrouping,
   ): Promise<Candidate[]> {
     const loaded = await this.#load(kept.device, of);
-    const groups = grouping && (await this.#groups(loaded, grouping));
+    // Another view may have taken its place just now.
+    if (loaded.used.isDropped) return this.rank(kept, query, secret, of, slots, options, grouping);
+    return loaded.used.during(async () => {
+      if (!grouping) return this.#rank(loaded, kept, query, secret, slots, options);
+      const groups = this.#groups(loaded, grouping);
+      return groups.used.during(async () =>
+        this.#rank(loaded, kept, query, secret, slots, options, grouping, await groups.ref),
+      );
+    });
+  }
+
+  async #rank(
+    loaded: Loaded,
+    kept: KeptResponses,
+    query: number,
+    secret: QuerySecret,
+    slots: readonly (Uint32Array | undefined)[] | undefined,
+    options: RankOptions,
+    grouping?: DeviceGrouping,
+    groups?: GroupsRef,
+  ): Promise<Candidate[]> {
+    const { of } = loaded;
     const about = deviceQuery(this.#key, secret, options.query);
     const chosen = slots && aliveOf(of.blocks, this.#key.plan.parameters.n, slots);
     try {
@@ -184,17 +244,13 @@ export class DeviceRanking {
   }
 
   /** The groups of a field, on the device. */
-  async #groups(loaded: Loaded, { field, source, codesOf }: DeviceGrouping): Promise<GroupsRef> {
+  #groups(loaded: Loaded, { field, source, codesOf }: DeviceGrouping): Groups {
     const before = loaded.groups;
-    if (before?.field === field && before.source === source) return before.ref;
+    if (before?.field === field && before.source === source) return before;
     const { of, gallery } = loaded;
     const { n } = this.#key.plan.parameters;
+    before?.used.drop();
     const load = async () => {
-      // A search that still uses them holds their memory.
-      await before?.ref.then(
-        (ref) => this.#addon.unloadGroups(ref),
-        () => {},
-      );
       const codes = new Uint16Array(of.blocks.length * n);
       try {
         for (const [i, number] of of.numbers.entries()) {
@@ -209,12 +265,18 @@ export class DeviceRanking {
         codes.fill(0);
       }
     };
-    const groups = { field, source, ref: load() };
+    const ref = load();
+    const free = () =>
+      void ref.then(
+        (loadedRef) => this.#addon.unloadGroups(loadedRef),
+        () => {},
+      );
+    const groups = { field, source, ref, used: new Used(free) };
     loaded.groups = groups;
-    groups.ref.catch(() => {
+    ref.catch(() => {
       if (loaded.groups === groups) loaded.groups = undefined;
     });
-    return groups.ref;
+    return groups;
   }
 
   async #load(device: number, of: DeviceBlocks): Promise<Loaded> {
@@ -264,10 +326,12 @@ export class DeviceRanking {
         before?.gallery,
       );
       if (state !== OK) throw this.#refusal(state, message);
-      if (before) this.#unload(before);
-      const loaded = { of, gallery, rows: new Map(blocks.map(({ id }, i) => [id, i])) };
+      before?.groups?.used.drop();
+      before?.used.drop();
+      const used = new Used(() => this.#addon.unloadGallery(gallery));
+      const loaded = { used, of, gallery, rows: new Map(blocks.map(({ id }, i) => [id, i])) };
       if (this.#closed) {
-        this.#unload(loaded);
+        used.drop();
         throw new HersError('CLOSED', 'this collection is closed');
       }
       return loaded;
@@ -275,15 +339,6 @@ export class DeviceRanking {
       wipeRows(rows);
       weights?.fill(0);
     }
-  }
-
-  /** A search that still uses it holds its memory. */
-  #unload({ gallery, groups }: Loaded): void {
-    groups?.ref.then(
-      (ref) => this.#addon.unloadGroups(ref),
-      () => {},
-    );
-    this.#addon.unloadGallery(gallery);
   }
 
   /** The device has failed, or has no memory for this: the next search goes over the host. */
@@ -301,7 +356,8 @@ export class DeviceRanking {
     this.#closed = true;
     const loaded = await this.#loaded?.catch(() => undefined);
     await loaded?.groups?.ref.catch(() => undefined);
-    if (loaded) this.#unload(loaded);
+    loaded?.groups?.used.drop();
+    loaded?.used.drop();
     if (this.#decryptor) this.#addon.closeDecryptor(this.#decryptor.ref);
     this.#loaded = undefined;
     this.#decryptor = undefined;

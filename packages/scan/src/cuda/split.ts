@@ -198,8 +198,9 @@ export class SplitKernel implements Kernel {
         await other.unload(there);
       }
     } catch (error) {
-      // What is wrong with the segment shows again when it is scanned.
+      // What is wrong with the segment shows again when it is scanned; another one decides.
       this.#sawFailure(error);
+      this.#turns = undefined;
       return false;
     } finally {
       await this.#device.unload(handle);
