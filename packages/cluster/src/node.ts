@@ -252,7 +252,10 @@ export class ClusterNode {
     const answers = await quorum(nodes, majorityOf(nodes.length), read);
     const newest = answers.map(({ value }) => value).reduce((a, b) => (b.version > a.version ? b : a));
     if (answers.some(({ value }) => value.version < newest.version)) await this.#spread(newest);
-    await this.#adopt(newest);
+    // A node whose disk is full still reads what others have.
+    await this.#adopt(newest).catch((error) => {
+      if (!isPassing(error)) throw error;
+    });
     return newest;
   }
 

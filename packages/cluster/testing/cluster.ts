@@ -271,10 +271,10 @@ export class TestCluster {
   }
 }
 
-/** Makes a folder of 96 MiB. False where that is not allowed. */
+/** Makes a folder of 512 MiB. False where that is not allowed. */
 function mountSmall(folder: string): boolean {
   mkdirSync(folder);
-  return spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=96m', 'tmpfs', folder]).status === 0;
+  return spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=512m', 'tmpfs', folder]).status === 0;
 }
 
 async function natsPart(
