@@ -100,8 +100,11 @@ const PUBLISHED: readonly Published[] = [
 
 /** Made by `npm run build`: the module for pages, and the worker that lies beside it. */
 const BROWSER = { types: 'client/src/browser.ts', files: ['client/build/hers.js', 'client/build/hers-worker.js'] };
-/** Needed to train compressors and to run networks, and large: who needs it installs it. */
-const OPTIONAL = ['onnxruntime-node', 'onnxruntime-web'];
+/**
+ * Needed to train compressors and to run networks, or for devices and their keeper, and large: who
+ * needs it installs it.
+ */
+const OPTIONAL = ['onnxruntime-node', 'onnxruntime-web', 'hpke', '@noble/curves', '@noble/post-quantum'];
 /** Chooses files while the module for pages is made. */
 const OWN_CONDITION = 'hers-module';
 /** Not shipped; `hers bench` and `hers lab` say so. */

@@ -416,7 +416,7 @@ export class Collection {
    * const bundle = await faces.addDevice('door-3', { address: 'https://gallery.example' });
    */
   async addDevice(name: string, options: AddDeviceOptions = {}): Promise<string> {
-    return (await import('#keeper')).addDevice(this.#session, name, options);
+    return (await keeperPart()).addDevice(this.#session, name, options);
   }
 
   /**
@@ -428,7 +428,7 @@ export class Collection {
    * for (const { name, number } of await faces.devices()) console.log(name, number);
    */
   async devices(): Promise<DeviceInfo[]> {
-    return (await import('#keeper')).listDevices(this.#session);
+    return (await keeperPart()).listDevices(this.#session);
   }
 
   /**
@@ -444,7 +444,7 @@ export class Collection {
    * await faces.revokeDevice('door-3');
    */
   async revokeDevice(name: string): Promise<void> {
-    await (await import('#keeper')).revokeDevice(this.#session, name);
+    await (await keeperPart()).revokeDevice(this.#session, name);
   }
 
   /**
@@ -465,7 +465,7 @@ export class Collection {
    *   console.log(device, matches[0]?.id);
    */
   async *questions(options: QuestionOptions = {}): AsyncGenerator<Question> {
-    yield* (await import('#keeper')).questions(this.#session, options);
+    yield* (await keeperPart()).questions(this.#session, options);
   }
 
   /**
@@ -648,4 +648,17 @@ function idsOf(ids: string | readonly string[]): readonly string[] {
   if (!Array.isArray(all) || all.some((id) => typeof id !== 'string'))
     throw new HersError('INVALID_ARGUMENT', 'give an id, or an array of ids');
   return all;
+}
+
+/** What looks after devices. In an installed package, it needs packages that are optional. */
+async function keeperPart(): Promise<typeof import('#keeper')> {
+  try {
+    return await import('#keeper');
+  } catch (error) {
+    if ((error as { code?: string }).code !== 'ERR_MODULE_NOT_FOUND') throw error;
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      'devices need packages that are not installed: npm install hpke @noble/curves @noble/post-quantum',
+    );
+  }
 }

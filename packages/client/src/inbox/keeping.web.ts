@@ -1,14 +1,11 @@
-// In the one-file module for pages there is no keeper: it would make every page that searches load
-// a quarter more. Pages that are made with a bundler have it.
+// In pages there is no keeper: it would make every page that searches load a quarter more, and a
+// keeper is a program that runs all the time.
 
 import { HersError } from '@hers/service';
 import type * as keeping from './keeping.ts';
 
 function absent(): never {
-  throw new HersError(
-    'INVALID_ARGUMENT',
-    'the module for pages has no keeper; use @hers/client with a bundler, or in Node',
-  );
+  throw new HersError('INVALID_ARGUMENT', 'a page cannot be a keeper, or look after devices; use @hers/client in Node');
 }
 
 // biome-ignore lint/correctness/useYield: there is nothing to give.
