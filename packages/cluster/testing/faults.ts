@@ -6,7 +6,7 @@
 import { open, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HttpService } from '@hers/client/transport';
-import type { Service } from '@hers/service';
+import { HersError, type Service } from '@hers/service';
 import { Samples } from '@hers/service/samples';
 import { openStore } from '@hers/store';
 import { type ClusterStatus, clusterStatus } from '../src/status.ts';
@@ -258,7 +258,10 @@ export async function faultTrial(cluster: TestCluster, options: FaultOptions): P
       await history.check(service);
       await service.close();
     }
-    await services[0].deleteCollection(ChangeHistory.COLLECTION);
+    await services[0].deleteCollection(ChangeHistory.COLLECTION).catch((error) => {
+      // An attempt that failed half way has deleted it.
+      if (!(error instanceof HersError && error.code === 'NOT_FOUND')) throw error;
+    });
   } finally {
     clearTimeout(timer);
     history.end();
