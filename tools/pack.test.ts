@@ -78,9 +78,9 @@ function readmeExample(): string {
 
 describe('what is installed', () => {
   it('is small', () => {
-    assert.ok(client.bytes < 2.1e6, `@hers/client takes ${client.bytes} bytes`);
+    assert.ok(client.bytes < 2.2e6, `@hers/client takes ${client.bytes} bytes`);
     assert.ok(client.packages <= 5, `@hers/client brings ${client.packages} packages`);
-    assert.ok(hers.bytes < 15e6, `hers takes ${hers.bytes} bytes`);
+    assert.ok(hers.bytes < 17e6, `hers takes ${hers.bytes} bytes`);
     // The measure itself: as much as the code of the client, at least.
     assert.ok(client.bytes > 500_000 && hers.bytes > client.bytes);
   });

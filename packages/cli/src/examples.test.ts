@@ -163,7 +163,9 @@ describe('a cluster', natsServer(), () => {
       const { exit, out, err } = await hers(folder, words.slice(1), { env });
       assert.equal(exit, 0, err);
       if (line.includes('--json'))
-        assert.deepEqual(JSON.parse(out).nodes, [{ name: 'n1', url, shards: 0, bytes: 0, lagging: 0 }]);
+        assert.deepEqual(JSON.parse(out).nodes, [
+          { name: 'n1', url, shards: 0, bytes: 0, lagging: 0, draining: false },
+        ]);
       else assert.match(out, new RegExp(`n1\\s+${url}\\s.*\\sup\\b`));
     });
 });

@@ -422,6 +422,7 @@ export class Collection {
   /**
    * All devices that there ever were.
    *
+   * @throws {HersError} INVALID_ARGUMENT: in a page, and where packages for devices are missing.
    * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
    *   store can end with; {@link Collection} lists them.
    * @example
@@ -436,6 +437,7 @@ export class Collection {
    * inbox is not answered.
    *
    * @param name - Of the device.
+   * @throws {HersError} INVALID_ARGUMENT: in a page, and where packages for devices are missing.
    * @throws {HersError} NOT_FOUND: where there is no device of this name.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the

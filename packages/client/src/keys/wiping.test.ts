@@ -302,7 +302,7 @@ describe('a crew', () => {
     using _ = secret;
     const copies = exposed(t);
     const { crew, received } = crewOf(2);
-    await assert.rejects(crew.decrypt(secret, tasks(20), options), HersError); // no responses at all, these
+    await assert.rejects(crew.decrypt(secret, tasks(80), options), HersError); // no responses at all, these
     await new Promise(setImmediate);
     assert.equal(copies.length, 3);
     for (const copy of copies) assert.ok(isDetached(copy.secret));
@@ -322,7 +322,7 @@ describe('a crew', () => {
     using _ = secret;
     const copies = exposed(t);
     const { crew } = crewOf(1, () => false);
-    const ranking = crew.decrypt(secret, tasks(20), options);
+    const ranking = crew.decrypt(secret, tasks(80), options);
     await Promise.all([assert.rejects(ranking, HersError), crew.close()]);
     await assert.rejects(crew.decrypt(secret, tasks(1), options), HersError);
     const [sent, ...kept] = copies.map((copy) => copy.secret);
