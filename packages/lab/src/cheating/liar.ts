@@ -248,7 +248,9 @@ export class Liar {
       real,
       ...rest,
     );
-    return Array.fromAsync(stream);
+    // Responses may be views of memory that is gone when the next one is here.
+    const isPassing = method === 'search';
+    return Array.fromAsync(stream, (item) => (isPassing ? (new Uint8Array(item as Uint8Array) as Item) : item));
   }
 
   #keep(method: string, items: readonly Item[]): void {
