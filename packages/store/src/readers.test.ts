@@ -14,7 +14,7 @@ import { ReferenceKernel } from '@hers/scan';
 import { HersError } from '@hers/service';
 import { encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
 import { checkFolder, runChild, withFolder } from '../testing/crash.ts';
-import { checkHolds, type Expected, Script } from '../testing/crash-script.ts';
+import { checkHolds, type Expected, inSnapshot, Script } from '../testing/crash-script.ts';
 import { hex } from './bytes.ts';
 import { type FolderStore, openStore } from './store.ts';
 
@@ -89,7 +89,7 @@ it('a reader sees states that were committed, and nothing else, whatever the wri
       try {
         await copy.restore('faces', reader.snapshot('faces'));
         const { manifest } = await copy.getManifest('faces');
-        await checkHolds(copy, new Map([['faces', states.get(hex(manifest))!.get('faces')!]]));
+        await checkHolds(copy, new Map([['faces', inSnapshot(states.get(hex(manifest))!.get('faces')!)]]));
         await copy.deleteCollection('faces');
       } finally {
         await copy.close();

@@ -38,6 +38,9 @@ interface State {
 /** Collections by name. */
 export type Expected = ReadonlyMap<string, State>;
 
+/** What a snapshot of it holds: everything but the inbox. */
+export const inSnapshot = (state: State): State => ({ ...state, inbox: { nonces: [], last: 0 } });
+
 export interface ScriptStep {
   readonly about: string;
   /** Resolves when the step is acknowledged. */
@@ -91,12 +94,17 @@ function manifestsOf(handle: Uint8Array | undefined, content: Content, rest: Uin
 export class Script {
   readonly #seed: number;
   readonly #share: number;
+  readonly #hasInbox: boolean;
   readonly #steps: ScriptStep[] = [];
 
-  /** With a share below 1, there is less of everything. */
-  constructor(seed: number, share = 1) {
+  /**
+   * With a share below 1, there is less of everything. Without an inbox, it is what it was before
+   * there were any.
+   */
+  constructor(seed: number, share = 1, hasInbox = true) {
     this.#seed = seed;
     this.#share = share;
+    this.#hasInbox = hasInbox;
   }
 
   get hasPartitions(): boolean {
@@ -129,7 +137,7 @@ export class Script {
       );
     // Sums are not for those who are held to partitions.
     const addOther = () => (handle ? add(20, 1, 40) : addSum(before, faces, samples));
-    switch (index % 10) {
+    switch (index % (this.#hasInbox ? 10 : 9)) {
       case 1:
         return add(120, 3, 30);
       case 2:
@@ -299,8 +307,7 @@ function restoreCopy(before: Expected, state: State): ScriptStep {
   return {
     about: 'restore',
     run: (service) => service.restore(COPY, service.snapshot(NAME)),
-    // An inbox is part of no snapshot.
-    after: new Map([...before, [COPY, { ...state, inbox: { nonces: [], last: 0 } }]]),
+    after: new Map([...before, [COPY, inSnapshot(state)]]),
   };
 }
 

@@ -9,7 +9,7 @@ import { Script } from './crash-script.ts';
 export const FIXTURE_STEPS = 12;
 
 export function fixtureScript(): Script {
-  return new Script(2026, 0.1);
+  return new Script(2026, 0.1, false);
 }
 
 export async function writeFixture(folder: string): Promise<void> {
