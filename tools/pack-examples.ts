@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { describe, it } from 'node:test';
 
@@ -98,7 +98,8 @@ export function testExamples(project: () => string, env: NodeJS.ProcessEnv): voi
 
     it('asks as a device, and is answered by a keeper that was away', async () => {
       // What the example installs besides, from here: nothing is fetched in tests.
-      for (const name of ['hpke', '@noble/ciphers', '@noble/curves', '@noble/post-quantum'])
+      const besides = ['hpke', '@noble/ciphers', '@noble/curves', '@noble/post-quantum'];
+      for (const name of besides)
         cpSync(join(root, 'node_modules', name), join(project(), 'node_modules', name), { recursive: true });
       const folder = copyExample('devices', project());
       const store = spawn(process.execPath, ['store.js', '0'], { cwd: folder, env });
@@ -133,6 +134,7 @@ export function testExamples(project: () => string, env: NodeJS.ProcessEnv): voi
         assert.equal(again.output, 'ready\ndoor ada\n');
       } finally {
         await stop(store);
+        for (const name of besides) rmSync(join(project(), 'node_modules', name), { recursive: true });
       }
     });
 
