@@ -408,7 +408,6 @@ describe('decryption', () => {
 
   for (const profile of ['compact', 'exact'] as const) {
     it(`${profile}: of a response gives the slots of its block, and other slots are zero in the same memory`, (t) => {
-      // With a wrong secret each score is impossible in two cases of five: of so many, one is.
       const slots = 60;
       using key = keyFrom({ ...material(), request: { dimension: DIMENSION, profile } });
       const block = blockMatrix(decodeBlock(encryptBlock(key, vectors(slots), { first: 2 })));
@@ -423,11 +422,21 @@ describe('decryption', () => {
       assert.ok(isZero(whole.subarray(0, 2)) && isZero(whole.subarray(2 + slots)));
 
       const read = results(t, Ring.prototype, profile === 'compact' ? 'scores' : 'integers');
-      const { secret: other } = encryptQuery(key, vectors(1));
-      using _other = other;
-      const wrong = QuerySecret.from(key.plan, { ...secret.expose(), secret: other.expose().secret });
-      assert.throws(() => wrong.decrypt(response), HersError);
-      assert.ok(allZero((read as unknown as { values: Uint8Array }[]).map(({ values }) => values)));
+      // With a wrong secret one of n phases is beyond all scores nine times in ten (`compact`).
+      const isRefused = () => {
+        const { secret: other } = encryptQuery(key, vectors(1));
+        using _other = other;
+        const wrong = QuerySecret.from(key.plan, { ...secret.expose(), secret: other.expose().secret });
+        try {
+          wrong.decrypt(response);
+          return false;
+        } catch (error) {
+          assert.ok(error instanceof HersError);
+          return true;
+        }
+      };
+      assert.ok(Array.from({ length: 40 }).some(isRefused));
+      assert.ok(isZero((read as unknown as { values: Uint8Array }[]).at(-1)!.values));
 
       const ranked: Uint8Array[] = [];
       const decrypt = secret.decrypt.bind(secret);
