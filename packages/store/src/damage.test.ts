@@ -17,6 +17,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { ReferenceKernel } from '@hers/scan';
 import type { Block } from '@hers/scheme';
 import { HersError, type SealedRecord, type Service } from '@hers/service';
@@ -230,6 +231,31 @@ describe('a scrub', () => {
       if (file === 'catalogue.db') continue;
       assert.equal(collection, ownerOf(file));
       assert.equal(bytes, statSync(join(original, file)).size, file);
+    }
+    await store.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  it('goes on with the others where a collection is replaced or deleted while it is read', async () => {
+    const folder = `${original}-replaced`;
+    cpSync(original, folder, { recursive: true });
+    const store = await openStore(folder, { kernel });
+    const [first, ...others] = (await store.listCollections()).map(({ name }) => name);
+    assert.ok(others.length > 0);
+    const copy = await Array.fromAsync(store.snapshot(first));
+    for (const end of [() => store.replace(first, copy), () => store.deleteCollection(first)]) {
+      const seen = new Set<string>();
+      let ended: Promise<void> | undefined;
+      for await (const { collection, damage } of store.scrub()) {
+        assert.equal(damage, undefined);
+        if (collection) seen.add(collection);
+        if (collection !== first || ended) continue;
+        ended = end();
+        await pause(200); // it waits for this scrub by now
+      }
+      assert.ok(ended);
+      await ended;
+      assert.deepEqual([...seen].sort(), [first, ...others].sort());
     }
     await store.close();
     rmSync(folder, { recursive: true });

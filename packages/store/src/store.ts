@@ -641,8 +641,9 @@ export class FolderStore implements Service {
             scrub.collection(collection, signal),
           );
         } catch (error) {
-          // It was deleted in the meantime: there is nothing to verify.
-          if (!(error instanceof HersError && error.code === 'NOT_FOUND')) throw error;
+          // It was deleted in the meantime, or replaced by a copy that was verified as it came:
+          // there is nothing left to read.
+          if (!(error instanceof HersError && ['NOT_FOUND', 'STALE'].includes(error.code))) throw error;
         }
       }
     } finally {
