@@ -98,7 +98,6 @@ export class NativeRun {
 
   /** The next batch as soon as there is one; undefined at the end. */
   async next(): Promise<Batch | undefined> {
-    const isAhead = this.#batches.length > 0;
     while (this.#batches.length === 0 && !this.#isOver && !this.#isStopped) {
       this.#addon.holdLoop(this.#scan, true);
       await new Promise<void>((resolve) => {
@@ -110,8 +109,9 @@ export class NativeRun {
     if (this.#error) throw this.#error.reason;
     const batch = this.#batches.shift();
     if (batch) this.#addon.releaseBatch(this.#scan);
-    // A GPU delivers faster than batches are read, and the event loop must run in between.
-    if (batch && isAhead) await new Promise(setImmediate);
+    // A GPU delivers faster than batches are read: several come in one turn of the event loop, even
+    // to one who waits for each. Timers must run in between.
+    if (batch) await new Promise(setImmediate);
     return batch;
   }
 
