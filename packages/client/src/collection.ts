@@ -67,6 +67,9 @@ export interface CollectionIndex {
 /** The session of a collection, for what is beside it in this package. */
 export let sessionOf: (collection: Collection) => CollectionSession;
 
+/** The other way round. */
+export let collectionOf: (session: CollectionSession) => Collection;
+
 /**
  * A named gallery of one dimension, metric and key: `Database` makes and opens it.
  *
@@ -85,18 +88,14 @@ export let sessionOf: (collection: Collection) => CollectionSession;
 export class Collection {
   static {
     sessionOf = (collection) => collection.#session;
+    collectionOf = (session) => new Collection(session);
   }
 
   /** The name that it was opened by. */
   readonly name: string;
   readonly #session: CollectionSession;
 
-  /**
-   * For `Database`, which makes the session.
-   *
-   * @param session - What is open of the collection.
-   */
-  constructor(session: CollectionSession) {
+  private constructor(session: CollectionSession) {
     this.name = session.name;
     this.#session = session;
   }

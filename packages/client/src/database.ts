@@ -11,7 +11,7 @@ import {
   type Service,
 } from '@hers/service';
 import { hex } from './bytes.ts';
-import { Collection, sessionOf } from './collection.ts';
+import { type Collection, collectionOf, sessionOf } from './collection.ts';
 import {
   COLLECTION_OPTIONS,
   CONNECT_OPTIONS,
@@ -230,7 +230,7 @@ export class Database {
       await keyring.close();
       throw error;
     }
-    return new Collection(session);
+    return collectionOf(session);
   }
 
   async #info(name: string): Promise<CollectionInfo> {

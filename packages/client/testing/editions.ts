@@ -3,7 +3,7 @@
 import type { Edition } from '@hers/scheme';
 import type { MasterSeed } from '@hers/scheme/secret';
 import type { Service } from '@hers/service';
-import { Collection } from '../src/collection.ts';
+import { type Collection, collectionOf } from '../src/collection.ts';
 import type { CollectionOptions } from '../src/database-options.ts';
 import { encodeDescriptor, openDescriptor } from '../src/formats/descriptor.ts';
 import { emptyManifest, sealManifest } from '../src/formats/manifest.ts';
@@ -41,5 +41,5 @@ export async function openEdition(
   const reader = new CollectionReader({ service, place, keyring, memory: new InMemoryVersions() });
   const session = new CollectionSession(reader);
   await session.view();
-  return new Collection(session);
+  return collectionOf(session);
 }
