@@ -8,7 +8,6 @@
 
 #include <exception>
 #include <memory>
-#include <string>
 
 #include "roots.h"
 #include "variant.h"
@@ -69,13 +68,11 @@ uint32_t wordOf(napi_env env, napi_value value) {
   return word;
 }
 
+/** By its place in the list. A name would take longer to read than some functions run. */
 const Variant& variantOf(napi_env env, napi_value value) {
-  char text[16];
-  size_t length;
-  check(napi_get_value_string_utf8(env, value, text, sizeof text, &length), "a string was expected");
-  for (uint32_t i = 0; i < machine().count; i++)
-    if (std::string(text) == machine().list[i]->name) return *machine().list[i];
-  refuse("this machine has not this instruction set");
+  const uint32_t place = wordOf(env, value);
+  if (place >= machine().count) refuse("this machine has not so many instruction sets");
+  return *machine().list[place];
 }
 
 template <class T>
@@ -480,7 +477,7 @@ const Method kRingMethods[] = {
     {"integers", guardedCall<integers>},
 };
 
-/** (isa, memory, n, inverse, six words for each prime): an object of the functions above. */
+/** (variant, memory, n, inverse, six words for each prime): an object of the functions above. */
 napi_value createRing(napi_env env, napi_callback_info info) {
   return guarded(env, [&] {
     Call<5> call(env, info);
@@ -517,7 +514,7 @@ napi_value createRing(napi_env env, napi_callback_info info) {
   });
 }
 
-// — what needs no ring: the first argument names the variant —
+// — what needs no ring: the first argument is the place of the variant —
 
 napi_value squareSums(napi_env env, napi_callback_info info) {
   return guarded(env, [&] {
@@ -576,7 +573,7 @@ napi_value closeGaps(napi_env env, napi_callback_info info) {
   });
 }
 
-/** (isa, out: a sum for each group, scores, order, slots with the sign +, divisor). */
+/** (variant, out: a sum for each group, scores, order, slots with the sign +, divisor). */
 napi_value groupSums(napi_env env, napi_callback_info info) {
   return guarded(env, [&] {
     Call<6> call(env, info);

@@ -18,7 +18,7 @@ export function products(
   native: Native | null = chosenNative(),
 ): void {
   if (native) {
-    native.addon.products(native.isa, out, values, probe);
+    native.addon.products(native.variant, out, values, probe);
     return;
   }
   const width = probe.length;
@@ -58,7 +58,7 @@ export function closeGaps<T extends Float32Array | Int32Array>(
   const count = slots.length;
   const left = values.subarray(0, values.length - count * stride) as T;
   if (native && stride === 1 && values instanceof Float32Array) {
-    native.addon.closeGaps(native.isa, values, slots);
+    native.addon.closeGaps(native.variant, values, slots);
     return left;
   }
   for (let l = 0; l < count; l++) {
@@ -85,7 +85,7 @@ export function groupSums(
   native: Native | null = chosenNative(),
 ): void {
   if (native) {
-    native.addon.groupSums(native.isa, out, scores, order, plus, divisor);
+    native.addon.groupSums(native.variant, out, scores, order, plus, divisor);
     return;
   }
   const step = out.length;

@@ -2,7 +2,7 @@
 // passes a self-test, or what the variable HERS_RING asks for.
 
 import { askedFor, openAddon, warn } from '#native-ring';
-import type { Native } from './native.ts';
+import { type Native, variantsOf } from './native.ts';
 import { passesSelfTest } from './self-test.ts';
 
 const CHOICES = ['auto', 'native', 'wasm'];
@@ -61,12 +61,11 @@ function find(): Choice {
   try {
     const addon = openAddon();
     if (!addon) return { native: null, reason: 'there is no addon for this platform' };
-    const [isa] = addon.variants();
-    if (!isa) return { native: null, reason: 'there is no native code for this processor' };
-    const native = { addon, isa };
+    const [native] = variantsOf(addon);
+    if (!native) return { native: null, reason: 'there is no native code for this processor' };
     if (passesSelfTest(native)) return { native, reason: '' };
-    warn(`the native ring failed its self-test with ${isa}, so WebAssembly computes`);
-    return { native: null, reason: `native code for ${isa} failed its self-test` };
+    warn(`the native ring failed its self-test with ${native.isa}, so WebAssembly computes`);
+    return { native: null, reason: `native code for ${native.isa} failed its self-test` };
   } catch (error) {
     return { native: null, reason: `the addon cannot be loaded: ${(error as Error).message}` };
   }

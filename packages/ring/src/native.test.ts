@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { part } from '../../../tools/parts.ts';
 import { checkEqual, fill, functionsOf, jobsOf, nameOf, phasesOf, RINGS } from '../testing/ring-bytes.ts';
-import type { Isa, Native } from './native.ts';
+import { type Native, variantsOf } from './native.ts';
 import { openAddon } from './native-addon.node.ts';
 import * as oracle from './oracle.ts';
 import { nttPrimes } from './primes.ts';
@@ -14,8 +14,8 @@ import { passesSelfTest } from './self-test.ts';
 import { packThree, roundVectors, squareSums, unpackThree } from './vectors.ts';
 
 const addon = openAddon();
-const isas: readonly Isa[] = addon?.variants() ?? [];
-const skip = part('compiler').skip || (isas.length === 0 && 'there is no native code for this processor');
+const natives: readonly Native[] = addon ? variantsOf(addon) : [];
+const skip = part('compiler').skip || (natives.length === 0 && 'there is no native code for this processor');
 
 describe('native code gives what WebAssembly gives', { skip }, () => {
   for (const shape of RINGS) {
@@ -23,19 +23,19 @@ describe('native code gives what WebAssembly gives', { skip }, () => {
     it(nameOf(shape), () => {
       const plain = new Ring(n, primes);
       const expected = [functionsOf(plain), jobsOf(plain), phasesOf(plain)];
-      for (const isa of isas) {
-        const ring = new Ring(n, primes, { addon: addon!, isa });
+      for (const native of natives) {
+        const ring = new Ring(n, primes, native);
         const actual = [functionsOf(ring), jobsOf(ring), phasesOf(ring)];
         actual.forEach((bytes, i) => {
-          checkEqual(bytes, expected[i], isa);
+          checkEqual(bytes, expected[i], native.isa);
         });
       }
     });
   }
   it('transforms as the definition says', () => {
     const primes = nttPrimes(30, 128, 2);
-    for (const isa of isas) {
-      const ring = new Ring(128, primes, { addon: addon!, isa });
+    for (const native of natives) {
+      const ring = new Ring(128, primes, native);
       const [a] = ring.polys;
       fill(ring, a, 4);
       const before = a.residues.slice();
@@ -69,8 +69,7 @@ describe('native code gives what WebAssembly gives', { skip }, () => {
           );
           return [sums, out, squares];
         };
-        for (const isa of isas)
-          assert.deepEqual(run({ addon: addon!, isa }), run(null), `${isa} ${count} ${dimension}`);
+        for (const native of natives) assert.deepEqual(run(native), run(null), `${native.isa} ${count} ${dimension}`);
       }
     }
   });
@@ -86,12 +85,11 @@ describe('native code gives what WebAssembly gives', { skip }, () => {
       };
       const expected = run(null);
       assert.deepEqual(expected[1], words);
-      for (const isa of isas) assert.deepEqual(run({ addon: addon!, isa }), expected);
+      for (const native of natives) assert.deepEqual(run(native), expected);
     }
   });
   it('every instruction set passes its self-test, and the self-test sees a wrong word', () => {
-    for (const isa of isas) {
-      const native = { addon: addon!, isa };
+    for (const native of natives) {
       assert.equal(passesSelfTest(native), true);
       const ring = (...args: Parameters<typeof native.addon.createRing>) => {
         const made = addon!.createRing(...args);
@@ -102,12 +100,12 @@ describe('native code gives what WebAssembly gives', { skip }, () => {
         };
         return { ...made, scores: wrong };
       };
-      assert.equal(passesSelfTest({ addon: { ...addon!, createRing: ring }, isa }), false);
+      assert.equal(passesSelfTest({ ...native, addon: { ...addon!, createRing: ring } }), false);
     }
   });
   it('leaves no secret behind', () => {
-    for (const isa of isas) {
-      const ring = new Ring(64, nttPrimes(30, 64, 2), { addon: addon!, isa });
+    for (const native of natives) {
+      const ring = new Ring(64, nttPrimes(30, 64, 2), native);
       jobsOf(ring);
       for (const poly of ring.polys) assert.ok(poly.residues.every((x) => x === 0));
       for (const words of ring.words) assert.ok(words.values.every((x) => x === 0));
@@ -116,20 +114,22 @@ describe('native code gives what WebAssembly gives', { skip }, () => {
 });
 
 describe('native code refuses what would leave its memory', { skip }, () => {
-  const isa = isas[0];
+  const variant = 0;
   const memory = new WebAssembly.Memory({ initial: 1 }).buffer;
   const constants = (tables: number) => Uint32Array.of(1_073_741_441, 1, 28, 1, 1, tables);
-  const make = () => addon!.createRing(isa, memory, 64, 0, constants(0));
+  const make = () => addon!.createRing(variant, memory, 64, 0, constants(0));
 
   it('rings that are none', () => {
-    assert.throws(() => addon!.createRing('sse' as Isa, memory, 64, 0, constants(0)), /instruction set/);
+    for (const place of [natives.length, -1, 2 ** 31])
+      assert.throws(() => addon!.createRing(place, memory, 64, 0, constants(0)), /instruction set/);
+    assert.throws(() => Reflect.apply(addon!.createRing, undefined, ['avx2', memory, 64, 0, constants(0)]), /number/);
     for (const n of [0, 32, 63, 16384, -64])
-      assert.throws(() => addon!.createRing(isa, memory, n, 0, constants(0)), /power of two/);
+      assert.throws(() => addon!.createRing(variant, memory, n, 0, constants(0)), /power of two/);
     for (const at of [1, 65536 - 1020, 65536, 2 ** 32 - 4])
-      assert.throws(() => addon!.createRing(isa, memory, 64, 0, constants(at)), /leaves the memory/);
-    assert.throws(() => addon!.createRing(isa, memory, 64, 0, new Uint32Array(5)), /six words/);
-    assert.throws(() => addon!.createRing(isa, memory, 64, 0, new Uint32Array(6)), /prime/);
-    assert.throws(() => addon!.createRing(isa, {} as ArrayBuffer, 64, 0, constants(0)), /memory of a ring/);
+      assert.throws(() => addon!.createRing(variant, memory, 64, 0, constants(at)), /leaves the memory/);
+    assert.throws(() => addon!.createRing(variant, memory, 64, 0, new Uint32Array(5)), /six words/);
+    assert.throws(() => addon!.createRing(variant, memory, 64, 0, new Uint32Array(6)), /prime/);
+    assert.throws(() => addon!.createRing(variant, {} as ArrayBuffer, 64, 0, constants(0)), /memory of a ring/);
     assert.throws(() => Reflect.apply(addon!.createRing, undefined, []), /wrong number/);
   });
   it('pointers, lengths and types', () => {
@@ -194,12 +194,12 @@ describe('native code refuses what would leave its memory', { skip }, () => {
     ])
       assert.throws(() => ring.secretPoints(new Float64Array(out), new Uint32Array(words)), /of this ring/);
     const floats = new Float32Array(12);
-    assert.throws(() => addon!.squareSums(isa, new Float64Array(5), floats, 3), /dimension/);
-    assert.throws(() => addon!.squareSums(isa, new Float64Array(4), floats, 0), /dimension/);
+    assert.throws(() => addon!.squareSums(variant, new Float64Array(5), floats, 3), /dimension/);
+    assert.throws(() => addon!.squareSums(variant, new Float64Array(4), floats, 0), /dimension/);
     const numbers = new Float64Array(4);
-    assert.throws(() => addon!.roundVectors(isa, new Int32Array(11), numbers, floats, numbers, 1, 3), /dimension/);
-    assert.throws(() => addon!.packThree(isa, new Uint8Array(5), new Uint32Array(2)), /three bytes/);
-    assert.throws(() => addon!.unpackThree(isa, new Uint32Array(2), new Uint8Array(7)), /three bytes/);
+    assert.throws(() => addon!.roundVectors(variant, new Int32Array(11), numbers, floats, numbers, 1, 3), /dimension/);
+    assert.throws(() => addon!.packThree(variant, new Uint8Array(5), new Uint32Array(2)), /three bytes/);
+    assert.throws(() => addon!.unpackThree(variant, new Uint32Array(2), new Uint8Array(7)), /three bytes/);
   });
   it('keys of another length, and arrays that were given away', () => {
     const ring = make();

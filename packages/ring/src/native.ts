@@ -92,16 +92,16 @@ export interface NativeRing extends Pick<KernelExports, (typeof NATIVE_FUNCTIONS
 export type Isa = 'avx512' | 'avx2';
 
 export interface NativeAddon extends ExpansionAddon {
-  /** Those of this machine, best first. */
+  /** Those of this machine, best first. Functions below take the place of one of them. */
   variants(): Isa[];
   /**
    * The functions of one ring in the memory of a WebAssembly instance. `constants` has for each
    * prime p, mu, shift, scale, last and the offset of its tables.
    */
-  createRing(isa: Isa, memory: ArrayBuffer, n: number, inverse: number, constants: Uint32Array): NativeRing;
-  squareSums(isa: Isa, out: Float64Array, data: Float32Array, dimension: number): void;
+  createRing(variant: number, memory: ArrayBuffer, n: number, inverse: number, constants: Uint32Array): NativeRing;
+  squareSums(variant: number, out: Float64Array, data: Float32Array, dimension: number): void;
   roundVectors(
-    isa: Isa,
+    variant: number,
     out: Int32Array,
     squares: Float64Array,
     data: Float32Array,
@@ -109,15 +109,29 @@ export interface NativeAddon extends ExpansionAddon {
     steps: number,
     dimension: number,
   ): void;
-  products(isa: Isa, out: Float64Array, values: Int32Array, probe: Float64Array): void;
-  closeGaps(isa: Isa, values: Float32Array, slots: Uint32Array): void;
-  groupSums(isa: Isa, out: Float64Array, scores: Float32Array, order: Uint16Array, plus: number, divisor: number): void;
-  packThree(isa: Isa, out: Uint8Array, words: Uint32Array): void;
-  unpackThree(isa: Isa, out: Uint32Array, bytes: Uint8Array): void;
+  products(variant: number, out: Float64Array, values: Int32Array, probe: Float64Array): void;
+  closeGaps(variant: number, values: Float32Array, slots: Uint32Array): void;
+  groupSums(
+    variant: number,
+    out: Float64Array,
+    scores: Float32Array,
+    order: Uint16Array,
+    plus: number,
+    divisor: number,
+  ): void;
+  packThree(variant: number, out: Uint8Array, words: Uint32Array): void;
+  unpackThree(variant: number, out: Uint32Array, bytes: Uint8Array): void;
 }
 
 /** An addon, and which of its variants to use. */
 export interface Native {
   readonly addon: NativeAddon;
   readonly isa: Isa;
+  /** The place of this instruction set among those of the addon. */
+  readonly variant: number;
+}
+
+/** An addon with all its variants, best first. */
+export function variantsOf(addon: NativeAddon): Native[] {
+  return addon.variants().map((isa, variant) => ({ addon, isa, variant }));
 }

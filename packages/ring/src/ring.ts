@@ -161,7 +161,7 @@ export class Ring {
     this.#key = new Uint8Array(buffer, take(64), 32);
     if (!native || n < LEAST_NATIVE_N) return;
     const constants = this.#moduli.flatMap((m) => [m.p, m.mu, m.shift, m.scale, m.last, m.tables]);
-    const made = native.addon.createRing(native.isa, buffer, n, this.#inverse, Uint32Array.from(constants));
+    const made = native.addon.createRing(native.variant, buffer, n, this.#inverse, Uint32Array.from(constants));
     this.#native = made;
     for (const name of NATIVE_FUNCTIONS) Object.assign(this.#kernel, { [name]: made[name] });
   }

@@ -13,7 +13,7 @@ const TILE = 16;
 export function squareSums(data: Numbers, dimension: number, native: Native | null = chosenNative()): Float64Array {
   const out = new Float64Array(data.length / dimension);
   if (native && data instanceof Float32Array) {
-    native.addon.squareSums(native.isa, out, data, dimension);
+    native.addon.squareSums(native.variant, out, data, dimension);
     return out;
   }
   for (let j = 0; j < out.length; j++) {
@@ -40,7 +40,7 @@ export function roundVectors(
 ): void {
   const count = squares.length;
   if (native && data instanceof Float32Array) {
-    native.addon.roundVectors(native.isa, out, squares, data, factors, steps, dimension);
+    native.addon.roundVectors(native.variant, out, squares, data, factors, steps, dimension);
     return;
   }
   squares.fill(0);
@@ -62,7 +62,7 @@ export function roundVectors(
 /** Words below 2^24 to three bytes each. */
 export function packThree(out: Uint8Array, words: Uint32Array, native: Native | null = chosenNative()): void {
   if (native) {
-    native.addon.packThree(native.isa, out, words);
+    native.addon.packThree(native.variant, out, words);
     return;
   }
   for (let i = 0, to = 0; i < words.length; i++, to += 3) {
@@ -76,7 +76,7 @@ export function packThree(out: Uint8Array, words: Uint32Array, native: Native | 
 /** The inverse. */
 export function unpackThree(out: Uint32Array, bytes: Uint8Array, native: Native | null = chosenNative()): void {
   if (native) {
-    native.addon.unpackThree(native.isa, out, bytes);
+    native.addon.unpackThree(native.variant, out, bytes);
     return;
   }
   for (let i = 0, from = 0; i < out.length; i++, from += 3)

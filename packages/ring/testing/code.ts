@@ -1,6 +1,6 @@
 // All code that can compute in a ring on this machine, for comparisons.
 
-import type { Native } from '../src/native.ts';
+import { type Native, variantsOf } from '../src/native.ts';
 import { openAddon } from '../src/native-addon.node.ts';
 
 export { withNative } from '../src/choose.ts';
@@ -14,6 +14,6 @@ export interface Code {
 /** WebAssembly, and native code for every instruction set of this machine, best first. */
 export function allCode(paths?: readonly string[]): readonly Code[] {
   const addon = openAddon(paths);
-  const isas = addon?.variants() ?? [];
-  return [{ name: 'wasm', native: null }, ...isas.map((isa) => ({ name: isa, native: { addon: addon!, isa } }))];
+  const natives = addon ? variantsOf(addon) : [];
+  return [{ name: 'wasm', native: null }, ...natives.map((native) => ({ name: native.isa, native }))];
 }
