@@ -1,8 +1,8 @@
 // How a native addon is built: every file of its folder by a C++ compiler, with the headers of
 // node-api-headers, into one shared object. By default by the compiler of the machine, for the
 // machine; tools/prebuild.ts gives others. Files called `…_avx2.cc`, `…_avx512.cc` and
-// `…_avx512ifma.cc` are for Linux on x64 alone and get the flags of their instruction set; the addon
-// asks the CPU before it calls them.
+// `…_avx512ifma.cc` are for Linux on x64 alone and get the flags of their instruction set; the
+// addon asks the CPU before it calls them.
 
 import { execFile } from 'node:child_process';
 import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';

@@ -67,7 +67,7 @@ export function pruneDeclarations(
     return found;
   };
 
-  /** Of every file that something is kept of: its statements, and bindings of imports and re-exports. */
+  /** Of every file with something that is kept: its statements, and bindings from elsewhere. */
   const kept = new Map<string, { statements: Set<Statement>; bindings: Set<Binding> }>();
   const keptOf = (file: string) => {
     const known = kept.get(file);

@@ -1,7 +1,7 @@
 // npm run pack: the packages that people install, as tarballs in dist/packages.
 //
-// The clone runs from sources, in packages that import each other by name. What is published are two
-// packages, and each holds compiled copies of the packages it is made of, in `lib/`:
+// The clone runs from sources, in packages that import each other by name. What is published are
+// two packages, and each holds compiled copies of the packages it is made of, in `lib/`:
 //
 // - Imports by name (`@hers/scheme`) become relative ones. Every tool resolves these alike (Node,
 //   `tsc` under each `moduleResolution`, bundlers), and they need nothing that could be installed
@@ -212,9 +212,9 @@ function compiledName(source: string, extension = '.js'): string {
 }
 
 /**
- * Compiles sources into `folder`, which then looks like `packages`. Comments are in declarations, for
- * editors; in code they would be a sixth of it, and source maps hold them anyway. What is `@internal`
- * is not declared.
+ * Compiles sources into `folder`, which then looks like `packages`. Comments are in declarations,
+ * for editors; in code they would be a sixth of it, and source maps hold them anyway. What is
+ * `@internal` is not declared.
  */
 function compile(files: Iterable<string>, folder: string): void {
   mkdirSync(folder, { recursive: true });
@@ -315,8 +315,8 @@ function layOut(item: Published, contents: Contents, compiled: string, folder: s
 }
 
 /**
- * The addons that `npm run build:addons` has made. Where there is none for this machine, its own one,
- * which needs a system as new as this.
+ * The addons that `npm run build:addons` has made. Where there is none for this machine, its own
+ * one, which needs a system as new as this.
  */
 function addAddons(folder: string): void {
   const here = `${process.platform}-${process.arch}`;

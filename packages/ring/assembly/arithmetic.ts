@@ -25,9 +25,9 @@ export function mulShoup(x: v128, w: v128, wShoup: v128, p: v128): v128 {
 }
 
 /**
- * Barrett's product of reduced x and y, in [0, 5p/2). With b the bit length of p, shift = b − 2 and
- * mu = ⌊2^(b+30)/p⌋: the quotient estimate ⌊⌊xy/2^shift⌋·mu/2^32⌋ is at most the true quotient and
- * less than 5/2 below it.
+ * Barrett's product of reduced x and y, in [0, 5p/2). With b the bit length of p, shift = b − 2
+ * and mu = ⌊2^(b+30)/p⌋: the quotient estimate ⌊⌊xy/2^shift⌋·mu/2^32⌋ is at most the
+ * true quotient and less than 5/2 below it.
  */
 @inline
 export function mulBarrett(x: v128, y: v128, p: v128, mu: v128, shift: i32): v128 {

@@ -340,8 +340,9 @@ export function plan(request: PlanRequest): Plan {
 
 /**
  * The error of an exact score, whose vectors have rounding errors ε and δ, uniform in ± half a
- * step, of variance v. Products err by p·δ + ε·q + ε·δ. Squared distances err by 2 (p − q)·(ε − δ)
- * and by ‖ε − δ‖², which is never negative: of mean 2dv, and of variance 5.6dv².
+ * step, of variance v. Products err by p·δ + ε·q + ε·δ. Squared distances err by
+ * 2 (p − q)·(ε − δ) and by ‖ε − δ‖², which is never negative: of mean 2dv, and of
+ * variance 5.6dv².
  */
 function exactRounding({
   dimension: d,
@@ -517,8 +518,8 @@ function planSteps(base: Base, steps: number): Chosen {
   const bounds: Bounds = {
     gallery: norm,
     query: euclidean ? Math.sqrt(norm * norm + (appended * appended) / 4) : norm,
-    // Euclidean: the decrypted integer is 2⟨P, Q⟩ + R² − ‖P‖², so a step is half as wide and there
-    // are twice as many.
+    // Euclidean: the decrypted integer is 2⟨P, Q⟩ + R² − ‖P‖², so a step is half as
+    // wide and there are twice as many.
     score: euclidean ? 2 * norm * norm + 1 : norm * norm,
     unit: euclidean ? 0.5 : 1,
     multiple: euclidean ? appended : 1,

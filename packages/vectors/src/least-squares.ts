@@ -1,5 +1,5 @@
-// Regularised least squares: min ‖y − A·x‖² + λ‖x‖², hence x = (AᵀA + λI)⁻¹ Aᵀ y. All attacks on
-// scores are problems of this form.
+// Regularised least squares: min ‖y − A·x‖² + λ‖x‖², hence
+// x = (AᵀA + λI)⁻¹ Aᵀ y. All attacks on scores are problems of this form.
 
 import { cholesky } from './cholesky.ts';
 

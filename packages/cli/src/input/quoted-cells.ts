@@ -1,5 +1,5 @@
-// The cells of one CSV record that has quotation marks in it: RFC 4180, section 2, and spaces around
-// a cell are not part of it.
+// The cells of one CSV record that has quotation marks in it: RFC 4180, section 2, and spaces
+// around a cell are not part of it.
 
 const QUOTE = '"';
 

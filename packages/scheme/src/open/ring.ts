@@ -145,10 +145,10 @@ export class EvaluationRing {
    * round(x·2^t/(p1·p2)) for x modulo q·p1·p2 in coefficient form: an integer y modulo q·2^t, given
    * modulo q, and as the centred integer that it is modulo p1 and p2.
    *
-   * With α1 = x·p2^−1 mod p1, α2 = x·p1^−1 mod p2 and f = α1/p1 + α2/p2 we have x/(p1·p2) = h + f −
-   * κ modulo q for every integer κ, h = x·(p1·p2)^−1 − α1·p1^−1 − α2·p2^−1 + κ mod q. κ is the
-   * integer next to f, so y = 2^t·h + round(2^t·(f − κ)). f is a fixed-point number, the same
-   * everywhere.
+   * With α1 = x·p2^−1 mod p1, α2 = x·p1^−1 mod p2 and f = α1/p1 + α2/p2 we have
+   * x/(p1·p2) = h + f − κ modulo q for every integer κ, with
+   * h = x·(p1·p2)^−1 − α1·p1^−1 − α2·p2^−1 + κ mod q. κ is the integer next to f, so
+   * y = 2^t·h + round(2^t·(f − κ)). f is a fixed-point number, the same everywhere.
    */
   switchDown([xq, x1, x2]: Residues, t: number): Residues {
     const { primes } = this;

@@ -13,9 +13,10 @@
 //   Σ_j r_c[j]·K_j = s_c + t_c·‖Q‖² − 2·⟨w_c, Q⟩         euclidean
 //
 // Doubles are exact here. Let M be the longest rounded vector, at most 282.01 (d = 4096), and n ≤
-// 4096, so t_c < 2^32. Then Σ_j r_c[j]·|K_j| ≤ t_c·4M² < 2^51; Σ_i |w_c[i]·Q_i| ≤ ‖w_c‖·‖Q‖ ≤
-// t_c·M² < 2^49 by Cauchy-Schwarz, and likewise s_c and t_c·‖Q‖². With finer steps M ≤ 1402.02 and
-// t_c < 2^30, so these are 2^52.91 and 2^50.91. No sum, in whatever order, gets to 2^53.
+// 4096, so t_c < 2^32. Then Σ_j r_c[j]·|K_j| ≤ t_c·4M² < 2^51; Σ_i |w_c[i]·Q_i| ≤
+// ‖w_c‖·‖Q‖ ≤ t_c·M² < 2^49 by Cauchy-Schwarz, and likewise s_c and t_c·‖Q‖².
+// With finer steps M ≤ 1402.02 and t_c < 2^30, so these are 2^52.91 and 2^50.91. No sum, in
+// whatever order, gets to 2^53.
 
 import { HersError } from '../errors.ts';
 import { isExact } from '../parameters.ts';
