@@ -14,7 +14,6 @@ import { faissMissing, faissSearch } from '@hers/scan/testing/faiss';
 import { Yardsticks } from '@hers/scan/testing/yardsticks';
 import {
   type BlockMatrix,
-  type Edition,
   HersError,
   type ParameterSet,
   type Plan,
@@ -25,6 +24,7 @@ import {
   ringOf,
 } from '@hers/scheme';
 import { machine } from '@hers/vectors/machine';
+import { besideSecond, editionsOf } from './editions.ts';
 import { progress, type Report, type Result } from './report.ts';
 
 const BATCH = 8;
@@ -47,14 +47,21 @@ export async function run(options: ScanBenchOptions): Promise<Report> {
   const dimension = positive(options.dimension ?? '128', 'dimension');
   const runs = positive(options.runs ?? '9', 'runs');
   const profile = (options.profile ?? 'compact') as Profile;
-  const edition = positive(options.edition ?? '2', 'edition') as Edition;
-  const settings = plan({ dimension, profile, edition });
-  const { results, kernel } = await measure(count, settings, runs, options);
+  const editions = editionsOf(options);
+  const settings = plan({ dimension, profile, edition: editions[0] });
+  const measured = async (d: number) => {
+    const [first, ...others] = editions.map((edition) => plan({ dimension: d, profile, edition }));
+    const { results, kernel } = await measure(count, first, runs, options);
+    for (const other of others)
+      results.push(...besideSecond((await measure(count, other, runs, options)).results, results));
+    return { results, kernel };
+  };
+  const { results, kernel } = await measured(dimension);
   // The targets are for three dimensions; the two beside 128 are measured too, under names of their
   // own.
   if (dimension === 128 && !options.alone) {
     for (const other of [32, 512]) {
-      const more = await measure(count, plan({ dimension: other, profile, edition }), runs, options);
+      const more = await measured(other);
       results.push(
         ...more.results.map(({ name, against, ...rest }) => ({
           name: `${name}-d${other}`,
@@ -71,7 +78,7 @@ export async function run(options: ScanBenchOptions): Promise<Report> {
       count,
       dimension,
       profile,
-      edition,
+      edition: editions.join(' and '),
       rows: settings.rows,
       blocks: Math.ceil(count / n),
       kernel,

@@ -14,7 +14,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
     summary: "the client's cryptography: NTT, encryption, decryption, sizes, beside SEAL",
     options: {
       quick: { type: 'boolean', help: 'one run of each: rough figures in a few seconds' },
-      edition: { type: 'string', help: 'edition of the blocks, 1 or 2 (2)' },
+      edition: { type: 'string', help: 'edition of the blocks: 1, 2, or both in one run (2)' },
       profile: { type: 'string', help: 'one profile alone: compact, small, exact or exact-250' },
     },
     run: async (values) => (await import('./bench-scheme.ts')).run(values),
@@ -47,7 +47,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
       count: { type: 'string', help: 'templates (1000000)' },
       dimension: { type: 'string', help: 'dimensions (128; then also 32 and 512)' },
       profile: { type: 'string', help: 'compact, small, exact or exact-250 (compact)' },
-      edition: { type: 'string', help: 'edition of the blocks, 1 or 2 (2)' },
+      edition: { type: 'string', help: 'edition of the blocks: 1, 2, or both in one run (2)' },
       runs: { type: 'string', help: 'runs of each measurement (9)' },
       folder: { type: 'string', help: 'where the gallery is written (the temporary folder)' },
       isa: { type: 'string', help: 'instructions of the native code, such as avx2 (the best of this machine)' },
