@@ -13,6 +13,7 @@ import type { Question, QuestionOptions } from './inbox/keeper.ts';
 import type { AddDeviceOptions, DeviceInfo } from './inbox/registry.ts';
 import { type Choice, chosenCount, chosenIds, isChosen } from './search/choice.ts';
 import { inPartitions, type Partition, partitionsOf } from './search/partitions.ts';
+import { prepare } from './search/scan.ts';
 import { search } from './search/search.ts';
 import type { SearchOptions, SearchResult } from './search/search-options.ts';
 import { type Group, type Verification, type VerifyOptions, verify } from './search/verify.ts';
@@ -137,6 +138,19 @@ export class Collection {
    */
   async upsert(records: VectorRecord | Many<VectorRecord>, options: UpsertOptions = {}): Promise<UpsertResult> {
     return upsert(this.#session, records, options);
+  }
+
+  /**
+   * Gets ready for searches: reads what the collection consists of, derives keys and starts
+   * workers, which else the first search would wait for. A page calls it when it shows a form.
+   *
+   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
+   *   store can end with; {@link Collection} lists them.
+   * @example
+   * await faces.prepare();
+   */
+  prepare(): Promise<void> {
+    return prepare(this.#session);
   }
 
   /**

@@ -317,6 +317,20 @@ function encryptIn(
   }
 }
 
+/**
+ * Does once what the first search would do: derives keys, starts the crew and encrypts a query,
+ * which nobody gets. Asks the store for nothing but the view.
+ */
+export async function prepare(session: CollectionSession): Promise<void> {
+  const view = await session.view();
+  for (const { space } of bySpace(view, view.manifest.blocks)) {
+    const starting = space.device() ? undefined : space.crew();
+    const { dimension, normBound } = space.plan;
+    wipe(encryptIn(view, space, new Float32Array(dimension).fill(normBound / dimension)).secret);
+    await starting;
+  }
+}
+
 function wipe(secret: Decryption): void {
   if (secret instanceof QuerySecret) secret.wipe();
 }
@@ -507,6 +521,8 @@ async function scanBlocks(
       ...(partial ? { onCoverage } : {}),
       views: 'passing' as const,
     };
+    // Those that are still to be started start while the store works; what fails, fails below.
+    if (!keep) for (const { space } of queries) space.crew().catch(() => {});
     let numbers: Map<string, number> | undefined;
     chosen?.evaluateAhead();
     for await (const responses of groupsOf(service.search(name, request, calling)))

@@ -3,6 +3,7 @@
 import type { Collection, CollectionDescription, Match, SearchOptions, SearchResult } from '@hers/client';
 import { type Signal, useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
+import { useEffect } from 'preact/hooks';
 import { type Account, accounted } from './account.ts';
 import { ClearPane } from './clear-pane.tsx';
 import { pictureIn } from './crop.ts';
@@ -108,6 +109,13 @@ export function SearchView({ description }: { readonly description: CollectionDe
   const problem = useSignal<string | undefined>(undefined);
   const found = useSignal<Found | undefined>(undefined);
   const running = useSignal<AbortController | undefined>(undefined);
+  useEffect(() => {
+    // The first search waits for no worker. What is wrong, that search will say.
+    database
+      .collection(name)
+      .then((collection) => collection.prepare())
+      .catch(() => {});
+  }, [name]);
 
   const search = async () => {
     const { limit, threshold, groupBy, payload, rerank, filter: rows } = form.value;
