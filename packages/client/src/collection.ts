@@ -4,14 +4,14 @@ import type { Compressor } from '@hers/compress/apply';
 import type { Plan } from '@hers/scheme';
 import { HersError, type Many, refuseUnknown } from '@hers/service';
 import { hex } from './bytes.ts';
-import type { Fields } from './fields/field.ts';
+import type { Fields, FieldValue } from './fields/field.ts';
 import type { Filter } from './filter/filter.ts';
 import { openCompressor } from './formats/compressors.ts';
 import { type Enrolment, needsVault } from './formats/descriptor.ts';
 import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './formats/records.ts';
 import type { Question, QuestionOptions } from './inbox/keeper.ts';
 import type { AddDeviceOptions, DeviceInfo } from './inbox/registry.ts';
-import { type Choice, chosenCount, chosenIds, isChosen } from './search/choice.ts';
+import { type Choice, chosenCount, chosenRecords, fieldsOf, isChosen, type ListedRecord } from './search/choice.ts';
 import { inPartitions, type Partition, partitionsOf } from './search/partitions.ts';
 import { prepare } from './search/scan.ts';
 import { search } from './search/search.ts';
@@ -394,6 +394,23 @@ export class Collection {
    * for await (const id of faces.list({ limit: 100 })) console.log(id);
    */
   async *list(options: ListOptions = {}): AsyncGenerator<string> {
+    for await (const { record } of this.#listed(options)) yield record.id;
+  }
+
+  /**
+   * The same with what the lists hold of these fields, for which nothing is fetched.
+   *
+   * @internal
+   */
+  async *listFields(
+    fields: readonly string[],
+    options: ListOptions = {},
+  ): AsyncGenerator<{ readonly id: string; readonly fields: Readonly<Record<string, FieldValue>> }> {
+    for await (const { view, record } of this.#listed(options))
+      yield { id: record.id, fields: fieldsOf(view, record, fields) };
+  }
+
+  async *#listed(options: ListOptions): AsyncGenerator<{ readonly view: View; readonly record: ListedRecord }> {
     refuseUnknown(options, { filter: true, partitions: true, limit: true, after: true }, 'list');
     const { filter, partitions, limit = Number.POSITIVE_INFINITY, after } = options;
     if (!(limit >= 1)) throw new HersError('INVALID_ARGUMENT', 'limit is at least 1');
@@ -406,9 +423,9 @@ export class Collection {
       throw new HersError('NOT_FOUND', `there is no record ${JSON.stringify(after)} to go on after; begin again`);
     const choice = this.#session.choices.of(view, filter, Date.now());
     let left = limit;
-    for (const id of chosenIds(view, choice, after, part)) {
+    for (const record of chosenRecords(view, choice, after, part)) {
       if (left-- <= 0) return;
-      yield id;
+      yield { view, record };
     }
   }
 

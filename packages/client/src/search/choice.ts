@@ -3,7 +3,7 @@
 // exact. What the store is asked for does not depend on it. A filter is checked before a query is
 // sent, and evaluated block by block while the store works.
 
-import { type Fields, invalid, quoted } from '../fields/field.ts';
+import { type Fields, type FieldValue, invalid, quoted } from '../fields/field.ts';
 import { type CompiledFilter, compileFilter, wordsFor } from '../filter/evaluate.ts';
 import type { Filter } from '../filter/filter.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
@@ -180,16 +180,24 @@ function hasExpired(view: View, { id }: ManifestBlock, now: number): boolean {
   return dictionary !== undefined && dictionary.size > 0 && (dictionary.at(1) as number) <= now;
 }
 
+/** A record of a view, and where it is: in a block, or pending. */
+export interface ListedRecord {
+  readonly id: string;
+  readonly block?: string;
+  readonly slot?: number;
+  readonly pending?: PendingRecord;
+}
+
 /**
- * The ids that count, block by block in the order in which they were written; those after one of
+ * The records that count, block by block in the order in which they were written; those after one of
  * them, if it is given.
  */
-export function* chosenIds(
+export function* chosenRecords(
   view: View,
   choice: Choice | undefined,
   after?: string,
   part: ScanPart = wholeOf(view),
-): Generator<string> {
+): Generator<ListedRecord> {
   const place = after === undefined ? undefined : view.locate(after);
   let isPast = place === undefined;
   for (const block of part.blocks) {
@@ -198,14 +206,28 @@ export function* chosenIds(
     const list = view.entries.get(block.id)!;
     const slots = choice?.slots(block);
     for (const slot of list.inOrder()) {
-      if (isPast && isIn(slots, slot) && !isDead(block, slot)) yield list.id(slot);
+      if (isPast && isIn(slots, slot) && !isDead(block, slot)) yield { id: list.id(slot), block: block.id, slot };
       if (!isPast && slot === place!.slot) isPast = true;
     }
   }
   for (const record of part.pending) {
-    if (isPast && (choice?.isPending(record) ?? true)) yield record.id;
+    if (isPast && (choice?.isPending(record) ?? true)) yield { id: record.id, pending: record };
     if (record.id === after) isPast = true;
   }
+}
+
+/** What the view has of these fields of a record. Nothing is fetched for it. */
+export function fieldsOf(
+  view: View,
+  { block, slot, pending }: Pick<ListedRecord, 'block' | 'slot' | 'pending'>,
+  fields: readonly string[],
+): Record<string, FieldValue> {
+  const entries = fields.map((field) => [
+    field,
+    // A field that was added is in no column of the blocks that are not yet through.
+    pending ? pending.values.get(field) : view.columns.get(block!)?.get(field)?.value(slot!),
+  ]);
+  return Object.fromEntries(entries.filter(([, value]) => value !== undefined));
 }
 
 /** Whether the record with this id is one of them. */

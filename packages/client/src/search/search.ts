@@ -5,7 +5,7 @@ import { HersError } from '@hers/service';
 import { liveCount } from '../formats/manifest.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
-import { checkFieldNames, checkGroupField } from './choice.ts';
+import { checkFieldNames, checkGroupField, fieldsOf } from './choice.ts';
 import { inPartitions } from './partitions.ts';
 import { candidatesToFetch, countUndecryptable, fetchMatches } from './rerank.ts';
 import { type Asked, type Found, scan } from './scan.ts';
@@ -101,12 +101,5 @@ function withFields(
   fields: readonly string[],
 ): Match[] {
   const byId = new Map(found.map((each) => [each.id, each]));
-  return matches.map((match) => {
-    const { block, slot, pending } = byId.get(match.id)!;
-    const entries = fields.map((field) => [
-      field,
-      pending ? pending.values.get(field) : view.columns.get(block!)!.get(field)!.value(slot!),
-    ]);
-    return { ...match, fields: Object.fromEntries(entries.filter(([, value]) => value !== undefined)) };
-  });
+  return matches.map((match) => ({ ...match, fields: fieldsOf(view, byId.get(match.id)!, fields) }));
 }

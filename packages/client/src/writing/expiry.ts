@@ -2,7 +2,7 @@
 
 import { HersError, refuseUnknown } from '@hers/service';
 import { hex } from '../bytes.ts';
-import { chosenIds, EXPIRES } from '../search/choice.ts';
+import { chosenRecords, EXPIRES } from '../search/choice.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
 import { removeRecords } from './enrolment.ts';
@@ -60,7 +60,7 @@ export async function expire(session: CollectionSession, options: ExpireOptions)
       `nothing expires in this collection: it has no date field called ${EXPIRES}; addFields (hers fields add) adds one`,
     );
   const choice = session.choices.of(view, { must: { field: EXPIRES, range: { lte: time } } }, undefined);
-  const over = [...chosenIds(view, choice)];
+  const over = Array.from(chosenRecords(view, choice), ({ id }) => id);
   const receiptOf = ({ manifest, hash }: View, ids: readonly string[]): ExpiryReceipt => ({
     collection: session.name,
     collectionId: hex(keyring.id),

@@ -6,6 +6,8 @@ export interface Step {
   readonly name: string;
   readonly ms: number;
   readonly isServer: boolean;
+  /** What went over the network in it. */
+  readonly bytes: number;
 }
 
 export interface Account {
@@ -32,8 +34,8 @@ function accountOf(own: readonly Exchange[], began: number, ended: number): Acco
   const fetches = own.filter(({ operation }) => operation === 'getRecords');
   const steps: Step[] = [];
   let at = began;
-  const add = (name: string, until: number, isServer = false) => {
-    if (until > at) steps.push({ name, ms: until - at, isServer });
+  const add = (name: string, until: number, isServer = false, bytes = 0) => {
+    if (until > at) steps.push({ name, ms: until - at, isServer, bytes });
     at = Math.max(at, until);
   };
   if (query) {
@@ -41,11 +43,17 @@ function accountOf(own: readonly Exchange[], began: number, ended: number): Acco
     const before = own.filter((each) => each.beganAt < query.beganAt && each.operation !== 'getRecords');
     add('look for changes', Math.max(began, ...before.map(({ endedAt = 0 }) => endedAt)), true);
     add('encrypt', query.beganAt);
-    add('send, scan', query.headAt ?? query.beganAt, true);
-    add('receive, decrypt', query.endedAt ?? at);
+    add('send, scan', query.headAt ?? query.beganAt, true, query.sent);
+    add('receive, decrypt', query.endedAt ?? at, false, query.received);
   }
   const fetched = Math.max(0, ...fetches.map(({ endedAt = 0 }) => endedAt));
-  if (fetched > at) add('fetch records', fetched, true);
+  if (fetched > at)
+    add(
+      'fetch records',
+      fetched,
+      true,
+      fetches.reduce((sum, { received }) => sum + received, 0),
+    );
   add('rank', ended);
   return { totalMs: ended - began, steps, query, fetches };
 }

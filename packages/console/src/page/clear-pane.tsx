@@ -7,7 +7,7 @@ import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { type PlainResult, plainCollection, searchInTheClear } from './example.ts';
 import { messageOf } from './message.ts';
-import { Fact, Problem, Scroll } from './parts.tsx';
+import { Fact, Problem, Table } from './parts.tsx';
 import { count, duration, scoreText, size } from './quantities.ts';
 
 /** Of the encrypted matches, so many are compared. */
@@ -67,36 +67,21 @@ export function ClearPane({ collection, metric, probe, matches, isLimited }: Cle
           {known.length === 0 ? (
             <p class="faint">None of the matches is in the plain copy: they were enrolled since.</p>
           ) : (
-            <Scroll label="Scores of both">
-              <table>
-                <thead>
-                  <tr>
-                    <th scope="col">id</th>
-                    <th scope="col" class="number">
-                      encrypted
-                    </th>
-                    <th scope="col" class="number">
-                      in the clear
-                    </th>
-                    <th scope="col" class="number">
-                      difference
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {known.slice(0, SHOWN).map(({ id, score }) => (
-                    <tr key={id}>
-                      <th scope="row" class="id">
-                        {id}
-                      </th>
-                      <td class="number">{scoreText(score)}</td>
-                      <td class="number">{scoreText(scores.get(id)!)}</td>
-                      <td class="number">{(score - scores.get(id)!).toFixed(4)}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </Scroll>
+            <Table
+              label="Scores of both"
+              columns={['id', ['encrypted', 'number'], ['in the clear', 'number'], ['difference', 'number']]}
+            >
+              {known.slice(0, SHOWN).map(({ id, score }) => (
+                <tr key={id}>
+                  <th scope="row" class="id">
+                    {id}
+                  </th>
+                  <td class="number">{scoreText(score)}</td>
+                  <td class="number">{scoreText(scores.get(id)!)}</td>
+                  <td class="number">{(score - scores.get(id)!).toFixed(4)}</td>
+                </tr>
+              ))}
+            </Table>
           )}
           <p class="hint">
             {isLimited

@@ -98,12 +98,12 @@ function TabView({ tab, description, onChange }: TabProps): JSX.Element {
 }
 
 function Overview({ description }: { readonly description: CollectionDescription }): JSX.Element {
-  const { name, records, blocks, bytes, version, plan, editions, fields, partitionBy, compressor } = description;
+  const { name, records, pending, blocks, bytes, version, plan, editions, fields, partitionBy, compressor } =
+    description;
   const { enrolment, integrity, dimension, metric, profile } = description;
   const { database } = unlocked.value!;
   const isDeleting = useSignal(false);
   const problem = useSignal<string | undefined>(undefined);
-  const isPending = records > blocks * plan.capacity;
   return (
     <>
       <div class="cards">
@@ -111,6 +111,7 @@ function Overview({ description }: { readonly description: CollectionDescription
           <h2>What it holds</h2>
           <dl class="facts">
             <Fact term="records">{count(records)}</Fact>
+            <Fact term="pending">{count(pending)}</Fact>
             <Fact term="blocks">
               {count(blocks)} of up to {count(plan.capacity)} records
             </Fact>
@@ -131,8 +132,8 @@ function Overview({ description }: { readonly description: CollectionDescription
             </Fact>
           </dl>
           <p class="hint">
-            {isPending
-              ? 'Some records are pending: not yet in a block. Optimize, under upkeep, puts them into one.'
+            {pending > 0
+              ? 'Pending records are in no block yet: this page compares them itself. Optimize, under upkeep, puts them into one.'
               : ' '}
           </p>
         </div>

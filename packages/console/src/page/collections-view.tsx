@@ -7,7 +7,7 @@ import type { JSX } from 'preact';
 import { useLoaded } from './loaded.ts';
 import { messageOf } from './message.ts';
 import { type ModelFacts, shelf } from './models.ts';
-import { Dialog, Fact, Field, Problem, Scroll } from './parts.tsx';
+import { Dialog, Fact, Field, Problem, Table, useForm } from './parts.tsx';
 import { count, counted, size } from './quantities.ts';
 import { go, hrefOf } from './route.ts';
 import { unlocked } from './unlocked.ts';
@@ -64,48 +64,34 @@ function CollectionsTable({ collections }: { readonly collections: readonly Coll
       </div>
     );
   return (
-    <Scroll label="Collections of this key">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">name</th>
-            <th scope="col" class="number">
-              records
-            </th>
-            <th scope="col" class="number">
-              dimension
-            </th>
-            <th scope="col">metric</th>
-            <th scope="col">profile</th>
-            <th scope="col" class="number">
-              blocks
-            </th>
-            <th scope="col" class="number">
-              on disk
-            </th>
-            <th scope="col" class="number">
-              version
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {collections.map(({ name, records, dimension, metric, profile, blocks, bytes, version, compressor }) => (
-            <tr key={name}>
-              <th scope="row">
-                <a href={hrefOf({ view: 'collection', name, tab: 'overview' })}>{name}</a>
-              </th>
-              <td class="number">{count(records)}</td>
-              <td class="number">{compressor ? `${dimension} → ${compressor.dimension}` : dimension}</td>
-              <td>{metric}</td>
-              <td>{profile}</td>
-              <td class="number">{count(blocks)}</td>
-              <td class="number">{size(bytes)}</td>
-              <td class="number">{version}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <Table
+      label="Collections of this key"
+      columns={[
+        'name',
+        ['records', 'number'],
+        ['dimension', 'number'],
+        'metric',
+        'profile',
+        ['blocks', 'number'],
+        ['on disk', 'number'],
+        ['version', 'number'],
+      ]}
+    >
+      {collections.map(({ name, records, dimension, metric, profile, blocks, bytes, version, compressor }) => (
+        <tr key={name}>
+          <th scope="row">
+            <a href={hrefOf({ view: 'collection', name, tab: 'overview' })}>{name}</a>
+          </th>
+          <td class="number">{count(records)}</td>
+          <td class="number">{compressor ? `${dimension} → ${compressor.dimension}` : dimension}</td>
+          <td>{metric}</td>
+          <td>{profile}</td>
+          <td class="number">{count(blocks)}</td>
+          <td class="number">{size(bytes)}</td>
+          <td class="number">{version}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 
@@ -131,7 +117,7 @@ export function errorText({ profile, noise }: Plan): string {
 
 function NewCollection({ onClose }: { readonly onClose: () => void }): JSX.Element {
   const { database } = unlocked.value!;
-  const form = useSignal({
+  const { form, set } = useForm({
     name: '',
     dimension: '128',
     metric: 'cosine' as NonNullable<CollectionOptions['metric']>,
@@ -143,9 +129,6 @@ function NewCollection({ onClose }: { readonly onClose: () => void }): JSX.Eleme
   const problem = useSignal<string | undefined>(undefined);
   const isBusy = useSignal(false);
   const { value } = form;
-  const set = (part: Partial<typeof value>) => {
-    form.value = { ...form.value, ...part };
-  };
   const options = (): CollectionOptions => {
     const { dimension, metric, profile, integrity, normBound, fields } = form.value;
     return {

@@ -11,22 +11,39 @@ const QUALITY = 0.82;
 /** What this page has made itself, or what a payload calls so: nothing that a browser would run. */
 const PICTURE = /^data:image\/(?:jpeg|png|webp);base64,[A-Za-z\d+/]+=*$/;
 
-/** The part that a vector stands for, or the whole picture, as a square. */
-export async function cropOf(picture: Blob, { box }: Embedded): Promise<string> {
-  const whole = await createImageBitmap(picture);
+/** Of a file: larger ones are no photographs, and take the page's memory. */
+const MAX_BYTES = 64e6;
+/** Of a side: what is larger is made smaller before anybody looks at it. */
+const MAX_SIDE = 4096;
+
+/** A picture as the browser shows it. An error says why it cannot. */
+export async function openPicture(file: Blob): Promise<ImageBitmap> {
+  if (file.size > MAX_BYTES) throw new Error(`this picture is larger than ${MAX_BYTES / 1e6} MB`);
+  const whole = await createImageBitmap(file).catch(() => {
+    throw new Error('this is no picture that the browser can show');
+  });
+  const scale = MAX_SIDE / Math.max(whole.width, whole.height);
+  if (scale >= 1) return whole;
+  const size = (side: number) => Math.max(1, Math.round(side * scale));
+  const [resizeWidth, resizeHeight] = [size(whole.width), size(whole.height)];
   try {
-    const around = box ?? { x: 0, y: 0, width: whole.width, height: whole.height };
-    const side = Math.max(around.width, around.height) * (box ? 1 + 2 * MARGIN : 1);
-    const canvas = document.createElement('canvas');
-    canvas.width = canvas.height = SIDE;
-    const context = canvas.getContext('2d')!;
-    const [left, top] = [around.x + (around.width - side) / 2, around.y + (around.height - side) / 2];
-    const scale = SIDE / side;
-    context.drawImage(whole, -left * scale, -top * scale, whole.width * scale, whole.height * scale);
-    return canvas.toDataURL('image/jpeg', QUALITY);
+    return await createImageBitmap(whole, { resizeWidth, resizeHeight });
   } finally {
     whole.close();
   }
+}
+
+/** The part that a vector stands for, or the whole picture, as a square. */
+export function cropOf(whole: ImageBitmap, { box }: Embedded): string {
+  const around = box ?? { x: 0, y: 0, width: whole.width, height: whole.height };
+  const side = Math.max(around.width, around.height) * (box ? 1 + 2 * MARGIN : 1);
+  const canvas = document.createElement('canvas');
+  canvas.width = canvas.height = SIDE;
+  const context = canvas.getContext('2d')!;
+  const [left, top] = [around.x + (around.width - side) / 2, around.y + (around.height - side) / 2];
+  const scale = SIDE / side;
+  context.drawImage(whole, -left * scale, -top * scale, whole.width * scale, whole.height * scale);
+  return canvas.toDataURL('image/jpeg', QUALITY);
 }
 
 /** The picture in a payload, if it has one. */

@@ -4,6 +4,7 @@
 import type { CollectionDescription, VectorRecord } from '@hers/client';
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
+import { useRef } from 'preact/hooks';
 import { isRunning, type JobTools } from './job.ts';
 import { messageOf } from './message.ts';
 import { facesIn, LoadingText, modelOf, NoModel } from './model-probe.tsx';
@@ -36,16 +37,25 @@ export function EnrolPictures({ description, onEnrol }: Props): JSX.Element {
   const keeps = useSignal(true);
   const problem = useSignal<string | undefined>(undefined);
   const said = useSignal('');
+  const isStopped = useRef(false);
   const model = modelOf('picture', dimension);
 
   const look = async (pictures: readonly File[]) => {
     isBusy.value = true;
+    isStopped.current = false;
+    const problems: string[] = [];
     problem.value = undefined;
     try {
-      for (const picture of pictures) {
-        said.value = `Looking at ${picture.name} …`;
-        const found = await facesIn(model!, picture);
-        if (found.length === 0) problem.value = `No face was found in ${picture.name}.`;
+      for (const [at, picture] of pictures.entries()) {
+        if (isStopped.current) break;
+        said.value = `Looking at ${picture.name}, ${at + 1} of ${pictures.length} …`;
+        // What is wrong with one picture leaves the others as they are.
+        const found = await facesIn(model!, picture).catch((error) => {
+          problems.push(`${picture.name}: ${messageOf(error)}`);
+          return undefined;
+        });
+        if (isStopped.current || !found) continue;
+        if (found.length === 0) problems.push(`No face was found in ${picture.name}.`);
         const next = Math.max(0, ...people.value.map(({ key }) => key)) + 1;
         const added = found.map(({ crop, vector }, at) => ({
           ...{ key: next + at, crop, vector },
@@ -53,9 +63,8 @@ export function EnrolPictures({ description, onEnrol }: Props): JSX.Element {
         }));
         people.value = [...people.value, ...added];
       }
-    } catch (error) {
-      problem.value = messageOf(error);
     } finally {
+      problem.value = problems.length === 0 ? undefined : problems.join(' ');
       isBusy.value = false;
       said.value = '';
     }
@@ -94,6 +103,7 @@ export function EnrolPictures({ description, onEnrol }: Props): JSX.Element {
             isMany
             isBusy={isBusy.value}
             onPictures={(pictures) => void look(pictures)}
+            onProblem={(text) => (problem.value = text)}
           />
           <LoadingText model={model} isBusy={isBusy.value} />
           {people.value.length > 0 ? (
@@ -137,7 +147,14 @@ export function EnrolPictures({ description, onEnrol }: Props): JSX.Element {
             <button type="submit" class="main" disabled={people.value.length === 0 || isBusy.value || isRunning()}>
               {people.value.length === 0 ? 'Enrol' : `Enrol ${counted(people.value.length, 'face')}`}
             </button>
-            <span class="hint">{said.value || 'Faces are found in this page. Pictures do not leave it.'}</span>
+            {isBusy.value ? (
+              <button type="button" onClick={() => (isStopped.current = true)}>
+                Stop
+              </button>
+            ) : null}
+            <span class="hint" role="status">
+              {said.value || 'Faces are found in this page. Pictures do not leave it.'}
+            </span>
           </div>
         </>
       ) : (

@@ -8,7 +8,7 @@ import { isRunning, type JobTools, run } from './job.ts';
 import { messageOf } from './message.ts';
 import { modelKinds } from './model-probe.tsx';
 import { vectorOf } from './npy.ts';
-import { Drop, Field, Problem, Scroll } from './parts.tsx';
+import { Drop, Field, FileChoice, Problem, Table, useForm } from './parts.tsx';
 import { count, counted } from './quantities.ts';
 import { openRows, type Rows } from './rows.ts';
 import { unlocked } from './unlocked.ts';
@@ -50,6 +50,11 @@ export function EnrolView({ description }: { readonly description: CollectionDes
     }
   };
 
+  const choose = (next: File | undefined) => {
+    file.value = next;
+    void look();
+  };
+
   const enrol = (
     title: string,
     records: (tools: JobTools) => Iterable<VectorRecord> | AsyncIterable<VectorRecord>,
@@ -70,37 +75,18 @@ export function EnrolView({ description }: { readonly description: CollectionDes
     <div class="stack">
       {kinds.includes('picture') ? <EnrolPictures description={description} onEnrol={enrol} /> : null}
       {kinds.includes('text') ? <EnrolSentences description={description} onEnrol={enrol} /> : null}
-      <Drop
-        class="card"
-        onFile={(dropped) => {
-          file.value = dropped;
-          void look();
-        }}
-      >
+      <Drop class="card" onFiles={([dropped]) => choose(dropped)}>
         <h2>From a file</h2>
         <div class="row">
           <div class="field">
-            <span class="label" id="import-file">
-              .npy, .jsonl, .csv or .tsv
-            </span>
-            <div class="chosen">
-              <span class={file.value ? 'name' : 'name faint'}>
-                {file.value?.name ?? 'none chosen; or drop it here'}
-              </span>
-              <label class="button">
-                Choose …
-                <input
-                  type="file"
-                  class="hidden"
-                  aria-labelledby="import-file"
-                  accept=".npy,.jsonl,.ndjson,.csv,.tsv"
-                  onChange={({ currentTarget }) => {
-                    file.value = currentTarget.files?.[0];
-                    void look();
-                  }}
-                />
-              </label>
-            </div>
+            <FileChoice
+              id="import-file"
+              label=".npy, .jsonl, .csv or .tsv"
+              chosen={file.value?.name}
+              none="none chosen; or drop it here"
+              accept=".npy,.jsonl,.ndjson,.csv,.tsv"
+              onFile={choose}
+            />
           </div>
           <Field label="Ids of rows without one" hint={`${prefix.value}0, ${prefix.value}1, …`}>
             <input
@@ -141,38 +127,27 @@ export function EnrolView({ description }: { readonly description: CollectionDes
 
 function Preview({ chosen }: { readonly chosen: Chosen }): JSX.Element {
   return (
-    <Scroll label="The first records">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">id</th>
-            <th scope="col">vector</th>
-            <th scope="col">payload</th>
-          </tr>
-        </thead>
-        <tbody>
-          {chosen.preview.map(({ id, vector, payload }) => (
-            <tr key={id}>
-              <th scope="row" class="id">
-                {id}
-              </th>
-              <td>
-                <code>
-                  {Array.from(vector)
-                    .slice(0, SHOWN)
-                    .map((each) => each.toFixed(3))
-                    .join(' ')}
-                  {vector.length > SHOWN ? ` … (${vector.length})` : ''}
-                </code>
-              </td>
-              <td class="payload">
-                <code>{payload === undefined ? '' : JSON.stringify(payload)}</code>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <Table label="The first records" columns={['id', 'vector', 'payload']}>
+      {chosen.preview.map(({ id, vector, payload }) => (
+        <tr key={id}>
+          <th scope="row" class="id">
+            {id}
+          </th>
+          <td>
+            <code>
+              {Array.from(vector)
+                .slice(0, SHOWN)
+                .map((each) => each.toFixed(3))
+                .join(' ')}
+              {vector.length > SHOWN ? ` … (${vector.length})` : ''}
+            </code>
+          </td>
+          <td class="payload">
+            <code>{payload === undefined ? '' : JSON.stringify(payload)}</code>
+          </td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 
@@ -182,11 +157,8 @@ interface OneProps {
 }
 
 function One({ description, onEnrol }: OneProps): JSX.Element {
-  const form = useSignal({ id: '', vector: '', payload: '' });
+  const { form, set } = useForm({ id: '', vector: '', payload: '' });
   const problem = useSignal<string | undefined>(undefined);
-  const set = (part: Partial<typeof form.value>) => {
-    form.value = { ...form.value, ...part };
-  };
   const submit = () => {
     problem.value = undefined;
     const { id, vector: text, payload: json } = form.value;

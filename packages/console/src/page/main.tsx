@@ -2,6 +2,7 @@
 
 import { render } from 'preact';
 import { App } from './app.tsx';
+import { ignoreOtherDrops } from './parts.tsx';
 import { followAddress } from './route.ts';
 import { arrive, sessionHeaders } from './session.ts';
 import { lockWhenLeft } from './unlocked.ts';
@@ -10,5 +11,6 @@ import { watchFetch } from './wire.ts';
 watchFetch(sessionHeaders);
 followAddress();
 lockWhenLeft();
+ignoreOtherDrops();
 render(<App />, document.getElementById('console')!);
 void arrive();

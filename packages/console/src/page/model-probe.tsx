@@ -2,7 +2,7 @@
 
 import { type Signal, useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { cropOf } from './crop.ts';
+import { cropOf, openPicture } from './crop.ts';
 import { messageOf } from './message.ts';
 import { type Embedded, embed, installText, loading, type ModelFacts, missingText, modelsFor } from './models.ts';
 import { Field } from './parts.tsx';
@@ -16,8 +16,13 @@ export interface FoundFace {
 
 /** Finds all that is in a picture. */
 export async function facesIn(model: ModelFacts, picture: Blob): Promise<FoundFace[]> {
-  const found: readonly Embedded[] = await embed(model, picture);
-  return Promise.all(found.map(async (each) => ({ crop: await cropOf(picture, each), vector: each.vector })));
+  const whole = await openPicture(picture);
+  try {
+    const found: readonly Embedded[] = await embed(model, whole);
+    return found.map((each) => ({ crop: cropOf(whole, each), vector: each.vector }));
+  } finally {
+    whole.close();
+  }
 }
 
 /** The model that takes this, for a collection of these dimensions. */
@@ -85,7 +90,12 @@ export function PhotoProbe({ dimension, faces, chosen, problem }: PhotoProbeProp
   };
   return (
     <>
-      <PictureInput label="A photograph" isBusy={isBusy.value} onPictures={([picture]) => void look(picture!)} />
+      <PictureInput
+        label="A photograph"
+        isBusy={isBusy.value}
+        onPictures={([picture]) => void look(picture!)}
+        onProblem={(text) => (problem.value = text)}
+      />
       {faces.value.length > 0 ? (
         <fieldset class="faces" aria-label="Which face">
           {faces.value.map(({ crop }, at) => (

@@ -76,10 +76,12 @@ function start(name: string): Running {
   return started;
 }
 
-/** The vectors of a text or a picture. A picture goes to the worker, and is closed there. */
-export async function embed({ name, dimension }: ModelFacts, input: string | Blob): Promise<readonly Embedded[]> {
-  const content = typeof input === 'string' ? input : await createImageBitmap(input).catch(() => undefined);
-  if (content === undefined) throw new Error('this is no picture that the browser can show');
+/** The vectors of a text or a picture. The worker gets a copy of a picture, and closes it. */
+export async function embed(
+  { name, dimension }: ModelFacts,
+  input: string | ImageBitmap,
+): Promise<readonly Embedded[]> {
+  const content = typeof input === 'string' ? input : await createImageBitmap(input);
   const isFirst = !running.has(name);
   const { worker, waiting } = running.get(name) ?? start(name);
   const number = next++;

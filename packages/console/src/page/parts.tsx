@@ -1,6 +1,6 @@
 // Small parts that every view is made of.
 
-import { useSignal } from '@preact/signals';
+import { type Signal, useSignal } from '@preact/signals';
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { type Job, job, stop } from './job.ts';
@@ -42,27 +42,124 @@ export function Scroll({
   );
 }
 
-interface DropProps {
-  readonly class: string;
-  readonly onFile: (file: File | undefined) => void;
+/** The title of a column, and its class where it has one; `aside` is for screen readers alone. */
+export type Column = string | readonly [title: string, kind: 'number' | 'score' | 'aside'];
+
+interface TableProps {
+  /** What it is a table of, for screen readers. */
+  readonly label: string;
+  readonly columns: readonly Column[];
+  /** Its rows. */
   readonly children: ComponentChildren;
 }
 
-/** Takes a file that is dropped on it. There is a button for the same beside it. */
-export function Drop({ class: name, onFile, children }: DropProps): JSX.Element {
+export function Table({ label, columns, children }: TableProps): JSX.Element {
+  return (
+    <Scroll label={label}>
+      <table>
+        <thead>
+          <tr>
+            {columns.map((column, at) => {
+              const [title, kind = ''] = typeof column === 'string' ? [column] : column;
+              return (
+                <th scope="col" key={`${at} ${title}`} class={kind === 'aside' ? '' : kind}>
+                  {kind === 'aside' ? <span class="aside">{title}</span> : title}
+                </th>
+              );
+            })}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </Scroll>
+  );
+}
+
+interface FileChoiceProps {
+  readonly id: string;
+  readonly label: string;
+  /** What was chosen, or undefined. */
+  readonly chosen: string | undefined;
+  readonly none?: string;
+  readonly accept: string;
+  readonly onFile: (file: File | undefined) => void;
+}
+
+/** A file to be chosen: its label, its name, and a button. */
+export function FileChoice({ id, label, chosen, none, accept, onFile }: FileChoiceProps): JSX.Element {
+  return (
+    <>
+      <span class="label" id={id}>
+        {label}
+      </span>
+      <div class="chosen">
+        <span class={chosen === undefined ? 'name faint' : 'name'}>{chosen ?? none ?? 'none chosen'}</span>
+        <label class="button">
+          Choose …
+          <input
+            type="file"
+            class="hidden"
+            aria-labelledby={id}
+            accept={accept}
+            onChange={({ currentTarget }) => onFile(currentTarget.files?.[0])}
+          />
+        </label>
+      </div>
+    </>
+  );
+}
+
+/** A form's values, and how to change some of them. */
+export function useForm<T extends object>(initial: T): { readonly form: Signal<T>; set(part: Partial<T>): void } {
+  const form = useSignal(initial);
+  return {
+    form,
+    set: (part) => {
+      form.value = { ...form.value, ...part };
+    },
+  };
+}
+
+interface DropProps {
+  readonly class: string;
+  readonly onFiles: (files: readonly File[]) => void;
+  readonly children: ComponentChildren;
+}
+
+/** Takes files that are dropped on it. There is a button for the same beside it. */
+export function Drop({ class: name, onFiles, children }: DropProps): JSX.Element {
+  const isOver = useSignal(false);
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: dropping is another way for what a button does
     <div
-      class={name}
-      onDragOver={(event) => event.preventDefault()}
+      class={`${name} ${isOver.value ? 'over' : ''}`}
+      onDragOver={(event) => {
+        event.preventDefault();
+        isOver.value = true;
+      }}
+      onDragLeave={() => (isOver.value = false)}
       onDrop={(event) => {
         event.preventDefault();
-        onFile(event.dataTransfer?.files[0]);
+        isOver.value = false;
+        const files = [...(event.dataTransfer?.files ?? [])];
+        if (files.length > 0) onFiles(files);
       }}
     >
       {children}
     </div>
   );
+}
+
+/**
+ * A file that is dropped beside its place would be opened by the browser, in the place of the page.
+ */
+export function ignoreOtherDrops(): void {
+  addEventListener('dragover', (event) => {
+    if (event.defaultPrevented) return;
+    event.preventDefault();
+    if (event.dataTransfer) event.dataTransfer.dropEffect = 'none';
+  });
+  addEventListener('drop', (event) => event.preventDefault());
 }
 
 /** Says what went wrong, or nothing. It is read aloud when it changes. */

@@ -4,22 +4,26 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { messageOf } from './message.ts';
-import { Dialog, Problem } from './parts.tsx';
+import { Dialog, Drop, Problem } from './parts.tsx';
 
 interface PictureInputProps {
   readonly label: string;
   readonly isMany?: boolean;
   readonly isBusy: boolean;
   readonly onPictures: (pictures: readonly File[]) => void;
+  /** Why what was chosen, dropped or pasted is not taken. */
+  readonly onProblem: (problem: string) => void;
 }
 
 const isPicture = ({ type }: { readonly type: string }) => type.startsWith('image/');
 
-export function PictureInput({ label, isMany = false, isBusy, onPictures }: PictureInputProps): JSX.Element {
+export function PictureInput({ label, isMany = false, isBusy, onPictures, onProblem }: PictureInputProps): JSX.Element {
   const isFilming = useSignal(false);
-  const take = (files: Iterable<File> | undefined | null) => {
-    const pictures = [...(files ?? [])].filter(isPicture);
+  const take = (files: readonly File[]) => {
+    if (isBusy || files.length === 0) return;
+    const pictures = files.filter(isPicture);
     if (pictures.length > 0) onPictures(isMany ? pictures : pictures.slice(0, 1));
+    else onProblem(`${files[0]!.name} is no picture.`);
   };
   const latest = useRef(take);
   latest.current = take;
@@ -34,15 +38,7 @@ export function PictureInput({ label, isMany = false, isBusy, onPictures }: Pict
     return () => removeEventListener('paste', paste);
   }, []);
   return (
-    // biome-ignore lint/a11y/noStaticElementInteractions: dropping is another way for what a button does
-    <div
-      class="drop"
-      onDragOver={(event) => event.preventDefault()}
-      onDrop={(event) => {
-        event.preventDefault();
-        take(event.dataTransfer?.files);
-      }}
-    >
+    <Drop class="drop" onFiles={take}>
       <span class="faint">Drop or paste {isMany ? 'pictures' : 'a picture'} here, or</span>
       <div class="actions">
         <label class={`button ${isBusy ? 'disabled' : ''}`}>
@@ -55,7 +51,7 @@ export function PictureInput({ label, isMany = false, isBusy, onPictures }: Pict
             multiple={isMany}
             disabled={isBusy}
             onChange={({ currentTarget }) => {
-              take(currentTarget.files);
+              take([...(currentTarget.files ?? [])]);
               currentTarget.value = '';
             }}
           />
@@ -73,7 +69,7 @@ export function PictureInput({ label, isMany = false, isBusy, onPictures }: Pict
           }}
         />
       ) : null}
-    </div>
+    </Drop>
   );
 }
 

@@ -6,8 +6,8 @@ import type { JSX } from 'preact';
 import { FilterForm, filterOf, type Row } from './filter-form.tsx';
 import { useLoaded } from './loaded.ts';
 import { messageOf } from './message.ts';
-import { Confirm, Dialog, Fact, Field, Problem } from './parts.tsx';
-import { count, counted } from './quantities.ts';
+import { Confirm, Dialog, Fact, Field, Problem, Table } from './parts.tsx';
+import { count, counted, valueText } from './quantities.ts';
 import { unlocked } from './unlocked.ts';
 
 const PAGE = 50;
@@ -15,7 +15,7 @@ const PAGE = 50;
 const SHOWN = 16;
 
 interface Page {
-  readonly ids: readonly string[];
+  readonly records: readonly { readonly id: string; readonly fields: Readonly<Record<string, unknown>> }[];
   readonly total: number;
   readonly hasMore: boolean;
 }
@@ -28,6 +28,7 @@ interface RecordsProps {
 export function RecordsView({ description, onChange }: RecordsProps): JSX.Element {
   const { name, fields, enrolment } = description;
   const { database } = unlocked.value!;
+  const fieldNames = Object.keys(fields);
   const rows = useSignal<readonly Row[]>([]);
   const filter = useSignal<Filter | undefined>(undefined);
   /** The last ids of the pages before. */
@@ -39,10 +40,10 @@ export function RecordsView({ description, onChange }: RecordsProps): JSX.Elemen
     const collection = await database.collection(name);
     const after = before.value.at(-1);
     const options = { ...(filter.value ? { filter: filter.value } : {}) };
-    const ids = await Array.fromAsync(
-      collection.list({ ...options, limit: PAGE + 1, ...(after === undefined ? {} : { after }) }),
+    const found = await Array.fromAsync(
+      collection.listFields(fieldNames, { ...options, limit: PAGE + 1, ...(after === undefined ? {} : { after }) }),
     );
-    return { ids: ids.slice(0, PAGE), hasMore: ids.length > PAGE, total: await collection.count(options) };
+    return { records: found.slice(0, PAGE), hasMore: found.length > PAGE, total: await collection.count(options) };
   }, [before.value, filter.value]);
   const { value, problem, isLoading } = loaded.value;
   const changed = () => {
@@ -50,6 +51,11 @@ export function RecordsView({ description, onChange }: RecordsProps): JSX.Elemen
     onChange();
   };
   const first = before.value.length * PAGE;
+  const open = (id: string) => (
+    <button type="button" class="link id" disabled={enrolment !== 'vault'} onClick={() => (chosen.value = id)}>
+      {id}
+    </button>
+  );
   return (
     <div class="records">
       <form
@@ -87,12 +93,12 @@ export function RecordsView({ description, onChange }: RecordsProps): JSX.Elemen
               ← Before
             </button>
             <span class="number faint">
-              {value && value.ids.length > 0 ? `${count(first + 1)}–${count(first + value.ids.length)}` : '–'}
+              {value && value.records.length > 0 ? `${count(first + 1)}–${count(first + value.records.length)}` : '–'}
             </span>
             <button
               type="button"
               disabled={!value?.hasMore || isLoading}
-              onClick={() => (before.value = [...before.value, value!.ids.at(-1)!])}
+              onClick={() => (before.value = [...before.value, value!.records.at(-1)!.id])}
             >
               Next →
             </button>
@@ -101,25 +107,31 @@ export function RecordsView({ description, onChange }: RecordsProps): JSX.Elemen
         <p class="hint" role="status">
           {said.value}
         </p>
-        {value && value.ids.length > 0 ? (
-          <ul class="ids">
-            {value.ids.map((id) => (
-              <li key={id}>
-                <button
-                  type="button"
-                  class="link id"
-                  disabled={enrolment !== 'vault'}
-                  onClick={() => (chosen.value = id)}
-                >
-                  {id}
-                </button>
-              </li>
-            ))}
-          </ul>
+        {value && value.records.length > 0 ? (
+          <div class="ids">
+            {fieldNames.length === 0 ? (
+              <ul>
+                {value.records.map(({ id }) => (
+                  <li key={id}>{open(id)}</li>
+                ))}
+              </ul>
+            ) : (
+              <Table label="Records" columns={['id', ...fieldNames]}>
+                {value.records.map(({ id, fields: values }) => (
+                  <tr key={id}>
+                    <th scope="row">{open(id)}</th>
+                    {fieldNames.map((field) => (
+                      <td key={field}>{valueText(values[field])}</td>
+                    ))}
+                  </tr>
+                ))}
+              </Table>
+            )}
+          </div>
         ) : null}
         <p class="hint">
           {enrolment === 'vault'
-            ? 'Ids are in lists that this page has decrypted. Opening a record fetches it, which shows the server which one.'
+            ? 'Ids and fields are in lists that this page has decrypted. Opening a record fetches it, which shows the server which one.'
             : 'This collection keeps no records that could be opened.'}
         </p>
       </div>

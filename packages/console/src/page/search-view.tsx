@@ -15,8 +15,8 @@ import { type FoundFace, modelKinds, modelOf, PhotoProbe, TextProbe } from './mo
 import { embed } from './models.ts';
 import { Noise } from './noise.tsx';
 import { Npy, vectorOf } from './npy.ts';
-import { Fact, Field, Problem, Scroll } from './parts.tsx';
-import { count, counted, scoreText, size } from './quantities.ts';
+import { Fact, Field, FileChoice, Problem, Table } from './parts.tsx';
+import { count, counted, scoreText, size, valueText } from './quantities.ts';
 import { Timeline } from './timeline.tsx';
 import { unlocked } from './unlocked.ts';
 import { Handles } from './wire-pane.tsx';
@@ -278,24 +278,13 @@ function SearchForm({ form, description, problem, faces, face }: SearchFormProps
         {value.source === 'file' ? (
           <>
             <div class="field">
-              <span class="label" id="npy-file">
-                File
-              </span>
-              <div class="chosen">
-                <span class={value.npy ? 'name' : 'name faint'}>
-                  {value.npy ? `${value.npy.name}, ${counted(value.npy.content.rows, 'row')}` : 'none chosen'}
-                </span>
-                <label class="button">
-                  Choose …
-                  <input
-                    type="file"
-                    class="hidden"
-                    accept=".npy"
-                    aria-labelledby="npy-file"
-                    onChange={({ currentTarget }) => void choose(currentTarget.files?.[0])}
-                  />
-                </label>
-              </div>
+              <FileChoice
+                id="npy-file"
+                label="File"
+                chosen={value.npy && `${value.npy.name}, ${counted(value.npy.content.rows, 'row')}`}
+                accept=".npy"
+                onFile={(file) => void choose(file)}
+              />
             </div>
             <Field label="Row">
               <input
@@ -491,54 +480,37 @@ function MatchTable({ found, metric }: MatchesProps): JSX.Element {
   const { matches } = result;
   const best = matches[0]?.score ?? 0;
   return (
-    <Scroll label="Matches">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col" class="number">
-              #
-            </th>
-            <th scope="col">id</th>
-            <th scope="col" class="score">
-              {metric === 'euclidean' ? 'distance' : 'score'}
-            </th>
-            {fieldNames.map((field) => (
-              <th scope="col" key={field}>
-                {field}
-              </th>
-            ))}
-            {hasPayload ? <th scope="col">payload</th> : null}
-          </tr>
-        </thead>
-        <tbody>
-          {matches.map((match, at) => (
-            <tr key={match.id}>
-              <td class="number faint">{at + 1}</td>
-              <th scope="row" class="id">
-                {match.id}
-              </th>
-              <td class="score" title={ORIGINS[match.scoreOrigin]}>
-                <MatchScore match={match} metric={metric} best={best} />
-              </td>
-              {fieldNames.map((field) => (
-                <td key={field}>{valueText(match.fields?.[field])}</td>
-              ))}
-              {hasPayload ? (
-                <td class="payload">
-                  <code>{match.payload === undefined ? '' : JSON.stringify(match.payload)}</code>
-                </td>
-              ) : null}
-            </tr>
+    <Table
+      label="Matches"
+      columns={[
+        ['#', 'number'],
+        'id',
+        [metric === 'euclidean' ? 'distance' : 'score', 'score'],
+        ...fieldNames,
+        ...(hasPayload ? ['payload'] : []),
+      ]}
+    >
+      {matches.map((match, at) => (
+        <tr key={match.id}>
+          <td class="number faint">{at + 1}</td>
+          <th scope="row" class="id">
+            {match.id}
+          </th>
+          <td class="score" title={ORIGINS[match.scoreOrigin]}>
+            <MatchScore match={match} metric={metric} best={best} />
+          </td>
+          {fieldNames.map((field) => (
+            <td key={field}>{valueText(match.fields?.[field])}</td>
           ))}
-        </tbody>
-      </table>
-    </Scroll>
+          {hasPayload ? (
+            <td class="payload">
+              <code>{match.payload === undefined ? '' : JSON.stringify(match.payload)}</code>
+            </td>
+          ) : null}
+        </tr>
+      ))}
+    </Table>
   );
-}
-
-function valueText(value: unknown): string {
-  if (value === undefined || value === null) return '';
-  return Array.isArray(value) ? value.join(', ') : String(value);
 }
 
 /** What the server saw of the last search. */

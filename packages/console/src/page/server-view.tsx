@@ -6,7 +6,7 @@ import { useEffect } from 'preact/hooks';
 import { useLoaded } from './loaded.ts';
 import { isCode, messageOf } from './message.ts';
 import { growth, numberIn, quantile, type Reading, readingOf } from './metrics.ts';
-import { Confirm, Field, Problem, Scroll } from './parts.tsx';
+import { Confirm, Field, Problem, Table, useForm } from './parts.tsx';
 import { Plot } from './plot.tsx';
 import { count, duration, size } from './quantities.ts';
 import { hrefOf, SERVER_TABS, type ServerTab } from './route.ts';
@@ -250,46 +250,30 @@ function Tokens({ tokens, onChange }: TokensProps): JSX.Element {
   return (
     <>
       <Problem text={problem.value} />
-      <Scroll label="Tokens">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">id</th>
-              <th scope="col">scope</th>
-              <th scope="col">collection</th>
-              <th scope="col">note</th>
-              <th scope="col">made</th>
-              <th scope="col">
-                <span class="aside">Revoke</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {tokens.map((token) => (
-              <tr key={token.id}>
-                <th scope="row">
-                  <code>{token.id}</code>
-                </th>
-                <td>{token.scope}</td>
-                <td>
-                  {token.collection ?? 'all'}
-                  {token.partitions ? `, ${count(token.partitions.length)} of its partitions` : ''}
-                </td>
-                <td>{token.note ?? ''}</td>
-                <td>
-                  {token.created.slice(0, 10)}
-                  {token.by === undefined ? '' : ` with ${token.by}`}
-                </td>
-                <td>
-                  <button type="button" class="link" onClick={() => (revoking.value = token)}>
-                    Revoke …
-                  </button>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table label="Tokens" columns={['id', 'scope', 'collection', 'note', 'made', ['Revoke', 'aside']]}>
+        {tokens.map((token) => (
+          <tr key={token.id}>
+            <th scope="row">
+              <code>{token.id}</code>
+            </th>
+            <td>{token.scope}</td>
+            <td>
+              {token.collection ?? 'all'}
+              {token.partitions ? `, ${count(token.partitions.length)} of its partitions` : ''}
+            </td>
+            <td>{token.note ?? ''}</td>
+            <td>
+              {token.created.slice(0, 10)}
+              {token.by === undefined ? '' : ` with ${token.by}`}
+            </td>
+            <td>
+              <button type="button" class="link" onClick={() => (revoking.value = token)}>
+                Revoke …
+              </button>
+            </td>
+          </tr>
+        ))}
+      </Table>
       <NewToken onChange={onChange} />
       {revoking.value ? (
         <Confirm
@@ -310,12 +294,9 @@ function Tokens({ tokens, onChange }: TokensProps): JSX.Element {
 }
 
 function NewToken({ onChange }: { readonly onChange: () => void }): JSX.Element {
-  const form = useSignal({ scope: 'search', collection: '', note: '' });
+  const { form, set } = useForm({ scope: 'search', collection: '', note: '' });
   const made = useSignal<string | undefined>(undefined);
   const problem = useSignal<string | undefined>(undefined);
-  const set = (part: Partial<typeof form.value>) => {
-    form.value = { ...form.value, ...part };
-  };
   const make = async () => {
     problem.value = undefined;
     made.value = undefined;
@@ -398,38 +379,24 @@ function AuditTab(): JSX.Element {
   return (
     <Asked<{ entries: readonly AuditLine[] }> path="audit">
       {({ entries }) => (
-        <Scroll label="Audit log">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">time, UTC</th>
-                <th scope="col">token</th>
-                <th scope="col">address</th>
-                <th scope="col">did</th>
-                <th scope="col">collection</th>
-                <th scope="col">outcome</th>
-              </tr>
-            </thead>
-            <tbody>
-              {entries.toReversed().map((entry, at) => (
-                <tr key={`${entry.time} ${entries.length - at}`}>
-                  <td>{entry.time.slice(0, 19).replace('T', ' ')}</td>
-                  <td>
-                    <code>{entry.token ?? '–'}</code>
-                  </td>
-                  <td>{entry.address ?? ''}</td>
-                  <td>
-                    {entry.requests === undefined
-                      ? entry.operation
-                      : `${count(entry.requests)} more of strangers, not written down`}
-                  </td>
-                  <td>{entry.collection ?? ''}</td>
-                  <td class={entry.code === undefined ? '' : 'warn'}>{entry.code ?? entry.status ?? ''}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table label="Audit log" columns={['time, UTC', 'token', 'address', 'did', 'collection', 'outcome']}>
+          {entries.toReversed().map((entry, at) => (
+            <tr key={`${entry.time} ${entries.length - at}`}>
+              <td>{entry.time.slice(0, 19).replace('T', ' ')}</td>
+              <td>
+                <code>{entry.token ?? '–'}</code>
+              </td>
+              <td>{entry.address ?? ''}</td>
+              <td>
+                {entry.requests === undefined
+                  ? entry.operation
+                  : `${count(entry.requests)} more of strangers, not written down`}
+              </td>
+              <td>{entry.collection ?? ''}</td>
+              <td class={entry.code === undefined ? '' : 'warn'}>{entry.code ?? entry.status ?? ''}</td>
+            </tr>
+          ))}
+        </Table>
       )}
     </Asked>
   );
@@ -475,6 +442,7 @@ interface ClusterFacts {
     readonly shards: number;
     readonly bytes: number;
     readonly lagging: number;
+    readonly draining?: boolean;
   }[];
   readonly collections: readonly {
     readonly name: string;
@@ -485,79 +453,80 @@ interface ClusterFacts {
     readonly blocked: number;
     readonly lost: number;
   }[];
+  readonly moves?: readonly {
+    readonly collection: string;
+    readonly shard: number;
+    readonly from?: string;
+    readonly to?: string;
+    readonly state: string;
+    readonly bytes?: number;
+  }[];
 }
 
 function ClusterTab(): JSX.Element {
   return (
     <Asked<ClusterFacts> path="cluster">
-      {({ nodes, collections }) => (
+      {({ nodes, collections, moves = [] }) => (
         <>
-          <Scroll label="Nodes">
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">node</th>
-                  <th scope="col">address</th>
-                  <th scope="col" class="number">
-                    shards
-                  </th>
-                  <th scope="col" class="number">
-                    on disk
-                  </th>
-                  <th scope="col" class="number">
-                    lagging
-                  </th>
-                  <th scope="col">state</th>
+          <Table
+            label="Nodes"
+            columns={['node', 'address', ['shards', 'number'], ['on disk', 'number'], ['lagging', 'number'], 'state']}
+          >
+            {nodes.map(({ name, url, shards, bytes, lagging, draining, error }) => (
+              <tr key={name}>
+                <th scope="row">{name}</th>
+                <td>{url}</td>
+                <td class="number">{count(shards)}</td>
+                <td class="number">{size(bytes)}</td>
+                <td class="number">{count(lagging)}</td>
+                <td class={error === undefined ? '' : 'warn'}>
+                  {error === undefined ? nodeState(draining, shards) : `down: ${error}`}
+                </td>
+              </tr>
+            ))}
+          </Table>
+          <Table
+            label="Collections of the cluster"
+            columns={['collection', ['version', 'number'], ['shards', 'number'], ['replicas', 'number'], 'state']}
+          >
+            {collections.map(({ name, version, shards, replicas, degraded, blocked, lost }) => (
+              <tr key={name}>
+                <th scope="row">{name}</th>
+                <td class="number">{version ?? '?'}</td>
+                <td class="number">{count(shards)}</td>
+                <td class="number">{count(replicas)}</td>
+                <td class={degraded + blocked + lost > 0 ? 'warn' : ''}>{stateOf({ degraded, blocked, lost })}</td>
+              </tr>
+            ))}
+          </Table>
+          {moves.length > 0 ? (
+            <Table
+              label="Shards that move"
+              columns={['collection', ['shard', 'number'], 'from', 'to', 'state', ['size', 'number']]}
+            >
+              {moves.map(({ collection, shard, from, to, state, bytes }) => (
+                <tr key={`${collection} ${shard}`}>
+                  <th scope="row">{collection}</th>
+                  <td class="number">{shard}</td>
+                  <td>{from ?? 'a replica more'}</td>
+                  <td>{to ?? 'a replica less'}</td>
+                  <td>{state}</td>
+                  <td class="number">{bytes === undefined ? '?' : size(bytes)}</td>
                 </tr>
-              </thead>
-              <tbody>
-                {nodes.map(({ name, url, shards, bytes, lagging, error }) => (
-                  <tr key={name}>
-                    <th scope="row">{name}</th>
-                    <td>{url}</td>
-                    <td class="number">{count(shards)}</td>
-                    <td class="number">{size(bytes)}</td>
-                    <td class="number">{count(lagging)}</td>
-                    <td class={error === undefined ? '' : 'warn'}>{error === undefined ? 'up' : `down: ${error}`}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
-          <Scroll label="Collections of the cluster">
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">collection</th>
-                  <th scope="col" class="number">
-                    version
-                  </th>
-                  <th scope="col" class="number">
-                    shards
-                  </th>
-                  <th scope="col" class="number">
-                    replicas
-                  </th>
-                  <th scope="col">state</th>
-                </tr>
-              </thead>
-              <tbody>
-                {collections.map(({ name, version, shards, replicas, degraded, blocked, lost }) => (
-                  <tr key={name}>
-                    <th scope="row">{name}</th>
-                    <td class="number">{version ?? '?'}</td>
-                    <td class="number">{count(shards)}</td>
-                    <td class="number">{count(replicas)}</td>
-                    <td class={degraded + blocked + lost > 0 ? 'warn' : ''}>{stateOf({ degraded, blocked, lost })}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+              ))}
+            </Table>
+          ) : (
+            <p class="hint">No shard moves.</p>
+          )}
         </>
       )}
     </Asked>
   );
+}
+
+function nodeState(isDraining = false, shards: number): string {
+  if (!isDraining) return 'up';
+  return shards === 0 ? 'emptied, and can be stopped' : 'is being emptied';
 }
 
 function stateOf({ degraded, blocked, lost }: { degraded: number; blocked: number; lost: number }): string {

@@ -2,7 +2,7 @@
 
 import type { JSX } from 'preact';
 import type { Account } from './account.ts';
-import { duration } from './quantities.ts';
+import { duration, size } from './quantities.ts';
 
 export function Timeline({ account }: { readonly account: Account }): JSX.Element {
   const { steps, totalMs } = account;
@@ -14,9 +14,10 @@ export function Timeline({ account }: { readonly account: Account }): JSX.Elemen
         ))}
       </div>
       <ol>
-        {steps.map(({ name, ms, isServer }) => (
+        {steps.map(({ name, ms, isServer, bytes }) => (
           <li key={name} class={isServer ? 'server' : 'page'}>
-            {name} <span class="number">{duration(ms)}</span>
+            {name} {bytes > 0 ? <span class="faint number">{size(bytes)}</span> : null}{' '}
+            <span class="number">{duration(ms)}</span>
           </li>
         ))}
         <li class="total">

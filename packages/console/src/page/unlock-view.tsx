@@ -7,7 +7,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { example } from './example.ts';
 import { KeyPicture } from './key-picture.tsx';
 import { isCode, messageOf } from './message.ts';
-import { Drop, Field, Problem } from './parts.tsx';
+import { Drop, Field, FileChoice, Problem } from './parts.tsx';
 import { save } from './save.ts';
 import { type Origin, offeredKey } from './session.ts';
 import { lockedBecause, unlock } from './unlocked.ts';
@@ -126,23 +126,14 @@ function OpenKey({ origin }: { readonly origin: Origin }): JSX.Element {
         void open(event.currentTarget);
       }}
     >
-      <Drop class="field" onFile={(dropped) => void choose(dropped)}>
-        <span class="label" id="key-file">
-          Key file
-        </span>
-        <div class="chosen">
-          <span class={file.value ? 'name' : 'name faint'}>{file.value?.name ?? 'none chosen'}</span>
-          <label class="button">
-            Choose …
-            <input
-              type="file"
-              class="hidden"
-              aria-labelledby="key-file"
-              accept=".key,.json,application/json"
-              onChange={(event) => void choose(event.currentTarget.files?.[0])}
-            />
-          </label>
-        </div>
+      <Drop class="field" onFiles={([dropped]) => void choose(dropped)}>
+        <FileChoice
+          id="key-file"
+          label="Key file"
+          chosen={file.value?.name}
+          accept=".key,.json,application/json"
+          onFile={(chosen) => void choose(chosen)}
+        />
         <span class="hint">
           {offered.value && file.value === offered.value
             ? 'From the folder of hers console, still sealed.'
