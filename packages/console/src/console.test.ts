@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { createServer, type IncomingMessage } from 'node:http';
+import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { after, before, describe, it } from 'node:test';
@@ -13,6 +13,7 @@ import { plan } from '@hers/scheme';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { part } from '../../../tools/parts.ts';
 import { DIMENSION, HOSTILE, openTrial, PASSPHRASE, type Trial, vectorOf } from '../testing/trial.ts';
+import { type RunningConsole, startConsole } from './node/index.node.ts';
 
 const browserPart = part('browser');
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -326,7 +327,28 @@ describe('the console', { skip: browserPart.skip, timeout: 120_000 }, () => {
     await button('Lock').click();
     await page.getByText('You locked it. The key is gone from this page.').waitFor();
     const left = await page.evaluate(async () => {
-      const databases = await indexedDB.databases();
+      const databases = await Promise.all(
+        (await indexedDB.databases()).map(async ({ name }) => {
+          const opened = await new Promise<IDBDatabase>((resolve, reject) => {
+            const opening = indexedDB.open(name!);
+            opening.onsuccess = () => resolve(opening.result);
+            opening.onerror = () => reject(opening.error);
+          });
+          const stores = [...opened.objectStoreNames];
+          const rows = await Promise.all(
+            stores.map(
+              (store) =>
+                new Promise<unknown[]>((resolve, reject) => {
+                  const reading = opened.transaction(store).objectStore(store).getAll();
+                  reading.onsuccess = () => resolve(reading.result);
+                  reading.onerror = () => reject(reading.error);
+                }),
+            ),
+          );
+          opened.close();
+          return { name, rows };
+        }),
+      );
       return JSON.stringify([
         document.documentElement.outerHTML,
         { ...localStorage },
@@ -336,6 +358,7 @@ describe('the console', { skip: browserPart.skip, timeout: 120_000 }, () => {
         location.href,
       ]);
     });
+    assert.match(left, /"name":"hers console","rows":\[\[\{/);
     for (const [what, bytes] of secrets())
       for (const form of encodings(bytes)) assert.ok(!Buffer.from(left).includes(form), what);
     await page.goBack();
@@ -382,6 +405,137 @@ describe('the console', { skip: browserPart.skip, timeout: 120_000 }, () => {
     assert.ok(all.length > 500_000, `${all.length} bytes were watched`);
     for (const [what, bytes] of secrets()) for (const form of encodings(bytes)) assert.ok(!all.includes(form), what);
     assert.deepEqual(complaints, []);
+  });
+
+  describe('before a server that cheats', () => {
+    /** What it says in the place of each path; all else is the real server's. */
+    const lies = new Map<string, (outgoing: ServerResponse) => void>();
+    let cheat: Server;
+    let running: RunningConsole;
+    let victim: Page;
+    const wrongs: string[] = [];
+
+    before(async () => {
+      const { port: target } = new URL(trial.served);
+      cheat = createServer((incoming, outgoing) => {
+        const lie = lies.get(incoming.url!);
+        if (lie) return lie(outgoing);
+        const { method, url: path, headers } = incoming;
+        const onward = request({ host: '127.0.0.1', port: target, method, path, headers }, (answer) => {
+          outgoing.writeHead(answer.statusCode!, answer.headers);
+          answer.pipe(outgoing);
+        });
+        onward.on('error', () => outgoing.destroy());
+        incoming.pipe(onward);
+      });
+      await new Promise<void>((resolve) => cheat.listen(0, '127.0.0.1', resolve));
+      running = await startConsole({
+        upstream: { url: `http://127.0.0.1:${(cheat.address() as AddressInfo).port}` },
+        gallery: HOSTILE,
+        port: 0,
+        keyFile: { name: HOSTILE, text: trial.keyFile },
+      });
+      const own = await browser.newContext();
+      victim = await own.newPage();
+      victim.setDefaultTimeout(20_000);
+      victim.on('dialog', (dialog) => wrongs.push(dialog.message()));
+      victim.on('console', (message) => {
+        if (/Content Security Policy/.test(message.text())) wrongs.push(message.text());
+      });
+      await victim.goto(running.address);
+      await victim.getByText('still sealed').waitFor();
+      await unlock(victim);
+    });
+    after(async () => {
+      await victim?.context().close();
+      await running?.close();
+      cheat?.closeAllConnections();
+      cheat?.close();
+    });
+
+    const place = (name: string) => victim.getByRole('link', { name, exact: true }).click();
+    const says = (value: unknown, status = 200) => {
+      return (outgoing: ServerResponse) => {
+        outgoing.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
+      };
+    };
+    /** As the page makes elements; a server can write only the like of it. */
+    const element = {
+      type: 'img',
+      props: { src: 'x', onerror: 'document.title=1' },
+      key: null,
+      ref: null,
+      constructor: null,
+    };
+
+    it('shows what it says as text', async () => {
+      const row = { id: HOSTILE, scope: HOSTILE, collection: HOSTILE, note: HOSTILE, created: HOSTILE, by: HOSTILE };
+      lies.set('/v1/server/tokens', says({ tokens: [row, { ...row, id: 'x', note: element }] }));
+      const line = { time: HOSTILE, operation: HOSTILE, collection: HOSTILE, address: HOSTILE, code: HOSTILE };
+      lies.set('/v1/server/audit', says({ entries: [line] }));
+      lies.set(
+        '/v1/server/doctor',
+        says({ findings: [{ check: HOSTILE, level: HOSTILE, found: HOSTILE, advice: HOSTILE }] }),
+      );
+      const node = { name: HOSTILE, url: `javascript:${HOSTILE}`, error: HOSTILE, shards: 1, bytes: 1, lagging: 0 };
+      lies.set(
+        '/v1/server/cluster',
+        says({
+          nodes: [node],
+          collections: [{ name: HOSTILE, version: HOSTILE, shards: 1, replicas: 1, degraded: 0, blocked: 0, lost: 0 }],
+          moves: [{ collection: HOSTILE, shard: HOSTILE, from: HOSTILE, to: HOSTILE, state: HOSTILE }],
+        }),
+      );
+      await place('Server');
+      for (const tab of ['tokens', 'audit log', 'doctor', 'cluster']) {
+        await place(tab);
+        await victim.locator('main', { hasText: HOSTILE }).waitFor();
+        assert.equal(await victim.locator('#console img, #console script, a[href^="javascript"]').count(), 0, tab);
+      }
+      lies.set('/v1/server/doctor', says({ code: 'FORBIDDEN', message: HOSTILE }, 403));
+      await place('doctor');
+      await victim.locator('.problem', { hasText: HOSTILE }).waitFor();
+      lies.set('/v1/collections/faces/search', says({ code: 'INVALID_ARGUMENT', message: HOSTILE }, 400));
+      await place('Gallery');
+      await place('faces');
+      await place('search');
+      await victim.getByLabel(`${DIMENSION} numbers`).fill(vectorOf(7).join(' '));
+      await button('Search', victim).click();
+      await victim.locator('.problem', { hasText: HOSTILE }).waitFor();
+      assert.equal(await victim.locator('#console img').count(), 0);
+      assert.equal(await victim.title(), 'HERS console');
+      assert.deepEqual(wrongs, []);
+    });
+
+    it('stays usable whatever shape its answers have, and however long they are', async () => {
+      const shapes = [null, 5, [], {}, { tokens: null }, { tokens: [null] }, { tokens: [{}] }, { tokens: 'x' }];
+      await place('Server');
+      for (const shape of shapes) {
+        lies.set('/v1/server/tokens', says(shape));
+        await place('metrics');
+        await place('tokens');
+        await victim
+          .getByRole('heading', { name: 'This cannot be shown' })
+          .or(victim.locator('tbody'))
+          .first()
+          .waitFor();
+      }
+      lies.set('/v1/server/tokens', (outgoing) => {
+        outgoing.writeHead(200, { 'content-type': 'application/json' });
+        const piece = Buffer.alloc(2 ** 20, ' ');
+        const more = () => {
+          while (outgoing.writable && outgoing.write(piece));
+        };
+        outgoing.on('drain', more);
+        more();
+      });
+      await place('metrics');
+      await place('tokens');
+      await victim.getByText('answered more than can be shown').waitFor();
+      lies.clear();
+      await place('Gallery');
+      await victim.getByRole('link', { name: 'faces' }).waitFor();
+    });
   });
 
   describe('of hers console', () => {

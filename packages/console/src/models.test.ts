@@ -3,13 +3,14 @@
 // of the model brings along.
 
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, symlink, truncate, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { crc32 } from 'node:zlib';
 import { encodings } from '@hers/client/testing';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import { type Browser, type CDPSession, chromium, type Locator, type Page } from 'playwright-core';
 import { part } from '../../../tools/parts.ts';
 import { filmOf, openTrial, PASSPHRASE, type Trial } from '../testing/trial.ts';
 import { Pieces, type Vocabulary } from './models/pieces.ts';
@@ -20,6 +21,23 @@ const browserPart = part('browser');
 const require = createRequire(import.meta.url);
 const faceApi = dirname(require.resolve('@vladmandic/face-api/package.json'));
 const samples = join(faceApi, 'demo');
+
+/** A picture of that size, as a PNG file in base64; runs in the page. */
+function drawn([width, height]: readonly [number, number]): string {
+  const canvas = document.createElement('canvas');
+  [canvas.width, canvas.height] = [width, height];
+  canvas.getContext('2d')!.fillRect(1, 1, width / 2, height / 2);
+  return canvas.toDataURL('image/png').split(',')[1]!;
+}
+
+/** The same file, whose head says that it is a square of that side. */
+function grown(png: Buffer, side: number): Buffer {
+  const copy = Buffer.from(png);
+  copy.writeUInt32BE(side, 16);
+  copy.writeUInt32BE(side, 20);
+  copy.writeUInt32BE(crc32(copy.subarray(12, 29)), 29);
+  return copy;
+}
 
 describe('pieces of a text', () => {
   const vocabulary: Vocabulary = [
@@ -123,7 +141,7 @@ describe('files of models', () => {
   });
 });
 
-describe('models in the page', { skip: browserPart.skip, timeout: 120_000 }, () => {
+describe('models in the page', { skip: browserPart.skip, timeout: 240_000 }, () => {
   let trial: Trial;
   let browser: Browser;
   let page: Page;
@@ -152,7 +170,21 @@ describe('models in the page', { skip: browserPart.skip, timeout: 120_000 }, () 
         };
       };`,
     );
-    trial = await openTrial(50, { models: [await openModel(own), ...findModels([]).models], missing: [] });
+    // Answers at once: what is dropped and pasted is tried with it.
+    const quick = join(folder, 'quick');
+    await mkdir(quick);
+    await writeFile(join(quick, 'hers-model.json'), '{"name":"corners","takes":"picture","dimension":32}');
+    await writeFile(
+      join(quick, 'index.js'),
+      `export const load = async () => ({
+        embed: async ({ width, height }) => [{
+          vector: Float32Array.from({ length: 32 }, (_, i) => (i === 0 ? width : i === 1 ? height : 0)),
+          box: { x: 0, y: 0, width: width / 2, height: height / 2 },
+        }],
+      });`,
+    );
+    const models = [await openModel(own), ...findModels([]).models, await openModel(quick)];
+    trial = await openTrial(50, { models, missing: [] });
     const film = join(folder, 'camera.y4m');
     browser = await chromium.launch({
       executablePath: browserPart.path!,
@@ -167,7 +199,7 @@ describe('models in the page', { skip: browserPart.skip, timeout: 120_000 }, () 
     });
     page = await context.newPage();
     await writeFile(film, await filmOf(page, await readFile(join(samples, 'sample2.jpg'))));
-    page.setDefaultTimeout(25_000);
+    page.setDefaultTimeout(60_000); // a model takes seconds, and more on a busy machine
     page.on('pageerror', (error) => complaints.push(String(error)));
     page.on('console', (message) => {
       if (message.type() === 'error' && !/Failed to load resource/.test(message.text()))
@@ -279,6 +311,83 @@ describe('models in the page', { skip: browserPart.skip, timeout: 120_000 }, () 
     await page.getByText('10 matches').waitFor();
   });
 
+  describe('take files that are dropped', () => {
+    let devtools: CDPSession;
+    const at = (name: string) => join(folder, name);
+
+    before(async () => {
+      devtools = await page.context().newCDPSession(page);
+      const picture = Buffer.from(await page.evaluate(drawn, [40, 30] as const), 'base64');
+      const other = Buffer.from(await page.evaluate(drawn, [30, 40] as const), 'base64');
+      await writeFile(at('wide.png'), picture);
+      await writeFile(at('high.png'), other);
+      await writeFile(at('notes.txt'), 'no picture');
+      await writeFile(at('broken.png'), picture.subarray(0, 20));
+      await writeFile(at('huge.png'), picture);
+      await truncate(at('huge.png'), 65_000_000);
+      await writeFile(at('bomb.png'), grown(picture, 20_000));
+    });
+
+    /** A real drop of real files, as from the desktop. */
+    async function drop(onto: Locator, ...names: string[]): Promise<void> {
+      await onto.scrollIntoViewIfNeeded();
+      const { x, y, width, height } = (await onto.boundingBox())!;
+      const data = { items: [], files: names.map(at), dragOperationsMask: 1 };
+      for (const type of ['dragEnter', 'dragOver', 'drop'] as const)
+        await devtools.send('Input.dispatchDragEvent', { type, x: x + width / 4, y: y + height / 2, data });
+    }
+
+    const problem = (text: string) => page.locator('.problem', { hasText: text }).waitFor();
+
+    it('onto a search: a picture, and in words what is none', async () => {
+      await button('Photo').click();
+      const place = page.locator('.drop');
+      await drop(place, 'notes.txt');
+      await problem('notes.txt is no picture.');
+      await drop(place, 'broken.png');
+      await problem('This is no picture that the browser can show.');
+      await drop(place, 'huge.png');
+      await problem('This picture is larger than 64 MB.');
+      await drop(place, 'bomb.png');
+      await problem('This picture has more than 100 million pixels.');
+      await drop(place, 'wide.png');
+      await page.getByRole('button', { name: 'face 1' }).waitFor();
+      assert.equal(await page.locator('.problem p').count(), 0);
+      await button('Search').click();
+      await page.getByText('10 matches').waitFor();
+      // What is dropped beside it does not take the place of the page.
+      await drop(page.locator('header.top'), 'wide.png');
+      await page.getByRole('button', { name: 'face 1' }).waitFor();
+      await button('Lock').waitFor();
+    });
+
+    it('onto an enrolment: many, of which one is none, and a file of records', async () => {
+      await tab('enrol');
+      await page.getByRole('heading', { name: 'From pictures' }).waitFor();
+      const pictures = page.locator('.drop');
+      await drop(pictures, 'notes.txt');
+      await problem('notes.txt is no picture.');
+      await drop(pictures, 'wide.png', 'huge.png', 'notes.txt', 'high.png');
+      await button('Enrol 2 faces').waitFor();
+      await problem('huge.png: This picture is larger than 64 MB.');
+      const bytes = [...(await readFile(at('wide.png')))];
+      await page.evaluate((all) => {
+        const data = new DataTransfer();
+        data.items.add(new File([new Uint8Array(all)], 'pasted.png', { type: 'image/png' }));
+        dispatchEvent(new ClipboardEvent('paste', { clipboardData: data }));
+      }, bytes);
+      await button('Enrol 3 faces').waitFor();
+      await button('Enrol 3 faces').click();
+      await page.getByText('3 new, 0 replaced, 0 unchanged.').waitFor();
+      await writeFile(
+        at('one.jsonl'),
+        JSON.stringify({ id: 'dropped', vector: Array.from({ length: 32 }, (_, i) => i) }),
+      );
+      await drop(page.locator('.card', { hasText: 'From a file' }), 'one.jsonl');
+      await page.getByRole('row', { name: /dropped/ }).waitFor();
+    });
+  });
+
   it('send nothing of a picture or a sentence, and end with the lock', async () => {
     vectors.push(Float32Array.from({ length: 32 }, (_, i) => (i < 3 ? 1 : 0)));
     const all = Buffer.concat(sent);
@@ -287,7 +396,7 @@ describe('models in the page', { skip: browserPart.skip, timeout: 120_000 }, () 
     const secrets = ['interest rates', 'Money lent', 'sample1', 'Grace', 'data:image'].map((text) => Buffer.from(text));
     for (const bytes of [...secrets, jpeg, Buffer.from(vectors[0]!.buffer)])
       for (const form of encodings(bytes)) assert.ok(!all.includes(form), bytes.toString('latin1'));
-    assert.equal(page.workers().filter((worker) => worker.url().includes('/models/')).length, 3);
+    assert.equal(page.workers().filter((worker) => worker.url().includes('/models/')).length, 4);
     await button('Lock').click();
     await page.getByText('You locked it').waitFor();
     for (let i = 0; i < 50 && page.workers().some((worker) => worker.url().includes('/models/')); i++)

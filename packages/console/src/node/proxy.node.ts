@@ -15,8 +15,12 @@ export interface Upstream {
 const PATH = /^\/(?:v1(?:\/(?!\.{1,2}(?:\/|$))[\w.~-]+)*|metrics|readyz)$/;
 /** What may have a body. */
 const WITH_BODY: readonly unknown[] = ['POST', 'PUT'];
+const METHODS: readonly unknown[] = [...WITH_BODY, 'GET', 'DELETE'];
 /** What is passed on of an answer; cookies are not, nor anything that a browser acts upon. */
-const ANSWERED = ['content-type', 'content-length', 'retry-after'];
+const ANSWERED = ['content-length', 'retry-after'];
+/** The types of the API. Whatever else a server says, no browser shows it as a page. */
+const TYPE = /^(?:application\/(?:json|octet-stream)|text\/plain)(?:;[ -~]*)?$/;
+const OTHER_TYPE = 'application/octet-stream';
 
 export class ServerProxy {
   readonly #base: URL;
@@ -37,8 +41,10 @@ export class ServerProxy {
 
   pass(incoming: IncomingMessage, outgoing: ServerResponse, path: string, headers: OutgoingHttpHeaders): void {
     const hasBody = WITH_BODY.includes(incoming.method);
-    if (!hasBody && announcesBody(incoming)) {
-      const error = new HersError('INVALID_ARGUMENT', `${incoming.method} takes no body; send it without one`);
+    const isKnown = METHODS.includes(incoming.method);
+    if (!isKnown || (!hasBody && announcesBody(incoming))) {
+      const why = isKnown ? 'takes no body; send it without one' : 'is no method of this API';
+      const error = new HersError('INVALID_ARGUMENT', `${incoming.method} ${why}`);
       // What is on its way is not read.
       answerError(outgoing, 400, error, { ...headers, connection: 'close' });
       return;
@@ -59,19 +65,30 @@ export class ServerProxy {
       if (outgoing.headersSent) outgoing.destroy();
       else answerError(outgoing, 503, error, headers);
     };
+    const refuse = (why: string) =>
+      answerError(outgoing, 502, new HersError('UNAVAILABLE', `${this.#base.origin} ${why}`), headers);
     onward.on('error', fail);
+    onward.on('upgrade', (_, socket) => {
+      socket.destroy();
+      refuse('speaks another protocol');
+    });
     onward.on('response', (answer) => {
-      const { statusCode = 502 } = answer;
-      if (statusCode >= 300 && statusCode < 400) {
+      const { statusCode = 0 } = answer;
+      const isRedirect = statusCode >= 300 && statusCode < 400;
+      if (isRedirect || statusCode < 200 || statusCode > 599) {
         answer.resume();
-        const error = new HersError('UNAVAILABLE', `${this.#base.origin} leads elsewhere; give its final address`);
-        return answerError(outgoing, 502, error, headers);
+        return refuse(isRedirect ? 'leads elsewhere; give its final address' : 'answers what is no HTTP');
       }
+      const { 'content-type': type } = answer.headers;
       const passed = ANSWERED.flatMap((name) => {
         const value = answer.headers[name];
         return value === undefined ? [] : [[name, value]];
       });
-      outgoing.writeHead(statusCode, { ...headers, ...Object.fromEntries(passed) });
+      outgoing.writeHead(statusCode, {
+        ...headers,
+        ...(type === undefined ? {} : { 'content-type': TYPE.test(type) ? type : OTHER_TYPE }),
+        ...Object.fromEntries(passed),
+      });
       answer.on('error', fail).on('aborted', fail).pipe(outgoing);
     });
     outgoing.on('close', () => onward.destroy());

@@ -92,8 +92,17 @@ export async function startConsole(options: ConsoleOptions): Promise<RunningCons
   const host = `127.0.0.1:${bound}`;
   const session = new Session(bound);
   const proxy = new ServerProxy(options.upstream);
+  const heard = new WeakSet<object>();
   server.on('request', (incoming, outgoing) => {
+    heard.add(incoming.socket);
     answer({ ...options, page, host, session, proxy }, incoming, outgoing).catch(() => outgoing.destroy());
+  });
+  // What is no request that can be read. Node would answer without these headers.
+  server.on('clientError', (_, socket) => {
+    // What follows a request that was answered gets no answer.
+    if (!socket.writable || heard.has(socket)) return void socket.destroy();
+    const lines = Object.entries(DATA_HEADERS).map(([name, value]) => `${name}: ${value}\r\n`);
+    socket.end(`HTTP/1.1 400 Bad Request\r\n${lines.join('')}content-length: 0\r\nconnection: close\r\n\r\n`);
   });
   return {
     address: `http://${host}${BASE}#open=${session.secret}`,

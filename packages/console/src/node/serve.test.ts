@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { createServer, type IncomingHttpHeaders, request, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { OCTETS } from '@hers/service';
 import { BASE, PAGE_HEADERS, readPage } from './files.node.ts';
@@ -243,5 +243,108 @@ describe('hers console', () => {
       assert.ok(status === 403 || status === 404, `${path}: ${status}`);
     }
     assert.equal(reached.length, before);
+  });
+
+  it('sends its policy with every answer, and with what it refuses', async () => {
+    const port = Number(new URL(origin).port);
+    const answers = await Promise.all([
+      ask(origin, '/', { headers: own() }),
+      ask(origin, `${BASE}nothing`, { headers: own() }),
+      ask(origin, `${BASE}../../package.json`, { headers: own() }),
+      ask(origin, `${BASE}%2e%2e/package.json`, { headers: own() }),
+      ask(origin, `${BASE}models/faces/worker.js`, { headers: { ...own(), ...session } }),
+      ask(origin, `${BASE}key`, { headers: own() }),
+      ask(origin, '/v1', { headers: { host: 'evil.example' } }),
+      ask(origin, '/v1', { headers: { ...own(), ...session } }),
+      ask(origin, '/v1', { method: 'OPTIONS', headers: { ...own(), ...session } }),
+      ask(origin, '/nothing', { headers: { ...own(), ...session } }),
+    ]);
+    for (const { status, headers } of answers) {
+      assert.match(
+        String(headers['content-security-policy']),
+        /default-src 'none'.*frame-ancestors 'none'/,
+        String(status),
+      );
+      assert.match(String(headers['permissions-policy']), /microphone=\(\)/, String(status));
+      assert.equal(headers['x-content-type-options'], 'nosniff');
+      assert.equal(headers['access-control-allow-origin'], undefined);
+      assert.equal(headers['cache-control'], 'no-store');
+    }
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [302, 404, 404, 404, 404, 401, 403, 200, 400, 404],
+    );
+    for (const text of ['nonsense\r\n\r\n', `GET / HTTP/1.1\r\nhost: x\r\na: ${'b'.repeat(50_000)}\r\n\r\n`])
+      assert.match(await spoken(port, text), /^HTTP\/1.1 400 [\s\S]*content-security-policy: default-src 'none'/);
+  });
+});
+
+/** What comes back for bytes that are no request. */
+function spoken(port: number, text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let answer = '';
+    const socket = connect(port, '127.0.0.1', () => socket.write(text));
+    socket
+      .setEncoding('latin1')
+      .on('data', (piece) => (answer += piece))
+      .on('error', reject)
+      .on('close', () => resolve(answer));
+  });
+}
+
+describe('a server that cheats, behind hers console', () => {
+  const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n';
+  const cases: readonly (readonly [what: string, answer: string, status: number])[] = [
+    ['a status below all', 'HTTP/1.1 099 X\r\ncontent-length: 0\r\n\r\n', 502],
+    ['no status', 'HTTP/1.1 000 X\r\ncontent-length: 0\r\n\r\n', 502],
+    ['a status above all', 'HTTP/1.1 999 X\r\ncontent-length: 2\r\n\r\nhi', 502],
+    ['another protocol', 'HTTP/1.1 101 S\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nabc', 502],
+    ['a redirect', 'HTTP/1.1 301 M\r\nlocation: http://evil.example/\r\ncontent-length: 0\r\n\r\n', 502],
+    ['no HTTP', 'nonsense\r\n\r\n', 503],
+    ['nothing', '', 503],
+    ['two lengths', `${OK}content-length: 3\r\n\r\nhi`, 503],
+    ['a head without end', `HTTP/1.1 200 OK\r\nx: ${'a'.repeat(100_000)}\r\n\r\n`, 503],
+    ['a page', `${OK}content-type: text/html\r\nrefresh: 0;url=//x\r\nset-cookie: a=b\r\nlink: <//x>\r\n\r\nhi`, 200],
+    ['a script', `${OK}content-type: text/javascript\r\nclear-site-data: "*"\r\nlocation: //x\r\n\r\nhi`, 200],
+    ['two answers', `${OK}\r\nhi${OK}\r\nNO`, 200],
+    ['an answer', `${OK}\r\nok`, 200],
+  ];
+
+  it('ends nothing but its own answer, and no browser acts on what it says', async (t) => {
+    let answer = '';
+    const cheat = createTcpServer((socket) => {
+      socket.on('error', () => {}).on('data', () => socket.end(answer));
+    });
+    await new Promise<void>((resolve) => cheat.listen(0, '127.0.0.1', resolve));
+    const url = `http://127.0.0.1:${(cheat.address() as AddressInfo).port}`;
+    const running = await startConsole({ upstream: { url }, gallery: 'x', port: 0 });
+    t.after(async () => {
+      await running.close();
+      cheat.close();
+    });
+    const { origin, hash, host } = new URL(running.address);
+    const opened = await ask(origin, `${BASE}session`, { method: 'POST', headers: { host }, body: hash.slice(6) });
+    const cookie = opened.headers['set-cookie']![0]!.split(';')[0]!;
+    const headers = { host, cookie, 'x-hers-console': JSON.parse(opened.body).token };
+    const known = [
+      ...Object.keys(PAGE_HEADERS),
+      ...['connection', 'content-length', 'content-type', 'date', 'retry-after', 'transfer-encoding'],
+    ];
+    for (const [what, text, status] of cases) {
+      answer = text;
+      const got = await ask(origin, '/v1', { headers });
+      assert.equal(got.status, status, what);
+      assert.doesNotMatch(got.headers['content-type'] ?? '', /html|script/, what);
+      assert.match(
+        String(got.headers['content-security-policy']),
+        /^default-src 'none'; frame-ancestors 'none'$/,
+        what,
+      );
+      assert.deepEqual(
+        Object.keys(got.headers).filter((name) => !known.includes(name)),
+        [],
+        what,
+      );
+    }
   });
 });

@@ -3,6 +3,7 @@
 import type { JSX } from 'preact';
 import { CollectionView } from './collection-view.tsx';
 import { CollectionsView } from './collections-view.tsx';
+import { Guarded } from './parts.tsx';
 import { hrefOf, route } from './route.ts';
 import { ServerView } from './server-view.tsx';
 import { arrival } from './session.ts';
@@ -32,7 +33,15 @@ export function App(): JSX.Element {
       <main id="main" tabIndex={-1}>
         {here.state === 'refused' ? <Refused why={here.why} /> : null}
         {here.state === 'arriving' ? <p class="faint">…</p> : null}
-        {here.state === 'here' ? open ? <View /> : <UnlockView origin={here} /> : null}
+        {here.state === 'here' ? (
+          open ? (
+            <Guarded of={route.value.view}>
+              <View />
+            </Guarded>
+          ) : (
+            <UnlockView origin={here} />
+          )
+        ) : null}
       </main>
       {open ? <WirePane /> : null}
     </div>

@@ -8,7 +8,7 @@ import { EnrolView } from './enrol-view.tsx';
 import { jobsEnded } from './job.ts';
 import { useLoaded } from './loaded.ts';
 import { isCode } from './message.ts';
-import { Confirm, Fact, JobLine, Problem } from './parts.tsx';
+import { Confirm, Fact, Guarded, JobLine, Problem } from './parts.tsx';
 import { count, size } from './quantities.ts';
 import { RecordsView } from './records-view.tsx';
 import { go, hrefOf, TABS, type Tab } from './route.ts';
@@ -70,7 +70,11 @@ export function CollectionView({ name, tab }: { readonly name: string; readonly 
           <p>What was seen of it before is forgotten. A server that cheats would like you to do this.</p>
         </Confirm>
       ) : null}
-      {value ? <TabView tab={tab} description={value} onChange={reload} /> : null}
+      {value ? (
+        <Guarded of={tab}>
+          <TabView tab={tab} description={value} onChange={reload} />
+        </Guarded>
+      ) : null}
       {value && (tab === 'enrol' || tab === 'upkeep') ? <JobLine collection={name} /> : null}
     </section>
   );

@@ -13,14 +13,36 @@ const PICTURE = /^data:image\/(?:jpeg|png|webp);base64,[A-Za-z\d+/]+=*$/;
 
 /** Of a file: larger ones are no photographs, and take the page's memory. */
 const MAX_BYTES = 64e6;
+/** A small file can stand for a picture that no memory holds. */
+const MAX_PIXELS = 100e6;
 /** Of a side: what is larger is made smaller before anybody looks at it. */
 const MAX_SIDE = 4096;
+
+const unreadable = () => new Error('this is no picture that the browser can show');
+
+/** As its head says: an element that is not shown decodes nothing. */
+async function sizeOf(file: Blob): Promise<{ readonly width: number; readonly height: number }> {
+  const url = URL.createObjectURL(file);
+  const image = new Image();
+  try {
+    await new Promise((resolve, reject) => {
+      image.onload = resolve;
+      image.onerror = () => reject(unreadable());
+      image.src = url;
+    });
+    return { width: image.naturalWidth, height: image.naturalHeight };
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
 
 /** A picture as the browser shows it. An error says why it cannot. */
 export async function openPicture(file: Blob): Promise<ImageBitmap> {
   if (file.size > MAX_BYTES) throw new Error(`this picture is larger than ${MAX_BYTES / 1e6} MB`);
+  const { width, height } = await sizeOf(file);
+  if (width * height > MAX_PIXELS) throw new Error(`this picture has more than ${MAX_PIXELS / 1e6} million pixels`);
   const whole = await createImageBitmap(file).catch(() => {
-    throw new Error('this is no picture that the browser can show');
+    throw unreadable();
   });
   const scale = MAX_SIDE / Math.max(whole.width, whole.height);
   if (scale >= 1) return whole;

@@ -2,7 +2,7 @@
 
 import { type Signal, useSignal } from '@preact/signals';
 import type { ComponentChildren, JSX } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useErrorBoundary, useRef } from 'preact/hooks';
 import { type Job, job, stop } from './job.ts';
 import { count } from './quantities.ts';
 
@@ -160,6 +160,30 @@ export function ignoreOtherDrops(): void {
     if (event.dataTransfer) event.dataTransfer.dropEffect = 'none';
   });
   addEventListener('drop', (event) => event.preventDefault());
+}
+
+interface GuardedProps {
+  /** What is shown; when it changes, it is tried again. */
+  readonly of: string;
+  readonly children: ComponentChildren;
+}
+
+/** A server may answer what no view can show: that ends the view, and not the page. */
+export function Guarded({ of, children }: GuardedProps): JSX.Element {
+  const [error, again] = useErrorBoundary();
+  useEffect(() => {
+    if (error) again();
+  }, [of]);
+  if (!error) return <>{children}</>;
+  return (
+    <div class="card" role="alert">
+      <h2>This cannot be shown</h2>
+      <p>The answer is not what it should be. The key is still in this page, and everything else works.</p>
+      <button type="button" onClick={again}>
+        Try again
+      </button>
+    </div>
+  );
 }
 
 /** Says what went wrong, or nothing. It is read aloud when it changes. */

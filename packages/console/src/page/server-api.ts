@@ -2,7 +2,7 @@
 // of scope admin that is typed for this; it is forgotten with the lock.
 
 import { HersError } from '@hers/client';
-import { encodeMessage, OCTETS } from '@hers/service';
+import { decodeError, encodeMessage, OCTETS } from '@hers/service';
 import type { Signal } from '@preact/signals';
 import { shown } from './shown.ts';
 import { unlocked } from './unlocked.ts';
@@ -28,17 +28,34 @@ async function answerOf(path: string, { method = 'GET', head }: Asking = {}): Pr
     throw new HersError('UNAVAILABLE', `${location.origin} cannot be reached`);
   });
   if (!answer.ok) {
-    const { code = 'UNAVAILABLE', message = `the server answered ${answer.status}` } = await answer
-      .json()
-      .catch(() => ({}));
-    throw new HersError(code, String(message));
+    const body: unknown = await textOf(answer)
+      .then((text) => JSON.parse(text))
+      .catch(() => undefined);
+    throw decodeError(body) ?? new HersError('UNAVAILABLE', `the server answered ${answer.status}`);
   }
   return answer;
 }
 
-export async function askServer<T>(path: string, asking?: Asking): Promise<T> {
-  const answer = await answerOf(`/v1/server/${path}`, asking);
-  return answer.status === 204 ? (undefined as T) : answer.json();
+/** A server that sends without end does not fill the memory of the page. */
+const MAX_BYTES = 16e6;
+
+async function textOf(answer: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = '';
+  for await (const piece of answer.body ?? []) {
+    text += decoder.decode(piece, { stream: true });
+    if (text.length > MAX_BYTES) throw new HersError('TOO_LARGE', 'the server answered more than can be shown');
+  }
+  return text + decoder.decode();
 }
 
-export const readMetrics = async (): Promise<string> => (await answerOf('/metrics')).text();
+export async function askServer<T>(path: string, asking?: Asking): Promise<T> {
+  const text = await textOf(await answerOf(`/v1/server/${path}`, asking));
+  try {
+    return text === '' ? (undefined as T) : JSON.parse(text);
+  } catch {
+    throw new HersError('MALFORMED', 'the server answered what is no JSON');
+  }
+}
+
+export const readMetrics = async (): Promise<string> => textOf(await answerOf('/metrics'));

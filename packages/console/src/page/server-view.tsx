@@ -6,7 +6,7 @@ import { useEffect } from 'preact/hooks';
 import { useLoaded } from './loaded.ts';
 import { isCode, messageOf } from './message.ts';
 import { growth, numberIn, quantile, type Reading, readingOf } from './metrics.ts';
-import { Confirm, Field, Problem, Table, useForm } from './parts.tsx';
+import { Confirm, Field, Guarded, Problem, Table, useForm } from './parts.tsx';
 import { Plot } from './plot.tsx';
 import { count, duration, size } from './quantities.ts';
 import { hrefOf, SERVER_TABS, type ServerTab } from './route.ts';
@@ -30,7 +30,9 @@ export function ServerView({ tab }: { readonly tab: ServerTab }): JSX.Element {
           </a>
         ))}
       </nav>
-      <TabView tab={tab} />
+      <Guarded of={tab}>
+        <TabView key={tab} tab={tab} />
+      </Guarded>
     </section>
   );
 }
