@@ -191,6 +191,58 @@ describe('a collection in a folder', () => {
     await db.close();
   });
 
+  it('gets ready for a search without asking for more than what it consists of', async () => {
+    const calls: Call[] = [];
+    const key = MasterSeed.generate();
+    const store = await openStore(await temporary());
+    const db = new Database(watched(store, calls), { key });
+    for (const profile of ['compact', 'open'] as const) {
+      const faces = await db.createCollection(profile, { dimension: DIMENSION, profile });
+      await faces.prepare(); // there is nothing yet
+      const all = records(0, 30);
+      await faces.upsert(all);
+      await faces.optimize();
+      calls.length = 0;
+      await faces.prepare();
+      assert.deepEqual(
+        calls.filter(({ method }) => method === 'search' || method === 'getRecords'),
+        [],
+      );
+      await assertFinds(faces, all, vectorOf(7, DIMENSION));
+    }
+    await db.deleteCollection('open');
+    const faces = await db.collection('compact');
+    await db.close();
+    await assert.rejects(faces.prepare(), refused('WIPED'));
+  });
+
+  it('lists records with the fields that they have, in blocks and pending, and fetches none', async () => {
+    const calls: Call[] = [];
+    const db = new Database(watched(await openStore(await temporary()), calls), { key: MasterSeed.generate() });
+    const faces = await db.createCollection('faces', {
+      dimension: DIMENSION,
+      fields: { number: 'number', city: 'keyword' },
+    });
+    const all = records(0, 30);
+    await faces.upsert(all);
+    await faces.optimize();
+    const late = { id: 'late', vector: vectorOf(31, DIMENSION), payload: { city: 'Delft' } };
+    await faces.upsert(late);
+    calls.length = 0;
+    const listed = await Array.fromAsync(faces.listFields(['number', 'city']));
+    assert.deepEqual(
+      new Map(listed.map(({ id, fields }) => [id, fields])),
+      new Map([...all, late].map(({ id, payload }) => [id, payload])),
+    );
+    const from = await Array.fromAsync(faces.listFields(['city'], { after: listed[28]!.id }));
+    assert.deepEqual(from, [
+      { id: listed[29]!.id, fields: {} },
+      { id: 'late', fields: { city: 'Delft' } },
+    ]);
+    assert.ok(calls.every(({ method }) => method !== 'getRecords'));
+    await db.close();
+  });
+
   it('refuses what it cannot take, before anything is written', async () => {
     const db = await open(await temporary(), MasterSeed.generate());
     const faces = await db.createCollection('faces', { dimension: DIMENSION });

@@ -325,6 +325,7 @@ export async function prepare(session: CollectionSession): Promise<void> {
   const view = await session.view();
   for (const { space } of bySpace(view, view.manifest.blocks)) {
     const starting = space.device() ? undefined : space.crew();
+    starting?.catch(() => {}); // reported below, unless something else fails first
     const { dimension, normBound } = space.plan;
     wipe(encryptIn(view, space, new Float32Array(dimension).fill(normBound / dimension)).secret);
     await starting;

@@ -12,6 +12,7 @@ import { makeCrew } from '../crew/make-crew.ts';
 import { DeviceRanking } from '../device/device.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord, PlainRecord, Projection } from '../formats/records.ts';
+import { wipedKey } from '../keys/sealing.ts';
 
 /** A compressor, and the digest that identifies it. */
 export interface Compression {
@@ -36,6 +37,7 @@ export class Space {
   #key: CollectionKey | undefined;
   #crew: Promise<Crew> | undefined;
   #device: DeviceRanking | undefined;
+  #isClosed = false;
   readonly #projected = new WeakMap<Indexable, Float32Array>();
 
   /** The request in the material is about full vectors. */
@@ -63,13 +65,20 @@ export class Space {
   }
 
   key(): CollectionKey {
+    this.#checkOpen();
     this.#key ??= keyFrom(this.#material);
     return this.#key;
   }
 
-  crew(): Promise<Crew> {
+  async crew(): Promise<Crew> {
+    this.#checkOpen();
     this.#crew ??= makeCrew(this.#material, this.#threads);
     return this.#crew;
+  }
+
+  /** A seed that was overwritten would make keys as well, which everybody knows. */
+  #checkOpen(): void {
+    if (this.#isClosed) throw wipedKey();
   }
 
   /** Ranks responses where a store in this process has left them, if that is possible here. */
@@ -122,6 +131,7 @@ export class Space {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     await (await this.#crew?.catch(() => undefined))?.close();
     await this.#device?.close();
     this.#key?.wipe();
