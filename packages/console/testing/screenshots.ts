@@ -1,5 +1,6 @@
 // npm run screenshots: every screen of the console, light and dark, wide and on a phone, into
-// temp/screenshots, to be looked at. Words after it choose those whose names contain one of them.
+// temp/screenshots, to be looked at. Words after it choose those whose names contain one of them,
+// such as 11-search-photo-wide-light.
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -48,6 +49,8 @@ const server = await start(
 );
 const browser = await chromium.launch({ executablePath: part('browser').path!, args: ['--no-sandbox'] });
 
+/** The kinds that are named; all where none is. */
+const named = wanted.flatMap((each) => /(?:wide|phone)-(?:light|dark)$/.exec(each) ?? []);
 let number = 0;
 let suffix = '';
 async function shoot(page: Page, name: string, isWhole = false): Promise<void> {
@@ -201,6 +204,7 @@ try {
   for (const [size, viewport] of Object.entries(SIZES))
     for (const colorScheme of ['light', 'dark'] as const) {
       suffix = `${size}-${colorScheme}`;
+      if (named.length > 0 && !named.includes(suffix)) continue;
       number = 0;
       await page.setViewportSize(viewport);
       await page.emulateMedia({ colorScheme });
