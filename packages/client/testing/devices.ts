@@ -7,6 +7,7 @@ import { TokenStore } from '@hers/server';
 import { served } from '@hers/server/testing';
 import type { Service } from '@hers/service';
 import { withMethods } from '@hers/service';
+import type { InboxLimits } from '@hers/store';
 import { openDevice } from '../src/inbox/device.ts';
 import type { AddDeviceOptions } from '../src/inbox/registry.ts';
 import { connect, MasterSeed, type Question, type QuestionOptions, type Refusal } from '../src/index.ts';
@@ -26,7 +27,7 @@ export const near = (i: number, seed = 1) => {
 export async function world(
   count = 40,
   cheat: Partial<Service> = {},
-  options: { partitionBy?: string; cors?: string[]; dimension?: number } = {},
+  options: { partitionBy?: string; cors?: string[]; dimension?: number; inbox?: InboxLimits } = {},
 ) {
   const methods: Partial<Service> = { ...cheat };
   const folder = await mkdtemp(join(tmpdir(), 'hers-devices-'));
@@ -41,6 +42,7 @@ export async function world(
       });
     },
     tokens: file.path,
+    ...(options.inbox ? { inbox: options.inbox } : {}),
     ...(options.cors ? { cors: options.cors } : {}),
   });
   const key = MasterSeed.generate();

@@ -81,6 +81,8 @@ const MAX_QUERIES = 1024;
 const QUERY_COST = 3;
 /** Rows of open queries that a store expands at the same time, in bytes, unless one has more. */
 const EXPANDED_BYTES = 2 ** 26;
+/** The evaluation keys of a device, as they are kept and as they are used. */
+const DEVICE_KEY_BYTES = 2 ** 20;
 /** What is known of a staged record until it is committed. */
 const STAGED_COST = 64;
 /** What the description of a collection takes as JSON, besides its descriptor. */
@@ -296,7 +298,7 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
         kind: 'message',
         head: schemas.searchHead,
         parts:
-          'with some: the ids of the blocks to scan, 16 bytes each; with evaluation: the ids of the lists of evaluation keys, 32 bytes each; then the encoded queries',
+          'with some: the ids of the blocks to scan, 16 bytes each; with evaluation: the ids of the lists of evaluation keys, 32 bytes each; with devices: the ids of those of single devices, 32 bytes each; then the encoded queries',
       },
       gives: {
         kind: 'octets',
@@ -304,20 +306,24 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
         description: 'items: encoded responses, in any order; with partial, a cluster ends with its coverage as JSON',
       },
       handle: async (call) => {
-        const { head, parts } = await call.message<SearchHead>(schemas.searchHead, 2 + MAX_QUERIES);
+        const { head, parts } = await call.message<SearchHead>(schemas.searchHead, 3 + MAX_QUERIES);
         const { version, some, partial, inbox = [] } = head;
         const queries = [...parts];
         const named = some ? queries.shift() : undefined;
         if (some && !named) throw new HersError('MALFORMED', 'this search names no blocks');
         const lists = head.evaluation ? queries.shift() : undefined;
         if (head.evaluation && !lists) throw new HersError('MALFORMED', 'this search names no evaluation keys');
+        const own = head.devices ? queries.shift() : undefined;
+        if (head.devices && !own) throw new HersError('MALFORMED', 'this search names no keys of devices');
         // Here, so that questions are scanned together with other searches.
         queries.push(...(await questionsIn(service, call, inbox)));
         call.guest.hold.reserve(QUERY_COST * queries.reduce((sum, { length }) => sum + length, 0) + openCost(queries));
         const blocks = named ? { blocks: call.ids(named, BLOCK_ID_BYTES, 'a block id') } : {};
         const evaluation = lists ? { evaluation: call.ids(lists, LIST_ID_BYTES, 'a list id') } : {};
+        const devices = own ? { devices: call.ids(own, LIST_ID_BYTES, 'a list id') } : {};
+        call.guest.hold.reserve((devices.devices?.length ?? 0) * DEVICE_KEY_BYTES);
         checkBlocks(call.partitions, blocks.blocks);
-        const request = { version, queries, ...blocks, ...evaluation, ...(partial ? { partial } : {}) };
+        const request = { version, queries, ...blocks, ...evaluation, ...devices, ...(partial ? { partial } : {}) };
         return call.items(parted(scans.search(call.name, request, call.guest)));
       },
     },

@@ -334,6 +334,7 @@ export class Scans {
       request.version === first.request.version &&
       request.blocks === undefined &&
       sameLists(request.evaluation, first.request.evaluation) &&
+      sameLists(request.devices, first.request.devices) &&
       !request.partial &&
       ids.length > 0;
     if (!alike(first) || !this.#waiting.some(alike)) return [];

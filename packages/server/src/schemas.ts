@@ -91,11 +91,13 @@ export const searchHead = object(
     version: count,
     some: { type: 'boolean' },
     evaluation: { type: 'boolean' },
+    devices: { type: 'boolean' },
     partial: { type: 'boolean' },
     inbox: { ...few({ ...count, minimum: 1 }), maxItems: 64 },
   },
   'some',
   'evaluation',
+  'devices',
   'partial',
   'inbox',
 );

@@ -62,13 +62,14 @@ interface ServedOptions extends ServeOptions {
   readonly service?: (store: Service) => Service;
   /** What the process has in memory. */
   readonly measure?: Measure;
+  readonly inbox?: NonNullable<Parameters<typeof openStore>[1]>['inbox'];
 }
 
 /** A folder that is served, and goes away with everything in it. */
 export async function served(options: ServedOptions = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'hers-server-'));
-  const { service = (store) => store, measure, ...rest } = options;
-  const store = await openStore(join(folder, 'gallery'), { quietMs: 5 });
+  const { service = (store) => store, measure, inbox, ...rest } = options;
+  const store = await openStore(join(folder, 'gallery'), { quietMs: 5, ...(inbox ? { inbox } : {}) });
   const made = Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, inFolder(folder, key, value)]));
   const server = await serve(service(store), { port: 0, ...made }, measure).catch(async (error) => {
     await store.close();

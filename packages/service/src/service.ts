@@ -90,6 +90,11 @@ export interface SearchRequest {
    */
   readonly evaluation?: readonly Uint8Array[];
   /**
+   * Of those, the lists that are needed besides, by id, where queries are of devices with keys of
+   * their own: one for each device.
+   */
+  readonly devices?: readonly Uint8Array[];
+  /**
    * Of a cluster: leave out shards that no node answers for, instead of failing. What else a store
    * cannot answer is an error all the same.
    */

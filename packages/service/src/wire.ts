@@ -82,7 +82,8 @@ export interface CommitHead {
 
 /**
  * Followed by the ids of the blocks, where only some are meant, by the ids of lists of evaluation
- * keys, where queries are open, and by the queries.
+ * keys, where queries are open, by those of single devices, where some have keys of their own, and by
+ * the queries.
  */
 export interface SearchHead {
   readonly version: number;
@@ -90,6 +91,7 @@ export interface SearchHead {
   /** Numbers of questions in the inbox. */
   readonly inbox?: readonly number[];
   readonly evaluation?: boolean;
+  readonly devices?: boolean;
   readonly partial?: boolean;
 }
 

@@ -8,7 +8,7 @@ import type { Source } from './blocks/source.ts';
 import type { StoredBlock } from './blocks/stored-block.ts';
 import { checkBytes, hex } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import type { LoadedKeys } from './evaluation/evaluator.ts';
+import { type DevicePieces, deviceName, type LoadedKeys, readDevicePieces } from './evaluation/evaluator.ts';
 import { storageError } from './storage-errors.ts';
 
 /**
@@ -140,7 +140,7 @@ export async function* searchCollections(
   { views = false, keep, partitions }: SearchCallOptions = {},
 ): AsyncGenerator<readonly Uint8Array[]> {
   for (const { blocks } of searched) checkBlocks(partitions, blocks);
-  const [{ collection, evaluation }] = searched;
+  const [{ collection, evaluation, devices = [] }] = searched;
   const wanted = searched.map((each) => blocksOf(each.collection, each));
   const scans = scansOf(concatenated(wanted), encodedQueries);
   const held: Source[] = [];
@@ -156,12 +156,13 @@ export async function* searchCollections(
     const loaded = await Promise.allSettled(loading.flat());
     for (const result of loaded) if (result.status === 'rejected') throw result.reason;
     const kernel = await collection.folder.kernel();
+    const pieces = await readDevicePieces(collection, devices, signal);
     for (const [index, { queries: all, numbers }] of scans.entries()) {
       const positions: Positions = new Map(await Promise.all(loading[index]));
       if (all.some(isOpen)) {
         const open = numbers.map((number) => encodedQueries[number]);
         yield* collection.folder.evaluators.using(collection, evaluation ?? [], signal, (keys) =>
-          scanOpen(kernel, keys, all as readonly OpenQuery[], open, positions, signal),
+          scanOpen(kernel, keys, all as readonly OpenQuery[], open, pieces, positions, signal),
         );
         continue;
       }
@@ -202,6 +203,7 @@ async function* scanOpen(
   keys: LoadedKeys,
   queries: readonly OpenQuery[],
   encoded: readonly Uint8Array[],
+  pieces: DevicePieces,
   positions: Positions,
   signal: AbortSignal,
 ): AsyncGenerator<readonly Uint8Array[]> {
@@ -211,7 +213,9 @@ async function* scanOpen(
   for (let first = 0; first < queries.length; first += atOnce) {
     signal.throwIfAborted();
     const some = queries.slice(first, first + atOnce);
-    const expanding = some.map((_, i) => keys.expand(encoded[first + i]));
+    const expanding = some.map(({ keyId, device }, i) =>
+      keys.expand(encoded[first + i], pieces.get(deviceName(keyId, device))),
+    );
     const expanded = (await Promise.allSettled(expanding)).flatMap((each) =>
       each.status === 'fulfilled' ? [each.value] : [],
     );

@@ -91,6 +91,11 @@ export interface ManifestDevice {
   readonly revoked?: number;
   /** How many records it may enrol, and into which partition; without this it may enrol none. */
   readonly enrol?: { readonly most: number; readonly partition?: string };
+  /**
+   * Of a device with a key of its own: the number of the secret that it encrypts under, which no
+   * bundle had before, and the collection's key that it was made for.
+   */
+  readonly own?: { readonly secret: number; readonly keyId: string };
 }
 
 /**
@@ -102,8 +107,15 @@ export interface ManifestEvaluation {
   /** Of the key that they belong to; another compressor means another key. */
   readonly keyId: string;
   readonly generation: number;
-  /** A list for each piece. */
+  /** A list for each piece but those of devices. */
   readonly lists: readonly string[];
+  /** The lists of devices with keys of their own, by the numbers of their secrets. */
+  readonly devices?: Readonly<Record<string, string>>;
+}
+
+/** All lists with pieces of evaluation keys. */
+export function evaluationListsOf({ lists, devices = {} }: ManifestEvaluation): string[] {
+  return [...lists, ...Object.values(devices)];
 }
 
 export interface Manifest {
@@ -487,6 +499,7 @@ const isDevices: Is = (value) =>
       isShape({ number: isCount, name: isText, key: isHex, added: isCount })(each) &&
       each.number === i + 1 &&
       (each.revoked === undefined || isCount(each.revoked)) &&
+      (each.own === undefined || isShape({ secret: isCount, keyId: isHex })(each.own)) &&
       (each.enrol === undefined ||
         (isShape({ most: isCount })(each.enrol) &&
           (each.enrol.partition === undefined || isText(each.enrol.partition)))),
@@ -495,7 +508,15 @@ const isBlockRow = isRow(isHex, isHex, isCount, isCount, isCount, isListOf(isHex
 /** What the parts hold that this version knows. */
 const IS_PART: Readonly<Record<keyof Parts, Is>> = {
   models: isModels,
-  evaluation: isListOf(isShape({ epoch: isCount, keyId: isHex, generation: isCount, lists: isListOf(isHex) })),
+  evaluation: isListOf(
+    isShape({
+      epoch: isCount,
+      keyId: isHex,
+      generation: isCount,
+      lists: isListOf(isHex),
+      devices: (value) => value === undefined || isTableOf(isHex)(value),
+    }),
+  ),
   tags: isTableOf(isHex),
   editions: isListOf(isCount),
   canaries: isTableOf(isRow(isHex, isCount)),

@@ -1,8 +1,9 @@
 // The bundle of a device: all that it needs to ask and to enrol, and no secret of the gallery. It
-// is text, JSON, for a file of its owner alone: its signing key and its token are secret.
+// is text, JSON, for a file of its owner alone: its signing key, its token and its own key are
+// secret.
 //
-// What the keeper says about its own keys is signed by the keeper, so that a device that knows the
-// keeper can take new ones from anybody.
+// All of it is signed by the keeper, so that a device that knows the keeper can take a new one from
+// anybody: nobody else can have it encrypt with a key of theirs, or post to an address of theirs.
 
 import type { Metric } from '@hers/scheme';
 import { HersError } from '@hers/service';
@@ -10,7 +11,7 @@ import { fromHex, hex } from '../bytes.ts';
 import { isTextSignedBy, SIGNING_KEY_BYTES, signText } from './envelopes.ts';
 import { KEM_PUBLIC_BYTES } from './hybrid-kem.ts';
 
-/** What queries and enrolments are made with: public, and signed by the keeper. */
+/** What queries and enrolments are made with, and what is public of it. */
 export interface DeviceKeys {
   /** The id of the collection. */
   readonly collection: Uint8Array;
@@ -48,8 +49,8 @@ export interface DeviceBundle {
   readonly token?: string;
   /** The device signs with it. Secret. */
   readonly signingKey: Uint8Array;
-  /** The seed of a key of its own, for queries of a kilobyte. Secret. */
-  readonly deviceKey?: Uint8Array;
+  /** A key of its own, for queries of a kilobyte: the number of its secret, and its seed. Secret. */
+  readonly own?: { readonly secret: number; readonly seed: Uint8Array };
   /** The keeper signs with its counterpart. */
   readonly keeper: Uint8Array;
   readonly keys: DeviceKeys;
@@ -64,17 +65,9 @@ const toBase64 = (bytes: Uint8Array) => {
 };
 const fromBase64 = (text: string) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 
-/** The text of a bundle; the keeper signs the part that is about its own keys. */
+/** The text of a bundle, signed by the keeper. */
 export function encodeBundle(bundle: DeviceBundle, keeperSigningKey: Uint8Array): string {
-  const { collection, keyId, publicKey, sealingKey, ...rest } = bundle.keys;
-  const keys = JSON.stringify({
-    ...rest,
-    collection: hex(collection),
-    keyId: hex(keyId),
-    publicKey: toBase64(publicKey),
-    sealingKey: toBase64(sealingKey),
-  });
-  const { name, number, address, token, signingKey, deviceKey, keeper } = bundle;
+  const { name, number, address, token, signingKey, own, keeper, keys } = bundle;
   const content = {
     hers: 'device',
     format: FORMAT,
@@ -84,18 +77,21 @@ export function encodeBundle(bundle: DeviceBundle, keeperSigningKey: Uint8Array)
     ...(address === undefined ? {} : { address }),
     ...(token === undefined ? {} : { token }),
     signingKey: toBase64(signingKey),
-    ...(deviceKey === undefined ? {} : { deviceKey: toBase64(deviceKey) }),
+    ...(own === undefined ? {} : { own: { secret: own.secret, seed: toBase64(own.seed) } }),
     keeper: toBase64(keeper),
-    keys,
-    signature: toBase64(signText(keeperSigningKey, keys)),
+    keys: {
+      ...keys,
+      collection: hex(keys.collection),
+      keyId: hex(keys.keyId),
+      publicKey: toBase64(keys.publicKey),
+      sealingKey: toBase64(keys.sealingKey),
+    },
   };
-  return `${JSON.stringify(content, null, 2)}\n`;
+  const signature = toBase64(signText(keeperSigningKey, JSON.stringify(content)));
+  return `${JSON.stringify({ ...content, signature }, null, 2)}\n`;
 }
 
-/**
- * Reads the text of a bundle. MALFORMED for anything else, INTEGRITY where the keeper has not
- * signed its keys.
- */
+/** Reads the text of a bundle. MALFORMED for anything else, INTEGRITY where no keeper signed it. */
 export function decodeBundle(text: string): DeviceBundle {
   const malformed = () => new HersError('MALFORMED', 'this is no bundle of a device; hers devices add makes one');
   let parsed: Record<string, unknown>;
@@ -122,11 +118,12 @@ export function decodeBundle(text: string): DeviceBundle {
       return value as number;
     };
     const keeper = bytes(parsed.keeper, SIGNING_KEY_BYTES);
-    const keysText = string(parsed.keys);
-    if (!isTextSignedBy(keeper, keysText, bytes(parsed.signature, 64)))
-      throw new HersError('INTEGRITY', 'the keeper has not signed the keys in this bundle; get another one');
-    const keys = JSON.parse(keysText);
-    const { address, token, deviceKey } = parsed;
+    const { signature, ...content } = parsed;
+    if (!isTextSignedBy(keeper, JSON.stringify(content), bytes(signature, 64)))
+      throw new HersError('INTEGRITY', 'the keeper has not signed this bundle; get another one');
+    const { address, token } = parsed;
+    const keys = parsed.keys as Record<string, unknown> & DeviceKeys;
+    const own = parsed.own as { secret: unknown; seed: unknown } | undefined;
     return {
       name: string(parsed.name),
       number: count(parsed.number),
@@ -134,7 +131,7 @@ export function decodeBundle(text: string): DeviceBundle {
       ...(address === undefined ? {} : { address: Array.isArray(address) ? address.map(string) : string(address) }),
       ...(token === undefined ? {} : { token: string(token) }),
       signingKey: bytes(parsed.signingKey, SIGNING_KEY_BYTES),
-      ...(deviceKey === undefined ? {} : { deviceKey: bytes(deviceKey, SIGNING_KEY_BYTES) }),
+      ...(own === undefined ? {} : { own: { secret: count(own.secret), seed: bytes(own.seed, SIGNING_KEY_BYTES) } }),
       keeper,
       keys: {
         collection: fromHex(string(keys.collection)),

@@ -20,9 +20,14 @@ export interface DeviceOptions extends HttpOptions {
    * compressor. It must be the one of the collection: the bundle names the SHA-256 of its file.
    */
   readonly compress?: (vector: Float32Array) => ArrayLike<number> | Promise<ArrayLike<number>>;
+  /**
+   * The keeper that must have signed the bundle, as `Device.keeper` names it; by default, whoever
+   * the bundle itself names. A device that knows its keeper takes no bundle of another.
+   */
+  readonly keeper?: string;
 }
 
-const OPTIONS: OptionNames<DeviceOptions> = { ...HTTP_OPTIONS, compress: true };
+const OPTIONS: OptionNames<DeviceOptions> = { ...HTTP_OPTIONS, compress: true, keeper: true };
 
 /** What a device has posted. */
 export interface Posted {
@@ -50,7 +55,7 @@ export interface DeviceRecord {
  * @param bundle - What `hers devices add` printed.
  * @param options - A token, unless it is in the bundle, and how long calls are retried.
  * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for what is no bundle, or a newer one.
- * @throws {HersError} INTEGRITY: where the keeper has not signed the keys in it.
+ * @throws {HersError} INTEGRITY: where the keeper has not signed it, or another one has.
  * @throws {HersError} INVALID_ARGUMENT: without an address or where it is none, without `compress`
  *   where the collection has a compressor, or for an option that there is not.
  * @example
@@ -64,15 +69,17 @@ export function openDevice(
 ): Device {
   refuseUnknown(options, OPTIONS, 'a device');
   const decoded = decodeBundle(bundle);
+  const { compress, keeper, ...http } = options;
+  if (keeper !== undefined && keeper !== hex(decoded.keeper))
+    throw new HersError('INTEGRITY', 'this bundle was signed by another keeper than the one this device knows');
   const address = where ?? decoded.address;
   if (address === undefined) throw new HersError('INVALID_ARGUMENT', 'this bundle names no server; give its address');
   const { compressor } = decoded.keys;
-  if (compressor && !options.compress)
+  if (compressor && !compress)
     throw new HersError(
       'INVALID_ARGUMENT',
       `this collection has a compressor (${compressor.method}, SHA-256 ${compressor.digest}): give it as \`compress\``,
     );
-  const { compress, ...http } = options;
   const token = http.token ?? decoded.token;
   const connection = new Connection(address, { ...http, ...(token === undefined ? {} : { token }) });
   return new Device(connection, decoded, compressor ? compress : undefined);
@@ -106,6 +113,11 @@ export class Device {
     return this.#bundle.name;
   }
 
+  /** The public key of the keeper that signed its bundle, in 64 hexadecimal digits. */
+  get keeper(): string {
+    return hex(this.#bundle.keeper);
+  }
+
   /** As the store knows it. */
   get number(): number {
     return this.#bundle.number;
@@ -129,17 +141,13 @@ export class Device {
    */
   async ask(vector: ArrayLike<number>, options: { readonly signal?: AbortSignal } = {}): Promise<Posted> {
     refuseUnknown(options, { signal: true }, 'a question');
-    const { keys, deviceKey, number } = this.#bundle;
+    const { keys, own } = this.#bundle;
     const given = this.#checked(vector);
     const probe = this.#compress ? await this.#compress(given) : given;
     const entropy = this.#entropy(Float32Array.from(probe));
-    const query = deviceKey
-      ? encryptShortQueryFrom(
-          entropy,
-          this.#plan,
-          { keyId: keys.keyId, generation: keys.generation, number, seed: deviceKey },
-          probe,
-        )
+    const { keyId, generation } = keys;
+    const query = own
+      ? encryptShortQueryFrom(entropy, this.#plan, { keyId, generation, number: own.secret, seed: own.seed }, probe)
       : encryptPublicQueryFrom(entropy, this.#plan, keys.publicKey, probe);
     return this.#post('question', () => encodeOpenQuery(query), options);
   }
@@ -217,7 +225,7 @@ export class Device {
   close(): void {
     this.#connection.close();
     this.#bundle.signingKey.fill(0);
-    this.#bundle.deviceKey?.fill(0);
+    this.#bundle.own?.seed.fill(0);
   }
 }
 

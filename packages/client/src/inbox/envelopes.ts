@@ -37,15 +37,15 @@ export function isSignedBy(key: Uint8Array, { head, signature }: Envelope): bool
 }
 
 /** What the keeper signs for its devices. */
-const KEYS_LABEL = new TextEncoder().encode('HERS device keys v1\n');
+const BUNDLE_LABEL = new TextEncoder().encode('HERS device bundle v1\n');
 
 export function signText(signingKey: Uint8Array, text: string): Uint8Array {
-  return ed25519.sign(concat(KEYS_LABEL, new TextEncoder().encode(text)), signingKey);
+  return ed25519.sign(concat(BUNDLE_LABEL, new TextEncoder().encode(text)), signingKey);
 }
 
 export function isTextSignedBy(key: Uint8Array, text: string, signature: Uint8Array): boolean {
   try {
-    return ed25519.verify(signature, concat(KEYS_LABEL, new TextEncoder().encode(text)), key, { zip215: false });
+    return ed25519.verify(signature, concat(BUNDLE_LABEL, new TextEncoder().encode(text)), key, { zip215: false });
   } catch {
     return false;
   }

@@ -21,7 +21,7 @@ import type { ManifestDevice } from '../formats/manifest.ts';
 import type { Payload } from '../formats/records.ts';
 import { type AnswerOptions, answer } from '../search/search.ts';
 import { checkOptions, type Match, type SearchResult } from '../search/search-options.ts';
-import { evaluationOf } from '../session/evaluation.ts';
+import { evaluationOf, OWN_DEVICE } from '../session/evaluation.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
 import { upsert } from '../writing/upsert.ts';
@@ -385,13 +385,19 @@ class Keeper {
         return [];
       }
       try {
-        const { isHonest, vector, queryId, generation } = readOpenQuery(
-          space.key(),
-          envelope.body,
-          evaluation.generation,
-        );
-        const read = { number: item.number, epoch: space.epoch, isIgnored: !isHonest, vector, queryId, generation };
-        return [{ ...each, about, read }];
+        const read = readOpenQuery(space.key(), envelope.body, evaluation.generation);
+        // Both numbers are there for the store to see.
+        if (read.device !== (device.own?.secret ?? OWN_DEVICE)) {
+          this.#refuse('malformed', 'it is encrypted under another key than that of its device', about);
+          return [];
+        }
+        if (read.device !== OWN_DEVICE && !evaluation.devices?.[read.device]) {
+          this.#refuse('key', `there are no evaluation keys for ${device.name} any more; renew the device`, about);
+          return [];
+        }
+        const { vector, queryId, generation } = read;
+        const asked = { vector, queryId, generation, device: read.device, isIgnored: !read.isHonest };
+        return [{ ...each, about, read: { ...asked, number: item.number, epoch: space.epoch } }];
       } catch (error) {
         const isKey = error instanceof HersError && error.code === 'KEY_MISMATCH';
         this.#refuse(isKey ? 'key' : 'malformed', (error as Error).message, about);
@@ -404,9 +410,12 @@ class Keeper {
       const reads = asked.map(({ read }) => read);
       results = await answer(this.#session, reads, { ...this.#options, signal });
     } catch (error) {
-      if (!(error instanceof HersError && error.code === 'NOT_FOUND')) throw error;
-      // One of them was too old and is gone, or the collection is.
+      const code = error instanceof HersError ? error.code : undefined;
+      if (code !== 'NOT_FOUND' && code !== 'KEY_MISMATCH') throw error;
+      // One of them was too old and is gone, or its device was just revoked, or the collection is
+      // gone.
       if (asked.length > 1) for (const each of asked) await this.#answer(view, [each], signal);
+      else if (code === 'KEY_MISMATCH') this.#refuse('key', (error as Error).message, asked[0].about);
       else if (await isThere(this.#session))
         this.#refuse('gone', 'the store does not have it any more', asked[0].about);
       else throw error;

@@ -17,6 +17,7 @@ import { keyFrom } from '../crew/crew.ts';
 import { requestOf } from '../formats/descriptor.ts';
 import { List, type ListEntry, openList, sealList } from '../formats/lists.ts';
 import {
+  evaluationListsOf,
   historyAfter,
   liveCount,
   type Manifest,
@@ -118,8 +119,8 @@ export class Rescue {
       for (const column of Object.values(columns)) this.#wanted.set(column, { epoch, isOpaque: true });
     for (const { lists, epoch } of manifest.compressors)
       for (const list of lists) this.#wanted.set(list, { epoch, isOpaque: true });
-    for (const { lists, epoch } of manifest.evaluation)
-      for (const list of lists) this.#wanted.set(list, { epoch, isOpaque: true });
+    for (const each of manifest.evaluation)
+      for (const list of evaluationListsOf(each)) this.#wanted.set(list, { epoch: each.epoch, isOpaque: true });
   }
 
   get id(): string {
@@ -352,7 +353,7 @@ export class Rescue {
       ) &&
       this.#patches.size === 0 &&
       this.manifest.compressors.every(({ epoch }) => this.#hasCompressor(epoch)) &&
-      this.manifest.evaluation.length === this.#keptEvaluation().length &&
+      this.manifest.evaluation.every((each) => evaluationListsOf(each).every((list) => this.#places.has(list))) &&
       this.#live.found === this.#live.size &&
       this.#brought.length === 0
     );
@@ -364,7 +365,13 @@ export class Rescue {
 
   /** Evaluation keys of which every piece was found; `optimize` makes the others again. */
   #keptEvaluation(): ManifestEvaluation[] {
-    return this.manifest.evaluation.filter(({ lists }) => lists.every((list) => this.#places.has(list)));
+    const isFound = (list: string) => this.#places.has(list);
+    return this.manifest.evaluation
+      .filter(({ lists }) => lists.every(isFound))
+      .map(({ devices, ...rest }) => {
+        if (!devices) return rest;
+        return { ...rest, devices: Object.fromEntries(Object.entries(devices).filter(([, list]) => isFound(list))) };
+      });
   }
 
   /** Lists that are still needed. */
@@ -372,8 +379,9 @@ export class Rescue {
     const blocks = this.manifest.blocks.filter(({ id }) => this.#fates.get(id) !== 'dropped');
     const compressors = this.manifest.compressors.filter(({ epoch }) => this.#hasCompressor(epoch));
     const columns = blocks.flatMap((block) => Object.values(block.columns ?? {}));
-    const lists = [...blocks, ...compressors, ...this.#keptEvaluation()].flatMap((each) => each.lists);
-    return new Set([...lists, ...columns].filter((list) => this.#places.has(list)));
+    const lists = [...blocks, ...compressors].flatMap((each) => each.lists);
+    const evaluation = this.#keptEvaluation().flatMap(evaluationListsOf);
+    return new Set([...lists, ...evaluation, ...columns].filter((list) => this.#places.has(list)));
   }
 
   // — the new folder —
@@ -477,6 +485,7 @@ export class Rescue {
       pending: manifest.pending.filter(({ handle }) => this.#live.isFound(keyOf(fromHex(handle)))),
       compressors: manifest.compressors.filter(({ epoch }) => this.#hasCompressor(epoch)),
       evaluation: this.#keptEvaluation(),
+      ...(manifest.devices ? { devices: manifest.devices } : {}),
       fields: manifest.fields,
       ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),
       history: historyAfter(this.#hash, manifest.history),

@@ -15,7 +15,7 @@ import { type Decryption, type DecryptTask, toDistances } from '../crew/crew.ts'
 import type { DeviceBlocks } from '../device/device.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
-import { evaluationLists, evaluationOf, OWN_DEVICE } from '../session/evaluation.ts';
+import { deviceLists, evaluationLists, evaluationOf, OWN_DEVICE } from '../session/evaluation.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { Space } from '../session/space.ts';
 import type { View } from '../session/view.ts';
@@ -30,6 +30,8 @@ export interface Asked {
   readonly epoch: number;
   readonly queryId: Uint8Array;
   readonly generation: number;
+  /** The number of the secret that it is under. */
+  readonly device: number;
   /**
    * Scanned as others are, so that the store sees no difference, but what comes back is not
    * decrypted.
@@ -220,6 +222,8 @@ interface Query {
   readonly vector: Float32Array;
   /** What is sent: the query, or the number of a question in the inbox. */
   readonly encrypted: Uint8Array | number;
+  /** The number of the secret that it is under. */
+  readonly device: number;
   readonly isIgnored: boolean;
   readonly secret: Decryption;
   /** Blocks that have not been answered for, since the first answer. */
@@ -262,7 +266,7 @@ async function encryptQueries(
     const { space } = of;
     for (const [probe, given] of probes.entries()) {
       if (asked) {
-        const { number, epoch, isIgnored, queryId, generation } = asked[probe];
+        const { number, epoch, isIgnored, queryId, generation, device } = asked[probe];
         if (epoch !== space.epoch) continue;
         const secret = { queryId, generation };
         queries.push({
@@ -271,6 +275,7 @@ async function encryptQueries(
           space,
           vector: given,
           encrypted: number,
+          device,
           isIgnored,
           secret,
           missing: undefined,
@@ -287,6 +292,7 @@ async function encryptQueries(
         space,
         vector,
         encrypted,
+        device: OWN_DEVICE,
         isIgnored: false,
         secret,
         missing: undefined,
@@ -480,6 +486,10 @@ async function scanBlocks(
         };
   const queries = await encryptQueries(view, probes, blocks, asked);
   const evaluation = evaluationLists(view, new Set(queries.map(({ space }) => space)));
+  const devices = deviceLists(
+    view,
+    queries.map(({ space, device }) => [space, device] as const),
+  );
   const byId = new Map(queries.map((query) => [hex(query.secret.queryId), query]));
   const options = { limit, order: orderOf(view.space.plan), ...(threshold === undefined ? {} : { threshold }) };
   const decrypted: { readonly probe: number; readonly records: number; readonly best: Promise<Candidate[]> }[] = [];
@@ -508,6 +518,7 @@ async function scanBlocks(
       ...(asked ? { inbox: queries.map(({ encrypted }) => encrypted as number) } : {}),
       ...(some ? { blocks: blocks.map((block) => fromHex(block.id)) } : {}),
       ...(evaluation.length > 0 ? { evaluation } : {}),
+      ...(devices.length > 0 ? { devices } : {}),
       ...(partial ? { partial } : {}),
     };
     let shards: ShardCoverage | undefined;

@@ -6,6 +6,7 @@ import type { Fields } from '../fields/field.ts';
 import type { BlockColumns } from '../formats/columns.ts';
 import type { List } from '../formats/lists.ts';
 import {
+  evaluationListsOf,
   historyAfter,
   type Manifest,
   type ManifestBlock,
@@ -75,13 +76,26 @@ export class Draft {
   dropUnused(isWhole: boolean): void {
     const used = new Set([this.epoch, ...this.blocks.map((block) => block.epoch)]);
     if (isWhole) {
-      for (const { epoch, lists } of [...this.compressors, ...this.evaluation])
+      for (const { epoch, lists } of this.compressors)
         if (!used.has(epoch)) for (const list of lists) this.droppedLists.push(fromHex(list));
+      for (const each of this.evaluation)
+        if (!used.has(each.epoch)) for (const list of evaluationListsOf(each)) this.droppedLists.push(fromHex(list));
       this.compressors = this.compressors.filter(({ epoch }) => used.has(epoch));
       this.evaluation = this.evaluation.filter(({ epoch }) => used.has(epoch));
     }
     const names = new Set([spaceName(this.space), ...this.blocks.map(spaceName)]);
     for (const name of this.spaces.keys()) if (!names.has(name)) this.spaces.delete(name);
+  }
+
+  /** Leaves out the evaluation keys of a device: it was revoked, or gets others. */
+  dropDeviceKeys(secret: number): void {
+    this.evaluation = this.evaluation.map((each) => {
+      const { devices, ...rest } = each;
+      const { [secret]: list, ...others } = devices ?? {};
+      if (list === undefined) return each;
+      this.droppedLists.push(fromHex(list));
+      return Object.keys(others).length > 0 ? { ...rest, devices: others } : rest;
+    });
   }
 
   /** Removes a record from its place; the same change may put it elsewhere. */

@@ -4,7 +4,7 @@
 import { makeEvaluationKeys } from '@hers/scheme/secret/open';
 import { HersError } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
-import type { Manifest, ManifestEvaluation } from '../formats/manifest.ts';
+import type { Manifest, ManifestDevice, ManifestEvaluation } from '../formats/manifest.ts';
 import { Draft } from './draft.ts';
 import type { CollectionSession } from './session.ts';
 import type { Space } from './space.ts';
@@ -27,6 +27,28 @@ export function evaluationOf(
   return evaluation.find((each) => each.epoch === space.epoch && each.keyId === keyId);
 }
 
+/** The devices that have keys of their own, made for the key of this space. */
+export function ownedDevices(devices: readonly ManifestDevice[], space: Space): number[] {
+  const keyId = hex(space.key().keyId);
+  return devices.flatMap(({ own, revoked }) => (own?.keyId === keyId && revoked === undefined ? [own.secret] : []));
+}
+
+/**
+ * The lists with the evaluation keys of devices, by the numbers of their secrets; KEY_MISMATCH where
+ * there are none. Number 0, that of the public key, is among those of the collection.
+ */
+export function deviceLists({ manifest }: View, secrets: Iterable<readonly [Space, number]>): Uint8Array[] {
+  const lists = new Set<string>();
+  for (const [space, secret] of secrets) {
+    if (secret === OWN_DEVICE) continue;
+    const list = evaluationOf(manifest, space)?.devices?.[secret];
+    if (list === undefined)
+      throw new HersError('KEY_MISMATCH', 'there are no evaluation keys for this device; renew it');
+    lists.add(list);
+  }
+  return [...lists].map(fromHex);
+}
+
 /** The lists with the evaluation keys of these spaces; INTEGRITY where there are none. */
 export function evaluationLists({ manifest }: View, spaces: Iterable<Space>): Uint8Array[] {
   const lists: Uint8Array[] = [];
@@ -46,12 +68,18 @@ export function evaluationLists({ manifest }: View, spaces: Iterable<Space>): Ui
 /** Makes evaluation keys where a collection with open queries has none: when it is new, say. */
 export function completeEvaluation(session: CollectionSession): Promise<void> {
   return session.write(async (view) => {
-    const missing = [...view.spaces.values()].filter(
-      (space) => space.plan.profile === 'open' && !evaluationOf(view.manifest, space),
-    );
-    if (missing.length === 0) return { result: undefined };
+    const { manifest } = view;
+    const open = [...view.spaces.values()].filter(({ plan }) => plan.profile === 'open');
+    const missing = open.filter((space) => !evaluationOf(manifest, space));
+    const devices = open.flatMap((space) => {
+      const found = evaluationOf(manifest, space);
+      const lacking = ownedDevices(manifest.devices ?? [], space).filter((secret) => !found?.devices?.[secret]);
+      return found ? lacking.map((secret) => [space, secret] as const) : [];
+    });
+    if (missing.length + devices.length === 0) return { result: undefined };
     const draft = new Draft(view);
     for (const space of missing) await session.evaluate(draft, space);
+    for (const [space, secret] of devices) await session.evaluateDevice(draft, space, secret);
     return { draft, result: undefined };
   });
 }

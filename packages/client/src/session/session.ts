@@ -4,6 +4,7 @@
 
 import { peekBlock } from '@hers/scheme';
 import { authenticate } from '@hers/scheme/secret';
+import { makeDeviceEvaluation } from '@hers/scheme/secret/open';
 import { HersError, type SealedRecord, type Service, SHARED, type StageId } from '@hers/service';
 import { concat, fromHex, hex, sha256 } from '../bytes.ts';
 import { type Column, columnOf } from '../fields/column.ts';
@@ -11,14 +12,21 @@ import type { FieldValues } from '../fields/field.ts';
 import { type BlockColumns, sealColumn } from '../formats/columns.ts';
 import { sealCompressor } from '../formats/compressors.ts';
 import { type List, sealList } from '../formats/lists.ts';
-import { type Manifest, type ManifestBlock, manifestHash, sealManifest, sealSections } from '../formats/manifest.ts';
+import {
+  evaluationListsOf,
+  type Manifest,
+  type ManifestBlock,
+  manifestHash,
+  sealManifest,
+  sealSections,
+} from '../formats/manifest.ts';
 import { PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
 import { Candidates } from '../search/candidates.ts';
 import { Choices } from '../search/choice.ts';
 import { packed, sealsOf } from '../writing/batch.ts';
 import type { Draft } from './draft.ts';
-import { evaluationKeysOf, evaluationOf } from './evaluation.ts';
+import { evaluationKeysOf, evaluationOf, ownedDevices } from './evaluation.ts';
 import { CollectionReader, mayBeOvertaken, pauseAfter, type Source } from './reader.ts';
 import { type Compression, type Space, spaceName } from './space.ts';
 import { type Place, seenAfter, type VersionMemory } from './versions.ts';
@@ -375,7 +383,7 @@ export class CollectionSession {
     if (evaluationOf(draft, space)) return;
     const before = draft.evaluation.find((each) => each.epoch === epoch);
     this.checkWhole('making evaluation keys');
-    for (const list of before?.lists ?? []) draft.droppedLists.push(fromHex(list));
+    for (const list of before ? evaluationListsOf(before) : []) draft.droppedLists.push(fromHex(list));
     let made = this.#evaluationKeys.get(space);
     if (!made) this.#evaluationKeys.set(space, (made = evaluationKeysOf(space)));
     const lists: string[] = [];
@@ -384,6 +392,17 @@ export class CollectionSession {
       ...draft.evaluation.filter((each) => each !== before),
       { epoch, keyId: hex(space.key().keyId), generation: 0, lists },
     ];
+    // Where they were lost, those of devices were as well.
+    for (const secret of ownedDevices(draft.devices, space)) await this.evaluateDevice(draft, space, secret);
+  }
+
+  /** Stages the evaluation keys of a device with a key of its own, beside those of its space. */
+  async evaluateDevice(draft: Draft, space: Space, secret: number): Promise<void> {
+    const found = evaluationOf(draft, space)!;
+    const list = await this.#stageShared(draft, makeDeviceEvaluation(space.key(), secret, found.generation));
+    draft.evaluation = draft.evaluation.map((each) =>
+      each === found ? { ...each, devices: { ...each.devices, [secret]: list } } : each,
+    );
   }
 
   /**

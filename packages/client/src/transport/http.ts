@@ -252,17 +252,19 @@ export class HttpService implements Service {
 
   async *search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncGenerator<Uint8Array> {
     const path = this.#path(name, 'search');
-    const { version, blocks, evaluation, queries, partial, inbox } = request;
+    const { version, blocks, evaluation, devices, queries, partial, inbox } = request;
     const head = {
       version,
       ...(blocks ? { some: true } : {}),
       ...(evaluation ? { evaluation: true } : {}),
+      ...(devices ? { devices: true } : {}),
       ...(partial ? { partial } : {}),
     };
     const onCoverage = partial ? worstCoverage(options?.onCoverage) : undefined;
     const named = [
       ...(blocks ? [packIds(blocks, BLOCK_ID_BYTES, 'a block id')] : []),
       ...(evaluation ? [packIds(evaluation, LIST_ID_BYTES, 'a list id')] : []),
+      ...(devices ? [packIds(devices, LIST_ID_BYTES, 'a list id')] : []),
     ];
     for (const [i, group] of groups(queries).entries()) {
       // Questions go with the first group.

@@ -144,6 +144,24 @@ export function decodeEvaluation(input: Uint8Array): EvaluationPiece {
   return { parameters, keyId, generation, width, part, first, seed, bodies };
 }
 
+/** Which key and device a piece with the keys of one device is for. Its bodies are not read. */
+export function peekDeviceEvaluation(bytes: Uint8Array): { readonly keyId: Uint8Array; readonly device: number } {
+  const { keyId, view } = openMessage(bytes, 'key for evaluation');
+  if (PARTS[view.getUint8(AT.part)] !== 'device')
+    throw new HersError('MALFORMED', 'these are no evaluation keys of a device');
+  return { keyId, device: view.getUint32(AT.first, true) };
+}
+
+/** The keys of step 0 in the piece of a device. */
+export function deviceKeysIn(piece: EvaluationPiece): readonly [SwitchingKey, SwitchingKey] {
+  if (piece.part !== 'device') throw new HersError('KEY_MISMATCH', 'these are no evaluation keys of a device');
+  const pairs = piece.bodies.map((body, index) => [body, evaluationMask(piece, index)] as const);
+  return [
+    [pairs[0], pairs[1]],
+    [pairs[2], pairs[3]],
+  ];
+}
+
 /** Keys of one mask row's base for one gallery secret: of κ·s_j, and of κ·s_j·s. */
 export type MaskKey = readonly [Pair, Pair];
 
@@ -202,10 +220,7 @@ export function evaluationKeys(pieces: readonly EvaluationPiece[]): EvaluationKe
   if (!chain) throw missing('the chain');
   const chained = pairs(chain);
   const devices = new Map<number, readonly [SwitchingKey, SwitchingKey]>();
-  for (const piece of of('device')) {
-    const list = pairs(piece);
-    devices.set(piece.first, [switching(list, 0), switching(list, 1)]);
-  }
+  for (const piece of of('device')) devices.set(piece.first, deviceKeysIn(piece));
   const [packing] = of('packing');
   if (!packing) throw missing('what packs responses');
   const { bases, responses } = parameters.evaluation;

@@ -6,7 +6,14 @@ import { Expansion, Ring } from '@hers/ring';
 import { allCode } from '@hers/ring/testing/code';
 import { openCollection, SMALL } from '../../testing/open.ts';
 import { randomVectors } from '../../testing/samples.ts';
-import type { EvaluationKeys } from './evaluation.ts';
+import { makeDeviceEvaluationFrom } from '../secret/open/evaluation.ts';
+import {
+  decodeEvaluation,
+  type EvaluationKeys,
+  encodeEvaluation,
+  evaluationKeys,
+  peekDeviceEvaluation,
+} from './evaluation.ts';
 import { expandOpenQuery } from './expand.ts';
 import { Evaluator, expansionShape } from './fast.ts';
 import { packResults } from './pack.ts';
@@ -69,6 +76,38 @@ it('responses of 32 bits tell every residue exactly', () => {
       assert.deepEqual(unswitched(new Uint32Array(bytes.buffer), q), words);
     }
   }
+});
+
+describe('the piece of a device that is made apart', () => {
+  const c = openCollection({ ...SMALL, dimension: 30 });
+  const probe = randomVectors('probe', 1, 30);
+  const piece = decodeEvaluation(makeDeviceEvaluationFrom(c.entropy.seed, c.key, 9, 0));
+  it('expands its queries as one that was among the others does, by all code', () => {
+    const query = c.short(probe, 9);
+    assert.throws(() => c.evaluator.expand(query), /no evaluation keys for the device/);
+    const keys = evaluationKeys([...c.pieces.map((each) => decodeEvaluation(each)), piece]);
+    const expected = expandOpenQuery(keys, query);
+    for (const { name, native } of codes) {
+      const evaluator = new Evaluator(c.keys, new Expansion(expansionShape(c.keys.parameters, c.keys.width), native));
+      const got = evaluator.expand(query, 1, piece);
+      same(got.bodies, expected.bodies, `${name}, bodies`);
+      same(got.masks, expected.masks, `${name}, masks`);
+    }
+  });
+  it('is for queries of that device, key, generation and width alone', () => {
+    const encoded = encodeEvaluation(piece);
+    assert.deepEqual(peekDeviceEvaluation(encoded), { keyId: c.key.keyId, device: 9 });
+    assert.throws(() => peekDeviceEvaluation(c.pieces[0]), /no evaluation keys of a device/);
+    const refused = (change: object, query = c.short(probe, 9)) =>
+      assert.throws(() => c.evaluator.expand(query, 1, { ...piece, ...change }), { code: 'KEY_MISMATCH' });
+    refused({ first: 8 });
+    refused({}, c.short(probe, 7));
+    refused({}, c.public(probe));
+    refused({ keyId: new Uint8Array(16) });
+    refused({ generation: 1 });
+    refused({ width: 32 });
+    refused({ part: 'chain' });
+  });
 });
 
 describe(`fast code (${codes.map(({ name }) => name).join(', ')}) gives the bytes of the slow`, () => {

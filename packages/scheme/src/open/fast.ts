@@ -2,8 +2,15 @@
 // and pack.ts to the byte.
 
 import { Expansion, type ExpansionShape, type PreparedKeys, putMaskKey, toMontgomery } from '@hers/ring';
+import { HersError } from '../errors.ts';
 import { ringOf } from '../parameters.ts';
-import type { EvaluationKeys, KeysHead, SwitchingKey } from './evaluation.ts';
+import {
+  deviceKeysIn,
+  type EvaluationKeys,
+  type EvaluationPiece,
+  type KeysHead,
+  type SwitchingKey,
+} from './evaluation.ts';
 import { checkExpandable, type OpenRows } from './expand.ts';
 import { checkResults, type PackedResponse, packedHead } from './pack.ts';
 import { LAST_LEVELS, lastExponent, levelsOf, type OpenSet, stepExponent } from './parameters.ts';
@@ -62,8 +69,18 @@ export class Evaluator {
     );
   }
 
-  expand(query: OpenQuery, threads = 1): OpenRows {
-    checkExpandable(this.#head, query);
+  /**
+   * The rows of a query. Those of a device whose keys are not among these need its piece, which is
+   * not kept: it takes a millisecond or two to prepare.
+   */
+  expand(query: OpenQuery, threads = 1, device?: EvaluationPiece): OpenRows {
+    const { parameters: set, keyId, generation, width: keyWidth } = this.#head;
+    if (device && (device.parameters.id !== set.id || device.keyId.some((byte, i) => byte !== keyId[i])))
+      throw new HersError('KEY_MISMATCH', 'the evaluation keys of this device belong to another key');
+    if (device && (device.generation !== generation || device.width !== keyWidth))
+      throw new HersError('KEY_MISMATCH', 'the evaluation keys of this device are of another generation');
+    checkExpandable(device ? { ...this.#head, devices: new Set([device.first]) } : this.#head, query);
+    const first = device ? switchingKeys(this.#head, deviceKeysIn(device)) : this.#devices.get(query.device)!;
     const { parameters, width } = query;
     const { masks } = levelsOf(parameters, width);
     const words = (width + masks * parameters.digits) * parameters.n;
@@ -74,7 +91,7 @@ export class Evaluator {
       both.set(p1, parameters.n);
       return both;
     });
-    this.#expansion.expand(this.#prepared, this.#devices.get(query.device)!, body, mask, out, threads);
+    this.#expansion.expand(this.#prepared, first, body, mask, out, threads);
     return out;
   }
 
@@ -106,7 +123,7 @@ export class Evaluator {
 }
 
 /** [key][digit][half][prime][n] in Montgomery form. */
-function switchingKeys({ parameters }: EvaluationKeys, list: readonly SwitchingKey[]): Uint32Array {
+function switchingKeys({ parameters }: Pick<EvaluationKeys, 'parameters'>, list: readonly SwitchingKey[]): Uint32Array {
   const { n } = parameters;
   const { primes } = EvaluationRing.of(parameters);
   const out = new Uint32Array(list.length * 12 * n);

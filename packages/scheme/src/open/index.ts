@@ -1,6 +1,12 @@
 // Open queries, the public side: what a store and a planner need (README.md §10).
 
-export { decodeEvaluation, type EvaluationPiece, evaluationKeys, isEvaluation } from './evaluation.ts';
+export {
+  decodeEvaluation,
+  type EvaluationPiece,
+  evaluationKeys,
+  isEvaluation,
+  peekDeviceEvaluation,
+} from './evaluation.ts';
 export type { OpenRows } from './expand.ts';
 export { Evaluator } from './fast.ts';
 export { encodePackedResponse, peekAnyResponse } from './pack.ts';

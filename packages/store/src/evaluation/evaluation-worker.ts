@@ -60,7 +60,8 @@ function perform(request: EvaluationRequest): { readonly value: unknown; readonl
   }
   if (kind === 'expand') {
     const query = decodeOpenQuery(request.query);
-    const rows = evaluatorOf(query).expand(query, threads);
+    const device = request.device && decodeEvaluation(request.device);
+    const rows = evaluatorOf(query).expand(query, threads, device);
     queries.set(request.number, query);
     return { value: rows, transfer: [rows.bodies.buffer as ArrayBuffer, rows.masks.buffer as ArrayBuffer] };
   }

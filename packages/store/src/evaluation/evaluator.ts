@@ -4,7 +4,7 @@
 
 import { Worker } from 'node:worker_threads';
 import { type ErrorCode, HersError } from '@hers/scheme';
-import type { OpenRows } from '@hers/scheme/open';
+import { type OpenRows, peekDeviceEvaluation } from '@hers/scheme/open';
 import { isShared, LIST_ID_BYTES, PARTITION_BYTES } from '@hers/service';
 import { checkBytes, hex } from '../bytes.ts';
 import type { Collection } from '../collection.ts';
@@ -14,15 +14,24 @@ import { readLists } from '../reading.ts';
 const IDLE_MS = 60_000;
 /** Sets of keys in memory: at most 83 MB each. */
 const MAX_LOADED = 8;
-/** Pieces of evaluation keys of one collection, those of devices included, and their bytes. */
+/** Pieces of evaluation keys of one collection, and their bytes. */
 const MAX_PIECES = 1024;
 const MAX_BYTES = 2 ** 27;
+/** Devices with keys of their own whose queries one search may have, and bytes of their pieces. */
+const MAX_DEVICES = 64;
+const MAX_DEVICE_BYTES = 2 ** 24;
 
 /** To a thread. Queries are numbered by whoever asks, until they are forgotten. */
 export type EvaluationRequest =
   | { readonly kind: 'piece'; readonly bytes: Uint8Array }
   | { readonly kind: 'prepare' }
-  | { readonly kind: 'expand'; readonly number: number; readonly query: Uint8Array }
+  | {
+      readonly kind: 'expand';
+      readonly number: number;
+      readonly query: Uint8Array;
+      /** The piece of its device, if that has a key of its own. */
+      readonly device: Uint8Array | undefined;
+    }
   | {
       readonly kind: 'pack';
       readonly number: number;
@@ -92,10 +101,14 @@ export class LoadedKeys {
     this.bytes = await this.#ask({ kind: 'prepare' });
   }
 
-  /** Expands an encoded query. The number it returns is for `pack` and `forget`. */
-  async expand(query: Uint8Array): Promise<{ readonly number: number; readonly rows: OpenRows }> {
+  /**
+   * Expands an encoded query, with the piece of its device if that has a key of its own. The number
+   * it returns is for `pack` and `forget`.
+   */
+  async expand(query: Uint8Array, device?: Uint8Array): Promise<{ readonly number: number; readonly rows: OpenRows }> {
     const number = ++this.#queries;
-    return { number, rows: await this.#ask<OpenRows>({ kind: 'expand', number, query: new Uint8Array(query) }) };
+    const rows = await this.#ask<OpenRows>({ kind: 'expand', number, query: new Uint8Array(query), device });
+    return { number, rows };
   }
 
   /** The encoded response that these responses of a kernel are packed into. Copies them at once. */
@@ -226,6 +239,35 @@ export class Evaluators {
     for (const [name, entry] of all) this.#unload(name, entry);
     await Promise.all(all.map(([, { keys }]) => keys.close()));
   }
+}
+
+/** The pieces of devices with keys of their own, by the key and number that they are for. */
+export type DevicePieces = ReadonlyMap<string, Uint8Array>;
+
+export const deviceName = (keyId: Uint8Array, device: number): string => `${hex(keyId)} ${device}`;
+
+/**
+ * Reads the pieces of devices in these lists of a collection. They are not kept: one is read and
+ * prepared sooner than a query is expanded, and a device that is revoked leaves nothing behind.
+ */
+export async function readDevicePieces(
+  collection: Collection,
+  lists: readonly Uint8Array[],
+  signal: AbortSignal,
+): Promise<DevicePieces> {
+  const pieces = new Map<string, Uint8Array>();
+  if (lists.length > MAX_DEVICES)
+    throw new HersError('INVALID_ARGUMENT', `a search names keys of at most ${MAX_DEVICES} devices`);
+  let total = 0;
+  for await (const list of readLists(collection, lists, signal)) {
+    total += list.length;
+    if (total > MAX_DEVICE_BYTES)
+      throw new HersError('TOO_LARGE', `the keys of the devices of a search have at most ${MAX_DEVICE_BYTES} bytes`);
+    const piece = isShared(list) ? list.subarray(PARTITION_BYTES) : list;
+    const { keyId, device } = peekDeviceEvaluation(piece);
+    pieces.set(deviceName(keyId, device), piece);
+  }
+  return pieces;
 }
 
 /** The promise, or the signal's reason if that is sooner. */

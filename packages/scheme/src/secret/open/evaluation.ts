@@ -40,51 +40,25 @@ export function makeEvaluationKeysFrom(
   key: CollectionKey,
   { generation = 0, devices = [0] }: EvaluationOptions = {},
 ): Uint8Array[] {
-  const { parameters, width, levels } = openPlanOf(key);
+  const { parameters, levels } = openPlanOf(key);
   const ring = EvaluationRing.of(parameters);
   using secrets = new OpenSecrets(key, generation);
   const { n } = parameters;
   const { steps } = levels;
   const chain = Array.from({ length: steps }, (_, k) => secrets.chain(k + 1));
   const result = secrets.result();
-
-  /** Messages for the bodies, in their order; `hidden` is added to −mask·under + error. */
-  const piece = (part: Part, first: number, samples: readonly Sample[]): Uint8Array => {
-    const seed = seeds();
-    const errors = seeds();
-    const head = { parameters, keyId: key.keyId, generation, width, part, first, seed };
-    const { masks, bodies: each, primes } = samplesOf(parameters, width, part, first);
-    if (samples.length !== masks * each) throw new Error(`${part} has ${masks * each} bodies, not ${samples.length}`);
-    let mask: Residues = [];
-    const bodies = samples.map(({ under, hidden }, at) => {
-      if (at % each === 0) mask = evaluationMask(head, at / each);
-      return encryption(ring, primes, mask, under, { key: errors, index: at }, hidden);
-    });
-    errors.fill(0);
-    const made: EvaluationPiece = { ...head, bodies };
-    return encodeEvaluation(made);
-  };
-  /** KSK(from(x^exponent) → to): p2·from in residue j of the digit modulo prime j. */
-  const switching = (from: Secret, exponent: number, to: Secret): Sample[] =>
-    [Q, P1].map((digit) => ({
-      under: to,
-      hidden: (l) =>
-        l === digit ? ring.scale(l, turned(ring, l, from, exponent), BigInt(ring.primes[P2])) : undefined,
-    }));
-  const stepKeys = (from: Secret, k: number, to: Secret) => [
-    ...switching(from, 1, to),
-    ...switching(from, stepExponent(n, k), to),
-  ];
+  const piece = (part: Part, first: number, samples: readonly Sample[]) =>
+    pieceOf(seeds, key, generation, part, first, samples);
 
   const out: Uint8Array[] = [];
   const last = chain[steps - 1];
   out.push(
     piece('chain', 0, [
-      ...chain.slice(1).flatMap((to, k) => stepKeys(chain[k], k + 1, to)),
-      ...Array.from({ length: 2 ** LAST_LEVELS }, (_, c) => switching(last, lastExponent(n, c), result)).flat(),
+      ...chain.slice(1).flatMap((to, k) => stepKeys(ring, chain[k], k + 1, to)),
+      ...Array.from({ length: 2 ** LAST_LEVELS }, (_, c) => switching(ring, last, lastExponent(n, c), result)).flat(),
     ]),
   );
-  for (const number of devices) out.push(piece('device', number, stepKeys(secrets.device(number), 0, chain[0])));
+  for (const number of devices) out.push(piece('device', number, stepKeys(ring, secrets.device(number), 0, chain[0])));
 
   const { bases, responses } = parameters.evaluation;
   const z = Array.from({ length: responses }, (_, v) => secrets.response(v));
@@ -119,6 +93,65 @@ export function makeEvaluationKeysFrom(
     out.push(piece('masks', first, samples));
   }
   return out;
+}
+
+/**
+ * The piece for the queries of one device alone: it goes with the other pieces of this key and
+ * generation. For the store; it opens nothing of the device's queries by itself.
+ */
+export function makeDeviceEvaluation(key: CollectionKey, number: number, generation = 0): Uint8Array {
+  return makeDeviceEvaluationFrom(randomSeed, key, number, generation);
+}
+
+export function makeDeviceEvaluationFrom(
+  seeds: Seeds,
+  key: CollectionKey,
+  number: number,
+  generation: number,
+): Uint8Array {
+  const ring = EvaluationRing.of(openPlanOf(key).parameters);
+  using secrets = new OpenSecrets(key, generation);
+  const samples = stepKeys(ring, secrets.device(number), 0, secrets.chain(1));
+  return pieceOf(seeds, key, generation, 'device', number, samples);
+}
+
+/** A message with these bodies, in their order; `hidden` is added to −mask·under + error. */
+function pieceOf(
+  seeds: Seeds,
+  key: CollectionKey,
+  generation: number,
+  part: Part,
+  first: number,
+  samples: readonly Sample[],
+): Uint8Array {
+  const { parameters, width } = openPlanOf(key);
+  const ring = EvaluationRing.of(parameters);
+  const seed = seeds();
+  const errors = seeds();
+  const head = { parameters, keyId: key.keyId, generation, width, part, first, seed };
+  const { masks, bodies: each, primes } = samplesOf(parameters, width, part, first);
+  if (samples.length !== masks * each) throw new Error(`${part} has ${masks * each} bodies, not ${samples.length}`);
+  let mask: Residues = [];
+  const bodies = samples.map(({ under, hidden }, at) => {
+    if (at % each === 0) mask = evaluationMask(head, at / each);
+    return encryption(ring, primes, mask, under, { key: errors, index: at }, hidden);
+  });
+  errors.fill(0);
+  const made: EvaluationPiece = { ...head, bodies };
+  return encodeEvaluation(made);
+}
+
+/** KSK(from(x^exponent) → to): p2·from in residue j of the digit modulo prime j. */
+function switching(ring: EvaluationRing, from: Secret, exponent: number, to: Secret): Sample[] {
+  return [Q, P1].map((digit) => ({
+    under: to,
+    hidden: (l) => (l === digit ? ring.scale(l, turned(ring, l, from, exponent), BigInt(ring.primes[P2])) : undefined),
+  }));
+}
+
+/** Both keys of step k. */
+function stepKeys(ring: EvaluationRing, from: Secret, k: number, to: Secret): Sample[] {
+  return [...switching(ring, from, 1, to), ...switching(ring, from, stepExponent(ring.n, k), to)];
 }
 
 /** What a body hides: in NTT form, modulo prime l; undefined for zero. */

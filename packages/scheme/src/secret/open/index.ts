@@ -9,5 +9,5 @@ export {
   encryptShortQueryFrom,
   makeDeviceKey,
 } from './encrypt.ts';
-export { makeEvaluationKeys, makePublicKey } from './evaluation.ts';
+export { makeDeviceEvaluation, makeEvaluationKeys, makePublicKey } from './evaluation.ts';
 export { type ReadQuery, readOpenQuery } from './read-query.ts';

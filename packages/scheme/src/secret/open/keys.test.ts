@@ -4,11 +4,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { openCollection, SMALL } from '../../../testing/open.ts';
+import { decodeEvaluation, deviceKeysIn } from '../../open/evaluation.ts';
 import { LAST_LEVELS, lastExponent, stepExponent } from '../../open/parameters.ts';
 import { LARGEST_SPECTRUM, openPlan } from '../../open/plan.ts';
 import { decodePublicKey, publicKeyMask } from '../../open/public-key.ts';
 import { EvaluationRing, P1, P2, type Pair, Q, type Residues } from '../../open/ring.ts';
 import { MasterSeed } from '../key.ts';
+import { makeDeviceEvaluation } from './evaluation.ts';
 import { OpenSecrets, type Secret } from './secrets.ts';
 import { spectralPeak } from './spectrum.ts';
 
@@ -60,6 +62,22 @@ describe('evaluation keys hide', () => {
     });
     assert.equal(c.keys.last.length, 2 ** LAST_LEVELS);
     c.keys.last.forEach((key, leaf) => switches(key, chain[levels.steps], lastExponent(n, leaf), result));
+  });
+  it('t_0 of a device whose piece is made apart under t_1, from fresh masks and errors', () => {
+    const pieces = [0, 1].map(() => decodeEvaluation(makeDeviceEvaluation(c.key, 9)));
+    const own = secrets.device(9);
+    for (const piece of pieces) {
+      const [plain, other] = deviceKeysIn(piece);
+      switches(plain, own, 1, chain[1]);
+      switches(other, own, stepExponent(n, 0), chain[1]);
+    }
+    assert.notDeepEqual(pieces[0].seed, pieces[1].seed);
+    const [a, b] = pieces.map((piece) => deviceKeysIn(piece)[0][0]);
+    const error = ([body, mask]: Pair) => {
+      const phase = ring.add(P2, body[P2], ring.multiply(P2, mask[P2], chain[1].residues[P2]));
+      return Array.from(ring.intt(P2, phase));
+    };
+    assert.notDeepEqual(error(a), error(b));
   });
   it('gallery secrets, and these times s, under s', () => {
     const product = BigInt(primes[P1]) * p2;
