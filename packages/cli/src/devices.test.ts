@@ -13,12 +13,13 @@ import { EXIT, Interrupted } from './exit.ts';
 const DIMENSION = 8;
 const near = (i: number) => [...vectorOf(i + 0.05, DIMENSION)];
 
-test('a device is added, asks, is answered and revoked', async () => {
-  await using owner = await temporaryFolder();
-  await using keeper = await temporaryFolder();
+/** A served folder with an open collection of four, and the folder of its keeper. */
+async function setUp(...flags: string[]) {
+  const owner = await temporaryFolder();
+  const keeper = await temporaryFolder();
   await hersJson(owner.path, ['init', '--unsealed']);
   const admin = await hersJson(owner.path, ['tokens', 'create', '--scope', 'admin']);
-  await using server = await serve(owner.path);
+  const server = await serve(owner.path, ...flags);
   const at = keeper.path;
   await writeFile(join(at, 'token'), `${admin.token}\n`, { mode: 0o600 });
   const config = {
@@ -32,7 +33,58 @@ test('a device is added, asks, is answered and revoked', async () => {
   await hersJson(at, ['collections', 'create', 'faces', '--dimension', String(DIMENSION), '--profile', 'open']);
   const rows = [0, 1, 2, 3].map((i) => [...vectorOf(i, DIMENSION)].join(',')).join('\n');
   await hersJson(at, ['import', '-', '--row-ids'], { input: rows });
+  return {
+    at,
+    server,
+    config,
+    async [Symbol.asyncDispose]() {
+      await server[Symbol.asyncDispose]();
+      await keeper[Symbol.asyncDispose]();
+      await owner[Symbol.asyncDispose]();
+    },
+  };
+}
 
+test('a device with a key of its own asks with little, and leaves as much as the server allows', async () => {
+  await using world = await setUp('--inbox-items', '2', '--inbox-bytes', '5000', '--inbox-age', '3600');
+  const { at } = world;
+  const printed = await hers(at, ['devices', 'add', 'gate', '--own-key', '--make-token']);
+  assert.equal(printed.exit, 0, printed.err);
+  const gate = openDevice(undefined, printed.out);
+  await gate.ask(near(1));
+  await gate.ask(near(3));
+  await assert.rejects(gate.ask(near(1)), { code: 'INBOX_FULL' });
+  // One question with the public key has more than 5000 bytes.
+  const wide = openDevice(undefined, (await hers(at, ['devices', 'add', 'door', '--make-token'])).out);
+  await assert.rejects(wide.ask(near(1)), { code: 'INBOX_FULL' });
+  const lines = (await hers(at, ['keeper', '--once', '--json'])).out.trim().split('\n');
+  assert.deepEqual(
+    lines.map((line) => JSON.parse(line).matches[0].id),
+    ['1', '3'],
+  );
+  const { devices } = await hersJson(at, ['devices', 'list']);
+  assert.deepEqual(
+    devices.map(({ name, hasOwnKey }: { name: string; hasOwnKey: boolean }) => [name, hasOwnKey]),
+    [
+      ['gate', true],
+      ['door', false],
+    ],
+  );
+  assert.match((await hers(at, ['devices', 'list'])).out, /gate\tyes/);
+  // Renewed, it has another one.
+  const renewed = JSON.parse((await hers(at, ['devices', 'renew', 'gate'])).out);
+  assert.ok(renewed.own.secret > JSON.parse(printed.out).own.secret);
+  for (const wrong of [
+    ['--inbox-items', '0'],
+    ['--inbox-bytes', 'much'],
+    ['--inbox-age', '1.5'],
+  ])
+    assert.equal((await hers(at, ['serve', '--gallery', at, ...wrong])).exit, EXIT.usage);
+});
+
+test('a device is added, asks, is answered and revoked', async () => {
+  await using world = await setUp();
+  const { at, server, config } = world;
   const printed = await hers(at, ['devices', 'add', 'door-3', '--make-token']);
   assert.equal(printed.exit, 0, printed.err);
   const door = openDevice(undefined, printed.out);

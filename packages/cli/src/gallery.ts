@@ -19,7 +19,7 @@ import {
 import type { VersionFile } from '@hers/client/versions';
 import type { Kernel, KernelName } from '@hers/scan';
 import { Grouped, groupsOf, type Service, withMethods } from '@hers/service';
-import type { FolderStore } from '@hers/store';
+import type { FolderStore, InboxLimits } from '@hers/store';
 import { CommandError, EXIT, messageOf } from './exit.ts';
 import { namesIn } from './fields.ts';
 import { type Keys, versionsOf } from './keys.ts';
@@ -45,6 +45,8 @@ export interface GalleryOptions {
   readonly onBackgroundError?: (error: unknown) => void;
   /** Hears which kernel scans, once there is one. */
   readonly onKernel?: (kernel: Kernel) => void;
+  /** How much devices may leave in inboxes. */
+  readonly inbox?: InboxLimits;
   /** Hears of every response of a search, to show progress. */
   readonly onResponse?: () => void;
 }
@@ -55,6 +57,7 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
     read = false,
     create = false,
     onKernel,
+    inbox,
     onBackgroundError = (error) => out.note(`warning: ${messageOf(error)}`),
   } = options;
   const folder = settings.value('gallery');
@@ -79,6 +82,7 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
       return choice.kernel;
     },
     onBackgroundError,
+    ...(inbox ? { inbox } : {}),
   });
   // They are in no list: what is silent about them would look like a gallery without them.
   for (const { name } of store.damagedCollections())

@@ -7,7 +7,7 @@ import type { Kernel, KernelName } from '@hers/scan';
 import type { AdminOptions, LimitName, LogLevel, ServerFinding, Site } from '@hers/server';
 import { LIMITS } from '@hers/server/limits';
 import type { Service } from '@hers/service';
-import type { FolderStore } from '@hers/store';
+import type { FolderStore, InboxLimits } from '@hers/store';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -42,6 +42,22 @@ interface ServeFlags {
 }
 
 const LEVELS: readonly LogLevel[] = ['error', 'warn', 'info', 'debug', 'silent'];
+
+/** What each device may leave in the inbox of a collection (docs/devices.md), by flag. */
+const INBOX_FLAGS = {
+  items: 'items that each device may have in the inbox of a collection; 1000 by default, and 64 times that of all',
+  bytes: 'bytes that each device may have there; 33554432 by default, and 64 times that of all',
+  age: 'seconds after which an item is removed from there; 604800, seven days, by default. A keeper answers nothing older than eight days',
+} as const;
+
+/** The limits of inboxes that were given. */
+function inboxOf(flags: Record<string, unknown>): InboxLimits | undefined {
+  const given = Object.keys(INBOX_FLAGS).flatMap((name) => {
+    const value = flags[`inbox${name.replace(/^./, (letter) => letter.toUpperCase())}`];
+    return value === undefined ? [] : [[name, value]];
+  });
+  return given.length > 0 ? Object.fromEntries(given) : undefined;
+}
 
 /** `requestSeconds` is `--max-request-seconds`. */
 const flagOf = (name: string) => `--max-${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
@@ -105,6 +121,10 @@ export function addServe(program: HersCommand, context: () => Context): void {
       numberOption(flagOf(name)),
       limit.default,
     );
+  for (const [name, about] of Object.entries(INBOX_FLAGS)) {
+    const flag = `--inbox-${name}`;
+    serve.option(`${flag} <number>`, about, numberOption(flag, { whole: true }));
+  }
   serve
     .example('hers serve', 'For this machine alone')
     .example(
@@ -282,9 +302,15 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
       : undefined;
   const nodeParts = await nodeFiles(context, flags, given);
   const tls = nodeParts?.tls ?? given;
+  const inbox = inboxOf(flags);
+  if (nodeParts && inbox)
+    throw new CommandError(EXIT.usage, 'a cluster has no inboxes yet', 'leave out --inbox-items, -bytes and -age');
   const opened: Opened = nodeParts
     ? await openNode(context, flags, nodeParts, onKernel)
-    : await openFolder(settings, out, { onKernel }).then((files) => ({ store: files, folder: files }));
+    : await openFolder(settings, out, { onKernel, ...(inbox ? { inbox } : {}) }).then((files) => ({
+        store: files,
+        folder: files,
+      }));
   const { store, folder: files, cluster } = opened;
   const server = await startServer(store, {
     host,

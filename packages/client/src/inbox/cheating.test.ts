@@ -9,6 +9,7 @@ import { blockMatrix, decodeBlock } from '@hers/scheme';
 import {
   decodeEvaluation,
   decodeOpenQuery,
+  type EvaluationPiece,
   Evaluator,
   encodeOpenQuery,
   encodePackedResponse,
@@ -21,7 +22,8 @@ import { makeEvaluationKeys, readOpenQuery } from '@hers/scheme/secret/open';
 import { decodeEnvelope, HersError, type InboxItem, joinEnvelope, type Service, withMethods } from '@hers/service';
 import { type Call, vectorOf, watched } from '../../testing/client.ts';
 import { DIMENSION, near, world } from '../../testing/devices.ts';
-import { joined } from '../bytes.ts';
+import { openView } from '../../testing/view.ts';
+import { fromHex, joined } from '../bytes.ts';
 import { Database } from '../database.ts';
 import { decodeBundle } from './bundle.ts';
 import { openDevice } from './device.ts';
@@ -201,24 +203,53 @@ describe('against those who cheat', () => {
     assert.deepEqual((await w.answers({ memory })).reasons, ['revoked']);
   });
 
-  it('a device that floods fills its own share alone', async () => {
-    await clear();
-    const [flood, quiet] = [await w.device('flood'), await w.device('quiet')];
-    let posted = 0;
-    w.methods.post = async (name, envelope, options) => {
-      // A thousand of its envelopes are there already.
-      if (decodeEnvelope(envelope).device === flood.number && ++posted > 2)
-        throw new HersError('INBOX_FULL', 'the store says so (its own tests fill one)');
-      return w.store.post(name, envelope, options);
-    };
-    await flood.ask(near(1));
-    await flood.ask(near(1));
-    await assert.rejects(flood.ask(near(1)), fails('INBOX_FULL'));
-    await quiet.ask(near(2));
+  it('a device that floods fills its own share alone: items, bytes and age of a real server', async (t) => {
+    const limits = { items: 5, bytes: 100_000, age: 600 };
+    await using flooded = await world(8, {}, { inbox: limits });
+    const bundle = await flooded.add('flood', { enrol: { most: 100 } });
+    const [flood, quiet] = [openDevice(undefined, bundle), await flooded.device('quiet', { ownKey: true })];
+    const count = async () => (await Array.fromAsync(flooded.store.takeInbox('faces'))).length;
+    // By bytes: questions with the public key are 28 KB each, and three are within 100 KB.
+    const outcomes = await Promise.allSettled(Array.from({ length: 40 }, () => flood.ask(near(1))));
+    const refused = outcomes.flatMap((each) => (each.status === 'rejected' ? [each.reason] : []));
+    assert.equal(refused.length, 37);
+    assert.ok(refused.every((error) => fails('INBOX_FULL')(error) && /may have no more/.test(error.message)));
+    assert.equal(await count(), 3);
+    // By items: enrolments are small.
+    await flood.enrol({ id: 'a', vector: near(500) });
+    await flood.enrol({ id: 'b', vector: near(500) });
+    await assert.rejects(flood.enrol({ id: 'c', vector: near(500) }), fails('INBOX_FULL'));
+    assert.equal(await count(), 5);
+    // Nor with the number of another device: its token is for its own.
+    const { token, number, keys, signingKey } = decodeBundle(bundle);
+    const about = { kind: 'question', device: quiet.number, epoch: 0, time: Date.now() } as const;
+    const nonce = crypto.getRandomValues(new Uint8Array(16));
+    const posed = signEnvelope(signingKey, { ...about, collection: keys.collection, nonce }, new Uint8Array(100));
+    assert.notEqual(number, quiet.number);
+    const answer = await fetch(`${flooded.server.url}/v1/collections/faces/inbox`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/octet-stream' },
+      body: posed as Uint8Array<ArrayBuffer>,
+    });
+    assert.equal(answer.status, 403);
+    // Others are not in its way.
+    for (const i of [2, 3]) await quiet.ask(near(i));
     assert.deepEqual(
-      (await w.answers({ memory })).asked.map(({ device }) => device),
-      ['flood', 'flood', 'quiet'],
+      (await flooded.answers()).asked.map(({ device, matches }) => [device, matches[0].id]),
+      [
+        ['flood', 'person 1'],
+        ['flood', 'person 1'],
+        ['flood', 'person 1'],
+        ['quiet', 'person 2'],
+        ['quiet', 'person 3'],
+      ],
     );
+    // By age: what nobody takes is gone after a while, and there is room again.
+    t.mock.timers.enable({ apis: ['Date'], now: Date.now() + 1000 * (limits.age + 1) });
+    assert.equal(await count(), 0);
+    await flood.ask(near(1));
+    assert.equal(await count(), 1);
+    t.mock.timers.reset();
   });
 
   it('a counter that goes back hides nothing and answers nothing twice', async () => {
@@ -244,6 +275,48 @@ describe('against those who cheat', () => {
     })();
     await assert.rejects(reading, /enough/);
     assert.deepEqual(found, ['person 1', 'person 2', 'person 3']);
+  });
+
+  it('evaluation keys of another device give no answer, and are noticed', async () => {
+    await clear();
+    const [door, other] = [
+      await w.device('exchanged-2', { ownKey: true }),
+      await w.device('other-2', { ownKey: true }),
+    ];
+    await other.ask(near(1));
+    await door.ask(near(1));
+    const items = await held();
+    const [theirs, right] = items.map(({ envelope }) => decodeOpenQuery(decodeEnvelope(envelope).body));
+    const [{ lists, devices }] = (await openView(w.store, w.key, 'faces')).view.manifest.evaluation;
+    const read = (ids: readonly string[]) =>
+      Array.fromAsync(w.store.getLists('faces', ids.map(fromHex)), (bytes) => decodeEvaluation(bytes));
+    const evaluator = new Evaluator(evaluationKeys(await read(lists)));
+    const [own] = await read([devices![right!.device]!]);
+    const [swapped] = await read([devices![theirs!.device]!]);
+    const answeredWith = (piece: EvaluationPiece): Service['search'] =>
+      async function* (name, request, options) {
+        for await (const response of w.store.search(name, request, options)) {
+          const { blocks } = peekAnyResponse(response);
+          const results = await Promise.all(
+            blocks.map(async ({ blockId }) => {
+              const { block, maskRows } = blockMatrix(decodeBlock(await joined(w.store.getBlock(name, blockId))));
+              return scanOpenBlock(block, maskRows, right!, evaluator.expand(right!, 1, piece));
+            }),
+          );
+          yield encodePackedResponse(evaluator.pack(right!, results));
+        }
+      };
+    show([items[1]!]);
+    // It says that it is of this device.
+    w.methods.search = answeredWith({ ...swapped!, first: right!.device });
+    await assert.rejects(w.answers({ memory }), fails('INTEGRITY'));
+    await w.faces.resume();
+    // With the right one the same computation is an answer.
+    w.methods.search = answeredWith(own!);
+    assert.deepEqual(
+      (await w.answers({ memory })).asked.map(({ matches }) => matches[0].id),
+      ['person 1'],
+    );
   });
 
   it('evaluation keys of another key give no answer, and are noticed', async () => {
@@ -274,50 +347,59 @@ describe('against those who cheat', () => {
     assert.equal((await w.answers({ memory })).asked.length, 1);
   });
 
-  it('nothing that the store sees depends on an answer', async () => {
-    await clear();
-    const door = await w.device('compared');
-    /** What a store sees of a keeper that answers these, ciphertexts left out. */
-    const trafficOf = async (probes: readonly ArrayLike<number>[]) => {
-      const calls: Call[] = [];
-      for (const probe of probes) await door.ask(probe);
-      const [{ number: base = 0 } = {}] = await held();
-      const db = new Database(withMethods(watched(w.store, calls), { close: async () => {} }), {
-        key: w.key,
-        versions: w.versions,
-        gallery: new URL(w.server.url).origin,
-      });
-      const faces = await db.collection('faces');
-      const asked = await Array.fromAsync(faces.questions({ wait: false, threshold: 0.985 }));
-      const seen = calls.map(({ method, args, out }) => [
-        method,
-        JSON.stringify(args, (name, value) => {
-          if (value instanceof Uint8Array) return value.length;
-          if (name === 'inbox') return (value as number[]).map((number) => number - base);
-          return value;
-        }).replace(/"after":\d+/g, '"after":0'),
-        out.map(({ length }) => length).sort((a, b) => a - b),
-      ]);
-      await w.store.dropInbox(
-        'faces',
-        (await held()).map(({ number }) => number),
+  for (const ownKey of [false, true])
+    it(`nothing that the store sees depends on an answer, of devices with ${ownKey ? 'keys of their own' : 'the public key'}`, async () => {
+      await clear();
+      const door = await w.device(`compared-${ownKey}`, { ownKey });
+      /** What a store sees of a keeper that answers these, ciphertexts left out. */
+      const trafficOf = async (probes: readonly ArrayLike<number>[]) => {
+        const calls: Call[] = [];
+        for (const probe of probes) await door.ask(probe);
+        const posted = await held();
+        const [{ number: base = 0 } = {}] = posted;
+        const db = new Database(withMethods(watched(w.store, calls), { close: async () => {} }), {
+          key: w.key,
+          versions: w.versions,
+          gallery: new URL(w.server.url).origin,
+        });
+        const faces = await db.collection('faces');
+        const asked = await Array.fromAsync(faces.questions({ wait: false, threshold: 0.985 }));
+        const seen = calls.map(({ method, args, out }) => [
+          method,
+          JSON.stringify(args, (name, value) => {
+            if (value instanceof Uint8Array) return value.length;
+            if (name === 'inbox') return (value as number[]).map((number) => number - base);
+            return value;
+          }).replace(/"after":\d+/g, '"after":0'),
+          out.map(({ length }) => length).sort((a, b) => a - b),
+        ]);
+        await w.store.dropInbox(
+          'faces',
+          (await held()).map(({ number }) => number),
+        );
+        return {
+          seen: [...seen, posted.map(({ envelope }) => envelope.length)],
+          found: asked.map(({ matches }) => matches.length),
+        };
+      };
+      const match = await trafficOf([near(1), near(30), near(2)]);
+      const none = await trafficOf(
+        [near(777), near(888), near(999)].map((_, i) => vectorOf(5000 + i, DIMENSION).map((x) => -x)),
       );
-      return { seen, found: asked.map(({ matches }) => matches.length) };
-    };
-    const match = await trafficOf([near(1), near(30), near(2)]);
-    const none = await trafficOf(
-      [near(777), near(888), near(999)].map((_, i) => vectorOf(5000 + i, DIMENSION).map((x) => -x)),
-    );
-    assert.deepEqual(
-      [match.found, none.found],
-      [
-        [1, 1, 1],
-        [0, 0, 0],
-      ],
-    );
-    assert.deepEqual(match.seen, none.seen);
-    assert.ok(match.seen.some(([method]) => method === 'search'));
-  });
+      assert.deepEqual(
+        [match.found, none.found],
+        [
+          [1, 1, 1],
+          [0, 0, 0],
+        ],
+      );
+      assert.deepEqual(match.seen, none.seen);
+      assert.ok(match.seen.some(([method]) => method === 'search'));
+      assert.equal(
+        match.seen.some(([, args]) => String(args).includes('"devices":[32]')),
+        ownKey,
+      );
+    });
 
   it('the store knows devices by their numbers alone, and cannot read what they say', async () => {
     await clear();

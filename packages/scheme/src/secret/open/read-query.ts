@@ -82,7 +82,8 @@ export function readOpenQuery(key: CollectionKey, bytes: Uint8Array, generation 
       return false; // Too long, of no length, or not even numbers.
     }
     // A public key adds e·u + e2·t_0 to the error of a device key; both rounded to integers twice.
-    const noise = Math.sqrt(ERROR_VARIANCE * (1 + (4 / 3) * parameters.n));
+    const isPublic = 'residues' in query.mask;
+    const noise = Math.sqrt(ERROR_VARIANCE * (isPublic ? 1 + (4 / 3) * parameters.n : 1));
     const furthest = SIGMAS * noise + factor + 1;
     const isNear = encoded.every((x, i) => Math.abs(x * factor - found[i]) <= furthest);
     encoded.fill(0);
