@@ -75,6 +75,12 @@ const CAMPAIGNS: Readonly<Record<string, Campaign>> = {
     options: { kills: KILLS },
     run: (values) => crashService(killsOf(values)),
   },
+  'crash-devices': {
+    summary:
+      'the server, the keeper and the owner of an open collection killed at random moments while devices ask and enrol, with and without keys of their own, and are added, renewed and revoked: every question is answered once and rightly, and nothing acknowledged is lost',
+    options: { kills: KILLS },
+    run: (values) => crashDevices(killsOf(values)),
+  },
   connections: {
     summary:
       'idle connections, as many as asked for or as the descriptor limit allows: others are served, idle ones let go',
@@ -305,6 +311,19 @@ async function crashService(kills: number): Promise<boolean> {
   });
   console.log(
     `server: ${kills} kills, ${written} records acknowledged, ${searches} searches answered, ${retries} attempts repeated, nothing lost`,
+  );
+  return true;
+}
+
+/** Throws with what is wrong, too. */
+async function crashDevices(count: number): Promise<boolean> {
+  const { killDevices } = await import('./kill-devices.ts');
+  const { kills, ...rest } = await killDevices(count, (line) => {
+    if (process.stderr.isTTY) process.stderr.write(`\r${line}   `);
+  });
+  const { asked, answered, interrupted, refused, enrolled, bundles, rotations } = rest;
+  console.log(
+    `${kills.server} kills of the server, ${kills.keeper} of the keeper, ${kills.owner} of the owner: of ${asked} posts acknowledged ${answered} answered, ${enrolled} enrolled, ${interrupted} interrupted, ${refused} of devices that were changed meanwhile; ${bundles} bundles, ${rotations} rotations, nothing lost`,
   );
   return true;
 }

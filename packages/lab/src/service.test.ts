@@ -5,6 +5,7 @@ import { spawnSync } from 'node:child_process';
 import { it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { idleConnections } from './connections.ts';
+import { killDevices } from './kill-devices.ts';
 import { killService } from './kill-service.ts';
 import { soakService } from './soak-service.ts';
 
@@ -12,6 +13,13 @@ it('a server killed three times under load: clients go on by themselves, nothing
   const { written, searches, retries } = await killService(3);
   t.diagnostic(`${written} records and ${searches} searches, ${retries} attempts repeated`);
   assert.ok(written > 0 && searches > 0 && retries > 0);
+});
+
+it('server, keeper and owner killed four times while devices ask and enrol: each question once, nothing lost', async (t) => {
+  const { kills, ...rest } = await killDevices(4);
+  t.diagnostic(JSON.stringify({ kills, ...rest }));
+  assert.deepEqual(kills, { server: 2, keeper: 1, owner: 1 });
+  assert.ok(rest.asked > 0 && rest.answered > 0);
 });
 
 it('three hundred searches over HTTP with writes and rude clients in between: right answers, flat memory', async () => {

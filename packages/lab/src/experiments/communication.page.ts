@@ -29,6 +29,42 @@ const ROWS: readonly Row[] = [
   { name: 'ours-open-device', system: 'this project, open', colour: 'this project, compact' },
 ];
 
+/** Bytes at 128 dimensions: envelopes as they are posted, and the piece of a device. */
+const PER_DEVICE = { own: 1152, public: 29_280, keys: 163_928 };
+
+const OTHERS: readonly (readonly [system: string, published: string, where: string])[] = [
+  [
+    'HERS (the paper)',
+    '5.9 MB for a probe of 64 dimensions, 100 MB of scores for 100 million templates',
+    'Engelsma, Jain, Boddeti, arXiv:2003.12197',
+  ],
+  [
+    'HyDia (CKKS, faces)',
+    'only that communication is lower than that of earlier work; no bytes found. A later paper saves its client about 14 GB of rotation keys',
+    'Martin et al., PoPETs 2025(4), 585–604; arXiv:2604.00546',
+  ],
+  [
+    'HEVEC (CKKS and MLWE, n = 4096, 128 dimensions)',
+    'a million encrypted vectors in 187 ms; no bytes of queries or responses found',
+    'arXiv:2506.17336; github.com/cloneisyou/HEVEC',
+  ],
+  [
+    'Apple, Wally (BFV, clusters, false queries)',
+    '6.69 to 31 times less than Tiptoe, for 3.2 million entries',
+    'arXiv:2406.06761',
+  ],
+  [
+    'Tiptoe, which Wally compares itself with',
+    '56.9 MiB for a search of 360 million pages, 74 % of it before the query is known',
+    'Henzinger et al., SOSP 2023',
+  ],
+  [
+    'Apple, private nearest neighbour search (BFV)',
+    'vectors are quantized to 8 bits; no bytes of requests or responses found',
+    'machinelearning.apple.com/research/homomorphic-encryption; github.com/apple/swift-homomorphic-encryption',
+  ],
+];
+
 export async function render(data: Data<CommunicationParameters>): Promise<Rendered> {
   const { dimensions } = data.parameters;
   const boddetiKeys = bytes(new Figures(data).value(`boddeti-seal-d${dimensions.at(-1)}-keys`));
@@ -45,6 +81,12 @@ export async function render(data: Data<CommunicationParameters>): Promise<Rende
       scoresTable(data, dimensions[0]),
       'Messages were made and measured; totals are those of a block, multiplied. With the naive encoding and with Boddeti\'s, every score comes in a ciphertext of its own. "Improved" has two things that the paper does not have: encryption by the secret key, whose random half travels as a seed, and responses that drop one prime before they are sent.',
       `The paper gives ${bytes(hersProbe)} for a HERS probe of 64 dimensions, which is the size of 64 ciphertexts compressed by zlib. It gives ${bytes(boddetiProbe)} for Boddeti's probe, and ${bytes(response)} for the scores of 100 million templates, a byte for each. Neither is the size of a ciphertext with these parameters, which takes at least 91 KB.`,
+      '## What a device sends',
+      `A device with a key of its own posts its query in a signed envelope of 160 bytes more: ${bytes(PER_DEVICE.own)} at 128 dimensions; one with the public key posts ${bytes(PER_DEVICE.public)}. The store keeps ${bytes(PER_DEVICE.keys)} of evaluation keys for each device that has a key of its own. \`npm run bench -- open\` measures this with a real device over HTTP.`,
+      '## Other systems, as published',
+      "What these publish about bytes, as far as we found it. They solve other problems, so the figures say what others send and not who is better: with Wally, Tiptoe and Apple's search the server may see the vectors that it searches, and here it may not.",
+      OTHERS.map(([system, published, where]) => `- **${system}**: ${published} (${where}).`).join('\n'),
+      "No figure of the bytes of a query or of a response was found for HyDia, HEVEC, or Apple's search by BFV: their abstracts and READMEs give none, and their full texts were not at hand. Such a figure is missing here rather than guessed.",
     ],
   );
   return { markdown, svg: await plot(data, dimensions[0]) };
