@@ -6,6 +6,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Collection, Database, HttpService, MasterSeed, type VectorRecord } from '@hers/client';
+import { openDevice } from '@hers/client/device';
+import { decodeEnvelope } from '@hers/service';
 import { openStore } from '@hers/store';
 import { identities } from '@hers/vectors/synthetic';
 import { quantile } from './phases.ts';
@@ -15,6 +17,8 @@ import { SlowLine } from './slow-line.ts';
 
 const SAMPLES = 4;
 const WARM_UP = 3;
+/** Questions of a device. */
+const ASKED = 8;
 const PROFILES = ['compact', 'open'] as const;
 type ProfileName = (typeof PROFILES)[number];
 export const LINE = { bitsPerSecond: 20_000_000, roundTripMs: 30 };
@@ -59,7 +63,7 @@ async function measure(
   try {
     const people = Math.ceil(count / SAMPLES);
     const asked = Uint32Array.from(
-      { length: WARM_UP + Math.max(searches, slowSearches) },
+      { length: Math.max(ASKED, WARM_UP + Math.max(searches, slowSearches)) },
       (_, i) => (7919 * i) % people,
     );
     const probes = world.probes(asked);
@@ -88,6 +92,8 @@ async function measure(
     const line = await SlowLine.to(Number(new URL(server.url).port), LINE);
     const far = await inTurns(`http://127.0.0.1:${line.port}`, slowSearches);
     await line.close();
+    progress('asking as devices do');
+    const devices = await asDevices(server.url, key, probe);
     const p50 = (name: string, ms: readonly number[]): Result => ({ name, value: quantile(ms, 0.5), unit: 'ms' });
     const compact = p50('compact-p50', near.compact);
     const compactRank: Result = { name: 'compact-rank-1', value: hits.compact, unit: 'share' };
@@ -100,10 +106,54 @@ async function measure(
       compared({ name: 'rank-1', value: hits.open, unit: 'share' }, compactRank),
       compactRank,
       { name: 'server-memory', value: bytes, unit: 'bytes' },
+      ...devices,
     ];
   } finally {
     await server.kill();
   }
+}
+
+/** A device of each kind asks over HTTP: what the server has got, and that the keeper answers. */
+async function asDevices(url: string, key: MasterSeed, probe: (i: number) => Float32Array): Promise<Result[]> {
+  const service = new HttpService(url);
+  const database = new Database(service, { key });
+  const gallery = await database.collection('open');
+  const results: Result[] = [];
+  for (const [kind, ownKey] of [
+    ['device', true],
+    ['public', false],
+  ] as const) {
+    const bundle = await gallery.addDevice(kind, { ownKey, address: url });
+    const device = openDevice(undefined, bundle);
+    for (let i = 0; i < ASKED; i++) await device.ask(probe(i));
+    device.close();
+    const items = await Array.fromAsync(service.takeInbox('open'));
+    const bodies = new Set(items.map(({ envelope }) => decodeEnvelope(envelope).body.length));
+    const sizes = new Set(items.map(({ envelope }) => envelope.length));
+    if (items.length !== ASKED || bodies.size !== 1) throw new Error('questions of one device differ in length');
+    const start = performance.now();
+    const answers = await Array.fromAsync(gallery.questions({ wait: false, limit: 1 }));
+    const ms = (performance.now() - start) / ASKED;
+    const own = await gallery.searchBatch(
+      answers.map((_, i) => probe(i)),
+      { limit: 1 },
+    );
+    // Near ties may fall either way, by noise.
+    const differ = answers.filter(({ matches }, i) => {
+      const [mine] = own[i]!.matches;
+      return matches[0]!.id !== mine!.id && Math.abs(matches[0]!.score - mine!.score) > 0.02;
+    });
+    if (answers.length !== ASKED || differ.length > 0) throw new Error('a device got another answer than the owner');
+    await service.dropInbox(
+      'open',
+      items.map(({ number }) => number),
+    );
+    results.push({ name: `query-bytes-${kind}`, value: [...bodies][0]!, unit: 'bytes' });
+    results.push({ name: `post-bytes-${kind}`, value: [...sizes][0]!, unit: 'bytes' });
+    results.push({ name: `answer-ms-${kind}`, value: ms, unit: 'ms/question' });
+  }
+  await database.close();
+  return results;
 }
 
 function* recordsOf(vectors: Float32Array, dimension: number, count: number): Generator<VectorRecord> {

@@ -15,14 +15,7 @@ import {
   scanOpenBlock,
 } from '@hers/scheme/open';
 import { encryptBlock, MasterSeed } from '@hers/scheme/secret';
-import {
-  encryptPublicQuery,
-  encryptShortQuery,
-  makeDeviceKey,
-  makeEvaluationKeys,
-  makePublicKey,
-  ResponseSecrets,
-} from '@hers/scheme/secret/open';
+import { encryptShortQuery, makeDeviceKey, makeEvaluationKeys, ResponseSecrets } from '@hers/scheme/secret/open';
 import { machine } from '@hers/vectors/machine';
 import { identities } from '@hers/vectors/synthetic';
 import { searched } from './bench-open-service.ts';
@@ -64,7 +57,6 @@ export async function run(options: OpenBenchOptions): Promise<Report> {
 
   const probe = vectors.slice(0, dimension);
   const short = encryptShortQuery(plan, makeDeviceKey(key, 0), probe);
-  const open = encryptPublicQuery(plan, makePublicKey(key), probe);
   const query = decodeOpenQuery(short);
   progress('expansion');
   const [one, two] = [1, 2].map((threads) => minimum(() => evaluator.expand(query, threads), effort).min);
@@ -113,8 +105,6 @@ export async function run(options: OpenBenchOptions): Promise<Report> {
     parameters: { count, dimension, searches, code: ringCode(), blocks: BLOCKS, quick },
     machine: machine(),
     results: [
-      { name: 'query-bytes-device', value: short.length, unit: 'bytes' },
-      { name: 'query-bytes-public', value: open.length, unit: 'bytes' },
       { name: 'response-bytes', value: response.length / (BLOCKS * n), unit: 'bytes/score' },
       { name: 'evaluation-bytes', value: pieces.reduce((sum, { length }) => sum + length, 0), unit: 'bytes' },
       { name: 'evaluation-memory', value: evaluator.bytes, unit: 'bytes' },

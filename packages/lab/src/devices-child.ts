@@ -27,7 +27,8 @@ if (role === 'keeper') {
 } else {
   const isThere = (name: string, all: Awaited<ReturnType<typeof faces.devices>>) =>
     all.some((each) => each.name === name && !each.revoked);
-  for (let i = 0; ; i++) {
+  // One that was killed goes on anywhere.
+  for (let i = Math.floor(Math.random() * ROTATE_EVERY); ; i++) {
     const name = DEVICES[i % DEVICES.length]!;
     const renew = isThere(name, await faces.devices());
     say({ changing: name });
@@ -47,12 +48,12 @@ if (role === 'keeper') {
       say({ revoked: first });
     }
     if (i % 5 === 4) await faces.optimize();
-    if (i % ROTATE_EVERY === ROTATE_EVERY - 1) {
+    if (i % ROTATE_EVERY === 0) {
       for (const each of DEVICES) say({ changing: each });
       await faces.rotateKey();
       say({ rotated: true });
     }
     // So that most questions are answered under the bundle that they were asked with.
-    await new Promise((resolve) => setTimeout(resolve, 1500));
+    await new Promise((resolve) => setTimeout(resolve, 2000));
   }
 }

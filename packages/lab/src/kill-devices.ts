@@ -21,7 +21,7 @@ const DIMENSION = 16;
 const PEOPLE = 60;
 /** Of these, `own` have keys of their own, and kiosks enrol. The first is revoked now and then. */
 export const DEVICES: readonly string[] = ['own-gate', 'door', 'own-kiosk', 'kiosk', 'own-door'];
-export const ROTATE_EVERY = 23;
+export const ROTATE_EVERY = 13;
 /** What is waited for at the end, at most. */
 const LAST_MS = 120_000;
 /** Why a question is not answered whose device was changed after its bundle was made. */
@@ -151,7 +151,7 @@ export async function killDevices(count: number, onProgress?: (line: string) => 
 
   const asker = async () => {
     for (let i = 0; running; i++) {
-      await pause(20);
+      await pause(80);
       const name = DEVICES[i % DEVICES.length]!;
       const current = devices.get(name);
       if (!current) continue;

@@ -29,8 +29,8 @@ const ROWS: readonly Row[] = [
   { name: 'ours-open-device', system: 'this project, open', colour: 'this project, compact' },
 ];
 
-/** Bytes at 128 dimensions: envelopes as they are posted, and the piece of a device. */
-const PER_DEVICE = { own: 1152, public: 29_280, keys: 163_928 };
+/** Head and signature of an envelope (docs/formats.md). */
+const ENVELOPE_BYTES = 160;
 
 const OTHERS: readonly (readonly [system: string, published: string, where: string])[] = [
   [
@@ -69,6 +69,8 @@ export async function render(data: Data<CommunicationParameters>): Promise<Rende
   const { dimensions } = data.parameters;
   const boddetiKeys = bytes(new Figures(data).value(`boddeti-seal-d${dimensions.at(-1)}-keys`));
   const openKeys = bytes(new Figures(data).value(`ours-open-device-d${dimensions.at(-1)}-keys`));
+  const posted = (form: 'device' | 'public') =>
+    bytes(new Figures(data).value(`ours-open-${form}-d128-probe`) + ENVELOPE_BYTES);
   const { hersProbe, boddetiProbe, response } = COMMUNICATION;
   const markdown = page(
     data,
@@ -82,7 +84,7 @@ export async function render(data: Data<CommunicationParameters>): Promise<Rende
       'Messages were made and measured; totals are those of a block, multiplied. With the naive encoding and with Boddeti\'s, every score comes in a ciphertext of its own. "Improved" has two things that the paper does not have: encryption by the secret key, whose random half travels as a seed, and responses that drop one prime before they are sent.',
       `The paper gives ${bytes(hersProbe)} for a HERS probe of 64 dimensions, which is the size of 64 ciphertexts compressed by zlib. It gives ${bytes(boddetiProbe)} for Boddeti's probe, and ${bytes(response)} for the scores of 100 million templates, a byte for each. Neither is the size of a ciphertext with these parameters, which takes at least 91 KB.`,
       '## What a device sends',
-      `A device with a key of its own posts its query in a signed envelope of 160 bytes more: ${bytes(PER_DEVICE.own)} at 128 dimensions; one with the public key posts ${bytes(PER_DEVICE.public)}. The store keeps ${bytes(PER_DEVICE.keys)} of evaluation keys for each device that has a key of its own. \`npm run bench -- open\` measures this with a real device over HTTP.`,
+      `A device posts its query in a signed envelope, which has ${ENVELOPE_BYTES} bytes more. At 128 dimensions that is ${posted('device')} with a key of its own, and ${posted('public')} with the public key. \`npm run bench -- open\` measures this with real devices over HTTP.`,
       '## Other systems, as published',
       "What these publish about bytes, as far as we found it. They solve other problems, so the figures say what others send and not who is better: with Wally, Tiptoe and Apple's search the server may see the vectors that it searches, and here it may not.",
       OTHERS.map(([system, published, where]) => `- **${system}**: ${published} (${where}).`).join('\n'),
