@@ -12,18 +12,72 @@ import { decodeEvaluation } from '@hers/scheme/open';
 import { encryptShortQuery } from '@hers/scheme/secret/open';
 import { decodeEnvelope, HersError, type SearchRequest } from '@hers/service';
 import { openStore } from '@hers/store';
+import fc from 'fast-check';
 import { near, person, world } from '../../testing/devices.ts';
 import { openView } from '../../testing/view.ts';
 import { fromHex } from '../bytes.ts';
+import { sessionOf } from '../collection.ts';
 import { Database } from '../database.ts';
 import { MasterSeed } from '../index.ts';
 import { repairGallery } from '../repair/repair.node.ts';
 import { InMemoryVersions } from '../session/versions.ts';
 import { decodeBundle } from './bundle.ts';
-import { signEnvelope } from './envelopes.ts';
+import { signEnvelope, signText } from './envelopes.ts';
 import { InMemoryNonces } from './memory.ts';
 
 const fails = (code: string) => (error: unknown) => error instanceof HersError && error.code === code;
+
+describe('bundles', () => {
+  it('are read as they are, or refused, whatever is done to them', async () => {
+    await using w = await world(0);
+    const text = await w.add('door', { ownKey: true, enrol: { most: 1 } });
+    const given = JSON.parse(text);
+    const codes = new Set<string>();
+    const tried = (bundle: string) => {
+      try {
+        decodeBundle(bundle);
+        codes.add('read');
+      } catch (error) {
+        assert.ok(error instanceof HersError, `${error}`);
+        codes.add(error.code);
+      }
+    };
+    const values = fc.oneof(
+      fc.constantFrom(undefined, null, true, '', 'x', -1, 0, 2 ** 32, 1e300, [], {}, given.keeper, given.signature),
+      fc.jsonValue(),
+      fc.base64String(),
+    );
+    const places = fc.constantFrom(
+      ...Object.keys(given),
+      ...Object.keys(given.keys).map((name) => `keys.${name}`),
+      'own.seed',
+    );
+    const signing = sessionOf(w.faces).keyring.keeperKeys().signing;
+    fc.assert(
+      fc.property(places, values, fc.boolean(), (place, value, isSigned) => {
+        const [outer, inner] = place.split('.') as [string, string?];
+        const { signature, ...altered } =
+          inner === undefined
+            ? { ...given, [outer]: value }
+            : { ...given, [outer]: { ...given[outer], [inner]: value } };
+        // Also by somebody who can sign: a keeper of another version, or one that errs.
+        const signed = isSigned
+          ? Buffer.from(signText(signing, JSON.stringify(altered))).toString('base64')
+          : signature;
+        tried(JSON.stringify({ ...altered, signature: signed }));
+      }),
+      { numRuns: 300 },
+    );
+    fc.assert(
+      fc.property(fc.nat(text.length), fc.nat(200), fc.string(), (at, cut, put) => {
+        tried(text.slice(0, at) + put + text.slice(at + cut));
+      }),
+      { numRuns: 200 },
+    );
+    fc.assert(fc.property(fc.string(), (garbage) => tried(garbage)));
+    assert.deepEqual([...codes].sort(), ['INTEGRITY', 'MALFORMED', 'UNSUPPORTED_VERSION', 'read']);
+  });
+});
 
 describe('devices with keys of their own', () => {
   let w: Awaited<ReturnType<typeof world>>;
@@ -123,6 +177,19 @@ describe('devices with keys of their own', () => {
       asked.map(({ device, matches }) => [device, matches[0].id]),
       [['one', 'person 1']],
     );
+  });
+
+  it('are asked for by searches that name what is there, and not too much', async () => {
+    const { version } = await w.store.getManifest('faces');
+    const [{ lists, devices }] = await evaluation();
+    const all = { version, queries: [], evaluation: lists.map(fromHex) };
+    const own = fromHex(Object.values(devices!)[0]);
+    const search = (named: Uint8Array[]) => Array.fromAsync(w.store.search('faces', { ...all, devices: named }));
+    assert.deepEqual(await search([own]), []);
+    await assert.rejects(search([new Uint8Array(32)]), fails('NOT_FOUND'));
+    await assert.rejects(search([new Uint8Array(31)]), fails('INVALID_ARGUMENT'));
+    await assert.rejects(search([fromHex(lists[0])]), fails('MALFORMED'));
+    await assert.rejects(search(Array.from({ length: 65 }, () => own)), fails('INVALID_ARGUMENT'));
   });
 
   it('lose their evaluation keys when they are revoked, and get others with every bundle', async () => {
