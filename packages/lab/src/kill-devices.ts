@@ -1,8 +1,8 @@
 // Kills the server, the keeper and the owner of an open collection at random moments while devices
 // ask and enrol, again and again. The owner adds, renews and revokes devices with and without keys
-// of their own, optimizes and rotates keys. Each question that was acknowledged is answered once and
-// rightly, or refused for a reason that there is; each record that was acknowledged is indexed; and
-// the store holds all evaluation keys that the manifest names.
+// of their own, optimizes and rotates keys. Each question that was acknowledged is answered once
+// and rightly, or refused for a reason that there is; each record that was acknowledged is indexed;
+// and the store holds all evaluation keys that the manifest names.
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';

@@ -82,8 +82,8 @@ export interface CommitHead {
 
 /**
  * Followed by the ids of the blocks, where only some are meant, by the ids of lists of evaluation
- * keys, where queries are open, by those of single devices, where some have keys of their own, and by
- * the queries.
+ * keys, where queries are open, by those of single devices, where some have keys of their own, and
+ * by the queries.
  */
 export interface SearchHead {
   readonly version: number;

@@ -49,7 +49,7 @@ export interface DeviceBundle {
   readonly token?: string;
   /** The device signs with it. Secret. */
   readonly signingKey: Uint8Array;
-  /** A key of its own, for queries of a kilobyte: the number of its secret, and its seed. Secret. */
+  /** A key of its own, for queries of a kilobyte: its secret's number, and its seed. Secret. */
   readonly own?: { readonly secret: number; readonly seed: Uint8Array };
   /** The keeper signs with its counterpart. */
   readonly keeper: Uint8Array;

@@ -34,8 +34,8 @@ export function ownedDevices(devices: readonly ManifestDevice[], space: Space): 
 }
 
 /**
- * The lists with the evaluation keys of devices, by the numbers of their secrets; KEY_MISMATCH where
- * there are none. Number 0, that of the public key, is among those of the collection.
+ * The lists with the evaluation keys of devices, by the numbers of their secrets; KEY_MISMATCH
+ * where there are none. Number 0, that of the public key, is among those of the collection.
  */
 export function deviceLists({ manifest }: View, secrets: Iterable<readonly [Space, number]>): Uint8Array[] {
   const lists = new Set<string>();
