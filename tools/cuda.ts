@@ -70,7 +70,7 @@ const decryptLibrary = join(decrypting, 'build/libhers_decrypt.so');
 const decryptAddon = join(decrypting, 'build/hers_decrypt.node');
 build([join(decrypting, 'cuda/library.cu')], join(decrypting, 'cuda'), decryptLibrary, decryptAddon);
 const program = join(output, 'hers_cuda_check');
-const parts = ['variant_generic.cc', 'tables.cc', 'xxh64.cc'].map((name) => join(native, name));
+const parts = ['variant_generic.cc', 'tables.cc'].map((name) => join(native, name));
 run(
   cxx,
   ['-std=c++17', '-O2', '-o', program, join(folder, 'check.cc'), ...parts, ...beside(library)],

@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 
+#include "ranking.h"
 #include "roots.h"
 #include "variant.h"
 
@@ -449,6 +450,138 @@ napi_value integers(napi_env env, napi_callback_info info) {
   return numberFor(env, b.variant.integers(out.at, job, factor, b.work));
 }
 
+// — ranking, on a thread of Node's own —
+
+/** A ranking that runs, and what must stay until it has ended. */
+struct RankingJob {
+  Ranking ranking;
+  Bound* bound;
+  std::vector<Best> best;
+  bool isSound = false, hasMemory = true;
+  napi_async_work work = nullptr;
+  napi_deferred deferred = nullptr;
+  /** The arrays that it reads. */
+  napi_ref arrays = nullptr;
+
+  ~RankingJob() { wipe(best.data(), best.size() * sizeof(Best)); }
+
+  void drop(napi_env env) {
+    if (arrays) napi_delete_reference(env, arrays);
+    if (work) napi_delete_async_work(env, work);
+    bound->release(env);
+    delete this;
+  }
+};
+
+void performRanking(napi_env, void* data) {
+  RankingJob& job = *static_cast<RankingJob*>(data);
+  try {
+    BestOf best(job.ranking.limit, job.ranking.floor);
+    job.isSound = rankAll(job.ranking, best);
+    if (job.isSound) job.best = best.sorted();
+  } catch (const std::bad_alloc&) {
+    job.hasMemory = false;
+  }
+}
+
+/** [response, record, score] of each, best first; or nothing where the slow way has to be taken. */
+napi_value rankedFor(napi_env env, const RankingJob& job) {
+  const size_t count = job.best.size();
+  void* data = nullptr;
+  napi_value buffer, array;
+  check(napi_create_arraybuffer(env, 3 * count * sizeof(double), &data, &buffer), "no memory");
+  double* out = static_cast<double*>(data);
+  for (const Best& each : job.best) {
+    *out++ = each.response, *out++ = each.slot;
+    *out++ = job.ranking.areDistances ? -each.key : each.key;
+  }
+  check(napi_create_typedarray(env, napi_float64_array, 3 * count, buffer, 0, &array), "no memory");
+  return array;
+}
+
+void finishRanking(napi_env env, napi_status status, void* data) {
+  RankingJob* const job = static_cast<RankingJob*>(data);
+  napi_value result = nullptr;
+  try {
+    const bool isDone = status == napi_ok && job->hasMemory && job->isSound;
+    result = isDone ? rankedFor(env, *job) : undefined(env);
+  } catch (const Refused&) {
+    result = undefined(env);
+  }
+  napi_resolve_deferred(env, job->deferred, result);
+  job->drop(env);
+}
+
+template <class T, size_t count>
+std::vector<T> copyOf(Call<count>& call, napi_typedarray_type type) {
+  const auto array = call.template array<T>(type);
+  return std::vector<T>(array.at, array.at + array.length);
+}
+
+/** See rank of NativeRing in packages/ring/src/native.ts. */
+napi_value rank(napi_env env, napi_callback_info info) {
+  Call<20> call(env, info);
+  Bound& b = *static_cast<Bound*>(call.owner);
+  auto made = std::make_unique<RankingJob>();
+  Ranking& r = made->ranking;
+  r.variant = &b.variant, r.ring = b.ring;
+  const uint32_t n = b.ring.n;
+  const napi_value bytes = call.value();
+  const auto memory = arrayOf<uint8_t>(env, bytes, napi_uint8_array);
+  r.memory = memory.at, r.at = copyOf<uint32_t>(call, napi_uint32_array);
+  const size_t count = r.at.size();
+  const auto head = call.array<uint8_t>(napi_uint8_array);
+  if (head.length != kHeadBytes) refuse("a head has 80 bytes");
+  memcpy(r.head, head.at, kHeadBytes);
+  r.bits0 = call.word(), r.bits1 = call.word();
+  if (r.bits0 < 1 || r.bits0 > r.bits1 || r.bits1 > 32) refuse("these bits contradict each other");
+  for (const uint32_t at : r.at)
+    if (at > memory.length || memory.length - at < r.bytes()) refuse("a response ends outside of the memory");
+  const napi_value pointValues = call.value();
+  const auto points = arrayOf<double>(env, pointValues, napi_float64_array);
+  if (points.length != n) refuse("a secret of this ring was expected");
+  r.points = points.at, r.roots = b.roots();
+  r.factor = static_cast<float>(call.number()), r.offset = static_cast<float>(call.number());
+  r.largest = call.number();
+  r.canaries = call.word();
+  r.slots = copyOf<uint32_t>(call, napi_uint32_array), r.expected = copyOf<double>(call, napi_float64_array);
+  r.room = call.number();
+  if (r.canaries > n || r.slots.size() != count * r.canaries || r.expected.size() != r.slots.size())
+    refuse("canaries of every response were expected");
+  for (size_t i = 0; i < r.slots.size(); i++)
+    if (r.slots[i] >= n || (i % r.canaries > 0 && r.slots[i] <= r.slots[i - 1])) refuse("ascending slots were expected");
+  r.dead = copyOf<uint32_t>(call, napi_uint32_array), r.deadEnds = copyOf<uint32_t>(call, napi_uint32_array);
+  r.chosen = copyOf<uint32_t>(call, napi_uint32_array), r.chosenAt = copyOf<uint32_t>(call, napi_uint32_array);
+  if (r.deadEnds.size() != count || r.chosenAt.size() != count) refuse("records of every response were expected");
+  for (size_t i = 0; i < count; i++) {
+    if (r.deadEnds[i] > r.dead.size() || (i > 0 && r.deadEnds[i] < r.deadEnds[i - 1])) refuse("a part ends outside of the data");
+    if (r.chosenAt[i] != kAll && (r.chosenAt[i] > r.chosen.size() || r.chosen.size() - r.chosenAt[i] < (n + 31) / 32))
+      refuse("a part ends outside of the data");
+  }
+  r.areDistances = call.word() != 0;
+  r.floor = call.number();
+  r.limit = call.word();
+  if (r.limit < 1) refuse("a limit is at least one");
+
+  napi_value held, name, promise;
+  check(napi_create_array_with_length(env, 2, &held), "no memory");
+  check(napi_set_element(env, held, 0, bytes), "no memory");
+  check(napi_set_element(env, held, 1, pointValues), "no memory");
+  check(napi_create_string_utf8(env, "hers.rank", NAPI_AUTO_LENGTH, &name), "no memory");
+  made->bound = &b;
+  b.hold();
+  RankingJob* const job = made.release();
+  bool ok = napi_create_reference(env, held, 1, &job->arrays) == napi_ok;
+  ok = ok && napi_create_async_work(env, nullptr, name, performRanking, finishRanking, job, &job->work) == napi_ok;
+  ok = ok && napi_create_promise(env, &job->deferred, &promise) == napi_ok;
+  ok = ok && napi_queue_async_work(env, job->work) == napi_ok;
+  if (!ok) {
+    job->drop(env);
+    refuse("no memory");
+  }
+  return promise;
+}
+
 struct Method {
   const char* name;
   napi_callback f;
@@ -475,6 +608,7 @@ const Method kRingMethods[] = {
     {"secretPoints", guardedCall<secretPoints>},
     {"scores", guardedCall<scores>},
     {"integers", guardedCall<integers>},
+    {"rank", guardedCall<rank>},
 };
 
 /** (variant, memory, n, inverse, six words for each prime): an object of the functions above. */
@@ -516,106 +650,80 @@ napi_value createRing(napi_env env, napi_callback_info info) {
 
 // — what needs no ring: the first argument is the place of the variant —
 
-napi_value squareSums(napi_env env, napi_callback_info info) {
+template <size_t count, void (*f)(Call<count>&, const Variant&)>
+napi_value onVariant(napi_env env, napi_callback_info info) {
   return guarded(env, [&] {
-    Call<4> call(env, info);
-    const Variant& variant = variantOf(env, call.value());
-    const auto out = call.array<double>(napi_float64_array);
-    const auto data = call.array<float>(napi_float32_array);
-    const size_t dimension = call.word();
-    if (dimension < 1 || data.length != out.length * dimension) refuse("vectors of this dimension were expected");
-    variant.squareSums(out.at, data.at, out.length, dimension);
+    Call<count> call(env, info);
+    f(call, variantOf(env, call.value()));
     return undefined(env);
   });
 }
 
-napi_value roundVectors(napi_env env, napi_callback_info info) {
-  return guarded(env, [&] {
-    Call<7> call(env, info);
-    const Variant& variant = variantOf(env, call.value());
-    const auto out = call.array<int32_t>(napi_int32_array);
-    const auto squares = call.array<double>(napi_float64_array);
-    const auto data = call.array<float>(napi_float32_array);
-    const auto factors = call.array<double>(napi_float64_array);
-    const double steps = call.number();
-    const size_t dimension = call.word();
-    const size_t count = squares.length;
-    if (dimension < 1 || data.length != count * dimension || factors.length != count || out.length < data.length)
-      refuse("vectors of this dimension were expected");
-    variant.roundVectors(out.at, squares.at, data.at, factors.at, steps, count, dimension);
-    return undefined(env);
-  });
+void squareSums(Call<4>& call, const Variant& variant) {
+  const auto out = call.array<double>(napi_float64_array);
+  const auto data = call.array<float>(napi_float32_array);
+  const size_t dimension = call.word();
+  if (dimension < 1 || data.length != out.length * dimension) refuse("vectors of this dimension were expected");
+  variant.squareSums(out.at, data.at, out.length, dimension);
 }
 
-napi_value products(napi_env env, napi_callback_info info) {
-  return guarded(env, [&] {
-    Call<4> call(env, info);
-    const Variant& variant = variantOf(env, call.value());
-    const auto out = call.array<double>(napi_float64_array);
-    const auto values = call.array<int32_t>(napi_int32_array);
-    const auto probe = call.array<double>(napi_float64_array);
-    if (values.length != out.length * probe.length) refuse("rows as long as the probe were expected");
-    variant.products(out.at, values.at, probe.at, out.length, probe.length);
-    return undefined(env);
-  });
+void roundVectors(Call<7>& call, const Variant& variant) {
+  const auto out = call.array<int32_t>(napi_int32_array);
+  const auto squares = call.array<double>(napi_float64_array);
+  const auto data = call.array<float>(napi_float32_array);
+  const auto factors = call.array<double>(napi_float64_array);
+  const double steps = call.number();
+  const size_t dimension = call.word();
+  const size_t count = squares.length;
+  if (dimension < 1 || data.length != count * dimension || factors.length != count || out.length < data.length)
+    refuse("vectors of this dimension were expected");
+  variant.roundVectors(out.at, squares.at, data.at, factors.at, steps, count, dimension);
 }
 
-napi_value closeGaps(napi_env env, napi_callback_info info) {
-  return guarded(env, [&] {
-    Call<3> call(env, info);
-    const Variant& variant = variantOf(env, call.value());
-    const auto values = call.array<uint32_t>(napi_float32_array);
-    const auto slots = call.array<uint32_t>(napi_uint32_array);
-    for (size_t l = 0; l < slots.length; l++)
-      if (slots.at[l] >= values.length || (l > 0 && slots.at[l] <= slots.at[l - 1])) refuse("ascending slots were expected");
-    variant.closeGaps(values.at, values.length, slots.at, slots.length);
-    return undefined(env);
-  });
+void products(Call<4>& call, const Variant& variant) {
+  const auto out = call.array<double>(napi_float64_array);
+  const auto values = call.array<int32_t>(napi_int32_array);
+  const auto probe = call.array<double>(napi_float64_array);
+  if (values.length != out.length * probe.length) refuse("rows as long as the probe were expected");
+  variant.products(out.at, values.at, probe.at, out.length, probe.length);
+}
+
+void closeGaps(Call<3>& call, const Variant& variant) {
+  const auto values = call.array<uint32_t>(napi_float32_array);
+  const auto slots = call.array<uint32_t>(napi_uint32_array);
+  for (size_t l = 0; l < slots.length; l++)
+    if (slots.at[l] >= values.length || (l > 0 && slots.at[l] <= slots.at[l - 1])) refuse("ascending slots were expected");
+  variant.closeGaps(values.at, values.length, slots.at, slots.length);
 }
 
 /** (variant, out: a sum for each group, scores, order, slots with the sign +, divisor). */
-napi_value groupSums(napi_env env, napi_callback_info info) {
-  return guarded(env, [&] {
-    Call<6> call(env, info);
-    const Variant& variant = variantOf(env, call.value());
-    const auto out = call.array<double>(napi_float64_array);
-    const auto scores = call.array<float>(napi_float32_array);
-    const auto order = call.array<uint16_t>(napi_uint16_array);
-    const size_t plus = call.word();
-    const double divisor = call.number();
-    if (out.length < 1 || order.length < out.length || order.length % out.length != 0) refuse("whole groups were expected");
-    const size_t size = order.length / out.length - 1;
-    if (plus > size) refuse("whole groups were expected");
-    uint16_t last = 0;
-    for (size_t i = 0; i < order.length; i++) last = order.at[i] > last ? order.at[i] : last;
-    if (last >= scores.length) refuse("slots that have scores were expected");
-    variant.groupSums(out.at, scores.at, order.at, out.length, size, plus, divisor);
-    return undefined(env);
-  });
+void groupSums(Call<6>& call, const Variant& variant) {
+  const auto out = call.array<double>(napi_float64_array);
+  const auto scores = call.array<float>(napi_float32_array);
+  const auto order = call.array<uint16_t>(napi_uint16_array);
+  const size_t plus = call.word();
+  const double divisor = call.number();
+  if (out.length < 1 || order.length < out.length || order.length % out.length != 0) refuse("whole groups were expected");
+  const size_t size = order.length / out.length - 1;
+  if (plus > size) refuse("whole groups were expected");
+  uint16_t last = 0;
+  for (size_t i = 0; i < order.length; i++) last = order.at[i] > last ? order.at[i] : last;
+  if (last >= scores.length) refuse("slots that have scores were expected");
+  variant.groupSums(out.at, scores.at, order.at, out.length, size, plus, divisor);
 }
 
-napi_value packThree(napi_env env, napi_callback_info info) {
-  return guarded(env, [&] {
-    Call<3> call(env, info);
-    const Variant& variant = variantOf(env, call.value());
-    const auto out = call.array<uint8_t>(napi_uint8_array);
-    const auto words = call.array<uint32_t>(napi_uint32_array);
-    if (out.length != 3 * words.length) refuse("three bytes for each word were expected");
-    variant.packThree(out.at, words.at, words.length);
-    return undefined(env);
-  });
+void packThree(Call<3>& call, const Variant& variant) {
+  const auto out = call.array<uint8_t>(napi_uint8_array);
+  const auto words = call.array<uint32_t>(napi_uint32_array);
+  if (out.length != 3 * words.length) refuse("three bytes for each word were expected");
+  variant.packThree(out.at, words.at, words.length);
 }
 
-napi_value unpackThree(napi_env env, napi_callback_info info) {
-  return guarded(env, [&] {
-    Call<3> call(env, info);
-    const Variant& variant = variantOf(env, call.value());
-    const auto out = call.array<uint32_t>(napi_uint32_array);
-    const auto bytes = call.array<uint8_t>(napi_uint8_array);
-    if (bytes.length != 3 * out.length) refuse("three bytes for each word were expected");
-    variant.unpackThree(out.at, bytes.at, out.length);
-    return undefined(env);
-  });
+void unpackThree(Call<3>& call, const Variant& variant) {
+  const auto out = call.array<uint32_t>(napi_uint32_array);
+  const auto bytes = call.array<uint8_t>(napi_uint8_array);
+  if (bytes.length != 3 * out.length) refuse("three bytes for each word were expected");
+  variant.unpackThree(out.at, bytes.at, out.length);
 }
 
 napi_value variants(napi_env env, napi_callback_info) {
@@ -632,9 +740,15 @@ napi_value variants(napi_env env, napi_callback_info) {
 }
 
 const Method kMethods[] = {
-    {"variants", variants},       {"createRing", createRing}, {"squareSums", squareSums},
-    {"roundVectors", roundVectors}, {"products", products},     {"closeGaps", closeGaps},
-    {"groupSums", groupSums},       {"packThree", packThree},   {"unpackThree", unpackThree},
+    {"variants", variants},
+    {"createRing", createRing},
+    {"squareSums", onVariant<4, squareSums>},
+    {"roundVectors", onVariant<7, roundVectors>},
+    {"products", onVariant<4, products>},
+    {"closeGaps", onVariant<3, closeGaps>},
+    {"groupSums", onVariant<6, groupSums>},
+    {"packThree", onVariant<3, packThree>},
+    {"unpackThree", onVariant<3, unpackThree>},
 };
 
 }  // namespace

@@ -5,6 +5,6 @@ export { Expansion, type ExpansionShape, type PreparedKeys, putMaskKey, toMontgo
 export { bitLength, type Modulus, moduliOf, reciprocalError } from './modulus.ts';
 export { modInverse, modPow, nttPrimes, rootOfUnity } from './primes.ts';
 export { randomBytes, randomSeed } from './random.ts';
-export { type PackedPair, Poly, ResultSecret, Ring, type Source, Words } from './ring.ts';
+export { ALL_RECORDS, type PackedPair, Poly, type RankJob, ResultSecret, Ring, type Source, Words } from './ring.ts';
 export type { Secrets } from './rows.ts';
 export { packThree, roundVectors, squareSums, unpackThree } from './vectors.ts';

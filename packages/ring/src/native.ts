@@ -86,6 +86,32 @@ export interface NativeRing extends Pick<KernelExports, (typeof NATIVE_FUNCTIONS
     points: Float64Array,
     factor: number,
   ): number;
+  /**
+   * The best of many responses, on another thread: [response, record, score] of each. Nothing where
+   * one of them is not as it should be.
+   */
+  rank(
+    memory: Uint8Array,
+    at: Uint32Array,
+    head: Uint8Array,
+    bits0: number,
+    bits1: number,
+    points: Float64Array,
+    factor: number,
+    offset: number,
+    largest: number,
+    canaries: number,
+    slots: Uint32Array,
+    expected: Float64Array,
+    room: number,
+    dead: Uint32Array,
+    deadEnds: Uint32Array,
+    chosen: Uint32Array,
+    chosenAt: Uint32Array,
+    areDistances: number,
+    floor: number,
+    limit: number,
+  ): Promise<Float64Array | undefined>;
 }
 
 /** Instruction sets that there is code for, best first. */

@@ -83,6 +83,40 @@ export interface PackedPair {
   readonly bits1: number;
 }
 
+/** Responses to one query, for `rank`. Native code reads the memory until the promise settles. */
+export interface RankJob {
+  /** Where they are, and where each begins. */
+  readonly memory: Uint8Array;
+  readonly at: Uint32Array;
+  /** How each must begin, but for what names its block. */
+  readonly head: Uint8Array;
+  readonly bits0: number;
+  readonly bits1: number;
+  /** A score is phase·factor + offset; no phase may be larger than this. */
+  readonly factor: number;
+  readonly offset: number;
+  readonly largest: number;
+  /** How many each response has: their slots, and the scores that they must have, within `room`. */
+  readonly canaries: number;
+  readonly slots: Uint32Array;
+  readonly expected: Float64Array;
+  readonly room: number;
+  /** Records to leave out, ascending, and where those of each response end. */
+  readonly dead: Uint32Array;
+  readonly deadEnds: Uint32Array;
+  /** Records that count, ⌈n/32⌉ words of bits, and where those of each begin; or ALL_RECORDS. */
+  readonly chosen: Uint32Array;
+  readonly chosenAt: Uint32Array;
+  /** Scores are squared distances, of which the smallest are the best. */
+  readonly areDistances: boolean;
+  /** What a score, or the negative of a distance, must exceed. */
+  readonly floor: number;
+  readonly limit: number;
+}
+
+/** In `chosenAt`: all records count. */
+export const ALL_RECORDS = 0xffffffff;
+
 const NONE = { words: new Uint32Array(), bytes: new Uint8Array() };
 
 const rings = new Map<string, Ring>();
@@ -469,6 +503,44 @@ export class Ring {
     } finally {
       this.wipe();
     }
+  }
+
+  /**
+   * Decrypts and ranks many responses at once, on a thread of its own: number of the response,
+   * record and score of each, best first. Undefined where there is no native code, and where a
+   * response is not as it should be: then each has to be decrypted by `scores`.
+   */
+  async rank(job: RankJob, secret: ResultSecret): Promise<Float64Array | undefined> {
+    if (!this.#native) return undefined;
+    const { bits0, bits1 } = job;
+    this.#cut(bits0, bits1);
+    return this.#native.rank(
+      job.memory,
+      job.at,
+      job.head,
+      bits0,
+      bits1,
+      secret.pointsFor(this.#native),
+      job.factor,
+      job.offset,
+      job.largest,
+      job.canaries,
+      job.slots,
+      job.expected,
+      job.room,
+      job.dead,
+      job.deadEnds,
+      job.chosen,
+      job.chosenAt,
+      job.areDistances ? 1 : 0,
+      job.floor,
+      job.limit,
+    );
+  }
+
+  /** Whether `rank` can do anything. */
+  get canRank(): boolean {
+    return this.#native !== undefined;
   }
 
   /**

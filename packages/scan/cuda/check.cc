@@ -21,7 +21,7 @@
 
 #include "../native/tables.h"
 #include "../native/variant.h"
-#include "../native/xxh64.h"
+#include "../../ring/lanes/xxh64.h"
 #include "hers_cuda.h"
 
 namespace {

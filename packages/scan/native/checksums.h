@@ -5,7 +5,7 @@
 #pragma once
 
 #include "variant.h"
-#include "xxh64.h"
+#include "../../ring/lanes/xxh64.h"
 
 #ifdef __AVX512DQ__
 #include <immintrin.h>

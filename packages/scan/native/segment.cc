@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "xxh64.h"
+#include "../../ring/lanes/xxh64.h"
 
 namespace hers {
 namespace {

@@ -4,6 +4,7 @@ import { availableParallelism } from 'node:os';
 import { Worker as Thread } from 'node:worker_threads';
 import { HersError } from '@hers/service';
 import type { KeyMaterial } from './crew.ts';
+import { RankedTogether } from './together.ts';
 import { type Answer, memoryOf, type WorkerSource, Workers } from './workers.ts';
 
 /** Nothing where one thread is all there is. */
@@ -11,7 +12,7 @@ export async function startWorkers(
   material: KeyMaterial,
   threads: number = availableParallelism(),
 ): Promise<Workers | undefined> {
-  return threads > 1 ? new Workers(threadsFor(material), threads) : undefined;
+  return threads > 1 ? new Workers(threadsFor(material), threads, new RankedTogether(material)) : undefined;
 }
 
 function threadsFor(material: KeyMaterial): WorkerSource {

@@ -6,7 +6,8 @@ import { HersError } from '@hers/service';
 import { type Candidate, Ranking } from '../search/ranking.ts';
 import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
 import type { Crew, Decryption, DecryptTask, EncryptedBlock, OpenDecryption, RankOptions } from './crew.ts';
-import { type PackedTasks, packTasks } from './packed.ts';
+import { type PackedTasks, packTasks, unpackTasks } from './packed.ts';
+import type { RankedTogether } from './together.ts';
 
 export type Task =
   | { readonly kind: 'seal'; readonly batch: PlainBatch }
@@ -82,11 +83,14 @@ export class Workers implements Crew {
   /** Sealing is done ahead of time, so it has the lowest priority. */
   readonly #seals: QueuedTask[] = [];
   readonly #spares: ArrayBuffer[] = [];
+  readonly #together: RankedTogether | undefined;
   #closed = false;
 
-  constructor(source: WorkerSource, size: number) {
+  /** Where native code can rank many responses `together`, workers are asked for the rest. */
+  constructor(source: WorkerSource, size: number, together?: RankedTogether) {
     this.#source = source;
     this.size = size;
+    this.#together = together;
   }
 
   #start(): WorkerHandle {
@@ -124,10 +128,14 @@ export class Workers implements Crew {
     worker.rest();
     this.#idle.push(worker);
     if ('value' in answer) {
-      if (answer.spare && this.#spares.length < MOST_SPARES) this.#spares.push(answer.spare);
+      if (answer.spare) this.#spare(answer.spare);
       queued?.resolve(answer.value as never);
     } else queued?.reject(new HersError(answer.code as HersError['code'], answer.message));
     this.#next();
+  }
+
+  #spare(memory: ArrayBuffer): void {
+    if (this.#spares.length < MOST_SPARES) this.#spares.push(memory);
   }
 
   #failed(worker: WorkerHandle, error: Error): void {
@@ -168,9 +176,8 @@ export class Workers implements Crew {
   async decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
     const parts: Promise<Candidate[]>[] = [];
     for (let at = 0; at < tasks.length; at += BATCH) {
-      const packed = packTasks(tasks.slice(at, at + BATCH), this.#spares.pop());
-      const exposed = secret instanceof QuerySecret ? secret.expose() : secret;
-      parts.push(this.#run({ kind: 'decrypt', secret: exposed, packed, options }));
+      const some = tasks.slice(at, at + BATCH);
+      parts.push(this.#decryptSome(secret, some, options));
     }
     const candidates = (await Promise.all(parts)).flat();
     // Which groups are the same in several blocks, only the caller knows.
@@ -180,8 +187,19 @@ export class Workers implements Crew {
     return ranking.best();
   }
 
+  /** Copies what it needs of the tasks before it returns its promise. */
+  async #decryptSome(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
+    const packed = packTasks(tasks, this.#spares.pop());
+    const ranked = await this.#together?.rank(secret, packed.memory, unpackTasks(packed), options);
+    if (ranked) this.#spare(packed.memory);
+    if (ranked) return ranked;
+    const exposed = secret instanceof QuerySecret ? secret.expose() : secret;
+    return this.#run({ kind: 'decrypt', secret: exposed, packed, options });
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
+    this.#together?.close();
     this.#source.close();
     const resting = new Set(this.#idle.splice(0));
     const end = async (worker: WorkerHandle) => {

@@ -218,6 +218,36 @@ export function checksumRoom(plan: Plan, { values }: Encoded, slope: number): Ch
   return { noise: canaryRoom(plan), rounding, period: Math.abs((slope * modulusOf(plan.parameters)) / plan.unit) };
 }
 
+/** What canaries are checked with, of one query. */
+function canaryQuery(plan: Plan, query: ArrayLike<number>) {
+  const encoded = encodeVectors(plan, [query], 'query');
+  const { slope, offset, sign, shift } = readout(plan, encoded, vectorNorm(query));
+  const probe = canaryProbe(plan, encoded);
+  return { encoded, probe, slope, offset, sign, shift, scale: canaryScale(plan, slope), room: canaryRoom(plan) };
+}
+
+/** The scores that canaries must have, of one query: for those who check many blocks at once. */
+export interface ExpectedCanaries {
+  /** What they may be off by. */
+  readonly room: number;
+  /** Writes the slots of the canaries of a block, ascending, and their scores. */
+  fill(place: CanaryPlace, slots: Uint32Array, scores: Float64Array): void;
+}
+
+/** Under `compact` and `small`, without checksums. */
+export function expectedCanaries(key: CollectionKey, query: ArrayLike<number>): ExpectedCanaries {
+  const { probe, offset, scale, room } = canaryQuery(key.plan, query);
+  return {
+    room,
+    fill(place, slots, scores) {
+      const known = canariesAt(key, place);
+      slots.set(known.slots);
+      products(scores, known.values, probe);
+      for (let l = 0; l < scores.length; l++) scores[l] = scale * scores[l] + offset;
+    },
+  };
+}
+
 /**
  * Checks responses to one query, which is encoded once. For each it gives the scores of the
  * records, canaries left out, in the same memory; or nothing, where a canary has another score than
@@ -233,11 +263,7 @@ export function canaryChecker(
 ): (place: CanaryPlace, decrypted: Scores) => Float32Array | undefined {
   const { plan } = key;
   const { canaries } = plan;
-  const encoded = encodeVectors(plan, [query], 'query');
-  const probe = canaryProbe(plan, encoded);
-  const { slope, offset, sign, shift } = readout(plan, encoded, vectorNorm(query));
-  const scale = canaryScale(plan, slope);
-  const room = canaryRoom(plan);
+  const { encoded, probe, slope, offset, sign, shift, scale, room } = canaryQuery(plan, query);
   const sums = new Float64Array(canaries);
   const ofSums = checksumRoom(plan, encoded, slope);
   const fit = (checksums: Checksums, scores: Float32Array) => checksumsFit(checksums, scores, ofSums);

@@ -1,11 +1,12 @@
 // Decryption of responses to scores, and of blocks back to vectors.
 
-import { ResultSecret } from '@hers/ring';
+import { type RankJob, ResultSecret } from '@hers/ring';
 import { blockMask, checkSameKey, decodeBlock, maskBits } from '../block.ts';
 import { HersError } from '../errors.ts';
+import { ID_BYTES, RESPONSE_LAYOUT } from '../layout.ts';
 import { isExact, masksOf, modulusOf, polyWords, ringOf, wideFactor } from '../parameters.ts';
 import type { Plan } from '../plan.ts';
-import { decodeResponse, type ScanResponse } from '../response.ts';
+import { decodeResponse, encodeResponse, type ScanResponse } from '../response.ts';
 import type { Readout } from '../vectors.ts';
 import { sameBytes } from '../wire.ts';
 import { type CollectionKey, loadSecret } from './key.ts';
@@ -45,6 +46,19 @@ export interface ExposedSecret {
  * Tells everything; never show it.
  */
 export let rawPhase: (secret: QuerySecret, response: Uint8Array) => Float64Array;
+
+/** What `rank` takes: RankJob of ring, without what follows from the query. */
+export type ResponsesToRank = Omit<RankJob, 'head' | 'bits0' | 'bits1' | 'factor' | 'offset' | 'largest'>;
+
+/** How every response to a query begins, with zeros for what names its block. */
+function responseHead({ parameters, responseBits }: Plan, keyId: Uint8Array, queryId: Uint8Array): Uint8Array {
+  const { c0: bits0, c1: bits1 } = responseBits;
+  const packed = (bits: number) => new Uint8Array((parameters.n * bits) / 8);
+  const blockId = new Uint8Array(ID_BYTES);
+  const whole = { parameters, keyId, queryId, blockId, first: 0, count: 1, bits0, bits1 };
+  const bytes = encodeResponse({ ...whole, packed0: packed(bits0), packed1: packed(bits1) });
+  return bytes.slice(0, RESPONSE_LAYOUT.body);
+}
 
 /** Decrypts the responses to one query, and only those. */
 export class QuerySecret {
@@ -122,6 +136,23 @@ export class QuerySecret {
     const scores = new Float32Array(count);
     for (let j = 0; j < count; j++) scores[j] = integers[j] * slope;
     return { blockId, first, scores, integers };
+  }
+
+  /**
+   * Decrypts and ranks responses on a thread of its own: for each of the best
+   * the number of its response, of its record, and its score. Undefined where that cannot be done
+   * here, or a response is not as it should be: then `decrypt` says what is wrong. Neither the
+   * responses nor this secret may change before the promise settles.
+   */
+  async rank(job: ResponsesToRank): Promise<Float64Array | undefined> {
+    if (!this.#secret) throw wiped();
+    const { parameters, responseBits, unit, largestPhase } = this.#plan;
+    const { slope, offset } = this.#readout;
+    const { c0: bits0, c1: bits1 } = responseBits;
+    const factor = (modulusOf(parameters) / 2 ** bits1 / unit) * slope;
+    const head = responseHead(this.#plan, this.#keyId, this.queryId);
+    const largest = largestPhase * 2 ** bits1;
+    return ringOf(parameters).rank({ ...job, head, bits0, bits1, factor, offset, largest }, this.#secret);
   }
 
   wipe(): void {

@@ -15,6 +15,7 @@ export {
 } from './device.ts';
 export { type BlockOptions, type EncryptedQuery, encryptBlock, encryptQuery } from './encrypt.ts';
 export { CollectionKey, MasterSeed } from './key.ts';
+export { canRank, type RankBy, type Ranked, type RankTask, rankTogether } from './rank.ts';
 export {
   addScoreSums,
   decodeScoreSums,

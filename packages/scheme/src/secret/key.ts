@@ -22,6 +22,8 @@ const SALT = new TextEncoder().encode('HERS v1');
  * are expanded at every use.
  */
 const CACHE_BYTES = 1 << 25;
+/** When less than this is left, the canaries of more blocks count as too many to keep. */
+const CANARY_MARGIN = 1 << 20;
 
 /**
  * Scores are checked with this many independent sets of weights, each weight below 2^weightBits
@@ -233,6 +235,9 @@ export let openSeed: (key: CollectionKey) => Uint8Array;
 /** What `make` makes, the first time for each name. It belongs to the key, which wipes it. */
 export let cachedCanaries: (key: CollectionKey, name: string, make: () => Canaries) => Canaries;
 
+/** Whether no canaries had to make room for others: then those of every block are kept. */
+export let hasRoomForCanaries: (key: CollectionKey) => boolean;
+
 /** What encrypts and decrypts for one collection, parameter set and epoch. */
 export class CollectionKey {
   readonly plan: Plan;
@@ -260,6 +265,7 @@ export class CollectionKey {
     canarySeed = (key) => key.#canarySeed ?? wiped();
     openSeed = (key) => key.#openSeed ?? wiped();
     cachedCanaries = (key, name, make) => key.#cachedCanaries(name, make);
+    hasRoomForCanaries = (key) => key.#canaryBytes < CACHE_BYTES - CANARY_MARGIN;
   }
 
   /** Takes the seeds over, and wipes them. */
