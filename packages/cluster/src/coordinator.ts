@@ -30,6 +30,7 @@ import {
   sectionsOf,
   withOtherSections,
 } from '@hers/service';
+import { type ShardState, stateOf } from '@hers/store/stages';
 import { majorityOf, type PlacedCollection, placeShards } from './directory.ts';
 import { type ClusterNode, writeTo } from './node.ts';
 import { pause } from './pause.ts';
@@ -42,11 +43,15 @@ import {
   FIRST_VERSION,
   HOME,
   type Home,
+  homeState,
+  isCurrent,
+  MADE,
   MAX_SHARDS,
   type ShardService,
   shardManifest,
   shardName,
   shardOf,
+  shardState,
 } from './shard.ts';
 import { joinSnapshots, readSnapshot, ShardSnapshot } from './snapshot.ts';
 import { nameStage, readStage, type ShardStage, type StageKind } from './stage-names.ts';
@@ -89,6 +94,14 @@ const FIELDS: OptionNames<Change> = {
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
 const isCode = (error: unknown, ...codes: string[]) => error instanceof HersError && codes.includes(error.code);
+
+/** What is current of a collection. */
+interface Current {
+  readonly placed: PlacedCollection;
+  readonly home: Home;
+  /** Of every shard. */
+  readonly states: readonly ShardState[];
+}
 
 /** What a change does to one shard. */
 interface ShardPart {
@@ -140,12 +153,12 @@ export class Coordinator implements Service {
   /**
    * What is current of a collection; NOT_FOUND if it was deleted, or there is another of its name.
    */
-  async #current(name: string, signal?: AbortSignal): Promise<{ placed: PlacedCollection; home: Home }> {
+  async #current(name: string, signal?: AbortSignal): Promise<Current> {
     for (let left = PLACEMENT_TRIES; ; left--) {
       const placed = await this.#find(name);
       try {
-        const { home } = await this.#node.home(placed, signal);
-        return { placed, home };
+        const current = await this.#node.home(placed, signal);
+        return { placed, home: current.home, states: this.#node.statesOf(current) };
       } catch (error) {
         if (!isCode(error, 'NOT_FOUND', 'STALE', 'UNAVAILABLE')) throw error;
         // Its shards may be elsewhere now, or nowhere.
@@ -170,7 +183,9 @@ export class Coordinator implements Service {
     checkWhole(created.manifest);
     if (Object.hasOwn((await this.#node.readDirectory()).collections, name)) throw alreadyExists(name);
     const { manifest } = created;
-    const shards = Array(this.#shards).fill(FIRST_VERSION);
+    const shards = Array.from({ length: this.#shards }, (_, shard) =>
+      shard === HOME ? homeState(FIRST_VERSION) : shardState(FIRST_VERSION, MADE),
+    );
     const home = encodeHome({ version: FIRST_VERSION, manifest, shards, moved: new Map() });
     await this.#register(name, await this.#makeShards({ ...created, manifest: home }));
   }
@@ -192,7 +207,7 @@ export class Coordinator implements Service {
     const shards = placeShards(uid, this.#shards, this.#replicas, nodes);
     const placed = { uid, base: 0, shards, placement: 0, replicas: this.#replicas };
     const { id, descriptor } = created;
-    const manifestOf = (shard: number) => (shard === HOME ? created.manifest : shardManifest(FIRST_VERSION));
+    const manifestOf = (shard: number) => (shard === HOME ? created.manifest : shardManifest(FIRST_VERSION, MADE));
     try {
       await Promise.all(
         shards.map((replicas, shard) =>
@@ -245,9 +260,12 @@ export class Coordinator implements Service {
   }
 
   async getCollection(name: string): Promise<CollectionInfo> {
-    const { placed, home } = await this.#current(name);
+    const current = await this.#current(name);
+    const { placed, home } = current;
     const infos = await Promise.all(
-      placed.shards.map((_, shard) => this.#readFrom(placed, home, shard, async (_service, info) => info)),
+      placed.shards.map((_, shard) =>
+        this.#readFrom(current, shard, (service) => service.getCollection(shardName(placed.uid, shard))),
+      ),
     );
     const sum = (field: 'records' | 'blocks' | 'bytes') => infos.reduce((total, info) => total + info[field], 0);
     const { id, descriptor } = infos[HOME];
@@ -434,13 +452,14 @@ export class Coordinator implements Service {
   }
 
   async #commit(name: string, change: Change, options: CallOptions | undefined): Promise<number> {
-    const { placed, home } = await this.#current(name);
+    const current = await this.#current(name);
+    const { placed, home, states } = current;
     const partitions = options?.partitions;
     if (!partitions) checkWhole(change.manifest);
     const manifest = partitions ? withOtherSections(home.manifest, change.manifest, partitions) : change.manifest;
     // The acknowledgement of this same change was lost.
     if (manifest && Buffer.compare(home.manifest, manifest) === 0) {
-      await this.#confirm(placed, home);
+      await this.#confirm(current);
       return home.version;
     }
     if (change.expected !== home.version)
@@ -453,21 +472,25 @@ export class Coordinator implements Service {
     const { parts, moved } = await this.#split(placed, home, change, partitions);
     const version = home.version + 1;
     const made = version + placed.base;
-    const shards = home.shards.map((before, shard) => (parts.has(shard) ? made : before));
+    const mark = randomBytes(8).toString('hex');
+    const stateAfter = (shard: number) => (shard === HOME ? homeState(made) : shardState(made, mark));
+    const shards = home.shards.map((before, shard) => (parts.has(shard) ? stateAfter(shard) : before));
+    const homeManifest = encodeHome({ version, manifest, shards, moved });
     const prepared = await Promise.all(
       [...parts].map(async ([shard, part]) => {
         const shardChange = {
           ...part,
-          expected: home.shards[shard],
+          expected: states[shard].version,
+          basis: states[shard].state,
           version: made,
-          manifest: shard === HOME ? encodeHome({ version, manifest, shards, moved }) : shardManifest(made),
+          manifest: shard === HOME ? homeManifest : shardManifest(made, mark),
         };
         const id = await this.#write(placed.shards[shard], (service, node) =>
           this.#node.inOrder(node, shardName(placed.uid, shard), true, () =>
             service.prepare(addressOf(placed, shard), shardChange, { partitions }),
           ),
         );
-        return { shard, version: made, change: id };
+        return { shard, version: made, state: stateOf(shardChange.manifest), change: id };
       }),
     );
     this.#checkOpen();
@@ -480,19 +503,19 @@ export class Coordinator implements Service {
       // What came first may be this same change, whose acknowledgement was lost.
       const now = await this.#current(name);
       if (Buffer.compare(now.home.manifest, manifest) !== 0) throw error;
-      await this.#confirm(now.placed, now.home);
+      await this.#confirm(now);
       return now.home.version;
     }
   }
 
   /** Every shard is on a majority of its replicas as the home says. */
-  async #confirm(placed: PlacedCollection, home: Home): Promise<void> {
+  async #confirm({ placed, states }: Current): Promise<void> {
     await Promise.all(
       placed.shards.map((replicas, shard) =>
         quorum(replicas, majorityOf(replicas.length), async (node) => {
           for (let left = 100; ; left--) {
-            const { version } = await this.#node.peer(node).getCollection(addressOf(placed, shard));
-            if (version >= home.shards[shard]) return;
+            const here = await this.#node.peer(node).getState(addressOf(placed, shard));
+            if (isCurrent(here, states, shard)) return;
             if (left === 0) throw new HersError('UNAVAILABLE', `node ${node} lags; try again`);
             await pause(50);
           }
@@ -575,17 +598,15 @@ export class Coordinator implements Service {
 
   /** Reads from a replica that has all that the home knows of. */
   #readFrom<T>(
-    { uid, shards }: PlacedCollection,
-    home: Home,
+    { placed: { uid, shards }, states }: Current,
     shard: number,
-    read: (service: Service, info: CollectionInfo) => Promise<T>,
+    read: (service: Service) => Promise<T>,
   ): Promise<T> {
     const name = shardName(uid, shard);
     return firstOf(this.#node.nearest(shards[shard]), async (node) => {
       const service = this.#node.peer(node);
       for (let left = 20; ; left--) {
-        const info = await service.getCollection(name);
-        if (info.version >= home.shards[shard]) return read(service, info);
+        if (isCurrent(await service.getState(name), states, shard)) return read(service);
         // A change that was acknowledged is on its way to the others.
         if (left === 0) throw new HersError('UNAVAILABLE', `node ${node} lags; try again`);
         await pause(10);
@@ -656,7 +677,8 @@ export class Coordinator implements Service {
     signal: AbortSignal,
     read: (service: Service, shard: string, ids: readonly Uint8Array[]) => AsyncIterable<T>,
   ): Promise<T[]> {
-    const { placed, home } = await this.#current(name, signal);
+    const current = await this.#current(name, signal);
+    const { placed } = current;
     const byShard = new Map<number, { readonly id: Uint8Array; readonly at: number }[]>();
     for (const [at, id] of ids.entries()) {
       const shard = shardOf(id, placed.shards.length);
@@ -669,9 +691,7 @@ export class Coordinator implements Service {
       [...byShard].map(async ([shard, wanted]) => {
         const some = wanted.map(({ id }) => id);
         const shardId = shardName(placed.uid, shard);
-        const items = await this.#readFrom(placed, home, shard, (service) =>
-          Array.fromAsync(read(service, shardId, some)),
-        );
+        const items = await this.#readFrom(current, shard, (service) => Array.fromAsync(read(service, shardId, some)));
         for (const [i, { at }] of wanted.entries()) found[at] = items[i];
       }),
     );
@@ -683,10 +703,11 @@ export class Coordinator implements Service {
     checkBytes(blockId, 'a block id');
     const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
     try {
-      const { placed, home } = await this.#current(name, signal);
+      const current = await this.#current(name, signal);
+      const { placed, home } = current;
       if (options?.partitions && !isOf(options.partitions, blockId)) throw noBlock(blockId);
       const shard = home.moved.get(hex(blockId)) ?? shardOf(blockId, placed.shards.length);
-      const pieces = await this.#readFrom(placed, home, shard, (service) =>
+      const pieces = await this.#readFrom(current, shard, (service) =>
         Array.fromAsync(service.getBlock(shardName(placed.uid, shard), blockId, { signal })),
       ).catch((error) => {
         throw isCode(error, 'NOT_FOUND') ? noBlock(blockId) : error;
@@ -705,10 +726,11 @@ export class Coordinator implements Service {
     if (request.inbox?.length) throw this.#noInbox();
     const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
     try {
-      const { placed, home } = await this.#current(name, signal);
-      if (request.version > home.version)
-        throw new HersError('STALE', `${name} has version ${home.version}, not ${request.version}; read it again`);
-      yield* searchShards(this.#searched(placed, home, request), request.queries, (node) => this.#node.peer(node), {
+      const current = await this.#current(name, signal);
+      const { version } = current.home;
+      if (request.version > version)
+        throw new HersError('STALE', `${name} has version ${version}, not ${request.version}; read it again`);
+      yield* searchShards(this.#searched(current, request), request.queries, (node) => this.#node.peer(node), {
         signal,
         views: Boolean(options?.views),
         onSuspect: (node) => this.#node.suspect(node),
@@ -744,7 +766,17 @@ export class Coordinator implements Service {
     throw this.#noInbox();
   }
 
-  #searched({ uid, base, shards }: PlacedCollection, home: Home, request: SearchRequest): SearchedShard[] {
+  /** What a shard was at the version of a search. */
+  #stateAt({ placed, states }: Current, version: number, shard: number): Pick<SearchedShard, 'version' | 'state'> {
+    const then = version + placed.base;
+    // Of a shard that was not touched since, that of its last change.
+    if (states[shard].version <= then) return states[shard];
+    return this.#node.earlier(placed.uid, version)?.[shard] ?? { version: then };
+  }
+
+  #searched(current: Current, request: SearchRequest): SearchedShard[] {
+    const { placed, home } = current;
+    const { uid, shards } = placed;
     const blocks = new Map<number, Uint8Array[]>();
     for (const id of request.blocks ?? []) {
       checkBytes(id, 'a block id');
@@ -754,7 +786,6 @@ export class Coordinator implements Service {
     const wanted = request.blocks ? [...blocks.keys()] : [...shards.keys()];
     // Even if no block is wanted, a query that cannot be read is refused.
     if (wanted.length === 0) wanted.push(HOME);
-    const version = request.version + base;
     // Every node scans its share.
     const share = new Map<string, number>();
     return wanted.map((shard) => {
@@ -766,8 +797,7 @@ export class Coordinator implements Service {
       share.set(replicas[0], (share.get(replicas[0]) ?? 0) + 1);
       return {
         name: shardName(uid, shard),
-        // Of a shard that was not touched since, the version of its last change.
-        version: Math.min(version, home.shards[shard]),
+        ...this.#stateAt(current, request.version, shard),
         ...(request.blocks ? { blocks: blocks.get(shard) ?? [] } : {}),
         replicas,
       };
@@ -802,18 +832,19 @@ export class Coordinator implements Service {
     try {
       for (let left = SNAPSHOT_TRIES; ; left--) {
         signal.throwIfAborted();
-        const { placed, home } = await this.#current(name, signal);
+        const current = await this.#current(name, signal);
+        const { placed, home, states } = current;
         const { uid } = placed;
         const opened = await Promise.allSettled(
           placed.shards.map((_, shard) =>
-            this.#readFrom(placed, home, shard, (service) =>
+            this.#readFrom(current, shard, (service) =>
               ShardSnapshot.begin(service.snapshot(shardName(uid, shard), { signal })),
             ),
           ),
         );
         begun = opened.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
         for (const result of opened) if (result.status === 'rejected') throw result.reason;
-        if (begun.every(({ header }, shard) => header.version === home.shards[shard])) {
+        if (begun.every(({ header }, shard) => stateOf(header.manifest) === states[shard].state)) {
           for await (const piece of joinSnapshots({ version: home.version, manifest: home.manifest }, begun)) {
             yield piece;
             signal.throwIfAborted();
@@ -845,7 +876,7 @@ export class Coordinator implements Service {
       for await (const part of readSnapshot(pieces)) {
         signal.throwIfAborted();
         if (part.kind === 'header') {
-          const made = { ...part.header, manifest: shardManifest(FIRST_VERSION) };
+          const made = { ...part.header, manifest: shardManifest(FIRST_VERSION, MADE) };
           filling = new Filling(this.#node, part.header, () => this.#makeShards(made), signal);
         } else await filling!.take(part);
       }

@@ -66,14 +66,14 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
   }
 
   const fenced: Partial<ShardService> = {
-    getCollection: async (name) => ({ ...(await store.getCollection(await enter(name))), name }),
+    getState: async (name) => store.getState(await enter(name)),
     prepare: async (name, change, options) => {
       const shard = await enter(name);
       return watched(shard, store.prepare(shard, change, options));
     },
-    apply: async (name, change, version, options) => {
+    apply: async (name, staged, options) => {
       const shard = await enter(name);
-      return watched(shard, store.apply(shard, change, version, options));
+      return watched(shard, store.apply(shard, staged, options));
     },
     searchShards: (shards, queries, options) =>
       watchedStream(

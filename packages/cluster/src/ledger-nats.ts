@@ -12,7 +12,7 @@
 // appended publishes. It says only that something is new: what it is, the stream says.
 
 import { HersError } from '@hers/service';
-import { type Ledger, type LedgerEntry, staleEntry } from './ledger.ts';
+import { LEDGER_MS, type Ledger, type LedgerEntry, staleEntry } from './ledger.ts';
 import { NatsConnection, type NatsOptions } from './nats.ts';
 
 export interface NatsLedgerOptions extends NatsOptions {
@@ -22,8 +22,6 @@ export interface NatsLedgerOptions extends NatsOptions {
   readonly replicas?: number;
 }
 
-/** How long an append is tried: an election of a new leader takes 5 to 7 seconds. */
-const APPEND_MS = 20_000;
 const START_MS = 60_000;
 const REQUEST_MS = 2_000;
 const PAUSE_MS = 100;
@@ -150,7 +148,7 @@ export class NatsLedger implements Ledger {
       if (Buffer.compare(first.content, content) !== 0) throw staleEntry(topic);
       return this.#tell(first);
     };
-    return this.#retry(APPEND_MS, async () => {
+    return this.#retry(LEDGER_MS, async () => {
       // An attempt whose answer was lost may have succeeded.
       const earlier = unsure ? await placed() : undefined;
       if (earlier !== undefined) return earlier;

@@ -3,6 +3,7 @@
 // can append on a condition, read and notify can stand in.
 
 import { HersError } from '@hers/service';
+import { pause } from './pause.ts';
 
 export interface LedgerEntry {
   readonly topic: string;
@@ -37,4 +38,25 @@ export const staleEntry = (topic: string): HersError =>
 export async function newestOf(ledger: Ledger, topic: string): Promise<LedgerEntry | undefined> {
   for await (const entry of ledger.read(topic, 'newest')) return entry;
   return undefined;
+}
+
+/** How long a change waits for the ledger: an election of a new leader takes 5 to 7 seconds. */
+export const LEDGER_MS = 20_000;
+const PAUSE_MS = 100;
+
+/** The same for a change, which waits until the ledger answers. */
+export async function awaitNewest(
+  ledger: Ledger,
+  topic: string,
+  closing: AbortSignal,
+  withinMs: number = LEDGER_MS,
+): Promise<LedgerEntry | undefined> {
+  for (const until = performance.now() + withinMs; ; await pause(PAUSE_MS))
+    try {
+      return await newestOf(ledger, topic);
+    } catch (error) {
+      closing.throwIfAborted();
+      const passes = error instanceof HersError && error.code === 'UNAVAILABLE';
+      if (!passes || performance.now() > until) throw error;
+    }
 }

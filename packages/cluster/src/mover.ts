@@ -11,9 +11,9 @@ import { randomBytes } from 'node:crypto';
 import { HersError } from '@hers/service';
 import type { Directory, PlacedCollection } from './directory.ts';
 import { newestOf } from './ledger.ts';
-import type { ClusterNode } from './node.ts';
+import { type ClusterNode, isOvertaken } from './node.ts';
 import { type Health, nextMove, nodeToForget } from './placement.ts';
-import { type ChangeEntry, decodeEntry, encodeEntry, shardName } from './shard.ts';
+import { type ChangeEntry, decodeEntry, encodeEntry, isCurrent, shardName } from './shard.ts';
 
 /** A node that answered within this time lives. */
 const LIVE_MS = 5_000;
@@ -101,7 +101,10 @@ export class Mover {
       const leaving = fails ? to : from;
       const last = await this.fence(directory, placed);
       const staying = nodes.filter((node) => node !== leaving);
-      if (last) await this.#node.settle(placed, last);
+      if (last)
+        await this.#node.settle(placed, last).catch((error) => {
+          if (!isOvertaken(error)) throw error;
+        });
       if (await this.#areCurrent(placed, shard, staying, health, fails ? undefined : to))
         await this.setNodes(name, placed, shard, staying);
       return;
@@ -120,13 +123,11 @@ export class Mover {
     { gone }: Health,
     joined: string | undefined,
   ): Promise<boolean> {
-    const { home } = await this.#node.home(placed);
-    const isCurrent = async (node: string) => {
-      const info = await this.#node.peer(node).getCollection(shardName(placed.uid, shard));
-      return info.version >= home.shards[shard];
-    };
+    const states = this.#node.statesOf(await this.#node.home(placed));
+    const hasIt = async (node: string) =>
+      isCurrent(await this.#node.peer(node).getState(shardName(placed.uid, shard)), states, shard);
     const found = await Promise.all(
-      nodes.map(async (node) => ({ node, current: await isCurrent(node).catch(() => false) })),
+      nodes.map(async (node) => ({ node, current: await hasIt(node).catch(() => false) })),
     );
     const late = found.filter(({ current }) => !current).map(({ node }) => node);
     if (joined !== undefined && late.includes(joined)) return false;

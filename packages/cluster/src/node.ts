@@ -2,8 +2,9 @@
 // both. What the ledger cannot bring up to date is copied from a sibling.
 
 import { randomBytes } from 'node:crypto';
-import { type CollectionInfo, eitherSignal, HersError } from '@hers/service';
+import { eitherSignal, HersError } from '@hers/service';
 import type { FolderStore } from '@hers/store';
+import { type ShardState, stateOf } from '@hers/store/stages';
 import {
   DIRECTORY,
   type Directory,
@@ -15,7 +16,7 @@ import {
   type PlacedCollection,
 } from './directory.ts';
 import { type ClusterCalls, fencedShards } from './fence.ts';
-import { type Ledger, newestOf } from './ledger.ts';
+import { awaitNewest, type Ledger, newestOf } from './ledger.ts';
 import { Mover } from './mover.ts';
 import { pause } from './pause.ts';
 import { type Answer, isGone, isPassing, quorum } from './quorum.ts';
@@ -27,6 +28,7 @@ import {
   encodeEntry,
   HOME,
   type Home,
+  isCurrent,
   readAddress,
   type ShardService,
   shardName,
@@ -78,6 +80,20 @@ const HEARD_MS = 1_000;
 const COPIES = 3;
 /** Entries that the ledger keeps of each collection: beyond them, replicas copy from a sibling. */
 const KEPT_ENTRIES = 64;
+/** Versions of a collection that a node remembers: more than are made while a search begins. */
+const KEPT_HOMES = 64;
+
+interface RepairOptions {
+  /** Even if this node has it. */
+  readonly isDamaged?: boolean;
+  /** What a majority has of every shard. What contradicts it is not copied, and replaced here. */
+  readonly states?: readonly ShardState[] | undefined;
+}
+
+/** What the home shard says, and its own state. */
+export interface CurrentHome extends ShardState {
+  readonly home: Home;
+}
 
 export class ClusterNode {
   readonly name: string;
@@ -86,7 +102,10 @@ export class ClusterNode {
   readonly closing: AbortController = new AbortController();
   readonly #options: NodeOptions;
   readonly #peers = new Map<string, { readonly url: string; readonly service: ShardService }>();
-  readonly #homes = new Map<string, { readonly version: number; readonly home: Home }>();
+  /** By collection, the newest home that was read. */
+  readonly #homes = new Map<string, CurrentHome>();
+  /** By collection, what earlier versions were made of: searches at them are still under way. */
+  readonly #earlier = new Map<string, Map<number, readonly ShardState[]>>();
   readonly #suspects = new Map<string, number>();
   readonly #repairing = new Map<string, Promise<boolean>>();
   readonly #heard = new Map<string, number>();
@@ -106,6 +125,7 @@ export class ClusterNode {
   readonly shards: ShardService;
   #directory: Directory = EMPTY_DIRECTORY;
   #adopting: Promise<unknown> = Promise.resolve();
+  #letting: Promise<unknown> = Promise.resolve();
   #unwatch: () => void = () => {};
   #timer: NodeJS.Timeout | undefined;
   #tending: Promise<void> | undefined;
@@ -262,7 +282,7 @@ export class ClusterNode {
   /** Changes the directory; `change` may be called again if another change comes first. */
   async changeDirectory(change: (directory: Directory) => Directory): Promise<void> {
     for (;;) {
-      const entry = await newestOf(this.ledger, DIRECTORY);
+      const entry = await awaitNewest(this.ledger, DIRECTORY, this.closing.signal);
       const read = entry ? decodeDirectory(entry.content) : EMPTY_DIRECTORY;
       // A server of NATS that has just started may give an older one than there is, or none. To
       // append to that is STALE; and where the ledger has lost something, it has this one again.
@@ -363,16 +383,21 @@ export class ClusterNode {
       if (decodeDirectory(known.manifest).version < directory.version)
         await this.store.commit(DIRECTORY, { expected: known.version, manifest: encodeDirectory(directory) });
       this.#directory = directory;
-      const now = new Map(Object.values(directory.collections).map((placed) => [placed.uid, placed]));
-      for (const { uid, shards } of Object.values(before.collections)) {
-        if (!now.has(uid)) this.#homes.delete(uid);
-        for (const [shard, nodes] of shards.entries())
-          if (nodes.includes(this.name) && !now.get(uid)?.shards[shard].includes(this.name))
-            await this.store.deleteCollection(shardName(uid, shard)).catch(() => {});
-      }
+      this.#letGo(before, directory);
     });
     this.#adopting = adopting.catch(() => {});
     return adopting;
+  }
+
+  /** Nobody waits until the files of shards are gone that are kept elsewhere now. */
+  #letGo(before: Directory, directory: Directory): void {
+    const now = new Map(Object.values(directory.collections).map((placed) => [placed.uid, placed]));
+    for (const { uid, shards } of Object.values(before.collections)) {
+      if (!now.has(uid)) for (const known of [this.#homes, this.#earlier]) known.delete(uid);
+      for (const [shard, nodes] of shards.entries())
+        if (nodes.includes(this.name) && !now.get(uid)?.shards[shard].includes(this.name))
+          this.#letting = this.#letting.then(() => this.store.deleteCollection(shardName(uid, shard)).catch(() => {}));
+    }
   }
 
   // — reading what is current —
@@ -380,9 +405,10 @@ export class ClusterNode {
   /**
    * What the home shard says, confirmed by a majority of its replicas: every acknowledged change is
    * on a majority, so the highest version of any majority is the newest. If only some have it, it
-   * is brought to a majority first; otherwise the next reader could see an older one.
+   * is brought to a majority first; otherwise the next reader could see an older one. Replicas that
+   * have it by different changes do not confirm each other.
    */
-  async home(placed: PlacedCollection, given?: AbortSignal): Promise<{ version: number; home: Home }> {
+  async home(placed: PlacedCollection, given?: AbortSignal): Promise<CurrentHome> {
     const { uid, shards } = placed;
     const name = shardName(uid, HOME);
     const nodes = shards[HOME];
@@ -392,28 +418,21 @@ export class ClusterNode {
       for (;;) {
         signal.throwIfAborted();
         const majority = majorityOf(nodes.length);
-        const newestAmong = (answers: readonly Answer<CollectionInfo>[]) => {
-          const newest = Math.max(...answers.map(({ value }) => value.version));
-          return answers.filter(({ value }) => value.version === newest);
-        };
         const answers = await quorum(
           this.nearest(nodes),
           majority,
-          (node) => this.peer(node).getCollection(addressOf(placed, HOME)),
+          (node) => this.peer(node).getState(addressOf(placed, HOME)),
           undefined,
           (some) => newestAmong(some).length >= majority,
         );
         const having = newestAmong(answers);
-        const newest = having[0].value.version;
+        const newest = having[0].value;
         if (having.length >= majority) {
           const known = this.#homes.get(uid);
-          if (known?.version === newest) return known;
+          if (known?.state === newest.state) return known;
           const { version, manifest } = await this.peer(having[0].node).getManifest(name);
-          if (version === newest) {
-            const read = { version, home: decodeHome(manifest) };
-            this.#homes.set(uid, read);
-            return read;
-          }
+          if (stateOf(manifest) === newest.state)
+            return this.#remember(uid, { version, state: newest.state, home: decodeHome(manifest) });
         } else if (performance.now() > until)
           throw new HersError('UNAVAILABLE', `too few replicas have the newest version; try again`);
         else await this.#settleNewest(placed).catch(() => pause(PAUSE_MS));
@@ -421,6 +440,28 @@ export class ClusterNode {
     } finally {
       done();
     }
+  }
+
+  #remember(uid: string, read: CurrentHome): CurrentHome {
+    const { home } = read;
+    const known = this.#homes.get(uid);
+    if (!known || known.version < read.version) this.#homes.set(uid, read);
+    const earlier = this.#earlier.get(uid) ?? new Map<number, readonly ShardState[]>();
+    this.#earlier.set(uid, earlier);
+    earlier.delete(home.version);
+    earlier.set(home.version, this.statesOf(read));
+    for (const version of earlier.keys()) if (earlier.size > KEPT_HOMES) earlier.delete(version);
+    return read;
+  }
+
+  /** The state of every shard, that of the home included. */
+  statesOf({ version, state, home }: CurrentHome): ShardState[] {
+    return home.shards.map((each, shard) => (shard === HOME ? { version, state } : each));
+  }
+
+  /** What the shards were at an earlier version of the client's, if this node knows it. */
+  earlier(uid: string, version: number): readonly ShardState[] | undefined {
+    return this.#earlier.get(uid)?.get(version);
   }
 
   async #settleNewest(placed: PlacedCollection): Promise<void> {
@@ -440,7 +481,7 @@ export class ClusterNode {
     based: number,
     change: Omit<ChangeEntry, 'nonce' | 'fence'>,
   ): Promise<ChangeEntry> {
-    const newest = await newestOf(this.ledger, placed.uid);
+    const newest = await awaitNewest(this.ledger, placed.uid, this.closing.signal);
     const last = newest && decodeEntry(newest.content);
     const stale = () => new HersError('STALE', `the collection was changed meanwhile; read it again`);
     if (last && last.version > based) {
@@ -467,7 +508,7 @@ export class ClusterNode {
 
   async #settleShard(
     given: PlacedCollection,
-    { shard, version, change }: ChangeEntry['shards'][number],
+    { shard, ...staged }: ChangeEntry['shards'][number],
     until: number,
   ): Promise<void> {
     for (;;) {
@@ -477,7 +518,7 @@ export class ClusterNode {
       const apply = async (node: string) => {
         for (;;) {
           try {
-            const apply = () => this.peer(node).apply(addressOf(placed, shard), change, version);
+            const apply = () => this.peer(node).apply(addressOf(placed, shard), staged);
             return await this.inOrder(node, shardName(placed.uid, shard), true, apply);
           } catch (error) {
             this.closing.signal.throwIfAborted();
@@ -495,12 +536,27 @@ export class ClusterNode {
       } catch (error) {
         if (this.closing.signal.aborted) throw error;
         if (hasMoved() && performance.now() < until) continue;
+        if (await this.#isOvertaken(placed, shard, staged)) throw overtaken();
         const { message } = error as Error;
         throw new HersError('UNAVAILABLE', `a change is in the ledger, and not yet applied: ${message}; try again`);
       } finally {
         settled = true;
       }
     }
+  }
+
+  /**
+   * Whether a majority has this version by another change. That happens where NATS has lost an
+   * entry that some replica had applied, and took another one in its place.
+   */
+  async #isOvertaken(placed: PlacedCollection, shard: number, { version, state }: ShardState): Promise<boolean> {
+    const states = await Promise.allSettled(
+      placed.shards[shard].map((node) => this.peer(node).getState(addressOf(placed, shard))),
+    );
+    const others = states.filter(
+      (each) => each.status === 'fulfilled' && each.value.version === version && each.value.state !== state,
+    );
+    return others.length >= majorityOf(placed.shards[shard].length);
   }
 
   // — following —
@@ -521,9 +577,9 @@ export class ClusterNode {
     // Whoever makes a change visible sees to it that all shards have it, even if NATS is gone then.
     if (shards[HOME].includes(this.name) && entry.version > (this.#unsettled.get(uid)?.version ?? 0))
       this.#unsettled.set(uid, entry);
-    for (const { shard, version, change } of entry.shards)
+    for (const { shard, ...staged } of entry.shards)
       if (shards[shard]?.includes(this.name))
-        await this.store.apply(shardName(uid, shard), change, version).catch((error) => {
+        await this.store.apply(shardName(uid, shard), staged).catch((error) => {
           const lags = error instanceof HersError && ['NOT_FOUND', 'STALE', 'CLOSED'].includes(error.code);
           if (!lags) throw error;
           isWhole = false;
@@ -578,7 +634,7 @@ export class ClusterNode {
         placed === undefined ||
         (await this.settle(placed, entry, HEARD_MS).then(
           () => true,
-          (error) => this.#report(error) ?? false,
+          (error) => isOvertaken(error) || (this.#report(error) ?? false),
         ));
       if (isSettled && this.#unsettled.get(uid) === entry) this.#unsettled.delete(uid);
     }
@@ -591,17 +647,18 @@ export class ClusterNode {
       if (own.length === 0) continue;
       // If too few replicas have the newest version, those that lack it must not wait for others.
       const home = await this.home(placed).catch((error) => this.#report(error));
+      const states = home && this.statesOf(home);
       for (const shard of own) {
         if (this.closing.signal.aborted) return;
-        const isCurrent = async () => {
-          const info = await this.#here(shardName(placed.uid, shard));
-          return info !== undefined && home !== undefined && info.version >= home.home.shards[shard];
+        const isCurrentHere = async () => {
+          const here = await this.#here(shardName(placed.uid, shard));
+          return here !== undefined && states !== undefined && isCurrent(here, states, shard);
         };
-        if (await isCurrent()) continue;
+        if (await isCurrentHere()) continue;
         await this.#replay(placed);
-        if (await isCurrent()) continue;
+        if (await isCurrentHere()) continue;
         // What was staged here while it was copied is applied to the copy.
-        const copied = await this.repair(placed, shard).catch((error) => this.#report(error));
+        const copied = await this.repair(placed, shard, { states }).catch((error) => this.#report(error));
         if (copied) await this.#replay(placed);
       }
     }
@@ -613,16 +670,17 @@ export class ClusterNode {
       const { uid, move } = placed;
       if (!move || move.to !== this.name || placed.shards[move.shard].includes(this.name)) continue;
       // What a node lets go of is gone before it takes it up again.
-      await this.#adopting;
+      await this.#letting;
       const shard = shardName(uid, move.shard);
       const tries = (this.#copies.get(shard) ?? 0) + 1;
       this.#copies.set(shard, tries);
-      const { home } = await this.home(placed);
+      const states = this.statesOf(await this.home(placed));
       const before = await this.#here(shard);
-      if (!before || before.version < home.shards[move.shard]) await this.repair(placed, move.shard);
+      if (!before || !isCurrent(before, states, move.shard)) await this.repair(placed, move.shard, { states });
       const here = await this.#here(shard);
       if (!here) continue;
-      if (here.version < (await this.home(placed)).home.shards[move.shard] && tries < COPIES) continue;
+      const isNewest = isCurrent(here, this.statesOf(await this.home(placed)), move.shard);
+      if (!isNewest && tries < COPIES) continue;
       this.#copies.delete(shard);
       await this.mover.fence(this.#directory, placed);
       await this.mover.setNodes(name, placed, move.shard, [...placed.shards[move.shard], this.name]).catch((error) => {
@@ -671,13 +729,13 @@ export class ClusterNode {
       const address = readAddress(name);
       const placed = Object.values(this.#directory.collections).find(({ uid }) => uid === address?.uid);
       if (!address || !placed?.shards[address.shard]?.includes(this.name)) this.#damaged.delete(name);
-      else if (await this.repair(placed, address.shard, true)) this.#damaged.delete(name);
+      else if (await this.repair(placed, address.shard, { isDamaged: true })) this.#damaged.delete(name);
     }
   }
 
-  async #here(name: string): Promise<CollectionInfo | undefined> {
+  async #here(name: string): Promise<ShardState | undefined> {
     try {
-      return await this.store.getCollection(name);
+      return await this.store.getState(name);
     } catch (error) {
       if (error instanceof HersError && error.code === 'NOT_FOUND') return undefined;
       throw error;
@@ -702,24 +760,29 @@ export class ClusterNode {
   }
 
   /**
-   * Copies a shard from the node that has the newest version of it. `isDamaged`: even if it is of
-   * the version that this node has. Returns whether there was one.
+   * Copies a shard from the node that has the newest version of it. Returns whether there was one.
    */
-  repair(placed: PlacedCollection, shard: number, isDamaged: boolean = false): Promise<boolean> {
+  repair(placed: PlacedCollection, shard: number, options: RepairOptions = {}): Promise<boolean> {
     const name = shardName(placed.uid, shard);
     let repairing = this.#repairing.get(name);
     if (!repairing) {
-      repairing = this.#repair(placed, shard, name, isDamaged).finally(() => this.#repairing.delete(name));
+      repairing = this.#repair(placed, shard, name, options).finally(() => this.#repairing.delete(name));
       this.#repairing.set(name, repairing);
     }
     return repairing;
   }
 
-  async #repair(placed: PlacedCollection, shard: number, name: string, isDamaged: boolean): Promise<boolean> {
-    const here = (await this.#here(name))?.version;
+  async #repair(
+    placed: PlacedCollection,
+    shard: number,
+    name: string,
+    { isDamaged = false, states }: RepairOptions,
+  ): Promise<boolean> {
+    const now = await this.#here(name);
+    const here = now?.version;
     const siblings = placed.shards[shard].filter((node) => node !== this.name);
     const asked = await Promise.allSettled(
-      siblings.map(async (node) => ({ node, version: (await this.peer(node).getCollection(name)).version })),
+      siblings.map(async (node) => ({ node, ...(await this.peer(node).getState(name)) })),
     );
     const found = asked.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
     // A replica that has lost what it had may have been one of the majority that acknowledged a
@@ -727,8 +790,12 @@ export class ClusterNode {
     const { length } = placed.shards[shard];
     const isMember = placed.shards[shard].includes(this.name);
     if (here === undefined && isMember && found.length < length - majorityOf(length) + 1) return false;
-    const [best] = found.sort((a, b) => b.version - a.version);
-    if (!best || best.version < (here ?? 0) || (best.version === here && !isDamaged)) return false;
+    const isForked = (each: ShardState) =>
+      states !== undefined && each.version >= states[shard].version && !isCurrent(each, states, shard);
+    const [best] = found.filter((each) => !isForked(each)).sort((a, b) => b.version - a.version);
+    if (!best) return false;
+    if (now && isForked(now)) this.#options.onBackgroundError?.(forked(name, now.version, best.node));
+    else if (best.version < (here ?? 0) || (best.version === here && !isDamaged)) return false;
     const { signal } = this.closing;
     const pieces = this.peer(best.node).snapshot(name, { signal });
     await this.store.replace(name, throttled(pieces, this.#options.copyBytesPerSecond ?? COPY_RATE), { signal });
@@ -746,6 +813,27 @@ export class ClusterNode {
     await this.ledger.close();
   }
 }
+
+const forked = (name: string, version: number, from: string) =>
+  new HersError(
+    'DAMAGED',
+    `${name} had version ${version} by a change that the ledger lost; it is copied from ${from}`,
+  );
+
+/** The answers of the newest version; where it was made by several changes, of the most common. */
+function newestAmong(answers: readonly Answer<ShardState>[]): Answer<ShardState>[] {
+  const newest = Math.max(...answers.map(({ value }) => value.version));
+  const groups = Map.groupBy(
+    answers.filter(({ value }) => value.version === newest),
+    ({ value }) => value.state,
+  );
+  return [...groups.values()].reduce((a, b) => (b.length > a.length ? b : a));
+}
+
+const OVERTAKEN = 'the ledger has lost an entry, and another change took the place of this one; read it again';
+const overtaken = () => new HersError('STALE', OVERTAKEN);
+/** Whether a change can never be applied, because a majority has its version by another one. */
+export const isOvertaken = (error: unknown) => error instanceof HersError && error.message === OVERTAKEN;
 
 /** Waits for all replicas that answer in time, and for a majority in any case. */
 export async function writeTo<T>(

@@ -3,10 +3,21 @@
 import { createHash } from 'node:crypto';
 import { HersError, type StageId } from '@hers/service';
 import type { SnapshotHeader } from '@hers/store/snapshot';
+import { stateOf } from '@hers/store/stages';
 import type { PlacedCollection } from './directory.ts';
 import { type ClusterNode, writeTo } from './node.ts';
 import { firstOf } from './quorum.ts';
-import { encodeHome, FIRST_VERSION, HOME, shardManifest, shardName, shardOf } from './shard.ts';
+import {
+  encodeHome,
+  FIRST_VERSION,
+  HOME,
+  homeState,
+  MADE,
+  shardManifest,
+  shardName,
+  shardOf,
+  shardState,
+} from './shard.ts';
 import type { RestoredPart } from './snapshot.ts';
 
 /** Bytes that are committed together. */
@@ -75,7 +86,7 @@ export class Filling {
         if (part.kind === 'block') blocks.push(await service.stageBlock(name, [part.encoded]));
       }
       const staged = records.length > 0 ? [await service.stageRecords(name, records)] : [];
-      const manifest = shardManifest(expected + 1);
+      const manifest = shardManifest(expected + 1, MADE);
       await service.commit(name, { expected, manifest, records: staged, lists, blocks });
     });
   }
@@ -99,12 +110,15 @@ export class Filling {
     if (sums.records !== records || sums.blocks !== blocks)
       throw new HersError('MALFORMED', 'this snapshot does not hold what its header announces; nothing was restored');
     const base = Math.max(0, Math.max(...this.#versions) + 1 - version);
-    const home = { version, manifest, shards: [...this.#versions], moved: new Map() };
-    home.shards[HOME] = version + base;
-    const change = { expected: this.#versions[HOME], version: version + base, manifest: encodeHome(home) };
+    const made = version + base;
+    const states = this.#versions.map((each, shard) => (shard === HOME ? homeState(made) : shardState(each, MADE)));
+    const home = encodeHome({ version, manifest, shards: states, moved: new Map() });
+    const expected = this.#versions[HOME];
+    const { state: basis } = shardState(expected, MADE);
     await writeTo(this.#node, shards[HOME], async (service) => {
       const name = shardName(uid, HOME);
-      return service.apply(name, await service.prepare(name, change), change.version);
+      const change = await service.prepare(name, { expected, basis, version: made, manifest: home });
+      return service.apply(name, { change, version: made, state: stateOf(home) });
     });
     return { ...placed, base };
   }

@@ -13,11 +13,13 @@ import {
   type Service,
   type StageId,
 } from '@hers/service';
-import type { ShardChange } from '@hers/store/stages';
+import { type ShardChange, type ShardState, type StagedChange, stateOf } from '@hers/store/stages';
 
 /** One shard in a search of several. */
 export interface ShardSearch extends Omit<SearchRequest, 'queries'> {
   readonly name: string;
+  /** Which state has this version. Not known of some of the past: then a replica must be later. */
+  readonly state?: string;
 }
 
 /**
@@ -26,8 +28,13 @@ export interface ShardSearch extends Omit<SearchRequest, 'queries'> {
 export interface ShardService extends Service {
   /** Stages a change of a shard, if it can be applied to what the shard is now. */
   prepare(name: string, change: ShardChange, options?: CallOptions): Promise<StageId>;
-  /** Applies it, unless the shard has the version that it makes, or a later one. */
-  apply(name: string, change: StageId, version: number, options?: CallOptions): Promise<number>;
+  /**
+   * Applies it, unless the shard has the version that it makes, or a later one. STALE if it has
+   * that by another change.
+   */
+  apply(name: string, staged: StagedChange, options?: CallOptions): Promise<number>;
+  /** The version of a shard, and which change made it. */
+  getState(name: string, options?: CallOptions): Promise<ShardState>;
   /** The pieces of a staged block. */
   getStaged(name: string, stage: StageId, options?: CallOptions): AsyncIterable<Uint8Array>;
   /** Searches several shards in one scan. */
@@ -84,14 +91,17 @@ export interface Home {
   /** Of the client's manifest. */
   readonly version: number;
   readonly manifest: Uint8Array;
-  /** The version of the last change that touched each shard, as the shards count. */
-  readonly shards: readonly number[];
+  /**
+   * What the last change that touched each shard made of it, as the shards count. The home cannot
+   * name its own state.
+   */
+  readonly shards: readonly ShardState[];
   /** Blocks that are not in the shard of their id: sums, which stay with their base. */
   readonly moved: ReadonlyMap<string, number>;
 }
 
-const FORMAT = 1;
-const ENTRY_FORMAT = 2;
+const FORMAT = 2;
+const ENTRY_FORMAT = 3;
 
 export function encodeHome({ version, manifest, shards, moved }: Home): Uint8Array {
   return encodeMessage({ format: FORMAT, version, shards, moved: Object.fromEntries(moved) }, [manifest]);
@@ -105,8 +115,30 @@ export function decodeHome(bytes: Uint8Array): Home {
   return { version, manifest: parts[0], shards, moved: new Map(Object.entries(moved)) };
 }
 
-/** The manifest of a shard that is not home: it only has to differ from all others. */
-export const shardManifest = (version: number): Uint8Array => new TextEncoder().encode(`shard at version ${version}`);
+/** The manifest of a shard that is not home: it differs from all others, if no two marks are equal. */
+export const shardManifest = (version: number, mark: string): Uint8Array =>
+  new TextEncoder().encode(`shard at version ${version}, ${mark}`);
+
+/** The mark of shards that are made: nobody else writes to them until they have a name. */
+export const MADE = 'made';
+
+/** The state of a shard that has this manifest. */
+export const shardState = (version: number, mark: string): ShardState => ({
+  version,
+  state: stateOf(shardManifest(version, mark)),
+});
+
+/** What the home is in its own list. */
+export const homeState = (version: number): ShardState => ({ version, state: '' });
+
+/**
+ * Whether a replica has what the home knows of its shard, or something later. A version in between
+ * was made by a change that the home knows nothing of: the ledger has lost it.
+ */
+export function isCurrent(here: ShardState, states: readonly ShardState[], shard: number): boolean {
+  const wanted = states[shard];
+  return here.version === wanted.version ? here.state === wanted.state : here.version > states[HOME].version;
+}
 
 // — entries of the ledger —
 
@@ -121,7 +153,7 @@ export interface ChangeEntry {
    */
   readonly fence: number;
   /** Which shards it touches, each with the name of the change that is staged there. */
-  readonly shards: readonly { readonly shard: number; readonly version: number; readonly change: StageId }[];
+  readonly shards: readonly (StagedChange & { readonly shard: number })[];
 }
 
 export function encodeEntry(entry: ChangeEntry): Uint8Array {

@@ -121,7 +121,7 @@ export async function clusterStatus(url: string, connect: (url: string) => Shard
       for (const [shard, replicas] of shards.entries()) {
         const current = replicas.filter((node) => {
           const info = nodeOf.get(node)?.kept.get(shardName(uid, shard));
-          const isCurrent = info !== undefined && info.version >= (home?.shards[shard] ?? 0);
+          const isCurrent = info !== undefined && info.version >= (home?.shards[shard].version ?? 0);
           if (!isCurrent) lagging.set(node, (lagging.get(node) ?? 0) + 1);
           return isCurrent;
         });

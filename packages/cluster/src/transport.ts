@@ -17,7 +17,7 @@ import {
   type StageId,
   withMethods,
 } from '@hers/service';
-import { encodeShardChange, type ShardChange } from '@hers/store/stages';
+import { encodeShardChange, type ShardChange, type ShardState, type StagedChange } from '@hers/store/stages';
 import type { ShardSearch, ShardService } from './shard.ts';
 
 const SMALL_AFTER_WORK = { bytes: SMALL_BYTES, works: true } as const;
@@ -47,13 +47,21 @@ export class HttpShards extends HttpService implements ShardService {
     return stage;
   }
 
-  async apply(name: string, change: StageId, version: number): Promise<number> {
-    const body = wholeBody(encodeMessage({ change, version }, []));
+  async apply(name: string, { change, version, state }: StagedChange): Promise<number> {
+    const body = wholeBody(encodeMessage({ change, version, state }, []));
     const path = `${collectionPath(name)}/apply`;
     const call = { operation: 'apply', method: 'POST', path, body, expected: SMALL_AFTER_WORK } as const;
     const { version: now } = fieldsOf(await this.connection.json(call));
     if (typeof now !== 'number') throw this.connection.nonsense();
     return now;
+  }
+
+  async getState(name: string, options?: CallOptions): Promise<ShardState> {
+    const path = `${collectionPath(name)}/state`;
+    const call = { operation: 'getState', method: 'GET', path, expected: { bytes: SMALL_BYTES } } as const;
+    const { version, state } = fieldsOf(await this.connection.json(call, options));
+    if (typeof version !== 'number' || typeof state !== 'string') throw this.connection.nonsense();
+    return { version, state };
   }
 
   async *getStaged(name: string, stage: StageId, options?: CallOptions): AsyncGenerator<Uint8Array> {
@@ -68,7 +76,12 @@ export class HttpShards extends HttpService implements ShardService {
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
   ): AsyncGenerator<Uint8Array> {
-    const head = shards.map(({ name, version, blocks }) => ({ name, version, ...(blocks ? { some: true } : {}) }));
+    const head = shards.map(({ name, version, state, blocks }) => ({
+      name,
+      version,
+      ...(state === undefined ? {} : { state }),
+      ...(blocks ? { some: true } : {}),
+    }));
     const some = shards.flatMap(({ blocks }) => (blocks ? [packIds(blocks, BLOCK_ID_BYTES, 'a block id')] : []));
     const body = wholeBody(encodeMessage({ shards: head }, [...some, ...queries]));
     const call = { method: 'POST', path: '/v1/shards/search', body, expected: ITEMS_OF_WORK } as const;

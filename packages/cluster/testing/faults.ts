@@ -53,6 +53,8 @@ export interface FaultTrial {
   readonly unavailable: number;
   /** The longest time without an answer to a search, in seconds. */
   readonly silence: number;
+  /** The longest time for which the machine gave this process nothing to run on, in seconds. */
+  readonly stall: number;
   /** Seconds until everything was whole again after the last fault. */
   readonly healed: number;
 }
@@ -60,6 +62,8 @@ export interface FaultTrial {
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 /** Searches may be late while a node is found out to be silent, and not for longer. */
 const LONGEST_SILENCE_MS = 30_000;
+const TICK_MS = 50;
+const LONGEST_TICK_MS = 250;
 const HEAL_MS = 120_000;
 
 export async function faultTrial(cluster: TestCluster, options: FaultOptions): Promise<FaultTrial> {
@@ -77,6 +81,7 @@ export async function faultTrial(cluster: TestCluster, options: FaultOptions): P
   const counts: Record<string, number> = {};
   let kills = 0;
   let silence = 0;
+  let stall = 0;
 
   const pick = <T>(all: readonly T[]): T => all[random.below(all.length)];
   const running = () => cluster.nodes.filter((part) => part.isRunning);
@@ -225,13 +230,20 @@ export async function faultTrial(cluster: TestCluster, options: FaultOptions): P
       await pause(random.below(300));
     }
   };
+  // Counted in ticks: none come while the machine itself stands still, and no answer can.
   const watching = async () => {
+    let [last, answered, gap] = [performance.now(), history.last.search, 0];
     while (history.isRunning) {
-      const gap = performance.now() - history.last.search;
+      await pause(TICK_MS);
+      const now = performance.now();
+      const passed = Math.min(now - last, LONGEST_TICK_MS);
+      stall = Math.max(stall, now - last);
+      last = now;
+      gap = history.last.search === answered ? gap + passed : passed;
+      answered = history.last.search;
       silence = Math.max(silence, gap);
       if (gap > LONGEST_SILENCE_MS)
         throw new Error(`no search was answered for ${Math.round(gap / 1000)} seconds: ${history.refusal}`);
-      await pause(50);
     }
   };
 
@@ -268,7 +280,8 @@ export async function faultTrial(cluster: TestCluster, options: FaultOptions): P
     await Promise.all(services.map((service) => service.close()));
   }
   const { changes, rotations, searches, unavailable } = history;
-  return { faults: counts, kills, changes, rotations, searches, unavailable, silence: silence / 1000, healed };
+  const inSeconds = { silence: silence / 1000, stall: stall / 1000, healed };
+  return { faults: counts, kills, changes, rotations, searches, unavailable, ...inSeconds };
 }
 
 /** Flips one bit of one byte somewhere in the content of a folder. */

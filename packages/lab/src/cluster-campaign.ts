@@ -30,10 +30,10 @@ export async function clusterCampaign(options: { readonly minutes: number; reado
       seed,
       onEvent: (event) => console.log(`${at()}  ${event}`),
     });
-    const { faults, kills, changes, rotations, searches, unavailable, silence, healed } = trial;
+    const { faults, kills, changes, rotations, searches, unavailable, silence, stall, healed } = trial;
     for (const [fault, count] of Object.entries(faults)) console.log(`${String(count).padStart(6)} × ${fault}`);
     console.log(
-      `${kills} kills; ${changes} acknowledged changes, ${rotations} of which replaced all blocks; ${searches} searches, each checked against its version; ${unavailable} calls failed for the time being; at most ${silence.toFixed(1)} s without an answer; whole again after ${healed.toFixed(1)} s`,
+      `${kills} kills; ${changes} acknowledged changes, ${rotations} of which replaced all blocks; ${searches} searches, each checked against its version; ${unavailable} calls failed for the time being; at most ${silence.toFixed(1)} s without an answer (and the machine stood still for up to ${stall.toFixed(1)} s); whole again after ${healed.toFixed(1)} s`,
     );
     return true;
   } catch (error) {

@@ -65,6 +65,7 @@ export const prepareHead = object(
   {
     ...commitFields,
     version: count,
+    basis: hexDigits(16),
     partitions: { type: 'array', items: hexDigits(8), maxItems: 1000 },
   },
   'records',
@@ -73,7 +74,8 @@ export const prepareHead = object(
   'sums',
   'partitions',
 );
-export const applyHead = object({ change: stage, version: count });
+export const applyHead = object({ change: stage, version: count, state: hexDigits(16) });
+export const stateBody = object({ version: count, state: hexDigits(16) });
 export const drainHead = object({ node: { type: 'string', maxLength: 64 }, draining: { type: 'boolean' } });
 export const replicasHead = object({ replicas: count });
 export const stageParams = object({ name, stage });
@@ -82,7 +84,7 @@ export const searchShardsHead = object({
     type: 'array',
     minItems: 1,
     maxItems: 4096,
-    items: object({ name, version: count, some: { type: 'boolean' } }, 'some'),
+    items: object({ name, version: count, state: hexDigits(16), some: { type: 'boolean' } }, 'some', 'state'),
   },
 });
 const few = (items: object) => ({ type: 'array', items, maxItems: 1000 }) as const;

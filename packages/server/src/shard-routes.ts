@@ -19,11 +19,12 @@ import * as schemas from './schemas.ts';
 
 /** The calls of a node for its shards; `@hers/store` has them. */
 export interface ShardCalls {
-  prepare(name: string, change: Change & { readonly version: number }, options?: CallOptions): Promise<StageId>;
-  apply(name: string, change: StageId, version: number, options?: CallOptions): Promise<number>;
+  prepare(name: string, change: PreparedChange, options?: CallOptions): Promise<StageId>;
+  apply(name: string, staged: AppliedChange, options?: CallOptions): Promise<number>;
+  getState(name: string, options?: CallOptions): Promise<{ readonly version: number; readonly state: string }>;
   getStaged(name: string, stage: StageId, options?: CallOptions): AsyncIterable<Uint8Array>;
   searchShards(
-    shards: readonly (Omit<SearchRequest, 'queries'> & { readonly name: string })[],
+    shards: readonly SearchedShard[],
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
   ): AsyncIterable<Uint8Array>;
@@ -31,13 +32,30 @@ export interface ShardCalls {
   setReplicas?(collection: string, replicas: number): Promise<void>;
 }
 
+interface PreparedChange extends Change {
+  readonly version: number;
+  readonly basis: string;
+}
+
+interface AppliedChange {
+  readonly change: StageId;
+  readonly version: number;
+  readonly state: string;
+}
+
+interface SearchedShard extends Omit<SearchRequest, 'queries'> {
+  readonly name: string;
+  readonly state?: string;
+}
+
 interface PrepareHead extends CommitHead {
   readonly version: number;
+  readonly basis: string;
   readonly partitions?: readonly string[];
 }
 
 interface SearchShardsHead {
-  readonly shards: readonly { readonly name: string; readonly version: number; readonly some?: boolean }[];
+  readonly shards: readonly (Omit<SearchedShard, 'blocks'> & { readonly some?: boolean })[];
 }
 
 /** Parts of a search: ids for every shard, and queries. */
@@ -61,12 +79,8 @@ export function shardRoutes(shards: ShardCalls): Route[] {
         const { partitions, ...rest } = head;
         const change = decodeCommit({ head: rest, parts }, (...ids) => call.ids(...ids));
         const held = partitions && new Set(partitions);
-        return {
-          stage: await shards.prepare(call.name, change as Change & { version: number }, {
-            ...call.options,
-            partitions: held,
-          }),
-        };
+        const stage = await shards.prepare(call.name, change as PreparedChange, { ...call.options, partitions: held });
+        return { stage };
       },
     },
     {
@@ -79,9 +93,19 @@ export function shardRoutes(shards: ShardCalls): Route[] {
       takes: { kind: 'message', head: schemas.applyHead, parts: 'none' },
       gives: { kind: 'json', status: 200, body: schemas.versionBody },
       handle: async (call) => {
-        const { head } = await call.message<{ change: string; version: number }>(schemas.applyHead, 0);
-        return { version: await shards.apply(call.name, head.change, head.version, call.options) };
+        const { head } = await call.message<AppliedChange>(schemas.applyHead, 0);
+        return { version: await shards.apply(call.name, head, call.options) };
       },
+    },
+    {
+      method: 'GET',
+      url: `${collection}/state`,
+      needs: 'admin',
+      operation: 'getState',
+      summary: 'The version of a shard, and which change made it',
+      params,
+      gives: { kind: 'json', status: 200, body: schemas.stateBody },
+      handle: (call) => shards.getState(call.name, call.options),
     },
     {
       method: 'GET',
@@ -141,11 +165,11 @@ export function shardRoutes(shards: ShardCalls): Route[] {
       handle: async (call) => {
         const { head, parts } = await call.message<SearchShardsHead>(schemas.searchShardsHead, MAX_PARTS);
         let next = 0;
-        const wanted = head.shards.map(({ name, version, some }) => {
-          if (!some) return { name, version };
+        const wanted = head.shards.map(({ some, ...shard }) => {
+          if (!some) return shard;
           const ids = parts[next++];
           if (!ids) throw new HersError('MALFORMED', 'this search names no blocks');
-          return { name, version, blocks: call.ids(ids, BLOCK_ID_BYTES, 'a block id') };
+          return { ...shard, blocks: call.ids(ids, BLOCK_ID_BYTES, 'a block id') };
         });
         const { signal } = call;
         return call.items(parted(shards.searchShards(wanted, parts.slice(next), { signal, views: true })));

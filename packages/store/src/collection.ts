@@ -18,7 +18,7 @@ import { BLOCKS, blockPath, packPath } from './files/layout.ts';
 import { Vault } from './files/vault.ts';
 import { Past } from './past.ts';
 import { SerialQueue } from './serial-queue.ts';
-import { Stages } from './stages.ts';
+import { type ShardState, Stages, stateOf } from './stages.ts';
 
 /** What all collections of a folder share. */
 export interface Folder {
@@ -71,6 +71,7 @@ export class Collection {
   readonly #retiring = new Set<Promise<void>>();
   #snapshotsEnded: (() => void)[] = [];
   #newNames = false;
+  #state: ShardState | undefined;
   #version = 0;
 
   constructor(folder: Folder, row: CollectionRow) {
@@ -143,6 +144,13 @@ export class Collection {
   /** For the blocks in memory: another process may have changed the collection since. */
   get version(): number {
     return this.folder.catalogue.isReadOnly ? this.#version : this.tables.current().version;
+  }
+
+  /** Of a shard: which change made this version. */
+  state(): string {
+    const { version } = this.tables.current();
+    if (this.#state?.version !== version) this.#state = { version, state: stateOf(this.tables.manifest().manifest) };
+    return this.#state.state;
   }
 
   info(): CollectionInfo {

@@ -31,7 +31,7 @@ import { ROW_BYTES } from './files/vault.ts';
 import { Holding } from './holding.ts';
 import { readLists, readRecords } from './reading.ts';
 import { MAX_MANIFEST_BYTES } from './snapshot.ts';
-import { decodeShardChange, encodeShardChange, type ShardChange, stagesOf } from './stages.ts';
+import { decodeShardChange, encodeShardChange, type ShardChange, type StagedChange, stagesOf } from './stages.ts';
 import { stage } from './staging.ts';
 
 /**
@@ -103,7 +103,7 @@ export function prepareChange(
   change: ShardChange,
   { hold, partitions }: CallOptions = {},
 ): Promise<StageId> {
-  const { version, ...rest } = change;
+  const { version, basis, ...rest } = change;
   checkChange(rest);
   return collection.commitQueue.run(async () => {
     collection.checkUsable();
@@ -113,6 +113,7 @@ export function prepareChange(
     // A shard that lags keeps it for when it has caught up, and does not vouch for it.
     if (change.expected > current && stagesOf(change).every((each) => collection.stages.has(each))) await keep();
     checkExpected(collection, change.expected, current);
+    checkBasis(collection, basis);
     const draft = draftOf(collection, change);
     if (partitions) await checkHeld(collection, change, partitions, hold);
     // Whether the sums can be made is known when they have been.
@@ -122,21 +123,25 @@ export function prepareChange(
   });
 }
 
-/** Applies a staged change of a shard, unless the shard has that version or a later one already. */
+/**
+ * Applies a staged change of a shard, unless the shard has that version or a later one already.
+ * STALE if another change has made this version, or what it is based on.
+ */
 export function applyChange(
   collection: Collection,
-  id: StageId,
-  version: number,
+  { change: id, version, state }: StagedChange,
   { hold }: CallOptions = {},
 ): Promise<number> {
   return collection.commitQueue.run(async () => {
     collection.checkUsable();
     const current = collection.tables.current().version;
+    if (current === version && collection.state() !== state) throw forked(collection);
     if (current >= version) return current;
     const change = decodeShardChange(collection.stages.get(id, 'change').encoded);
     if (change.version !== version)
       throw new HersError('INVALID_ARGUMENT', `this change makes version ${change.version}, not ${version}`);
     checkExpected(collection, change.expected, current);
+    checkBasis(collection, change.basis);
     return adopt(collection, change, draftOf(collection, change), hold);
   });
 }
@@ -149,10 +154,17 @@ function checkExpected({ name }: Collection, expected: number, version: number):
     );
 }
 
+function checkBasis(collection: Collection, basis: string): void {
+  if (collection.state() !== basis) throw forked(collection);
+}
+
+const forked = ({ name }: Collection) =>
+  new HersError('STALE', `${name} has its version by another change than others have; it is to be copied from them`);
+
 /** Makes a change. */
 async function adopt(
   collection: Collection,
-  change: ShardChange,
+  change: Omit<ShardChange, 'basis'>,
   draft: Draft,
   hold: CallOptions['hold'],
 ): Promise<number> {

@@ -29,14 +29,14 @@ export class Past {
   }
 
   /** A change took the collection on from a version to another. */
-  add(step: Omit<Step, 'at'>, now: number = Date.now()): void {
+  add(step: Omit<Step, 'at'>, now: number = performance.now()): void {
     for (const block of step.dropped) block.source.kept.add(block);
     this.#steps.push({ ...step, at: now });
     void this.#expire(now);
     this.#timer ??= setInterval(() => this.#expire(), KEPT_MS).unref();
   }
 
-  #expire(now: number = Date.now()): Promise<void> {
+  #expire(now: number = performance.now()): Promise<void> {
     const young = this.#steps.findIndex(({ at }) => now - at < KEPT_MS);
     return this.#release(young < 0 ? this.#steps.length : young);
   }

@@ -7,6 +7,7 @@ import { conformance, heldTo } from '@hers/service/conformance';
 import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
 import { makeFolder, withFolder } from '../testing/crash.ts';
 import { hex } from './bytes.ts';
+import { stateOf } from './stages.ts';
 import { type FolderStore, openStore } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();
@@ -60,6 +61,7 @@ it('what is staged has the hash of its content for a name, and survives a restar
     // The version that it makes need not be the next one: a shard sees only what touches it.
     const change = {
       expected: 1,
+      basis: stateOf(text('m1')),
       version: 9,
       manifest: text('m9'),
       records: [stages[0]],
@@ -67,14 +69,15 @@ it('what is staged has the hash of its content for a name, and survives a restar
       blocks: [stages[2]],
     };
     const id = await store.prepare('s', change);
-    const other = await store.prepare('s', { expected: 1, version: 9, manifest: text('loser') });
+    const other = await store.prepare('s', { ...change, records: [], lists: [], blocks: [], manifest: text('loser') });
     await store.purge('s');
     await store.close();
     const again = await open(folder);
     assert.deepEqual(await readdir(join(folder, 'lost+found')).catch(() => []), []);
-    assert.equal(await again.apply('s', id, 9), 9);
-    assert.equal(await again.apply('s', id, 9), 9, 'twice is the same as once');
-    await assert.rejects(again.apply('s', other, 10), { code: 'NOT_FOUND' });
+    const staged = { change: id, version: 9, state: stateOf(change.manifest) };
+    assert.equal(await again.apply('s', staged), 9);
+    assert.equal(await again.apply('s', staged), 9, 'twice is the same as once');
+    await assert.rejects(again.apply('s', { ...staged, change: other, version: 10 }), { code: 'NOT_FOUND' });
     const handles = records.map(({ handle }) => handle);
     assert.deepEqual(
       (await Array.fromAsync(again.getRecords('s', handles))).map(({ sealed }) => hex(sealed)),
@@ -89,7 +92,8 @@ it('what is staged has the hash of its content for a name, and survives a restar
 it('a change that could not be applied is refused before it is staged', () =>
   withFolder(async (folder) => {
     const { store, samples } = await made(folder);
-    const change = { expected: 1, version: 2, manifest: text('m2') };
+    const change = { expected: 1, basis: stateOf(text('m1')), version: 2, manifest: text('m2') };
+    await assert.rejects(store.prepare('s', { ...change, basis: stateOf(text('other')) }), { code: 'STALE' });
     await assert.rejects(store.prepare('s', { ...change, expected: 2 }), { code: 'STALE' });
     await assert.rejects(store.prepare('s', { ...change, lists: ['nothing'] }), { code: 'NOT_FOUND' });
     await assert.rejects(store.prepare('s', { ...change, dropped: [samples.id()] }), { code: 'NOT_FOUND' });
@@ -118,12 +122,14 @@ it('a search at an earlier version is answered as of then, until a purge', () =>
       const ids = dropped.map((i) => blocks[i].blockId);
       const change = {
         expected: expectedVersion,
+        basis: (await store.getState('s')).state,
         version,
         manifest: text(`m${version}`),
         blocks: stages,
         dropped: ids,
       };
-      await store.apply('s', await store.prepare('s', change), version);
+      const state = stateOf(change.manifest);
+      await store.apply('s', { change: await store.prepare('s', change), version, state });
     };
     await commit(1, 2, [0, 1], []);
     await commit(2, 5, [2, 3], [0]);
@@ -138,6 +144,40 @@ it('a search at an earlier version is answered as of then, until a purge', () =>
     await store.purge('s');
     assert.deepEqual(await at(6), expected(3, 4, 5));
     await assert.rejects(at(5), { code: 'STALE' });
+    await store.close();
+  }));
+
+it('two changes that make the same version are told apart, and neither follows the other', () =>
+  withFolder(async (folder) => {
+    const { store, samples } = await made(folder);
+    const basis = stateOf(text('m1'));
+    const [one, other] = ['one', 'other'].map((manifest) => ({
+      expected: 1,
+      basis,
+      version: 2,
+      manifest: text(manifest),
+    }));
+    const names = [await store.prepare('s', one), await store.prepare('s', other)];
+    const [made1, made2] = [one, other].map(({ manifest }, i) => ({
+      change: names[i],
+      version: 2,
+      state: stateOf(manifest),
+    }));
+    assert.equal(await store.apply('s', made1), 2);
+    assert.deepEqual(await store.getState('s'), { version: 2, state: made1.state });
+    await assert.rejects(store.apply('s', made2), { code: 'STALE' });
+    // What follows the other one is refused.
+    const next = { expected: 2, basis: made2.state, version: 3, manifest: text('three') };
+    await assert.rejects(store.prepare('s', next), { code: 'STALE' });
+    // A search for the other one is not answered; one for the version before is.
+    const queries = [encodeQuery(samples.query())];
+    const search = (version: number, state?: string) =>
+      found(store.searchShards([{ name: 's', version, ...(state ? { state } : {}) }], queries));
+    assert.deepEqual(await search(2, made1.state), []);
+    assert.deepEqual(await search(1, basis), []);
+    assert.deepEqual(await search(1), []);
+    await assert.rejects(search(2, made2.state), { code: 'STALE' });
+    await assert.rejects(search(2), { code: 'STALE' });
     await store.close();
   }));
 

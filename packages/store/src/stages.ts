@@ -22,6 +22,7 @@ import {
   type Partitions,
   type StageId,
 } from '@hers/service';
+import { hex, sha256 } from './bytes.ts';
 import type { BlockRow, StageRow, Tables } from './catalogue/tables.ts';
 import { decodePlace, encodePlace, type Place } from './files/place.ts';
 import { ROW_BYTES } from './files/vault.ts';
@@ -57,18 +58,40 @@ function costOf(stage: Stage): number {
   }
 }
 
-/** A change as it is staged in a shard: with the version that it makes. */
+/** A change as it is staged in a shard. */
 export interface ShardChange extends Change {
+  /** The version that it makes. */
   readonly version: number;
+  /** The state that it is based on. */
+  readonly basis: string;
 }
 
-export function encodeShardChange({ version, ...change }: ShardChange): Uint8Array {
+/** What one change makes of a shard. */
+export interface ShardState {
+  readonly version: number;
+  /** Two changes that make the same version make two states: see `stateOf`. */
+  readonly state: string;
+}
+
+/** A change that is staged in a shard, and what it makes of it. */
+export interface StagedChange extends ShardState {
+  readonly change: StageId;
+}
+
+const STATE_BYTES = 16;
+
+/** The name of the state of a shard. No two changes have the same manifest. */
+export function stateOf(manifest: Uint8Array): string {
+  return hex(sha256(manifest).subarray(0, STATE_BYTES));
+}
+
+export function encodeShardChange({ version, basis, ...change }: ShardChange): Uint8Array {
   const { head, parts } = decodeMessage(encodeCommit(change), 5) as Message<CommitHead>;
-  return encodeMessage({ ...head, version }, parts);
+  return encodeMessage({ ...head, version, basis }, parts);
 }
 
 export function decodeShardChange(encoded: Uint8Array): ShardChange {
-  const { head, parts } = decodeMessage(encoded, 5) as Message<CommitHead & { readonly version: number }>;
+  const { head, parts } = decodeMessage(encoded, 5) as Message<CommitHead & Omit<ShardChange, keyof Change>>;
   return decodeCommit({ head, parts }) as ShardChange;
 }
 

@@ -60,7 +60,7 @@ import { fillFromSnapshot } from './restore.ts';
 import { Scrub, type Scrubbed, type ScrubOptions } from './scrub/scrub.ts';
 import { searchCollection, searchCollections } from './search.ts';
 import { MAX_DESCRIPTOR_BYTES, MAX_MANIFEST_BYTES, snapshotCollection } from './snapshot.ts';
-import type { ShardChange } from './stages.ts';
+import type { ShardChange, ShardState, StagedChange } from './stages.ts';
 import { carryStages, stageBlock, stageList, stageRecords } from './staging.ts';
 import { readOnly, storageError } from './storage-errors.ts';
 import { warn } from './upkeep.ts';
@@ -453,13 +453,23 @@ export class FolderStore implements Service {
    *
    * @internal
    */
-  apply(name: string, change: StageId, version: number, options?: CallOptions): Promise<number> {
+  apply(name: string, staged: StagedChange, options?: CallOptions): Promise<number> {
     return this.#write(name, undefined, async ({ collection, upkeep }) => {
-      const now = await applyChange(collection, change, version, options);
+      const now = await applyChange(collection, staged, options);
       upkeep.touch();
       await upkeep.ease();
       return now;
     });
+  }
+
+  /**
+   * The version of a shard, and which change made it.
+   *
+   * @internal
+   */
+  async getState(name: string): Promise<ShardState> {
+    const { collection } = this.#collections.get(name);
+    return { version: collection.version, state: collection.state() };
   }
 
   /**
@@ -472,18 +482,25 @@ export class FolderStore implements Service {
   }
 
   /**
-   * Searches several collections in one scan; each at a version of its own.
+   * Searches several collections in one scan; each at a version of its own, which is that of a
+   * state. Without the state, it has to be one of the past: what followed is based on it.
    *
    * @internal
    */
   searchShards(
-    shards: readonly (Omit<SearchRequest, 'queries'> & { readonly name: string })[],
+    shards: readonly (Omit<SearchRequest, 'queries'> & { readonly name: string; readonly state?: string })[],
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
   ): AsyncIterable<Uint8Array> {
     return new Grouped(() =>
       this.#collections.stream(shards[0].name, options, (_, signal) => {
-        const searched = shards.map(({ name, ...rest }) => ({ ...rest, ...this.#collections.get(name) }));
+        const searched = shards.map(({ name, state, ...rest }) => {
+          const open = this.#collections.get(name);
+          const isHere = open.collection.version === rest.version;
+          if (isHere && open.collection.state() !== state)
+            throw new HersError('STALE', `${name} has this version by another change; read it elsewhere`);
+          return { ...rest, ...open };
+        });
         return searchCollections(searched, queries, signal, options);
       }),
     );
