@@ -7,6 +7,7 @@ import { encodeBlock, Samples } from '@hers/service/samples';
 import { stateOf } from '@hers/store/stages';
 import { ChangeHistory } from '../testing/history.ts';
 import { LocalCluster } from '../testing/local.ts';
+import { statesOf } from './changes.ts';
 import { encodeHome, HOME, homeState, shardManifest, shardName, shardState } from './shard.ts';
 
 const NAMES = ['n1', 'n2', 'n3'];
@@ -24,9 +25,9 @@ it('a replica that applied what the ledger lost answers for nobody, and is copie
   for (let i = 0; i < 3; i++) await history.change();
 
   const node = cluster.nodes.get('n1')!;
-  const placed = node.directory.collections[ChangeHistory.COLLECTION];
-  const current = await node.home(placed);
-  const states = node.statesOf(current);
+  const placed = node.members.directory.collections[ChangeHistory.COLLECTION];
+  const current = await node.changes.home(placed);
+  const states = statesOf(current);
   const version = current.version + 1;
   for (const other of ['n2', 'n3']) cluster.cut.add(`n1,${other}`);
   // The change that was lost: of every shard, with a block that no other replica has.
@@ -63,7 +64,7 @@ it('a replica that applied what the ledger lost answers for nobody, and is copie
     }
   // The lost change comes back from somewhere: it is too late.
   const entry = { version: history.acknowledged, nonce: 'lost', fence: 0, shards: lost };
-  await assert.rejects(cluster.nodes.get('n2')!.settle(placed, entry, 200), { code: 'STALE' });
+  await assert.rejects(cluster.nodes.get('n2')!.changes.settle(placed, entry, 200), { code: 'STALE' });
   await cluster.stop('n1');
   await cluster.start('n1');
   const until = performance.now() + 60_000;

@@ -9,9 +9,10 @@
 
 import { randomBytes } from 'node:crypto';
 import { HersError } from '@hers/service';
+import { isOvertaken, statesOf } from './changes.ts';
 import type { Directory, PlacedCollection } from './directory.ts';
 import { newestOf } from './ledger.ts';
-import { type ClusterNode, isOvertaken } from './node.ts';
+import type { ClusterNode } from './node.ts';
 import { type Health, nextMove, nodeToForget } from './placement.ts';
 import { type ChangeEntry, decodeEntry, encodeEntry, isCurrent, shardName } from './shard.ts';
 
@@ -46,14 +47,14 @@ export class Mover {
   #health(directory: Directory): Health {
     const names = Object.keys(directory.nodes);
     return {
-      live: new Set(names.filter((name) => this.#node.silentMs(name) < LIVE_MS)),
-      gone: new Set(names.filter((name) => this.#node.silentMs(name) > this.#goneMs)),
+      live: new Set(names.filter((name) => this.#node.peers.silentMs(name) < LIVE_MS)),
+      gone: new Set(names.filter((name) => this.#node.peers.silentMs(name) > this.#goneMs)),
     };
   }
 
   /** Nodes that may keep shards of a new collection: all but those that are emptied or silent. */
   takers(replicas: number): string[] {
-    const { directory } = this.#node;
+    const { directory } = this.#node.members;
     const all = Object.keys(directory.nodes).filter((name) => !directory.nodes[name].draining);
     const { live } = this.#health(directory);
     const answering = all.filter((name) => live.has(name));
@@ -62,7 +63,7 @@ export class Mover {
 
   /** One step, if it is for this node to do. */
   async step(): Promise<void> {
-    const directory = await this.#node.readDirectory();
+    const directory = await this.#node.members.read();
     const health = this.#health(directory);
     if ([...health.live].sort()[0] !== this.#node.name) return;
     try {
@@ -72,12 +73,12 @@ export class Mover {
       if (next) {
         const { name, move } = next;
         const placed = directory.collections[name];
-        await this.#node.changeDirectory((now) => replaced(now, name, placed, (each) => ({ ...each, move })));
+        await this.#node.members.change((now) => replaced(now, name, placed, (each) => ({ ...each, move })));
         return;
       }
       const idle = nodeToForget(directory, health);
       if (idle !== undefined)
-        await this.#node.changeDirectory((now) => {
+        await this.#node.members.change((now) => {
           if (nodeToForget(now, health) !== idle) throw new HersError('STALE', 'the directory was changed meanwhile');
           const { [idle]: _, ...nodes } = now.nodes;
           return { ...now, nodes };
@@ -102,7 +103,7 @@ export class Mover {
       const last = await this.fence(directory, placed);
       const staying = nodes.filter((node) => node !== leaving);
       if (last)
-        await this.#node.settle(placed, last).catch((error) => {
+        await this.#node.changes.settle(placed, last).catch((error) => {
           if (!isOvertaken(error)) throw error;
         });
       if (await this.#areCurrent(placed, shard, staying, health, fails ? undefined : to))
@@ -110,7 +111,7 @@ export class Mover {
       return;
     }
     await this.fence(directory, placed);
-    await this.#node.changeDirectory((now) =>
+    await this.#node.members.change((now) =>
       replaced(now, name, placed, ({ move: _move, before: _before, ...rest }) => rest),
     );
   }
@@ -123,9 +124,9 @@ export class Mover {
     { gone }: Health,
     joined: string | undefined,
   ): Promise<boolean> {
-    const states = this.#node.statesOf(await this.#node.home(placed));
+    const states = statesOf(await this.#node.changes.home(placed));
     const hasIt = async (node: string) =>
-      isCurrent(await this.#node.peer(node).getState(shardName(placed.uid, shard)), states, shard);
+      isCurrent(await this.#node.peers.of(node).getState(shardName(placed.uid, shard)), states, shard);
     const found = await Promise.all(
       nodes.map(async (node) => ({ node, current: await hasIt(node).catch(() => false) })),
     );
@@ -143,7 +144,7 @@ export class Mover {
     const newest = await newestOf(ledger, placed.uid);
     const last = newest && decodeEntry(newest.content);
     if ((last?.fence ?? 0) >= placed.placement) return last;
-    if (placed.before) await this.#node.spreadTo(directory, placed.before);
+    if (placed.before) await this.#node.members.spreadTo(directory, placed.before);
     const fence = { fence: placed.placement, nonce: randomBytes(12).toString('hex') };
     const entry = last ? { ...last, ...fence } : { version: 0, shards: [], ...fence };
     await ledger.append(placed.uid, newest?.position ?? 0, encodeEntry(entry));
@@ -152,7 +153,7 @@ export class Mover {
 
   /** Changes the nodes of one shard, by one node. The placement of before is fenced off. */
   async setNodes(name: string, placed: PlacedCollection, shard: number, nodes: readonly string[]): Promise<void> {
-    await this.#node.changeDirectory((now) =>
+    await this.#node.members.change((now) =>
       replaced(now, name, placed, (each) => ({
         ...each,
         placement: each.placement + 1,

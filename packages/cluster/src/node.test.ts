@@ -42,7 +42,7 @@ it('a node joins when the ledger begins to answer', () =>
   withNode(async (node, ledger) => {
     ledger.failing = 3;
     await node.start();
-    assert.deepEqual(Object.keys(node.directory.nodes), ['n1']);
+    assert.deepEqual(Object.keys(node.members.directory.nodes), ['n1']);
   }));
 
 it('a directory that is older than one that was seen is not built on', () =>
@@ -58,6 +58,6 @@ it('a directory that is older than one that was seen is not built on', () =>
     ledger.empty = 1;
     await service.deleteCollection('faces');
     assert.deepEqual(await names(), ['guests']);
-    assert.deepEqual(Object.keys(node.directory.nodes), ['n1']);
+    assert.deepEqual(Object.keys(node.members.directory.nodes), ['n1']);
     await service.close();
   }));

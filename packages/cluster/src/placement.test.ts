@@ -122,7 +122,7 @@ describe('a cluster in one process', () => {
 
   const placedOf = (cluster: LocalCluster) => {
     const [node] = cluster.nodes.values();
-    return node.directory.collections[ChangeHistory.COLLECTION];
+    return node.members.directory.collections[ChangeHistory.COLLECTION];
   };
 
   it('nodes join, are emptied, die and come back while clients change and search', async () => {
@@ -140,16 +140,16 @@ describe('a cluster in one process', () => {
       await pause(200);
       await cluster.start('n4');
       await until('n4 takes its share', () => evenly({ n1: 6, n2: 6, n3: 6, n4: 6 }));
-      await cluster.nodes.get('n2')!.drain('n1', true);
+      await cluster.nodes.get('n2')!.members.drain('n1', true);
       await until('n1 is empty', () => evenly({ n1: 0, n2: 8, n3: 8, n4: 8 }));
-      await cluster.nodes.get('n2')!.drain('n1', false);
+      await cluster.nodes.get('n2')!.members.drain('n1', false);
       await until('n1 takes its share again', () => evenly({ n1: 6, n2: 6, n3: 6, n4: 6 }));
       await cluster.stop('n3');
       await until('the shards of n3 are elsewhere', () => evenly({ n1: 8, n2: 8, n4: 8 }));
-      await until('n3 is forgotten', () => !cluster.nodes.get('n1')!.directory.nodes.n3);
+      await until('n3 is forgotten', () => !cluster.nodes.get('n1')!.members.directory.nodes.n3);
       await cluster.start('n3');
       await until('n3 is back', () => evenly({ n1: 6, n2: 6, n4: 6, n3: 6 }));
-      await cluster.nodes.get('n2')!.setReplicas(ChangeHistory.COLLECTION, 2);
+      await cluster.nodes.get('n2')!.members.setReplicas(ChangeHistory.COLLECTION, 2);
       await until('two replicas', async () => Object.values(await kept(cluster)).join() === '4,4,4,4');
     } finally {
       history.stop();
@@ -240,12 +240,12 @@ describe('a cluster in one process', () => {
     const before = placedOf(cluster);
     const [away] = before.shards[0];
     const [asker] = [...cluster.nodes.keys()].filter((name) => name !== away);
-    await cluster.nodes.get(asker)!.drain(away, true);
+    await cluster.nodes.get(asker)!.members.drain(away, true);
     await until('it has moved', () => !placedOf(cluster).shards[0].includes(away) && !placedOf(cluster).move);
     const node = cluster.nodes.get(asker)!;
-    await assert.rejects(node.home(before), (error) => error instanceof HersError && error.code !== 'INTERNAL');
+    await assert.rejects(node.changes.home(before), (error) => error instanceof HersError && error.code !== 'INTERNAL');
     const change = { version: 2, shards: [] };
-    await assert.rejects(node.append(before, 1, change), { code: 'STALE' });
+    await assert.rejects(node.changes.append(before, 1, change), { code: 'STALE' });
     await history.change();
     await history.check(cluster.coordinator(away));
     await cluster.close();

@@ -98,7 +98,7 @@ export class Filling {
     const sums = { records: 0, blocks: 0 };
     for (const [shard, replicas] of shards.entries()) {
       const info = await firstOf(replicas, async (node) => {
-        const found = await this.#node.peer(node).getCollection(shardName(uid, shard));
+        const found = await this.#node.peers.of(node).getCollection(shardName(uid, shard));
         if (found.version < this.#versions[shard]) throw new HersError('UNAVAILABLE', `node ${node} lags`);
         return found;
       });

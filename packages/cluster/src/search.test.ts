@@ -59,7 +59,7 @@ it('whoever cancels a search ends it on all nodes', async () => {
 
 it('a partial search says what it leaves out, and a whole one fails', async () => {
   const { cluster, request, blocks, expected } = await filled(1);
-  const { shards } = cluster.nodes.get('n1')!.directory.collections.c;
+  const { shards } = cluster.nodes.get('n1')!.members.directory.collections.c;
   const gone = NAMES.find((name) => name !== shards[HOME][0])!;
   const asked = NAMES.find((name) => name !== gone)!;
   const lost = [...shards.keys()].filter((shard) => shards[shard][0] === gone);

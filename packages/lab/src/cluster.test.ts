@@ -24,7 +24,7 @@ it('a client searches what is left of a cluster, and is told how much that is', 
     const faces = await first.createCollection(name, { dimension: 8 });
     await faces.upsert(records);
     await faces.optimize();
-    const { uid, shards } = cluster.nodes.get('n1')!.directory.collections[name];
+    const { uid, shards } = cluster.nodes.get('n1')!.members.directory.collections[name];
     home = shards[0][0];
     for (const [shard, [node]] of shards.entries())
       if ((await cluster.nodes.get(node)!.store.getCollection(`${uid}.${shard}`)).blocks > 0) gone = node;

@@ -40,6 +40,7 @@ export {
 export {
   BLOCK_ID_BYTES,
   type CallOptions,
+  CHANGE_FIELDS,
   type Change,
   type CollectionInfo,
   HANDLE_BYTES,

@@ -9,6 +9,7 @@
 // disk. Committing the manifest that is current already changes nothing and succeeds, so a client
 // whose acknowledgement was lost retries the call.
 
+import type { OptionNames } from '@hers/scheme';
 import type { Partitions } from './partitions.ts';
 
 export const HANDLE_BYTES = 16;
@@ -71,6 +72,19 @@ export interface Change {
   readonly lists?: readonly StageId[];
   readonly droppedLists?: Ids;
 }
+
+/** The fields of a change. */
+export const CHANGE_FIELDS: OptionNames<Change> = {
+  expected: true,
+  manifest: true,
+  records: true,
+  removed: true,
+  blocks: true,
+  sums: true,
+  dropped: true,
+  lists: true,
+  droppedLists: true,
+};
 
 export interface SearchRequest {
   /**

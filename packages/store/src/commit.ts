@@ -5,6 +5,7 @@ import { addBlocks, encodeBlock } from '@hers/scheme';
 import {
   BLOCK_ID_BYTES,
   type CallOptions,
+  CHANGE_FIELDS,
   type Change,
   checkWhole,
   HANDLE_BYTES,
@@ -13,7 +14,6 @@ import {
   isOf,
   LIST_ID_BYTES,
   notHeld,
-  type OptionNames,
   type Partitions,
   refuseUnknown,
   type StageId,
@@ -40,17 +40,6 @@ import { stage } from './staging.ts';
  */
 const REMOVED_COST = 4 * ROW_BYTES;
 const MANIFEST_COST = 3;
-const FIELDS: OptionNames<Change> = {
-  expected: true,
-  manifest: true,
-  records: true,
-  removed: true,
-  blocks: true,
-  sums: true,
-  dropped: true,
-  lists: true,
-  droppedLists: true,
-};
 
 /** What a change means for this collection; computed before anything is done. */
 interface Draft {
@@ -217,7 +206,7 @@ async function adopt(
 }
 
 function checkChange(change: Change): void {
-  refuseUnknown(change, FIELDS, 'a change', 'field');
+  refuseUnknown(change, CHANGE_FIELDS, 'a change', 'field');
   if (!Number.isSafeInteger(change.expected))
     throw new HersError('INVALID_ARGUMENT', 'a change needs the version it is based on');
   checkBytes(change.manifest, 'a manifest');

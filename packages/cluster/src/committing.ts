@@ -1,0 +1,222 @@
+// A change of a collection: split into one of each shard that it touches, prepared by a majority of
+// their replicas, appended to the ledger, and applied.
+
+import { randomBytes } from 'node:crypto';
+import {
+  type CallOptions,
+  CHANGE_FIELDS,
+  type Change,
+  checkWhole,
+  HersError,
+  notHeld,
+  type Partitions,
+  refuseUnknown,
+  type StageId,
+  withOtherSections,
+} from '@hers/service';
+import { stateOf } from '@hers/store/stages';
+import { checkBytes, hex, isCode } from './arguments.ts';
+import { type Collections, type Current, PLACEMENT_TRIES } from './collections.ts';
+import { majorityOf, type PlacedCollection } from './directory.ts';
+import { type ClusterNode, writeTo } from './node.ts';
+import { pause } from './pause.ts';
+import { quorum } from './quorum.ts';
+import {
+  addressOf,
+  encodeHome,
+  HOME,
+  type Home,
+  homeState,
+  isCurrent,
+  shardManifest,
+  shardName,
+  shardOf,
+  shardState,
+} from './shard.ts';
+import type { StageKind } from './stage-names.ts';
+import type { Staging } from './staging.ts';
+
+/** How long a change waits for replicas that lag. */
+const LAG_MS = 10_000;
+const LAG_PAUSE_MS = 50;
+
+/** What a change does to one shard. */
+interface ShardPart {
+  readonly records: StageId[];
+  readonly removed: Uint8Array[];
+  readonly blocks: StageId[];
+  readonly sums: { base: Uint8Array; part: StageId; result: Uint8Array; maxAdditions: number }[];
+  readonly dropped: Uint8Array[];
+  readonly lists: StageId[];
+  readonly droppedLists: Uint8Array[];
+}
+
+export class Committing {
+  readonly #node: ClusterNode;
+  readonly #collections: Collections;
+  readonly #staging: Staging;
+
+  constructor(node: ClusterNode, collections: Collections, staging: Staging) {
+    this.#node = node;
+    this.#collections = collections;
+    this.#staging = staging;
+  }
+
+  async commit(name: string, change: Change, options?: CallOptions): Promise<number> {
+    this.#collections.checkOpen();
+    refuseUnknown(change, CHANGE_FIELDS, 'a change', 'field');
+    if (!Number.isSafeInteger(change.expected))
+      throw new HersError('INVALID_ARGUMENT', 'a change needs the version it is based on');
+    checkBytes(change.manifest, 'a manifest');
+    const until = performance.now() + LAG_MS;
+    for (let left = PLACEMENT_TRIES; ; ) {
+      const known = await this.#collections.find(name);
+      try {
+        return await this.#commit(name, change, options);
+      } catch (error) {
+        if (left === 0 || !isCode(error, 'STALE', 'UNAVAILABLE', 'NOT_FOUND')) throw error;
+        const { collections } = await this.#node.members.read().catch(() => this.#node.members.directory);
+        const now = Object.hasOwn(collections, name) ? collections[name] : undefined;
+        // If its shards are elsewhere now, it was not the change that failed.
+        const hasMoved = now !== undefined && now.uid === known.uid && now.placement !== known.placement;
+        if (hasMoved) left--;
+        else if (!isCode(error, 'STALE')) throw error;
+        else if ((await this.#collections.current(name)).home.version !== change.expected) throw error;
+        // Nobody has changed it: too many replicas lag, which they make up for.
+        else if (performance.now() > until)
+          throw new HersError('UNAVAILABLE', `too many replicas of ${name} lag; try again`);
+        else await pause(LAG_PAUSE_MS);
+      }
+    }
+  }
+
+  async #commit(name: string, change: Change, options: CallOptions | undefined): Promise<number> {
+    const current = await this.#collections.current(name);
+    const { placed, home, states } = current;
+    const partitions = options?.partitions;
+    if (!partitions) checkWhole(change.manifest);
+    const manifest = partitions ? withOtherSections(home.manifest, change.manifest, partitions) : change.manifest;
+    // The acknowledgement of this same change was lost.
+    if (manifest && Buffer.compare(home.manifest, manifest) === 0) {
+      await this.#confirm(current);
+      return home.version;
+    }
+    if (change.expected !== home.version)
+      throw new HersError(
+        'STALE',
+        `${name} has version ${home.version}, and this change is based on ${change.expected}; read it again`,
+      );
+    if (!manifest) throw notHeld('a manifest with other sections of other partitions');
+    if (partitions && (change.sums ?? []).length > 0) throw notHeld('a sum');
+    const { parts, moved } = await this.#split(placed, home, change, partitions);
+    const version = home.version + 1;
+    const made = version + placed.base;
+    const mark = randomBytes(8).toString('hex');
+    const stateAfter = (shard: number) => (shard === HOME ? homeState(made) : shardState(made, mark));
+    const shards = home.shards.map((before, shard) => (parts.has(shard) ? stateAfter(shard) : before));
+    const homeManifest = encodeHome({ version, manifest, shards, moved });
+    const prepared = await Promise.all(
+      [...parts].map(async ([shard, part]) => {
+        const shardChange = {
+          ...part,
+          expected: states[shard].version,
+          basis: states[shard].state,
+          version: made,
+          manifest: shard === HOME ? homeManifest : shardManifest(made, mark),
+        };
+        const id = await writeTo(this.#node, placed.shards[shard], (service, node) =>
+          this.#node.peers.inOrder(node, shardName(placed.uid, shard), true, () =>
+            service.prepare(addressOf(placed, shard), shardChange, { partitions }),
+          ),
+        );
+        return { shard, version: made, state: stateOf(shardChange.manifest), change: id };
+      }),
+    );
+    this.#collections.checkOpen();
+    try {
+      const entry = await this.#node.changes.append(placed, home.version, { version, shards: prepared });
+      await this.#node.changes.settle(placed, entry);
+      return version;
+    } catch (error) {
+      if (!isCode(error, 'STALE')) throw error;
+      // What came first may be this same change, whose acknowledgement was lost.
+      const now = await this.#collections.current(name);
+      if (Buffer.compare(now.home.manifest, manifest) !== 0) throw error;
+      await this.#confirm(now);
+      return now.home.version;
+    }
+  }
+
+  /** Every shard is on a majority of its replicas as the home says. */
+  async #confirm({ placed, states }: Current): Promise<void> {
+    await Promise.all(
+      placed.shards.map((replicas, shard) =>
+        quorum(replicas, majorityOf(replicas.length), async (node) => {
+          for (let left = 100; ; left--) {
+            const here = await this.#node.peers.of(node).getState(addressOf(placed, shard));
+            if (isCurrent(here, states, shard)) return;
+            if (left === 0) throw new HersError('UNAVAILABLE', `node ${node} lags; try again`);
+            await pause(50);
+          }
+        }),
+      ),
+    );
+  }
+
+  async #split(
+    placed: PlacedCollection,
+    home: Home,
+    change: Change,
+    partitions: Partitions | undefined,
+  ): Promise<{ parts: Map<number, ShardPart>; moved: Map<string, number> }> {
+    const count = placed.shards.length;
+    const parts = new Map<number, ShardPart>();
+    const partOf = (shard: number): ShardPart => {
+      let part = parts.get(shard);
+      if (!part) {
+        part = { records: [], removed: [], blocks: [], sums: [], dropped: [], lists: [], droppedLists: [] };
+        parts.set(shard, part);
+      }
+      return part;
+    };
+    partOf(HOME);
+    const moved = new Map(home.moved);
+    const shardOfBlock = (id: Uint8Array) => home.moved.get(hex(id)) ?? shardOf(id, count);
+    const names = [...(change.records ?? []), ...(change.blocks ?? []), ...(change.lists ?? [])];
+    names.push(...(change.sums ?? []).map(({ part }) => part));
+    if (new Set(names).size !== names.length)
+      throw new HersError('INVALID_ARGUMENT', 'a change names the same staged thing twice');
+    const read = (kind: StageKind, stage: StageId) => this.#staging.read(placed, kind, stage, partitions);
+    for (const name of change.records ?? [])
+      for (const { shard, stage } of read('records', name)) partOf(shard).records.push(stage);
+    for (const name of change.lists ?? [])
+      for (const { shard, stage } of read('list', name)) partOf(shard).lists.push(stage);
+    for (const handle of change.removed ?? []) {
+      checkBytes(handle, 'a handle', 16);
+      partOf(shardOf(handle, count)).removed.push(handle);
+    }
+    for (const id of change.droppedLists ?? []) {
+      checkBytes(id, 'a list id', 32);
+      partOf(shardOf(id, count)).droppedLists.push(id);
+    }
+    for (const id of change.dropped ?? []) {
+      checkBytes(id, 'a block id', 16);
+      partOf(shardOfBlock(id)).dropped.push(id);
+      moved.delete(hex(id));
+    }
+    for (const { base, part, result, maxAdditions } of change.sums ?? []) {
+      checkBytes(base, 'a block id', 16);
+      checkBytes(result, 'a block id', 16);
+      const shard = shardOfBlock(base);
+      const [staged] = read('block', part);
+      const stage = staged.shard === shard ? staged.stage : await this.#staging.copyStaged(placed, staged, shard);
+      partOf(shard).sums.push({ base, part: stage, result, maxAdditions });
+      moved.delete(hex(base));
+      if (moved.has(hex(result))) throw new HersError('ALREADY_EXISTS', `there is a block ${hex(result)} already`);
+      if (shardOf(result, count) !== shard) moved.set(hex(result), shard);
+    }
+    for (const name of change.blocks ?? [])
+      for (const { shard, stage } of read('block', name)) partOf(shard).blocks.push(stage);
+    return { parts, moved };
+  }
+}

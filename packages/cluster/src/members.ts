@@ -1,0 +1,222 @@
+// The directory as one node knows it: it follows the ledger, and what a majority of the nodes has
+// counts. Whoever changes it brings the change to a majority.
+
+import { HersError } from '@hers/service';
+import type { FolderStore } from '@hers/store';
+import {
+  DIRECTORY,
+  type Directory,
+  decodeDirectory,
+  EMPTY_DIRECTORY,
+  encodeDirectory,
+  majorityOf,
+  type PlacedCollection,
+} from './directory.ts';
+import { awaitNewest, type Ledger, newestOf } from './ledger.ts';
+import type { Peers } from './peers.ts';
+import { isPassing, quorum } from './quorum.ts';
+import { shardName } from './shard.ts';
+
+export interface MembersOptions {
+  /** This node, and where the others reach it. */
+  readonly name: string;
+  readonly url: string;
+  readonly store: FolderStore;
+  readonly ledger: Ledger;
+  /** Called with collections that are no more. */
+  readonly onDeleted: (uid: string) => void;
+  readonly closing: AbortSignal;
+}
+
+export class Members {
+  readonly #options: MembersOptions;
+  readonly #peers: Peers;
+  #directory: Directory = EMPTY_DIRECTORY;
+  #adopting: Promise<unknown> = Promise.resolve();
+  #letting: Promise<unknown> = Promise.resolve();
+
+  constructor(options: MembersOptions, peers: Peers) {
+    this.#options = options;
+    this.#peers = peers;
+  }
+
+  /** As this node knows it. */
+  get directory(): Directory {
+    return this.#directory;
+  }
+
+  /** Whether the directory has this node at its address. */
+  get isMember(): boolean {
+    const { name, url } = this.#options;
+    return this.#directory.nodes[name]?.url === url;
+  }
+
+  /** Reads what the folder has of it. */
+  async load(): Promise<void> {
+    const { store } = this.#options;
+    const known = await store.getManifest(DIRECTORY).catch(() => undefined);
+    if (known) this.#directory = decodeDirectory(known.manifest);
+    else
+      await store.createCollection(DIRECTORY, {
+        id: new Uint8Array(16),
+        descriptor: new Uint8Array(0),
+        manifest: encodeDirectory(EMPTY_DIRECTORY),
+      });
+  }
+
+  async join(): Promise<void> {
+    const { name, url } = this.#options;
+    await this.catchUp();
+    if (this.isMember) return;
+    await this.change((directory) => ({
+      ...directory,
+      nodes: { ...directory.nodes, [name]: { ...directory.nodes[name], url } },
+    }));
+  }
+
+  /** The directory as a majority of the nodes has it. */
+  async read(): Promise<Directory> {
+    const nodes = Object.keys(this.#directory.nodes);
+    if (nodes.length === 0) {
+      await this.catchUp();
+      return this.#directory;
+    }
+    const read = async (node: string) => {
+      const { manifest } = await this.#peers.of(node).getManifest(DIRECTORY);
+      this.#peers.heard(node);
+      return decodeDirectory(manifest);
+    };
+    const answers = await quorum(nodes, majorityOf(nodes.length), read);
+    const newest = answers.map(({ value }) => value).reduce((a, b) => (b.version > a.version ? b : a));
+    if (answers.some(({ value }) => value.version < newest.version)) await this.#spread(newest);
+    // A node whose disk is full still reads what others have.
+    await this.#adopt(newest).catch((error) => {
+      if (!isPassing(error)) throw error;
+    });
+    return newest;
+  }
+
+  /** Changes the directory; `change` may be called again if another change comes first. */
+  async change(change: (directory: Directory) => Directory): Promise<void> {
+    for (;;) {
+      const entry = await awaitNewest(this.#options.ledger, DIRECTORY, this.#options.closing);
+      const read = entry ? decodeDirectory(entry.content) : EMPTY_DIRECTORY;
+      // A server of NATS that has just started may give an older one than there is, or none. To
+      // append to that is STALE; and where the ledger has lost something, it has this one again.
+      const current = read.version < this.#directory.version ? this.#directory : read;
+      const next = { ...change(current), version: current.version + 1 };
+      // Majorities of before and after have a node in common if the nodes change by one at a time,
+      // and each change is known before the next is made.
+      const isFirst = Object.keys(current.nodes).length === 0;
+      if (!isFirst && Object.keys(next.nodes).join() !== Object.keys(current.nodes).join()) await this.#spread(current);
+      try {
+        await this.#options.ledger.append(DIRECTORY, entry?.position ?? 0, encodeDirectory(next));
+      } catch (error) {
+        if (error instanceof HersError && error.code === 'STALE') continue;
+        throw error;
+      }
+      await this.#adopt(next);
+      await this.#spread(next);
+      void this.#options.ledger.trim(DIRECTORY, 1).catch(() => {});
+      return;
+    }
+  }
+
+  #spread(directory: Directory): Promise<void> {
+    return this.spreadTo(directory, Object.keys(directory.nodes));
+  }
+
+  /** Brings a directory to a majority of these nodes. */
+  async spreadTo(directory: Directory, nodes: readonly string[]): Promise<void> {
+    const manifest = encodeDirectory(directory);
+    await quorum(
+      nodes,
+      majorityOf(nodes.length),
+      async (node) => {
+        const peer = this.#peers.of(node);
+        for (;;) {
+          const known = await peer.getManifest(DIRECTORY);
+          if (decodeDirectory(known.manifest).version >= directory.version) return;
+          try {
+            await peer.commit(DIRECTORY, { expected: known.version, manifest });
+            return;
+          } catch (error) {
+            if (!(error instanceof HersError && error.code === 'STALE')) throw error;
+          }
+        }
+      },
+      this.#peers,
+    );
+  }
+
+  /** Takes over what the ledger has. */
+  async catchUp(): Promise<void> {
+    const entry = await newestOf(this.#options.ledger, DIRECTORY);
+    if (entry) await this.#adopt(decodeDirectory(entry.content));
+  }
+
+  /** Empties a node, or lets it take shards again. */
+  drain(node: string, draining: boolean): Promise<void> {
+    return this.change((directory) => {
+      const info = Object.hasOwn(directory.nodes, node) ? directory.nodes[node] : undefined;
+      if (!info) throw new HersError('NOT_FOUND', `there is no node ${JSON.stringify(node)} in this cluster`);
+      const { draining: _, ...rest } = info;
+      return { ...directory, nodes: { ...directory.nodes, [node]: draining ? { ...rest, draining } : rest } };
+    });
+  }
+
+  /** Changes how many nodes keep each shard of a collection. Copies are made or removed later. */
+  setReplicas(name: string, replicas: number): Promise<void> {
+    if (!(Number.isInteger(replicas) && replicas >= 1))
+      return Promise.reject(new HersError('INVALID_ARGUMENT', 'a shard has one replica at least'));
+    return this.change((directory) => {
+      const placed = Object.hasOwn(directory.collections, name) ? directory.collections[name] : undefined;
+      if (!placed) throw new HersError('NOT_FOUND', `there is no collection ${JSON.stringify(name)}`);
+      const nodes = Object.keys(directory.nodes).length;
+      if (replicas > nodes)
+        throw new HersError(
+          'INVALID_ARGUMENT',
+          `${replicas} replicas need as many nodes, and this cluster has ${nodes}`,
+        );
+      return { ...directory, collections: { ...directory.collections, [name]: { ...placed, replicas } } };
+    });
+  }
+
+  /** The state of a collection as this node knows it now. */
+  placedNow(placed: PlacedCollection): PlacedCollection {
+    return Object.values(this.#directory.collections).find(({ uid }) => uid === placed.uid) ?? placed;
+  }
+
+  /** Takes a newer directory over, and lets go of the shards that are kept elsewhere, or gone. */
+  #adopt(directory: Directory): Promise<void> {
+    const adopting = this.#adopting.then(async () => {
+      const before = this.#directory;
+      if (directory.version <= before.version) return;
+      const known = await this.#options.store.getManifest(DIRECTORY);
+      if (decodeDirectory(known.manifest).version < directory.version)
+        await this.#options.store.commit(DIRECTORY, { expected: known.version, manifest: encodeDirectory(directory) });
+      this.#directory = directory;
+      this.#letGo(before, directory);
+    });
+    this.#adopting = adopting.catch(() => {});
+    return adopting;
+  }
+
+  /** Nobody waits until the files of shards are gone that are kept elsewhere now. */
+  #letGo(before: Directory, directory: Directory): void {
+    const now = new Map(Object.values(directory.collections).map((placed) => [placed.uid, placed]));
+    for (const { uid, shards } of Object.values(before.collections)) {
+      if (!now.has(uid)) this.#options.onDeleted(uid);
+      for (const [shard, nodes] of shards.entries())
+        if (nodes.includes(this.#options.name) && !now.get(uid)?.shards[shard].includes(this.#options.name))
+          this.#letting = this.#letting.then(() =>
+            this.#options.store.deleteCollection(shardName(uid, shard)).catch(() => {}),
+          );
+    }
+  }
+
+  /** Resolves when what this node has let go is gone. */
+  async letGone(): Promise<void> {
+    await this.#letting;
+  }
+}

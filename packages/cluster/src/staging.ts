@@ -1,0 +1,182 @@
+// What is staged goes to the shards that it belongs to, each time to a majority of their replicas.
+
+import { createHash } from 'node:crypto';
+import { decodeBlock } from '@hers/scheme';
+import { isEvaluation } from '@hers/scheme/open';
+import {
+  type CallOptions,
+  eitherSignal,
+  HersError,
+  isOf,
+  isShared,
+  type Many,
+  notHeld,
+  PARTITION_BYTES,
+  type Partitions,
+  type SealedRecord,
+  type StageId,
+} from '@hers/service';
+import { checkBytes } from './arguments.ts';
+import type { Collections } from './collections.ts';
+import type { PlacedCollection } from './directory.ts';
+import { type ClusterNode, writeTo } from './node.ts';
+import { firstOf } from './quorum.ts';
+import { type ShardService, shardName, shardOf } from './shard.ts';
+import { nameStage, readStage, type ShardStage, type StageKind } from './stage-names.ts';
+
+/** Records gathered before they go to the shards, in bytes. */
+const GATHERED_BYTES = 2 ** 26;
+
+export class Staging {
+  readonly #node: ClusterNode;
+  readonly #collections: Collections;
+  /** Known to all nodes and to nobody else. */
+  readonly #secret: string;
+
+  constructor(node: ClusterNode, collections: Collections, secret: string) {
+    this.#node = node;
+    this.#collections = collections;
+    this.#secret = secret;
+  }
+
+  /** Stages something on a majority of the replicas of a shard. */
+  async #put(
+    { uid, shards }: PlacedCollection,
+    shard: number,
+    call: (service: ShardService, name: string) => Promise<StageId>,
+  ): Promise<ShardStage> {
+    const name = shardName(uid, shard);
+    const stage = await writeTo(this.#node, shards[shard], (service, node) =>
+      this.#node.peers.inOrder(node, name, false, () => call(service, name)),
+    );
+    return { shard, stage };
+  }
+
+  async records(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId> {
+    const placed = await this.#collections.find(name);
+    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
+    const parts: ShardStage[] = [];
+    let gathered = new Map<number, SealedRecord[]>();
+    let bytes = 0;
+    const flush = async () => {
+      const all = [...gathered];
+      const held = bytes;
+      gathered = new Map();
+      bytes = 0;
+      try {
+        parts.push(
+          ...(await Promise.all(
+            all.map(([shard, some]) =>
+              this.#put(placed, shard, (service, shardName) => service.stageRecords(shardName, some, { signal })),
+            ),
+          )),
+        );
+      } finally {
+        options?.hold?.(-held);
+      }
+      signal.throwIfAborted();
+    };
+    try {
+      for await (const { handle, sealed } of records) {
+        signal.throwIfAborted();
+        checkBytes(handle, 'a handle', 16);
+        checkBytes(sealed, 'a sealed record');
+        if (options?.partitions && !isOf(options.partitions, sealed)) throw notHeld('a record of another partition');
+        const shard = shardOf(handle, placed.shards.length);
+        const some = gathered.get(shard) ?? [];
+        gathered.set(shard, some);
+        // What comes may be a view of a buffer that is used again.
+        some.push({ handle: handle.slice(), sealed: sealed.slice() });
+        options?.hold?.(handle.length + sealed.length);
+        bytes += handle.length + sealed.length;
+        if (bytes >= GATHERED_BYTES) await flush();
+      }
+      signal.throwIfAborted();
+      await flush();
+      // Nothing was staged, and the collection may not even be there.
+      if (parts.length === 0) await this.#collections.current(name, signal);
+      return this.#named(placed, 'records', parts, options);
+    } finally {
+      if (bytes > 0) options?.hold?.(-bytes);
+      done();
+    }
+  }
+
+  #named({ uid }: PlacedCollection, kind: StageKind, parts: readonly ShardStage[], options?: CallOptions): StageId {
+    return nameStage(this.#secret, uid, kind, parts, options?.partitions);
+  }
+
+  async list(name: string, sealed: Uint8Array, options?: CallOptions): Promise<StageId> {
+    if (isEvaluation(isShared(sealed) ? sealed.subarray(PARTITION_BYTES) : sealed)) throw notYet();
+    const placed = await this.#collections.find(name);
+    checkBytes(sealed, 'a sealed list');
+    if (options?.partitions && !isOf(options.partitions, sealed)) throw notHeld('a list of another partition');
+    const id = sha256(sealed);
+    const part = await this.#put(placed, shardOf(id, placed.shards.length), (service, shard) =>
+      service.stageList(shard, sealed),
+    );
+    return this.#named(placed, 'list', [part], options);
+  }
+
+  async block(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<StageId> {
+    const placed = await this.#collections.find(name);
+    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
+    try {
+      signal.throwIfAborted();
+      const parts: Uint8Array[] = [];
+      for await (const piece of pieces) {
+        signal.throwIfAborted();
+        checkBytes(piece, 'a piece of a block');
+        parts.push(piece);
+      }
+      const encoded = new Uint8Array(Buffer.concat(parts));
+      options?.hold?.(encoded.length);
+      try {
+        const { blockId, parameters } = decodeBlock(encoded);
+        if (parameters.evaluation) throw notYet();
+        if (options?.partitions && !isOf(options.partitions, blockId)) throw notHeld('a block of another partition');
+        const part = await this.#put(placed, shardOf(blockId, placed.shards.length), (service, shard) =>
+          service.stageBlock(shard, [encoded], { signal }),
+        );
+        signal.throwIfAborted();
+        return this.#named(placed, 'block', [part], options);
+      } finally {
+        options?.hold?.(-encoded.length);
+      }
+    } finally {
+      done();
+    }
+  }
+
+  /** A part of a sum was staged in the shard of its own id, and is needed in that of the base. */
+  async copyStaged(placed: PlacedCollection, { shard, stage }: ShardStage, to: number): Promise<StageId> {
+    const from = shardName(placed.uid, shard);
+    const encoded = await firstOf(this.#node.peers.nearest(placed.shards[shard]), async (node) =>
+      Buffer.concat(await Array.fromAsync(this.#node.peers.of(node).getStaged(from, stage))),
+    );
+    return (await this.#put(placed, to, (service, name) => service.stageBlock(name, [encoded]))).stage;
+  }
+
+  /** Which shards have what was staged by this name. */
+  read(
+    { uid, shards }: PlacedCollection,
+    kind: StageKind,
+    stage: StageId,
+    partitions: Partitions | undefined,
+  ): readonly ShardStage[] {
+    const found = readStage(this.#secret, uid, kind, stage, partitions);
+    if (found.some(({ shard }) => shard >= shards.length))
+      throw new HersError('NOT_FOUND', 'this was never staged here');
+    return found;
+  }
+}
+
+const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest());
+
+/** The error for the collections that a cluster does not keep. */
+function notYet(): HersError {
+  return new HersError(
+    'UNSUPPORTED_PLAN',
+    'a cluster does not expand queries: keep collections of the profile open in a folder or on a single server',
+  );
+}
