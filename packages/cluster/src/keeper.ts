@@ -202,11 +202,13 @@ export class Keeper {
     if (performance.now() - this.#scrubbed < (this.#options.scrubMs ?? SCRUB_MS)) return;
     this.#scrubbed = performance.now();
     for (const { name } of this.#node.store.damagedCollections()) this.#damaged.add(name);
-    for await (const { damage, collection } of this.#node.store.scrub({
-      signal: this.#node.closing.signal,
-      threads: 1,
-    }))
-      if (damage && collection !== undefined) this.#damaged.add(collection);
+    const { signal } = this.#node.closing;
+    for await (const { damage, collection } of this.#node.store.scrub({ signal, threads: 1 })) {
+      if (!damage) continue;
+      if (collection !== undefined) this.#damaged.add(collection);
+      // Of the catalogue itself: when it is opened again, it is set aside (folder.ts).
+      else this.#options.onBackgroundError?.(damage);
+    }
   }
 
   /** Damaged shards are replaced by what another node has. */

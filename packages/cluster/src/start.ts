@@ -3,9 +3,12 @@
 
 import { type RunningServer, type ServeOptions, startServer } from '@hers/server';
 import { HersError, type OptionNames, refuseUnknown, type Service, withMethods } from '@hers/service';
-import { openStore, type StoreOptions } from '@hers/store';
+import type { StoreOptions } from '@hers/store';
 import { Coordinator } from './coordinator.ts';
+import { DIRECTORY, type Directory, decodeDirectory } from './directory.ts';
 import { type ClusterCalls, fencedShards } from './fence.ts';
+import { openShards } from './folder.ts';
+import { awaitNewest } from './ledger.ts';
 import { NatsLedger, type NatsLedgerOptions } from './ledger-nats.ts';
 import { ClusterNode, type NodeOptions } from './node.ts';
 import { HttpShards, serveShards } from './transport.ts';
@@ -99,20 +102,24 @@ export async function startNode(folder: string, options: ClusterOptions): Promis
   if (servers.length === 0) throw new HersError('INVALID_ARGUMENT', 'a node needs the address of a NATS server');
   if ((token === undefined) !== (tokens === undefined))
     throw new HersError('INVALID_ARGUMENT', 'nodes need both: the file that knows their token, and the token itself');
-  const store = await openStore(folder, { ...options.store, shards: true });
-  const closers: (() => Promise<unknown>)[] = [() => store.close()];
+  const { cluster, ledgerReplicas, natsTls, tls, allowPlaintext } = options;
+  const ledger = new NatsLedger({
+    servers,
+    ...(cluster === undefined ? {} : { cluster }),
+    ...(ledgerReplicas === undefined ? {} : { replicas: ledgerReplicas }),
+    ...(natsTls ? { tls: natsTls } : {}),
+  });
+  const closers: (() => Promise<unknown>)[] = [() => ledger.close()];
   const close = async () => {
     for (const each of closers.splice(0).reverse()) await each();
   };
   try {
-    const { cluster, ledgerReplicas, natsTls, tls, allowPlaintext } = options;
-    const ledger = new NatsLedger({
-      servers,
-      ...(cluster === undefined ? {} : { cluster }),
-      ...(ledgerReplicas === undefined ? {} : { replicas: ledgerReplicas }),
-      ...(natsTls ? { tls: natsTls } : {}),
+    const store = await openShards(folder, name, {
+      store: options.store,
+      directory: () => latestDirectory(ledger),
+      report: onBackgroundError,
     });
-    closers.push(() => ledger.close());
+    closers.push(() => store.close());
     let calls: ClusterCalls | undefined;
     const shards = fencedShards(store, () => calls);
     const server: RunningServer = await serveShards(shards, {
@@ -158,6 +165,11 @@ export async function startNode(folder: string, options: ClusterOptions): Promis
     await close();
     throw error;
   }
+}
+
+async function latestDirectory(ledger: NatsLedger): Promise<Directory | undefined> {
+  const entry = await awaitNewest(ledger, DIRECTORY, new AbortController().signal);
+  return entry && decodeDirectory(entry.content);
 }
 
 /** A node and its server for clients. */

@@ -7,8 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ReferenceKernel } from '@hers/scan';
 import { HersError } from '@hers/service';
-import { openStore } from '@hers/store';
 import { Coordinator, type CoordinatorOptions } from '../src/coordinator.ts';
+import { DIRECTORY, decodeDirectory } from '../src/directory.ts';
+import { openShards } from '../src/folder.ts';
+import { newestOf } from '../src/ledger.ts';
 import { MemoryLedger } from '../src/ledger-memory.ts';
 import { ClusterNode, type NodeOptions } from '../src/node.ts';
 import type { ShardService } from '../src/shard.ts';
@@ -47,10 +49,14 @@ export class LocalCluster {
   async start(...names: readonly string[]): Promise<void> {
     for (const name of names) {
       const { ledger } = this;
-      const store = await openStore(join(this.folder, name), {
-        shards: true,
-        quietMs: 5,
-        kernel: async () => new ReferenceKernel(),
+      const onBackgroundError = this.#options.onBackgroundError ?? ((error) => console.error(name, error));
+      const store = await openShards(join(this.folder, name), name, {
+        store: { quietMs: 5, kernel: async () => new ReferenceKernel() },
+        directory: async () => {
+          const entry = await newestOf(ledger, DIRECTORY);
+          return entry && decodeDirectory(entry.content);
+        },
+        report: onBackgroundError,
       });
       const node = new ClusterNode({
         name,
@@ -64,8 +70,8 @@ export class LocalCluster {
           close: async () => {},
         },
         connect: (other) => this.#reach(name, other),
-        onBackgroundError: (error) => console.error(name, error),
         ...this.#options,
+        onBackgroundError,
       });
       this.nodes.set(name, node);
       await node.start();
