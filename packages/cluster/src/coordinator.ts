@@ -8,6 +8,7 @@ import {
   checkBlocks,
   checkCollectionName,
   eitherSignal,
+  Grouped,
   HersError,
   type InboxItem,
   type Many,
@@ -156,7 +157,15 @@ export class Coordinator implements Service {
     return this.#reading.block(name, blockId, options);
   }
 
-  async *search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncGenerator<Uint8Array> {
+  search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncIterable<Uint8Array> {
+    return new Grouped(() => this.#search(name, request, options));
+  }
+
+  async *#search(
+    name: string,
+    request: SearchRequest,
+    options: SearchCallOptions | undefined,
+  ): AsyncGenerator<readonly Uint8Array[]> {
     checkBlocks(options?.partitions, request.blocks);
     if (request.inbox?.length) throw this.#noInbox();
     const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);

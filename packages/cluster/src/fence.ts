@@ -3,7 +3,7 @@
 // of before knows it, nobody can count those any more: neither to acknowledge a change nor to read
 // what is current.
 
-import { HersError } from '@hers/service';
+import { Grouped, groupsOf, HersError } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import { DIRECTORY, decodeDirectory } from './directory.ts';
 import { readAddress, type ShardService, shardName } from './shard.ts';
@@ -22,7 +22,7 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
 
   /** As the folder has it: others may have written it a moment ago. */
   const placements = async () => {
-    const { version } = await store.getCollection(DIRECTORY);
+    const { version } = await store.getState(DIRECTORY);
     if (version !== known.version) {
       const { version: read, manifest } = await store.getManifest(DIRECTORY);
       const { collections } = decodeDirectory(manifest);
@@ -76,9 +76,11 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
       return watched(shard, store.apply(shard, staged, options));
     },
     searchShards: (shards, queries, options) =>
-      watchedStream(
-        shards.map(({ name }) => name),
-        store.searchShards(shards, queries, options),
+      new Grouped(() =>
+        watchedStream(
+          shards.map(({ name }) => name),
+          groupsOf(store.searchShards(shards, queries, options)),
+        ),
       ),
     getRecords: (name, handles, options) => watchedStream([name], store.getRecords(name, handles, options)),
     getLists: (name, ids, options) => watchedStream([name], store.getLists(name, ids, options)),

@@ -63,9 +63,11 @@ export class Mover {
 
   /** One step, if it is for this node to do. */
   async step(): Promise<void> {
+    const isFirst = ({ live }: Health) => [...live].sort()[0] === this.#node.name;
+    if (!isFirst(this.#health(this.#node.members.directory))) return;
     const directory = await this.#node.members.read();
     const health = this.#health(directory);
-    if ([...health.live].sort()[0] !== this.#node.name) return;
+    if (!isFirst(health)) return;
     try {
       for (const [name, placed] of Object.entries(directory.collections))
         if (placed.move) return await this.#advance(directory, name, placed, health);

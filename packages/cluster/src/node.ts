@@ -147,7 +147,7 @@ export class ClusterNode implements Kept {
 
   /** A node that others took for gone, and forgot, is back. */
   async #rejoin(): Promise<void> {
-    const { version, nodes } = await this.members.read();
+    const { version, nodes } = this.members.directory;
     if (version > 0 && !Object.hasOwn(nodes, this.name)) await this.members.join();
   }
 

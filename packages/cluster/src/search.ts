@@ -3,7 +3,7 @@
 // shards, and what had been answered already is left out. If one is much slower than its peers,
 // another is asked as well, and the first to have answered for all counts.
 
-import { eitherSignal, HersError, peekResponse, type ShardCoverage } from '@hers/service';
+import { eitherSignal, groupsOf, HersError, peekResponse, type ShardCoverage } from '@hers/service';
 import { isGone, isPassing } from './quorum.ts';
 import type { ShardSearch, ShardService } from './shard.ts';
 
@@ -43,13 +43,13 @@ export interface SearchShardsOptions {
   readonly onCoverage?: ((coverage: ShardCoverage) => void) | undefined;
 }
 
-/** Responses of all shards, each once. */
+/** Responses of all shards, each once, those that came together in one piece. */
 export async function* searchShards(
   shards: readonly SearchedShard[],
   queries: readonly Uint8Array[],
   peer: (node: string) => ShardService,
   options: SearchShardsOptions,
-): AsyncGenerator<Uint8Array> {
+): AsyncGenerator<readonly Uint8Array[]> {
   const { views = false, partial = false } = options;
   const { signal: ending, stop, done } = eitherSignal(options.signal);
   const queue = new AnswerQueue();
@@ -57,6 +57,12 @@ export async function* searchShards(
   const missing: unknown[] = [];
   const took: number[] = [];
   const running = new Set<Promise<void>>();
+
+  const isNew = (response: Uint8Array) => {
+    const { queryId, blockId } = peekResponse(response);
+    const key = latin1(queryId) + latin1(blockId);
+    return !seen.has(key) && Boolean(seen.add(key));
+  };
 
   const ask = async (
     node: string,
@@ -98,15 +104,11 @@ export async function* searchShards(
     try {
       heard();
       const asked = group.map(({ shard: { replicas: _, ...rest } }) => rest);
-      for await (const response of peer(node).searchShards(asked, queries, { signal: asking.signal, views })) {
+      const answers = peer(node).searchShards(asked, queries, { signal: asking.signal, views });
+      for await (const group of groupsOf(answers)) {
         // While the client is slow, the node is not to blame.
         rest();
-        const { queryId, blockId } = peekResponse(response);
-        const key = Buffer.concat([queryId, blockId]).toString('latin1');
-        if (!seen.has(key)) {
-          seen.add(key);
-          await queue.put(response);
-        }
+        await queue.put(group.filter(isNew));
         heard();
       }
       took.push(performance.now() - began);
@@ -203,6 +205,9 @@ function unanswered(missing: number, shards: number, error: unknown): unknown {
   );
 }
 
+const latin1 = ({ buffer, byteOffset, length }: Uint8Array) =>
+  Buffer.from(buffer, byteOffset, length).toString('latin1');
+
 /** Answers of many nodes on their way to one client. */
 class AnswerQueue {
   #items: Uint8Array[] = [];
@@ -211,9 +216,9 @@ class AnswerQueue {
   #wake: () => void = () => {};
   readonly #room: (() => void)[] = [];
 
-  async put(item: Uint8Array): Promise<void> {
-    this.#items.push(item);
-    this.#bytes += item.length;
+  async put(items: readonly Uint8Array[]): Promise<void> {
+    this.#items.push(...items);
+    for (const { length } of items) this.#bytes += length;
     this.#wake();
     if (this.#bytes > WAITING_BYTES && !this.#ended) await new Promise<void>((resolve) => this.#room.push(resolve));
   }
@@ -224,16 +229,15 @@ class AnswerQueue {
     for (const go of this.#room.splice(0)) go();
   }
 
-  async *take(): AsyncGenerator<Uint8Array> {
+  /** All that is there, again and again. */
+  async *take(): AsyncGenerator<readonly Uint8Array[]> {
     for (;;) {
       if (this.#ended && 'error' in this.#ended) throw this.#ended.error;
       const items = this.#items;
       this.#items = [];
-      for (const item of items) {
-        this.#bytes -= item.length;
-        yield item;
-        if (this.#ended && 'error' in this.#ended) throw this.#ended.error;
-      }
+      if (items.length > 0) yield items;
+      // What the client has not taken yet is held here.
+      for (const { length } of items) this.#bytes -= length;
       for (const go of this.#room.splice(0)) go();
       if (this.#items.length > 0) continue;
       if (this.#ended) return;

@@ -53,6 +53,14 @@ export class Part {
     if (!this.isRunning) this.#child = await this.#start();
   }
 
+  /** Of a node: bytes that its kernel has compared with queries. */
+  async scanned(): Promise<number> {
+    const answer = once(this.#child!, 'message');
+    this.#child!.send('scanned');
+    const [{ scanned }] = (await answer) as [{ scanned: number }];
+    return scanned;
+  }
+
   signal(signal: NodeJS.Signals): void {
     this.#child?.kill(signal);
   }
@@ -302,7 +310,7 @@ async function natsPart(
 /** Resolves when the node serves. */
 async function spawnNode(folder: string, node: object, server: object, quiet = false): Promise<ChildProcess> {
   const child = spawn(process.execPath, [NODE_CHILD, folder, JSON.stringify(node), JSON.stringify(server)], {
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     env: { ...process.env, NODE_V8_COVERAGE: '', HERS_QUIET: quiet ? '1' : '' },
   });
   let text = '';

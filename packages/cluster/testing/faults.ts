@@ -22,6 +22,7 @@ const FAULTS = [
   'wipe a disk',
   'fill a disk',
   'flip a byte',
+  'damage a catalogue',
   'cut the network',
   'lose NATS',
   'turn a clock',
@@ -168,6 +169,13 @@ export async function faultTrial(cluster: TestCluster, options: FaultOptions): P
         await pause(300);
       }
     },
+    'damage a catalogue': async () => {
+      const node = pick(running().filter((part) => !small.has(numberOf(part))));
+      // In order, so that nothing is left in the log, which would hide the damage.
+      await node.stop();
+      await damageCatalogue(folderOf(node), random);
+      await node.start();
+    },
     'cut the network': async () => {
       const a = pick(running());
       const b = pick(running().filter((part) => part !== a));
@@ -308,6 +316,17 @@ async function flipByte(folder: string, random: Samples): Promise<string | undef
     } catch {} // It was removed meanwhile.
   }
   return undefined;
+}
+
+/** Overwrites bytes of some pages of a catalogue. */
+async function damageCatalogue(folder: string, random: Samples): Promise<void> {
+  const handle = await open(join(folder, 'catalogue.db'), 'r+');
+  try {
+    const { size } = await handle.stat();
+    for (let i = 0; i < 4; i++) await handle.write(random.bytes(64), 0, 64, random.below(size - 64));
+  } finally {
+    await handle.close();
+  }
 }
 
 /** Files that are damaged. */

@@ -16,7 +16,8 @@ import { compared, progress, type Report, type Result } from './report.ts';
 import { ServiceProcess } from './service-process.ts';
 
 const SAMPLES = 4;
-const WARM_UP = 3;
+/** Until code that only clusters run is compiled as well. */
+const WARM_UP = 30;
 const TOGETHER = 4096;
 /** The system counts the CPU time of other processes in so many milliseconds. */
 const TICK_MS = 10;
@@ -33,6 +34,8 @@ interface Measured {
   readonly all: number;
   /** Bytes of the responses to a search. */
   readonly responses: number;
+  /** Bytes of the gallery that each node compares with a query; empty for a plain server. */
+  readonly scanned: readonly number[];
 }
 
 /** CPU milliseconds that a process has used. */
@@ -68,6 +71,7 @@ export async function run(options: {
     urls: string | readonly string[],
     token: string | undefined,
     pids: readonly number[],
+    scannedBy: () => Promise<number[]> = async () => [],
   ): Promise<Measured> => {
     const key = MasterSeed.generate();
     const service = new HttpService(urls, token === undefined ? {} : { token });
@@ -103,12 +107,15 @@ export async function run(options: {
     };
     for (let i = 0; i < WARM_UP; i++) await search(i);
     responses = 0;
+    const scannedBefore = await scannedBy();
     const before = pids.map(cpuMs);
     const times: number[] = [];
     for (let i = WARM_UP; i < WARM_UP + searches; i++) times.push(await search(i));
     const used = pids.map((pid, i) => Math.max(TICK_MS, cpuMs(pid) - before[i]) / searches);
+    const scannedAfter = await scannedBy();
     await db.close();
     return {
+      scanned: scannedAfter.map((bytes, i) => (bytes - scannedBefore[i]) / searches),
       enrol: count / (enrolMs / 1000),
       search: quantile(times, 0.5),
       busiest: Math.max(...used),
@@ -140,6 +147,7 @@ export async function run(options: {
         cluster.urls,
         cluster.token,
         cluster.nodes.map(({ pid }) => pid!),
+        () => Promise.all(cluster.nodes.map((node) => node.scanned())),
       );
       measured.set(each, found);
       results.push(
@@ -147,6 +155,7 @@ export async function run(options: {
         compared(ms(`search-${each}`, found.search), ms('search-server', plain.search)),
         compared(ms(`cpu-per-node-${each}`, found.busiest), ms('cpu-server', plain.busiest)),
         compared(ms(`cpu-all-nodes-${each}`, found.all), ms('cpu-server', plain.busiest)),
+        { name: `scanned-per-node-${each}`, value: Math.max(...found.scanned), unit: 'bytes' },
       );
     } finally {
       await cluster.close();
@@ -158,7 +167,10 @@ export async function run(options: {
     results.push(ratio('search-over-server', one.search / plain.search));
     results.push(ratio('enrol-over-server', plain.enrol / one.enrol));
   }
-  if (one && three) results.push(ratio('work-per-node-3', three.busiest / one.busiest));
+  if (one && three) {
+    results.push(ratio('work-per-node-3', three.busiest / one.busiest));
+    results.push(ratio('scanned-per-node-3', Math.max(...three.scanned) / one.scanned[0]));
+  }
   // Two of three responses come from another node: what that takes beyond the scan itself.
   if (three)
     results.push({
