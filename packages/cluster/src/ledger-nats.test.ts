@@ -14,7 +14,7 @@ describe('the ledger on three servers of NATS', { skip: nats.skip }, () => {
   let cluster: TestCluster;
   let ledgers: NatsLedger[];
   before(async () => {
-    cluster = await TestCluster.start(nats.path!, { nodes: 0 });
+    cluster = await TestCluster.start(nats.path!, { nodes: 0, inMemory: true });
     // Each of them begins at once, while the servers elect leaders.
     ledgers = await Promise.all(cluster.natsUrls.map((url) => openNatsLedger({ servers: [url] })));
   });

@@ -16,7 +16,12 @@ const nats = natsServer();
 describe('a cluster of processes', { skip: nats.skip }, () => {
   let cluster: TestCluster;
   before(async () => {
-    cluster = await TestCluster.start(nats.path!, { reference: true, quiet: true, tending: { scrubMs: 1000 } });
+    cluster = await TestCluster.start(nats.path!, {
+      reference: true,
+      quiet: true,
+      inMemory: true,
+      tending: { scrubMs: 1000 },
+    });
   });
   after(() => cluster?.close());
 

@@ -3,7 +3,7 @@
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -12,6 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { TokenStore } from '@hers/server';
 import { type Part as Found, part } from '../../../tools/parts.ts';
 
+const MEMORY = '/dev/shm';
 const NODE_CHILD = fileURLToPath(new URL('./node-child.ts', import.meta.url));
 
 /** The server of NATS, where it is installed. */
@@ -160,6 +161,8 @@ export interface TestClusterOptions {
   readonly proxies?: boolean;
   /** Put the folder of the last node on a small file system of its own, where that is allowed. */
   readonly smallDisk?: boolean;
+  /** Keep all files in memory, where there is a place for it: nothing waits for a disk to sync. */
+  readonly inMemory?: boolean;
   /** Do not print errors of background work. */
   readonly quiet?: boolean;
 }
@@ -214,7 +217,8 @@ export class TestCluster {
     const { nodes: first = 3, spare = 0, natsServers = 3, shards = 4, reference = false, tending, quiet } = options;
     const { replicas = Math.min(3, first) } = options;
     const count = first + spare;
-    const folder = await mkdtemp(join(tmpdir(), 'hers-cluster-'));
+    const parent = options.inMemory && existsSync(MEMORY) ? MEMORY : tmpdir();
+    const folder = await mkdtemp(join(parent, 'hers-cluster-'));
     const ports = await freePorts(2 * natsServers + 2 * count);
     const tokens = new TokenStore(join(folder, 'tokens.json'));
     const nodeTokens = new TokenStore(join(folder, 'node-tokens.json'));
