@@ -128,7 +128,7 @@ describe('a cluster in one process', () => {
   it('nodes join, are emptied, die and come back while clients change and search', async () => {
     const cluster = await LocalCluster.make(quick);
     await cluster.start('n1', 'n2', 'n3');
-    const history = new ChangeHistory(7, () => cluster.coordinator('n2', { shards: 8 }));
+    const history = new ChangeHistory(7, () => cluster.coordinator('n2', { shards: 4 }));
     await history.begin();
     const working = history.run();
     working.catch(() => {}); // reported below
@@ -139,18 +139,18 @@ describe('a cluster in one process', () => {
       };
       await pause(200);
       await cluster.start('n4');
-      await until('n4 takes its share', () => evenly({ n1: 6, n2: 6, n3: 6, n4: 6 }));
+      await until('n4 takes its share', () => evenly({ n1: 3, n2: 3, n3: 3, n4: 3 }));
       await cluster.nodes.get('n2')!.members.drain('n1', true);
-      await until('n1 is empty', () => evenly({ n1: 0, n2: 8, n3: 8, n4: 8 }));
+      await until('n1 is empty', () => evenly({ n1: 0, n2: 4, n3: 4, n4: 4 }));
       await cluster.nodes.get('n2')!.members.drain('n1', false);
-      await until('n1 takes its share again', () => evenly({ n1: 6, n2: 6, n3: 6, n4: 6 }));
+      await until('n1 takes its share again', () => evenly({ n1: 3, n2: 3, n3: 3, n4: 3 }));
       await cluster.stop('n3');
-      await until('the shards of n3 are elsewhere', () => evenly({ n1: 8, n2: 8, n4: 8 }));
+      await until('the shards of n3 are elsewhere', () => evenly({ n1: 4, n2: 4, n4: 4 }));
       await until('n3 is forgotten', () => !cluster.nodes.get('n1')!.members.directory.nodes.n3);
       await cluster.start('n3');
-      await until('n3 is back', () => evenly({ n1: 6, n2: 6, n4: 6, n3: 6 }));
+      await until('n3 is back', () => evenly({ n1: 3, n2: 3, n4: 3, n3: 3 }));
       await cluster.nodes.get('n2')!.members.setReplicas(ChangeHistory.COLLECTION, 2);
-      await until('two replicas', async () => Object.values(await kept(cluster)).join() === '4,4,4,4');
+      await until('two replicas', async () => Object.values(await kept(cluster)).join() === '2,2,2,2');
     } finally {
       history.stop();
       await working;

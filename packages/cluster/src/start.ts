@@ -8,9 +8,10 @@ import { Coordinator } from './coordinator.ts';
 import { DIRECTORY, type Directory, decodeDirectory } from './directory.ts';
 import { type ClusterCalls, fencedShards } from './fence.ts';
 import { openShards } from './folder.ts';
-import { awaitNewest } from './ledger.ts';
+import { newestOf } from './ledger.ts';
 import { NatsLedger, type NatsLedgerOptions } from './ledger-nats.ts';
 import { ClusterNode, type NodeOptions } from './node.ts';
+import { pause } from './pause.ts';
 import { HttpShards, serveShards } from './transport.ts';
 
 /** How a machine becomes a node. */
@@ -86,6 +87,7 @@ export interface RunningNode {
 
 const DEFAULT_PORT = 7444;
 const LEDGER_MS = 60_000;
+const LEDGER_PAUSE_MS = 200;
 
 /**
  * Opens a folder as a node of a cluster.
@@ -167,9 +169,13 @@ export async function startNode(folder: string, options: ClusterOptions): Promis
   }
 }
 
+/** As the ledger has it. A server of NATS that has just started may have none yet. */
 async function latestDirectory(ledger: NatsLedger): Promise<Directory | undefined> {
-  const entry = await awaitNewest(ledger, DIRECTORY, new AbortController().signal);
-  return entry && decodeDirectory(entry.content);
+  for (const until = performance.now() + LEDGER_MS; performance.now() < until; await pause(LEDGER_PAUSE_MS)) {
+    const entry = await newestOf(ledger, DIRECTORY).catch(() => undefined);
+    if (entry) return decodeDirectory(entry.content);
+  }
+  return undefined;
 }
 
 /** A node and its server for clients. */

@@ -28,16 +28,24 @@ export async function render(data: ClusterData): Promise<Rendered> {
   const markdown = page(data, 'Several machines', 'The model: one search against the number of nodes', [
     `The same ${templates(count)} templates of ${dimension} dimensions on one plain server and on clusters of ${nodes.join(', ')} nodes with ${shards} shards and three servers of NATS, all processes of one machine with ${data.machine.cores} cores, one after the other in the same run. Each node of a cluster of up to three keeps all shards, and a search asks one node for each. Medians of ${searches} searches over HTTP; CPU is that of the processes that serve.`,
     table(
-      ['', 'enrolled a second', 'search, ms', 'CPU of the busiest node, ms', 'CPU of all nodes, ms'],
       [
-        ['server', ...['enrol', 'search', 'cpu', 'cpu'].map((name) => significant(value(`${name}-server`)))],
+        '',
+        'enrolled a second',
+        'search, ms',
+        'CPU of the busiest node, ms',
+        'CPU of all nodes, ms',
+        'scanned by one node',
+      ],
+      [
+        ['server', ...['enrol', 'search', 'cpu', 'cpu'].map((name) => significant(value(`${name}-server`))), '–'],
         ...nodes.map((each) => [
           `${each} ${each === 1 ? 'node' : 'nodes'}`,
           ...['enrol', 'search', 'cpu-per-node', 'cpu-all-nodes'].map((name) => significant(value(`${name}-${each}`))),
+          bytes(value(`scanned-per-node-${each}`)),
         ]),
       ],
     ),
-    `A search of one node behind the ledger takes ${ratio('search-over-server')} times that of a plain server, and enrolment ${ratio('enrol-over-server')} times as long. With three nodes the busiest uses ${ratio('work-per-node-3')} times the CPU of one alone: it scans a third, and is the one that the client speaks to, which asks the others, merges their responses, and looks after its shards meanwhile. In a gallery of this size that is more than the scan. The cores are the same ones, so more nodes cannot be faster here.`,
+    `A search of one node behind the ledger takes ${ratio('search-over-server')} times that of a plain server, and enrolment ${ratio('enrol-over-server')} times as long. With three nodes the busiest scans ${ratio('scanned-per-node-3')} of the bytes that one alone does, and uses ${ratio('work-per-node-3')} times its CPU. The difference does not grow with the gallery: it is what the node that the client speaks to does for every search besides scanning. It asks a majority for the version twice (when the client reads it, and when it searches), asks two nodes to scan, and passes their responses on; each is a request over HTTP, some of which cost more CPU than ${templates(10_000)} templates. The cores are the same ones, so more nodes cannot be faster here.`,
     '## A model of many machines',
     'None of this was measured. It takes the figures above, and that all of these are done at once, so the slowest decides:',
     [
