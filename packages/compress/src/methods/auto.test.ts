@@ -45,7 +45,7 @@ test('PCA is a member of the family', async () => {
   const { vectors, labels } = synthetic({ dimension: 12 });
   const set = trainingSet(vectors, labels, undefined);
   const [family, pca] = [await linearFamily(set), await fitPca(set, 3)];
-  const { axes } = family.at({ shrinkage: 1, classes: 0 }, 3);
+  const { axes } = await family.at({ shrinkage: 1, classes: 0 }, 3);
   for (let axis = 0; axis < 3; axis++) {
     const [a, b] = [axes, pca.axes].map((all) => all.subarray(axis * 12, (axis + 1) * 12));
     const dot = (x: Float64Array, y: Float64Array) => x.reduce((sum, value, k) => sum + value * y[k], 0);
@@ -92,8 +92,10 @@ test('folds hold out each person as often, and learn from nobody who is held out
 });
 
 test('margins are those of the slow way: the best mate less the best stranger', async () => {
-  const { vectors, labels } = synthetic({ classes: 10, each: 3, dimension: 5 });
+  // Held-out vectors fill more than two tiles, and no class ends where a tile does.
+  const { vectors, labels } = synthetic({ classes: 200, each: 3, dimension: 5 });
   const [fold] = foldsOf(trainingSet(vectors, labels, undefined), 2, 1, 1);
+  assert.equal(fold.heldOut, 300);
   const margins = await marginsOf(fold, fold.gallery, 5, 4, 1);
   const count = fold.gallery.length / 5;
   const cosine = (i: number, j: number) => {

@@ -84,7 +84,7 @@ export const auto: Method<AutoSettings, number | null> = {
       if (!chosen) family ??= await linearFamily(set, threads);
       const body = chosen
         ? (await learnRanking({ ...each, settings: chosen.settings }, 'learning to rank', context)).body
-        : linearBody(family!.at(found[i].point, to));
+        : linearBody(await family!.at(found[i].point, to));
       const rank = chosen?.rank ?? found[i].rank;
       made.push(
         encodeCompressor(body, {

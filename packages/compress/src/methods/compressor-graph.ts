@@ -4,7 +4,7 @@
 
 import { type Metadata, metadataProperties } from '../apply/compressor.ts';
 import { encodeModel, type OnnxNode, type OnnxTensor } from '../apply/onnx.ts';
-import { openSession } from '../training/session.ts';
+import { product } from '../training/products.ts';
 import type { LinearMap } from './linear.ts';
 
 export interface Body {
@@ -60,16 +60,10 @@ export async function appliedLinear(
   vectors: Float32Array,
   threads: number,
 ): Promise<Float32Array<ArrayBuffer>> {
-  const { nodes, tensors, inputDimension, outputDimension } = linearBody(map);
-  const session = await openSession(
-    {
-      nodes,
-      tensors,
-      inputs: [{ name: 'unit', shape: ['rows', inputDimension] }],
-      outputs: [{ name: 'raw', shape: ['rows', outputDimension] }],
-    },
-    { threads },
-  );
-  const { raw } = await session({ unit: { data: vectors, shape: [vectors.length / inputDimension, inputDimension] } });
-  return Float32Array.from(raw.data);
+  const { tensors, inputDimension, outputDimension } = linearBody(map);
+  const [weights, bias] = tensors.map(({ data }) => data as Float32Array);
+  const x = { data: vectors, columns: inputDimension };
+  const mapped = await product(x, { data: weights, columns: outputDimension }, { threads });
+  for (let at = 0; at < mapped.length; ) for (let k = 0; k < outputDimension; k++) mapped[at++] += bias[k];
+  return mapped as Float32Array<ArrayBuffer>;
 }

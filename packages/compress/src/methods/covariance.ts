@@ -2,7 +2,7 @@
 // a thousand rows at a time; sums of these are in double precision, so that a million rows lose no
 // digits.
 
-import { openSession } from '../training/session.ts';
+import { product } from '../training/products.ts';
 import type { TrainingSet } from '../training/training-set.ts';
 
 export function mean({ vectors, dimension, count }: TrainingSet): Float64Array {
@@ -17,14 +17,9 @@ const ROWS = 1024;
 export async function scatter(
   set: Pick<TrainingSet, 'vectors' | 'dimension' | 'count'>,
   centreOf: (row: number) => Float64Array,
+  threads: number,
 ): Promise<Float64Array> {
   const { vectors, dimension, count } = set;
-  const product = await openSession({
-    nodes: [{ op: 'Gemm', inputs: ['x', 'x'], outputs: ['y'], attributes: { transA: 1 } }],
-    tensors: [],
-    inputs: [{ name: 'x', shape: ['rows', dimension] }],
-    outputs: [{ name: 'y', shape: [dimension, dimension] }],
-  });
   const total = new Float64Array(dimension * dimension);
   for (let start = 0; start < count; start += ROWS) {
     const rows = Math.min(ROWS, count - start);
@@ -33,14 +28,15 @@ export async function scatter(
       const centre = centreOf(start + r);
       for (let k = 0; k < dimension; k++, at++) centred[at] = vectors[start * dimension + at] - centre[k];
     }
-    const { y } = await product({ x: { data: centred, shape: [rows, dimension] } });
-    for (let i = 0; i < total.length; i++) total[i] += y.data[i];
+    const x = { data: centred, columns: dimension };
+    const part = await product(x, x, { transposed: 'first', threads });
+    for (let i = 0; i < total.length; i++) total[i] += part[i];
   }
   return symmetric(total, dimension);
 }
 
 /** The two halves differ in their last digits; what follows wants them equal. */
-function symmetric(matrix: Float64Array, n: number): Float64Array {
+export function symmetric(matrix: Float64Array, n: number): Float64Array {
   for (let i = 0; i < n; i++)
     for (let j = 0; j < i; j++) matrix[i * n + j] = matrix[j * n + i] = (matrix[i * n + j] + matrix[j * n + i]) / 2;
   return matrix;
@@ -67,6 +63,7 @@ export async function spreadOfMeans(
   means: Float64Array[],
   weights: ArrayLike<number>,
   dimension: number,
+  threads: number,
 ): Promise<{ centre: Float64Array; spread: Float64Array }> {
   let total = 0;
   const centre = new Float64Array(dimension);
@@ -81,5 +78,5 @@ export async function spreadOfMeans(
     for (let k = 0; k < dimension; k++) rows[c * dimension + k] = root * (each[k] - centre[k]);
   });
   const zero = new Float64Array(dimension);
-  return { centre, spread: await scatter({ vectors: rows, dimension, count: means.length }, () => zero) };
+  return { centre, spread: await scatter({ vectors: rows, dimension, count: means.length }, () => zero, threads) };
 }

@@ -1,10 +1,11 @@
 // The leading eigenvectors of a large symmetric matrix without negative eigenvalues: subspace
 // iteration with Rayleigh and Ritz's quotients (Golub and Van Loan, "Matrix Computations", §8.2.4).
-// Products run in onnxruntime in single precision. Where neighbouring eigenvalues are close, the
+// Products with the matrix run in onnxruntime in single precision. Where neighbouring eigenvalues are close, the
 // subspace settles slowly, and which of their axes comes first does not matter.
 
 import { Random } from '@hers/vectors/random';
-import { openSession, type Session } from '../training/session.ts';
+import { product } from '../training/products.ts';
+import { symmetric } from './covariance.ts';
 import { type Eigen, symmetricEigen } from './eigen.ts';
 
 /** Axes beside those asked for, which carry what would disturb the last of them. */
@@ -12,49 +13,31 @@ const SPARE = 16;
 
 /** For matrices of one size; each search begins where the last one ended. */
 export class LeadingEigen {
-  readonly #product: Session;
   readonly #n: number;
+  readonly #threads: number;
   /** Where the last search ended, for a matrix that is like the last one. */
   #start: Float64Array | undefined;
 
-  private constructor(product: Session, n: number) {
-    this.#product = product;
+  constructor(n: number, threads: number) {
     this.#n = n;
-  }
-
-  static async open(n: number, threads: number): Promise<LeadingEigen> {
-    const model = {
-      nodes: [{ op: 'MatMul', inputs: ['x', 'm'], outputs: ['y'] }],
-      tensors: [],
-      inputs: [
-        { name: 'x', shape: ['rows', n] },
-        { name: 'm', shape: [n, n] },
-      ],
-      outputs: [{ name: 'y', shape: ['rows', n] }],
-    };
-    return new LeadingEigen(await openSession(model, { threads }), n);
+    this.#threads = threads;
   }
 
   /** The first `count` eigenvalues and vectors, from the largest. */
   async of(matrix: Float64Array, count: number, iterations: number): Promise<Eigen> {
-    const n = this.#n;
+    const [n, threads] = [this.#n, this.#threads];
     const rows = Math.min(n, count + SPARE);
     // There is nothing to gain where most axes are wanted.
     if (2 * rows >= n) return first(symmetricEigen(matrix, n), count, n);
-    const m = { data: Float32Array.from(matrix), shape: [n, n] };
-    const times = async (x: Float64Array) => {
-      const { y } = await this.#product({ x: { data: Float32Array.from(x), shape: [rows, n] }, m });
-      return Float64Array.from(y.data);
-    };
-    let axes = this.#start?.length === rows * n ? this.#start : drawnAxes(rows, n);
-    for (let i = 0; i < iterations; i++) axes = orthonormal(await times(axes), rows, n);
-    const small = symmetricEigen(between(axes, await times(axes), rows, n), rows);
-    const turned = new Float64Array(rows * n);
-    for (let i = 0; i < rows; i++)
-      for (let j = 0; j < rows; j++) {
-        const weight = small.vectors[i * rows + j];
-        for (let k = 0, to = i * n, from = j * n; k < n; k++) turned[to + k] += weight * axes[from + k];
-      }
+    const m = { data: new Float32Array(matrix), columns: n };
+    const times = async (x: Float64Array) =>
+      new Float64Array(await product({ data: new Float32Array(x), columns: n }, m, { threads }));
+    let axes = this.#start?.length === rows * n ? this.#start : await orthonormal(drawnAxes(rows, n), rows, n, threads);
+    for (let i = 0; i < iterations; i++) axes = await orthonormal(await times(axes), rows, n, threads);
+    const along = { data: axes, columns: n };
+    const quotients = await product(along, { data: await times(axes), columns: n }, { threads, transposed: 'second' });
+    const small = symmetricEigen(symmetric(quotients, rows), rows);
+    const turned = await product({ data: small.vectors, columns: rows }, along, { threads });
     this.#start = turned;
     return first({ values: small.values, vectors: turned }, count, n);
   }
@@ -66,30 +49,51 @@ function first({ values, vectors }: Eigen, count: number, n: number): Eigen {
 
 function drawnAxes(rows: number, n: number): Float64Array {
   const random = new Random(n, rows);
-  return orthonormal(
-    Float64Array.from({ length: rows * n }, () => random.normal()),
-    rows,
-    n,
-  );
+  return Float64Array.from({ length: rows * n }, () => random.normal());
 }
 
-/** `axes · productsᵀ`, symmetric to the last digit. */
-function between(axes: Float64Array, products: Float64Array, rows: number, n: number): Float64Array {
-  const out = new Float64Array(rows * rows);
-  for (let i = 0; i < rows; i++)
+/**
+ * Rows made orthonormal. With G = Y Yᵀ = L Lᵀ, the rows of L⁻¹ Y are what Gram and Schmidt find one
+ * by one. That squares the condition of Y, so it is for rows that are far from dependent.
+ */
+async function orthonormal(given: Float64Array, rows: number, n: number, threads: number): Promise<Float64Array> {
+  const y = { data: given, columns: n };
+  const inverse = inverseFactor(await product(y, y, { threads, transposed: 'second' }), rows);
+  return inverse ? product({ data: inverse, columns: rows }, y, { threads }) : oneByOne(given, rows, n);
+}
+
+/** Rows are nearly dependent below this share of their square that is left. */
+const LITTLE = 1e-8;
+
+/** L⁻¹ of a matrix L Lᵀ; nothing where a row is nearly dependent on those before it. */
+function inverseFactor(a: Float64Array, n: number): Float64Array | undefined {
+  const inverse = new Float64Array(n * n);
+  for (let i = 0; i < n; i++) {
+    const [row, whole] = [i * n, a[i * n + i]];
     for (let j = 0; j <= i; j++) {
-      let sum = 0;
-      for (let k = 0, a = i * n, b = j * n; k < n; k++) sum += axes[a + k] * products[b + k];
-      out[i * rows + j] = out[j * rows + i] = sum;
+      const other = j * n;
+      let sum = a[row + j];
+      for (let k = 0; k < j; k++) sum -= a[row + k] * a[other + k];
+      if (j < i) a[row + j] = sum / a[other + j];
+      else if (sum > LITTLE * whole) a[row + i] = Math.sqrt(sum);
+      else return undefined;
     }
-  return out;
+    // Row i of the inverse: what the rows before it leave of the unit vector.
+    for (let k = 0; k < i; k++) {
+      const weight = a[row + k];
+      for (let j = 0, from = k * n; j <= k; j++) inverse[row + j] -= weight * inverse[from + j];
+    }
+    inverse[row + i] = 1;
+    for (let j = 0; j <= i; j++) inverse[row + j] /= a[row + i];
+  }
+  return inverse;
 }
 
 /**
  * Rows made orthonormal by Gram and Schmidt, each against those before it. A row of which nothing
  * is left becomes one drawn at random: the matrix has no more axes, and any will do.
  */
-function orthonormal(given: Float64Array, rows: number, n: number): Float64Array {
+function oneByOne(given: Float64Array, rows: number, n: number): Float64Array {
   const random = new Random(n, rows, 0x6a7);
   for (let i = 0; i < rows; i++) {
     const row = given.subarray(i * n, (i + 1) * n);

@@ -2,8 +2,10 @@
 // cosine. They are one family, from PCA to LDA.
 
 import { CompressError } from '../apply/errors.ts';
+import { product } from '../training/products.ts';
 import type { TrainingSet } from '../training/training-set.ts';
-import { classMeans, mean, scatter, spreadOfMeans } from './covariance.ts';
+import { appliedLinear } from './compressor-graph.ts';
+import { classMeans, mean, scatter, spreadOfMeans, symmetric } from './covariance.ts';
 import { type Eigen, symmetricEigen } from './eigen.ts';
 import { LeadingEigen } from './leading.ts';
 
@@ -28,13 +30,13 @@ export async function fitPca(
 ): Promise<LinearMap & { keptBy: (axes: number) => number }> {
   const d = set.dimension;
   const centre = mean(set);
-  const spread = await scatter(set, () => centre);
+  const spread = await scatter(set, () => centre, threads);
   let trace = 0;
   for (let i = 0; i < d; i++) trace += spread[i * (d + 1)];
   const { values, vectors } =
     d <= MOST_COORDINATES
       ? symmetricEigen(spread, d)
-      : await (await LeadingEigen.open(d, threads)).of(spread, Math.max(dimension, AXES), ITERATIONS);
+      : await new LeadingEigen(d, threads).of(spread, Math.max(dimension, AXES), ITERATIONS);
   const axes = vectors.slice(0, dimension * d);
   const keptBy = (first: number) =>
     values.subarray(0, first).reduce((sum, value) => sum + Math.max(0, value), 0) / trace;
@@ -88,7 +90,7 @@ export interface Family {
   /** The map at a point, quickly: for choosing. */
   roughly(point: Point, dimension: number): Promise<LinearMap>;
   /** The map at a point. */
-  at(point: Point, dimension: number): LinearMap;
+  at(point: Point, dimension: number): Promise<LinearMap>;
 }
 
 /**
@@ -102,7 +104,7 @@ export async function linearFamily(set: TrainingSet, threads = 1): Promise<Famil
   const reduced = await cutToAxes(set, threads);
   const { dimension: d, count, classCount } = reduced.set;
   const { means, sizes } = classMeans(reduced.set);
-  const scatterWithin = await scatter(reduced.set, (row) => means[reduced.set.classes[row]]);
+  const scatterWithin = await scatter(reduced.set, (row) => means[reduced.set.classes[row]], threads);
   const within = symmetricEigen(
     scatterWithin.map((x) => x / (count - classCount)),
     d,
@@ -112,15 +114,17 @@ export async function linearFamily(set: TrainingSet, threads = 1): Promise<Famil
       'INVALID_LABELS',
       'All vectors of a class are the same, in every class: there is nothing to learn from.',
     );
-  const ofVectors = await spreadOfMeans(means, sizes, d);
+  const ofVectors = await spreadOfMeans(means, sizes, d, threads);
   const ofClasses = await spreadOfMeans(
     means,
     sizes.map(() => 1),
     d,
+    threads,
   );
   const total = ofVectors.spread.map((x, i) => (x * count + scatterWithin[i]) / count);
-  const [vectors, classes] = [total, ofClasses.spread].map((spread) => congruence(within.vectors, spread, d));
-  const leading = await LeadingEigen.open(d, threads);
+  const vectors = await congruence(within.vectors, total, d, threads);
+  const classes = await congruence(within.vectors, ofClasses.spread, d, threads);
+  const leading = new LeadingEigen(d, threads);
 
   const whitened = ({ shrinkage, classes: weight }: Point) => {
     const scale = shrunk(within, shrinkage).values.map((value) => 1 / Math.sqrt(value));
@@ -130,10 +134,10 @@ export async function linearFamily(set: TrainingSet, threads = 1): Promise<Famil
       for (let j = 0; j < d; j++, at++) matrix[at] = scale[i] * scale[j] * (rest * vectors[at] + weight * classes[at]);
     return { scale, matrix };
   };
-  const mapOf = ({ classes: weight }: Point, scale: Float64Array, found: Eigen, dimension: number): LinearMap => {
+  const mapOf = async ({ classes: weight }: Point, scale: Float64Array, found: Eigen, dimension: number) => {
     const scaled = found.vectors.slice(0, dimension * d);
     for (let i = 0; i < scaled.length; i++) scaled[i] *= scale[i % d];
-    const axes = multiply(scaled, within.vectors, dimension, d, d);
+    const axes = await product({ data: scaled, columns: d }, { data: within.vectors, columns: d }, { threads });
     const centre = ofVectors.centre.map((x, k) => (1 - weight) * x + weight * ofClasses.centre[k]);
     return reduced.lift({ axes, centre, inputDimension: d, outputDimension: dimension });
   };
@@ -142,7 +146,7 @@ export async function linearFamily(set: TrainingSet, threads = 1): Promise<Famil
       const { scale, matrix } = whitened(point);
       return mapOf(point, scale, await leading.of(matrix, dimension, FEW_ITERATIONS), dimension);
     },
-    at(point, dimension) {
+    async at(point, dimension) {
       const { scale, matrix } = whitened(point);
       return mapOf(point, scale, symmetricEigen(matrix, d), dimension);
     },
@@ -153,24 +157,19 @@ export async function linearFamily(set: TrainingSet, threads = 1): Promise<Famil
 export async function cutToAxes(
   set: TrainingSet,
   threads: number,
-): Promise<{ set: TrainingSet; lift: (map: LinearMap) => LinearMap }> {
+): Promise<{ set: TrainingSet; lift: (map: LinearMap) => Promise<LinearMap> }> {
   const d = set.dimension;
-  if (d <= MOST_COORDINATES) return { set, lift: (map) => map };
-  const { axes, centre } = await fitPca(set, AXES, threads);
-  const short = new Float32Array(set.count * AXES);
-  const off = new Float64Array(d);
-  for (let row = 0; row < set.count; row++) {
-    for (let k = 0; k < d; k++) off[k] = set.vectors[row * d + k] - centre[k];
-    short.set(multiplyVector(axes, off, AXES, d), row * AXES);
-  }
+  if (d <= MOST_COORDINATES) return { set, lift: async (map) => map };
+  const cut = await fitPca(set, AXES, threads);
+  const axes = { data: cut.axes, columns: d };
   return {
-    set: { ...set, vectors: short, dimension: AXES },
-    lift: (map) => {
-      const back = multiply(map.centre, axes, 1, AXES, d);
+    set: { ...set, vectors: await appliedLinear(cut, set.vectors, threads), dimension: AXES },
+    lift: async (map) => {
+      const back = await product({ data: map.centre, columns: AXES }, axes, { threads });
       return {
         ...map,
-        axes: multiply(map.axes, axes, map.outputDimension, AXES, d),
-        centre: centre.map((x, k) => x + back[k]),
+        axes: await product({ data: map.axes, columns: AXES }, axes, { threads }),
+        centre: cut.centre.map((x, k) => x + back[k]),
         inputDimension: d,
       };
     },
@@ -187,36 +186,9 @@ export function shrunk({ values, vectors }: Eigen, shrinkage: number): Eigen {
   };
 }
 
-/** `a b`, of sizes n × k and k × m. */
-function multiply(a: Float64Array, b: Float64Array, n: number, k: number, m: number): Float64Array {
-  const out = new Float64Array(n * m);
-  for (let i = 0; i < n; i++)
-    for (let p = 0; p < k; p++) {
-      const x = a[i * k + p];
-      for (let j = 0, at = i * m, from = p * m; j < m; j++) out[at + j] += x * b[from + j];
-    }
-  return out;
-}
-
-function multiplyVector(a: Float64Array, x: Float64Array, n: number, k: number): Float64Array {
-  const out = new Float64Array(n);
-  for (let i = 0; i < n; i++) {
-    let sum = 0;
-    for (let p = 0, at = i * k; p < k; p++) sum += a[at + p] * x[p];
-    out[i] = sum;
-  }
-  return out;
-}
-
 /** `r m rᵀ` for a matrix m that is symmetric, along the rows of r; symmetric to the last digit. */
-function congruence(r: Float64Array, m: Float64Array, n: number): Float64Array {
-  const product = multiply(r, m, n, n, n);
-  const out = new Float64Array(n * n);
-  for (let i = 0; i < n; i++)
-    for (let j = 0; j <= i; j++) {
-      let sum = 0;
-      for (let k = 0, a = i * n, b = j * n; k < n; k++) sum += product[a + k] * r[b + k];
-      out[i * n + j] = out[j * n + i] = sum;
-    }
-  return out;
+async function congruence(r: Float64Array, m: Float64Array, n: number, threads: number): Promise<Float64Array> {
+  const along = { data: r, columns: n };
+  const half = await product(along, { data: m, columns: n }, { threads });
+  return symmetric(await product({ data: half, columns: n }, along, { threads, transposed: 'second' }), n);
 }

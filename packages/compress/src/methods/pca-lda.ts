@@ -2,9 +2,9 @@
 // all.
 
 import { CompressError } from '../apply/errors.ts';
-import { draws, measured, withValidation } from '../training/validation.ts';
+import { draws, measured, measuredAlong, withValidation } from '../training/validation.ts';
 import { encodeCompressor, linearBody } from './compressor-graph.ts';
-import { type Between, fitPca, linearFamily, shortened, weightOf } from './linear.ts';
+import { type Between, cutToAxes, fitPca, linearFamily, shortened, weightOf } from './linear.ts';
 import { type Context, type Method, requireShare, type Task } from './method.ts';
 
 export const pca: Method<Record<never, never>> = {
@@ -71,13 +71,14 @@ export const lda: Method<LdaSettings> = {
     const chosen = await chooseShrinkages(task, dimensions, context);
     context.progress({ stage: 'discriminants', done: 0.9 });
     const family = await linearFamily(set, threads);
-    const made = dimensions.map((to, i) => {
+    const made: Uint8Array<ArrayBuffer>[] = [];
+    for (const [i, to] of dimensions.entries()) {
       const { shrinkage, rank } = chosen[i];
-      const map = family.at({ shrinkage, classes: weightOf(task.settings.between) }, to);
+      const map = await family.at({ shrinkage, classes: weightOf(task.settings.between) }, to);
       const settings = { ...task.settings, shrinkage, chosen: task.settings.shrinkage === null, seed, validation };
       const figures = { vectors: set.count, ...(rank === undefined ? {} : { validationRank1: rank }) };
-      return encodeCompressor(linearBody(map), { method: 'lda', metric: 'cosine', settings, figures, notes: [] });
-    });
+      made.push(encodeCompressor(linearBody(map), { method: 'lda', metric: 'cosine', settings, figures, notes: [] }));
+    }
     for (const bytes of made.slice(0, -1)) context.stage(bytes);
     context.progress({ stage: 'done', done: 1 });
     return made.at(-1)!;
@@ -94,7 +95,9 @@ async function chooseShrinkages(
 ): Promise<{ shrinkage: number; rank?: number }[]> {
   const candidates = settings.shrinkage === null ? SHRINKAGES : [settings.shrinkage];
   const sums = dimensions.map(() => candidates.map(() => 0));
-  const parts = draws(set, validation, seed, DRAWS);
+  // Principal components of all of them, not of each draw: they know no labels.
+  const { set: short } = await cutToAxes(set, threads);
+  const parts = draws(short, validation, seed, DRAWS);
   for (const [draw, { learn, heldOut }] of parts.entries()) {
     const family = await linearFamily(learn, threads);
     for (const [i, candidate] of candidates.entries()) {
@@ -102,9 +105,9 @@ async function chooseShrinkages(
       const done = (0.9 * (draw * candidates.length + i)) / (DRAWS * candidates.length);
       context.progress({ stage: `shrinkage ${candidate}`, done });
       const point = { shrinkage: candidate, classes: weightOf(settings.between) };
-      const map = await family.roughly(point, Math.max(...dimensions));
-      for (const [d, dimension] of dimensions.entries())
-        sums[d][i] += await measured(linearBody(shortened(map, dimension)), heldOut, learn);
+      const map = await family.roughly(point, Math.min(learn.dimension, Math.max(...dimensions)));
+      const ranks = await measuredAlong(map, dimensions, heldOut, learn, threads);
+      for (const [d, rank] of ranks.entries()) sums[d][i] += rank;
     }
   }
   if (parts.length === 0) return dimensions.map(() => ({ shrinkage: settings.shrinkage ?? 0.5 }));

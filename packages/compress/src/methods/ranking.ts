@@ -150,7 +150,8 @@ export async function learnRanking(
   const { set, dimension, seed, threads, settings } = task;
   const n = Math.min(set.dimension, Math.max(settings.inputs, dimension));
   const { shrinkage, between } = settings;
-  const start = (await linearFamily(set, threads)).at({ shrinkage, classes: weightOf(between) }, n);
+  const family = await linearFamily(set, threads);
+  const start = await family.at({ shrinkage, classes: weightOf(between) }, n);
   const { whitening, noise } = scaled(start, set, dimension);
   const white = { ...set, dimension: n, vectors: await appliedLinear(whitening, set.vectors, threads) };
   const source: Source = { white, lists: members(set), deviations: deviations(white), noise: noise * settings.noise };

@@ -2,13 +2,13 @@
 // what is measured is paired, identity by identity.
 
 import { Random } from '@hers/vectors/random';
-import { openSession, type Session } from './session.ts';
+import { largestProducts, product } from './products.ts';
 import { gather, members, subset, type TrainingSet } from './training-set.ts';
 
 /** Vectors of held-out identities, and strangers in the gallery beside them, at most. */
 const MOST_HELD_OUT = 1500;
 const MOST_STRANGERS = 3000;
-const TILE = 256;
+const TILE = 128;
 
 /** One part of the identities held out. */
 export interface Fold {
@@ -103,48 +103,37 @@ export async function marginsOf(
     const scale = 1 / (Math.sqrt(squares) || 1);
     for (let k = 0; k < dimension; k++) unit[i * dimension + k] = mapped[i * width + k] * scale;
   }
-  const product = await productsOf(dimension, threads);
+  const rowsOf = (from: number, to: number) => ({
+    data: unit.subarray(from * dimension, to * dimension),
+    columns: dimension,
+  });
   const margins = new Float32Array(probes.length);
-  const gallery = { data: unit, shape: [count, dimension] };
   let probe = 0;
   for (let start = 0; start < heldOut; start += TILE) {
-    const rows = Math.min(TILE, heldOut - start);
-    const tile = unit.subarray(start * dimension, (start + rows) * dimension);
-    const { scores } = await product({ probes: { data: tile, shape: [rows, dimension] }, gallery });
-    for (; probe < probes.length && probes[probe] < start + rows; probe++) {
+    const end = Math.min(heldOut, start + TILE);
+    const tile = rowsOf(start, end);
+    // Held-out vectors lie class by class: outside of these columns there are strangers only.
+    const [first, last] = [mates.from[start], mates.to[end - 1]];
+    const near = await product(tile, rowsOf(first, last), { threads, transposed: 'second' });
+    const sides: Float32Array[] = [];
+    if (first > 0) sides.push(await largestProducts(tile, rowsOf(0, first), threads));
+    if (last < count) sides.push(await largestProducts(tile, rowsOf(last, count), threads));
+    for (; probe < probes.length && probes[probe] < end; probe++) {
       const at = probes[probe];
-      const row = scores.data.subarray((at - start) * count, (at - start + 1) * count);
-      margins[probe] = marginOf(row, at, mates.from[at], mates.to[at]);
+      const row = near.subarray((at - start) * (last - first), (at - start + 1) * (last - first));
+      const far = Math.max(-2, ...sides.map((each) => each[at - start]));
+      margins[probe] = marginOf(row, at - first, mates.from[at] - first, mates.to[at] - first, far);
     }
   }
   return margins;
 }
 
-function marginOf(row: ArrayLike<number>, own: number, from: number, to: number): number {
-  let [mate, stranger] = [-2, -2];
+function marginOf(row: ArrayLike<number>, own: number, from: number, to: number, far: number): number {
+  let [mate, stranger] = [-2, far];
   for (let i = from; i < to; i++) if (i !== own && row[i] > mate) mate = row[i];
   for (let i = 0; i < from; i++) if (row[i] > stranger) stranger = row[i];
   for (let i = to; i < row.length; i++) if (row[i] > stranger) stranger = row[i];
   return mate - stranger;
-}
-
-const sessions = new Map<string, Promise<Session>>();
-
-function productsOf(dimension: number, threads: number): Promise<Session> {
-  const name = `${dimension} ${threads}`;
-  const known = sessions.get(name);
-  if (known) return known;
-  const made = openSession(
-    {
-      nodes: [{ op: 'Gemm', inputs: ['probes', 'gallery'], outputs: ['scores'], attributes: { transB: 1 } }],
-      tensors: [],
-      inputs: ['probes', 'gallery'].map((each) => ({ name: each, shape: [`${each}Count`, dimension] })),
-      outputs: [{ name: 'scores', shape: ['probesCount', 'galleryCount'] }],
-    },
-    { threads },
-  );
-  sessions.set(name, made);
-  return made;
 }
 
 /**

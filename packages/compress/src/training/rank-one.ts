@@ -3,7 +3,7 @@
 // class. Strangers can be added to the gallery: a larger one is harder.
 
 import { multiplyTransposed } from '../apply/multiply.ts';
-import { openSession } from './session.ts';
+import { product } from './products.ts';
 
 const TILE = 64;
 
@@ -48,20 +48,12 @@ export async function rankOneFast(
   strangers?: Float32Array,
 ): Promise<number> {
   const { gallery, dimension, count, probes } = gathered(vectors, classes, strangers);
-  const product = await openSession({
-    nodes: [{ op: 'Gemm', inputs: ['probes', 'gallery'], outputs: ['scores'], attributes: { transB: 1 } }],
-    tensors: [],
-    inputs: ['probes', 'gallery'].map((name) => ({ name, shape: [`${name}Count`, dimension] })),
-    outputs: [{ name: 'scores', shape: ['probesCount', 'galleryCount'] }],
-  });
   let found = 0;
   for (let start = 0; start < probes.length; start += TILE) {
     const tile = probes.slice(start, start + TILE);
-    const { scores } = await product({
-      probes: { data: rowsOf(gallery, dimension, tile), shape: [tile.length, dimension] },
-      gallery: { data: gallery, shape: [count, dimension] },
-    });
-    found += identified(scores.data, tile, classes, count);
+    const rows = { data: rowsOf(gallery, dimension, tile), columns: dimension };
+    const scores = await product(rows, { data: gallery, columns: dimension }, { transposed: 'second' });
+    found += identified(scores, tile, classes, count);
   }
   return found / probes.length;
 }

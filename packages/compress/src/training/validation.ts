@@ -1,7 +1,8 @@
 // What a compressor is worth to strangers: measured on identities it has not seen.
 
 import { load } from '../apply/compressor.ts';
-import { type Body, encodeCompressor } from '../methods/compressor-graph.ts';
+import { appliedLinear, type Body, encodeCompressor } from '../methods/compressor-graph.ts';
+import type { LinearMap } from '../methods/linear.ts';
 import { rankOneFast } from './rank-one.ts';
 import { split, type TrainingSet } from './training-set.ts';
 
@@ -32,12 +33,41 @@ export function withValidation(
 export async function measured(body: Body, heldOut: TrainingSet, learn: TrainingSet): Promise<number> {
   const metadata = { method: '', metric: 'cosine', settings: {}, figures: {}, notes: [] } as const;
   const compressor = await load(encodeCompressor(body, metadata));
-  const strangers = learn.vectors.subarray(0, Math.min(learn.count, 2 * MOST) * learn.dimension);
   return rankOneFast(
     await compressor.transform(heldOut.vectors),
     heldOut.classes,
-    await compressor.transform(strangers),
+    await compressor.transform(strangersOf(learn)),
   );
+}
+
+function strangersOf({ vectors, count, dimension }: TrainingSet): Float32Array {
+  return vectors.subarray(0, Math.min(count, 2 * MOST) * dimension);
+}
+
+/** The same of a linear map, for the first so many of its axes each. */
+export async function measuredAlong(
+  map: LinearMap,
+  dimensions: readonly number[],
+  heldOut: TrainingSet,
+  learn: TrainingSet,
+  threads: number,
+): Promise<number[]> {
+  const own = await appliedLinear(map, heldOut.vectors, threads);
+  const others = await appliedLinear(map, strangersOf(learn), threads);
+  const ranks: number[] = [];
+  for (const dimension of dimensions) {
+    const [short, strangers] = [own, others].map((rows) => firstColumns(rows, map.outputDimension, dimension));
+    ranks.push(await rankOneFast(short, heldOut.classes, strangers));
+  }
+  return ranks;
+}
+
+function firstColumns(rows: Float32Array, columns: number, kept: number): Float32Array {
+  if (kept >= columns) return rows;
+  const out = new Float32Array((rows.length / columns) * kept);
+  for (let from = 0, to = 0; from < rows.length; from += columns, to += kept)
+    out.set(rows.subarray(from, from + kept), to);
+  return out;
 }
 
 /**
