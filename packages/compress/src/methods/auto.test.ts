@@ -107,13 +107,15 @@ test('margins are those of the slow way: the best mate less the best stranger', 
     return ab / Math.sqrt(aa * bb);
   };
   fold.probes.forEach((probe, n) => {
-    let [mate, stranger] = [-2, -2];
+    let [mate, stranger, heldOut] = [-2, -2, -2];
     for (let j = 0; j < count; j++) {
       const isMate = j >= fold.mates.from[probe] && j < fold.mates.to[probe];
       if (j !== probe && isMate) mate = Math.max(mate, cosine(probe, j));
       if (!isMate) stranger = Math.max(stranger, cosine(probe, j));
+      if (!isMate && j < fold.heldOut) heldOut = Math.max(heldOut, cosine(probe, j));
     }
-    assert.ok(Math.abs(margins[n] - (mate - stranger)) < 1e-5);
+    assert.ok(Math.abs(margins.all[n] - (mate - stranger)) < 1e-5);
+    assert.ok(Math.abs(margins.heldOut[n] - (mate - heldOut)) < 1e-5);
   });
 });
 
@@ -135,18 +137,19 @@ test('one member that is clearly ahead is taken; where all are equal, the middle
   // The members in order: nine shrinkages from 0.05 to 1, for classes 0, ½ and 1.
   const members = (margin: (p: number, probe: number) => number) =>
     Array.from({ length: 27 }, (_, p) => Float32Array.from({ length: 60 }, (_, probe) => margin(p, probe)));
-  const ahead = averaged(
-    members((p, probe) => (p === 9 + 3 ? 0.3 : -0.3) + 0.01 * Math.sin(p + probe)),
-    people,
-    16,
-  );
+  const alike = (each: Float32Array[]) => each.map((all) => ({ heldOut: all, all }));
+  const best = members((p, probe) => (p === 9 + 3 ? 0.3 : -0.3) + 0.01 * Math.sin(p + probe));
+  const ahead = averaged(alike(best), people, 16);
   assert.ok(Math.abs(ahead.point.shrinkage - 0.35) < 1e-6 && Math.abs(ahead.point.classes - 0.5) < 1e-6);
   assert.ok(ahead.equal < 1.01);
-  const equal = averaged(
-    members((_, probe) => Math.sin(probe)),
-    people,
-    16,
-  );
+  const same = members((_, probe) => Math.sin(probe));
+  const equal = averaged(alike(same), people, 16);
   assert.ok(Math.abs(equal.point.shrinkage - 0.5) < 1e-6 && Math.abs(equal.point.classes - 0.5) < 1e-6);
   assert.ok(Math.abs(equal.equal - 27) < 1e-6);
+  // Either kind of strangers decides where the other does not.
+  for (const margins of [
+    best.map((heldOut, p) => ({ heldOut, all: same[p] })),
+    best.map((all, p) => ({ heldOut: same[p], all })),
+  ])
+    assert.ok(Math.abs(averaged(margins, people, 16).point.shrinkage - 0.35) < 1e-6);
 });

@@ -8,10 +8,15 @@
 // probe counts by how far its mate is ahead, not only by whether it is. Differences are taken probe
 // by probe, and their standard errors over people. And members are averaged, each with the weight
 // that its difference to the best one, in standard errors, leaves to it.
+//
+// Strangers are of two kinds, and a member's weight is the product of what both leave to it. Those
+// that are held out are as in use, but with few identities there are few of them. Those that were
+// learned from are many, but a map that learned from few sets just these apart, and looks better
+// than it is.
 
 import { load } from '../apply/compressor.ts';
 import { CompressError } from '../apply/errors.ts';
-import { type Fold, foldsOf, marginsOf, overPeople } from '../training/folds.ts';
+import { type Fold, foldsOf, type Margins, marginsOf, overPeople } from '../training/folds.ts';
 import { subset, type TrainingSet } from '../training/training-set.ts';
 import { appliedLinear, type Body, encodeCompressor, linearBody } from './compressor-graph.ts';
 import { cutToAxes, type Family, fitPca, linearFamily, type Point, shortened } from './linear.ts';
@@ -225,17 +230,18 @@ export class Trial {
     }
     // The same identities are held out of the vectors as they are.
     for (const fold of foldsOf(some, parts, ROUNDS, seed)) {
-      const margins = await marginsOf(fold, fold.gallery, some.dimension, some.dimension, threads);
-      for (const margin of margins) if (margin > 0) hits++;
-      probes += margins.length;
+      const { all } = await marginsOf(fold, fold.gallery, some.dimension, some.dimension, threads);
+      for (const margin of all) if (margin > 0) hits++;
+      probes += all.length;
     }
     return new Trial(folds, set.dimension, hits / probes, families, threads, context);
   }
 
   /** Margins of all probes, at each point and dimension. */
-  async #margins(points: readonly Point[], dimensions: readonly number[]): Promise<Float32Array[][]> {
+  async #margins(points: readonly Point[], dimensions: readonly number[]): Promise<Margins[][]> {
     const widest = Math.max(...dimensions);
-    const all = points.map(() => dimensions.map(() => new Float32Array(this.people.length)));
+    const empty = () => new Float32Array(this.people.length);
+    const found = points.map(() => dimensions.map(() => ({ heldOut: empty(), all: empty() })));
     let start = 0;
     for (const [f, fold] of this.folds.entries()) {
       for (const [p, point] of points.entries()) {
@@ -244,15 +250,16 @@ export class Trial {
         this.#context.progress({ stage: `trying ${dimensions.join(', ')} dimensions`, done });
         const map = await this.#families[f].roughly(point, Math.min(widest, fold.learn.dimension));
         const mapped = await appliedLinear(map, fold.gallery, this.#threads);
-        for (const [d, dimension] of dimensions.entries())
-          all[p][d].set(
-            await marginsOf(fold, mapped, map.outputDimension, Math.min(dimension, map.outputDimension), this.#threads),
-            start,
-          );
+        for (const [d, dimension] of dimensions.entries()) {
+          const width = map.outputDimension;
+          const margins = await marginsOf(fold, mapped, width, Math.min(dimension, width), this.#threads);
+          found[p][d].heldOut.set(margins.heldOut, start);
+          found[p][d].all.set(margins.all, start);
+        }
       }
       start += fold.probes.length;
     }
-    return all;
+    return found;
   }
 
   /** Which probes of a fold are found through a compressor that was learned on it. */
@@ -261,9 +268,8 @@ export class Trial {
     const compressor = await load(encodeCompressor(body, metadata));
     const width = compressor.outputDimension;
     const mapped = await compressor.transform(fold.gallery);
-    return Float64Array.from(await marginsOf(fold, mapped, width, width, this.#threads), (margin) =>
-      Number(margin > 0),
-    );
+    const { all } = await marginsOf(fold, mapped, width, width, this.#threads);
+    return Float64Array.from(all, (margin) => Number(margin > 0));
   }
 
   /** The smallest dimension at which the best of a few members loses no more than this. */
@@ -307,7 +313,7 @@ export class Trial {
         point,
         equal,
         rank: hitShare(own),
-        hits: Float64Array.from(own, (margin) => Number(margin > 0)),
+        hits: Float64Array.from(own.all, (margin) => Number(margin > 0)),
         pca: ranks[POINTS.findIndex(({ shrinkage, classes }) => shrinkage === 1 && classes === 0)],
         lda: Math.max(...ranks.filter((_, p) => POINTS[p].shrinkage < 1)),
       });
@@ -316,26 +322,20 @@ export class Trial {
   }
 }
 
-/**
- * The mean of the family's members, each with the weight that is left to it: exp(−z²/2), where z is
- * how far it is behind the best one, in standard errors of that difference.
- */
+/** The mean of the family's members, each with the weight that is left to it. */
 export function averaged(
-  margins: readonly Float32Array[],
+  margins: readonly Margins[],
   people: Int32Array,
   dimension: number,
 ): { point: Point; equal: number } {
-  const softness = SOFTNESS / Math.sqrt(dimension);
-  const outcomes = margins.map((each) => Float64Array.from(each, (margin) => 1 / (1 + Math.exp(-margin / softness))));
-  const means = outcomes.map((each) => overPeople(each, people).mean);
-  const best = means.indexOf(Math.max(...means));
-  const weights = outcomes.map((each) => {
-    const { mean, error } = overPeople(
-      each.map((x, i) => outcomes[best][i] - x),
+  const among = (kind: keyof Margins) =>
+    weightsOf(
+      margins.map((each) => each[kind]),
       people,
+      dimension,
     );
-    return mean === 0 ? 1 : Math.exp(-((mean / error) ** 2) / 2);
-  });
+  const ofAll = among('all');
+  const weights = among('heldOut').map((weight, p) => weight * ofAll[p]);
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   // Steps of the family, so that the mean of 0.05 and 1 is not what differs little from 1.
   let [step, classes] = [0, 0];
@@ -348,10 +348,28 @@ export function averaged(
   return { point: { shrinkage, classes }, equal: total ** 2 / weights.reduce((sum, weight) => sum + weight ** 2, 0) };
 }
 
-function hitShare(margins: Float32Array): number {
+/**
+ * exp(−z²/2), where z is how far a member is behind the best one, in standard errors of that
+ * difference.
+ */
+function weightsOf(margins: readonly Float32Array[], people: Int32Array, dimension: number): number[] {
+  const softness = SOFTNESS / Math.sqrt(dimension);
+  const outcomes = margins.map((each) => Float64Array.from(each, (margin) => 1 / (1 + Math.exp(-margin / softness))));
+  const means = outcomes.map((each) => overPeople(each, people).mean);
+  const best = means.indexOf(Math.max(...means));
+  return outcomes.map((each) => {
+    const { mean, error } = overPeople(
+      each.map((x, i) => outcomes[best][i] - x),
+      people,
+    );
+    return mean === 0 ? 1 : Math.exp(-((mean / error) ** 2) / 2);
+  });
+}
+
+function hitShare({ all }: Margins): number {
   let hits = 0;
-  for (const margin of margins) if (margin > 0) hits++;
-  return hits / margins.length;
+  for (const margin of all) if (margin > 0) hits++;
+  return hits / all.length;
 }
 
 /**

@@ -84,17 +84,22 @@ function foldOf(set: TrainingSet, lists: number[][], held: number[], random: Ran
   };
 }
 
-/**
- * By how much the best mate of each probe is ahead of the best stranger, in cosines of the first
- * `dimension` coordinates of a gallery that was mapped. Above zero is found.
- */
+/** For each probe, by how much its best mate is ahead of the best stranger. Above zero is found. */
+export interface Margins {
+  /** Among held-out vectors alone; zero where they are all of one class. */
+  heldOut: Float32Array;
+  /** Among all of the gallery. */
+  all: Float32Array;
+}
+
+/** In cosines of the first `dimension` coordinates of a gallery that was mapped. */
 export async function marginsOf(
   { heldOut, mates, probes }: Fold,
   mapped: Float32Array,
   width: number,
   dimension: number,
   threads: number,
-): Promise<Float32Array> {
+): Promise<Margins> {
   const count = mapped.length / width;
   const unit = new Float32Array(count * dimension);
   for (let i = 0; i < count; i++) {
@@ -107,34 +112,34 @@ export async function marginsOf(
     data: unit.subarray(from * dimension, to * dimension),
     columns: dimension,
   });
-  const margins = new Float32Array(probes.length);
+  const margins = { heldOut: new Float32Array(probes.length), all: new Float32Array(probes.length) };
   let probe = 0;
   for (let start = 0; start < heldOut; start += TILE) {
     const end = Math.min(heldOut, start + TILE);
     const tile = rowsOf(start, end);
+    const best = async (from: number, to: number) =>
+      from < to ? largestProducts(tile, rowsOf(from, to), threads) : new Float32Array(end - start).fill(NOBODY);
     // Held-out vectors lie class by class: outside of these columns there are strangers only.
     const [first, last] = [mates.from[start], mates.to[end - 1]];
     const near = await product(tile, rowsOf(first, last), { threads, transposed: 'second' });
-    const sides: Float32Array[] = [];
-    if (first > 0) sides.push(await largestProducts(tile, rowsOf(0, first), threads));
-    if (last < count) sides.push(await largestProducts(tile, rowsOf(last, count), threads));
+    const [before, behind, learned] = [await best(0, first), await best(last, heldOut), await best(heldOut, count)];
     for (; probe < probes.length && probes[probe] < end; probe++) {
       const at = probes[probe];
-      const row = near.subarray((at - start) * (last - first), (at - start + 1) * (last - first));
-      const far = Math.max(-2, ...sides.map((each) => each[at - start]));
-      margins[probe] = marginOf(row, at - first, mates.from[at] - first, mates.to[at] - first, far);
+      const [row, from, to] = [at - start, mates.from[at] - first, mates.to[at] - first];
+      const scores = near.subarray(row * (last - first), (row + 1) * (last - first));
+      let [mate, stranger] = [NOBODY, Math.max(before[row], behind[row])];
+      for (let i = from; i < to; i++) if (i !== at - first && scores[i] > mate) mate = scores[i];
+      for (let i = 0; i < from; i++) if (scores[i] > stranger) stranger = scores[i];
+      for (let i = to; i < scores.length; i++) if (scores[i] > stranger) stranger = scores[i];
+      margins.heldOut[probe] = stranger === NOBODY ? 0 : mate - stranger;
+      margins.all[probe] = mate - Math.max(stranger, learned[row]);
     }
   }
   return margins;
 }
 
-function marginOf(row: ArrayLike<number>, own: number, from: number, to: number, far: number): number {
-  let [mate, stranger] = [-2, far];
-  for (let i = from; i < to; i++) if (i !== own && row[i] > mate) mate = row[i];
-  for (let i = 0; i < from; i++) if (row[i] > stranger) stranger = row[i];
-  for (let i = to; i < row.length; i++) if (row[i] > stranger) stranger = row[i];
-  return mate - stranger;
-}
+/** Less than any cosine. */
+const NOBODY = -2;
 
 /**
  * The mean of paired outcomes, and its standard error over people, whose outcomes are not
