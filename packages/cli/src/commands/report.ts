@@ -80,6 +80,12 @@ async function report(context: Context, argument: string, options: ReportOptions
       `--sample is ${MOST_VECTORS} at most: a report needs the score of every two vectors`,
       'give less; --random takes other people',
     );
+  if (/(^|[\\/])\.{0,2}$/.test(options.output))
+    throw new CommandError(
+      EXIT.usage,
+      `--output ${options.output} is a folder`,
+      'add a name: the files are called <name>.md and so on',
+    );
   const pathOf = (ending: string) => context.path(`${options.output}${ending}`);
   const paths = ['.md', '.html'].map(pathOf);
   for (const path of [...paths, ...PLOTS.map((plot) => pathOf(`-${plot}.svg`))])
@@ -109,10 +115,26 @@ async function report(context: Context, argument: string, options: ReportOptions
   ]);
   const { places, classes } = await peopleIn(labels, sample, seed);
   const people = new Set(classes).size;
-  if (people === classes.length)
+  if (new Set(labels).size === 1)
+    throw new CommandError(
+      EXIT.input,
+      'all vectors have the same label, so there is nobody to tell a person from',
+      'check the labels',
+    );
+  if (new Set(labels).size === labels.length)
     throw new CommandError(EXIT.input, 'no label occurs twice, so there is nothing to find', 'check the labels');
+  if (people < 2 || people === classes.length)
+    throw new CommandError(
+      EXIT.usage,
+      `a sample of ${sample} holds ${people < 2 ? 'one person only' : 'no person with two vectors'}`,
+      'raise --sample',
+    );
   const taken = new Float32Array(places.length * dimension);
-  places.forEach((place, i) => taken.set(vectors.subarray(place * dimension, (place + 1) * dimension), i * dimension));
+  places.forEach((place, i) => {
+    const vector = vectors.subarray(place * dimension, (place + 1) * dimension);
+    requireDirection(vector, place);
+    taken.set(vector, i * dimension);
+  });
   const compressor =
     options.compressor === undefined ? undefined : await load(await readFile(context.path(options.compressor)));
   const short = compressor && {
@@ -188,6 +210,14 @@ async function report(context: Context, argument: string, options: ReportOptions
   );
 }
 
+function requireDirection(vector: Float32Array, place: number): void {
+  const squares = vector.reduce((sum, x) => sum + x * x, 0);
+  if (!Number.isFinite(squares))
+    throw new CommandError(EXIT.input, `vector ${place} holds NaN or infinity`, 'leave it out');
+  if (squares === 0)
+    throw new CommandError(EXIT.input, `vector ${place} is zero, which has no direction to compare`, 'leave it out');
+}
+
 /** Whole people as the seed draws them, until there are enough vectors. */
 async function peopleIn(
   labels: readonly (string | number)[],
@@ -242,14 +272,20 @@ function errorOf(scores: Float32Array, plain: Float32Array): { rms: number; bias
   return { rms: Math.sqrt(squares / n), bias: sum / n };
 }
 
-function commandOf(
-  argument: string,
-  { labels, label, compressor, profile, sample, draws, random }: ReportOptions,
-): string {
-  const given = [
-    ...(labels === undefined ? [] : [`--labels ${basename(labels)}`]),
-    ...(label === undefined ? [] : [`--label ${label}`]),
-    ...(compressor === undefined ? [] : [`--compressor ${basename(compressor)}`]),
-  ];
-  return `hers report ${basename(argument)} ${given.join(' ')} --profile ${profile} --sample ${sample} --draws ${draws} --random ${random}`;
+function commandOf(argument: string, options: ReportOptions): string {
+  const { labels, label, compressor, format, id, vector, delimiter, header, output, ...numbers } = options;
+  const { profile, sample, draws, random } = numbers;
+  const given = Object.entries({
+    labels: labels === undefined ? undefined : basename(labels),
+    label,
+    compressor: compressor === undefined ? undefined : basename(compressor),
+    ...{ format, id, vector, delimiter, profile, sample, draws, random },
+    output: basename(output),
+  }).flatMap(([name, value]) => (value === undefined ? [] : [`--${name} ${quoted(String(value))}`]));
+  return ['hers report', quoted(basename(argument)), ...given, ...(header === false ? ['--no-header'] : [])].join(' ');
+}
+
+/** As a shell takes it for one word. */
+function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }

@@ -68,6 +68,13 @@ export async function readVectors(
       `${labels ?? name} has ${named.length} labels, and ${name} has ${parts.length} vectors`,
       'they must be as many',
     );
+  const missing = named.indexOf('');
+  if (missing >= 0)
+    throw new CommandError(
+      EXIT.input,
+      `vector ${missing} has no label in ${labels ?? name}`,
+      'give every vector one: those of one person have the same',
+    );
   return { ...all, labels: named };
 }
 

@@ -1,6 +1,6 @@
 // A report as parts, and these as Markdown and as one HTML page that prints well.
 
-import { escaped } from './plot.ts';
+import { escaped as escapedText } from './plot.ts';
 
 export type Part =
   | { readonly heading: string; readonly level?: 1 | 2 | 3 }
@@ -10,14 +10,33 @@ export type Part =
   /** An SVG: within the page, and a file beside the Markdown. */
   | { readonly plot: string; readonly title: string; readonly file: string };
 
+/** Names of files and columns may hold anything: none becomes a tag, a link or a line of its own. */
+function asText(text: string): string {
+  return printable(text)
+    .replaceAll(/&(?=[#\w]+;)/g, '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll(/[\\`*]|\]\(/g, (found) => (found === '](' ? ']\\(' : `\\${found}`));
+}
+
+function asTarget(path: string): string {
+  const code = (found: string) => `%${found.charCodeAt(0).toString(16).toUpperCase()}`;
+  return encodeURI(path).replaceAll(/[?#&*]/g, code);
+}
+
+/** Without line breaks and other control characters, among them those that turn text around. */
+function printable(text: string): string {
+  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, ' ');
+}
+
 /** `name` is that of the report: plots are files called `<name>-<file>.svg`. */
 export function asMarkdown(parts: readonly Part[], name: string): string {
   const blocks = parts.flatMap((part) => {
-    if ('heading' in part) return `${'#'.repeat(part.level ?? 2)} ${part.heading}`;
-    if ('text' in part) return part.text;
-    if ('items' in part) return part.items.map((item) => `- ${item}`).join('\n');
-    if ('plot' in part) return `![${part.title}](<${name}-${part.file}.svg>)`;
-    const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+    if ('heading' in part) return `${'#'.repeat(part.level ?? 2)} ${asText(part.heading)}`;
+    if ('text' in part) return asText(part.text);
+    if ('items' in part) return part.items.map((item) => `- ${asText(item)}`).join('\n');
+    if ('plot' in part) return `![${asText(part.title)}](<${asTarget(`${name}-${part.file}.svg`)}>)`;
+    const line = (cells: readonly string[]) =>
+      `| ${cells.map((cell) => asText(cell).replaceAll('|', '\\|')).join(' | ')} |`;
     return [line(part.head), line(part.head.map((_, i) => (i === 0 ? ':--' : '--:'))), ...part.rows.map(line)].join(
       '\n',
     );
@@ -31,6 +50,7 @@ th:first-child,td:first-child{text-align:left}td:not(:first-child){white-space:n
 @media print{body{max-width:none;margin:0;font-size:10pt}h2,h3{break-after:avoid}table,svg{break-inside:avoid}}`;
 
 export function asHtml(title: string, parts: readonly Part[]): string {
+  const escaped = (text: string) => escapedText(printable(text));
   const cell = (tag: 'th' | 'td') => (text: string) => `<${tag}>${escaped(text)}</${tag}>`;
   const body = parts.map((part) => {
     if ('heading' in part) return `<h${part.level ?? 2}>${escaped(part.heading)}</h${part.level ?? 2}>`;

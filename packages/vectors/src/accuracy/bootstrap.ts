@@ -5,7 +5,7 @@ import { Random } from '../random.ts';
 
 export interface Interval {
   readonly value: number;
-  /** Between the 2.5th and the 97.5th percentile of the draws. */
+  /** The 2.5th and the 97.5th percentile of the draws, or the value where that is beyond them. */
   readonly low: number;
   readonly high: number;
 }
@@ -34,7 +34,7 @@ export function bootstrapped(
     const sorted = Float64Array.from(drawn[i]).sort();
     if (sorted.length === 0) return { value, low: Number.NaN, high: Number.NaN };
     const at = (share: number) => sorted[Math.round(share * (sorted.length - 1))];
-    return { value, low: at(0.025), high: at(0.975) };
+    return { value, low: Math.min(value, at(0.025)), high: Math.max(value, at(0.975)) };
   });
 }
 
