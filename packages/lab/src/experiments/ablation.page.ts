@@ -1,13 +1,15 @@
 // The page about the ablation.
 
-import type { AblationParameters } from './ablation.ts';
+import type { TopLevelSpec } from 'vega-lite';
+import { mean } from '../metrics/mean.ts';
+import { type AblationParameters, shorterName } from './ablation.ts';
 import { FULL, saidSplit } from './compressor-looks.ts';
 import type { Data, Rendered } from './experiment.ts';
 import { Figures } from './figures.ts';
 import { page, table } from './markdown.ts';
 import { render as plotted, SCHEMA } from './plot.ts';
 import { TABLE_6 } from './published.ts';
-import { counted, grouped, percent } from './quantities.ts';
+import { counted, decimals, grouped, percent } from './quantities.ts';
 
 /** By the names of their results. */
 const VARIANTS: readonly (readonly [string, string])[] = [
@@ -49,16 +51,24 @@ export async function render(data: Data<AblationParameters>): Promise<Rendered> 
         ['published', ...head],
         published.map((dimension) => line(dimension, 'published-')),
       ),
-      ...(unfinished.length > 0 ? [`Not over yet: ${unfinished.join(', ')}.`] : []),
+      ...saidUnfinished(unfinished),
       ...saidPenalty(data),
       '"Without hard mining" draws genuine and impostor pairs at random, in equal numbers.',
-      ...saidShorter(data),
+      ...saidLengths(data),
       '## What was measured',
       `${source}. ${saidSplit(split)} Fitted on ${counted(training, 'classes')}, measured on ${counted(measured, 'classes')} that were not seen.${saidAxes(data)}`,
       `As in the paper, a fifth of each class, drawn at random, are probes: 10 of 50, ${grouped(probes)} in all. The gallery of a probe is the other 40 of its class and all pictures of the other classes; the share of its class among the first ten is averaged. The paper has 1 000 classes of the validation set of ImageNet, 100 of them with probes, by Inception-ResNet v2, uncompressed ${percent(TABLE_6.full.precision)} %.`,
     ],
   );
   return { markdown, svg: await plot(data) };
+}
+
+/** What has begun is named, and the others are counted. */
+function saidUnfinished(unfinished: readonly string[]): string[] {
+  const begun = unfinished.filter((each) => !each.endsWith('(0 %)'));
+  const others = unfinished.length - begun.length;
+  const said = [...begun, ...(others > 0 ? [`${others} that have not begun`] : [])];
+  return said.length === 0 ? [] : [`Networks that are not trained: ${said.join(', ')}.`];
 }
 
 /** Of the seeds that are there. */
@@ -69,21 +79,52 @@ function seedsOf(data: Data<AblationParameters>, name: string, ending = ''): num
     .map((seed) => figures.value(seed));
 }
 
-/** What more steps changed, for the first seed. */
-function saidShorter(data: Data<AblationParameters>): string[] {
-  const { shorter, steps, dimensions } = data.parameters;
-  if (shorter === undefined) return [];
+/** Precision of the first seed by the number of steps that it was trained for, the fewest first. */
+function lengthsOf(data: Data<AblationParameters>, name: string): { steps: number; value: number }[] {
+  const { shorter, steps } = data.parameters;
   const figures = new Figures(data);
-  const cell = (name: string) =>
-    `${figures.cell(`shorter-${name}`, percent)}, ${figures.cell(`${name}-seed1`, percent)}`;
+  return [
+    ...shorter.map((run) => ({ steps: run.steps, figure: shorterName(run.steps, name) })),
+    { steps, figure: `${name}-seed1` },
+  ]
+    .filter(({ figure }) => figures.has(figure))
+    .map(({ steps, figure }) => ({ steps, value: figures.value(figure) }));
+}
+
+/** What more steps changed, for the first seed. */
+function saidLengths(data: Data<AblationParameters>): string[] {
+  const { shorter, steps, dimensions } = data.parameters;
+  if (shorter.length === 0) return [];
+  const all = [...shorter.map((run) => run.steps), steps];
+  const compared = dimensions.filter((dimension) =>
+    VARIANTS.some(([name]) => lengthsOf(data, `${name}-${dimension}`).length > 1),
+  );
+  const gains = all.slice(1).map((longer, i) => {
+    const each = compared.flatMap((dimension) =>
+      VARIANTS.flatMap(([name]) => {
+        const found = lengthsOf(data, `${name}-${dimension}`);
+        const [before, after] = [all[i], longer].map((length) => found.find((one) => one.steps === length)?.value);
+        return before === undefined || after === undefined ? [] : [after - before];
+      }),
+    );
+    return `from ${grouped(all[i])} to ${grouped(longer)} steps by ${percent(mean(each))} points on average (${percent(Math.min(...each))} to ${percent(Math.max(...each))})`;
+  });
+  const earlier = shorter.map((run) => `${grouped(run.steps)} steps on ${run.date} by \`npx hers lab ${run.command}\``);
   return [
     '## Is that long enough?',
-    `Precision at 10 in % of the first seed after ${grouped(shorter.steps)} steps a stage and after ${grouped(steps)}:`,
+    `Precision at 10 in % of the first seed, trained for ${all.map((length) => grouped(length)).join(', ')} steps a stage, the learning rate falling over as many. The lower plot has the same:`,
     table(
-      [`${grouped(shorter.steps)}, ${grouped(steps)} steps`, ...VARIANTS.map(([, title]) => title)],
-      dimensions.map((dimension) => [String(dimension), ...VARIANTS.map(([name]) => cell(`${name}-${dimension}`))]),
+      [all.map((length) => grouped(length)).join(', '), ...VARIANTS.map(([, title]) => title)],
+      compared.map((dimension) => [
+        String(dimension),
+        ...VARIANTS.map(([name]) =>
+          lengthsOf(data, `${name}-${dimension}`)
+            .map(({ value }) => percent(value))
+            .join(', '),
+        ),
+      ]),
     ),
-    `The shorter run is of ${shorter.date}, by \`npx hers lab ${shorter.command}\`. Where the second figure is larger, training is not over.`,
+    `It rises ${gains.join(', ')}. Where the last figure is larger than the one before, longer training would find more. Earlier runs: ${earlier.join('; ')}.`,
   ];
 }
 
@@ -108,13 +149,22 @@ function saidPenalty(data: Data<AblationParameters>): string[] {
 }
 
 function saidAxes(data: Data<AblationParameters>): string {
-  const { fullDimension, firstAxes, steps } = data.parameters;
-  const long = `for ${grouped(steps)} steps a stage, each stage starting from the one before (the authors' configuration has 200 000)`;
-  if (firstAxes === fullDimension) return ` Networks are trained ${long}.`;
+  const { fullDimension, beginnings, steps, hours, unfinished } = data.parameters;
+  const long = `Every stage is trained for ${grouped(steps)} steps and starts from the one before; the authors' configuration has 200 000. Training took ${decimals(hours, 2)} hours of CPU time in all${unfinished.length > 0 ? ' so far' : ''}.`;
   const figures = new Figures(data);
   const at = (name: string) => percent(figures.value(name));
-  return ` Networks are trained on the first ${firstAxes} principal axes (${at(`pca-${firstAxes}`)} %), not on all ${grouped(fullDimension)} dimensions (${at(`${FULL}-${fullDimension}`)} %), ${long}.`;
+  const begun = beginnings
+    .filter(({ axes }) => axes < fullDimension)
+    .map(
+      ({ axes, dimensions }) =>
+        `those to ${listed(dimensions)} dimensions with the first ${axes} principal axes (${at(`pca-${axes}`)} %)`,
+    );
+  if (begun.length === 0) return ` ${long}`;
+  return ` Networks do not begin with all ${grouped(fullDimension)} dimensions (${at(`${FULL}-${fullDimension}`)} %): ${begun.join(', ')}. ${long}`;
 }
+
+const listed = (numbers: readonly number[]) =>
+  numbers.length === 1 ? String(numbers[0]) : `${numbers.slice(0, -1).join(', ')} and ${numbers.at(-1)}`;
 
 function plot(data: Data<AblationParameters>): Promise<string> {
   const { dimensions, fullDimension } = data.parameters;
@@ -135,13 +185,8 @@ function plot(data: Data<AblationParameters>): Promise<string> {
     scale: { domain: [0, Math.max(0.1, Math.ceil(most * 10) / 10)] },
     axis: { format: '.0%' },
   };
-  return plotted({
-    $schema: SCHEMA,
-    title: {
-      text: 'Precision at 10 of DeepMDS++ and without its ingredients',
-      subtitle: 'bars in the order of the legend; dashed: uncompressed',
-    },
-    width: 480,
+  const bars = {
+    width: 600,
     height: 280,
     layer: [
       {
@@ -182,5 +227,66 @@ function plot(data: Data<AblationParameters>): Promise<string> {
         ],
       },
     ],
-  });
+  };
+  const lengths = lengthPlot(data, variants);
+  const title = {
+    text: 'Precision at 10 of DeepMDS++ and without its ingredients',
+    subtitle: `bars in the order of the legend; dashed: uncompressed${lengths.length > 0 ? '; below: the first seed by the length of its training' : ''}`,
+  };
+  return plotted({ $schema: SCHEMA, title, vconcat: [bars, ...lengths] } as TopLevelSpec);
+}
+
+/** What the first seed reaches by the length of its training, where shorter ones are known. */
+function lengthPlot(data: Data<AblationParameters>, variants: readonly string[]): object[] {
+  const { dimensions } = data.parameters;
+  const values = dimensions.flatMap((dimension) =>
+    VARIANTS.flatMap(([name, variant]) => {
+      const found = lengthsOf(data, `${name}-${dimension}`);
+      if (found.length < 2) return [];
+      return found.map(({ steps, value }) => ({ panel: `${dimension} dimensions`, variant, steps, value }));
+    }),
+  );
+  if (values.length === 0) return [];
+  const lengths = [...new Set(values.map(({ steps }) => steps))];
+  return [
+    {
+      data: { values },
+      facet: {
+        field: 'panel',
+        type: 'nominal',
+        title: null,
+        sort: dimensions.map((dimension) => `${dimension} dimensions`),
+      },
+      columns: 4,
+      resolve: { scale: { y: 'independent' } },
+      spec: {
+        width: 130,
+        height: 160,
+        mark: { type: 'line', strokeWidth: 2, point: true },
+        encoding: {
+          x: {
+            field: 'steps',
+            type: 'quantitative',
+            title: 'steps a stage',
+            scale: { type: 'log', base: 2, domain: [Math.min(...lengths), Math.max(...lengths)] },
+            axis: { values: lengths },
+          },
+          y: {
+            field: 'value',
+            type: 'quantitative',
+            title: 'precision at 10',
+            scale: { zero: false },
+            axis: { format: '.0%' },
+          },
+          color: {
+            field: 'variant',
+            type: 'nominal',
+            title: null,
+            sort: variants,
+            scale: { domain: variants, range: COLOURS },
+          },
+        },
+      },
+    },
+  ];
 }

@@ -9,6 +9,7 @@ import { Random } from '@hers/vectors/random';
 import { part } from '../../../../tools/parts.ts';
 import { measureAndRender, type Outcome } from '../../testing/measure-and-render.ts';
 import type { Values } from '../runner.ts';
+import { beginningsOf } from './ablation.ts';
 import { againWith } from './data.ts';
 import type { DimensionParameters } from './dimension.ts';
 import type { EncryptionCostParameters } from './encryption-cost.ts';
@@ -116,6 +117,31 @@ describe('what they say', () => {
     const names = ['deepmds++', 'without-mining', 'without-covariance', 'deepmds'];
     const found = names.map((name) => figures.get(`${name}-8-map`)!.value);
     assert.equal(new Set(found).size, names.length, `${found}`);
+  });
+
+  it('ablation: networks to more dimensions begin with more axes, and a shorter run stands beside a longer one', async () => {
+    assert.deepEqual(beginningsOf([256, 128, 16], 256), [
+      { axes: 256, dimensions: [128, 16] },
+      { axes: 384, dimensions: [256] },
+    ]);
+    const folder = mkdtempSync(join(tmpdir(), 'hers-ablation-'));
+    try {
+      const shorter = join(folder, 'ablation.json');
+      const { data } = await smallRun('ablation');
+      writeFileSync(shorter, JSON.stringify(data));
+      await assert.rejects(
+        results('ablation', { shorter, steps: '50' }),
+        /no run of this experiment with fewer than 50/,
+      );
+      const again = await measureAndRender('ablation', { small: true, shorter, steps: '51', minutes: '0' });
+      const own = data.results.find(({ name }) => name === 'deepmds-8-seed1')!.value;
+      assert.equal(again.data.results.find(({ name }) => name === 'steps50-deepmds-8')!.value, own);
+      assert.match(again.markdown, /Networks that are not trained: 4 that have not begun\./);
+      assert.match(again.markdown, /Is that long enough\?/);
+      assert.match(again.data.command, /--shorter <file>$/);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 
   it('networks: what a time limit interrupts is taken up again, and ends as if nothing had happened', async () => {
