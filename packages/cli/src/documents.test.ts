@@ -81,6 +81,7 @@ test('the documents have no dead links among themselves', () => {
     'docs/concepts.md',
     'docs/sdk.md',
     'docs/filters.md',
+    'docs/paper.md',
     'docs/cli.md',
     'README.md',
   ]) {

@@ -1,7 +1,7 @@
 // The paper's Table 6: precision at 10 with and without the ingredients of DeepMDS++, by its
 // protocol.
 
-import { mkdir, readFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Part, splitByLabel } from '../datasets.ts';
 import { mean } from '../metrics/mean.ts';
@@ -11,6 +11,7 @@ import { type Values, wholeNumber, wholeNumbers } from '../runner.ts';
 import { FULL } from './compressor-looks.ts';
 import { compressed, keep, keptName, MODELS_OPTION, STEPS_OPTION, stepsOf } from './compressors.ts';
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
+import { earlierRun } from './earlier.ts';
 import type { Counts, Data, Experiment, Figure } from './experiment.ts';
 import { compressorsIn, prepare, type Run, standingOf, trainRuns } from './network-runs.ts';
 import { MINUTES_OPTION, minutesOf, PARALLEL_OPTION, parallelOf, STATE_OPTION, withState } from './networks.ts';
@@ -161,11 +162,8 @@ export function beginningsOf(dimensions: readonly number[], axes: number): Begin
 /** What the first seed reached after fewer steps, by earlier runs of this experiment. */
 async function shorterRuns({ shorter }: Values, steps: number): Promise<{ runs: Shorter[]; figures: Figure[] }> {
   if (typeof shorter !== 'string') return { runs: [], figures: [] };
-  const { bench, date, command, parameters, results } = JSON.parse(await readFile(shorter, 'utf8')) as Data<
-    Pick<AblationParameters, 'steps' | 'shorter'>
-  >;
-  if (bench !== 'ablation' || !(parameters.steps < steps))
-    throw new RangeError(`${shorter} is no run of this experiment with fewer than ${steps} steps`);
+  const { date, command, parameters, results } = await earlierRun<AblationParameters>(shorter, 'ablation');
+  if (!(parameters.steps < steps)) throw new RangeError(`${shorter} is no run with fewer than ${steps} steps`);
   const own = VARIANTS.flatMap(({ name }) =>
     results
       .filter((figure) => new RegExp(`^${name.replaceAll('+', '\\+')}-\\d+-seed1$`).test(figure.name))

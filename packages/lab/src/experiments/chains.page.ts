@@ -2,6 +2,7 @@
 
 import type { ChainsParameters, TrainedChain } from './chains.ts';
 import { compressorColours, compressorName, saidSplit } from './compressor-looks.ts';
+import { saidApart } from './earlier.ts';
 import type { Data, Rendered } from './experiment.ts';
 import { Figures } from './figures.ts';
 import { page, table } from './markdown.ts';
@@ -17,7 +18,7 @@ export async function render(data: Data<ChainsParameters>): Promise<Rendered> {
     `Rank-1 of a search by cosine, each probe among all others, in %; in brackets precision at 10.${saidMissing(chains)}`,
     ...chains.flatMap((chain) => section(data, chain)),
     '## What was trained',
-    `The networks of the paper's appendix begin with 1 536, 512 and 192 dimensions. Here they are trained on data that has so many. Each stage starts from those before it, and is a network of its own. ${saidSplit(split)}`,
+    `The networks of the paper's appendix begin with 1 536, 512 and 192 dimensions. Here they are trained on data that has so many; the one from 512, which the appendix ends at 64, goes on to 16. Each stage starts from those before it, and is a network of its own. ${saidSplit(split)}`,
     'These networks are trained for far fewer steps than the authors train theirs (200 000 for each stage), to fit into minutes of one core. They show that the chains work on data of that dimension, not what long training reaches: [networks](networks.md) has that. `--steps` trains them longer.',
   ]);
   return { markdown, svg: await plot(data) };
@@ -53,7 +54,7 @@ function section(data: Data<ChainsParameters>, chain: TrainedChain): string[] {
         ...dimensions.slice(1).map((dimension) => cell(`${method}-${dimension}`)),
       ]),
     ),
-    `${source}. Fitted on ${counted(training, labels)}, measured with ${grouped(probes)} probes among ${counted(measured, labels)} that were not seen.${axes} ${grouped(steps)} steps for each of ${dimensions.length - 1} stages, ${seconds(figures.value(`${name}-training`))} of CPU time in all.${done < 1 ? ` The time was over when ${percent(done)} % of this was done; a stage that was not finished is empty.` : ''}`,
+    `${source}. Fitted on ${counted(training, labels)}, measured with ${grouped(probes)} probes among ${counted(measured, labels)} that were not seen.${axes} ${grouped(steps)} steps for each of ${dimensions.length - 1} stages, ${seconds(figures.value(`${name}-training`))} of CPU time in all.${done < 1 ? ` The time was over when ${percent(done)} % of this was done; a stage that was not finished is empty.` : ''}${saidApart(chain.apart)}`,
   ];
 }
 

@@ -10,6 +10,7 @@ import { progress } from '../report.ts';
 import { type Values, wholeNumber } from '../runner.ts';
 import { compressed, fitted, fittingOf, MODELS_OPTION } from './compressors.ts';
 import { againWith, countsOf, DATA_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
+import { type Apart, BESIDE_OPTION, besideAgain, besideRun } from './earlier.ts';
 import type { Counts, Data, Experiment, Figure } from './experiment.ts';
 import { compressorsIn, prepare, type Run, standingOf, trainRuns } from './network-runs.ts';
 import { MINUTES_OPTION, minutesOf, STATE_OPTION, withState } from './networks.ts';
@@ -28,7 +29,7 @@ interface Chain {
 }
 
 const CHAINS: readonly Chain[] = [
-  { name: '512', set: 'text', dimensions: [512, 256, 128, 64], steps: 500 },
+  { name: '512', set: 'text', dimensions: [512, 256, 128, 64, 32, 16], steps: 500 },
   { name: '192', set: 'text', dimensions: [192, 128, 64, 32, 16], steps: 1000 },
   { name: '1536', set: 'pictures', dimensions: [1536, 1024, 512, 256, 128, 64, 32, 16], steps: 35 },
 ];
@@ -49,6 +50,8 @@ export interface TrainedChain extends Chain {
   readonly probes: number;
   /** The share of the training that is done, where the time was over before it was. */
   readonly done: number;
+  /** Of one that was measured by a run of its own. */
+  readonly apart?: Apart;
 }
 
 export const chains: Experiment = {
@@ -59,12 +62,15 @@ export const chains: Experiment = {
     split: SPLIT_OPTION,
     chains: { type: 'string', help: 'which, by their first dimension, with commas between them (512,192,1536)' },
     steps: { type: 'string', help: 'steps of every stage, instead of what takes some minutes for each chain' },
+    beside: BESIDE_OPTION,
     models: MODELS_OPTION,
     state: STATE_OPTION,
     minutes: MINUTES_OPTION,
   },
   async measure(values): Promise<Data<ChainsParameters>> {
     const until = Date.now() + minutesOf(values) * 60_000;
+    const split = splitOf(values);
+    const earlier = await besideRun<ChainsParameters>(values, 'chains', split);
     return withState(values, async (state) => {
       const results: Figure[] = [];
       const trained: TrainedChain[] = [];
@@ -73,9 +79,17 @@ export const chains: Experiment = {
         trained.push(outcome.chain);
         results.push(...outcome.figures);
       }
-      const parameters = { split: splitOf(values), chains: trained };
-      const { state: _, minutes: __, ...others } = values;
-      return record('chains', values, { parameters, results }, againWith(others));
+      for (const chain of earlier?.parameters.chains ?? []) {
+        if (trained.some(({ name }) => name === chain.name)) continue;
+        const { date, command } = earlier!;
+        trained.push({ ...chain, apart: chain.apart ?? { date, command } });
+        results.push(...earlier!.results.filter(({ name }) => name.startsWith(`${chain.name}-`)));
+      }
+      const order = CHAINS.map(({ name }) => name);
+      trained.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name));
+      const parameters = { split, chains: trained };
+      const { state: _, minutes: __, beside, ...others } = values;
+      return record('chains', values, { parameters, results }, besideAgain(againWith(others), beside));
     });
   },
 };

@@ -18,6 +18,7 @@ import type { FacesParameters } from './faces.ts';
 import { EXPERIMENTS } from './index.ts';
 import type { NetworksParameters } from './networks.ts';
 import { COMMUNICATION } from './published.ts';
+import type { TwoStageAccuracyParameters } from './two-stage-accuracy.ts';
 import type { WholeParameters } from './whole.ts';
 
 /** What may be below zero. */
@@ -129,10 +130,7 @@ describe('what they say', () => {
       const shorter = join(folder, 'ablation.json');
       const { data } = await smallRun('ablation');
       writeFileSync(shorter, JSON.stringify(data));
-      await assert.rejects(
-        results('ablation', { shorter, steps: '50' }),
-        /no run of this experiment with fewer than 50/,
-      );
+      await assert.rejects(results('ablation', { shorter, steps: '50' }), /is no run with fewer than 50 steps/);
       const again = await measureAndRender('ablation', { small: true, shorter, steps: '51', minutes: '0' });
       const own = data.results.find(({ name }) => name === 'deepmds-8-seed1')!.value;
       assert.equal(again.data.results.find(({ name }) => name === 'steps50-deepmds-8')!.value, own);
@@ -210,17 +208,34 @@ describe('what they say', () => {
     assert.ok(!figures.has('lda-6-small'));
   });
 
-  it('two-stage-accuracy: small is among the profiles where it is offered', async () => {
-    const { data, markdown } = await measureAndRender('two-stage-accuracy', {
-      small: true,
-      compressors: 'pca',
-      dimensions: '20',
-      probes: '24',
-      encrypted: '1',
-    });
-    const figures = new Map(data.results.map(({ name, value }) => [name, value]));
-    assert.ok(Math.abs(figures.get('pca-20-small')! - figures.get('pca-20')!) < 0.1);
-    assert.match(markdown, /\| PCA, 20 +\| small +\|/);
+  it('two-stage-accuracy: small is among the profiles where it is offered; what an earlier run measured stays', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'hers-two-stage-'));
+    try {
+      const beside = join(folder, 'two-stage-accuracy.json');
+      const earlier = await smallRun('two-stage-accuracy');
+      writeFileSync(beside, JSON.stringify(earlier.data));
+      const given = { compressors: 'pca', dimensions: '20', probes: '24', encrypted: '1' };
+      const all = { small: true, sets: 'text', beside, ...given };
+      const { data, markdown } = await measureAndRender('two-stage-accuracy', all);
+      const figures = new Map(data.results.map(({ name, value }) => [name, value]));
+      assert.ok(Math.abs(figures.get('text-pca-20-small')! - figures.get('text-pca-20')!) < 0.1);
+      assert.match(markdown, /\| PCA, 20 +\| small +\|/);
+      for (const { name, value } of earlier.data.results) assert.equal(figures.get(name), value, name);
+      const [faces, text] = (data.parameters as TwoStageAccuracyParameters).sets;
+      assert.deepEqual([faces.name, faces.apart?.command], ['faces', 'two-stage-accuracy --small']);
+      assert.deepEqual([text.name, text.apart], ['text', undefined]);
+      assert.ok(markdown.includes('Measured on') && markdown.indexOf('## Faces') < markdown.indexOf('## Sentences'));
+      assert.match(data.command, /--beside <file>$/);
+      writeFileSync(beside, JSON.stringify({ ...earlier.data, bench: 'faces' }));
+      await assert.rejects(results('two-stage-accuracy', { beside }), /is no run of two-stage-accuracy/);
+      writeFileSync(beside, '{');
+      await assert.rejects(results('two-stage-accuracy', { beside }), /cannot be read as the data of a run/);
+      const other = { ...earlier.data, parameters: { ...earlier.data.parameters, split: 'test' } };
+      writeFileSync(beside, JSON.stringify(other));
+      await assert.rejects(results('two-stage-accuracy', { beside }), /is of the split test, not validation/);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 
   it('inversion: known templates or known probes give the probe away, ciphertexts and scores do not; one mask used twice is seen', async () => {

@@ -1,6 +1,7 @@
 // The page about what two stages find.
 
 import { compressorName, saidSplit } from './compressor-looks.ts';
+import { saidApart } from './earlier.ts';
 import type { Data, Rendered } from './experiment.ts';
 import { Figures } from './figures.ts';
 import { page, table } from './markdown.ts';
@@ -88,15 +89,15 @@ function section(data: Data<TwoStageAccuracyParameters>, set: TwoStageSet): stri
         least[i],
       ]),
     ),
-    `${source}. A gallery of ${counted(gallery, labels)}, ${grouped(probes)} probes${some}. One probe is ${(1 / probes).toFixed(4)}.${saidEarlier(set)}`,
+    `${source}. A gallery of ${counted(gallery, labels)}, ${grouped(probes)} probes${some}. One probe is ${(1 / probes).toFixed(4)}.${saidSteps(stages, set)}${saidApart(set.apart)}`,
   ];
 }
 
-function saidEarlier({ earlier }: TwoStageSet): string {
-  return earlier === undefined
-    ? ''
-    : ` Measured on ${earlier.date} by \`npx hers lab ${earlier.command}\`, with blocks of the first edition, whose \`exact\` rounds to 1/${grouped(earlier.rounding)}.`;
-}
+/** How long networks were trained, where there are any. */
+const saidSteps = (stages: readonly Stage[], { steps }: TwoStageSet) =>
+  stages.some(({ compressor }) => compressor.startsWith('deepmds'))
+    ? ` Each stage of the network is trained for ${grouped(steps)} steps.`
+    : '';
 
 /** Profiles under which a first stage was measured, the page's own first. */
 const PROFILES = ['exact', 'compact', 'small'] as const;

@@ -2,7 +2,7 @@
 // again at full dimension. The coarse search is an encrypted one.
 
 import type { Profile } from '@hers/client';
-import type { Compressor, MethodName } from '@hers/compress';
+import { type Compressor, type MethodName, methods } from '@hers/compress';
 import {
   cmc,
   eachScoreRow,
@@ -29,6 +29,7 @@ import {
   stepsOf,
 } from './compressors.ts';
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from './data.ts';
+import { type Apart, BESIDE_OPTION, besideAgain, besideRun } from './earlier.ts';
 import type { Counts, Data, Experiment, Figure } from './experiment.ts';
 import { record } from './record.ts';
 import { type EncryptedTwice, encryptedTwice } from './two-stage-encrypted.ts';
@@ -65,7 +66,6 @@ export interface TwoStageAccuracyParameters {
   readonly dimensions: readonly number[];
   readonly compressors: readonly string[];
   readonly profile: string;
-  readonly steps: number;
   readonly falseAlarms: number;
   /** The most candidates of a search that stops by itself, as a share of the gallery. */
   readonly cap: number;
@@ -85,8 +85,10 @@ export interface TwoStageSet {
   readonly ks: readonly number[];
   /** Both stages on the paper's engine, where that was run: the first stage, and what was asked. */
   readonly encrypted?: { readonly stage: string; readonly probes: number; readonly k: number };
-  /** Of a set that was measured before the others: when, how, and the steps of `exact` then. */
-  readonly earlier?: { readonly date: string; readonly command: string; readonly rounding: number };
+  /** Of each stage of a network. */
+  readonly steps: number;
+  /** Of one that was measured by a run of its own. */
+  readonly apart?: Apart;
 }
 
 interface Stage {
@@ -127,6 +129,7 @@ export const twoStageAccuracy: Experiment = {
     compressors: COMPRESSORS_OPTION,
     models: MODELS_OPTION,
     steps: STEPS_OPTION,
+    beside: BESIDE_OPTION,
     probes: { type: 'string', help: `probes at most, spread evenly (${MOST_PROBES})` },
     encrypted: { type: 'string', help: "probes whose second stage is encrypted too, on the paper's engine (20)" },
   },
@@ -137,25 +140,45 @@ export const twoStageAccuracy: Experiment = {
       values,
       small ? ['lda'] : [...new Set(['pca', 'lda', bestCompressor({}), PAPER_COMPRESSOR])],
     );
-    const sets: Measured[] = [];
-    for (const set of setsOf(values)) sets.push(await measureSet(set, values, dimensions, compressors));
+    const split = splitOf(values);
+    const earlier = await besideRun<TwoStageAccuracyParameters>(values, 'two-stage-accuracy', split);
+    const measured: Measured[] = [];
+    for (const set of setsOf(values)) measured.push(await measureSet(set, values, dimensions, compressors));
+    const results = measured.flatMap(figures);
+    const sets = measured.map((set): TwoStageSet => {
+      const { name, source, fullDimension, gallery, probes, mated, ks, encrypted, steps } = set;
+      const { stage, probes: few, k } = encrypted;
+      return { name, source, fullDimension, gallery, probes, mated, ks, steps, encrypted: { stage, probes: few, k } };
+    });
+    const order: readonly string[] = SET_NAMES;
+    const isOf = (set: string, name: string): boolean =>
+      set === order[0] ? !order.slice(1).some((other) => isOf(other, name)) : name.startsWith(`${set}-`);
+    for (const set of earlier?.parameters.sets ?? []) {
+      if (sets.some(({ name }) => name === set.name)) continue;
+      const { date, command } = earlier!;
+      sets.push({ ...set, apart: set.apart ?? { date, command } });
+      results.push(...earlier!.results.filter(({ name }) => isOf(set.name, name)));
+    }
+    sets.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name));
     const [shown] = sets;
+    const drawn = measured.find(({ name }) => name === shown.name);
+    const joined = <T>(own: readonly T[], others: readonly T[] = []) => [...new Set([...own, ...others])];
     const parameters = {
-      ...{ split: splitOf(values), dimensions, compressors, profile: PROFILE },
-      ...{ steps: stepsOf(values), falseAlarms: FALSE_ALARMS, cap: CAP },
-      plotted: shown.encrypted.stage,
-      sets: sets.map(({ name, source, fullDimension, gallery, probes, mated, ks, encrypted }) => {
-        const { stage, probes: few, k } = encrypted;
-        return { name, source, fullDimension, gallery, probes, mated, ks, encrypted: { stage, probes: few, k } };
-      }),
+      split,
+      dimensions: joined(dimensions, earlier?.parameters.dimensions).toSorted((a, b) => a - b),
+      compressors: inOrder(joined<string>(compressors, earlier?.parameters.compressors)),
+      ...{ profile: PROFILE, falseAlarms: FALSE_ALARMS, cap: CAP, sets },
+      plotted: drawn ? drawn.encrypted.stage : earlier!.parameters.plotted,
     };
-    const drawn = shown.stages.find(
-      ({ compressor, dimension }) => nameOf(compressor, dimension, 0) === parameters.plotted,
-    )!;
-    const measured = { parameters, results: sets.flatMap(figures), curves: curvesOf(shown, drawn) };
-    return record('two-stage-accuracy', values, measured, againWith(values));
+    const curves = drawn ? curvesOf(drawn) : earlier!.curves;
+    const { beside, ...others } = values;
+    const again = besideAgain(againWith(others), beside);
+    return record('two-stage-accuracy', values, { parameters, results, curves }, again);
   },
 };
+
+/** As the methods are listed, so that a page has them in one order. */
+const inOrder = (names: readonly string[]) => Object.keys(methods).filter((name) => names.includes(name));
 
 /** In the names of results, the set is told unless it is the faces. */
 const named = (set: string, name: string) => (set === 'faces' ? name : `${set}-${name}`);
@@ -196,7 +219,10 @@ const nameOf = (compressor: string, dimension: number, k: number) =>
   `${compressor}-${dimension}${k === 0 ? '' : `-k${k}`}`;
 
 /** The share of probes found within rank 1, 2 and so on. */
-function curvesOf({ fullDimension, full }: Measured, { compressor, dimension, curves }: Stage) {
+function curvesOf({ fullDimension, full, stages, encrypted }: Measured) {
+  const { compressor, dimension, curves } = stages.find(
+    (stage) => nameOf(stage.compressor, stage.dimension, 0) === encrypted.stage,
+  )!;
   return Object.fromEntries([
     ...curves.map(({ k, curve }) => [nameOf(compressor, dimension, k), [...curve]]),
     [`full-${fullDimension}`, [...full]],
@@ -249,6 +275,7 @@ async function measureSet(
   return {
     ...{ name: set, source: data.source, fullDimension: data.dimension, gallery: countsOf(held) },
     ...{ probes: probes.length, mated: mated.length, ks, full, enough, stages },
+    steps: stepsOf(values),
     encrypted: { stage: nameOf(shown, least, 0), ...twice! },
     falseAlarms: alarms(held, mated, enough),
   };
