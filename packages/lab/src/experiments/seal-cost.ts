@@ -55,23 +55,21 @@ export async function measureSeal(
   const different = Math.min(blocks, distinct);
   const { encoding: name, parameters, encryption } = PAPER_VARIANTS[variant];
   const encoding = ENCODINGS[name];
-  using context = await Context.open(parameterSet(parameters));
+  const context = contexts.get(parameters) ?? (await Context.open(parameterSet(parameters)));
+  contexts.set(parameters, context);
   using keys = new ClientKeys(context, { rotations: encoding.rotations(dimension), encryption });
   const capacity = encoding.capacity(context.parameters.n);
   const { vectors } = identities(threads * different * capacity, 1, dimension).gallery();
   const part = different * capacity * dimension;
   const parts = Array.from({ length: threads }, (_, i) => vectors.subarray(i * part, (i + 1) * part));
-  const servers: Worker[] = [];
+  const servers = Array.from({ length: threads }, hired);
+  let isWell = false;
   try {
     let galleryBytes = 0;
-    for (const templates of parts) {
+    for (const [i, templates] of parts.entries()) {
       using client = new PaperClient(context, encoding, { dimension, keys });
-      const share = { variant, dimension, keys: client.keys, uploads: [...client.enrol(templates)] };
-      const server = new Worker(new URL('./seal-worker.ts', import.meta.url), {
-        workerData: share satisfies SealShare,
-      });
-      servers.push(server);
-      galleryBytes += await message<number>(server);
+      const share: SealShare = { variant, dimension, keys: client.keys, uploads: [...client.enrol(templates)] };
+      galleryBytes += await asked<number>(servers[i], share);
     }
     using client = new PaperClient(context, encoding, { dimension, keys });
     const query = client.query(vectors.subarray(0, dimension));
@@ -82,12 +80,8 @@ export async function measureSeal(
     let cpu = 0;
     for (let run = 0; run < runs; run++) {
       const elapsed = stopwatch();
-      const all = await Promise.all(
-        servers.map((server) => {
-          server.postMessage({ query: query.bytes, order } satisfies SealSearch);
-          return message<SealTimes>(server);
-        }),
-      );
+      const search: SealSearch = { query: query.bytes, order };
+      const all = await Promise.all(servers.map((server) => asked<SealTimes>(server, search)));
       cpu += elapsed().cpu / (runs * blocks * threads);
       // The slowest thread determines when a search is done.
       const times = cumulative.map((_, i) => Math.max(...all.map(({ times }) => times[i])));
@@ -100,21 +94,47 @@ export async function measureSeal(
       if (run === 0)
         for (const [i, { responses }] of all.entries()) checkScores(query, responses, rounded, dimension, i * part);
     }
+    isWell = true;
     return {
       ...{ variant, dimension, threads, capacity, cumulative, block, cpu },
       start: Math.max(0, cumulative[0] - block),
       blockBytes: galleryBytes / (threads * different),
     };
   } finally {
-    await Promise.all(servers.map((server) => server.terminate()));
+    for (const server of servers) {
+      if (isWell) idle.push(server);
+      else await server.terminate();
+      server.unref();
+    }
   }
 }
 
-/** The next message of a thread. */
-function message<T>(server: Worker): Promise<T> {
-  return new Promise((resolve, reject) => {
-    server.once('message', resolve);
-    server.once('error', reject);
+/** By the name of their parameters: opening SEAL takes longer than most that is measured. */
+const contexts = new Map<string, Context>();
+
+/** Threads that wait for the next measurement, and do not keep the process alive. */
+const idle: Worker[] = [];
+
+function hired(): Worker {
+  const server = idle.pop() ?? new Worker(new URL('./seal-worker.ts', import.meta.url));
+  server.ref();
+  return server;
+}
+
+/** What a thread answers. */
+function asked<T>(server: Worker, question: SealShare | SealSearch): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const answered = (answer: T) => {
+      server.off('error', failed);
+      resolve(answer);
+    };
+    const failed = (error: unknown) => {
+      server.off('message', answered);
+      reject(error);
+    };
+    server.once('message', answered);
+    server.once('error', failed);
+    server.postMessage(question);
   });
 }
 

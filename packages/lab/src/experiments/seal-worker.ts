@@ -1,11 +1,12 @@
-// A thread of the published system's server, with its own SEAL, keys and part of the gallery. It
-// takes queries one after the other and reports when each block was scored.
+// A thread of the published system's server, with its own SEAL. It is given keys and a part of a
+// gallery, then queries one after the other, and reports when each block was scored. Another gallery
+// replaces the one it has: opening SEAL takes longer than scoring a small one.
 
-import { parentPort, workerData } from 'node:worker_threads';
-import { Context, parameterSet } from '@hers/paper';
+import { parentPort } from 'node:worker_threads';
+import { Context, type PaperServer, parameterSet } from '@hers/paper';
 import { PAPER_VARIANTS, type PaperVariantName, paperServer } from '../engine-paper.ts';
 
-/** The initial data of a thread. */
+/** What a thread is to hold; it answers with the bytes of its gallery. */
 export interface SealShare {
   readonly variant: PaperVariantName;
   readonly dimension: number;
@@ -27,20 +28,31 @@ export interface SealTimes {
 }
 
 const port = parentPort!;
-const { variant, dimension, keys, uploads } = workerData as SealShare;
-const context = await Context.open(parameterSet(PAPER_VARIANTS[variant].parameters));
-const server = paperServer(variant, context, keys, { dimension });
-for (const upload of uploads) server.enrol(upload);
+const contexts = new Map<string, Context>();
+let server: PaperServer | undefined;
 
-port.on('message', ({ query, order }: SealSearch) => {
+port.on('message', async (message: SealShare | SealSearch) => {
+  port.postMessage('uploads' in message ? await hold(message) : search(message));
+});
+
+async function hold({ variant, dimension, keys, uploads }: SealShare): Promise<number> {
+  server?.[Symbol.dispose]();
+  const { parameters } = PAPER_VARIANTS[variant];
+  const context = contexts.get(parameters) ?? (await Context.open(parameterSet(parameters)));
+  contexts.set(parameters, context);
+  server = paperServer(variant, context, keys, { dimension });
+  for (const upload of uploads) server.enrol(upload);
+  return server.galleryBytes;
+}
+
+function search({ query, order }: SealSearch): SealTimes {
   const begin = performance.now();
   const times: number[] = [];
   let [first, last]: Uint8Array[] = [];
-  for (const response of server.search(query, { blocks: order })) {
+  for (const response of server!.search(query, { blocks: order })) {
     times.push((performance.now() - begin) / 1000);
     first ??= response;
     last = response;
   }
-  port.postMessage({ times, responses: [first, last] } satisfies SealTimes);
-});
-port.postMessage(server.galleryBytes);
+  return { times, responses: [first, last] };
+}
