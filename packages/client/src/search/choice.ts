@@ -189,8 +189,8 @@ export interface ListedRecord {
 }
 
 /**
- * The records that count, block by block in the order in which they were written; those after one of
- * them, if it is given.
+ * The records that count, block by block in the order in which they were written; those after one
+ * of them, if it is given.
  */
 export function* chosenRecords(
   view: View,

@@ -27,13 +27,7 @@ export function Field({ label, hint, children, class: more = '' }: FieldProps): 
 }
 
 /** What may be wider than the page: it scrolls by itself, by keys too. */
-export function Scroll({
-  label,
-  children,
-}: {
-  readonly label: string;
-  readonly children: ComponentChildren;
-}): JSX.Element {
+function Scroll({ label, children }: { readonly label: string; readonly children: ComponentChildren }): JSX.Element {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: without it, keys could not scroll it
     <section class="scroll" aria-label={label} tabIndex={0}>
