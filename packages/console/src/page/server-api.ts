@@ -31,7 +31,12 @@ async function answerOf(path: string, { method = 'GET', head }: Asking = {}): Pr
     const body: unknown = await textOf(answer)
       .then((text) => JSON.parse(text))
       .catch(() => undefined);
-    throw decodeError(body) ?? new HersError('UNAVAILABLE', `the server answered ${answer.status}`);
+    // That one is of another copy of the class, which no view would know.
+    const { code, message } = decodeError(body) ?? {
+      code: 'UNAVAILABLE' as const,
+      message: `the server answered ${answer.status}`,
+    };
+    throw new HersError(code, message);
   }
   return answer;
 }
