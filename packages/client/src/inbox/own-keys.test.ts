@@ -281,6 +281,20 @@ describe('devices with keys of their own', () => {
     assert.equal((await w.faces.devices())[0].hasOwnKey, true);
   });
 
+  it('are added to a collection whose key was rotated while it was empty', async () => {
+    await using w = await world(0);
+    await w.add('old', { ownKey: true });
+    await w.faces.rotateKey();
+    const door = await w.device('door', { ownKey: true });
+    const [{ epoch, devices, lists }] = (await openView(w.store, w.key, 'faces')).view.manifest.evaluation;
+    assert.deepEqual([epoch, Object.keys(devices!)], [1, ['2']]);
+    const named = [...lists, devices![2]].map(fromHex);
+    assert.equal((await Array.fromAsync(w.store.getLists('faces', named))).length, named.length);
+    await w.faces.upsert(person(1), { optimize: 'always' });
+    await door.ask(near(1));
+    assert.equal((await w.answers()).asked[0]?.matches[0].id, 'person 1');
+  });
+
   it('have evaluation keys again after they were lost', async () => {
     await using damaged = await lostPieces();
     const { gallery, key, lost } = damaged;

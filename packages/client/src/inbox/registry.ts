@@ -6,6 +6,7 @@ import { HersError, type OptionNames, refuseUnknown } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import type { ManifestDevice } from '../formats/manifest.ts';
 import { Draft } from '../session/draft.ts';
+import { evaluationOf } from '../session/evaluation.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
 import { encodeBundle } from './bundle.ts';
@@ -147,10 +148,12 @@ export async function addDevice(
     };
     const draft = new Draft(view);
     if (known?.own) draft.dropDeviceKeys(known.own.secret);
-    // A collection whose key was rotated while it was empty has none yet.
-    await session.evaluate(draft, space);
     draft.devices = known ? devices.map((each) => (each === known ? made : each)) : [...devices, made];
-    if (own) await session.evaluateDevice(draft, space, own.secret);
+    // A collection whose key was rotated while it was empty has none yet; then this device's are
+    // made with them.
+    await session.evaluate(draft, space);
+    if (own && !evaluationOf(draft, space)?.devices?.[own.secret])
+      await session.evaluateDevice(draft, space, own.secret);
     return { draft, result: { device: made, view } };
   });
   const { keyring } = session;
