@@ -1,7 +1,8 @@
 // Many responses to one query, from their bytes to the best of their scores: what
-// packages/client/src/crew/crew.ts does one by one, without its arrays. Whatever is not as it should
-// be (a head, a checksum, a phase, the score of a canary) only makes it stop: the caller then takes
-// the slow way, which knows what to say. Everything decrypted is overwritten, but for what is kept.
+// packages/client/src/crew/crew.ts does one by one, without its arrays. Whatever is not as it
+// should be (a head, a checksum, a phase, the score of a canary) only makes it stop: the caller
+// then takes the slow way, which knows what to say. Everything decrypted is overwritten, but for
+// what is kept.
 
 #pragma once
 

@@ -34,8 +34,9 @@
 // load serves twice; then a last panel of a few rows is done together with the one before it, since
 // loading and storing the sums would cost more than its products. One query is limited by memory,
 // and the gallery is read in its order: two blocks at once lie 4 KB apart and compete for the same
-// ways of L1. What comes is fetched once, straight to L1: a core has only so many requests to memory
-// at a time, and a second one for the same line, on its way from L2, would take the place of another.
+// ways of L1. What comes is fetched once, straight to L1: a core has only so many requests to
+// memory at a time, and a second one for the same line, on its way from L2, would take the place of
+// another.
 
 #pragma once
 

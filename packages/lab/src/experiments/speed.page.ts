@@ -122,7 +122,7 @@ const BARS: readonly Bar[] = [
   },
 ];
 
-/** What changed after the record was made, until all benchmarks are run again on a quiet machine. */
+/** What changed after the record was made, until all is run again on a quiet machine. */
 const SINCE = [
   'The figures above are of the state before two changes, because no quiet machine was left to run all benchmarks again. The least of many rounds counts here; other programs took part of one core meanwhile. Multiplication was measured in turns, searches one after the other:',
   table(
