@@ -24,7 +24,7 @@ interface NodeStatus {
   readonly draining: boolean;
 }
 
-/** Waits for a line of a child that holds this; the test has no other way to know that it serves. */
+/** Waits for a line of a child that holds this. */
 async function says(child: ChildProcess, text: string): Promise<string> {
   let out = '';
   let err = '';

@@ -229,4 +229,4 @@ function newestAmong(answers: readonly Answer<ShardState>[]): Answer<ShardState>
 const OVERTAKEN = 'the ledger has lost an entry, and another change took the place of this one; read it again';
 const overtaken = () => new HersError('STALE', OVERTAKEN);
 /** Whether a change can never be applied, because a majority has its version by another one. */
-export const isOvertaken = (error: unknown) => error instanceof HersError && error.message === OVERTAKEN;
+export const isOvertaken = (error: unknown): boolean => error instanceof HersError && error.message === OVERTAKEN;

@@ -158,7 +158,11 @@ export class Coordinator implements Service {
   }
 
   search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncIterable<Uint8Array> {
-    return new Grouped(() => this.#search(name, request, options));
+    const check = () => {
+      this.#closing.signal.throwIfAborted();
+      options?.signal?.throwIfAborted();
+    };
+    return new Grouped(() => this.#search(name, request, options), check);
   }
 
   async *#search(

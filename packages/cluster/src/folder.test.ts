@@ -32,7 +32,7 @@ async function damaged(replicas: number, reported: string[]) {
 const asideIn = async ({ folder }: LocalCluster) =>
   (await readdir(folder)).filter((name) => name.startsWith('n3.damaged-'));
 
-it('a node whose catalogue is damaged begins anew, and keeps what it had aside', async () => {
+it('a node whose catalogue is damaged begins with an empty folder, and keeps the other aside', async () => {
   const reported: string[] = [];
   const { cluster, history } = await damaged(3, reported);
   await history.change();

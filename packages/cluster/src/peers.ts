@@ -1,5 +1,5 @@
-// The other nodes, as one node sees them: connections, who failed to answer lately, and who has been
-// silent for how long.
+// The other nodes, as one node sees them: connections, who failed to answer lately, and who has
+// been silent for how long.
 
 import { HersError } from '@hers/service';
 import { AwakeClock } from './awake-clock.ts';

@@ -1,4 +1,5 @@
-// Records, lists and blocks of a collection, each from a replica that has all that the home knows of.
+// Records, lists and blocks of a collection, each from a replica that has all that the home knows
+// of.
 
 import {
   type CallOptions,

@@ -115,7 +115,7 @@ export function decodeHome(bytes: Uint8Array): Home {
   return { version, manifest: parts[0], shards, moved: new Map(Object.entries(moved)) };
 }
 
-/** The manifest of a shard that is not home: it differs from all others, if no two marks are equal. */
+/** The manifest of a shard that is not home: it differs from all others, as its mark does. */
 export const shardManifest = (version: number, mark: string): Uint8Array =>
   new TextEncoder().encode(`shard at version ${version}, ${mark}`);
 

@@ -161,13 +161,20 @@ export async function* unframeGroups(
 /** Things that come in groups: whoever takes whole groups needs no promise for each thing. */
 export class Grouped<T> implements AsyncIterable<T> {
   readonly groups: () => AsyncIterable<readonly T[]>;
+  readonly #check: () => void;
 
-  constructor(groups: () => AsyncIterable<readonly T[]>) {
+  /** `check` throws when no more of a group may be given out. */
+  constructor(groups: () => AsyncIterable<readonly T[]>, check: () => void = () => {}) {
     this.groups = groups;
+    this.#check = check;
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<T> {
-    for await (const group of this.groups()) yield* group;
+    for await (const group of this.groups())
+      for (const each of group) {
+        yield each;
+        this.#check();
+      }
   }
 }
 
