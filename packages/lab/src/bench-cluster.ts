@@ -169,7 +169,7 @@ export async function run(options: {
   }
   if (one && three) {
     results.push(ratio('work-per-node-3', three.busiest / one.busiest));
-    results.push(ratio('scanned-per-node-3', Math.max(...three.scanned) / one.scanned[0]));
+    results.push(ratio('scanned-share-3', Math.max(...three.scanned) / one.scanned[0]));
   }
   // Two of three responses come from another node: what that takes beyond the scan itself.
   if (three)

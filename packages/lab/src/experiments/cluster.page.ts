@@ -41,11 +41,11 @@ export async function render(data: ClusterData): Promise<Rendered> {
         ...nodes.map((each) => [
           `${each} ${each === 1 ? 'node' : 'nodes'}`,
           ...['enrol', 'search', 'cpu-per-node', 'cpu-all-nodes'].map((name) => significant(value(`${name}-${each}`))),
-          bytes(value(`scanned-per-node-${each}`)),
+          figures.has(`scanned-per-node-${each}`) ? bytes(value(`scanned-per-node-${each}`)) : '–',
         ]),
       ],
     ),
-    `A search of one node behind the ledger takes ${ratio('search-over-server')} times that of a plain server, and enrolment ${ratio('enrol-over-server')} times as long. With three nodes the busiest scans ${ratio('scanned-per-node-3')} of the bytes that one alone does, and uses ${ratio('work-per-node-3')} times its CPU. The difference does not grow with the gallery: it is what the node that the client speaks to does for every search besides scanning. It asks a majority for the version twice (when the client reads it, and when it searches), asks two nodes to scan, and passes their responses on; each is a request over HTTP, some of which cost more CPU than ${templates(10_000)} templates. The cores are the same ones, so more nodes cannot be faster here.`,
+    `A search of one node behind the ledger takes ${ratio('search-over-server')} times that of a plain server, and enrolment ${ratio('enrol-over-server')} times as long. With three nodes the busiest scans ${ratio('scanned-share-3')} of the bytes that one alone does, and uses ${ratio('work-per-node-3')} times its CPU: it is the one that the client speaks to. For every search, however large the gallery is, that one asks a majority for the version twice (when the client reads it, and when it searches), asks two nodes to scan, and passes their responses on; and all of them look after their shards meanwhile. In a gallery of this size that is more than the scan. The cores are the same ones, so more nodes cannot be faster here.`,
     '## A model of many machines',
     'None of this was measured. It takes the figures above, and that all of these are done at once, so the slowest decides:',
     [
