@@ -120,6 +120,13 @@ function rateAxis(title: string, lines: readonly Line[], of: 'x' | 'y') {
   return { title, log: true, min, max: 1, ticks: [...RATES.filter((rate) => rate >= min), 1] };
 }
 
+/** Round shares from the least to 1, five at most between them. */
+function shareTicks(min: number): number[] {
+  const step = [0.01, 0.02, 0.05, 0.1, 0.2].find((each) => (1 - min) / each < 5.5)!;
+  const count = Math.round((1 - min) / step - 1e-9);
+  return Array.from({ length: count + 1 }, (_, i) => 1 - step * (count - i)).filter((tick) => tick >= min - 1e-9);
+}
+
 function identification({ ways }: Measured): Part[] {
   const { probes, people, cmc } = ways[0]!.evaluation.identification;
   const shown = [1, 5, 10, 20].filter((rank) => rank <= cmc.length);
@@ -128,7 +135,7 @@ function identification({ ways }: Measured): Part[] {
     points: evaluation.identification.cmc.map(({ value, low, high }, i) => ({ x: i + 1, y: value, low, high })),
   }));
   const least = Math.min(...lines.flatMap(({ points }) => points.map(({ low }) => low)));
-  const min = Math.floor(least * 20) / 20;
+  const min = Math.min(0.95, Math.floor(least * 20) / 20);
   return [
     { heading: 'Identification, closed set' },
     {
@@ -146,7 +153,7 @@ function identification({ ways }: Measured): Part[] {
       ...drawn(
         'Cumulative match characteristic',
         { title: 'rank', min: 1, max: cmc.length, ticks: shown },
-        { title: 'TPIR', min, max: 1, ticks: [min, (min + 1) / 2, 1] },
+        { title: 'TPIR', min, max: 1, ticks: shareTicks(min) },
         lines,
         'bottom',
       ),

@@ -45,9 +45,11 @@ export function asMarkdown(parts: readonly Part[], name: string): string {
 }
 
 const STYLE = `body{font:15px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;color:#111}
-table{border-collapse:collapse;margin:1rem 0;width:100%}th,td{border-bottom:1px solid #ccc;padding:.3rem .5rem;text-align:right}
-th:first-child,td:first-child{text-align:left}td:not(:first-child){white-space:nowrap}svg{width:100%;height:auto}h2{margin-top:2rem;border-bottom:2px solid #111}
-@media print{body{max-width:none;margin:0;font-size:10pt}h2,h3{break-after:avoid}table,svg{break-inside:avoid}}`;
+table{border-collapse:collapse;margin:1rem 0;width:100%;font-size:.87em;font-variant-numeric:tabular-nums}
+th,td{border-bottom:1px solid #ccc;padding:.3rem .4rem;text-align:right}th{vertical-align:bottom}
+th:first-child,td:first-child{text-align:left;padding-left:0;min-width:6em}td:not(:first-child){white-space:nowrap}
+figure{margin:1rem 0}svg{width:100%;height:auto}li{overflow-wrap:anywhere}h2{margin-top:2rem;border-bottom:2px solid #111}
+@page{margin:18mm}@media print{body{max-width:none;margin:0;padding:0;font-size:10pt}h2,h3,p:has(+table){break-after:avoid}tr,figure{break-inside:avoid}}`;
 
 export function asHtml(title: string, parts: readonly Part[]): string {
   const escaped = (text: string) => escapedText(printable(text));

@@ -6,7 +6,9 @@ import { join } from 'node:path';
 import { type Compressor, fit, load } from '@hers/compress';
 import { clusteredMean, matedPlaces, mateRanks, rowsAt } from '@hers/vectors/accuracy';
 import { Random } from '@hers/vectors/random';
+import { identities } from '@hers/vectors/synthetic';
 import type { DatasetName, Part } from '../datasets.ts';
+import { curvedManifold, FACE_LIKE } from '../manifold.ts';
 import { mean } from '../metrics/mean.ts';
 import { progress } from '../report.ts';
 import { wholeNumber, wholeNumbers } from '../runner.ts';
@@ -29,6 +31,8 @@ export interface AutoParameters {
   /** Identities to fit on; `all` are all that are not measured on. */
   readonly sizes: readonly (number | 'all')[];
   readonly cuts: number;
+  /** How many identities with several vectors there are at most to fit on, in any cut. */
+  readonly most: Readonly<Record<string, number>>;
   /** What is not measured yet. */
   readonly unfinished: number;
 }
@@ -45,6 +49,7 @@ export const autoExperiment: Experiment = {
     sets: { type: 'string', help: 'which data sets, with commas between them (faces,text,pictures)' },
     sizes: { type: 'string', help: 'identities to fit on, with commas between them (20,40,80,160,640); and all' },
     cuts: { type: 'string', help: 'how often identities are drawn (10)' },
+    time: { type: 'boolean', help: 'also time a fit on 10 000 vectors of 512 dimensions, with learning to rank' },
     even: { type: 'boolean', help: 'at the end, fit on all odd labels, and look at the even ones' },
     state: STATE_OPTION,
     minutes: MINUTES_OPTION,
@@ -60,11 +65,13 @@ export const autoExperiment: Experiment = {
       await mkdir(folder, { recursive: true });
       const results: Figure[] = [];
       const sets: Record<string, AutoParameters['sets'][string]> = {};
+      const most: Record<string, number> = {};
       let unfinished = 0;
       for (const name of names) {
         const { source, ...whole } = await datasetOf(name, values);
         const half = halfOf(whole, 1);
         sets[name] = { source, dimension: whole.dimension, ...countsOf(half) };
+        most[name] = Math.max(...Array.from({ length: cuts }, (_, i) => identitiesOf(half, i + 1).several.length));
         for (const size of sizes) {
           const found: Cut[] = [];
           for (let cut = 1; cut <= cuts; cut++) {
@@ -87,18 +94,42 @@ export const autoExperiment: Experiment = {
         }
         if (values.even === true) {
           const file = join(folder, `${name}-even-${dimensions.join('-')}.json`);
-          const known = await readFile(file, 'utf8').then(JSON.parse, () => undefined);
-          const looked: Figure[] = known ?? (await lookAtEven(`${name}-even`, half, halfOf(whole, 0), dimensions));
-          if (known === undefined) await keep(file, new TextEncoder().encode(JSON.stringify(looked)));
-          results.push(...looked);
+          results.push(...(await kept(file, () => lookAtEven(`${name}-even`, half, halfOf(whole, 0), dimensions))));
         }
       }
-      const parameters = { sets, dimensions, sizes, cuts, unfinished };
+      if (values.time === true) results.push(...(await kept(join(folder, 'time.json'), () => timed(small))));
+      const parameters = { sets, dimensions, sizes, cuts, most, unfinished };
       const { state: _, minutes: __, ...others } = values;
       return record('auto', values, { parameters, results }, againWith(others));
     });
   },
 };
+
+/** What is in the file, or else what is measured now, and kept there. */
+async function kept(file: string, measure: () => Promise<Figure[]>): Promise<Figure[]> {
+  const known = await readFile(file, 'utf8').then(JSON.parse, () => undefined);
+  if (known !== undefined) return known;
+  const now = await measure();
+  await keep(file, new TextEncoder().encode(JSON.stringify(now)));
+  return now;
+}
+
+/** One fit with all defaults. The vectors are synthetic: of people, five each. */
+async function timed(small: boolean): Promise<Figure[]> {
+  const [people, dimension, to] = small ? [60, 24, 4] : [2000, 512, 32];
+  const centres = curvedManifold(dimension, { intrinsic: small ? 6 : 24, similarity: 0.05 });
+  const { vectors, labels } = identities(people, 5, dimension, { ...FACE_LIKE, centres }).gallery();
+  const begun = performance.now();
+  await fit('auto', vectors, labels, { dimension: to });
+  const seconds = (performance.now() - begun) / 1000;
+  return [
+    figure('time-seconds', seconds, 'seconds'),
+    figure('time-vectors', labels.length, 'vectors'),
+    figure('time-people', people, 'people'),
+    figure('time-dimension', dimension, 'dimensions'),
+    figure('time-to', to, 'dimensions'),
+  ];
+}
 
 function setsOf(given: unknown, small: boolean): DatasetName[] {
   const all: DatasetName[] = ['faces', 'text', 'pictures'];
@@ -126,17 +157,22 @@ function halfOf(whole: Part, remainder: 0 | 1): Part {
   );
 }
 
-/**
- * Identities to fit on, and others to measure on. Of those with a single vector there is nothing to
- * learn about what differs within an identity, so a small number is drawn among the others.
- */
-function cutOf(half: Part, size: number | 'all', cut: number): { fit: Part; held: Part } | undefined {
+/** Of one cut: those to measure on, the rest, and those of the rest that have several vectors. */
+function identitiesOf(half: Part, cut: number): { held: Set<number>; rest: number[]; several: number[] } {
   const names = [...new Set(half.labels)];
   const order = Array.from(new Random(cut, 0xc07).order(names.length), (i) => names[i]);
   const held = new Set(order.slice(0, Math.round(MEASURED * names.length)));
   const mated = new Set(Array.from(matedPlaces(half.labels), (place) => half.labels[place]));
   const rest = order.filter((name) => !held.has(name));
-  const several = rest.filter((name) => mated.has(name));
+  return { held, rest, several: rest.filter((name) => mated.has(name)) };
+}
+
+/**
+ * Identities to fit on, and others to measure on. Of those with a single vector there is nothing to
+ * learn about what differs within an identity, so a small number is drawn among the others.
+ */
+function cutOf(half: Part, size: number | 'all', cut: number): { fit: Part; held: Part } | undefined {
+  const { held, rest, several } = identitiesOf(half, cut);
   if (size !== 'all' && size >= several.length) return undefined;
   const fitted = new Set(size === 'all' ? rest : several.slice(0, size));
   const of = (wanted: ReadonlySet<number>) =>
