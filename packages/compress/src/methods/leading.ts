@@ -1,7 +1,7 @@
 // The leading eigenvectors of a large symmetric matrix without negative eigenvalues: subspace
 // iteration with Rayleigh and Ritz's quotients (Golub and Van Loan, "Matrix Computations", §8.2.4).
-// Products with the matrix run in onnxruntime in single precision. Where neighbouring eigenvalues are close, the
-// subspace settles slowly, and which of their axes comes first does not matter.
+// Products with the matrix run in onnxruntime in single precision. Where neighbouring eigenvalues
+// are close, the subspace settles slowly, and which of their axes comes first does not matter.
 
 import { Random } from '@hers/vectors/random';
 import { product } from '../training/products.ts';
