@@ -75,14 +75,14 @@ function timing(data: Data<AutoParameters>): string[] {
 }
 
 /** Sizes that a set cannot have. */
-function tooLarge({ parameters: { sets, sizes, most } }: Data<AutoParameters>): string[] {
+function tooLarge({ parameters: { sets, sizes, fewest } }: Data<AutoParameters>): string[] {
   const missing = Object.keys(sets).flatMap((set) => {
-    const too = sizes.filter((size) => size !== 'all' && size >= most[set]);
-    return too.length === 0 ? [] : [`${set} ${most[set]} (so there is no row of ${too.join(', ')})`];
+    const too = sizes.filter((size) => size !== 'all' && size >= fewest[set]);
+    return too.length === 0 ? [] : [`${set} ${fewest[set]} (so there is no row of ${too.join(', ')})`];
   });
   if (missing.length === 0) return [];
   return [
-    `A set has rows as far as it has identities. With a quarter to measure on, so many of the rest have several vectors, at most: ${missing.join('; ')}.`,
+    `A set has rows as far as it has identities. With a quarter to measure on, so many of the rest have several vectors, in the cut with fewest: ${missing.join('; ')}.`,
   ];
 }
 

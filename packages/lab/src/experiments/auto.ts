@@ -31,8 +31,8 @@ export interface AutoParameters {
   /** Identities to fit on; `all` are all that are not measured on. */
   readonly sizes: readonly (number | 'all')[];
   readonly cuts: number;
-  /** How many identities with several vectors there are at most to fit on, in any cut. */
-  readonly most: Readonly<Record<string, number>>;
+  /** How many identities with several vectors there are to fit on, in the cut that has fewest. */
+  readonly fewest: Readonly<Record<string, number>>;
   /** What is not measured yet. */
   readonly unfinished: number;
 }
@@ -65,13 +65,13 @@ export const autoExperiment: Experiment = {
       await mkdir(folder, { recursive: true });
       const results: Figure[] = [];
       const sets: Record<string, AutoParameters['sets'][string]> = {};
-      const most: Record<string, number> = {};
+      const fewest: Record<string, number> = {};
       let unfinished = 0;
       for (const name of names) {
         const { source, ...whole } = await datasetOf(name, values);
         const half = halfOf(whole, 1);
         sets[name] = { source, dimension: whole.dimension, ...countsOf(half) };
-        most[name] = Math.max(...Array.from({ length: cuts }, (_, i) => identitiesOf(half, i + 1).several.length));
+        fewest[name] = Math.min(...Array.from({ length: cuts }, (_, i) => identitiesOf(half, i + 1).several.length));
         for (const size of sizes) {
           const found: Cut[] = [];
           for (let cut = 1; cut <= cuts; cut++) {
@@ -98,7 +98,7 @@ export const autoExperiment: Experiment = {
         }
       }
       if (values.time === true) results.push(...(await kept(join(folder, 'time.json'), () => timed(small))));
-      const parameters = { sets, dimensions, sizes, cuts, most, unfinished };
+      const parameters = { sets, dimensions, sizes, cuts, fewest, unfinished };
       const { state: _, minutes: __, ...others } = values;
       return record('auto', values, { parameters, results }, againWith(others));
     });
