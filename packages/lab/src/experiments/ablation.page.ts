@@ -243,7 +243,12 @@ function lengthPlot(data: Data<AblationParameters>, variants: readonly string[])
     VARIANTS.flatMap(([name, variant]) => {
       const found = lengthsOf(data, `${name}-${dimension}`);
       if (found.length < 2) return [];
-      return found.map(({ steps, value }) => ({ panel: `${dimension} dimensions`, variant, steps, value }));
+      return found.map(({ steps, value }) => ({
+        panel: `${dimension} dimensions`,
+        variant,
+        steps: steps / 1000,
+        value,
+      }));
     }),
   );
   if (values.length === 0) return [];
@@ -267,7 +272,7 @@ function lengthPlot(data: Data<AblationParameters>, variants: readonly string[])
           x: {
             field: 'steps',
             type: 'quantitative',
-            title: 'steps a stage',
+            title: 'steps, in thousands',
             scale: { type: 'log', base: 2, domain: [Math.min(...lengths), Math.max(...lengths)] },
             axis: { values: lengths },
           },

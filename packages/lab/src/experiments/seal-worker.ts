@@ -1,6 +1,6 @@
 // A thread of the published system's server, with its own SEAL. It is given keys and a part of a
-// gallery, then queries one after the other, and reports when each block was scored. Another gallery
-// replaces the one it has: opening SEAL takes longer than scoring a small one.
+// gallery, then queries one after the other, and reports when each block was scored. Another
+// gallery replaces the one it has: opening SEAL takes longer than scoring a small one.
 
 import { parentPort } from 'node:worker_threads';
 import { Context, type PaperServer, parameterSet } from '@hers/paper';
