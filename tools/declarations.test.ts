@@ -66,3 +66,12 @@ it('a declaration that is missing, or cannot be read, is an error', () => {
     /import\(…\) in a type: name it by an import/,
   );
 });
+
+it('files that export all of one another come to an end', () => {
+  const files = {
+    'index.d.ts': "export * from './a.js';\nexport * from './b.js';\n",
+    'a.d.ts': "export * from './b.js';\nexport type A = B;\nimport { type B } from './b.js';\n",
+    'b.d.ts': "export * from './a.js';\nexport type B = 1;\n",
+  };
+  assert.deepEqual(pruned(files), files);
+});

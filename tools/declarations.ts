@@ -102,9 +102,14 @@ export function pruneDeclarations(
     }
     return found.length > 0;
   };
+  const reached = new Map<string, boolean>();
   /** A name as a file exports it; `*` is all of them. Whether there is one. */
   const reach = (file: string, name: string): boolean => {
     const isAll = name === '*';
+    const asked = `${name} of ${file}`;
+    if (reached.has(asked)) return reached.get(asked)!;
+    // Files may export all of one another.
+    reached.set(asked, isAll);
     if (isAll) keptOf(file);
     let found = isAll;
     for (const statement of statementsOf(file)) {
@@ -121,6 +126,7 @@ export function pruneDeclarations(
         found = true;
       }
     }
+    reached.set(asked, found);
     return found;
   };
   for (const entry of entries) reach(entry, '*');
