@@ -190,9 +190,11 @@ export class Workers implements Crew {
   /** Copies what it needs of the tasks before it returns its promise. */
   async #decryptSome(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
     const packed = packTasks(tasks, this.#spares.pop());
-    const ranked = await this.#together?.rank(secret, packed.memory, unpackTasks(packed), options);
-    if (ranked) this.#spare(packed.memory);
-    if (ranked) return ranked;
+    if (this.#together) {
+      const ranked = await this.#together.rank(secret, packed.memory, unpackTasks(packed), options);
+      if (ranked) this.#spare(packed.memory);
+      if (ranked) return ranked;
+    }
     const exposed = secret instanceof QuerySecret ? secret.expose() : secret;
     return this.#run({ kind: 'decrypt', secret: exposed, packed, options });
   }
