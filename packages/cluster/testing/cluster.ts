@@ -3,8 +3,8 @@
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdirSync } from 'node:fs';
+import { mkdir, mkdtemp, rm, statfs, writeFile } from 'node:fs/promises';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,6 +13,14 @@ import { TokenStore } from '@hers/server';
 import { type Part as Found, part } from '../../../tools/parts.ts';
 
 const MEMORY = '/dev/shm';
+/** A cluster of tests takes a tenth of this. Containers often have 64 MB there. */
+const ROOM = 2 ** 29;
+
+async function hasRoom(folder: string): Promise<boolean> {
+  const found = await statfs(folder).catch(() => undefined);
+  return found !== undefined && found.bavail * found.bsize >= ROOM;
+}
+
 const NODE_CHILD = fileURLToPath(new URL('./node-child.ts', import.meta.url));
 
 /** The server of NATS, where it is installed. */
@@ -217,7 +225,7 @@ export class TestCluster {
     const { nodes: first = 3, spare = 0, natsServers = 3, shards = 4, reference = false, tending, quiet } = options;
     const { replicas = Math.min(3, first) } = options;
     const count = first + spare;
-    const parent = options.inMemory && existsSync(MEMORY) ? MEMORY : tmpdir();
+    const parent = options.inMemory && (await hasRoom(MEMORY)) ? MEMORY : tmpdir();
     const folder = await mkdtemp(join(parent, 'hers-cluster-'));
     const ports = await freePorts(2 * natsServers + 2 * count);
     const tokens = new TokenStore(join(folder, 'tokens.json'));
