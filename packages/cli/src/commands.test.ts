@@ -597,7 +597,7 @@ describe('upkeep', () => {
     const people = ['p', 'q', 'r'].map((id, i) => ({ id, vector: [0, 1, 2, 3].map((k) => Number(k === i)) }));
     const input = people.map((each) => JSON.stringify(each)).join('\n');
     const found = async () => {
-      const { out, err } = await hers(folder, ['search', '[1,0.1,0,0]', '--limit', '1', '-c', 'tiny']);
+      const { out, err } = await hers(folder, ['search', '[0,0.1,1,0]', '--limit', '1', '-c', 'tiny']);
       const [id, score] = out.trimEnd().split('\n').at(-1)!.split('\t');
       return { id, score: Number(score), err };
     };
@@ -615,7 +615,7 @@ describe('upkeep', () => {
     assert.equal((await hersJson(folder, ['collections', 'describe', 'tiny'])).blocks, 1);
     const after = await found();
     assert.doesNotMatch(after.err, /pending/);
-    assert.equal(after.id, before.id);
+    assert.deepEqual([before.id, after.id], ['r', 'r']);
     assert.ok(Math.abs(after.score - before.score) < 0.05, `${after.score} was ${before.score}`);
   });
 
