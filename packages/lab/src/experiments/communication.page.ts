@@ -69,8 +69,9 @@ export async function render(data: Data<CommunicationParameters>): Promise<Rende
   const { dimensions } = data.parameters;
   const boddetiKeys = bytes(new Figures(data).value(`boddeti-seal-d${dimensions.at(-1)}-keys`));
   const openKeys = bytes(new Figures(data).value(`ours-open-device-d${dimensions.at(-1)}-keys`));
+  const asked = dimensions.includes(128) ? 128 : dimensions[0];
   const posted = (form: 'device' | 'public') =>
-    bytes(new Figures(data).value(`ours-open-${form}-d128-probe`) + ENVELOPE_BYTES);
+    bytes(new Figures(data).value(`ours-open-${form}-d${asked}-probe`) + ENVELOPE_BYTES);
   const { hersProbe, boddetiProbe, response } = COMMUNICATION;
   const markdown = page(
     data,
@@ -84,7 +85,7 @@ export async function render(data: Data<CommunicationParameters>): Promise<Rende
       'Messages were made and measured; totals are those of a block, multiplied. With the naive encoding and with Boddeti\'s, every score comes in a ciphertext of its own. "Improved" has two things that the paper does not have: encryption by the secret key, whose random half travels as a seed, and responses that drop one prime before they are sent.',
       `The paper gives ${bytes(hersProbe)} for a HERS probe of 64 dimensions, which is the size of 64 ciphertexts compressed by zlib. It gives ${bytes(boddetiProbe)} for Boddeti's probe, and ${bytes(response)} for the scores of 100 million templates, a byte for each. Neither is the size of a ciphertext with these parameters, which takes at least 91 KB.`,
       '## What a device sends',
-      `A device posts its query in a signed envelope, which has ${ENVELOPE_BYTES} bytes more. At 128 dimensions that is ${posted('device')} with a key of its own, and ${posted('public')} with the public key. \`npm run bench -- open\` measures this with real devices over HTTP.`,
+      `A device posts its query in a signed envelope, which has ${ENVELOPE_BYTES} bytes more. At ${asked} dimensions that is ${posted('device')} with a key of its own, and ${posted('public')} with the public key. \`npm run bench -- open\` measures this with real devices over HTTP.`,
       '## Other systems, as published',
       "What these publish about bytes, as far as we found it. They solve other problems, so the figures say what others send and not who is better: with Wally, Tiptoe and Apple's search the server may see the vectors that it searches, and here it may not.",
       OTHERS.map(([system, published, where]) => `- **${system}**: ${published} (${where}).`).join('\n'),
