@@ -12,7 +12,8 @@
 import { spawnSync } from 'node:child_process';
 import { globSync } from 'node:fs';
 import { join, resolve, sep } from 'node:path';
-import { run } from 'node:test';
+import { Readable } from 'node:stream';
+import { run, type TestsStream } from 'node:test';
 import { spec, type TestEvent } from 'node:test/reporters';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -20,6 +21,15 @@ import { type Covered, reportCoverage } from './coverage.ts';
 import { reportExports } from './exports.ts';
 import { reportLayers } from './layers.ts';
 import { reportWords } from './words.ts';
+
+/** Files that take little CPU for their time. */
+const MOSTLY_WAITING = [
+  'packages/cli/src/cancel.test.ts',
+  'packages/client/src/transport/hostile-server.test.ts',
+  'packages/client/src/transport/http-faults.test.ts',
+  'packages/cluster/src/ledger-nats.test.ts',
+  'packages/cluster/src/placement.test.ts',
+];
 
 const root = resolve(import.meta.dirname, '..');
 const { quick, coverage, names, filters } = readArguments();
@@ -88,27 +98,13 @@ function setAside({ name, skip, todo }: { name: string; skip?: Mark; todo?: Mark
   skipped.push(`skipped: ${name} - ${reason}`);
 }
 
-async function runTests(): Promise<boolean> {
-  // The tests of tools come first: that of packing takes half a minute, and would be the last, with
-  // nothing left for the other core.
-  const files = ['tools/*.test.ts', 'packages/*/src/**/*.test.ts']
-    .flatMap((pattern) => globSync(pattern, { cwd: root }).sort())
-    .map((file) => file.replaceAll(sep, '/'))
-    .filter((file) => filters.length === 0 || filters.some((filter) => file.includes(filter)));
-  if (files.length === 0) {
-    console.log(`No test file matches ${filters.join(', ')}.`);
-    count.failed++;
-    return false;
-  }
+/** Runs these files, so many at once, and counts. */
+function start(files: readonly string[], concurrency: number): TestsStream {
   const before = count.failed;
-  // A process starts in half the time with code that was compiled before, and there are hundreds:
-  // one for each file, and those that tests start. Coverage would be less exact with it.
-  if (!coverage) process.env.NODE_COMPILE_CACHE ??= join(root, 'packages/cli/build/compile-cache');
   const stream = run({
     files: files.map((file) => join(root, file)),
     cwd: root,
-    // More at once would disturb the tests that measure time.
-    concurrency: 2,
+    concurrency,
     execArgv: ['--import', pathToFileURL(join(root, 'tools/test-start.mjs')).href],
     ...(names.length > 0 ? { testNamePatterns: names } : {}),
     ...(coverage
@@ -128,8 +124,44 @@ async function runTests(): Promise<boolean> {
   stream.on('test:summary', ({ file, success }) => {
     if (file === undefined && !success && count.failed === before) count.failed++;
   });
+  return stream;
+}
+
+/** Everything of the first, as it comes, then everything of the next, which runs all the while. */
+async function* oneByOne(streams: readonly TestsStream[]): AsyncGenerator<TestEvent> {
+  const [first, ...others] = streams;
+  const kept = others.map((stream) => stream.toArray());
+  yield* first;
+  for (const events of kept) yield* await events;
+}
+
+async function runTests(): Promise<boolean> {
+  // The tests of tools come first: that of packing takes half a minute, and would be the last, with
+  // nothing left for the other core.
+  const files = ['tools/*.test.ts', 'packages/*/src/**/*.test.ts']
+    .flatMap((pattern) => globSync(pattern, { cwd: root }).sort())
+    .map((file) => file.replaceAll(sep, '/'))
+    .filter((file) => filters.length === 0 || filters.some((filter) => file.includes(filter)));
+  if (files.length === 0) {
+    console.log(`No test file matches ${filters.join(', ')}.`);
+    count.failed++;
+    return false;
+  }
+  const before = count.failed;
+  // A process starts in half the time with code that was compiled before, and there are hundreds:
+  // one for each file, and those that tests start. Coverage would be less exact with it.
+  if (!coverage) process.env.NODE_COMPILE_CACHE ??= join(root, 'packages/cli/build/compile-cache');
+  // More than two at once would disturb the tests that measure time; one that mostly waits does not.
+  // What is covered is told by one run alone.
+  const isApart = (file: string) => !coverage && MOSTLY_WAITING.includes(file);
+  const apart = files.filter(isApart);
+  const together = files.filter((file) => !isApart(file));
+  const streams = [
+    ...(together.length > 0 ? [start(together, 2)] : []),
+    ...(apart.length > 0 ? [start(apart, 1)] : []),
+  ];
   // The runner's table of every file is left out: there is one of packages in the end.
-  const shown = stream.filter((event: TestEvent) => {
+  const shown = Readable.from(oneByOne(streams)).filter((event: TestEvent) => {
     if (event.type === 'test:coverage') covered = event.data.summary.files;
     return event.type !== 'test:coverage';
   });
