@@ -64,10 +64,15 @@ export class Members {
       });
   }
 
-  async join(): Promise<void> {
+  /**
+   * Enters this node, unless the ledger has it. One with an empty folder enters itself in any case:
+   * a server of NATS that lags may give a directory of long ago, of which this node would not know
+   * better, and appending to that is refused.
+   */
+  async join(isEmpty = false): Promise<void> {
     const { name, url } = this.#options;
     await this.catchUp();
-    if (this.isMember) return;
+    if (this.isMember && !isEmpty) return;
     await this.change((directory) => ({
       ...directory,
       nodes: { ...directory.nodes, [name]: { ...directory.nodes[name], url } },

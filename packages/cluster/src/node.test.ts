@@ -7,6 +7,7 @@ import { ReferenceKernel } from '@hers/scan';
 import { HersError } from '@hers/service';
 import { openStore } from '@hers/store';
 import { Coordinator } from './coordinator.ts';
+import { DIRECTORY, EMPTY_DIRECTORY, encodeDirectory } from './directory.ts';
 import type { LedgerEntry } from './ledger.ts';
 import { MemoryLedger } from './ledger-memory.ts';
 import { ClusterNode } from './node.ts';
@@ -16,10 +17,14 @@ class UnsteadyLedger extends MemoryLedger {
   /** How many of the next reads find nothing, or fail. */
   empty = 0;
   failing = 0;
+  /** What the next reads find in place of the newest. */
+  old: LedgerEntry[] = [];
 
   override async *read(topic: string, after: number | 'newest'): AsyncGenerator<LedgerEntry> {
     if (this.failing-- > 0) throw new HersError('UNAVAILABLE', 'NATS does not answer');
     if (this.empty-- > 0) return;
+    const old = after === 'newest' ? this.old.shift() : undefined;
+    if (old) return yield old;
     yield* super.read(topic, after);
   }
 }
@@ -43,6 +48,20 @@ it('a node joins when the ledger begins to answer', () =>
     ledger.failing = 3;
     await node.start();
     assert.deepEqual(Object.keys(node.members.directory.nodes), ['n1']);
+  }));
+
+it('a node without its folder takes no directory of long ago for the newest', () =>
+  withNode(async (node, ledger) => {
+    const first = { ...EMPTY_DIRECTORY, version: 1, nodes: { n1: { url: 'memory:n1' } } };
+    const faces = { uid: 'ab'.repeat(16), placement: 1, replicas: 1, base: 1, shards: [['n1']] };
+    const position = await ledger.append(DIRECTORY, 0, encodeDirectory(first));
+    const second = encodeDirectory({ ...first, version: 2, collections: { faces } });
+    await ledger.append(DIRECTORY, position, second);
+    const entry = { topic: DIRECTORY, position, content: encodeDirectory(first) };
+    ledger.old = [entry, entry, entry];
+    await node.start();
+    assert.deepEqual(Object.keys(node.members.directory.collections), ['faces']);
+    assert.equal(node.members.directory.version, 3);
   }));
 
 it('a directory that is older than one that was seen is not built on', () =>

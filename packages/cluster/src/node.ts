@@ -91,7 +91,7 @@ export class ClusterNode implements Kept {
     this.#unwatch = this.ledger.watch((topic) => void this.#keeper.hear(topic).catch((error) => this.report(error)));
     // A node that is known serves what it has even if the ledger is out of reach.
     if (this.members.isMember) void this.members.join().catch((error) => this.report(error));
-    else await retryPassing(JOIN_MS, () => this.members.join());
+    else await retryPassing(JOIN_MS, () => this.members.join(true));
     const tend = () => {
       this.#tending ??= this.#tend().finally(() => {
         this.#tending = undefined;
