@@ -19,6 +19,7 @@ import {
 import { hex } from '../bytes.ts';
 import type { ManifestDevice } from '../formats/manifest.ts';
 import type { Payload } from '../formats/records.ts';
+import { pause } from '../pause.ts';
 import { type AnswerOptions, answer } from '../search/search.ts';
 import { checkOptions, type Match, type SearchResult } from '../search/search-options.ts';
 import { evaluationOf, OWN_DEVICE } from '../session/evaluation.ts';
@@ -490,19 +491,4 @@ async function isThere({ service, name }: CollectionSession): Promise<boolean> {
     () => true,
     () => false,
   );
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const stop = () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    };
-    const timer = setTimeout(() => {
-      signal.removeEventListener('abort', stop);
-      resolve();
-    }, ms);
-    signal.addEventListener('abort', stop, { once: true });
-    if (signal.aborted) stop();
-  });
 }
