@@ -155,6 +155,10 @@ function sentencesOf(collection: RepairedCollection, verbose: boolean): string[]
     said.push(
       'a compressor is lost: what it had compressed is indexed without one, if the vault has it. hers reindex <file> applies it again.',
     );
+  if (collection.lostEvaluation)
+    said.push(
+      'evaluation keys are lost, without which open queries are not answered. hers optimize makes those of the collection again, hers devices renew those of a device.',
+    );
   if (missingVersions > 0)
     said.push(
       `${counted(missingVersions, 'version')} that this key has seen ${missingVersions === 1 ? 'is' : 'are'} missing, and what they changed. hers collections accept ${collection.name} goes on with what is there.`,

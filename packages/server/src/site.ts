@@ -1,6 +1,7 @@
 // Pages that a server gives to anybody, beside its API: the console. They are files, read once, and
 // hold nothing of the gallery.
 
+import { takesGzip } from '@hers/service';
 import type { FastifyRequest } from 'fastify';
 import type { Route } from './routes.ts';
 
@@ -26,11 +27,6 @@ export interface Site {
   readonly files: readonly SiteFile[];
 }
 
-/**
- * An `Accept-Encoding` that names gzip, and does not refuse it by a weight of zero (RFC 9110
- * §12.5.3).
- */
-const TAKES_GZIP = /(?:^|,)\s*gzip\s*(?:$|,|;(?!\s*q=0(?:\.0*)?\s*(?:,|$)))/i;
 /** What the log and the metrics call a file of the page. */
 const OPERATION = 'console';
 
@@ -43,7 +39,7 @@ export function siteRoutes({ base, headers, files }: Site): Route[] {
     summary: path === '' ? 'The console, a page for people' : `A file of the console: ${path}`,
     gives: { kind: 'text', status: 200, type, description: 'a file' },
     handle: async ({ request, reply }) => {
-      const isCompressed = TAKES_GZIP.test(String(request.headers['accept-encoding'] ?? ''));
+      const isCompressed = takesGzip(request.headers['accept-encoding']);
       for (const [name, value] of Object.entries(headers)) reply.header(name, value);
       reply.header('vary', 'accept-encoding');
       if (isCompressed) reply.header('content-encoding', 'gzip');

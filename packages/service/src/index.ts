@@ -90,6 +90,7 @@ export {
   readItems,
   type SearchHead,
   type StageBody,
+  takesGzip,
   unpackIds,
 } from './wire.ts';
 export { withMethods } from './with-methods.ts';

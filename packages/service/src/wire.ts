@@ -26,6 +26,14 @@ import {
 
 export const OCTETS = 'application/octet-stream';
 
+/**
+ * Whether an `Accept-Encoding` names gzip, and does not refuse it by a weight of zero (RFC 9110
+ * §12.5.3).
+ */
+export function takesGzip(accepted: string | readonly string[] | undefined): boolean {
+  return /(?:^|,)\s*gzip\s*(?:$|,|;(?!\s*q=0(?:\.0*)?\s*(?:,|$)))/i.test(String(accepted ?? ''));
+}
+
 export const collectionPath = (name: string) => `/v1/collections/${encodeURIComponent(name)}`;
 
 /** What a server says about itself. */

@@ -256,3 +256,11 @@ it('no text brings anything but a filter or a typed error', () => {
   );
   assert.ok(read > 0);
 });
+
+it('is refused by name without a text, or without the fields that it is read by', () => {
+  for (const given of [['age = 1'], ['age = 1', null], [7, fields], [undefined, fields]])
+    assert.throws(() => Reflect.apply(parseFilter, undefined, given), {
+      name: 'HersError',
+      code: 'INVALID_ARGUMENT',
+    });
+});

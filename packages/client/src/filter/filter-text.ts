@@ -43,6 +43,9 @@ const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
  * const filter = parseFilter('country = NL and age >= 18', await faces.fields());
  */
 export function parseFilter(text: string, fields: Fields): Filter {
+  if (typeof text !== 'string') throw invalid('a filter to read is a text');
+  if (typeof fields !== 'object' || fields === null)
+    throw invalid('a text is read by the fields of its collection: parseFilter(text, await collection.fields())');
   if (text.length > MAX_LENGTH)
     throw invalid(`a filter has at most ${MAX_LENGTH} characters as a text; give it as JSON`);
   const filter = new Parser(text, fields).whole();

@@ -353,7 +353,7 @@ export class Rescue {
       ) &&
       this.#patches.size === 0 &&
       this.manifest.compressors.every(({ epoch }) => this.#hasCompressor(epoch)) &&
-      this.manifest.evaluation.every((each) => evaluationListsOf(each).every((list) => this.#places.has(list))) &&
+      !this.#hasLostEvaluation() &&
       this.#live.found === this.#live.size &&
       this.#brought.length === 0
     );
@@ -361,6 +361,10 @@ export class Rescue {
 
   #keptBlocks(): ManifestBlock[] {
     return this.manifest.blocks.filter(({ id }) => this.#fates.get(id) === 'kept');
+  }
+
+  #hasLostEvaluation(): boolean {
+    return this.manifest.evaluation.some((each) => evaluationListsOf(each).some((list) => !this.#places.has(list)));
   }
 
   /** Evaluation keys of which every piece was found; `optimize` makes the others again. */
@@ -561,6 +565,7 @@ export class Rescue {
     const { missingVersions } = this.#options;
     const lost = this.#lost();
     const lostCompressor = this.manifest.compressors.some(({ epoch }) => !this.#hasCompressor(epoch));
+    const lostEvaluation = this.#hasLostEvaluation();
     const kept = this.#keptBlocks().length;
     // Of those in whose place others came, and of nothing, nobody needs to hear.
     const told = this.#told;
@@ -575,7 +580,8 @@ export class Rescue {
       blocks: { kept, rebuilt, dropped: this.manifest.blocks.length - kept - rebuilt },
       unlisted: { found: unlisted.length, broughtBack: this.#brought.length },
       lostCompressor,
-      complete: lost.count === 0 && missingVersions === 0 && !lostCompressor,
+      lostEvaluation,
+      complete: lost.count === 0 && missingVersions === 0 && !lostCompressor && !lostEvaluation,
     };
   }
 

@@ -32,6 +32,11 @@ export interface RepairedCollection {
   readonly unlisted: { readonly found: number; readonly broughtBack: number };
   /** A compressor is missing: what it had indexed is indexed without one, or lost. */
   readonly lostCompressor: boolean;
+  /**
+   * Evaluation keys are missing, without which open queries are not answered: `optimize` makes
+   * those of the collection again, and a device that has its own is renewed.
+   */
+  readonly lostEvaluation: boolean;
   /** Whether all is there that was acknowledged, as far as anybody knows. */
   readonly complete: boolean;
 }

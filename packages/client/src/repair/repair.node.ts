@@ -302,6 +302,7 @@ class Repair {
         blocks: { kept: blocks, rebuilt: 0, dropped: 0 },
         unlisted: { found: 0, broughtBack: 0 },
         lostCompressor: false,
+        lostEvaluation: false,
         complete: missingVersions === 0,
       });
     }

@@ -588,6 +588,33 @@ describe('lists', () => {
     assert.deepEqual((await Promise.all(kinds)).sort(), [false, true]);
   });
 
+  it('of evaluation keys: all records are there, and optimize makes the keys again', async () => {
+    const folder = join(parent, 'asked-openly');
+    const all = Array.from({ length: 30 }, (_, i) => ({ id: `o${i}`, vector: vectorOf(i, 8) }));
+    let db = await connect(`file:${folder}`, { key, threads: 1 });
+    await (await db.createCollection('open', { dimension: 8, profile: 'open' })).upsert(all);
+    await (await db.collection('open')).optimize();
+    await db.close();
+    // Those of the keys are by far the largest.
+    const found = only(folder, 'vault').flatMap((path) => lists(path).map((entry) => ({ path, ...entry })));
+    const largest = found.reduce((one, other) => (other.length > one.length ? other : one));
+    flip(largest.path, largest.at + 70);
+    const report = await repairGallery({ folder, key, threads: 1 });
+    const { lost, records, lostEvaluation, complete } = of(report, 'open');
+    assert.deepEqual(
+      { lost: lost.count, records, lostEvaluation, complete },
+      { lost: 0, records: 30, lostEvaluation: true, complete: false },
+    );
+    assert.equal(report.complete, false);
+    db = await connect(`file:${folder}`, { key, threads: 1 });
+    const collection = await db.collection('open');
+    await assert.rejects(collection.search(all[3].vector), { code: 'INTEGRITY', message: /optimize/ });
+    await collection.optimize();
+    assert.equal((await collection.search(all[3].vector, { limit: 1 })).matches[0].id, 'o3');
+    await db.close();
+    await checkClean(folder);
+  });
+
   it('lost ones of homomorphic enrolment: their slots are lost, the block is not', async () => {
     const folder = copyOf();
     const path = only(folder, 'vault', '3-').at(-1)!;

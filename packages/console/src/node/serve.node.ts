@@ -3,7 +3,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { pipeline } from 'node:stream/promises';
-import { HersError, type OptionNames, refuseUnknown } from '@hers/service';
+import { HersError, type OptionNames, refuseUnknown, takesGzip } from '@hers/service';
 import { BASE, PAGE_HEADERS, type PageFile, readPage } from './files.node.ts';
 import { type FoundModel, type MissingModel, modelFile } from './models.node.ts';
 import { answerError, ServerProxy, type Upstream } from './proxy.node.ts';
@@ -69,12 +69,6 @@ const TOKEN_HEADER = 'x-hers-console';
 const SECRET_BYTES = 1024;
 /** What a browser says of a request that no other page has made. */
 const OWN_SITES: readonly unknown[] = [undefined, 'same-origin', 'none'];
-
-/**
- * An `Accept-Encoding` that names gzip, and does not refuse it by a weight of zero (RFC 9110
- * §12.5.3).
- */
-const TAKES_GZIP = /(?:^|,)\s*gzip\s*(?:$|,|;(?!\s*q=0(?:\.0*)?\s*(?:,|$)))/i;
 
 /** What everything but the page is answered with. */
 const DATA_HEADERS = { ...PAGE_HEADERS, 'content-security-policy': "default-src 'none'; frame-ancestors 'none'" };
@@ -198,7 +192,7 @@ function sendPage({ page }: Console, { url = '', headers }: IncomingMessage, out
     answerError(outgoing, 404, new HersError('NOT_FOUND', 'there is no such file'), DATA_HEADERS);
     return;
   }
-  const isCompressed = TAKES_GZIP.test(String(headers['accept-encoding'] ?? ''));
+  const isCompressed = takesGzip(headers['accept-encoding']);
   outgoing
     .writeHead(200, {
       ...PAGE_HEADERS,
