@@ -183,3 +183,16 @@ export async function* groupsOf<T>(things: AsyncIterable<T>): AsyncGenerator<rea
   if (things instanceof Grouped) yield* things.groups();
   else for await (const thing of things) yield [thing];
 }
+
+/** Things that can be had again: whoever iterates anew gets the same from the start. */
+export class Renewable<T> implements Iterable<T> {
+  readonly #make: () => Iterable<T>;
+
+  constructor(make: () => Iterable<T>) {
+    this.#make = make;
+  }
+
+  [Symbol.iterator](): Iterator<T> {
+    return this.#make()[Symbol.iterator]();
+  }
+}

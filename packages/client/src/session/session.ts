@@ -5,7 +5,7 @@
 import { peekBlock } from '@hers/scheme';
 import { authenticate } from '@hers/scheme/secret';
 import { makeDeviceEvaluation } from '@hers/scheme/secret/open';
-import { HersError, type SealedRecord, type Service, SHARED, type StageId } from '@hers/service';
+import { HersError, Renewable, type SealedRecord, type Service, SHARED, type StageId } from '@hers/service';
 import { concat, fromHex, hex, sha256 } from '../bytes.ts';
 import { type Column, columnOf } from '../fields/column.ts';
 import type { FieldValues } from '../fields/field.ts';
@@ -255,11 +255,15 @@ export class CollectionSession {
   }
 
   /** Sealed records as a store takes them: with the handles of their partitions, if it has any. */
-  *held(manifest: Manifest, records: readonly PlainRecord[], seals: Iterable<SealedRecord>): Generator<SealedRecord> {
-    if (!manifest.sections) {
-      yield* seals;
-      return;
-    }
+  held(manifest: Manifest, records: readonly PlainRecord[], seals: Renewable<SealedRecord>): Renewable<SealedRecord> {
+    return manifest.sections ? new Renewable(() => this.#inPartitions(manifest, records, seals)) : seals;
+  }
+
+  *#inPartitions(
+    manifest: Manifest,
+    records: readonly PlainRecord[],
+    seals: Iterable<SealedRecord>,
+  ): Generator<SealedRecord> {
     const handles = new Map<string | undefined, Uint8Array>();
     let at = 0;
     for (const { handle, sealed } of seals) {

@@ -12,7 +12,16 @@ import {
   refuseUnknown,
 } from '@hers/service';
 import { choosesEncoding, saysWhy } from '#fetch';
-import { checkRedirect, type Expected, parseAnswer, piecesOf, refusal, Watch, wholeAnswer } from './http-answer.ts';
+import {
+  checkRedirect,
+  type Expected,
+  leadsTo,
+  parseAnswer,
+  piecesOf,
+  refusal,
+  Watch,
+  wholeAnswer,
+} from './http-answer.ts';
 import type { Body } from './http-body.ts';
 import { Retries, type RetryOptions, TransientError } from './retry.ts';
 
@@ -120,12 +129,14 @@ export class Connection {
     try {
       signal.throwIfAborted();
       const content = body?.content();
+      const isStream = content instanceof ReadableStream;
       const answer = await fetch(base + path, {
         method,
         // Servers require this type for every change: a page cannot send it without a CORS check.
         headers: { ...this.#headers, ...(method === 'GET' ? {} : { 'content-type': OCTETS }) },
         signal,
-        redirect: 'manual',
+        // Node keeps all of a stream for a redirect that it might follow, unless that is an error.
+        ...(isStream ? { redirect: 'error', window: null } : { redirect: 'manual' }),
         credentials: 'omit',
         cache: 'no-store',
         ...(content === undefined ? {} : { body: content as BodyInit, duplex: 'half' }),
@@ -163,6 +174,7 @@ export class Connection {
     if (source) return source.error;
     if (error instanceof HersError || error instanceof TransientError) return error;
     const { code, message = code } = causeOf(error);
+    if (message === REDIRECTED) return leadsTo(this.base);
     if (code !== undefined && NOT_TLS.has(code))
       return new HersError(
         'INVALID_ARGUMENT',
@@ -320,6 +332,9 @@ const TRANSIENT = new Set(
   `ECONNREFUSED ECONNRESET ECONNABORTED EPIPE ETIMEDOUT ENETUNREACH EHOSTUNREACH EAI_AGAIN
    UND_ERR_SOCKET UND_ERR_CONNECT_TIMEOUT UND_ERR_HEADERS_TIMEOUT UND_ERR_BODY_TIMEOUT`.split(/\s+/),
 );
+
+/** What Node says of a redirect that is an error. */
+const REDIRECTED = 'unexpected redirect';
 
 /** What OpenSSL calls bytes that are no TLS. */
 const NOT_TLS: ReadonlySet<string> = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']);

@@ -238,10 +238,11 @@ export async function checkRedirect(answer: Response, base: string): Promise<voi
   const location = answer.headers.get('location');
   const address = location !== null && URL.canParse(location, base) ? new URL(location, base).href : undefined;
   await discard(answer);
-  throw new HersError(
-    'INVALID_ARGUMENT',
-    `${base} leads to ${address === undefined ? 'another address' : printable(address)}; connect to that one if you trust it`,
-  );
+  throw leadsTo(base, address === undefined ? undefined : printable(address));
+}
+
+export function leadsTo(base: string, address = 'another address'): HersError {
+  return new HersError('INVALID_ARGUMENT', `${base} leads to ${address}; connect to that one if you trust it`);
 }
 
 /** The error that a server refused a request with. */

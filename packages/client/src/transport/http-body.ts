@@ -1,7 +1,8 @@
 // What is sent: whole where it fits, so that it can be sent again; as a stream where it does not,
-// and where the platform can.
+// and where the platform can. A stream of what can be had again can be sent again too; one of
+// anything else, as long as no more of it was sent than is held.
 
-import type { Many } from '@hers/service';
+import { type Many, Renewable } from '@hers/service';
 import { canStream } from '#fetch';
 import { concat } from '../bytes.ts';
 
@@ -17,16 +18,19 @@ export interface Sent {
 }
 
 export interface Body {
-  /** Something that fetch takes. Whole bodies give it as often as asked, streams once. */
+  /** Something that fetch takes, for one attempt. It begins anew every time. */
   content(): Uint8Array | ReadableStream<Uint8Array>;
+  /** Whether `content` can be called again. */
   readonly repeatable: boolean;
-  /** What was handed over to be sent. */
+  /** What was handed over to be sent by the last attempt. */
   sent(): Sent;
   /** Why the source of a stream failed, where it did. */
   failure(): { readonly error: unknown } | undefined;
   /** Ends the source. */
   done(): Promise<void>;
 }
+
+type Source = Iterator<Uint8Array> | AsyncIterator<Uint8Array>;
 
 export function wholeBody(bytes: Uint8Array): Body {
   const sent = { bytes: bytes.length, last: bytes.length, waiting: false };
@@ -38,7 +42,7 @@ export function wholeBody(bytes: Uint8Array): Body {
  * thrown as they are.
  */
 export async function gatherBody(pieces: Many<Uint8Array>, signal: AbortSignal | undefined): Promise<Body> {
-  const source = Symbol.asyncIterator in pieces ? pieces[Symbol.asyncIterator]() : pieces[Symbol.iterator]();
+  const source = sourceOf(pieces);
   const held: Uint8Array[] = [];
   let bytes = 0;
   try {
@@ -53,43 +57,149 @@ export async function gatherBody(pieces: Many<Uint8Array>, signal: AbortSignal |
     await source.return?.();
     throw error;
   }
-  return streamedBody(held, source);
+  if (Array.isArray(pieces) || pieces instanceof Renewable) {
+    await source.return?.();
+    return new StreamedBody(new Anew(pieces));
+  }
+  return new StreamedBody(new Once(held, source));
 }
 
-function streamedBody(held: Uint8Array[], source: Iterator<Uint8Array> | AsyncIterator<Uint8Array>): Body {
-  let failure: { error: unknown } | undefined;
-  let [bytes, last, waiting] = [0, 0, false];
-  let ended: Promise<void> | undefined;
-  const end = () => {
-    ended ??= (async () => {
-      await source.return?.();
-    })();
-    return ended;
-  };
-  const stream = new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        try {
-          waiting = true;
-          for (;;) {
-            const next = held.length > 0 ? { value: held.shift()!, done: false } : await source.next();
-            if (next.done) return controller.close();
-            if (next.value.length === 0) continue;
-            last = next.value.length;
-            bytes += last;
-            return controller.enqueue(next.value);
-          }
-        } catch (error) {
-          failure = { error };
-          throw error;
-        } finally {
-          waiting = false;
-        }
+function sourceOf(pieces: Many<Uint8Array>): Source {
+  return Symbol.asyncIterator in pieces ? pieces[Symbol.asyncIterator]() : pieces[Symbol.iterator]();
+}
+
+/** Where the pieces of a stream come from, attempt after attempt. */
+interface Supply {
+  /** Called once per attempt. */
+  begin(): Source;
+  readonly repeatable: boolean;
+  end(): Promise<void>;
+}
+
+/** Pieces that can be had again. */
+class Anew implements Supply {
+  readonly repeatable = true;
+  readonly #pieces: Many<Uint8Array>;
+  #source: Source | undefined;
+
+  constructor(pieces: Many<Uint8Array>) {
+    this.#pieces = pieces;
+  }
+
+  begin(): Source {
+    this.#source = sourceOf(this.#pieces);
+    return this.#source;
+  }
+
+  async end(): Promise<void> {
+    await this.#source?.return?.();
+  }
+}
+
+/** Pieces that are held, and then others, which can be had once. */
+class Once implements Supply {
+  #held: readonly Uint8Array[] | undefined;
+  readonly #rest: Source;
+  #ended: Promise<void> | undefined;
+
+  constructor(held: readonly Uint8Array[], rest: Source) {
+    this.#held = held;
+    this.#rest = rest;
+  }
+
+  /** Until something else than what is held was asked for. */
+  get repeatable(): boolean {
+    return this.#held !== undefined;
+  }
+
+  begin(): Source {
+    let at = 0;
+    return {
+      next: async () => {
+        if (this.#held && at < this.#held.length) return { value: this.#held[at++], done: false };
+        this.#held = undefined;
+        return this.#rest.next();
       },
-      cancel: end,
-    },
-    { highWaterMark: 0 },
-  );
-  const sent = () => ({ bytes, last, waiting });
-  return { content: () => stream, repeatable: false, sent, failure: () => failure, done: end };
+    };
+  }
+
+  end(): Promise<void> {
+    this.#ended ??= (async () => {
+      await this.#rest.return?.();
+    })();
+    return this.#ended;
+  }
+}
+
+class StreamedBody implements Body {
+  readonly #supply: Supply;
+  #sending: Sending | undefined;
+
+  constructor(supply: Supply) {
+    this.#supply = supply;
+  }
+
+  get repeatable(): boolean {
+    return this.#supply.repeatable;
+  }
+
+  content(): ReadableStream<Uint8Array> {
+    // What is left of an earlier attempt must not take pieces from this one.
+    this.#sending?.stop();
+    this.#sending = new Sending(this.#supply.begin());
+    return this.#sending.stream;
+  }
+
+  sent(): Sent {
+    return this.#sending?.sent ?? { bytes: 0, last: 0, waiting: false };
+  }
+
+  failure(): { readonly error: unknown } | undefined {
+    return this.#sending?.failure;
+  }
+
+  async done(): Promise<void> {
+    this.#sending?.stop();
+    await this.#supply.end();
+  }
+}
+
+/** One attempt to send a stream. */
+class Sending {
+  readonly stream: ReadableStream<Uint8Array>;
+  sent: Sent = { bytes: 0, last: 0, waiting: false };
+  failure: { readonly error: unknown } | undefined;
+  readonly #source: Source;
+  #isOver = false;
+
+  constructor(source: Source) {
+    this.#source = source;
+    const pull = (controller: ReadableStreamDefaultController<Uint8Array>) => this.#pull(controller);
+    this.stream = new ReadableStream({ pull, cancel: () => this.stop() }, { highWaterMark: 0 });
+  }
+
+  stop(): void {
+    this.#isOver = true;
+  }
+
+  async #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+    let { bytes, last } = this.sent;
+    try {
+      this.sent = { bytes, last, waiting: true };
+      for (;;) {
+        if (this.#isOver) throw new Error('this attempt is over');
+        const next = await this.#source.next();
+        if (next.done) return controller.close();
+        if (next.value.length === 0) continue;
+        last = next.value.length;
+        bytes += last;
+        return controller.enqueue(next.value);
+      }
+    } catch (error) {
+      if (!this.#isOver) this.failure = { error };
+      throw error;
+    } finally {
+      this.sent = { bytes, last, waiting: false };
+    }
+  }
 }

@@ -25,6 +25,7 @@ import {
   type Many,
   packIds,
   printable,
+  Renewable,
   readItems,
   type SealedRecord,
   type SearchCallOptions,
@@ -399,9 +400,14 @@ class RecordFrames {
   }
 }
 
-/** Without a promise for each record where they are there already. */
+/**
+ * Without a promise for each record where they are there already; and to be had again where they
+ * are.
+ */
 function framedRecords(records: Many<SealedRecord>): Many<Uint8Array> {
-  return Symbol.asyncIterator in records ? framedLater(records) : framedNow(records);
+  if (Symbol.asyncIterator in records) return framedLater(records);
+  const isRenewable = Array.isArray(records) || records instanceof Renewable;
+  return isRenewable ? new Renewable(() => framedNow(records)) : framedNow(records);
 }
 
 function* framedNow(records: Iterable<SealedRecord>): Generator<Uint8Array> {

@@ -2,7 +2,7 @@
 // all payloads in a third. A worker gets these arrays, hashes and seals without making an object
 // for each record, and sends arrays back.
 
-import { HANDLE_BYTES, HersError, type SealedRecord } from '@hers/service';
+import { HANDLE_BYTES, HersError, Renewable, type SealedRecord } from '@hers/service';
 import type { PlainRecord, Projection } from '../formats/records.ts';
 
 /** Hexadecimal digits of a handle, and of a version. */
@@ -232,8 +232,10 @@ export function sealAt({ handles, sealed, ends }: SealedBatch, i: number): Seale
 }
 
 /** The seals of all batches one after the other. */
-export function* sealsOf(batches: Iterable<SealedBatch>): Generator<SealedRecord> {
-  for (const batch of batches) for (let i = 0; i < batch.ends.length; i++) yield sealAt(batch, i);
+export function sealsOf(batches: readonly SealedBatch[]): Renewable<SealedRecord> {
+  return new Renewable(function* () {
+    for (const batch of batches) for (let i = 0; i < batch.ends.length; i++) yield sealAt(batch, i);
+  });
 }
 
 /** A worker that answers for another batch must not cause records under wrong names. */

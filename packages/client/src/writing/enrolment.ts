@@ -3,7 +3,7 @@
 // the open block on the store's side (the paper's Algorithm 6), and nothing else is kept of it.
 
 import { addScoreSums, addTags, authenticate, decodeScoreSums, encodeScoreSums } from '@hers/scheme/secret';
-import { MAX_REMOVED, type SealedRecord, type StageId } from '@hers/service';
+import { MAX_REMOVED, Renewable, type SealedRecord, type StageId } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import { List } from '../formats/lists.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
@@ -32,14 +32,16 @@ export interface SealedRecords {
   readonly seals: readonly SealedBatch[];
 }
 
-/** Yields the sealed records at the given ascending indices. */
-function* chosen(seals: readonly SealedBatch[], which: readonly number[]): Generator<SealedRecord> {
-  let part = 0;
-  let first = 0;
-  for (const i of which) {
-    while (i - first >= seals[part].ends.length) first += seals[part++].ends.length;
-    yield sealAt(seals[part], i - first);
-  }
+/** The sealed records at the given ascending indices. */
+function chosen(seals: readonly SealedBatch[], which: readonly number[]): Renewable<SealedRecord> {
+  return new Renewable(function* () {
+    let part = 0;
+    let first = 0;
+    for (const i of which) {
+      while (i - first >= seals[part].ends.length) first += seals[part++].ends.length;
+      yield sealAt(seals[part], i - first);
+    }
+  });
 }
 
 /** The indices of the records that count: of equal ids, the last wins. */
