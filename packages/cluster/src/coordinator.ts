@@ -1,6 +1,7 @@
 // A Service on many nodes. Every node has one: it splits what is staged, commits through the
 // ledger, and merges what the shards answer.
 
+import { isOpenQuery } from '@hers/scheme/open';
 import {
   type CallOptions,
   type Change,
@@ -11,6 +12,7 @@ import {
   Grouped,
   HersError,
   type InboxItem,
+  LIST_ID_BYTES,
   type Many,
   notHeld,
   refuseUnknown,
@@ -22,7 +24,7 @@ import {
   sectionsOf,
 } from '@hers/service';
 import { stateOf } from '@hers/store/stages';
-import { checkBytes, hex, isCode } from './arguments.ts';
+import { checkBytes, checkIds, hex, isCode } from './arguments.ts';
 import { Collections, type Current } from './collections.ts';
 import { Committing } from './committing.ts';
 import type { ClusterNode } from './node.ts';
@@ -201,13 +203,19 @@ export class Coordinator implements Service {
   #searched(current: Current, request: SearchRequest): SearchedShard[] {
     const { placed, home } = current;
     const { uid, shards } = placed;
+    const { evaluation = [], devices = [] } = request.queries.some(isOpenQuery) ? request : {};
     const blocks = new Map<number, Uint8Array[]>();
     for (const id of request.blocks ?? []) {
       checkBytes(id, 'a block id');
       const shard = home.moved.get(hex(id)) ?? shardOf(id, shards.length);
-      blocks.set(shard, [...(blocks.get(shard) ?? []), id]);
+      const ids = blocks.get(shard) ?? [];
+      blocks.set(shard, ids);
+      ids.push(id);
     }
-    const wanted = request.blocks ? [...blocks.keys()] : [...shards.keys()];
+    // The shards of evaluation keys are asked too, even for no block, whether they still have them.
+    for (const ids of [evaluation, devices]) checkIds(ids, 'list', LIST_ID_BYTES);
+    const lists = Map.groupBy([...evaluation, ...devices], (id) => shardOf(id, shards.length));
+    const wanted = request.blocks ? [...new Set([...blocks.keys(), ...lists.keys()])] : [...shards.keys()];
     // Even if no block is wanted, a query that cannot be read is refused.
     if (wanted.length === 0) wanted.push(HOME);
     // Every node scans its share.
@@ -223,6 +231,9 @@ export class Coordinator implements Service {
         name: shardName(uid, shard),
         ...this.#stateAt(current, request.version, shard),
         ...(request.blocks ? { blocks: blocks.get(shard) ?? [] } : {}),
+        ...(evaluation.length > 0 ? { evaluation } : {}),
+        ...(devices.length > 0 ? { devices } : {}),
+        ...(lists.has(shard) ? { lists: lists.get(shard)! } : {}),
         replicas,
       };
     });

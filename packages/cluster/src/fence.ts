@@ -14,6 +14,8 @@ export interface ClusterCalls {
   setReplicas(collection: string, replicas: number): Promise<void>;
   /** A file of this shard was found damaged. */
   damaged(shard: string): void;
+  /** Lists of a collection, from whichever nodes keep them. */
+  lists(uid: string, ids: readonly Uint8Array[], signal: AbortSignal): AsyncIterable<Uint8Array>;
 }
 
 /** The store, behind its fence. `calls` is known once the node runs. */
@@ -79,7 +81,11 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
       new Grouped(() =>
         watchedStream(
           shards.map(({ name }) => name),
-          groupsOf(store.searchShards(shards, queries, options)),
+          groupsOf(
+            store.searchShards(shards, queries, options, (ids, signal) =>
+              running().lists(readAddress(shards[0].name)?.uid ?? '', ids, signal),
+            ),
+          ),
         ),
       ),
     getRecords: (name, handles, options) => watchedStream([name], store.getRecords(name, handles, options)),

@@ -1,10 +1,11 @@
 // A node: a folder with shards, a copy of the directory, and loops that keep both as the ledger and
 // the other nodes say.
 
+import { createHash } from 'node:crypto';
 import { HersError } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import { Changes } from './changes.ts';
-import { DIRECTORY, decodeDirectory, majorityOf, type NodeInfo } from './directory.ts';
+import { DIRECTORY, decodeDirectory, majorityOf, type NodeInfo, type PlacedCollection } from './directory.ts';
 import { type ClusterCalls, fencedShards } from './fence.ts';
 import { Keeper, type KeeperOptions, type Kept } from './keeper.ts';
 import type { Ledger } from './ledger.ts';
@@ -12,8 +13,8 @@ import { Members } from './members.ts';
 import { Mover } from './mover.ts';
 import { pause } from './pause.ts';
 import { Peers } from './peers.ts';
-import { isGone, isPassing, quorum } from './quorum.ts';
-import type { ShardService } from './shard.ts';
+import { firstOf, isGone, isPassing, quorum } from './quorum.ts';
+import { type ShardService, shardName, shardOf } from './shard.ts';
 
 export interface NodeOptions extends KeeperOptions {
   readonly name: string;
@@ -66,6 +67,7 @@ export class ClusterNode implements Kept {
       drain: (node, draining) => this.members.drain(node, draining),
       setReplicas: (collection, replicas) => this.members.setReplicas(collection, replicas),
       damaged: (shard) => this.#keeper.damaged(shard),
+      lists: (uid, ids, signal) => this.#lists(uid, ids, signal),
     };
     this.shards = options.shards?.(calls) ?? fencedShards(store, () => calls);
     const closing = this.closing.signal;
@@ -102,6 +104,35 @@ export class ClusterNode implements Kept {
     };
     this.#timer = setInterval(tend, this.#options.tendMs ?? TEND_MS).unref();
     tend();
+  }
+
+  /**
+   * Lists of a collection, from whichever nodes keep them: this one first. They are what their ids
+   * say, whoever gives them.
+   */
+  async *#lists(uid: string, ids: readonly Uint8Array[], signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    for (const id of ids)
+      for (let known: PlacedCollection | undefined; ; ) {
+        signal.throwIfAborted();
+        const placed = Object.values(this.members.directory.collections).find((each) => each.uid === uid);
+        if (!placed) throw new HersError('NOT_FOUND', 'this collection is no more');
+        const shard = shardOf(id, placed.shards.length);
+        try {
+          yield await firstOf(this.peers.nearest(placed.shards[shard]), async (node) => {
+            const [list] = await Array.fromAsync(this.peers.of(node).getLists(shardName(uid, shard), [id], { signal }));
+            const hash = createHash('sha256').update(list).digest();
+            if (Buffer.compare(hash, id) === 0) return list;
+            throw new HersError('DAMAGED', `node ${node} gave another list than it was asked for`);
+          });
+          break;
+        } catch (error) {
+          signal.throwIfAborted();
+          // Its shard may be elsewhere now.
+          if (known) throw error;
+          known = placed;
+          await this.members.read();
+        }
+      }
   }
 
   /** Tells of an error of background work, unless it passes by itself. */

@@ -3,7 +3,8 @@
 // shards, and what had been answered already is left out. If one is much slower than its peers,
 // another is asked as well, and the first to have answered for all counts.
 
-import { eitherSignal, groupsOf, HersError, peekResponse, type ShardCoverage } from '@hers/service';
+import { peekAnyResponse } from '@hers/scheme/open';
+import { eitherSignal, groupsOf, HersError, type ShardCoverage } from '@hers/service';
 import { isGone, isPassing } from './quorum.ts';
 import type { ShardSearch, ShardService } from './shard.ts';
 
@@ -58,10 +59,13 @@ export async function* searchShards(
   const took: number[] = [];
   const running = new Set<Promise<void>>();
 
+  // Another replica may pack other blocks together: what is new in a response counts.
   const isNew = (response: Uint8Array) => {
-    const { queryId, blockId } = peekResponse(response);
-    const key = latin1(queryId) + latin1(blockId);
-    return !seen.has(key) && Boolean(seen.add(key));
+    const { queryId, blocks } = peekAnyResponse(response);
+    const before = seen.size;
+    const query = latin1(queryId);
+    for (const { blockId } of blocks) seen.add(query + latin1(blockId));
+    return seen.size > before;
   };
 
   const ask = async (

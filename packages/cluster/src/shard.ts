@@ -20,6 +20,8 @@ export interface ShardSearch extends Omit<SearchRequest, 'queries'> {
   readonly name: string;
   /** Which state has this version. Not known of some of the past: then a replica must be later. */
   readonly state?: string;
+  /** Lists with evaluation keys that this shard must have. Whoever searches reads them there. */
+  readonly lists?: readonly Uint8Array[];
 }
 
 /**
@@ -37,7 +39,7 @@ export interface ShardService extends Service {
   getState(name: string, options?: CallOptions): Promise<ShardState>;
   /** The pieces of a staged block. */
   getStaged(name: string, stage: StageId, options?: CallOptions): AsyncIterable<Uint8Array>;
-  /** Searches several shards in one scan. */
+  /** Searches several shards in one scan. Evaluation keys are the same for all of them. */
   searchShards(
     shards: readonly ShardSearch[],
     queries: readonly Uint8Array[],

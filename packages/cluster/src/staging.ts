@@ -2,16 +2,13 @@
 
 import { createHash } from 'node:crypto';
 import { decodeBlock } from '@hers/scheme';
-import { isEvaluation } from '@hers/scheme/open';
 import {
   type CallOptions,
   eitherSignal,
   HersError,
   isOf,
-  isShared,
   type Many,
   notHeld,
-  PARTITION_BYTES,
   type Partitions,
   type SealedRecord,
   type StageId,
@@ -107,7 +104,6 @@ export class Staging {
   }
 
   async list(name: string, sealed: Uint8Array, options?: CallOptions): Promise<StageId> {
-    if (isEvaluation(isShared(sealed) ? sealed.subarray(PARTITION_BYTES) : sealed)) throw notYet();
     const placed = await this.#collections.find(name);
     checkBytes(sealed, 'a sealed list');
     if (options?.partitions && !isOf(options.partitions, sealed)) throw notHeld('a list of another partition');
@@ -132,8 +128,7 @@ export class Staging {
       const encoded = new Uint8Array(Buffer.concat(parts));
       options?.hold?.(encoded.length);
       try {
-        const { blockId, parameters } = decodeBlock(encoded);
-        if (parameters.evaluation) throw notYet();
+        const { blockId } = decodeBlock(encoded);
         if (options?.partitions && !isOf(options.partitions, blockId)) throw notHeld('a block of another partition');
         const part = await this.#put(placed, shardOf(blockId, placed.shards.length), (service, shard) =>
           service.stageBlock(shard, [encoded], { signal }),
@@ -172,11 +167,3 @@ export class Staging {
 }
 
 const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest());
-
-/** The error for the collections that a cluster does not keep. */
-function notYet(): HersError {
-  return new HersError(
-    'UNSUPPORTED_PLAN',
-    'a cluster does not expand queries: keep collections of the profile open in a folder or on a single server',
-  );
-}

@@ -10,6 +10,7 @@ import {
   decodeMessage,
   encodeMessage,
   HersError,
+  LIST_ID_BYTES,
   type Message,
   packIds,
   readItems,
@@ -76,14 +77,23 @@ export class HttpShards extends HttpService implements ShardService {
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
   ): AsyncGenerator<Uint8Array> {
-    const head = shards.map(({ name, version, state, blocks }) => ({
-      name,
-      version,
-      ...(state === undefined ? {} : { state }),
-      ...(blocks ? { some: true } : {}),
-    }));
-    const some = shards.flatMap(({ blocks }) => (blocks ? [packIds(blocks, BLOCK_ID_BYTES, 'a block id')] : []));
-    const body = wholeBody(encodeMessage({ shards: head }, [...some, ...queries]));
+    const named: Uint8Array[] = [];
+    const name = (ids: readonly Uint8Array[] | undefined, bytes: number, what: string) => {
+      if (ids) named.push(packIds(ids, bytes, what));
+      return ids !== undefined;
+    };
+    const head = {
+      shards: shards.map(({ name: shard, version, state, blocks, lists }) => ({
+        name: shard,
+        version,
+        ...(state === undefined ? {} : { state }),
+        ...(name(blocks, BLOCK_ID_BYTES, 'a block id') ? { some: true } : {}),
+        ...(name(lists, LIST_ID_BYTES, 'a list id') ? { lists: true } : {}),
+      })),
+      ...(name(shards[0].evaluation, LIST_ID_BYTES, 'a list id') ? { evaluation: true } : {}),
+      ...(name(shards[0].devices, LIST_ID_BYTES, 'a list id') ? { devices: true } : {}),
+    };
+    const body = wholeBody(encodeMessage(head, [...named, ...queries]));
     const call = { method: 'POST', path: '/v1/shards/search', body, expected: ITEMS_OF_WORK } as const;
     // An answer that breaks off is for the coordinator to replace.
     const ask = (delivered: number) => (delivered === 0 ? call : undefined);

@@ -79,14 +79,25 @@ export const stateBody = object({ version: count, state: hexDigits(16) });
 export const drainHead = object({ node: { type: 'string', maxLength: 64 }, draining: { type: 'boolean' } });
 export const replicasHead = object({ replicas: count });
 export const stageParams = object({ name, stage });
-export const searchShardsHead = object({
-  shards: {
-    type: 'array',
-    minItems: 1,
-    maxItems: 4096,
-    items: object({ name, version: count, state: hexDigits(16), some: { type: 'boolean' } }, 'some', 'state'),
+export const searchShardsHead = object(
+  {
+    shards: {
+      type: 'array',
+      minItems: 1,
+      maxItems: 4096,
+      items: object(
+        { name, version: count, state: hexDigits(16), some: { type: 'boolean' }, lists: { type: 'boolean' } },
+        'some',
+        'state',
+        'lists',
+      ),
+    },
+    evaluation: { type: 'boolean' },
+    devices: { type: 'boolean' },
   },
-});
+  'evaluation',
+  'devices',
+);
 const few = (items: object) => ({ type: 'array', items, maxItems: 1000 }) as const;
 export const searchHead = object(
   {

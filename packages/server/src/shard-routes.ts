@@ -9,10 +9,12 @@ import {
   decodeCommit,
   groupsOf,
   HersError,
+  LIST_ID_BYTES,
   type SearchCallOptions,
   type SearchRequest,
   type StageId,
 } from '@hers/service';
+import type { Call } from './call.ts';
 import type { ItemParts } from './items.ts';
 import type { Route } from './routes.ts';
 import * as schemas from './schemas.ts';
@@ -46,6 +48,7 @@ interface AppliedChange {
 interface SearchedShard extends Omit<SearchRequest, 'queries'> {
   readonly name: string;
   readonly state?: string;
+  readonly lists?: readonly Uint8Array[];
 }
 
 interface PrepareHead extends CommitHead {
@@ -55,23 +58,38 @@ interface PrepareHead extends CommitHead {
 }
 
 interface SearchShardsHead {
-  readonly shards: readonly (Omit<SearchedShard, 'blocks'> & { readonly some?: boolean })[];
+  readonly shards: readonly (Pick<SearchedShard, 'name' | 'version' | 'state'> & {
+    readonly some?: boolean;
+    readonly lists?: boolean;
+  })[];
+  readonly evaluation?: boolean;
+  readonly devices?: boolean;
 }
 
 /** Parts of a search: ids for every shard, and queries. */
-const MAX_PARTS = 4096;
+const MAX_PARTS = 8192;
+
+/** One route: only nodes have the token for it. */
+type ShardRoute = Omit<Route, 'needs'>;
 
 export function shardRoutes(shards: ShardCalls): Route[] {
-  const collection = '/v1/collections/:name';
+  const url = '/v1/collections/:name';
   const params = schemas.collectionParams;
-  return [
+  /** A call about one collection. */
+  const one = { params } as const;
+  /** A call about the whole cluster. */
+  const all = { whole: true } as const;
+  const parts = 'none';
+  const nothing = { kind: 'nothing', status: 204 } as const;
+  /** A message without parts. */
+  const said = async <H>(call: Call, head: object) => (await call.message<H>(head, 0)).head;
+  const routes: ShardRoute[] = [
     {
+      ...one,
       method: 'POST',
-      url: `${collection}/changes`,
-      needs: 'admin',
+      url: `${url}/changes`,
       operation: 'prepare',
       summary: 'Stage a change of a shard, if it can be applied to what the shard is now',
-      params,
       takes: { kind: 'message', head: schemas.prepareHead, parts: 'as those of a commit' },
       gives: { kind: 'json', status: 201, body: schemas.stageBody },
       handle: async (call) => {
@@ -84,33 +102,30 @@ export function shardRoutes(shards: ShardCalls): Route[] {
       },
     },
     {
+      ...one,
       method: 'POST',
-      url: `${collection}/apply`,
-      needs: 'admin',
+      url: `${url}/apply`,
       operation: 'apply',
       summary: 'Apply a staged change of a shard',
-      params,
-      takes: { kind: 'message', head: schemas.applyHead, parts: 'none' },
+      takes: { kind: 'message', head: schemas.applyHead, parts },
       gives: { kind: 'json', status: 200, body: schemas.versionBody },
       handle: async (call) => {
-        const { head } = await call.message<AppliedChange>(schemas.applyHead, 0);
-        return { version: await shards.apply(call.name, head, call.options) };
+        const change = await said<AppliedChange>(call, schemas.applyHead);
+        return { version: await shards.apply(call.name, change, call.options) };
       },
     },
     {
+      ...one,
       method: 'GET',
-      url: `${collection}/state`,
-      needs: 'admin',
+      url: `${url}/state`,
       operation: 'getState',
       summary: 'The version of a shard, and which change made it',
-      params,
       gives: { kind: 'json', status: 200, body: schemas.stateBody },
       handle: (call) => shards.getState(call.name, call.options),
     },
     {
       method: 'GET',
-      url: `${collection}/staged/:stage`,
-      needs: 'admin',
+      url: `${url}/staged/:stage`,
       operation: 'getStaged',
       summary: 'A staged block as it came',
       params: schemas.stageParams,
@@ -121,61 +136,70 @@ export function shardRoutes(shards: ShardCalls): Route[] {
       },
     },
     {
+      ...all,
       method: 'POST',
       url: '/v1/cluster/drain',
-      needs: 'admin',
-      whole: true,
       operation: 'drain',
       summary: 'Empty a node, or let it take shards again',
-      takes: { kind: 'message', head: schemas.drainHead, parts: 'none' },
-      gives: { kind: 'nothing', status: 204 },
+      takes: { kind: 'message', head: schemas.drainHead, parts },
+      gives: nothing,
       handle: async (call) => {
-        const { head } = await call.message<{ node: string; draining: boolean }>(schemas.drainHead, 0);
-        await shards.drain?.(head.node, head.draining);
+        const { node, draining } = await said<{ node: string; draining: boolean }>(call, schemas.drainHead);
+        await shards.drain?.(node, draining);
       },
     },
     {
+      ...one,
       method: 'POST',
-      url: `${collection}/replicas`,
-      needs: 'admin',
+      url: `${url}/replicas`,
       operation: 'setReplicas',
       summary: 'Change how many nodes keep each shard of a collection',
-      params,
-      takes: { kind: 'message', head: schemas.replicasHead, parts: 'none' },
-      gives: { kind: 'nothing', status: 204 },
+      takes: { kind: 'message', head: schemas.replicasHead, parts },
+      gives: nothing,
       handle: async (call) => {
-        const { head } = await call.message<{ replicas: number }>(schemas.replicasHead, 0);
-        await shards.setReplicas?.(call.name, head.replicas);
+        const { replicas } = await said<{ replicas: number }>(call, schemas.replicasHead);
+        await shards.setReplicas?.(call.name, replicas);
       },
     },
     {
+      ...all,
       method: 'POST',
       url: '/v1/shards/search',
-      needs: 'admin',
-      whole: true,
       operation: 'searchShards',
       summary: 'Scan several shards for encrypted queries',
       takes: {
         kind: 'message',
         head: schemas.searchShardsHead,
-        parts: 'for each shard with some: the ids of the blocks to scan; then the encoded queries',
+        parts:
+          'for each shard, with some: the ids of the blocks to scan, and with lists: those of lists that it must have; with evaluation, and with devices: the ids of lists with evaluation keys; then the encoded queries',
       },
       gives: { kind: 'octets', status: 200, description: 'items: encoded responses, in any order' },
       endless: true,
       handle: async (call) => {
         const { head, parts } = await call.message<SearchShardsHead>(schemas.searchShardsHead, MAX_PARTS);
-        let next = 0;
-        const wanted = head.shards.map(({ some, ...shard }) => {
-          if (!some) return shard;
-          const ids = parts[next++];
-          if (!ids) throw new HersError('MALFORMED', 'this search names no blocks');
-          return { ...shard, blocks: call.ids(ids, BLOCK_ID_BYTES, 'a block id') };
-        });
+        const left = [...parts];
+        const ids = <N extends string>(name: N, isGiven: boolean | undefined, bytes: number, what: string) => {
+          if (!isGiven) return {};
+          const packed = left.shift();
+          if (!packed) throw new HersError('MALFORMED', 'this search names no blocks or lists');
+          return { [name]: call.ids(packed, bytes, what) } as Record<N, Uint8Array[]>;
+        };
+        const each = head.shards.map(({ some, lists, ...shard }) => ({
+          ...shard,
+          ...ids('blocks', some, BLOCK_ID_BYTES, 'a block id'),
+          ...ids('lists', lists, LIST_ID_BYTES, 'a list id'),
+        }));
+        const keys = {
+          ...ids('evaluation', head.evaluation, LIST_ID_BYTES, 'a list id'),
+          ...ids('devices', head.devices, LIST_ID_BYTES, 'a list id'),
+        };
+        const wanted = each.map((shard) => ({ ...shard, ...keys }));
         const { signal } = call;
-        return call.items(parted(shards.searchShards(wanted, parts.slice(next), { signal, views: true })));
+        return call.items(parted(shards.searchShards(wanted, left, { signal, views: true })));
       },
     },
   ];
+  return routes.map((route) => ({ ...route, needs: 'admin' }));
 }
 
 async function* parted(items: AsyncIterable<Uint8Array>): AsyncGenerator<ItemParts[]> {

@@ -214,19 +214,6 @@ class Model {
 
 const flat = ({ handle, sealed }: SealedRecord) => `${hex(handle)}:${hex(sealed)}`;
 
-/** Whether a store refuses evaluation keys, and then blocks too. */
-async function refusesOpen({ service }: Model, open: OpenSamples): Promise<boolean> {
-  const isRefused = fails('UNSUPPORTED_PLAN');
-  try {
-    await service.stageList('faces', open.pieces[0]);
-  } catch (error) {
-    if (!isRefused(error)) throw error;
-    await assert.rejects(service.stageBlock('faces', [encodeBlock(open.block())]), isRefused);
-    return true;
-  }
-  return false;
-}
-
 /** Runs the suite against what `open` gives; each test opens its own. */
 export function conformance(name: string, open: () => Promise<Opened>): void {
   const test = (title: string, body: (service: Service, opened: Opened) => Promise<void>) =>
@@ -567,14 +554,9 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
       else await assert.rejects(earlier, fails('STALE'));
     });
 
-    test('open queries are expanded, and responses packed, exactly as the scheme does', async (service, {
-      keepsStages,
-      reopen,
-    }) => {
+    test('open queries are expanded, and responses packed, exactly as the scheme does', async (service, { reopen }) => {
       const model = await Model.create(service);
       const open = new OpenSamples();
-      // A cluster keeps no such collections, and says so before anything is uploaded.
-      if (keepsStages && (await refusesOpen(model, open))) return;
       await model.addLists(...open.pieces);
       const blocks = Array.from({ length: 11 }, (_, i) => open.block(1 + 7 * i));
       await model.addBlocks(...blocks, model.samples.block());

@@ -8,7 +8,13 @@ import type { Source } from './blocks/source.ts';
 import type { StoredBlock } from './blocks/stored-block.ts';
 import { checkBytes, hex } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import { type DevicePieces, deviceName, type LoadedKeys, readDevicePieces } from './evaluation/evaluator.ts';
+import {
+  type DevicePieces,
+  deviceName,
+  type LoadedKeys,
+  type ReadLists,
+  readDevicePieces,
+} from './evaluation/evaluator.ts';
 import { storageError } from './storage-errors.ts';
 
 /**
@@ -132,12 +138,16 @@ export function searchCollection(
   return searchCollections([{ ...request, collection }], request.queries, signal, options);
 }
 
-/** The same in one scan of several collections: a query is read and prepared once for all. */
+/**
+ * The same in one scan of several collections: a query is read and prepared once for all. `read`
+ * gives lists with evaluation keys that are not in the first of them.
+ */
 export async function* searchCollections(
   searched: readonly (Omit<SearchRequest, 'queries'> & { readonly collection: Collection })[],
   encodedQueries: readonly Uint8Array[],
   signal: AbortSignal,
   { views = false, keep, partitions }: SearchCallOptions = {},
+  read?: ReadLists,
 ): AsyncGenerator<readonly Uint8Array[]> {
   for (const { blocks } of searched) checkBlocks(partitions, blocks);
   const [{ collection, evaluation, devices = [] }] = searched;
@@ -156,12 +166,12 @@ export async function* searchCollections(
     const loaded = await Promise.allSettled(loading.flat());
     for (const result of loaded) if (result.status === 'rejected') throw result.reason;
     const kernel = await collection.folder.kernel();
-    const pieces = await readDevicePieces(collection, devices, signal);
+    const pieces = await readDevicePieces(collection, devices, signal, read);
     for (const [index, { queries: all, numbers }] of scans.entries()) {
       const positions: Positions = new Map(await Promise.all(loading[index]));
       if (all.some(isOpen)) {
         const open = numbers.map((number) => encodedQueries[number]);
-        yield* collection.folder.evaluators.using(collection, evaluation ?? [], signal, (keys) =>
+        yield* collection.folder.evaluators.using(collection, evaluation ?? [], signal, read, (keys) =>
           scanOpen(kernel, keys, all as readonly OpenQuery[], open, pieces, positions, signal),
         );
         continue;

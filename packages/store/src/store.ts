@@ -26,7 +26,7 @@ import {
   sectionsOf,
 } from '@hers/service';
 import { Assembler } from './blocks/assembler.ts';
-import { checkBytes, checkLength } from './bytes.ts';
+import { checkBytes, checkLength, hex } from './bytes.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import { ReadableCatalogue } from './catalogue/catalogue-reader.ts';
 import { WritableCatalogue } from './catalogue/catalogue-writer.ts';
@@ -35,7 +35,7 @@ import { CATALOGUE, SUMS } from './catalogue/proof.ts';
 import { Collection, noSuchCollection } from './collection.ts';
 import { createRow, dropRow, nameRow, removeFiles, replaceRow } from './collection-rows.ts';
 import { applyChange, commitChange, prepareChange } from './commit.ts';
-import { Evaluators, type OnLoaded } from './evaluation/evaluator.ts';
+import { Evaluators, type OnLoaded, type ReadLists } from './evaluation/evaluator.ts';
 import { fault } from './faults.ts';
 import { Disk, type Watcher } from './files/disk.ts';
 import {
@@ -483,25 +483,36 @@ export class FolderStore implements Service {
 
   /**
    * Searches several collections in one scan; each at a version of its own, which is that of a
-   * state. Without the state, it has to be one of the past: what followed is based on it.
+   * state. Without the state, it has to be one of the past: what followed is based on it. Lists
+   * with evaluation keys, which are those of the first, are in some of the collections, or
+   * elsewhere: `read` gives them, and `lists` names those that a collection must have.
    *
    * @internal
    */
   searchShards(
-    shards: readonly (Omit<SearchRequest, 'queries'> & { readonly name: string; readonly state?: string })[],
+    shards: readonly (Omit<SearchRequest, 'queries'> & {
+      readonly name: string;
+      readonly state?: string;
+      readonly lists?: readonly Uint8Array[];
+    })[],
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
+    read?: ReadLists,
   ): AsyncIterable<Uint8Array> {
     return new Grouped(() =>
       this.#collections.stream(shards[0].name, options, (_, signal) => {
-        const searched = shards.map(({ name, state, ...rest }) => {
+        const searched = shards.map(({ name, state, lists = [], ...rest }) => {
           const open = this.#collections.get(name);
           const isHere = open.collection.version === rest.version;
           if (isHere && open.collection.state() !== state)
             throw new HersError('STALE', `${name} has this version by another change; read it elsewhere`);
+          const missing = lists.find((id) => !open.collection.tables.listPlace(id));
+          if (missing && isHere)
+            throw new HersError('NOT_FOUND', `there is no list ${hex(missing)} in this collection`);
+          if (missing) throw new HersError('STALE', `${name} has other evaluation keys meanwhile; read it again`);
           return { ...rest, ...open };
         });
-        return searchCollections(searched, queries, signal, options);
+        return searchCollections(searched, queries, signal, options, read);
       }),
     );
   }

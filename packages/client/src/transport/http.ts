@@ -460,8 +460,9 @@ async function* counted(items: AsyncIterable<Uint8Array>, count: number): AsyncG
 
 /**
  * Reads the responses of one search. An answer that broke off is given again from the start, in
- * another order: what an earlier attempt delivered comes `again`. What comes twice in one answer is
- * INTEGRITY, because a server could go on like that forever.
+ * another order: what an earlier attempt delivered comes `again`. A response of which all comes twice
+ * in one answer is INTEGRITY, because a server could go on like that forever. Some of a packed one
+ * may: a cluster in which a node failed asks another, which packs other blocks together.
  */
 function unrepeated(
   onCoverage?: (coverage: ShardCoverage) => void,
@@ -478,10 +479,10 @@ function unrepeated(
       }
       const { queryId, blocks } = peekAnyResponse(response);
       const keys = blocks.map(({ blockId }) => String.fromCharCode(...queryId, ...blockId));
-      for (const key of keys) {
-        if (current.has(key)) throw new HersError('INTEGRITY', 'the server answered twice for one block');
-        current.add(key);
-      }
+      const before = current.size;
+      for (const key of keys) current.add(key);
+      if (current.size === before || new Set(keys).size < keys.length)
+        throw new HersError('INTEGRITY', 'the server answered twice for one block');
       // A packed response may hold others together than before: what is new in it counts.
       yield { response, again: keys.every((key) => earlier.has(key)) };
     }

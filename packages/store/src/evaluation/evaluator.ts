@@ -10,6 +10,12 @@ import { checkBytes, hex } from '../bytes.ts';
 import type { Collection } from '../collection.ts';
 import { readLists } from '../reading.ts';
 
+/**
+ * Where the lists with keys are read: in the collection itself, or, for a shard, in others of its
+ * collection too.
+ */
+export type ReadLists = (ids: readonly Uint8Array[], signal: AbortSignal) => AsyncIterable<Uint8Array>;
+
 /** A thread that has nothing to do ends after so long. */
 const IDLE_MS = 60_000;
 /** Sets of keys in memory: at most 83 MB each. */
@@ -165,25 +171,27 @@ export class Evaluators {
 
   /**
    * Calls `use` with the keys in these lists of a collection, which are loaded unless they are
-   * there. They stay there as long as it takes, and a while longer.
+   * there. They stay there as long as it takes, and a while longer. With `read`, whether the lists
+   * are there was found out before.
    */
   async *using<T>(
     collection: Collection,
     lists: readonly Uint8Array[],
     signal: AbortSignal,
+    read: ReadLists | undefined,
     use: (keys: LoadedKeys) => AsyncGenerator<T>,
   ): AsyncGenerator<T> {
     if (lists.length === 0 || lists.length > MAX_PIECES)
       throw new HersError('INVALID_ARGUMENT', `a search names from 1 to ${MAX_PIECES} lists of evaluation keys`);
     for (const id of lists) checkBytes(id, 'the id of a list', LIST_ID_BYTES);
     const name = [hex(collection.id), ...lists.map(hex)].join(' ');
-    const dropped = lists.find((id) => !collection.tables.listPlace(id));
+    const dropped = read ? undefined : lists.find((id) => !collection.tables.listPlace(id));
     if (dropped) {
       const old = this.#entries.get(name);
       if (old?.users === 0) this.#unload(name, old);
       throw new HersError('NOT_FOUND', `there is no list ${hex(dropped)} in this collection`);
     }
-    const entry = this.#entries.get(name) ?? this.#load(name, collection, lists);
+    const entry = this.#entries.get(name) ?? this.#load(name, collection, lists, read);
     this.#entries.delete(name);
     this.#entries.set(name, entry);
     clearTimeout(entry.timer);
@@ -198,11 +206,16 @@ export class Evaluators {
     }
   }
 
-  #load(name: string, collection: Collection, lists: readonly Uint8Array[]): Entry {
+  #load(
+    name: string,
+    collection: Collection,
+    lists: readonly Uint8Array[],
+    read: ReadLists = (ids, signal) => readLists(collection, ids, signal),
+  ): Entry {
     this.#makeRoom();
     const keys = new LoadedKeys(() => this.#unload(name, entry));
     // Whoever asked first may leave before it is ready.
-    const ready = keys.prepare(readLists(collection, lists, collection.ending.signal));
+    const ready = keys.prepare(read(lists, collection.ending.signal));
     const entry: Entry = { keys, ready, users: 0, timer: undefined };
     this.#entries.set(name, entry);
     ready.then(
@@ -254,12 +267,13 @@ export async function readDevicePieces(
   collection: Collection,
   lists: readonly Uint8Array[],
   signal: AbortSignal,
+  read: ReadLists = (ids, signal) => readLists(collection, ids, signal),
 ): Promise<DevicePieces> {
   const pieces = new Map<string, Uint8Array>();
   if (lists.length > MAX_DEVICES)
     throw new HersError('INVALID_ARGUMENT', `a search names keys of at most ${MAX_DEVICES} devices`);
   let total = 0;
-  for await (const list of readLists(collection, lists, signal)) {
+  for await (const list of read(lists, signal)) {
     total += list.length;
     if (total > MAX_DEVICE_BYTES)
       throw new HersError('TOO_LARGE', `the keys of the devices of a search have at most ${MAX_DEVICE_BYTES} bytes`);
