@@ -6,7 +6,7 @@ import { checkCollectionName, checkWhole, HersError } from '@hers/service';
 import type { ShardState } from '@hers/store/stages';
 import { checkBytes, isCode } from './arguments.ts';
 import { statesOf } from './changes.ts';
-import { majorityOf, type PlacedCollection, placeShards } from './directory.ts';
+import { type Directory, INBOXES, isSeen, majorityOf, type PlacedCollection, placeShards } from './directory.ts';
 import { type ClusterNode, writeTo } from './node.ts';
 import { quorum } from './quorum.ts';
 import {
@@ -36,15 +36,29 @@ export class Collections {
   readonly #node: ClusterNode;
   readonly #shards: number;
   readonly #replicas: number;
+  /** What their names begin with in the directory. */
+  readonly #prefix: string;
   /** Ends what is under way. */
   readonly closing: AbortSignal;
 
   /** New ones have so many shards, and each so many replicas. */
-  constructor(node: ClusterNode, shards: number, replicas: number, closing: AbortSignal) {
+  constructor(node: ClusterNode, shards: number, replicas: number, closing: AbortSignal, prefix = '') {
     this.#node = node;
     this.#shards = shards;
     this.#replicas = replicas;
+    this.#prefix = prefix;
     this.closing = closing;
+  }
+
+  /** The inboxes of these collections, as collections of their own. Their names are uids. */
+  inboxes(): Collections {
+    return new Collections(this.#node, 1, this.#replicas, this.closing, INBOXES);
+  }
+
+  /** The one of this name in a directory. */
+  among({ collections }: Directory, name: string): PlacedCollection | undefined {
+    const key = this.#prefix + name;
+    return isSeen(key) === (this.#prefix === '') && Object.hasOwn(collections, key) ? collections[key] : undefined;
   }
 
   checkOpen(): void {
@@ -54,12 +68,12 @@ export class Collections {
   /** Where a collection is, as far as this node knows. */
   async find(name: string): Promise<PlacedCollection> {
     this.checkOpen();
-    const known = this.#node.members.directory.collections[name];
-    if (known && Object.hasOwn(this.#node.members.directory.collections, name)) return known;
-    const { collections } = await this.#node.members.read();
+    const known = this.among(this.#node.members.directory, name);
+    if (known) return known;
+    const found = this.among(await this.#node.members.read(), name);
     this.checkOpen();
-    if (!Object.hasOwn(collections, name)) throw noSuchCollection(name);
-    return collections[name];
+    if (!found) throw noSuchCollection(name);
+    return found;
   }
 
   /**
@@ -74,10 +88,10 @@ export class Collections {
       } catch (error) {
         if (!isCode(error, 'NOT_FOUND', 'STALE', 'UNAVAILABLE')) throw error;
         // Its shards may be elsewhere now, or nowhere.
-        const { collections } = await this.#node.members.read();
+        const found = this.among(await this.#node.members.read(), name);
         this.checkOpen();
-        if (!Object.hasOwn(collections, name)) throw noSuchCollection(name);
-        const { uid, placement } = collections[name];
+        if (!found) throw noSuchCollection(name);
+        const { uid, placement } = found;
         if (left > 0 && (uid !== placed.uid || placement > placed.placement)) continue;
         if (isCode(error, 'UNAVAILABLE')) throw error;
         throw new HersError('UNAVAILABLE', `too few nodes have the collection ${name}; try again`);
@@ -88,37 +102,41 @@ export class Collections {
   async create(
     name: string,
     created: { readonly id: Uint8Array; readonly descriptor: Uint8Array; readonly manifest: Uint8Array },
+    replicas: number = this.#replicas,
   ): Promise<void> {
     this.checkOpen();
     checkCollectionName(name);
     checkBytes(created.manifest, 'a manifest');
     checkWhole(created.manifest);
-    if (Object.hasOwn((await this.#node.members.read()).collections, name)) throw alreadyExists(name);
+    await this.checkNew(name);
     const { manifest } = created;
     const shards = Array.from({ length: this.#shards }, (_, shard) =>
       shard === HOME ? homeState(FIRST_VERSION) : shardState(FIRST_VERSION, MADE),
     );
     const home = encodeHome({ version: FIRST_VERSION, manifest, shards, moved: new Map() });
-    await this.register(name, await this.makeShards({ ...created, manifest: home }));
+    await this.register(name, await this.makeShards({ ...created, manifest: home }, replicas));
   }
 
   /** Makes the shards of a collection that nobody knows yet. */
-  async makeShards(created: {
-    readonly id: Uint8Array;
-    readonly descriptor: Uint8Array;
-    /** Of the home shard. */
-    readonly manifest: Uint8Array;
-  }): Promise<PlacedCollection> {
+  async makeShards(
+    created: {
+      readonly id: Uint8Array;
+      readonly descriptor: Uint8Array;
+      /** Of the home shard. */
+      readonly manifest: Uint8Array;
+    },
+    replicas: number = this.#replicas,
+  ): Promise<PlacedCollection> {
     const uid = randomBytes(16).toString('hex');
-    const nodes = this.#node.mover.takers(this.#replicas);
-    const shards = placeShards(uid, this.#shards, this.#replicas, nodes);
-    const placed = { uid, base: 0, shards, placement: 0, replicas: this.#replicas };
+    const nodes = this.#node.mover.takers(replicas);
+    const shards = placeShards(uid, this.#shards, replicas, nodes);
+    const placed = { uid, base: 0, shards, placement: 0, replicas };
     const { id, descriptor } = created;
     const manifestOf = (shard: number) => (shard === HOME ? created.manifest : shardManifest(FIRST_VERSION, MADE));
     try {
       await Promise.all(
-        shards.map((replicas, shard) =>
-          writeTo(this.#node, replicas, (service) =>
+        shards.map((kept, shard) =>
+          writeTo(this.#node, kept, (service) =>
             service.createCollection(shardName(uid, shard), { id, descriptor, manifest: manifestOf(shard) }),
           ),
         ),
@@ -141,13 +159,16 @@ export class Collections {
   async register(name: string, placed: PlacedCollection): Promise<void> {
     try {
       await this.#node.members.change((directory) => {
-        if (Object.hasOwn(directory.collections, name)) throw alreadyExists(name);
+        if (this.among(directory, name)) throw alreadyExists(name);
+        // The collection of an inbox may be gone.
+        if (this.#prefix !== '' && !Object.values(directory.collections).some(({ uid }) => uid === name))
+          throw noSuchCollection(name);
         const gone = placed.shards.flat().find((node) => !Object.hasOwn(directory.nodes, node));
         if (gone !== undefined) throw new HersError('UNAVAILABLE', `node ${gone} has left the cluster; try again`);
-        return { ...directory, collections: { ...directory.collections, [name]: placed } };
+        return { ...directory, collections: { ...directory.collections, [this.#prefix + name]: placed } };
       });
     } catch (error) {
-      if (isCode(error, 'ALREADY_EXISTS')) await this.removeShards(placed);
+      if (isCode(error, 'ALREADY_EXISTS', 'NOT_FOUND')) await this.removeShards(placed);
       throw error;
     }
   }
@@ -155,35 +176,37 @@ export class Collections {
   /** The names of all. */
   async names(): Promise<string[]> {
     this.checkOpen();
-    return Object.keys((await this.#node.members.read()).collections);
+    return Object.keys((await this.#node.members.read()).collections).filter(isSeen);
   }
 
   /** ALREADY_EXISTS if there is one of this name. */
   async checkNew(name: string): Promise<void> {
-    if (Object.hasOwn((await this.#node.members.read()).collections, name)) throw alreadyExists(name);
+    if (this.among(await this.#node.members.read(), name)) throw alreadyExists(name);
   }
 
   async delete(name: string): Promise<void> {
     this.checkOpen();
     await this.#node.members.read();
-    let placed: PlacedCollection | undefined;
+    let gone: PlacedCollection[] = [];
     await this.#node.members.change((directory) => {
-      const { [name]: gone, ...collections } = directory.collections;
-      if (!Object.hasOwn(directory.collections, name)) throw noSuchCollection(name);
-      placed = gone;
+      const found = this.among(directory, name);
+      if (!found) throw noSuchCollection(name);
+      const inbox = INBOXES + found.uid;
+      const { [name]: _, [inbox]: itsInbox, ...collections } = directory.collections;
+      gone = Object.hasOwn(directory.collections, inbox) ? [found, itsInbox] : [found];
       return { ...directory, collections };
     });
     // So that no node answers for it from what it remembers.
-    const { uid, shards } = placed!;
-    await quorum(shards[HOME], majorityOf(shards[HOME].length), (node) =>
-      this.#node.peers
-        .of(node)
-        .deleteCollection(shardName(uid, HOME))
-        .catch((error) => {
-          if (!isCode(error, 'NOT_FOUND')) throw error;
-        }),
-    );
-    await this.removeShards(placed!);
+    for (const { uid, shards } of gone)
+      await quorum(shards[HOME], majorityOf(shards[HOME].length), (node) =>
+        this.#node.peers
+          .of(node)
+          .deleteCollection(shardName(uid, HOME))
+          .catch((error) => {
+            if (!isCode(error, 'NOT_FOUND')) throw error;
+          }),
+      );
+    for (const placed of gone) await this.removeShards(placed);
   }
 }
 

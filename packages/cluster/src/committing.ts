@@ -75,8 +75,8 @@ export class Committing {
         return await this.#commit(name, change, options);
       } catch (error) {
         if (left === 0 || !isCode(error, 'STALE', 'UNAVAILABLE', 'NOT_FOUND')) throw error;
-        const { collections } = await this.#node.members.read().catch(() => this.#node.members.directory);
-        const now = Object.hasOwn(collections, name) ? collections[name] : undefined;
+        const directory = await this.#node.members.read().catch(() => this.#node.members.directory);
+        const now = this.#collections.among(directory, name);
         // If its shards are elsewhere now, it was not the change that failed.
         const hasMoved = now !== undefined && now.uid === known.uid && now.placement !== known.placement;
         if (hasMoved) left--;

@@ -10,7 +10,6 @@ conformance('a cluster in one process', async () => {
   return {
     service,
     keepsStages: true,
-    isWithoutInbox: true,
     async reopen() {
       await cluster.stop(...NAMES);
       await cluster.start(...NAMES);

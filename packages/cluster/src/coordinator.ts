@@ -12,9 +12,11 @@ import {
   Grouped,
   HersError,
   type InboxItem,
+  type InboxRange,
   LIST_ID_BYTES,
   type Many,
   notHeld,
+  type PostOptions,
   refuseUnknown,
   type SealedRecord,
   type SearchCallOptions,
@@ -23,10 +25,12 @@ import {
   type StageId,
   sectionsOf,
 } from '@hers/service';
+import type { InboxLimits } from '@hers/store/inbox';
 import { stateOf } from '@hers/store/stages';
 import { checkBytes, checkIds, hex, isCode } from './arguments.ts';
 import { Collections, type Current } from './collections.ts';
 import { Committing } from './committing.ts';
+import { Inboxes } from './inboxes.ts';
 import type { ClusterNode } from './node.ts';
 import { Reading } from './reading.ts';
 import { Filling } from './restoring.ts';
@@ -42,6 +46,8 @@ export interface CoordinatorOptions {
   readonly shards?: number;
   /** Nodes that keep each shard; 3 by default. With two, changes stop when one of them is gone. */
   readonly replicas?: number;
+  /** What each device may leave in the inbox of a collection. */
+  readonly inbox?: InboxLimits;
 }
 
 const DEFAULT_SHARDS = 16;
@@ -55,10 +61,11 @@ export class Coordinator implements Service {
   readonly #staging: Staging;
   readonly #committing: Committing;
   readonly #reading: Reading;
+  readonly #inboxes: Inboxes;
   readonly #closing = new AbortController();
 
   constructor(node: ClusterNode, options: CoordinatorOptions) {
-    refuseUnknown(options, { secret: true, shards: true, replicas: true }, 'a coordinator');
+    refuseUnknown(options, { secret: true, shards: true, replicas: true, inbox: true }, 'a coordinator');
     const { secret, shards = DEFAULT_SHARDS, replicas = DEFAULT_REPLICAS } = options;
     if (!(Number.isInteger(shards) && shards >= 1 && shards <= MAX_SHARDS))
       throw new HersError('INVALID_ARGUMENT', `a collection has 1 to ${MAX_SHARDS} shards`);
@@ -69,6 +76,7 @@ export class Coordinator implements Service {
     this.#staging = new Staging(node, this.#collections, secret);
     this.#committing = new Committing(node, this.#collections, this.#staging);
     this.#reading = new Reading(node, this.#collections);
+    this.#inboxes = new Inboxes(node, this.#collections, secret, options.inbox);
   }
 
   // — collections —
@@ -173,20 +181,26 @@ export class Coordinator implements Service {
     options: SearchCallOptions | undefined,
   ): AsyncGenerator<readonly Uint8Array[]> {
     checkBlocks(options?.partitions, request.blocks);
-    if (request.inbox?.length) throw this.#noInbox();
     const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
     try {
       const current = await this.#collections.current(name, signal);
       const { version } = current.home;
       if (request.version > version)
         throw new HersError('STALE', `${name} has version ${version}, not ${request.version}; read it again`);
-      yield* searchShards(this.#searched(current, request), request.queries, (node) => this.#node.peers.of(node), {
-        signal,
-        views: Boolean(options?.views),
-        onSuspect: (node) => this.#node.peers.suspect(node),
-        partial: request.partial,
-        onCoverage: options?.onCoverage,
-      });
+      const asked = await this.#inboxes.questions(name, request.inbox ?? [], signal);
+      const queries = [...request.queries, ...asked];
+      yield* searchShards(
+        this.#searched(current, { ...request, queries }),
+        queries,
+        (node) => this.#node.peers.of(node),
+        {
+          signal,
+          views: Boolean(options?.views),
+          onSuspect: (node) => this.#node.peers.suspect(node),
+          partial: request.partial,
+          onCoverage: options?.onCoverage,
+        },
+      );
     } finally {
       done();
     }
@@ -239,28 +253,22 @@ export class Coordinator implements Service {
     });
   }
 
-  // — inboxes, which a cluster does not have —
+  // — inboxes —
 
-  #noInbox(): HersError {
-    this.#collections.checkOpen();
-    return new HersError('INVALID_ARGUMENT', 'a cluster has no inboxes; devices need a server by itself');
+  post(name: string, envelope: Uint8Array, options?: PostOptions): Promise<number> {
+    return this.#inboxes.post(name, envelope, options);
   }
 
-  async post(): Promise<number> {
-    throw this.#noInbox();
+  takeInbox(name: string, range?: InboxRange, options?: CallOptions): AsyncGenerator<InboxItem> {
+    return this.#inboxes.take(name, range, options);
   }
 
-  // biome-ignore lint/correctness/useYield: there is nothing to give.
-  async *takeInbox(): AsyncGenerator<InboxItem> {
-    throw this.#noInbox();
+  dropInbox(name: string, numbers: readonly number[], options?: CallOptions): Promise<void> {
+    return this.#inboxes.drop(name, numbers, options);
   }
 
-  async dropInbox(): Promise<void> {
-    throw this.#noInbox();
-  }
-
-  async refuseDevices(): Promise<void> {
-    throw this.#noInbox();
+  refuseDevices(name: string, devices: readonly number[], options?: CallOptions): Promise<void> {
+    return this.#inboxes.refuse(name, devices, options);
   }
 
   // — upkeep —
@@ -279,6 +287,7 @@ export class Coordinator implements Service {
       );
       signal.throwIfAborted();
       for (const result of purged) if (result.status === 'rejected') throw result.reason;
+      await this.#inboxes.purge(placed, signal);
     } finally {
       done();
     }

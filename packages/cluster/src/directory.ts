@@ -6,6 +6,14 @@ import { HersError } from '@hers/service';
 
 export const DIRECTORY = 'directory';
 
+/**
+ * What the names of inboxes begin with; the rest is the `uid` of the collection. No collection of a
+ * client can have such a name.
+ */
+export const INBOXES = 'inbox/';
+/** Whether this is the name of a collection that clients see. */
+export const isSeen = (name: string): boolean => !name.startsWith(INBOXES);
+
 export interface NodeInfo {
   /** Where the other nodes reach it. */
   readonly url: string;
@@ -46,13 +54,16 @@ export interface Directory {
 }
 
 const FORMAT = 2;
+/** Of a directory with inboxes: nodes that know none refuse it. */
+const FORMAT_WITH_INBOXES = 3;
 /** A message of the ledger has 1 MiB at most. */
 const MAX_BYTES = 1_000_000;
 
 export const EMPTY_DIRECTORY: Directory = { version: 0, nodes: {}, collections: {} };
 
 export function encodeDirectory(directory: Directory): Uint8Array {
-  const bytes = new TextEncoder().encode(JSON.stringify({ format: FORMAT, ...directory }));
+  const format = Object.keys(directory.collections).every(isSeen) ? FORMAT : FORMAT_WITH_INBOXES;
+  const bytes = new TextEncoder().encode(JSON.stringify({ format, ...directory }));
   if (bytes.length > MAX_BYTES)
     throw new HersError('TOO_LARGE', 'this cluster has more collections than its directory can name; delete some');
   return bytes;
@@ -60,7 +71,7 @@ export function encodeDirectory(directory: Directory): Uint8Array {
 
 export function decodeDirectory(bytes: Uint8Array): Directory {
   const { format, ...directory } = JSON.parse(new TextDecoder().decode(bytes));
-  if (format !== FORMAT)
+  if (format !== FORMAT && format !== FORMAT_WITH_INBOXES)
     throw new HersError('UNSUPPORTED_VERSION', `a directory of format ${format}; update this node`);
   return directory;
 }

@@ -5,13 +5,14 @@ import { HersError } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import type { ShardState } from '@hers/store/stages';
 import { type Changes, isOvertaken, statesOf } from './changes.ts';
-import { DIRECTORY, decodeDirectory, majorityOf, type PlacedCollection } from './directory.ts';
+import { DIRECTORY, decodeDirectory, isSeen, majorityOf, type PlacedCollection } from './directory.ts';
+import { InboxState } from './inbox-state.ts';
 import { type Ledger, newestOf } from './ledger.ts';
 import type { Members } from './members.ts';
 import type { Mover } from './mover.ts';
 import type { Peers } from './peers.ts';
 import { isPassing } from './quorum.ts';
-import { type ChangeEntry, decodeEntry, HOME, isCurrent, readAddress, shardName } from './shard.ts';
+import { type ChangeEntry, decodeEntry, decodeHome, HOME, isCurrent, readAddress, shardName } from './shard.ts';
 import { throttled } from './throttle.ts';
 
 export interface KeeperOptions {
@@ -208,6 +209,15 @@ export class Keeper {
       if (collection !== undefined) this.#damaged.add(collection);
       // Of the catalogue itself: when it is opened again, it is set aside (folder.ts).
       else this.#options.onBackgroundError?.(damage);
+    }
+  }
+
+  /** Inboxes here, where most of what is on disk was dropped. */
+  async reclaim(): Promise<void> {
+    for (const [name, { uid, shards }] of Object.entries(this.#node.members.directory.collections)) {
+      if (isSeen(name) || !shards[HOME].includes(this.#node.name)) continue;
+      const liveBytes = (home: Uint8Array) => InboxState.decode(decodeHome(home).manifest).size.bytes;
+      await this.#node.store.reclaim(shardName(uid, HOME), liveBytes).catch((error) => this.#node.report(error));
     }
   }
 

@@ -9,6 +9,7 @@ import {
   decodeDirectory,
   EMPTY_DIRECTORY,
   encodeDirectory,
+  INBOXES,
   majorityOf,
   type PlacedCollection,
 } from './directory.ts';
@@ -183,7 +184,16 @@ export class Members {
           'INVALID_ARGUMENT',
           `${replicas} replicas need as many nodes, and this cluster has ${nodes}`,
         );
-      return { ...directory, collections: { ...directory.collections, [name]: { ...placed, replicas } } };
+      const inbox = INBOXES + placed.uid;
+      const its = Object.hasOwn(directory.collections, inbox) ? directory.collections[inbox] : undefined;
+      return {
+        ...directory,
+        collections: {
+          ...directory.collections,
+          [name]: { ...placed, replicas },
+          ...(its ? { [inbox]: { ...its, replicas } } : {}),
+        },
+      };
     });
   }
 

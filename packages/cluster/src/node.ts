@@ -150,6 +150,7 @@ export class ClusterNode implements Kept {
       () => this.#keeper.catchUp(),
       () => this.#keeper.check(),
       () => this.#keeper.mend(),
+      () => this.#keeper.reclaim(),
     ]);
   }
 

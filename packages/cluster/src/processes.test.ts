@@ -32,7 +32,6 @@ describe('a cluster of processes', { skip: nats.skip }, () => {
     return {
       service,
       keepsStages: true,
-      isWithoutInbox: true,
       // Another client, which begins with another node.
       async reopen() {
         await service.close();

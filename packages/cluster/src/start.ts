@@ -160,6 +160,7 @@ export async function startNode(folder: string, options: ClusterOptions): Promis
       secret: token ?? '',
       ...(options.replicas === undefined ? {} : { replicas: options.replicas }),
       ...(options.shards === undefined ? {} : { shards: options.shards }),
+      ...(options.store?.inbox === undefined ? {} : { inbox: options.store.inbox }),
     });
     closers.push(() => coordinator.close());
     return { service: withMethods(coordinator, { close }), url };

@@ -1,7 +1,16 @@
 // What a cluster looks like from outside: which nodes answer, which shards they keep, what lags.
 
 import { type CollectionInfo, HersError, type Service } from '@hers/service';
-import { DIRECTORY, decodeDirectory, type Move, majorityOf, type PlacedCollection } from './directory.ts';
+import {
+  DIRECTORY,
+  type Directory,
+  decodeDirectory,
+  INBOXES,
+  isSeen,
+  type Move,
+  majorityOf,
+  type PlacedCollection,
+} from './directory.ts';
 import { decodeHome, HOME, readAddress, type ShardService, shardName } from './shard.ts';
 
 export interface NodeStatus {
@@ -69,10 +78,17 @@ export async function folderStatus(store: Service): Promise<FolderStatus> {
   const addresses = (await store.listCollections()).flatMap(({ name }) => readAddress(name) ?? []);
   return {
     nodes: Object.keys(directory.nodes).sort(),
-    collections: uids.size,
+    collections: Object.keys(directory.collections).filter(isSeen).length,
     shards: addresses.length,
     leftover: addresses.filter(({ uid }) => !uids.has(uid)).length,
   };
+}
+
+/** As people know it. */
+function shownName({ collections }: Directory, name: string): string {
+  if (isSeen(name)) return name;
+  const [owner = name] = Object.entries(collections).find(([, { uid }]) => INBOXES + uid === name) ?? [];
+  return `${owner} (inbox)`;
 }
 
 const byName = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]) => (a < b ? -1 : 1);
@@ -113,6 +129,7 @@ export async function clusterStatus(url: string, connect: (url: string) => Shard
   const nodeOf = new Map(nodes.map((node) => [node.name, node]));
   const lagging = new Map<string, number>();
   const collections = Object.entries(directory.collections)
+    .map(([name, placed]) => [shownName(directory, name), placed] as const)
     .sort(byName)
     .map(([name, { uid, shards }]): CollectionStatus => {
       const homes = nodes.flatMap(({ homes }) => (homes.has(uid) ? [decodeHome(homes.get(uid)!)] : []));
@@ -147,7 +164,9 @@ export async function clusterStatus(url: string, connect: (url: string) => Shard
     }),
     collections,
     moves: Object.entries(directory.collections).flatMap(([collection, placed]) =>
-      placed.move ? [moveStatus(collection, placed, placed.move, (node) => nodeOf.get(node)?.kept)] : [],
+      placed.move
+        ? [moveStatus(shownName(directory, collection), placed, placed.move, (node) => nodeOf.get(node)?.kept)]
+        : [],
     ),
   };
 }

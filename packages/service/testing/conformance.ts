@@ -28,8 +28,6 @@ export interface Opened {
   readonly reopen?: () => Promise<Service>;
   /** What is staged can be committed after that, too; and versions of a moment ago be searched. */
   readonly keepsStages?: boolean;
-  /** It has no inboxes. */
-  readonly isWithoutInbox?: boolean;
   /** The same, for somebody who is held to these partitions of a collection. */
   readonly heldTo: (collection: string, partitions: Partitions) => Promise<Service>;
   /** Closes it and removes what it stored. */
@@ -1076,26 +1074,12 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
       }
     });
 
-    test('an inbox keeps what devices post, in order, until it is dropped', async (service, {
-      reopen,
-      isWithoutInbox,
-    }) => {
+    test('an inbox keeps what devices post, in order, until it is dropped', async (service, { reopen }) => {
       const model = await Model.create(service);
       const { samples } = model;
       const { id } = await service.getCollection('faces');
       const envelope = (about: Partial<EnvelopeHead> = {}, body = samples.bytes(60)) =>
         sampleEnvelope({ collection: id, nonce: samples.id(), body, ...about });
-      if (isWithoutInbox) {
-        await assert.rejects(service.post('faces', envelope()), fails('INVALID_ARGUMENT'));
-        await assert.rejects(drain(service.takeInbox('faces')), fails('INVALID_ARGUMENT'));
-        await assert.rejects(service.dropInbox('faces', [1]), fails('INVALID_ARGUMENT'));
-        await assert.rejects(service.refuseDevices('faces', [1]), fails('INVALID_ARGUMENT'));
-        await assert.rejects(
-          drain(service.search('faces', { version: 1, queries: [], inbox: [1] })),
-          fails('INVALID_ARGUMENT'),
-        );
-        return;
-      }
       const flat = async (from: Service, range?: InboxRange) =>
         (await Array.fromAsync(from.takeInbox('faces', range))).map((item) => [item.number, hex(item.envelope)]);
       assert.deepEqual(await flat(service), []);
@@ -1153,8 +1137,7 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
       await assert.rejects(drain(now.takeInbox('faces')), fails('NOT_FOUND'));
     });
 
-    test('a question in the inbox is searched for by its number', async (service, { isWithoutInbox }) => {
-      if (isWithoutInbox) return;
+    test('a question in the inbox is searched for by its number', async (service) => {
       const model = await Model.create(service);
       await model.fill();
       const { samples } = model;

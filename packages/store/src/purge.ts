@@ -39,11 +39,8 @@ export async function purgeCollection(
   signal: AbortSignal,
   tails: readonly Tail[],
 ): Promise<void> {
-  const { tables, vault, folder, records } = collection;
-  const pause = async () => {
-    await new Promise(setImmediate);
-    signal.throwIfAborted();
-  };
+  const { tables, folder, records } = collection;
+  const pause = pausing(signal);
   await collection.snapshotsEnd(signal);
   await records.merge(pause);
   clearSetAside(folder.disk, collection.number);
@@ -52,21 +49,11 @@ export async function purgeCollection(
       folder.disk.truncateSync(path, end);
   await collection.past.clear();
   await expireStages(collection);
-  await vault.startNewPack();
-  const last = vault.last;
-  const packs = tables.packs().filter(({ ends, live }) => ends - PACK_HEADER_BYTES > live);
-  const reader = vault.reader();
-  try {
-    for (const { pack } of packs) await rewritePack(collection, reader, pack, pause);
-  } finally {
-    reader.close();
-  }
-  await removeUnused(collection, last);
-  await records.merge(pause);
+  const packs = await rewritePacks(collection, pause);
   await compact(collection, 'purge', signal);
   await collection.filesGone();
   collection.checkUsable();
-  if (tables.current().stale || packs.length > 0) {
+  if (tables.current().stale || packs > 0) {
     folder.catalogue.vacuum();
     folder.catalogue.transaction(() => tables.setStale(false));
   }
@@ -78,6 +65,55 @@ export async function purgeCollection(
     emptied = folder.catalogue.checkpoint();
   }
   fault('purge.truncated');
+}
+
+const pausing = (signal: AbortSignal) => async () => {
+  await new Promise(setImmediate);
+  signal.throwIfAborted();
+};
+
+/** Bytes of packs that are not worth the trouble. */
+const RECLAIMED_BYTES = 2 ** 25;
+
+/**
+ * Frees the room of records that were removed, where the packs have grown to more than twice the
+ * bytes of those that are there; in the upkeep queue. Nothing else of a purge is done.
+ */
+export async function reclaimPacks(
+  collection: Collection,
+  liveBytes: (manifest: Uint8Array) => number,
+  signal: AbortSignal,
+): Promise<void> {
+  const { tables, records, upkeepQueue } = collection;
+  const isWorthIt = () => {
+    const bytes = tables.packs().reduce((sum, { ends }) => sum + ends, 0) - RECLAIMED_BYTES;
+    return bytes > 0 && !collection.beingCopied && bytes > 2 * liveBytes(tables.manifest().manifest);
+  };
+  if (!isWorthIt()) return;
+  await upkeepQueue.run(async () => {
+    collection.checkUsable();
+    if (!isWorthIt()) return;
+    const pause = pausing(signal);
+    await records.merge(pause);
+    await rewritePacks(collection, pause);
+  });
+}
+
+/** Rewrites the packs that hold anything dead, and returns how many. Records are merged. */
+async function rewritePacks(collection: Collection, pause: () => Promise<void>): Promise<number> {
+  const { tables, vault, records } = collection;
+  await vault.startNewPack();
+  const last = vault.last;
+  const packs = tables.packs().filter(({ ends, live }) => ends - PACK_HEADER_BYTES > live);
+  const reader = vault.reader();
+  try {
+    for (const { pack } of packs) await rewritePack(collection, reader, pack, pause);
+  } finally {
+    reader.close();
+  }
+  await removeUnused(collection, last);
+  await records.merge(pause);
+  return packs.length;
 }
 
 /** Packs in which nothing was ever committed, and nothing is staged any more. */

@@ -52,9 +52,10 @@ import { lengthsOf } from './files/lengths.ts';
 import { FolderLock, writerNow } from './files/lock.ts';
 import { clearSetAside, listSetAside, type SetAside, SWEEP_MS, sweep, type Tail } from './files/lost-and-found.ts';
 import { keepReserve } from './files/reserve.ts';
-import { checkInboxLimits, dropFrom, type InboxLimits, postTo, questionsOf, refuse, takeFrom } from './inbox.ts';
+import { dropFrom, postTo, questionsOf, refuse, takeFrom } from './inbox.ts';
+import { checkInboxLimits, type InboxLimits } from './inbox-rules.ts';
 import { type OpenCollection, OpenCollections } from './open-collections.ts';
-import { purgeCollection } from './purge.ts';
+import { purgeCollection, reclaimPacks } from './purge.ts';
 import { readBlock, readLists, readRecords, readStagedBlock } from './reading.ts';
 import { fillFromSnapshot } from './restore.ts';
 import { Scrub, type Scrubbed, type ScrubOptions } from './scrub/scrub.ts';
@@ -525,6 +526,16 @@ export class FolderStore implements Service {
    */
   replace(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void> {
     return this.#restore(name, pieces, options, true);
+  }
+
+  /**
+   * Frees the room of records that were removed, where there is far more on disk than those that
+   * are there: as many bytes as the manifest says.
+   *
+   * @internal
+   */
+  reclaim(name: string, liveBytes: (manifest: Uint8Array) => number): Promise<void> {
+    return this.#write(name, undefined, ({ collection }, signal) => reclaimPacks(collection, liveBytes, signal));
   }
 
   // — reading —
