@@ -4,8 +4,10 @@
 //   node node-child.ts <folder> <options of the node> <options of the server>
 
 import { type Kernel, openKernel, ReferenceKernel } from '@hers/scan';
+import { keepProcessSmall } from '@hers/server';
 import { serveNode } from '../src/start.ts';
 
+keepProcessSmall();
 const [folder, node, server] = process.argv.slice(2);
 const { reference, via, ...options } = JSON.parse(node);
 const fastest = async () => (await openKernel()).kernel;

@@ -77,8 +77,14 @@ export async function wholeBody(
     }
     whole.set(piece, filled);
     filled += piece.length;
+    release(piece);
   }
   return whole.subarray(0, filled);
+}
+
+/** Frees a piece that was copied, where it has memory of its own: it need not become garbage. */
+function release({ buffer, byteLength }: Uint8Array): void {
+  if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);
 }
 
 /** Waits until there is something to read, or the end; false when nothing happens for so long. */
