@@ -4,7 +4,7 @@
 // The gallery consists of random residues, which no kernel can tell from a real one, in segment
 // files that are mapped as in production.
 
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, open, rm } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { randomSeed } from '@hers/ring';
@@ -28,6 +28,7 @@ import { besideSecond, editionsOf } from './editions.ts';
 import { progress, type Report, type Result } from './report.ts';
 
 const BATCH = 8;
+const HUGE_PAGE = 2 ** 21;
 
 export interface ScanBenchOptions {
   readonly count?: string;
@@ -159,11 +160,24 @@ async function writeGallery(
   const paths: string[] = [];
   for (let left = blocks; left > 0; left -= each) {
     const path = join(folder, `${paths.length}.segment`);
-    await writeFile(path, left >= each ? full : segmentBytes(base.slice(0, left)));
+    await writeAsBuilt(path, left >= each ? full : segmentBytes(base.slice(0, left)));
     paths.push(path);
     if (paths.length % 100 === 0) progress(`  ${blocks - left + each} of ${blocks} blocks written`);
   }
   return paths;
+}
+
+/** In pieces of a huge page, as `buildSegment` makes room for a segment. */
+async function writeAsBuilt(path: string, bytes: Uint8Array): Promise<void> {
+  const file = await open(path, 'wx');
+  try {
+    for (let at = 0; at < bytes.length; ) {
+      const { bytesWritten } = await file.write(bytes, at, Math.min(HUGE_PAGE, bytes.length - at), at);
+      at += bytesWritten;
+    }
+  } finally {
+    await file.close();
+  }
 }
 
 const minimum = (values: readonly number[]) => Math.min(...values);
