@@ -10,7 +10,6 @@
 namespace hers {
 namespace {
 
-
 constexpr uint64_t kXxhP1 = 0x9e3779b185ebca87, kXxhP2 = 0xc2b2ae3d27d4eb4f, kXxhP3 = 0x165667b19e3779f9;
 constexpr uint64_t kXxhP4 = 0x85ebca77c2b2ae63, kXxhP5 = 0x27d4eb2f165667c5;
 
@@ -35,25 +34,23 @@ inline uint64_t xxhMixed(uint64_t hash) {
   return hash ^ hash >> 32;
 }
 
-/** The end of it for a length that is a multiple of 32 and not 0, from its four lanes. */
-inline uint64_t xxh64End(const uint64_t* lanes, size_t length) {
-  return xxhMixed(xxhJoined(lanes[0], lanes[1], lanes[2], lanes[3]) + length);
+/** Of what precedes the last length mod 32 bytes: four lanes, where that is not nothing. */
+inline void xxh64Lanes(uint64_t* lanes, const uint8_t* at, size_t length) {
+  uint64_t a = kXxhP1 + kXxhP2, b = kXxhP2, c = 0, d = 0 - kXxhP1;
+  for (const uint8_t* const end = at + length / 32 * 32; at < end; at += 32) {
+    a = xxhRound(a, xxhWord64(at));
+    b = xxhRound(b, xxhWord64(at + 8));
+    c = xxhRound(c, xxhWord64(at + 16));
+    d = xxhRound(d, xxhWord64(at + 24));
+  }
+  lanes[0] = a, lanes[1] = b, lanes[2] = c, lanes[3] = d;
 }
 
-inline uint64_t xxh64(const uint8_t* at, size_t length) {
+/** The rest of it, from the lanes. */
+inline uint64_t xxh64End(const uint64_t* lanes, const uint8_t* at, size_t length) {
+  uint64_t hash = (length >= 32 ? xxhJoined(lanes[0], lanes[1], lanes[2], lanes[3]) : kXxhP5) + length;
   const uint8_t* const end = at + length;
-  uint64_t hash = kXxhP5;
-  if (length >= 32) {
-    uint64_t a = kXxhP1 + kXxhP2, b = kXxhP2, c = 0, d = 0 - kXxhP1;
-    for (; end - at >= 32; at += 32) {
-      a = xxhRound(a, xxhWord64(at));
-      b = xxhRound(b, xxhWord64(at + 8));
-      c = xxhRound(c, xxhWord64(at + 16));
-      d = xxhRound(d, xxhWord64(at + 24));
-    }
-    hash = xxhJoined(a, b, c, d);
-  }
-  hash += length;
+  at += length / 32 * 32;
   for (; end - at >= 8; at += 8) hash = xxhRotate(hash ^ xxhRound(0, xxhWord64(at)), 27) * kXxhP1 + kXxhP4;
   if (end - at >= 4) {
     hash = xxhRotate(hash ^ xxhWord32(at) * kXxhP1, 23) * kXxhP2 + kXxhP3;
@@ -61,6 +58,12 @@ inline uint64_t xxh64(const uint8_t* at, size_t length) {
   }
   for (; at < end; at++) hash = xxhRotate(hash ^ *at * kXxhP5, 11) * kXxhP1;
   return xxhMixed(hash);
+}
+
+inline uint64_t xxh64(const uint8_t* at, size_t length) {
+  uint64_t lanes[4];
+  xxh64Lanes(lanes, at, length);
+  return xxh64End(lanes, at, length);
 }
 
 }  // namespace

@@ -35,27 +35,8 @@ inline void switchModulus(uint32_t* y0, const uint32_t* y1, const hers::Ring& ri
   }
 }
 
-#ifdef __AVX512F__
-
-inline void packBits(uint8_t* out, const uint32_t* values, size_t n, const hers::PackPlan& plan) {
-  for (size_t i = 0; i < n; i += 32, out += 4 * plan.bits) {
-    const U low = L::load(values + i), high = L::load(values + i + 16);
-    for (uint32_t word = 0; word < plan.bits; word += 16) {
-      const auto value = [&](size_t at) { return _mm512_permutex2var_epi32(low, L::load(plan.source + at), high); };
-      U sum = _mm512_srlv_epi32(value(word), L::load(plan.shift + word));
-      for (size_t at = 32 + word; at < 32 * plan.steps; at += 32) {
-        // A shift by 32 gives zero: nothing to add in this step.
-        sum = _mm512_or_si512(sum, _mm512_sllv_epi32(value(at), L::load(plan.shift + at)));
-      }
-      const uint32_t left = plan.bits - word;
-      _mm512_mask_storeu_epi32(out + 4 * word, static_cast<__mmask16>(left >= 16 ? 0xffff : (1u << left) - 1), sum);
-    }
-  }
-}
-
-#else
-
-inline void packBits(uint8_t* out, const uint32_t* values, size_t n, const hers::PackPlan& plan) {
+/** For every machine, and every width. */
+inline void packAny(uint8_t* out, const uint32_t* values, size_t n, const hers::PackPlan& plan) {
   uint64_t held = 0;
   uint32_t count = 0;
   for (size_t i = 0; i < n; i++) {
@@ -68,6 +49,53 @@ inline void packBits(uint8_t* out, const uint32_t* values, size_t n, const hers:
     }
   }
 }
+
+#ifdef __AVX512F__
+
+/** For a plan of so many vectors of words, and so many steps: its tables stay in registers. */
+template <int vectors, int steps>
+inline void packBy(uint8_t* out, const uint32_t* values, size_t n, const hers::PackPlan& plan) {
+  U source[vectors][steps], shift[vectors][steps];
+  for (int k = 0; k < vectors; k++) {
+    for (int step = 0; step < steps; step++) {
+      source[k][step] = L::load(plan.source + 32 * step + 16 * k);
+      shift[k][step] = L::load(plan.shift + 32 * step + 16 * k);
+    }
+  }
+  const uint32_t bits = plan.bits, left = bits - 16 * (vectors - 1);
+  const __mmask16 last = static_cast<__mmask16>((1u << left) - 1);
+  for (size_t i = 0; i < n; i += 32, out += 4 * bits) {
+    const U low = L::load(values + i), high = L::load(values + i + 16);
+    for (int k = 0; k < vectors; k++) {
+      const auto value = [&](int step) { return _mm512_permutex2var_epi32(low, source[k][step], high); };
+      U sum = _mm512_srlv_epi32(value(0), shift[k][0]);
+      // A shift by 32 gives zero: nothing to add in this step.
+      for (int step = 1; step < steps; step++) sum = _mm512_or_si512(sum, _mm512_sllv_epi32(value(step), shift[k][step]));
+      if (k + 1 < vectors) L::store(out + 64 * k, sum);
+      else _mm512_mask_storeu_epi32(out + 64 * k, last, sum);
+    }
+  }
+}
+
+inline void packBits(uint8_t* out, const uint32_t* values, size_t n, const hers::PackPlan& plan) {
+  const bool two = plan.bits > 16;
+  switch (plan.steps) {
+    case 2:
+      return packBy<2, 2>(out, values, n, plan);
+    case 3:
+      return two ? packBy<2, 3>(out, values, n, plan) : packBy<1, 3>(out, values, n, plan);
+    case 4:
+      return packBy<1, 4>(out, values, n, plan);
+    case 5:
+      return packBy<1, 5>(out, values, n, plan);
+    default:
+      return packAny(out, values, n, plan);
+  }
+}
+
+#else
+
+inline void packBits(uint8_t* out, const uint32_t* values, size_t n, const hers::PackPlan& plan) { packAny(out, values, n, plan); }
 
 #endif
 

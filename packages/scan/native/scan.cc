@@ -7,8 +7,6 @@
 #include <cstring>
 #include <map>
 
-#include "../../ring/lanes/xxh64.h"
-
 namespace hers {
 namespace {
 
@@ -329,7 +327,8 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
   for (size_t part = task.from; part < task.until; part++) {
     if (__atomic_load_n(&stop_, __ATOMIC_ACQUIRE)) return;
     if (!segment.isVerified(part, slot.written)) {
-      const size_t count = part + 1 < task.until && !segment.isVerified(part + 1, slot.written) ? 2 : 1;
+      size_t count = 1;
+      while (count < kChecksums && part + count < task.until && !segment.isVerified(part + count, slot.written)) count++;
       const size_t sound = segment.verify(*setup_.variant, part, count, slot.written);
       if (sound < count) {
         if (isAsItWas(slot)) fail(Outcome::kDamaged, number, static_cast<uint32_t>(part + sound));
@@ -376,7 +375,7 @@ void Scan::respond(const Task& task, Scratch& scratch) {
   job.ring = &ring;
   job.groupStride = slot.queries * layout.blocks * kQueryRow;
   job.work = scratch.words.atLeast(2 * setup_.ring->words());
-  size_t offset = 0;
+  size_t offset = 0, bare = 0;
   for (size_t i = task.from; i < task.until; i++) {
     const Query& query = queryOf(i);
     const size_t block = i % layout.blocks;
@@ -393,7 +392,14 @@ void Scan::respond(const Task& task, Scratch& scratch) {
     job.out[0] = message + kHeadBytes;
     job.out[1] = job.out[0] + ring.n * query.bits[0] / 8;
     setup_.variant->respond(job);
-    putLittleEndian(message + length - kChecksumBytes, xxh64(message, length - kChecksumBytes), kChecksumBytes);
+    // Those to one query have one length, and their checksums are computed together.
+    if (++bare == kChecksums || i + 1 == task.until || (i + 1) % layout.blocks == 0) {
+      uint8_t* const first = message + length - bare * length;
+      uint64_t sums[kChecksums];
+      setup_.variant->checksums(first, length, bare, length - kChecksumBytes, sums);
+      for (size_t k = 0; k < bare; k++) putLittleEndian(first + (k + 1) * length - kChecksumBytes, sums[k], kChecksumBytes);
+      bare = 0;
+    }
     const uint32_t values[] = {segment, static_cast<uint32_t>(block), static_cast<uint32_t>(slot.firstQuery + i / layout.blocks),
                                static_cast<uint32_t>(offset), static_cast<uint32_t>(length)};
     batch->entries.insert(batch->entries.end(), std::begin(values), std::end(values));

@@ -7,8 +7,6 @@
 
 #include <cerrno>
 
-#include "../../ring/lanes/xxh64.h"
-
 namespace hers {
 namespace {
 
@@ -63,9 +61,8 @@ Segment::~Segment() {
 }
 
 size_t Segment::verify(const Variant& variant, size_t first, size_t count, int64_t written) {
-  uint64_t found[2];
-  if (count == 2) variant.checksums(part(first), part(first + 1), layout_.partBytes, found);
-  else found[0] = xxh64(part(first), layout_.partBytes);
+  uint64_t found[kChecksums];
+  variant.checksums(part(first), layout_.partBytes, count, layout_.partBytes, found);
   for (size_t i = 0; i < count; i++) {
     if (found[i] != layout_.checksums[first + i]) return i;
     verified_[first + i].store(written, std::memory_order_release);

@@ -57,8 +57,8 @@ class Segment {
   uint8_t* data() const { return data_; }
 
   /**
-   * How many of one or two parts match their checksums before one that does not. Computed once per
-   * modification time of the file, by the first thread that needs it.
+   * How many of at most kChecksums parts match their checksums before one that does not. Computed
+   * once per modification time of the file, by the first thread that needs it.
    */
   size_t verify(const Variant& variant, size_t first, size_t count, int64_t written);
   bool isVerified(size_t part, int64_t written) const { return verified_[part].load(std::memory_order_acquire) == written; }

@@ -24,40 +24,60 @@ using U = Lanes::U;
 /** x − p where that does not wrap, else x. */
 inline U reduceOnce(U x, U p) { return L::min(x, L::sub(x, p)); }
 
-inline U mulHigh(U a, U b) { return L::joinHigh(L::mulEven(a, b), L::mulEven(L::odd(a), L::odd(b))); }
+/** High words of the products; `pairs`: the words of b come in pairs that are equal. */
+template <bool pairs>
+inline U mulHigh(U a, U b) {
+  return L::joinHigh(L::mulEven(a, b), L::mulEven(L::odd(a), pairs ? b : L::odd(b)));
+}
 
 /** x·w mod p in [0, 2p) for any word x, where s = ⌊w·2^32/p⌋. */
-inline U mulShoup(U x, U w, U s, U p) { return L::sub(L::mulLow(x, w), L::mulLow(mulHigh(x, s), p)); }
+template <bool pairs = true>
+inline U mulShoup(U x, U w, U s, U p) {
+  return L::sub(L::mulLow(x, w), L::mulLow(mulHigh<pairs>(x, s), p));
+}
 
 struct Lazy {
   U p, p2;
 };
 
 /** (x, y) → (x + y, (x − y)·w), all below 2p. */
+template <bool pairs = true>
 inline void butterfly(U& x, U& y, U w, U s, const Lazy& c) {
   const U z = L::add(L::sub(x, y), c.p2);
   x = reduceOnce(L::add(x, y), c.p2);
-  y = mulShoup(z, w, s, c.p);
+  y = mulShoup<pairs>(z, w, s, c.p);
 }
 
-/** A window of each polynomial: they take turns, since a butterfly waits for the one before it. */
-struct Window {
-  U x[2], y[2];
+/**
+ * Two windows of each polynomial, and the twiddles of one stride. All four take turns, since a
+ * butterfly waits for the one before it.
+ */
+struct Windows {
+  U x[2][2], y[2][2];
 };
 
-inline void butterflies(Window& v, U w, U s, const Lazy& c) {
-  butterfly(v.x[0], v.y[0], w, s, c);
-  butterfly(v.x[1], v.y[1], w, s, c);
+struct Twiddles {
+  U w[2], s[2];
+};
+
+template <bool pairs = true>
+inline void butterflies(Windows& v, const Twiddles& by, const Lazy& c) {
+  for (int k = 0; k < 2; k++) {
+    butterfly<pairs>(v.x[k][0], v.y[k][0], by.w[k], by.s[k], c);
+    butterfly<pairs>(v.x[k][1], v.y[k][1], by.w[k], by.s[k], c);
+  }
 }
 
-/** The stages of stride t, 2t, … below W; `table` advances by the twiddles of each. */
+/** The stages of stride t, 2t, … below W; the tables of one window are `stride` words. */
 template <int t>
-inline void smallStrides(Window& v, const uint32_t*& table, const Lazy& c) {
-  butterflies(v, L::load(table), L::load(table + L::W), c);
-  table += 2 * L::W;
-  L::exchange<t>(v.x[0], v.y[0]);
-  L::exchange<t>(v.x[1], v.y[1]);
-  if constexpr (2 * t < L::W) smallStrides<2 * t>(v, table, c);
+inline void smallStrides(Windows& v, const uint32_t* table, size_t stride, const Lazy& c) {
+  const uint32_t* const second = table + stride;
+  butterflies<(t > 1)>(v, {{L::load(table), L::load(second)}, {L::load(table + L::W), L::load(second + L::W)}}, c);
+  for (int k = 0; k < 2; k++) {
+    L::exchange<t>(v.x[k][0], v.y[k][0]);
+    L::exchange<t>(v.x[k][1], v.y[k][1]);
+  }
+  if constexpr (2 * t < L::W) smallStrides<2 * t>(v, table + 2 * L::W, stride, c);
 }
 
 /**
@@ -66,29 +86,39 @@ inline void smallStrides(Window& v, const uint32_t*& table, const Lazy& c) {
  */
 inline void windows(uint32_t* out0, uint32_t* out1, const uint32_t* in, size_t groupStride, size_t n, const Modulus& m, const Lazy& c) {
   constexpr size_t W = L::W;
+  size_t stride = 0;
+  for (size_t t = 1; t < W; t *= 2) stride += 2 * W;
   const uint32_t* table = m.spread;
   const uint32_t* w = m.inverses + n / (2 * W);
   const uint32_t* s = m.inversesShoup + n / (2 * W);
-  for (size_t at = 0; at < n; at += 2 * W, w++, s++) {
-    const uint32_t* a = in + at / hers::kGroup * groupStride + at % hers::kGroup;
-    const uint32_t* b = in + (at + W) / hers::kGroup * groupStride + (at + W) % hers::kGroup;
-    // The next block's residues lie beside these, and come from further away than the next window's
-    // twiddles.
-    __builtin_prefetch(a + hers::kQueryRow);
-    __builtin_prefetch(a + hers::kQueryRow + hers::kGroup);
-    if (W == hers::kGroup) {
-      __builtin_prefetch(b + hers::kQueryRow);
-      __builtin_prefetch(b + hers::kQueryRow + hers::kGroup);
+  for (size_t at = 0; at < n; at += 4 * W, w += 2, s += 2, table += 2 * stride) {
+    Windows v;
+    for (int k = 0; k < 2; k++) {
+      const size_t x = at + 2 * W * static_cast<size_t>(k), y = x + W;
+      const uint32_t* a = in + x / hers::kGroup * groupStride + x % hers::kGroup;
+      const uint32_t* b = in + y / hers::kGroup * groupStride + y % hers::kGroup;
+      // The next block's residues lie beside these, and come from further away than the next
+      // window's twiddles.
+      __builtin_prefetch(a + hers::kQueryRow);
+      __builtin_prefetch(a + hers::kQueryRow + hers::kGroup);
+      if (W == hers::kGroup) {
+        __builtin_prefetch(b + hers::kQueryRow);
+        __builtin_prefetch(b + hers::kQueryRow + hers::kGroup);
+      }
+      v.x[k][0] = L::load(a), v.x[k][1] = L::load(a + hers::kGroup);
+      v.y[k][0] = L::load(b), v.y[k][1] = L::load(b + hers::kGroup);
+      L::unzip(v.x[k][0], v.y[k][0]);
+      L::unzip(v.x[k][1], v.y[k][1]);
     }
-    Window v = {{L::load(a), L::load(a + hers::kGroup)}, {L::load(b), L::load(b + hers::kGroup)}};
-    L::unzip(v.x[0], v.y[0]);
-    L::unzip(v.x[1], v.y[1]);
-    smallStrides<1>(v, table, c);
-    butterflies(v, L::splat(*w), L::splat(*s), c);
-    L::store(out0 + at, v.x[0]);
-    L::store(out0 + at + W, v.y[0]);
-    L::store(out1 + at, v.x[1]);
-    L::store(out1 + at + W, v.y[1]);
+    smallStrides<1>(v, table, stride, c);
+    butterflies(v, {{L::splat(w[0]), L::splat(w[1])}, {L::splat(s[0]), L::splat(s[1])}}, c);
+    for (int k = 0; k < 2; k++) {
+      const size_t x = at + 2 * W * static_cast<size_t>(k);
+      L::store(out0 + x, v.x[k][0]);
+      L::store(out0 + x + W, v.y[k][0]);
+      L::store(out1 + x, v.x[k][1]);
+      L::store(out1 + x + W, v.y[k][1]);
+    }
   }
 }
 

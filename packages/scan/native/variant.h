@@ -79,9 +79,12 @@ struct Variant {
   void (*multiply)(const Multiply&);
   void (*respond)(const Respond&);
   void (*expand)(const Expand&);
-  /** XXH64 of two pieces of this length, a multiple of 32 bytes. */
-  void (*checksums)(const uint8_t* first, const uint8_t* second, size_t length, uint64_t* out);
+  /** XXH64 of `count` pieces of this length, each `stride` bytes after the one before. */
+  void (*checksums)(const uint8_t* first, size_t stride, size_t count, size_t length, uint64_t* out);
 };
+
+/** How many checksums are best computed together. */
+constexpr size_t kChecksums = 4;
 
 extern const Variant kGeneric;
 #ifdef HERS_X86
