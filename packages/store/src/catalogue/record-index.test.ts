@@ -6,7 +6,7 @@ import { hex } from '../bytes.ts';
 import { Disk } from '../files/disk.ts';
 import { DELETED, encodePlace, type Place } from '../files/place.ts';
 import { WritableCatalogue } from './catalogue-writer.ts';
-import { RecordIndex } from './record-index.ts';
+import { RecordIndex, slicesOf } from './record-index.ts';
 import { Tables } from './tables.ts';
 
 const pause = () => new Promise<void>(setImmediate);
@@ -110,3 +110,41 @@ it('a merge that stops anywhere is taken up again', () =>
     assert.deepEqual({ ...opened.tables.packs()[0] }, { pack: 1, ends: 20_009, live: 10 * changes.length });
     opened.catalogue.close();
   }));
+
+it('slices hold the last change of every handle once, in order, whatever the handles are', () => {
+  const samples = new Samples(3);
+  // Those that begin alike are a client's choice.
+  const alike = (bytes: number) => {
+    const handle = samples.id();
+    handle.fill(7, 0, bytes);
+    return handle;
+  };
+  for (const [handles, sizes] of [
+    [Array.from({ length: 9000 }, () => samples.id()), [5000, 0, 1, 20_000]],
+    [Array.from({ length: 3000 }, () => alike(4)), [9000]],
+    [Array.from({ length: 3000 }, () => alike(15)), [1, 9000, 0]],
+    [[samples.id()], [1, 1, 3]],
+    [[], [0, 0]],
+    [[], []],
+  ] as const) {
+    const last = new Map<string, string>();
+    let number = 0;
+    const batches = sizes.map((size) =>
+      Buffer.concat(
+        Array.from({ length: size }, () => {
+          const handle = handles[samples.below(handles.length)];
+          const place = encodePlace(samples.below(5) === 0 ? DELETED : { pack: 1, offset: number++, length: 3 });
+          last.set(hex(handle), hex(place));
+          return Buffer.concat([handle, place]);
+        }),
+      ),
+    );
+    const slices = [...slicesOf(batches)].map(hex);
+    const rows = slices.flatMap((slice) => slice.match(/.{56}/g) ?? []);
+    assert.deepEqual(new Map(rows.map((row) => [row.slice(0, 32), row.slice(32)])), last);
+    assert.equal(rows.length, last.size);
+    assert.ok(slices.every((slice) => slice.length > 0 && slice.length <= 56 * 2 ** 13));
+    const heads = rows.map((row) => row.slice(0, 8));
+    assert.deepEqual(heads, heads.toSorted());
+  }
+});
