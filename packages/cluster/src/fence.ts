@@ -3,6 +3,8 @@
 // of before knows it, nobody can count those any more: neither to acknowledge a change nor to read
 // what is current.
 
+import { decodeQuery } from '@hers/scheme';
+import { decodeOpenQuery, isOpenQuery } from '@hers/scheme/open';
 import { Grouped, groupsOf, HersError } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import { DIRECTORY, decodeDirectory } from './directory.ts';
@@ -16,6 +18,14 @@ export interface ClusterCalls {
   damaged(shard: string): void;
   /** Lists of a collection, from whichever nodes keep them. */
   lists(uid: string, ids: readonly Uint8Array[], signal: AbortSignal): AsyncIterable<Uint8Array>;
+}
+
+function isReadable(query: Uint8Array): boolean {
+  try {
+    return Boolean(isOpenQuery(query) ? decodeOpenQuery(query) : decodeQuery(query));
+  } catch {
+    return false;
+  }
 }
 
 /** The store, behind its fence. `calls` is known once the node runs. */
@@ -58,11 +68,15 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
     work.catch((error) => {
       throw watch(name, error);
     });
-  async function* watchedStream<T>(names: readonly string[], items: AsyncIterable<T>): AsyncGenerator<T> {
+  async function* watchedStream<T>(
+    names: readonly string[],
+    items: AsyncIterable<T>,
+    isOurs: () => boolean = () => true,
+  ): AsyncGenerator<T> {
     try {
       yield* items;
     } catch (error) {
-      for (const name of names) watch(name, error);
+      if (isOurs()) for (const name of names) watch(name, error);
       throw error;
     }
   }
@@ -86,6 +100,8 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
               running().lists(readAddress(shards[0].name)?.uid ?? '', ids, signal),
             ),
           ),
+          // A query that came damaged says nothing of what is here.
+          () => queries.every(isReadable),
         ),
       ),
     getRecords: (name, handles, options) => watchedStream([name], store.getRecords(name, handles, options)),

@@ -33,6 +33,8 @@ export class LocalCluster {
   readonly cut = new Set<string>();
   /** Milliseconds that every answer of a node to a search takes longer. */
   readonly slow = new Map<string, number>();
+  /** Nodes that break off every search after so many responses. */
+  readonly breaking = new Map<string, number>();
   /** Searches of shards that a node has begun, and whether they were ended early. */
   readonly searches: { readonly node: string; ended: 'whole' | 'early' | undefined }[] = [];
   readonly #options: Partial<NodeOptions>;
@@ -86,7 +88,7 @@ export class LocalCluster {
       return (node.shards as unknown as Record<string | symbol, (...args: unknown[]) => unknown>)[method](...args);
     };
     const streams = ['getRecords', 'getLists', 'getBlock', 'getStaged', 'search', 'searchShards', 'snapshot'];
-    const { slow, searches } = this;
+    const { slow, breaking, searches } = this;
     return new Proxy({} as ShardService, {
       get: (_, method) => {
         if (method === 'close') return async () => {};
@@ -94,8 +96,10 @@ export class LocalCluster {
           return async function* (...args: Parameters<ShardService['searchShards']>) {
             const search: (typeof searches)[number] = { node: to, ended: undefined };
             searches.push(search);
+            let left = breaking.get(to) ?? Number.POSITIVE_INFINITY;
             try {
               for await (const response of call(method, args) as AsyncIterable<Uint8Array>) {
+                if (left-- === 0) throw new HersError('UNAVAILABLE', `${to} has ended`);
                 await abortable(slow.get(to) ?? 0, args[2]?.signal);
                 yield response;
               }

@@ -153,7 +153,10 @@ export function addDevices(program: HersCommand, context: () => Context): void {
 
 function addBundleOptions(command: HersCommand): HersCommand {
   return command
-    .option('--address <url>', 'where the device posts to; the server of --gallery by default')
+    .option(
+      '--address <url>',
+      'where the device posts to, or several nodes of a cluster, separated by commas; the server of --gallery by default',
+    )
     .option(
       '--own-key',
       'give it a key of its own: it then sends one kilobyte instead of 29 to ask, at 128 dimensions; whoever steals its bundle can read what it asked before, together with the server; a device that has one keeps having one when it is renewed',
@@ -171,7 +174,8 @@ async function makeBundle(context: Context, name: string, flags: AddFlags, renew
   if (into !== undefined && enrol === undefined)
     throw new CommandError(EXIT.usage, '--into says where a device enrols', 'say how many with --enrol');
   const gallery = settings.value('gallery');
-  const where = address ?? (isServer(gallery) ? gallery : undefined);
+  const several = address?.split(',');
+  const where = several?.length === 1 ? address : (several ?? (isServer(gallery) ? gallery : undefined));
   const path = output === undefined ? undefined : context.path(output);
   const { bundle, number, collection } = await context.collection(async (collection) => {
     let number: number | undefined;

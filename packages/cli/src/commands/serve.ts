@@ -201,7 +201,7 @@ async function openNode(
   context: Context,
   flags: ServeFlags,
   files: NodeFiles,
-  onKernel: (kernel: Kernel) => void,
+  { onKernel, inbox }: { readonly onKernel: (kernel: Kernel) => void; readonly inbox?: InboxLimits },
 ): Promise<Pick<Opened, 'store' | 'cluster'>> {
   const { out, settings } = context;
   const { node, nodeHost, nodePort, nodeUrl, nodeTokens, nodeTokenFile, allowPlaintext, copyRate } = flags;
@@ -230,6 +230,7 @@ async function openNode(
     ...(flags.shards === undefined ? {} : { shards: flags.shards }),
     ...(flags.ledgerReplicas === undefined ? {} : { ledgerReplicas: flags.ledgerReplicas }),
     store: {
+      ...(inbox ? { inbox } : {}),
       kernel: async () => {
         const kernel = settings.value('kernel') as KernelName | 'auto' | undefined;
         const memory = settings.value('deviceMemory') as string | undefined;
@@ -303,14 +304,10 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
   const nodeParts = await nodeFiles(context, flags, given);
   const tls = nodeParts?.tls ?? given;
   const inbox = inboxOf(flags);
-  if (nodeParts && inbox)
-    throw new CommandError(EXIT.usage, 'a cluster has no inboxes yet', 'leave out --inbox-items, -bytes and -age');
+  const opening = { onKernel, ...(inbox ? { inbox } : {}) };
   const opened: Opened = nodeParts
-    ? await openNode(context, flags, nodeParts, onKernel)
-    : await openFolder(settings, out, { onKernel, ...(inbox ? { inbox } : {}) }).then((files) => ({
-        store: files,
-        folder: files,
-      }));
+    ? await openNode(context, flags, nodeParts, opening)
+    : await openFolder(settings, out, opening).then((files) => ({ store: files, folder: files }));
   const { store, folder: files, cluster } = opened;
   const server = await startServer(store, {
     host,

@@ -139,6 +139,8 @@ export class LoadedKeys {
 }
 
 function errorFrom({ message, code }: { message: string; code: unknown }): Error {
+  // The lists are what was put there: their hashes fit.
+  if (code === 'DAMAGED') return new HersError('MALFORMED', message);
   return code === undefined ? new Error(message) : new HersError(code as ErrorCode, message);
 }
 
