@@ -8,6 +8,7 @@ import type { Service } from '@hers/service';
 import { conformance } from '@hers/service/conformance';
 import { natsServer, TestCluster } from '../testing/cluster.ts';
 import { faultTrial } from '../testing/faults.ts';
+import { inboxTrial } from '../testing/inbox-trial.ts';
 import { clusterStatus } from './status.ts';
 import { HttpShards } from './transport.ts';
 
@@ -73,6 +74,10 @@ describe('a cluster of processes', { skip: nats.skip }, () => {
       await assert.rejects(other.listCollections(), { code: 'UNAUTHENTICATED' });
       await other.close();
     }
+  });
+
+  it('loses nothing that a device posted, and gives it one number, while processes are killed', async () => {
+    await inboxTrial(cluster, { posts: 60, kills: 3, seed: 1 });
   });
 
   it('loses nothing that it acknowledged, whatever breaks', async () => {

@@ -136,3 +136,42 @@ it('what was staged when a purge began and is committed while it runs stays', ()
     await store.purge('faces');
     await store.close();
   }));
+
+it('room of records that were removed is freed without a purge, and nothing is lost that is staged', () =>
+  withFolder(async (folder) => {
+    const samples = new Samples(3);
+    const store = await openStore(folder, { kernel, shards: true });
+    await store.createCollection('inbox', { id: samples.id(), descriptor: text('d'), manifest: text('1') });
+    const vault = () =>
+      readdirSync(join(folder, 'vault')).reduce((sum, file) => sum + statSync(join(folder, 'vault', file)).size, 0);
+    let version = 1;
+    let last: ReturnType<Samples['records']> = [];
+    const turn = async () => {
+      const next = Array.from({ length: 20 }, () => samples.record(2000));
+      const stage = await store.stageRecords('inbox', next);
+      const removed = last.map(({ handle }) => handle);
+      await store.commit('inbox', { expected: version, manifest: text(`${++version}`), records: [stage], removed });
+      last = next;
+    };
+    for (let i = 0; i < 10; i++) await turn();
+    const staged = samples.records(5);
+    const stage = await store.stageRecords('inbox', staged);
+    const before = vault();
+    // Not worth it.
+    await store.reclaim('inbox', () => 40_000);
+    await store.reclaim('inbox', () => before, 0);
+    assert.equal(vault(), before);
+    // Others go on meanwhile.
+    await Promise.all([store.reclaim('inbox', () => 40_000, 0), turn(), turn()]);
+    assert.ok(vault() < 200_000 && before > 400_000, `${before} bytes, and then ${vault()}`);
+    await store.commit('inbox', { expected: version, manifest: text('end'), records: [stage] });
+    const handles = [...last, ...staged].map(({ handle }) => handle);
+    const expected = [...last, ...staged].map(({ sealed }) => sealed);
+    const found = async () => (await Array.fromAsync(store.getRecords('inbox', handles))).map(({ sealed }) => sealed);
+    assert.deepEqual((await found()).map(String), expected.map(String));
+    await store.close();
+    const again = await openStore(folder, { kernel, shards: true });
+    assert.equal((await Array.fromAsync(again.getRecords('inbox', handles))).length, 25);
+    for await (const { damage } of again.scrub()) assert.equal(damage, undefined);
+    await again.close();
+  }));

@@ -83,10 +83,11 @@ export async function reclaimPacks(
   collection: Collection,
   liveBytes: (manifest: Uint8Array) => number,
   signal: AbortSignal,
+  spared: number = RECLAIMED_BYTES,
 ): Promise<void> {
   const { tables, records, upkeepQueue } = collection;
   const isWorthIt = () => {
-    const bytes = tables.packs().reduce((sum, { ends }) => sum + ends, 0) - RECLAIMED_BYTES;
+    const bytes = tables.packs().reduce((sum, { ends }) => sum + ends, 0) - spared;
     return bytes > 0 && !collection.beingCopied && bytes > 2 * liveBytes(tables.manifest().manifest);
   };
   if (!isWorthIt()) return;

@@ -530,12 +530,14 @@ export class FolderStore implements Service {
 
   /**
    * Frees the room of records that were removed, where there is far more on disk than those that
-   * are there: as many bytes as the manifest says.
+   * are there: as many bytes as the manifest says. So many beside that are not worth it.
    *
    * @internal
    */
-  reclaim(name: string, liveBytes: (manifest: Uint8Array) => number): Promise<void> {
-    return this.#write(name, undefined, ({ collection }, signal) => reclaimPacks(collection, liveBytes, signal));
+  reclaim(name: string, liveBytes: (manifest: Uint8Array) => number, spared?: number): Promise<void> {
+    return this.#write(name, undefined, ({ collection }, signal) =>
+      reclaimPacks(collection, liveBytes, signal, spared),
+    );
   }
 
   // — reading —
