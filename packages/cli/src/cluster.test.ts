@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { openDevice } from '@hers/client/device';
 import { freePorts, natsServer } from '@hers/cluster/testing';
 import { childEnv, hers, hersJson, launcher, temporaryFolder, vectorOf } from '../testing/cli.ts';
 import { trustAuthority } from './commands/cluster.ts';
@@ -16,6 +17,13 @@ const nats = natsServer();
 const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
 const skip = nats.skip || (hasOpenssl ? false : 'install openssl');
 const HOSTS = ['127.0.0.1', 'localhost'];
+
+interface CollectionStatus {
+  readonly name: string;
+  readonly replicas: number;
+  readonly blocked: number;
+  readonly lost: number;
+}
 
 interface NodeStatus {
   readonly name: string;
@@ -138,6 +146,46 @@ test('a cluster from its files: made, served, filled, looked at, emptied, examin
       assert.equal(refused.exit, EXIT.key, refused.err);
     }
 
+    // — an open collection, a device with a key of its own that knows two nodes, and a keeper —
+    const env = { HERS_TOKEN: token.token };
+    const doors = (i: number, ...args: string[]) =>
+      hersJson(folder, [...args, '--gallery', clientUrl(i), '--key', 'hers.key', '--collection', 'doors'], { env });
+    const create = ['collections', 'create', 'doors', '--dimension', '8', '--profile', 'open'];
+    await hersJson(folder, [...create, '--gallery', clientUrl(1), '--key', 'hers.key'], { env });
+    await doors(1, 'import', 'people.jsonl');
+    const add = ['devices', 'add', 'gate', '--own-key', '--enrol', '3', '--make-token', '--tokens', 'tokens.json'];
+    await doors(2, ...add, '--address', [1, 0].map(clientUrl).join(), '--output', 'gate.device');
+    const gate = openDevice(undefined, await readFile(join(folder, 'gate.device'), 'utf8'));
+    await gate.ask(vectorOf(3, 8));
+    await gate.enrol({ id: 'p9', vector: vectorOf(9, 8) });
+    const keep = [
+      'keeper',
+      '--once',
+      '--json',
+      '--gallery',
+      clientUrl(2),
+      '--key',
+      'hers.key',
+      '--collection',
+      'doors',
+    ];
+    const said = (await hers(folder, keep, { env })).out
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    const answer = said.find(({ matches }) => matches);
+    assert.deepEqual([answer?.device, answer?.matches[0].id], ['gate', 'p3'], JSON.stringify(said));
+    assert.equal((await doors(0, 'search', JSON.stringify([...vectorOf(9, 8)]))).matches[0].id, 'p9');
+    await doors(0, 'devices', 'revoke', 'gate');
+    await assert.rejects(gate.ask(vectorOf(3, 8)), { code: 'FORBIDDEN' });
+    await gate.close();
+    assert.deepEqual(
+      (await looked()).collections.map(({ name, blocked, lost }: CollectionStatus) => [name, blocked, lost]),
+      ['doors', 'doors (inbox)', 'faces'].map((name) => [name, 0, 0]),
+    );
+
+    await hersJson(folder, ['collections', 'delete', 'doors', '--yes', '--gallery', clientUrl(2)], { env });
+
     // — replicas, drain —
     const cluster = (...args: string[]) => hers(folder, ['cluster', ...args, '--node-url', nodeUrl(0), ...files]);
     for (const [args, message] of [
@@ -158,7 +206,8 @@ test('a cluster from its files: made, served, filled, looked at, emptied, examin
     await until('n3 is empty', async () => {
       const now = await looked();
       const empty = now.nodes.find(({ name }: NodeStatus) => name === 'n3').shards === 0;
-      return empty && now.moves.length === 0 && now.collections[0].replicas === 2;
+      const fewer = now.collections.every(({ replicas }: CollectionStatus) => replicas === 2);
+      return empty && now.moves.length === 0 && fewer;
     });
     assert.match((await cluster('status')).out, /n3\t.*up, empty/);
     assert.equal(await find(2), 'p2');

@@ -16,7 +16,7 @@ export interface InboxEntry extends Pick<EnvelopeHead, 'device' | 'nonce'> {
 const FORMAT = 1;
 const ENTRY_BYTES = 40;
 const AT = { number: 0, posted: 8, device: 16, bytes: 20, nonce: 24 } as const;
-/** Of one inbox: what is in it is written anew with every change. */
+/** Of one inbox: what is in it is written again with every change. */
 const MAX_ENTRIES = 2 ** 18;
 
 const nameOf = ({ device, nonce }: Pick<InboxEntry, 'device' | 'nonce'>) =>

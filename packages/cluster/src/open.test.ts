@@ -145,7 +145,7 @@ it('keys that were dropped serve no search, though nodes have them in memory', a
   }
 });
 
-it('a client that sends damaged queries, or keys that are none, has no shard copied anew', async () => {
+it('a client that sends damaged queries, or keys that are none, has no shard copied again', async () => {
   const { cluster, service, open, evaluation, check } = await filled(['n1', 'n2', 'n3'], 3);
   try {
     const copies: string[] = [];

@@ -460,9 +460,9 @@ async function* counted(items: AsyncIterable<Uint8Array>, count: number): AsyncG
 
 /**
  * Reads the responses of one search. An answer that broke off is given again from the start, in
- * another order: what an earlier attempt delivered comes `again`. A response of which all comes twice
- * in one answer is INTEGRITY, because a server could go on like that forever. Some of a packed one
- * may: a cluster in which a node failed asks another, which packs other blocks together.
+ * another order: what an earlier attempt delivered comes `again`. A response of which all comes
+ * twice in one answer is INTEGRITY, because a server could go on like that forever. Some of a
+ * packed one may: a cluster in which a node failed asks another, which packs other blocks together.
  */
 function unrepeated(
   onCoverage?: (coverage: ShardCoverage) => void,
