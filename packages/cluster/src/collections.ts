@@ -99,6 +99,25 @@ export class Collections {
     }
   }
 
+  /**
+   * The error for a search that replicas called STALE. If there is no newer version, they lag: a
+   * client that read the newest must not hear that it is old.
+   */
+  async whyStale(name: string, version: number, error: unknown): Promise<unknown> {
+    const { home } = await this.current(name);
+    if (home.version !== version) return error;
+    return new HersError('UNAVAILABLE', `too many replicas of ${name} lag; try again`);
+  }
+
+  /** The error for shards that nodes do not have: the collection is gone, or they lost them. */
+  async whyMissing(uid: string): Promise<HersError> {
+    const { collections } = await this.#node.members.read();
+    const isThere = Object.values(collections).some((placed) => placed.uid === uid);
+    return isThere
+      ? new HersError('UNAVAILABLE', 'too few nodes have the shards of this collection; try again')
+      : new HersError('NOT_FOUND', 'the collection was deleted meanwhile');
+  }
+
   async create(
     name: string,
     created: { readonly id: Uint8Array; readonly descriptor: Uint8Array; readonly manifest: Uint8Array },

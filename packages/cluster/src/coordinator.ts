@@ -201,6 +201,10 @@ export class Coordinator implements Service {
           onCoverage: options?.onCoverage,
         },
       );
+    } catch (error) {
+      throw signal.aborted || !isCode(error, 'STALE')
+        ? error
+        : await this.#collections.whyStale(name, request.version, error);
     } finally {
       done();
     }

@@ -18,6 +18,8 @@ export interface ClusterCalls {
   damaged(shard: string): void;
   /** Lists of a collection, from whichever nodes keep them. */
   lists(uid: string, ids: readonly Uint8Array[], signal: AbortSignal): AsyncIterable<Uint8Array>;
+  /** Whether this node counts among those that know the directory. */
+  knowsDirectory(): boolean;
 }
 
 function isReadable(query: Uint8Array): boolean {
@@ -60,14 +62,30 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
     return found;
   };
 
-  const watch = (name: string, error: unknown): unknown => {
-    if (error instanceof HersError && error.code === 'DAMAGED') calls()?.damaged(name);
+  /**
+   * What is said of a call that failed. A shard that is not here may have been lost with a disk, or
+   * be on its way: NOT_FOUND would say that there is none anywhere, and only the directory can.
+   */
+  const reasonOf = async (names: readonly string[], error: unknown): Promise<unknown> => {
+    if (!(error instanceof HersError)) return error;
+    if (error.code === 'DAMAGED') for (const name of names) calls()?.damaged(name);
+    if (error.code === 'NOT_FOUND')
+      for (const name of names)
+        if (!(await has(name))) return new HersError('STALE', `this node does not have the shard ${name}; try again`);
     return error;
   };
-  const watched = async <T>(name: string, work: Promise<T>): Promise<T> =>
-    work.catch((error) => {
-      throw watch(name, error);
-    });
+  const has = (name: string) =>
+    store.getState(name).then(
+      () => true,
+      (error) => !(error instanceof HersError && error.code === 'NOT_FOUND'),
+    );
+  const watched = async <T>(name: string, work: Promise<T>): Promise<T> => {
+    try {
+      return await work;
+    } catch (error) {
+      throw await reasonOf([name], error);
+    }
+  };
   async function* watchedStream<T>(
     names: readonly string[],
     items: AsyncIterable<T>,
@@ -76,13 +94,30 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
     try {
       yield* items;
     } catch (error) {
-      if (isOurs()) for (const name of names) watch(name, error);
-      throw error;
+      throw isOurs() ? await reasonOf(names, error) : error;
     }
   }
 
+  /** A node that lost its folder may have known a later directory, and does not answer for it. */
+  const checkDirectory = (name: string) => {
+    if (name === DIRECTORY && !calls()?.knowsDirectory())
+      throw new HersError('UNAVAILABLE', 'this node has not joined yet; try again');
+  };
+
   const fenced: Partial<ShardService> = {
-    getState: async (name) => store.getState(await enter(name)),
+    getManifest: async (name, options) => {
+      checkDirectory(name);
+      return watched(name, store.getManifest(name, options));
+    },
+    commit: async (name, change, options) => {
+      checkDirectory(name);
+      return store.commit(name, change, options);
+    },
+    getCollection: (name) => watched(name, store.getCollection(name)),
+    getState: async (name) => {
+      const shard = await enter(name);
+      return watched(shard, store.getState(shard));
+    },
     prepare: async (name, change, options) => {
       const shard = await enter(name);
       return watched(shard, store.prepare(shard, change, options));

@@ -32,6 +32,20 @@ export class MemoryLedger implements Ledger {
     for (const entry of old) this.#entries.splice(this.#entries.indexOf(entry), 1);
   }
 
+  /** The same as it is now, for nodes that do not hear of what comes. */
+  copy(): MemoryLedger {
+    const copy = new MemoryLedger();
+    copy.#entries.push(...this.#entries);
+    copy.#position = this.#position;
+    return copy;
+  }
+
+  /** Loses the newest entry of a topic, as servers may that do not sync their disks. */
+  lose(topic: string): void {
+    const at = this.#entries.findLastIndex((entry) => entry.topic === topic);
+    if (at >= 0) this.#entries.splice(at, 1);
+  }
+
   async close(): Promise<void> {
     this.#watchers.clear();
   }

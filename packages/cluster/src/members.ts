@@ -1,7 +1,7 @@
 // The directory as one node knows it: it follows the ledger, and what a majority of the nodes has
 // counts. Whoever changes it brings the change to a majority.
 
-import { HersError } from '@hers/service';
+import { HersError, type Service } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import {
   DIRECTORY,
@@ -11,9 +11,11 @@ import {
   encodeDirectory,
   INBOXES,
   majorityOf,
+  type NodeInfo,
   type PlacedCollection,
 } from './directory.ts';
 import { awaitNewest, type Ledger, newestOf } from './ledger.ts';
+import { pause } from './pause.ts';
 import type { Peers } from './peers.ts';
 import { isPassing, quorum } from './quorum.ts';
 import { shardName } from './shard.ts';
@@ -29,10 +31,15 @@ export interface MembersOptions {
   readonly closing: AbortSignal;
 }
 
+const PAUSE_MS = 20;
+
 export class Members {
   readonly #options: MembersOptions;
   readonly #peers: Peers;
   #directory: Directory = EMPTY_DIRECTORY;
+  #isSure = false;
+  /** What the ledger had when this node last changed it. */
+  #joining: Directory = EMPTY_DIRECTORY;
   #adopting: Promise<unknown> = Promise.resolve();
   #letting: Promise<unknown> = Promise.resolve();
 
@@ -46,6 +53,21 @@ export class Members {
     return this.#directory;
   }
 
+  /**
+   * Whether it has all that this node ever told others that it has. One that lost its folder knows
+   * nothing until the ledger has taken its entry, and must not be counted before: it may have been
+   * one of the majority that had the newest directory.
+   */
+  get isSure(): boolean {
+    return this.#isSure;
+  }
+
+  /** What is known of a node, also before this one has joined. */
+  infoOf(node: string): NodeInfo | undefined {
+    const { nodes } = this.#isSure ? this.#directory : this.#joining;
+    return Object.hasOwn(nodes, node) ? nodes[node] : undefined;
+  }
+
   /** Whether the directory has this node at its address. */
   get isMember(): boolean {
     const { name, url } = this.#options;
@@ -56,8 +78,10 @@ export class Members {
   async load(): Promise<void> {
     const { store } = this.#options;
     const known = await store.getManifest(DIRECTORY).catch(() => undefined);
-    if (known) this.#directory = decodeDirectory(known.manifest);
-    else
+    if (known) {
+      this.#directory = decodeDirectory(known.manifest);
+      this.#isSure = this.#directory.version > 0;
+    } else
       await store.createCollection(DIRECTORY, {
         id: new Uint8Array(16),
         descriptor: new Uint8Array(0),
@@ -82,24 +106,25 @@ export class Members {
 
   /** The directory as a majority of the nodes has it. */
   async read(): Promise<Directory> {
-    const nodes = Object.keys(this.#directory.nodes);
-    if (nodes.length === 0) {
-      await this.catchUp();
-      return this.#directory;
-    }
     const read = async (node: string) => {
       const { manifest } = await this.#peers.of(node).getManifest(DIRECTORY);
       this.#peers.heard(node);
       return decodeDirectory(manifest);
     };
-    const answers = await quorum(nodes, majorityOf(nodes.length), read);
-    const newest = answers.map(({ value }) => value).reduce((a, b) => (b.version > a.version ? b : a));
-    if (answers.some(({ value }) => value.version < newest.version)) await this.#spread(newest);
-    // A node whose disk is full still reads what others have.
-    await this.#adopt(newest).catch((error) => {
-      if (!isPassing(error)) throw error;
-    });
-    return newest;
+    for (let known = this.#directory; ; ) {
+      const nodes = Object.keys(known.nodes);
+      if (nodes.length === 0) throw new HersError('UNAVAILABLE', 'this node has not joined a cluster yet; try again');
+      const answers = await quorum(nodes, majorityOf(nodes.length), read);
+      const newest = answers.map(({ value }) => value).reduce((a, b) => (b.version > a.version ? b : a));
+      if (answers.some(({ value }) => value.version < newest.version)) await this.#spread(newest);
+      // A node whose disk is full still reads what others have.
+      await this.#adopt(newest).catch((error) => {
+        if (!isPassing(error)) throw error;
+      });
+      // A majority of earlier nodes knows of the nodes that came next, and not of what came then.
+      if (sameNodes(newest, known)) return newest;
+      known = newest;
+    }
   }
 
   /** Changes the directory; `change` may be called again if another change comes first. */
@@ -109,23 +134,42 @@ export class Members {
       const read = entry ? decodeDirectory(entry.content) : EMPTY_DIRECTORY;
       // A server of NATS that has just started may give an older one than there is, or none. To
       // append to that is STALE; and where the ledger has lost something, it has this one again.
-      const current = read.version < this.#directory.version ? this.#directory : read;
+      this.#joining = read;
+      const known = await this.#known(read);
+      const current = read.version < known.version ? known : read;
       const next = { ...change(current), version: current.version + 1 };
       // Majorities of before and after have a node in common if the nodes change by one at a time,
       // and each change is known before the next is made.
       const isFirst = Object.keys(current.nodes).length === 0;
-      if (!isFirst && Object.keys(next.nodes).join() !== Object.keys(current.nodes).join()) await this.#spread(current);
+      if (!isFirst && !sameNodes(next, current)) await this.#spread(current);
       try {
         await this.#options.ledger.append(DIRECTORY, entry?.position ?? 0, encodeDirectory(next));
       } catch (error) {
-        if (error instanceof HersError && error.code === 'STALE') continue;
-        throw error;
+        if (!(error instanceof HersError && error.code === 'STALE')) throw error;
+        await pause(PAUSE_MS);
+        continue;
       }
       await this.#adopt(next);
+      this.#isSure = true;
       await this.#spread(next);
       void this.#options.ledger.trim(DIRECTORY, 1).catch(() => {});
       return;
     }
+  }
+
+  /**
+   * The newest that the nodes have. One that cannot count itself asks so many of those that the
+   * ledger names that one of them was in every majority.
+   */
+  async #known(read: Directory): Promise<Directory> {
+    if (this.#isSure) return this.read();
+    const { length } = Object.keys(read.nodes);
+    const others = Object.keys(read.nodes).filter((node) => node !== this.#options.name);
+    const needed = Math.min(length - majorityOf(length) + 1, others.length);
+    const answers = await quorum(others, needed, async (node) =>
+      decodeDirectory((await this.#peers.of(node).getManifest(DIRECTORY)).manifest),
+    );
+    return answers.reduce((newest, { value }) => (value.version > newest.version ? value : newest), EMPTY_DIRECTORY);
   }
 
   #spread(directory: Directory): Promise<void> {
@@ -134,29 +178,12 @@ export class Members {
 
   /** Brings a directory to a majority of these nodes. */
   async spreadTo(directory: Directory, nodes: readonly string[]): Promise<void> {
-    const manifest = encodeDirectory(directory);
-    await quorum(
-      nodes,
-      majorityOf(nodes.length),
-      async (node) => {
-        const peer = this.#peers.of(node);
-        for (;;) {
-          const known = await peer.getManifest(DIRECTORY);
-          if (decodeDirectory(known.manifest).version >= directory.version) return;
-          try {
-            await peer.commit(DIRECTORY, { expected: known.version, manifest });
-            return;
-          } catch (error) {
-            if (!(error instanceof HersError && error.code === 'STALE')) throw error;
-          }
-        }
-      },
-      this.#peers,
-    );
+    await quorum(nodes, majorityOf(nodes.length), (node) => bring(this.#peers.of(node), directory), this.#peers);
   }
 
   /** Takes over what the ledger has. */
   async catchUp(): Promise<void> {
+    if (!this.#isSure) return;
     const entry = await newestOf(this.#options.ledger, DIRECTORY);
     if (entry) await this.#adopt(decodeDirectory(entry.content));
   }
@@ -207,9 +234,7 @@ export class Members {
     const adopting = this.#adopting.then(async () => {
       const before = this.#directory;
       if (directory.version <= before.version) return;
-      const known = await this.#options.store.getManifest(DIRECTORY);
-      if (decodeDirectory(known.manifest).version < directory.version)
-        await this.#options.store.commit(DIRECTORY, { expected: known.version, manifest: encodeDirectory(directory) });
+      await bring(this.#options.store, directory);
       this.#directory = directory;
       this.#letGo(before, directory);
     });
@@ -233,5 +258,23 @@ export class Members {
   /** Resolves when what this node has let go is gone. */
   async letGone(): Promise<void> {
     await this.#letting;
+  }
+}
+
+/** Whether both have the same nodes, wherever these are reached. */
+const sameNodes = (a: Directory, b: Directory) =>
+  Object.keys(a.nodes).sort().join() === Object.keys(b.nodes).sort().join();
+
+/** Puts a directory into a folder, unless that has a newer one. Others may do so at the same time. */
+async function bring(service: Service, directory: Directory): Promise<void> {
+  for (;;) {
+    const known = await service.getManifest(DIRECTORY);
+    if (decodeDirectory(known.manifest).version >= directory.version) return;
+    try {
+      await service.commit(DIRECTORY, { expected: known.version, manifest: encodeDirectory(directory) });
+      return;
+    } catch (error) {
+      if (!(error instanceof HersError && error.code === 'STALE')) throw error;
+    }
   }
 }

@@ -68,10 +68,11 @@ export class ClusterNode implements Kept {
       setReplicas: (collection, replicas) => this.members.setReplicas(collection, replicas),
       damaged: (shard) => this.#keeper.damaged(shard),
       lists: (uid, ids, signal) => this.#lists(uid, ids, signal),
+      knowsDirectory: () => this.members.isSure,
     };
     this.shards = options.shards?.(calls) ?? fencedShards(store, () => calls);
     const closing = this.closing.signal;
-    const infoOf = (node: string) => this.members.directory.nodes[node];
+    const infoOf = (node: string) => this.members.infoOf(node);
     this.peers = new Peers({ name, own: this.shards, infoOf, connect, closing });
     const onDeleted = (uid: string) => this.changes.forget(uid);
     this.members = new Members({ name, url, store, ledger, onDeleted, closing }, this.peers);

@@ -175,11 +175,13 @@ describe('a cluster in one process', () => {
     await cluster.stop('n1', 'n3');
     await cluster.wipe('n3');
     // n2 alone could give n3 only what is old.
-    await Promise.all([cluster.start('n2'), cluster.start('n3')]);
+    await cluster.start('n2');
+    const starting = cluster.start('n3');
     await pause(300);
     assert.equal((await kept(cluster)).n3, 0);
     await assert.rejects(cluster.coordinator('n2').getManifest(ChangeHistory.COLLECTION), { code: 'UNAVAILABLE' });
     await cluster.start('n1');
+    await starting;
     await until('n3 is whole', async () => (await kept(cluster)).n3 === 4);
     await history.check(cluster.coordinator('n3'));
     await cluster.close();

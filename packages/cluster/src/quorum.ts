@@ -1,6 +1,7 @@
 // Calls to several replicas at once, of which a number must succeed.
 
 import { HersError } from '@hers/service';
+import { isCode } from './arguments.ts';
 
 export interface Answer<T> {
   readonly node: string;
@@ -22,8 +23,8 @@ const PATIENCE_MS = 250;
 /**
  * At least `needed` answers; with a `suspicion`, those of all nodes that answer in time; or as many
  * as suffice. The other calls go on, and nobody waits for them. If too many fail: STALE where one
- * says so; otherwise, if none succeeded, the error of a replica that would say the same next time;
- * otherwise UNAVAILABLE.
+ * says so; NOT_FOUND where so many do that no majority has it; otherwise, if none succeeded, the
+ * error of a replica that would say the same next time; otherwise UNAVAILABLE.
  */
 export function quorum<T>(
   nodes: readonly string[],
@@ -45,7 +46,7 @@ export function quorum<T>(
     const check = () => {
       if (nodes.length - failures.length < needed) {
         clearTimeout(timer);
-        reject(reasonOf(failures, answers.length > 0));
+        reject(reasonOf(failures, nodes.length, answers.length > 0));
       } else if (answers.length >= needed) {
         const waits = suffices
           ? pending.size > 0 && !suffices(answers)
@@ -91,13 +92,31 @@ export function isPassing(error: unknown): boolean {
   return ['UNAVAILABLE', 'TIMED_OUT', 'CLOSED', 'STORAGE', 'DAMAGED', 'INTERNAL'].includes(error.code);
 }
 
-function reasonOf(failures: readonly { readonly node: string; readonly error: unknown }[], some: boolean): unknown {
-  const stale = failures.find(({ error }) => error instanceof HersError && error.code === 'STALE');
+function reasonOf(
+  failures: readonly { readonly node: string; readonly error: unknown }[],
+  asked: number,
+  some: boolean,
+): unknown {
+  const stale = failures.find(({ error }) => isCode(error, 'STALE'));
   if (stale) return stale.error;
-  const certain = failures.find(({ error }) => !isPassing(error));
+  const missing = missingEverywhere(
+    failures.map(({ error }) => error),
+    asked,
+  );
+  if (missing) return missing;
+  const certain = failures.find(({ error }) => !isPassing(error) && !isCode(error, 'NOT_FOUND'));
   if (certain && !some) return certain.error;
   const nodes = failures.map(({ node, error }) => `${node} (${(error as Error).message})`).join(', ');
   return new HersError('UNAVAILABLE', `too few replicas answer: not ${nodes}; try again`);
+}
+
+/**
+ * NOT_FOUND, if so many replicas say so that there is no majority that has it. A few may have lost
+ * or missed what was acknowledged.
+ */
+export function missingEverywhere(errors: readonly unknown[], replicas: number): unknown {
+  const missing = errors.filter((error) => isCode(error, 'NOT_FOUND'));
+  return 2 * missing.length >= replicas ? missing[0] : undefined;
 }
 
 /** The result of the first node that has one, asked one after the other. */
@@ -109,5 +128,5 @@ export async function firstOf<T>(nodes: readonly string[], call: (node: string) 
     } catch (error) {
       failures.push({ node, error });
     }
-  throw reasonOf(failures, false);
+  throw reasonOf(failures, nodes.length, false);
 }

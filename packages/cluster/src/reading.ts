@@ -32,21 +32,25 @@ export class Reading {
   }
 
   /** Reads from a replica that has all that the home knows of. */
-  from<T>(
+  async from<T>(
     { placed: { uid, shards }, states }: Current,
     shard: number,
     read: (service: Service) => Promise<T>,
   ): Promise<T> {
     const name = shardName(uid, shard);
-    return firstOf(this.#node.peers.nearest(shards[shard]), async (node) => {
-      const service = this.#node.peers.of(node);
-      for (let left = 20; ; left--) {
-        if (isCurrent(await service.getState(name), states, shard)) return read(service);
-        // A change that was acknowledged is on its way to the others.
-        if (left === 0) throw new HersError('UNAVAILABLE', `node ${node} lags; try again`);
-        await pause(10);
-      }
-    });
+    try {
+      return await firstOf(this.#node.peers.nearest(shards[shard]), async (node) => {
+        const service = this.#node.peers.of(node);
+        for (let left = 20; ; left--) {
+          if (isCurrent(await service.getState(name), states, shard)) return read(service);
+          // A change that was acknowledged is on its way to the others.
+          if (left === 0) throw new HersError('UNAVAILABLE', `node ${node} lags; try again`);
+          await pause(10);
+        }
+      });
+    } catch (error) {
+      throw isCode(error, 'STALE') ? await this.#collections.whyMissing(uid) : error;
+    }
   }
 
   async *records(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncGenerator<SealedRecord> {

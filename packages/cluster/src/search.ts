@@ -5,7 +5,8 @@
 
 import { peekAnyResponse } from '@hers/scheme/open';
 import { eitherSignal, groupsOf, HersError, type ShardCoverage } from '@hers/service';
-import { isGone, isPassing } from './quorum.ts';
+import { isCode } from './arguments.ts';
+import { isGone, isPassing, missingEverywhere } from './quorum.ts';
 import type { ShardSearch, ShardService } from './shard.ts';
 
 export interface SearchedShard extends ShardSearch {
@@ -30,7 +31,8 @@ interface Pending {
   readonly shard: SearchedShard;
   /** Nodes that were asked in vain. */
   readonly failed: Set<string>;
-  error?: unknown;
+  /** What each of them said. */
+  readonly errors: unknown[];
 }
 
 export interface SearchShardsOptions {
@@ -95,7 +97,11 @@ export async function* searchShards(
     /** The same of other replicas. Whoever has answered for all first is the one that counts. */
     const askOthers = () => {
       const { signal: hedging, stop: end, done: release } = eitherSignal(signal);
-      const same = group.map(({ shard, failed }) => ({ shard, failed: new Set([...failed, node]) }));
+      const same = group.map(({ shard, failed }) => ({
+        shard,
+        failed: new Set([...failed, node]),
+        errors: [],
+      }));
       const answers = askAll(same, silenceMs, hedging, true)
         .then(
           () => true,
@@ -132,7 +138,7 @@ export async function* searchShards(
       }
       for (const pending of group) {
         pending.failed.add(node);
-        pending.error = error;
+        pending.errors.push(error);
       }
       await askAll(group, 2 * silenceMs, signal, false);
     } finally {
@@ -155,8 +161,8 @@ export async function* searchShards(
       const left = each.shard.replicas.filter((node) => !each.failed.has(node));
       if (left.length === 0) {
         if (isHedge) throw new HersError('UNAVAILABLE', 'no other replica is left');
-        missing.push(each.error);
-        if (!partial) throw unanswered(missing.length, shards.length, each.error);
+        missing.push(each.errors.at(-1));
+        if (!partial) throw unanswered(missing.length, shards.length, each);
         continue;
       }
       // At first every node gets its share. What a node that failed leaves goes to few others.
@@ -178,7 +184,7 @@ export async function* searchShards(
     await Promise.all(asks);
   };
 
-  const all = shards.map((shard) => ({ shard, failed: new Set<string>() }));
+  const all = shards.map((shard) => ({ shard, failed: new Set<string>(), errors: [] }));
   const asking = askAll(all, SILENCE_MS, ending, false).then(
     () => queue.end(),
     (error) => queue.end(error),
@@ -200,12 +206,19 @@ export async function* searchShards(
   }
 }
 
-function unanswered(missing: number, shards: number, error: unknown): unknown {
-  // If every replica says that it is not there, too old, or damaged (a query, perhaps), it is.
-  if (error instanceof HersError && ['STALE', 'NOT_FOUND', 'DAMAGED'].includes(error.code)) return error;
-  return new HersError(
-    'UNAVAILABLE',
-    `no replica answers for ${missing} or more of ${shards} shards (${(error as Error)?.message}); try again`,
+function unanswered(missing: number, shards: number, { shard, errors }: Pending): unknown {
+  const said = (code: string) => errors.filter((error) => isCode(error, code));
+  // That a replica lags, or is damaged, says nothing of the others.
+  const [stale] = said('STALE');
+  if (stale) return stale;
+  const [damaged] = said('DAMAGED').length === shard.replicas.length ? said('DAMAGED') : [];
+  return (
+    missingEverywhere(errors, shard.replicas.length) ??
+    damaged ?? // a query, perhaps
+    new HersError(
+      'UNAVAILABLE',
+      `no replica answers for ${missing} or more of ${shards} shards (${(errors.at(-1) as Error)?.message}); try again`,
+    )
   );
 }
 

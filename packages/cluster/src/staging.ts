@@ -13,7 +13,7 @@ import {
   type SealedRecord,
   type StageId,
 } from '@hers/service';
-import { checkBytes } from './arguments.ts';
+import { checkBytes, isCode } from './arguments.ts';
 import type { Collections } from './collections.ts';
 import type { PlacedCollection } from './directory.ts';
 import { type ClusterNode, writeTo } from './node.ts';
@@ -43,10 +43,14 @@ export class Staging {
     call: (service: ShardService, name: string) => Promise<StageId>,
   ): Promise<ShardStage> {
     const name = shardName(uid, shard);
-    const stage = await writeTo(this.#node, shards[shard], (service, node) =>
-      this.#node.peers.inOrder(node, name, false, () => call(service, name)),
-    );
-    return { shard, stage };
+    try {
+      const stage = await writeTo(this.#node, shards[shard], (service, node) =>
+        this.#node.peers.inOrder(node, name, false, () => call(service, name)),
+      );
+      return { shard, stage };
+    } catch (error) {
+      throw isCode(error, 'NOT_FOUND') ? await this.#collections.whyMissing(uid) : error;
+    }
   }
 
   async records(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId> {

@@ -10,7 +10,7 @@ import { HersError } from '@hers/service';
 import { Coordinator, type CoordinatorOptions } from '../src/coordinator.ts';
 import { DIRECTORY, decodeDirectory } from '../src/directory.ts';
 import { openShards } from '../src/folder.ts';
-import { newestOf } from '../src/ledger.ts';
+import { type Ledger, newestOf } from '../src/ledger.ts';
 import { MemoryLedger } from '../src/ledger-memory.ts';
 import { ClusterNode, type NodeOptions } from '../src/node.ts';
 import type { ShardService } from '../src/shard.ts';
@@ -31,6 +31,10 @@ export class LocalCluster {
   readonly nodes = new Map<string, ClusterNode>();
   /** Pairs of nodes that cannot reach each other. */
   readonly cut = new Set<string>();
+  /** Nodes that read from a server of NATS that lags: what it has. Their appends go to the ledger. */
+  readonly lagging = new Map<string, MemoryLedger>();
+  /** Nodes that reach no server of NATS. */
+  readonly withoutLedger = new Set<string>();
   /** Milliseconds that every answer of a node to a search takes longer. */
   readonly slow = new Map<string, number>();
   /** Nodes that break off every search after so many responses. */
@@ -64,13 +68,7 @@ export class LocalCluster {
         name,
         url: `memory:${name}`,
         store,
-        ledger: {
-          append: ledger.append.bind(ledger),
-          read: ledger.read.bind(ledger),
-          watch: ledger.watch.bind(ledger),
-          trim: ledger.trim.bind(ledger),
-          close: async () => {},
-        },
+        ledger: this.#ledgerOf(name),
         connect: (other) => this.#reach(name, other),
         ...this.#options,
         onBackgroundError,
@@ -78,6 +76,29 @@ export class LocalCluster {
       this.nodes.set(name, node);
       await node.start();
     }
+  }
+
+  #ledgerOf(name: string): Ledger {
+    const { ledger, lagging, withoutLedger } = this;
+    const check = () => {
+      if (withoutLedger.has(name)) throw new HersError('UNAVAILABLE', 'NATS does not answer');
+    };
+    return {
+      async append(...args) {
+        check();
+        return ledger.append(...args);
+      },
+      async *read(...args) {
+        check();
+        yield* (lagging.get(name) ?? ledger).read(...args);
+      },
+      watch: (onAppend) =>
+        ledger.watch((topic) => {
+          if (!lagging.has(name) && !withoutLedger.has(name)) onAppend(topic);
+        }),
+      trim: (...args) => ledger.trim(...args),
+      close: async () => {},
+    };
   }
 
   /** The shards of another node, whichever process it is at the moment. */
