@@ -20,6 +20,64 @@ export interface BodyLimits {
 /** So much of a body is read however short memory is: a search is hardly larger. */
 const AT_ANY_TIME_BYTES = 2 ** 21;
 
+/** Bytes that come from a socket while the ones before are not taken yet. */
+const AHEAD_BYTES = 2 ** 16;
+
+/** What comes of a body, piece by piece: `read` would copy several into one. */
+class Flow {
+  readonly #raw: IncomingMessage;
+  readonly #signal: AbortSignal;
+  readonly #pieces: Buffer[] = [];
+  #bytes = 0;
+  #wake: (() => void) | undefined;
+
+  constructor(raw: IncomingMessage, signal: AbortSignal) {
+    this.#raw = raw;
+    this.#signal = signal;
+    raw.on('data', this.#came);
+    for (const event of ENDINGS) raw.on(event, this.#moved);
+    signal.addEventListener('abort', this.#moved);
+  }
+
+  readonly #moved = (): void => this.#wake?.();
+
+  readonly #came = (piece: Buffer): void => {
+    this.#pieces.push(piece);
+    this.#bytes += piece.length;
+    if (this.#bytes >= AHEAD_BYTES) this.#raw.pause();
+    this.#moved();
+  };
+
+  take(): Buffer | undefined {
+    const piece = this.#pieces.shift();
+    if (!piece) return undefined;
+    this.#bytes -= piece.length;
+    if (this.#bytes < AHEAD_BYTES && this.#raw.isPaused()) this.#raw.resume();
+    return piece;
+  }
+
+  /** Waits until something comes, or the end; false when nothing happens for so long. */
+  wait(ms: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const settle = (value: boolean) => {
+        clearTimeout(timer);
+        this.#wake = undefined;
+        resolve(value);
+      };
+      const timer = setTimeout(settle, ms, false);
+      this.#wake = () => settle(true);
+    });
+  }
+
+  leave(): void {
+    this.#raw.off('data', this.#came).pause();
+    for (const event of ENDINGS) this.#raw.off(event, this.#moved);
+    this.#signal.removeEventListener('abort', this.#moved);
+  }
+}
+
+const ENDINGS = ['end', 'close', 'error'] as const;
+
 /**
  * The body of a request. Leaving early leaves the connection open, so that the client can be told
  * why.
@@ -29,37 +87,46 @@ export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGe
   const announced = Number(raw.headers['content-length'] ?? 0);
   if (limit !== undefined && announced > limit) throw tooLarge(announced, limit);
   let total = 0;
-  for (;;) {
-    const busy = total > AT_ANY_TIME_BYTES ? room?.() : undefined;
-    if (busy !== undefined) await busy;
-    signal.throwIfAborted();
-    const piece: Buffer | null = raw.read();
-    if (piece) {
-      total += piece.length;
-      pace.moved(piece.length);
-      onBytes?.(piece.length);
-      if (limit !== undefined && total > limit) throw tooLarge(total, limit);
-      yield piece;
-    } else if (raw.readableEnded) {
-      return;
-    } else if (raw.destroyed) {
-      throw new HersError('MALFORMED', 'the body of this request broke off');
-    } else {
-      pace.wait();
-      if (!(await moved(raw, stallMs, signal)) || pace.isTooSlow(stallMs))
-        throw new HersError('TIMED_OUT', 'this body came too slowly; send it again');
+  const flow = new Flow(raw, signal);
+  try {
+    for (;;) {
+      const busy = total > AT_ANY_TIME_BYTES ? room?.() : undefined;
+      if (busy !== undefined) await busy;
+      signal.throwIfAborted();
+      const piece = flow.take();
+      if (piece) {
+        total += piece.length;
+        pace.moved(piece.length);
+        onBytes?.(piece.length);
+        if (limit !== undefined && total > limit) throw tooLarge(total, limit);
+        yield piece;
+      } else if (raw.readableEnded) {
+        return;
+      } else if (raw.destroyed) {
+        throw new HersError('MALFORMED', 'the body of this request broke off');
+      } else {
+        pace.wait();
+        if (!(await flow.wait(stallMs)) || pace.isTooSlow(stallMs))
+          throw new HersError('TIMED_OUT', 'this body came too slowly; send it again');
+      }
     }
+  } finally {
+    flow.leave();
   }
 }
 
 /** A buffer is made this large because somebody says so; beyond that, only as bytes come. */
 const AT_ONCE_BYTES = 2 ** 22;
 
-/** The whole body in one buffer. `hold` hears of the room that is made for it, before it is. */
+/**
+ * The whole body in one buffer. `hold` hears of the room that is made for it, before it is, and
+ * `litter` of pieces that are left for the engine to collect.
+ */
 export async function wholeBody(
   raw: IncomingMessage,
   limits: BodyLimits,
   hold: (bytes: number) => void,
+  litter: (bytes: number) => void,
 ): Promise<Uint8Array> {
   const announced = Number(raw.headers['content-length'] ?? 0);
   // Of its own: parts of it are read as words, and words want to lie at whole places.
@@ -76,32 +143,34 @@ export async function wholeBody(
       hold(-before);
     }
     whole.set(piece, filled);
-    filled += piece.length;
-    release(piece);
+    filled = needed;
+    if (!freeWhole(piece)) litter(piece.length);
   }
   return whole.subarray(0, filled);
 }
 
-/** Frees a piece that was copied, where it has memory of its own: it need not become garbage. */
-function release({ buffer, byteLength }: Uint8Array): void {
-  if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);
+/**
+ * Frees memory that nothing else lies in and that nobody needs any more, at once: the engine
+ * collects such garbage late, and with everything else. Says whether it did.
+ */
+export function freeWhole({ buffer, byteLength }: Uint8Array): boolean {
+  if (!(buffer instanceof ArrayBuffer) || byteLength !== buffer.byteLength) return false;
+  buffer.transfer(0);
+  return true;
 }
 
 /** Waits until there is something to read, or the end; false when nothing happens for so long. */
-function moved(raw: IncomingMessage, ms: number, signal?: AbortSignal): Promise<boolean> {
+function moved(raw: IncomingMessage, ms: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const events = ['readable', 'end', 'close', 'error'];
+    const events = ['readable', ...ENDINGS];
     const settle = (value: boolean) => {
       clearTimeout(timer);
       for (const event of events) raw.off(event, happened);
-      signal?.removeEventListener('abort', happened);
       resolve(value);
     };
     const happened = () => settle(true);
     const timer = setTimeout(() => settle(false), ms);
     for (const event of events) raw.on(event, happened);
-    signal?.addEventListener('abort', happened);
-    if (signal?.aborted) happened();
   });
 }
 

@@ -12,9 +12,9 @@ import {
 } from '@hers/service';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Answer } from './answer.ts';
-import { type BodyLimits, bodyOf, wholeBody } from './body.ts';
+import { type BodyLimits, bodyOf, freeWhole, wholeBody } from './body.ts';
 import type { Guest } from './guests.ts';
-import { type ItemParts, sendItems } from './items.ts';
+import { type ItemParts, type Piece, type SendOptions, sendItems, sendPieces } from './items.ts';
 import type { Limits } from './limits.ts';
 import type { Token } from './tokens.ts';
 
@@ -33,6 +33,8 @@ export interface CallTools {
   readonly onFailure: (error: unknown) => void;
 }
 
+const NOTHING = new Uint8Array(0);
+
 export class Call {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
@@ -47,6 +49,7 @@ export class Call {
   readonly #courtesy: CallTools['courtesy'];
   readonly #onFailure: CallTools['onFailure'];
   #streams = false;
+  #whole: Uint8Array = NOTHING;
 
   constructor(request: FastifyRequest, reply: FastifyReply, guest: Guest, tools: CallTools) {
     this.request = request;
@@ -97,15 +100,16 @@ export class Call {
   /** The body as it comes, passed on at once. */
   stream(): AsyncGenerator<Uint8Array> {
     const limits = this.#bodyLimits(undefined);
-    return bodyOf(this.request.raw, { ...limits, room: () => limits.room?.() ?? this.#courtesy() });
+    const onBytes = (bytes: number) => {
+      limits.onBytes?.(bytes);
+      // What comes from the socket is copied by whoever reads it.
+      this.guest.hold.litter(bytes);
+    };
+    return bodyOf(this.request.raw, { ...limits, onBytes, room: () => limits.room?.() ?? this.#courtesy() });
   }
 
   #bodyLimits(bytes: number | undefined): BodyLimits {
-    const onBytes = (came: number) => {
-      this.#traffic.received(came);
-      // What comes from the socket is copied.
-      this.guest.hold.litter(came);
-    };
+    const onBytes = (came: number) => this.#traffic.received(came);
     const { pace, hold } = this.guest;
     const room = () => hold.room();
     return { bytes, stallMs: 1000 * this.limits.stallSeconds, signal: this.signal, pace, onBytes, room };
@@ -113,9 +117,18 @@ export class Call {
 
   /** The whole body, which counts as held in memory until the request is over. */
   async octets(): Promise<Uint8Array> {
-    const whole = await wholeBody(this.request.raw, this.#bodyLimits(this.limits.bodyBytes), this.hold);
+    const limits = this.#bodyLimits(this.limits.bodyBytes);
+    const litter = (bytes: number) => this.guest.hold.litter(bytes);
+    this.#whole = await wholeBody(this.request.raw, limits, this.hold, litter);
     this.receivedAt = performance.now();
-    return whole;
+    return this.#whole;
+  }
+
+  /** Frees the body, with all views of it, which nobody may use any more. */
+  freeBody(): void {
+    const { length } = this.#whole;
+    if (length > 0 && freeWhole(this.#whole)) this.guest.hold.gave(length);
+    this.#whole = NOTHING;
   }
 
   /** The body as a message, with a head that fits its schema and at most so many parts. */
@@ -174,11 +187,20 @@ export class Call {
   }
 
   /** Answers with items, as they come. */
-  async items(batches: AsyncIterable<readonly ItemParts[]>): Promise<FastifyReply> {
+  items(batches: AsyncIterable<readonly ItemParts[]>): Promise<FastifyReply> {
+    return this.#send((answer, options) => sendItems(answer, batches, options));
+  }
+
+  /** Answers with items that lie in pieces. */
+  itemPieces(pieces: AsyncIterable<Piece>): Promise<FastifyReply> {
+    return this.#send((answer, options) => sendPieces(answer, pieces, options));
+  }
+
+  async #send(send: (answer: Answer, options: SendOptions) => Promise<void>): Promise<FastifyReply> {
     const answer = this.#answer();
     try {
       const reserve = (bytes: number) => this.guest.hold.reserve(bytes);
-      await sendItems(answer, batches, { reserve, onFailure: this.#onFailure });
+      await send(answer, { reserve, onFailure: this.#onFailure });
     } catch (error) {
       if (!answer.begun) throw error;
       // Not even the error could be told.

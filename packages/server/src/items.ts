@@ -8,117 +8,171 @@ import type { Answer } from './answer.ts';
 /** An item in one or more parts, which follow each other. */
 export type ItemParts = readonly Uint8Array[];
 
+export type Piece = Buffer<ArrayBuffer>;
+
 /**
  * Enough that the cost of a write does not matter, and little enough that decryption starts early.
  */
 const PIECE_BYTES = 2 ** 17;
-const MAX_FREE = 32;
-const free: Buffer[] = [];
+/** Pieces that are kept for others. */
+const MAX_FREE = 64;
+const free: Piece[] = [];
 
-const takePiece = () => free.pop() ?? Buffer.allocUnsafeSlow(PIECE_BYTES);
-
-function givePiece(piece: Buffer): void {
-  if (free.length < MAX_FREE) free.push(piece);
+/** Takes back what nobody else has any more. What is not kept is freed at once, not collected. */
+function givePiece({ buffer }: Piece): void {
+  if (free.length < MAX_FREE) free.push(Buffer.from(buffer));
+  else buffer.transfer(0);
 }
 
-/**
- * Nothing is sent before a first piece is full or all is there, so that what fails at once fails
- * with a status; later errors become the last item.
- */
-export async function sendItems(
-  answer: Answer,
-  batches: AsyncIterable<readonly ItemParts[]>,
-  { reserve, onFailure }: { readonly reserve: (bytes: number) => void; readonly onFailure: (error: unknown) => void },
-): Promise<void> {
-  // A piece that is filled, and one on its way.
-  reserve(2 * PIECE_BYTES);
-  const writer = new ItemWriter(answer);
-  try {
-    for await (const batch of batches)
-      for (const parts of batch) {
-        const full = writer.put(parts, ITEM_KIND.item);
-        if (full !== undefined) await full;
-      }
-    await writer.put([], ITEM_KIND.end);
-    await writer.end();
-  } catch (error) {
-    if (!answer.begun) throw error;
-    onFailure(error);
-    if (!answer.gone) {
-      await writer.put([Buffer.from(JSON.stringify(encodeError(error)))], ITEM_KIND.failed);
-      await writer.end();
-    }
-  } finally {
-    writer.release();
-  }
-}
-
-class ItemWriter {
-  readonly #answer: Answer;
-  #piece = takePiece();
+/** Items laid into pieces, which begin and end anywhere in an item. */
+export class Pieces {
+  #full: Piece[] = [];
+  #piece: Piece | undefined;
   #filled = 0;
-  /** The write of the piece before. */
-  #writing: Promise<void> = Promise.resolve();
 
-  constructor(answer: Answer) {
-    this.#answer = answer;
+  /** Copies an item; returns how many bytes that takes. */
+  put(parts: ItemParts, kind: number): number {
+    const length = this.begin(parts);
+    for (const part of parts) this.add(part);
+    this.end(kind);
+    return 4 + length;
   }
 
-  /** Adds an item; what it returns must be waited for. */
-  put(parts: ItemParts, kind: number): Promise<void> | undefined {
+  // The same in steps, for items that are larger than a piece.
+
+  begin(parts: ItemParts): number {
     let length = 1;
     for (const part of parts) length += part.length;
-    if (4 + length > PIECE_BYTES) return this.#putLarge(parts, length, kind);
-    if (this.#filled + 4 + length > PIECE_BYTES) return this.#flush().then(() => this.#add(parts, length, kind));
-    this.#add(parts, length, kind);
-    return undefined;
+    if (this.#filled + 4 > PIECE_BYTES) this.finish();
+    this.#filled = this.#open().writeUInt32LE(length, this.#filled);
+    return length;
   }
 
-  /** What does not fit into a piece is written as it is, a piece's length at a time. */
-  async #putLarge(parts: ItemParts, length: number, kind: number): Promise<void> {
-    if (this.#filled + 4 > PIECE_BYTES) await this.#flush();
-    this.#filled = this.#piece.writeUInt32LE(length, this.#filled);
-    await this.#flush();
-    await this.#writing;
-    for (const part of parts)
-      for (let at = 0; at < part.length; at += PIECE_BYTES)
-        await this.#answer.write(part.subarray(at, at + PIECE_BYTES));
-    this.#filled = this.#piece.writeUInt8(kind, 0);
-  }
-
-  #add(parts: ItemParts, length: number, kind: number): void {
-    const piece = this.#piece;
-    let at = piece.writeUInt32LE(length, this.#filled);
-    for (const part of parts) {
-      piece.set(part, at);
-      at += part.length;
+  add(part: Uint8Array): void {
+    for (let at = 0; at < part.length; ) {
+      const piece = this.#open();
+      const use = Math.min(part.length - at, PIECE_BYTES - this.#filled);
+      piece.set(use === part.length ? part : part.subarray(at, at + use), this.#filled);
+      this.#filled += use;
+      at += use;
     }
-    piece[at] = kind;
-    this.#filled = at + 1;
   }
 
-  /** Hands the piece over, once the one before is gone, and takes another. */
-  async #flush(): Promise<void> {
-    await this.#writing;
-    const piece = this.#piece;
-    // One whose write failed may still be on its way somewhere: it is not used again.
-    if (this.#filled > 0)
-      this.#writing = this.#answer.write(piece.subarray(0, this.#filled)).then(() => givePiece(piece));
-    // A failure is noticed when the next piece is full, or at the end.
-    this.#writing.catch(() => {});
-    this.#piece = takePiece();
+  end(kind: number): void {
+    this.#open()[this.#filled++] = kind;
+  }
+
+  /** A piece with room for something. */
+  #open(): Piece {
+    if (this.#filled === PIECE_BYTES) this.finish();
+    this.#piece ??= free.pop() ?? Buffer.allocUnsafeSlow(PIECE_BYTES);
+    return this.#piece;
+  }
+
+  /** What is there can be taken, though it does not fill a piece. */
+  finish(): void {
+    if (this.#piece) this.#full.push(this.#piece.subarray(0, this.#filled));
+    this.#piece = undefined;
     this.#filled = 0;
   }
 
-  async end(): Promise<void> {
-    await this.#flush();
-    await this.#writing;
-    this.#answer.end();
+  get isReady(): boolean {
+    return this.#full.length > 0;
   }
 
-  /** Nothing more will be put. */
+  take(): Piece | undefined {
+    return this.#full.shift();
+  }
+
+  /** Nobody will take what is left. */
   release(): void {
-    if (this.#piece.length > 0) givePiece(this.#piece);
-    this.#piece = Buffer.alloc(0);
+    this.finish();
+    for (const piece of this.#full) givePiece(piece);
+    this.#full = [];
+  }
+}
+
+export interface SendOptions {
+  readonly reserve: (bytes: number) => void;
+  readonly onFailure: (error: unknown) => void;
+}
+
+/** Sends items as they come. */
+export function sendItems(
+  answer: Answer,
+  batches: AsyncIterable<readonly ItemParts[]>,
+  options: SendOptions,
+): Promise<void> {
+  return sendPieces(answer, inPieces(batches), options);
+}
+
+async function* inPieces(batches: AsyncIterable<readonly ItemParts[]>): AsyncGenerator<Piece> {
+  const pieces = new Pieces();
+  let isBegun = false;
+  try {
+    for await (const batch of batches)
+      for (const parts of batch) {
+        pieces.begin(parts);
+        for (const part of parts)
+          for (let at = 0; at < part.length; at += PIECE_BYTES) {
+            pieces.add(part.subarray(at, at + PIECE_BYTES));
+            for (let piece = pieces.take(); piece; piece = pieces.take()) {
+              isBegun = true;
+              yield piece;
+            }
+          }
+        pieces.end(ITEM_KIND.item);
+      }
+    pieces.put([], ITEM_KIND.end);
+    yield* rest(pieces);
+  } catch (error) {
+    // What came before it is sent before it, if anything was.
+    if (isBegun) yield* rest(pieces);
+    throw error;
+  } finally {
+    pieces.release();
+  }
+}
+
+function* rest(pieces: Pieces): Generator<Piece> {
+  pieces.finish();
+  for (let piece = pieces.take(); piece; piece = pieces.take()) yield piece;
+}
+
+/**
+ * Sends pieces of items, each of which is used again when it was sent. The last item is among them,
+ * unless they end with an error: then that becomes the last item. Nothing is sent before the first
+ * piece is there, so what fails before it fails with a status.
+ */
+export async function sendPieces(
+  answer: Answer,
+  pieces: AsyncIterable<Piece>,
+  { reserve, onFailure }: SendOptions,
+): Promise<void> {
+  // A piece that is filled, and one on its way.
+  reserve(2 * PIECE_BYTES);
+  let writing: Promise<void> = Promise.resolve();
+  const write = async (piece: Piece) => {
+    await writing;
+    // One whose write failed may still be on its way somewhere: it is not used again.
+    writing = answer.write(piece).then(() => givePiece(piece));
+    // A failure is noticed by the next piece, or at the end.
+    writing.catch(() => {});
+  };
+  const end = async () => {
+    await writing;
+    answer.end();
+  };
+  try {
+    for await (const piece of pieces) await write(piece);
+    await end();
+  } catch (error) {
+    if (!answer.begun) throw error;
+    onFailure(error);
+    if (answer.gone) return;
+    const last = new Pieces();
+    last.put([Buffer.from(JSON.stringify(encodeError(error)))], ITEM_KIND.failed);
+    for (const piece of rest(last)) await write(piece);
+    await end();
   }
 }

@@ -324,7 +324,10 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
         call.guest.hold.reserve((devices.devices?.length ?? 0) * DEVICE_KEY_BYTES);
         checkBlocks(call.partitions, blocks.blocks);
         const request = { version, queries, ...blocks, ...evaluation, ...devices, ...(partial ? { partial } : {}) };
-        return call.items(parted(scans.search(call.name, request, call.guest)));
+        const reply = await call.itemPieces(scans.search(call.name, request, call.guest));
+        // A search that ended before its time may still be part of a scan.
+        if (!call.signal.aborted) call.freeBody();
+        return reply;
       },
     },
     {
@@ -566,10 +569,6 @@ async function* recordParts(records: AsyncIterable<SealedRecord>): AsyncGenerato
 
 async function* listParts(lists: AsyncIterable<Uint8Array>): AsyncGenerator<ItemParts[]> {
   for await (const list of lists) yield [[list]];
-}
-
-async function* parted(batches: AsyncIterable<Uint8Array[]>): AsyncGenerator<ItemParts[]> {
-  for await (const batch of batches) yield batch.map((item) => [item]);
 }
 
 /** What is made of open queries: their rows, as many at a time as a store expands. */

@@ -1,12 +1,15 @@
 // Searches take turns: so many scans at a time, so many waiting, in the order they came, and at
 // most half of both for one caller. Searches of one collection that wait together are scanned
-// together, because the gallery is then read once for all of them. What a scan finds is taken off
-// its hands even while its client reads slowly, up to a limit; beyond that the scan rests, and lets
-// others go on meanwhile, so that slow readers do not hold up the others.
+// together, because the gallery is then read once for all of them. That is why a search waits for
+// the end of a scan that it could have been part of: both take all cores, so side by side neither
+// would be done earlier. What a scan finds is taken off its hands even while its client reads
+// slowly, up to a limit; beyond that the scan rests, and lets others go on meanwhile, so that slow
+// readers do not hold up the others.
 
 import {
   groupsOf,
   HersError,
+  ITEM_KIND,
   peekQuery,
   peekResponse,
   type SearchRequest,
@@ -14,6 +17,7 @@ import {
   type ShardCoverage,
 } from '@hers/service';
 import { half, Overloaded } from './gate.ts';
+import { type Piece, Pieces } from './items.ts';
 import type { Hold } from './memory.ts';
 
 export interface ScanOptions {
@@ -45,6 +49,20 @@ const LONGEST_RETRY = 5;
 /** Queries scanned together. */
 const MAX_QUERIES = 8;
 /**
+ * How long a search waits at most for the end of a scan that it could have been part of, in typical
+ * scans and in milliseconds at least: that scan may hang, on a node of a cluster that is gone.
+ */
+const PATIENCE = 3;
+const LEAST_PATIENCE_MS = 50;
+/**
+ * Clients that were just answered often ask again at once. What waits then waits for them too, for
+ * this part of the scan that has ended, and so many milliseconds at most. Where nobody came, the
+ * next times are left out, twice as many each time, up to a limit.
+ */
+const LINGER = 1 / 4;
+const LONGEST_LINGER_MS = 20;
+const MOST_LEFT_OUT = 64;
+/**
  * About what a response takes; galleries whose answers would not fit a spool are scanned for one
  * client at a time.
  */
@@ -56,6 +74,8 @@ const RESPONSE_BYTES = 8192;
  * most of the cores, and writes go on all the same, by some megabytes a second.
  */
 const COURTESY_MS = 20;
+
+const NOTHING = new Uint8Array(0);
 
 /** All spools together. */
 class Spools {
@@ -87,11 +107,11 @@ class Spools {
   }
 }
 
-/** Between a scan and the client that reads it. */
+/** Between a scan and the client that reads it: the items of its answer, in pieces. */
 class Spool {
   readonly #all: Spools;
   readonly #hold: Hold;
-  #items: Uint8Array[] = [];
+  readonly #pieces = new Pieces();
   #bytes = 0;
   #ended: { error?: unknown } | undefined;
   #cancelled = false;
@@ -113,54 +133,67 @@ class Spool {
     return this.#cancelled;
   }
 
-  put(item: Uint8Array): void {
+  /** Copies a response, which may be a view of memory that others get. */
+  put(response: Uint8Array): void {
     if (this.#cancelled) return;
     this.used = true;
-    this.#items.push(item);
-    this.#bytes += item.length;
-    this.#all.put(item.length);
-    this.#hold.add(item.length);
+    this.#add(response, ITEM_KIND.item);
+    if (this.#pieces.isReady) this.#wake?.();
+  }
+
+  #add(content: Uint8Array, kind: number): void {
+    const bytes = this.#pieces.put([content], kind);
+    this.#bytes += bytes;
+    this.#all.put(bytes);
+    this.#hold.add(bytes);
+  }
+
+  /** What is there goes out, though it does not fill a piece. */
+  flush(): void {
+    this.#pieces.finish();
     this.#wake?.();
   }
 
   end(error?: unknown): void {
+    if (!this.#ended && !this.#cancelled && error === undefined) this.#add(NOTHING, ITEM_KIND.end);
     this.#ended ??= error === undefined ? {} : { error };
     this.#wake?.();
   }
 
   cancel(): void {
     this.#cancelled = true;
-    this.#items = [];
+    this.#pieces.release();
     this.#took(this.#bytes);
     this.#wake?.();
   }
 
   #took(bytes: number): void {
     this.#bytes -= bytes;
-    this.#hold.add(-bytes);
+    this.#hold.gave(bytes);
     this.#all.took(bytes);
   }
 
-  /** Everything that is there, again and again: many at a time cost less than one by one. */
-  async *read(): AsyncGenerator<Uint8Array[]> {
+  /** Pieces as they are full, and the last one. Whoever takes one gives it back. */
+  async *read(): AsyncGenerator<Piece> {
+    let isBegun = false;
     try {
       for (;;) {
-        const items = this.#items;
-        if (items.length > 0) {
-          const bytes = items.reduce((sum, item) => sum + item.length, 0);
-          this.#items = [];
-          yield items;
-          if (!this.#cancelled) this.#took(bytes);
-          continue;
-        }
-        if (this.#ended) {
+        const piece = this.#pieces.take();
+        if (piece) {
+          isBegun = true;
+          yield piece;
+          if (!this.#cancelled) this.#took(piece.length);
+        } else if (this.#ended && !('error' in this.#ended && !isBegun) && this.#bytes > 0) {
+          this.#pieces.finish();
+        } else if (this.#ended) {
           if ('error' in this.#ended) throw this.#ended.error;
           return;
+        } else {
+          await new Promise<void>((resolve) => {
+            this.#wake = resolve;
+          });
+          this.#wake = undefined;
         }
-        await new Promise<void>((resolve) => {
-          this.#wake = resolve;
-        });
-        this.#wake = undefined;
       }
     } finally {
       this.cancel();
@@ -176,9 +209,76 @@ interface Job {
   readonly spool: Spool;
   readonly since: number;
   readonly ids: readonly string[];
+  /** Until when it waits for a scan that it could have been part of. */
+  readonly patientUntil: number;
+}
+
+/** A scan under way. */
+interface Running {
+  readonly first: Job;
+  queries: number;
+  rests: boolean;
+}
+
+/** Whose response it is. Those to one query come many in a row. */
+class Owners {
+  readonly #spools: ReadonlyMap<string, Spool>;
+  #queryId: Uint8Array = NOTHING;
+  #spool: Spool | undefined;
+
+  constructor(jobs: readonly Job[]) {
+    this.#spools = new Map(jobs.flatMap((job) => job.ids.map((id) => [id, job.spool] as const)));
+  }
+
+  of(response: Uint8Array): Spool | undefined {
+    const { queryId } = peekResponse(response);
+    if (Buffer.compare(queryId, this.#queryId) !== 0) {
+      this.#queryId = queryId.slice();
+      this.#spool = this.#spools.get(hexOf(queryId));
+    }
+    return this.#spool;
+  }
 }
 
 const hexOf = (bytes: Uint8Array) => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('hex');
+
+/** Waits a moment after a scan for those who were answered by it. */
+class Linger {
+  #after: { readonly first: Job; readonly until: number; readonly count: number; readonly target: number } | undefined;
+  #leaveOut = 0;
+  #left = 0;
+
+  /** A scan has ended that took so long, for so many queries, while `count` are waiting. */
+  begin(first: Job, ms: number, queries: number, count: number): number {
+    this.end(count);
+    if (this.#left > 0) {
+      this.#left--;
+      return 0;
+    }
+    const target = Math.min(MAX_QUERIES, count + queries);
+    const longest = Math.min(LONGEST_LINGER_MS, LINGER * ms);
+    this.#after = { first, until: performance.now() + longest, count, target };
+    return longest;
+  }
+
+  /** Learns whether it was worth it. */
+  end(count: number): void {
+    const { count: before = 0, target = 0 } = this.#after ?? {};
+    this.#after = undefined;
+    if (target <= before + 1) return;
+    this.#leaveOut = count > before ? 0 : Math.min(MOST_LEFT_OUT, 2 * this.#leaveOut + 1);
+    this.#left = this.#leaveOut;
+  }
+
+  /** Whether a search should wait for others, of which so many are here. */
+  isFor(job: Job, countLike: (job: Job) => number): boolean {
+    if (!this.#after || !areAlike(this.#after.first, job)) return false;
+    const count = countLike(job);
+    if (count < this.#after.target && performance.now() < this.#after.until) return true;
+    this.end(count);
+    return false;
+  }
+}
 
 export class Scans {
   readonly #service: Service;
@@ -189,6 +289,8 @@ export class Scans {
   /** Scans that have rested, and would go on. */
   readonly #resting: { readonly caller: string; readonly goOn: () => void }[] = [];
   readonly #running = new Map<string, number>();
+  readonly #scans = new Set<Running>();
+  readonly #linger = new Linger();
   /** Writes that let searches go first. */
   readonly #courteous = new Set<() => void>();
   /** Seconds a scan took lately, for Retry-After. */
@@ -215,15 +317,18 @@ export class Scans {
     return this.#waiting.length;
   }
 
-  /** Encoded responses, several at a time. OVERLOADED when too many wait already. */
-  async *search(name: string, request: SearchRequest, searcher: Searcher): AsyncGenerator<Uint8Array[]> {
+  /** The items of the answer, in pieces. OVERLOADED when too many wait already. */
+  async *search(name: string, request: SearchRequest, searcher: Searcher): AsyncGenerator<Piece> {
     const { caller, hold } = searcher;
     const { signal } = searcher.ending;
     signal.throwIfAborted();
     const ids = request.queries.map((query) => hexOf(peekQuery(query).queryId));
-    if (!this.#hasSlot(caller)) this.#checkQueue(caller);
+    const refusal = this.#refusal(caller);
+    if (refusal && !this.#hasSlot(caller)) throw refusal;
     const spool = new Spool(this.#spools, hold);
-    const job: Job = { name, request, caller, signal, spool, since: performance.now(), ids };
+    const since = performance.now();
+    const patience = refusal ? 0 : Math.max(LEAST_PATIENCE_MS, 1000 * PATIENCE * this.#typicalSeconds);
+    const job: Job = { name, request, caller, signal, spool, since, ids, patientUntil: since + patience };
     const stop = () => {
       const at = this.#waiting.indexOf(job);
       if (at >= 0) this.#waiting.splice(at, 1);
@@ -233,9 +338,11 @@ export class Scans {
     signal.addEventListener('abort', stop, { once: true });
     this.#waiting.push(job);
     this.#next();
+    const timer = this.#waiting.includes(job) ? setTimeout(() => this.#next(), patience + 1) : undefined;
     try {
       yield* job.spool.read();
     } finally {
+      clearTimeout(timer);
       signal.removeEventListener('abort', stop);
       const at = this.#waiting.indexOf(job);
       if (at >= 0) this.#waiting.splice(at, 1);
@@ -248,13 +355,33 @@ export class Scans {
   }
 
   /** OVERLOADED where too many wait already, or too many of this caller. */
-  #checkQueue(caller: string): void {
+  #refusal(caller: string): Overloaded | undefined {
     const { scans, queue } = this.#options;
     const all = this.#waiting.length;
     const own = this.#waiting.reduce((sum, job) => sum + (job.caller === caller ? 1 : 0), 0);
     const retryAfter = Math.min(LONGEST_RETRY, (this.#typicalSeconds * all) / scans);
-    if (all >= queue) throw new Overloaded(`${all} searches are waiting already`, retryAfter);
-    if (own >= half(queue)) throw new Overloaded(`${own} searches of this caller are waiting already`, retryAfter);
+    if (all >= queue) return new Overloaded(`${all} searches are waiting already`, retryAfter);
+    if (own >= half(queue)) return new Overloaded(`${own} searches of this caller are waiting already`, retryAfter);
+    return undefined;
+  }
+
+  /** Whether a search should wait for a scan that it could have been part of. */
+  #shouldWait(job: Job): boolean {
+    if (performance.now() >= job.patientUntil) return false;
+    const isLike = ({ first, queries, rests }: Running) => !rests && queries <= MAX_QUERIES && areAlike(first, job);
+    for (const each of this.#scans) if (isLike(each)) return true;
+    return this.#linger.isFor(job, this.#waitingLike);
+  }
+
+  /** Queries that wait and could be part of the same scan. */
+  readonly #waitingLike = (job: Job): number =>
+    this.#waiting.reduce((sum, each) => sum + (areAlike(job, each) ? each.ids.length : 0), 0);
+
+  /** Those who were answered may be back in a moment. */
+  #lingerAfter({ first, queries }: Running, ms: number): void {
+    if (queries > MAX_QUERIES) return;
+    const longest = this.#linger.begin(first, ms, queries, this.#waitingLike(first));
+    if (longest > 0) setTimeout(() => this.#next(), longest + 1).unref();
   }
 
   #take(caller: string): void {
@@ -285,42 +412,56 @@ export class Scans {
 
   /** Gives free slots away: first to scans that have rested, then to those that wait longest. */
   #next(): void {
-    const takeOut = <T extends { caller: string }>(from: T[]): T | undefined => {
-      const at = from.findIndex(({ caller }) => this.#hasSlot(caller));
+    const takeOut = <T extends { caller: string }>(from: T[], isDue: (each: T) => boolean): T | undefined => {
+      const at = from.findIndex((each) => this.#hasSlot(each.caller) && isDue(each));
       return at < 0 ? undefined : from.splice(at, 1)[0];
     };
-    for (let rested = takeOut(this.#resting); rested; rested = takeOut(this.#resting)) {
-      this.#take(rested.caller);
-      rested.goOn();
+    const rested = () => takeOut(this.#resting, () => true);
+    for (let next = rested(); next; next = rested()) {
+      this.#take(next.caller);
+      next.goOn();
     }
-    for (let first = takeOut(this.#waiting); first; first = takeOut(this.#waiting)) {
+    const due = () => takeOut(this.#waiting, (job) => !this.#shouldWait(job));
+    for (let first = due(); first; first = due()) {
       const { caller } = first;
+      const running = { first, queries: first.ids.length, rests: false };
       this.#take(caller);
-      void this.#scan(first).finally(() => this.#give(caller));
+      this.#scans.add(running);
+      const began = performance.now();
+      void this.#scan(running).finally(() => {
+        this.#scans.delete(running);
+        this.#lingerAfter(running, performance.now() - began);
+        this.#give(caller);
+      });
     }
   }
 
   /** Lets others scan until the client of a full spool has read some. */
-  async #rest(caller: string, spool: Spool): Promise<void> {
+  async #rest(running: Running, spool: Spool): Promise<void> {
+    const { caller } = running.first;
+    running.rests = true;
     this.#give(caller);
+    spool.flush();
     while (spool.full) await this.#spools.moved();
     await new Promise<void>((goOn) => {
       this.#resting.push({ caller, goOn });
       this.#next();
     });
+    running.rests = false;
   }
 
-  async #scan(first: Job): Promise<void> {
-    const jobs: [Job, ...Job[]] = [first, ...(await this.#companions(first))];
+  async #scan(running: Running): Promise<void> {
+    const jobs: [Job, ...Job[]] = [running.first, ...(await this.#companions(running.first))];
+    running.queries = jobs.reduce((sum, { ids }) => sum + ids.length, 0);
     const now = performance.now();
     for (const { since } of jobs) this.#watcher.waited((now - since) / 1000);
     try {
-      await this.#run(jobs);
+      await this.#run(jobs, running);
     } catch (error) {
       // What is wrong with one of them must not fail the others.
       for (const job of jobs) {
         if (job.spool.used || jobs.length === 1) job.spool.end(error);
-        else await this.#run([job]).catch((own) => job.spool.end(own));
+        else await this.#run([job], running).catch((own) => job.spool.end(own));
       }
     }
     const seconds = (performance.now() - now) / 1000;
@@ -329,15 +470,8 @@ export class Scans {
 
   /** Takes the searches that can be answered by the same scan out of the queue. */
   async #companions(first: Job): Promise<Job[]> {
-    const alike = ({ name, request, ids }: Job) =>
-      name === first.name &&
-      request.version === first.request.version &&
-      request.blocks === undefined &&
-      sameLists(request.evaluation, first.request.evaluation) &&
-      sameLists(request.devices, first.request.devices) &&
-      !request.partial &&
-      ids.length > 0;
-    if (!alike(first) || !this.#waiting.some(alike)) return [];
+    const alike = (job: Job) => areAlike(first, job);
+    if (!this.#waiting.some(alike)) return [];
     const { blocks } = await this.#service
       .getCollection(first.name)
       .catch(() => ({ blocks: Number.POSITIVE_INFINITY }));
@@ -355,7 +489,7 @@ export class Scans {
     return jobs;
   }
 
-  async #run(jobs: readonly [Job, ...Job[]]): Promise<void> {
+  async #run(jobs: readonly [Job, ...Job[]], running: Running): Promise<void> {
     const ending = new AbortController();
     // The scan ends when nobody wants it any more.
     const left = () => {
@@ -365,7 +499,7 @@ export class Scans {
     for (const { signal } of jobs) signal.addEventListener('abort', left, { once: true });
     const [first] = jobs;
     const request = { ...first.request, queries: jobs.flatMap((job) => job.request.queries) };
-    const owner = new Map(jobs.flatMap((job) => job.ids.map((id) => [id, job.spool] as const)));
+    const owners = new Owners(jobs);
     const queryBytes = request.queries[0]?.length ?? 0;
     const began = performance.now();
     let paused = 0;
@@ -373,15 +507,15 @@ export class Scans {
     try {
       left();
       const onCoverage = (coverage: ShardCoverage) => first.spool.put(Buffer.from(JSON.stringify(coverage)));
-      const options = { signal: ending.signal, views: true, ...(request.partial ? { onCoverage } : {}) };
+      const options = { signal: ending.signal, views: 'passing' as const, ...(request.partial ? { onCoverage } : {}) };
       for await (const responses of groupsOf(this.#service.search(first.name, request, options)))
         for (const response of responses) {
-          const spool = jobs.length === 1 ? first.spool : owner.get(hexOf(peekResponse(response).queryId));
+          const spool = jobs.length === 1 ? first.spool : owners.of(response);
           spool?.put(response);
           bytes += queryBytes;
           if (!spool?.full) continue;
           const since = performance.now();
-          await this.#rest(first.caller, spool);
+          await this.#rest(running, spool);
           left();
           paused += performance.now() - since;
         }
@@ -393,6 +527,19 @@ export class Scans {
       for (const { signal } of jobs) signal.removeEventListener('abort', left);
     }
   }
+}
+
+/** Whether two searches can be answered by the same scan. */
+function areAlike(one: Job, other: Job): boolean {
+  const isWhole = ({ request, ids }: Job) => request.blocks === undefined && !request.partial && ids.length > 0;
+  return (
+    isWhole(one) &&
+    isWhole(other) &&
+    one.name === other.name &&
+    one.request.version === other.request.version &&
+    sameLists(one.request.evaluation, other.request.evaluation) &&
+    sameLists(one.request.devices, other.request.devices)
+  );
 }
 
 /** Whether two searches name the same evaluation keys. */

@@ -87,6 +87,7 @@ export {
   PackedIds,
   packIds,
   printable,
+  readItemGroups,
   readItems,
   type SearchHead,
   type StageBody,

@@ -11,7 +11,7 @@
 
 import { type ErrorCode, HersError, isErrorCode } from '@hers/scheme';
 import { bytesToHex, hexToBytes } from '@noble/hashes/utils.js';
-import { unframe } from './frames.ts';
+import { unframe, unframeGroups } from './frames.ts';
 import { isCollectionName } from './names.ts';
 import {
   BLOCK_ID_BYTES,
@@ -286,17 +286,55 @@ export const ITEM_KIND = { item: 0, end: 1, failed: 2 } as const;
 
 /** Decodes items of at most `limit` bytes. UNAVAILABLE when the stream is truncated. */
 export async function* readItems(pieces: Many<Uint8Array>, limit: number = 2 ** 28): AsyncGenerator<Uint8Array> {
-  let ended = false;
+  const end = new ItemEnd();
   for await (const bytes of unframe(pieces, limit + 1)) {
-    if (ended || bytes.length === 0) throw new HersError('MALFORMED', 'the answer goes on behind its end');
+    const item = end.item(bytes);
+    if (item) yield item;
+  }
+  end.check();
+}
+
+/**
+ * The same items, all that end in one piece together, without a promise and memory of its own for
+ * each. Many are views of the piece: the caller copies what it keeps before it asks for more.
+ */
+export async function* readItemGroups(
+  pieces: Many<Uint8Array>,
+  limit: number = 2 ** 28,
+): AsyncGenerator<readonly Uint8Array[]> {
+  const end = new ItemEnd();
+  for await (const frames of unframeGroups(pieces, limit + 1)) {
+    const items: Uint8Array[] = [];
+    let failure: { readonly error: unknown } | undefined;
+    for (const bytes of frames) {
+      try {
+        const item = end.item(bytes);
+        if (item) items.push(item);
+      } catch (error) {
+        failure = { error };
+        break;
+      }
+    }
+    if (items.length > 0) yield items;
+    if (failure) throw failure.error;
+  }
+  end.check();
+}
+
+/** Whether a stream of items has come to its end, and what its frames hold. */
+class ItemEnd {
+  #isHere = false;
+
+  /** The item in a frame; nothing in the last. */
+  item(bytes: Uint8Array): Uint8Array | undefined {
+    if (this.#isHere || bytes.length === 0) throw new HersError('MALFORMED', 'the answer goes on behind its end');
     const content = bytes.subarray(0, -1);
     switch (bytes[bytes.length - 1]) {
       case ITEM_KIND.item:
-        yield content;
-        break;
+        return content;
       case ITEM_KIND.end:
-        ended = true;
-        break;
+        this.#isHere = true;
+        return undefined;
       case ITEM_KIND.failed:
         throw (
           (content.length <= ERROR_BYTES ? decodeError(parseJson(content)) : undefined) ??
@@ -306,7 +344,10 @@ export async function* readItems(pieces: Many<Uint8Array>, limit: number = 2 ** 
         throw new HersError('MALFORMED', 'the answer holds something unknown');
     }
   }
-  if (!ended) throw new HersError('UNAVAILABLE', 'the answer was cut off');
+
+  check(): void {
+    if (!this.#isHere) throw new HersError('UNAVAILABLE', 'the answer was cut off');
+  }
 }
 
 // — inboxes —
