@@ -1,6 +1,8 @@
 // Nodes speak HTTP to each other, as clients do, on a port of their own and with a token that only
 // nodes have.
 
+import { Agent } from 'node:http';
+import { Agent as SecureAgent } from 'node:https';
 import { fieldsOf, type HttpOptions, HttpService, SMALL_BYTES, wholeBody } from '@hers/client/transport';
 import { type RunningServer, type ServeOptions, startServer } from '@hers/server';
 import {
@@ -8,21 +10,24 @@ import {
   type CallOptions,
   collectionPath,
   decodeMessage,
+  eitherSignal,
   encodeMessage,
+  Grouped,
   HersError,
   LIST_ID_BYTES,
   type Message,
+  messageParts,
   packIds,
-  readItems,
+  readItemGroups,
   type SearchCallOptions,
   type StageId,
   withMethods,
 } from '@hers/service';
 import { encodeShardChange, type ShardChange, type ShardState, type StagedChange } from '@hers/store/stages';
+import { answerTo } from './asking.ts';
 import type { ShardSearch, ShardService } from './shard.ts';
 
 const SMALL_AFTER_WORK = { bytes: SMALL_BYTES, works: true } as const;
-const ITEMS_OF_WORK = { bytes: Number.POSITIVE_INFINITY, streamed: true, works: true } as const;
 const BLOCK = { bytes: 2 ** 28, streamed: true } as const;
 const RESPONSE_BYTES = 2 ** 20;
 /**
@@ -30,11 +35,22 @@ const RESPONSE_BYTES = 2 ** 20;
  * coordinator asks another node.
  */
 const QUIET_MS = 2_000;
+/** One that scans may be silent for longer. */
+const SEARCH_QUIET_MS = 40_000;
 
 /** Another node. */
 export class HttpShards extends HttpService implements ShardService {
+  readonly #url: string;
+  readonly #token: string | undefined;
+  /** Connections for searches. */
+  readonly #agent: Agent;
+  readonly #closing = new AbortController();
+
   constructor(url: string, options: Pick<HttpOptions, 'token' | 'insecure'>) {
     super(url, { ...options, retryMs: QUIET_MS });
+    this.#url = url.replace(/\/+$/, '');
+    this.#token = options.token;
+    this.#agent = new (url.startsWith('https:') ? SecureAgent : Agent)({ keepAlive: true });
   }
 
   async prepare(name: string, change: ShardChange, options?: CallOptions): Promise<StageId> {
@@ -72,11 +88,11 @@ export class HttpShards extends HttpService implements ShardService {
     yield* this.connection.stream('getStaged', ask, (pieces) => pieces, options);
   }
 
-  async *searchShards(
+  searchShards(
     shards: readonly ShardSearch[],
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
-  ): AsyncGenerator<Uint8Array> {
+  ): AsyncIterable<Uint8Array> {
     const named: Uint8Array[] = [];
     const name = (ids: readonly Uint8Array[] | undefined, bytes: number, what: string) => {
       if (ids) named.push(packIds(ids, bytes, what));
@@ -93,12 +109,27 @@ export class HttpShards extends HttpService implements ShardService {
       ...(name(shards[0].evaluation, LIST_ID_BYTES, 'a list id') ? { evaluation: true } : {}),
       ...(name(shards[0].devices, LIST_ID_BYTES, 'a list id') ? { devices: true } : {}),
     };
-    const body = wholeBody(encodeMessage(head, [...named, ...queries]));
-    const call = { method: 'POST', path: '/v1/shards/search', body, expected: ITEMS_OF_WORK } as const;
-    // An answer that breaks off is for the coordinator to replace.
-    const ask = (delivered: number) => (delivered === 0 ? call : undefined);
-    const read = (pieces: AsyncIterable<Uint8Array>) => readItems(pieces, RESPONSE_BYTES);
-    yield* this.connection.stream('searchShards', ask, read, options);
+    return new Grouped(() => this.#search(messageParts(head, [...named, ...queries]), options));
+  }
+
+  /** An answer that breaks off is for the coordinator to replace. */
+  async *#search(
+    parts: readonly Uint8Array[],
+    options: SearchCallOptions | undefined,
+  ): AsyncGenerator<readonly Uint8Array[]> {
+    const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
+    const question = { url: `${this.#url}/v1/shards/search`, token: this.#token, agent: this.#agent, signal };
+    try {
+      yield* readItemGroups(answerTo({ ...question, parts, quietMs: SEARCH_QUIET_MS }), RESPONSE_BYTES);
+    } finally {
+      done();
+    }
+  }
+
+  override async close(): Promise<void> {
+    this.#closing.abort(new HersError('CLOSED', 'this connection is closed'));
+    this.#agent.destroy();
+    await super.close();
   }
 
   async drain(node: string, draining: boolean): Promise<void> {

@@ -83,6 +83,7 @@ export {
   MAX_REMOVED,
   type ManifestHead,
   type Message,
+  messageParts,
   OCTETS,
   PackedIds,
   packIds,

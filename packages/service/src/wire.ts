@@ -123,18 +123,25 @@ const MESSAGE_LETTERS = 500;
 /** Letters of a descriptor in base64. */
 const DESCRIPTOR_LETTERS = 2 ** 16;
 
-export function encodeMessage(head: object, parts: readonly Uint8Array[]): Uint8Array {
+/** A message in pieces that follow each other: large parts are not copied. */
+export function messageParts(head: object, parts: readonly Uint8Array[]): Uint8Array[] {
   const json = new TextEncoder().encode(JSON.stringify(head));
   const text = new Uint8Array(Math.ceil(json.length / WORD_BYTES) * WORD_BYTES).fill(0x20);
   text.set(json);
-  const frames = [text, ...parts];
-  const out = new Uint8Array(frames.reduce((sum, bytes) => sum + 4 + bytes.length, 0));
-  const view = new DataView(out.buffer);
+  return [text, ...parts].flatMap((bytes) => {
+    const length = new Uint8Array(4);
+    new DataView(length.buffer).setUint32(0, bytes.length, true);
+    return [length, bytes];
+  });
+}
+
+export function encodeMessage(head: object, parts: readonly Uint8Array[]): Uint8Array {
+  const pieces = messageParts(head, parts);
+  const out = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
-  for (const bytes of frames) {
-    view.setUint32(at, bytes.length, true);
-    out.set(bytes, at + 4);
-    at += 4 + bytes.length;
+  for (const piece of pieces) {
+    out.set(piece, at);
+    at += piece.length;
   }
   return out;
 }
