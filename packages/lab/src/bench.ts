@@ -114,7 +114,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
       nodes: { type: 'string', help: 'how many nodes, one cluster after the other (1,2,3)' },
       count: { type: 'string', help: 'records (100000)' },
       dimension: { type: 'string', help: 'dimensions (128)' },
-      searches: { type: 'string', help: 'timed searches (30)' },
+      searches: { type: 'string', help: 'timed searches (100)' },
       shards: { type: 'string', help: 'shards of the collection (12)' },
     },
     run: async (values) => (await import('./bench-cluster.ts')).run(values),
