@@ -256,7 +256,7 @@ describe('a cluster in one process', () => {
 
 it('a node refuses a directory of a format that it does not know', () => {
   const directory = directoryOf(NAMES, []);
-  const later = text(new TextDecoder().decode(encodeDirectory(directory)).replace('"format":2', '"format":3'));
+  const later = text(new TextDecoder().decode(encodeDirectory(directory)).replace('"format":2', '"format":4'));
   return import('./directory.ts').then(({ decodeDirectory }) => {
     assert.deepEqual(decodeDirectory(encodeDirectory(directory)), directory);
     assert.throws(() => decodeDirectory(later), { code: 'UNSUPPORTED_VERSION' });
