@@ -36,7 +36,9 @@
 // and the gallery is read in its order: two blocks at once lie 4 KB apart and compete for the same
 // ways of L1. What comes is fetched once, straight to L1: a core has only so many requests to
 // memory at a time, and a second one for the same line, on its way from L2, would take the place of
-// another.
+// another. Four queries or more are limited by the multipliers, but the first two would wait for
+// memory if they fetched all of it: the first four fetch half each of the panel that comes next,
+// which then waits in L2.
 
 #pragma once
 
@@ -70,9 +72,14 @@ struct Panel {
 struct Run {
   Panel panels[2];
   int count;
+  /** Of all its panels. */
+  size_t rows;
   const uint32_t* query;
   bool first, last;
 };
+
+/** Which lines of the gallery a tile fetches: none, those shortly ahead of it, or of the next run. */
+enum class Fetch { kNone, kAhead, kNext };
 
 /**
  * How many queries a tile covers, and how many vectors of a slot group: as many sums as there are
@@ -88,9 +95,12 @@ constexpr size_t blocksAtOnce(size_t queries, bool packed) {
   return packed && queries == 1 ? Lanes::kPackedBlocks : queries;
 }
 
-/** B blocks from `block` on, Q queries from `query` on, and the vectors from `lane` on. */
-template <int B, int Q, bool fetch, bool packed>
-void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_t lane) {
+/**
+ * B blocks from `block` on, Q queries from `query` on, and the vectors from `lane` on. With each row
+ * it may fetch a line from `soon` on.
+ */
+template <int B, int Q, Fetch fetch, bool packed>
+void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_t lane, const uint32_t* soon = nullptr) {
   using L = Lanes;
   using U = L::U;
   using D = L::D;
@@ -110,6 +120,12 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
     HERS_EACH_SUM s[b][q][v][i] = L::zero();
   } else {
     HERS_EACH_SUM s[b][q][v][i] = L::loadD(sumsAt(b, q, v, i));
+    // Those of the next tile are in L2 if there are several queries.
+    if (Q > 1) {
+      HERS_UNROLL for (int q = 0; q < Q; q++) {
+        HERS_UNROLL for (size_t i = 0; i < B * kSums; i += 8) __builtin_prefetch(kept + (q * job.blocks + B) * kSums + i, 0, 3);
+      }
+    }
   }
 
   const auto fold = [&]() __attribute__((always_inline)) {
@@ -125,7 +141,7 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
       HERS_UNROLL for (int b = 0; b < B; b++) {
         const uint32_t* const at = g + b * stride + line * kGroup + v * W;
         x[b] = L::load(at);
-        if (fetch && v == 0) __builtin_prefetch(at + kAhead, 0, 3);
+        if (fetch == Fetch::kAhead && v == 0) __builtin_prefetch(at + kAhead, 0, 3);
       }
     };
     const auto splitWords = [](U a) __attribute__((always_inline)) { return packed ? L::splitShort(a) : L::split(a); };
@@ -134,6 +150,10 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
     };
     // Vector v of one row of every block, with row r of the queries.
     const auto multiplyRow = [&](const L::Split (&x)[B], size_t r, int v) __attribute__((always_inline)) {
+      if (fetch == Fetch::kNext && v == 0) {
+        __builtin_prefetch(soon, 0, 3);
+        soon += kGroup;
+      }
       HERS_UNROLL for (int q = 0; q < Q; q++) {
         const uint32_t* const at = slice + q * queryStride + r * kQueryRow + v * W;
         // Kept, or they would be operands in memory and be loaded three times: that is what would
@@ -206,33 +226,35 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
 #undef HERS_EACH_SUM
 }
 
-/** Slices that are needed next, of one query or two. */
+/** Slices that are needed next, of one query or two, and what is fetched of the next run. */
 struct Ahead {
   const uint32_t* at;
   size_t queries, words;
+  const uint32_t* gallery;
 };
 
 /** All lanes of B blocks. */
-template <int B, int Q, bool fetch, bool packed>
-void lanesOf(const Multiply& job, const Run& run, size_t block, size_t query) {
+template <int B, int Q, Fetch fetch, bool packed>
+void lanesOf(const Multiply& job, const Run& run, size_t block, size_t query, const uint32_t* soon) {
   constexpr size_t step = kVectors * Lanes::W;
-  tile<B, Q, fetch, packed>(job, run, block, query, 0);
-  for (size_t lane = step; lane < kGroup; lane += step) tile<B, Q, false, packed>(job, run, block, query, lane);
+  tile<B, Q, fetch, packed>(job, run, block, query, 0, soon);
+  for (size_t lane = step; lane < kGroup; lane += step) tile<B, Q, Fetch::kNone, packed>(job, run, block, query, lane);
 }
 
-template <int Q, bool fetch, bool packed>
+template <int Q, Fetch fetch, bool packed>
 void blocksOf(const Multiply& job, const Run& run, size_t query, const Ahead& ahead) {
   constexpr size_t B = blocksAtOnce(Q, packed);
   const size_t tiles = job.blocks / B + job.blocks % B;
   const size_t share = (ahead.words / kGroup + tiles - 1) / tiles * kGroup;
   const uint32_t* next = ahead.at;
-  for (size_t block = 0, step; block < job.blocks; block += step, next += share) {
+  const uint32_t* soon = ahead.gallery;
+  for (size_t block = 0, step; block < job.blocks; block += step, next += share, soon += run.rows * kGroup) {
     for (size_t q = 0; q < ahead.queries; q++) {
-      for (size_t i = 0; i < share; i += kGroup) __builtin_prefetch(next + q * job.queryStride + i, 0, 2);
+      for (size_t i = 0; i < share; i += kGroup) __builtin_prefetch(next + q * job.queryStride + i, 0, 3);
     }
     step = block + B <= job.blocks ? B : 1;
-    if (step == B) lanesOf<B, Q, fetch, packed>(job, run, block, query);
-    else lanesOf<1, Q, fetch, packed>(job, run, block, query);
+    if (step == B) lanesOf<B, Q, fetch, packed>(job, run, block, query, soon);
+    else lanesOf<1, Q, fetch, packed>(job, run, block, query, soon);
   }
 }
 
@@ -241,12 +263,13 @@ void multiplyPart(const Multiply& job) {
   const uint32_t* gallery = job.part;
   for (size_t row = 0; row < job.rows;) {
     if (__atomic_load_n(job.stop, __ATOMIC_ACQUIRE)) return;
-    Run run = {{}, 0, job.query + row * kQueryRow, row == 0, false};
+    Run run = {{}, 0, 0, job.query + row * kQueryRow, row == 0, false};
     const auto take = [&]() {
       const size_t left = job.rows - row;
       const size_t rows = left < job.panelRows ? left : job.panelRows;
       const size_t words = hers::linesOf(rows, packed) * kGroup;
       run.panels[run.count++] = {gallery, words, rows};
+      run.rows += rows;
       gallery += job.blocks * words;
       row += rows;
     };
@@ -255,6 +278,7 @@ void multiplyPart(const Multiply& job) {
     if (job.queries > 1 && row < job.rows && job.rows - row < job.panelRows / 2) take();
     run.last = row == job.rows;
     const size_t atOnce = job.queries < kQueriesAtOnce ? job.queries : kQueriesAtOnce;
+    const bool fetchesNext = kQueriesAtOnce == 2 && job.queries >= 4;
     for (size_t query = 0; query < job.queries;) {
       const size_t left = job.queries - query;
       const size_t count = left < atOnce ? left : atOnce;
@@ -262,11 +286,13 @@ void multiplyPart(const Multiply& job) {
       // part, at the end) that come next.
       const bool more = left > count;
       const uint32_t* const next = more ? run.query + (query + count) * job.queryStride : job.query + row * kQueryRow;
-      const Ahead ahead = {next, atOnce, job.panelRows * kQueryRow};
-      if (query == 0 && count == 2) blocksOf<kQueriesAtOnce, true, packed>(job, run, query, ahead);
-      else if (query == 0) blocksOf<1, true, packed>(job, run, query, ahead);
-      else if (count == 2) blocksOf<kQueriesAtOnce, false, packed>(job, run, query, ahead);
-      else blocksOf<1, false, packed>(job, run, query, ahead);
+      const uint32_t* const half = gallery + (query == 0 ? 0 : job.blocks / 2 * run.rows * kGroup);
+      const Ahead ahead = {next, atOnce, job.panelRows * kQueryRow, half};
+      if (fetchesNext && query < 4) blocksOf<kQueriesAtOnce, Fetch::kNext, packed>(job, run, query, ahead);
+      else if (query == 0 && count == 2) blocksOf<kQueriesAtOnce, Fetch::kAhead, packed>(job, run, query, ahead);
+      else if (query == 0) blocksOf<1, Fetch::kAhead, packed>(job, run, query, ahead);
+      else if (count == 2) blocksOf<kQueriesAtOnce, Fetch::kNone, packed>(job, run, query, ahead);
+      else blocksOf<1, Fetch::kNone, packed>(job, run, query, ahead);
       query += count;
     }
   }
