@@ -36,7 +36,8 @@
 // and the gallery is read in its order: two blocks at once lie 4 KB apart and compete for the same
 // ways of L1. What comes is fetched once, straight to L1: a core has only so many requests to
 // memory at a time, and a second one for the same line, on its way from L2, would take the place of
-// another. Four queries or more are limited by the multipliers, but the first two would wait for
+// another. Where L1 is large enough, it bypasses the others: sums and queries then stay in them, which
+// the gallery would have pushed out. Four queries or more are limited by the multipliers, but the first two would wait for
 // memory if they fetched all of it: the first four fetch half each of the panel that comes next,
 // which then waits in L2.
 
@@ -57,6 +58,8 @@ using hers::Multiply;
  * in which a core reads 5 KB; three times as much fits L1 beside the slice of a query.
  */
 constexpr size_t kAhead = 4096;
+/** The same where nothing but L1 keeps it, of 48 KB or more: it must not be evicted before its use. */
+constexpr size_t kOnceAhead = 3072;
 /** Sums of one block and one query, in doublewords: C0 and C1 of 16 lanes. */
 constexpr size_t kSums = 32;
 
@@ -78,8 +81,11 @@ struct Run {
   bool first, last;
 };
 
-/** Which lines of the gallery a tile fetches: none, those shortly ahead of it, or of the next run. */
-enum class Fetch { kNone, kAhead, kNext };
+/**
+ * Which lines of the gallery a tile fetches: none; those shortly ahead of it, for all caches or to
+ * be used once; or those of the next run.
+ */
+enum class Fetch { kNone, kAhead, kOnce, kNext };
 
 /**
  * How many queries a tile covers, and how many vectors of a slot group: as many sums as there are
@@ -142,6 +148,7 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
         const uint32_t* const at = g + b * stride + line * kGroup + v * W;
         x[b] = L::load(at);
         if (fetch == Fetch::kAhead && v == 0) __builtin_prefetch(at + kAhead, 0, 3);
+        if (fetch == Fetch::kOnce && v == 0) __builtin_prefetch(at + kOnceAhead, 0, 0);
       }
     };
     const auto splitWords = [](U a) __attribute__((always_inline)) { return packed ? L::splitShort(a) : L::split(a); };
@@ -279,6 +286,7 @@ void multiplyPart(const Multiply& job) {
     run.last = row == job.rows;
     const size_t atOnce = job.queries < kQueriesAtOnce ? job.queries : kQueriesAtOnce;
     const bool fetchesNext = kQueriesAtOnce == 2 && job.queries >= 4;
+    const bool fetchesOnce = job.largeL1 && job.queries <= kQueriesAtOnce;
     for (size_t query = 0; query < job.queries;) {
       const size_t left = job.queries - query;
       const size_t count = left < atOnce ? left : atOnce;
@@ -289,6 +297,8 @@ void multiplyPart(const Multiply& job) {
       const uint32_t* const half = gallery + (query == 0 ? 0 : job.blocks / 2 * run.rows * kGroup);
       const Ahead ahead = {next, atOnce, job.panelRows * kQueryRow, half};
       if (fetchesNext && query < 4) blocksOf<kQueriesAtOnce, Fetch::kNext, packed>(job, run, query, ahead);
+      else if (fetchesOnce && count == 2) blocksOf<kQueriesAtOnce, Fetch::kOnce, packed>(job, run, query, ahead);
+      else if (fetchesOnce) blocksOf<1, Fetch::kOnce, packed>(job, run, query, ahead);
       else if (query == 0 && count == 2) blocksOf<kQueriesAtOnce, Fetch::kAhead, packed>(job, run, query, ahead);
       else if (query == 0) blocksOf<1, Fetch::kAhead, packed>(job, run, query, ahead);
       else if (count == 2) blocksOf<kQueriesAtOnce, Fetch::kNone, packed>(job, run, query, ahead);

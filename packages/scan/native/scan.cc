@@ -7,6 +7,8 @@
 #include <cstring>
 #include <map>
 
+#include "cache.h"
+
 namespace hers {
 namespace {
 
@@ -322,6 +324,8 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
   job.panelRows = layout.panelRows;
   job.packed = layout.packed;
   job.sums = scratch.sums.atLeast(slot.queries * layout.blocks * kQueryRow);
+  static const bool largeL1 = isL1Large();
+  job.largeL1 = largeL1;
   job.stop = &stop_;
   uint64_t at = now();
   for (size_t part = task.from; part < task.until; part++) {

@@ -25,6 +25,8 @@ struct Multiply {
   uint32_t* out;
   /** Room for [query][block][32] sums, aligned to 64 bytes. */
   uint64_t* sums;
+  /** Whether the L1 cache has 48 KB or more. */
+  bool largeL1;
   /** Not zero: stop. */
   const int* stop;
 };
