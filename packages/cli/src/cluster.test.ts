@@ -139,11 +139,14 @@ test('a cluster from its files: made, served, filled, looked at, emptied, examin
     assert.deepEqual(collections[0].replicas, 3);
     const table = await hers(folder, ['cluster', 'status', '--node-url', nodeUrl(1), ...files]);
     assert.match(table.out, /n1\t.*up\n(.*\n)*faces\t.*whole/);
-    // Neither strangers nor clients are nodes.
+    // Neither who has the token and no certificate is a node, nor a client that has one.
     await writeFile(join(folder, 'client.token'), token.token, { mode: 0o600 });
-    for (const flags of [[], ['--node-token-file', 'client.token']]) {
+    for (const [exit, flags] of [
+      [EXIT.storage, ['--node-token-file', `cluster/${HOSTS[0]}/node.token`]],
+      [EXIT.key, [...files, '--node-token-file', 'client.token']],
+    ] as const) {
       const refused = await hers(folder, ['cluster', 'status', '--node-url', nodeUrl(0), ...flags]);
-      assert.equal(refused.exit, EXIT.key, refused.err);
+      assert.equal(refused.exit, exit, refused.err);
     }
 
     // — an open collection, a device with a key of its own that knows two nodes, and a keeper —

@@ -1,3 +1,4 @@
+export { type Certified, certifiedBy, type NodeCertificate } from './certified.ts';
 export { Coordinator, type CoordinatorOptions } from './coordinator.ts';
 export type { Directory, Move, NodeInfo, PlacedCollection } from './directory.ts';
 export type { ClusterCalls } from './fence.ts';

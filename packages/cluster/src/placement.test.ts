@@ -12,7 +12,7 @@ import { Samples } from '@hers/service/samples';
 import fc from 'fast-check';
 import { ChangeHistory } from '../testing/history.ts';
 import { LocalCluster } from '../testing/local.ts';
-import { type Directory, encodeDirectory, type PlacedCollection, placeShards } from './directory.ts';
+import { type Directory, encodeDirectory, INBOXES, type PlacedCollection, placeShards } from './directory.ts';
 import { heldOf, nextMove } from './placement.ts';
 import { readAddress, shardName } from './shard.ts';
 
@@ -260,6 +260,12 @@ it('a node refuses a directory of a format that it does not know', () => {
   return import('./directory.ts').then(({ decodeDirectory }) => {
     assert.deepEqual(decodeDirectory(encodeDirectory(directory)), directory);
     assert.throws(() => decodeDirectory(later), { code: 'UNSUPPORTED_VERSION' });
+    // One with an inbox is of a format that nodes refuse which know none.
+    const placed = { uid: 'ab', base: 0, shards: [NAMES], placement: 0, replicas: 3 };
+    const collections = { ...directory.collections, [INBOXES + placed.uid]: placed };
+    const encoded = encodeDirectory({ ...directory, collections });
+    assert.match(new TextDecoder().decode(encoded), /^{"format":3,/);
+    assert.deepEqual(decodeDirectory(encoded), { ...directory, collections });
   });
 });
 

@@ -4,6 +4,7 @@
 import { type RunningServer, type ServeOptions, startServer } from '@hers/server';
 import { HersError, type OptionNames, refuseUnknown, type Service, withMethods } from '@hers/service';
 import type { StoreOptions } from '@hers/store';
+import { certifiedBy, type NodeCertificate } from './certified.ts';
 import { Coordinator } from './coordinator.ts';
 import { DIRECTORY, type Directory, decodeDirectory } from './directory.ts';
 import { type ClusterCalls, fencedShards } from './fence.ts';
@@ -36,6 +37,11 @@ export interface ClusterOptions {
   readonly tokens?: string;
   /** The token itself, which all nodes have. */
   readonly token?: string;
+  /**
+   * What this node shows to others, and an authority: whoever connects to the port for nodes must
+   * show a certificate of it, besides the token.
+   */
+  readonly certificate?: NodeCertificate;
   /** Speak to other machines without TLS, because the network between nodes is safe. */
   readonly allowPlaintext?: boolean;
   /** Nodes that keep each shard of a new collection; 3 by default. */
@@ -68,6 +74,7 @@ const OPTIONS: OptionNames<ClusterOptions> = {
   url: true,
   tokens: true,
   token: true,
+  certificate: true,
   allowPlaintext: true,
   replicas: true,
   shards: true,
@@ -104,7 +111,14 @@ export async function startNode(folder: string, options: ClusterOptions): Promis
   if (servers.length === 0) throw new HersError('INVALID_ARGUMENT', 'a node needs the address of a NATS server');
   if ((token === undefined) !== (tokens === undefined))
     throw new HersError('INVALID_ARGUMENT', 'nodes need both: the file that knows their token, and the token itself');
-  const { cluster, ledgerReplicas, natsTls, tls, allowPlaintext } = options;
+  const { cluster, ledgerReplicas, natsTls, certificate, allowPlaintext } = options;
+  const { cert, key } = options.tls ?? certificate ?? {};
+  const tls = cert && key ? { cert, key, ...(certificate ? { authority: certificate.authority } : {}) } : undefined;
+  const reaching = {
+    ...(token === undefined ? {} : { token }),
+    ...(allowPlaintext ? { insecure: true } : {}),
+    ...(certificate ? { certified: certifiedBy(certificate) } : {}),
+  };
   const ledger = new NatsLedger({
     servers,
     ...(cluster === undefined ? {} : { cluster }),
@@ -143,11 +157,7 @@ export async function startNode(folder: string, options: ClusterOptions): Promis
       },
       ledger,
       ...options.tending,
-      connect: (_, info) =>
-        new HttpShards(options.reach?.(info.url) ?? info.url, {
-          ...(token === undefined ? {} : { token }),
-          ...(allowPlaintext ? { insecure: true } : {}),
-        }),
+      connect: (_, info) => new HttpShards(options.reach?.(info.url) ?? info.url, reaching),
       ...(onBackgroundError ? { onBackgroundError } : {}),
     });
     // A node that was here before serves what it has, even while NATS is gone.

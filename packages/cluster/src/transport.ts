@@ -25,6 +25,7 @@ import {
 } from '@hers/service';
 import { encodeShardChange, type ShardChange, type ShardState, type StagedChange } from '@hers/store/stages';
 import { answerTo } from './asking.ts';
+import type { Certified } from './certified.ts';
 import type { ShardSearch, ShardService } from './shard.ts';
 
 const SMALL_AFTER_WORK = { bytes: SMALL_BYTES, works: true } as const;
@@ -38,18 +39,27 @@ const QUIET_MS = 2_000;
 /** One that scans may be silent for longer. */
 const SEARCH_QUIET_MS = 40_000;
 
+/** How a node reaches another. */
+export interface ShardsOptions extends Pick<HttpOptions, 'token' | 'insecure'> {
+  readonly certified?: Certified;
+}
+
 /** Another node. */
 export class HttpShards extends HttpService implements ShardService {
   readonly #url: string;
   readonly #token: string | undefined;
   /** Connections for searches. */
   readonly #agent: Agent;
+  /** Those that show a certificate, where nodes have one. */
+  readonly #certified: Certified | undefined;
   readonly #closing = new AbortController();
 
-  constructor(url: string, options: Pick<HttpOptions, 'token' | 'insecure'>) {
-    super(url, { ...options, retryMs: QUIET_MS });
+  constructor(url: string, options: ShardsOptions) {
+    const { certified, ...rest } = options;
+    super(url, { ...rest, ...(certified ? { fetch: certified.fetch } : {}), retryMs: QUIET_MS });
     this.#url = url.replace(/\/+$/, '');
     this.#token = options.token;
+    this.#certified = certified;
     this.#agent = new (url.startsWith('https:') ? SecureAgent : Agent)({ keepAlive: true });
   }
 
@@ -118,7 +128,12 @@ export class HttpShards extends HttpService implements ShardService {
     options: SearchCallOptions | undefined,
   ): AsyncGenerator<readonly Uint8Array[]> {
     const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
-    const question = { url: `${this.#url}/v1/shards/search`, token: this.#token, agent: this.#agent, signal };
+    const question = {
+      url: `${this.#url}/v1/shards/search`,
+      token: this.#token,
+      agent: this.#certified?.agent() ?? this.#agent,
+      signal,
+    };
     try {
       yield* readItemGroups(answerTo({ ...question, parts, quietMs: SEARCH_QUIET_MS }), RESPONSE_BYTES);
     } finally {

@@ -11,6 +11,12 @@ export interface TlsFiles {
   readonly cert: string;
   /** The private key. */
   readonly key: string;
+  /**
+   * Whoever connects must show a certificate of this authority; nobody has to without.
+   *
+   * @internal
+   */
+  readonly authority?: string;
 }
 
 /**
@@ -40,12 +46,15 @@ const TLS_SETTINGS: { readonly minVersion: SecureVersion; readonly ciphers: stri
 export type TlsOptions = typeof TLS_SETTINGS & {
   readonly cert: Buffer;
   readonly key: Buffer;
+  readonly ca?: Buffer;
+  readonly requestCert?: boolean;
+  readonly rejectUnauthorized?: boolean;
 };
 
 const LOOK_EVERY_MS = 2000;
 
 /** INVALID_ARGUMENT with the file that is wrong, or when the two do not belong together. */
-export function readTls({ cert, key }: TlsFiles): TlsOptions {
+export function readTls({ cert, key, authority }: TlsFiles): TlsOptions {
   const read = (path: string, what: string) => {
     try {
       return readFileSync(path);
@@ -61,6 +70,9 @@ export function readTls({ cert, key }: TlsFiles): TlsOptions {
     ...TLS_SETTINGS,
     cert: read(cert, 'certificate'),
     key: read(key, 'private key of the certificate'),
+    ...(authority === undefined
+      ? {}
+      : { ca: read(authority, 'certificate of the authority'), requestCert: true, rejectUnauthorized: true }),
   };
   try {
     createSecureContext(options);
@@ -74,8 +86,8 @@ export function readTls({ cert, key }: TlsFiles): TlsOptions {
   return options;
 }
 
-const stampOf = ({ cert, key }: TlsFiles) =>
-  [cert, key]
+const stampOf = ({ cert, key, authority = cert }: TlsFiles) =>
+  [cert, key, authority]
     .map((path) => {
       try {
         const { mtimeMs, ino, size } = statSync(path);

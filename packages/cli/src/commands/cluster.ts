@@ -107,15 +107,18 @@ export async function trustAuthority(file: string): Promise<void> {
 
 /** What opens connections to nodes. */
 async function connecting(context: Context, { nodeTokenFile, clusterFiles, allowPlaintext }: NodeFlags) {
-  const { CLUSTER_FILES, HttpShards } = await import('@hers/cluster');
+  const { CLUSTER_FILES, certifiedBy, HttpShards } = await import('@hers/cluster');
   const files = clusterFiles === undefined ? undefined : context.path(clusterFiles);
-  if (files !== undefined) await trustAuthority(join(files, CLUSTER_FILES.authority));
-  const token = await readNodeToken(context, nodeTokenFile ?? (files && join(files, CLUSTER_FILES.token)));
-  return (url: string) =>
-    new HttpShards(url, {
-      ...(token === undefined ? {} : { token }),
-      ...(allowPlaintext ? { insecure: true } : {}),
-    });
+  const at = (name: keyof typeof CLUSTER_FILES) => files && join(files, CLUSTER_FILES[name]);
+  const [authority, cert, key] = [at('authority'), at('certificate'), at('privateKey')];
+  if (authority !== undefined) await trustAuthority(authority);
+  const token = await readNodeToken(context, nodeTokenFile ?? at('token'));
+  const options = {
+    ...(token === undefined ? {} : { token }),
+    ...(allowPlaintext ? { insecure: true } : {}),
+    ...(authority && cert && key ? { certified: certifiedBy({ authority, cert, key }) } : {}),
+  };
+  return (url: string) => new HttpShards(url, options);
 }
 
 async function status(context: Context, flags: NodeFlags): Promise<void> {

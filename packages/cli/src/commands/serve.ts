@@ -3,6 +3,7 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { NodeCertificate } from '@hers/cluster';
 import type { Kernel, KernelName } from '@hers/scan';
 import type { AdminOptions, LimitName, LogLevel, ServerFinding, Site } from '@hers/server';
 import { LIMITS } from '@hers/server/limits';
@@ -174,6 +175,7 @@ interface NodeFiles {
   readonly token?: string;
   readonly tokens?: string;
   readonly natsTls?: { readonly ca: string; readonly cert: string; readonly key: string };
+  readonly certificate?: NodeCertificate;
 }
 
 /** As flags name them, or as `hers cluster init` made them. */
@@ -193,6 +195,7 @@ async function nodeFiles(
     token: at('token'),
     tokens: at('tokens'),
     natsTls: { ca: await read('authority'), cert: await read('certificate'), key: await read('privateKey') },
+    certificate: { authority: at('authority'), cert: at('certificate'), key: at('privateKey') },
   };
 }
 
@@ -205,10 +208,10 @@ async function openNode(
 ): Promise<Pick<Opened, 'store' | 'cluster'>> {
   const { out, settings } = context;
   const { node, nodeHost, nodePort, nodeUrl, nodeTokens, nodeTokenFile, allowPlaintext, copyRate } = flags;
-  const { tls } = files;
+  const { tls, certificate } = files;
   if (node === undefined)
     throw new CommandError(EXIT.usage, 'a node needs a name that it keeps', 'give --node, such as --node n1');
-  const [{ clusterStatus, HttpShards, startNode }, { openKernel }] = await Promise.all([
+  const [{ certifiedBy, clusterStatus, HttpShards, startNode }, { openKernel }] = await Promise.all([
     import('@hers/cluster'),
     import('@hers/scan'),
   ]);
@@ -225,6 +228,7 @@ async function openNode(
     ...(tokens === undefined ? {} : { tokens: context.path(tokens) }),
     ...(token === undefined ? {} : { token }),
     ...(tls ? { tls } : {}),
+    ...(certificate ? { certificate } : {}),
     ...(allowPlaintext ? { allowPlaintext } : {}),
     ...(flags.replicas === undefined ? {} : { replicas: flags.replicas }),
     ...(flags.shards === undefined ? {} : { shards: flags.shards }),
@@ -245,7 +249,11 @@ async function openNode(
     onBackgroundError: (error) => out.note(`warning: ${(error as Error).message}`),
   });
   out.note(`Node ${node} listens for other nodes at ${url}.`);
-  const options = { ...(token === undefined ? {} : { token }), ...(allowPlaintext ? { insecure: true } : {}) };
+  const options = {
+    ...(token === undefined ? {} : { token }),
+    ...(allowPlaintext ? { insecure: true } : {}),
+    ...(certificate ? { certified: certifiedBy(certificate) } : {}),
+  };
   return { store: service, cluster: () => clusterStatus(url, (address) => new HttpShards(address, options)) };
 }
 

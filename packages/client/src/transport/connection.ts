@@ -31,9 +31,21 @@ export interface HttpOptions extends RetryOptions {
   readonly token?: string;
   /** Send the token to another machine over a connection that is not encrypted. */
   readonly insecure?: boolean;
+  /**
+   * What requests are made with, where that of the platform does not do.
+   *
+   * @internal
+   */
+  readonly fetch?: typeof fetch;
 }
 
-export const HTTP_OPTIONS: OptionNames<HttpOptions> = { token: true, insecure: true, retryMs: true, onRetry: true };
+export const HTTP_OPTIONS: OptionNames<HttpOptions> = {
+  token: true,
+  insecure: true,
+  fetch: true,
+  retryMs: true,
+  onRetry: true,
+};
 
 /** An answer that breaks off more often than this will not get better. */
 const MAX_BREAKS = 10;
@@ -70,6 +82,7 @@ export class Connection {
   #used = 0;
   readonly #headers: Record<string, string>;
   readonly #retries: Retries;
+  readonly #fetch: typeof fetch;
   readonly #closing = new AbortController();
   /** Whether it is known by now that the scheme of the address is the server's. */
   #schemeKnown = false;
@@ -95,6 +108,8 @@ export class Connection {
       ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
     };
     this.#retries = new Retries(options);
+    // The platform's own must be called as a function of its own.
+    this.#fetch = options.fetch ?? ((...args) => fetch(...args));
   }
 
   /** The address in use. */
@@ -130,7 +145,7 @@ export class Connection {
       signal.throwIfAborted();
       const content = body?.content();
       const isStream = content instanceof ReadableStream;
-      const answer = await fetch(base + path, {
+      const answer = await this.#fetch(base + path, {
         method,
         // Servers require this type for every change: a page cannot send it without a CORS check.
         headers: { ...this.#headers, ...(method === 'GET' ? {} : { 'content-type': OCTETS }) },
