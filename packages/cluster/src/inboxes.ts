@@ -77,6 +77,8 @@ export class Inboxes {
   /** By collection: what this node changes, one after the other. */
   readonly #turns = new Map<string, Promise<unknown>>();
   readonly #waiting = new Map<string, Waiting[]>();
+  /** What was read of manifests: it is the same until one changes. */
+  readonly #states = new WeakMap<Uint8Array, InboxState>();
   /** The ids of collections, which never change. */
   readonly #ids = new Map<string, Uint8Array>();
 
@@ -281,6 +283,13 @@ export class Inboxes {
 
   // — reading —
 
+  /** For those who change nothing in it. */
+  #stateIn(manifest: Uint8Array): InboxState {
+    let state = this.#states.get(manifest);
+    if (!state) this.#states.set(manifest, (state = InboxState.decode(manifest)));
+    return state;
+  }
+
   /** The envelopes of some items, as they are when they are read. */
   async *#read(
     name: string,
@@ -290,7 +299,7 @@ export class Inboxes {
     for (let left = READS; ; ) {
       const placed = await this.#owners.find(name);
       const current = await this.#current(name, placed, false, signal);
-      const wanted = current ? choose(InboxState.decode(current.home.manifest)) : [];
+      const wanted = current ? choose(this.#stateIn(current.home.manifest)) : [];
       if (!current || wanted.length === 0) return;
       const shard = shardName(current.placed.uid, HOME);
       let found: SealedRecord[];
