@@ -1,4 +1,4 @@
-// What callers give, looked at before anything is done.
+// What callers and others give, looked at before anything is done.
 
 import { HersError } from '@hers/service';
 
@@ -18,3 +18,29 @@ export function checkIds(ids: readonly Uint8Array[], what: string, length: numbe
   if (new Set(ids.map(hex)).size < ids.length)
     throw new HersError('INVALID_ARGUMENT', `a ${what} is asked for twice; ask for it once`);
 }
+
+/**
+ * A document of JSON that nodes share, if it has one of these formats and this shape. UNSUPPORTED_VERSION
+ * for another format; MALFORMED for what no version wrote.
+ */
+export function readDocument(
+  bytes: Uint8Array,
+  what: string,
+  formats: readonly number[],
+  hasShape: (fields: Record<string, unknown>) => boolean,
+): Record<string, unknown> {
+  let read: unknown;
+  try {
+    read = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch {}
+  if (!isObject(read)) throw new HersError('MALFORMED', `${what} makes no sense; see docs/cluster.md`);
+  const { format: found, ...fields } = read;
+  if (!formats.includes(found as number))
+    throw new HersError('UNSUPPORTED_VERSION', `${what} of format ${JSON.stringify(found)}; update this node`);
+  if (!hasShape(fields)) throw new HersError('MALFORMED', `${what} makes no sense; see docs/cluster.md`);
+  return fields;
+}
+
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+export const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;

@@ -10,7 +10,7 @@ import { startServer } from '@hers/server';
 import { Samples } from '@hers/service/samples';
 import { openStore } from '@hers/store';
 import { type Certified, certifiedBy } from './certified.ts';
-import { fencedShards } from './fence.ts';
+import { type ClusterCalls, fencedShards } from './fence.ts';
 import { CLUSTER_FILES, initCluster } from './init.ts';
 import { HttpShards } from './transport.ts';
 
@@ -25,7 +25,14 @@ it('nodes show certificates of their authority to each other, and nobody else is
   };
   const [ours, theirs] = [await filesOf('ours'), await filesOf('theirs')];
   const store = await openStore(join(folder, 'store'));
-  const server = await startServer(store, { port: 0, tls: ours, shards: fencedShards(store, () => undefined) });
+  const calls: ClusterCalls = {
+    drain: async () => {},
+    setReplicas: async () => {},
+    damaged() {},
+    async *lists() {},
+    knowsDirectory: () => true,
+  };
+  const server = await startServer(store, { port: 0, tls: ours, shards: fencedShards(store, () => calls) });
   const reach = (certified: Certified) => new HttpShards(server.url, { certified });
   let state = '';
   const search = (shards: HttpShards) => Array.fromAsync(shards.searchShards([{ name: 'c', version: 2, state }], []));

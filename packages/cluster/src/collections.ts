@@ -6,7 +6,15 @@ import { checkCollectionName, checkWhole, HersError } from '@hers/service';
 import type { ShardState } from '@hers/store/stages';
 import { checkBytes, isCode } from './arguments.ts';
 import { statesOf } from './changes.ts';
-import { type Directory, INBOXES, isSeen, majorityOf, type PlacedCollection, placeShards } from './directory.ts';
+import {
+  checkRoom,
+  type Directory,
+  INBOXES,
+  isSeen,
+  majorityOf,
+  type PlacedCollection,
+  placeShards,
+} from './directory.ts';
 import { type ClusterNode, writeTo } from './node.ts';
 import { quorum } from './quorum.ts';
 import {
@@ -184,10 +192,12 @@ export class Collections {
           throw noSuchCollection(name);
         const gone = placed.shards.flat().find((node) => !Object.hasOwn(directory.nodes, node));
         if (gone !== undefined) throw new HersError('UNAVAILABLE', `node ${gone} has left the cluster; try again`);
-        return { ...directory, collections: { ...directory.collections, [this.#prefix + name]: placed } };
+        const next = { ...directory, collections: { ...directory.collections, [this.#prefix + name]: placed } };
+        checkRoom(next);
+        return next;
       });
     } catch (error) {
-      if (isCode(error, 'ALREADY_EXISTS', 'NOT_FOUND')) await this.removeShards(placed);
+      if (isCode(error, 'ALREADY_EXISTS', 'NOT_FOUND', 'TOO_LARGE')) await this.removeShards(placed);
       throw error;
     }
   }

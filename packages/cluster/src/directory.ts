@@ -3,6 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { HersError } from '@hers/service';
+import { isCount, isObject, readDocument } from './arguments.ts';
 
 export const DIRECTORY = 'directory';
 
@@ -58,22 +59,44 @@ const FORMAT = 2;
 const FORMAT_WITH_INBOXES = 3;
 /** A message of the ledger has 1 MiB at most. */
 const MAX_BYTES = 1_000_000;
+/** What new collections leave free: nodes can still join, and shards move. */
+const KEPT_FREE = 100_000;
 
 export const EMPTY_DIRECTORY: Directory = { version: 0, nodes: {}, collections: {} };
 
-export function encodeDirectory(directory: Directory): Uint8Array {
+export function encodeDirectory(directory: Directory, free = 0): Uint8Array {
   const format = Object.keys(directory.collections).every(isSeen) ? FORMAT : FORMAT_WITH_INBOXES;
   const bytes = new TextEncoder().encode(JSON.stringify({ format, ...directory }));
-  if (bytes.length > MAX_BYTES)
+  if (bytes.length > MAX_BYTES - free)
     throw new HersError('TOO_LARGE', 'this cluster has more collections than its directory can name; delete some');
   return bytes;
 }
 
+/** TOO_LARGE if no collection may be added to what has become of a directory. */
+export const checkRoom = (directory: Directory): unknown => encodeDirectory(directory, KEPT_FREE);
+
 export function decodeDirectory(bytes: Uint8Array): Directory {
-  const { format, ...directory } = JSON.parse(new TextDecoder().decode(bytes));
-  if (format !== FORMAT && format !== FORMAT_WITH_INBOXES)
-    throw new HersError('UNSUPPORTED_VERSION', `a directory of format ${format}; update this node`);
-  return directory;
+  return readDocument(bytes, 'a directory', [FORMAT, FORMAT_WITH_INBOXES], isDirectory) as unknown as Directory;
+}
+
+const areStrings = (value: unknown): boolean => Array.isArray(value) && value.every((each) => typeof each === 'string');
+const areAll = (value: unknown, isOne: (each: Record<string, unknown>) => boolean): boolean =>
+  isObject(value) && Object.values(value).every((each) => isObject(each) && isOne(each));
+
+function isDirectory({ version, nodes, collections }: Record<string, unknown>): boolean {
+  return isCount(version) && areAll(nodes, ({ url }) => typeof url === 'string') && areAll(collections, isPlaced);
+}
+
+function isPlaced({ uid, base, shards, placement, replicas, move, before }: Record<string, unknown>): boolean {
+  return (
+    typeof uid === 'string' &&
+    [base, placement, replicas].every(isCount) &&
+    Array.isArray(shards) &&
+    shards.length > 0 &&
+    shards.every(areStrings) &&
+    (move === undefined || (isObject(move) && isCount(move.shard) && move.shard < shards.length)) &&
+    (before === undefined || areStrings(before))
+  );
 }
 
 /** More than half. */

@@ -122,24 +122,30 @@ export class Keeper {
   /** Shards here that are missing or lag. */
   async catchUp(): Promise<void> {
     for (const placed of Object.values(this.#node.members.directory.collections)) {
-      const own = [...placed.shards.keys()].filter((shard) => placed.shards[shard].includes(this.#node.name));
-      if (own.length === 0) continue;
-      // If too few replicas have the newest version, those that lack it must not wait for others.
-      const home = await this.#node.changes.home(placed).catch((error) => this.#node.report(error));
-      const states = home && statesOf(home);
-      for (const shard of own) {
-        if (this.#node.closing.signal.aborted) return;
-        const isCurrentHere = async () => {
-          const here = await this.#here(shardName(placed.uid, shard));
-          return here !== undefined && states !== undefined && isCurrent(here, states, shard);
-        };
-        if (await isCurrentHere()) continue;
-        await this.#replay(placed);
-        if (await isCurrentHere()) continue;
-        // What was staged here while it was copied is applied to the copy.
-        const copied = await this.repair(placed, shard, { states }).catch((error) => this.#node.report(error));
-        if (copied) await this.#replay(placed);
-      }
+      if (this.#node.closing.signal.aborted) return;
+      // What is wrong with one collection is not the fault of the next.
+      await this.#catchUp(placed).catch((error) => this.#node.report(error));
+    }
+  }
+
+  async #catchUp(placed: PlacedCollection): Promise<void> {
+    const own = [...placed.shards.keys()].filter((shard) => placed.shards[shard].includes(this.#node.name));
+    if (own.length === 0) return;
+    // If too few replicas have the newest version, those that lack it must not wait for others.
+    const home = await this.#node.changes.home(placed).catch((error) => this.#node.report(error));
+    const states = home && statesOf(home);
+    for (const shard of own) {
+      if (this.#node.closing.signal.aborted) return;
+      const isCurrentHere = async () => {
+        const here = await this.#here(shardName(placed.uid, shard));
+        return here !== undefined && states !== undefined && isCurrent(here, states, shard);
+      };
+      if (await isCurrentHere()) continue;
+      await this.#replay(placed);
+      if (await isCurrentHere()) continue;
+      // What was staged here while it was copied is applied to the copy.
+      const copied = await this.repair(placed, shard, { states }).catch((error) => this.#node.report(error));
+      if (copied) await this.#replay(placed);
     }
   }
 

@@ -12,6 +12,7 @@
 // appended publishes. It says only that something is new: what it is, the stream says.
 
 import { HersError } from '@hers/service';
+import { isObject } from './arguments.ts';
 import { LEDGER_MS, type Ledger, type LedgerEntry, staleEntry } from './ledger.ts';
 import { NatsConnection, type NatsOptions } from './nats.ts';
 
@@ -40,6 +41,9 @@ interface Reply {
   readonly error?: { readonly code: number; readonly err_code?: number; readonly description?: string };
   readonly message?: { readonly seq: number; readonly hdrs?: string; readonly data?: string };
 }
+
+/** The position that something follows which is no entry of the ledger. */
+const NOBODYS = -1;
 
 /** An entry of the stream, whether it counts or not. */
 interface Written extends LedgerEntry {
@@ -117,7 +121,7 @@ export class NatsLedger implements Ledger {
 
   async #api(call: string, body: unknown): Promise<Reply> {
     const answer = await this.#nats.request(`$JS.API.${call}`, json(body), { timeoutMs: REQUEST_MS });
-    return JSON.parse(new TextDecoder().decode(answer));
+    return replyIn(answer);
   }
 
   /**
@@ -155,7 +159,7 @@ export class NatsLedger implements Ledger {
       unsure = true;
       const headers = { [AFTER]: String(after), 'Nats-Expected-Last-Subject-Sequence': String(last) };
       const answer = await this.#nats.request(subject, content, { headers, timeoutMs: REQUEST_MS });
-      const { error } = JSON.parse(new TextDecoder().decode(answer)) as Reply;
+      const { error } = replyIn(answer);
       if (error && error.err_code !== WRONG_LAST_SEQUENCE) throw refusal(error);
       const position = await placed();
       // Entries that do not count are in the way, or a server that lags has answered.
@@ -186,14 +190,14 @@ export class NatsLedger implements Ledger {
     if (error?.err_code === NO_MESSAGE) return undefined;
     if (error) throw refusal(error);
     const head = Buffer.from(message?.hdrs ?? '', 'base64').toString();
-    const after = Number(
-      head
-        .split('\r\n')
-        .find((line) => line.startsWith(`${AFTER}: `))
-        ?.slice(AFTER.length + 2),
-    );
-    if (!message || !Number.isSafeInteger(after))
-      throw new HersError('UNAVAILABLE', 'NATS gave an answer that makes no sense');
+    const named = head
+      .split('\r\n')
+      .find((line) => line.startsWith(`${AFTER}: `))
+      ?.slice(AFTER.length + 2);
+    if (!message || !Number.isSafeInteger(message.seq)) throw nonsense();
+    // What names none before it was not appended by a node, and counts for nobody.
+    const isEntry = named !== undefined && /^\d{1,15}$/.test(named) && Number(named) < message.seq;
+    const after = isEntry ? Number(named) : NOBODYS;
     const content = new Uint8Array(Buffer.from(message.data ?? '', 'base64'));
     return { topic, position: message.seq, content, after };
   }
@@ -210,8 +214,10 @@ export class NatsLedger implements Ledger {
     const last = await this.#get(topic, 'last');
     if (!last) return;
     // What it was appended to counts; of those behind it, the last that does is the newest.
-    for (let at = last.after; ; ) {
+    for (let at = Math.max(0, last.after); ; ) {
       const { first } = await this.#following(topic, at);
+      // Nothing there was appended by a node.
+      if (!first && last.after === NOBODYS) return;
       if (!first) throw new HersError('UNAVAILABLE', 'NATS does not have an entry that it had; try again');
       at = first.position;
       if (at >= last.position || !(await this.#following(topic, at)).first) {
@@ -240,6 +246,16 @@ export class NatsLedger implements Ledger {
     this.#closed = true;
     await this.#nats.close();
   }
+}
+
+const nonsense = () => new HersError('UNAVAILABLE', 'NATS gave an answer that makes no sense; try again');
+
+function replyIn(answer: Uint8Array): Reply {
+  try {
+    const reply = JSON.parse(new TextDecoder().decode(answer));
+    if (isObject(reply)) return reply;
+  } catch {}
+  throw nonsense();
 }
 
 function isUnavailable(error: unknown): error is HersError {

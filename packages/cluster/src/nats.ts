@@ -28,6 +28,8 @@ const LONGEST_PAUSE_MS = 2_000;
 /** A server that does not answer a ping for so long is gone. */
 const PING_MS = 2_000;
 const MAX_CONTROL_LINE = 4096;
+/** A message has 1 MiB at most, and comes as base64 in a document of JSON. */
+const MAX_MESSAGE = 2 ** 22;
 const LINE_END = Buffer.from('\r\n');
 
 type Listener = (message: NatsMessage) => void;
@@ -291,6 +293,8 @@ class Parser {
         const hasHead = verb.length === 4;
         const total = Number(words.at(-1));
         const headBytes = hasHead ? Number(words.at(-2)) : 0;
+        const areSizes = [total, headBytes].every((size) => Number.isInteger(size) && size >= 0);
+        if (!areSizes || headBytes > total || total > MAX_MESSAGE) throw new Error('NATS sends a message of no size');
         if (this.#rest.length < after + total + 2) return undefined;
         const head = this.#rest.toString('utf8', after, after + headBytes);
         const payload = new Uint8Array(this.#rest.subarray(after + headBytes, after + total));

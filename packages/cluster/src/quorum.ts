@@ -130,3 +130,26 @@ export async function firstOf<T>(nodes: readonly string[], call: (node: string) 
     }
   throw reasonOf(failures, nodes.length, false);
 }
+
+/**
+ * The items of the first node that has them; what one that fails in the middle leaves comes from
+ * the next. `call` is given how many there were already.
+ */
+export async function* itemsOfFirst<T>(
+  nodes: readonly string[],
+  call: (node: string, delivered: number) => AsyncIterable<T>,
+): AsyncGenerator<T> {
+  const failures: { readonly node: string; readonly error: unknown }[] = [];
+  let delivered = 0;
+  for (const node of nodes)
+    try {
+      for await (const item of call(node, delivered)) {
+        delivered++;
+        yield item;
+      }
+      return;
+    } catch (error) {
+      failures.push({ node, error });
+    }
+  throw reasonOf(failures, nodes.length, false);
+}

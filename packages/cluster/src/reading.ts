@@ -15,7 +15,7 @@ import { checkBytes, checkIds, hex, isCode } from './arguments.ts';
 import type { Collections, Current } from './collections.ts';
 import type { ClusterNode } from './node.ts';
 import { pause } from './pause.ts';
-import { firstOf } from './quorum.ts';
+import { firstOf, itemsOfFirst } from './quorum.ts';
 import { isCurrent, shardName, shardOf } from './shard.ts';
 
 /** Records and lists that are read together. */
@@ -37,16 +37,36 @@ export class Reading {
     shard: number,
     read: (service: Service) => Promise<T>,
   ): Promise<T> {
-    const name = shardName(uid, shard);
     try {
-      return await firstOf(this.#node.peers.nearest(shards[shard]), async (node) => {
-        const service = this.#node.peers.of(node);
-        for (let left = 20; ; left--) {
-          if (isCurrent(await service.getState(name), states, shard)) return read(service);
-          // A change that was acknowledged is on its way to the others.
-          if (left === 0) throw new HersError('UNAVAILABLE', `node ${node} lags; try again`);
-          await pause(10);
-        }
+      return await firstOf(this.#node.peers.nearest(shards[shard]), async (node) =>
+        read(await this.#current(node, shardName(uid, shard), states, shard)),
+      );
+    } catch (error) {
+      throw isCode(error, 'STALE') ? await this.#collections.whyMissing(uid) : error;
+    }
+  }
+
+  /** A node, once it has all that the home knows of. */
+  async #current(node: string, name: string, states: Current['states'], shard: number): Promise<Service> {
+    const service = this.#node.peers.of(node);
+    for (let left = 20; ; left--) {
+      if (isCurrent(await service.getState(name), states, shard)) return service;
+      // A change that was acknowledged is on its way to the others.
+      if (left === 0) throw new HersError('UNAVAILABLE', `node ${node} lags; try again`);
+      await pause(10);
+    }
+  }
+
+  /** The same for streams: what is read is never here as a whole. */
+  async *#streamed<T>(
+    { placed: { uid, shards }, states }: Current,
+    shard: number,
+    read: (service: Service, delivered: number) => AsyncIterable<T>,
+  ): AsyncGenerator<T> {
+    const current = (node: string) => this.#current(node, shardName(uid, shard), states, shard);
+    try {
+      yield* itemsOfFirst(this.#node.peers.nearest(shards[shard]), async function* (node, delivered) {
+        yield* read(await current(node), delivered);
       });
     } catch (error) {
       throw isCode(error, 'STALE') ? await this.#collections.whyMissing(uid) : error;
@@ -78,7 +98,7 @@ export class Reading {
     ids: readonly Uint8Array[],
     together: number,
     what: string,
-    read: (some: readonly Uint8Array[], signal: AbortSignal) => Promise<T[]>,
+    read: (some: readonly Uint8Array[], signal: AbortSignal) => AsyncIterable<T>,
     isHeld: (found: T, partitions: Partitions) => boolean,
     options: CallOptions | undefined,
   ): AsyncGenerator<T> {
@@ -92,14 +112,14 @@ export class Reading {
       signal.throwIfAborted();
       if (ids.length === 0) await this.#collections.current(name, signal);
       if (partitions)
-        for (const group of groups) {
-          const found = await read(group, signal).catch((error) => {
-            throw isCode(error, 'NOT_FOUND') ? missing() : error;
-          });
-          if (!found.every(isHeldTo)) throw missing();
+        try {
+          for (const group of groups)
+            for await (const found of read(group, signal)) if (!isHeldTo(found)) throw missing();
+        } catch (error) {
+          throw isCode(error, 'NOT_FOUND') ? missing() : error;
         }
       for (const group of groups)
-        for (const found of await read(group, signal)) {
+        for await (const found of read(group, signal)) {
           if (!isHeldTo(found)) throw missing();
           yield found;
           signal.throwIfAborted();
@@ -109,46 +129,66 @@ export class Reading {
     }
   }
 
-  /** In the order of the ids. */
-  async #readMany<T>(
+  /** In the order of the ids. Every shard is one item ahead of what was taken of it. */
+  async *#readMany<T>(
     name: string,
     ids: readonly Uint8Array[],
     signal: AbortSignal,
     read: (service: Service, shard: string, ids: readonly Uint8Array[]) => AsyncIterable<T>,
-  ): Promise<T[]> {
+  ): AsyncGenerator<T> {
     const current = await this.#collections.current(name, signal);
-    const { placed } = current;
-    const byShard = new Map<number, { readonly id: Uint8Array; readonly at: number }[]>();
-    for (const [at, id] of ids.entries()) {
-      const shard = shardOf(id, placed.shards.length);
-      const wanted = byShard.get(shard) ?? [];
-      byShard.set(shard, wanted);
-      wanted.push({ id, at });
+    const { uid, shards } = current.placed;
+    const wanted = Map.groupBy(ids, (id) => shardOf(id, shards.length));
+    const streams = new Map<number, { readonly items: AsyncGenerator<T>; next: Promise<IteratorResult<T>> }>();
+    const nextOf = (items: AsyncGenerator<T>) => {
+      const next = items.next();
+      // It is looked at when its turn comes.
+      next.catch(() => {});
+      return next;
+    };
+    try {
+      for (const [shard, some] of wanted) {
+        const items = this.#streamed(current, shard, (service, delivered) =>
+          read(service, shardName(uid, shard), some.slice(delivered)),
+        );
+        streams.set(shard, { items, next: nextOf(items) });
+      }
+      for (const id of ids) {
+        const stream = streams.get(shardOf(id, shards.length))!;
+        const { value, done } = await stream.next;
+        signal.throwIfAborted();
+        if (done) throw new HersError('UNAVAILABLE', 'a node gave less than it was asked for; try again');
+        stream.next = nextOf(stream.items);
+        yield value;
+      }
+    } finally {
+      await Promise.allSettled([...streams.values()].map(({ items }) => items.return(undefined)));
     }
-    const found = new Array<T>(ids.length);
-    await Promise.all(
-      [...byShard].map(async ([shard, wanted]) => {
-        const some = wanted.map(({ id }) => id);
-        const shardId = shardName(placed.uid, shard);
-        const items = await this.from(current, shard, (service) => Array.fromAsync(read(service, shardId, some)));
-        for (const [i, { at }] of wanted.entries()) found[at] = items[i];
-      }),
-    );
-    signal.throwIfAborted();
-    return found;
   }
 
   async *block(name: string, blockId: Uint8Array, options?: CallOptions): AsyncGenerator<Uint8Array> {
     checkBytes(blockId, 'a block id');
     const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
+    let held = 0;
+    const hold = (bytes: number) => {
+      options?.hold?.(bytes);
+      held += bytes;
+    };
     try {
       const current = await this.#collections.current(name, signal);
       const { placed, home } = current;
       if (options?.partitions && !isOf(options.partitions, blockId)) throw noBlock(blockId);
       const shard = home.moved.get(hex(blockId)) ?? shardOf(blockId, placed.shards.length);
-      const pieces = await this.from(current, shard, (service) =>
-        Array.fromAsync(service.getBlock(shardName(placed.uid, shard), blockId, { signal })),
-      ).catch((error) => {
+      // As a whole: pieces of one replica do not continue those of another.
+      const pieces = await this.from(current, shard, async (service) => {
+        const all: Uint8Array[] = [];
+        hold(-held);
+        for await (const piece of service.getBlock(shardName(placed.uid, shard), blockId, { signal })) {
+          hold(piece.length);
+          all.push(piece);
+        }
+        return all;
+      }).catch((error) => {
         throw isCode(error, 'NOT_FOUND') ? noBlock(blockId) : error;
       });
       for (const piece of pieces) {
@@ -156,6 +196,7 @@ export class Reading {
         yield piece;
       }
     } finally {
+      hold(-held);
       done();
     }
   }

@@ -63,7 +63,7 @@ export async function* searchShards(
 
   // Another replica may pack other blocks together: what is new in a response counts.
   const isNew = (response: Uint8Array) => {
-    const { queryId, blocks } = peekAnyResponse(response);
+    const { queryId, blocks } = peeked(response);
     const before = seen.size;
     const query = latin1(queryId);
     for (const { blockId } of blocks) seen.add(query + latin1(blockId));
@@ -116,6 +116,8 @@ export async function* searchShards(
       const asked = group.map(({ shard: { replicas: _, ...rest } }) => rest);
       const answers = peer(node).searchShards(asked, queries, { signal: asking.signal, views });
       for await (const group of groupsOf(answers)) {
+        // A node that goes on though nobody listens is not listened to.
+        asking.signal.throwIfAborted();
         // While the client is slow, the node is not to blame.
         rest();
         await queue.put(group.filter(isNew));
@@ -234,6 +236,7 @@ class AnswerQueue {
   readonly #room: (() => void)[] = [];
 
   async put(items: readonly Uint8Array[]): Promise<void> {
+    if (this.#ended) return;
     this.#items.push(...items);
     for (const { length } of items) this.#bytes += length;
     this.#wake();
@@ -262,5 +265,14 @@ class AnswerQueue {
         this.#wake = resolve;
       });
     }
+  }
+}
+
+/** Whose response it is; DAMAGED where that cannot be read. */
+function peeked(response: Uint8Array): ReturnType<typeof peekAnyResponse> {
+  try {
+    return peekAnyResponse(response);
+  } catch {
+    throw new HersError('DAMAGED', 'a node gives answers that cannot be read');
   }
 }

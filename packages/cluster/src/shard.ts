@@ -14,6 +14,7 @@ import {
   type StageId,
 } from '@hers/service';
 import { type ShardChange, type ShardState, type StagedChange, stateOf } from '@hers/store/stages';
+import { isCount, isObject, readDocument } from './arguments.ts';
 
 /** One shard in a search of several. */
 export interface ShardSearch extends Omit<SearchRequest, 'queries'> {
@@ -163,8 +164,18 @@ export function encodeEntry(entry: ChangeEntry): Uint8Array {
 }
 
 export function decodeEntry(content: Uint8Array): ChangeEntry {
-  const { format, ...entry } = JSON.parse(new TextDecoder().decode(content));
-  if (format !== ENTRY_FORMAT)
-    throw new HersError('UNSUPPORTED_VERSION', `an entry of format ${format} in the ledger; update this node`);
-  return entry;
+  return readDocument(content, 'an entry of the ledger', [ENTRY_FORMAT], isEntry) as unknown as ChangeEntry;
+}
+
+function isEntry({ version, nonce, fence, shards }: Record<string, unknown>): boolean {
+  const isChange = (each: unknown) =>
+    isObject(each) &&
+    isCount(each.shard) &&
+    each.shard < MAX_SHARDS &&
+    isCount(each.version) &&
+    typeof each.state === 'string' &&
+    typeof each.change === 'string';
+  return (
+    isCount(version) && typeof nonce === 'string' && isCount(fence) && Array.isArray(shards) && shards.every(isChange)
+  );
 }

@@ -17,6 +17,8 @@ const MAX_LETTERS = 8192;
 const SHAPE = /^(records|list|block)\/([0-9]+:[\w-]{43}(?:,[0-9]+:[\w-]{43})*)?(?:\/([\w-]{43}))?$/;
 
 function codeOf(secret: string, uid: string, plain: string, partitions: Partitions): string {
+  if (secret === '')
+    throw new HersError('FORBIDDEN', 'tokens of partitions need a cluster whose nodes have a token of their own');
   const bound = JSON.stringify([uid, plain, [...partitions].sort()]);
   return createHmac('sha256', secret).update(bound).digest('base64url');
 }
@@ -52,11 +54,14 @@ export function readStage(
     const expected = codeOf(secret, uid, `${found}/${parts ?? ''}`, partitions);
     if (code === undefined || !timingSafeEqual(Buffer.from(code), Buffer.from(expected))) throw notStaged();
   }
-  return (parts ?? '')
+  const stages = (parts ?? '')
     .split(',')
     .filter((part) => part !== '')
     .map((part) => {
       const [shard, stage] = part.split(':');
       return { shard: Number(shard), stage };
     });
+  // Records go to many shards, or none; a list or a block goes to one.
+  if (kind !== 'records' && stages.length !== 1) throw notStaged();
+  return stages;
 }

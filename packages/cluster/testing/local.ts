@@ -35,6 +35,8 @@ export class LocalCluster {
   readonly lagging = new Map<string, MemoryLedger>();
   /** Nodes that reach no server of NATS. */
   readonly withoutLedger = new Set<string>();
+  /** What nodes say to others in place of the truth. */
+  readonly lies = new Map<string, Partial<ShardService>>();
   /** Milliseconds that every answer of a node to a search takes longer. */
   readonly slow = new Map<string, number>();
   /** Nodes that break off every search after so many responses. */
@@ -106,13 +108,15 @@ export class LocalCluster {
     const call = (method: string | symbol, args: unknown[]): unknown => {
       const node = this.nodes.get(to);
       if (!node || this.cut.has([from, to].sort().join())) throw new HersError('UNAVAILABLE', `${to} is out of reach`);
-      return (node.shards as unknown as Record<string | symbol, (...args: unknown[]) => unknown>)[method](...args);
+      const said = { ...this.lies.get(to) } as Record<string | symbol, (...args: unknown[]) => unknown>;
+      return (said[method] ?? (node.shards as unknown as typeof said)[method])(...args);
     };
     const streams = ['getRecords', 'getLists', 'getBlock', 'getStaged', 'search', 'searchShards', 'snapshot'];
     const { slow, breaking, searches } = this;
     return new Proxy({} as ShardService, {
       get: (_, method) => {
         if (method === 'close') return async () => {};
+        if (method === 'then') return undefined;
         if (method === 'searchShards')
           return async function* (...args: Parameters<ShardService['searchShards']>) {
             const search: (typeof searches)[number] = { node: to, ended: undefined };
