@@ -96,6 +96,10 @@ export class Changes {
           const { version, manifest } = await this.#peers.of(having[0].node).getManifest(name);
           if (stateOf(manifest) === newest.state)
             return this.#remember(uid, { version, state: newest.state, home: decodeHome(manifest) });
+          // It was changed in between; or the node does not have what it says.
+          if (performance.now() > until)
+            throw new HersError('UNAVAILABLE', `node ${having[0].node} contradicts itself; try again`);
+          await pause(1);
         } else if (performance.now() > until)
           throw new HersError('UNAVAILABLE', `too few replicas have the newest version; try again`);
         else await this.#settleNewest(placed).catch(() => pause(PAUSE_MS));
