@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import { HersError } from '@hers/service';
 import { natsServer, TestCluster } from '../testing/cluster.ts';
@@ -86,12 +88,76 @@ describe('the ledger on three servers of NATS', { skip: nats.skip }, () => {
     await raw.close();
   });
 
+  it('passes over what no node appended, whatever it is', async () => {
+    const [ledger] = ledgers as [NatsLedger];
+    const raw = new NatsConnection({ servers: cluster.natsUrls });
+    while (!raw.isOpen) await new Promise((resolve) => setTimeout(resolve, 10));
+    const strange: Record<string, string>[] = [
+      {},
+      { 'Hers-After': '' },
+      { 'Hers-After': '-1' },
+      { 'Hers-After': '1e3' },
+      { 'Hers-After': 'NaN' },
+      { 'Hers-After': '9007199254740993' },
+      // Of an entry that there is not yet.
+      { 'Hers-After': '900000000' },
+    ];
+    const publish = async (content: Uint8Array) => {
+      for (const headers of strange) await raw.request('hers-ledger.strange', content, { headers, timeoutMs: 5000 });
+    };
+    await publish(text('before all'));
+    assert.deepEqual(await contents('strange'), []);
+    const first = await ledger.append('strange', 0, text('first'));
+    await publish(new Uint8Array(0));
+    assert.deepEqual(await contents('strange'), ['first']);
+    const second = await ledger.append('strange', first, text('second'));
+    await publish(new Uint8Array(2 ** 19));
+    await ledger.trim('strange', 1);
+    assert.deepEqual(await contents('strange'), ['second']);
+    // A copy of an entry of before is too late.
+    const headers = { 'Hers-After': String(first) };
+    await raw.request('hers-ledger.strange', text('second'), { headers, timeoutMs: 5000 });
+    assert.equal(await ledger.append('strange', second, text('third')), (await newestOf(ledger, 'strange'))?.position);
+    assert.deepEqual(await contents('strange'), ['second', 'third']);
+    await raw.close();
+  });
+
   it('finds what it appended before its answer was lost', async () => {
     const [ledger, other] = ledgers as [NatsLedger, NatsLedger];
     const position = await ledger.append('again', 0, text('the same'));
     assert.equal(await other.append('again', 0, text('the same')), position);
     assert.deepEqual(await contents('again'), ['the same']);
   });
+});
+
+it('a server that is none of NATS, or sends what has no end, is left, and nothing of it is kept', async () => {
+  const hello = 'INFO {"headers":true}\r\n';
+  const ready = `${hello}PONG\r\n`;
+  for (const sent of [
+    'HTTP/1.1 400 Bad Request\r\n\r\n',
+    'INFO garbage\r\n',
+    'x'.repeat(2 ** 17),
+    `${ready}MSG a 1 99999999999\r\n${'x'.repeat(2 ** 16)}`,
+    `${ready}MSG a 1 -5\r\n\r\n`,
+    `${ready}MSG a 1 many\r\n\r\n`,
+    `${ready}HMSG a 1 10 5\r\n0123456789\r\n`,
+    `${ready}MSG\r\n`,
+  ]) {
+    let left = 0;
+    const server = createServer((socket) => {
+      socket.on('error', () => {});
+      socket.on('close', () => left++);
+      socket.resume();
+      socket.write(sent);
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = server.address() as { port: number };
+    const connection = new NatsConnection({ servers: [`nats://127.0.0.1:${port}`] });
+    while (left === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    await assert.rejects(connection.request('a', new Uint8Array(0), { timeoutMs: 50 }), { code: 'UNAVAILABLE' });
+    await connection.close();
+    await new Promise((resolve) => server.close(resolve));
+  }
 });
 
 it('a ledger that cannot be reached says so when its time is up', async () => {

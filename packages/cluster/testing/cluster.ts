@@ -191,6 +191,8 @@ export class TestCluster {
   readonly small: ReadonlySet<number>;
   /** Between every two nodes, in the order of their numbers; empty without `proxies`. */
   readonly proxies: readonly { readonly from: number; readonly to: number; readonly proxy: Cable }[];
+  /** Between nodes and servers of NATS; empty without `proxies`. */
+  readonly natsProxies: readonly { readonly from: number; readonly proxy: Cable }[];
 
   private constructor(
     made: Pick<
@@ -205,6 +207,7 @@ export class TestCluster {
       | 'token'
       | 'nodeToken'
       | 'proxies'
+      | 'natsProxies'
       | 'small'
     >,
   ) {
@@ -218,6 +221,7 @@ export class TestCluster {
     this.token = made.token;
     this.nodeToken = made.nodeToken;
     this.proxies = made.proxies;
+    this.natsProxies = made.natsProxies;
     this.small = made.small;
   }
 
@@ -245,11 +249,18 @@ export class TestCluster {
       for (const from of innerPorts.keys())
         for (const to of innerPorts.keys())
           if (from !== to) proxies.push({ from, to, proxy: await Cable.start(innerPorts[to]) });
-    const natsUrls = clientPorts.map((port) => `nats://127.0.0.1:${port}`);
+    const natsProxies: { from: number; proxy: Cable }[] = [];
+    if (options.proxies)
+      for (const from of innerPorts.keys())
+        for (const port of clientPorts) natsProxies.push({ from, proxy: await Cable.start(port) });
+    const natsAt = (port: number) => `nats://127.0.0.1:${port}`;
+    const natsUrls = clientPorts.map(natsAt);
     const nodes = publicPorts.map((port, i) => {
       const node = {
         node: `n${i + 1}`,
-        servers: natsUrls,
+        servers: options.proxies
+          ? natsProxies.flatMap(({ from, proxy }) => (from === i ? [natsAt(proxy.port)] : []))
+          : natsUrls,
         ledgerReplicas: natsServers,
         port: innerPorts[i],
         tokens: nodeTokens.path,
@@ -269,7 +280,8 @@ export class TestCluster {
     const [urls, nodeUrls] = [publicPorts.map(at), innerPorts.map(at)];
     const isSmall = options.smallDisk === true && mountSmall(join(folder, `n${first}`));
     const small = new Set(isSmall ? [first - 1] : []);
-    const made = { folder, nats, nodes, natsUrls, urls, nodeUrls, tokens, token, nodeToken, proxies, small };
+    const addresses = { natsUrls, urls, nodeUrls, tokens, token, nodeToken };
+    const made = { folder, nats, nodes, ...addresses, proxies, natsProxies, small };
     const cluster = new TestCluster(made);
     try {
       await Promise.all(nats.map((part) => part.start()));
@@ -285,7 +297,7 @@ export class TestCluster {
     for (const part of [...this.nodes, ...this.nats]) part.signal('SIGCONT');
     await Promise.all(this.nodes.map((part) => part.kill()));
     await Promise.all(this.nats.map((part) => part.kill()));
-    for (const { proxy } of this.proxies) proxy.close();
+    for (const { proxy } of [...this.proxies, ...this.natsProxies]) proxy.close();
     for (const node of this.small) spawnSync('umount', [join(this.folder, this.nodes[node].name)]);
     await rm(this.folder, { recursive: true, force: true });
   }

@@ -24,6 +24,8 @@ const FAULTS = [
   'flip a byte',
   'damage a catalogue',
   'cut the network',
+  'cut off from NATS',
+  'cut off from all',
   'lose NATS',
   'turn a clock',
   'grow',
@@ -36,6 +38,8 @@ export interface FaultOptions {
   readonly seed: number;
   /** Which of them; all by default that the cluster allows. */
   readonly faults?: readonly Fault[];
+  /** It goes on until there were so many of each, however slow the machine is. */
+  readonly least?: { readonly kills: number; readonly changes: number; readonly searches: number };
   /** How long NATS is gone, in seconds; 60 by default. */
   readonly natsSeconds?: number;
   readonly onEvent?: (event: string) => void;
@@ -96,6 +100,11 @@ export async function faultTrial(cluster: TestCluster, options: FaultOptions): P
     part.signal('SIGSTOP');
     await pause(ms);
     part.signal('SIGCONT');
+  };
+  const cut = async (cables: readonly { readonly proxy: TestCluster['proxies'][number]['proxy'] }[]) => {
+    for (const { proxy } of cables) proxy.cut();
+    await pause(1000 + random.below(7000));
+    for (const { proxy } of cables) proxy.mend();
   };
   const status = async (): Promise<ClusterStatus | undefined> => {
     for (const part of running()) {
@@ -182,9 +191,18 @@ export async function faultTrial(cluster: TestCluster, options: FaultOptions): P
       const between = cluster.proxies.filter(({ from, to }) =>
         [a, b].every((part) => [from, to].includes(numberOf(part))),
       );
-      for (const { proxy } of between) proxy.cut();
-      await pause(1000 + random.below(7000));
-      for (const { proxy } of between) proxy.mend();
+      await cut(between);
+    },
+    'cut off from NATS': async () => {
+      const node = numberOf(pick(running()));
+      await cut(cluster.natsProxies.filter(({ from }) => from === node));
+    },
+    'cut off from all': async () => {
+      const node = numberOf(pick(running()));
+      await cut([
+        ...cluster.natsProxies.filter(({ from }) => from === node),
+        ...cluster.proxies.filter(({ from, to }) => [from, to].includes(node)),
+      ]);
     },
     'lose NATS': async () => {
       for (const server of cluster.nats) await kill(server);
@@ -221,7 +239,7 @@ export async function faultTrial(cluster: TestCluster, options: FaultOptions): P
   const possible = (options.faults ?? FAULTS).filter(
     (fault) =>
       (fault !== 'fill a disk' || small.size > 0) &&
-      (fault !== 'cut the network' || cluster.proxies.length > 0) &&
+      (!fault.startsWith('cut ') || cluster.proxies.length > 0) &&
       (!['grow', 'drain'].includes(fault) || cluster.nodes.length > 3),
   );
   const breaking = async () => {
@@ -238,10 +256,14 @@ export async function faultTrial(cluster: TestCluster, options: FaultOptions): P
       await pause(random.below(300));
     }
   };
+  const began = performance.now();
+  const { least = { kills: 0, changes: 0, searches: 0 } } = options;
+  const isEnough = () => kills >= least.kills && history.changes >= least.changes && history.searches >= least.searches;
   // Counted in ticks: none come while the machine itself stands still, and no answer can.
   const watching = async () => {
     let [last, answered, gap] = [performance.now(), history.last.search, 0];
     while (history.isRunning) {
+      if (performance.now() - began >= 1000 * seconds && isEnough()) history.stop();
       await pause(TICK_MS);
       const now = performance.now();
       const passed = Math.min(now - last, LONGEST_TICK_MS);
@@ -255,7 +277,6 @@ export async function faultTrial(cluster: TestCluster, options: FaultOptions): P
     }
   };
 
-  const timer = setTimeout(() => history.stop(), 1000 * seconds);
   const fail = (error: unknown) => {
     history.stop();
     throw error;
@@ -283,7 +304,6 @@ export async function faultTrial(cluster: TestCluster, options: FaultOptions): P
       if (!(error instanceof HersError && error.code === 'NOT_FOUND')) throw error;
     });
   } finally {
-    clearTimeout(timer);
     history.end();
     await Promise.all(services.map((service) => service.close()));
   }
