@@ -117,7 +117,7 @@ export async function openServer({ settings, secrets, out, signal }: Omit<Openin
   const where = settings.value('gallery');
   const source = tokenSource(settings);
   const connect = async (token: string | undefined) => {
-    const service = new HttpService(where, {
+    const service = new HttpService(serversIn(where), {
       ...(token === undefined ? {} : { token }),
       onRetry: ({ operation, attempt, delayMs, message }) =>
         out.note(`${operation}: ${message}; attempt ${attempt + 1} in ${(delayMs / 1000).toFixed(1)} s.`),
@@ -171,12 +171,15 @@ export async function withGallery<T>(
   }
 }
 
+/** The address of a server, or those of the nodes of a cluster. */
+const serversIn = (where: string) => (where.includes(',') ? where.split(',').map((each) => each.trim()) : where);
+
 /**
  * What tells the gallery's collections from those of the same names elsewhere: the address of the
  * server, or where the folder really is.
  */
 export async function addressOf(where: string): Promise<string> {
-  return isServer(where) ? galleryOf(where) : `file:${await realpath(where)}`;
+  return isServer(where) ? galleryOf(serversIn(where)) : `file:${await realpath(where)}`;
 }
 
 /** Beside what was seen; none for a folder, which is read as fast without one. */

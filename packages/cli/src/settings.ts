@@ -58,7 +58,8 @@ export const SETTINGS = {
   gallery: {
     flag: '--gallery',
     variable: 'HERS_GALLERY',
-    description: 'the folder with the encrypted gallery, or the address of a server: https://host:7443',
+    description:
+      'the folder with the encrypted gallery, or the address of a server: https://host:7443; of a cluster, those of several nodes, separated by commas',
     path: true,
     default: 'gallery',
     check: placeName,

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { it } from 'node:test';
@@ -26,19 +26,26 @@ it('the files of a cluster: who has them is let in, for what a node needs, and n
   try {
     const folders = await initCluster(join(folder, 'made'), {
       hosts,
+      spare: ['spare.example'],
       store: './store',
       withoutSync: true,
       ports: (i) => ({ client: ports[2 * i], route: ports[2 * i + 1] }),
     });
+    // A machine more: all but the configuration of a server of NATS, which the others do not know.
+    const spare = folders.pop()!;
+    const { nats: _, ...files } = CLUSTER_FILES;
+    assert.deepEqual((await readdir(spare)).sort(), Object.values(files).sort());
+    assert.doesNotMatch(await readFile(join(folders[0], CLUSTER_FILES.nats), 'utf8'), /spare/);
     await assert.rejects(initCluster(join(folder, 'made'), { hosts }), { code: 'ALREADY_EXISTS' });
     await assert.rejects(initCluster(join(folder, 'other'), { hosts: ['a b'] }), { code: 'INVALID_ARGUMENT' });
     await assert.rejects(initCluster(join(folder, 'other'), { hosts: ['a', 'a'] }), { code: 'INVALID_ARGUMENT' });
+    await assert.rejects(initCluster(join(folder, 'other'), { hosts, spare: hosts }), { code: 'INVALID_ARGUMENT' });
     for (const each of folders)
       for (const name of Object.values(CLUSTER_FILES))
         assert.equal((await stat(join(each, name))).mode & 0o077, 0, `${name} is for its owner alone`);
     for (const each of folders)
       children.push(spawn(nats.path!, ['-c', CLUSTER_FILES.nats, '-l', 'log'], { cwd: each, stdio: 'ignore' }));
-    const read = (name: keyof typeof CLUSTER_FILES) => readFile(join(folders[0], CLUSTER_FILES[name]), 'utf8');
+    const read = (name: keyof typeof CLUSTER_FILES) => readFile(join(spare, CLUSTER_FILES[name]), 'utf8');
     const [ca, cert, key] = [await read('authority'), await read('certificate'), await read('privateKey')];
     const servers = (await read('servers')).trim().split(',');
     const ledger = await openNatsLedger({ servers, replicas: 2, tls: { ca, cert, key } });

@@ -13,6 +13,8 @@ import { HersError } from '@hers/service';
 export interface InitOptions {
   /** Names or addresses of the machines, as the others reach them. */
   readonly hosts: readonly string[];
+  /** Machines that have no server of NATS: of nodes beside those, or that may come later. */
+  readonly spare?: readonly string[];
   /** Of the cluster; `hers` by default. */
   readonly cluster?: string;
   /** Where NATS keeps its files; /var/lib/nats by default. */
@@ -40,11 +42,12 @@ const YEARS = 10;
 
 /** Makes the folders. None of them may exist. Returns their paths. */
 export async function initCluster(folder: string, options: InitOptions): Promise<string[]> {
-  const { hosts, cluster = 'hers', store = '/var/lib/nats', withoutSync = false } = options;
+  const { hosts, spare = [], cluster = 'hers', store = '/var/lib/nats', withoutSync = false } = options;
+  const all = [...hosts, ...spare];
   const ports = options.ports ?? (() => ({ client: 4222, route: 6222 }));
-  if (hosts.length === 0 || new Set(hosts).size !== hosts.length)
+  if (hosts.length === 0 || new Set(all).size !== all.length)
     throw new HersError('INVALID_ARGUMENT', 'name the machines of the cluster, each once');
-  for (const host of hosts)
+  for (const host of all)
     if (!HOST.test(host))
       throw new HersError('INVALID_ARGUMENT', `${JSON.stringify(host)} is no name of a machine, nor an address`);
   if (!/^[A-Za-z0-9_-]{1,32}$/.test(cluster))
@@ -55,14 +58,15 @@ export async function initCluster(folder: string, options: InitOptions): Promise
     const passwords = { nodes: secret(), routes: secret(), system: secret() };
     const tokens = new TokenStore(join(work, CLUSTER_FILES.tokens));
     const { secret: token } = await tokens.create({ scope: 'admin' });
-    const folders = hosts.map((host) => join(folder, host));
+    const folders = all.map((host) => join(folder, host));
     await mkdir(folder, { recursive: true });
-    for (const [i, host] of hosts.entries()) {
+    for (const [i, host] of all.entries()) {
       // Not one that exists: its secrets would be gone.
       await mkdir(folders[i], { mode: 0o700 });
       const { certificate, privateKey } = makeCertificate(work, authority, host);
-      const files: Record<keyof typeof CLUSTER_FILES, string> = {
-        nats: natsConfig({ hosts, own: i, cluster, store, withoutSync, passwords, ports }),
+      const config = { hosts, own: i, cluster, store, withoutSync, passwords, ports };
+      const files: Partial<Record<keyof typeof CLUSTER_FILES, string>> = {
+        ...(i < hosts.length ? { nats: natsConfig(config) } : {}),
         servers: `${hosts.map((each, n) => `tls://${cluster}:${passwords.nodes}@${each}:${ports(n).client}`).join()}\n`,
         authority: await readFile(authority.certificate, 'utf8'),
         certificate: await readFile(certificate, 'utf8'),

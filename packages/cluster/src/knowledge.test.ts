@@ -130,6 +130,11 @@ it('all of the ledger is lost: changes go on from what nodes have', () =>
     assert.equal(await service.commit('faces', { expected: 2, manifest: new Uint8Array(3) }), 3);
     await service.createCollection('guests', created());
     for (const name of NAMES) assert.equal((await cluster.coordinator(name).listCollections()).length, 2);
+    // Without any change, the directory is put back.
+    for (let i = 0; i < 100; i++) cluster.ledger.lose(DIRECTORY);
+    await cluster.nodes.get('n1')!.mover.step();
+    await cluster.start('n4');
+    assert.equal((await cluster.coordinator('n4').listCollections()).length, 2);
   }));
 
 it('shards that nodes have lost are missing, and the collection is not', () =>

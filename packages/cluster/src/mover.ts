@@ -10,7 +10,7 @@
 import { randomBytes } from 'node:crypto';
 import { HersError } from '@hers/service';
 import { isOvertaken, statesOf } from './changes.ts';
-import type { Directory, PlacedCollection } from './directory.ts';
+import { DIRECTORY, type Directory, decodeDirectory, type PlacedCollection } from './directory.ts';
 import { newestOf } from './ledger.ts';
 import type { ClusterNode } from './node.ts';
 import { type Health, nextMove, nodeToForget } from './placement.ts';
@@ -69,6 +69,10 @@ export class Mover {
     const health = this.#health(directory);
     if (!isFirst(health)) return;
     try {
+      // A ledger that has lost the directory gets it back: a node that joins reads it there.
+      const entry = await newestOf(this.#node.ledger, DIRECTORY);
+      if ((entry ? decodeDirectory(entry.content).version : 0) < directory.version)
+        return await this.#node.members.change((now) => now);
       for (const [name, placed] of Object.entries(directory.collections))
         if (placed.move) return await this.#advance(directory, name, placed, health);
       const next = nextMove(directory, health);

@@ -26,6 +26,7 @@ export function addCluster(program: HersCommand, context: () => Context): void {
     .command('init')
     .argument('<folder>', 'where to put the files')
     .requiredOption('--hosts <names>', 'the machines, as the others reach them: a.example,b.example,c.example')
+    .option('--spare <names>', 'machines without a server of NATS: more nodes, or those that may come later')
     .option('--nats-store <folder>', 'where NATS keeps its files', '/var/lib/nats')
     .option('--without-sync', 'for servers of NATS before 2.10, which refuse sync_interval')
     .summary('make the files of a new cluster')
@@ -79,6 +80,7 @@ export async function readNodeToken(context: Context, file: string | undefined):
 interface InitFlags {
   readonly hosts: string;
   readonly natsStore: string;
+  readonly spare?: string;
   readonly withoutSync?: boolean;
 }
 
@@ -88,6 +90,7 @@ async function init(context: Context, folder: string, flags: InitFlags): Promise
   const folders = await initCluster(context.path(folder), {
     hosts: flags.hosts.split(','),
     store: flags.natsStore,
+    ...(flags.spare === undefined ? {} : { spare: flags.spare.split(',') }),
     ...(flags.withoutSync ? { withoutSync: true } : {}),
   });
   if (out.json) out.object({ folders });
