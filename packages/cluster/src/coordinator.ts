@@ -364,6 +364,11 @@ export class Coordinator implements Service {
     }
   }
 
+  /** Calls back when this node has evaluation keys in memory, or, negative, no longer. */
+  onEvaluationKeys(onLoaded: (bytes: number) => void): void {
+    this.#node.store.onEvaluationKeys(onLoaded);
+  }
+
   /** Ends what is under way. The node is closed as well. */
   async close(): Promise<void> {
     this.#closing.abort(new HersError('CLOSED', 'this node is closed; start it again'));

@@ -237,7 +237,7 @@ export class FolderStore implements Service {
    * @internal
    */
   onEvaluationKeys(onLoaded: OnLoaded): void {
-    this.#evaluators.onLoaded = onLoaded;
+    this.#evaluators.onLoaded.add(onLoaded);
   }
 
   #openKernel(): Promise<Kernel> {

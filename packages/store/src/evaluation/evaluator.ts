@@ -156,7 +156,8 @@ export type OnLoaded = (bytes: number) => void;
 
 /** The evaluation keys of a folder that are in memory. */
 export class Evaluators {
-  onLoaded: OnLoaded | undefined;
+  /** Told of keys that come and go: a node has two servers. */
+  readonly onLoaded: Set<OnLoaded> = new Set();
   readonly #idleMs: number;
   /** By the collection and the ids of their lists; the one that was used last comes last. */
   readonly #entries = new Map<string, Entry>();
@@ -222,11 +223,15 @@ export class Evaluators {
     this.#entries.set(name, entry);
     ready.then(
       () => {
-        if (this.#entries.get(name) === entry) this.onLoaded?.(keys.bytes);
+        if (this.#entries.get(name) === entry) this.#tell(keys.bytes);
       },
       () => this.#unload(name, entry),
     );
     return entry;
+  }
+
+  #tell(bytes: number): void {
+    for (const onLoaded of this.onLoaded) onLoaded(bytes);
   }
 
   #makeRoom(): void {
@@ -245,7 +250,7 @@ export class Evaluators {
     clearTimeout(entry.timer);
     if (this.#entries.get(name) !== entry) return;
     this.#entries.delete(name);
-    if (entry.keys.bytes > 0) this.onLoaded?.(-entry.keys.bytes);
+    if (entry.keys.bytes > 0) this.#tell(-entry.keys.bytes);
     void entry.keys.close();
   }
 
