@@ -39,7 +39,8 @@ export async function* answerTo(question: Question): AsyncGenerator<Uint8Array> 
   } catch (error) {
     if (signal.aborted) throw signal.reason;
     if (error instanceof HersError) throw error;
-    throw new HersError('UNAVAILABLE', `${question.url} cannot be reached: ${(error as Error).message}`);
+    const why = watch.isLate ? 'it is silent' : (error as Error).message;
+    throw new HersError('UNAVAILABLE', `${question.url} cannot be reached: ${why}`);
   } finally {
     watch.end();
     if (answer && !answer.readableEnded) answer.destroy();
@@ -51,14 +52,17 @@ class Silence {
   readonly #ms: number;
   #timer: NodeJS.Timeout | undefined;
   request: ClientRequest | undefined;
+  isLate = false;
 
   constructor(ms: number) {
     this.#ms = ms;
   }
 
   async over<T>(waiting: Promise<T>): Promise<T> {
-    const late = () => this.request?.destroy(new Error('it is silent'));
-    this.#timer = setTimeout(late, this.#ms);
+    this.#timer = setTimeout(() => {
+      this.isLate = true;
+      this.request?.destroy();
+    }, this.#ms);
     try {
       return await waiting;
     } finally {
@@ -76,7 +80,8 @@ async function post(question: Question, watch: Silence): Promise<IncomingMessage
     return await attempt(question, watch, question.agent);
   } catch (error) {
     // A connection that was kept may have been closed at the other end just now.
-    if (question.signal.aborted || !watch.request?.reusedSocket || !isClosed(error)) throw error;
+    const mayBeClosed = watch.request?.reusedSocket && isClosed(error);
+    if (question.signal.aborted || watch.isLate || !mayBeClosed) throw error;
     return attempt(question, watch, false);
   }
 }

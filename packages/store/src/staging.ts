@@ -112,12 +112,21 @@ export async function stage(collection: Collection, staged: Stage, hash?: Uint8A
     id = Buffer.from(hash).toString('base64url');
     await collection.syncNames();
     collection.checkUsable();
-    // Staged again, it takes the place of what was staged before.
-    const before = stages.has(id) && staged.kind === 'block' ? stages.get(id, 'block').row.file : undefined;
     const made = Date.now();
-    folder.catalogue.transaction(() => keepStage(tables, id, staged, made));
-    fault('stage.kept');
-    stages.add(staged, id, made);
+    let before: string | undefined;
+    await folder.catalogue.together(
+      () => {
+        collection.checkUsable();
+        keepStage(tables, id, staged, made);
+      },
+      () => [],
+      () => {
+        fault('stage.kept');
+        // Staged again, it takes the place of what was staged before.
+        if (stages.has(id) && staged.kind === 'block') before = stages.get(id, 'block').row.file;
+        stages.add(staged, id, made);
+      },
+    );
     if (before !== undefined) await folder.disk.remove(before).catch(() => {});
   } else id = stages.add(staged);
   await expireStages(collection);

@@ -31,6 +31,10 @@ abstract class UnwritableCatalogue extends Catalogue {
     throw this.damageOf() ?? readOnly(this.disk.folder);
   }
 
+  async together(): Promise<never> {
+    return this.transaction();
+  }
+
   checkpoint(): never {
     return this.transaction();
   }

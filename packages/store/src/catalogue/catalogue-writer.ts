@@ -33,6 +33,15 @@ const SCHEMA = `CREATE TABLE IF NOT EXISTS collections (
   descriptor BLOB NOT NULL
 ) STRICT`;
 
+/** Work for the next transaction of several. */
+interface Waiting {
+  /** Does it, and returns what is to be done when it is on disk. */
+  readonly attempt: () => () => void;
+  readonly parts: () => readonly JournalPart[];
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
 export class WritableCatalogue extends Catalogue {
   /** The same; on a full disk, with the room of the reserve. */
   static open(disk: Disk, isInUse: boolean): WritableCatalogue {
@@ -55,6 +64,7 @@ export class WritableCatalogue extends Catalogue {
   #journal: Journal | undefined;
   #mark: Mark;
   #deleted: ReadonlySet<number> = new Set();
+  readonly #waiting: Waiting[] = [];
   /** Length of the journal after its last rewrite. */
   #journalBytes = 0;
   /** A transaction failed, and its frames may still be in the log. */
@@ -200,6 +210,46 @@ export class WritableCatalogue extends Catalogue {
       if (!mayUseReserve || !isNoRoom(error) || !giveReserveBack(this.disk)) throw error;
       return this.#transaction(work, parts);
     }
+  }
+
+  together<T>(work: () => T, parts: () => readonly JournalPart[], done: (result: T) => void): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const attempt = () => {
+        const result = work();
+        return () => done(result);
+      };
+      if (this.#waiting.push({ attempt, parts, resolve, reject }) === 1) setImmediate(() => this.#runTogether());
+    });
+  }
+
+  #runTogether(): void {
+    const all = this.#waiting.splice(0);
+    try {
+      this.#runAll(all);
+    } catch (error) {
+      // One that fails must not fail the others.
+      for (const each of all)
+        try {
+          if (all.length === 1) throw error;
+          this.#runAll([each]);
+        } catch (own) {
+          each.reject(own);
+        }
+    }
+  }
+
+  #runAll(all: readonly Waiting[]): void {
+    const done = this.#transaction(
+      () => all.map(({ attempt }) => attempt()),
+      () => all.flatMap(({ parts }) => parts()),
+    );
+    for (const [i, { resolve, reject }] of all.entries())
+      try {
+        done[i]();
+        resolve();
+      } catch (error) {
+        reject(error);
+      }
   }
 
   #transaction<T>(work: () => T, parts: () => readonly JournalPart[]): T {

@@ -102,6 +102,13 @@ export abstract class Catalogue {
   ): T;
 
   /**
+   * The same in one transaction with what others ask for at the same time: each waits for the disk,
+   * and many small ones would wait one after the other. `done` is called with the result as soon as
+   * all is on disk, before anything can observe it. What fails does so alone.
+   */
+  abstract together<T>(work: () => T, parts: () => readonly JournalPart[], done: (result: T) => void): Promise<void>;
+
+  /**
    * Copies the log into the database and empties it. Returns false if readers still use the log.
    */
   abstract checkpoint(): boolean;
