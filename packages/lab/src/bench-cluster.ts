@@ -18,7 +18,8 @@ import { ServiceProcess } from './service-process.ts';
 const SAMPLES = 4;
 /** Until code that only clusters run is compiled as well. */
 const WARM_UP = 30;
-const TOGETHER = 4096;
+/** Records in one change. */
+const TOGETHER = 16_384;
 /**
  * Records of a second, small gallery: what a search of it takes is what any search takes, and the
  * rest is the work that nodes share.

@@ -12,6 +12,8 @@ export interface ClusterParameters {
   readonly dimension: number;
   readonly searches: number;
   readonly shards: number;
+  /** Records of the small gallery. */
+  readonly few: number;
 }
 
 export const cluster: Experiment = {
@@ -34,9 +36,9 @@ async function measure(values: Values): Promise<Data<ClusterParameters>> {
     searches: String(wholeNumber(values, 'searches', small ? 2 : 30)),
   };
   const { parameters, results } = await run(given);
-  const { nodes, count, dimension, searches, shards } = parameters as unknown as ClusterParameters;
+  const { nodes, count, dimension, searches, shards, few } = parameters as unknown as ClusterParameters;
   return record('cluster', values, {
-    parameters: { nodes, count, dimension, searches, shards },
+    parameters: { nodes, count, dimension, searches, shards, few },
     results: results.map((each): Figure => ({ ...each, source: 'measured' })),
   });
 }
