@@ -49,7 +49,7 @@ test('parts arrive as one body, with the token, and a connection is used again',
   );
 });
 
-test('a kept connection that the other side has closed is made anew', async () => {
+test('a kept connection that the other side has closed is made again', async () => {
   let requests = 0;
   await asked(
     async (request, response) => {

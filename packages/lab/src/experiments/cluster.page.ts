@@ -89,7 +89,7 @@ interface Parts {
   readonly passNanos: number;
 }
 
-/** The clock of processes counts in hundredths of a second: differences of little may be nothing. */
+/** The clock of processes counts in hundredths of a second: small differences may be nothing. */
 const LEAST_MS = 0.1;
 
 function partsOf(data: ClusterData): Parts {
