@@ -265,7 +265,7 @@ export class Members {
 const sameNodes = (a: Directory, b: Directory) =>
   Object.keys(a.nodes).sort().join() === Object.keys(b.nodes).sort().join();
 
-/** Puts a directory into a folder, unless that has a newer one. Others may do so at the same time. */
+/** Puts a directory into a folder, unless that has a newer one. Others may do so as well. */
 async function bring(service: Service, directory: Directory): Promise<void> {
   for (;;) {
     const known = await service.getManifest(DIRECTORY);

@@ -31,7 +31,7 @@ export class LocalCluster {
   readonly nodes = new Map<string, ClusterNode>();
   /** Pairs of nodes that cannot reach each other. */
   readonly cut = new Set<string>();
-  /** Nodes that read from a server of NATS that lags: what it has. Their appends go to the ledger. */
+  /** What nodes read of a server of NATS that lags. What they append goes to the ledger. */
   readonly lagging = new Map<string, MemoryLedger>();
   /** Nodes that reach no server of NATS. */
   readonly withoutLedger = new Set<string>();
