@@ -43,6 +43,7 @@
 
 #pragma once
 
+#include "checksums.h"
 #include "variant.h"
 
 namespace {
@@ -60,6 +61,8 @@ using hers::Multiply;
 constexpr size_t kAhead = 4096;
 /** The same where nothing but L1 keeps it, of 48 KB or more: it must not be evicted before its use. */
 constexpr size_t kOnceAhead = 3072;
+/** The same for each of two parts at once. */
+constexpr size_t kTwoAhead = 2048;
 /** Sums of one block and one query, in doublewords: C0 and C1 of 16 lanes. */
 constexpr size_t kSums = 32;
 
@@ -308,7 +311,64 @@ void multiplyPart(const Multiply& job) {
   }
 }
 
+#ifdef __AVX512DQ__
+
+/**
+ * Two parts against one query, and their checksums: a checksum takes the lines in their order, and
+ * two of them take as long as one.
+ */
+void multiplyTwo(const Multiply& job) {
+  using L = Lanes;
+  using D = L::D;
+  const hers::Modulus& m = *job.modulus;
+  const L::U foldBy = L::splat(m.foldBy), p = L::splat(m.p), negativeInverse = L::splat(m.negativeInverse);
+  const size_t words = job.rows * job.blocks * kGroup;
+  hers::Along along;
+  const uint32_t* g = job.part;
+  for (size_t row = 0, rows; row < job.rows; row += rows) {
+    if (__atomic_load_n(job.stop, __ATOMIC_ACQUIRE)) return;
+    rows = job.rows - row < job.panelRows ? job.rows - row : job.panelRows;
+    const bool last = row + rows == job.rows;
+    for (size_t block = 0; block < job.blocks; block++) {
+      uint64_t* const kept = job.sums + block * kSums;
+      D s[2][4];
+      for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < 4; i++) s[k][i] = row == 0 ? L::zero() : L::loadD(kept + k * job.blocks * kSums + 8 * i);
+      const uint32_t* slice = job.query + row * kQueryRow;
+      for (size_t r = 0; r < rows; r++, g += kGroup, slice += kQueryRow) {
+        const L::U lines[2] = {L::load(g), L::load(g + words)};
+        __builtin_prefetch(g + kTwoAhead);
+        __builtin_prefetch(g + words + kTwoAhead);
+        along.add(lines[0], lines[1]);
+        HERS_UNROLL for (size_t k = 0; k < 2; k++) {
+          const uint32_t* const at = slice + k * job.rows * kQueryRow;
+          const L::Split x = L::split(lines[k]), y = L::split(L::keep(L::load(at))), z = L::split(L::keep(L::load(at + kGroup)));
+          s[k][0] = L::addD(s[k][0], L::mulEven(x.even, y.even));
+          s[k][1] = L::addD(s[k][1], L::mulEven(x.odd, y.odd));
+          s[k][2] = L::addD(s[k][2], L::mulEven(x.even, z.even));
+          s[k][3] = L::addD(s[k][3], L::mulEven(x.odd, z.odd));
+        }
+        if ((r + 1) % hers::kFoldRows != 0 && r + 1 != rows) continue;
+        HERS_UNROLL for (size_t k = 0; k < 2; k++)
+          HERS_UNROLL for (size_t i = 0; i < 4; i++) s[k][i] = L::subD(s[k][i], L::mulEven(L::odd(s[k][i]), foldBy));
+      }
+      for (size_t k = 0; k < 2; k++) {
+        const auto reduce = [&](D sum) { return L::addD(sum, L::mulEven(L::mulEven(sum, negativeInverse), p)); };
+        for (size_t i = 0; i < 4 && !last; i++) L::storeD(kept + k * job.blocks * kSums + 8 * i, s[k][i]);
+        uint32_t* const out = job.out + k * job.outStride + block * kQueryRow;
+        for (size_t i = 0; i < 2 && last; i++) L::store(out + i * kGroup, L::joinHigh(reduce(s[k][2 * i]), reduce(s[k][2 * i + 1])));
+      }
+    }
+  }
+  along.end(reinterpret_cast<const uint8_t*>(job.part), 4 * words, 4 * words, job.checksums);
+}
+
+#endif
+
 void multiply(const Multiply& job) {
+#ifdef __AVX512DQ__
+  if (job.checksums) return multiplyTwo(job);
+#endif
   if (job.packed) multiplyPart<true>(job);
   else multiplyPart<false>(job);
 }

@@ -194,7 +194,8 @@ bool Scan::take(Task& task) {
       if (!slot->busy || slot->nextPart == slot->segment->parts()) continue;
       const size_t from = slot->nextPart;
       const size_t partBytes = slot->segment->layout().partBytes;
-      const size_t parts = std::max<size_t>(1, std::min(kTaskBytes, bytesLeft_ / (8 * setup_.threads)) / partBytes);
+      size_t parts = std::max<size_t>(1, std::min(kTaskBytes, bytesLeft_ / (8 * setup_.threads)) / partBytes);
+      if (parts > 1) parts -= parts % 2;  // verified in pairs
       slot->nextPart = std::min(slot->segment->parts(), from + parts);
       bytesLeft_ -= (slot->nextPart - from) * partBytes;
       return give(Task::Kind::kMultiply, slot.get(), from, slot->nextPart);
@@ -323,24 +324,38 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
   job.queries = slot.queries;
   job.panelRows = layout.panelRows;
   job.packed = layout.packed;
-  job.sums = scratch.sums.atLeast(slot.queries * layout.blocks * kQueryRow);
+  // For two parts at least.
+  job.sums = scratch.sums.atLeast(std::max<size_t>(2, slot.queries) * layout.blocks * kQueryRow);
   static const bool largeL1 = isL1Large();
   job.largeL1 = largeL1;
   job.stop = &stop_;
+  job.outStride = perGroup;
+  // Two parts that are read once are both multiplied and verified. Nothing is answered before the
+  // last part of a segment is.
+  const bool along = setup_.variant->checksAlong && slot.queries == 1 && !layout.packed;
+  const auto isVerified = [&](size_t part) { return segment.isVerified(part, slot.written); };
+  const auto damaged = [&](size_t part) {
+    if (isAsItWas(slot)) fail(Outcome::kDamaged, number, static_cast<uint32_t>(part));
+  };
   uint64_t at = now();
-  for (size_t part = task.from; part < task.until; part++) {
+  for (size_t part = task.from, step; part < task.until; part += step) {
+    step = 1;
     if (__atomic_load_n(&stop_, __ATOMIC_ACQUIRE)) return;
-    if (!segment.isVerified(part, slot.written)) {
+    uint64_t found[2];
+    job.checksums = nullptr;
+    if (!isVerified(part)) {
       size_t count = 1;
-      while (count < kChecksums && part + count < task.until && !segment.isVerified(part + count, slot.written)) count++;
-      const size_t sound = segment.verify(*setup_.variant, part, count, slot.written);
-      if (sound < count) {
-        if (isAsItWas(slot)) fail(Outcome::kDamaged, number, static_cast<uint32_t>(part + sound));
-        return;
+      while (count < kChecksums && part + count < task.until && !isVerified(part + count)) count++;
+      if (along && count > 1 && (part + 1) % groupsPerPrime != 0) {
+        job.checksums = found;
+        step = 2;
+      } else {
+        const size_t sound = segment.verify(*setup_.variant, part, count, slot.written);
+        if (sound < count) return damaged(part + sound);
+        const uint64_t then = now();
+        spent_[1] += then - at;
+        at = then;
       }
-      const uint64_t then = now();
-      spent_[1] += then - at;
-      at = then;
     }
     job.part = reinterpret_cast<const uint32_t*>(segment.part(part));
     job.query = laid_.get() + slot.firstQuery * laidWords_ + part * layout.rows * kQueryRow;
@@ -348,6 +363,12 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
     job.out = slot.sums.get() + part * perGroup;
     setup_.variant->multiply(job);
     if (segment.isBroken() && !isAsItWas(slot)) return;
+    if (job.checksums) {
+      if (__atomic_load_n(&stop_, __ATOMIC_ACQUIRE)) return;
+      for (size_t k = 0; k < 2; k++) {
+        if (!segment.confirm(part + k, found[k], slot.written)) return damaged(part + k);
+      }
+    }
     const uint64_t then = now();
     spent_[2] += then - at;
     at = then;

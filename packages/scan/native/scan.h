@@ -1,8 +1,8 @@
 // One call of `scan`: its work, divided into tasks that any thread can take.
 //
 //   expand    eight rows of one query into the kernel's layout; all come before anything else
-//   multiply  some parts of one segment against all queries (or as many as fit the memory), after
-//             their checksums were verified
+//   multiply  some parts of one segment against all queries (or as many as fit the memory); before
+//             or along with it, the first time, their checksums are verified
 //   respond   once all parts of a segment are multiplied: transforms, switches and packs some of
 //             its answers into one batch
 //
@@ -66,7 +66,8 @@ struct Batch {
 enum class Outcome : uint32_t { kNone, kDone, kStopped, kDamaged, kCut, kNoMemory, kUnreadable, kChanged };
 
 /**
- * Nanoseconds: of all threads together in each kind of task; and of the clock, from the start to
+ * Nanoseconds: of all threads together in each kind of task, where what is verified along with a
+ * multiplication counts as that; and of the clock, from the start to
  * the first multiplication, and to the end.
  */
 struct Times {

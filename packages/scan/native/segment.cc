@@ -60,12 +60,17 @@ Segment::~Segment() {
   if (file_ >= 0) close(file_);
 }
 
+bool Segment::confirm(size_t part, uint64_t checksum, int64_t written) {
+  if (checksum != layout_.checksums[part]) return false;
+  verified_[part].store(written, std::memory_order_release);
+  return true;
+}
+
 size_t Segment::verify(const Variant& variant, size_t first, size_t count, int64_t written) {
   uint64_t found[kChecksums];
   variant.checksums(part(first), layout_.partBytes, count, layout_.partBytes, found);
   for (size_t i = 0; i < count; i++) {
-    if (found[i] != layout_.checksums[first + i]) return i;
-    verified_[first + i].store(written, std::memory_order_release);
+    if (!confirm(first + i, found[i], written)) return i;
   }
   return count;
 }

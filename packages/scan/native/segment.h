@@ -61,6 +61,8 @@ class Segment {
    * once per modification time of the file, by the first thread that needs it.
    */
   size_t verify(const Variant& variant, size_t first, size_t count, int64_t written);
+  /** Whether this is the checksum of a part, which was computed elsewhere. */
+  bool confirm(size_t part, uint64_t checksum, int64_t written);
   bool isVerified(size_t part, int64_t written) const { return verified_[part].load(std::memory_order_acquire) == written; }
   /**
    * Checks the file, before and after reading. Data read in between is right if the file is intact

@@ -27,6 +27,13 @@ struct Multiply {
   uint64_t* sums;
   /** Whether the L1 cache has 48 KB or more. */
   bool largeL1;
+  /**
+   * Null; or, if the variant `checksAlong`, for one query and rows that are not packed: this part and
+   * the one after it are multiplied, and their XXH64 goes here, unless it was told to stop. The
+   * second part's query and sums follow the first one's, its results are `outStride` words further.
+   */
+  uint64_t* checksums;
+  size_t outStride;
   /** Not zero: stop. */
   const int* stop;
 };
@@ -83,6 +90,8 @@ struct Variant {
   void (*expand)(const Expand&);
   /** XXH64 of `count` pieces of this length, each `stride` bytes after the one before. */
   void (*checksums)(const uint8_t* first, size_t stride, size_t count, size_t length, uint64_t* out);
+  /** Whether `multiply` can compute those of two parts on its way. */
+  bool checksAlong;
 };
 
 /** How many checksums are best computed together. */

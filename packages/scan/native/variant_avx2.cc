@@ -9,6 +9,6 @@
 
 namespace hers {
 
-const Variant kAvx2 = {"avx2", Lanes::W, multiply, respond, expand, checksums};
+const Variant kAvx2 = {"avx2", Lanes::W, multiply, respond, expand, checksums, kChecksAlong};
 
 }  // namespace hers

@@ -9,6 +9,6 @@
 
 namespace hers {
 
-const Variant kAvx512 = {"avx512", Lanes::W, multiply, respond, expand, checksums};
+const Variant kAvx512 = {"avx512", Lanes::W, multiply, respond, expand, checksums, kChecksAlong};
 
 }  // namespace hers

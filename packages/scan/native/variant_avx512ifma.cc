@@ -9,6 +9,6 @@
 
 namespace hers {
 
-const Variant kAvx512Ifma = {"avx512ifma", Lanes::W, multiply, respond, expand, checksums};
+const Variant kAvx512Ifma = {"avx512ifma", Lanes::W, multiply, respond, expand, checksums, kChecksAlong};
 
 }  // namespace hers

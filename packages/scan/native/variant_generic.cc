@@ -9,6 +9,6 @@
 
 namespace hers {
 
-const Variant kGeneric = {"generic", Lanes::W, multiply, respond, expand, checksums};
+const Variant kGeneric = {"generic", Lanes::W, multiply, respond, expand, checksums, kChecksAlong};
 
 }  // namespace hers

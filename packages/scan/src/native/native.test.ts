@@ -84,7 +84,8 @@ function queriesOf({ parameters, rows, residue = mixed }: Shape, count: number):
   });
 }
 
-async function answers(kernel: Kernel, sources: readonly SegmentSource[], queries: readonly Query[]) {
+/** Of the first scan after loading; later ones must give the same. */
+async function answers(kernel: Kernel, sources: readonly SegmentSource[], queries: readonly Query[], scans = 1) {
   const handles = await Promise.all(sources.map((source) => kernel.load(source)));
   const found = new Map<string, Buffer>();
   for await (const { handle, block, query, response } of kernel.scan(handles, queries)) {
@@ -92,15 +93,29 @@ async function answers(kernel: Kernel, sources: readonly SegmentSource[], querie
     assert.ok(!found.has(place), `${place} comes once`);
     found.set(place, Buffer.from(response));
   }
+  for (let scan = 1; scan < scans; scan++) {
+    let again = 0;
+    for await (const { handle, block, query, response } of kernel.scan(handles, queries)) {
+      const place = `segment ${handles.indexOf(handle)}, block ${block}, query ${query}`;
+      assert.ok(found.get(place)?.equals(response), `${place} is another later with ${kernel.detail}`);
+      again++;
+    }
+    assert.equal(again, found.size);
+  }
   for (const handle of handles) await kernel.unload(handle);
   return found;
 }
 
 /** All answers of a kernel for some segments, compared with those of the reference. */
-async function compare(sources: readonly SegmentSource[], queries: readonly Query[], kernels: readonly Kernel[]) {
+async function compare(
+  sources: readonly SegmentSource[],
+  queries: readonly Query[],
+  kernels: readonly Kernel[],
+  scans = 1,
+) {
   const expected = await answers(new ReferenceKernel(), sources, queries);
   for (const kernel of kernels) {
-    const found = await answers(kernel, sources, queries);
+    const found = await answers(kernel, sources, queries, scans);
     assert.equal(found.size, expected.size);
     for (const [place, response] of found) {
       assert.ok(response.equals(expected.get(place)!), `${place} differs with ${kernel.detail}`);
@@ -136,6 +151,28 @@ describe('native kernel', compiler, () => {
           await compare([{ bytes, name: 'a' }], queriesOf(shape, rows > 1000 ? 2 : 3), kernels);
         });
       }
+    }
+
+    // One query verifies two parts while it multiplies them, the first time, where a task has several:
+    // a scan of many parts has such tasks.
+    for (const [parameters, rows, count] of [
+      [small, 5, 3],
+      [small, 16, 1],
+      [small, 131, 2],
+      [smallPair, 67, 5],
+      [packed, 67, 5],
+      [compact, 132, 3],
+      [exact, 70, 2],
+    ] as const) {
+      it(`${parameters.name}, ${rows} rows, verified and multiplied at once, and later`, async () => {
+        for (const residue of [mixed, () => largest]) {
+          const shape = { parameters, rows, residue };
+          const bytes = segmentBytes(blocksOf(shape, count));
+          const sources = Array.from({ length: parameters.n < 1000 ? 20 : 2 }, () => ({ bytes, name: 'a' }));
+          const [query] = queriesOf(shape, 1);
+          await compare(sources, [query], kernels, 2);
+        }
+      });
     }
 
     it('residues 0 and 1', async () => {
@@ -264,6 +301,30 @@ describe('native kernel', compiler, () => {
         }
         assert.equal(await drain(kernel, [intact], queriesOf(shape, 2)), 4);
       }));
+
+    it('a damaged part of any place, by one query and by several', async () => {
+      for (const [parameters, places] of [
+        [compact, [0, 1, 2, 63, 64, 126, 127]],
+        [exact, [255, 256, 511]],
+      ] as const) {
+        const shape = { parameters, rows: 5 };
+        const whole = segmentBytes(blocksOf(shape, 1));
+        const partBytes = 5 * 4 * LANES;
+        const dataAt = whole.length - partCount(parameters) * partBytes;
+        for (const isa of isas)
+          await withKernel({ isa, threads: 1 }, async (kernel) => {
+            for (const place of places)
+              for (const count of [1, 2]) {
+                const bytes = new Uint8Array(whole);
+                bytes[dataAt + place * partBytes + ((37 * place) % partBytes)] ^= 1;
+                const handle = await kernel.load({ bytes, name: 'torn' });
+                const answered = Array.fromAsync(kernel.scan([handle], queriesOf(shape, count)));
+                await assert.rejects(answered, { code: 'DAMAGED', message: new RegExp(`part ${place}\\b`) }, isa);
+                await kernel.unload(handle);
+              }
+          });
+      }
+    });
 
     it('a file that is too short, and one that became so', () =>
       withKernel({ threads: 2 }, async (kernel) => {
