@@ -3,7 +3,7 @@
 
 import { checksum } from '@hers/ring';
 import { decodeQuery, decodeResponse, encodeResponse, type Metric } from '@hers/scheme';
-import type { Service } from '@hers/service';
+import { Renewable, type Service } from '@hers/service';
 import type { UpsertResult } from '../src/writing/tally.ts';
 
 /**
@@ -100,7 +100,7 @@ export function watched(service: Service, calls: Call[]): Service {
           const streamed = arg !== null && typeof arg === 'object' && Symbol.asyncIterator in arg;
           if (streamed) return tap(arg as AsyncIterable<unknown>, call.args as unknown[]);
           const generated = arg !== null && typeof arg === 'object' && 'next' in arg && Symbol.iterator in arg;
-          if (generated) return tapNow(arg as Iterable<unknown>, call.args as unknown[]);
+          if (generated || arg instanceof Renewable) return tapNow(arg as Iterable<unknown>, call.args as unknown[]);
           (call.args as unknown[]).push(structuredClone(cloneable(arg)));
           return arg;
         });

@@ -25,6 +25,16 @@ export function grown(bytes: Uint8Array<ArrayBuffer>, room: number): Uint8Array<
   return larger;
 }
 
+/**
+ * Gives the memory of arrays back at once, where nobody needs them any more. Otherwise the engine
+ * looks through its whole heap for such memory whenever some 64 MB of it have come. They are empty
+ * afterwards. Arrays that share their memory with others stay as they are.
+ */
+export function freeBytes(...arrays: readonly ArrayBufferView[]): void {
+  for (const { buffer, byteLength } of arrays)
+    if (buffer instanceof ArrayBuffer && byteLength === buffer.byteLength) buffer.transfer?.(0);
+}
+
 /** Decodes frames, piece by piece. */
 class FrameReader {
   readonly #limit: number;
@@ -194,5 +204,15 @@ export class Renewable<T> implements Iterable<T> {
 
   [Symbol.iterator](): Iterator<T> {
     return this.#make()[Symbol.iterator]();
+  }
+}
+
+/** Things whose frames are there already, whole frames in each piece. */
+export class Framed<T> extends Renewable<T> {
+  readonly frames: () => Iterable<Uint8Array>;
+
+  constructor(make: () => Iterable<T>, frames: () => Iterable<Uint8Array>) {
+    super(make);
+    this.frames = frames;
   }
 }

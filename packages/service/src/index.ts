@@ -18,7 +18,7 @@ export {
   MAX_ENVELOPE_BYTES,
   questionIn,
 } from './envelope.ts';
-export { frame, Grouped, groupsOf, grown, Renewable, unframe, unframeGroups } from './frames.ts';
+export { Framed, frame, freeBytes, Grouped, groupsOf, grown, Renewable, unframe, unframeGroups } from './frames.ts';
 export { isLoopback } from './loopback.ts';
 export { COLLECTION_NAME, checkCollectionName, isCollectionName } from './names.ts';
 export {

@@ -259,7 +259,8 @@ export interface Service {
     options?: CallOptions,
   ): Promise<{ readonly version: number; readonly manifest: Uint8Array }>;
   /**
-   * Sealed records, which a commit makes part of the collection.
+   * Sealed records, which a commit makes part of the collection. A store that keeps bytes of what
+   * is staged copies them: the caller may use their memory again once the promise is settled.
    *
    * @param name - The name of the collection.
    * @param records - As they are sealed, with their handles.
@@ -282,7 +283,8 @@ export interface Service {
    */
   stageList(name: string, sealed: Uint8Array, options?: CallOptions): Promise<StageId>;
   /**
-   * The pieces of an encoded block, in order.
+   * The pieces of an encoded block, in order. As with records, their memory is the caller's again
+   * once the promise is settled.
    *
    * @param name - The name of the collection.
    * @param pieces - Of any length.

@@ -17,6 +17,7 @@ import {
 } from '@hers/scheme';
 import { peekAnyResponse } from '@hers/scheme/open';
 import type { EnvelopeHead } from '../src/envelope.ts';
+import { freeBytes } from '../src/frames.ts';
 import { decodeSections, encodeSections, type Partitions, type Section, SHARED } from '../src/partitions.ts';
 import type { Change, InboxRange, SealedRecord, Service } from '../src/service.ts';
 import { OpenSamples } from './open-samples.ts';
@@ -375,6 +376,26 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
         service.commit('faces', model.change({ dropped: [model.samples.id()] })),
         fails('NOT_FOUND'),
       );
+      await model.check();
+    });
+
+    test("what was staged is the store's own: the memory that it came in may be used again", async (service) => {
+      const model = await Model.create(service);
+      const kept = model.samples.records(50);
+      const given = kept.map(({ handle, sealed }) => ({ handle: handle.slice(), sealed: sealed.slice() }));
+      const block = model.samples.block();
+      const encoded = new Uint8Array(encodeBlock(block));
+      const list = model.samples.bytes(500);
+      const givenList = list.slice();
+      const records = [await service.stageRecords('faces', given)];
+      const blocks = [await service.stageBlock('faces', [encoded])];
+      const lists = [await service.stageList('faces', givenList)];
+      freeBytes(encoded, givenList, ...given.flatMap(({ handle, sealed }) => [handle, sealed]));
+      assert.equal(encoded.length + givenList.length + given[0].sealed.length, 0);
+      await model.commit({ records, blocks, lists });
+      for (const record of kept) model.records.set(hex(record.handle), record);
+      model.blocks.set(hex(block.blockId), block);
+      model.lists.set(hex(listId(list)), list);
       await model.check();
     });
 

@@ -73,6 +73,8 @@ export interface RankOptions {
 /** A block, and under `exact` what its scores add up to (`scoreSums` of scheme/secret). */
 export interface EncryptedBlock {
   readonly block: Uint8Array;
+  /** Its SHA-256, hexadecimal. */
+  readonly hash: string;
   readonly sums?: Uint8Array;
 }
 
@@ -130,12 +132,18 @@ export function encrypted(
   vectors: Float32Array | Int32Array,
   first: number,
   handle?: Uint8Array,
-): EncryptedBlock {
+): Omit<EncryptedBlock, 'hash'> {
   const blockId = crypto.getRandomValues(new Uint8Array(16));
   if (handle) blockId.set(handle);
   const all = first === 0 ? withCanaries(key, vectors, blockId) : vectors;
   const sums = isExact(key.plan.profile) ? { sums: encodeScoreSums(scoreSums(key, all, first)) } : {};
   return { block: encryptBlock(key, all, { first, blockId }), ...sums };
+}
+
+/** With the hash: where a block is made, because whoever wants it has more to do. */
+export async function hashed(made: Omit<EncryptedBlock, 'hash'>): Promise<EncryptedBlock> {
+  const { hashText } = await import('#sealing');
+  return { ...made, hash: await hashText(made.block) };
 }
 
 /** The response secrets of a collection, made when first needed, by generation. */
@@ -255,7 +263,7 @@ export class InProcessCrypto implements Crew {
   }
 
   async encrypt(vectors: Float32Array | Int32Array, first: number, handle?: Uint8Array): Promise<EncryptedBlock> {
-    return encrypted(this.#key, vectors, first, handle);
+    return hashed(encrypted(this.#key, vectors, first, handle));
   }
 
   async decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {

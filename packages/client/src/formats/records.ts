@@ -19,7 +19,7 @@ import { HANDLE_BYTES, HersError } from '@hers/service';
 import { bytesOf, concat, hex, hexText, u32 } from '../bytes.ts';
 import { type Fields, type FieldValues, valuesOf } from '../fields/field.ts';
 import { type KeyedHash, makeKeyedHash, SEAL_OVERHEAD, type Sealer } from '../keys/sealing.ts';
-import type { BatchNames, PlainBatch, SealedBatch } from '../writing/batch.ts';
+import { type BatchNames, FRAME_BYTES, type PlainBatch, type SealedBatch } from '../writing/batch.ts';
 import { decodeParts, encodePart, partBytes } from './parts.ts';
 
 export const VERSION_BYTES = 16;
@@ -295,26 +295,29 @@ export class RecordKeys {
     }
     const associated = this.#bindings(epoch, names.handles);
     const stride = this.#associatedData.length;
-    const sealed = new Uint8Array(plains.length + count * (HEAD_BYTES + SEAL_OVERHEAD));
+    const before = FRAME_BYTES + HEAD_BYTES;
+    const sealed = new Uint8Array(plains.length + count * (before + SEAL_OVERHEAD));
     const sealedView = new DataView(sealed.buffer);
     const ends = new Uint32Array(count);
     for (let i = 0; i < count; i++) {
       const at = i === 0 ? 0 : ends[i - 1];
-      sealedView.setUint32(at, MARK, true);
-      sealedView.setUint32(at + 4, epoch, true);
-      ends[i] = plainEnds[i] + (i + 1) * (HEAD_BYTES + SEAL_OVERHEAD);
+      ends[i] = plainEnds[i] + (i + 1) * (before + SEAL_OVERHEAD);
+      sealedView.setUint32(at, ends[i] - at - 4, true);
+      for (let j = 0; j < HANDLE_BYTES; j++) sealed[at + 4 + j] = names.handles[i * HANDLE_BYTES + j];
+      sealedView.setUint32(at + FRAME_BYTES, MARK, true);
+      sealedView.setUint32(at + FRAME_BYTES + 4, epoch, true);
     }
     // The version tells contents apart without hashing them again, except for what it does not
     // cover.
     if (sealer.sealMany && !projections && count > 0) {
-      sealer.sealMany(sealed, HEAD_BYTES, { plains, ends: plainEnds, associated, hedges: versions });
+      sealer.sealMany(sealed, before, { plains, ends: plainEnds, associated, hedges: versions });
       return { ...names, sealed, ends };
     }
     const underWay: Promise<void>[] = [];
     for (let i = 0; i < count; i++) {
       const hedge = projections ? undefined : versions.subarray(i * VERSION_BYTES, (i + 1) * VERSION_BYTES);
       const sealing = sealer.sealInto(
-        sealed.subarray((i === 0 ? 0 : ends[i - 1]) + HEAD_BYTES, ends[i]),
+        sealed.subarray((i === 0 ? 0 : ends[i - 1]) + before, ends[i]),
         plains.subarray(i === 0 ? 0 : plainEnds[i - 1], plainEnds[i]),
         associated.subarray(i * stride, (i + 1) * stride),
         hedge,

@@ -6,7 +6,7 @@ import nodeCrypto, { createHmac } from 'node:crypto';
 import { syncBuiltinESMExports } from 'node:module';
 import { describe, it, type TestContext } from 'node:test';
 import { MasterSeed } from '@hers/scheme/secret';
-import { HersError } from '@hers/service';
+import { frame, HersError } from '@hers/service';
 import { concat, fromHex, hex, hexText } from '../bytes.ts';
 import { startWorkers } from '../crew/crew.node.ts';
 import { InProcessCrypto } from '../crew/crew.ts';
@@ -100,6 +100,10 @@ describe('records in bulk', () => {
   for (const [way, sealing] of Object.entries(ways)) {
     it(`sealed by ${way}: every cipher opens them, and nothing that was altered`, async () => {
       const sealed = await sealing();
+      // As they are sent: the same as each framed by itself.
+      const framed = [...sealsOf([sealed])].map((each) => frame(concat(each.handle, each.sealed)));
+      assert.deepEqual(concat(...sealsOf([sealed]).frames()), concat(...framed));
+      assert.deepEqual(concat(...[...sealsOf([sealed])].map(({ handle }) => handle)), sealed.handles);
       const nonces = new Set<string>();
       for (const { sealed: each } of sealsOf([sealed]))
         nonces.add(hex(each.subarray(HEAD_BYTES, HEAD_BYTES + NONCE_BYTES)));
@@ -111,8 +115,9 @@ describe('records in bulk', () => {
           opened.map(({ handle, version }) => ({ handle, version })),
           samples.map(plainNames),
         );
-        for (const at of [0, 5, 9, 25, 40, sealed.ends[0] - 1]) {
-          const altered = sealed.sealed.slice(0, sealed.ends[0]);
+        const [first] = sealsOf([sealed]);
+        for (const at of [0, 5, 9, 25, 40, first.sealed.length - 1]) {
+          const altered = first.sealed.slice();
           altered[at] ^= 1;
           const opening = keys.open(() => cipher, sealed.handles.subarray(0, 16), altered);
           const code = at === 0 ? 'UNSUPPORTED_VERSION' : 'INTEGRITY';

@@ -5,7 +5,7 @@
 import { peekBlock } from '@hers/scheme';
 import { authenticate } from '@hers/scheme/secret';
 import { makeDeviceEvaluation } from '@hers/scheme/secret/open';
-import { HersError, Renewable, type SealedRecord, type Service, SHARED, type StageId } from '@hers/service';
+import { freeBytes, HersError, Renewable, type SealedRecord, type Service, SHARED, type StageId } from '@hers/service';
 import { concat, fromHex, hex, sha256 } from '../bytes.ts';
 import { type Column, columnOf } from '../fields/column.ts';
 import type { FieldValues } from '../fields/field.ts';
@@ -427,16 +427,15 @@ export class CollectionSession {
     const crew = await draft.space.crew();
     const evaluating = this.evaluate(draft);
     evaluating.catch(() => {}); // reported below
-    const { block: encoded, sums } = await crew.encrypt(vectors, 0, handle);
+    const { block: encoded, hash, sums } = await crew.encrypt(vectors, 0, handle);
     await evaluating;
     // The blocks of a vault are made again from it, and never read.
     const tagged = this.keyring.descriptor.enrolment === 'homomorphic';
     const tag = tagged ? { tag: hex(authenticate(draft.space.key(), encoded)) } : {};
     signal?.throwIfAborted();
     const fields = Object.keys(draft.fields);
-    const [stage, hash, name, { columns, names }] = await Promise.all([
+    const [stage, name, { columns, names }] = await Promise.all([
       this.service.stageBlock(this.name, [encoded], signal ? { signal } : {}),
-      sha256(encoded),
       this.stageList(draft, list, sums, partition),
       this.stageColumns(
         draft,
@@ -446,13 +445,14 @@ export class CollectionSession {
       ),
     ]);
     const id = hex(peekBlock(encoded).blockId);
+    freeBytes(encoded);
     draft.newBlocks.push(stage);
     draft.entries.set(id, list);
     if (sums) draft.scoreSums.set(id, sums);
     draft.columns.set(id, columns);
     draft.blocks.push({
       id,
-      hash: hex(hash),
+      hash,
       ...tag,
       epoch: draft.epoch,
       edition: draft.space.edition,

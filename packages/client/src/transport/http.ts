@@ -13,6 +13,7 @@ import {
   decodeMessage,
   encodeCommit,
   encodeMessage,
+  Framed,
   HANDLE_BYTES,
   type HelloBody,
   HersError,
@@ -405,6 +406,7 @@ class RecordFrames {
  * are.
  */
 function framedRecords(records: Many<SealedRecord>): Many<Uint8Array> {
+  if (records instanceof Framed) return new Renewable(records.frames);
   if (Symbol.asyncIterator in records) return framedLater(records);
   const isRenewable = Array.isArray(records) || records instanceof Renewable;
   return isRenewable ? new Renewable(() => framedNow(records)) : framedNow(records);

@@ -2,7 +2,7 @@
 // all payloads in a third. A worker gets these arrays, hashes and seals without making an object
 // for each record, and sends arrays back.
 
-import { HANDLE_BYTES, HersError, Renewable, type SealedRecord } from '@hers/service';
+import { Framed, HANDLE_BYTES, HersError, type SealedRecord } from '@hers/service';
 import type { PlainRecord, Projection } from '../formats/records.ts';
 
 /** Hexadecimal digits of a handle, and of a version. */
@@ -34,9 +34,16 @@ export interface BatchNames {
 
 /** The seals of a batch, under one epoch. */
 export interface SealedBatch extends BatchNames {
+  /**
+   * Seal i ends at `ends[i]`. It comes after its handle, and that after the length of both: so it is
+   * sent over HTTP (frames.ts of service), without another copy.
+   */
   readonly sealed: Uint8Array;
   readonly ends: Uint32Array;
 }
+
+/** What comes before a seal in a batch. */
+export const FRAME_BYTES: number = 4 + HANDLE_BYTES;
 
 const encoder = new TextEncoder();
 
@@ -224,18 +231,19 @@ export function recordsOf(ids: readonly string[], batch: PlainBatch, names: Batc
 }
 
 /** One seal of a batch, as the store takes it. */
-export function sealAt({ handles, sealed, ends }: SealedBatch, i: number): SealedRecord {
-  return {
-    handle: handles.subarray(i * HANDLE_BYTES, (i + 1) * HANDLE_BYTES),
-    sealed: sealed.subarray(i === 0 ? 0 : ends[i - 1], ends[i]),
-  };
+export function sealAt({ sealed, ends }: SealedBatch, i: number): SealedRecord {
+  const at = FRAME_BYTES + (i === 0 ? 0 : ends[i - 1]);
+  return { handle: sealed.subarray(at - HANDLE_BYTES, at), sealed: sealed.subarray(at, ends[i]) };
 }
 
 /** The seals of all batches one after the other. */
-export function sealsOf(batches: readonly SealedBatch[]): Renewable<SealedRecord> {
-  return new Renewable(function* () {
-    for (const batch of batches) for (let i = 0; i < batch.ends.length; i++) yield sealAt(batch, i);
-  });
+export function sealsOf(batches: readonly SealedBatch[]): Framed<SealedRecord> {
+  return new Framed(
+    function* () {
+      for (const batch of batches) for (let i = 0; i < batch.ends.length; i++) yield sealAt(batch, i);
+    },
+    () => batches.map(({ sealed }) => sealed),
+  );
 }
 
 /** A worker that answers for another batch must not cause records under wrong names. */

@@ -3,7 +3,7 @@
 // the open block on the store's side (the paper's Algorithm 6), and nothing else is kept of it.
 
 import { addScoreSums, addTags, authenticate, decodeScoreSums, encodeScoreSums } from '@hers/scheme/secret';
-import { MAX_REMOVED, Renewable, type SealedRecord, type StageId } from '@hers/service';
+import { freeBytes, MAX_REMOVED, Renewable, type SealedRecord, type StageId } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import { List } from '../formats/lists.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
@@ -12,7 +12,7 @@ import { Draft } from '../session/draft.ts';
 import type { CollectionSession } from '../session/session.ts';
 import { spaceName } from '../session/space.ts';
 import { partitionOf, type View } from '../session/view.ts';
-import { type SealedBatch, sealAt } from './batch.ts';
+import { type PlainBatch, type SealedBatch, sealAt, sealsOf } from './batch.ts';
 
 /** What writing did to one record: its version before, if it was there, and after. */
 export interface Outcome {
@@ -30,10 +30,13 @@ export interface SealedRecords {
   readonly records: readonly PlainRecord[];
   /** Of these records, in their order. */
   readonly seals: readonly SealedBatch[];
+  /** What the records are views of. */
+  readonly plains: readonly PlainBatch[];
 }
 
 /** The sealed records at the given ascending indices. */
 function chosen(seals: readonly SealedBatch[], which: readonly number[]): Renewable<SealedRecord> {
+  if (seals.reduce((sum, { ends }) => sum + ends.length, 0) === which.length) return sealsOf(seals);
   return new Renewable(function* () {
     let part = 0;
     let first = 0;
@@ -73,6 +76,9 @@ export class VaultBatch {
   readonly #signal: AbortSignal | undefined;
   #staged: { readonly epoch: number; readonly which: readonly number[]; readonly stage: Promise<StageId> } | undefined;
 
+  /** All that was begun. */
+  readonly #stages: Promise<StageId>[] = [];
+
   constructor(session: CollectionSession, batch: SealedRecords, signal?: AbortSignal) {
     this.#session = session;
     this.#batch = batch;
@@ -106,6 +112,7 @@ export class VaultBatch {
           )
         : this.#session.stageRecords(view.manifest, view.space, fresh, this.#signal); // the key was rotated meanwhile
     stage.catch(() => {}); // reported when it is written
+    this.#stages.push(stage);
     this.#staged = { epoch, which, stage };
     return { outcomes, fresh, stage };
   }
@@ -114,8 +121,19 @@ export class VaultBatch {
     await this.#staged?.stage.catch(() => {});
   }
 
-  /** Writes the batch in one commit: all of it or nothing. */
-  write(): Promise<Outcome[]> {
+  /** Writes the batch in one commit: all of it or nothing. It is the last call. */
+  async write(): Promise<Outcome[]> {
+    const outcomes = await this.#write();
+    // Staging that another client has made useless may still read from it.
+    void Promise.allSettled(this.#stages).then(() => {
+      const { seals, plains } = this.#batch;
+      for (const { sealed } of seals) freeBytes(sealed);
+      for (const { vectors, payloads } of plains) freeBytes(vectors, payloads);
+    });
+    return outcomes;
+  }
+
+  #write(): Promise<Outcome[]> {
     return this.#session.write(async (view, lost) => {
       if (lost) this.#staged = undefined;
       const { outcomes: result, fresh, stage } = this.stage(view);

@@ -10,7 +10,7 @@ import { checkId, checkPayload, type PlainRecord, type VectorRecord } from '../f
 import type { CollectionSession } from '../session/session.ts';
 import type { Space } from '../session/space.ts';
 import { partitionOf } from '../session/view.ts';
-import { Packing, recordsOf, type SealedBatch } from './batch.ts';
+import { Packing, type PlainBatch, recordsOf, type SealedBatch } from './batch.ts';
 import type { SealedRecords } from './enrolment.ts';
 
 /** How many blocks' worth of records one commit of an upsert holds. */
@@ -68,26 +68,46 @@ export async function* gather(
   const { dimension, capacity } = session.keyring.plan;
   let batch = new Gathering(session);
   let packing = new Packing(capacity, dimension);
-  for await (const record of records) {
+  /** Adds one; returns a batch that is full. */
+  const add = (record: VectorRecord) => {
     const { vector, payload } = checkRecord(session, record, manifest);
     packing.add(record.id, vector, payload);
-    if (packing.count < capacity && packing.payloadBytes < PART_BYTES) continue;
+    if (packing.count < capacity && packing.payloadBytes < PART_BYTES) return undefined;
     batch.add(packing);
     // As many again, probably: growing there step by step takes twice the memory.
     packing = new Packing(capacity, dimension, packing.count);
-    if (batch.parts < BLOCKS_PER_COMMIT) continue;
-    yield batch.gathered();
+    if (batch.parts < BLOCKS_PER_COMMIT) return undefined;
+    const full = batch.gathered();
     batch = new Gathering(session);
-  }
+    return full;
+  };
+  // Without a promise for each record where they are there already.
+  if (Symbol.asyncIterator in records)
+    for await (const record of records) {
+      const full = add(record);
+      if (full) yield full;
+    }
+  else
+    for (const record of records) {
+      const full = add(record);
+      if (full) yield full;
+    }
   if (packing.count > 0) batch.add(packing);
   if (batch.parts > 0) yield batch.gathered();
+}
+
+/** What one packing became. */
+interface Part {
+  readonly plain: PlainBatch;
+  readonly records: readonly PlainRecord[];
+  readonly seals: readonly SealedBatch[];
 }
 
 /** A batch in the making; its parts are sealed as they come. */
 class Gathering {
   readonly #session: CollectionSession;
   readonly #space: Promise<Space>;
-  readonly #parts: Promise<{ records: PlainRecord[]; seals: SealedBatch[] }>[] = [];
+  readonly #parts: Promise<Part>[] = [];
   #count = 0;
 
   constructor(session: CollectionSession) {
@@ -107,16 +127,16 @@ class Gathering {
     this.#parts.push(part);
   }
 
-  async #seal(packing: Packing): Promise<{ records: PlainRecord[]; seals: SealedBatch[] }> {
+  async #seal(packing: Packing): Promise<Part> {
     const { keyring } = this.#session;
     const plain = packing.take();
     const space = await this.#space;
     if (keyring.descriptor.enrolment !== 'vault')
-      return { records: recordsOf(packing.names, plain, keyring.records.name(plain), space.epoch), seals: [] };
+      return { plain, records: recordsOf(packing.names, plain, keyring.records.name(plain), space.epoch), seals: [] };
     const projections = space.sealsProjections ? await space.project(plain.vectors) : undefined;
     const batch = projections ? { ...plain, projections } : plain;
     const sealed = await keyring.seal(space.epoch, batch);
-    return { records: recordsOf(packing.names, batch, sealed, space.epoch), seals: [sealed] };
+    return { plain, records: recordsOf(packing.names, batch, sealed, space.epoch), seals: [sealed] };
   }
 
   gathered(): Gathered {
@@ -124,6 +144,7 @@ class Gathering {
       epoch,
       records: parts.flatMap(({ records }) => records),
       seals: parts.flatMap(({ seals }) => seals),
+      plains: parts.map(({ plain }) => plain),
     }));
     sealed.catch(() => {});
     return { count: this.#count, sealed };
