@@ -1,7 +1,7 @@
 // What a worker of a crew does with a task, wherever it runs.
 
 import { QuerySecret } from '@hers/scheme/secret';
-import { HersError } from '@hers/service';
+import { freeBytes, HersError } from '@hers/service';
 import { encrypted, hashed, type KeyMaterial, keyFrom, OpenSecretsCache, rankResponses, sealerFrom } from './crew.ts';
 import { unpackTasks } from './packed.ts';
 import type { Answer, Task } from './workers.ts';
@@ -36,6 +36,9 @@ export function workFor(material: KeyMaterial): (task: Task) => Promise<Done> {
   return async (task) => {
     try {
       const value = await perform(task);
+      // These came for the task alone.
+      if (task.kind === 'seal') freeBytes(...Object.values(task.batch).filter(ArrayBuffer.isView));
+      if (task.kind === 'encrypt') freeBytes(task.vectors);
       // What responses came in goes back, for others: memory of every search would be garbage here.
       const spare = task.kind === 'decrypt' ? task.packed.memory : undefined;
       return { answer: { value, spare }, transfer: spare ? [spare] : memoryOf(value) };

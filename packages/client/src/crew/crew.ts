@@ -16,7 +16,7 @@ import {
   withCanaries,
 } from '@hers/scheme/secret';
 import { type QueryResponses, ResponseSecrets } from '@hers/scheme/secret/open';
-import { HersError } from '@hers/service';
+import { freeBytes, HersError } from '@hers/service';
 import type { Codes } from '../fields/column.ts';
 import { RecordKeys, sealingKey } from '../formats/records.ts';
 import { makeSealer } from '../keys/sealing.ts';
@@ -137,7 +137,9 @@ export function encrypted(
   if (handle) blockId.set(handle);
   const all = first === 0 ? withCanaries(key, vectors, blockId) : vectors;
   const sums = isExact(key.plan.profile) ? { sums: encodeScoreSums(scoreSums(key, all, first)) } : {};
-  return { block: encryptBlock(key, all, { first, blockId }), ...sums };
+  const block = encryptBlock(key, all, { first, blockId });
+  if (all !== vectors) freeBytes(all);
+  return { block, ...sums };
 }
 
 /** With the hash: where a block is made, because whoever wants it has more to do. */

@@ -15,7 +15,7 @@
 // no epoch is as large as the mark.
 
 import type { MasterSeed } from '@hers/scheme/secret';
-import { HANDLE_BYTES, HersError } from '@hers/service';
+import { freeBytes, HANDLE_BYTES, HersError } from '@hers/service';
 import { bytesOf, concat, hex, hexText, u32 } from '../bytes.ts';
 import { type Fields, type FieldValues, valuesOf } from '../fields/field.ts';
 import { type KeyedHash, makeKeyedHash, SEAL_OVERHEAD, type Sealer } from '../keys/sealing.ts';
@@ -311,6 +311,7 @@ export class RecordKeys {
     // cover.
     if (sealer.sealMany && !projections && count > 0) {
       sealer.sealMany(sealed, before, { plains, ends: plainEnds, associated, hedges: versions });
+      freeBytes(plains, associated);
       return { ...names, sealed, ends };
     }
     const underWay: Promise<void>[] = [];
@@ -326,6 +327,7 @@ export class RecordKeys {
       if (underWay.length === IN_FLIGHT) await Promise.all(underWay.splice(0));
     }
     await Promise.all(underWay);
+    freeBytes(plains, associated);
     return { ...names, sealed, ends };
   }
 
