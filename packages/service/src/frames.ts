@@ -194,7 +194,7 @@ export async function* groupsOf<T>(things: AsyncIterable<T>): AsyncGenerator<rea
   else for await (const thing of things) yield [thing];
 }
 
-/** Things that can be had again: whoever iterates anew gets the same from the start. */
+/** Things that can be had again: whoever iterates once more gets the same from the start. */
 export class Renewable<T> implements Iterable<T> {
   readonly #make: () => Iterable<T>;
 

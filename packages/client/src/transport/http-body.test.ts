@@ -237,7 +237,7 @@ describe('a body', () => {
     assert.equal((body.content() as Uint8Array).length, 6 * 2 ** 20);
   });
 
-  it('begins anew where its pieces can be had again', async () => {
+  it('begins again where its pieces can be had again', async () => {
     const pieces = [1, 2, 3, 4, 5].map(piece);
     for (const source of [pieces, new Renewable(() => pieces)]) {
       const body = await gatherBody(source, undefined);
@@ -250,7 +250,7 @@ describe('a body', () => {
     }
   });
 
-  it('that can be had once begins anew as long as only what is held was sent', async () => {
+  it('that can be had once begins again as long as only what is held was sent', async () => {
     let ended = 0;
     const once = async function* () {
       try {

@@ -18,7 +18,7 @@ export interface Sent {
 }
 
 export interface Body {
-  /** Something that fetch takes, for one attempt. It begins anew every time. */
+  /** Something that fetch takes, for one attempt. It begins again every time. */
   content(): Uint8Array | ReadableStream<Uint8Array>;
   /** Whether `content` can be called again. */
   readonly repeatable: boolean;
@@ -59,7 +59,7 @@ export async function gatherBody(pieces: Many<Uint8Array>, signal: AbortSignal |
   }
   if (Array.isArray(pieces) || pieces instanceof Renewable) {
     await source.return?.();
-    return new StreamedBody(new Anew(pieces));
+    return new StreamedBody(new Again(pieces));
   }
   return new StreamedBody(new Once(held, source));
 }
@@ -77,7 +77,7 @@ interface Supply {
 }
 
 /** Pieces that can be had again. */
-class Anew implements Supply {
+class Again implements Supply {
   readonly repeatable = true;
   readonly #pieces: Many<Uint8Array>;
   #source: Source | undefined;

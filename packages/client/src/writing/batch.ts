@@ -35,8 +35,8 @@ export interface BatchNames {
 /** The seals of a batch, under one epoch. */
 export interface SealedBatch extends BatchNames {
   /**
-   * Seal i ends at `ends[i]`. It comes after its handle, and that after the length of both: so it is
-   * sent over HTTP (frames.ts of service), without another copy.
+   * Seal i ends at `ends[i]`. It comes after its handle, and that after the length of both: so it
+   * is sent over HTTP (frames.ts of service), without another copy.
    */
   readonly sealed: Uint8Array;
   readonly ends: Uint32Array;
