@@ -26,6 +26,11 @@ export function putHex(text: string, out: Uint8Array, at: number): void {
   for (let i = 0; i < text.length; i += 2) out[at + i / 2] = (digit(i) << 4) | digit(i + 1);
 }
 
+/** An id as text, a character for each byte: what names it in a map costs little that way. */
+export function nameOf(id: Uint8Array): string {
+  return String.fromCharCode.apply(null, id as unknown as number[]);
+}
+
 /** The memory of an array of numbers. */
 export function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);

@@ -391,7 +391,11 @@ class Enroller {
     return enroller;
   }
 
+  /** It enrols without end: one that has ended by itself was not there for all of the time. */
   async end(): Promise<void> {
+    const { exitCode, signalCode, connected } = this.#child;
+    if (exitCode !== null || signalCode !== null || !connected)
+      throw new Error(`the client that enrols beside searches has ended early: ${signalCode ?? `exit ${exitCode}`}`);
     const ended = once(this.#child, 'exit');
     this.#child.disconnect();
     await ended;

@@ -1,7 +1,7 @@
 // Where the time of a search goes, and how many bytes it moves, seen from the service that the
 // client calls.
 
-import { type Service, withMethods } from '@hers/service';
+import { Grouped, groupsOf, type Service, withMethods } from '@hers/service';
 
 export interface Phases {
   /**
@@ -25,20 +25,21 @@ export class TimedService {
   #responseBytes = 0;
 
   constructor(inner: Service) {
-    const search: Service['search'] = (name, request, options) => this.#search(inner, name, request, options);
+    // Many at a time where they come so: a promise for each would be part of what is timed.
+    const search: Service['search'] = (...call) => new Grouped(() => this.#search(inner, ...call));
     this.service = withMethods(inner, { search });
   }
 
   async *#search(
     inner: Service,
     ...[name, request, options]: Parameters<Service['search']>
-  ): AsyncIterable<Uint8Array> {
+  ): AsyncIterable<readonly Uint8Array[]> {
     this.#sent = performance.now();
     this.#queryBytes = request.queries.reduce((sum, query) => sum + query.length, 0);
     this.#responseBytes = 0;
-    for await (const response of inner.search(name, request, options)) {
-      this.#responseBytes += response.length;
-      yield response;
+    for await (const responses of groupsOf(inner.search(name, request, options))) {
+      for (const { length } of responses) this.#responseBytes += length;
+      yield responses;
     }
     this.#ended = performance.now();
   }

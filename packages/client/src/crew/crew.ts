@@ -91,7 +91,7 @@ export interface Crew {
   /**
    * The best of these responses to one query; with groups, the best of each block. INTEGRITY if a
    * canary has another score than it must have, or scores do not add up, which only the crew of
-   * their space can check. Nothing of the tasks is needed any more once the promise is there.
+   * their space can check. The memory of the tasks may not change before the promise settles.
    */
   decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]>;
   close(): Promise<void>;

@@ -15,17 +15,17 @@ export class RankedTogether {
   }
 
   /**
-   * The same as `rankResponses`, of responses that lie in this memory; or nothing, where that has
-   * to be asked: for what native code does not do, and for the words of an error.
+   * The same as `rankResponses`, of responses that lie in one piece of memory; or nothing, where
+   * that has to be asked: for what native code does not do, and for the words of an error.
    */
   async rank(
     secret: Decryption,
-    memory: ArrayBuffer,
     tasks: readonly DecryptTask[],
     { limit, order, threshold, query }: RankOptions,
   ): Promise<Candidate[] | undefined> {
-    if (this.#isClosed || !(secret instanceof QuerySecret) || tasks.some(({ groups, sums }) => groups || sums))
-      return undefined;
+    const memory = tasks[0]?.response.buffer;
+    if (this.#isClosed || !(secret instanceof QuerySecret) || !(memory instanceof ArrayBuffer)) return undefined;
+    if (tasks.some(({ groups, sums }) => groups || sums)) return undefined;
     this.#key ??= keyFrom(this.#material);
     if (!canRank(this.#key)) return undefined;
     const floor = floorOf(order === 'descending' ? 1 : -1, threshold);

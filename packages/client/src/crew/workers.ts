@@ -6,7 +6,7 @@ import { HersError } from '@hers/service';
 import { type Candidate, Ranking } from '../search/ranking.ts';
 import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
 import type { Crew, Decryption, DecryptTask, EncryptedBlock, OpenDecryption, RankOptions } from './crew.ts';
-import { type PackedTasks, packTasks, unpackTasks } from './packed.ts';
+import { type PackedTasks, packTasks } from './packed.ts';
 import type { RankedTogether } from './together.ts';
 
 export type Task =
@@ -174,10 +174,13 @@ export class Workers implements Crew {
   }
 
   async decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
+    const together = await this.#together?.rank(secret, tasks, options);
+    if (together) return together;
     const parts: Promise<Candidate[]>[] = [];
     for (let at = 0; at < tasks.length; at += BATCH) {
-      const some = tasks.slice(at, at + BATCH);
-      parts.push(this.#decryptSome(secret, some, options));
+      const packed = packTasks(tasks.slice(at, at + BATCH), this.#spares.pop());
+      const exposed = secret instanceof QuerySecret ? secret.expose() : secret;
+      parts.push(this.#run({ kind: 'decrypt', secret: exposed, packed, options }));
     }
     const candidates = (await Promise.all(parts)).flat();
     // Which groups are the same in several blocks, only the caller knows.
@@ -185,18 +188,6 @@ export class Workers implements Crew {
     const ranking = new Ranking(options.limit, options.order);
     ranking.merge(candidates);
     return ranking.best();
-  }
-
-  /** Copies what it needs of the tasks before it returns its promise. */
-  async #decryptSome(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
-    const packed = packTasks(tasks, this.#spares.pop());
-    if (this.#together) {
-      const ranked = await this.#together.rank(secret, packed.memory, unpackTasks(packed), options);
-      if (ranked) this.#spare(packed.memory);
-      if (ranked) return ranked;
-    }
-    const exposed = secret instanceof QuerySecret ? secret.expose() : secret;
-    return this.#run({ kind: 'decrypt', secret: exposed, packed, options });
   }
 
   async close(): Promise<void> {

@@ -10,7 +10,7 @@ import { type OpenPlan, peekAnyResponse } from '@hers/scheme/open';
 import { encryptQuery, QuerySecret } from '@hers/scheme/secret';
 import { encryptShortQuery, makeDeviceKey } from '@hers/scheme/secret/open';
 import { groupsOf, HersError, type KeptResponses, type ShardCoverage } from '@hers/service';
-import { fromHex, hex } from '../bytes.ts';
+import { fromHex, nameOf } from '../bytes.ts';
 import { type Decryption, type DecryptTask, toDistances } from '../crew/crew.ts';
 import type { DeviceBlocks } from '../device/device.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
@@ -85,8 +85,10 @@ export interface Scanned {
   readonly shards?: ShardCoverage | undefined;
 }
 
-/** Responses collected before they are handed to the crew: as many as a worker takes. */
-const BATCH = 32;
+/** Responses collected before they are handed to the crew: each time, a thread must be woken. */
+const BATCH = 64;
+/** The last ones are shared between two threads, unless they are fewer than this. */
+const SHARED = 16;
 
 /** An answer that could not be decrypted, for the reason that the error gives. */
 export class Undecryptable extends HersError {
@@ -227,31 +229,44 @@ interface Query {
   readonly isIgnored: boolean;
   readonly secret: Decryption;
   /** Blocks that have not been answered for, since the first answer. */
-  missing: Set<string> | undefined;
+  missing: Missing | undefined;
   /** Responses that the crew has not been given yet, and memory for them. */
   readonly tasks: DecryptTask[];
   readonly gathered: Gathered;
 }
 
+/** For the responses of one batch: 64 of any profile fit. A store may claim that some are larger. */
+const MEMORY_BYTES = 2 ** 20;
+/** Memory that is kept for the responses of other searches. */
+const spares: ArrayBuffer[] = [];
+const MOST_SPARES = 8;
+
 /** Copies of some responses: those that a store hands over are gone when the next one is here. */
 class Gathered {
-  #bytes = new Uint8Array(0);
+  #memory: ArrayBuffer | undefined;
   #used = 0;
 
   add(response: Uint8Array): Uint8Array {
     const { length } = response;
-    if (this.#used + length > this.#bytes.length) {
-      this.#bytes = new Uint8Array(BATCH * length);
+    if (!this.#memory || this.#used + length > this.#memory.byteLength) {
+      this.#memory = (length <= MEMORY_BYTES && spares.pop()) || new ArrayBuffer(Math.max(MEMORY_BYTES, length));
       this.#used = 0;
     }
-    const copy = this.#bytes.subarray(this.#used, (this.#used += length));
+    const copy = new Uint8Array(this.#memory, this.#used, length);
     copy.set(response);
+    this.#used += length;
     return copy;
   }
 
-  /** Nobody needs what was added so far. */
-  clear(): void {
-    this.#used = 0;
+  /** Nothing more is added to what was; when nobody needs that any more, its memory is used again. */
+  take(): { release(): void } {
+    const memory = this.#memory;
+    this.#memory = undefined;
+    return {
+      release() {
+        if (memory?.byteLength === MEMORY_BYTES && spares.length < MOST_SPARES) spares.push(memory);
+      },
+    };
   }
 }
 
@@ -342,7 +357,37 @@ function wipe(secret: Decryption): void {
   if (secret instanceof QuerySecret) secret.wipe();
 }
 
-const idsOf = ({ blocks }: SpaceBlocks) => new Set(blocks.map(({ id }) => id));
+/** Blocks that are still to be answered for, by number. */
+class Missing {
+  readonly #isMissing: Uint8Array;
+  count: number;
+
+  constructor(numbers: readonly number[], blocks: number) {
+    this.#isMissing = new Uint8Array(blocks);
+    for (const number of numbers) this.#isMissing[number] = 1;
+    this.count = numbers.length;
+  }
+
+  /** Whether it was missing until now. */
+  answered(number: number): boolean {
+    if (this.#isMissing[number] !== 1) return false;
+    this.#isMissing[number] = 0;
+    this.count--;
+    return true;
+  }
+}
+
+/** By the blocks of a search: the number of each, by the name of its id. */
+const numbered = new WeakMap<readonly ManifestBlock[], ReadonlyMap<string, number>>();
+
+function numbersOf(blocks: readonly ManifestBlock[]): ReadonlyMap<string, number> {
+  let numbers = numbered.get(blocks);
+  if (!numbers) {
+    numbers = new Map(blocks.map(({ id }, number) => [nameOf(fromHex(id)), number]));
+    numbered.set(blocks, numbers);
+  }
+  return numbers;
+}
 
 /** A block that a response is for, by number, and its place in a packed response. */
 interface Answered {
@@ -362,12 +407,12 @@ function expectedBy(
   response: Uint8Array,
 ): { readonly query: Query; readonly answered: readonly Answered[] } {
   const { queryId, blocks: named } = peekAnyResponse(response);
-  const query = queries.get(hex(queryId));
+  const query = queries.get(nameOf(queryId));
   if (!query) throw notAsked();
-  const missing = (query.missing ??= idsOf(query.of));
+  const missing = (query.missing ??= new Missing(query.of.numbers, blocks.length));
   const answered: Answered[] = [];
   for (const [place, { blockId, first, count }] of named.entries()) {
-    const number = numbers.get(hex(blockId));
+    const number = numbers.get(nameOf(blockId));
     if (number === undefined) throw notAsked();
     const block = blocks[number];
     if (first !== 0 || count !== query.space.slotsOf(block))
@@ -375,7 +420,7 @@ function expectedBy(
         'INTEGRITY',
         'the store answered for a block with another number of records than the manifest names',
       );
-    if (missing.delete(block.id)) answered.push({ number, place });
+    if (missing.answered(number)) answered.push({ number, place });
   }
   if (answered.length === 0) throw new HersError('INTEGRITY', 'the store answered twice for one block');
   return { query, answered };
@@ -450,7 +495,7 @@ function keeper(
     for (const [i, number] of kept.queries.entries()) {
       const query = queries[number];
       if (query.missing) throw new HersError('INTEGRITY', 'the store answered twice for one block');
-      query.missing = new Set();
+      query.missing = new Missing([], 0);
       const chosen = slotsOf && query.of.numbers.map(slotsOf);
       // An error is reported with those of other queries.
       await rank(query, kept, i, chosen).catch(() => {});
@@ -490,16 +535,22 @@ async function scanBlocks(
     view,
     queries.map(({ space, device }) => [space, device] as const),
   );
-  const byId = new Map(queries.map((query) => [hex(query.secret.queryId), query]));
+  const byId = new Map(queries.map((query) => [nameOf(query.secret.queryId), query]));
   const options = { limit, order: orderOf(view.space.plan), ...(threshold === undefined ? {} : { threshold }) };
   const decrypted: { readonly probe: number; readonly records: number; readonly best: Promise<Candidate[]> }[] = [];
-  const decrypt = async ({ probe, space, vector, secret, tasks, gathered }: Query) => {
-    const batch = tasks.splice(0);
-    const records = batch.reduce((sum, { block, dead }) => sum + blocks[block].count - dead.length, 0);
-    const best = (await space.crew()).decrypt(secret, batch, { ...options, query: vector });
-    best.catch(() => {}); // reported below, with the others
-    gathered.clear();
-    decrypted.push({ probe, records, best });
+  const decrypt = async ({ probe, space, vector, secret, tasks, gathered }: Query, parts = 1) => {
+    const all = tasks.splice(0);
+    const { release } = gathered.take();
+    const crew = await space.crew();
+    const size = Math.ceil(all.length / parts);
+    const ranked = Array.from({ length: parts }, (_, i) => {
+      const batch = all.slice(i * size, (i + 1) * size);
+      const records = batch.reduce((sum, { block, dead }) => sum + blocks[block].count - dead.length, 0);
+      const best = crew.decrypt(secret, batch, { ...options, query: vector });
+      decrypted.push({ probe, records, best });
+      return best;
+    });
+    void Promise.allSettled(ranked).then(release); // what fails is reported below, with the others
   };
   const rank: Rank = ({ probe, space, of, secret, vector }, kept, number, slots) => {
     const best = space
@@ -535,12 +586,10 @@ async function scanBlocks(
     };
     // Those that are still to be started start while the store works; what fails, fails below.
     if (!keep) for (const { space } of queries) space.crew().catch(() => {});
-    let numbers: Map<string, number> | undefined;
     chosen?.evaluateAhead();
     for await (const responses of groupsOf(service.search(name, request, calling)))
       for (const response of responses) {
-        numbers ??= new Map(blocks.map((block, number) => [block.id, number]));
-        const { query, answered } = expectedBy(byId, numbers, blocks, response);
+        const { query, answered } = expectedBy(byId, numbersOf(blocks), blocks, response);
         if (query.isIgnored) continue;
         const copy = query.gathered.add(response);
         for (const { number, place } of answered) {
@@ -553,11 +602,11 @@ async function scanBlocks(
         }
         if (query.tasks.length >= BATCH) await decrypt(query);
       }
-    for (const query of queries) if (query.tasks.length > 0) await decrypt(query);
+    for (const query of queries) if (query.tasks.length > 0) await decrypt(query, query.tasks.length < SHARED ? 1 : 2);
     for (const { missing, of } of queries) {
-      const { size } = missing ?? idsOf(of);
-      if (size > 0 && !isExcused(shards))
-        throw new HersError('INTEGRITY', `the store left out ${size} of ${blocks.length} blocks`);
+      const count = missing?.count ?? of.numbers.length;
+      if (count > 0 && !isExcused(shards))
+        throw new HersError('INTEGRITY', `the store left out ${count} of ${blocks.length} blocks`);
     }
     const rankings = probes.map(() => new Ranking(limit, options.order));
     const grouped = probes.map((): Candidate[] => []);

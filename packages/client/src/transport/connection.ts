@@ -11,7 +11,8 @@ import {
   printable,
   refuseUnknown,
 } from '@hers/service';
-import { choosesEncoding, saysWhy } from '#fetch';
+import { choosesEncoding, fetchLarge, saysWhy } from '#fetch';
+import type { Answered } from './answered.ts';
 import {
   checkRedirect,
   type Expected,
@@ -69,7 +70,7 @@ export interface Call {
 
 /** A request whose answer has begun. The caller calls `done` when it has read it. */
 interface Attempt {
-  readonly answer: Response;
+  readonly answer: Answered;
   readonly base: string;
   readonly watch: Watch;
   readonly signal: AbortSignal;
@@ -83,6 +84,7 @@ export class Connection {
   readonly #headers: Record<string, string>;
   readonly #retries: Retries;
   readonly #fetch: typeof fetch;
+  readonly #fetchLarge: (url: string, init: RequestInit) => Promise<Answered>;
   readonly #closing = new AbortController();
   /** Whether it is known by now that the scheme of the address is the server's. */
   #schemeKnown = false;
@@ -110,6 +112,7 @@ export class Connection {
     this.#retries = new Retries(options);
     // The platform's own must be called as a function of its own.
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
+    this.#fetchLarge = options.fetch ?? fetchLarge ?? this.#fetch;
   }
 
   /** The address in use. */
@@ -145,7 +148,8 @@ export class Connection {
       signal.throwIfAborted();
       const content = body?.content();
       const isStream = content instanceof ReadableStream;
-      const answer = await this.#fetch(base + path, {
+      const isLarge = expected.large && content instanceof Uint8Array;
+      const answer: Answered = await (isLarge ? this.#fetchLarge : this.#fetch)(base + path, {
         method,
         // Servers require this type for every change: a page cannot send it without a CORS check.
         headers: { ...this.#headers, ...(method === 'GET' ? {} : { 'content-type': OCTETS }) },
@@ -281,7 +285,7 @@ export class Connection {
               if (!current) {
                 const call: Call = { operation, ...ask(delivered)! };
                 const attempt = await this.#send(call, options);
-                const pieces = piecesOf(attempt.answer, attempt.watch, call.expected.bytes);
+                const pieces = piecesOf(attempt.answer, attempt.watch, call.expected);
                 current = { items: read(pieces, delivered)[Symbol.asyncIterator](), attempt };
               }
               signal.throwIfAborted();

@@ -1,4 +1,9 @@
-// How fetch behaves in Node.
+// How fetch behaves in Node, and something faster for answers of megabytes: fetch leaves as much
+// garbage as it reads several times over, and the engine then collects during every search.
+
+import { type ClientRequest, type IncomingMessage, request as requestPlainly } from 'node:http';
+import { request as requestSecurely } from 'node:https';
+import type { Answered, PieceReader } from './answered.ts';
 
 /** Uploads can be streams, over HTTP/1.1. */
 export const canStream = true;
@@ -8,3 +13,100 @@ export const canStream = true;
 export const choosesEncoding = true;
 /** A failure has a cause. */
 export const saysWhy = true;
+
+/** Read ahead of the reader. */
+const AHEAD_BYTES = 2 ** 18;
+
+/**
+ * What `fetch` does with a body that is whole, redirects that are not followed, and nothing else
+ * that is asked of it here. Nothing is decompressed.
+ */
+export function fetchLarge(url: string, init: RequestInit): Promise<Answered> {
+  const { method, signal } = init as { method: string; signal: AbortSignal };
+  const body = init.body as Uint8Array;
+  const headers = { ...(init.headers as Record<string, string>), 'content-length': body.length };
+  return new Promise((resolve, reject) => {
+    const fail = (cause: unknown) => reject(new TypeError('the request failed', { cause }));
+    const send = url.startsWith('https:') ? requestSecurely : requestPlainly;
+    const request = send(url, { method, headers, signal });
+    request.on('response', (answer) => resolve(answered(request, answer)));
+    // After the answer has begun, its reader hears of it.
+    request.on('error', fail);
+    request.on('upgrade', (_, socket) => {
+      socket.destroy();
+      fail(new Error('the server wants to speak something else than HTTP'));
+    });
+    request.end(body);
+  });
+}
+
+function answered(request: ClientRequest, answer: IncomingMessage): Answered {
+  const { statusCode: status = 0, headers } = answer;
+  const reader = new IncomingReader(request, answer);
+  return {
+    status,
+    ok: status >= 200 && status < 300,
+    type: 'default',
+    headers: { get: (name) => headers[name]?.toString() ?? null },
+    body: { getReader: () => reader, cancel: () => reader.cancel() },
+  };
+}
+
+class IncomingReader implements PieceReader {
+  readonly #answer: IncomingMessage;
+  readonly #pieces: Buffer[] = [];
+  #bytes = 0;
+  #isOver = false;
+  #failure: { readonly cause: unknown } | undefined;
+  #wake: (() => void) | undefined;
+
+  constructor(request: ClientRequest, answer: IncomingMessage) {
+    this.#answer = answer;
+    const failed = (cause: unknown) => {
+      this.#failure ??= { cause };
+      this.#wake?.();
+    };
+    answer.on('data', (piece: Buffer) => {
+      this.#pieces.push(piece);
+      this.#bytes += piece.length;
+      if (this.#bytes > AHEAD_BYTES) answer.pause();
+      this.#wake?.();
+    });
+    answer.on('end', () => {
+      this.#isOver = true;
+      // A server that answers before it has read everything will not read the rest.
+      if (!request.writableFinished) request.destroy();
+      this.#wake?.();
+    });
+    answer.on('error', failed);
+    answer.on('close', () => {
+      if (!this.#isOver) failed(Object.assign(new Error('the answer broke off'), { code: 'ECONNRESET' }));
+    });
+  }
+
+  async read(): Promise<{ readonly done: boolean; readonly value?: Uint8Array }> {
+    for (;;) {
+      const value = this.#pieces.shift();
+      if (value) {
+        this.#bytes -= value.length;
+        if (this.#bytes <= AHEAD_BYTES && this.#answer.isPaused()) this.#answer.resume();
+        return { done: false, value };
+      }
+      if (this.#isOver) return { done: true };
+      if (this.#failure) throw new TypeError('the answer broke off', this.#failure);
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+      this.#wake = undefined;
+    }
+  }
+
+  /** Nothing else is in the memory of a piece: Node copies each into memory of its own. */
+  free({ buffer, byteLength }: Uint8Array): void {
+    if (buffer instanceof ArrayBuffer && byteLength === buffer.byteLength) buffer.transfer(0);
+  }
+
+  async cancel(): Promise<void> {
+    if (!this.#isOver) this.#answer.destroy();
+  }
+}

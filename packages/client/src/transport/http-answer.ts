@@ -3,6 +3,7 @@
 
 import { decodeError, HersError, printable } from '@hers/service';
 import { choosesEncoding } from '#fetch';
+import type { Answered } from './answered.ts';
 import type { Body, Sent } from './http-body.ts';
 import { TransientError } from './retry.ts';
 
@@ -17,6 +18,10 @@ export interface Expected {
   readonly works?: boolean;
   /** Passed on piece by piece, so the whole may take any time. */
   readonly streamed?: boolean;
+  /** Megabytes: where there is something faster than fetch, that is used. */
+  readonly large?: boolean;
+  /** Nobody needs a piece of it any more when the next one is asked for. */
+  readonly passing?: boolean;
 }
 
 /** Descriptions, acknowledgements and errors. */
@@ -136,7 +141,11 @@ const inSeconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`;
  * ERR_ABORTED, though they were read to their end. It does not with `arrayBuffer()`, which has no
  * limit.
  */
-export async function* piecesOf(answer: Response, watch: Watch, limit: number): AsyncGenerator<Uint8Array> {
+export async function* piecesOf(
+  answer: Answered,
+  watch: Watch,
+  { bytes: limit, passing = false }: Pick<Expected, 'bytes' | 'passing'>,
+): AsyncGenerator<Uint8Array> {
   const { body } = answer;
   try {
     checkHead(answer, limit);
@@ -152,10 +161,11 @@ export async function* piecesOf(answer: Response, watch: Watch, limit: number): 
       watch.reads();
       const { done, value } = await reader.read();
       watch.got(value?.length ?? 0);
-      if (done) return;
+      if (done || !value) return;
       total += value.length;
       if (total > limit) throw tooLarge(limit);
       if (value.length > 0) yield value;
+      if (passing) reader.free?.(value);
     }
   } finally {
     await reader.cancel().catch(() => {});
@@ -163,10 +173,10 @@ export async function* piecesOf(answer: Response, watch: Watch, limit: number): 
 }
 
 /** The whole body. */
-export async function wholeAnswer(answer: Response, watch: Watch, limit: number): Promise<Uint8Array> {
+export async function wholeAnswer(answer: Answered, watch: Watch, limit: number): Promise<Uint8Array> {
   let held = new Uint8Array(Math.min(announced(answer), limit, AT_ONCE_BYTES));
   let filled = 0;
-  for await (const piece of piecesOf(answer, watch, limit)) {
+  for await (const piece of piecesOf(answer, watch, { bytes: limit })) {
     if (filled + piece.length > held.length) {
       const larger = new Uint8Array(Math.min(limit, Math.max(2 * held.length, filled + piece.length)));
       larger.set(held);
@@ -196,7 +206,7 @@ export function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
-function checkHead(answer: Response, limit: number): void {
+function checkHead(answer: Answered, limit: number): void {
   if (isCompressed(answer))
     throw new HersError(
       'MALFORMED',
@@ -209,11 +219,11 @@ function checkHead(answer: Response, limit: number): void {
  * A few compressed bytes can expand to any number. A page cannot refuse compression, nor always see
  * it: there, the expanded bytes are counted.
  */
-function isCompressed({ headers }: Response): boolean {
+function isCompressed({ headers }: Answered): boolean {
   return choosesEncoding && !/^(?:identity)?$/i.test(headers.get('content-encoding') ?? '');
 }
 
-function announced({ headers }: Response): number {
+function announced({ headers }: Answered): number {
   const length = Number(headers.get('content-length') ?? 0);
   return length > 0 ? length : 0;
 }
@@ -223,7 +233,7 @@ function tooLarge(limit: number): HersError {
 }
 
 /** Ends an answer that nobody will read. */
-async function discard(answer: Response): Promise<void> {
+async function discard(answer: Answered): Promise<void> {
   await answer.body?.cancel().catch(() => {});
 }
 
@@ -232,7 +242,7 @@ const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 /**
  * Refuses a redirect, which is never followed: the token is for the server that was named.
  */
-export async function checkRedirect(answer: Response, base: string): Promise<void> {
+export async function checkRedirect(answer: Answered, base: string): Promise<void> {
   // Browsers do not say where it leads.
   if (answer.type !== 'opaqueredirect' && !REDIRECTS.has(answer.status)) return;
   const location = answer.headers.get('location');
@@ -246,7 +256,7 @@ export function leadsTo(base: string, address = 'another address'): HersError {
 }
 
 /** The error that a server refused a request with. */
-export async function refusal(answer: Response, watch: Watch): Promise<unknown> {
+export async function refusal(answer: Answered, watch: Watch): Promise<unknown> {
   let error: HersError | undefined;
   try {
     error = decodeError(parseAnswer(await wholeAnswer(answer, watch, SMALL_BYTES)));

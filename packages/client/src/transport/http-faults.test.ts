@@ -2,6 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
@@ -380,19 +382,20 @@ describe('malformed requests', () => {
   /** What a client really sends, one of each operation. */
   async function recorded(url: string): Promise<Recorded[]> {
     const requests = new Map<string, Recorded>();
-    const original = globalThis.fetch;
-    globalThis.fetch = (input, init) => {
-      const { pathname } = new URL(String(input));
-      const body = init?.body as Uint8Array | undefined;
-      requests.set(`${init?.method} ${pathname}`, {
-        method: init!.method!,
-        path: pathname,
-        body: body && new Uint8Array(body),
-      });
-      return original(input, init);
-    };
+    const between = createServer(async (request, response) => {
+      const { method = '', url: path = '', headers } = request;
+      const came = Buffer.concat(await Array.fromAsync(request));
+      const body = came.length > 0 ? came : undefined;
+      requests.set(`${method} ${path}`, { method, path, body });
+      const type = headers['content-type'];
+      const init = { method, ...(type ? { headers: { 'content-type': type } } : {}), ...(body ? { body } : {}) };
+      const answer = await fetch(url + path, init);
+      response.writeHead(answer.status).end(Buffer.from(await answer.arrayBuffer()));
+    });
+    await new Promise<void>((resolve) => between.listen(0, '127.0.0.1', resolve));
+    const address = `http://127.0.0.1:${(between.address() as AddressInfo).port}`;
     try {
-      const db = new Database(new HttpService(url), { key: MasterSeed.generate(), threads: 1 });
+      const db = new Database(new HttpService(address), { key: MasterSeed.generate(), threads: 1 });
       await db.listCollections();
       const collection = await db.createCollection('faces', {
         dimension: 4,
@@ -409,7 +412,8 @@ describe('malformed requests', () => {
       await db.restore('copy', await Array.fromAsync(vault.snapshot()));
       await db.deleteCollection('copy');
     } finally {
-      globalThis.fetch = original;
+      between.closeAllConnections();
+      await new Promise((resolve) => between.close(resolve));
     }
     return [...requests.values()];
   }

@@ -14,6 +14,7 @@ import {
   encodeCommit,
   encodeMessage,
   Framed,
+  Grouped,
   HANDLE_BYTES,
   type HelloBody,
   HersError,
@@ -27,6 +28,7 @@ import {
   packIds,
   printable,
   Renewable,
+  readItemGroups,
   readItems,
   type SealedRecord,
   type SearchCallOptions,
@@ -35,7 +37,7 @@ import {
   type ShardCoverage,
   type StageId,
 } from '@hers/service';
-import { hex } from '../bytes.ts';
+import { hex, nameOf } from '../bytes.ts';
 import { type Call, Connection, type HttpOptions } from './connection.ts';
 import { type Expected, fieldsOf, isCount, SMALL_BYTES } from './http-answer.ts';
 import { gatherBody, wholeBody } from './http-body.ts';
@@ -53,6 +55,7 @@ const MANIFEST: Expected = { bytes: 2 ** 28 };
 const BLOCK: Expected = { bytes: 2 ** 28, streamed: true };
 const ITEMS: Expected = { bytes: Number.POSITIVE_INFINITY, streamed: true };
 const ITEMS_OF_WORK: Expected = { ...ITEMS, works: true };
+const RESPONSES: Expected = { ...ITEMS_OF_WORK, large: true };
 const RECORD_BYTES = 18 * 2 ** 20;
 const LIST_BYTES = 2 ** 25;
 const RESPONSE_BYTES = 2 ** 20;
@@ -252,7 +255,16 @@ export class HttpService implements Service {
     yield* this.connection.stream('getBlock', ask, (pieces) => pieces, options);
   }
 
-  async *search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncGenerator<Uint8Array> {
+  search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncIterable<Uint8Array> {
+    const checkOpen = () => this.connection.checkOpen();
+    return new Grouped(() => this.#searchGroups(name, request, options), checkOpen);
+  }
+
+  async *#searchGroups(
+    name: string,
+    request: SearchRequest,
+    options?: SearchCallOptions,
+  ): AsyncGenerator<readonly Uint8Array[]> {
     const path = this.#path(name, 'search');
     const { version, blocks, evaluation, devices, queries, partial, inbox } = request;
     const head = {
@@ -268,18 +280,15 @@ export class HttpService implements Service {
       ...(evaluation ? [packIds(evaluation, LIST_ID_BYTES, 'a list id')] : []),
       ...(devices ? [packIds(devices, LIST_ID_BYTES, 'a list id')] : []),
     ];
+    const views = options?.views ?? false;
+    const expected = { ...RESPONSES, passing: views === 'passing' };
     for (const [i, group] of groups(queries).entries()) {
       // Questions go with the first group.
       const about = i === 0 && inbox ? { ...head, inbox } : head;
       const body = wholeBody(encodeMessage(about, [...named, ...group]));
-      const call = { method: 'POST', path, body, expected: ITEMS_OF_WORK } as const;
-      for await (const { response, again } of this.connection.stream(
-        'search',
-        () => call,
-        unrepeated(onCoverage),
-        options,
-      ))
-        if (!again) yield response;
+      const call = { method: 'POST', path, body, expected } as const;
+      for await (const responses of this.connection.stream('search', () => call, unrepeated(onCoverage), options))
+        yield views ? responses : responses.map((response) => response.slice());
     }
   }
 
@@ -461,32 +470,40 @@ async function* counted(items: AsyncIterable<Uint8Array>, count: number): AsyncG
 }
 
 /**
- * Reads the responses of one search. An answer that broke off is given again from the start, in
- * another order: what an earlier attempt delivered comes `again`. A response of which all comes
- * twice in one answer is INTEGRITY, because a server could go on like that forever. Some of a
- * packed one may: a cluster in which a node failed asks another, which packs other blocks together.
+ * Reads the responses of one search, many at a time. An answer that broke off is given again from
+ * the start, in another order: what an earlier attempt delivered is left out. A response of which
+ * all comes twice in one answer is INTEGRITY, because a server could go on like that forever. Some
+ * of a packed one may: a cluster in which a node failed asks another, which packs other blocks
+ * together.
  */
 function unrepeated(
   onCoverage?: (coverage: ShardCoverage) => void,
-): (pieces: AsyncIterable<Uint8Array>) => AsyncGenerator<{ readonly response: Uint8Array; readonly again: boolean }> {
+): (pieces: AsyncIterable<Uint8Array>) => AsyncGenerator<readonly Uint8Array[]> {
   const earlier = new Set<string>();
   let current = new Set<string>();
   return async function* (pieces) {
     for (const key of current) earlier.add(key);
     current = new Set();
-    for await (const response of readItems(pieces, RESPONSE_BYTES)) {
-      if (onCoverage && response[0] === BRACE) {
-        onCoverage(readCoverage(response));
-        continue;
+    for await (const items of readItemGroups(pieces, RESPONSE_BYTES)) {
+      const fresh: Uint8Array[] = [];
+      let isTwice = false;
+      for (const response of items) {
+        if (onCoverage && response[0] === BRACE) {
+          onCoverage(readCoverage(response));
+          continue;
+        }
+        const { queryId, blocks } = peekAnyResponse(response);
+        const query = nameOf(queryId);
+        const keys = blocks.map(({ blockId }) => query + nameOf(blockId));
+        const before = current.size;
+        for (const key of keys) current.add(key);
+        isTwice = current.size === before || new Set(keys).size < keys.length;
+        if (isTwice) break;
+        // A packed response may hold others together than before: what is new in it counts.
+        if (!keys.every((key) => earlier.has(key))) fresh.push(response);
       }
-      const { queryId, blocks } = peekAnyResponse(response);
-      const keys = blocks.map(({ blockId }) => String.fromCharCode(...queryId, ...blockId));
-      const before = current.size;
-      for (const key of keys) current.add(key);
-      if (current.size === before || new Set(keys).size < keys.length)
-        throw new HersError('INTEGRITY', 'the server answered twice for one block');
-      // A packed response may hold others together than before: what is new in it counts.
-      yield { response, again: keys.every((key) => earlier.has(key)) };
+      if (fresh.length > 0) yield fresh;
+      if (isTwice) throw new HersError('INTEGRITY', 'the server answered twice for one block');
     }
   };
 }
