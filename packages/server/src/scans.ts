@@ -25,6 +25,8 @@ export interface ScanOptions {
   readonly scans: number;
   readonly queue: number;
   readonly memoryBytes: number;
+  /** For tests: how long a search waits for a scan that it could have been part of. */
+  readonly patienceMs?: number;
 }
 
 /** Who searches: whose share it takes, what its answer counts for, and when it ends. */
@@ -327,7 +329,7 @@ export class Scans {
     if (refusal && !this.#hasSlot(caller)) throw refusal;
     const spool = new Spool(this.#spools, hold);
     const since = performance.now();
-    const patience = refusal ? 0 : Math.max(LEAST_PATIENCE_MS, 1000 * PATIENCE * this.#typicalSeconds);
+    const patience = refusal ? 0 : this.#patienceMs;
     const job: Job = { name, request, caller, signal, spool, since, ids, patientUntil: since + patience };
     const stop = () => {
       const at = this.#waiting.indexOf(job);
@@ -347,6 +349,10 @@ export class Scans {
       const at = this.#waiting.indexOf(job);
       if (at >= 0) this.#waiting.splice(at, 1);
     }
+  }
+
+  get #patienceMs(): number {
+    return this.#options.patienceMs ?? Math.max(LEAST_PATIENCE_MS, 1000 * PATIENCE * this.#typicalSeconds);
   }
 
   #hasSlot(caller: string): boolean {

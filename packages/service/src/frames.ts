@@ -35,20 +35,38 @@ export function freeBytes(...arrays: readonly ArrayBufferView[]): void {
     if (buffer instanceof ArrayBuffer && byteLength === buffer.byteLength) buffer.transfer?.(0);
 }
 
+/** Frames up to this size are put together in memory that is used again, where nobody keeps them. */
+const SCRATCH_BYTES = 2 ** 16;
+
+/** How frames are handed out. */
+type Handing = 'copies' | 'views' | 'passing';
+
 /** Decodes frames, piece by piece. */
 class FrameReader {
   readonly #limit: number;
   readonly #hold: (bytes: number) => void;
+  readonly #handing: Handing;
   readonly #head = new Uint8Array(4);
+  /** Two: while one is in use, the next frame may begin. */
+  readonly #scratch: Uint8Array<ArrayBuffer>[] = [];
+  #turn = 0;
   #headFilled = 0;
   #content: Uint8Array<ArrayBuffer> | undefined;
   #wanted = 0;
   #filled = 0;
   #held = 0;
 
-  constructor(limit: number, hold: (bytes: number) => void) {
+  constructor(limit: number, hold: (bytes: number) => void, handing: Handing) {
     this.#limit = limit;
     this.#hold = hold;
+    this.#handing = handing;
+  }
+
+  /** Memory for a frame that does not lie in one piece. */
+  #room(bytes: number): Uint8Array<ArrayBuffer> {
+    if (this.#handing !== 'passing' || bytes > SCRATCH_BYTES) return new Uint8Array(bytes);
+    this.#turn = 1 - this.#turn;
+    return (this.#scratch[this.#turn] ??= new Uint8Array(SCRATCH_BYTES)).subarray(0, bytes);
   }
 
   #become(bytes: number): void {
@@ -60,7 +78,8 @@ class FrameReader {
    * The frames that end in this piece: copies, because a stream of single bytes would keep a large
    * buffer alive for each; or views of the piece, of those that lie in it.
    */
-  *frames(piece: Uint8Array, isView: boolean): Generator<Uint8Array> {
+  *frames(piece: Uint8Array): Generator<Uint8Array> {
+    const isView = this.#handing !== 'copies';
     for (let at = 0; at < piece.length; ) {
       if (!this.#content) {
         if (this.#headFilled === 0 && piece.length - at >= 4)
@@ -81,7 +100,7 @@ class FrameReader {
         this.#checkWanted();
         const room = Math.min(this.#wanted, Math.max(AT_ONCE_BYTES, piece.length - at));
         this.#become(room);
-        this.#content = new Uint8Array(room);
+        this.#content = this.#room(room);
         this.#filled = 0;
       }
       const use = Math.min(this.#wanted - this.#filled, piece.length - at);
@@ -131,9 +150,9 @@ export async function* unframe(
   limit: number = 2 ** 28,
   hold: (bytes: number) => void = () => {},
 ): AsyncGenerator<Uint8Array> {
-  const reader = new FrameReader(limit, hold);
+  const reader = new FrameReader(limit, hold, 'copies');
   try {
-    for await (const piece of pieces) yield* reader.frames(piece, false);
+    for await (const piece of pieces) yield* reader.frames(piece);
   } finally {
     reader.release();
   }
@@ -142,18 +161,20 @@ export async function* unframe(
 
 /**
  * The same frames, all that end in one piece together, without a promise and memory of its own for
- * each. Many are views of the piece: the caller copies what it keeps before it asks for more.
+ * each. Many are views of the piece: the caller copies what it keeps before it asks for more. With
+ * `passing` the others are overwritten later, too.
  */
 export async function* unframeGroups(
   pieces: Many<Uint8Array>,
   limit: number = 2 ** 28,
   hold: (bytes: number) => void = () => {},
+  passing: boolean = false,
 ): AsyncGenerator<Uint8Array[]> {
-  const reader = new FrameReader(limit, hold);
+  const reader = new FrameReader(limit, hold, passing ? 'passing' : 'views');
   try {
     for await (const piece of pieces) {
       let group: Uint8Array[] = [];
-      for (const frame of reader.frames(piece, true)) {
+      for (const frame of reader.frames(piece)) {
         group.push(frame);
         if (frame.length <= AT_ONCE_BYTES) continue;
         // What is large counts as held until the caller is done with it.

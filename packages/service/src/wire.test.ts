@@ -19,6 +19,7 @@ import {
   type Message,
   packIds,
   printable,
+  readItemGroups,
   readItems,
   unpackIds,
 } from './wire.ts';
@@ -71,7 +72,22 @@ it('what is no message is MALFORMED, and nothing else', () => {
 });
 
 const item = (content: Uint8Array, kind: number) => frame(Uint8Array.from([...content, kind]));
-const collect = (pieces: Uint8Array[]) => Array.fromAsync(readItems(pieces));
+/** One by one and in groups, which must agree, also in what comes before an error. */
+const collect = async (pieces: Uint8Array[]) => {
+  const [single, grouped]: Uint8Array[][] = [[], []];
+  const all = async () => {
+    for await (const each of readItems(pieces)) single.push(each);
+  };
+  const inGroups = async () => {
+    for await (const group of readItemGroups(pieces, undefined, true))
+      for (const each of group) grouped.push(each.slice());
+  };
+  const [one, other] = await Promise.allSettled([all(), inGroups()]);
+  assert.deepEqual(other, one);
+  assert.deepEqual(grouped, single);
+  if (one.status === 'rejected') throw one.reason;
+  return single;
+};
 
 it('items come back until the end; a stream without one was cut off', async () => {
   await fc.assert(
@@ -155,6 +171,10 @@ it('what is no description of a collection is MALFORMED, and nothing else', () =
 it('a message has no more parts than it may have, and an item no more bytes', async () => {
   const parts = Array.from({ length: 3 }, () => new Uint8Array(0));
   assert.equal(decodeMessage(encodeMessage({}, parts), 3).parts.length, 3);
+  for (const room of [0, 3, 1000]) {
+    const message = encodeMessage({ a: 1 }, [new Uint8Array(9)], new Uint8Array(room).fill(7));
+    assert.deepEqual(new Uint8Array(message), encodeMessage({ a: 1 }, [new Uint8Array(9)]));
+  }
   assert.throws(() => decodeMessage(encodeMessage({}, parts), 2), malformed);
   assert.throws(() => decodeMessage(encodeMessage({}, Array<Uint8Array>(2 ** 16 + 1).fill(parts[0]))), malformed);
   const stream = [item(new Uint8Array(9), ITEM_KIND.item), item(new Uint8Array(0), ITEM_KIND.end)];

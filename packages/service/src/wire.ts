@@ -135,9 +135,15 @@ export function messageParts(head: object, parts: readonly Uint8Array[]): Uint8A
   });
 }
 
-export function encodeMessage(head: object, parts: readonly Uint8Array[]): Uint8Array {
+/** In new memory, or at the beginning of some that is given, if it is large enough. */
+export function encodeMessage(
+  head: object,
+  parts: readonly Uint8Array[],
+  room: Uint8Array = new Uint8Array(0),
+): Uint8Array {
   const pieces = messageParts(head, parts);
-  const out = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
+  const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  const out = room.length >= length ? room.subarray(0, length) : new Uint8Array(length);
   let at = 0;
   for (const piece of pieces) {
     out.set(piece, at);
@@ -303,14 +309,16 @@ export async function* readItems(pieces: Many<Uint8Array>, limit: number = 2 ** 
 
 /**
  * The same items, all that end in one piece together, without a promise and memory of its own for
- * each. Many are views of the piece: the caller copies what it keeps before it asks for more.
+ * each. Many are views of the piece: the caller copies what it keeps before it asks for more. With
+ * `passing` the others are overwritten later, too.
  */
 export async function* readItemGroups(
   pieces: Many<Uint8Array>,
   limit: number = 2 ** 28,
+  passing: boolean = false,
 ): AsyncGenerator<readonly Uint8Array[]> {
   const end = new ItemEnd();
-  for await (const frames of unframeGroups(pieces, limit + 1)) {
+  for await (const frames of unframeGroups(pieces, limit + 1, undefined, passing)) {
     const items: Uint8Array[] = [];
     let failure: { readonly error: unknown } | undefined;
     for (const bytes of frames) {

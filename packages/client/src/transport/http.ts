@@ -45,6 +45,8 @@ import { postEnvelope } from './post.ts';
 
 /** Queries sent in one request, unless a single one is larger. */
 const SEARCH_BYTES = 2 ** 25;
+/** The most memory that is kept for the next search. */
+const SPARE_BYTES = 2 ** 22;
 // What answers may be. A sealed record is a payload of 16 MiB at most, with vectors and an id; a
 // list has an id of 1 KiB at most for every slot of a block; a piece of a compressor has 4 MiB; a
 // column has 32 MiB at most (columns.ts).
@@ -73,6 +75,8 @@ export class HttpService implements Service {
    * @internal
    */
   protected readonly connection: Connection;
+  /** Memory of a search that is over, for the next one: much of it would be garbage otherwise. */
+  #spare: Uint8Array | undefined;
 
   /**
    * Connects to nothing yet; `hello` does.
@@ -285,10 +289,14 @@ export class HttpService implements Service {
     for (const [i, group] of groups(queries).entries()) {
       // Questions go with the first group.
       const about = i === 0 && inbox ? { ...head, inbox } : head;
-      const body = wholeBody(encodeMessage(about, [...named, ...group]));
-      const call = { method: 'POST', path, body, expected } as const;
-      for await (const responses of this.connection.stream('search', () => call, unrepeated(onCoverage), options))
+      const message = encodeMessage(about, [...named, ...group], this.#spare);
+      this.#spare = undefined;
+      const call = { method: 'POST', path, body: wholeBody(message), expected } as const;
+      const read = unrepeated(expected.passing, onCoverage);
+      for await (const responses of this.connection.stream('search', () => call, read, options))
         yield views ? responses : responses.map((response) => response.slice());
+      // All of it was answered, so it has been sent.
+      if (message.length <= SPARE_BYTES) this.#spare = new Uint8Array(message.buffer);
     }
   }
 
@@ -477,6 +485,7 @@ async function* counted(items: AsyncIterable<Uint8Array>, count: number): AsyncG
  * together.
  */
 function unrepeated(
+  passing: boolean,
   onCoverage?: (coverage: ShardCoverage) => void,
 ): (pieces: AsyncIterable<Uint8Array>) => AsyncGenerator<readonly Uint8Array[]> {
   const earlier = new Set<string>();
@@ -484,7 +493,7 @@ function unrepeated(
   return async function* (pieces) {
     for (const key of current) earlier.add(key);
     current = new Set();
-    for await (const items of readItemGroups(pieces, RESPONSE_BYTES)) {
+    for await (const items of readItemGroups(pieces, RESPONSE_BYTES, passing)) {
       const fresh: Uint8Array[] = [];
       let isTwice = false;
       for (const response of items) {
