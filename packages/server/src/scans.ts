@@ -235,7 +235,8 @@ class Owners {
   of(response: Uint8Array): Spool | undefined {
     const { queryId } = peekResponse(response);
     if (Buffer.compare(queryId, this.#queryId) !== 0) {
-      this.#queryId = queryId.slice();
+      // A copy, also of a Buffer: it stays when the response is gone.
+      this.#queryId = new Uint8Array(queryId);
       this.#spool = this.#spools.get(hexOf(queryId));
     }
     return this.#spool;

@@ -15,7 +15,7 @@ function* passing(pieces: readonly Uint8Array[]): Generator<Uint8Array> {
 
 /** All ways, which must agree; groups are copied at once, for they may be views of a piece. */
 const collect = async (pieces: Uint8Array[], limit?: number) => {
-  const copies = (group: readonly Uint8Array[]) => group.map((each) => each.slice());
+  const copies = (group: readonly Uint8Array[]) => group.map((each) => new Uint8Array(each));
   const [one, ...others] = await Promise.allSettled([
     Array.fromAsync(unframe(pieces, limit)),
     Array.fromAsync(unframeGroups(pieces, limit), copies),

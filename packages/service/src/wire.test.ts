@@ -76,11 +76,11 @@ const item = (content: Uint8Array, kind: number) => frame(Uint8Array.from([...co
 const collect = async (pieces: Uint8Array[]) => {
   const [single, grouped]: Uint8Array[][] = [[], []];
   const all = async () => {
-    for await (const each of readItems(pieces)) single.push(each);
+    for await (const each of readItems(pieces)) single.push(new Uint8Array(each));
   };
   const inGroups = async () => {
     for await (const group of readItemGroups(pieces, undefined, true))
-      for (const each of group) grouped.push(each.slice());
+      for (const each of group) grouped.push(new Uint8Array(each));
   };
   const [one, other] = await Promise.allSettled([all(), inGroups()]);
   assert.deepEqual(other, one);

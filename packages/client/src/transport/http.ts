@@ -294,7 +294,7 @@ export class HttpService implements Service {
       const call = { method: 'POST', path, body: wholeBody(message), expected } as const;
       const read = unrepeated(expected.passing, onCoverage);
       for await (const responses of this.connection.stream('search', () => call, read, options))
-        yield views ? responses : responses.map((response) => response.slice());
+        yield views ? responses : responses.map((response) => new Uint8Array(response));
       // All of it was answered, so it has been sent.
       if (message.length <= SPARE_BYTES) this.#spare = new Uint8Array(message.buffer);
     }
