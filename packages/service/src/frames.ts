@@ -35,7 +35,7 @@ export function freeBytes(...arrays: readonly ArrayBufferView[]): void {
     if (buffer instanceof ArrayBuffer && byteLength === buffer.byteLength) buffer.transfer?.(0);
 }
 
-/** Frames up to this size are put together in memory that is used again, where nobody keeps them. */
+/** Frames up to this size are put together in memory that is used again, if nobody keeps them. */
 const SCRATCH_BYTES = 2 ** 16;
 
 /** How frames are handed out. */

@@ -235,7 +235,7 @@ interface Query {
   readonly gathered: Gathered;
 }
 
-/** For the responses of one batch: 64 of any profile fit. A store may claim that some are larger. */
+/** For the responses of one batch: 64 of most profiles fit. A store may send larger ones. */
 const MEMORY_BYTES = 2 ** 20;
 /** Memory that is kept for the responses of other searches. */
 const spares: ArrayBuffer[] = [];
@@ -258,7 +258,7 @@ class Gathered {
     return copy;
   }
 
-  /** Nothing more is added to what was; when nobody needs that any more, its memory is used again. */
+  /** Nothing more is added to it. When nobody needs it any more, its memory is used again. */
   take(): { release(): void } {
     const memory = this.#memory;
     this.#memory = undefined;
