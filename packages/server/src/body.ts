@@ -1,7 +1,7 @@
 // What a client sends, piece by piece: never more than allowed, and never more slowly.
 
 import type { IncomingMessage } from 'node:http';
-import { grown, HersError } from '@hers/service';
+import { freeBytes, grown, HersError } from '@hers/service';
 import type { Pace } from './pace.ts';
 
 export interface BodyLimits {
@@ -144,19 +144,9 @@ export async function wholeBody(
     }
     whole.set(piece, filled);
     filled = needed;
-    if (!freeWhole(piece)) litter(piece.length);
+    if (!freeBytes(piece)) litter(piece.length);
   }
   return whole.subarray(0, filled);
-}
-
-/**
- * Frees memory that nothing else lies in and that nobody needs any more, at once: the engine
- * collects such garbage late, and with everything else. Says whether it did.
- */
-export function freeWhole({ buffer, byteLength }: Uint8Array): boolean {
-  if (!(buffer instanceof ArrayBuffer) || byteLength !== buffer.byteLength) return false;
-  buffer.transfer(0);
-  return true;
 }
 
 /** Waits until there is something to read, or the end; false when nothing happens for so long. */

@@ -3,6 +3,7 @@
 import {
   type CallOptions,
   decodeMessage,
+  freeBytes,
   HersError,
   ID_COST,
   type Many,
@@ -12,7 +13,7 @@ import {
 } from '@hers/service';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Answer } from './answer.ts';
-import { type BodyLimits, bodyOf, freeWhole, wholeBody } from './body.ts';
+import { type BodyLimits, bodyOf, wholeBody } from './body.ts';
 import type { Guest } from './guests.ts';
 import { type ItemParts, type Piece, type SendOptions, sendItems, sendPieces } from './items.ts';
 import type { Limits } from './limits.ts';
@@ -127,7 +128,7 @@ export class Call {
   /** Frees the body, with all views of it, which nobody may use any more. */
   freeBody(): void {
     const { length } = this.#whole;
-    if (length > 0 && freeWhole(this.#whole)) this.guest.hold.gave(length);
+    if (length > 0 && freeBytes(this.#whole)) this.guest.hold.gave(length);
     this.#whole = NOTHING;
   }
 

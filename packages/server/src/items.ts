@@ -2,7 +2,7 @@
 // pieces are used again and again: fresh ones for every answer would keep the garbage collector as
 // busy as the scan.
 
-import { encodeError, ITEM_KIND } from '@hers/service';
+import { encodeError, freeBytes, ITEM_KIND } from '@hers/service';
 import type { Answer } from './answer.ts';
 
 /** An item in one or more parts, which follow each other. */
@@ -21,7 +21,7 @@ const free: Piece[] = [];
 /** Takes back what nobody else has any more. What is not kept is freed at once, not collected. */
 function givePiece({ buffer }: Piece): void {
   if (free.length < MAX_FREE) free.push(Buffer.from(buffer));
-  else buffer.transfer(0);
+  else freeBytes(new Uint8Array(buffer));
 }
 
 /** Items laid into pieces, which begin and end anywhere in an item. */

@@ -28,12 +28,19 @@ export function grown(bytes: Uint8Array<ArrayBuffer>, room: number): Uint8Array<
 /**
  * Gives the memory of arrays back at once, where nobody needs them any more. Otherwise the engine
  * looks through its whole heap for such memory whenever some 64 MB of it have come. They are empty
- * afterwards. Arrays that share their memory with others stay as they are.
+ * afterwards. Arrays that share their memory with others stay as they are, and all do on an engine
+ * that cannot. Says whether it was done for all.
  */
-export function freeBytes(...arrays: readonly ArrayBufferView[]): void {
+export function freeBytes(...arrays: readonly ArrayBufferView[]): boolean {
+  let isDone = true;
   for (const { buffer, byteLength } of arrays)
-    if (buffer instanceof ArrayBuffer && byteLength === buffer.byteLength) buffer.transfer?.(0);
+    if (buffer instanceof ArrayBuffer && byteLength === buffer.byteLength && canFree) buffer.transfer(0);
+    else isDone = false;
+  return isDone;
 }
+
+/** Since Node 21. */
+const canFree = 'transfer' in ArrayBuffer.prototype;
 
 /** Frames up to this size are put together in memory that is used again, if nobody keeps them. */
 const SCRATCH_BYTES = 2 ** 16;

@@ -4,6 +4,7 @@
 import { Agent, type ClientRequest, type IncomingMessage, request as requestPlainly } from 'node:http';
 import { request as requestSecurely } from 'node:https';
 import { connect, type NetConnectOpts, type Socket } from 'node:net';
+import { freeBytes } from '@hers/service';
 import type { Answered, PieceReader } from './answered.ts';
 
 /** Uploads can be streams, over HTTP/1.1. */
@@ -124,8 +125,8 @@ class IncomingReader implements PieceReader {
   }
 
   /** Nothing else is in the memory of a piece: Node copies each into memory of its own. */
-  free({ buffer, byteLength }: Uint8Array): void {
-    if (buffer instanceof ArrayBuffer && byteLength === buffer.byteLength) buffer.transfer(0);
+  free(piece: Uint8Array): void {
+    freeBytes(piece);
   }
 
   async cancel(): Promise<void> {
