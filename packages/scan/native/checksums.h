@@ -1,6 +1,6 @@
-// The checksums of several pieces at the same time. One is a chain of multiplications, each of which
-// waits for the one before, and its four lanes fill half of a vector: four together run at the speed
-// of memory.
+// The checksums of several pieces at the same time. One is a chain of multiplications, each of
+// which waits for the one before, and its four lanes fill half of a vector: four together run at
+// the speed of memory.
 
 #pragma once
 

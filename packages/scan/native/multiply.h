@@ -36,10 +36,10 @@
 // and the gallery is read in its order: two blocks at once lie 4 KB apart and compete for the same
 // ways of L1. What comes is fetched once, straight to L1: a core has only so many requests to
 // memory at a time, and a second one for the same line, on its way from L2, would take the place of
-// another. Where L1 is large enough, it bypasses the others: sums and queries then stay in them, which
-// the gallery would have pushed out. Four queries or more are limited by the multipliers, but the first two would wait for
-// memory if they fetched all of it: the first four fetch half each of the panel that comes next,
-// which then waits in L2.
+// another. Where L1 is large enough, it bypasses the others: sums and queries then stay in them,
+// which the gallery would have pushed out. Four queries or more are limited by the multipliers, but
+// the first two would wait for memory if they fetched all of it: the first four fetch half each of
+// the panel that comes next, which then waits in L2.
 
 #pragma once
 
@@ -59,7 +59,7 @@ using hers::Multiply;
  * in which a core reads 5 KB; three times as much fits L1 beside the slice of a query.
  */
 constexpr size_t kAhead = 4096;
-/** The same where nothing but L1 keeps it, of 48 KB or more: it must not be evicted before its use. */
+/** The same where nothing but L1 keeps it, of 48 KB or more: it must stay there until its use. */
 constexpr size_t kOnceAhead = 3072;
 /** The same for each of two parts at once. */
 constexpr size_t kTwoAhead = 2048;
@@ -105,8 +105,8 @@ constexpr size_t blocksAtOnce(size_t queries, bool packed) {
 }
 
 /**
- * B blocks from `block` on, Q queries from `query` on, and the vectors from `lane` on. With each row
- * it may fetch a line from `soon` on.
+ * B blocks from `block` on, Q queries from `query` on, and the vectors from `lane` on. With each
+ * row it may fetch a line from `soon` on.
  */
 template <int B, int Q, Fetch fetch, bool packed>
 void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_t lane, const uint32_t* soon = nullptr) {

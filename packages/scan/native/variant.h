@@ -28,9 +28,10 @@ struct Multiply {
   /** Whether the L1 cache has 48 KB or more. */
   bool largeL1;
   /**
-   * Null; or, if the variant `checksAlong`, for one query and rows that are not packed: this part and
-   * the one after it are multiplied, and their XXH64 goes here, unless it was told to stop. The
-   * second part's query and sums follow the first one's, its results are `outStride` words further.
+   * Null; or, if the variant `checksAlong`, for one query and rows that are not packed: this part
+   * and the one after it are multiplied, and their XXH64 goes here, unless it was told to stop.
+   * The second part's query and sums follow the first one's, its results are `outStride` words
+   * further.
    */
   uint64_t* checksums;
   size_t outStride;

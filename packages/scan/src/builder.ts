@@ -190,8 +190,8 @@ async function writeSegment(
 /**
  * Fills the file with zeros, a huge page at a time. Linux keeps a file in pieces as large as the
  * writes that made it, and the runs of a stage are far smaller. What was written as a huge page is
- * mapped as one, so that the first scan does not stop at every 64 KB to map the next, and later ones
- * are faster by a twentieth.
+ * mapped as one, so that the first scan does not stop at every 64 KB to map the next, and later
+ * ones are faster by a twentieth.
  */
 async function makeRoom(file: FileHandle, bytes: number): Promise<void> {
   const zeros = new Uint8Array(Math.min(HUGE_PAGE, bytes));

@@ -153,8 +153,8 @@ describe('native kernel', compiler, () => {
       }
     }
 
-    // One query verifies two parts while it multiplies them, the first time, where a task has several:
-    // a scan of many parts has such tasks.
+    // One query verifies two parts while it multiplies them, the first time, where a task has
+    // several: a scan of many parts has such tasks.
     for (const [parameters, rows, count] of [
       [small, 5, 3],
       [small, 16, 1],
