@@ -12,7 +12,6 @@ import {
   encodeInfo,
   encodeMessage,
   expandedBytes,
-  freeBytes,
   fromHex,
   Grouped,
   HANDLE_BYTES,
@@ -251,12 +250,9 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       params,
       takes: { kind: 'octets', description: 'the encoded block' },
       gives: { kind: 'json', status: 201, body: schemas.stageBody },
-      handle: async (call) => {
-        const block = await call.octets();
-        const stage = await service.stageBlock(call.name, [block], call.options);
-        freeBytes(block);
-        return { stage };
-      },
+      handle: async (call) => ({
+        stage: await service.stageBlock(call.name, [await call.octets()], call.options),
+      }),
     },
     {
       method: 'GET',

@@ -59,9 +59,20 @@ export async function gatherBody(pieces: Many<Uint8Array>, signal: AbortSignal |
   }
   if (Array.isArray(pieces) || pieces instanceof Renewable) {
     await source.return?.();
-    return new StreamedBody(new Again(pieces));
+    return new StreamedBody(new Again(pieces instanceof Renewable ? pieces : new Renewable(() => inCopies(pieces))));
   }
   return new StreamedBody(new Once(held, source));
+}
+
+const COPY_BYTES = 2 ** 18;
+
+/**
+ * The same bytes in memory of their own: a socket may still read what it was given when the call is
+ * over, because the server answered too early, and the caller may give its memory back by then.
+ */
+export function* inCopies(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
+  for (const piece of pieces)
+    for (let at = 0; at < piece.length; at += COPY_BYTES) yield piece.slice(at, at + COPY_BYTES);
 }
 
 function sourceOf(pieces: Many<Uint8Array>): Source {

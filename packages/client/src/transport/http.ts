@@ -40,7 +40,7 @@ import {
 import { hex, nameOf } from '../bytes.ts';
 import { type Call, Connection, type HttpOptions } from './connection.ts';
 import { type Expected, fieldsOf, isCount, SMALL_BYTES } from './http-answer.ts';
-import { gatherBody, wholeBody } from './http-body.ts';
+import { gatherBody, inCopies, wholeBody } from './http-body.ts';
 import { postEnvelope } from './post.ts';
 
 /** Queries sent in one request, unless a single one is larger. */
@@ -423,7 +423,7 @@ class RecordFrames {
  * are.
  */
 function framedRecords(records: Many<SealedRecord>): Many<Uint8Array> {
-  if (records instanceof Framed) return new Renewable(records.frames);
+  if (records instanceof Framed) return new Renewable(() => inCopies(records.frames()));
   if (Symbol.asyncIterator in records) return framedLater(records);
   const isRenewable = Array.isArray(records) || records instanceof Renewable;
   return isRenewable ? new Renewable(() => framedNow(records)) : framedNow(records);
