@@ -20,8 +20,8 @@ export function checkIds(ids: readonly Uint8Array[], what: string, length: numbe
 }
 
 /**
- * A document of JSON that nodes share, if it has one of these formats and this shape. UNSUPPORTED_VERSION
- * for another format; MALFORMED for what no version wrote.
+ * A document of JSON that nodes share, if it has one of these formats and this shape.
+ * UNSUPPORTED_VERSION for another format; MALFORMED for what no version wrote.
  */
 export function readDocument(
   bytes: Uint8Array,
