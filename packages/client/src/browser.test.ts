@@ -34,7 +34,7 @@ const built = resolve(import.meta.dirname, '../build');
 const browserPart = part('browser');
 
 /** What a page has to load before it can search. */
-const MODULE_BYTES = 308_000;
+const MODULE_BYTES = 311_000;
 const COMPRESSED_BYTES = 110_000;
 
 describe('the module for pages', () => {

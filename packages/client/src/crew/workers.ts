@@ -174,8 +174,10 @@ export class Workers implements Crew {
   }
 
   async decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
-    const together = await this.#together?.rank(secret, tasks, options);
-    if (together) return together;
+    if (this.#together) {
+      const ranked = await this.#together.rank(secret, tasks, options);
+      if (ranked) return ranked;
+    }
     const parts: Promise<Candidate[]>[] = [];
     for (let at = 0; at < tasks.length; at += BATCH) {
       const packed = packTasks(tasks.slice(at, at + BATCH), this.#spares.pop());
