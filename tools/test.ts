@@ -29,6 +29,7 @@ const MOSTLY_WAITING = [
   'packages/client/src/transport/http-faults.test.ts',
   'packages/cluster/src/ledger-nats.test.ts',
   'packages/cluster/src/placement.test.ts',
+  'packages/cluster/src/processes.test.ts',
 ];
 
 const root = resolve(import.meta.dirname, '..');
