@@ -75,7 +75,7 @@ const RESPONSE_BYTES = 8192;
  * searches. Somebody waits for a search and nobody for the end of a large write. So searches keep
  * most of the cores, and writes go on all the same, by some megabytes a second.
  */
-const COURTESY_MS = 20;
+const COURTESY_MS = 30;
 
 const NOTHING = new Uint8Array(0);
 
