@@ -35,7 +35,7 @@ const browserPart = part('browser');
 
 /** What a page has to load before it can search. */
 const MODULE_BYTES = 311_000;
-const COMPRESSED_BYTES = 110_000;
+const COMPRESSED_BYTES = 111_000;
 
 describe('the module for pages', () => {
   it('is one file that loads nothing else, and not too large', async () => {

@@ -107,3 +107,18 @@ it('a scan that hangs holds nobody for good, and who leaves is not scanned for',
   assert.equal(memory.held, 0);
   close();
 });
+
+it('who has waited long enough goes on when a timer says so, whatever the clock says', async (t) => {
+  const { sizes, begin, finish, memory, close } = world();
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const stuck = begin('x');
+  const other = begin('y');
+  // A timer may come early by the clock, where the engine was busy when it was set.
+  t.mock.timers.tick(1000);
+  t.mock.timers.reset();
+  for (let turns = 0; sizes.length < 2 && turns < 1000; turns++) await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(sizes, [1, 1]);
+  await finish([stuck, other]);
+  assert.equal(memory.held, 0);
+  close();
+});

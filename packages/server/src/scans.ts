@@ -211,8 +211,12 @@ interface Job {
   readonly spool: Spool;
   readonly since: number;
   readonly ids: readonly string[];
-  /** Until when it waits for a scan that it could have been part of. */
-  readonly patientUntil: number;
+  /**
+   * Whether it still waits for a scan that it could have been part of. Only its timer ends that: a
+   * timer counts from the last time that the engine looked at the clock, so it may come before the
+   * time that a clock says.
+   */
+  isPatient: boolean;
 }
 
 /** A scan under way. */
@@ -245,23 +249,31 @@ class Owners {
 
 const hexOf = (bytes: Uint8Array) => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('hex');
 
-/** Waits a moment after a scan for those who were answered by it. */
+/** A moment after a scan, for those who were answered by it. */
+interface Moment {
+  readonly first: Job;
+  readonly ms: number;
+  readonly count: number;
+  readonly target: number;
+  isOver: boolean;
+}
+
+/** Waits for a moment where that was worth it lately. */
 class Linger {
-  #after: { readonly first: Job; readonly until: number; readonly count: number; readonly target: number } | undefined;
+  #after: Moment | undefined;
   #leaveOut = 0;
   #left = 0;
 
   /** A scan has ended that took so long, for so many queries, while `count` are waiting. */
-  begin(first: Job, ms: number, queries: number, count: number): number {
+  begin(first: Job, ms: number, queries: number, count: number): Moment | undefined {
     this.end(count);
     if (this.#left > 0) {
       this.#left--;
-      return 0;
+      return undefined;
     }
     const target = Math.min(MAX_QUERIES, count + queries);
-    const longest = Math.min(LONGEST_LINGER_MS, LINGER * ms);
-    this.#after = { first, until: performance.now() + longest, count, target };
-    return longest;
+    this.#after = { first, ms: Math.min(LONGEST_LINGER_MS, LINGER * ms), count, target, isOver: false };
+    return this.#after;
   }
 
   /** Learns whether it was worth it. */
@@ -277,7 +289,7 @@ class Linger {
   isFor(job: Job, countLike: (job: Job) => number): boolean {
     if (!this.#after || !areAlike(this.#after.first, job)) return false;
     const count = countLike(job);
-    if (count < this.#after.target && performance.now() < this.#after.until) return true;
+    if (count < this.#after.target && !this.#after.isOver) return true;
     this.end(count);
     return false;
   }
@@ -331,7 +343,7 @@ export class Scans {
     const spool = new Spool(this.#spools, hold);
     const since = performance.now();
     const patience = refusal ? 0 : this.#patienceMs;
-    const job: Job = { name, request, caller, signal, spool, since, ids, patientUntil: since + patience };
+    const job: Job = { name, request, caller, signal, spool, since, ids, isPatient: patience > 0 };
     const stop = () => {
       const at = this.#waiting.indexOf(job);
       if (at >= 0) this.#waiting.splice(at, 1);
@@ -341,7 +353,11 @@ export class Scans {
     signal.addEventListener('abort', stop, { once: true });
     this.#waiting.push(job);
     this.#next();
-    const timer = this.#waiting.includes(job) ? setTimeout(() => this.#next(), patience + 1) : undefined;
+    const lose = () => {
+      job.isPatient = false;
+      this.#next();
+    };
+    const timer = this.#waiting.includes(job) ? setTimeout(lose, patience) : undefined;
     try {
       yield* job.spool.read();
     } finally {
@@ -374,7 +390,7 @@ export class Scans {
 
   /** Whether a search should wait for a scan that it could have been part of. */
   #shouldWait(job: Job): boolean {
-    if (performance.now() >= job.patientUntil) return false;
+    if (!job.isPatient) return false;
     const isLike = ({ first, queries, rests }: Running) => !rests && queries <= MAX_QUERIES && areAlike(first, job);
     for (const each of this.#scans) if (isLike(each)) return true;
     return this.#linger.isFor(job, this.#waitingLike);
@@ -387,8 +403,13 @@ export class Scans {
   /** Those who were answered may be back in a moment. */
   #lingerAfter({ first, queries }: Running, ms: number): void {
     if (queries > MAX_QUERIES) return;
-    const longest = this.#linger.begin(first, ms, queries, this.#waitingLike(first));
-    if (longest > 0) setTimeout(() => this.#next(), longest + 1).unref();
+    const moment = this.#linger.begin(first, ms, queries, this.#waitingLike(first));
+    if (!moment) return;
+    const end = () => {
+      moment.isOver = true;
+      this.#next();
+    };
+    setTimeout(end, moment.ms).unref();
   }
 
   #take(caller: string): void {

@@ -48,7 +48,7 @@ async function measure(values: Values): Promise<Data<SpeedParameters>> {
   const dimension = wholeNumber(values, 'dimension', small ? 16 : 128);
   const reports = values.from === undefined ? await run(count, dimension, small) : read(String(values.from));
   const results: Figure[] = [];
-  for (const bench of BENCHES) results.push(...bestOf(reports, bench));
+  for (const bench of BENCHES) results.push(...bestOf(reports, bench), ...allOf(reports, bench));
   const earlier = values.before === undefined ? [] : read(String(values.before));
   for (const bench of BENCHES)
     if (earlier.some((report) => report.bench === bench)) results.push(...bestOf(earlier, bench, 'before-'));
@@ -67,7 +67,20 @@ function bestOf(reports: readonly Report[], bench: SpeedBench, prefix = ''): Fig
   if (runs.length === 0) throw new UsageError(`there is no run of ${bench}`);
   const timeOf = ({ results: each }: Report) => each.find(({ name }) => name === STEADIEST[bench])!.value;
   const best = runs.reduce((a, b) => (timeOf(b) < timeOf(a) ? b : a));
-  return best.results.map((figure) => ({
+  return named(best, prefix);
+}
+
+/** What the names of the figures of a run begin with, where there are several; counted from 1. */
+export const runPrefix = (run: number): string => `run${run}-`;
+
+/** The figures of every run of a benchmark, where there are several. */
+function allOf(reports: readonly Report[], bench: SpeedBench): Figure[] {
+  const runs = reports.filter((report) => report.bench === bench);
+  return runs.length < 2 ? [] : runs.flatMap((report, i) => named(report, runPrefix(i + 1)));
+}
+
+function named({ bench, results }: Report, prefix: string): Figure[] {
+  return results.map((figure) => ({
     ...figure,
     name: `${prefix}${bench}-${figure.name}`,
     ...(figure.against === undefined ? {} : { against: `${prefix}${bench}-${figure.against}` }),
