@@ -17,6 +17,7 @@ import {
 } from '@hers/scheme/secret';
 import { type QueryResponses, ResponseSecrets } from '@hers/scheme/secret/open';
 import { freeBytes, HersError } from '@hers/service';
+import { hashText } from '#sealing';
 import type { Codes } from '../fields/column.ts';
 import { RecordKeys, sealingKey } from '../formats/records.ts';
 import { makeSealer } from '../keys/sealing.ts';
@@ -144,7 +145,6 @@ export function encrypted(
 
 /** With the hash: where a block is made, because whoever wants it has more to do. */
 export async function hashed(made: Omit<EncryptedBlock, 'hash'>): Promise<EncryptedBlock> {
-  const { hashText } = await import('#sealing');
   return { ...made, hash: await hashText(made.block) };
 }
 
