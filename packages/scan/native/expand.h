@@ -1,5 +1,5 @@
-// A query from the wire to the kernel's layout: the uniform halves are expanded from its seed, and
-// both halves are laid out [slot group][row][2][16].
+// A pair of columns (variant.h) from the wire to the kernel's layout [slot group][row][2][16]. A mask
+// is expanded from its seed.
 //
 // The seed is a ChaCha20 key (RFC 8439), W blocks of which are computed side by side. A residue is
 // the next word of the stream of (domain, row, prime), cut to the bit length of p, that is below p
@@ -78,7 +78,7 @@ inline void expand(const hers::Expand& job) {
   const hers::Ring& ring = *job.ring;
   const size_t n = ring.n, words = n * ring.primes;
   for (uint32_t prime = 0; prime < ring.primes; prime++) {
-    for (size_t i = 0; i < job.count; i++) {
+    for (size_t i = 0; i < job.count && !job.second; i++) {
       const size_t row = job.first + i, given = row - job.givenFirst;
       // Rows before the first that is given wrap around.
       if (given < job.givenCount) memcpy(job.work + i * n, job.given + given * words + prime * n, 4 * n);
@@ -87,8 +87,9 @@ inline void expand(const hers::Expand& job) {
     for (size_t at = 0; at < n; at += hers::kGroup) {
       uint32_t* out = job.out + ((prime * n + at) / hers::kGroup * job.total + job.first) * hers::kQueryRow;
       for (size_t i = 0; i < job.count; i++, out += hers::kQueryRow) {
-        memcpy(out, job.rows + (job.first + i) * words + prime * n + at, 4 * hers::kGroup);
-        memcpy(out + hers::kGroup, job.work + i * n + at, 4 * hers::kGroup);
+        const size_t from = (job.first + i) * words + prime * n + at;
+        memcpy(out, job.rows + from, 4 * hers::kGroup);
+        memcpy(out + hers::kGroup, job.second ? job.second + from : job.work + i * n + at, 4 * hers::kGroup);
       }
     }
   }

@@ -104,6 +104,9 @@ constexpr size_t blocksAtOnce(size_t queries, bool packed) {
   return packed && queries == 1 ? Lanes::kPackedBlocks : queries;
 }
 
+/** For the last of an odd number the gallery is in L2, and only the sums are too few. */
+constexpr size_t blocksOfLast(bool packed) { return kQueriesAtOnce == 2 ? 4 : blocksAtOnce(1, packed); }
+
 /**
  * B blocks from `block` on, Q queries from `query` on, and the vectors from `lane` on. With each
  * row it may fetch a line from `soon` on.
@@ -251,9 +254,8 @@ void lanesOf(const Multiply& job, const Run& run, size_t block, size_t query, co
   for (size_t lane = step; lane < kGroup; lane += step) tile<B, Q, Fetch::kNone, packed>(job, run, block, query, lane);
 }
 
-template <int Q, Fetch fetch, bool packed>
+template <int Q, Fetch fetch, bool packed, size_t B = blocksAtOnce(Q, packed)>
 void blocksOf(const Multiply& job, const Run& run, size_t query, const Ahead& ahead) {
-  constexpr size_t B = blocksAtOnce(Q, packed);
   const size_t tiles = job.blocks / B + job.blocks % B;
   const size_t share = (ahead.words / kGroup + tiles - 1) / tiles * kGroup;
   const uint32_t* next = ahead.at;
@@ -305,7 +307,7 @@ void multiplyPart(const Multiply& job) {
       else if (query == 0 && count == 2) blocksOf<kQueriesAtOnce, Fetch::kAhead, packed>(job, run, query, ahead);
       else if (query == 0) blocksOf<1, Fetch::kAhead, packed>(job, run, query, ahead);
       else if (count == 2) blocksOf<kQueriesAtOnce, Fetch::kNone, packed>(job, run, query, ahead);
-      else blocksOf<1, Fetch::kNone, packed>(job, run, query, ahead);
+      else blocksOf<1, Fetch::kNone, packed, blocksOfLast(packed)>(job, run, query, ahead);
       query += count;
     }
   }

@@ -106,7 +106,7 @@ inline void respond(const hers::Respond& job) {
     const uint32_t* sums = job.sums + prime * (n / hers::kGroup) * job.groupStride;
     inverse(job.work + 2 * prime * n, job.work + (2 * prime + 1) * n, sums, job.groupStride, n, ring.moduli[prime]);
   }
-  for (int half = 0; half < 2; half++) {
+  for (int half = 0; half < 2 && job.out[half]; half++) {
     uint32_t* const y = job.work + half * n;
     switchModulus(y, ring.primes == 2 ? y + 2 * n : nullptr, ring, job.pack[half]->bits);
     packBits(job.out[half], y, n, *job.pack[half]);

@@ -57,10 +57,10 @@ struct Slot {
   std::shared_ptr<Segment> segment;
   /** When its file had been written last. */
   int64_t written = 0;
-  uint32_t firstQuery = 0, queries = 0;
   size_t nextPart = 0, partsDone = 0;
-  size_t responses = 0, nextResponse = 0, responsesDone = 0;
-  /** [slot group][query][block][2][16] */
+  /** Blocks to be answered, from which on nobody has begun, and how many are. */
+  size_t answers = 0, nextAnswer = 0, answersDone = 0;
+  /** [slot group][pair][block][2][16] */
   Aligned<uint32_t> sums;
 };
 
@@ -106,16 +106,17 @@ Scan::Scan(Setup setup) : setup_(std::move(setup)), packs_(new PackPlans), start
   for (const auto& segment : setup_.segments) largestBlocks_ = std::max(largestBlocks_, segment->layout().blocks);
   const size_t bytesPerQuery = groups * largestBlocks_ * kQueryRow * sizeof(uint32_t);
   const size_t atOnce = std::min(queries, std::max<size_t>(8, kMostSlotBytes / bytesPerQuery));
+  for (size_t first = 0; first < queries; first += atOnce) pairUp(first, std::min(atOnce, queries - first));
   for (uint32_t segment = 0; segment < setup_.segments.size(); segment++) {
-    for (size_t first = 0; first < queries; first += atOnce) {
-      items_.push_back({segment, static_cast<uint32_t>(first), static_cast<uint32_t>(std::min(atOnce, queries - first))});
+    for (const Pass& pass : passes_) {
+      items_.push_back({segment, &pass});
       bytesLeft_ += setup_.segments[segment]->bytes();
     }
   }
   mostSlots_ = std::clamp<size_t>(kSlotBytes / (bytesPerQuery * atOnce), 2, setup_.threads + 1);
   laidWords_ = groups * rows_ * kQueryRow;
-  laid_ = setup_.spares->take(laidWords_ * queries);
-  expandTasks_ = queries * ((rows_ + kExpandRows - 1) / kExpandRows);
+  laid_ = setup_.spares->take(laidWords_ * pairs_.size());
+  expandTasks_ = pairs_.size() * ((rows_ + kExpandRows - 1) / kExpandRows);
   for (const auto& query : setup_.queries) {
     packs_->of(query->bits[0]);
     packs_->of(query->bits[1]);
@@ -123,6 +124,34 @@ Scan::Scan(Setup setup) : setup_(std::move(setup)), packs_(new PackPlans), start
 }
 
 Scan::~Scan() = default;
+
+/** Whether both have the same mask, and want it in as many bits. */
+bool Scan::haveOneMask(const Query& a, const Query& b) const {
+  if (memcmp(a.seed, b.seed, kSeedBytes) != 0 || a.bits[1] != b.bits[1] || a.words != b.words || a.width != b.width) return false;
+  const size_t given = rows_ * setup_.ring->words();
+  return memcmp(a.rows.get() + given, b.rows.get() + given, (a.words - given) * sizeof(uint32_t)) == 0;
+}
+
+/** Another pass, of these queries. */
+void Scan::pairUp(size_t first, size_t count) {
+  const size_t firstPair = pairs_.size();
+  size_t lonely = SIZE_MAX;
+  for (uint32_t query = static_cast<uint32_t>(first); query < first + count; query++) {
+    uint32_t mask = static_cast<uint32_t>(first);
+    while (mask < query && !(maskOf_[mask] == mask && haveOneMask(*setup_.queries[mask], *setup_.queries[query]))) mask++;
+    maskOf_.push_back(mask);
+    if (mask == query) {
+      pairs_.push_back({{query, query}, true});
+    } else if (lonely < SIZE_MAX) {
+      pairs_[lonely].bodies[1] = query;
+      lonely = SIZE_MAX;
+    } else {
+      lonely = pairs_.size();
+      pairs_.push_back({{query, query}, false});
+    }
+  }
+  passes_.push_back({static_cast<uint32_t>(first), static_cast<uint32_t>(count), firstPair, pairs_.size() - firstPair});
+}
 
 size_t Scan::responseBytes(const Query& query) const {
   const size_t n = setup_.ring->ring().n;
@@ -148,7 +177,7 @@ bool Scan::open() try {
     fail(outcomeOf(look.fate), item.segment, 0);
     return false;
   }
-  const size_t words = setup_.ring->groups() * item.queries * layout.blocks * kQueryRow;
+  const size_t words = setup_.ring->groups() * item.pass->pairs * layout.blocks * kQueryRow;
   if (slot->sums.count() < words) {
     setup_.spares->give(std::move(slot->sums));
     slot->sums = setup_.spares->take(words);
@@ -157,10 +186,8 @@ bool Scan::open() try {
   slot->busy = true;
   slot->segment = setup_.segments[item.segment];
   slot->written = look.written;
-  slot->firstQuery = item.firstQuery;
-  slot->queries = item.queries;
-  slot->nextPart = slot->partsDone = slot->nextResponse = slot->responsesDone = 0;
-  slot->responses = setup_.multiplyOnly ? 0 : layout.blocks * item.queries;
+  slot->nextPart = slot->partsDone = slot->nextAnswer = slot->answersDone = 0;
+  slot->answers = setup_.multiplyOnly ? 0 : layout.blocks;
   return true;
 } catch (const std::bad_alloc&) {
   fail(Outcome::kNoMemory, 0, 0);
@@ -180,14 +207,14 @@ bool Scan::take(Task& task) {
   }
   if (expanded_ < expandTasks_) return false;
   for (const auto& slot : slots_) {
-    if (!slot->busy || slot->partsDone < slot->segment->parts() || slot->nextResponse == slot->responses) continue;
+    if (!slot->busy || slot->partsDone < slot->segment->parts() || slot->nextAnswer == slot->answers) continue;
     if (waiting_ >= kBatchesWaiting) break;
     waiting_++;
-    const Query& query = *setup_.queries[slot->firstQuery];
-    const size_t most = std::max<size_t>(1, kBatchBytes / responseBytes(query));
-    const size_t from = slot->nextResponse;
-    slot->nextResponse = std::min(slot->responses, from + most);
-    return give(Task::Kind::kRespond, slot.get(), from, slot->nextResponse);
+    const Pass& pass = *items_[slot->item].pass;
+    const size_t bytes = pass.queries * responseBytes(*setup_.queries[pass.firstQuery]);
+    const size_t from = slot->nextAnswer;
+    slot->nextAnswer = std::min(slot->answers, from + std::max<size_t>(1, kBatchBytes / bytes));
+    return give(Task::Kind::kRespond, slot.get(), from, slot->nextAnswer);
   }
   do {
     for (const auto& slot : slots_) {
@@ -215,8 +242,8 @@ void Scan::finish(const Task& task) {
     return;
   }
   if (task.kind == Task::Kind::kMultiply) slot->partsDone += task.until - task.from;
-  else slot->responsesDone += task.until - task.from;
-  if (slot->partsDone == slot->segment->parts() && slot->responsesDone == slot->responses) {
+  else slot->answersDone += task.until - task.from;
+  if (slot->partsDone == slot->segment->parts() && slot->answersDone == slot->answers) {
     slot->busy = false;
     slot->segment.reset();
     finishedItems_++;
@@ -283,14 +310,16 @@ void Scan::perform(const Task& task, Scratch& scratch) {
 }
 
 void Scan::expand(const Task& task, Scratch& scratch) {
-  const size_t perQuery = expandTasks_ / setup_.queries.size();
-  const size_t query = task.from / perQuery;
-  const size_t first = task.from % perQuery * kExpandRows;
+  const size_t perPair = expandTasks_ / pairs_.size();
+  const size_t number = task.from / perPair;
+  const size_t first = task.from % perPair * kExpandRows;
   const Ring& ring = setup_.ring->ring();
-  const Query& from = *setup_.queries[query];
+  const Pair& pair = pairs_[number];
+  const Query& from = *setup_.queries[pair.bodies[0]];
   Expand job;
   job.ring = &ring;
   job.rows = from.rows.get();
+  job.second = pair.hasMask ? nullptr : setup_.queries[pair.bodies[1]]->rows.get();
   job.seed = from.seed;
   job.given = job.rows + rows_ * setup_.ring->words();
   job.givenFirst = from.width;
@@ -299,7 +328,7 @@ void Scan::expand(const Task& task, Scratch& scratch) {
   job.first = first;
   job.count = std::min(kExpandRows, rows_ - first);
   job.total = rows_;
-  job.out = laid_.get() + query * laidWords_;
+  job.out = laid_.get() + number * laidWords_;
   job.work = scratch.words.atLeast(kExpandRows * ring.n);
   setup_.variant->expand(job);
 }
@@ -315,24 +344,25 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
     const size_t bytes = (task.until - task.from) * layout.partBytes;
     segment.willNeed(task.from * layout.partBytes, bytes + kTaskBytes);
   }
-  const size_t perGroup = slot.queries * layout.blocks * kQueryRow;
+  const Pass& pass = *items_[slot.item].pass;
+  const size_t perGroup = pass.pairs * layout.blocks * kQueryRow;
   const size_t groupsPerPrime = setup_.ring->ring().n / kGroup;
   Multiply job;
   job.queryStride = laidWords_;
   job.rows = layout.rows;
   job.blocks = layout.blocks;
-  job.queries = slot.queries;
+  job.queries = pass.pairs;
   job.panelRows = layout.panelRows;
   job.packed = layout.packed;
   // For two parts at least.
-  job.sums = scratch.sums.atLeast(std::max<size_t>(2, slot.queries) * layout.blocks * kQueryRow);
+  job.sums = scratch.sums.atLeast(std::max<size_t>(2, pass.pairs) * layout.blocks * kQueryRow);
   static const bool largeL1 = isL1Large();
   job.largeL1 = largeL1;
   job.stop = &stop_;
   job.outStride = perGroup;
   // Two parts that are read once are both multiplied and verified. Nothing is answered before the
   // last part of a segment is.
-  const bool along = setup_.variant->checksAlong && slot.queries == 1 && !layout.packed;
+  const bool along = setup_.variant->checksAlong && pass.pairs == 1 && !layout.packed;
   const auto isVerified = [&](size_t part) { return segment.isVerified(part, slot.written); };
   const auto damaged = [&](size_t part) {
     if (isAsItWas(slot)) fail(Outcome::kDamaged, number, static_cast<uint32_t>(part));
@@ -358,7 +388,7 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
       }
     }
     job.part = reinterpret_cast<const uint32_t*>(segment.part(part));
-    job.query = laid_.get() + slot.firstQuery * laidWords_ + part * layout.rows * kQueryRow;
+    job.query = laid_.get() + pass.firstPair * laidWords_ + part * layout.rows * kQueryRow;
     job.modulus = &setup_.ring->ring().moduli[part / groupsPerPrime];
     job.out = slot.sums.get() + part * perGroup;
     setup_.variant->multiply(job);
@@ -386,49 +416,66 @@ void Scan::respond(const Task& task, Scratch& scratch) {
   const Layout& layout = slot.segment->layout();
   const Ring& ring = setup_.ring->ring();
   const uint32_t segment = items_[slot.item].segment;
+  const Pass& pass = *items_[slot.item].pass;
+  const size_t blocks = task.until - task.from;
   std::unique_ptr<Batch> batch(new Batch);
-  const auto queryOf = [&](size_t response) -> const Query& {
-    return *setup_.queries[slot.firstQuery + response / layout.blocks];
-  };
-  for (size_t i = task.from; i < task.until; i++) batch->length += responseBytes(queryOf(i));
+  // Those to one query lie together, block after block.
+  std::vector<size_t> offsets;
+  for (uint32_t query = pass.firstQuery; query < pass.firstQuery + pass.queries; query++) {
+    offsets.push_back(batch->length);
+    batch->length += blocks * responseBytes(*setup_.queries[query]);
+  }
   batch->spares = setup_.spares;
   batch->memory = batch->spares->take((batch->length + 3) / 4);
   uint8_t* const bytes = reinterpret_cast<uint8_t*>(batch->memory.get());
-  batch->entries.reserve(5 * (task.until - task.from));
+  const auto half0 = [&](uint32_t query, size_t block) {
+    const Query& of = *setup_.queries[query];
+    return bytes + offsets[query - pass.firstQuery] + (block - task.from) * responseBytes(of) + kHeadBytes;
+  };
+  const auto half1 = [&](uint32_t query, size_t block) { return half0(query, block) + ring.n * setup_.queries[query]->bits[0] / 8; };
 
   Respond job;
   job.ring = &ring;
-  job.groupStride = slot.queries * layout.blocks * kQueryRow;
+  job.groupStride = pass.pairs * layout.blocks * kQueryRow;
   job.work = scratch.words.atLeast(2 * setup_.ring->words());
-  size_t offset = 0, bare = 0;
-  for (size_t i = task.from; i < task.until; i++) {
-    const Query& query = queryOf(i);
-    const size_t block = i % layout.blocks;
-    const SegmentBlock& entry = layout.table[block];
-    const size_t length = responseBytes(query);
-    uint8_t* const message = bytes + offset;
-    memcpy(message, query.head, kHeadBytes);
-    memcpy(message + kBlockIdAt, entry.id, sizeof entry.id);
-    putLittleEndian(message + kFirstAt, entry.first, 4);
-    putLittleEndian(message + kCountAt, entry.count, 4);
-    job.sums = slot.sums.get() + i * kQueryRow;
-    job.pack[0] = packs_->of(query.bits[0]);
-    job.pack[1] = packs_->of(query.bits[1]);
-    job.out[0] = message + kHeadBytes;
-    job.out[1] = job.out[0] + ring.n * query.bits[0] / 8;
-    setup_.variant->respond(job);
-    // Those to one query have one length, and their checksums are computed together.
-    if (++bare == kChecksums || i + 1 == task.until || (i + 1) % layout.blocks == 0) {
-      uint8_t* const first = message + length - bare * length;
-      uint64_t sums[kChecksums];
-      setup_.variant->checksums(first, length, bare, length - kChecksumBytes, sums);
-      for (size_t k = 0; k < bare; k++) putLittleEndian(first + (k + 1) * length - kChecksumBytes, sums[k], kChecksumBytes);
-      bare = 0;
+  for (size_t k = 0; k < pass.pairs; k++) {
+    const Pair& pair = pairs_[pass.firstPair + k];
+    const uint32_t first = pair.bodies[0], second = pair.bodies[1];
+    const bool isAlone = !pair.hasMask && second == first;
+    job.pack[0] = packs_->of(setup_.queries[first]->bits[0]);
+    job.pack[1] = packs_->of(setup_.queries[second]->bits[pair.hasMask ? 1 : 0]);
+    for (size_t block = task.from; block < task.until; block++) {
+      job.sums = slot.sums.get() + (k * layout.blocks + block) * kQueryRow;
+      job.out[0] = half0(first, block);
+      job.out[1] = isAlone ? nullptr : pair.hasMask ? half1(first, block) : half0(second, block);
+      setup_.variant->respond(job);
     }
-    const uint32_t values[] = {segment, static_cast<uint32_t>(block), static_cast<uint32_t>(slot.firstQuery + i / layout.blocks),
-                               static_cast<uint32_t>(offset), static_cast<uint32_t>(length)};
-    batch->entries.insert(batch->entries.end(), std::begin(values), std::end(values));
-    offset += length;
+  }
+
+  batch->entries.reserve(5 * blocks * pass.queries);
+  for (uint32_t query = pass.firstQuery; query < pass.firstQuery + pass.queries; query++) {
+    const Query& of = *setup_.queries[query];
+    const size_t length = responseBytes(of), offset = offsets[query - pass.firstQuery];
+    for (size_t block = task.from; block < task.until; block++) {
+      uint8_t* const message = half0(query, block) - kHeadBytes;
+      const SegmentBlock& entry = layout.table[block];
+      memcpy(message, of.head, kHeadBytes);
+      memcpy(message + kBlockIdAt, entry.id, sizeof entry.id);
+      putLittleEndian(message + kFirstAt, entry.first, 4);
+      putLittleEndian(message + kCountAt, entry.count, 4);
+      const uint32_t mask = maskOf_[query];
+      if (mask != query) memcpy(half1(query, block), half1(mask, block), ring.n * of.bits[1] / 8);
+      const uint32_t values[] = {segment, static_cast<uint32_t>(block), query, static_cast<uint32_t>(message - bytes),
+                                 static_cast<uint32_t>(length)};
+      batch->entries.insert(batch->entries.end(), std::begin(values), std::end(values));
+    }
+    for (size_t i = 0; i < blocks; i += kChecksums) {
+      uint8_t* const first = bytes + offset + i * length;
+      const size_t count = std::min(kChecksums, blocks - i);
+      uint64_t sums[kChecksums];
+      setup_.variant->checksums(first, length, count, length - kChecksumBytes, sums);
+      for (size_t k = 0; k < count; k++) putLittleEndian(first + (k + 1) * length - kChecksumBytes, sums[k], kChecksumBytes);
+    }
   }
   setup_.onBatch(std::move(batch));
 }

@@ -1,10 +1,15 @@
 // One call of `scan`: its work, divided into tasks that any thread can take.
 //
-//   expand    eight rows of one query into the kernel's layout; all come before anything else
-//   multiply  some parts of one segment against all queries (or as many as fit the memory); before
+//   expand    eight rows of a pair of columns into the kernel's layout; all come before anything
+//             else
+//   multiply  some parts of one segment against all columns (or as many as fit the memory); before
 //             or along with it, the first time, their checksums are verified
-//   respond   once all parts of a segment are multiplied: transforms, switches and packs some of
-//             its answers into one batch
+//   respond   once all parts of a segment are multiplied: transforms, switches and packs what some
+//             of its blocks answer into one batch
+//
+// Where queries have the same mask, it is one column for all of them: eight are nine columns then,
+// and not sixteen, and half C1 of their responses is made once for a block. Clients of today draw a
+// seed for every query, so this is for those that will share one.
 //
 // Memory is bounded by the segments between their first multiplication and their last response
 // (slots), and by the batches that JavaScript has not taken. If a consumer is slow, its tasks are
@@ -137,11 +142,24 @@ class Scan {
   void end();
 
  private:
+  /** A body and its mask, or two bodies; one body alone stands twice. */
+  struct Pair {
+    /** The second is of no meaning where there is a mask. */
+    uint32_t bodies[2];
+    bool hasMask;
+  };
+  /** Queries that are answered in one pass, and their columns. */
+  struct Pass {
+    uint32_t firstQuery, queries;
+    size_t firstPair, pairs;
+  };
   struct Item {
     uint32_t segment;
-    uint32_t firstQuery, queries;
+    const Pass* pass;
   };
 
+  bool haveOneMask(const Query& a, const Query& b) const;
+  void pairUp(size_t first, size_t count);
   bool open();
   void fail(Outcome outcome, uint32_t segment, uint32_t part);
   bool isAsItWas(const Slot& slot);
@@ -152,11 +170,15 @@ class Scan {
 
   Setup setup_;
   size_t rows_, largestBlocks_ = 0;
+  std::vector<Pair> pairs_;
+  std::vector<Pass> passes_;
+  /** For each query, the first one of its pass that has the same mask. */
+  std::vector<uint32_t> maskOf_;
   std::vector<Item> items_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::unique_ptr<PackPlans> packs_;
   size_t mostSlots_;
-  /** All queries: [query][slot group][row][2][16]. */
+  /** All columns: [pair][slot group][row][2][16]. */
   Aligned<uint32_t> laid_;
   size_t laidWords_;
   size_t nextExpand_ = 0, expanded_ = 0, expandTasks_;

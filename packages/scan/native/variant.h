@@ -1,5 +1,9 @@
 // The code for one instruction set: every heavy loop, behind plain function pointers. Four files
 // implement it from the same templates.
+//
+// What a block is multiplied by are *columns*: the body B of a query, or its mask A, the uniform
+// half. They come in pairs, as a query has one of each; where several queries have the same mask, it
+// is one column, and others are pairs of two bodies.
 
 #pragma once
 
@@ -7,23 +11,24 @@
 
 namespace hers {
 
-/** One part of a segment against a number of queries. */
+/** One part of a segment against a number of pairs of columns. */
 struct Multiply {
   /** [row panel][block][line of the panel][16] */
   const uint32_t* part;
   /**
-   * The first query's [row][2][16] of this slot group; the next query's is `queryStride` words
+   * The first pair's [row][2][16] of this slot group; the next pair's is `queryStride` words
    * further.
    */
   const uint32_t* query;
   size_t queryStride;
+  /** `queries` counts pairs. */
   size_t rows, blocks, queries, panelRows;
   /** Whether four rows are packed into three lines, and products so short that none is folded. */
   bool packed;
   const Modulus* modulus;
-  /** [query][block][2][16]: C0·2^−32 and C1·2^−32 modulo p, below 2p. */
+  /** [pair][block][2][16]: the sums of both columns times 2^−32 modulo p, below 2p. */
   uint32_t* out;
-  /** Room for [query][block][32] sums, aligned to 64 bytes. */
+  /** Room for [pair][block][32] sums, aligned to 64 bytes. */
   uint64_t* sums;
   /** Whether the L1 cache has 48 KB or more. */
   bool largeL1;
@@ -51,27 +56,31 @@ struct PackPlan {
   const uint32_t* shift;
 };
 
-/** One block's C0 and C1 to packed bits. */
+/** What one block and a pair of columns add up to, to packed bits. */
 struct Respond {
   const Ring* ring;
   /**
-   * Slot group g of C0 is at sums + g·groupStride, of C1 16 words further; as `Multiply` left them.
+   * Slot group g of the first column is at sums + g·groupStride, of the second 16 words further; as
+   * `Multiply` left them.
    */
   const uint32_t* sums;
   size_t groupStride;
   /** Room for 2·n·primes words, aligned to 64 bytes. */
   uint32_t* work;
   const PackPlan* pack[2];
+  /** The second is null where nobody asks for it. */
   uint8_t* out[2];
 };
 
-/** Rows `first` … of one query, from rows of residues and the seed to [slot group][row][2][16]. */
+/** Rows `first` … of a pair of columns, from rows of residues and a seed to [slot group][row][2][16]. */
 struct Expand {
   const Ring* ring;
+  /** The body that is the first column, and the one that is the second; null: it is a mask. */
   const uint32_t* rows;
+  const uint32_t* second;
   const uint8_t* seed;
   uint32_t domain;
-  /** The uniform halves of these rows, which are not expanded. */
+  /** Those rows of the mask that are not expanded. */
   const uint32_t* given;
   size_t givenFirst, givenCount;
   size_t first, count, total;

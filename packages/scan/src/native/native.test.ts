@@ -131,6 +131,20 @@ describe('native kernel', compiler, () => {
     });
     after(() => Promise.all(kernels.map((kernel) => kernel.close())));
 
+    for (const parameters of tiny)
+      for (const masks of ['aa', 'aab', 'aba', 'aaaa', 'abab', 'abcabca', 'aaaaaaaa', 'aaaaaaaaa'])
+        it(`${parameters.name}, queries whose masks are ${masks}`, async () => {
+          const shape = { parameters, rows: 70 };
+          const bytes = segmentBytes(blocksOf(shape, 6));
+          const seeds = new Map<string, Uint8Array>();
+          const queries = queriesOf(shape, masks.length).map((query, i) => {
+            const seed = seeds.get(masks[i]) ?? query.seed;
+            seeds.set(masks[i], seed);
+            // Some ask for as many bits, others do not.
+            return i % 4 === 3 ? { ...query, seed } : { ...query, seed, bits1: 32 };
+          });
+          await compare([{ bytes, name: 'a' }], queries, kernels);
+        });
     for (const parameters of tiny) {
       for (const rows of [4, 5, 7, 8, 9, 10, 15, 16, 17, 31, 32, 33, 63, 64, 65, 95, 96, 127, 128, 131, 200, 1027]) {
         if (rows <= parameters.digits) continue;
