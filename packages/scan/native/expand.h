@@ -1,5 +1,5 @@
-// A pair of columns (variant.h) from the wire to the kernel's layout [slot group][row][2][16]. A mask
-// is expanded from its seed.
+// A pair of columns (variant.h) from the wire to the kernel's layout [slot group][row][2][16]. A
+// mask is expanded from its seed.
 //
 // The seed is a ChaCha20 key (RFC 8439), W blocks of which are computed side by side. A residue is
 // the next word of the stream of (domain, row, prime), cut to the bit length of p, that is below p

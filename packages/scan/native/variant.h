@@ -2,8 +2,8 @@
 // implement it from the same templates.
 //
 // What a block is multiplied by are *columns*: the body B of a query, or its mask A, the uniform
-// half. They come in pairs, as a query has one of each; where several queries have the same mask, it
-// is one column, and others are pairs of two bodies.
+// half. They come in pairs, as a query has one of each; where several queries have the same mask,
+// it is one column, and others are pairs of two bodies.
 
 #pragma once
 
@@ -72,7 +72,10 @@ struct Respond {
   uint8_t* out[2];
 };
 
-/** Rows `first` … of a pair of columns, from rows of residues and a seed to [slot group][row][2][16]. */
+/**
+ * Rows `first` … of a pair of columns, from rows of residues and a seed to [slot
+ * group][row][2][16].
+ */
 struct Expand {
   const Ring* ring;
   /** The body that is the first column, and the one that is the second; null: it is a mask. */
