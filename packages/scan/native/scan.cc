@@ -22,7 +22,10 @@ constexpr size_t kSlotBytes = size_t{1} << 26;
 /** If more queries are asked than one slot can hold, they are answered in several passes. */
 constexpr size_t kMostSlotBytes = size_t{1} << 27;
 constexpr size_t kBatchBytes = size_t{1} << 18;
-constexpr size_t kBatchesWaiting = 16;
+/**
+ * So many, or fewer where they are large: the least batch is one block for all queries of a pass.
+ */
+constexpr size_t kBatchesWaiting = 16, kWaitingBytes = size_t{1} << 24;
 
 // Of a response, in bytes (packages/scheme/src/response.ts).
 constexpr size_t kBlockIdAt = 48, kFirstAt = 64, kCountAt = 68;
@@ -208,12 +211,13 @@ bool Scan::take(Task& task) {
   if (expanded_ < expandTasks_) return false;
   for (const auto& slot : slots_) {
     if (!slot->busy || slot->partsDone < slot->segment->parts() || slot->nextAnswer == slot->answers) continue;
-    if (waiting_ >= kBatchesWaiting) break;
-    waiting_++;
     const Pass& pass = *items_[slot->item].pass;
     const size_t bytes = pass.queries * responseBytes(*setup_.queries[pass.firstQuery]);
+    const size_t blocks = std::max<size_t>(1, kBatchBytes / bytes);
+    if (waiting_ >= std::clamp<size_t>(kWaitingBytes / (blocks * bytes), 2, kBatchesWaiting)) break;
+    waiting_++;
     const size_t from = slot->nextAnswer;
-    slot->nextAnswer = std::min(slot->answers, from + std::max<size_t>(1, kBatchBytes / bytes));
+    slot->nextAnswer = std::min(slot->answers, from + blocks);
     return give(Task::Kind::kRespond, slot.get(), from, slot->nextAnswer);
   }
   do {
