@@ -128,7 +128,13 @@ function randomBlock(parameters: ParameterSet, width: number): BlockMatrix {
   return { block, maskRows: fill(parameters.digits, 2) };
 }
 
-function randomQuery(parameters: ParameterSet, width: number, bits: { c0: number; c1: number }): Query {
+/** The queries of one key have one seed: that of their masks. */
+function randomQuery(
+  parameters: ParameterSet,
+  width: number,
+  bits: { c0: number; c1: number },
+  seed = randomSeed(),
+): Query {
   const { block, maskRows } = randomBlock(parameters, width);
   const rows = new Uint32Array(block.rows.length + maskRows.length);
   rows.set(block.rows);
@@ -141,7 +147,7 @@ function randomQuery(parameters: ParameterSet, width: number, bits: { c0: number
     galleryScale: 1024,
     bits0: bits.c0,
     bits1: bits.c1,
-    seed: randomSeed(),
+    seed,
     rows,
   };
 }
@@ -209,7 +215,8 @@ async function measure(
     progress(`d = ${dimension}: writing ${blocks} blocks`);
     const paths = await writeGallery(folder, parameters, width, blocks);
     const load = (kernel: NativeKernel | WasmKernel) => Promise.all(paths.map((path) => kernel.load({ path })));
-    const queries = Array.from({ length: BATCH }, () => randomQuery(parameters, width, responseBits));
+    const [masks, ...apart] = Array.from({ length: BATCH }, () => randomQuery(parameters, width, responseBits));
+    const queries = Array.from({ length: BATCH }, () => randomQuery(parameters, width, responseBits, masks.seed));
     const results: Result[] = [];
     const add = (name: string, values: readonly number[], against?: Result) => {
       const value = minimum(values);
@@ -263,7 +270,8 @@ async function measure(
     progress('  all cores, and a batch');
     const onAll = await load(all);
     const firstAll = await firsts(all, onAll);
-    const [readsAll, macsAll, singles, batches, ceilings, plainsAll] = [[], [], [], [], [], []] as number[][];
+    const [readsAll, macsAll, singles, plainsAll] = [[], [], [], []] as number[][];
+    const [batches, aparts, ceilings, sharedCeilings] = [[], [], [], []] as number[][];
     for (let i = 0; i < runs; i++) {
       readsAll.push(...segments.readSeconds(cores, 1).map((s) => 1000 * s));
       const times = await all.multiplyOnly(onAll, queries.slice(0, 1));
@@ -271,9 +279,15 @@ async function measure(
       if (plain) plainsAll.push(...plain.searchSeconds(cores, 1).map((s) => 1000 * s));
       singles.push(await scanOnce(all, onAll, queries.slice(0, 1)));
       batches.push(await scanOnce(all, onAll, queries));
+      aparts.push(await scanOnce(all, onAll, [masks, ...apart]));
       // What multiplying alone would take, beside what it is the limit of: where threads share a
-      // core for a while, as those of a virtual machine may, it takes twice as long.
-      ceilings.push((1000 * BATCH * bytes) / yardsticks.multiplyCeiling(parameters, BATCH, cores, 1));
+      // core for a while, as those of a virtual machine may, it takes twice as long. First for a
+      // mask and a body of each query, then for the columns that queries of one key have.
+      for (const [times, pairs] of [
+        [ceilings, BATCH],
+        [sharedCeilings, (BATCH + 1) / 2],
+      ] as const)
+        times.push((1000 * pairs * bytes) / yardsticks.multiplyCeiling(parameters, Math.ceil(pairs), cores, 1));
     }
     const readAll = add('plain-read-all', readsAll);
     const nativeAll = add('native-all', macsAll, readAll);
@@ -337,6 +351,20 @@ async function measure(
         against: 'batch-8-speedup',
       },
       { name: 'batch-8', value: minimum(batches), unit: 'ms' },
+      {
+        name: 'batch-8-columns',
+        value: minimum(sharedCeilings),
+        unit: 'ms',
+        ratio: minimum(sharedCeilings) / minimum(batches),
+        against: 'batch-8',
+      },
+      {
+        name: 'batch-8-apart',
+        value: minimum(aparts),
+        unit: 'ms',
+        ratio: minimum(aparts) / minimum(batches),
+        against: 'batch-8',
+      },
       { name: 'bytes-read', value: bytes, unit: 'bytes' },
       { name: 'native-1-bandwidth', value: bytes / native1.value / 1e6, unit: 'GB/s' },
       { name: 'plain-read-1-bandwidth', value: bytes / read1.value / 1e6, unit: 'GB/s' },
