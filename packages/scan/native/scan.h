@@ -7,9 +7,9 @@
 //   respond   once all parts of a segment are multiplied: transforms, switches and packs what some
 //             of its blocks answer into one batch
 //
-// Where queries have the same mask, it is one column for all of them: eight are nine columns then,
-// and not sixteen, and half C1 of their responses is made once for a block. Clients of today draw a
-// seed for every query, so this is for those that will share one.
+// Where queries have the same mask, as those of one collection key do, it is one column for all of
+// them: eight are nine columns then, and not sixteen, and half C1 of their responses is made once
+// for a block.
 //
 // Memory is bounded by the segments between their first multiplication and their last response
 // (slots), and by the batches that JavaScript has not taken. If a consumer is slow, its tasks are

@@ -7,7 +7,7 @@ import { Writable } from 'node:stream';
 import { describe, it } from 'node:test';
 import { format, inspect } from 'node:util';
 import { deserialize, serialize } from 'node:v8';
-import { derivedSlowly } from '../testing/derivation.node.ts';
+import { derivedSlowly, querySeedSlowly } from '../testing/derivation.node.ts';
 import { repeatable } from '../testing/samples.ts';
 import { resealed } from '../testing/tampering.ts';
 import { decodeBlock, encodeBlock } from './block.ts';
@@ -22,6 +22,7 @@ import { decryptBlock, QuerySecret } from './secret/decrypt.ts';
 import { encryptBlock, encryptBlockFrom, encryptQuery, encryptQueryFrom } from './secret/encrypt.ts';
 import { CollectionKey, cachedCanaries, loadSecret, MasterSeed, scoreWeights } from './secret/key.ts';
 import { scoreSums, scoresFit } from './secret/score-sums.ts';
+import { encodeVectors } from './vectors.ts';
 
 const request = {
   dimension: 4,
@@ -62,19 +63,26 @@ function scene() {
   const block = encodeBlock(encryptBlockFrom({ seed, id }, key, [vector]));
   const { query, secret } = encryptQueryFrom({ seed, id }, key, vector);
   const response = encodeResponse(scanBlock(blockMatrix(decodeBlock(block)), expandedQuery(decodeQuery(query))));
-  const [, blockErrors, , queryErrors, resultSeed] = drawn;
+  const [, blockErrors, queryRandom] = drawn;
+  const hedge = derived('query seeds', 32);
+  const { queryId } = decodeQuery(query);
+  const { values } = encodeVectors(p, [vector], 'query');
+  const querySeed = querySeedSlowly(hedge, { random: queryRandom, queryId, values });
 
   const [poly] = ring.polys;
   loadSecret(key, 0, poly);
   const gallerySecret = poly.residues.slice();
-  ring.ternary(ring.words[0], { key: resultSeed, domain: RESULT_SECRET, index: 0 });
+  ring.ternary(ring.words[0], { key: querySeed, domain: RESULT_SECRET, index: 0 });
   ring.embed(poly, ring.words[0]);
   ring.ntt(poly);
   const resultSecret = poly.residues.slice();
   ring.wipe();
+  // Kept modulo the first prime alone: it is ternary.
+  assert.deepEqual(secret.expose().secret, resultSecret.slice(0, p.parameters.n));
+  assert.deepEqual(decodeQuery(query).seed, derived('query masks', 32));
 
-  const seeds = { seedBytes, gallerySeed, authenticatorSeed, weightSeed, canarySeed };
-  const secrets = { ...seeds, blockErrors, queryErrors, resultSeed, gallerySecret, resultSecret };
+  const seeds = { seedBytes, gallerySeed, authenticatorSeed, weightSeed, canarySeed, hedge };
+  const secrets = { ...seeds, blockErrors, queryRandom, querySeed, gallerySecret, resultSecret };
   return { master, key, block, query, secret, response, secrets };
 }
 
@@ -310,12 +318,16 @@ describe('errors', () => {
 
 describe('wiping', () => {
   it('overwrites the memory that held the secret', () => {
-    const seed = new Uint8Array(32).fill(7);
-    const authenticator = new Uint8Array(32).fill(9);
-    const weightSeed = new Uint8Array(32).fill(5);
-    const canarySeed = new Uint8Array(32).fill(3);
-    const keyId = new Uint8Array(16);
-    const key = new CollectionKey(p, collectionId, 0, keyId, seed, authenticator, weightSeed, canarySeed);
+    const filled = (byte: number) => new Uint8Array(32).fill(byte);
+    const seeds = {
+      gallery: filled(7),
+      authenticator: filled(9),
+      weights: filled(5),
+      canaries: filled(3),
+      queries: filled(2),
+      open: filled(1),
+    };
+    const key = new CollectionKey(p, collectionId, 0, new Uint8Array(16), new Uint8Array(32), seeds);
     encryptBlock(key, [vector]);
     const canaries = cachedCanaries(key, 'a block', () => ({
       slots: Uint32Array.of(1),
@@ -326,10 +338,7 @@ describe('wiping', () => {
     const weights = scoreWeights(key);
     assert.ok(weights.some((x) => x !== 0));
     key.wipe();
-    assert.deepEqual(seed, new Uint8Array(32));
-    assert.deepEqual(authenticator, new Uint8Array(32));
-    assert.deepEqual(weightSeed, new Uint8Array(32));
-    assert.deepEqual(canarySeed, new Uint8Array(32));
+    for (const [name, seed] of Object.entries(seeds)) assert.deepEqual(seed, new Uint8Array(32), name);
     assert.deepEqual(canaries, {
       slots: new Uint32Array(1),
       values: new Int32Array(1),

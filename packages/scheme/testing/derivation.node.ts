@@ -1,9 +1,10 @@
 // Shared by tests: what keys are derived from, written again from docs/formats.md §4 with Node's
 // own HKDF.
 
-import { hkdfSync } from 'node:crypto';
+import { createHmac, hkdfSync } from 'node:crypto';
 import { PROFILES } from '../src/parameters.ts';
 import { METRICS, type Plan } from '../src/plan.ts';
+import type { QueryDraw } from '../src/secret/key.ts';
 
 /** What a master seed gives for a label, in the context of a collection and an epoch. */
 export function derivedSlowly(
@@ -27,4 +28,11 @@ export function derivedSlowly(
     context.writeDoubleLE(bound, 32 + 8 * i);
   const info = Buffer.concat([Buffer.from(`${label}\0`), context]);
   return new Uint8Array(hkdfSync('sha256', master, 'HERS v1', info, length));
+}
+
+/** What result secret and errors of a query are expanded from. */
+export function querySeedSlowly(key: Uint8Array, { random, queryId, values }: QueryDraw): Uint8Array {
+  const probe = Buffer.alloc(4 * values.length);
+  for (const [i, value] of values.entries()) probe.writeInt32LE(value, 4 * i);
+  return new Uint8Array(createHmac('sha256', key).update(random).update(queryId).update(probe).digest());
 }

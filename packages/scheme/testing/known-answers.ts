@@ -194,8 +194,8 @@ function blockSeeds({ drawn: [maskSeed, errorSeed, blockId] }: FixedEntropy) {
   return { maskSeed, errorSeed, blockId };
 }
 
-function querySeeds({ drawn: [queryId, maskSeed, errorSeed, resultSeed] }: FixedEntropy) {
-  return { queryId, maskSeed, errorSeed, resultSeed };
+function queryDraws({ drawn: [queryId, random] }: FixedEntropy) {
+  return { queryId, random };
 }
 
 /**
@@ -273,7 +273,7 @@ function answer({ name, request, epoch, first, count, added }: Case) {
     keyId: hex(key.keyId),
     keyInfo: message(key.info()),
     block: { first, count, ...blockSeeds(blockEntropy), message: message(block), vectors: vectorsIn(decrypted) },
-    query: { ...querySeeds(queryEntropy), message: message(query) },
+    query: { ...queryDraws(queryEntropy), maskSeed: hex(key.queryMasks), message: message(query) },
     response: { message: message(response), ...scoresOf(secret, response) },
     ...(added > 0 ? addition() : {}),
   };

@@ -24,9 +24,8 @@ export const cases = answers.cases
   .map(({ name, request, masterSeed, collectionId, epoch, ...rest }) => {
     const p = plan(request as PlanRequest);
     const key = MasterSeed.from(fromHex(masterSeed)).collectionKey(p, fromHex(collectionId), epoch);
-    const { queryId, maskSeed, errorSeed, resultSeed } = rest.query;
-    const seeds = [maskSeed, errorSeed, resultSeed].map(fromHex);
-    const entropy = { id: () => fromHex(queryId), seed: () => seeds.shift()! };
+    const { queryId, random } = rest.query;
+    const entropy = { id: () => fromHex(queryId), seed: () => fromHex(random) };
     const vector = Array.from({ length: p.dimension }, (_, i) => coordinate(3, i));
     const { secret } = encryptQueryFrom(entropy, key, vector);
     const block = whole(rest.block.message);

@@ -389,16 +389,13 @@ describe('decryption', () => {
       assert.ok(!isZero(decryptBlock(key, block).vectors));
       assert.equal(centred.length, DIMENSION);
       if (profile === 'exact') {
-        using forged = new CollectionKey(
-          key.plan,
-          collectionId,
-          key.epoch,
-          key.keyId,
-          bytes(32, 9),
-          bytes(32, 8),
-          bytes(32, 7),
-          bytes(32, 6),
-        );
+        using forged = new CollectionKey(key.plan, collectionId, key.epoch, key.keyId, key.queryMasks, {
+          gallery: bytes(32, 9),
+          authenticator: bytes(32, 8),
+          weights: bytes(32, 7),
+          canaries: bytes(32, 6),
+          queries: bytes(32, 5),
+        });
         assert.throws(() => decryptBlock(forged, block), HersError);
         assert.equal(centred.length, DIMENSION + 1);
       }

@@ -474,20 +474,17 @@ describe('keys of tags', () => {
     assert.throws(() => authenticate(key, block), refused('WIPED'));
     for (const { residues } of ringOf(key.plan.parameters).polys) assert.ok(residues.every((x) => x === 0));
 
-    const [seed, authenticator] = [new Uint8Array(32).fill(5), new Uint8Array(32).fill(6)];
-    const own = new CollectionKey(
-      key.plan,
-      collectionId,
-      0,
-      key.keyId,
-      seed,
-      authenticator,
-      new Uint8Array(32).fill(4),
-      new Uint8Array(32).fill(3),
-    );
+    const seeds = {
+      gallery: new Uint8Array(32).fill(5),
+      authenticator: new Uint8Array(32).fill(6),
+      weights: new Uint8Array(32).fill(4),
+      canaries: new Uint8Array(32).fill(3),
+      queries: new Uint8Array(32).fill(2),
+    };
+    const own = new CollectionKey(key.plan, collectionId, 0, key.keyId, key.queryMasks, seeds);
     authenticate(own, block);
     own.wipe();
-    assert.deepEqual([seed, authenticator], [new Uint8Array(32), new Uint8Array(32)]);
+    for (const seed of Object.values(seeds)) assert.deepEqual(seed, new Uint8Array(32));
   });
 });
 

@@ -12,7 +12,7 @@ import { encodeVectors, readout, type Vectors, vectorNorm } from '../vectors.ts'
 import { ID_BYTES, type Room } from '../wire.ts';
 import { sumUp } from './canaries.ts';
 import { QuerySecret } from './decrypt.ts';
-import { type CollectionKey, secretsOf } from './key.ts';
+import { type CollectionKey, querySeed, secretsOf } from './key.ts';
 
 /** Where randomness comes from; tests of known answers put their own here. */
 export interface Entropy {
@@ -131,7 +131,8 @@ export interface EncryptedQuery {
 
 /**
  * Encrypts a query under a result secret of its own: b'_i = −a'_i·s + W_i and b''_k = −a''_k·s +
- * g^k·U + e''_k, with U = Σ s_i·W_i taken from the rows exactly as sent.
+ * g^k·U + e''_k, with U = Σ s_i·W_i taken from the rows exactly as sent. The masks are those of all
+ * queries of the key.
  */
 export function encryptQuery(key: CollectionKey, vector: ArrayLike<number>): EncryptedQuery {
   return encryptQueryFrom(platform, key, vector);
@@ -144,21 +145,22 @@ export function encryptQueryFrom(entropy: Entropy, key: CollectionKey, vector: A
   const ring = ringOf(parameters);
   const { n, wideBits, digits, digitBits } = parameters;
   const queryId = entropy.id();
-  const seed = entropy.seed();
-  const errors = entropy.seed();
-  const resultSeed = entropy.seed();
+  const random = entropy.seed();
+  const { queryMasks: seed } = key;
   const room = queryRoom(parameters, width);
   const { words: rows } = room;
   const secret = new Uint32Array(n);
+  let hedged: Uint8Array | undefined;
   try {
+    hedged = querySeed(key, { random, queryId, values: encoded.values });
     ring.queryRows({
       rows,
       secret,
       values: encoded.values,
       lifts: encoded.lifts,
       mask: { key: seed, domain: QUERY_MASK, bitsDomain: QUERY_MASK_BITS },
-      errors: { key: errors, domain: ERRORS },
-      result: { key: resultSeed, domain: RESULT_SECRET },
+      errors: { key: hedged, domain: ERRORS },
+      result: { key: hedged, domain: RESULT_SECRET },
       secrets: secretsOf(key),
       wideBits,
       digits,
@@ -174,8 +176,8 @@ export function encryptQueryFrom(entropy: Entropy, key: CollectionKey, vector: A
     secret.fill(0);
     throw error;
   } finally {
-    errors.fill(0);
-    resultSeed.fill(0);
+    random.fill(0);
+    hedged?.fill(0);
     encoded.values.fill(0);
     ring.wipe();
   }

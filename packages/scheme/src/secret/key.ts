@@ -1,12 +1,14 @@
 // Keys: a 32-byte master seed, and derived from it, for every collection, parameter set and epoch,
 // the gallery secrets s_1 … s_width, the key that authenticates blocks, the weights that scores are
-// checked with, and the key of the canaries.
+// checked with, the key of the canaries, and what queries are made with: the public seed of their
+// masks, and the key that their seeds are hedged with.
 //
 // Secret material sits in private fields: it shows under no inspector, serialiser or clone, and can
 // be wiped.
 
 import { type Poly, randomSeed, type Secrets } from '@hers/ring';
 import { hkdf } from '@noble/hashes/hkdf.js';
+import { hmac } from '@noble/hashes/hmac.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { GALLERY_SECRETS, SCORE_WEIGHTS } from '../domains.ts';
 import { HersError } from '../errors.ts';
@@ -159,11 +161,15 @@ export class MasterSeed {
       new Uint8Array(collectionId),
       epoch,
       keyId,
-      derive(bytes, label('gallery secrets'), context, SEED_BYTES),
-      derive(bytes, label('block authenticator'), context, SEED_BYTES),
-      derive(bytes, label('score weights'), context, SEED_BYTES),
-      derive(bytes, label('canaries'), context, SEED_BYTES),
-      'evaluation' in plan.parameters ? derive(bytes, label('open secrets'), context, SEED_BYTES) : undefined,
+      derive(bytes, label('query masks'), context, SEED_BYTES),
+      {
+        gallery: derive(bytes, label('gallery secrets'), context, SEED_BYTES),
+        authenticator: derive(bytes, label('block authenticator'), context, SEED_BYTES),
+        weights: derive(bytes, label('score weights'), context, SEED_BYTES),
+        canaries: derive(bytes, label('canaries'), context, SEED_BYTES),
+        queries: derive(bytes, label('query seeds'), context, SEED_BYTES),
+        ...('evaluation' in plan.parameters ? { open: derive(bytes, label('open secrets'), context, SEED_BYTES) } : {}),
+      },
     );
   }
 
@@ -232,11 +238,35 @@ export let canarySeed: (key: CollectionKey) => Uint8Array;
  */
 export let openSeed: (key: CollectionKey) => Uint8Array;
 
+/** What the seed of a query's result secret and errors is made of. */
+export interface QueryDraw {
+  readonly random: Uint8Array;
+  readonly queryId: Uint8Array;
+  /** The probe, encoded. */
+  readonly values: Int32Array;
+}
+
+/**
+ * Hedged: a generator that repeats itself gives another probe another seed all the same (README.md
+ * §4, the rules).
+ */
+export let querySeed: (key: CollectionKey, draw: QueryDraw) => Uint8Array;
+
 /** What `make` makes, the first time for each name. It belongs to the key, which wipes it. */
 export let cachedCanaries: (key: CollectionKey, name: string, make: () => Canaries) => Canaries;
 
 /** Whether no canaries had to make room for others: then those of every block are kept. */
 export let hasRoomForCanaries: (key: CollectionKey) => boolean;
+
+/** What the secrets of a key are expanded from, 32 bytes each (docs/formats.md §4). */
+export interface KeySeeds {
+  readonly gallery: Uint8Array;
+  readonly authenticator: Uint8Array;
+  readonly weights: Uint8Array;
+  readonly canaries: Uint8Array;
+  readonly queries: Uint8Array;
+  readonly open?: Uint8Array;
+}
 
 /** What encrypts and decrypts for one collection, parameter set and epoch. */
 export class CollectionKey {
@@ -245,12 +275,10 @@ export class CollectionKey {
   readonly epoch: number;
   /** Public: tells keys apart and gives nothing away. */
   readonly keyId: Uint8Array;
-  #seed: Uint8Array | undefined;
-  #authenticator: Uint8Array | undefined;
-  #weightSeed: Uint8Array | undefined;
+  /** Public: what the masks of all its queries are expanded from. */
+  readonly queryMasks: Uint8Array;
+  #seeds: KeySeeds | undefined;
   #weights: Float64Array | undefined;
-  #canarySeed: Uint8Array | undefined;
-  #openSeed: Uint8Array | undefined;
   readonly #canaries = new Map<string, Canaries>();
   readonly #canaryNames: string[] = [];
   #canaryBytes = 0;
@@ -260,10 +288,14 @@ export class CollectionKey {
   static {
     secretsOf = (key) => key.#secrets();
     loadFactors = (key, domain, index, into) =>
-      ringOf(key.plan.parameters).uniform(into, { key: key.#authenticator ?? wiped(), domain, index });
+      ringOf(key.plan.parameters).uniform(into, { key: key.#unwiped().authenticator, domain, index });
     scoreWeights = (key) => key.#expandWeights();
-    canarySeed = (key) => key.#canarySeed ?? wiped();
-    openSeed = (key) => key.#openSeed ?? wiped();
+    canarySeed = (key) => key.#unwiped().canaries;
+    openSeed = (key) => key.#unwiped().open ?? wiped();
+    querySeed = (key, { random, queryId, values }) => {
+      const probe = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+      return hmac.create(sha256, key.#unwiped().queries).update(random).update(queryId).update(probe).digest();
+    };
     cachedCanaries = (key, name, make) => key.#cachedCanaries(name, make);
     hasRoomForCanaries = (key) => key.#canaryBytes < CACHE_BYTES - CANARY_MARGIN;
   }
@@ -274,21 +306,15 @@ export class CollectionKey {
     collectionId: Uint8Array,
     epoch: number,
     keyId: Uint8Array,
-    seed: Uint8Array,
-    authenticator: Uint8Array,
-    weightSeed: Uint8Array,
-    canarySeed: Uint8Array,
-    openSeed?: Uint8Array,
+    queryMasks: Uint8Array,
+    seeds: KeySeeds,
   ) {
     this.plan = plan;
     this.collectionId = collectionId;
     this.epoch = epoch;
     this.keyId = keyId;
-    this.#seed = seed;
-    this.#authenticator = authenticator;
-    this.#weightSeed = weightSeed;
-    this.#canarySeed = canarySeed;
-    this.#openSeed = openSeed;
+    this.queryMasks = queryMasks;
+    this.#seeds = seeds;
     const words = plan.width * polyWords(plan.parameters);
     if (4 * words <= CACHE_BYTES) {
       this.#cache = new Uint32Array(words);
@@ -296,14 +322,18 @@ export class CollectionKey {
     }
   }
 
+  #unwiped(): KeySeeds {
+    return this.#seeds ?? wiped();
+  }
+
   #secrets(): Secrets {
-    return { key: this.#seed ?? wiped(), domain: GALLERY_SECRETS, kept: this.#cache, isKept: this.#cached };
+    return { key: this.#unwiped().gallery, domain: GALLERY_SECRETS, kept: this.#cache, isKept: this.#cached };
   }
 
   /** Uses and wipes the memory of the ring, the first time. */
   #expandWeights(): Float64Array {
     if (this.#weights) return this.#weights;
-    const seed = this.#weightSeed ?? wiped();
+    const seed = this.#unwiped().weights;
     const { parameters } = this.plan;
     const { n } = parameters;
     const ring = ringOf(parameters);
@@ -359,21 +389,13 @@ export class CollectionKey {
   }
 
   wipe(): void {
-    this.#seed?.fill(0);
-    this.#authenticator?.fill(0);
-    this.#weightSeed?.fill(0);
+    for (const seed of Object.values(this.#seeds ?? {})) seed.fill(0);
     this.#weights?.fill(0);
-    this.#canarySeed?.fill(0);
-    this.#openSeed?.fill(0);
     for (const canaries of this.#canaries.values()) wipeCanaries(canaries);
     this.#canaries.clear();
     this.#cache?.fill(0);
-    this.#seed = undefined;
-    this.#authenticator = undefined;
-    this.#weightSeed = undefined;
+    this.#seeds = undefined;
     this.#weights = undefined;
-    this.#canarySeed = undefined;
-    this.#openSeed = undefined;
     this.#cache = undefined;
     this.#cached = undefined;
   }

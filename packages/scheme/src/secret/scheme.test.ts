@@ -10,12 +10,12 @@ import { HersError } from '../errors.ts';
 import { decodeKeyInfo } from '../keyinfo.ts';
 import { polyWords, ringOf, wideFactor } from '../parameters.ts';
 import { METRICS, type Plan, type PlanRequest, plan } from '../plan.ts';
-import { decodeQuery, encodeQuery, expandQuery } from '../query.ts';
+import { decodeQuery, encodeQuery, expandQuery, type Query } from '../query.ts';
 import { decodeResponse, encodeResponse } from '../response.ts';
 import { blockMatrix, expandedQuery, scanBlock } from '../scan.ts';
 import { roundVectors } from '../vectors.ts';
 import { decryptBlock, type Scores } from './decrypt.ts';
-import { encryptBlock, encryptBlockFrom, encryptQuery } from './encrypt.ts';
+import { encryptBlock, encryptBlockFrom, encryptQuery, encryptQueryFrom } from './encrypt.ts';
 import { type CollectionKey, loadSecret, MasterSeed } from './key.ts';
 
 const small = { parameters: 'insecure_n_64_logq_30', allowInsecure: true } as const;
@@ -267,14 +267,62 @@ describe('rule: randomness is fresh at every encryption', () => {
     );
     assert.equal(seeds.size, 50);
   });
-  it('queries: seeds, ids and rows are new', () => {
-    const queries = Array.from({ length: 20 }, () => decodeQuery(encryptQuery(key, vectors.subarray(0, 16)).query));
-    assert.equal(new Set(queries.map((q) => Buffer.from(q.seed).toString('hex'))).size, 20);
+  const probe = vectors.subarray(0, 16);
+  /** The largest coefficient of the difference of two bodies, as a share of half the modulus. */
+  const apart = (a: Query, b: Query, row: number): number => {
+    const ring = ringOf(a.parameters);
+    const words = polyWords(a.parameters);
+    const [difference] = ring.polys;
+    const [p] = a.parameters.primes;
+    difference.residues.forEach((_, j) => {
+      const at = row * words + j;
+      difference.residues[j] = (a.rows[at] + p - b.rows[at]) % p;
+    });
+    ring.intt(difference);
+    return ring.centred(difference).reduce((most, x) => Math.max(most, Math.abs(x)), 0) / (p / 2);
+  };
+  it('queries: ids and rows are new, and what two differ by is not small', () => {
+    const queries = Array.from({ length: 20 }, () => decodeQuery(encryptQuery(key, probe).query));
     assert.equal(new Set(queries.map((q) => Buffer.from(q.queryId).toString('hex'))).size, 20);
-    assert.ok(agreeing(queries[0].rows, queries[1].rows) <= 2);
+    const rows = queries[0].rows.length / polyWords(key.plan.parameters);
+    for (const [i, a] of queries.entries()) {
+      for (const b of queries.slice(i + 1)) {
+        assert.ok(agreeing(a.rows, b.rows) <= 4);
+        // The mask is the same. With one result secret for two, only errors would be left here.
+        for (let row = 0; row < rows; row += 5) assert.ok(apart(a, b, row) > 0.9);
+      }
+    }
+  });
+  it('queries: their masks are of the key, whoever derives it, and of no other', () => {
+    const seedOf = (of: CollectionKey) => Buffer.from(decodeQuery(encryptQuery(of, probe).query).seed).toString('hex');
+    const request = { dimension: 16 };
+    const seeds = [key, key, keyFor(request)].map(seedOf);
+    assert.equal(new Set(seeds).size, 1);
+    const others = [
+      keyFor(request, 2),
+      keyFor(request, 1, 1),
+      keyFor(request, 1, 0, 8),
+      keyFor({ ...request, edition: 1 }),
+      keyFor({ ...request, profile: 'small' }),
+      keyFor({ ...request, metric: 'dot', normBound: 2 }),
+    ];
+    assert.equal(new Set([seeds[0], ...others.map(seedOf)]).size, 1 + others.length);
+  });
+  it('queries: a generator that repeats itself still gives another probe another result secret', () => {
+    const drawn = (vector: ArrayLike<number>) => encryptQueryFrom(repeatable('again'), key, vector);
+    const [a, same, b] = [probe, probe, vectors.subarray(16, 32)].map((vector) => decodeQuery(drawn(vector).query));
+    assert.deepEqual(a, same);
+    assert.deepEqual(a.queryId, b.queryId);
+    for (let row = 0; row < 16; row++) assert.ok(apart(a, b, row) > 0.9);
+    // And so does a probe that differs as little as it can.
+    const integers = keyFor({ ...smallPair, dimension: 2, metric: 'dot' });
+    const [c, d] = [0, 1 / 250].map((x) =>
+      decodeQuery(encryptQueryFrom(repeatable('again'), integers, [0.5, x]).query),
+    );
+    assert.ok(apart(c, d, 0) > 0.8);
   });
   it('queries: the uniform halves of all rows are unrelated to each other', () => {
-    const query = decodeQuery(encryptQuery(key, vectors.subarray(0, 16)).query);
+    const query = decodeQuery(encryptQuery(key, probe).query);
     const words = polyWords(query.parameters);
     const uniform = expandQuery(query);
     const rows = Array.from({ length: 20 }, (_, r) => uniform.subarray(r * words, (r + 1) * words));
