@@ -222,7 +222,7 @@ std::vector<std::vector<uint8_t>> expected(const Set& set, const hers::RingTable
     // Without AVX-512 a plan is its bits.
     const hers::PackPlan plans[2] = {{query.bits[0], 0, nullptr, nullptr}, {query.bits[1], 0, nullptr, nullptr}};
     uint8_t* const body = bytes.data() + 80;
-    variant.respond({&ring, sums.get() + i * hers::kQueryRow, perGroup, work.get(), {&plans[0], &plans[1]}, {body, body + ring.n * query.bits[0] / 8}});
+    variant.respond({&ring, sums.get() + i * hers::kQueryRow, hers::kGroup, perGroup, work.get(), {&plans[0], &plans[1]}, {body, body + ring.n * query.bits[0] / 8}});
     const uint64_t hash = hers::xxh64(bytes.data(), bytes.size() - 8);
     for (int k = 0; k < 8; k++) bytes[bytes.size() - 8 + k] = static_cast<uint8_t>(hash >> 8 * k);
   });

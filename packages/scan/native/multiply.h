@@ -104,14 +104,19 @@ constexpr size_t blocksAtOnce(size_t queries, bool packed) {
   return packed && queries == 1 ? Lanes::kPackedBlocks : queries;
 }
 
-/** For the last of an odd number the gallery is in L2, and only the sums are too few. */
-constexpr size_t blocksOfLast(bool packed) { return kQueriesAtOnce == 2 ? 4 : blocksAtOnce(1, packed); }
+/**
+ * For the last of an odd number the gallery is in L2, and only the sums are too few; of one column
+ * alone there are half as many.
+ */
+constexpr size_t blocksOfLast(bool packed, int columns) {
+  return (kQueriesAtOnce == 2 ? 4 : blocksAtOnce(1, packed)) * (columns == 1 ? 2 : 1);
+}
 
 /**
- * B blocks from `block` on, Q queries from `query` on, and the vectors from `lane` on. With each
- * row it may fetch a line from `soon` on.
+ * B blocks from `block` on, Q queries from `query` on, of which C columns, and the vectors from
+ * `lane` on. With each row it may fetch a line from `soon` on.
  */
-template <int B, int Q, Fetch fetch, bool packed>
+template <int B, int Q, Fetch fetch, bool packed, int C>
 void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_t lane, const uint32_t* soon = nullptr) {
   using L = Lanes;
   using U = L::U;
@@ -125,9 +130,9 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
 #define HERS_EACH_SUM                       \
   HERS_UNROLL for (int b = 0; b < B; b++)   \
     HERS_UNROLL for (int q = 0; q < Q; q++) \
-      HERS_UNROLL for (int v = 0; v < V; v++) HERS_UNROLL for (int i = 0; i < 4; i++)
+      HERS_UNROLL for (int v = 0; v < V; v++) HERS_UNROLL for (int i = 0; i < 2 * C; i++)
 
-  D s[B][Q][V][4];
+  D s[B][Q][V][2 * C];
   if (run.first) {
     HERS_EACH_SUM s[b][q][v][i] = L::zero();
   } else {
@@ -171,12 +176,13 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
         const uint32_t* const at = slice + q * queryStride + r * kQueryRow + v * W;
         // Kept, or they would be operands in memory and be loaded three times: that is what would
         // limit the loop then.
-        const L::Split y = splitWords(L::keep(L::load(at))), z = splitWords(L::keep(L::load(at + kGroup)));
+        L::Split y[C];
+        HERS_UNROLL for (int c = 0; c < C; c++) y[c] = splitWords(L::keep(L::load(at + c * kGroup)));
         HERS_UNROLL for (int b = 0; b < B; b++) {
-          s[b][q][v][0] = addProduct(s[b][q][v][0], x[b].even, y.even);
-          s[b][q][v][1] = addProduct(s[b][q][v][1], x[b].odd, y.odd);
-          s[b][q][v][2] = addProduct(s[b][q][v][2], x[b].even, z.even);
-          s[b][q][v][3] = addProduct(s[b][q][v][3], x[b].odd, z.odd);
+          HERS_UNROLL for (int c = 0; c < C; c++) {
+            s[b][q][v][2 * c] = addProduct(s[b][q][v][2 * c], x[b].even, y[c].even);
+            s[b][q][v][2 * c + 1] = addProduct(s[b][q][v][2 * c + 1], x[b].odd, y[c].odd);
+          }
         }
       }
     };
@@ -247,14 +253,14 @@ struct Ahead {
 };
 
 /** All lanes of B blocks. */
-template <int B, int Q, Fetch fetch, bool packed>
+template <int B, int Q, Fetch fetch, bool packed, int C>
 void lanesOf(const Multiply& job, const Run& run, size_t block, size_t query, const uint32_t* soon) {
   constexpr size_t step = kVectors * Lanes::W;
-  tile<B, Q, fetch, packed>(job, run, block, query, 0, soon);
-  for (size_t lane = step; lane < kGroup; lane += step) tile<B, Q, Fetch::kNone, packed>(job, run, block, query, lane);
+  tile<B, Q, fetch, packed, C>(job, run, block, query, 0, soon);
+  for (size_t lane = step; lane < kGroup; lane += step) tile<B, Q, Fetch::kNone, packed, C>(job, run, block, query, lane);
 }
 
-template <int Q, Fetch fetch, bool packed, size_t B = blocksAtOnce(Q, packed)>
+template <int Q, Fetch fetch, bool packed, size_t B = blocksAtOnce(Q, packed), int C = 2>
 void blocksOf(const Multiply& job, const Run& run, size_t query, const Ahead& ahead) {
   const size_t tiles = job.blocks / B + job.blocks % B;
   const size_t share = (ahead.words / kGroup + tiles - 1) / tiles * kGroup;
@@ -265,8 +271,8 @@ void blocksOf(const Multiply& job, const Run& run, size_t query, const Ahead& ah
       for (size_t i = 0; i < share; i += kGroup) __builtin_prefetch(next + q * job.queryStride + i, 0, 3);
     }
     step = block + B <= job.blocks ? B : 1;
-    if (step == B) lanesOf<B, Q, fetch, packed>(job, run, block, query, soon);
-    else lanesOf<1, Q, fetch, packed>(job, run, block, query, soon);
+    if (step == B) lanesOf<B, Q, fetch, packed, C>(job, run, block, query, soon);
+    else lanesOf<1, Q, fetch, packed, C>(job, run, block, query, soon);
   }
 }
 
@@ -307,7 +313,8 @@ void multiplyPart(const Multiply& job) {
       else if (query == 0 && count == 2) blocksOf<kQueriesAtOnce, Fetch::kAhead, packed>(job, run, query, ahead);
       else if (query == 0) blocksOf<1, Fetch::kAhead, packed>(job, run, query, ahead);
       else if (count == 2) blocksOf<kQueriesAtOnce, Fetch::kNone, packed>(job, run, query, ahead);
-      else blocksOf<1, Fetch::kNone, packed, blocksOfLast(packed)>(job, run, query, ahead);
+      else if (job.isLastLone && !more) blocksOf<1, Fetch::kNone, packed, blocksOfLast(packed, 1), 1>(job, run, query, ahead);
+      else blocksOf<1, Fetch::kNone, packed, blocksOfLast(packed, 2)>(job, run, query, ahead);
       query += count;
     }
   }

@@ -104,7 +104,7 @@ inline void respond(const hers::Respond& job) {
   const size_t n = ring.n;
   for (size_t prime = 0; prime < ring.primes; prime++) {
     const uint32_t* sums = job.sums + prime * (n / hers::kGroup) * job.groupStride;
-    inverse(job.work + 2 * prime * n, job.work + (2 * prime + 1) * n, sums, job.groupStride, n, ring.moduli[prime]);
+    inverse(job.work + 2 * prime * n, job.work + (2 * prime + 1) * n, sums, job.second, job.groupStride, n, ring.moduli[prime]);
   }
   for (int half = 0; half < 2 && job.out[half]; half++) {
     uint32_t* const y = job.work + half * n;

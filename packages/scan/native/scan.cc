@@ -153,7 +153,9 @@ void Scan::pairUp(size_t first, size_t count) {
       pairs_.push_back({{query, query}, false});
     }
   }
-  passes_.push_back({static_cast<uint32_t>(first), static_cast<uint32_t>(count), firstPair, pairs_.size() - firstPair});
+  const bool isLastLone = lonely < SIZE_MAX;
+  if (isLastLone) std::swap(pairs_[lonely], pairs_.back());
+  passes_.push_back({static_cast<uint32_t>(first), static_cast<uint32_t>(count), firstPair, pairs_.size() - firstPair, isLastLone});
 }
 
 size_t Scan::responseBytes(const Query& query) const {
@@ -356,6 +358,7 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
   job.rows = layout.rows;
   job.blocks = layout.blocks;
   job.queries = pass.pairs;
+  job.isLastLone = pass.isLastLone;
   job.panelRows = layout.panelRows;
   job.packed = layout.packed;
   // For two parts at least.
@@ -445,13 +448,17 @@ void Scan::respond(const Task& task, Scratch& scratch) {
   for (size_t k = 0; k < pass.pairs; k++) {
     const Pair& pair = pairs_[pass.firstPair + k];
     const uint32_t first = pair.bodies[0], second = pair.bodies[1];
-    const bool isAlone = !pair.hasMask && second == first;
+    const bool isLone = pass.isLastLone && k + 1 == pass.pairs;
     job.pack[0] = packs_->of(setup_.queries[first]->bits[0]);
     job.pack[1] = packs_->of(setup_.queries[second]->bits[pair.hasMask ? 1 : 0]);
-    for (size_t block = task.from; block < task.until; block++) {
+    for (size_t block = task.from; block < task.until; block += isLone ? 2 : 1) {
+      // The last block of an odd number stands twice.
+      const bool isLast = block + 1 == task.until;
       job.sums = slot.sums.get() + (k * layout.blocks + block) * kQueryRow;
+      job.second = !isLone ? kGroup : isLast ? 0 : kQueryRow;
       job.out[0] = half0(first, block);
-      job.out[1] = isAlone ? nullptr : pair.hasMask ? half1(first, block) : half0(second, block);
+      if (isLone) job.out[1] = isLast ? nullptr : half0(first, block + 1);
+      else job.out[1] = pair.hasMask ? half1(first, block) : half0(second, block);
       setup_.variant->respond(job);
     }
   }

@@ -142,7 +142,7 @@ class Scan {
   void end();
 
  private:
-  /** A body and its mask, or two bodies; one body alone stands twice. */
+  /** A body and its mask, or two bodies; or, last in a pass, one body alone, which stands twice. */
   struct Pair {
     /** The second is of no meaning where there is a mask. */
     uint32_t bodies[2];
@@ -152,6 +152,7 @@ class Scan {
   struct Pass {
     uint32_t firstQuery, queries;
     size_t firstPair, pairs;
+    bool isLastLone;
   };
   struct Item {
     uint32_t segment;

@@ -81,10 +81,10 @@ inline void smallStrides(Windows& v, const uint32_t* table, size_t stride, const
 }
 
 /**
- * Strides 1 … W of both polynomials of a block, from slot groups that lie `groupStride` words apart
+ * Strides 1 … W of both polynomials, from slot groups that lie `groupStride` words apart
  * to consecutive words.
  */
-inline void windows(uint32_t* out0, uint32_t* out1, const uint32_t* in, size_t groupStride, size_t n, const Modulus& m, const Lazy& c) {
+inline void windows(uint32_t* out0, uint32_t* out1, const uint32_t* in, size_t second, size_t groupStride, size_t n, const Modulus& m, const Lazy& c) {
   constexpr size_t W = L::W;
   size_t stride = 0;
   for (size_t t = 1; t < W; t *= 2) stride += 2 * W;
@@ -97,16 +97,17 @@ inline void windows(uint32_t* out0, uint32_t* out1, const uint32_t* in, size_t g
       const size_t x = at + 2 * W * static_cast<size_t>(k), y = x + W;
       const uint32_t* a = in + x / hers::kGroup * groupStride + x % hers::kGroup;
       const uint32_t* b = in + y / hers::kGroup * groupStride + y % hers::kGroup;
-      // The next block's residues lie beside these, and come from further away than the next
-      // window's twiddles.
-      __builtin_prefetch(a + hers::kQueryRow);
-      __builtin_prefetch(a + hers::kQueryRow + hers::kGroup);
+      // The next residues lie beside these, and come from further away than the next window's
+      // twiddles.
+      const size_t next = second < hers::kQueryRow ? hers::kQueryRow : 2 * second;
+      __builtin_prefetch(a + next);
+      __builtin_prefetch(a + next + second);
       if (W == hers::kGroup) {
-        __builtin_prefetch(b + hers::kQueryRow);
-        __builtin_prefetch(b + hers::kQueryRow + hers::kGroup);
+        __builtin_prefetch(b + next);
+        __builtin_prefetch(b + next + second);
       }
-      v.x[k][0] = L::load(a), v.x[k][1] = L::load(a + hers::kGroup);
-      v.y[k][0] = L::load(b), v.y[k][1] = L::load(b + hers::kGroup);
+      v.x[k][0] = L::load(a), v.x[k][1] = L::load(a + second);
+      v.y[k][0] = L::load(b), v.y[k][1] = L::load(b + second);
       L::unzip(v.x[k][0], v.y[k][0]);
       L::unzip(v.x[k][1], v.y[k][1]);
     }
@@ -178,12 +179,12 @@ inline void twoStages(uint32_t* a, size_t t, size_t h, const Modulus& m, const L
 }
 
 /**
- * Both polynomials of a block modulo one prime: slot groups in, reduced coefficients out. n is at
- * least 4W.
+ * Two polynomials modulo one prime, `second` words apart: slot groups in, reduced coefficients out.
+ * n is at least 4W.
  */
-inline void inverse(uint32_t* out0, uint32_t* out1, const uint32_t* in, size_t groupStride, size_t n, const Modulus& m) {
+inline void inverse(uint32_t* out0, uint32_t* out1, const uint32_t* in, size_t second, size_t groupStride, size_t n, const Modulus& m) {
   const Lazy c = {L::splat(m.p), L::splat(2 * m.p)};
-  windows(out0, out1, in, groupStride, n, m, c);
+  windows(out0, out1, in, second, groupStride, n, m, c);
   for (int half = 0; half < 2; half++) {
     uint32_t* const a = half ? out1 : out0;
     size_t t = 2 * L::W, h = n / (4 * L::W);

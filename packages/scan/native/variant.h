@@ -23,6 +23,8 @@ struct Multiply {
   size_t queryStride;
   /** `queries` counts pairs. */
   size_t rows, blocks, queries, panelRows;
+  /** Whether the last pair is one column, and what would be of the second is of no meaning. */
+  bool isLastLone;
   /** Whether four rows are packed into three lines, and products so short that none is folded. */
   bool packed;
   const Modulus* modulus;
@@ -56,15 +58,15 @@ struct PackPlan {
   const uint32_t* shift;
 };
 
-/** What one block and a pair of columns add up to, to packed bits. */
+/** What two columns and a block add up to, or one column and two blocks, to packed bits. */
 struct Respond {
   const Ring* ring;
   /**
-   * Slot group g of the first column is at sums + g·groupStride, of the second 16 words further; as
+   * Slot group g of the first is at sums + g·groupStride, of the second `second` words further; as
    * `Multiply` left them.
    */
   const uint32_t* sums;
-  size_t groupStride;
+  size_t second, groupStride;
   /** Room for 2·n·primes words, aligned to 64 bytes. */
   uint32_t* work;
   const PackPlan* pack[2];

@@ -152,6 +152,7 @@ std::vector<double> measureCeiling(const Loops& loops, uint32_t p, size_t blocks
     job.packed = packed;
     job.blocks = blocks;
     job.queries = queries;
+    job.isLastLone = false;
     job.modulus = &modulus;
     job.out = out.get();
     job.sums = sums.get();
