@@ -28,7 +28,26 @@ export function putHex(text: string, out: Uint8Array, at: number): void {
 
 /** An id as text, a character for each byte: what names it in a map costs little that way. */
 export function nameOf(id: Uint8Array): string {
-  return String.fromCharCode.apply(null, id as unknown as number[]);
+  // Spelled out for the length of almost all ids: as a list, they would be garbage each time.
+  if (id.length !== 16) return String.fromCharCode(...id);
+  return String.fromCharCode(
+    id[0],
+    id[1],
+    id[2],
+    id[3],
+    id[4],
+    id[5],
+    id[6],
+    id[7],
+    id[8],
+    id[9],
+    id[10],
+    id[11],
+    id[12],
+    id[13],
+    id[14],
+    id[15],
+  );
 }
 
 /** The memory of an array of numbers. */

@@ -80,11 +80,15 @@ export function decodeResponse(input: Uint8Array): ScanResponse {
  */
 export function peekResponse(bytes: Uint8Array): Pick<ScanResponse, 'queryId' | 'blockId' | 'first' | 'count'> {
   if (bytes.length < RESPONSE_OVERHEAD) throw new HersError('MALFORMED', 'this is too short to be a response');
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   return {
     queryId: bytes.subarray(AT.queryId, AT.queryId + ID_BYTES),
     blockId: bytes.subarray(AT.blockId, AT.blockId + ID_BYTES),
-    first: view.getUint32(AT.first, true),
-    count: view.getUint32(AT.count, true),
+    first: u32At(bytes, AT.first),
+    count: u32At(bytes, AT.count),
   };
+}
+
+/** Without a view, which would be garbage for every response. */
+function u32At(bytes: Uint8Array, at: number): number {
+  return (bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24)) >>> 0;
 }

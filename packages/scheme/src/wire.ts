@@ -93,7 +93,8 @@ export interface Opened extends Head {
 
 /** Whether bytes claim to be a message of this kind. */
 export function isKind(bytes: Uint8Array, kind: Kind): boolean {
-  const isMessage = bytes.length > HEAD_BYTES && [0x48, 0x45, 0x52, 0x53].every((byte, i) => bytes[i] === byte);
+  const isMessage =
+    bytes.length > HEAD_BYTES && bytes[0] === 0x48 && bytes[1] === 0x45 && bytes[2] === 0x52 && bytes[3] === 0x53;
   return isMessage && bytes[4] === KINDS[kind];
 }
 

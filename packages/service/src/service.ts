@@ -92,7 +92,10 @@ export interface SearchRequest {
    * of which the store still knows the blocks: a cluster does for half a minute.
    */
   readonly version: number;
-  /** Encoded queries, each answered by the blocks of its key. */
+  /**
+   * Encoded queries, each answered by the blocks of its key. When all is answered, the caller may
+   * use their memory again: copy what you keep.
+   */
   readonly queries: readonly Uint8Array[];
   /** Questions of the inbox, by number: their queries are searched for as well, after these. */
   readonly inbox?: readonly number[];

@@ -30,6 +30,7 @@ let folder: string;
 let store: Service;
 let session: CollectionSession;
 const searches: number[] = [];
+const asked: Uint8Array[] = [];
 
 /** Two blocks of 3 records, one of them deleted, and 2 pending ones. */
 before(async () => {
@@ -44,6 +45,7 @@ before(async () => {
   const service = withMethods(store, {
     search(name, request, options) {
       searches.push(request.version);
+      asked.push(...request.queries);
       return store.search(name, request, options);
     },
   });
@@ -61,6 +63,21 @@ after(async () => {
   await session.keyring.close();
   await store.close();
   await rm(folder, { recursive: true, force: true });
+});
+
+describe('the memory of a query', () => {
+  it('is given back when all is answered, and not where a search ended before', async () => {
+    const view = await session.view();
+    asked.length = 0;
+    await scan(session, view, [probe], { limit: 1 });
+    assert.deepEqual(
+      asked.map(({ byteLength }) => byteLength),
+      [0],
+    );
+    const signal = AbortSignal.abort(new Error('enough'));
+    await assert.rejects(scan(session, view, [probe], { limit: 1, signal }), /enough/);
+    assert.ok(asked.length === 2 && asked[1].byteLength > 0);
+  });
 });
 
 describe('what was searched', () => {

@@ -9,7 +9,7 @@ import { isExact, type Plan, peekQuery, plainScores } from '@hers/scheme';
 import { type OpenPlan, peekAnyResponse } from '@hers/scheme/open';
 import { encryptQuery, QuerySecret } from '@hers/scheme/secret';
 import { encryptShortQuery, makeDeviceKey } from '@hers/scheme/secret/open';
-import { groupsOf, HersError, type KeptResponses, type ShardCoverage } from '@hers/service';
+import { freeBytes, groupsOf, HersError, type KeptResponses, type ShardCoverage } from '@hers/service';
 import { fromHex, nameOf } from '../bytes.ts';
 import { type Decryption, type DecryptTask, toDistances } from '../crew/crew.ts';
 import type { DeviceBlocks } from '../device/device.ts';
@@ -411,7 +411,8 @@ function expectedBy(
   if (!query) throw notAsked();
   const missing = (query.missing ??= new Missing(query.of.numbers, blocks.length));
   const answered: Answered[] = [];
-  for (const [place, { blockId, first, count }] of named.entries()) {
+  for (let place = 0; place < named.length; place++) {
+    const { blockId, first, count } = named[place];
     const number = numbers.get(nameOf(blockId));
     if (number === undefined) throw notAsked();
     const block = blocks[number];
@@ -602,6 +603,9 @@ async function scanBlocks(
         }
         if (query.tasks.length >= BATCH) await decrypt(query);
       }
+    // All is answered, and a query is large: it would wait for the engine to look through its heap.
+    // (Of a partial search, a store may still be asking shards that were too late.)
+    if (!partial) for (const { encrypted } of queries) if (typeof encrypted !== 'number') freeBytes(encrypted);
     for (const query of queries) if (query.tasks.length > 0) await decrypt(query, query.tasks.length < SHARED ? 1 : 2);
     for (const { missing, of } of queries) {
       const count = missing?.count ?? of.numbers.length;

@@ -503,13 +503,19 @@ function unrepeated(
         }
         const { queryId, blocks } = peekAnyResponse(response);
         const query = nameOf(queryId);
-        const keys = blocks.map(({ blockId }) => query + nameOf(blockId));
         const before = current.size;
-        for (const key of keys) current.add(key);
-        isTwice = current.size === before || new Set(keys).size < keys.length;
+        let isFresh = false;
+        for (const { blockId } of blocks) {
+          const key = query + nameOf(blockId);
+          current.add(key);
+          // A packed response may hold others together than before: what is new in it counts.
+          if (!earlier.has(key)) isFresh = true;
+        }
+        const isRepeated =
+          blocks.length > 1 && new Set(blocks.map(({ blockId }) => nameOf(blockId))).size < blocks.length;
+        isTwice = current.size === before || isRepeated;
         if (isTwice) break;
-        // A packed response may hold others together than before: what is new in it counts.
-        if (!keys.every((key) => earlier.has(key))) fresh.push(response);
+        if (isFresh) fresh.push(response);
       }
       if (fresh.length > 0) yield fresh;
       if (isTwice) throw new HersError('INTEGRITY', 'the server answered twice for one block');
