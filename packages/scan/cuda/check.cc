@@ -196,8 +196,20 @@ std::vector<std::vector<uint8_t>> expected(const Set& set, const hers::RingTable
     hers::Aligned<uint32_t> work(hers::kExpandRows * ring.n);
     for (size_t first = 0; first < s.rows; first += hers::kExpandRows) {
       const Query& from = queries[q];
-      variant.expand({&ring, from.rows.data(), from.seed.data(), kDomain, from.given.data(), from.givenFirst, from.givenCount, first,
-                      std::min(hers::kExpandRows, s.rows - first), s.rows, laid.get() + q * laidWords, work.get()});
+      hers::Expand job = {};
+      job.ring = &ring;
+      job.rows = from.rows.data();
+      job.seed = from.seed.data();
+      job.domain = kDomain;
+      job.given = from.given.data();
+      job.givenFirst = from.givenFirst;
+      job.givenCount = from.givenCount;
+      job.first = first;
+      job.count = std::min(hers::kExpandRows, s.rows - first);
+      job.total = s.rows;
+      job.out = laid.get() + q * laidWords;
+      job.work = work.get();
+      variant.expand(job);
     }
   });
   const size_t perGroup = queries.size() * s.blocks * hers::kQueryRow;
@@ -207,8 +219,20 @@ std::vector<std::vector<uint8_t>> expected(const Set& set, const hers::RingTable
     hers::Aligned<uint64_t> work(perGroup);
     hers::Aligned<uint32_t> copy(s.partWords());
     memcpy(copy.get(), s.data.data() + part * s.partWords(), 4 * s.partWords());
-    variant.multiply({copy.get(), laid.get() + part * s.rows * hers::kQueryRow, laidWords, s.rows, s.blocks, queries.size(), kPanelRows, s.packed,
-                      &ring.moduli[part * hers::kGroup / ring.n], sums.get() + part * perGroup, work.get(), &stop});
+    hers::Multiply job = {};
+    job.part = copy.get();
+    job.query = laid.get() + part * s.rows * hers::kQueryRow;
+    job.queryStride = laidWords;
+    job.rows = s.rows;
+    job.blocks = s.blocks;
+    job.queries = queries.size();
+    job.panelRows = kPanelRows;
+    job.packed = s.packed;
+    job.modulus = &ring.moduli[part * hers::kGroup / ring.n];
+    job.out = sums.get() + part * perGroup;
+    job.sums = work.get();
+    job.stop = &stop;
+    variant.multiply(job);
   });
   std::vector<std::vector<uint8_t>> all(queries.size() * s.blocks);
   inParallel(all.size(), [&](size_t i) {
@@ -222,7 +246,16 @@ std::vector<std::vector<uint8_t>> expected(const Set& set, const hers::RingTable
     // Without AVX-512 a plan is its bits.
     const hers::PackPlan plans[2] = {{query.bits[0], 0, nullptr, nullptr}, {query.bits[1], 0, nullptr, nullptr}};
     uint8_t* const body = bytes.data() + 80;
-    variant.respond({&ring, sums.get() + i * hers::kQueryRow, hers::kGroup, perGroup, work.get(), {&plans[0], &plans[1]}, {body, body + ring.n * query.bits[0] / 8}});
+    hers::Respond job = {};
+    job.ring = &ring;
+    job.sums = sums.get() + i * hers::kQueryRow;
+    job.second = hers::kGroup;
+    job.groupStride = perGroup;
+    job.work = work.get();
+    for (int half = 0; half < 2; half++) job.pack[half] = &plans[half];
+    job.out[0] = body;
+    job.out[1] = body + ring.n * query.bits[0] / 8;
+    variant.respond(job);
     const uint64_t hash = hers::xxh64(bytes.data(), bytes.size() - 8);
     for (int k = 0; k < 8; k++) bytes[bytes.size() - 8 + k] = static_cast<uint8_t>(hash >> 8 * k);
   });

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { mkdtemp, open, rm, truncate } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import {
   type BlockMatrix,
@@ -11,6 +12,7 @@ import {
   parameterSet,
   type Query,
 } from '@hers/scheme';
+import { part } from '../../../../tools/parts.ts';
 import { buildSegment, segmentBytes } from '../builder.ts';
 import { checkKernel, openKernel } from '../choose.ts';
 import type { Kernel, SegmentHandle, SegmentSource } from '../kernel.ts';
@@ -77,6 +79,13 @@ async function drain(kernel: Kernel, handles: SegmentHandle[], queries: Query[],
 }
 
 describe('the CUDA addon', () => {
+  const compiler = part('compiler');
+  it('has a program that checks it, which shares interfaces with the code for the CPU', compiler, () => {
+    const [own, shared] = ['cuda/check.cc', 'native'].map((name) => resolve(import.meta.dirname, '../..', name));
+    const options = ['-std=c++17', '-fsyntax-only', '-Wall', '-Wextra', '-Werror', `-I${shared}`];
+    const { status, stderr } = spawnSync(compiler.path!, [...options, own], { encoding: 'utf8' });
+    assert.equal(status, 0, stderr);
+  });
   it('says what it takes, and is chosen unasked only where it works', async () => {
     assert.throws(() => CudaKernel.open({ addon: '/nowhere/none.node' }), /was not built, which takes nvcc/);
     for (const device of [-1, 0.5]) assert.throws(() => CudaKernel.open({ device }), { code: 'INVALID_ARGUMENT' });
