@@ -64,7 +64,7 @@ class Listening extends HttpService {
     request: SearchRequest,
     options?: SearchCallOptions,
   ): AsyncGenerator<Uint8Array> {
-    this.queries.push(...request.queries);
+    this.queries.push(...request.queries.map((query) => query.slice())); // theirs is given back
     for await (const response of super.search(name, request, options)) {
       this.blocks.add(hex(peekResponse(response).blockId));
       yield response;
