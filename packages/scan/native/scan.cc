@@ -19,8 +19,11 @@ namespace {
 constexpr size_t kTaskBytes = size_t{1} << 23;
 /** The limit for all slots together, unless two of them need more. */
 constexpr size_t kSlotBytes = size_t{1} << 26;
-/** If more queries are asked than one slot can hold, they are answered in several passes. */
-constexpr size_t kMostSlotBytes = size_t{1} << 27;
+/**
+ * If more queries are asked than one slot can hold, they are answered in several passes. 32 of
+ * `compact`: more would read the gallery less often, which hardly shows, and hold more memory.
+ */
+constexpr size_t kMostSlotBytes = size_t{1} << 25;
 constexpr size_t kBatchBytes = size_t{1} << 18;
 /**
  * So many, or fewer where they are large: the least batch is one block for all queries of a pass.
@@ -153,9 +156,11 @@ void Scan::pairUp(size_t first, size_t count) {
       pairs_.push_back({{query, query}, false});
     }
   }
+  size_t blockBytes = 0;
+  for (size_t query = first; query < first + count; query++) blockBytes += responseBytes(*setup_.queries[query]);
   const bool isLastLone = lonely < SIZE_MAX;
   if (isLastLone) std::swap(pairs_[lonely], pairs_.back());
-  passes_.push_back({static_cast<uint32_t>(first), static_cast<uint32_t>(count), firstPair, pairs_.size() - firstPair, isLastLone});
+  passes_.push_back({static_cast<uint32_t>(first), static_cast<uint32_t>(count), firstPair, pairs_.size() - firstPair, blockBytes, isLastLone});
 }
 
 size_t Scan::responseBytes(const Query& query) const {
@@ -214,9 +219,8 @@ bool Scan::take(Task& task) {
   for (const auto& slot : slots_) {
     if (!slot->busy || slot->partsDone < slot->segment->parts() || slot->nextAnswer == slot->answers) continue;
     const Pass& pass = *items_[slot->item].pass;
-    const size_t bytes = pass.queries * responseBytes(*setup_.queries[pass.firstQuery]);
-    const size_t blocks = std::max<size_t>(1, kBatchBytes / bytes);
-    if (waiting_ >= std::clamp<size_t>(kWaitingBytes / (blocks * bytes), 2, kBatchesWaiting)) break;
+    const size_t blocks = std::max<size_t>(1, kBatchBytes / pass.blockBytes);
+    if (waiting_ >= std::clamp<size_t>(kWaitingBytes / (blocks * pass.blockBytes), 2, kBatchesWaiting)) break;
     waiting_++;
     const size_t from = slot->nextAnswer;
     slot->nextAnswer = std::min(slot->answers, from + blocks);

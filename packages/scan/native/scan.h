@@ -152,6 +152,8 @@ class Scan {
   struct Pass {
     uint32_t firstQuery, queries;
     size_t firstPair, pairs;
+    /** Of all responses for one block. */
+    size_t blockBytes;
     bool isLastLone;
   };
   struct Item {

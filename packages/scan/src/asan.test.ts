@@ -62,6 +62,11 @@ const script = (folder: string, isas: readonly string[]) => `
       const signal = AbortSignal.timeout(1);
       try { for await (const _ of kernel.scan(Array(50).fill(memory), queries, { signal })); } catch (error) { if (error !== signal.reason) throw error; }
       await kernel.multiplyOnly([file, memory], queries);
+      const many = Array.from({ length: 9 }, (_, i) => blocks[i % count]);
+      const alike = await kernel.load({ bytes: segmentBytes(many), name: 'alike' });
+      const { seed } = queries[0];
+      const oneMask = [0, 1, 2, 3].map((index) => ({ ...specimenQuery({ parameters, width, index, residue: largest }, 11, 32), seed }));
+      for (const asked of [oneMask, oneMask.slice(1)]) for await (const _ of kernel.scan([alike, memory], asked));
       const yardsticks = new Yardsticks(isa, ${JSON.stringify(yardsticks)});
       const mapped = await yardsticks.map([path]);
       mapped.readSeconds(2, 1);

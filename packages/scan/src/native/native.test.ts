@@ -255,9 +255,10 @@ describe('native kernel', compiler, () => {
     });
 
     it('more queries than are answered in one pass', async () => {
-      const shape = { parameters: small, rows: 5 };
-      const queries = queriesOf(shape, 70);
-      await compare([{ bytes: segmentBytes(blocksOf(shape, 2)), name: 'a' }], queries, kernels);
+      // Eight of these are, and each pass has a column that is left over.
+      const shape = { parameters: exact, rows: 5 };
+      const queries = withMasks(queriesOf(shape, 20), 'aaaaaaaabcbcbcbcbbbb');
+      await compare([{ bytes: segmentBytes(blocksOf(shape, 64)), name: 'a' }], queries, kernels);
     });
 
     it('bytes that are not aligned, and that change after they were loaded', async () => {
@@ -484,6 +485,17 @@ describe('native kernel', compiler, () => {
         assert.deepEqual(passing.all, held.all);
         assert.ok(held.kept > 1, `${held.kept}`);
         assert.equal(passing.kept, 0);
+      }));
+
+    it('a batch is as large as responses are, whatever the first query asks for', () =>
+      withKernel({ threads: 2 }, async (kernel) => {
+        const handle = await kernel.load({ path });
+        const wide = queries(8).map((query, i) =>
+          i === 0 ? { ...query, bits0: 1, bits1: 1 } : { ...query, bits0: 32, bits1: 32 },
+        );
+        const perBlock = 8 * (88 + 8 * compact.n);
+        for await (const batch of kernel.batches([handle], wide))
+          assert.ok(batch[0].response.buffer.byteLength <= Math.max(2 ** 18, perBlock));
       }));
 
     it('leaving the loop ends it, and what it used can be unloaded', () =>
