@@ -145,13 +145,14 @@ export function encryptQueryFrom(entropy: Entropy, key: CollectionKey, vector: A
   const ring = ringOf(parameters);
   const { n, wideBits, digits, digitBits } = parameters;
   const queryId = entropy.id();
-  const random = entropy.seed();
   const { queryMasks: seed } = key;
-  const room = queryRoom(parameters, width);
-  const { words: rows } = room;
-  const secret = new Uint32Array(n);
+  const random = entropy.seed();
+  let secret: Uint32Array | undefined;
   let hedged: Uint8Array | undefined;
   try {
+    const room = queryRoom(parameters, width);
+    const { words: rows } = room;
+    secret = new Uint32Array(n);
     hedged = querySeed(key, { random, queryId, values: encoded.values });
     ring.queryRows({
       rows,
@@ -173,7 +174,7 @@ export function encryptQueryFrom(entropy: Entropy, key: CollectionKey, vector: A
       secret: new QuerySecret(plan, keyId, queryId, readout(plan, encoded, vectorNorm(vector)), secret),
     };
   } catch (error) {
-    secret.fill(0);
+    secret?.fill(0);
     throw error;
   } finally {
     random.fill(0);
