@@ -5,6 +5,7 @@ import { spawnSync } from 'node:child_process';
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
 import { plan } from '@hers/scheme';
 import { startServer } from '@hers/server';
 import { openStore } from '@hers/store';
@@ -222,34 +223,42 @@ test('npm knows every setting of ours, and runs no script of a package', async (
   assert.ok(settings.includes('ignore-scripts=true'));
 });
 
-/** Seconds of processor time that Node takes with these arguments, the best of several runs. */
-function cpuSeconds(cwd: string, args: readonly string[]): number {
-  const runs = Array.from({ length: 5 }, () => {
-    const script = '"$0" "$@" > /dev/null 2>&1; times';
-    const { stdout } = spawnSync('bash', ['-c', script, process.execPath, ...args], {
-      cwd,
-      env: childEnv('/nowhere'),
-      encoding: 'utf8',
-    });
-    // The second line is that of the children: `0m0.101s 0m0.044s`.
-    const times = [...stdout.split('\n')[1].matchAll(/(\d+)m([\d.]+)s/g)];
-    return times.reduce((sum, [, minutes, seconds]) => sum + 60 * Number(minutes) + Number(seconds), 0);
-  });
-  return Math.min(...runs);
-}
+/** Counts what is loaded, and writes that to the file that LOADED names. */
+const COUNTING = `
+import { writeFileSync } from 'node:fs';
+import { registerHooks } from 'node:module';
+const sizes = [];
+registerHooks({
+  load(url, context, next) {
+    const result = next(url, context);
+    if (!url.startsWith('node:')) sizes.push(result.source?.length ?? 0);
+    return result;
+  },
+});
+process.on('exit', () => writeFileSync(process.env.LOADED, JSON.stringify(sizes)));
+`;
 
-/** What an empty program takes on a quiet machine. */
-const NODE_SECONDS = 0.04;
-
-test('a command starts in under 0.3 seconds of processor time', async () => {
+// Loading modules is most of what a command does before it does anything. Its processor time says
+// more about what else a machine does.
+test('a command loads no more than it did when it started fast', async () => {
   await using folder = await temporaryFolder();
   await hers(folder.path, ['init', '--unsealed']);
-  for (const args of [['--version'], ['--help'], ['collections', 'list']]) {
-    // Processor time grows, too, where others are busy on the same cores: Node alone tells by how
-    // much.
-    const slower = Math.max(1, cpuSeconds(folder.path, ['-e', '0']) / NODE_SECONDS);
-    const seconds = cpuSeconds(folder.path, [launcher, ...args]);
-    assert.ok(seconds > 0.02 && seconds < 0.3 * slower, `hers ${args.join(' ')}: ${seconds} s, ${slower}`);
+  const hooks = join(folder.path, 'counting.mjs');
+  const loaded = join(folder.path, 'loaded.json');
+  await writeFile(hooks, COUNTING);
+  for (const [args, most, mostBytes] of [
+    [['--version'], 280, 2e6],
+    [['--help'], 280, 2e6],
+    [['collections', 'list'], 360, 2.5e6],
+  ] as const) {
+    const env = { ...childEnv('/nowhere'), LOADED: loaded };
+    const given = ['--import', pathToFileURL(hooks).href, launcher, ...args];
+    const { status, stderr } = spawnSync(process.execPath, given, { cwd: folder.path, env, encoding: 'utf8' });
+    assert.equal(status, 0, stderr);
+    const sizes: number[] = JSON.parse(await readFile(loaded, 'utf8'));
+    const bytes = sizes.reduce((sum, size) => sum + size, 0);
+    assert.ok(sizes.length > 50 && sizes.length <= most, `hers ${args.join(' ')} loads ${sizes.length} modules`);
+    assert.ok(bytes > 1e5 && bytes <= mostBytes, `hers ${args.join(' ')} loads ${bytes} bytes of modules`);
   }
 });
 
