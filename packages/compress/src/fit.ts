@@ -154,29 +154,32 @@ function inThread(order: Order, { signal, onProgress, onCheckpoint, onStage }: F
   });
   const abort = () => Atomics.store(order.abort, 0, 1);
   signal?.addEventListener('abort', abort, { once: true });
+  // The thread ends by itself, and is waited for. If it were ended from outside while it runs a
+  // graph, onnxruntime would end the whole process.
+  let outcome: { readonly bytes: Uint8Array } | { readonly error: unknown } = {
+    error: new CompressError('FAILED', 'The training thread ended without a result: it may have run out of memory.'),
+  };
+  let isListening = true;
   return new Promise<Uint8Array>((resolve, reject) => {
     worker.on('message', (report: Report) => {
+      if (!isListening) return;
       try {
         if (report.kind === 'progress') onProgress?.(report.progress);
         else if (report.kind === 'checkpoint') onCheckpoint?.(report.bytes);
         else if (report.kind === 'stage') onStage?.(report.bytes);
-        else if (report.kind === 'done') resolve(report.bytes);
-        else reject(failure(report));
+        else outcome = report.kind === 'done' ? { bytes: report.bytes } : { error: failure(report) };
       } catch (error) {
         abort(); // the caller's own function threw: training it no longer listens to should not go on
-        reject(error);
+        isListening = false;
+        outcome = { error };
       }
     });
-    worker.on('error', (cause) =>
-      reject(new CompressError('FAILED', `The training thread failed: ${cause.message}`, { cause })),
-    );
-    worker.on('exit', () =>
-      reject(new CompressError('FAILED', 'The training thread ended without a result: it may have run out of memory.')),
-    );
-  }).finally(() => {
-    signal?.removeEventListener('abort', abort);
-    void worker.terminate();
-  });
+    worker.on('error', (cause) => {
+      if (isListening)
+        outcome = { error: new CompressError('FAILED', `The training thread failed: ${cause.message}`, { cause }) };
+    });
+    worker.on('exit', () => ('bytes' in outcome ? resolve(outcome.bytes) : reject(outcome.error)));
+  }).finally(() => signal?.removeEventListener('abort', abort));
 }
 
 function failure({ code, message, stack }: Report & { kind: 'error' }): Error {
