@@ -174,7 +174,8 @@ describe('plans', () => {
         }),
         ({ maxAdditions, ...rest }) => {
           fc.pre(rest.edition === 2 || rest.profile === 'compact' || rest.profile === 'exact');
-          // An open query is one polynomial of 4096 coefficients, and euclidean needs one of its own.
+          // An open query is one polynomial of 4096 coefficients, of which euclidean needs one for
+          // itself.
           fc.pre(rest.profile !== 'open' || rest.metric !== 'euclidean' || rest.dimension < 4096);
           const adds = rest.edition === 1 || rest.profile === 'exact-250';
           const request = adds ? { ...rest, maxAdditions } : rest;
