@@ -61,6 +61,8 @@ using hers::Multiply;
 constexpr size_t kAhead = 4096;
 /** The same where nothing but L1 keeps it, of 48 KB or more: it must stay there until its use. */
 constexpr size_t kOnceAhead = 3072;
+/** The same into L2. */
+constexpr size_t kL2Ahead = 2048;
 /** The same for each of two parts at once. */
 constexpr size_t kTwoAhead = 2048;
 /** Sums of one block and one query, in doublewords: C0 and C1 of 16 lanes. */
@@ -85,10 +87,10 @@ struct Run {
 };
 
 /**
- * Which lines of the gallery a tile fetches: none; those shortly ahead of it, for all caches or to
- * be used once; or those of the next run.
+ * Which lines of the gallery a tile fetches: none; those shortly ahead of it, for all caches, to be
+ * used once, or into L2; or those of the next run.
  */
-enum class Fetch { kNone, kAhead, kOnce, kNext };
+enum class Fetch { kNone, kAhead, kOnce, kToL2, kNext };
 
 /**
  * How many queries a tile covers, and how many vectors of a slot group: as many sums as there are
@@ -160,6 +162,7 @@ void tile(const Multiply& job, const Run& run, size_t block, size_t query, size_
         x[b] = L::load(at);
         if (fetch == Fetch::kAhead && v == 0) __builtin_prefetch(at + kAhead, 0, 3);
         if (fetch == Fetch::kOnce && v == 0) __builtin_prefetch(at + kOnceAhead, 0, 0);
+        if (fetch == Fetch::kToL2 && v == 0) __builtin_prefetch(at + kL2Ahead, 0, 2);
       }
     };
     const auto splitWords = [](U a) __attribute__((always_inline)) { return packed ? L::splitShort(a) : L::split(a); };
@@ -297,7 +300,8 @@ void multiplyPart(const Multiply& job) {
     run.last = row == job.rows;
     const size_t atOnce = job.queries < kQueriesAtOnce ? job.queries : kQueriesAtOnce;
     const bool fetchesNext = kQueriesAtOnce == 2 && job.queries >= 4;
-    const bool fetchesOnce = job.largeL1 && job.queries <= kQueriesAtOnce;
+    const bool isToL2 = job.fetching == hers::Fetching::kToL2;
+    const bool fetchesOnce = job.fetching == hers::Fetching::kOnce && job.queries <= kQueriesAtOnce;
     for (size_t query = 0; query < job.queries;) {
       const size_t left = job.queries - query;
       const size_t count = left < atOnce ? left : atOnce;
@@ -310,6 +314,8 @@ void multiplyPart(const Multiply& job) {
       if (fetchesNext && query < 4) blocksOf<kQueriesAtOnce, Fetch::kNext, packed>(job, run, query, ahead);
       else if (fetchesOnce && count == 2) blocksOf<kQueriesAtOnce, Fetch::kOnce, packed>(job, run, query, ahead);
       else if (fetchesOnce) blocksOf<1, Fetch::kOnce, packed>(job, run, query, ahead);
+      else if (query == 0 && isToL2 && count == 2) blocksOf<kQueriesAtOnce, Fetch::kToL2, packed>(job, run, query, ahead);
+      else if (query == 0 && isToL2) blocksOf<1, Fetch::kToL2, packed>(job, run, query, ahead);
       else if (query == 0 && count == 2) blocksOf<kQueriesAtOnce, Fetch::kAhead, packed>(job, run, query, ahead);
       else if (query == 0) blocksOf<1, Fetch::kAhead, packed>(job, run, query, ahead);
       else if (count == 2) blocksOf<kQueriesAtOnce, Fetch::kNone, packed>(job, run, query, ahead);

@@ -367,8 +367,8 @@ void Scan::multiply(const Task& task, Scratch& scratch) {
   job.packed = layout.packed;
   // For two parts at least.
   job.sums = scratch.sums.atLeast(std::max<size_t>(2, pass.pairs) * layout.blocks * kQueryRow);
-  static const bool largeL1 = isL1Large();
-  job.largeL1 = largeL1;
+  static const Fetching fetching = fetchingHere();
+  job.fetching = fetching;
   job.stop = &stop_;
   job.outStride = perGroup;
   // Two parts that are read once are both multiplied and verified. Nothing is answered before the

@@ -11,6 +11,12 @@
 
 namespace hers {
 
+/**
+ * Where the gallery is fetched to while one query is multiplied, or two: into all caches; to L1
+ * alone, past the others; or to L2, from where the processor takes it by itself.
+ */
+enum class Fetching { kAll, kOnce, kToL2 };
+
 /** One part of a segment against a number of pairs of columns. */
 struct Multiply {
   /** [row panel][block][line of the panel][16] */
@@ -32,8 +38,7 @@ struct Multiply {
   uint32_t* out;
   /** Room for [pair][block][32] sums, aligned to 64 bytes. */
   uint64_t* sums;
-  /** Whether the L1 cache has 48 KB or more. */
-  bool largeL1;
+  Fetching fetching;
   /**
    * Null; or, if the variant `checksAlong`, for one query and rows that are not packed: this part
    * and the one after it are multiplied, and their XXH64 goes here, unless it was told to stop.

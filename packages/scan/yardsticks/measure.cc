@@ -156,7 +156,7 @@ std::vector<double> measureCeiling(const Loops& loops, uint32_t p, size_t blocks
     job.modulus = &modulus;
     job.out = out.get();
     job.sums = sums.get();
-    job.largeL1 = false;
+    job.fetching = Fetching::kAll;
     job.checksums = nullptr;
     job.stop = &never;
     for (size_t i = 0; i < rounds; i++) loops.multiply(job);
