@@ -15,6 +15,8 @@ export interface BodyLimits {
   readonly onBytes?: (bytes: number) => void;
   /** Waited for before more is read, where memory is short. */
   readonly room?: () => Promise<void> | undefined;
+  /** Hears of pieces that are left for the engine to collect. */
+  readonly litter: (bytes: number) => void;
 }
 
 /** So much of a body is read however short memory is: a search is hardly larger. */
@@ -79,11 +81,11 @@ class Flow {
 const ENDINGS = ['end', 'close', 'error'] as const;
 
 /**
- * The body of a request. Leaving early leaves the connection open, so that the client can be told
- * why.
+ * The body of a request. Each piece is freed when the next is asked for. Leaving early leaves the
+ * connection open, so that the client can be told why.
  */
 export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGenerator<Uint8Array> {
-  const { bytes: limit, stallMs, signal, pace, onBytes, room } = limits;
+  const { bytes: limit, stallMs, signal, pace, onBytes, room, litter } = limits;
   const announced = Number(raw.headers['content-length'] ?? 0);
   if (limit !== undefined && announced > limit) throw tooLarge(announced, limit);
   let total = 0;
@@ -99,7 +101,10 @@ export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGe
         pace.moved(piece.length);
         onBytes?.(piece.length);
         if (limit !== undefined && total > limit) throw tooLarge(total, limit);
-        yield piece;
+        const { length } = piece;
+        // No Buffer, of which `slice` would be a view and no copy.
+        yield new Uint8Array(piece.buffer, piece.byteOffset, length);
+        if (!freeBytes(piece)) litter(length);
       } else if (raw.readableEnded) {
         return;
       } else if (raw.destroyed) {
@@ -118,15 +123,11 @@ export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGe
 /** A buffer is made this large because somebody says so; beyond that, only as bytes come. */
 const AT_ONCE_BYTES = 2 ** 22;
 
-/**
- * The whole body in one buffer. `hold` hears of the room that is made for it, before it is, and
- * `litter` of pieces that are left for the engine to collect.
- */
+/** The whole body in one buffer. `hold` hears of the room that is made for it, before it is. */
 export async function wholeBody(
   raw: IncomingMessage,
   limits: BodyLimits,
   hold: (bytes: number) => void,
-  litter: (bytes: number) => void,
 ): Promise<Uint8Array> {
   const announced = Number(raw.headers['content-length'] ?? 0);
   // Of its own: parts of it are read as words, and words want to lie at whole places.
@@ -144,7 +145,6 @@ export async function wholeBody(
     }
     whole.set(piece, filled);
     filled = needed;
-    if (!freeBytes(piece)) litter(piece.length);
   }
   return whole.subarray(0, filled);
 }

@@ -98,29 +98,24 @@ export class Call {
     if (only !== undefined && only !== name) throw new HersError('FORBIDDEN', 'this token is for another collection');
   }
 
-  /** The body as it comes, passed on at once. */
+  /** The body as it comes, passed on at once: who reads it copies what is kept of a piece. */
   stream(): AsyncGenerator<Uint8Array> {
     const limits = this.#bodyLimits(undefined);
-    const onBytes = (bytes: number) => {
-      limits.onBytes?.(bytes);
-      // What comes from the socket is copied by whoever reads it.
-      this.guest.hold.litter(bytes);
-    };
-    return bodyOf(this.request.raw, { ...limits, onBytes, room: () => limits.room?.() ?? this.#courtesy() });
+    return bodyOf(this.request.raw, { ...limits, room: () => limits.room?.() ?? this.#courtesy() });
   }
 
   #bodyLimits(bytes: number | undefined): BodyLimits {
     const onBytes = (came: number) => this.#traffic.received(came);
     const { pace, hold } = this.guest;
     const room = () => hold.room();
-    return { bytes, stallMs: 1000 * this.limits.stallSeconds, signal: this.signal, pace, onBytes, room };
+    const litter = (left: number) => hold.litter(left);
+    return { bytes, stallMs: 1000 * this.limits.stallSeconds, signal: this.signal, pace, onBytes, room, litter };
   }
 
   /** The whole body, which counts as held in memory until the request is over. */
   async octets(): Promise<Uint8Array> {
     const limits = this.#bodyLimits(this.limits.bodyBytes);
-    const litter = (bytes: number) => this.guest.hold.litter(bytes);
-    this.#whole = await wholeBody(this.request.raw, limits, this.hold, litter);
+    this.#whole = await wholeBody(this.request.raw, limits, this.hold);
     this.receivedAt = performance.now();
     return this.#whole;
   }
