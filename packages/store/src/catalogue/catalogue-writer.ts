@@ -298,7 +298,7 @@ export class WritableCatalogue extends Catalogue {
         // Frames of a failed commit do not count.
         const { log } = this.db.prepare('PRAGMA wal_checkpoint(NOOP)').get() as unknown as { log: number };
         const wal = readWal(file, size, Math.max(0, log));
-        return wal.pages.size > 0 ? this.#sums!.with(file, wal, this.#mark.counter) : undefined;
+        return wal.pages.size > 0 ? this.#sums!.with(file, size, wal, this.#mark.counter) : undefined;
       });
       if (sums) {
         this.disk.replaceSync(SUMS, sums.encode(), () => fault('sums.written'));

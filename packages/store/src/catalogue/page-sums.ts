@@ -12,6 +12,7 @@
 
 import { readSync } from 'node:fs';
 import { checksum } from '@hers/ring';
+import { ReadAhead } from './read-ahead.ts';
 import type { WalContent } from './wal.ts';
 
 const MAGIC = 0x534d555353524548n; // 'HERSSUMS'
@@ -92,14 +93,14 @@ export class PageSums {
   }
 
   /** The sums after the log, open as `file`, will have been copied into the database. */
-  with(file: number, wal: WalContent, transactions: number): PageSums {
+  with(file: number, size: number, wal: WalContent, transactions: number): PageSums {
     const sums = new BigUint64Array(wal.databasePages);
     sums.set(this.#sums.subarray(0, wal.databasePages));
-    const bytes = new Uint8Array(this.pageSize);
-    for (const [page, at] of wal.pages) {
+    const ahead = new ReadAhead(file, size, this.pageSize);
+    for (const [page, position] of wal.pages) {
       if (page > wal.databasePages) continue; // the database has shrunk since
-      readSync(file, bytes, 0, bytes.length, at);
-      sums[page - 1] = checksum(bytes);
+      const at = ahead.at(position);
+      sums[page - 1] = checksum(ahead.bytes.subarray(at, at + this.pageSize));
     }
     return new PageSums(this.pageSize, transactions, sums);
   }

@@ -17,12 +17,11 @@ import type { Tables } from './tables.ts';
 
 /**
  * A merge writes nearly every page of the B-tree, because handles are random. So it waits until
- * there are half as many fresh records as there are in it: then the work per record stays constant.
- * But it waits for no more than so many, which take some 25 MB of memory, unless they are only a
- * small part of a large collection.
+ * there are as many fresh records as there are in it: then the work per record stays constant. But
+ * it waits for no more than so many, which take some 25 MB of memory, unless they are only a small
+ * part of a large collection.
  */
 const MERGE_AT = 2 ** 16;
-const MERGE_SHARE = 2;
 const MERGE_AT_MOST = 2 ** 18;
 const SMALL_SHARE = 16;
 /** Records merged per transaction, which blocks the event loop for about 20 ms. */
@@ -97,7 +96,7 @@ export class RecordIndex {
 
   #due(): number {
     const { records } = this.#tables.current();
-    return Math.max(Math.min(records / MERGE_SHARE, MERGE_AT_MOST), records / SMALL_SHARE);
+    return Math.max(Math.min(records, MERGE_AT_MOST), records / SMALL_SHARE);
   }
 
   /** Resolves when no merge runs. */

@@ -212,8 +212,8 @@ export class Tables {
   }
 
   /**
-   * SQLite cuts the rows apart and sorts them: two bound values for each of thousands would take
-   * longer than inserting them.
+   * In the order in which they come: that of their handles is by far the fastest. SQLite cuts the
+   * rows apart: two bound values for each of thousands would take longer than inserting them.
    */
   #putRecords(verb: string, rows: Uint8Array): number {
     const count = rows.length / (HANDLE_BYTES + PLACE_BYTES);
@@ -221,8 +221,7 @@ export class Tables {
     const put = this.#sql(
       `${verb} INTO records_# WITH RECURSIVE row(at) AS (
          SELECT 1 UNION ALL SELECT at + ${HANDLE_BYTES + PLACE_BYTES} FROM row LIMIT ?2)
-       SELECT substr(?1, at, ${HANDLE_BYTES}) AS handle, substr(?1, at + ${HANDLE_BYTES}, ${PLACE_BYTES}) FROM row
-       ORDER BY handle`,
+       SELECT substr(?1, at, ${HANDLE_BYTES}), substr(?1, at + ${HANDLE_BYTES}, ${PLACE_BYTES}) FROM row`,
     );
     return Number(put.run(rows, count).changes);
   }

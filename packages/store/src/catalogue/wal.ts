@@ -4,6 +4,7 @@
 // After a crash that is right. In a damaged log it would silently drop acknowledged commits.
 
 import { readSync } from 'node:fs';
+import { ReadAhead } from './read-ahead.ts';
 
 const HEADER = 32;
 const FRAME_HEADER = 24;
@@ -52,21 +53,22 @@ export function readWal(file: number, size: number, most: number = Number.POSITI
   // The header is on disk before the first frame is written.
   if (head.getUint32(0) !== MAGIC || !sum.fits(head, 24)) return { ...EMPTY_WAL, damage: 'its header does not fit' };
 
-  const frame = new DataView(new ArrayBuffer(FRAME_HEADER + head.getUint32(8)));
-  const words = new Uint32Array(frame.buffer);
-  const length = frame.byteLength;
-  const ours = () => frame.getUint32(8) === head.getUint32(16) && frame.getUint32(12) === head.getUint32(20);
+  const length = FRAME_HEADER + head.getUint32(8);
+  const ahead = new ReadAhead(file, size, length);
+  const { words, view } = ahead;
+  const isOurs = (frame: number) =>
+    view.getUint32(frame + 8) === head.getUint32(16) && view.getUint32(frame + 12) === head.getUint32(20);
   const pages = new Map<number, number>();
   let waiting: [number, number][] = []; // pages of a transaction that has not ended yet
   let databasePages = 0;
   let at = HEADER;
   for (; at + length <= size && (at - HEADER) / length < most; at += length) {
-    readSync(file, frame, 0, length, at);
-    sum.add(words, 0, 2);
-    sum.add(words, FRAME_HEADER / 4, words.length);
-    if (!ours() || !sum.fits(frame, 16)) break;
-    waiting.push([frame.getUint32(0), at + FRAME_HEADER]);
-    const after = frame.getUint32(4);
+    const frame = ahead.at(at);
+    sum.add(words, frame / 4, frame / 4 + 2);
+    sum.add(words, (frame + FRAME_HEADER) / 4, (frame + length) / 4);
+    if (!isOurs(frame) || !sum.fits(view, frame + 16)) break;
+    waiting.push([view.getUint32(frame), at + FRAME_HEADER]);
+    const after = view.getUint32(frame + 4);
     if (after === 0) continue;
     for (const [page, where] of waiting) pages.set(page, where);
     waiting = [];
@@ -77,10 +79,10 @@ export function readWal(file: number, size: number, most: number = Number.POSITI
   // mismatch is before such an end, it is not due to a crash.
   let ended = false;
   for (; at + length <= size; at += length) {
-    readSync(file, frame, 0, FRAME_HEADER, at);
-    if (!ours()) continue;
+    const frame = ahead.at(at);
+    if (!isOurs(frame)) continue;
     if (ended) return { pages, databasePages, damage: 'commits that were acknowledged cannot be read' };
-    ended = frame.getUint32(4) !== 0;
+    ended = view.getUint32(frame + 4) !== 0;
   }
   return { pages, databasePages };
 }
