@@ -6,6 +6,9 @@ export { bytesToHex as hex, concatBytes as concat, hexToBytes as fromHex } from 
 
 const DIGITS = new TextEncoder().encode('0123456789abcdef');
 const ascii = new TextDecoder('latin1');
+const encoder = new TextEncoder();
+/** Texts up to this length are mostly ids. */
+const SHORT_TEXT = 64;
 
 /** The same as `hex`, and faster for many bytes: all digits become one text at once. */
 export function hexText(bytes: Uint8Array): string {
@@ -24,6 +27,21 @@ export function putHex(text: string, out: Uint8Array, at: number): void {
     return code < 0x3a ? code - 0x30 : code - 0x57;
   };
   for (let i = 0; i < text.length; i += 2) out[at + i / 2] = (digit(i) << 4) | digit(i + 1);
+}
+
+/**
+ * Writes text as UTF-8 to a place, which has room for three bytes for each of its units; returns
+ * how many it took.
+ */
+export function putText(text: string, out: Uint8Array, at: number): number {
+  // Short ASCII takes less time than a call of the encoder, and than a view to write to.
+  let i = 0;
+  if (text.length <= SHORT_TEXT)
+    for (let code = 0; i < text.length; i++) {
+      if ((code = text.charCodeAt(i)) > 0x7f) break;
+      out[at + i] = code;
+    }
+  return i === text.length ? i : encoder.encodeInto(text, out.subarray(at)).written;
 }
 
 /** An id as text, a character for each byte: what names it in a map costs little that way. */

@@ -13,7 +13,7 @@
 // In memory a list is columns: a million entries as objects would take three times the bytes.
 
 import { HersError } from '@hers/service';
-import { concat, hex, putHex } from '../bytes.ts';
+import { concat, hex, putHex, putText } from '../bytes.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
 import { decodeParts, encodePart } from './parts.ts';
 import { VERSION_BYTES } from './records.ts';
@@ -35,14 +35,14 @@ const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 /** The entries of a block, by slot. */
 export class List implements Iterable<ListEntry> {
   /** In UTF-8, one after the other. */
-  readonly #ids: Uint8Array;
+  readonly ids: Uint8Array;
   /** Where each of them ends. */
   readonly #ends: Uint32Array;
   readonly #versions: Uint8Array;
   readonly #order: Uint16Array | undefined;
 
   constructor(ids: Uint8Array, ends: Uint32Array, versions: Uint8Array, order?: Uint16Array) {
-    this.#ids = ids;
+    this.ids = ids;
     this.#ends = ends;
     this.#versions = versions;
     this.#order = order;
@@ -59,7 +59,7 @@ export class List implements Iterable<ListEntry> {
     let end = 0;
     for (let slot = 0; slot < entries.length; slot++) {
       const entry = entries[slot];
-      end += encoder.encodeInto(entry.id, ids.subarray(end)).written;
+      end += putText(entry.id, ids, end);
       ends[slot] = end;
       putHex(entry.version, versions, slot * VERSION_BYTES);
       if (order) order[slot] = entry.order!;
@@ -75,9 +75,9 @@ export class List implements Iterable<ListEntry> {
     let before = 0;
     for (const list of lists) {
       for (const end of list.#ends) ends[slot++] = before + end;
-      before += list.#ids.length;
+      before += list.ids.length;
     }
-    return new List(concat(...lists.map((list) => list.#ids)), ends, concat(...lists.map((list) => list.#versions)));
+    return new List(concat(...lists.map((list) => list.ids)), ends, concat(...lists.map((list) => list.#versions)));
   }
 
   get count(): number {
@@ -86,16 +86,21 @@ export class List implements Iterable<ListEntry> {
 
   /** What it takes in memory. */
   get bytes(): number {
-    return [this.#ids, this.#ends, this.#versions, this.#order].reduce((sum, each) => sum + (each?.byteLength ?? 0), 0);
+    return [this.ids, this.#ends, this.#versions, this.#order].reduce((sum, each) => sum + (each?.byteLength ?? 0), 0);
   }
 
-  #start(slot: number): number {
+  /** Where the id in this slot begins in `ids`, and ends. */
+  startOf(slot: number): number {
     return slot === 0 ? 0 : this.#ends[slot - 1];
+  }
+
+  endOf(slot: number): number {
+    return this.#ends[slot];
   }
 
   /** In UTF-8. */
   idBytes(slot: number): Uint8Array {
-    return this.#ids.subarray(this.#start(slot), this.#ends[slot]);
+    return this.ids.subarray(this.startOf(slot), this.#ends[slot]);
   }
 
   id(slot: number): string {
@@ -104,9 +109,9 @@ export class List implements Iterable<ListEntry> {
 
   /** Whether the id in this slot is the one in these bytes. */
   hasId(slot: number, bytes: Uint8Array, length: number): boolean {
-    const start = this.#start(slot);
+    const start = this.startOf(slot);
     if (this.#ends[slot] - start !== length) return false;
-    for (let i = 0; i < length; i++) if (this.#ids[start + i] !== bytes[i]) return false;
+    for (let i = 0; i < length; i++) if (this.ids[start + i] !== bytes[i]) return false;
     return true;
   }
 
@@ -137,7 +142,7 @@ export class List implements Iterable<ListEntry> {
 
   /** As it is sealed, without its parts. */
   encoded(): Uint8Array {
-    const bytes = new Uint8Array(HEAD_BYTES + this.count * (2 + VERSION_BYTES) + this.#ids.length);
+    const bytes = new Uint8Array(HEAD_BYTES + this.count * (2 + VERSION_BYTES) + this.ids.length);
     const view = new DataView(bytes.buffer);
     view.setUint16(0, MARK, true);
     view.setUint16(2, EDITION, true);

@@ -131,13 +131,13 @@ describe('places', () => {
   it('are spread by a hash that depends on its key, the length and every byte', () => {
     const seen = new Set<number>();
     const bytes = new Uint8Array(16);
-    for (let length = 0; length <= 16; length++) seen.add(hashOf(bytes, length, 1, 2));
+    for (let length = 0; length <= 16; length++) seen.add(hashOf(bytes, 0, length, 1, 2));
     for (let at = 0; at < 16; at++) {
       const other = bytes.slice();
       other[at] = 1;
-      seen.add(hashOf(other, 16, 1, 2));
+      seen.add(hashOf(other, 0, 16, 1, 2));
     }
-    for (let key = 3; key < 20; key++) seen.add(hashOf(bytes, 16, 1, key));
+    for (let key = 3; key < 20; key++) seen.add(hashOf(bytes, 0, 16, 1, key));
     assert.equal(seen.size, 17 + 16 + 17);
   });
 });

@@ -5,14 +5,14 @@
 // The table only grows. A record that is deleted or replaced stays in it: whoever looks something
 // up says which places count, so views of several versions share one table.
 
+import { putText } from '../bytes.ts';
 import type { List } from '../formats/lists.ts';
 
 const FIRST_SIZE = 2 ** 10;
 /** Of the table that is filled before it doubles. */
 const LOAD = 0.7;
-/** More bytes than an id has. */
+/** More bytes than an id has, and room for each of its units. */
 const scratch = new Uint8Array(4096);
-const encoder = new TextEncoder();
 
 /** Ids may come from strangers: none can be chosen so that many fall into one place. */
 const [K0, K1] = crypto.getRandomValues(new Uint32Array(2));
@@ -73,10 +73,7 @@ export class Places {
 
   #add(list: List, first: number, from: number): void {
     this.#reserve(first + list.count);
-    for (let slot = from; slot < list.count; slot++) {
-      const id = list.idBytes(slot);
-      this.#put(hashOf(id, id.length), first + slot);
-    }
+    for (let slot = from; slot < list.count; slot++) this.#put(hashIn(list, slot), first + slot);
   }
 
   #reserve(count: number): void {
@@ -89,8 +86,7 @@ export class Places {
     for (const entry of before) {
       if (entry === 0) continue;
       const { number, slot } = this.#placeOf(entry - 1);
-      const id = this.#lists[number].idBytes(slot);
-      this.#put(hashOf(id, id.length), entry - 1);
+      this.#put(hashIn(this.#lists[number], slot), entry - 1);
     }
   }
 
@@ -120,11 +116,11 @@ export class Places {
     id: string,
     counts: (number: number, slot: number) => boolean,
   ): { readonly number: number; readonly slot: number } | undefined {
-    const { read, written } = encoder.encodeInto(id, scratch);
     // No record has an id that does not fit, or that holds half a surrogate pair, which is encoded
     // as U+FFFD.
-    if (read < id.length || !id.isWellFormed()) return undefined;
-    const hash = hashOf(scratch, written);
+    if (3 * id.length > scratch.length || !id.isWellFormed()) return undefined;
+    const written = putText(id, scratch, 0);
+    const hash = hashOf(scratch, 0, written);
     const mask = this.#table.length - 1;
     for (let at = hash & mask; this.#table[at] !== 0; at = (at + 1) & mask) {
       if (this.#tags[at] !== hash >>> 24) continue;
@@ -136,8 +132,14 @@ export class Places {
   }
 }
 
-/** HalfSipHash-1-3 (Aumasson and Bernstein), 32 bits. */
-export function hashOf(bytes: Uint8Array, length: number, k0: number = K0, k1: number = K1): number {
+/** Of the id in this slot: a view of it would take longer than its hash. */
+function hashIn(list: List, slot: number): number {
+  return hashOf(list.ids, list.startOf(slot), list.endOf(slot));
+}
+
+/** HalfSipHash-1-3 (Aumasson and Bernstein), 32 bits, of the bytes from `from` to `end`. */
+export function hashOf(bytes: Uint8Array, from: number, end: number, k0: number = K0, k1: number = K1): number {
+  const length = end - from;
   let v0 = k0 | 0;
   let v1 = k1 | 0;
   let v2 = 0x6c796765 ^ k0;
@@ -147,11 +149,11 @@ export function hashOf(bytes: Uint8Array, length: number, k0: number = K0, k1: n
   for (let step = 0; step < words + 3; step++) {
     let word = 0;
     if (step < words - 1) {
-      const at = 4 * step;
+      const at = from + 4 * step;
       word = bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24);
     } else if (step === words - 1) {
       word = length << 24;
-      for (let at = length & ~3; at < length; at++) word |= bytes[at] << (8 * (at & 3));
+      for (let at = length & ~3; at < length; at++) word |= bytes[from + at] << (8 * (at & 3));
     } else if (step === words) {
       v2 ^= 0xff;
     }

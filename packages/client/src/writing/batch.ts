@@ -3,6 +3,7 @@
 // for each record, and sends arrays back.
 
 import { Framed, HANDLE_BYTES, HersError, type SealedRecord } from '@hers/service';
+import { putText } from '../bytes.ts';
 import type { PlainRecord, Projection } from '../formats/records.ts';
 
 /** Hexadecimal digits of a handle, and of a version. */
@@ -45,8 +46,6 @@ export interface SealedBatch extends BatchNames {
 /** What comes before a seal in a batch. */
 export const FRAME_BYTES: number = 4 + HANDLE_BYTES;
 
-const encoder = new TextEncoder();
-
 /** Bytes that are appended to. */
 class ByteBuffer {
   bytes: Uint8Array;
@@ -69,7 +68,7 @@ class ByteBuffer {
    */
   text(text: string): number {
     this.reserve(3 * text.length);
-    const { written } = encoder.encodeInto(text, this.bytes.subarray(this.length));
+    const written = putText(text, this.bytes, this.length);
     this.length += written;
     return written;
   }
