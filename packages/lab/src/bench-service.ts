@@ -114,13 +114,15 @@ class Bench {
       const store = await openStore(join(this.#folder, 'own'));
       const own = await this.#client(uncloseable(store));
       for (let i = 0; i < WARM_UP; i++) await own.search(i);
+      const loopback = new Loopback(server.line);
       const lines: number[] = [];
       for (let i = WARM_UP; i < this.#searches + WARM_UP; i++) {
         await remote.search(i);
         await own.search(i);
         const { queryBytes, responseBytes } = remote.phases[0];
-        lines.push(await lineTime(server.line, queryBytes, responseBytes));
+        lines.push(await loopback.time(queryBytes, responseBytes));
       }
+      loopback.close();
       const prepared = await this.#queries(uncloseable(store), 16);
       await remote.close();
       await own.close();
@@ -477,24 +479,41 @@ function uncloseable(service: Service): Service {
 }
 
 /**
- * How long the connection takes for this many bytes up and then this many down, without anything
- * else.
+ * A connection that only moves bytes. It leaves no garbage on either side: searches that are timed
+ * in between would pay for it.
  */
-async function lineTime(port: number, up: number, down: number): Promise<number> {
-  const socket: Socket = connectTo(port, '127.0.0.1');
-  await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject));
-  const body = Buffer.alloc(16 + up);
-  body.writeBigUInt64LE(BigInt(up), 0);
-  body.writeBigUInt64LE(BigInt(down), 8);
-  const began = performance.now();
-  await new Promise<void>((resolve) => {
-    let left = down;
-    socket.on('data', (bytes) => {
-      left -= bytes.length;
-      if (left <= 0) resolve();
+class Loopback {
+  readonly #socket: Socket;
+  #body = Buffer.alloc(0);
+  #left = 0;
+  #arrived: (() => void) | undefined;
+
+  constructor(port: number) {
+    const callback = (length: number) => {
+      this.#left -= length;
+      if (this.#left <= 0) this.#arrived?.();
+      return true;
+    };
+    this.#socket = connectTo({ host: '127.0.0.1', port, onread: { buffer: Buffer.alloc(2 ** 18), callback } });
+  }
+
+  /** Milliseconds for this many bytes up, and then this many down. */
+  async time(up: number, down: number): Promise<number> {
+    if (this.#body.length !== 16 + up) this.#body = Buffer.alloc(16 + up);
+    this.#body.writeBigUInt64LE(BigInt(up), 0);
+    this.#body.writeBigUInt64LE(BigInt(down), 8);
+    this.#left = down;
+    const began = performance.now();
+    await new Promise<void>((resolve, reject) => {
+      this.#arrived = resolve;
+      this.#socket.once('error', reject);
+      this.#socket.write(this.#body);
     });
-    socket.write(body);
-  });
-  socket.destroy();
-  return performance.now() - began;
+    this.#socket.removeAllListeners('error');
+    return performance.now() - began;
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
 }

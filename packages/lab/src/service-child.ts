@@ -3,6 +3,7 @@
 
 import { createServer } from 'node:net';
 import { keepProcessSmall, startServer } from '@hers/server';
+import { freeBytes } from '@hers/service';
 import { openStore } from '@hers/store';
 
 const [folder, given] = process.argv.slice(2);
@@ -22,6 +23,7 @@ const server = await startServer(await openStore(folder), {
 const line = createServer((socket) => {
   let left = -1;
   let answer = 0;
+  let zeros = Buffer.alloc(0);
   socket.on('data', (bytes) => {
     let rest = bytes.length;
     if (left < 0) {
@@ -29,10 +31,12 @@ const line = createServer((socket) => {
       answer = Number(bytes.readBigUInt64LE(8));
       rest -= 16;
     }
+    freeBytes(bytes);
     left -= rest;
     if (left > 0) return;
     left = -1;
-    socket.write(Buffer.alloc(answer));
+    if (zeros.length < answer) zeros = Buffer.alloc(answer);
+    socket.write(zeros.subarray(0, answer));
   });
   socket.on('error', () => {});
 });
