@@ -6,6 +6,7 @@
 // slowly, up to a limit; beyond that the scan rests, and lets others go on meanwhile, so that slow
 // readers do not hold up the others.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import {
   groupsOf,
   HersError,
@@ -72,10 +73,12 @@ const RESPONSE_BYTES = 8192;
 
 /**
  * Milliseconds for which the body of a large write rests at each of its pieces while there are
- * searches. Somebody waits for a search and nobody for the end of a large write. So searches keep
- * most of the cores, and writes go on all the same, by some megabytes a second.
+ * searches, and for a while after the last: who was answered may be back in a moment. Somebody
+ * waits for a search and nobody for the end of a large write. So searches keep most of the cores,
+ * and writes go on all the same, by some ten megabytes a second.
  */
-const COURTESY_MS = 30;
+const COURTESY_MS = 5;
+const COURTESY_AFTER_MS = 30;
 
 const NOTHING = new Uint8Array(0);
 
@@ -306,8 +309,8 @@ export class Scans {
   readonly #running = new Map<string, number>();
   readonly #scans = new Set<Running>();
   readonly #linger = new Linger();
-  /** Writes that let searches go first. */
-  readonly #courteous = new Set<() => void>();
+  /** When the last one ended. */
+  #endedAt = Number.NEGATIVE_INFINITY;
   /** Seconds a scan took lately, for Retry-After. */
   #typicalSeconds = 0.05;
 
@@ -421,21 +424,13 @@ export class Scans {
     if (left > 0) this.#running.set(caller, left);
     else this.#running.delete(caller);
     this.#next();
-    if (this.running === 0) for (const goOn of this.#courteous) goOn();
+    this.#endedAt = performance.now();
   }
 
   /** While there are searches, a promise that the next piece of a large write waits for. */
   courtesy(): Promise<void> | undefined {
-    if (this.running === 0) return undefined;
-    return new Promise((resolve) => {
-      const goOn = () => {
-        clearTimeout(timer);
-        this.#courteous.delete(goOn);
-        resolve();
-      };
-      const timer = setTimeout(goOn, COURTESY_MS);
-      this.#courteous.add(goOn);
-    });
+    const isQuiet = this.running === 0 && performance.now() - this.#endedAt > COURTESY_AFTER_MS;
+    return isQuiet ? undefined : pause(COURTESY_MS);
   }
 
   /** Gives free slots away: first to scans that have rested, then to those that wait longest. */
