@@ -32,8 +32,8 @@ import { readFully, writeFully } from './segment-file.ts';
 /** Segments of large blocks stay near this size, so that replacing one is cheap. */
 const SEGMENT_BYTES = 2 ** 29;
 const FEWEST_BLOCKS = 8;
-/** Blocks are laid out together until they fill this much. */
-const STAGE_BYTES = 2 ** 26;
+/** Blocks are laid out together until they fill this much: 64 of 128 dimensions have 65 MiB. */
+const STAGE_BYTES = 9 * 2 ** 23;
 /** A huge page of most machines. */
 const HUGE_PAGE = 2 ** 21;
 
@@ -105,6 +105,8 @@ export interface BuildOptions {
   readonly signal?: AbortSignal;
   /** Called with the number of blocks written so far. */
   readonly onProgress?: (blocks: number) => void;
+  /** For tests: blocks are laid out together until they fill this much. */
+  readonly stageBytes?: number;
 }
 
 /**
@@ -119,7 +121,7 @@ export async function buildSegment(
   count: number,
   options: BuildOptions = {},
 ): Promise<SegmentHeader> {
-  refuseUnknown(options, { signal: true, onProgress: true }, 'a segment');
+  refuseUnknown(options, { signal: true, onProgress: true, stageBytes: true }, 'a segment');
   checkCount(count);
   const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
   const file = await open(temporary, 'wx+', 0o600);
@@ -150,13 +152,19 @@ async function writeSegment(
   file: FileHandle,
   matrices: Iterable<BlockMatrix> | AsyncIterable<BlockMatrix>,
   count: number,
-  { signal, onProgress }: BuildOptions,
+  { signal, onProgress, stageBytes = STAGE_BYTES }: BuildOptions,
 ): Promise<SegmentHeader> {
   const blocks: Block[] = [];
   let stage: BlockMatrix[] = [];
   let layout: SegmentHeader | undefined;
   const flush = async () => {
-    if (layout && stage.length > 0) await writeStage(file, layout, stage, blocks.length - stage.length, count);
+    const first = blocks.length - stage.length;
+    if (!layout || stage.length === 0) return;
+    if (stage.length === count) await writeAll(file, layout, stage);
+    else {
+      if (first === 0) await makeRoom(file, layout.dataAt + layout.partChecksums.length * layout.partBytes);
+      await writeStage(file, layout, stage, first, count);
+    }
     stage = [];
     onProgress?.(blocks.length);
   };
@@ -173,10 +181,9 @@ async function writeSegment(
       dataAt: dataOffset(count, partCount(parameters)),
       partBytes: rowBytes(parameters, rowsOf(parameters, matrix.block.width), count),
     };
-    if (blocks.length === 1) await makeRoom(file, layout.dataAt + layout.partChecksums.length * layout.partBytes);
     stage.push(matrix);
     const bytes = layout.partChecksums.length * rowBytes(parameters, layout.rows, stage.length);
-    if (bytes >= STAGE_BYTES) await flush();
+    if (bytes >= stageBytes) await flush();
   }
   if (!layout || blocks.length !== count)
     throw new HersError('INVALID_ARGUMENT', `${count} blocks were announced and ${blocks.length} came`);
@@ -187,12 +194,47 @@ async function writeSegment(
   return header;
 }
 
-/**
- * Fills the file with zeros, a huge page at a time. Linux keeps a file in pieces as large as the
- * writes that made it, and the runs of a stage are far smaller. What was written as a huge page is
- * mapped as one, so that the first scan does not stop at every 64 KB to map the next, and later
- * ones are faster by a twentieth.
- */
+// Linux keeps a file in pieces as large as the writes that made it. What was written as a huge page
+// is mapped as one, so that the first scan does not stop at every 64 KB to map the next, and later
+// ones are faster by a twentieth. So a segment is written a huge page at a time: with all that
+// belongs into it, where all blocks are there, and otherwise with zeros first.
+
+/** Writes all blocks of a segment, and zeros in place of the header. */
+async function writeAll(
+  file: FileHandle,
+  { parameters, rows, dataAt, partBytes, partChecksums }: SegmentHeader,
+  stage: readonly BlockMatrix[],
+): Promise<void> {
+  const part = new Uint32Array(partBytes / 4);
+  const bytes = new Uint8Array(part.buffer);
+  const runs = stage.map((_, i) => panelRuns(parameters, rows, stage.length, i));
+  const page = new Uint8Array(HUGE_PAGE);
+  let from = 0;
+  let filled = 0;
+  const write = async () => {
+    await writeFully(file, page.subarray(0, filled), from);
+    from += filled;
+    filled = 0;
+  };
+  const add = async (more: Uint8Array) => {
+    for (let at = 0, use: number; at < more.length; at += use) {
+      use = Math.min(page.length - filled, more.length - at);
+      page.set(more.subarray(at, at + use), filled);
+      filled += use;
+      if (filled === page.length) await write();
+    }
+  };
+  await add(new Uint8Array(dataAt));
+  for (let group = 0; group < partChecksums.length; group++) {
+    stage.forEach((matrix, i) => {
+      layRows(part, runs[i], matrix, group);
+    });
+    await add(bytes);
+  }
+  await write();
+}
+
+/** Fills the file with zeros. */
 async function makeRoom(file: FileHandle, bytes: number): Promise<void> {
   const zeros = new Uint8Array(Math.min(HUGE_PAGE, bytes));
   for (let at = 0; at < bytes; at += HUGE_PAGE)
@@ -229,9 +271,10 @@ async function checksumParts(
   signal?: AbortSignal,
 ): Promise<BigUint64Array> {
   const sums = new BigUint64Array(partChecksums.length);
+  const room = new Uint8Array(partBytes);
   for (let group = 0; group < sums.length; group++) {
     signal?.throwIfAborted();
-    const bytes = await readFully(file, partBytes, dataAt + group * partBytes);
+    const bytes = await readFully(file, partBytes, dataAt + group * partBytes, room);
     if (bytes.length < partBytes) throw new HersError('DAMAGED', 'a segment could not be read back; is the disk full?');
     sums[group] = checksum(bytes);
   }

@@ -7,9 +7,16 @@ import { decodeHeader, headerLength, type SegmentHeader } from './segment.ts';
 /** Enough for the header of most segments. */
 const FIRST_BYTES = 4096;
 
-/** The bytes from `at` on; fewer than `length` only at the end of the file. */
-export async function readFully(file: Pick<FileHandle, 'read'>, length: number, at: number): Promise<Uint8Array> {
-  const bytes = new Uint8Array(length);
+/**
+ * The bytes from `at` on; fewer than `length` only at the end of the file. Whoever reads much gives
+ * the memory for it: the system takes longer for new memory than for reading.
+ */
+export async function readFully(
+  file: Pick<FileHandle, 'read'>,
+  length: number,
+  at: number,
+  bytes: Uint8Array = new Uint8Array(length),
+): Promise<Uint8Array> {
   let done = 0;
   while (done < length) {
     const { bytesRead } = await file.read(bytes, done, length - done, at + done);

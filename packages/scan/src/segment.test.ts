@@ -97,14 +97,28 @@ describe('a segment', () => {
     });
   }
 
-  it('is the same in a file as in memory', async () => {
+  it('is the same in a file as in memory, however much of it is laid out together', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'hers-segment-'));
+    // Of several huge pages.
+    const large = parameterSet('n_2048_logq_30_wide_5');
     try {
-      for (const parameters of sets) {
-        const blocks = blocksOf(parameters, 70, 3);
+      for (const [parameters, width, count] of [
+        ...sets.map((set) => [set, 70, 3] as const),
+        [large, 40, 14] as const,
+      ]) {
+        const blocks = blocksOf(parameters, width, count);
         const path = join(folder, parameters.name);
-        await buildSegment(path, blocks, 3);
-        assert.ok((await readFile(path)).equals(segmentBytes(blocks)), parameters.name);
+        const expected = segmentBytes(blocks);
+        if (count > 3) assert.ok(expected.length > 2 ** 22 && expected.length % 2 ** 21 !== 0);
+        for (const part of [1, 0.4, 0.01]) {
+          const told: number[] = [];
+          const onProgress = (written: number) => told.push(written);
+          const stageBytes = part === 1 ? undefined : Math.ceil(part * expected.length);
+          await buildSegment(path, blocks, count, { onProgress, ...(stageBytes === undefined ? {} : { stageBytes }) });
+          assert.equal(told.length, part === 1 ? 1 : part === 0.01 ? count : Math.ceil(count / told[0]));
+          assert.equal(told.at(-1), count);
+          assert.ok((await readFile(path)).equals(expected), `${parameters.name}, ${part}`);
+        }
       }
     } finally {
       await rm(folder, { recursive: true });

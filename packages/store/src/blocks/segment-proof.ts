@@ -55,12 +55,13 @@ export class SegmentProof {
     const file = disk.openToRead(path);
     try {
       const { size } = file;
-      const start = await file.read(0, READ_BYTES);
+      const room = Buffer.allocUnsafeSlow(READ_BYTES);
+      const start = await file.read(0, READ_BYTES, room);
       const header = new Uint8Array(start.subarray(0, headerLength(start, path)));
       const sumOf = sumFor(decodeHeader(header, size, path).parameters);
       let sum = 0;
       for (let at = header.length; at < size; at += READ_BYTES)
-        sum = (sum + sumOf(await file.read(at, Math.min(READ_BYTES, size - at)))) | 0;
+        sum = (sum + sumOf(await file.read(at, Math.min(READ_BYTES, size - at), room))) | 0;
       if (sum !== this.#sum) throw damaged(path, 'it does not hold all blocks that belong into it. Is the disk full?');
       return header;
     } finally {

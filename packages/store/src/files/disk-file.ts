@@ -59,9 +59,15 @@ export class DiskReader {
     }
   }
 
-  /** The bytes from `at` on; fewer than requested at the end of the file. */
-  async read(at: number, length: number): Promise<Buffer<ArrayBuffer>> {
-    const bytes = Buffer.allocUnsafeSlow(length);
+  /**
+   * The bytes from `at` on; fewer than requested at the end of the file. Whoever reads much gives
+   * the memory for it: the system takes longer for new memory than for reading.
+   */
+  async read(
+    at: number,
+    length: number,
+    bytes: Buffer<ArrayBuffer> = Buffer.allocUnsafeSlow(length),
+  ): Promise<Buffer<ArrayBuffer>> {
     try {
       let done = 0;
       while (done < length) {
