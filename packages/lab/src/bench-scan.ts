@@ -48,7 +48,7 @@ export interface ScanBenchOptions {
 export async function run(options: ScanBenchOptions): Promise<Report> {
   const count = positive(options.count ?? '1000000', 'count');
   const dimension = positive(options.dimension ?? '128', 'dimension');
-  const runs = positive(options.runs ?? '9', 'runs');
+  const runs = positive(options.runs ?? '21', 'runs');
   const profile = (options.profile ?? 'compact') as Profile;
   const editions = editionsOf(options);
   const settings = plan({ dimension, profile, edition: editions[0] });

@@ -48,7 +48,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
       dimension: { type: 'string', help: 'dimensions (128; then also 32 and 512)' },
       profile: { type: 'string', help: 'compact, small, exact or exact-250 (compact)' },
       edition: { type: 'string', help: 'edition of the blocks: 1, 2, or both in one run (2)' },
-      runs: { type: 'string', help: 'runs of each measurement (9)' },
+      runs: { type: 'string', help: 'runs of each measurement (21)' },
       folder: { type: 'string', help: 'where the gallery is written (the temporary folder)' },
       isa: { type: 'string', help: 'instructions of the native code, such as avx2 (the best of this machine)' },
       alone: { type: 'boolean', help: 'this dimension alone' },
