@@ -217,6 +217,28 @@ describe('native kernel', compiler, () => {
       });
     }
 
+    // What one segment answers is made while others are multiplied.
+    for (const [parameters, counts] of [
+      [compact, [40, 3, 33, 64, 1, 35, 2]],
+      [small, [64, 1, 2, 63, 5, 64, 33, 7, 64, 20, 3, 64]],
+      [packed, [3, 64, 64, 1, 40]],
+    ] as const)
+      it(`${parameters.name}, one query, and segments of which each is another`, async () => {
+        const rows = parameters === compact ? 16 : 70;
+        let index = 0;
+        const sources = counts.map((count, i) => {
+          const width = rows - parameters.digits;
+          const blocks = Array.from({ length: count }, () =>
+            specimenBlock({ parameters, width, index: index++, residue: mixed(index) }),
+          );
+          return { bytes: segmentBytes(blocks), name: `segment ${i}` };
+        });
+        for (const threads of [1, 2, 5])
+          await withKernel({ threads }, (kernel) => compare(sources, queriesOf({ parameters, rows }, 1), [kernel], 3));
+        await compare(sources, queriesOf({ parameters, rows }, 1), kernels);
+        await compare(sources, withMasks(queriesOf({ parameters, rows }, 2), 'aa'), kernels);
+      });
+
     it('residues 0 and 1', async () => {
       for (const value of [0, 1]) {
         const shape = { parameters: smallPair, rows: 40, residue: () => () => value };
