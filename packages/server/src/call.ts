@@ -28,13 +28,19 @@ export interface Traffic {
 export interface CallTools {
   readonly limits: Limits;
   readonly traffic: Traffic;
-  /** What a large body waits for at each of its pieces, if anything. */
+  /** What a large body waits for now and then, if anything. */
   readonly courtesy: () => Promise<void> | undefined;
   /** Hears why an answer ended that had begun. */
   readonly onFailure: (error: unknown) => void;
 }
 
 const NOTHING = new Uint8Array(0);
+
+/**
+ * A large body rests after so many bytes, which are less than most pieces: one that comes in tiny
+ * ones would rest for hours.
+ */
+const REST_BYTES = 2 ** 15;
 
 export class Call {
   readonly request: FastifyRequest;
@@ -101,7 +107,17 @@ export class Call {
   /** The body as it comes, passed on at once: who reads it copies what is kept of a piece. */
   stream(): AsyncGenerator<Uint8Array> {
     const limits = this.#bodyLimits(undefined);
-    return bodyOf(this.request.raw, { ...limits, room: () => limits.room?.() ?? this.#courtesy() });
+    let unrested = 0;
+    const onBytes = (bytes: number) => {
+      limits.onBytes?.(bytes);
+      unrested += bytes;
+    };
+    const rest = () => {
+      if (unrested < REST_BYTES) return undefined;
+      unrested = 0;
+      return this.#courtesy();
+    };
+    return bodyOf(this.request.raw, { ...limits, onBytes, room: () => limits.room?.() ?? rest() });
   }
 
   #bodyLimits(bytes: number | undefined): BodyLimits {

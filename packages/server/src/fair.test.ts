@@ -2,6 +2,7 @@
 // by connections that say nothing, not by asking without a token.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { request, type ServerResponse } from 'node:http';
 import { request as requestSecurely } from 'node:https';
@@ -157,6 +158,26 @@ it('large writes rest while there are searches, never for long, and go on at onc
   // A mebibyte beyond what is read at any time, in pieces of 64 KiB, 5 ms each.
   const beside = await timed(write);
   assert.ok(beside > alone + 50, `${beside} ms beside a search, ${alone} ms alone`);
+  // Pieces of 50 bytes rest no longer in all: it would be two minutes.
+  const socket = connect(Number(new URL(server.url).port), '127.0.0.1');
+  const answered = once(socket, 'data');
+  const last = frames.subarray(-(2 ** 20));
+  const start = frames.subarray(0, 2 ** 21);
+  socket.write(head('PUT', `${FACES}/records`, `content-type: ${OCTETS}`, 'transfer-encoding: chunked'));
+  socket.write(`${start.length.toString(16)}\r\n`);
+  socket.write(start);
+  socket.write('\r\n');
+  const chunks: Buffer[] = [];
+  for (let at = 0; at < last.length; at += 50) {
+    const chunk = last.subarray(at, at + 50);
+    chunks.push(Buffer.from(`${chunk.length.toString(16)}\r\n`), chunk, Buffer.from('\r\n'));
+  }
+  const inChunks = await timed(async () => {
+    socket.write(Buffer.concat([...chunks, Buffer.from('0\r\n\r\n')]));
+    assert.match(String(await answered), /^HTTP\/1.1 201/);
+  });
+  socket.destroy();
+  assert.ok(inChunks < 20_000, `${inChunks} ms in small chunks`);
   gate!.release();
   await (await searching).arrayBuffer();
   await pause(50);

@@ -72,7 +72,7 @@ const MOST_LEFT_OUT = 64;
 const RESPONSE_BYTES = 8192;
 
 /**
- * Milliseconds for which the body of a large write rests at each of its pieces while there are
+ * Milliseconds for which the body of a large write rests after every piece while there are
  * searches, and for a while after the last: who was answered may be back in a moment. Somebody
  * waits for a search and nobody for the end of a large write. So searches keep most of the cores,
  * and writes go on all the same, by some ten megabytes a second.
@@ -427,7 +427,7 @@ export class Scans {
     this.#endedAt = performance.now();
   }
 
-  /** While there are searches, a promise that the next piece of a large write waits for. */
+  /** While there are searches, a promise that a large write waits for before it goes on. */
   courtesy(): Promise<void> | undefined {
     const isQuiet = this.running === 0 && performance.now() - this.#endedAt > COURTESY_AFTER_MS;
     return isQuiet ? undefined : pause(COURTESY_MS);

@@ -97,7 +97,8 @@ export class PageSums {
     const sums = new BigUint64Array(wal.databasePages);
     sums.set(this.#sums.subarray(0, wal.databasePages));
     const ahead = new ReadAhead(file, size, this.pageSize);
-    for (const [page, position] of wal.pages) {
+    // The pages are in the order in which they came first, and may have come again.
+    for (const [page, position] of [...wal.pages].sort(([, a], [, b]) => a - b)) {
       if (page > wal.databasePages) continue; // the database has shrunk since
       const at = ahead.at(position);
       sums[page - 1] = checksum(ahead.bytes.subarray(at, at + this.pageSize));

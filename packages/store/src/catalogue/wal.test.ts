@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
+import fs, { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -106,6 +107,22 @@ describe('a log of several megabytes', () => {
       } finally {
         closeSync(file);
       }
+    }));
+
+  it('is read once, and its pages once more, however often they were changed', (t) =>
+    withLog((log, size) => {
+      const reads = t.mock.method(fs, 'readSync');
+      syncBuiltinESMExports();
+      try {
+        const wal = readWal(log, size);
+        new PageSums(PAGE, 0, new BigUint64Array(0)).with(log, size, wal, 1);
+      } finally {
+        reads.mock.restore();
+        syncBuiltinESMExports();
+      }
+      const megabytes = Math.ceil(size / 2 ** 20);
+      assert.ok(reads.mock.callCount() <= 2 * megabytes + 4, `${reads.mock.callCount()} of ${megabytes} MB`);
+      assert.ok(reads.mock.callCount() >= megabytes);
     }));
 
   it('is damaged where any bit of it is, but for the last commit, which a crash may have cut', () =>
