@@ -7,16 +7,17 @@
 import { execFile } from 'node:child_process';
 import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import headers from 'node-api-headers/package.json' with { type: 'json' };
 import { part } from './parts.ts';
 import { BuildError, type Target, Unavailable } from './target.ts';
+import { Workspace } from './workspace.ts';
 
 const include = join(dirname(fileURLToPath(import.meta.resolve('node-api-headers/package.json'))), 'include');
 
 /** Headers that addons of several packages include. */
-const lanes = join(import.meta.dirname, '../packages/ring/lanes');
+const lanes = new Workspace(resolve(import.meta.dirname, '..')).path('ring', 'lanes');
 
 const common = ['-O3', '-std=c++17', '-fPIC', '-fvisibility=hidden', '-DNAPI_VERSION=8'];
 

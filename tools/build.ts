@@ -9,49 +9,48 @@ import asc from 'assemblyscript/package.json' with { type: 'json' };
 import { nativeAddon } from './addon.ts';
 import { browserModule, browserWorker, consolePage } from './bundle.ts';
 import { BuildError, type Target, Unavailable } from './target.ts';
+import { Workspace } from './workspace.ts';
 
 export type { Target } from './target.ts';
 
 const root = resolve(import.meta.dirname, '..');
-const client = join(root, 'packages/client');
-const consolePackage = join(root, 'packages/console');
+const workspace = new Workspace(root);
+const at = (name: string, inside: string) => workspace.path(name, inside);
 
 const targets: Target[] = [
   // The compiler first: it is a process of its own, and works while this one makes the rest.
-  nativeAddon(join(root, 'packages/scan/native'), join(root, 'packages/scan/build/hers_scan.node')),
-  nativeAddon(join(root, 'packages/ring/native'), join(root, 'packages/ring/build/hers_ring.node')),
-  nativeAddon(join(client, 'native'), join(client, 'build/hers_client.node')),
-  wasmModule(join(root, 'packages/ring/assembly/kernel.ts'), join(root, 'packages/ring/build/kernel.ts')),
-  wasmModule(join(root, 'packages/ring/assembly/expansion.ts'), join(root, 'packages/ring/build/expansion.ts')),
-  wasmModule(join(root, 'packages/scan/assembly/kernel.ts'), join(root, 'packages/scan/build/kernel.ts'), {
-    besides: [join(root, 'packages/ring/assembly')],
-    // One memory for all threads, of at most 1 GiB (packages/scan/src/wasm/wasm-memory.ts).
+  nativeAddon(at('scan', 'native'), at('scan', 'build/hers_scan.node')),
+  nativeAddon(at('ring', 'native'), at('ring', 'build/hers_ring.node')),
+  nativeAddon(at('client', 'native'), at('client', 'build/hers_client.node')),
+  wasmModule(at('ring', 'assembly/kernel.ts'), at('ring', 'build/kernel.ts')),
+  wasmModule(at('ring', 'assembly/expansion.ts'), at('ring', 'build/expansion.ts')),
+  wasmModule(at('scan', 'assembly/kernel.ts'), at('scan', 'build/kernel.ts'), {
+    besides: [at('ring', 'assembly')],
+    // One memory for all threads, of at most 1 GiB (wasm-memory.ts of scan).
     options: '--enable threads --importMemory --sharedMemory --initialMemory 1 --maximumMemory 16384'.split(' '),
   }),
 ];
 
+const SCHEME = [at('scheme', 'src'), at('ring', 'src'), at('ring', 'build')];
+
 /** Made from what these make. */
 const bundles: Target[] = [
-  browserModule(join(client, 'src/browser.ts'), join(client, 'build/hers.js'), {
-    manifest: join(client, 'package.json'),
-    besides: ['service/src', 'compress/src/apply', 'scheme/src', 'ring/src', 'ring/build'].map((folder) =>
-      join(root, 'packages', folder),
-    ),
+  browserModule(at('client', 'src/browser.ts'), at('client', 'build/hers.js'), {
+    manifest: at('client', 'package.json'),
+    besides: [at('service', 'src'), at('compress', 'src'), ...SCHEME],
   }),
-  browserModule(join(client, 'src/inbox/device.ts'), join(client, 'build/hers-device.js'), {
-    manifest: join(client, 'package.json'),
-    besides: ['client/src', 'service/src', 'scheme/src', 'ring/src', 'ring/build'].map((folder) =>
-      join(root, 'packages', folder),
-    ),
+  browserModule(at('client', 'src/inbox/device.ts'), at('client', 'build/hers-device.js'), {
+    manifest: at('client', 'package.json'),
+    besides: [at('client', 'src'), at('service', 'src'), ...SCHEME],
   }),
-  browserWorker(join(client, 'src/browser.ts'), join(client, 'build/hers-worker.js'), 'hers.js'),
-  consolePage(join(consolePackage, 'src/page/main.tsx'), join(consolePackage, 'build/console.js'), {
-    manifest: join(consolePackage, 'package.json'),
-    besides: ['service/src', 'scheme/src', 'ring/src', 'ring/build'].map((folder) => join(root, 'packages', folder)),
+  browserWorker(at('client', 'src/browser.ts'), at('client', 'build/hers-worker.js'), 'hers.js'),
+  consolePage(at('console', 'src/page/main.tsx'), at('console', 'build/console.js'), {
+    manifest: at('console', 'package.json'),
+    besides: [at('service', 'src'), ...SCHEME],
     module: 'hers.js',
   }),
-  consolePage(join(consolePackage, 'src/models/index.ts'), join(consolePackage, 'build/models.js'), {
-    manifest: join(consolePackage, 'package.json'),
+  consolePage(at('console', 'src/models/index.ts'), at('console', 'build/models.js'), {
+    manifest: at('console', 'package.json'),
     besides: [],
     module: 'hers.js',
   }),

@@ -2,6 +2,7 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
+import { Workspace } from './workspace.ts';
 
 /** A file as the test runner reports it. */
 export interface Covered {
@@ -22,11 +23,12 @@ export function ranges(lines: readonly number[]): string {
 
 /** Prints a line for each package, and writes `coverage/uncovered.txt`. */
 export function reportCoverage(root: string, files: readonly Covered[]): void {
+  const workspace = new Workspace(root);
   const packages = new Map<string, { run: number; all: number }>();
   const uncovered: string[] = [];
   for (const { path, lines } of files) {
     const file = relative(root, path).replaceAll(sep, '/');
-    const name = file.split('/')[1]!;
+    const name = workspace.placeOf(file)!.name;
     const sum = packages.get(name) ?? { run: 0, all: 0 };
     const missed = lines.filter(({ count }) => count === 0).map(({ line }) => line);
     sum.all += lines.length;

@@ -6,13 +6,15 @@ import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { it } from 'node:test';
+import { Workspace } from './workspace.ts';
 
 const root = resolve(import.meta.dirname, '..');
 // Beside the packages, so that `@hers/…` resolves as it does for a user; ignored by git like
 // everything built.
-const folder = join(root, 'packages/lab/build/examples');
+const workspace = new Workspace(root);
+const folder = workspace.path('trials', 'build/examples');
 
-for (const document of globSync(['*.md', 'docs/**/*.md', 'packages/*/*.md'], { cwd: root }).sort()) {
+for (const document of [...globSync(['*.md', 'docs/**/*.md'], { cwd: root }), ...workspace.glob('*.md')].sort()) {
   const examples = [...readFileSync(join(root, document), 'utf8').matchAll(/^```ts\n(.*?)^```/gms)];
   examples.forEach(([, code], i) => {
     it(`${document}, example ${i + 1}`, () => {

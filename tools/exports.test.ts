@@ -8,6 +8,7 @@ import { deadExports } from './exports.ts';
 it('finds exports that no other file uses', () => {
   const root = mkdtempSync(join(tmpdir(), 'hers-exports-'));
   const files: Record<string, string> = {
+    'package.json': '{ "workspaces": ["packages/*"] }',
     'packages/a/package.json': '{}',
     'packages/a/src/index.ts': "export { used } from './a.ts';\n",
     'packages/a/src/a.ts':

@@ -20,7 +20,10 @@ export function deadExports(root: string): DeadExport[] {
   const tools = globSync('tools/*.{ts,mjs}', { cwd: root }).map((file) => file.replaceAll(sep, '/'));
   const texts = new Map([...workspace.files(), ...tools].map((file) => [file, readFileSync(join(root, file), 'utf8')]));
   // What documents show is the public API.
-  for (const file of globSync(['*.md', 'docs/*.md', 'packages/*/*.md', 'packages/*/build/*.ts'], { cwd: root }))
+  for (const file of [
+    ...globSync(['*.md', 'docs/*.md', 'examples/*/*.ts'], { cwd: root }),
+    ...workspace.glob('{*.md,build/*.ts}'),
+  ])
     texts.set(file, readFileSync(join(root, file), 'utf8'));
   const users = new Map<string, Set<string>>();
   for (const [file, text] of texts)

@@ -2,11 +2,12 @@
 // sound.
 
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { checkLayers, extraForNode, table } from './layers.ts';
+import { Workspace } from './workspace.ts';
 
 const temporary = mkdtempSync(join(tmpdir(), 'hers-layers-'));
 after(() => rmSync(temporary, { recursive: true }));
@@ -26,7 +27,7 @@ function manifest(
 }
 
 const sound: Record<string, string> = {
-  'package.json': JSON.stringify({ devDependencies: { 'fast-check': '4.0.0' } }),
+  'package.json': JSON.stringify({ workspaces: ['packages/*'], devDependencies: { 'fast-check': '4.0.0' } }),
   'tools/parts.ts': '',
   'packages/ring/package.json': manifest('@hers/ring', []),
   'packages/ring/src/index.ts': "export { kernelBase64 } from '../build/kernel.ts';\n",
@@ -54,12 +55,10 @@ const sound: Record<string, string> = {
   'packages/store/src/worker.ts': "import '@hers/scan';\nconst data = new URL('../../../data.bin', import.meta.url);\n",
   'packages/server/package.json': manifest('@hers/server', ['@hers/service', '@hers/store']),
   'packages/server/src/index.ts': "// import('@hers/scheme/secret')\nimport 'node:http';\nimport '@hers/store';\n",
-  'packages/compress/package.json': manifest('@hers/compress', [], {
-    '.': './src/index.ts',
-    './apply': './src/apply/index.ts',
-  }),
-  'packages/compress/src/index.ts': "import './apply/index.ts';\nimport 'node:worker_threads';\n",
-  'packages/compress/src/apply/index.ts': '',
+  'packages/compress/package.json': manifest('@hers/compress', []),
+  'packages/compress/src/index.ts': '',
+  'packages/training/package.json': manifest('@hers/training', ['@hers/compress']),
+  'packages/training/src/index.ts': "import '@hers/compress';\nimport 'node:worker_threads';\n",
   'packages/client/package.json': manifest(
     '@hers/client',
     ['@hers/service', '@hers/scheme', '@hers/compress', '@hers/store'],
@@ -72,11 +71,11 @@ const sound: Record<string, string> = {
   'packages/client/src/sealing.node.ts': "import 'node:crypto';\n",
   'packages/client/src/sealing.web.ts': '',
   'packages/client/src/index.ts':
-    "import '#sealing';\nimport '@hers/scheme/secret';\nimport '@hers/compress/apply';\nawait import('./folder.node.ts');\n",
+    "import '#sealing';\nimport '@hers/scheme/secret';\nimport '@hers/compress';\nawait import('./folder.node.ts');\n",
   'packages/client/src/folder.node.ts': "import 'node:path';\nimport '@hers/store';\n",
   'packages/client/src/folder.test.ts': "import './folder.node.ts';\nimport '@hers/server';\n",
-  'packages/lab/package.json': manifest('@hers/lab', ['@hers/scheme', '@hers/client']),
-  'packages/lab/src/start.ts': "import '@hers/scheme/secret';\nimport '@hers/client';\nimport 'node:os';\n",
+  'packages/paper/package.json': manifest('@hers/paper', ['@hers/scheme', '@hers/client']),
+  'packages/paper/src/table1.ts': "import '@hers/scheme/secret';\nimport '@hers/client';\nimport 'node:os';\n",
   'packages/web/package.json': manifest('@hers/web', ['@hers/client', 'svelte']),
   'packages/web/src/Page.svelte': "<script lang=\"ts\">\nimport '@hers/client';\n</script>\n<p>it's</p>\n",
 };
@@ -122,8 +121,8 @@ const groups: Record<string, Planted[]> = {
     ['resolved', 'scan/src/a.ts', "const path = import.meta.resolve('@hers/store');\n", 1, upward],
     ['in a JavaScript file', 'scan/src/a.js', "import '@hers/store';\n", 1, upward],
     ['in a test', 'scan/src/a.test.ts', "import '@hers/store';\n", 1, /scan may not import store: it is not below/],
-    ['from the lab', 'lab/src/a.ts', "import '@hers/cli';\n", 1, /lab may not import cli: it is not below/],
-    ['of the wrong entry', 'client/src/a.ts', "import '@hers/compress';\n", 1, /client may not import compress/],
+    ['from the paper', 'paper/src/a.ts', "import '@hers/trials';\n", 1, /paper may not import trials: it is not below/],
+    ['of the wrong entry', 'client/src/a.ts', "import '@hers/training';\n", 1, /client may not import training/],
     ['of the store, by a client file for browsers', 'client/src/a.ts', "import('@hers/store');\n", 1, /import store/],
     ['in a component', 'web/src/A.svelte', "<p/>\n<script>\nimport '@hers/scheme';\n</script>\n", 3, /import scheme/],
     [
@@ -172,8 +171,8 @@ const groups: Record<string, Planted[]> = {
     ['the secret part of scheme', 'scheme/src/secret/a.ts', "import 'node:crypto';\n", 1, forBrowsers],
     ['service, type-only', 'service/src/a.ts', "import type { Socket } from 'node:net';\n", 1, forBrowsers],
     ['client, dynamic', 'client/src/a.ts', "await import('node:fs/promises');\n", 1, forBrowsers],
-    ['compress/apply', 'compress/src/apply/a.ts', "import 'node:fs';\n", 1, forBrowsers],
-    ['compress/apply, by a detour', 'compress/src/apply/a.ts', "import '../index.ts';\n", 1, /must stand alone/],
+    ['compress', 'compress/src/a.ts', "import 'node:fs';\n", 1, forBrowsers],
+    ['compress, by a detour', 'compress/src/a.ts', "import '@hers/training';\n", 1, /no other package/],
     ['a file for Node, for others too', 'client/src/a.ts', "import '#wrong';\n", 1, /under the condition node/],
     ['a name that no package has', 'client/src/a.ts', "import '#nothing';\n", 1, /is not in the imports/],
     ['a file for Node, static', 'client/src/a.ts', "import './folder.node.ts';\n", 1, /by a dynamic import/],
@@ -190,7 +189,7 @@ const groups: Record<string, Planted[]> = {
     ['of a scoped stranger', 'scan/src/a.ts', "import '@noble/hashes/sha2.js';\n", 1, undeclared],
     ['of the root, in a shipped file', 'scan/src/a.ts', "import 'fast-check';\n", 1, undeclared],
     ['of a stranger, in a test', 'scan/src/a.test.ts', "import 'left-pad';\n", 1, undeclared],
-    ['of a layer below', 'lab/src/a.ts', "import '@hers/ring';\n", 1, undeclared],
+    ['of a layer below', 'paper/src/a.ts', "import '@hers/ring';\n", 1, undeclared],
     [
       'of an entry that is not exported',
       'scan/src/a.ts',
@@ -252,7 +251,9 @@ test('docs/packages.svg has an arrow for each line of the table, and no other', 
       if (table[name!] !== 'below' && name !== to!.split('/')[0]) drawn.add(`${name} imports ${to}`);
     }
   }
-  const packages = Object.keys(table).filter((name) => existsSync(join(root, 'packages', name)));
+  // What stands beside the product is not in the picture.
+  const workspace = new Workspace(root);
+  const packages = Object.keys(table).filter((name) => workspace.folders.get(name)?.includes('/'));
   const meant = packages.flatMap((name) => {
     const row = table[name]!;
     return row === 'below' ? [] : [...row, ...(extraForNode[name] ?? [])].map((to) => `${name} imports ${to}`);

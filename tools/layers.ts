@@ -19,22 +19,26 @@ export interface Violation {
  * entries.
  */
 export const table: Record<string, readonly string[] | 'below'> = {
+  trials: 'below',
+  paper: 'below',
   cli: 'below',
+  // Compiles against the interfaces of what it accelerates; nothing else imports it.
+  cuda: ['client', 'client/ranking', 'service', 'scan', 'scan/accelerator', 'scheme', 'scheme/secret', 'ring'],
   web: ['client'],
   // The page shows what the planner promises before a collection is made.
   console: ['client', 'service', 'scheme'],
-  lab: 'below',
   // Nodes speak to each other as clients do, without keys.
   cluster: ['client/transport', 'server', 'store', 'service', 'scheme'],
-  client: ['service', 'scheme', 'scheme/secret', 'compress/apply'],
+  client: ['service', 'scheme', 'scheme/secret', 'compress'],
   server: ['service', 'store'],
   // The store uses the ring's checksum; nothing in `ring` holds a key.
   store: ['service', 'scan', 'scheme', 'ring'],
   service: ['scheme'],
-  // One seeded generator for training and for synthetic data, one rule for options.
-  compress: ['vectors', 'scheme'],
+  // One seeded generator for training and for synthetic data.
+  training: ['compress', 'vectors', 'scheme'],
+  // Stands alone, for it runs in a browser.
+  compress: [],
   vectors: ['scheme'],
-  paper: [],
   // The kernels of `scan` are made of the ring's own: its transform, checksum and samplers. None of
   // them holds a key.
   scan: ['scheme', 'ring'],
@@ -46,9 +50,13 @@ const order = Object.keys(table);
 /** Parts of a package that are layers of their own: a folder, or a single file of that name. */
 const entries: Record<string, string> = {
   'scheme/secret': 'src/secret',
-  'compress/apply': 'src/apply',
   'client/transport': 'src/transport',
+  'client/ranking': 'src/search/accelerator.ts',
+  'scan/accelerator': 'src/accelerator.ts',
 };
+
+/** Not shipped: they may use the test tools of the packages. */
+const trying = new Set(['trials', 'paper']);
 
 /** What runs in a browser too. */
 const browserSafe = new Set([
@@ -58,7 +66,7 @@ const browserSafe = new Set([
   'service',
   'client',
   'client/transport',
-  'compress/apply',
+  'compress',
   'console',
 ]);
 
@@ -86,7 +94,7 @@ interface Source {
 }
 
 function describe(name: string, path: string): Source {
-  const inside = (part: string) => path.startsWith(`${part}/`) || path === `${part}.ts`;
+  const inside = (part: string) => path.startsWith(`${part}/`) || path === `${part}.ts` || path === part;
   const entry = Object.keys(entries).find((key) => key.startsWith(`${name}/`) && inside(entries[key]!)) ?? name;
   const aside = /\.test\.m?[jt]s$|^[^/]+\.config\.m?[jt]s$|^testing\//.test(path);
   return { package: name, entry, path, aside, forNode: /\.node\.m?ts$/.test(path) };
@@ -94,9 +102,9 @@ function describe(name: string, path: string): Source {
 
 /** Why `from` may not load `target`, both files of the workspace; undefined when it may. */
 function objection(from: Source, target: Source, kind: Import['kind']): string | undefined {
-  // The laboratory measures and tries what the others are made of, with their own test tools.
-  const isLab = from.package === 'lab' && target.path.startsWith('testing/');
-  if (target.aside && !from.aside && !isLab) return `${target.path} is not shipped: only tests may import it`;
+  // Trials measure what the others are made of, with their own test tools.
+  const isTrial = trying.has(from.package) && target.path.startsWith('testing/');
+  if (target.aside && !from.aside && !isTrial) return `${target.path} is not shipped: only tests may import it`;
   const needsNode = target.forNode && browserSafe.has(target.entry);
   if (needsNode && kind !== 'dynamic' && browserSafe.has(from.entry) && !from.forNode && !from.aside) {
     return `${target.path} is for Node alone: name it under the condition node, or load it by a dynamic import`;
@@ -105,7 +113,6 @@ function objection(from: Source, target: Source, kind: Import['kind']): string |
   if (from.package === target.package) {
     if (from.aside) return;
     if (target.entry === 'scheme/secret') return 'only src/secret may import from src/secret: it holds the keys';
-    if (from.entry === 'compress/apply') return 'compress/apply must stand alone, for it runs in a browser';
     return;
   }
   const row = table[from.package]!;
@@ -132,11 +139,11 @@ function judge(workspace: Workspace, file: string, from: Source, { specifier, ki
       const reason = objection({ ...from, forNode: from.forNode || forNode }, describe(from.package, file), kind);
       if (reason) return reason;
     }
-    return branches.length > 0 ? undefined : `${specifier} is not in the imports of packages/${from.package}`;
+    return branches.length > 0 ? undefined : `${specifier} is not in the imports of ${workspace.folder(from.package)}`;
   }
   const bare = specifier.replace(/[?#].*$/, '');
   if (/^\.\.?(?:\/|$)/.test(bare)) {
-    const home = `packages/${from.package}/`;
+    const home = `${workspace.folder(from.package)}/`;
     const target = relative(workspace.root, resolve(workspace.root, file, '..', bare)).replaceAll(sep, '/');
     if (target.startsWith(home)) return objection(from, describe(from.package, target.slice(home.length)), kind);
     if (from.aside && target.startsWith('tools/')) return;
@@ -152,7 +159,7 @@ function judge(workspace: Workspace, file: string, from: Source, { specifier, ki
     const reason = objectionToPackage(workspace, from, name.slice(scope.length), `.${bare.slice(name.length)}`, kind);
     if (reason || from.aside || name === scope + from.package) return reason;
   }
-  const folder = `packages/${from.package}`;
+  const folder = workspace.folder(from.package);
   if (workspace.declares(folder, shipped, name)) return;
   const forTests = ['devDependencies'];
   if (from.aside && (workspace.declares(folder, forTests, name) || workspace.declares('.', forTests, name))) return;
@@ -182,13 +189,13 @@ function inspectLayers(root: string): { files: number; imports: number; violatio
   const violations: Violation[] = [];
   for (const name of workspace.packages.filter((name) => !Object.hasOwn(table, name))) {
     const message = `${name} is not in the table of layers`;
-    violations.push({ file: `packages/${name}/package.json`, line: 1, message });
+    violations.push({ file: `${workspace.folder(name)}/package.json`, line: 1, message });
   }
-  const files = workspace.files().filter((file) => Object.hasOwn(table, file.split('/')[1]!));
+  const files = workspace.files().filter((file) => Object.hasOwn(table, workspace.placeOf(file)!.name));
   let imports = 0;
   for (const file of files) {
-    const [, name, ...path] = file.split('/');
-    const from = describe(name!, path.join('/'));
+    const { name, path } = workspace.placeOf(file)!;
+    const from = describe(name, path);
     try {
       for (const item of importsOf(readFileSync(join(root, file), 'utf8'), file)) {
         imports++;

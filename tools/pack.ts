@@ -27,8 +27,8 @@ import {
 import { isBuiltin } from 'node:module';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, posix, resolve } from 'node:path';
+import { commit } from '@hers/cli/commit';
 import { type MinifyOptions, minifySync } from 'rolldown/utils';
-import { commit } from '../packages/cli/src/commit.ts';
 import { currentAddons, PUBLISHED_ADDONS } from './addons.ts';
 import { pruneDeclarations } from './declarations.ts';
 import { type Import, importsOf } from './imports.ts';
@@ -40,7 +40,7 @@ const root = resolve(import.meta.dirname, '..');
 const workspace = new Workspace(root);
 const scope = '@hers/';
 
-/** Sources are named from the folder `packages`, as they are under `lib`. */
+/** Sources are named by package and path, as they lie under `lib`. */
 interface Published {
   readonly name: string;
   readonly description: string;
@@ -70,14 +70,14 @@ const PUBLISHED: readonly Published[] = [
       './device': 'client/src/inbox/device.ts',
       './keeper': 'client/src/inbox/memory.node.ts',
       './versions': 'client/src/session/versions.node.ts',
-      './compress': 'compress/src/index.ts',
+      './compress': 'training/src/index.ts',
       './server': 'server/src/index.ts',
       './store': 'store/src/index.ts',
     },
     bin: { hers: 'bin/hers.mjs' },
     started: ['cli/src/main.ts'],
     native: true,
-    // packages/console/src/node/files.node.ts reads them.
+    // files.node.ts of the console reads them.
     served: [
       ...['src/page/index.html', 'src/page/console.css', 'src/page/icon.svg'],
       ...['build/console.js', 'build/models.js'],
@@ -109,8 +109,8 @@ const BROWSER = { types: 'client/src/browser.ts', files: ['client/build/hers.js'
 const OPTIONAL = ['onnxruntime-node', 'onnxruntime-web', 'hpke', '@noble/curves', '@noble/post-quantum'];
 /** Chooses files while the module for pages is made. */
 const OWN_CONDITION = 'hers-module';
-/** Not shipped; `hers bench` and `hers lab` say so. */
-const LEFT_OUT = ['@hers/lab'];
+/** Not shipped; `hers --kernel cuda` says so. */
+const LEFT_OUT = ['@hers/cuda'];
 
 /** The first import of every export. */
 const NODE_VERSION = 'node-version.js';
@@ -152,9 +152,9 @@ function contentsOf({ exports, started = [], instead = {} }: Published): Content
     if (files.has(file)) continue;
     files.add(file);
     const [inside] = file.split('/') as [string];
-    const manifest = manifestOf(`packages/${inside}`);
-    for (const { specifier } of importsOf(readFileSync(join(root, 'packages', file), 'utf8'), file)) {
-      if (specifier === undefined) throw new BuildError(`packages/${file} loads something that no literal names`);
+    const manifest = manifestOf(workspace.folder(inside));
+    for (const { specifier } of importsOf(readFileSync(workspace.source(file), 'utf8'), file)) {
+      if (specifier === undefined) throw new BuildError(`${file} loads something that no literal names`);
       if (isBuiltin(specifier)) continue;
       if (specifier.startsWith('#')) {
         const target = instead[specifier] ?? withoutOwn(manifest.imports?.[specifier]);
@@ -171,7 +171,7 @@ function contentsOf({ exports, started = [], instead = {} }: Published): Content
       const name = /^(?:@[^/]+\/)?[^/]+/.exec(specifier)![0];
       if (LEFT_OUT.includes(name)) continue;
       const version = manifest.dependencies?.[name];
-      if (version === undefined) throw new BuildError(`${name} is not a dependency of packages/${inside}`);
+      if (version === undefined) throw new BuildError(`${name} is not a dependency of ${inside}`);
       dependencies[name] = version;
     }
   }
@@ -186,7 +186,7 @@ function sourceOf(file: string, specifier: string): string | undefined {
   const [name, ...rest] = specifier.slice(scope.length).split('/') as [string, ...string[]];
   if (LEFT_OUT.includes(scope + name)) return undefined;
   const [path] = workspace.exported(name, ['.', ...rest].join('/'));
-  if (path === undefined) throw new BuildError(`packages/${name} does not export ${specifier}`);
+  if (path === undefined) throw new BuildError(`${name} does not export ${specifier}`);
   return `${name}/${path}`;
 }
 
@@ -212,20 +212,20 @@ function compiledName(source: string, extension = '.js'): string {
 }
 
 /**
- * Compiles sources into `folder`, which then looks like `packages`. Comments are in declarations,
+ * Compiles sources into `folder`, a folder for each package. Comments are in declarations,
  * for editors; in code they would be a sixth of it, and source maps hold them anyway. What is
  * `@internal` is not declared.
  */
 function compile(files: Iterable<string>, folder: string): void {
   mkdirSync(folder, { recursive: true });
-  const list = [...files].map((file) => join(root, 'packages', file));
+  const list = [...files].map((file) => workspace.source(file));
   const emit = (options: object) => {
     const config = {
       extends: join(root, 'tsconfig.json'),
       compilerOptions: {
         noEmit: false,
         rewriteRelativeImportExtensions: true,
-        rootDir: join(root, 'packages'),
+        rootDir: dirname(workspace.path('client')),
         outDir: folder,
         typeRoots: [join(root, 'node_modules/@types')],
         ...options,
@@ -259,7 +259,7 @@ function published(text: string, source: string, contents: Contents): string {
     if (specifier === undefined) return;
     const target = sourceOf(source, specifier.replace(/^(\..*)\.js$/, '$1.ts'));
     if (target === undefined) return;
-    if (!contents.files.has(target)) throw new BuildError(`packages/${source} loads ${target}, which is not shipped`);
+    if (!contents.files.has(target)) throw new BuildError(`${source} loads ${target}, which is not shipped`);
     const path = posix.relative(posix.dirname(source), compiledName(target));
     names.set(specifier, path.startsWith('.') ? path : `./${path}`);
   };
@@ -289,7 +289,7 @@ function layOut(item: Published, contents: Contents, compiled: string, folder: s
   }
   const copy = (path: string) => {
     mkdirSync(dirname(join(folder, 'lib', path)), { recursive: true });
-    copyFileSync(join(root, 'packages', path), join(folder, 'lib', path));
+    copyFileSync(workspace.source(path), join(folder, 'lib', path));
   };
   [...BROWSER.files, ...(item.served ?? [])].forEach(copy);
   copyFileSync(join(import.meta.dirname, 'published', NODE_VERSION), join(folder, 'lib', NODE_VERSION));
@@ -326,7 +326,7 @@ function addAddons(folder: string): void {
     mkdirSync(dirname(target(here)), { recursive: true });
     const made = current.filter((addon) => addon.of === of);
     for (const { machine, target: addon } of made) copyFileSync(addon.output, target(machine));
-    const own = join(root, `packages/${of}/build/hers_${of}.node`);
+    const own = workspace.path(of, `build/hers_${of}.node`);
     if (made.some(({ machine }) => machine === here) || !existsSync(own)) continue;
     copyFileSync(own, target(here));
     // Names that only a debugger reads. Without the tool they stay.
@@ -340,7 +340,7 @@ function manifestFor(item: Published, { imports, dependencies }: Contents): obje
   const isOptional = ([name]: [string, string]) => OPTIONAL.includes(name);
   const needed = Object.entries(dependencies).filter((entry) => !isOptional(entry));
   // Pages give a runtime of their own, so that nothing imports the one for pages.
-  const optional = Object.entries({ ...manifestOf('packages/compress').devDependencies, ...dependencies })
+  const optional = Object.entries({ ...manifestOf(workspace.folder('training')).devDependencies, ...dependencies })
     .filter(isOptional)
     .sort();
   const entries = Object.entries(item.exports).map(([name, source]) => {

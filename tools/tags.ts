@@ -5,8 +5,10 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { entriesOf, type Statement, symbolsOf } from './api.ts';
+import { Workspace } from './workspace.ts';
 
 const root = resolve(import.meta.dirname, '..');
+const workspace = new Workspace(root);
 
 /** A function, a method or a constructor that people can call. */
 interface Callable {
@@ -120,8 +122,8 @@ function callables(folder: string): Map<string, Callable> {
 
 /** Codes of errors: HersError's and CompressError's. */
 function knownCodes(): Set<string> {
-  const texts = ['scheme/src/errors.ts', 'compress/src/apply/errors.ts'].map((file) =>
-    readFileSync(join(root, 'packages', file), 'utf8'),
+  const texts = ['scheme/src/errors.ts', 'compress/src/errors.ts'].map((file) =>
+    readFileSync(workspace.source(file), 'utf8'),
   );
   return new Set(texts.flatMap((text) => [...text.matchAll(/^ {2}([A-Z][A-Z_]+): \{/gm)].map(([, code]) => code!)));
 }
@@ -181,7 +183,7 @@ const SOURCES = [
     (name) => `client/src/${name}.ts`,
   ),
   ...['session/list-cache.ts', 'session/versions.node.ts', 'transport/http.ts'].map((name) => `client/src/${name}`),
-  ...['scheme/src/secret/key.ts', 'store/src/store.ts', 'compress/src/fit.ts', 'compress/src/apply/compressor.ts'],
+  ...['scheme/src/secret/key.ts', 'store/src/store.ts', 'training/src/fit.ts', 'compress/src/compressor.ts'],
   ...['server', 'tokens', 'audit'].map((name) => `server/src/${name}.ts`),
 ];
 
@@ -237,7 +239,7 @@ let known: Map<string, { body: string; file: Map<string, string> }> | undefined;
 function knownBodies(): Map<string, { body: string; file: Map<string, string> }> {
   known ??= new Map(
     SOURCES.flatMap((source) => {
-      const path = join(root, 'packages', source);
+      const path = workspace.source(source);
       const file = existsSync(path) ? bodiesOf(readFileSync(path, 'utf8')) : new Map<string, string>();
       return [...file].map(([name, body]) => [name, { body, file }] as const);
     }),

@@ -11,7 +11,7 @@
 
 import { spawnSync } from 'node:child_process';
 import { globSync } from 'node:fs';
-import { join, resolve, sep } from 'node:path';
+import { join, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { run, type TestsStream } from 'node:test';
 import { spec, type TestEvent } from 'node:test/reporters';
@@ -21,6 +21,7 @@ import { type Covered, reportCoverage } from './coverage.ts';
 import { reportExports } from './exports.ts';
 import { reportLayers } from './layers.ts';
 import { reportWords } from './words.ts';
+import { Workspace } from './workspace.ts';
 
 /** Files that take little CPU for their time. */
 const MOSTLY_WAITING = [
@@ -33,7 +34,8 @@ const MOSTLY_WAITING = [
 ];
 
 const root = resolve(import.meta.dirname, '..');
-const { quick, coverage, names, filters } = readArguments();
+const workspace = new Workspace(root);
+const { quick, coverage, all, names, filters } = readArguments();
 
 const count = { passed: 0, failed: 0 };
 const skipped: string[] = [];
@@ -46,13 +48,15 @@ function readArguments() {
       options: {
         quick: { type: 'boolean', default: false },
         coverage: { type: 'boolean', default: false },
+        all: { type: 'boolean', default: false },
         name: { type: 'string', multiple: true, default: [] },
       },
     });
-    const { quick, coverage } = values;
+    const { quick, coverage, all } = values;
     return {
       quick: quick || coverage,
       coverage,
+      all,
       names: values.name.map((name) => new RegExp(name)),
       filters: positionals,
     };
@@ -109,7 +113,11 @@ function start(files: readonly string[], concurrency: number): TestsStream {
     execArgv: ['--import', pathToFileURL(join(root, 'tools/test-start.mjs')).href],
     ...(names.length > 0 ? { testNamePatterns: names } : {}),
     ...(coverage
-      ? { coverage, coverageIncludeGlobs: ['packages/*/src/**'], coverageExcludeGlobs: ['**/*.test.ts'] }
+      ? {
+          coverage,
+          coverageIncludeGlobs: [...workspace.folders.values()].map((folder) => `${folder}/src/**`),
+          coverageExcludeGlobs: ['**/*.test.ts'],
+        }
       : {}),
   });
   stream.on('test:pass', (event) => {
@@ -139,9 +147,12 @@ async function* oneByOne(streams: readonly TestsStream[]): AsyncGenerator<TestEv
 async function runTests(): Promise<boolean> {
   // The tests of tools come first: that of packing takes half a minute, and would be the last, with
   // nothing left for the other core.
-  const files = ['tools/*.test.ts', 'packages/*/src/**/*.test.ts']
-    .flatMap((pattern) => globSync(pattern, { cwd: root }).sort())
-    .map((file) => file.replaceAll(sep, '/'))
+  const files = [
+    ...globSync('tools/*.test.ts', { cwd: root }).sort(),
+    ...workspace.glob('src/**/*.test.ts'),
+    ...globSync('examples/*/*.test.ts', { cwd: root }),
+  ]
+    .filter((file) => all || filters.length > 0 || workspace.placeOf(file)?.name !== 'trials')
     .filter((file) => filters.length === 0 || filters.some((filter) => file.includes(filter)));
   if (files.length === 0) {
     console.log(`No test file matches ${filters.join(', ')}.`);
@@ -151,7 +162,7 @@ async function runTests(): Promise<boolean> {
   const before = count.failed;
   // A process starts in half the time with code that was compiled before, and there are hundreds:
   // one for each file, and those that tests start. Coverage would be less exact with it.
-  if (!coverage) process.env.NODE_COMPILE_CACHE ??= join(root, 'packages/cli/build/compile-cache');
+  if (!coverage) process.env.NODE_COMPILE_CACHE ??= workspace.path('cli', 'build/compile-cache');
   // More than two at once would disturb the tests that measure time; one that mostly waits does not.
   // What is covered is told by one run alone.
   const isApart = (file: string) => !coverage && MOSTLY_WAITING.includes(file);

@@ -4,8 +4,10 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { join, resolve } from 'node:path';
 import { it } from 'node:test';
+import { Workspace } from './workspace.ts';
 
 const root = resolve(import.meta.dirname, '..');
+const workspace = new Workspace(root);
 
 /** The errors under a configuration, each with the file it is in. */
 function errorsUnder(config: string): { readonly file: string; readonly line: string }[] {
@@ -19,15 +21,15 @@ function errorsUnder(config: string): { readonly file: string; readonly line: st
 
 // Every export says its type. Tables are the exception: their keys are the type, written once.
 const TABLES = [
-  'packages/cli/src/settings.ts',
-  'packages/lab/src/engine-paper.ts',
-  'packages/lab/src/experiments/plot.ts',
-  'packages/paper/src/parameters.ts',
-  'packages/ring/src/native.ts',
-  'packages/scheme/src/errors.ts',
-  'packages/server/src/limits.ts',
-  'packages/server/src/schemas.ts',
-];
+  ['cli', 'src/settings.ts'],
+  ['ring', 'src/native.ts'],
+  ['scheme', 'src/errors.ts'],
+  ['server', 'src/limits.ts'],
+  ['server', 'src/schemas.ts'],
+  ['paper', 'src/engines/engine-paper.ts'],
+  ['paper', 'src/lab/plot.ts'],
+  ['paper', 'src/system/parameters.ts'],
+].map(([name, file]) => `${workspace.folder(name!)}/${file}`);
 
 it('exports have explicit types, tables aside', () => {
   const found = errorsUnder('tsconfig.declarations.json').filter(
@@ -44,9 +46,11 @@ it('exports have explicit types, tables aside', () => {
 it('an element that may be missing is checked, numeric packages aside', () => {
   const found = errorsUnder('tsconfig.indexed.json');
   assert.deepEqual(
-    found.filter(({ file }) => /^packages\/(?:service|server|cli)\//.test(file)).map(({ line }) => line),
+    found
+      .filter(({ file }) => ['service', 'server', 'cli'].includes(workspace.placeOf(file)?.name ?? ''))
+      .map(({ line }) => line),
     [],
   );
   // The check itself works as long as it finds what the numeric packages do.
-  assert.ok(found.some(({ file, line }) => file.startsWith('packages/ring/src/') && /TS2532:/.test(line)));
+  assert.ok(found.some(({ file, line }) => workspace.placeOf(file)?.name === 'ring' && /TS2532:/.test(line)));
 });

@@ -5,12 +5,13 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { it } from 'node:test';
+import { Workspace } from './workspace.ts';
 
 const root = resolve(import.meta.dirname, '..');
 
 it('process and Buffer are type errors in what a browser runs, and fetch is not', (t) => {
   // Inside the tree, so that packages resolve; ignored by git like everything built.
-  const folder = mkdtempSync(join(root, 'packages/client/build/types-'));
+  const folder = mkdtempSync(new Workspace(root).path('client', 'build/types-'));
   t.after(() => rmSync(folder, { recursive: true }));
   const check = (text: string) => {
     writeFileSync(join(folder, 'a.ts'), text);

@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { describe, it } from 'node:test';
 import { checkWords, findingsIn } from './words.ts';
+import { Workspace } from './workspace.ts';
+
+const workspace = new Workspace(resolve(import.meta.dirname, '..'));
 
 const messages = (file: string, text: string) =>
-  findingsIn(file, text).map(({ line, message }) => `${line}: ${message}`);
+  findingsIn(workspace, file, text).map(({ line, message }) => `${line}: ${message}`);
 
 describe('a word that the glossary forbids is found', () => {
   const planted: [file: string, text: string, message: RegExp][] = [
@@ -42,6 +45,7 @@ it('other meanings, other layers, code and links are left alone', () => {
 it('two packages do not export one name, but may pass one on', () => {
   const root = mkdtempSync(join(tmpdir(), 'hers-words-'));
   const files: Record<string, string> = {
+    'package.json': '{ "workspaces": ["packages/*"] }',
     'packages/a/package.json': '{}',
     'packages/a/src/index.ts': "export { type Batch, openA } from './a.ts';\n",
     'packages/b/package.json': '{}',

@@ -1,8 +1,8 @@
 // The words check: the glossary of CONTRIBUTING.md, as far as a program can see whether it is kept.
 // It also holds comments to a width, because the formatter does not.
 
-import { globSync, readFileSync } from 'node:fs';
-import { join, resolve, sep } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { Workspace } from './workspace.ts';
 
 export interface Finding {
@@ -15,21 +15,23 @@ export interface Finding {
 interface Rule {
   readonly word: RegExp;
   readonly instead: string;
-  /** Beginnings of paths; everywhere unless given. */
+  /** Packages; everywhere unless given. */
   readonly within?: readonly string[];
+  /** A path in these packages; every file unless given. */
+  readonly file?: string;
 }
 
 const COMMENT_WIDTH = 100;
 
 /** Layers that know nothing of authenticated encryption. */
-const UNSEALED = ['ring', 'scheme', 'scan', 'compress', 'vectors'].map((name) => `packages/${name}/`);
+const UNSEALED = ['ring', 'scheme', 'scan', 'compress', 'training', 'vectors'];
 
 const RULES: readonly Rule[] = [
   { word: /optimis/i, instead: 'optimize' },
   {
     word: /\b[Ww]aiting ?[Rr]ecords?\b|\brecords? that wait\b|\bWAITING\b/,
     instead: 'pending',
-    within: ['packages/client/'],
+    within: ['client'],
   },
   {
     word: /\bseal[A-Z]\w*|\w[a-z]Seal(?!ed)\w*/,
@@ -41,7 +43,8 @@ const RULES: readonly Rule[] = [
   {
     word: /\b(?:usual|most|least|about):/,
     instead: 'default, max, min, description',
-    within: ['packages/server/src/limits.ts'],
+    within: ['server'],
+    file: 'src/limits.ts',
   },
 ];
 
@@ -58,8 +61,11 @@ const COMMENT = /^\s*(?:\/\/|\/\*|\*(?:\s|\/|$))/;
 const UNWRAPPABLE = /https?:\/\/\S{40}|biome-ignore|@ts-|reference types/;
 
 /** What one file says against the glossary. */
-export function findingsIn(file: string, text: string): Finding[] {
-  const rules = RULES.filter(({ within }) => !within || within.some((start) => file.startsWith(start)));
+export function findingsIn(workspace: Workspace, file: string, text: string): Finding[] {
+  const place = workspace.placeOf(file);
+  const rules = RULES.filter(
+    ({ within, file: only }) => (within?.includes(place?.name ?? '') ?? true) && (!only || only === place?.path),
+  );
   const findings: Finding[] = [];
   text.split('\n').forEach((content, at) => {
     const find = (message: string) => findings.push({ file, line: at + 1, message });
@@ -76,13 +82,14 @@ export function findingsIn(file: string, text: string): Finding[] {
 }
 
 /** The entries of a package whose names must differ: those with keys are a layer of their own. */
-const entriesOf = (name: string) => ['index.ts', 'secret/index.ts'].map((entry) => `packages/${name}/src/${entry}`);
+const entriesOf = (workspace: Workspace, name: string) =>
+  ['index.ts', 'secret/index.ts'].map((entry) => `${workspace.folder(name)}/src/${entry}`);
 
 /** Types of one name that two packages export. */
 function sharedNames(workspace: Workspace): Finding[] {
   const homes = new Map<string, string>();
   const findings: Finding[] = [];
-  for (const file of workspace.packages.toSorted().flatMap(entriesOf)) {
+  for (const file of workspace.packages.toSorted().flatMap((name) => entriesOf(workspace, name))) {
     let text: string;
     try {
       text = readFileSync(join(workspace.root, file), 'utf8');
@@ -110,9 +117,8 @@ function sharedNames(workspace: Workspace): Finding[] {
 export function checkWords(root: string): Finding[] {
   const workspace = new Workspace(root);
   // Kernels in other languages, too.
-  const kernels = globSync('packages/*/{assembly,native,yardsticks}/*.{ts,cc,h}', { cwd: root });
-  const files = [...workspace.files(), ...kernels.map((file) => file.replaceAll(sep, '/'))];
-  const read = (file: string) => findingsIn(file, readFileSync(join(root, file), 'utf8'));
+  const files = [...workspace.files(), ...workspace.glob('{assembly,native,yardsticks}/*.{ts,cc,h}')];
+  const read = (file: string) => findingsIn(workspace, file, readFileSync(join(root, file), 'utf8'));
   return [...files.flatMap(read), ...sharedNames(workspace)];
 }
 

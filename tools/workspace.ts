@@ -1,23 +1,74 @@
-// The packages of a workspace as they lie on disk: their files, what they export, what they declare
-// to depend on.
+// The packages of a workspace as they lie on disk: their folders, their files, what they export, what
+// they declare to depend on. Their places are in package.json alone.
 
 import { globSync, readFileSync } from 'node:fs';
-import { join, sep } from 'node:path';
+import { basename, dirname, join, sep } from 'node:path';
 
 interface Manifest {
   exports?: unknown;
   imports?: unknown;
+  workspaces?: readonly string[];
   [section: string]: unknown;
+}
+
+/** A file, and its path inside its package. */
+interface Place {
+  readonly name: string;
+  readonly path: string;
 }
 
 export class Workspace {
   readonly root: string;
-  readonly packages: readonly string[];
+  /** The folders of the packages by their names, relative to the root. */
+  readonly folders: ReadonlyMap<string, string>;
   readonly #manifests = new Map<string, Manifest>();
 
   constructor(root: string) {
     this.root = root;
-    this.packages = globSync('packages/*/package.json', { cwd: root }).map((path) => path.split(sep)[1]!);
+    const patterns = this.#manifest('.').workspaces ?? [];
+    const manifests = globSync(
+      patterns.map((pattern) => `${pattern}/package.json`),
+      { cwd: root },
+    );
+    const folders = manifests.map((path) => dirname(path).replaceAll(sep, '/')).sort();
+    this.folders = new Map(folders.map((folder) => [basename(folder), folder]));
+  }
+
+  get packages(): string[] {
+    return [...this.folders.keys()];
+  }
+
+  /** Returns the folder of a package, relative to the root. */
+  folder(name: string): string {
+    const folder = this.folders.get(name);
+    if (folder === undefined) throw new Error(`there is no package ${name} in the workspace`);
+    return folder;
+  }
+
+  /** Returns the absolute path of a file or folder of a package. */
+  path(name: string, inside = ''): string {
+    return join(this.root, this.folder(name), inside);
+  }
+
+  /** Returns the absolute path of a file that is named by package and path: `ring/src/ring.ts`. */
+  source(file: string): string {
+    const [name, ...inside] = file.split('/');
+    return this.path(name!, inside.join('/'));
+  }
+
+  /** Returns the package that a file relative to the root is in. */
+  placeOf(file: string): Place | undefined {
+    for (const [name, folder] of this.folders)
+      if (file.startsWith(`${folder}/`)) return { name, path: file.slice(folder.length + 1) };
+    return undefined;
+  }
+
+  /** Returns the files of all packages that match a pattern inside them, relative to the root. */
+  glob(pattern: string): string[] {
+    const patterns = [...this.folders.values()].map((folder) => `${folder}/${pattern}`);
+    return globSync(patterns, { cwd: this.root })
+      .map((file) => file.replaceAll(sep, '/'))
+      .sort();
   }
 
   /**
@@ -25,10 +76,9 @@ export class Workspace {
    * in its own way.
    */
   files(): string[] {
-    return globSync('packages/*/**/*.{ts,mts,cts,tsx,js,mjs,cjs,jsx,svelte}', { cwd: this.root })
-      .map((file) => file.replaceAll(sep, '/'))
-      .filter((file) => !/^packages\/[^/]+\/(?:build|dist|assembly)\/|\/node_modules\//.test(file))
-      .sort();
+    return this.glob('**/*.{ts,mts,cts,tsx,js,mjs,cjs,jsx,svelte}').filter(
+      (file) => !/^(?:build|dist|assembly|node_modules)\/|\/node_modules\//.test(this.placeOf(file)!.path),
+    );
   }
 
   /**
@@ -36,15 +86,23 @@ export class Workspace {
    * exported.
    */
   exported(name: string, subpath: string): string[] {
-    if (!this.packages.includes(name)) return [];
-    const { exports } = this.#manifest(`packages/${name}`);
+    if (!this.folders.has(name)) return [];
+    const { exports } = this.#manifest(this.folder(name));
     if (typeof exports === 'string') return subpath === '.' ? [withoutDot(exports)] : [];
-    return leaves((exports as Record<string, unknown> | undefined)?.[subpath]).map(withoutDot);
+    const entries = (exports ?? {}) as Record<string, unknown>;
+    if (Object.hasOwn(entries, subpath)) return leaves(entries[subpath]).map(withoutDot);
+    // The longest pattern counts, as in Node.
+    const pattern = Object.keys(entries)
+      .filter((key) => key.endsWith('*') && subpath.startsWith(key.slice(0, -1)))
+      .sort((a, b) => b.length - a.length)[0];
+    if (pattern === undefined) return [];
+    const rest = subpath.slice(pattern.length - 1);
+    return leaves(entries[pattern]).map((file) => withoutDot(file.replace('*', rest)));
   }
 
   /** The files that `#name` of a package stands for, each with whether it is for Node alone. */
   imported(name: string, specifier: string): { file: string; forNode: boolean }[] {
-    const { imports } = this.#manifest(`packages/${name}`);
+    const { imports } = this.#manifest(this.folder(name));
     return branches((imports as Record<string, unknown> | undefined)?.[specifier], false);
   }
 

@@ -1,8 +1,8 @@
 // The published system from end to end: keys, enrolment, search, both stages, under
 // Fan-Vercauteren (Microsoft SEAL). `node examples/published/search.ts` in a clone, after npm ci.
 
-import { fit } from '@hers/compress';
 import { askLabels, Context, readLabels, TwoStageClient, TwoStageServer } from '@hers/paper';
+import { fit } from '@hers/training';
 import { identities } from '@hers/vectors/synthetic';
 
 // 1000 people, a unit vector of 64 numbers for each, and ids that say who it is. A block holds 4096.

@@ -787,7 +787,7 @@ describe('doctor', () => {
   });
 });
 
-describe('config, completion, bench, lab', () => {
+describe('config and completion', () => {
   test('config tells each value and where it is from', async () => {
     const folder = await prepared.copy();
     const env = { HERS_KEY: 'other.key', HERS_THREADS: '2', HERS_PASSPHRASE: 'hush' };
@@ -808,41 +808,6 @@ describe('config, completion, bench, lab', () => {
       passphrase: { value: '(hidden)', origin: 'HERS_PASSPHRASE' },
     });
     assert.match((await hers(folder, ['config'])).out, /^key\t.*hers\.key\t.*hers\.config\.json$/m);
-  });
-
-  test('bench lists, runs and refuses as the lab does', async () => {
-    const folder = await prepared.copy();
-    const listed = (await hers(folder, ['bench'])).out;
-    assert.match(listed, /^Usage: hers bench <name>/);
-    const names = [...listed.matchAll(/^ {2}([a-z]+) {2,}/gm)].map(([, name]) => name);
-    assert.ok(names.includes('scheme') && names.includes('service'), listed);
-    const { out: help } = await hers(folder, ['bench', '--help']);
-    for (const name of names) assert.match(help, new RegExp(`\`${name}\``));
-    const { exit, err } = await hers(folder, ['bench', 'nonsense']);
-    assert.deepEqual(
-      [exit, err],
-      [2, "hers: there is no benchmark 'nonsense'; `hers bench --help` lists what there is.\n"],
-    );
-  });
-
-  test('lab lists, runs and refuses, and passes on the figures alone', async () => {
-    const folder = await prepared.copy();
-    const list = await hers(folder, ['lab']);
-    assert.equal(list.exit, 0, list.err);
-    for (const name of ['table1', 'figure3', 'two-stage']) assert.match(list.out, new RegExp(`^  ${name} `, 'm'));
-    const { exit, err } = await hers(folder, ['lab', 'nonsense']);
-    assert.deepEqual([exit, err], [2, "hers: there is no experiment 'nonsense'; `hers lab` lists what there is.\n"]);
-    const refused = await hers(folder, ['lab', 'faces', '--small', '--dimensions', '1000']);
-    assert.equal(refused.exit, 2);
-    assert.match(
-      refused.err,
-      /^fitting on .*\n(?:.*\n)*hers: .* cannot be compressed to 1000.*; `hers lab` lists what there is\.\n$/,
-    );
-    const told = await hers(folder, ['lab', 'faces', '--small', '--dimensions', '1000', '--json']);
-    assert.match(JSON.parse(told.err).error.message, /cannot be compressed to 1000/);
-    const { bench, command } = await hersJson(folder, ['lab', 'pictures', '--small', '--out', 'results']);
-    assert.deepEqual([bench, command], ['pictures', 'pictures --small']);
-    assert.deepEqual((await readdir(join(folder, 'results'))).sort(), ['pictures.json', 'pictures.md', 'pictures.svg']);
   });
 
   test('versions and help on every level', async () => {

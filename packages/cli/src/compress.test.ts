@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { methods } from '@hers/compress';
+import { methods } from '@hers/training';
 import { hers, Prepared, writeGallery } from '../testing/cli.ts';
 import { METHODS } from './commands/compress.ts';
 import { EXIT } from './exit.ts';

@@ -172,8 +172,6 @@ describe('a cluster', natsServer(), () => {
 
 for (const command of commandsOf(program).slice(1)) {
   for (const { line } of command.examples) {
-    // The slow ones are the lab's own tests; that they can be started is tested with the commands.
-    if (command.name() === 'bench' && line !== 'hers bench') continue;
     if (isOfCluster({ line })) continue;
     test(line, async () => {
       const folder = command.name() === 'init' ? await data.copy() : await prepared.copy();

@@ -2,7 +2,7 @@
 // wrong and what to do next.
 
 import { HersError } from '@hers/client';
-import { CompressError } from '@hers/compress/apply';
+import { CompressError } from '@hers/compress';
 
 export const EXIT = {
   done: 0,

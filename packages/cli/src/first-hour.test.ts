@@ -208,7 +208,7 @@ test('one row is one row', async () => {
 
 test('the path that the documents tell of does not put another Node before the one that is there', async () => {
   const root = join(import.meta.dirname, '../../..');
-  for (const file of ['README.md', 'docs/getting-started.md', 'packages/lab/src/start.ts']) {
+  for (const file of ['README.md', 'docs/getting-started.md', 'examples/tour/tour.ts']) {
     const text = await readFile(join(root, file), 'utf8');
     assert.doesNotMatch(text, /node_modules\/\.bin[^\n]*:\$PATH|first on (?:the|your) `PATH`/, file);
   }

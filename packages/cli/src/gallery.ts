@@ -17,11 +17,12 @@ import {
   openListCache,
 } from '@hers/client';
 import type { VersionFile } from '@hers/client/versions';
-import type { Kernel, KernelName } from '@hers/scan';
+import type { Kernel } from '@hers/scan';
 import { Grouped, groupsOf, type Service, withMethods } from '@hers/service';
 import type { FolderStore, InboxLimits } from '@hers/store';
 import { CommandError, EXIT, messageOf } from './exit.ts';
 import { namesIn } from './fields.ts';
+import { kernelOpener } from './kernel.ts';
 import { type Keys, versionsOf } from './keys.ts';
 import type { Output } from './output.ts';
 import type { SecretSource, Secrets } from './secrets.ts';
@@ -67,16 +68,12 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
       `there is no gallery at ${folder}`,
       '`hers init` makes one, or `hers collections create` where there is a configuration; --gallery names another',
     );
-  const [{ openStore }, { openKernel }] = await Promise.all([import('@hers/store'), import('@hers/scan')]);
+  const warn = (message: string) => out.detail(message);
+  const [{ openStore }, openKernel] = await Promise.all([import('@hers/store'), kernelOpener(settings, warn)]);
   const store = await openStore(folder, {
     mode: read ? 'read' : 'write',
     kernel: async () => {
-      const kernel = settings.value('kernel') as KernelName | 'auto' | undefined;
-      const memory = settings.value('deviceMemory') as string | undefined;
-      const choice = await openKernel({
-        ...{ kernel, threads: settings.threads, warn: (message) => out.detail(message) },
-        deviceMemory: memory === undefined ? undefined : Number(memory),
-      });
+      const choice = await openKernel();
       out.detail(`scanned by ${choice.chosen}`);
       onKernel?.(choice.kernel);
       return choice.kernel;

@@ -4,8 +4,7 @@ import assert from 'node:assert/strict';
 import { mkdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { emulatedDecrypt } from '@hers/client/testing/device';
-import { emulatedCuda } from '@hers/scan/testing/emulation';
+import { emulatedCuda, emulatedDecrypt } from '@hers/cuda/testing/emulation';
 import { part } from '../../../tools/parts.ts';
 import { hers, hersJson, PEOPLE, Prepared, serve, temporaryFolder, vectorOf, writeGallery } from '../testing/cli.ts';
 

@@ -3,13 +3,13 @@
 import { open, statfs, unlink } from 'node:fs/promises';
 import { freemem, totalmem } from 'node:os';
 import { join } from 'node:path';
-import { openKernel } from '@hers/scan';
 import { ringCode } from '@hers/scheme';
 import { FORMAT } from '@hers/store';
 import { machine } from '@hers/vectors/machine';
 import { memoryBandwidth } from './bandwidth.ts';
 import { messageOf } from './exit.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
+import { kernelOpener } from './kernel.ts';
 import { duration, size } from './quantities.ts';
 import type { Settings } from './settings.ts';
 import { VERSION } from './version.ts';
@@ -33,9 +33,8 @@ export function processor(): Finding {
 }
 
 export async function kernel(settings: Settings): Promise<Finding> {
-  const asked = settings.value('kernel') as 'auto' | undefined;
   try {
-    const choice = await openKernel({ kernel: asked, threads: settings.threads, warn: () => {} });
+    const choice = await (await kernelOpener(settings, () => {}))();
     const device = choice.kernel.device?.();
     const found = device
       ? `${choice.chosen}; ${size(device.free)} of its memory free, copied at ${size(device.copySpeed())}/s, reached from here at ${size(device.linkSpeed())}/s`

@@ -2,7 +2,6 @@
 
 import { type Command, CommanderError, Option } from 'commander';
 import { HersCommand } from './command.ts';
-import { addBench } from './commands/bench.ts';
 import { addCluster } from './commands/cluster.ts';
 import { addCollections } from './commands/collections.ts';
 import { addCompletion } from './commands/completion.ts';
@@ -15,7 +14,6 @@ import { addFields } from './commands/fields.ts';
 import { addImport } from './commands/import.ts';
 import { addInit } from './commands/init.ts';
 import { addKeys } from './commands/keys.ts';
-import { addLab } from './commands/lab.ts';
 import { addPartitions } from './commands/partitions.ts';
 import { addRecords } from './commands/records.ts';
 import { addReport } from './commands/report.ts';
@@ -72,8 +70,6 @@ export function makeProgram(context: () => Context): HersCommand {
     addConsole,
     addTokens,
     addDevices,
-    addBench,
-    addLab,
     addDoctor,
     addConfig,
     addCompletion,

@@ -3,7 +3,6 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { KernelName } from '@hers/scan';
 import type { Environment } from './environment.ts';
 import { CommandError, EXIT } from './exit.ts';
 
@@ -40,13 +39,7 @@ const wholeNumber = (value: string) =>
 const bytes = (value: string) => (/^(0|[1-9]\d{0,14})$/.test(value) ? undefined : 'must be a whole number of bytes');
 
 /** Named here, and not loaded: every command reads the settings, and few scan. */
-export const KERNELS: readonly string[] = Object.keys({
-  auto: true,
-  native: true,
-  wasm: true,
-  reference: true,
-  cuda: true,
-} satisfies Record<KernelName | 'auto', true>);
+export const KERNELS: readonly string[] = ['auto', 'native', 'wasm', 'reference', 'cuda'];
 
 export const SWITCH: readonly string[] = ['on', 'off'];
 

@@ -1,6 +1,6 @@
 // A collection, as an application uses it.
 
-import type { Compressor } from '@hers/compress/apply';
+import type { Compressor } from '@hers/compress';
 import type { Plan } from '@hers/scheme';
 import { HersError, type Many, refuseUnknown } from '@hers/service';
 import { hex } from './bytes.ts';

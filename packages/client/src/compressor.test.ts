@@ -5,9 +5,9 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { fit } from '@hers/compress';
 import { withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
+import { fit } from '@hers/training';
 import { bytesIn, type Call, scoreOf, vectorOf, watched } from '../testing/client.ts';
 import { type Collection, connect, Database, HersError, MasterSeed } from './index.ts';
 

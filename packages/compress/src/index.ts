@@ -1,6 +1,4 @@
 export {
-  CompressError,
-  type CompressErrorCode,
   type Compressor,
   type CurvePoint,
   type LearningCurve,
@@ -8,8 +6,5 @@ export {
   load,
   type Metadata,
   type Runtime,
-} from './apply/index.ts';
-export { type FitOptions, fit } from './fit.ts';
-export { type MethodName, methods, type Settings } from './methods/index.ts';
-export type { Progress } from './methods/method.ts';
-export { rankOne } from './training/rank-one.ts';
+} from './compressor.ts';
+export { CompressError, type CompressErrorCode } from './errors.ts';

@@ -33,7 +33,7 @@ const works = async () => new Impostor();
 
 function trial(openers: Partial<KernelOpeners>) {
   const warnings: string[] = [];
-  const all: KernelOpeners = { native: works, wasm: works, reference: works, cuda: works, ...openers };
+  const all: KernelOpeners = { native: works, wasm: works, reference: works, ...openers };
   const choose = (kernel?: KernelName | 'auto', variable?: string, arch = 'x64') =>
     chooseKernel({ kernel, warn: (message) => warnings.push(message) }, all, variable, arch);
   return { choose, warnings };
@@ -79,17 +79,37 @@ describe('the choice of a kernel', () => {
     assert.match((await choose('auto', 'reference')).chosen, /^wasm .* the fastest/);
     await assert.rejects(choose('native'), /native kernel cannot be used: the addon was not built\. the option kernel/);
     await assert.rejects(choose(undefined, 'native'), /HERS_KERNEL asks for it/);
-    assert.match((await choose('cuda')).chosen, /^cuda .* asked for by the option kernel$/);
-    await assert.rejects(
-      choose(undefined, 'gpu'),
-      /HERS_KERNEL is "gpu"; it can be native, wasm, reference, cuda, auto/,
-    );
+    await assert.rejects(choose(undefined, 'gpu'), /HERS_KERNEL is "gpu"; it can be native, wasm, reference, auto/);
     assert.equal(warnings.length, 1);
   });
 
   it('gives up only when nothing works', async () => {
     const { choose } = trial({ native: fails('a'), wasm: fails('b'), reference: fails('c') });
     await assert.rejects(choose(), /no kernel works: .*a; .*b; .*c$/);
+  });
+
+  it('tries a registered kernel first where it says so, and gives it one of the CPU', async () => {
+    const given: string[] = [];
+    let isAutomatic = true;
+    const more = new Map([
+      [
+        'other',
+        {
+          isAutomatic: () => isAutomatic,
+          async open(_warn: unknown, openCpu: () => Promise<Kernel>) {
+            given.push((await openCpu()).name);
+            return new Impostor();
+          },
+        },
+      ],
+    ]);
+    const all: KernelOpeners = { native: works, wasm: works, reference: works };
+    const choose = async (kernel?: string) =>
+      (await chooseKernel({ kernel }, all, undefined, 'x64', more)).chosen.split(' ')[0];
+    assert.deepEqual([await choose(), await choose('other'), await choose('wasm')], ['other', 'other', 'wasm']);
+    isAutomatic = false;
+    assert.deepEqual([await choose(), await choose('other')], ['native', 'other']);
+    assert.deepEqual(given, ['reference', 'reference', 'reference']);
   });
 
   it('refuses a wrong number of threads instead of falling back', async () => {

@@ -4,7 +4,6 @@
 
 import { encodeResponse, expandedQuery, HersError, parameterSet, refuseUnknown, scanBlock } from '@hers/scheme';
 import { segmentBytes } from './builder.ts';
-import { isCudaBuilt } from './cuda/cuda-addon.ts';
 import { KERNEL_NAMES, type Kernel, type KernelName } from './kernel.ts';
 import { ReferenceKernel } from './reference.ts';
 import { largest, mixed, specimenBlock, specimenQuery } from './specimen.ts';
@@ -13,15 +12,10 @@ import { largest, mixed, specimenBlock, specimenQuery } from './specimen.ts';
 const VARIABLE = 'HERS_KERNEL';
 
 export interface KernelOptions {
-  /** Use this kernel or fail; `auto` is the default. */
-  readonly kernel?: KernelName | 'auto' | undefined;
+  /** Use this kernel, which may be a registered one, or fail; `auto` is the default. */
+  readonly kernel?: string | undefined;
   /** By default as many as the process may use. */
   readonly threads?: number | undefined;
-  /**
-   * Bytes of the gallery that `cuda` holds in the memory of each GPU, by default as many as fit.
-   * The rest goes through a GPU in turns, or is scanned by the CPU.
-   */
-  readonly deviceMemory?: number | undefined;
   /**
    * Called with the reason why a kernel was left out, once for each reason. By default it becomes a
    * process warning.
@@ -38,9 +32,22 @@ export interface KernelChoice {
 }
 
 /** How each kernel is opened. */
-export type KernelOpeners = Readonly<
-  Record<KernelName, (threads: number | undefined, options: KernelOptions) => Promise<Kernel>>
->;
+export type KernelOpeners = Readonly<Record<KernelName, (threads: number | undefined) => Promise<Kernel>>>;
+
+/** A kernel of another package. */
+export interface RegisteredKernel {
+  /** Opens it. `openCpu` opens the fastest kernel of this package, for what the other cannot do. */
+  open(warn: (message: string) => void, openCpu: () => Promise<Kernel>): Promise<Kernel>;
+  /** Returns whether to try it, before all others, where no kernel is asked for. */
+  isAutomatic(): boolean;
+}
+
+const registered: Map<string, RegisteredKernel> = new Map();
+
+/** Adds a kernel of another package, or replaces it. */
+export function registerKernel(name: string, kernel: RegisteredKernel): void {
+  registered.set(name, kernel);
+}
 
 const openers: KernelOpeners = {
   async native(threads) {
@@ -54,43 +61,27 @@ const openers: KernelOpeners = {
   async reference() {
     return new ReferenceKernel();
   },
-  async cuda(threads, { deviceMemory: memory, warn = emitWarning }) {
-    const { CudaKernel } = await import('./cuda/cuda.ts');
-    const { SplitKernel } = await import('./cuda/split.ts');
-    const openCpu = async () => (await chooseKernel({ kernel: 'auto', threads, warn }, openers, undefined)).kernel;
-    const onDevice = (device: number): Kernel => {
-      const openNext = async () => {
-        try {
-          return onDevice(device + 1);
-        } catch {
-          return openCpu(); // there is no other device
-        }
-      };
-      return new SplitKernel(CudaKernel.open({ device }), { memory, openOther: openNext, warn });
-    };
-    return onDevice(0);
-  },
 };
 
 /**
- * Kernels that are tried where none is asked for, fastest first: a GPU where its addon was built.
- * On arm64 native code has vectors of the same length as WebAssembly, and nobody has measured that
- * it is faster: it must be asked for.
+ * Kernels that are tried where none is asked for, fastest first. On arm64 native code has vectors
+ * of the same length as WebAssembly, and nobody has measured that it is faster: it must be asked
+ * for.
  */
-function automaticKernels(arch: string, hasCuda: boolean): readonly KernelName[] {
-  const gpu: readonly KernelName[] = hasCuda ? ['cuda'] : [];
-  return arch === 'arm64' ? [...gpu, 'wasm', 'reference'] : [...gpu, 'native', 'wasm', 'reference'];
+function automaticKernels(arch: string, more: typeof registered): readonly string[] {
+  const others = [...more].filter(([, kernel]) => kernel.isAutomatic()).map(([name]) => name);
+  return [...others, ...(arch === 'arm64' ? [] : ['native']), 'wasm', 'reference'];
 }
 
 /**
  * Opens a kernel: the one that the option names, otherwise the variable HERS_KERNEL, otherwise the
- * first that works of cuda (where it was built), native (not on arm64), wasm and reference.
+ * first that works of the registered ones, native (not on arm64), wasm and reference.
  *
  * @example const { kernel, chosen } = await openKernel();
  */
 export async function openKernel(options: KernelOptions = {}): Promise<KernelChoice> {
-  refuseUnknown(options, { kernel: true, threads: true, deviceMemory: true, warn: true }, 'openKernel');
-  return chooseKernel(options, openers, process.env[VARIABLE], process.arch, isCudaBuilt());
+  refuseUnknown(options, { kernel: true, threads: true, warn: true }, 'openKernel');
+  return chooseKernel(options, openers, process.env[VARIABLE]);
 }
 
 /** The same with other kernels and another variable, for tests. */
@@ -99,21 +90,22 @@ export async function chooseKernel(
   openers: KernelOpeners,
   variable: string | undefined,
   arch: string = process.arch,
-  hasCuda = false,
+  more: typeof registered = registered,
 ): Promise<KernelChoice> {
-  const { kernel: option, threads, deviceMemory, warn = emitWarning } = options;
-  if (deviceMemory !== undefined && !(Number.isSafeInteger(deviceMemory) && deviceMemory >= 0))
-    throw new HersError('INVALID_ARGUMENT', 'deviceMemory is a number of bytes');
+  const { kernel: option, threads, warn = emitWarning } = options;
   const wanted = option ?? (variable === '' ? undefined : variable) ?? 'auto';
   const source = option === undefined ? VARIABLE : 'the option kernel';
-  if (wanted !== 'auto' && !KERNEL_NAMES.some((name) => name === wanted)) {
-    const names = [...KERNEL_NAMES, 'auto'].join(', ');
-    throw new HersError('INVALID_ARGUMENT', `${source} is ${JSON.stringify(wanted)}; it can be ${names}`);
+  const names = [...KERNEL_NAMES, ...more.keys(), 'auto'];
+  if (!names.includes(wanted)) {
+    throw new HersError('INVALID_ARGUMENT', `${source} is ${JSON.stringify(wanted)}; it can be ${names.join(', ')}`);
   }
+  const openCpu = async () =>
+    (await chooseKernel({ ...options, kernel: 'auto' }, openers, undefined, arch, new Map())).kernel;
+  const open = (name: string) => more.get(name)?.open(warn, openCpu) ?? openers[name as KernelName](threads);
   const rejected: string[] = [];
-  for (const name of wanted === 'auto' ? automaticKernels(arch, hasCuda) : [wanted as KernelName]) {
+  for (const name of wanted === 'auto' ? automaticKernels(arch, more) : [wanted]) {
     try {
-      const kernel = await openChecked(() => openers[name](threads, options));
+      const kernel = await openChecked(() => open(name));
       const why = wanted === 'auto' ? 'the fastest that works here' : `asked for by ${source}`;
       if (rejected.length > 0) sayOnce(`the ${name} kernel scans; ${rejected.join('; ')}`, warn);
       return { kernel, chosen: `${name} (${kernel.detail}), ${why}`, rejected };

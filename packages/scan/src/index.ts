@@ -1,6 +1,5 @@
 export { type BuildOptions, buildSegment, segmentBlocks, segmentBytes } from './builder.ts';
-export { type KernelChoice, type KernelOptions, openKernel } from './choose.ts';
-export { CudaKernel, type CudaLoadOptions, type CudaOptions } from './cuda/cuda.ts';
+export { type KernelChoice, type KernelOptions, openKernel, type RegisteredKernel, registerKernel } from './choose.ts';
 export {
   batchesOf,
   type DeviceUse,

@@ -78,7 +78,7 @@ export interface DeviceUse {
 }
 
 export interface Kernel {
-  readonly name: KernelName;
+  readonly name: string;
   /** For people: instruction set, threads. */
   readonly detail: string;
   load(source: SegmentSource): Promise<SegmentHandle>;
@@ -116,6 +116,6 @@ export async function* batchesOf(
   else for await (const result of kernel.scan(handles, queries, options)) yield [result];
 }
 
-/** `cuda` is there where `npm run build:cuda` was run. */
-export const KERNEL_NAMES = ['native', 'wasm', 'reference', 'cuda'] as const;
+/** The kernels of this package; others are registered. */
+export const KERNEL_NAMES = ['native', 'wasm', 'reference'] as const;
 export type KernelName = (typeof KERNEL_NAMES)[number];

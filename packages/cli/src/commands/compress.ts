@@ -2,8 +2,8 @@
 // costs as much as there are dimensions to compare.
 
 import { readFile } from 'node:fs/promises';
-import type { Compressor, MethodName, Progress as Training } from '@hers/compress';
 import { isFileThere } from '@hers/service/target';
+import type { Compressor, MethodName, Progress as Training } from '@hers/training';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -126,7 +126,7 @@ async function train(context: Context, argument: string, options: TrainOptions):
   const checkpoint = options.checkpoint === undefined ? undefined : context.path(options.checkpoint);
   if (checkpoint !== undefined) isFileThere(checkpoint);
   const data = await readVectors(environment, argument, rowOptionsOf(options));
-  const { fit } = await import('@hers/compress');
+  const { fit } = await import('@hers/training');
   const resume = checkpoint && (await readIfThere(checkpoint));
   const started = performance.now();
   using progress = context.progress({ label: 'Training', total: 1000, unit: '‰' });
@@ -229,7 +229,7 @@ async function evaluate(
   const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
   if (!labels)
     throw new CommandError(EXIT.usage, 'there are no labels to compare answers with', 'add --labels or --label');
-  const { load, rankOne } = await import('@hers/compress');
+  const { load, rankOne } = await import('@hers/training');
   const numbers = new Map<string | number, number>();
   const classes = Int32Array.from(labels, (label) => {
     if (!numbers.has(label)) numbers.set(label, numbers.size);

@@ -1,7 +1,7 @@
 // `hers dimension`: how many dimensions vectors really have.
 
-import type { GraphDistanceEstimate } from '@hers/compress/dimension';
 import type { Metric } from '@hers/scheme';
+import type { GraphDistanceEstimate } from '@hers/training/dimension';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -56,7 +56,7 @@ async function estimate(context: Context, argument: string, options: DimensionOp
     part.set(vectors.subarray(row * dimension, (row + 1) * dimension), i * dimension);
   }
   const { graphDistanceDimension, likelihoodDimension, nearest, recommendedDimensions, twoNearestDimension } =
-    await import('@hers/compress/dimension');
+    await import('@hers/training/dimension');
   const distance = metric === 'cosine' ? 'angle' : 'euclidean';
   using progress = context.progress({ label: 'Finding neighbours', total: taken, unit: 'vectors' });
   const near = await nearest(part, dimension, k, { distance, signal, onProgress: (done) => progress.update(done) });

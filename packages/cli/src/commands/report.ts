@@ -110,7 +110,7 @@ async function report(context: Context, argument: string, options: ReportOptions
     import('../report/gallery.ts'),
     import('../report/protection.ts'),
     import('../report/page.ts'),
-    import('@hers/compress/apply'),
+    import('@hers/compress'),
     import('../commit.ts'),
   ]);
   const { places, classes } = await peopleIn(labels, sample, seed);

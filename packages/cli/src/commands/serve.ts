@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { NodeCertificate } from '@hers/cluster';
-import type { Kernel, KernelName } from '@hers/scan';
+import type { Kernel } from '@hers/scan';
 import type { AdminOptions, LimitName, LogLevel, ServerFinding, Site } from '@hers/server';
 import { LIMITS } from '@hers/server/limits';
 import type { Service } from '@hers/service';
@@ -14,6 +14,7 @@ import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { isServer, openFolder } from '../gallery.ts';
+import { kernelOpener } from '../kernel.ts';
 import { readNodeToken, trustAuthority } from './cluster.ts';
 
 interface ServeFlags {
@@ -211,9 +212,9 @@ async function openNode(
   const { tls, certificate } = files;
   if (node === undefined)
     throw new CommandError(EXIT.usage, 'a node needs a name that it keeps', 'give --node, such as --node n1');
-  const [{ certifiedBy, clusterStatus, HttpShards, startNode }, { openKernel }] = await Promise.all([
+  const [{ certifiedBy, clusterStatus, HttpShards, startNode }, openKernel] = await Promise.all([
     import('@hers/cluster'),
-    import('@hers/scan'),
+    kernelOpener(settings, (message) => out.detail(message)),
   ]);
   const token = await readNodeToken(context, nodeTokenFile ?? files.token);
   const tokens = nodeTokens ?? files.tokens;
@@ -236,14 +237,9 @@ async function openNode(
     store: {
       ...(inbox ? { inbox } : {}),
       kernel: async () => {
-        const kernel = settings.value('kernel') as KernelName | 'auto' | undefined;
-        const memory = settings.value('deviceMemory') as string | undefined;
-        const choice = await openKernel({
-          ...{ kernel, threads: settings.threads, warn: (message) => out.detail(message) },
-          deviceMemory: memory === undefined ? undefined : Number(memory),
-        });
-        onKernel(choice.kernel);
-        return choice.kernel;
+        const { kernel } = await openKernel();
+        onKernel(kernel);
+        return kernel;
       },
     },
     onBackgroundError: (error) => out.note(`warning: ${(error as Error).message}`),

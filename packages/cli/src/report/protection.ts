@@ -1,6 +1,6 @@
 // How well templates are protected, in the terms of ISO/IEC 24745: confidentiality,
 // irreversibility, unlinkability, renewability, each measured by an attack that is named. Attackers
-// of scores are those of the laboratory (`hers lab inversion`), which tries them at length.
+// of scores are those of the laboratory (`npm run lab -- inversion`), which tries them at length.
 
 import {
   type Block,

@@ -2,7 +2,7 @@
 // their hashes in the manifest as lists are, so that every client with the key applies the same
 // one.
 
-import { load } from '@hers/compress/apply';
+import { load } from '@hers/compress';
 import type { PlanRequest } from '@hers/scheme';
 import { HersError, type Service } from '@hers/service';
 import { concat, fromHex, hex, sha256, u32 } from '../bytes.ts';

@@ -12,13 +12,13 @@ import { encryptShortQuery, makeDeviceKey } from '@hers/scheme/secret/open';
 import { freeBytes, groupsOf, HersError, type KeptResponses, type ShardCoverage } from '@hers/service';
 import { fromHex, nameOf } from '../bytes.ts';
 import { type Decryption, type DecryptTask, toDistances } from '../crew/crew.ts';
-import type { DeviceBlocks } from '../device/device.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
 import { deviceLists, evaluationLists, evaluationOf, OWN_DEVICE } from '../session/evaluation.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { Space } from '../session/space.ts';
 import type { View } from '../session/view.ts';
+import type { DeviceBlocks } from './accelerator.ts';
 import type { Choice } from './choice.ts';
 import { type Candidate, GroupedRanking, type Order, Ranking } from './ranking.ts';
 

@@ -154,7 +154,7 @@ for (const way of ['rotateKey', 'reindex'] as const)
     const faces = await openEdition(store, seed, 'faces', 2);
     if (way === 'rotateKey') await faces.rotateKey();
     else {
-      const { fit } = await import('@hers/compress');
+      const { fit } = await import('@hers/training');
       const vectors = new Float32Array(60 * DIMENSION);
       several(0, 60).forEach(({ vector }, i) => {
         vectors.set(vector, i * DIMENSION);
@@ -227,7 +227,7 @@ describe('new collections', () => {
       if (isSmaller(dimension)) assert.equal((await made).plan.canaries, 16);
       else await assert.rejects(made, { code: 'UNSUPPORTED_PLAN', message: /use compact/ });
     }
-    const { fit } = await import('@hers/compress');
+    const { fit } = await import('@hers/training');
     const vectors = new Float32Array(60 * 32).map((_, i) => vectorOf(i >> 5, 32)[i & 31]);
     const compressor = (await fit('pca', vectors, undefined, { inputDimension: 32, dimension: 8 })).save();
     await assert.rejects(db.createCollection('short', { dimension: 32, profile: 'small', compressor }), {

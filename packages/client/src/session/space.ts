@@ -3,16 +3,15 @@
 // compressor means another epoch (or an epoch in which nothing is indexed yet). Blocks of both
 // editions may have the same epoch: their keys differ all the same.
 
-import type { Compressor } from '@hers/compress/apply';
+import type { Compressor } from '@hers/compress';
 import { type Edition, type Plan, plan, slotsFor } from '@hers/scheme';
 import type { CanaryPlace, CollectionKey } from '@hers/scheme/secret';
-import { deviceAddon } from '#device';
 import { type Crew, type KeyMaterial, keyFrom } from '../crew/crew.ts';
 import { makeCrew } from '../crew/make-crew.ts';
-import { DeviceRanking } from '../device/device.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord, PlainRecord, Projection } from '../formats/records.ts';
 import { wipedKey } from '../keys/sealing.ts';
+import { type DeviceRanking, openRanking } from '../search/accelerator.ts';
 
 /** A compressor, and the digest that identifies it. */
 export interface Compression {
@@ -83,9 +82,9 @@ export class Space {
 
   /** Ranks responses where a store in this process has left them, if that is possible here. */
   device(): DeviceRanking | undefined {
-    const addon = this.plan.profile === 'open' ? undefined : deviceAddon();
-    if (addon) this.#device ??= new DeviceRanking(addon, this.key());
-    return addon && this.#device?.isSpent === false ? this.#device : undefined;
+    if (this.plan.profile === 'open') return undefined;
+    this.#device ??= openRanking(() => this.key());
+    return this.#device?.isSpent ? undefined : this.#device;
   }
 
   /** What is indexed of vectors that lie one after the other. */

@@ -1,0 +1,535 @@
+// The door of the CUDA library to JavaScript (Node-API). What goes through it is checked by
+// packages/scan/src/cuda/cuda.ts; here only that a value is what it claims to be.
+//
+// A segment is loaded and a scan runs in a thread of its own, since the library's calls wait for
+// the device. Scans are known to the environment (main thread or worker) that started them, which
+// ends them before it goes. Objects are handed out as externals; forgotten ones are freed with
+// them.
+
+#include <node_api.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../../packages/scan/native/values.h"
+#include "hers_cuda.h"
+#include "kept.h"
+
+namespace hers {
+namespace {
+
+enum Kind : uint32_t { kDevice = 0x63756401, kRing, kSegment, kScan };
+/** Batches that wait for JavaScript; the device waits with them. */
+constexpr int kBatchesWaiting = 4;
+
+struct Device {
+  HersCuda* cuda = nullptr;
+  ~Device() {
+    if (cuda) hersCudaClose(cuda);
+  }
+};
+
+/** What it belongs to is closed after it. */
+struct Ring {
+  std::shared_ptr<Device> device;
+  HersCudaRing* ring = nullptr;
+  ~Ring() {
+    if (ring) hersCudaFreeRing(ring);
+  }
+};
+
+struct Segment {
+  std::shared_ptr<Device> device;
+  HersCudaSegment* segment = nullptr;
+  ~Segment() {
+    if (segment) hersCudaUnload(segment);
+  }
+};
+
+std::shared_ptr<Device>& deviceOf(napi_env env, napi_value value) { return unwrap<Device, kDevice>(env, value); }
+std::shared_ptr<Ring>& ringOf(napi_env env, napi_value value) { return unwrap<Ring, kRing>(env, value); }
+std::shared_ptr<Segment>& segmentOf(napi_env env, napi_value value) { return unwrap<Segment, kSegment>(env, value); }
+
+/** A JavaScript object that a thread reads; let go by the thread of the environment. */
+class Held {
+ public:
+  Held(napi_env env, napi_value value) : env_(env) { check(env, napi_create_reference(env, value, 1, &reference_), "no memory"); }
+  void release() {
+    if (reference_) napi_delete_reference(env_, reference_);
+    reference_ = nullptr;
+  }
+
+ private:
+  napi_env env_;
+  napi_ref reference_ = nullptr;
+};
+
+napi_value text(napi_env env, const std::string& value) {
+  napi_value result;
+  check(env, napi_create_string_utf8(env, value.data(), value.size(), &result), "no memory");
+  return result;
+}
+
+// — devices and rings —
+
+napi_value openDevice(napi_env env, const Arguments& a) {
+  const auto device = std::make_shared<Device>();
+  if (hersCudaInterface() != HERS_CUDA_INTERFACE) refuse(env, nullptr, "the CUDA library is another version than its addon: build both again");
+  if (hersCudaOpen(static_cast<int>(sizeOf(env, a[0])), &device->cuda) != HERS_CUDA_OK) refuse(env, nullptr, hersCudaMessage());
+  return wrap<Device, kDevice>(env, device);
+}
+
+napi_value closeDevice(napi_env env, const Arguments& a) {
+  deviceOf(env, a[0]).reset();
+  return undefined(env);
+}
+
+napi_value describeDevice(napi_env env, const Arguments& a) {
+  HersCudaDevice about;
+  if (hersCudaDescribe(deviceOf(env, a[0])->cuda, &about) != HERS_CUDA_OK) refuse(env, nullptr, hersCudaMessage());
+  napi_value object;
+  check(env, napi_create_object(env, &object), "no memory");
+  const auto set = [&](const char* name, napi_value value) { check(env, napi_set_named_property(env, object, name, value), "no memory"); };
+  set("name", text(env, about.name));
+  set("memory", number(env, static_cast<double>(about.memory)));
+  set("free", number(env, static_cast<double>(about.free)));
+  set("driver", number(env, about.driver));
+  return object;
+}
+
+napi_value copySpeed(napi_env env, const Arguments& a) {
+  double speed = 0;
+  if (hersCudaCopySpeed(deviceOf(env, a[0])->cuda, sizeOf(env, a[1]), &speed) != HERS_CUDA_OK) refuse(env, nullptr, hersCudaMessage());
+  return number(env, speed);
+}
+
+napi_value linkSpeed(napi_env env, const Arguments& a) {
+  double speed = 0;
+  if (hersCudaLinkSpeed(deviceOf(env, a[0])->cuda, sizeOf(env, a[1]), &speed) != HERS_CUDA_OK) refuse(env, nullptr, hersCudaMessage());
+  return number(env, speed);
+}
+
+napi_value createRing(napi_env env, const Arguments& a) {
+  const auto ring = std::make_shared<Ring>();
+  ring->device = deviceOf(env, a[0]);
+  const uint32_t n = wordOf(env, a[1]);
+  std::vector<HersCudaPrime> primes;
+  eachOf(env, a[2], [&](napi_value prime) {
+    const Bytes inverses = bytesOf(env, member(env, prime, "inverses"), napi_uint32_array);
+    if (inverses.length != 4 * size_t{n}) refuse(env, nullptr, "a modulus is wrong");
+    const auto word = [&](const char* name) { return wordOf(env, member(env, prime, name)); };
+    primes.push_back({word("p"), word("scale"), word("last"), word("share"), word("reciprocal"), reinterpret_cast<const uint32_t*>(inverses.at)});
+  });
+  const int state = hersCudaCreateRing(ring->device->cuda, n, primes.data(), primes.size(), &ring->ring);
+  if (state != HERS_CUDA_OK) refuse(env, state == HERS_CUDA_NO_MEMORY ? "NO_MEMORY" : "FAILED", hersCudaMessage());
+  return wrap<Ring, kRing>(env, ring);
+}
+
+// — segments —
+
+/** Loading, in a thread of the environment's own pool. */
+struct Loading {
+  std::shared_ptr<Ring> ring;
+  std::vector<uint8_t> table;
+  std::vector<uint64_t> checksums;
+  HersCudaLayout layout;
+  const uint8_t* data;
+  std::unique_ptr<Held> held;
+  std::shared_ptr<Segment> segment = std::make_shared<Segment>();
+  bool inTurns = false;
+  int state = HERS_CUDA_FAILED;
+  uint32_t part = 0;
+  std::string message;
+  napi_deferred deferred;
+  napi_async_work work;
+};
+
+void load(napi_env, void* data) {
+  Loading& loading = *static_cast<Loading*>(data);
+  HersCuda* const cuda = loading.ring->device->cuda;
+  loading.state = hersCudaLoad(cuda, loading.ring->ring, &loading.layout, loading.data, loading.inTurns, &loading.segment->segment, &loading.part);
+  if (loading.state != HERS_CUDA_OK) loading.message = hersCudaMessage();
+}
+
+/** Resolves to [state, part, message, segment]. */
+void finishLoading(napi_env env, napi_status, void* data) {
+  const std::unique_ptr<Loading> loading(static_cast<Loading*>(data));
+  loading->held->release();
+  napi_delete_async_work(env, loading->work);
+  try {
+    napi_value result;
+    check(env, napi_create_array_with_length(env, 4, &result), "no memory");
+    const auto set = [&](uint32_t at, napi_value value) { check(env, napi_set_element(env, result, at, value), "no memory"); };
+    set(0, number(env, loading->state));
+    set(1, number(env, loading->part));
+    set(2, text(env, loading->message));
+    if (loading->state == HERS_CUDA_OK) set(3, wrap<Segment, kSegment>(env, loading->segment));
+    napi_resolve_deferred(env, loading->deferred, result);
+  } catch (const Pending&) {
+  }
+}
+
+napi_value loadSegment(napi_env env, const Arguments& a) {
+  auto loading = std::make_unique<Loading>();
+  loading->ring = ringOf(env, a[0]);
+  loading->segment->device = loading->ring->device;
+  const Bytes table = bytesOf(env, member(env, a[1], "table"), napi_uint8_array);
+  const Bytes sums = bytesOf(env, member(env, a[1], "partChecksums"), napi_biguint64_array);
+  const Bytes data = bytesOf(env, a[2], napi_uint8_array);
+  const size_t rows = sizeOf(env, member(env, a[1], "rows")), blocks = table.length / 24, parts = sums.length / 8;
+  const bool packed = truthOf(env, member(env, a[1], "packed"));
+  if (data.length != parts * blocks * (packed ? rows - rows / 4 : rows) * 64) refuse(env, nullptr, "a layout is wrong");
+  loading->table.assign(table.at, table.at + table.length);
+  loading->checksums.resize(parts);
+  memcpy(loading->checksums.data(), sums.at, sums.length);
+  loading->layout = {rows, blocks, packed, loading->table.data(), loading->checksums.data()};
+  loading->data = data.at;
+  loading->inTurns = truthOf(env, a[3]);
+  napi_value promise;
+  check(env, napi_create_promise(env, &loading->deferred, &promise), "no memory");
+  loading->held = std::make_unique<Held>(env, a[2]);
+  check(env, napi_create_async_work(env, nullptr, text(env, "hers.load"), load, finishLoading, loading.get(), &loading->work), "no memory");
+  check(env, napi_queue_async_work(env, loading->work), "no thread");
+  loading.release();
+  return promise;
+}
+
+napi_value freeSegment(napi_env env, const Arguments& a) {
+  segmentOf(env, a[0]).reset();
+  return undefined(env);
+}
+
+// — responses that stay on the device —
+
+/** What the external points to comes first: others know no more of it. */
+struct Responses {
+  HersCudaKept kept = {};
+  std::shared_ptr<Device> device;
+  HersCudaResponses* responses = nullptr;
+  Responses() = default;
+  Responses(const Responses&) = delete;
+  Responses& operator=(const Responses&) = delete;
+  void forget() {
+    if (responses) hersCudaForget(responses);
+    kept = {};
+    responses = nullptr;
+  }
+  ~Responses() { forget(); }
+};
+
+napi_value keptResponses(napi_env env, std::unique_ptr<Responses> responses) {
+  napi_value value;
+  const auto finalize = [](napi_env, void* data, void*) { delete static_cast<Responses*>(data); };
+  static_assert(offsetof(Responses, kept) == 0, "the external points to what is kept");
+  check(env, napi_create_external(env, responses.get(), finalize, nullptr, &value), "no memory");
+  responses.release();
+  check(env, napi_type_tag_object(env, value, &kKeptTag), "no memory");
+  return value;
+}
+
+napi_value forgetResponses(napi_env env, const Arguments& a) {
+  bool isKept = false;
+  void* data = nullptr;
+  check(env, napi_check_object_type_tag(env, a[0], &kKeptTag, &isKept), "a handle was expected");
+  if (!isKept) refuse(env, nullptr, "a handle of another kind was expected");
+  check(env, napi_get_value_external(env, a[0], &data), "a handle was expected");
+  static_cast<Responses*>(data)->forget();
+  return undefined(env);
+}
+
+// — scans —
+
+struct Message {
+  Message() = default;
+  Message(const Message&) = delete;
+  Message& operator=(const Message&) = delete;
+  ~Message() {
+    if (host) hersCudaGive(host);
+  }
+  /** A batch: its bytes, and five numbers for each response. Or the ending. */
+  const uint8_t* bytes = nullptr;
+  size_t length = 0;
+  /** What holds the bytes: the library's memory, or a copy. */
+  HersCudaHost* host = nullptr;
+  std::unique_ptr<uint8_t[]> copied;
+  std::vector<uint32_t> entries;
+};
+
+class Scan {
+ public:
+  std::shared_ptr<Ring> ring;
+  std::vector<std::shared_ptr<Segment>> segments;
+  std::vector<HersCudaSegment*> raw;
+  /** Of each segment, its number among the blocks of all, and how many it has. */
+  std::vector<size_t> firstBlocks;
+  std::vector<HersCudaQuery> queries;
+  uint32_t domain = 0;
+  /** Whether responses stay on the device. */
+  bool keeps = false;
+  HersCudaResponses* kept = nullptr;
+  std::unique_ptr<Held> held;
+  std::thread thread;
+
+  ~Scan() {
+    if (kept) hersCudaForget(kept);
+  }
+
+  void run() {
+    const HersCudaScan scan = {ring->ring, raw.data(), raw.size(), queries.data(), queries.size(), domain, HERS_CUDA_ALL, &stop_, deliver, this};
+    state_ = keeps ? hersCudaKeep(ring->device->cuda, &scan, &kept, nullptr) : hersCudaScan(ring->device->cuda, &scan, nullptr);
+    if (state_ != HERS_CUDA_OK) text_ = hersCudaMessage();
+    send(std::make_unique<Message>(), true);
+  }
+
+  void stop() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = 1;
+    taken_.notify_all();
+  }
+
+  /** JavaScript has taken a batch. */
+  void release() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    waiting_--;
+    taken_.notify_all();
+  }
+
+  void setCall(napi_threadsafe_function call) { call_ = loop_ = call; }
+
+  /** The function is gone, whatever was the reason. In the thread of the environment. */
+  void forgetCall() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    call_ = loop_ = nullptr;
+  }
+
+  /** In the thread of the environment. */
+  void holdLoop(napi_env env, bool hold) {
+    if (!loop_) return;
+    if (hold) napi_ref_threadsafe_function(env, loop_);
+    else napi_unref_threadsafe_function(env, loop_);
+  }
+
+  /** Once it has ended: one of the numbers of packages/scan/src/native/native-run.ts. */
+  int outcome() const {
+    if (state_ == HERS_CUDA_OK) return 1;
+    if (state_ == HERS_CUDA_STOPPED) return 2;
+    return state_ == HERS_CUDA_NO_MEMORY ? 5 : 8;
+  }
+  const std::string& message() const { return text_; }
+
+  /** In the thread of the environment, when the last message has come, or when it ends. */
+  void end() {
+    stop();
+    if (thread.joinable()) thread.join();
+    if (held) held->release();
+    held.reset();
+    segments.clear();
+  }
+
+ private:
+  static int deliver(void* context, const HersCudaBatch* batch) { return static_cast<Scan*>(context)->take(*batch) ? 0 : 1; }
+
+  /** Takes the memory of the batch; a copy where too much of it is out already. */
+  bool take(const HersCudaBatch& batch) {
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      taken_.wait(lock, [&] { return stop_ || waiting_ < kBatchesWaiting; });
+      if (stop_) return false;
+      waiting_++;
+    }
+    auto message = std::make_unique<Message>();
+    for (uint32_t q = 0; q < batch.queries; q++) message->length += batch.blocks * batch.lengths[q];
+    message->bytes = batch.bytes;
+    message->host = hersCudaTake(&batch);
+    if (!message->host) {
+      message->copied.reset(new uint8_t[message->length]);
+      memcpy(message->copied.get(), batch.bytes, message->length);
+      message->bytes = message->copied.get();
+    }
+    message->entries.reserve(5 * batch.blocks * batch.queries);
+    size_t segment = 0;
+    while (segment + 1 < firstBlocks.size() && firstBlocks[segment + 1] <= batch.firstBlock) segment++;
+    for (size_t b = 0; b < batch.blocks; b++) {
+      const size_t block = batch.firstBlock + b;
+      while (segment + 1 < firstBlocks.size() && firstBlocks[segment + 1] <= block) segment++;
+      for (uint32_t q = 0; q < batch.queries; q++) {
+        const size_t values[] = {segment, block - firstBlocks[segment], batch.firstQuery + q, batch.offsets[q] + b * batch.lengths[q], batch.lengths[q]};
+        for (size_t value : values) message->entries.push_back(static_cast<uint32_t>(value));
+      }
+    }
+    return send(std::move(message), false);
+  }
+
+  /** Whoever calls after the environment began to close must not do so again. */
+  bool send(std::unique_ptr<Message> message, bool last) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!call_) return false;
+    const napi_status status = napi_call_threadsafe_function(call_, message.get(), napi_tsfn_nonblocking);
+    if (status == napi_ok) message.release();
+    if (status == napi_closing) call_ = nullptr;
+    else if (last) napi_release_threadsafe_function(call_, napi_tsfn_release), call_ = nullptr;
+    return status == napi_ok;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable taken_;
+  volatile int stop_ = 0;
+  int waiting_ = 0, state_ = HERS_CUDA_OK;
+  std::string text_;
+  napi_threadsafe_function call_ = nullptr, loop_ = nullptr;
+};
+
+std::shared_ptr<Scan>& scanOf(napi_env env, napi_value value) { return unwrap<Scan, kScan>(env, value); }
+
+/** What belongs to one environment: scans that have not ended. */
+using Instance = std::set<std::shared_ptr<Scan>>;
+
+Instance& instanceOf(napi_env env) {
+  void* data = nullptr;
+  check(env, napi_get_instance_data(env, &data), "no instance");
+  return *static_cast<Instance*>(data);
+}
+
+void deliverMessage(napi_env env, napi_value callback, void* context, void* data) {
+  std::unique_ptr<Message> message(static_cast<Message*>(data));
+  if (!env) return;
+  const std::shared_ptr<Scan> scan = *static_cast<std::shared_ptr<Scan>*>(context);
+  try {
+    napi_value self, buffer;
+    check(env, napi_get_undefined(env, &self), "no value");
+    if (message->bytes) {
+      const size_t length = message->entries.size() * sizeof(uint32_t);
+      void* words = nullptr;
+      napi_value memory, entries;
+      check(env, napi_create_arraybuffer(env, length, &words, &memory), "no memory");
+      memcpy(words, message->entries.data(), length);
+      check(env, napi_create_typedarray(env, napi_uint32_array, message->entries.size(), memory, 0, &entries), "no memory");
+      const auto finalize = [](napi_env, void*, void* held) { delete static_cast<Message*>(held); };
+      void* const bytes = const_cast<uint8_t*>(message->bytes);
+      check(env, napi_create_external_arraybuffer(env, bytes, message->length, finalize, message.get(), &buffer), "no memory");
+      message->entries = {};
+      message.release();
+      const napi_value arguments[] = {buffer, entries};
+      napi_call_function(env, self, callback, 2, arguments, nullptr);
+    } else {
+      scan->end();
+      instanceOf(env).erase(scan);
+      check(env, napi_get_null(env, &buffer), "no value");
+      const napi_value arguments[] = {buffer, numbers(env, {static_cast<double>(scan->outcome())})};
+      napi_call_function(env, self, callback, 2, arguments, nullptr);
+    }
+  } catch (const Pending&) {
+  }
+}
+
+/** The function's context is freed with it. */
+void forgetCall(napi_env, void* data, void*) {
+  const std::unique_ptr<std::shared_ptr<Scan>> scan(static_cast<std::shared_ptr<Scan>*>(data));
+  (*scan)->forgetCall();
+}
+
+napi_value startScan(napi_env env, const Arguments& a) {
+  const auto scan = std::make_shared<Scan>();
+  scan->ring = ringOf(env, a[0]);
+  size_t blocks = 0;
+  eachOf(env, a[1], [&](napi_value value) {
+    scan->segments.push_back(segmentOf(env, member(env, value, "segment")));
+    scan->raw.push_back(scan->segments.back()->segment);
+    scan->firstBlocks.push_back(blocks);
+    blocks += sizeOf(env, member(env, value, "blocks"));
+  });
+  const size_t least = 4 * sizeOf(env, a[3]);
+  eachOf(env, a[2], [&](napi_value value) {
+    const Bytes seed = bytesOf(env, member(env, value, "seed"), napi_uint8_array), head = bytesOf(env, member(env, value, "head"), napi_uint8_array);
+    const Bytes rows = bytesOf(env, member(env, value, "rows"), napi_uint32_array), given = bytesOf(env, member(env, value, "given"), napi_uint32_array);
+    HersCudaQuery query = {{wordOf(env, member(env, value, "bits0")), wordOf(env, member(env, value, "bits1"))}, seed.at, head.at,
+                           reinterpret_cast<const uint32_t*>(rows.at), reinterpret_cast<const uint32_t*>(given.at),
+                           sizeOf(env, member(env, value, "width")), sizeOf(env, member(env, value, "givenCount"))};
+    const size_t rowCount = sizeOf(env, member(env, value, "rowCount"));
+    const bool wrong = seed.length != 32 || head.length != 80 || rows.length != rowCount * least || given.length != query.givenCount * least;
+    if (wrong) refuse(env, nullptr, "a query does not fit a segment");
+    scan->queries.push_back(query);
+  });
+  scan->domain = wordOf(env, a[4]);
+  scan->keeps = truthOf(env, a[6]);
+  auto context = std::make_unique<std::shared_ptr<Scan>>(scan);
+  napi_threadsafe_function call;
+  const napi_value value = wrap<Scan, kScan>(env, scan);
+  check(env, napi_create_threadsafe_function(env, a[5], nullptr, text(env, "hers.scan"), 0, 1, context.get(), forgetCall, context.get(), deliverMessage, &call),
+        "no memory");
+  context.release();
+  scan->setCall(call);
+  scan->held = std::make_unique<Held>(env, a[2]);
+  instanceOf(env).insert(scan);
+  scan->thread = std::thread([scan = scan.get()] { scan->run(); });
+  return value;
+}
+
+/** What was wrong, once it has ended. */
+napi_value messageOf(napi_env env, const Arguments& a) { return text(env, scanOf(env, a[0])->message()); }
+
+/** The responses of a scan that kept them and has ended well; the caller forgets them. */
+napi_value takeResponses(napi_env env, const Arguments& a) {
+  const auto& scan = scanOf(env, a[0]);
+  if (!scan->kept) refuse(env, nullptr, "this scan has no responses");
+  auto responses = std::make_unique<Responses>();
+  responses->kept = *hersCudaKept(scan->kept);
+  responses->device = scan->ring->device;
+  std::swap(responses->responses, scan->kept);
+  return keptResponses(env, std::move(responses));
+}
+
+napi_value stopScan(napi_env env, const Arguments& a) {
+  scanOf(env, a[0])->stop();
+  return undefined(env);
+}
+
+napi_value releaseBatch(napi_env env, const Arguments& a) {
+  scanOf(env, a[0])->release();
+  return undefined(env);
+}
+
+napi_value holdLoop(napi_env env, const Arguments& a) {
+  scanOf(env, a[0])->holdLoop(env, truthOf(env, a[1]));
+  return undefined(env);
+}
+
+napi_value initialize(napi_env env, napi_value exports) {
+  auto instance = std::make_unique<Instance>();
+  check(env, napi_set_instance_data(env, instance.get(), [](napi_env, void* data, void*) { delete static_cast<Instance*>(data); }, nullptr),
+        "no instance");
+  Instance* const kept = instance.release();
+  const auto shutDown = [](void* data) {
+    Instance& scans = *static_cast<Instance*>(data);
+    for (const auto& scan : scans) scan->end();
+    scans.clear();
+  };
+  check(env, napi_add_env_cleanup_hook(env, shutDown, kept), "no hook");
+  const napi_property_descriptor properties[] = {
+      method("openDevice", call<openDevice, 1>),   method("closeDevice", call<closeDevice, 1>),   method("describeDevice", call<describeDevice, 1>),
+      method("copySpeed", call<copySpeed, 2>),     method("linkSpeed", call<linkSpeed, 2>),
+      method("createRing", call<createRing, 3>),   method("loadSegment", call<loadSegment, 4>),   method("freeSegment", call<freeSegment, 1>),
+      method("startScan", call<startScan, 7>),     method("stopScan", call<stopScan, 1>),         method("releaseBatch", call<releaseBatch, 1>),
+      method("holdLoop", call<holdLoop, 2>),       method("messageOf", call<messageOf, 1>),     method("takeResponses", call<takeResponses, 1>),
+      method("forgetResponses", call<forgetResponses, 1>),
+  };
+  check(env, napi_define_properties(env, exports, sizeof properties / sizeof *properties, properties), "no memory");
+  return exports;
+}
+
+}  // namespace
+}  // namespace hers
+
+NAPI_MODULE_INIT() {
+  try {
+    return hers::initialize(env, exports);
+  } catch (const hers::Pending&) {
+    return nullptr;
+  }
+}

@@ -1,0 +1,11 @@
+// Everything that a kernel in another package builds on, such as that of `@hers/cuda`.
+
+export { segmentBytes } from './builder.ts';
+export { checkKernel } from './choose.ts';
+export { checkComparable } from './comparable.ts';
+export { layoutOf, responseHead } from './native/native.ts';
+export type { Deliver, NativeLayout, ScanRef } from './native/native-addon.ts';
+export { batchesFrom, cutFile, NativeRun, resultsOf, type Steering } from './native/native-run.ts';
+export { damagedPart } from './reference.ts';
+export { readFully, readHeader } from './segment-file.ts';
+export { largest, mixed, type Residue, specimenBlock, specimenQuery } from './specimen.ts';

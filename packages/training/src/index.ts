@@ -1,0 +1,15 @@
+export {
+  CompressError,
+  type CompressErrorCode,
+  type Compressor,
+  type CurvePoint,
+  type LearningCurve,
+  type LoadOptions,
+  load,
+  type Metadata,
+  type Runtime,
+} from '@hers/compress';
+export { type FitOptions, fit } from './fit.ts';
+export { type MethodName, methods, type Settings } from './methods/index.ts';
+export type { Progress } from './methods/method.ts';
+export { rankOne } from './training/rank-one.ts';

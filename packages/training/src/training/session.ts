@@ -1,0 +1,91 @@
+// onnxruntime behind one function: a graph becomes something to call. Blocks the thread that calls
+// it; training therefore has a thread of its own.
+
+import { CompressError } from '@hers/compress';
+import { encodeModel, type OnnxModel } from '@hers/compress/onnx';
+import type * as ort from 'onnxruntime-node';
+
+export interface Matrix {
+  data: Float32Array | Float64Array;
+  shape: readonly number[];
+}
+
+export type Matrices = Record<string, Matrix>;
+
+/** Whole numbers, to gather by. */
+export interface Places {
+  data: BigInt64Array;
+  shape: readonly number[];
+}
+
+export type Feeds = Record<string, Matrix | Places>;
+
+/** Below 2³²; each is the low word of 64 bits, which spares the detour by way of BigInt. */
+export function placesOf(...lists: readonly (readonly number[])[]): Places {
+  const length = lists.reduce((sum, list) => sum + list.length, 0);
+  const data = new BigInt64Array(length);
+  const words = new Int32Array(data.buffer);
+  let at = 0;
+  for (const list of lists) for (const place of list) words[2 * at++] = place;
+  return { data, shape: [length] };
+}
+
+/**
+ * Runs a graph. Outputs are written into the arrays given for them; the others are new, and the
+ * caller's to keep.
+ */
+export type Session = (feeds: Feeds, into?: Matrices) => Promise<Matrices>;
+
+export interface SessionOptions {
+  threads?: number;
+  /** 64-bit floats, for checking gradients; feeds have to be of them. */
+  double?: boolean;
+}
+
+export async function openSession(
+  model: OnnxModel,
+  { threads = 1, double = false }: SessionOptions = {},
+): Promise<Session> {
+  const { InferenceSession, Tensor } = await runtime();
+  const session = await InferenceSession.create(encodeModel(model, { double }), {
+    intraOpNumThreads: threads,
+    interOpNumThreads: 1,
+    executionMode: 'sequential',
+    logSeverityLevel: 3,
+    // Threads that have nothing to do sleep: graphs here are small, and there are many of them.
+    extra: { session: { intra_op: { allow_spinning: '0' } } },
+  });
+  return async (feeds, into = {}) => {
+    const fetches: Record<string, ort.Tensor | null> = {};
+    for (const name of session.outputNames) fetches[name] = into[name] ? tensorOf(Tensor, into[name]) : null;
+    const results = await session.run(tensorsOf(Tensor, feeds), fetches);
+    return Object.fromEntries(
+      Object.entries(results).map(([name, { data, dims }]) => [name, { data: data as Float32Array, shape: dims }]),
+    );
+  };
+}
+
+/** An optional part: who only applies compressors does without. */
+async function runtime(): Promise<typeof ort> {
+  try {
+    return await import('onnxruntime-node');
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw cause;
+    throw new CompressError('NO_RUNTIME', 'This needs onnxruntime-node: install it beside hers, and try again.', {
+      cause,
+    });
+  }
+}
+
+type TensorClass = typeof ort.Tensor;
+
+function tensorsOf(Tensor: TensorClass, matrices: Feeds): Record<string, ort.Tensor> {
+  return Object.fromEntries(Object.entries(matrices).map(([name, matrix]) => [name, tensorOf(Tensor, matrix)]));
+}
+
+function tensorOf(Tensor: TensorClass, { data, shape }: Matrix | Places): ort.Tensor {
+  if (data instanceof BigInt64Array) return new Tensor('int64', data, shape as number[]);
+  return data instanceof Float32Array
+    ? new Tensor('float32', data, shape as number[])
+    : new Tensor('float64', data, shape as number[]);
+}

@@ -1,0 +1,4 @@
+import { testResults } from '../../testing/results.ts';
+import { EXPERIMENTS } from './index.ts';
+
+testResults(EXPERIMENTS);

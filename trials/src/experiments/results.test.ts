@@ -1,0 +1,4 @@
+import { testResults } from '@hers/paper/testing/results';
+import { EXPERIMENTS } from './index.ts';
+
+testResults(EXPERIMENTS);
