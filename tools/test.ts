@@ -1,17 +1,20 @@
-// npm test [-- options and filters]: types, format and lint, layers, then every test.
+// npm test [-- options and filters]: types, format and lint, layers, then the tests of everything but
+// trials.
 //
 //   npm test                        all of it
+//   npm run test:all                the same, with the tests of trials, and in their long forms
 //   npm test -- packages/ring       only test files whose path contains this
 //   npm test -- --quick             the tests alone
 //   npm test -- --name=wrap         only tests whose name matches
+//   npm test -- --times             afterwards, the seconds of each file
 //   npm run coverage                the tests alone, and how much of each package they run
 //
 // Every step runs even when one before it failed. The checks count as one test each, so that
 // `0 failed` in the last line means that all is well.
 
 import { spawnSync } from 'node:child_process';
-import { globSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { globSync, readFileSync } from 'node:fs';
+import { join, relative, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { run, type TestsStream } from 'node:test';
 import { spec, type TestEvent } from 'node:test/reporters';
@@ -20,25 +23,20 @@ import { parseArgs } from 'node:util';
 import { type Covered, reportCoverage } from './coverage.ts';
 import { reportExports } from './exports.ts';
 import { reportLayers } from './layers.ts';
+import { reportSize } from './size.ts';
 import { reportWords } from './words.ts';
 import { Workspace } from './workspace.ts';
 
-/** Files that take little CPU for their time. */
-const MOSTLY_WAITING = [
-  'packages/cli/src/cancel.test.ts',
-  'packages/client/src/transport/hostile-server.test.ts',
-  'packages/client/src/transport/http-faults.test.ts',
-  'packages/cluster/src/ledger-nats.test.ts',
-  'packages/cluster/src/placement.test.ts',
-  'packages/cluster/src/processes.test.ts',
-];
+/** The mark, on top of a test file, of one that takes little CPU for its time. */
+const MOSTLY_WAITS = /^\/\/ Mostly waits/m;
 
 const root = resolve(import.meta.dirname, '..');
 const workspace = new Workspace(root);
-const { quick, coverage, all, names, filters } = readArguments();
+const { quick, coverage, all, times, names, filters } = readArguments();
 
 const count = { passed: 0, failed: 0 };
 const skipped: string[] = [];
+const seconds = new Map<string, number>();
 let covered: readonly Covered[] | undefined;
 
 function readArguments() {
@@ -49,14 +47,16 @@ function readArguments() {
         quick: { type: 'boolean', default: false },
         coverage: { type: 'boolean', default: false },
         all: { type: 'boolean', default: false },
+        times: { type: 'boolean', default: false },
         name: { type: 'string', multiple: true, default: [] },
       },
     });
-    const { quick, coverage, all } = values;
+    const { quick, coverage, all, times } = values;
     return {
       quick: quick || coverage,
       coverage,
       all,
+      times,
       names: values.name.map((name) => new RegExp(name)),
       filters: positionals,
     };
@@ -70,8 +70,8 @@ async function step(name: string, action: () => boolean | Promise<boolean>): Pro
   console.log(`\n── ${name}`);
   const start = performance.now();
   const succeeded = await action();
-  const seconds = ((performance.now() - start) / 1000).toFixed(1);
-  console.log(`── ${name}: ${succeeded ? 'passed' : 'FAILED'} in ${seconds} s`);
+  const taken = ((performance.now() - start) / 1000).toFixed(1);
+  console.log(`── ${name}: ${succeeded ? 'passed' : 'FAILED'} in ${taken} s`);
 }
 
 async function check(name: string, action: () => boolean): Promise<void> {
@@ -130,7 +130,8 @@ function start(files: readonly string[], concurrency: number): TestsStream {
     // A suite whose tests failed is not a failure of its own; one whose hook failed is.
     else if ((event.details.error as { failureType?: string }).failureType !== 'subtestsFailed') count.failed++;
   });
-  stream.on('test:summary', ({ file, success }) => {
+  stream.on('test:summary', ({ file, success, duration_ms }) => {
+    if (file !== undefined) seconds.set(relative(root, file), duration_ms / 1000);
     if (file === undefined && !success && count.failed === before) count.failed++;
   });
   return stream;
@@ -159,13 +160,14 @@ async function runTests(): Promise<boolean> {
     count.failed++;
     return false;
   }
+  if (all) process.env.HERS_LONG = '1';
   const before = count.failed;
   // A process starts in half the time with code that was compiled before, and there are hundreds:
   // one for each file, and those that tests start. Coverage would be less exact with it.
   if (!coverage) process.env.NODE_COMPILE_CACHE ??= workspace.path('cli', 'build/compile-cache');
   // More than two at once would disturb the tests that measure time; one that mostly waits does not.
   // What is covered is told by one run alone.
-  const isApart = (file: string) => !coverage && MOSTLY_WAITING.includes(file);
+  const isApart = (file: string) => !coverage && MOSTLY_WAITS.test(readFileSync(join(root, file), 'utf8'));
   const apart = files.filter(isApart);
   const together = files.filter((file) => !isApart(file));
   const streams = [
@@ -189,11 +191,15 @@ if (!quick) {
   await check('layers', () => reportLayers(root));
   await check('words', () => reportWords(root));
   await check('exports', () => reportExports(root));
+  await check('size', () => reportSize(root));
 }
 await step('tests', runTests);
 
 console.log('');
 if (covered) reportCoverage(root, covered);
+if (times)
+  for (const [file, taken] of [...seconds].sort(([, a], [, b]) => b - a))
+    console.log(`${taken.toFixed(1).padStart(7)} s ${file}`);
 for (const line of skipped) console.log(line);
 console.log(`${count.passed} passed, ${count.failed} failed, ${skipped.length} skipped`);
 process.exitCode = count.failed > 0 ? 1 : 0;

@@ -1,3 +1,5 @@
+// Mostly waits: the runner starts it beside others.
+
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:net';

@@ -1,6 +1,8 @@
 // Shards move to where they should be: on nodes that join, away from those that are emptied or
 // gone; and what was lost on one node is copied from others. A client changes and searches
 // meanwhile, and a history decides whether it was always told the truth.
+//
+// Mostly waits: the runner starts it beside others.
 
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';

@@ -1,5 +1,7 @@
 // A server that wants to fill the memory of its clients, to keep them waiting, or to confuse them.
 // All it gets is a typed error.
+//
+// Mostly waits: the runner starts it beside others.
 
 import assert from 'node:assert/strict';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';

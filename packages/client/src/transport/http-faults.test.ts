@@ -1,4 +1,6 @@
 // Clients and a server that restarts, is busy, or is asked nonsense.
+//
+// Mostly waits: the runner starts it beside others.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
