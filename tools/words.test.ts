@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { describe, it } from 'node:test';
-import { checkWords, findingsIn } from './words.ts';
+import { checkWords, findingsIn, translatedIn } from './words.ts';
 import { Workspace } from './workspace.ts';
 
 const workspace = new Workspace(resolve(import.meta.dirname, '..'));
@@ -40,6 +40,37 @@ it('other meanings, other layers, code and links are left alone', () => {
     ['packages/store/src/a.ts', `// https://example.org/${'long/'.repeat(20)}`],
   ];
   for (const [file, text] of fine) assert.deepEqual(messages(file!, text!), []);
+});
+
+it('a comment that opens as a translation does is found, and one that only goes on so is not', () => {
+  const text = [
+    '// What is there goes out.',
+    '// Flushes the current chunk, or',
+    '// what is left of it.',
+    '/** Whoever asks waits. */',
+    '/** Returns the sum. */',
+    '/**',
+    ' * Of those, the first.',
+    ' */',
+    '/**',
+    ' * Copies the body: `null` where the server said so.',
+    ' */',
+    'const text = "// How it is";',
+    '  // Lets so many requests pass.',
+  ];
+  assert.deepEqual(translatedIn(text.join('\n')), [1, 4, 6, 13]);
+});
+
+it('a package may have no more of them than it had', () => {
+  const root = mkdtempSync(join(tmpdir(), 'hers-words-'));
+  mkdirSync(join(root, 'packages/a/src'), { recursive: true });
+  writeFileSync(join(root, 'package.json'), '{ "workspaces": ["packages/*"] }');
+  writeFileSync(join(root, 'packages/a/package.json'), '{}');
+  writeFileSync(join(root, 'packages/a/src/a.ts'), '// Whether it waits.\n\nexport const a = 1;\n');
+  const [found, ...others] = checkWords(root);
+  assert.deepEqual([found?.file, found?.line, others], ['packages/a/src/a.ts', 1, []]);
+  assert.match(found!.message, /opens as a translation does \(a: 1, at most 0\)/);
+  rmSync(root, { recursive: true });
 });
 
 it('two packages do not export one name, but may pass one on', () => {

@@ -8,7 +8,7 @@ import { page, table } from '../lab/markdown.ts';
 import { render as plotted, SCHEMA } from '../lab/plot.ts';
 import { TABLE_6 } from '../lab/published.ts';
 import { counted, decimals, grouped, percent } from '../lab/quantities.ts';
-import { mean } from '../metrics/mean.ts';
+import { mean } from '../metrics/statistics.ts';
 import { type AblationParameters, shorterName } from './ablation.ts';
 
 /** By the names of their results. */

@@ -30,7 +30,7 @@ import { TABLE_4 } from '../lab/published.ts';
 import { record } from '../lab/record.ts';
 import { progress } from '../lab/report.ts';
 import { type Values, wholeNumber, wholeNumbers } from '../lab/runner.ts';
-import { mean } from '../metrics/mean.ts';
+import { mean } from '../metrics/statistics.ts';
 
 const FAR = 1e-4;
 const FPIR = 0.01;

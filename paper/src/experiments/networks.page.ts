@@ -6,7 +6,7 @@ import { Figures } from '../lab/figures.ts';
 import { page, table } from '../lab/markdown.ts';
 import { byDashes, render as plotted, SCHEMA } from '../lab/plot.ts';
 import { counted, decimals, grouped, percent, plusMinus } from '../lab/quantities.ts';
-import { mean } from '../metrics/mean.ts';
+import { mean } from '../metrics/statistics.ts';
 import type { NetworksParameters } from './networks.ts';
 
 /** The authors' configuration. */

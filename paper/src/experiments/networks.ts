@@ -23,7 +23,7 @@ import type { Counts, Data, Experiment, Figure } from '../lab/experiment.ts';
 import { record } from '../lab/record.ts';
 import { progress } from '../lab/report.ts';
 import { type RunnerOption, UsageError, type Values, wholeNumber, wholeNumbers } from '../lab/runner.ts';
-import { mean } from '../metrics/mean.ts';
+import { mean } from '../metrics/statistics.ts';
 import { compressorsIn, planOf, prepare, type Run, standingOf, trainRuns } from './network-runs.ts';
 
 export const STATE_OPTION: RunnerOption = {

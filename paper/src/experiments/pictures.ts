@@ -20,9 +20,9 @@ import { TABLE_5 } from '../lab/published.ts';
 import { record } from '../lab/record.ts';
 import { progress } from '../lab/report.ts';
 import { type Values, wholeNumbers } from '../lab/runner.ts';
-import { halves } from '../metrics/halves.ts';
 import { decide, top1Accuracy, trainSvm } from '../metrics/linear-svm.ts';
 import { type PrecisionRecall, precisionRecall, retrieval } from '../metrics/retrieval.ts';
+import { halves } from '../metrics/statistics.ts';
 
 /**
  * Compressors begin with this many principal axes: a network from 2048 on would take days on two

@@ -7,7 +7,7 @@ import { EncryptedGallery, type Found } from '../data/encrypted-gallery.ts';
 import { stopwatch } from '../lab/clock.ts';
 import type { Figure } from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
-import { mean } from '../metrics/mean.ts';
+import { mean } from '../metrics/statistics.ts';
 import type { BothForms, Order } from './whole-published.ts';
 
 export interface ProductVariant {

@@ -16,9 +16,9 @@ import {
 import { Random } from '@hers/vectors/random';
 import fc from 'fast-check';
 import { meaningless } from '../../testing/datasets.ts';
-import { halves } from './halves.ts';
 import { decide, top1Accuracy, trainSvm } from './linear-svm.ts';
 import { averagePrecision, fifths, precisionAt, precisionRecall, retrieval } from './retrieval.ts';
+import { halves } from './statistics.ts';
 
 function set(count: number, dimension: number, classes: number, seed: number) {
   const random = new Random();

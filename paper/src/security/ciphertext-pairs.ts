@@ -5,8 +5,7 @@ import { decodeBlock, type Profile, plan, roundVectors } from '@hers/scheme';
 import { encryptBlock } from '@hers/scheme/secret';
 import { Random } from '@hers/vectors/random';
 import type { Part } from '../data/datasets.ts';
-import { ciphertextCoefficients } from './ciphertext-words.ts';
-import { newKey } from './encrypted-search.ts';
+import { ciphertextCoefficients, newKey } from './encrypted-search.ts';
 import type { Pair } from './unlinkability.ts';
 
 /** Coordinates of a template that are encrypted: a judge has the same to say about all of them. */

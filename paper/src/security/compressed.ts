@@ -8,7 +8,7 @@ import { plainScores, plan, roundVectors } from '@hers/scheme';
 import { eachScoreRow, rankOfMate, rowsAt } from '@hers/vectors/accuracy';
 import { cosine, decompressorOf, fromKnownProbes } from '@hers/vectors/inversion';
 import type { Part } from '../data/datasets.ts';
-import { mean } from '../metrics/mean.ts';
+import { mean } from '../metrics/statistics.ts';
 import { EncryptedBlock } from './encrypted-search.ts';
 import { type Campaign, meanAndError, scoreError, turned, vectorAt } from './score-attacks.ts';
 

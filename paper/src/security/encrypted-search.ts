@@ -2,6 +2,7 @@
 // its client decrypts.
 
 import {
+  type Block,
   type BlockMatrix,
   blockMatrix,
   decodeBlock,
@@ -11,11 +12,12 @@ import {
   isExact,
   type Profile,
   plan,
+  polyWords,
+  ringOf,
   roundVectors,
   scanBlock,
 } from '@hers/scheme';
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
-import { ciphertextAsGallery } from './ciphertext-words.ts';
 
 /** A key that is used for nothing else. */
 export function newKey(dimension: number, profile: Profile): CollectionKey {
@@ -65,4 +67,28 @@ export class EncryptedBlock {
   wipe(): void {
     this.#key.wipe();
   }
+}
+
+/** Row j holds the coefficients that belong to template `places[j]`. */
+export function ciphertextAsGallery(block: Block, places: ArrayLike<number>, dimension: number): Float64Array {
+  const ring = ringOf(block.parameters);
+  const words = polyWords(block.parameters);
+  const modulus = block.parameters.primes.reduce((product, prime) => product * prime, 1);
+  const out = new Float64Array(places.length * dimension);
+  const [row] = ring.polys;
+  for (let i = 0; i < dimension; i++) {
+    row.residues.set(block.rows.subarray(i * words, (i + 1) * words));
+    ring.intt(row);
+    const centred = ring.centred(row);
+    for (let j = 0; j < places.length; j++) out[j * dimension + i] = centred[places[j]] / modulus;
+  }
+  ring.wipe();
+  return out;
+}
+
+/** All coefficients of all rows. */
+export function ciphertextCoefficients(block: Block): Float64Array {
+  const { n } = block.parameters;
+  const places = Int32Array.from({ length: n }, (_, j) => j);
+  return ciphertextAsGallery(block, places, block.width);
 }

@@ -20,7 +20,7 @@ import {
 } from '@hers/vectors/inversion';
 import { moments } from '@hers/vectors/moments';
 import type { Part } from '../data/datasets.ts';
-import { mean } from '../metrics/mean.ts';
+import { mean } from '../metrics/statistics.ts';
 import { EncryptedBlock } from './encrypted-search.ts';
 
 /** What the attacker has besides the scores of an unknown probe, and what it does with it. */

@@ -19,9 +19,8 @@ import { LeastSquares } from '@hers/vectors/least-squares';
 import { Random } from '@hers/vectors/random';
 import { identities } from '@hers/vectors/synthetic';
 import { ciphertextPairs } from './ciphertext-pairs.ts';
-import { ciphertextAsGallery, ciphertextCoefficients } from './ciphertext-words.ts';
 import { attackCompressed } from './compressed.ts';
-import { EncryptedBlock } from './encrypted-search.ts';
+import { ciphertextAsGallery, ciphertextCoefficients, EncryptedBlock } from './encrypted-search.ts';
 import { campaign, guesses, meanAndError, scoreError } from './score-attacks.ts';
 import { linkingAdvantage, marginOf, type Pair } from './unlinkability.ts';
 

@@ -1,7 +1,6 @@
 // The paper's Table 2, as formulas: homomorphic operations of one search, and ciphertexts of the
 // gallery.
 
-import type { Counts } from './counts.ts';
 import type { EncodingName } from './encoding.ts';
 import { ciphertextBytes, type Parameters } from './parameters.ts';
 
@@ -26,4 +25,24 @@ export function complexity(encoding: EncodingName, m: number, d: number, paramet
     hers: { multiplications: blocks * d, additions: blocks * (d - 1), rotations: 0, ciphertexts: blocks * d },
   }[encoding];
   return { ...row, relinearisations: row.multiplications, bytes: row.ciphertexts * ciphertextBytes(parameters) };
+}
+
+export interface Counts {
+  multiplications: number;
+  additions: number;
+  rotations: number;
+  relinearisations: number;
+}
+
+export function noCounts(): Counts {
+  return { multiplications: 0, additions: 0, rotations: 0, relinearisations: 0 };
+}
+
+/** What has been sent and stored, in bytes. */
+export interface Traffic {
+  keys: number;
+  /** Enrolments received. */
+  uploads: number;
+  queries: number;
+  responses: number;
 }

@@ -3,8 +3,7 @@ import { after, before, describe, it } from 'node:test';
 import { Pair, plainScores, unitVectors } from '../../testing/search.ts';
 import { complexity } from './complexity.ts';
 import { Context } from './context.ts';
-import { ENCODINGS } from './encodings.ts';
-import { HERS } from './hers.ts';
+import { ENCODINGS, HERS } from './encodings.ts';
 import { PUBLISHED } from './parameters.ts';
 
 let context: Context;

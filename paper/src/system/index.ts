@@ -1,21 +1,18 @@
-export { BODDETI } from './boddeti.ts';
 export {
   type ClientOptions,
   PaperClient,
   type PaperQuery,
   type ScorePart,
 } from './client.ts';
+export type { Counts, Traffic } from './complexity.ts';
 export { type Complexity, complexity } from './complexity.ts';
 export { type Compression, Context, type ContextOptions } from './context.ts';
-export type { Counts, Traffic } from './counts.ts';
 export type { Encoding, EncodingName, Relinearisation } from './encoding.ts';
-export { ENCODINGS } from './encodings.ts';
+export { BODDETI, ENCODINGS, HERS, NAIVE } from './encodings.ts';
 export { PaperError, type PaperErrorCode } from './errors.ts';
-export { HERS } from './hers.ts';
 export { ClientKeys, type Encryption, EvaluationKeys } from './keys.ts';
 export { askLabels, readLabels } from './labels.ts';
 export { checkMemory, ciphertextCapacity, type MemoryNeed, memoryNeed } from './memory.ts';
-export { NAIVE } from './naive.ts';
 export {
   ciphertextBytes,
   largestScore,

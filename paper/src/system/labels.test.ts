@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Pair, unitVectors } from '../../testing/search.ts';
-import { BODDETI } from './boddeti.ts';
 import { encodeBundle } from './bundle.ts';
 import { Context } from './context.ts';
-import { HERS } from './hers.ts';
+import { BODDETI, HERS } from './encodings.ts';
 import { askLabels, readLabels } from './labels.ts';
 import { best, TwoStageClient, TwoStageServer } from './two-stage.ts';
 

@@ -3,10 +3,8 @@ import { describe, it } from 'node:test';
 import { Pair, unitVectors } from '../../testing/search.ts';
 import { PaperClient } from './client.ts';
 import { Context } from './context.ts';
-import { ENCODINGS } from './encodings.ts';
-import { HERS } from './hers.ts';
+import { ENCODINGS, HERS, NAIVE } from './encodings.ts';
 import { checkMemory, ciphertextCapacity, memoryNeed } from './memory.ts';
-import { NAIVE } from './naive.ts';
 import { PUBLISHED } from './parameters.ts';
 import { PaperServer } from './server.ts';
 

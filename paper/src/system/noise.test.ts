@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Pair, plainScores, unitVectors } from '../../testing/search.ts';
 import { Context } from './context.ts';
-import { HERS } from './hers.ts';
+import { HERS } from './encodings.ts';
 import type { Encryption } from './keys.ts';
 import { PARAMETER_SETS, type Parameters, PUBLISHED } from './parameters.ts';
 

@@ -3,8 +3,8 @@
 // (Algorithms 1 to 3) are in keys.ts, because they take keys that a server does not have.
 
 import type { Ciphertext } from 'node-seal';
+import { type Counts, noCounts } from './complexity.ts';
 import type { Context } from './context.ts';
-import { type Counts, noCounts } from './counts.ts';
 import type { EvaluationKeys } from './keys.ts';
 
 export class Primitives {

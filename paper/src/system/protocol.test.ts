@@ -3,9 +3,7 @@ import { after, before, describe, it } from 'node:test';
 import { Pair, plainScores, unitVectors } from '../../testing/search.ts';
 import { PaperClient } from './client.ts';
 import { Context } from './context.ts';
-import { ENCODINGS } from './encodings.ts';
-import { HERS } from './hers.ts';
-import { NAIVE } from './naive.ts';
+import { ENCODINGS, HERS, NAIVE } from './encodings.ts';
 import { PaperServer } from './server.ts';
 
 let context: Context;

@@ -4,8 +4,8 @@
 import type { Ciphertext } from 'node-seal';
 import { type Bundle, decodeBundle, encodeBundle } from './bundle.ts';
 import { checkDimension } from './client.ts';
+import type { Counts, Traffic } from './complexity.ts';
 import type { Context } from './context.ts';
-import type { Counts, Traffic } from './counts.ts';
 import type { Encoding, Relinearisation } from './encoding.ts';
 import { PaperError } from './errors.ts';
 import type { Scope } from './heap.ts';

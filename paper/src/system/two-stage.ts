@@ -5,12 +5,11 @@
 // The second stage tells the server which K templates are candidates. The paper accepts that;
 // whoever cannot must not use this.
 
-import { BODDETI } from './boddeti.ts';
 import { decodeBundle, encodeBundle } from './bundle.ts';
 import { PaperClient, type PaperQuery, type ScorePart } from './client.ts';
 import type { Context } from './context.ts';
+import { BODDETI, HERS } from './encodings.ts';
 import { PaperError } from './errors.ts';
-import { HERS } from './hers.ts';
 import { ClientKeys, type Encryption } from './keys.ts';
 import type { PaperVectors } from './rounding.ts';
 import { PaperServer, type ServerOptions } from './server.ts';

@@ -7,7 +7,7 @@ import { page, table } from '@hers/paper/lab/markdown';
 import { bySeries, COLOURS, COUNT_LABELS, NAMED_LINE_END, render as plotted, SCHEMA } from '@hers/paper/lab/plot';
 import { TABLE_4 } from '@hers/paper/lab/published';
 import { counted, grouped, signed, templates } from '@hers/paper/lab/quantities';
-import { mean } from '@hers/paper/metrics/mean';
+import { mean } from '@hers/paper/metrics/statistics';
 import type { EncryptionCostParameters, Noisy } from './encryption-cost.ts';
 
 const NOISY: readonly Noisy[] = ['compact', 'small'];

@@ -30,7 +30,7 @@ import type { Counts, Data, Experiment, Figure } from '@hers/paper/lab/experimen
 import { record } from '@hers/paper/lab/record';
 import { progress } from '@hers/paper/lab/report';
 import { type Values, wholeNumber, wholeNumbers } from '@hers/paper/lab/runner';
-import { mean } from '@hers/paper/metrics/mean';
+import { mean } from '@hers/paper/metrics/statistics';
 import { plan, roundVectors } from '@hers/scheme';
 import { eachScoreRow, matedPlaces, rowsAt } from '@hers/vectors/accuracy';
 import { PlaintextSearch } from '@hers/vectors/testing/plaintext';

@@ -1,4 +1,10 @@
-// Which vectors of each class a classifier is trained on, and which it is tested on.
+// The mean of measurements.
+
+export function mean(values: ArrayLike<number>): number {
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) sum += values[i];
+  return sum / values.length;
+}
 
 /**
  * Every second vector of each class to train on, the others to test; a class of one vector is left
