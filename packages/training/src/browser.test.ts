@@ -86,7 +86,7 @@ test('a page compresses as Node does, by itself and in onnxruntime-web', {
     const sources = served.filter((path) => path.endsWith('.ts'));
     assert.ok(sources.length > 3);
     // Nothing that needs Node was asked for.
-    for (const path of sources) assert.match(path, /^\/packages\/compress\/src\/apply\/[a-z]+\.ts$/);
+    for (const path of sources) assert.match(path, /^\/packages\/compress\/src\/[a-z]+\.ts$/);
   } finally {
     await browser.close();
     server.close();

@@ -63,7 +63,7 @@ describe('on vectors that mean nothing', () => {
 
 describe('odd data', () => {
   it('what leaves nothing to fit on or to find is refused in a sentence', async () => {
-    for (const name of ['faces', 'pictures', 'ablation', 'two-stage-accuracy', 'encryption-cost', 'inversion']) {
+    for (const name of ['faces', 'pictures', 'ablation', 'two-stage-accuracy', 'inversion']) {
       const values = ['inversion'].includes(name) ? { dimensions: undefined } : {};
       for (const [given, message] of [
         [labels(40, (i) => i), /of its 20 vectors to measure on, no two have the same label/],

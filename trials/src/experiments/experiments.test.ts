@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { COMMUNICATION } from '@hers/paper/lab/published';
+import { meaningless, writeDatasets } from '@hers/paper/testing/datasets';
 import { SmallRuns } from '@hers/paper/testing/small-runs';
 import { plan } from '@hers/scheme';
 import type { EncryptionCostParameters } from './encryption-cost.ts';
@@ -34,5 +38,20 @@ describe('what they say', () => {
     const steps = [24, 8].map((dimension) => plan({ dimension, profile: 'exact' }).steps);
     assert.deepEqual((data.parameters as EncryptionCostParameters).rounding, steps);
     assert.match(markdown, /after rounding to 1\/1 370 as the profile `exact` does/);
+  });
+
+  it('encryption-cost: data with nothing to fit on are refused in a sentence', async () => {
+    const data = await mkdtemp(join(tmpdir(), 'hers-data-'));
+    try {
+      const even = Int32Array.from({ length: 40 }, (_, i) => 2 * (i % 10));
+      await writeDatasets(data, meaningless(even, 16));
+      const given = { data, split: 'test', dimensions: '8' };
+      await assert.rejects(
+        results('encryption-cost', given),
+        /nothing to fit on: there are no vectors with a label that is odd/,
+      );
+    } finally {
+      await rm(data, { recursive: true });
+    }
   });
 });
