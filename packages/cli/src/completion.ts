@@ -1,7 +1,9 @@
-// Completion scripts. They are lists of words for every command, written down once: asking the
-// program at every key would be too slow.
+// `hers completion`: a script for the shell, made from the commands themselves. It lists the words
+// of every command, because asking the program at every key would be too slow.
 
+import { Argument } from 'commander';
 import type { HersCommand } from './command.ts';
+import type { Context } from './context.ts';
 
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof SHELLS)[number];
@@ -177,4 +179,22 @@ function fish(levels: Levels): string {
     for (const each of options.filter(({ word }) => !global.has(word))) option(` -n ${fishQuoted(seen)}`, each);
   }
   return `${lines.join('\n')}\n`;
+}
+
+export function addCompletion(program: HersCommand, context: () => Context): void {
+  const command = program
+    .command('completion')
+    .summary('a completion script for a shell')
+    .description('Prints a script that completes commands, options and their values.')
+    .addArgument(new Argument('<shell>', 'which').choices([...SHELLS]));
+  command
+    .example('source <(hers completion bash)', 'For this session; for all, put the line into ~/.bashrc')
+    .example('hers completion zsh > _hers', 'Into a folder of zsh’s $fpath')
+    .example('hers completion fish > hers.fish', 'Into ~/.config/fish/completions')
+    .action((shell: Shell) => {
+      const { out } = context();
+      const script = completionFor(shell, program);
+      if (out.json) out.object({ shell, script });
+      else out.text(script);
+    });
 }

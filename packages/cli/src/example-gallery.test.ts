@@ -11,8 +11,7 @@ import { startServer } from '@hers/server';
 import { openStore } from '@hers/store';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { part } from '../../../tools/parts.ts';
-import { makeExampleGallery, sentenceVectors } from './example-gallery.ts';
-import { SENTENCES } from './example-sentences.ts';
+import { makeExampleGallery, SENTENCES, sentenceVectors } from './example.ts';
 
 const browserPart = part('browser');
 

@@ -10,7 +10,7 @@ import {
   parseFilter,
 } from '@hers/client';
 import { CommandError, EXIT } from './exit.ts';
-import { counted } from './quantities.ts';
+import { counted } from './output.ts';
 
 /** Between the keywords of a list, in a cell. */
 export const LIST_SEPARATOR = '|';

@@ -13,7 +13,7 @@ import { childEnv, hers, hersJson, launcher, Prepared, temporaryFolder, writeGal
 import { errorOf } from './commands/collections.ts';
 import { figureOf } from './commands/compress.ts';
 import { EXIT } from './exit.ts';
-import { duration } from './quantities.ts';
+import { duration } from './output.ts';
 
 let prepared: Prepared;
 before(async () => {

@@ -5,13 +5,14 @@ import { existsSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { relative } from 'node:path';
 import { type Collection, Database, HersError, isSealed, type MasterSeed } from '@hers/client';
+import type { ServerFinding } from '@hers/server';
 import type { CollectionInfo, Service } from '@hers/service';
 import type { FolderStore, Scrubbed } from '@hers/store';
 import type { Context } from './context.ts';
 import { CommandError, certificateAdvice, EXIT, endingOf, messageOf } from './exit.ts';
-import { type Finding, note, ok, problem } from './finding.ts';
 import { addressOf, isServer, openFolder, openServer, openVersions } from './gallery.ts';
-import { counted, size } from './quantities.ts';
+import { cryptography, disk, type Finding, memory, note, ok, problem, processor, versions } from './machine-checks.ts';
+import { counted, size } from './output.ts';
 
 export function configuration({ settings }: Context): Finding {
   return settings.file === undefined
@@ -166,7 +167,7 @@ function damaged(store: FolderStore): Finding[] {
 }
 
 /** What a server says of the folder that it serves, which it has open already, without a key. */
-export async function servedFolder(store: FolderStore): Promise<{ findings: Finding[]; bytes: number }> {
+async function servedFolder(store: FolderStore): Promise<{ findings: Finding[]; bytes: number }> {
   const infos = await store.listCollections();
   const bytes = infos.reduce((sum, info) => sum + info.bytes, 0);
   const sorted = infos.toSorted((a, b) => (a.name < b.name ? -1 : 1));
@@ -356,4 +357,9 @@ function adviceFor(error: HersError): string {
     default:
       return 'run it again with --verbose, and report what that prints';
   }
+}
+
+export async function examine(path: string, folder: FolderStore): Promise<readonly ServerFinding[]> {
+  const { findings, bytes } = await servedFolder(folder);
+  return [versions(), processor(), cryptography(), ...findings, await disk(path, bytes), await memory(bytes)];
 }

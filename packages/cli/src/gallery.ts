@@ -17,16 +17,16 @@ import {
   openListCache,
 } from '@hers/client';
 import type { VersionFile } from '@hers/client/versions';
-import type { Kernel } from '@hers/scan';
+import type { Kernel, KernelChoice } from '@hers/scan';
 import { Grouped, groupsOf, type Service, withMethods } from '@hers/service';
 import type { FolderStore, InboxLimits } from '@hers/store';
 import { CommandError, EXIT, messageOf } from './exit.ts';
 import { namesIn } from './fields.ts';
-import { kernelOpener } from './kernel.ts';
 import { type Keys, versionsOf } from './keys.ts';
 import type { Output } from './output.ts';
 import type { SecretSource, Secrets } from './secrets.ts';
-import { isServer, type Settings } from './settings.ts';
+import type { Settings } from './settings.ts';
+import { isServer } from './settings.ts';
 
 export { isServer };
 
@@ -225,4 +225,30 @@ function watched(service: Service, onResponse: () => void): Service {
       }
     });
   return withMethods(service, { search });
+}
+
+/** Loads `@hers/cuda`: galleries that are opened later scan and rank on a GPU, if there is one. */
+async function registerGpu(settings: Settings): Promise<void> {
+  const memory = settings.value('deviceMemory');
+  try {
+    const { registerCuda } = await import('@hers/cuda');
+    await registerCuda({ memory: memory === undefined ? undefined : Number(memory) });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
+    if (settings.value('kernel') === 'cuda')
+      throw new CommandError(
+        EXIT.absent,
+        'the kernel cuda needs @hers/cuda, which is not part of this installation',
+        'run it in a clone of the repository, or choose another kernel',
+      );
+  }
+}
+
+/** Returns what opens the kernel. Call it before a gallery is opened. */
+export async function kernelOpener(
+  settings: Settings,
+  warn: (message: string) => void,
+): Promise<() => Promise<KernelChoice>> {
+  const [{ openKernel }] = await Promise.all([import('@hers/scan'), registerGpu(settings)]);
+  return () => openKernel({ kernel: settings.value('kernel'), threads: settings.threads, warn });
 }

@@ -1,16 +1,15 @@
 // What `hers doctor` says about the machine: versions, processor, kernel, memory, disk.
 
 import { open, statfs, unlink } from 'node:fs/promises';
-import { freemem, totalmem } from 'node:os';
+import { availableParallelism, freemem, totalmem } from 'node:os';
 import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
 import { ringCode } from '@hers/scheme';
 import { FORMAT } from '@hers/store';
 import { machine } from '@hers/vectors/machine';
-import { memoryBandwidth } from './bandwidth.ts';
 import { messageOf } from './exit.ts';
-import { type Finding, note, ok, problem } from './finding.ts';
-import { kernelOpener } from './kernel.ts';
-import { duration, size } from './quantities.ts';
+import { kernelOpener } from './gallery.ts';
+import { duration, size } from './output.ts';
 import type { Settings } from './settings.ts';
 import { VERSION } from './version.ts';
 
@@ -124,4 +123,59 @@ async function syncTime(folder: string): Promise<number> {
     await file.close();
     await unlink(path);
   }
+}
+
+export type Level = 'ok' | 'note' | 'problem';
+
+export interface Finding {
+  readonly check: string;
+  /** `problem`: something does not work or is not safe. `note`: it works, and could be better. */
+  readonly level: Level;
+  readonly found: string;
+  readonly advice?: string;
+}
+
+export const ok = (check: string, found: string): Finding => ({ check, level: 'ok', found });
+export const note = (check: string, found: string, advice: string): Finding => ({
+  check,
+  level: 'note',
+  found,
+  advice,
+});
+export const problem = (check: string, found: string, advice: string): Finding => ({
+  check,
+  level: 'problem',
+  found,
+  advice,
+});
+
+/** Beyond any cache. */
+const BYTES_EACH = 2 ** 26;
+const MEASURED_MS = 200;
+
+/** Bytes per second over all threads. */
+async function memoryBandwidth(threads: number = availableParallelism()): Promise<number> {
+  const workers = Array.from(
+    { length: threads },
+    () =>
+      new Worker(new URL('./bandwidth-worker.ts', import.meta.url), {
+        workerData: { bytes: BYTES_EACH, ms: MEASURED_MS },
+      }),
+  );
+  try {
+    // All begin together, or the last would have the memory to itself.
+    await Promise.all(workers.map((worker) => answerOf(worker)));
+    const rates = workers.map((worker) => answerOf(worker));
+    for (const worker of workers) worker.postMessage('begin');
+    return (await Promise.all(rates)).reduce((sum, rate) => sum + rate, 0);
+  } finally {
+    await Promise.all(workers.map((worker) => worker.terminate()));
+  }
+}
+
+function answerOf(worker: Worker): Promise<number> {
+  return new Promise((resolve, reject) => {
+    worker.once('message', resolve);
+    worker.once('error', reject);
+  });
 }

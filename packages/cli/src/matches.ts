@@ -6,7 +6,7 @@ import type { Context } from './context.ts';
 import { cellOf } from './fields.ts';
 import type { Probe } from './input/probes.ts';
 import type { Column, Output } from './output.ts';
-import { count, counted, duration, score } from './quantities.ts';
+import { count, counted, duration, score } from './output.ts';
 
 interface MatchColumns {
   readonly batch: boolean;

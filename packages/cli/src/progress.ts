@@ -4,7 +4,7 @@
 
 import { clearLine, cursorTo } from 'node:readline';
 import type { TerminalWritable } from './environment.ts';
-import { count, duration, size } from './quantities.ts';
+import { count, duration, size } from './output.ts';
 
 const APPEARS_AFTER_MS = 1000;
 const DRAW_MS = 125;

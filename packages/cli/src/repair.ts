@@ -6,8 +6,8 @@ import { repairGallery } from '@hers/client/repair';
 import type { Context } from './context.ts';
 import { CommandError, EXIT, stoppedAt } from './exit.ts';
 import { isServer, openFolder, openVersions } from './gallery.ts';
+import { count, counted, duration, size } from './output.ts';
 import type { Progress } from './progress.ts';
-import { count, counted, duration, size } from './quantities.ts';
 
 export interface RepairFlags {
   readonly into?: string;

@@ -1,7 +1,9 @@
 // Passphrases and tokens. They come from a file, an environment variable or a prompt: never from an
-// argument, which other users of the machine can see, and which shells write down.
+// argument, which other users of the machine can see, and which shells write down. And the question
+// before something that cannot be taken back.
 
 import { readFile, stat } from 'node:fs/promises';
+import type { Context } from './context.ts';
 import type { Environment } from './environment.ts';
 import { CommandError, EXIT, Interrupted } from './exit.ts';
 import type { Output } from './output.ts';
@@ -80,4 +82,29 @@ export class Secrets {
     if (isCancel(answer)) throw new Interrupted('SIGINT');
     return answer;
   }
+}
+
+export async function confirmed(
+  { environment: { stdin, stderr, signal } }: Context,
+  yes: boolean,
+  question: string,
+): Promise<void> {
+  if (yes) return;
+  if (!stdin.isTTY || !stderr.isTTY)
+    throw new CommandError(
+      EXIT.usage,
+      'this is to be confirmed, and there is no terminal to ask',
+      'add --yes if it is meant',
+    );
+  const { confirm, isCancel } = await import('@clack/prompts');
+  const answer = await confirm({
+    message: question,
+    initialValue: false,
+    input: stdin,
+    output: stderr,
+    signal,
+    withGuide: false,
+  });
+  if (isCancel(answer)) throw new Interrupted('SIGINT');
+  if (!answer) throw new CommandError(EXIT.no, 'nothing was done', 'answer yes, or add --yes, if it is meant');
 }

@@ -6,7 +6,7 @@ import type { ClusterStatus } from '@hers/cluster';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { EXIT } from '../exit.ts';
-import { size } from '../quantities.ts';
+import { size } from '../output.ts';
 
 interface NodeFlags {
   readonly nodeUrl: string;

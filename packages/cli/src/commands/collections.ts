@@ -14,12 +14,12 @@ import { isExact, type PlanRequest, plan } from '@hers/scheme';
 import type { OpenPlan } from '@hers/scheme/open';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
-import { confirmed } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { fieldsIn, fieldsText, unfinishedText } from '../fields.ts';
 import { pendingText } from '../matches.ts';
-import { count, counted, size } from '../quantities.ts';
+import { count, counted, size } from '../output.ts';
+import { confirmed } from '../secrets.ts';
 
 type CreateOptions = Omit<CollectionOptions, 'compressor' | 'fields'> & {
   readonly compressor?: string;

@@ -9,11 +9,11 @@ import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
 import { rankOneByMean } from '../group-rank.ts';
-import { addRowOptions, rowOptionsOf } from '../input/row-options.ts';
+import { addRowOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors, type VectorOptions, type Vectors } from '../input/vectors.ts';
+import { count, counted, duration } from '../output.ts';
 import { writePrivately } from '../private-file.ts';
 import type { Progress } from '../progress.ts';
-import { count, counted, duration } from '../quantities.ts';
 import { addDimension } from './dimension.ts';
 import { addPlan } from './plan.ts';
 

@@ -137,10 +137,7 @@ async function folderSource(context: Context): Promise<Source> {
 
 /** A gallery that is made up for this, and gone afterwards. */
 async function exampleSource({ out, signal }: Context): Promise<Source> {
-  const [{ makeExampleGallery }, { openStore }] = await Promise.all([
-    import('../example-gallery.ts'),
-    import('@hers/store'),
-  ]);
+  const [{ makeExampleGallery }, { openStore }] = await Promise.all([import('../example.ts'), import('@hers/store')]);
   const folder = await mkdtemp(join(tmpdir(), 'hers-example-'));
   const remove = () => rm(folder, { recursive: true, force: true });
   try {

@@ -5,10 +5,10 @@ import type { GraphDistanceEstimate } from '@hers/training/dimension';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
-import { addRowOptions, rowOptionsOf } from '../input/row-options.ts';
 import type { RowOptions } from '../input/rows.ts';
+import { addRowOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors } from '../input/vectors.ts';
-import { count } from '../quantities.ts';
+import { count } from '../output.ts';
 
 interface DimensionOptions extends RowOptions {
   readonly metric: Metric;

@@ -5,7 +5,7 @@ import { styleText } from 'node:util';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
-import type { Finding, Level } from '../finding.ts';
+import type { Finding, Level } from '../machine-checks.ts';
 import { printable } from '../output.ts';
 import type { RepairFlags } from '../repair.ts';
 import { isServer } from '../settings.ts';

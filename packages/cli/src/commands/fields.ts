@@ -4,15 +4,15 @@
 import { type Collection, type ExpiryReceipt, type Fields, HersError, type PayloadUpdate } from '@hers/client';
 import { isFileThere } from '@hers/service/target';
 import type { HersCommand } from '../command.ts';
-import { confirmed } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, endingOf, stoppedAt } from '../exit.ts';
 import { fieldsIn, fieldsText, namesIn, unfinishedText } from '../fields.ts';
 import type { Gallery } from '../gallery.ts';
-import { inParts } from '../input/parts.ts';
-import { updatesFrom } from '../input/updates.ts';
+import { updatesFrom } from '../input/jsonl.ts';
+import { inParts } from '../input/lines.ts';
+import { count, counted, duration } from '../output.ts';
 import { taken, writePrivately } from '../private-file.ts';
-import { count, counted, duration } from '../quantities.ts';
+import { confirmed } from '../secrets.ts';
 
 /** Payloads that are changed together. */
 const TOGETHER = 16_384;

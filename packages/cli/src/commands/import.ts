@@ -6,10 +6,9 @@ import type { Context } from '../context.ts';
 import { CommandError, EXIT, endingOf, stoppedAt } from '../exit.ts';
 import { hasColumns } from '../input/companions.ts';
 import { type RecordOptions, RecordStream } from '../input/records.ts';
-import { addRowOptions } from '../input/row-options.ts';
-import { openRows, type RowFile, type RowOptions } from '../input/rows.ts';
+import { addRowOptions, openRows, type RowFile, type RowOptions } from '../input/rows.ts';
 import { tellPending } from '../matches.ts';
-import { count, counted, duration, size } from '../quantities.ts';
+import { count, counted, duration, size } from '../output.ts';
 
 type ImportOptions = RecordOptions &
   Omit<RowOptions, 'header'> & { readonly header: boolean; readonly optimize?: boolean };

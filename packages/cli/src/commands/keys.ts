@@ -5,7 +5,7 @@ import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { stoppedAt } from '../exit.ts';
 import { fingerprint, versionsOf } from '../keys.ts';
-import { counted, duration } from '../quantities.ts';
+import { counted, duration } from '../output.ts';
 
 export function addKeys(program: HersCommand, context: () => Context): void {
   const keys = program

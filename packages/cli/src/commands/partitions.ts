@@ -4,7 +4,7 @@ import type { Partition } from '@hers/client';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { namesIn } from '../fields.ts';
-import { count } from '../quantities.ts';
+import { count } from '../output.ts';
 
 export function addPartitions(program: HersCommand, context: () => Context): void {
   program

@@ -4,10 +4,10 @@ import { type Integrity, isExact, type Metric, type Plan, type Profile, plan } f
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
-import { addRowOptions, rowOptionsOf } from '../input/row-options.ts';
 import type { RowOptions } from '../input/rows.ts';
+import { addRowOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors } from '../input/vectors.ts';
-import { count, size } from '../quantities.ts';
+import { count, size } from '../output.ts';
 import { scoreError } from '../score-error.ts';
 import { errorOf } from './collections.ts';
 

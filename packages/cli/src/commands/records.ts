@@ -4,15 +4,15 @@ import type { StoredRecord } from '@hers/client';
 import { isFileThere } from '@hers/service/target';
 import { writeNpy } from '@hers/vectors/npy';
 import { type HersCommand, numberOption } from '../command.ts';
-import { confirmed } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { FILTER, filterIn, PARTITIONS } from '../fields.ts';
 import { idsFrom } from '../input/companions.ts';
-import { inParts } from '../input/parts.ts';
+import { inParts } from '../input/lines.ts';
 import { pendingText } from '../matches.ts';
+import { count, counted } from '../output.ts';
 import { taken, writePrivately } from '../private-file.ts';
-import { count, counted } from '../quantities.ts';
+import { confirmed } from '../secrets.ts';
 
 /** Records asked for together. */
 const TOGETHER = 512;

@@ -11,7 +11,7 @@ import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
-import { addRowOptions, rowOptionsOf } from '../input/row-options.ts';
+import { addRowOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors, type VectorOptions } from '../input/vectors.ts';
 import { writePrivately } from '../private-file.ts';
 import { VERSION } from '../version.ts';
@@ -111,7 +111,7 @@ async function report(context: Context, argument: string, options: ReportOptions
     import('../report/protection.ts'),
     import('../report/page.ts'),
     import('@hers/compress'),
-    import('../commit.ts'),
+    import('../version.ts'),
   ]);
   const { places, classes } = await peopleIn(labels, sample, seed);
   const people = new Set(classes).size;

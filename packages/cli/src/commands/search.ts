@@ -7,10 +7,10 @@ import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
 import { FILTER, filterIn, namesIn } from '../fields.ts';
 import { oneProbe, probeBatches } from '../input/probes.ts';
-import { addRowOptions } from '../input/row-options.ts';
 import type { RowOptions } from '../input/rows.ts';
+import { addRowOptions } from '../input/rows.ts';
 import { MatchPrinter } from '../matches.ts';
-import { counted, score } from '../quantities.ts';
+import { counted, score } from '../output.ts';
 
 interface ProbeFlags extends Omit<RowOptions, 'payload' | 'header'> {
   readonly row?: number;

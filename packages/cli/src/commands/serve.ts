@@ -13,8 +13,7 @@ import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
-import { isServer, openFolder } from '../gallery.ts';
-import { kernelOpener } from '../kernel.ts';
+import { isServer, kernelOpener, openFolder } from '../gallery.ts';
 import { readNodeToken, trustAuthority } from './cluster.ts';
 
 interface ServeFlags {
@@ -165,7 +164,7 @@ interface Opened extends Pick<AdminOptions, 'cluster'> {
 
 /** Loaded when somebody asks: it measures the machine. */
 export async function doctorOf(path: string, folder: FolderStore): Promise<readonly ServerFinding[]> {
-  const { examine } = await import('../server-checks.ts');
+  const { examine } = await import('../gallery-checks.ts');
   return examine(path, folder);
 }
 

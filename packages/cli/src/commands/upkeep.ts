@@ -7,9 +7,9 @@ import { isFileThere } from '@hers/service/target';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
-import { openBytes, STANDARD_INPUT } from '../input/bytes.ts';
+import { openBytes, STANDARD_INPUT } from '../input/lines.ts';
+import { counted, duration, size } from '../output.ts';
 import { writePrivately } from '../private-file.ts';
-import { counted, duration, size } from '../quantities.ts';
 
 export function addUpkeep(program: HersCommand, context: () => Context): void {
   program

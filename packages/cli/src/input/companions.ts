@@ -4,10 +4,9 @@
 import type { Payload } from '@hers/client';
 import type { Environment } from '../environment.ts';
 import { CommandError, EXIT } from '../exit.ts';
-import { openBytes } from './bytes.ts';
 import { cellAt, columnOf, csvTable } from './csv.ts';
 import { fieldOf, idFrom, isObject, jsonLines } from './jsonl.ts';
-import { linesOf } from './lines.ts';
+import { linesOf, openBytes } from './lines.ts';
 
 const ending = (path: string) => /\.([a-z]+)$/i.exec(path)?.[1]?.toLowerCase();
 

@@ -1,10 +1,10 @@
 // Rows of .jsonl files: one JSON object a line with `id`, `vector` and perhaps `payload`, or a line
-// that is nothing but a vector.
+// that is nothing but a vector; and new payloads, `{"id": …, "payload": …}` a line.
 
-import { HersError, type Payload } from '@hers/client';
-import { attempt, type BadRow, untilBad } from './bad-row.ts';
-import type { ByteSource } from './bytes.ts';
-import { byteLines, type Line, textOf } from './lines.ts';
+import { type Fields, HersError, type Payload, type PayloadUpdate, valuesOf } from '@hers/client';
+import type { Environment } from '../environment.ts';
+import type { ByteSource } from './lines.ts';
+import { attempt, type BadRow, byteLines, type Line, openBytes, textOf, untilBad } from './lines.ts';
 import type { Row, RowOptions } from './rows.ts';
 
 const SPACE = 0x20;
@@ -98,4 +98,35 @@ function vectorFrom(source: string, where: string, value: unknown): number[] {
   if (Array.isArray(value) && value.every((x) => typeof x === 'number')) return value;
   // JSON has no NaN; null is what many programs write for it.
   throw new HersError('MALFORMED', `${source}, ${where} has a vector that is not a list of numbers`);
+}
+
+export async function* updatesFrom(
+  environment: Environment,
+  path: string,
+  fields: Fields,
+): AsyncGenerator<PayloadUpdate> {
+  const source = await openBytes(environment, path);
+  try {
+    for await (const line of jsonLines(source)) yield updateIn(source.name, line, fields);
+  } finally {
+    await source.close();
+  }
+}
+
+function updateIn(source: string, line: JsonLine, fields: Fields): PayloadUpdate {
+  const { value, where } = line;
+  const wrong = (message: string) => new HersError('MALFORMED', `${source}, ${where}: ${message}`);
+  if (!isObject(value)) throw wrong('there is no object with an id and a payload');
+  const other = Object.keys(value).find((name) => name !== 'id' && name !== 'payload');
+  if (other !== undefined)
+    throw wrong(`it has a field ${JSON.stringify(other)}, which is neither id nor payload; put it into the payload`);
+  const id = idFrom(source, where, fieldOf(source, line, 'id'));
+  if (!Object.hasOwn(value, 'payload')) return { id };
+  const payload = value.payload as Payload;
+  try {
+    valuesOf(payload, fields, id);
+  } catch (error) {
+    throw wrong((error as Error).message);
+  }
+  return { id, payload };
 }

@@ -4,7 +4,7 @@ import { HersError } from '@hers/client';
 import type { Environment } from '../environment.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { openRows, type Row, type RowOptions } from './rows.ts';
-import { writtenOut } from './written-out.ts';
+import { writtenOut } from './vectors.ts';
 
 export interface Probe {
   /** The id in the file, or the number of the row. */

@@ -4,14 +4,15 @@
 // A number is no id that anybody chose: two imports that number their rows write over each other.
 // So rows are numbered only where that was asked for.
 
-import { checkId, type Fields, HersError, type Payload, type Plan, type VectorRecord, valuesOf } from '@hers/client';
+import type { Fields, FieldType, Payload } from '@hers/client';
+import { checkId, HersError, type Plan, type VectorRecord, valuesOf } from '@hers/client';
 import { checkVector } from '@hers/scheme';
 import type { Environment } from '../environment.ts';
 import { CommandError, EXIT, inCommandWords } from '../exit.ts';
+import { LIST_SEPARATOR } from '../fields.ts';
 import type { Output } from '../output.ts';
-import { BadRow } from './bad-row.ts';
-import { typedCells } from './cells.ts';
 import { countOf, hasCells, idsFrom, payloadsFrom } from './companions.ts';
+import { BadRow } from './lines.ts';
 import type { Row, RowFile } from './rows.ts';
 
 export interface RecordOptions {
@@ -231,5 +232,37 @@ export class RecordStream {
     }
     this.#hasBegun = true;
     yield { id, vector: row.vector, ...(payload === undefined ? {} : { payload }) };
+  }
+}
+
+const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
+
+/**
+ * Cells as the values of their fields, and all others as they are. An empty cell of a field is no
+ * value. What is not of its type stays a text, and is refused where values are checked.
+ */
+function typedCells(payload: Payload, fields: Fields): Payload {
+  if (Object.keys(fields).length === 0) return payload;
+  const typed = Object.entries(payload as Record<string, string>).flatMap(([name, cell]) => {
+    if (!Object.hasOwn(fields, name)) return [[name, cell] as const];
+    return cell === '' ? [] : [[name, typedCell(fields[name]!, cell)] as const];
+  });
+  return Object.fromEntries(typed);
+}
+
+function typedCell(type: FieldType, cell: string): Payload {
+  switch (type) {
+    case 'number':
+      return NUMBER.test(cell) ? Number(cell) : cell;
+    case 'boolean':
+      // As programs and spreadsheets write them: true, True, TRUE.
+      return /^(?:true|false)$/i.test(cell) ? cell.toLowerCase() === 'true' : cell;
+    case 'keyword[]':
+      return cell
+        .split(LIST_SEPARATOR)
+        .map((each) => each.trim())
+        .filter((each) => each !== '');
+    default:
+      return cell;
   }
 }

@@ -3,12 +3,13 @@
 
 import type { Payload } from '@hers/client';
 import { isNpy, openNpy } from '@hers/vectors/npy';
+import { Option } from 'commander';
+import type { HersCommand } from '../command.ts';
 import type { Environment } from '../environment.ts';
 import { CommandError, EXIT } from '../exit.ts';
-import { type BadRow, untilBad } from './bad-row.ts';
-import { type ByteSource, openBytes } from './bytes.ts';
 import { readCsv } from './csv.ts';
 import { readJsonl } from './jsonl.ts';
+import { type BadRow, type ByteSource, openBytes, untilBad } from './lines.ts';
 
 export const FORMATS = ['npy', 'csv', 'tsv', 'jsonl'] as const;
 export type Format = (typeof FORMATS)[number];
@@ -104,4 +105,32 @@ async function formatOf(source: ByteSource): Promise<Format> {
     `${source.name} is in a format that cannot be told from its name or its first bytes`,
     `say which it is: --format ${FORMATS.join(', ')}`,
   );
+}
+
+function delimiter(text: string): string {
+  const character = text === '\\t' || text === 'tab' ? '\t' : text;
+  if (character.length === 1) return character;
+  throw new CommandError(EXIT.usage, `--delimiter takes one character, not ${JSON.stringify(text)}`);
+}
+
+/** How .csv and .jsonl are read. */
+export function addRowOptions<T extends HersCommand>(command: T): T {
+  return command
+    .addOption(
+      new Option('--format <format>', 'what the file is; told from its name or its first bytes by default').choices([
+        ...FORMATS,
+      ]),
+    )
+    .option('--id <column>', 'column (.csv) or field (.jsonl) with the id; `id` by default')
+    .option(
+      '--vector <column>',
+      'column or field with the whole vector; `vector`, or all columns that are nothing else, by default',
+    )
+    .option('--delimiter <character>', 'between the cells of .csv; a comma by default', delimiter)
+    .option('--no-header', 'the first line of .csv is data; told from its cells by default');
+}
+
+/** The flag is there even when nobody gave it. */
+export function rowOptionsOf<T extends RowOptions>({ header, ...rest }: T): Omit<T, 'header'> & { header?: boolean } {
+  return { ...rest, ...(header === false ? { header } : {}) };
 }

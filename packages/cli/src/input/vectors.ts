@@ -3,8 +3,8 @@
 import { readLabels } from '@hers/vectors/npy';
 import type { Environment } from '../environment.ts';
 import { CommandError, EXIT } from '../exit.ts';
-import { openBytes } from './bytes.ts';
 import { idsFrom } from './companions.ts';
+import { openBytes } from './lines.ts';
 import { openRows, type RowOptions } from './rows.ts';
 
 export interface Vectors {
@@ -90,4 +90,12 @@ async function labelsFrom(
   } finally {
     await source.close();
   }
+}
+
+/** Its numbers, as text; undefined where a bracket stands alone. */
+export function writtenOut(text: string): string[] | undefined {
+  const whole = text.trim();
+  const isOpen = whole.startsWith('[');
+  if (isOpen !== whole.endsWith(']')) return undefined;
+  return (isOpen ? whole.slice(1, -1) : whole).trim().split(/[\s,;]+/);
 }

@@ -3,7 +3,7 @@
 import type { Plan } from '@hers/client';
 import type { AtRate, Evaluation, Interval } from '@hers/vectors/accuracy';
 import type { Machine } from '@hers/vectors/machine';
-import { count, duration, size } from '../quantities.ts';
+import { count, duration, size } from '../output.ts';
 import type { Part } from './page.ts';
 import { type Line, linePlot } from './plot.ts';
 import type { Crossed, Mean, Protection } from './protection.ts';

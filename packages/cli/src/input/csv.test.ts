@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { parse } from 'csv-parse/sync';
 import fc from 'fast-check';
-import { quotedCells } from './quoted-cells.ts';
+import { quotedCells } from './csv.ts';
 
 /** What csv-parse makes of the same record. */
 function reference(text: string, delimiter: string): string[] | undefined {
