@@ -376,7 +376,7 @@ describe('the public interface', () => {
     assert.deepEqual(untagged(home(), NEVER_THROWN_BY), []);
     // What the code throws is read as well as what the comments say.
     assert.deepEqual([...thrownBy('MasterSeed.from')], ['INVALID_ARGUMENT']);
-    assert.ok(thrownBy('Database.restore').has('INTEGRITY') && thrownBy('Collection.get').has('NEEDS_VAULT'));
+    assert.ok(thrownBy('Database.restore').has('INTEGRITY') && thrownBy('Collection.get').has('INVALID_ARGUMENT'));
     // What is caught, and what only ends a signal, is not thrown.
     assert.deepEqual([...thrownBy('TokenCheck.identify')], ['UNAVAILABLE', 'UNAUTHENTICATED']);
     assert.deepEqual([...thrownBy('FolderStore.close'), ...thrownBy('Collection.close')], []);

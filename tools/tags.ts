@@ -195,7 +195,6 @@ const IMPORTED: ReadonlyMap<string, string> = new Map([
   ['isFileThere', 'INVALID_ARGUMENT'],
   ['inPartitions', 'FORBIDDEN'],
   ['checkWhole', 'FORBIDDEN'],
-  ['needsVault', 'NEEDS_VAULT'],
   ['lockFile', 'LOCKED'],
   ['invalid', 'INVALID_ARGUMENT'],
 ]);

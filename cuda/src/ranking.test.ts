@@ -71,18 +71,17 @@ type Request = Pick<PlanRequest, 'metric' | 'profile' | 'dimension' | 'integrity
 
 function worldOf(request: Request, counts: readonly number[]): World {
   const key = MasterSeed.from(new Uint8Array(32).fill(7)).collectionKey(plan(request), new Uint8Array(16));
-  const made = counts.map((count, i) => encrypted(key, vectorsOf(count, request.dimension, 100 + i), 0));
+  const made = counts.map((count, i) => encrypted(key, vectorsOf(count, request.dimension, 100 + i)));
   const encoded = made.map(({ block }) => block);
   const blocks = encoded.map((bytes, i): ManifestBlock => {
     const id = hex(decodeBlock(bytes).blockId);
     const dead = i === 1 ? [0, 3, 17].filter((slot) => slot < counts[i]) : [];
-    return { id, hash: '', epoch: 0, edition: 2, count: counts[i], additions: 0, lists: [], dead };
+    return { id, hash: '', epoch: 0, edition: 2, count: counts[i], list: '', dead };
   });
-  const slotsOf = ({ count }: ManifestBlock) => slotsFor(key.plan, count);
-  const canariesOf = (block: ManifestBlock) => ({ id: block.id, slots: slotsOf(block) });
+  const canariesOf = ({ id, count }: ManifestBlock) => ({ id, slots: slotsFor(key.plan, count) });
   const sums = new Map(blocks.map(({ id }, i) => [id, made[i].sums]));
   const sumsOf = ({ id }: ManifestBlock) => sums.get(id);
-  return { key, encoded, of: { blocks, numbers: blocks.map((_, i) => 10 * i), canariesOf, slotsOf, sumsOf } };
+  return { key, encoded, of: { blocks, numbers: blocks.map((_, i) => 10 * i), canariesOf, sumsOf } };
 }
 
 /** What the host decrypts, one task a block. */

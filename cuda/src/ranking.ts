@@ -280,7 +280,6 @@ export class CudaRanking implements DeviceRanking {
     try {
       for (const [i, block] of fresh.entries()) {
         const place = of.canariesOf(block);
-        if (canaries > 0 && place.slots > of.slotsOf(block)) throw refusal(CANARY, '');
         fillDeviceRow(this.#key, rows, i, place, of.sumsOf(block));
         if (i % BLOCKS_AT_A_TIME === BLOCKS_AT_A_TIME - 1) await new Promise((resolve) => setTimeout(resolve, 0));
       }
@@ -295,7 +294,7 @@ export class CudaRanking implements DeviceRanking {
           orders: new Uint8Array(rows.orders.buffer),
           blocks: blocks.length,
           counts: Uint32Array.from(blocks, ({ count }) => count),
-          totals: Uint32Array.from(blocks, of.slotsOf),
+          totals: Uint32Array.from(blocks, (block) => of.canariesOf(block).slots),
           fresh: fresh.length,
           values: new Uint32Array(rows.values.buffer),
           alive: blocks.some(({ dead }) => dead.length > 0) ? aliveOf(blocks, n) : undefined,

@@ -164,12 +164,12 @@ describe('collections', () => {
     assert.equal(created.plan.security.secure, true);
     const { out } = await hers(folder, ['collections', 'list']);
     assert.deepEqual(
-      out.split('\n').map((line) => line.split('\t').slice(0, 6).join(' ')),
-      ['faces 12 128 cosine compact vault', 'prints 0 8 euclidean exact vault', 'tiny 2 4 cosine compact vault', ''],
+      out.split('\n').map((line) => line.split('\t').slice(0, 5).join(' ')),
+      ['faces 12 128 cosine compact', 'prints 0 8 euclidean exact', 'tiny 2 4 cosine compact', ''],
     );
     const { collections } = await hersJson(folder, ['collections', 'list']);
     assert.deepEqual(Object.keys(collections[0]), [
-      ...['name', 'dimension', 'metric', 'profile', 'enrolment', 'integrity', 'fields', 'records'],
+      ...['name', 'dimension', 'metric', 'profile', 'integrity', 'fields', 'records'],
       ...['blocks', 'bytes', 'version'],
     ]);
     assert.match((await hers(folder, ['collections', 'describe'])).out, /^name\tfaces\nrecords\t12\n/);
@@ -178,17 +178,6 @@ describe('collections', () => {
     assert.equal((await hers(folder, ['collections', 'delete', 'tiny'])).exit, 2);
     assert.deepEqual(await hersJson(folder, ['collections', 'delete', 'tiny', '--yes']), { deleted: 'tiny' });
     assert.equal((await hers(folder, ['collections', 'describe', 'tiny'])).exit, 3);
-  });
-
-  test('homomorphic ones keep no records', async () => {
-    const folder = await prepared.copy();
-    await hersJson(folder, 'collections create sums --dimension 4 --profile exact --enrolment homomorphic'.split(' '));
-    const collection = ['--collection', 'sums'];
-    await hersJson(folder, ['import', '-', '--row-ids', ...collection], { input: '1,0,0,0\n0,1,0,0\n' });
-    assert.match((await hers(folder, ['search', '[1,0,0,0]', ...collection])).out, /^0\t1\n1\t0\n/);
-    const { exit, err } = await hers(folder, ['get', '0', ...collection]);
-    assert.equal(exit, 2);
-    assert.match(err, /needs the vault/);
   });
 });
 

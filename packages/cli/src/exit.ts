@@ -40,7 +40,6 @@ const EXIT_OF: Partial<Record<HersError['code'], Exit>> = {
   INVALID_ARGUMENT: EXIT.usage,
   UNSUPPORTED_PLAN: EXIT.usage,
   INSECURE_PARAMETERS: EXIT.usage,
-  NEEDS_VAULT: EXIT.usage,
   INVALID_VECTOR: EXIT.input,
   MALFORMED: EXIT.input,
   UNSUPPORTED_VERSION: EXIT.input,

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { Readable, Writable } from 'node:stream';
 import { after, before, describe, test } from 'node:test';
 import { stripVTControlCharacters } from 'node:util';
-import { hers, hersJson, npy, Prepared, serve, temporaryFolder, vectorOf } from '../testing/cli.ts';
+import { hers, hersJson, npy, Prepared, serve, vectorOf } from '../testing/cli.ts';
 import { Interrupted } from './exit.ts';
 import { run } from './program.ts';
 
@@ -711,15 +711,4 @@ describe('expire', () => {
     assert.equal(none.exit, 2);
     assert.match(none.err, /nothing expires in this collection/);
   });
-});
-
-test('fields need a vault', async () => {
-  await using folder = await temporaryFolder();
-  await hers(folder.path, ['init', '--unsealed']);
-  const args = 'collections create sums -d 4 -p exact --enrolment homomorphic'.split(' ');
-  assert.equal((await hers(folder.path, [...args, '--field', 'age:number'])).exit, 2);
-  assert.equal((await hers(folder.path, args)).exit, 0);
-  const { exit, err } = await hers(folder.path, ['fields', 'add', 'sums', 'age:number']);
-  assert.equal(exit, 2);
-  assert.match(err, /needs the vault/);
 });

@@ -258,95 +258,94 @@ describe('canaries: a response that was not computed for this query and this blo
   const blockOf = (response: Uint8Array) => Buffer.from(decodeResponse(response).blockId).toString('hex');
 
   for (const profile of ['compact', 'small', 'exact'] as const)
-    for (const enrolment of profile === 'exact' ? (['vault', 'homomorphic'] as const) : (['vault'] as const))
-      it(`${profile}, ${enrolment}: is refused, and nothing is fetched`, async () => {
-        const name = `canaries-${profile}-${enrolment}`;
-        const db = new Database(store, { key });
-        const dimension = profile === 'small' ? 32 : DIMENSION;
-        const records = (from: number, to: number) =>
-          Array.from({ length: to - from }, (_, i) => ({ id: `r${from + i}`, vector: vectorOf(from + i, dimension) }));
-        const collection = await db.createCollection(name, { dimension, profile, enrolment });
-        const { capacity, parameters } = collection.plan;
-        await collection.upsert(records(0, 2 * capacity));
-        const before = `${name}-before`;
-        await new Database(store, { key, versions: new InMemoryVersions() }).restore(before, collection.snapshot());
-        const older = await store.getCollection(before);
-        // The first block is rewritten, with the same number of records.
-        await collection.delete(['r0']);
-        await collection.upsert(records(2 * capacity, 2 * capacity + 1));
-        await collection.optimize();
+    it(`${profile}: is refused, and nothing is fetched`, async () => {
+      const name = `canaries-${profile}`;
+      const db = new Database(store, { key });
+      const dimension = profile === 'small' ? 32 : DIMENSION;
+      const records = (from: number, to: number) =>
+        Array.from({ length: to - from }, (_, i) => ({ id: `r${from + i}`, vector: vectorOf(from + i, dimension) }));
+      const collection = await db.createCollection(name, { dimension, profile });
+      const { capacity, parameters } = collection.plan;
+      await collection.upsert(records(0, 2 * capacity));
+      const before = `${name}-before`;
+      await new Database(store, { key, versions: new InMemoryVersions() }).restore(before, collection.snapshot());
+      const older = await store.getCollection(before);
+      // The first block is rewritten, with the same number of records.
+      await collection.delete(['r0']);
+      await collection.upsert(records(2 * capacity, 2 * capacity + 1));
+      await collection.optimize();
 
-        const earlier: Uint8Array[] = [];
-        const cheats: Readonly<Record<string, Service['search']>> = {
-          'from another block': async function* (where, request, options) {
-            const all = await Array.fromAsync(store.search(where, request, { ...options, views: false }));
-            const ids = all.map((response) => decodeResponse(response).blockId);
-            yield* all.map((response, i) => renamed(response, { blockId: ids[(i + 1) % all.length] }));
-          },
-          'for an earlier query': async function* (where, request, options) {
-            const all = await Array.fromAsync(store.search(where, request, { ...options, views: false }));
-            const queryId = decodeResponse(all[0]).queryId;
-            const given = earlier.length > 0 ? earlier.map((response) => renamed(response, { queryId })) : all;
-            if (earlier.length === 0) earlier.push(...all);
-            yield* given;
-          },
-          'from an older state': async function* (where, request, options) {
-            const all = await Array.fromAsync(store.search(where, request, { ...options, views: false }));
-            const then = await Array.fromAsync(
-              store.search(before, { ...request, version: older.version }, { ...options, views: false }),
-            );
-            const ids = [then, all].map((responses) => new Set(responses.map(blockOf)));
-            const old = then.find((response) => !ids[1].has(blockOf(response)))!;
-            yield* all.map((response) => {
-              const { blockId, count } = decodeResponse(response);
-              return ids[0].has(blockOf(response)) ? response : renamed(old, { blockId, count });
-            });
-          },
-          'moved by one slot': async function* (where, request, options) {
-            for await (const response of store.search(where, request, options)) yield movedResponse(response, 1);
-          },
-          'moved by half a block': async function* (where, request, options) {
-            for await (const response of store.search(where, request, options))
-              yield movedResponse(response, parameters.n / 2);
-          },
-          'of nothing': async function* (where, request, options) {
-            for await (const response of store.search(where, request, options)) {
-              const { blockId, count } = decodeResponse(response);
-              yield forgedResponse(request.queries[0], blockId, count, () => 0);
-            }
-          },
-        };
-        for (const [what, search] of Object.entries(cheats)) {
-          let fetched = 0;
-          let searches = 0;
-          const cheating = withMethods(store, {
-            search(...given) {
-              searches++;
-              return search(...given);
-            },
-            getRecords(...given) {
-              fetched++;
-              return store.getRecords(...given);
-            },
+      const earlier: Uint8Array[] = [];
+      const cheats: Readonly<Record<string, Service['search']>> = {
+        'from another block': async function* (where, request, options) {
+          const all = await Array.fromAsync(store.search(where, request, { ...options, views: false }));
+          const ids = all.map((response) => decodeResponse(response).blockId);
+          yield* all.map((response, i) => renamed(response, { blockId: ids[(i + 1) % all.length] }));
+        },
+        'for an earlier query': async function* (where, request, options) {
+          const all = await Array.fromAsync(store.search(where, request, { ...options, views: false }));
+          const queryId = decodeResponse(all[0]).queryId;
+          const given = earlier.length > 0 ? earlier.map((response) => renamed(response, { queryId })) : all;
+          if (earlier.length === 0) earlier.push(...all);
+          yield* given;
+        },
+        'from an older state': async function* (where, request, options) {
+          const all = await Array.fromAsync(store.search(where, request, { ...options, views: false }));
+          const then = await Array.fromAsync(
+            store.search(before, { ...request, version: older.version }, { ...options, views: false }),
+          );
+          const ids = [then, all].map((responses) => new Set(responses.map(blockOf)));
+          const old = then.find((response) => !ids[1].has(blockOf(response)))!;
+          yield* all.map((response) => {
+            const { blockId, count } = decodeResponse(response);
+            return ids[0].has(blockOf(response)) ? response : renamed(old, { blockId, count });
           });
-          const victim = await new Database(cheating, { key, threads: 1 }).collection(name);
-          const probe = vectorOf(60_000, dimension);
-          if (what.includes('earlier')) await victim.search(probe);
-          fetched = searches = 0;
-          // Where a store needs more than one block for it, a comparison with one shows nothing.
-          const isOfOne = !what.startsWith('from');
-          const ways = [
-            () => victim.search(probe),
-            () => victim.searchBatch([probe]),
-            ...(isOfOne ? [() => victim.verify(`r${capacity + 7}`, probe)] : []),
-            ...(enrolment === 'vault' ? [() => victim.search(probe, { payload: true, rerank: true })] : []),
-          ];
-          for (const ask of ways) await assert.rejects(ask(), { code: 'INTEGRITY' }, what);
-          assert.equal(fetched, 0, what);
-          assert.equal(searches, ways.length, what); // and nothing is tried again
-          await victim.close();
-        }
-      });
+        },
+        'moved by one slot': async function* (where, request, options) {
+          for await (const response of store.search(where, request, options)) yield movedResponse(response, 1);
+        },
+        'moved by half a block': async function* (where, request, options) {
+          for await (const response of store.search(where, request, options))
+            yield movedResponse(response, parameters.n / 2);
+        },
+        'of nothing': async function* (where, request, options) {
+          for await (const response of store.search(where, request, options)) {
+            const { blockId, count } = decodeResponse(response);
+            yield forgedResponse(request.queries[0], blockId, count, () => 0);
+          }
+        },
+      };
+      for (const [what, search] of Object.entries(cheats)) {
+        let fetched = 0;
+        let searches = 0;
+        const cheating = withMethods(store, {
+          search(...given) {
+            searches++;
+            return search(...given);
+          },
+          getRecords(...given) {
+            fetched++;
+            return store.getRecords(...given);
+          },
+        });
+        const victim = await new Database(cheating, { key, threads: 1 }).collection(name);
+        const probe = vectorOf(60_000, dimension);
+        if (what.includes('earlier')) await victim.search(probe);
+        fetched = searches = 0;
+        // Where a store needs more than one block for it, a comparison with one shows nothing.
+        const isOfOne = !what.startsWith('from');
+        const ways = [
+          () => victim.search(probe),
+          () => victim.searchBatch([probe]),
+          ...(isOfOne ? [() => victim.verify(`r${capacity + 7}`, probe)] : []),
+          () => victim.search(probe, { payload: true, rerank: true }),
+        ];
+        for (const ask of ways) await assert.rejects(ask(), { code: 'INTEGRITY' }, what);
+        assert.equal(fetched, 0, what);
+        assert.equal(searches, ways.length, what); // and nothing is tried again
+        await victim.close();
+      }
+    });
 });
 
 describe('the version of a record', () => {
@@ -448,21 +447,17 @@ describe('exact, with a compressor', () => {
 });
 
 describe('exact: every score of every block', () => {
-  for (const [metric, enrolment] of [
-    ['cosine', 'vault'],
-    ['euclidean', 'vault'],
-    ['dot', 'homomorphic'],
-  ] as const)
-    it(`${metric}, ${enrolment}: one that is changed in one slot is caught without fetching anything`, async () => {
+  for (const metric of ['cosine', 'euclidean', 'dot'] as const)
+    it(`${metric}: one that is changed in one slot is caught without fetching anything`, async () => {
       const name = `all-${metric}`;
-      const options = { dimension: DIMENSION, profile: 'exact', metric, enrolment, normBound: 1 } as const;
+      const options = { dimension: DIMENSION, profile: 'exact', metric, normBound: 1 } as const;
       const { normBound: _, ...cosine } = options;
       const collection = await new Database(store, { key }).createCollection(
         name,
         metric === 'cosine' ? cosine : options,
       );
       for (const from of [0, 40, 80]) await collection.upsert(records(from, from + 40));
-      if (enrolment === 'vault') await collection.optimize();
+      await collection.optimize();
       await collection.delete('r7');
       const probe = vectorOf(50_000, DIMENSION);
       const { plan } = collection;

@@ -277,10 +277,6 @@ describe('a collection in a folder', () => {
       db.createCollection('f', { dimension: 4, colour: 'red' } as never),
       refused('INVALID_ARGUMENT'),
     );
-    await assert.rejects(
-      db.createCollection('f', { dimension: 4, enrolment: 'homomorphic' }),
-      refused('INVALID_ARGUMENT'),
-    );
     await assert.rejects(db.collection('none'), refused('NOT_FOUND'));
     await assert.rejects(connect('ftp://x', { key: MasterSeed.generate() }), refused('INVALID_ARGUMENT'));
     await db.close();
@@ -382,7 +378,6 @@ describe('a collection in a folder', () => {
       dimension: DIMENSION,
       metric: 'dot',
       profile: 'compact',
-      enrolment: 'vault',
       integrity: 'standard',
       fields: {},
     };
@@ -414,79 +409,6 @@ describe('a collection in a folder', () => {
     await assert.rejects(stranger.collection('faces'), refused('WRONG_KEY'));
     assert.deepEqual(await stranger.listCollections(), []);
     await stranger.close();
-  });
-});
-
-describe('homomorphic enrolment', () => {
-  it('adds a few templates at a time, across blocks, and searches them', async () => {
-    const folder = await temporary();
-    const key = MasterSeed.generate();
-    const db = await open(folder, key);
-    const prints = await db.createCollection('prints', { dimension: 4, profile: 'exact', enrolment: 'homomorphic' });
-    const vectorAt = (i: number) => vectorOf(i, 4);
-    const all: VectorRecord[] = [];
-    for (const count of [1, 1, 2, 1500, 2000, 1200, 3]) {
-      const part = Array.from({ length: count }, (_, i) => ({
-        id: `p${all.length + i}`,
-        vector: vectorAt(all.length + i),
-      }));
-      await prints.upsert(part);
-      all.push(...part);
-    }
-    assert.equal(await prints.count(), all.length);
-    assert.equal((await db.describe('prints')).blocks, 2);
-    for (const number of [0, 1, 3, 4095, 4096, all.length - 1]) {
-      const { matches } = await prints.search(vectorAt(number), { limit: 20 });
-      assert.ok(
-        matches.some(({ id }) => id === `p${number}`),
-        `p${number} is not among ${matches.length}`,
-      );
-      assert.equal(matches[0].scoreOrigin, 'exact');
-    }
-    assert.deepEqual(await prints.upsert(all.slice(0, 2)), counts({ unchanged: 2 }));
-    assert.equal(await prints.delete(['p1']), 1);
-    await prints.upsert({ id: 'p2', vector: vectorAt(90_002) });
-    const checkDeleted = async (collection: Collection) => {
-      const { matches } = await collection.search(vectorAt(1), { limit: 100 });
-      assert.ok(matches.every(({ id }) => id !== 'p1'));
-      assert.ok((await collection.search(vectorAt(90_002), { limit: 20 })).matches.some(({ id }) => id === 'p2'));
-      assert.equal(await collection.count(), all.length - 1);
-    };
-    await checkDeleted(prints);
-    for (const needs of [
-      () => prints.get('p0'),
-      () => prints.search(vectorAt(0), { rerank: true }),
-      () => prints.search(vectorAt(0), { payload: true }),
-      () => prints.upsert({ id: 'q', vector: vectorAt(1), payload: 1 }),
-    ]) {
-      await assert.rejects(needs(), refused('NEEDS_VAULT'));
-    }
-    await prints.optimize();
-    await checkDeleted(prints);
-    assert.equal(await prints.rotateKey(), 1);
-    await checkDeleted(prints);
-    await db.close();
-    const again = await open(folder, key);
-    await checkDeleted(await again.collection('prints'));
-    await again.close();
-  });
-
-  it('adds templates one at a time for as long as anybody likes', async () => {
-    const folder = await temporary();
-    const key = MasterSeed.generate();
-    const db = await open(folder, key);
-    const prints = await db.createCollection('prints', { dimension: 2, profile: 'exact', enrolment: 'homomorphic' });
-    // Each adds a list, until they are joined into one.
-    const all = Array.from({ length: 66 }, (_, i) => ({ id: `p${i}`, vector: vectorOf(i, 2) }));
-    for (const print of all) await prints.upsert(print);
-    await db.close();
-    const again = await open(folder, key);
-    const { matches, coverage } = await (await again.collection('prints')).search(all[7].vector, { limit: 100 });
-    assert.deepEqual(coverage, { searched: 66, total: 66 });
-    const scores = new Map(matches.map(({ id, score }) => [id, score]));
-    for (const { id, vector } of all)
-      assert.ok(Math.abs(scores.get(id)! - scoreOf('cosine', vector, all[7].vector)) < 0.01, id);
-    await again.close();
   });
 });
 

@@ -7,7 +7,6 @@ import { hex } from './bytes.ts';
 import type { Fields, FieldValue } from './fields/field.ts';
 import type { Filter } from './filter/filter.ts';
 import { openCompressor } from './formats/compressors.ts';
-import { type Enrolment, needsVault } from './formats/descriptor.ts';
 import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './formats/records.ts';
 import type { Question, QuestionOptions } from './inbox/keeper.ts';
 import type { AddDeviceOptions, DeviceInfo } from './inbox/registry.ts';
@@ -109,11 +108,6 @@ export class Collection {
     return this.#session.keyring.plan;
   }
 
-  /** Whether records are kept in the vault, or only their encrypted vectors. */
-  get enrolment(): Enrolment {
-    return this.#session.keyring.descriptor.enrolment;
-  }
-
   /**
    * Writes records: one, many, or a stream. A record with an existing id replaces it; an identical
    * one is skipped, so repeating an upsert is safe. The result says how many are new, replaced and
@@ -127,7 +121,6 @@ export class Collection {
    *   the rules, or an option that there is not.
    * @throws {HersError} INVALID_VECTOR: for a vector of another dimension, that is not finite, or
    *   longer than the bound.
-   * @throws {HersError} NEEDS_VAULT: for a payload under homomorphic enrolment, which keeps none.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions, and a record is in
    *   none of them.
    * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
@@ -163,8 +156,6 @@ export class Collection {
    *   longer than the bound.
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not or does not fit, and a
    *   filter by a field that there is not.
-   * @throws {HersError} NEEDS_VAULT: for `rerank` and `payload` under homomorphic enrolment, which
-   *   keeps no records.
    * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
    * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
    *   store can end with; {@link Collection} lists them.
@@ -182,7 +173,7 @@ export class Collection {
    * @param vectors - The probes.
    * @param options - As for {@link Collection.search}, for all of them.
    * @returns One result for each vector, in their order.
-   * @throws {HersError} INVALID_VECTOR, INVALID_ARGUMENT, NEEDS_VAULT, FORBIDDEN: as {@link
+   * @throws {HersError} INVALID_VECTOR, INVALID_ARGUMENT, FORBIDDEN: as {@link
    *   Collection.search}.
    * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
    *   store can end with; {@link Collection} lists them.
@@ -205,7 +196,6 @@ export class Collection {
    * @throws {HersError} INVALID_VECTOR: for a probe that cannot be one of this collection.
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not, or is not for this case;
    *   for a group by a field that is no keyword.
-   * @throws {HersError} NEEDS_VAULT: for `rerank` under homomorphic enrolment.
    * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
    * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
    *   store can end with; {@link Collection} lists them.
@@ -237,14 +227,12 @@ export class Collection {
    * @param ids - One id, or several.
    * @returns The records; an id that there is no record of is left out.
    * @throws {HersError} INVALID_ARGUMENT: for what is no id.
-   * @throws {HersError} NEEDS_VAULT: under homomorphic enrolment, which keeps no records.
    * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
    *   store can end with; {@link Collection} lists them.
    * @example
    * const [ada] = await faces.get('ada');
    */
   async get(ids: string | readonly string[]): Promise<StoredRecord[]> {
-    if (this.enrolment !== 'vault') throw needsVault('reading records');
     const asked = idsOf(ids);
     await this.#session.refresh();
     return this.#session.read(async (view) => {
@@ -518,7 +506,6 @@ export class Collection {
    * @param options - A signal, and a function that hears of progress.
    * @throws {HersError} INVALID_ARGUMENT: for a name or a type that cannot be, a field that there
    *   is with another type, or a payload whose value does not fit.
-   * @throws {HersError} NEEDS_VAULT: under homomorphic enrolment, which keeps no payloads.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
    *   store can end with; {@link Collection} lists them.
@@ -555,7 +542,6 @@ export class Collection {
    * @throws {HersError} NOT_FOUND: where there is no record of an id.
    * @throws {HersError} INVALID_ARGUMENT: for a payload that is no JSON, or whose value does not
    *   fit its field; for an option that there is not.
-   * @throws {HersError} NEEDS_VAULT: under homomorphic enrolment.
    * @throws {HersError} FORBIDDEN: where a record would leave the partitions that this client is
    *   limited to.
    * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
@@ -625,7 +611,6 @@ export class Collection {
    * @param compressor - The bytes of its file, or null for none.
    * @param options - A signal, and a function that hears of progress.
    * @throws {HersError} INVALID_ARGUMENT: for what is no compressor of vectors of this collection.
-   * @throws {HersError} NEEDS_VAULT: under homomorphic enrolment.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @throws {HersError} UNSUPPORTED_PLAN: where no parameters do for its dimension.
    * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the

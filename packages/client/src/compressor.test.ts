@@ -150,11 +150,6 @@ describe('a collection with a compressor', () => {
     await assert.rejects(create({ compressor: Uint8Array.of(1, 2, 3) }), refused('INVALID_ARGUMENT'));
     await assert.rejects(create({ metric: 'dot', normBound: 2, compressor: model }), refused('INVALID_ARGUMENT'));
     assert.deepEqual(await db.listCollections(), []);
-    const homomorphic = { profile: 'exact', enrolment: 'homomorphic' } as const;
-    const faces = await create({ ...homomorphic, compressor: model });
-    await faces.upsert(records(0, 5));
-    assert.equal((await faces.search(embedding(3), { limit: 1 })).matches[0].id, 'r3');
-    await assert.rejects(faces.reindex(narrower), refused('NEEDS_VAULT'));
     await db.close();
   });
 

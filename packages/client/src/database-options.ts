@@ -4,7 +4,6 @@ import type { Edition, Integrity, Metric, Plan, Profile } from '@hers/scheme';
 import type { MasterSeed } from '@hers/scheme/secret';
 import type { OptionNames } from '@hers/service';
 import type { Fields } from './fields/field.ts';
-import type { Enrolment } from './formats/descriptor.ts';
 import type { ListCache } from './session/list-cache.ts';
 import type { VersionMemory } from './session/versions.ts';
 import { HTTP_OPTIONS, type HttpOptions } from './transport/connection.ts';
@@ -18,23 +17,15 @@ export interface CollectionOptions {
   /**
    * `compact`, the default: 4 bytes a coordinate, and scores with a small error that the plan
    * states. `small`: 3 bytes, and about eight times that error; refused where it is no smaller than
-   * floats. `exact`: 8 bytes, and the exact integer score of finely rounded vectors. `exact-250`:
-   * the same, rounded to 1/250. `open`: 4 bytes, two and a half times the error of `compact`,
-   * queries of a kilobyte, and no `payload` or `rerank`.
+   * floats. `exact`: 8 bytes, and the exact integer score of finely rounded vectors. `open`: 4
+   * bytes, two and a half times the error of `compact`, queries of a kilobyte, and no `payload` or
+   * `rerank`.
    */
   readonly profile?: Profile;
-  /**
-   * `vault`, the default: records are kept encrypted, and their blocks can be made again.
-   * `homomorphic`: nothing but encrypted vectors is kept; needs `exact-250`, which `exact` means
-   * here, too.
-   */
-  readonly enrolment?: Enrolment;
   /** The largest norm of a vector that is written; for the metrics `dot` and `euclidean`. */
   readonly normBound?: number;
   /** The largest norm of a vector that is searched for; `normBound` by default. */
   readonly queryNormBound?: number;
-  /** How often records may be added to one block under `homomorphic` enrolment. */
-  readonly maxAdditions?: number;
   /**
    * `standard`, the default: canaries show a response that was not computed from this block for
    * this query. `strong`: under `compact` and `small`, checksum canaries show a change of a single
@@ -113,8 +104,6 @@ export interface CollectionSummary {
   readonly metric: Metric;
   /** How exact scores are, and at which size. */
   readonly profile: Profile;
-  /** How records get in. */
-  readonly enrolment: Enrolment;
   /** Whether blocks have checksum canaries as well (`strong`). */
   readonly integrity: Integrity;
   /** The compressor of what is indexed, if there is one: its method and its output dimension. */
@@ -158,10 +147,8 @@ export const COLLECTION_OPTIONS: OptionNames<CollectionOptions> = {
   dimension: true,
   metric: true,
   profile: true,
-  enrolment: true,
   normBound: true,
   queryNormBound: true,
-  maxAdditions: true,
   integrity: true,
   fields: true,
   partitionBy: true,

@@ -1,6 +1,6 @@
 // The collections of a folder or a server, and what this client remembers of them.
 
-import { DEFAULT_EDITION, type Edition, isExact, type PlanRequest, plan } from '@hers/scheme';
+import { DEFAULT_EDITION, type Edition, type PlanRequest, plan } from '@hers/scheme';
 import { MasterSeed } from '@hers/scheme/secret';
 import {
   type CollectionInfo,
@@ -112,7 +112,6 @@ export class Database {
    *   known type, or a compressor of other vectors.
    * @throws {HersError} UNSUPPORTED_PLAN, INSECURE_PARAMETERS: where no parameters do for this
    *   dimension, metric and profile, or none that are safe.
-   * @throws {HersError} NEEDS_VAULT: for fields under homomorphic enrolment.
    * @throws {HersError} ALREADY_EXISTS: where there is one of this name.
    * @throws {HersError} NOT_FOUND: where somebody deletes it before it is open.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
@@ -125,35 +124,19 @@ export class Database {
     checkCollectionName(name);
     this.#checkWhole('making a collection');
     refuseUnknown(options, COLLECTION_OPTIONS, 'a collection');
-    const {
-      enrolment = 'vault',
-      compressor,
-      fields: given = {},
-      partitionBy,
-      integrity = 'standard',
-      ...asIs
-    } = options;
-    const fields = checkedFields(given, enrolment);
+    const { compressor, fields: given = {}, partitionBy, integrity = 'standard', ...asIs } = options;
+    const fields = checkedFields(given);
     if (partitionBy !== undefined && fields[partitionBy] !== 'keyword')
       throw new HersError('INVALID_ARGUMENT', 'partitionBy names one of the fields, of type keyword');
     // What is said by default is not written down: earlier versions do not know it.
     const rest = { ...asIs, ...(integrity === 'standard' ? {} : { integrity }) };
-    if (enrolment !== 'vault' && enrolment !== 'homomorphic')
-      throw new HersError('INVALID_ARGUMENT', 'enrolment is vault or homomorphic');
-    if (enrolment === 'homomorphic' && !isExact(rest.profile ?? 'compact'))
-      throw new HersError(
-        'INVALID_ARGUMENT',
-        'homomorphic enrolment needs the profile exact-250; exact means the same',
-      );
     const id = crypto.getRandomValues(new Uint8Array(16));
-    const asked = requestOf({ id, request: rest, enrolment }, DEFAULT_EDITION);
-    const { maxAdditions = enrolment === 'homomorphic' ? defaultAdditions(asked) : undefined } = rest;
-    const request = { ...asked, ...(maxAdditions === undefined ? {} : { maxAdditions }) };
+    const request = requestOf({ id, request: rest }, DEFAULT_EDITION);
     plan(request); // refuses what cannot be served
     const compression = compressor && (await openCompressor(compressor, request));
     checkSmaller({ ...request, dimension: compression?.compressor.outputDimension ?? request.dimension });
     await this.#checkFree(name);
-    const descriptor = { id, request, enrolment };
+    const descriptor = { id, request };
     const sealer = await makeSealer(this.#seed.deriveKey('manifest', id));
     const manifest = await sealManifest(sealer, id, emptyManifest(1, fields, partitionBy));
     sealer.wipe();
@@ -302,7 +285,6 @@ export class Database {
       const { manifest } = await this.#reader(name, keyring).manifest();
       const { plan: settings, descriptor } = keyring;
       const { dimension, metric, profile, integrity } = settings;
-      const { enrolment } = descriptor;
       const { version, compressors, epoch } = manifest;
       const editions = Object.groupBy(manifest.blocks, ({ edition }) => edition);
       const compressor = compressors.find((each) => each.epoch === epoch);
@@ -311,7 +293,6 @@ export class Database {
         dimension,
         metric,
         profile,
-        enrolment,
         integrity,
         ...(compressor ? { compressor: { method: compressor.method, dimension: compressor.dimension } } : {}),
         fields: { ...manifest.fields },
@@ -518,21 +499,6 @@ function checkSmaller(request: PlanRequest): void {
     'UNSUPPORTED_PLAN',
     `small takes ${Math.round(bytes.perTemplate)} bytes for a vector of ${dimension} dimensions, and an array of floats ${4 * dimension}: use compact, which is more accurate`,
   );
-}
-
-/**
- * One addition for every slot of a block; if the plan does not allow that many, half as many, and
- * so on.
- */
-function defaultAdditions(request: PlanRequest): number {
-  for (let additions = 4096; additions > 1; additions >>= 1) {
-    try {
-      return plan({ ...request, maxAdditions: additions }).maxAdditions;
-    } catch (error) {
-      if (!(error instanceof HersError && error.message.includes('additions'))) throw error;
-    }
-  }
-  return 1;
 }
 
 /** Fields that some blocks have no column of, and how many these are. */

@@ -445,17 +445,6 @@ describe('a collection with fields', () => {
     assert.deepEqual(listed, ids);
     await db.close();
   });
-
-  it('needs a vault', async () => {
-    await using db = await connect(`file:${await temporary()}`, { key, threads: 1 });
-    const options = { dimension: DIMENSION, profile: 'exact', enrolment: 'homomorphic', fields: FIELDS } as const;
-    await assert.rejects(db.createCollection('people', options), { code: 'NEEDS_VAULT' });
-    const { fields: _, ...without } = options;
-    const people = await db.createCollection('people', without);
-    await assert.rejects(people.addFields(FIELDS), { code: 'NEEDS_VAULT' });
-    await people.upsert({ id: 'a', vector: vectorOf(1, DIMENSION) });
-    assert.equal(await people.count({ filter: { must: { hasId: ['a', 'b'] } } }), 1);
-  });
 });
 
 describe('groups', () => {

@@ -20,7 +20,6 @@ export type {
 export { checkFields, type Fields, type FieldType, type FieldValue, valuesOf } from './fields/field.ts';
 export type { Condition, Filter } from './filter/filter.ts';
 export { parseFilter } from './filter/filter-text.ts';
-export type { Enrolment } from './formats/descriptor.ts';
 export { checkId, type Payload, type VectorRecord } from './formats/records.ts';
 export type {
   EnrolledByDevice,

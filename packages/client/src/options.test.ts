@@ -168,8 +168,6 @@ it('values that make no sense are refused, with what to give instead', async () 
   await assert.rejects(verify(group, { rerank: true }), refused(/rerank compares with one record/));
   const payload = { text: 'x'.repeat(2 ** 24) };
   await assert.rejects(people.upsert({ id: 'b', vector, payload }), refused(/payload of "b" is larger than \d+ bytes/));
-  const enrolment = 'other' as 'vault';
-  await assert.rejects(db.createCollection('x', { dimension: 4, enrolment }), refused(/enrolment is vault or homo/));
   const cache = {} as NonNullable<ConnectOptions['cache']>;
   assert.throws(() => new Database({} as never, { key, cache }), refused(/cache is a cache of lists/));
   assert.equal(await people.count(), 1);

@@ -283,13 +283,13 @@ describe('a client whose token is limited to partitions', () => {
     const shapes: Record<string, (content: typeof theirs) => void> = {
       'no blocks': (content) => delete content.blocks,
       'blocks that are none': (content) => (content.blocks = { length: 1 }),
-      'a block without lists': (content) => content.blocks[0].splice(5),
-      'a list that is a number': (content) => (content.blocks[0][5] = [7]),
-      'a list that is no hexadecimal number': (content) => (content.blocks[0][5] = ['zz']),
+      'a block without a list': (content) => content.blocks[0].splice(4),
+      'a list that is a number': (content) => (content.blocks[0][4] = 7),
+      'a list that is no hexadecimal number': (content) => (content.blocks[0][4] = 'zz'),
       'a count below zero': (content) => (content.blocks[0][3] = -1),
-      'a dead slot beyond the last': (content) => content.blocks[0][6].push(content.blocks[0][3]),
-      'a dead slot twice': (content) => (content.blocks[0][6] = [0, 0]),
-      'dead slots that descend': (content) => (content.blocks[0][6] = [2, 1]),
+      'a dead slot beyond the last': (content) => content.blocks[0][5].push(content.blocks[0][3]),
+      'a dead slot twice': (content) => (content.blocks[0][5] = [0, 0]),
+      'dead slots that descend': (content) => (content.blocks[0][5] = [2, 1]),
       'a pending record without a version': (content) => (content.pending[0] = [content.pending[0][0]]),
       'a part of nothing': (content) => (content.parts.columns = null),
       'a part without a value': (content) => delete content.parts.columns.value,
@@ -441,7 +441,7 @@ it('partitions of a program that knew no such tokens are read and written as the
   const sealer = await makeSealer(key.deriveKey('manifest', id));
   const { sections: _, ...older } = emptyManifest(1, FIELDS, 'site');
   const manifest = await sealManifest(sealer, id, older);
-  const descriptor = encodeDescriptor(key, { id, request, enrolment: 'vault' });
+  const descriptor = encodeDescriptor(key, { id, request });
   await store.createCollection('people', { id, descriptor, manifest });
   await using db = new Database(store, { key, threads: 1 });
   const people = await db.collection('people');

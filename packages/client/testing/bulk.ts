@@ -43,11 +43,11 @@ export async function bulkMaker(seed: Uint8Array, name: string, sealedDescriptor
     capacity: key.plan.capacity,
     async make(vectors, firstId) {
       const count = vectors.length / key.plan.dimension;
-      const { block, sums } = encrypted(key, vectors, 0);
+      const { block, sums } = encrypted(key, vectors);
       const list = await sealList(sealer, id, listOf(firstId, count), sums);
       const entry: ManifestBlock = {
         ...{ id: hex(decodeBlock(block).blockId), hash: hex(await sha256(block)), epoch: EPOCH, edition: EDITION },
-        ...{ count, additions: 0, lists: [hex(await sha256(list))], dead: [] },
+        ...{ count, list: hex(await sha256(list)), dead: [] },
       };
       return { encoded: block, list, entry };
     },

@@ -18,12 +18,12 @@ export async function createFirstEdition(
   service: Service,
   seed: MasterSeed,
   name: string,
-  { enrolment = 'vault', ...request }: Omit<CollectionOptions, 'compressor'>,
+  request: Omit<CollectionOptions, 'compressor'>,
 ): Promise<Collection> {
   const id = crypto.getRandomValues(new Uint8Array(16));
   const sealer = await makeSealer(seed.deriveKey('manifest', id));
   const manifest = await sealManifest(sealer, id, emptyManifest(1));
-  const descriptor = encodeDescriptor(seed, { id, request, enrolment });
+  const descriptor = encodeDescriptor(seed, { id, request });
   await service.createCollection(name, { id, descriptor, manifest });
   return openEdition(service, seed, name, 1);
 }

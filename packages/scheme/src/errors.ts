@@ -10,7 +10,6 @@ const CODES = {
   MALFORMED: { status: 400 },
   UNSUPPORTED_VERSION: { status: 400 },
   DAMAGED: { status: 400 },
-  NEEDS_VAULT: { status: 400 },
   WIPED: { status: 400 },
   /** No token, or none that this server knows. */
   UNAUTHENTICATED: { status: 401 },
@@ -62,7 +61,7 @@ export function isErrorCode(code: unknown): code is ErrorCode {
  * - WRONG_KEY, KEY_MISMATCH, WIPED: another key is needed, or this one was wiped.
  * - QUERY_MISMATCH, BLOCK_MISMATCH: parts of different searches or collections were mixed.
  * - INTEGRITY: the store contradicts what was seen before, or cheats.
- * - NOT_FOUND, ALREADY_EXISTS, NEEDS_VAULT, TOO_LARGE: as they say.
+ * - NOT_FOUND, ALREADY_EXISTS, TOO_LARGE: as they say.
  * - STALE, LOCKED: another one writes; the same call may succeed later.
  * - WRONG_CLOCK, INBOX_FULL: of a device: its clock is wrong; it has too much in an inbox.
  * - STORAGE, CLOSED: the disk fails or is full; it was closed.

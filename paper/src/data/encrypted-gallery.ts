@@ -9,7 +9,6 @@ import {
   type CollectionDescription,
   connect,
   type Database,
-  type Enrolment,
   HersError,
   MasterSeed,
   type Profile,
@@ -26,8 +25,6 @@ export interface Found {
 export interface GalleryOptions {
   readonly dimension: number;
   readonly profile: Profile;
-  /** `vault` by default. */
-  readonly enrolment?: Enrolment;
   /** A saved compressor: the scanned vectors are then shorter than the enrolled ones. */
   readonly compressor?: Uint8Array;
 }
@@ -46,14 +43,13 @@ export class EncryptedGallery {
     this.#dimension = dimension;
   }
 
-  static async open({ dimension, profile, enrolment, compressor }: GalleryOptions): Promise<EncryptedGallery> {
+  static async open({ dimension, profile, compressor }: GalleryOptions): Promise<EncryptedGallery> {
     const folder = await mkdtemp(join(tmpdir(), 'hers-gallery-'));
     try {
       const database = await connect(`file:${folder}`, { key: MasterSeed.generate() });
       const collection = await database.createCollection('gallery', {
         dimension,
         profile,
-        ...(enrolment ? { enrolment } : {}),
         ...(compressor ? { compressor } : {}),
       });
       return new EncryptedGallery(folder, database, collection, dimension);

@@ -13,17 +13,15 @@ import type { BothForms, Order } from './whole-published.ts';
 export interface ProductVariant {
   readonly name: string;
   readonly profile: Profile;
-  readonly enrolment: 'vault' | 'homomorphic';
 }
 
 export const VARIANTS: readonly ProductVariant[] = [
-  { name: 'compact', profile: 'compact', enrolment: 'vault' },
-  { name: 'exact', profile: 'exact', enrolment: 'vault' },
-  { name: 'homomorphic', profile: 'exact', enrolment: 'homomorphic' },
+  { name: 'compact', profile: 'compact' },
+  { name: 'exact', profile: 'exact' },
 ];
 
 export async function productWhole(
-  { name, profile, enrolment }: ProductVariant,
+  { name, profile }: ProductVariant,
   compressor: Uint8Array,
   gallery: BothForms,
   probes: BothForms,
@@ -32,7 +30,7 @@ export async function productWhole(
 ): Promise<Figure[]> {
   const { fine, coarse } = gallery;
   const { dimension } = fine;
-  const encrypted = await EncryptedGallery.open({ dimension, profile, enrolment, compressor });
+  const encrypted = await EncryptedGallery.open({ dimension, profile, compressor });
   try {
     const enrol = async (from: number, to: number) => {
       const begun = stopwatch();
@@ -45,8 +43,7 @@ export async function productWhole(
     for (let i = online[0]; i < online[1]; i++) single += await enrol(i, i + 1);
     if (online[1] < fine.labels.length) batch += await enrol(online[1], fine.labels.length);
     const sealing = stopwatch();
-    // Pending records go into a block; homomorphic enrolment has none.
-    if (enrolment === 'vault') await encrypted.seal();
+    await encrypted.seal();
     batch += sealing().seconds;
     const { plan, bytes, blocks } = await encrypted.describe();
     const measured = (what: string, value: number, unit: string): Figure => ({
@@ -60,8 +57,7 @@ export async function productWhole(
       { ...measured('query-bytes', plan.bytes.query, 'bytes'), source: 'computed' as const },
       { ...measured('stage1-bytes', blocks * plan.bytes.response, 'bytes'), source: 'computed' as const },
     ];
-    const stages = enrolment === 'vault' ? (['one', 'two'] as const) : (['one'] as const);
-    for (const stage of stages) {
+    for (const stage of ['one', 'two'] as const) {
       progress(`${name}: ${stage === 'one' ? 'one stage' : 'two stages'}`);
       const [times, overlap]: number[][] = [[], []];
       let [same, first, found] = [0, 0, 0];

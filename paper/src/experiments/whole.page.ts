@@ -14,7 +14,6 @@ type WholeData = Data<WholeParameters>;
 const PRODUCT = [
   ['compact', '`compact`'],
   ['exact', '`exact`'],
-  ['homomorphic', '`exact-250`, homomorphic enrolment'],
 ] as const;
 
 export async function render(data: WholeData): Promise<Rendered> {
@@ -127,7 +126,7 @@ function product(data: WholeData): string[] {
         ['bytes of a query', ...PRODUCT.map(([name]) => figures.cell(`${name}-query-bytes`, bytes))],
         ['bytes of its responses', ...PRODUCT.map(([name]) => figures.cell(`${name}-stage1-bytes`, bytes))],
         ['one stage', ...PRODUCT.map(([name]) => figures.cell(`${name}-one`, seconds))],
-        ['two stages', ...PRODUCT.map(([name]) => figures.cell(`${name}-two`, seconds) || 'needs the vault')],
+        ['two stages', ...PRODUCT.map(([name]) => figures.cell(`${name}-two`, seconds))],
         ['one stage: list as in the clear', ...PRODUCT.map(([name]) => share(`${name}-one-same`))],
         [
           'one stage: of the best in the clear',
@@ -140,7 +139,7 @@ function product(data: WholeData): string[] {
         ['rank-1, two stages', ...PRODUCT.map(([name]) => rank(`${name}-two-rank1`))],
       ],
     ),
-    `A folder on this machine, searched through the client: encryption, scan, decryption and ranking are in the times. The second stage fetches the best ${grouped(k)} sealed records, and the client ranks them by their full vectors. Homomorphic enrolment keeps nothing but encrypted vectors, so it has one stage. In the clear means: of rounded vectors under \`exact\` and \`exact-250\`, of the vectors themselves under \`compact\`, whose noise may exchange those that score almost alike.`,
+    `A folder on this machine, searched through the client: encryption, scan, decryption and ranking are in the times. The second stage fetches the best ${grouped(k)} sealed records, and the client ranks them by their full vectors. In the clear means: of rounded vectors under \`exact\`, of the vectors themselves under \`compact\`, whose noise may exchange those that score almost alike.`,
   ];
 }
 
@@ -152,7 +151,6 @@ function plot(data: WholeData): Promise<string> {
     ['published-stage2', `published, stage 2: Boddeti, ${dimension} dimensions, K = ${grouped(k)}`, 'Boddeti, SEAL'],
     ['exact-one', 'product, exact, one stage', 'this project, exact'],
     ['exact-two', 'product, exact, two stages', 'this project, exact'],
-    ['homomorphic-one', 'product, exact-250, homomorphic enrolment', 'this project, exact'],
     ['compact-one', 'product, compact, one stage', 'this project, compact'],
     ['compact-two', 'product, compact, two stages', 'this project, compact'],
   ] as const;

@@ -138,7 +138,7 @@ export async function bulkGallery(
     });
   await Promise.all(Array.from({ length: Math.min(availableParallelism(), total) }, work));
   const entries = segments.flat();
-  for (const { list, entry } of entries) own.lists.set(entry.lists[0], list);
+  for (const { list, entry } of entries) own.lists.set(entry.list, list);
   own.manifest = Uint8Array.from(
     await bulkManifest(
       service,

@@ -50,18 +50,10 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     .addOption(
       new Option(
         '-p, --profile <profile>',
-        'compact: 4 bytes a coordinate, scores with a small error; small: 3 bytes, about eight times that error; exact: 8 bytes, integer scores; exact-250: 8 bytes, vectors rounded to 1/250; open: as compact, with a larger error, queries of a kilobyte, and nothing fetched because of a score',
+        'compact: 4 bytes a coordinate, scores with a small error; small: 3 bytes, about eight times that error; exact: 8 bytes, integer scores; open: as compact, with a larger error, queries of a kilobyte, and nothing fetched because of a score',
       )
-        .choices(['compact', 'small', 'exact', 'exact-250', 'open'])
+        .choices(['compact', 'small', 'exact', 'open'])
         .default('compact'),
-    )
-    .addOption(
-      new Option(
-        '--enrolment <kind>',
-        'vault: the store also keeps sealed records; homomorphic: nothing but ciphertexts, needs exact-250 (exact means the same here)',
-      )
-        .choices(['vault', 'homomorphic'])
-        .default('vault'),
     )
     .option(
       '--norm-bound <number>',
@@ -72,11 +64,6 @@ export function addCollections(program: HersCommand, context: () => Context): vo
       '--query-norm-bound <number>',
       'the longest probe; as --norm-bound by default',
       numberOption('--query-norm-bound'),
-    )
-    .option(
-      '--max-additions <number>',
-      'additions into one block (homomorphic)',
-      numberOption('--max-additions', { whole: true }),
     )
     .addOption(
       new Option(
@@ -260,12 +247,11 @@ async function list(context: Context): Promise<void> {
     out.object({ collections: sorted });
     return;
   }
-  const row = ({ name, dimension, metric, profile, enrolment, records, bytes, fields }: CollectionSummary) => [
+  const row = ({ name, dimension, metric, profile, records, bytes, fields }: CollectionSummary) => [
     name,
     ...(out.terminal ? [count(records), String(dimension)] : [String(records), String(dimension)]),
     metric,
     profile,
-    enrolment,
     out.terminal ? size(bytes) : String(bytes),
     Object.keys(fields).join(','),
   ];
@@ -279,7 +265,6 @@ async function list(context: Context): Promise<void> {
         { title: 'dimension', right: true },
         { title: 'metric' },
         { title: 'profile' },
-        { title: 'enrolment' },
         { title: 'on disk', right: true },
         { title: 'fields' },
       ],
@@ -333,7 +318,7 @@ export function editionsOf(editions: CollectionDescription['editions']): string 
 }
 
 function printDescription({ out }: Context, description: CollectionDescription): void {
-  const { name, dimension, metric, profile, enrolment, integrity, compressor } = description;
+  const { name, dimension, metric, profile, integrity, compressor } = description;
   const { records, pending, blocks, bytes, version, plan, editions, fields, unfinishedFields, partitionBy } =
     description;
   if (out.json) {
@@ -347,7 +332,6 @@ function printDescription({ out }: Context, description: CollectionDescription):
     ...(compressor ? [['compressor', `${compressor.method}, to ${compressor.dimension} dimensions`] as const] : []),
     ['metric', metric],
     ['profile', profile],
-    ['enrolment', enrolment],
     ['integrity', integrity],
     ...(Object.keys(fields).length > 0 ? [['fields', fieldsText(fields)] as const] : []),
     ...(partitionBy === undefined ? [] : [['partitions', `by ${partitionBy}`] as const]),

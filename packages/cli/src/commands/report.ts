@@ -48,7 +48,7 @@ export function addReport(program: HersCommand, context: () => Context): void {
     .option('--compressor <file>', 'an .onnx file from hers train; without one, vectors are encrypted as they are')
     .addOption(
       new Option('-p, --profile <profile>', 'of the encrypted collection')
-        .choices(['compact', 'small', 'exact', 'exact-250'])
+        .choices(['compact', 'small', 'exact'])
         .default('compact'),
     )
     .option('--metric <metric>', 'how vectors are compared: a report is made for cosine alone', 'cosine')

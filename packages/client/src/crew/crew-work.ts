@@ -25,7 +25,7 @@ export function workFor(material: KeyMaterial): (task: Task) => Promise<Done> {
       return {};
     }
     if (task.kind === 'seal') return (await sealing).seal(task.batch);
-    if (task.kind === 'encrypt') return hashed(encrypted(key, task.vectors, task.first, task.handle));
+    if (task.kind === 'encrypt') return hashed(encrypted(key, task.vectors, task.handle));
     const { secret: given, options } = task;
     const tasks = unpackTasks(task.packed);
     if (!('secret' in given)) return rankResponses(key, open.of(given, options.query), tasks, options);

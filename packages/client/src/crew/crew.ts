@@ -85,10 +85,10 @@ export interface Crew {
   /** Names records and seals them under the crew's epoch. */
   seal(batch: PlainBatch): Promise<SealedBatch>;
   /**
-   * From slot 0 on it begins a block, which gets its canaries. Its id begins with the handle of its
-   * partition, if that is given. Takes ownership of the vectors.
+   * A block of these vectors, with its canaries. Its id begins with the handle of its partition, if
+   * that is given. Takes ownership of the vectors.
    */
-  encrypt(vectors: Float32Array | Int32Array, first: number, handle?: Uint8Array): Promise<EncryptedBlock>;
+  encrypt(vectors: Float32Array, handle?: Uint8Array): Promise<EncryptedBlock>;
   /**
    * The best of these responses to one query; with groups, the best of each block. INTEGRITY if a
    * canary has another score than it must have, or scores do not add up, which only the crew of
@@ -130,15 +130,14 @@ export async function sealerFrom(material: KeyMaterial): Promise<BatchSealer> {
 
 export function encrypted(
   key: CollectionKey,
-  vectors: Float32Array | Int32Array,
-  first: number,
+  vectors: Float32Array,
   handle?: Uint8Array,
 ): Omit<EncryptedBlock, 'hash'> {
   const blockId = crypto.getRandomValues(new Uint8Array(16));
   if (handle) blockId.set(handle);
-  const all = first === 0 ? withCanaries(key, vectors, blockId) : vectors;
-  const sums = isExact(key.plan.profile) ? { sums: encodeScoreSums(scoreSums(key, all, first)) } : {};
-  const block = encryptBlock(key, all, { first, blockId });
+  const all = withCanaries(key, vectors, blockId);
+  const sums = isExact(key.plan.profile) ? { sums: encodeScoreSums(scoreSums(key, all)) } : {};
+  const block = encryptBlock(key, all, { blockId });
   if (all !== vectors) freeBytes(all);
   return { block, ...sums };
 }
@@ -264,8 +263,8 @@ export class InProcessCrypto implements Crew {
     return (await this.#sealing).seal(batch);
   }
 
-  async encrypt(vectors: Float32Array | Int32Array, first: number, handle?: Uint8Array): Promise<EncryptedBlock> {
-    return hashed(encrypted(this.#key, vectors, first, handle));
+  async encrypt(vectors: Float32Array, handle?: Uint8Array): Promise<EncryptedBlock> {
+    return hashed(encrypted(this.#key, vectors, handle));
   }
 
   async decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {

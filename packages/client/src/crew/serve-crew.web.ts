@@ -19,7 +19,7 @@ async function tried(material: KeyMaterial): Promise<ReturnType<typeof workFor> 
   try {
     const work = workFor(material);
     const vectors = new Float32Array(dimension).fill(normBound / dimension);
-    const { answer } = await work({ kind: 'encrypt', vectors, first: 0 });
+    const { answer } = await work({ kind: 'encrypt', vectors });
     return 'value' in answer ? work : undefined;
   } catch {
     return undefined;

@@ -36,7 +36,7 @@ function world(request: Partial<PlanRequest>, counts: readonly number[]) {
   const key = keyFrom(material);
   // Of few numbers, so that scores are alike.
   const vectors = (count: number) => Float32Array.from({ length: count * DIMENSION }, (_, i) => ((i * i) % 7) - 3);
-  const blocks = counts.map((count) => decodeBlock(encrypted(key, vectors(count), 0).block));
+  const blocks = counts.map((count) => decodeBlock(encrypted(key, vectors(count)).block));
   const query = vectors(3).slice(DIMENSION, 2 * DIMENSION);
   const { query: bytes, secret } = encryptQuery(key, query);
   const expanded = expandedQuery(decodeQuery(bytes));

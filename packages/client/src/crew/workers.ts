@@ -13,8 +13,7 @@ export type Task =
   | { readonly kind: 'seal'; readonly batch: PlainBatch }
   | {
       readonly kind: 'encrypt';
-      readonly vectors: Float32Array | Int32Array;
-      readonly first: number;
+      readonly vectors: Float32Array;
       readonly handle?: Uint8Array | undefined;
     }
   | {
@@ -169,8 +168,8 @@ export class Workers implements Crew {
     return this.#run({ kind: 'seal', batch });
   }
 
-  encrypt(vectors: Float32Array | Int32Array, first: number, handle?: Uint8Array): Promise<EncryptedBlock> {
-    return this.#run({ kind: 'encrypt', vectors, first, handle });
+  encrypt(vectors: Float32Array, handle?: Uint8Array): Promise<EncryptedBlock> {
+    return this.#run({ kind: 'encrypt', vectors, handle });
   }
 
   async decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {

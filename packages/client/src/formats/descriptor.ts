@@ -8,13 +8,9 @@ import { hmac } from '@noble/hashes/hmac.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { fromHex, hex } from '../bytes.ts';
 
-/** How records get in: `vault` keeps a sealed copy of each, `homomorphic` none. */
-export type Enrolment = 'vault' | 'homomorphic';
-
 export interface Descriptor {
   readonly id: Uint8Array;
   readonly request: PlanRequest;
-  readonly enrolment: Enrolment;
 }
 
 /**
@@ -25,16 +21,9 @@ const FORMATS = [1, 2, 3, 4];
 const formatOf = ({ edition = 1, integrity = 'standard', profile }: PlanRequest) =>
   profile === 'open' ? 4 : integrity === 'strong' ? 3 : edition;
 
-/**
- * How the plan of a collection's blocks of one edition is asked for. Since the second edition, only
- * those of exact-250 can be added to one another.
- */
-export function requestOf({ request, enrolment }: Descriptor, edition: Edition): PlanRequest {
-  if (edition === 1) return { ...request, edition };
-  if (enrolment === 'homomorphic') return { ...request, edition, profile: 'exact-250' };
-  // A vault adds nothing, though earlier versions let it ask for additions.
-  const { maxAdditions: _, ...rest } = request;
-  return { ...rest, edition };
+/** How the plan of a collection's blocks of one edition is asked for. */
+export function requestOf({ request }: Descriptor, edition: Edition): PlanRequest {
+  return { ...request, edition };
 }
 
 function macOf(seed: MasterSeed, id: Uint8Array, text: string): string {
@@ -46,8 +35,8 @@ function macOf(seed: MasterSeed, id: Uint8Array, text: string): string {
   }
 }
 
-export function encodeDescriptor(seed: MasterSeed, { id, request, enrolment }: Descriptor): Uint8Array {
-  const text = JSON.stringify({ format: formatOf(request), id: hex(id), enrolment, request });
+export function encodeDescriptor(seed: MasterSeed, { id, request }: Descriptor): Uint8Array {
+  const text = JSON.stringify({ format: formatOf(request), id: hex(id), request });
   return new TextEncoder().encode(JSON.stringify({ text, mac: macOf(seed, id, text) }));
 }
 
@@ -61,7 +50,7 @@ export function openDescriptor(seed: MasterSeed, name: string, bytes: Uint8Array
   };
   try {
     const { text, mac } = JSON.parse(new TextDecoder().decode(bytes));
-    const { format, id, request, enrolment } = JSON.parse(text);
+    const { format, id, request } = JSON.parse(text);
     if (!FORMATS.includes(format))
       throw new HersError(
         'UNSUPPORTED_VERSION',
@@ -74,16 +63,9 @@ export function openDescriptor(seed: MasterSeed, name: string, bytes: Uint8Array
         `collection ${JSON.stringify(name)} was made with another key, or its description was altered; use the key it was made with`,
       );
     }
-    return { id: fromHex(id), request, enrolment };
+    return { id: fromHex(id), request };
   } catch (error) {
     if (error instanceof HersError) throw error;
     return fail();
   }
-}
-
-export function needsVault(what: string): HersError {
-  return new HersError(
-    'NEEDS_VAULT',
-    `${what} needs the vault, and this collection enrols homomorphically, without one`,
-  );
 }

@@ -21,25 +21,14 @@ import { notUnderstood } from './parts.ts';
 export interface ManifestBlock {
   /** Hexadecimal, as all ids here: they are keys of maps. */
   readonly id: string;
-  /** SHA-256 of the encoded block; empty for a sum, which the store makes. */
+  /** SHA-256 of the encoded block. */
   readonly hash: string;
-  /**
-   * Homomorphic enrolment: the tag that the block must have (`authenticate` of scheme/secret),
-   * which adds up as blocks do. Not there in blocks of older programs.
-   */
-  readonly tag?: string;
   readonly epoch: number;
   readonly edition: Edition;
   /** Of records; its canaries are not counted. */
   readonly count: number;
-  readonly additions: number;
-  /**
-   * Homomorphic enrolment: where the canaries of a sum are. Its id changes with every addition, and
-   * they came with the first ciphertext, whose id and number of slots these are.
-   */
-  readonly canaries?: { readonly id: string; readonly slots: number };
-  /** The sealed lists that say which record is in which slot, in the order of the slots. */
-  readonly lists: readonly string[];
+  /** The sealed list that says which record is in which slot. */
+  readonly list: string;
   /** The sealed columns of its fields, by field. */
   readonly columns?: Readonly<Record<string, string>>;
   /** The partition of its records, where the collection has partitions and they are in one. */
@@ -190,12 +179,8 @@ export function historyAfter(hash: string, history: readonly string[] = []): str
 interface Parts {
   readonly models?: { readonly must: true; readonly value: readonly ManifestCompressor[] };
   readonly evaluation?: { readonly must: true; readonly value: readonly ManifestEvaluation[] };
-  /** By block. */
-  readonly tags?: { readonly must: true; readonly value: Readonly<Record<string, string>> };
   /** Of every block, in their order; without this part all are of the first. */
   readonly editions?: { readonly must: true; readonly value: readonly Edition[] };
-  /** By block. */
-  readonly canaries?: { readonly must: true; readonly value: Readonly<Record<string, readonly [string, number]>> };
   readonly devices?: { readonly must: true; readonly value: readonly ManifestDevice[] };
   /** In the order in which they were named. */
   readonly fields?: { readonly must: true; readonly value: readonly (readonly [string, FieldType])[] };
@@ -338,15 +323,11 @@ function contentOf(manifest: Manifest) {
   } = manifest;
   const fields = Object.entries(manifest.fields);
   const columns = blocks.map((block) => Object.entries(block.columns ?? {}));
-  const tagged = blocks.flatMap(({ id, tag }) => (tag === undefined ? [] : [[id, tag] as const]));
-  const moved = blocks.flatMap(({ id, canaries: at }) => (at ? [[id, [at.id, at.slots]] as const] : []));
   const editions = blocks.map(({ edition }) => edition);
   const parts: Parts = {
     ...(compressors.length > 0 ? { models: { must: true, value: compressors } } : {}),
     ...(evaluation.length > 0 ? { evaluation: { must: true, value: evaluation } } : {}),
-    ...(tagged.length > 0 ? { tags: { must: true, value: Object.fromEntries(tagged) } } : {}),
     ...(editions.some((edition) => edition > 1) ? { editions: { must: true, value: editions } } : {}),
-    ...(moved.length > 0 ? { canaries: { must: true, value: Object.fromEntries(moved) } } : {}),
     ...(devices.length > 0 ? { devices: { must: true, value: devices } } : {}),
     ...(fields.length > 0 ? { fields: { must: true, value: fields } } : {}),
     ...(columns.some((each) => each.length > 0) ? { columns: { must: true, value: columns } } : {}),
@@ -360,13 +341,13 @@ function contentOf(manifest: Manifest) {
     epoch,
     seals,
     history: history.join(''),
-    blocks: blocks.map((b) => [b.id, b.hash, b.epoch, b.count, b.additions, b.lists, b.dead]),
+    blocks: blocks.map((b) => [b.id, b.hash, b.epoch, b.count, b.list, b.dead]),
     pending: pending.map((p) => [p.handle, p.version]),
     parts,
   };
 }
 
-type Row = [string, string, number, number, number, string[], number[]];
+type Row = [string, string, number, number, string, number[]];
 
 /**
  * Opens the manifest that a store says is of this version, with the sections of some partitions, or
@@ -504,7 +485,7 @@ const isDevices: Is = (value) =>
         (isShape({ most: isCount })(each.enrol) &&
           (each.enrol.partition === undefined || isText(each.enrol.partition)))),
   );
-const isBlockRow = isRow(isHex, isHex, isCount, isCount, isCount, isListOf(isHex), isListOf(isCount));
+const isBlockRow = isRow(isHex, isHex, isCount, isCount, isHex, isListOf(isCount));
 /** What the parts hold that this version knows. */
 const IS_PART: Readonly<Record<keyof Parts, Is>> = {
   models: isModels,
@@ -517,9 +498,7 @@ const IS_PART: Readonly<Record<keyof Parts, Is>> = {
       devices: (value) => value === undefined || isTableOf(isHex)(value),
     }),
   ),
-  tags: isTableOf(isHex),
   editions: isListOf(isCount),
-  canaries: isTableOf(isRow(isHex, isCount)),
   devices: isDevices,
   fields: isListOf(isRow(isText, isText)),
   columns: isListOf(isListOf(isRow(isText, isHex))),
@@ -531,7 +510,7 @@ const KNOWN_PARTS: ReadonlySet<string> = new Set(Object.keys(IS_PART));
 function isContent(content: Content, isOlder: boolean): boolean {
   const { version, epoch, seals, blocks, pending, history, parts = {}, models = [] } = content;
   // Ascending, and all of them slots of the block.
-  const areDead = ([, , , count, , , dead]: Row) =>
+  const areDead = ([, , , count, , dead]: Row) =>
     dead.every((slot, i) => slot < count && (i === 0 || dead[i - 1] < slot));
   return (
     (isOlder || content.format === FORMAT) &&
@@ -551,8 +530,6 @@ function isContent(content: Content, isOlder: boolean): boolean {
 function manifestIn(content: Content): Manifest {
   const isOlder = OLDER_FORMATS.includes(content.format);
   const parts: Parts = content.parts ?? {};
-  const tags = parts.tags?.value ?? {};
-  const canaries = parts.canaries?.value ?? {};
   const columns = parts.columns?.value ?? [];
   const partitions = parts.partitions?.value;
   const editions = parts.editions?.value ?? content.blocks.map(() => 1);
@@ -574,16 +551,13 @@ function manifestIn(content: Content): Manifest {
     version: content.version,
     epoch: content.epoch,
     seals: content.seals,
-    blocks: content.blocks.map(([id, hash, epoch, count, additions, lists, dead]: Row, i: number) => ({
+    blocks: content.blocks.map(([id, hash, epoch, count, list, dead]: Row, i: number) => ({
       id,
       hash,
-      ...(Object.hasOwn(tags, id) ? { tag: tags[id] } : {}),
       epoch,
       edition: editions[i],
       count,
-      additions,
-      ...(Object.hasOwn(canaries, id) ? { canaries: { id: canaries[id][0], slots: canaries[id][1] } } : {}),
-      lists,
+      list,
       ...(columns[i]?.length > 0 ? { columns: Object.fromEntries(columns[i]) } : {}),
       ...(typeof partitions?.blocks[i] === 'string' ? { partition: partitions.blocks[i] } : {}),
       dead,

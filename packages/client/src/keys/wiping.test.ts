@@ -204,7 +204,7 @@ describe('a worker', () => {
     const work = workFor(own);
     assert.ok(isZero(own.seed));
     const sealed = await work({ kind: 'seal', batch: batch() });
-    const encrypted = await work({ kind: 'encrypt', vectors: vectors(2), first: 0 });
+    const encrypted = await work({ kind: 'encrypt', vectors: vectors(2) });
     assert.ok('value' in sealed.answer && 'value' in encrypted.answer);
     using key = keyFrom(material());
     assert.equal(
@@ -215,7 +215,7 @@ describe('a worker', () => {
     assert.ok('value' in (await work({ kind: 'wipe' })).answer);
     for (const task of [
       { kind: 'seal', batch: batch() },
-      { kind: 'encrypt', vectors: vectors(2), first: 0 },
+      { kind: 'encrypt', vectors: vectors(2) },
     ] as const) {
       const { answer } = await work(task);
       assert.equal('code' in answer && answer.code, 'WIPED');
@@ -356,7 +356,7 @@ describe('a crew', () => {
   it('of threads is closed as soon as they have, whether they rest or work', async () => {
     const crew = (await startWorkers(material(), 2))!;
     await Promise.all([crew.seal(batch()), crew.seal(batch())]);
-    const working = crew.encrypt(vectors(64), 0).then(
+    const working = crew.encrypt(vectors(64)).then(
       () => 'done',
       (error) => error.code,
     );
@@ -373,7 +373,7 @@ describe('a crew', () => {
     await alone.seal(batch());
     await alone.close();
     await assert.rejects(alone.seal(batch()), wiped);
-    await assert.rejects(alone.encrypt(vectors(1), 0), wiped);
+    await assert.rejects(alone.encrypt(vectors(1)), wiped);
     assert.deepEqual(own.seed, bytes(32));
     using seed = MasterSeed.from(own.seed);
     assert.equal((await RecordKeys.of(seed, collectionId)).handleOf('a').length, 16);
@@ -442,7 +442,7 @@ describe('decryption', () => {
         ranked.push(...([opened.scores, opened.integers ?? [0]] as unknown as Uint8Array[]));
         return opened;
       });
-      const encoded = decodeBlock(encrypted(key, vectors(5), 0).block);
+      const encoded = decodeBlock(encrypted(key, vectors(5)).block);
       const answer = encodeResponse(scanBlock(blockMatrix(encoded), expandedQuery(decodeQuery(query))));
       const rank = (id: Uint8Array) => {
         const task = { response: answer, block: 0, canaries: { id: hex(id), slots: encoded.count }, dead: [] };

@@ -1,21 +1,10 @@
 // One collection of a damaged folder: what its manifest names, what of that is there, and what
 // becomes of the rest.
 
-import { type PlanRequest, plan, slotsFor } from '@hers/scheme';
-import { authenticate, type MasterSeed, sameTag } from '@hers/scheme/secret';
 import { HANDLE_BYTES, HersError, PARTITION_BYTES, type Service, withMethods } from '@hers/service';
-import {
-  type BlockPlace,
-  type FoundEntry,
-  type KnownCollection,
-  type Salvage,
-  type SalvagedBlock,
-  snapshotOf,
-} from '@hers/store/salvage';
+import { type BlockPlace, type FoundEntry, type KnownCollection, type Salvage, snapshotOf } from '@hers/store/salvage';
 import { fromHex, hex, sha256 } from '../bytes.ts';
-import { keyFrom } from '../crew/crew.ts';
-import { requestOf } from '../formats/descriptor.ts';
-import { List, type ListEntry, openList, sealList } from '../formats/lists.ts';
+import { type ListEntry, openList } from '../formats/lists.ts';
 import {
   evaluationListsOf,
   historyAfter,
@@ -37,11 +26,8 @@ import { type EntryPlace, Live } from './repair-live.ts';
 import type { RepairedCollection } from './repair-report.ts';
 
 const RECORD = 1;
-const VERSION_DIGITS = 32;
 /** Blocks' worth of records that are put into blocks together. */
 const BLOCKS_AT_ONCE = 8;
-/** In the place of ids that nobody knows any more, in slots that are dead. */
-const NOBODY: ListEntry = { id: 'lost', version: '0'.repeat(VERSION_DIGITS) };
 
 /** A map key that is shorter than hexadecimal. */
 export const keyOf = (handle: Uint8Array): string =>
@@ -52,12 +38,6 @@ const fromKey = (key: string) => new Uint8Array(Buffer.from(key, 'latin1'));
 interface FoundBlock {
   readonly place: BlockPlace;
   readonly seed: Uint8Array | undefined;
-  readonly sha: string;
-  /**
-   * What the manifest must say of it: another hash than before where its mask is no longer known as
-   * a seed.
-   */
-  readonly hash: string;
 }
 
 type Fate = 'kept' | 'again' | 'dropped';
@@ -77,7 +57,6 @@ export class Rescue {
   readonly manifest: Manifest;
   readonly #hash: string;
   readonly #options: RescueOptions;
-  readonly #seed: MasterSeed;
   /**
    * Lists that the manifest names: the epoch they are sealed under, and whether they are columns,
    * or pieces of a compressor, which nothing is read from here.
@@ -85,7 +64,7 @@ export class Rescue {
   readonly #wanted = new Map<string, { readonly epoch: number; readonly isOpaque: boolean }>();
   readonly #places = new Map<string, EntryPlace>();
   readonly #lists = new Map<string, readonly ListEntry[]>();
-  /** Of blocks whose lists are all there, by block. */
+  /** Of blocks whose lists are there, by block. */
   readonly #entries = new Map<string, readonly ListEntry[]>();
   /** Records of blocks whose lists are missing. */
   #slotsWithoutList = 0;
@@ -96,25 +75,14 @@ export class Rescue {
   readonly #unlisted = new Map<string, EntryPlace & { readonly isNamed: boolean }>();
   #told: ReturnType<Salvage['recordPlaces']>;
   #brought: string[] = [];
-  /** Lists in the place of lost ones, of blocks that are worth it. */
-  readonly #patches = new Map<string, readonly (string | number)[]>();
 
-  constructor(
-    known: KnownCollection,
-    keyring: Keyring,
-    manifest: Manifest,
-    hash: string,
-    seed: MasterSeed,
-    options: RescueOptions,
-  ) {
+  constructor(known: KnownCollection, keyring: Keyring, manifest: Manifest, hash: string, options: RescueOptions) {
     this.known = known;
     this.keyring = keyring;
     this.manifest = manifest;
     this.#hash = hash;
-    this.#seed = seed;
     this.#options = options;
-    for (const { lists, epoch } of manifest.blocks)
-      for (const list of lists) this.#wanted.set(list, { epoch, isOpaque: false });
+    for (const { list, epoch } of manifest.blocks) this.#wanted.set(list, { epoch, isOpaque: false });
     for (const { columns = {}, epoch } of manifest.blocks)
       for (const column of Object.values(columns)) this.#wanted.set(column, { epoch, isOpaque: true });
     for (const { lists, epoch } of manifest.compressors)
@@ -132,10 +100,6 @@ export class Rescue {
     return this.manifest.sections ? PARTITION_BYTES : 0;
   }
 
-  get #isVault(): boolean {
-    return this.keyring.descriptor.enrolment === 'vault';
-  }
-
   // — lists —
 
   wants(list: string): boolean {
@@ -151,11 +115,10 @@ export class Rescue {
     this.#lists.set(id, [...list]);
   }
 
-  #joinLists(): void {
-    for (const { id, lists, count, dead } of this.manifest.blocks) {
-      const parts = lists.map((list) => this.#lists.get(list) ?? []);
-      const entries = parts.length === 1 ? parts[0] : parts.flat();
-      if (entries.length === count && lists.every((list) => this.#lists.has(list))) this.#entries.set(id, entries);
+  #takeEntries(): void {
+    for (const { id, list, count, dead } of this.manifest.blocks) {
+      const entries = this.#lists.get(list);
+      if (entries?.length === count) this.#entries.set(id, entries);
       else this.#slotsWithoutList += count - dead.length;
     }
   }
@@ -168,8 +131,7 @@ export class Rescue {
   /** Which records there must be, after all lists were taken that there are. */
   gatherLive(salvage: Salvage): void {
     const { records } = this.keyring;
-    this.#joinLists();
-    if (!this.#isVault) return;
+    this.#takeEntries();
     for (const block of this.manifest.blocks) {
       const dead = new Set(block.dead);
       this.#entries.get(block.id)?.forEach(({ id, version }, slot) => {
@@ -185,7 +147,6 @@ export class Rescue {
 
   /** An entry of a pack that may be one of ours; whether it is. */
   async consider(pack: number, { entry, offset, length }: FoundEntry): Promise<boolean> {
-    if (!this.#isVault) return false;
     const handle = entry.content.subarray(0, HANDLE_BYTES);
     const key = keyOf(handle);
     if (this.#live.has(key)) {
@@ -243,7 +204,7 @@ export class Rescue {
     onBlock: () => void,
   ): Promise<void> {
     for (const block of this.manifest.blocks) {
-      if (!this.#hasCompressor(block.epoch) || (!this.#entries.get(block.id) && this.#isVault)) continue;
+      if (!this.#hasCompressor(block.epoch) || !this.#entries.has(block.id)) continue;
       for (const place of places.get(block.id) ?? []) {
         const found = await this.#prove(salvage, block, place);
         if (found) this.#blocks.set(block.id, found);
@@ -255,44 +216,10 @@ export class Rescue {
   }
 
   async #prove(salvage: Salvage, block: ManifestBlock, place: BlockPlace): Promise<FoundBlock | undefined> {
-    const known = salvage.knownBlock(block.id);
-    for (const seed of known.seed && place.header ? [known.seed, undefined] : [undefined]) {
-      const read = await salvage.readBlock(place, seed);
-      if (!read) continue;
-      const sha = hex(await sha256(read.encoded));
-      if (block.hash !== '' && sha === block.hash) return { place, seed, sha, hash: block.hash };
-      if (this.#isSum(block, read)) return { place, seed, sha, hash: block.hash === '' ? '' : sha };
-      // Sums of older programs have no tag: then what the store itself knew must do.
-      const isOlderSum = block.hash === '' && block.tag === undefined && this.#fits(block, read);
-      if (isOlderSum && (!place.header || (known.hash && hex(known.hash) === sha)))
-        return { place, seed, sha, hash: '' };
-    }
+    const { seed } = salvage.knownBlock(block.id);
+    const read = await salvage.readBlock(place, seed);
+    if (read && hex(await sha256(read.encoded)) === block.hash) return { place, seed };
     return undefined;
-  }
-
-  /** What is said about a block besides its rows. */
-  #fits({ id, count, additions, edition }: ManifestBlock, { block }: SalvagedBlock): boolean {
-    const slots = slotsFor(plan(requestOf(this.keyring.descriptor, edition)), count);
-    return hex(block.blockId) === id && block.first === 0 && block.count === slots && block.additions === additions;
-  }
-
-  /** Whether this is what was added up in the block. */
-  #isSum(block: ManifestBlock, { block: read, encoded }: SalvagedBlock): boolean {
-    if (block.tag === undefined || !this.#fits(block, { block: read, encoded })) return false;
-    const request = requestOf(this.keyring.descriptor, block.edition);
-    const dimension =
-      this.manifest.compressors.find(({ epoch }) => epoch === block.epoch)?.dimension ?? request.dimension;
-    const seed = this.#seed.reveal();
-    const ofCompressor: PlanRequest = { ...request, dimension };
-    const key = keyFrom({ seed, request: ofCompressor, collectionId: this.keyring.id, epoch: block.epoch });
-    try {
-      return sameTag(authenticate(key, read), fromHex(block.tag));
-    } catch {
-      return false;
-    } finally {
-      key.wipe();
-      seed.fill(0);
-    }
   }
 
   // — what becomes of it —
@@ -305,53 +232,24 @@ export class Rescue {
 
   #fateOf(block: ManifestBlock): Fate {
     const entries = this.#entries.get(block.id);
-    const isThere = this.#blocks.has(block.id);
-    if (this.#isVault) {
-      if (!entries) return 'dropped';
-      if (isThere) return 'kept';
-      return entries.length > this.#deadOf(block).length ? 'again' : 'dropped';
-    }
-    if (!isThere) return 'dropped';
-    return entries || this.#patch(block) ? 'kept' : 'dropped';
+    if (!entries) return 'dropped';
+    if (this.#blocks.has(block.id)) return 'kept';
+    return entries.length > this.#deadOf(block).length ? 'again' : 'dropped';
   }
 
   /** Slots that are dead, and those whose records are lost. */
   #deadOf(block: ManifestBlock): number[] {
     const dead = new Set(block.dead);
-    if (this.#isVault)
-      this.#entries.get(block.id)?.forEach(({ id }, slot) => {
-        if (!dead.has(slot) && !this.#live.isFound(keyOf(this.keyring.records.handleOf(id)))) dead.add(slot);
-      });
-    let slot = 0;
-    for (const part of this.#patches.get(block.id) ?? []) {
-      const length = typeof part === 'number' ? part : this.#lists.get(part)!.length;
-      if (typeof part === 'number') for (let i = 0; i < length; i++) dead.add(slot + i);
-      slot += length;
-    }
+    this.#entries.get(block.id)?.forEach(({ id }, slot) => {
+      if (!dead.has(slot) && !this.#live.isFound(keyOf(this.keyring.records.handleOf(id)))) dead.add(slot);
+    });
     return [...dead].sort((a, b) => a - b);
-  }
-
-  /**
-   * A block that lost some of its lists, one behind the other, keeps the slots of the others: how
-   * many are lost follows from their count.
-   */
-  #patch({ id, lists, count }: ManifestBlock): boolean {
-    const first = lists.findIndex((list) => !this.#lists.has(list));
-    const last = lists.findLastIndex((list) => !this.#lists.has(list));
-    if (lists.slice(first, last + 1).some((list) => this.#lists.has(list))) return false;
-    const left = count - lists.reduce((sum, list) => sum + (this.#lists.get(list)?.length ?? 0), 0);
-    if (first === -1 || left < 1 || left === count) return false;
-    this.#patches.set(id, [...lists.slice(0, first), left, ...lists.slice(last + 1)]);
-    return true;
   }
 
   /** Whether everything is there, exactly as it was. */
   get #isWhole(): boolean {
     return (
-      this.manifest.blocks.every(
-        ({ id, hash }) => this.#fates.get(id) === 'kept' && this.#blocks.get(id)!.hash === hash,
-      ) &&
-      this.#patches.size === 0 &&
+      this.manifest.blocks.every(({ id }) => this.#fates.get(id) === 'kept') &&
       this.manifest.compressors.every(({ epoch }) => this.#hasCompressor(epoch)) &&
       !this.#hasLostEvaluation() &&
       this.#live.found === this.#live.size &&
@@ -383,7 +281,7 @@ export class Rescue {
     const blocks = this.manifest.blocks.filter(({ id }) => this.#fates.get(id) !== 'dropped');
     const compressors = this.manifest.compressors.filter(({ epoch }) => this.#hasCompressor(epoch));
     const columns = blocks.flatMap((block) => Object.values(block.columns ?? {}));
-    const lists = [...blocks, ...compressors].flatMap((each) => each.lists);
+    const lists = [...blocks.map(({ list }) => list), ...compressors.flatMap((each) => each.lists)];
     const evaluation = this.#keptEvaluation().flatMap(evaluationListsOf);
     return new Set([...lists, ...evaluation, ...columns].filter((list) => this.#places.has(list)));
   }
@@ -452,10 +350,10 @@ export class Rescue {
   }
 
   async *#encodedBlocks(salvage: Salvage, blocks: readonly ManifestBlock[]) {
-    for (const { id } of blocks) {
-      const { place, seed, sha } = this.#blocks.get(id)!;
+    for (const { id, hash } of blocks) {
+      const { place, seed } = this.#blocks.get(id)!;
       const read = await salvage.readBlock(place, seed);
-      if (!read || hex(await sha256(read.encoded)) !== sha)
+      if (!read || hex(await sha256(read.encoded)) !== hash)
         throw new HersError('DAMAGED', `${place.path} changes while it is read; end what writes to it`);
       yield read.encoded;
     }
@@ -470,21 +368,18 @@ export class Rescue {
   /** The next manifest: without what is lost. Blocks that are made again are still in it. */
   async #commitLoss(service: Service): Promise<void> {
     const { manifest, keyring } = this;
-    const staged: string[] = [];
     const blocks: ManifestBlock[] = [];
     for (const block of manifest.blocks) {
       if (this.#fates.get(block.id) === 'dropped') continue;
-      const { hash = block.hash } = this.#blocks.get(block.id) ?? {};
       const dead = this.#deadOf(block);
       // Columns that are lost are made again from the vault, by `optimize`.
       const columns = Object.entries(block.columns ?? {}).filter(([, name]) => this.#places.has(name));
-      const lists = await this.#patched(service, block, staged);
-      blocks.push({ ...block, hash, dead, lists, columns: Object.fromEntries(columns) });
+      blocks.push({ ...block, dead, columns: Object.fromEntries(columns) });
     }
     const lost: Manifest = {
       version: manifest.version + 1,
       epoch: this.#epoch,
-      seals: (this.#epoch === manifest.epoch ? manifest.seals : 0) + staged.length,
+      seals: this.#epoch === manifest.epoch ? manifest.seals : 0,
       blocks,
       pending: manifest.pending.filter(({ handle }) => this.#live.isFound(keyOf(fromHex(handle)))),
       compressors: manifest.compressors.filter(({ epoch }) => this.#hasCompressor(epoch)),
@@ -498,25 +393,7 @@ export class Rescue {
     const handleOf = (name: string | undefined) => keyring.partitionHandle(name);
     const sections = manifest.sections && (await sealSections(sealer, keyring.id, lost, manifest, { handleOf }));
     const sealed = await sealManifest(sealer, keyring.id, { ...lost, ...(sections ? { sections } : {}) });
-    await service.commit(this.known.name, { expected: manifest.version, manifest: sealed, lists: staged });
-  }
-
-  /** The lists of a block, with one of nobody in the place of those that are lost. */
-  async #patched(service: Service, { id, lists, epoch }: ManifestBlock, staged: string[]): Promise<readonly string[]> {
-    const parts = this.#patches.get(id);
-    if (!parts) return lists;
-    const names: string[] = [];
-    for (const part of parts) {
-      if (typeof part === 'string') {
-        names.push(part);
-        continue;
-      }
-      const entries = List.of(Array.from({ length: part }, () => NOBODY));
-      const sealed = await sealList(await this.keyring.sealer(epoch), this.keyring.id, entries);
-      staged.push(await service.stageList(this.known.name, sealed));
-      names.push(hex(await sha256(sealed)));
-    }
-    return names;
+    await service.commit(this.known.name, { expected: manifest.version, manifest: sealed });
   }
 
   /** Puts records into blocks again whose blocks are gone, and those that no list names. */
@@ -586,29 +463,10 @@ export class Rescue {
   }
 
   #lost(): RepairedCollection['lost'] {
-    if (!this.#isVault) return this.#lostOfBlocks();
     const named = this.#live.lost();
     const ids = named.filter((id) => id !== undefined);
     const withoutList = Math.max(0, this.#slotsWithoutList - this.#brought.length);
     return { count: named.length + withoutList, ids };
-  }
-
-  /** Homomorphic enrolment keeps nothing but blocks. */
-  #lostOfBlocks(): RepairedCollection['lost'] {
-    const ids: string[] = [];
-    let count = 0;
-    for (const block of this.manifest.blocks) {
-      const before = new Set(block.dead);
-      if (this.#fates.get(block.id) === 'kept') {
-        count += this.#deadOf(block).length - before.size;
-        continue;
-      }
-      count += block.count - before.size;
-      this.#entries.get(block.id)?.forEach(({ id }, slot) => {
-        if (!before.has(slot)) ids.push(id);
-      });
-    }
-    return { count, ids };
   }
 
   async close(): Promise<void> {

@@ -450,7 +450,7 @@ class Repair {
         const manifest = await openManifest(await keyring.manifestSealer(), id, version, sealed, { handleOf });
         const missingVersions = await this.#missing(hex(id), version);
         ofOtherKeys.delete(known.name);
-        return new Rescue({ ...known, id }, keyring, manifest, await manifestHash(sealed), this.#seed, {
+        return new Rescue({ ...known, id }, keyring, manifest, await manifestHash(sealed), {
           missingVersions,
           isUncertain: !salvage.isJournalWhole,
           bringUnlisted: this.#options.unlisted ?? false,

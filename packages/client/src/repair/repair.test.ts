@@ -46,12 +46,10 @@ const record = (id: string, seed: number): VectorRecord => ({
   vector: vectorOf(seed, DIMENSION),
   payload: { seed },
 });
-/** Without what homomorphic enrolment has no place for. */
-const bare = ({ id, vector }: VectorRecord) => ({ id, vector });
 const many = (from: number, count: number) => Array.from({ length: count }, (_, i) => record(`r${from + i}`, from + i));
 
 async function upsert(collection: Collection, records: readonly VectorRecord[]): Promise<void> {
-  await collection.upsert(collection.enrolment === 'vault' ? records : records.map(bare));
+  await collection.upsert(records);
   for (const each of records) oracles.get(collection.name)!.set(each.id, each);
 }
 
@@ -76,7 +74,7 @@ before(async () => {
   };
   let faces = await make('faces', { dimension: DIMENSION });
   let prints = await make('prints', exact);
-  let sums = await make('sums', { ...exact, enrolment: 'homomorphic', maxAdditions: 16 });
+  let marks = await make('marks', exact);
   // Two blocks in a segment, one in a file of its own, and some pending.
   await upsert(faces, many(0, 4500));
   await remove(faces, ['r3', 'r2100', 'r4400']);
@@ -84,19 +82,19 @@ before(async () => {
   await remove(faces, ['r5']);
   await upsert(faces, [record('r6', 90_006), record('r2200', 92_200)]);
   await upsert(prints, many(0, 300));
-  for (const part of [0, 1, 2, 3]) await upsert(sums, many(20 * part, 20));
-  await remove(sums, ['r7', 'r45']);
+  for (const part of [0, 1, 2, 3]) await upsert(marks, many(20 * part, 20));
+  await remove(marks, ['r7', 'r45']);
   await db.close();
   cpSync(original, older, { recursive: true });
 
   db = await open(original);
-  [faces, prints, sums] = await Promise.all(['faces', 'prints', 'sums'].map((name) => db.collection(name)));
+  [faces, prints, marks] = await Promise.all(['faces', 'prints', 'marks'].map((name) => db.collection(name)));
   await upsert(faces, many(10_000, 2500));
   await upsert(prints, [record('r9', 90_009)]);
   await remove(prints, ['r10', 'r11']);
   await remove(faces, ['r10000', 'r12', 'r10001']);
-  await upsert(sums, many(100, 5));
-  await upsert(sums, [record('r8', 90_008)]);
+  await upsert(marks, many(100, 5));
+  await upsert(marks, [record('r8', 90_008)]);
   await db.close();
 });
 after(() => rmSync(parent, { recursive: true, force: true }));
@@ -177,7 +175,7 @@ async function check(
       for (const id of lost.ids) assert.ok(!ids.has(id) && records.has(id), `${name}: ${id}`);
       assert.equal(ids.size, records.size - lost.count, name);
       assert.equal(await collection.count(), ids.size);
-      if (name !== 'sums') await checkRecords(collection, [...ids], records);
+      await checkRecords(collection, [...ids], records);
       await checkScores(collection, [...ids], records);
     }
   } finally {
@@ -614,24 +612,6 @@ describe('lists', () => {
     await db.close();
     await checkClean(folder);
   });
-
-  it('lost ones of homomorphic enrolment: their slots are lost, the block is not', async () => {
-    const folder = copyOf();
-    const path = only(folder, 'vault', '3-').at(-1)!;
-    const all = lists(path);
-    flip(path, all[1].at + 70);
-    const report = await repair(folder);
-    const { lost, blocks } = of(report, 'sums');
-    assert.ok(lost.count > 0 && lost.count <= 20, `${lost.count}`);
-    assert.equal(blocks.dropped, 0);
-    await check(report, { sums: 20 });
-    const db = await open(report.folder);
-    const sums = await db.collection('sums');
-    await sums.upsert(bare(record('new', 77)));
-    await sums.optimize();
-    assert.ok((await Array.fromAsync(sums.list())).includes('new'));
-    await db.close();
-  });
 });
 
 describe('blocks', () => {
@@ -696,65 +676,19 @@ describe('blocks', () => {
     await check(report);
   });
 
-  it('of homomorphic enrolment are lost, and their records named', async () => {
+  it('of a segment whose seeds are lost are encrypted again', async () => {
     const folder = copyOf();
-    for (const path of only(folder, 'blocks', '3-')) flip(path, 3000);
-    const report = await repair(folder);
-    const { lost, records } = of(report, 'sums');
-    assert.equal(records, 0);
-    assert.deepEqual(new Set(lost.ids), new Set(oracles.get('sums')!.keys()));
-    await check(report, { sums: oracles.get('sums')!.size }, new Map([['prints', oracles.get('prints')!]]));
-  });
-
-  /** A copy in which `sums` has a segment; and its ids. */
-  async function withSegment(fill: (sums: Collection) => Promise<void>): Promise<{ folder: string; ids: Set<string> }> {
-    const folder = copyOf();
-    const db = await open(folder);
-    const sums = await db.collection('sums');
-    await fill(sums);
-    const ids = new Set(await Array.fromAsync(sums.list()));
-    await db.close();
-    const store = await openStore(folder);
-    await store.purge('sums');
-    await store.close();
-    assert.equal(only(folder, 'segments', '3-').length, 1);
-    return { folder, ids };
-  }
-
-  async function checkSums(folder: string, ids: ReadonlySet<string>): Promise<void> {
-    const db = await open(folder);
-    const sums = await db.collection('sums');
-    assert.deepEqual(new Set(await Array.fromAsync(sums.list())), ids);
-    assert.equal((await sums.search(vectorOf(20_077, DIMENSION), { limit: 1 })).matches[0].id, 'r20077');
-    await sums.delete('r20077');
-    await sums.optimize(); // reads every block, and proves it
-    await db.close();
-  }
-
-  it('sums in a segment, without a catalogue, are proven by their tags', async () => {
-    const { folder, ids } = await withSegment(async (sums) => {
-      for (const part of [0, 1, 2]) await sums.upsert(many(20_000 + 3000 * part, 3000).map(bare));
-    });
-    unlinkSync(join(folder, 'catalogue.db'));
-    const report = await repair(folder);
-    exactly(report);
-    await checkSums(folder, ids);
-  });
-
-  it('of homomorphic enrolment whose seeds are lost are proven by their tags, and get another hash', async () => {
-    const { folder, ids } = await withSegment(async (sums) => {
-      await sums.upsert(many(20_000, 8200).map(bare));
-      await sums.optimize();
-    });
     const database = new DatabaseSync(join(folder, 'catalogue.db'));
-    database.exec('UPDATE blocks_3 SET seed = NULL');
+    database.exec('UPDATE blocks_1 SET seed = zeroblob(32)');
     database.close();
     unlinkSync(join(folder, 'catalogue.journal'));
     const report = await repair(folder);
-    const { found, version, lost } = of(report, 'sums');
-    assert.equal(lost.count, 0);
-    assert.equal(version, found + 1);
-    await checkSums(folder, ids);
+    const { lost, blocks } = of(report, 'faces');
+    assert.deepEqual(
+      { lost: lost.count, kept: blocks.kept, rebuilt: blocks.rebuilt },
+      { lost: 0, kept: 2, rebuilt: 2 },
+    );
+    await check(report);
   });
 });
 
@@ -783,7 +717,7 @@ describe('repairing', () => {
     const other = MasterSeed.generate();
     await assert.rejects(repair(folder, { key: other, versions: new VersionFile(`${folder}.other.json`) }), {
       code: 'WRONG_KEY',
-      message: /made with another key \(faces, prints, sums\)/,
+      message: /made with another key \(faces, prints, marks\)/,
     });
     assert.deepEqual(besides(folder, 'repair'), []);
     const db = await connect(`file:${folder}`, { key: other, threads: 1 });
@@ -819,7 +753,7 @@ describe('repairing', () => {
     const report = await repair(folder, { into: `${folder}-new` });
     assert.equal(report.complete, false);
     assert.deepEqual(report.withoutManifest, ['prints']);
-    const [prints, others] = [['prints'], ['faces', 'sums']].map(
+    const [prints, others] = [['prints'], ['faces', 'marks']].map(
       (names) => new Map(names.map((name) => [name, oracles.get(name)!])),
     );
     await check(report, {}, others);
@@ -833,7 +767,7 @@ describe('repairing', () => {
     assert.equal(await restored.count(), prints.get('prints')!.size);
     await db.close();
     // Where there is nothing else, a new folder would be empty.
-    await commitGarbage('again', 'faces', 'prints', 'sums');
+    await commitGarbage('again', 'faces', 'prints', 'marks');
     await assert.rejects(repair(folder, { into: `${folder}-empty` }), { code: 'DAMAGED' });
     assert.ok(!existsSync(`${folder}-empty`));
   });

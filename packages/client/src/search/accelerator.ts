@@ -22,8 +22,6 @@ export interface DeviceBlocks {
   readonly numbers: readonly number[];
   /** Where the canaries of a block are. */
   readonly canariesOf: (block: ManifestBlock) => CanaryPlace;
-  /** Its slots, those of its canaries too. */
-  readonly slotsOf: (block: ManifestBlock) => number;
   /** What its scores must add up to, where that is known. */
   readonly sumsOf: (block: ManifestBlock) => Uint8Array | undefined;
 }

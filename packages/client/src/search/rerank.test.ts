@@ -209,7 +209,7 @@ describe('re-ranking', () => {
       assert.deepEqual(ids(await collection.search(probe, { limit: 9, rerank: 300, threshold: third })), best);
     });
 
-  it('an empty collection has nothing to fetch, and one without a vault refuses', async () => {
+  it('an empty collection has nothing to fetch', async () => {
     const database = new Database(store, { key });
     const empty = await database.createCollection('empty', { dimension: DIMENSION, profile: 'exact' });
     assert.deepEqual(await empty.search(probe, { rerank: 50, enough: 0.5 }), {
@@ -218,15 +218,6 @@ describe('re-ranking', () => {
       pending: 0,
       fetched: 0,
     });
-    const without = await database.createCollection('without', {
-      dimension: DIMENSION,
-      profile: 'exact',
-      enrolment: 'homomorphic',
-    });
-    await assert.rejects(
-      without.search(probe, { rerank: true }),
-      (error) => error instanceof HersError && error.code === 'NEEDS_VAULT',
-    );
   });
 
   it('a score that does not agree ends the search at that step', async () => {

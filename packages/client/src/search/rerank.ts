@@ -4,7 +4,6 @@
 import { isExact, type Plan, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { hex } from '../bytes.ts';
-import { needsVault } from '../formats/descriptor.ts';
 import { payloadOf } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
@@ -33,10 +32,9 @@ export function neverFetches(option: string): HersError {
 /** How many candidates a search fetches; none if nothing asked for it. */
 export function candidatesToFetch(session: CollectionSession, options: SearchOptions): number {
   const { limit = DEFAULT_LIMIT, rerank = false, payload = false } = options;
-  const { plan, descriptor } = session.keyring;
+  const { plan } = session.keyring;
   if (rerank === false && !payload) return 0;
   if (plan.profile === 'open') throw neverFetches(rerank === false ? 'payload' : 'rerank');
-  if (descriptor.enrolment !== 'vault') throw needsVault(rerank === false ? 'payloads' : 're-ranking');
   const wanted = rerank === false ? limit : rerank === true ? 4 * limit : rerank;
   if (!(Number.isInteger(wanted) && wanted >= 1))
     throw new HersError('INVALID_ARGUMENT', 'rerank is true, or how many candidates to fetch');

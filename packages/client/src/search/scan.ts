@@ -207,7 +207,6 @@ function bySpace(view: View, blocks: readonly ManifestBlock[]): readonly SpaceBl
       return {
         ...{ space, numbers: own, blocks: ownBlocks, records },
         canariesOf: (block) => space.canariesOf(block),
-        slotsOf: (block) => space.slotsOf(block),
         sumsOf: ({ id }) => view.scoreSums.get(id),
       };
     });
@@ -416,7 +415,7 @@ function expectedBy(
     const number = numbers.get(nameOf(blockId));
     if (number === undefined) throw notAsked();
     const block = blocks[number];
-    if (first !== 0 || count !== query.space.slotsOf(block))
+    if (first !== 0 || count !== query.space.canariesOf(block).slots)
       throw new HersError(
         'INTEGRITY',
         'the store answered for a block with another number of records than the manifest names',

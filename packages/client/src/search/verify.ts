@@ -5,7 +5,6 @@ import { checkVector } from '@hers/scheme';
 import { HersError, refuseUnknown } from '@hers/service';
 import { hex } from '../bytes.ts';
 import { quoted } from '../fields/field.ts';
-import { needsVault } from '../formats/descriptor.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
 import { checkGroupField, chosenCount, isChosen } from './choice.ts';
@@ -70,11 +69,10 @@ export async function verify(
     { threshold: true, rerank: true, combine: true, showBlocks: true, partitions: true, signal: true },
     'a verification',
   );
-  const { plan, descriptor } = session.keyring;
+  const { plan } = session.keyring;
   const probe = checkVector(plan, vector, 'query');
   const { threshold, rerank = false } = options;
   if (rerank && plan.profile === 'open') throw neverFetches('rerank');
-  if (rerank && descriptor.enrolment !== 'vault') throw needsVault('comparing full vectors');
   const { score, scoreOrigin } =
     typeof of === 'string'
       ? await verifyRecord(session, of, probe, options)

@@ -72,28 +72,6 @@ async function queriesOf(store: Service, name: string): Promise<string[]> {
   return sets.sort();
 }
 
-it('a vault that once asked for additions, which it does not need, is opened and written', async () => {
-  for (const profile of ['compact', 'exact'] as const) {
-    const store = await emptyStore();
-    const options = { dimension: DIMENSION, profile, maxAdditions: 4 };
-    const before = await createFirstEdition(store, seed, 'faces', options);
-    await before.upsert(several(0, 30));
-    await before.optimize();
-    await before.close();
-    const db = new Database(store, { key: seed, threads: 1 });
-    assert.deepEqual(
-      (await db.listCollections()).map(({ name }) => name),
-      ['faces'],
-    );
-    const faces = await db.collection('faces');
-    await faces.upsert(several(30, 40));
-    await faces.optimize();
-    await found(faces, numbers(0, 40), 0.02);
-    assert.deepEqual(await editionsOf(store, 'faces'), { 2: 1 });
-    await faces.close();
-  }
-});
-
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i);
 const SETS = {
   compact: ['n_2048_logq_30', 'n_2048_logq_30_wide_5'],
@@ -166,56 +144,12 @@ for (const way of ['rotateKey', 'reindex'] as const)
     assert.equal((await faces.search(vectorOf(9, DIMENSION), { limit: 1, rerank: 9 })).matches[0].id, 'r9');
   });
 
-describe('homomorphic enrolment', () => {
-  it('an older sum is not added to, and is decrypted into blocks with canaries', async () => {
-    const store = await emptyStore();
-    const options = { dimension: DIMENSION, profile: 'exact', enrolment: 'homomorphic', maxAdditions: 8 } as const;
-    const before = await createFirstEdition(store, seed, 'sums', options);
-    for (let i = 0; i < 5; i++) await before.upsert(record(i));
-    assert.deepEqual(await editionsOf(store, 'sums'), { 1: 1 });
-    const sums = await openEdition(store, seed, 'sums', 2);
-    assert.equal(sums.plan.profile, 'exact-250');
-    for (let i = 5; i < 9; i++) await sums.upsert(record(i));
-    assert.deepEqual(await editionsOf(store, 'sums'), { 1: 1, 2: 1 });
-    await found(sums, numbers(0, 9), 0.01);
-    const probe = vectorOf(70_000, DIMENSION);
-    const scores = (await sums.search(probe, { limit: 9 })).matches;
-    await sums.delete('r2');
-    await sums.optimize();
-    assert.deepEqual(await editionsOf(store, 'sums'), { 2: 1 });
-    // Nothing was rounded again.
-    assert.deepEqual(
-      (await sums.search(probe, { limit: 9 })).matches,
-      scores.filter(({ id }) => id !== 'r2'),
-    );
-    // And it goes on from there, with canaries that came with the first ciphertext.
-    for (let i = 20; i < 24; i++) await sums.upsert(record(i));
-    const again = await openEdition(store, seed, 'sums', 2);
-    const all = [...numbers(0, 9).filter((i) => i !== 2), ...numbers(20, 24)];
-    await found(again, all, 0.01);
-    await again.rotateKey();
-    await found(again, all, 0.01);
-  });
-});
-
 describe('new collections', () => {
-  it('are of the second edition; homomorphic ones have the profile exact-250', async () => {
+  it('are of the second edition', async () => {
     const store = await emptyStore();
     const db = new Database(store, { key: seed, threads: 1 });
     const faces = await db.createCollection('faces', { dimension: DIMENSION });
     assert.deepEqual([faces.plan.edition, faces.plan.canaries], [2, 8]);
-    for (const profile of ['exact', 'exact-250'] as const) {
-      await db.createCollection(`sums-${profile}`, { dimension: DIMENSION, profile, enrolment: 'homomorphic' });
-      const { profile: made, plan, editions } = await db.describe(`sums-${profile}`);
-      assert.deepEqual([made, plan.profile, plan.steps, editions], ['exact-250', 'exact-250', 250, []]);
-      assert.ok(plan.maxAdditions > 1);
-    }
-    for (const profile of ['compact', 'small'] as const)
-      await assert.rejects(
-        db.createCollection('x', { dimension: 64, profile, enrolment: 'homomorphic' }),
-        /needs the profile exact-250/,
-      );
-    await assert.rejects(db.createCollection('x', { dimension: 8, profile: 'exact', maxAdditions: 9 }), /exact-250/);
   });
 
   it('small is refused where it is no smaller than floats, also of what a compressor leaves', async () => {
@@ -271,8 +205,8 @@ describe('new collections', () => {
     const isNewer = { code: 'UNSUPPORTED_VERSION', message: /newer version/ };
     const showing = withMethods(store, { getManifest: async () => ({ version, manifest: newer }) });
     await assert.rejects(new Database(showing, { key: seed }).collection('faces'), isNewer);
-    const { request, enrolment } = openDescriptor(seed, 'faces', descriptor);
-    const later = encodeDescriptor(seed, { id, request: { ...request, edition: 5 as 2 }, enrolment });
+    const { request } = openDescriptor(seed, 'faces', descriptor);
+    const later = encodeDescriptor(seed, { id, request: { ...request, edition: 5 as 2 } });
     const described = withMethods(store, {
       getCollection: async (name) => ({ ...(await store.getCollection(name)), descriptor: later }),
     });

@@ -1,6 +1,6 @@
 // A draft of a change, based on one view: what is staged for it, and its manifest.
 
-import { type Change, HersError, type StageId } from '@hers/service';
+import { HersError, type StageId } from '@hers/service';
 import { fromHex } from '../bytes.ts';
 import type { Fields } from '../fields/field.ts';
 import type { BlockColumns } from '../formats/columns.ts';
@@ -39,12 +39,9 @@ export class Draft {
   evaluation: readonly ManifestEvaluation[];
   /** Under way for the epochs of new blocks: evaluation keys that are being staged. */
   readonly evaluating: Map<number, Promise<void>> = new Map();
-  /** The block that grew, before and after. */
-  grown: { readonly from: string; readonly to: string } | undefined;
   readonly records: StageId[] = [];
   readonly removed: Uint8Array[] = [];
   readonly newBlocks: StageId[] = [];
-  readonly sums: NonNullable<Change['sums']>[number][] = [];
   readonly dropped: Uint8Array[] = [];
   readonly lists: StageId[] = [];
   readonly droppedLists: Uint8Array[] = [];
@@ -108,20 +105,13 @@ export class Draft {
     dead.add(place.slot);
   }
 
-  /** A block that grew has a new id; its dead slots stay where they are. */
-  movedBlock(from: string, to: string): void {
-    const dead = this.#dead.get(from);
-    if (dead) this.#dead.set(to, dead);
-    this.grown = { from, to };
-  }
-
   dropBlock(block: ManifestBlock): void {
     this.blocks = this.blocks.filter((b) => b.id !== block.id);
     this.entries.delete(block.id);
     this.scoreSums.delete(block.id);
     this.columns.delete(block.id);
     this.dropped.push(fromHex(block.id));
-    for (const list of [...block.lists, ...Object.values(block.columns ?? {})]) this.droppedLists.push(fromHex(list));
+    for (const list of [block.list, ...Object.values(block.columns ?? {})]) this.droppedLists.push(fromHex(list));
   }
 
   countSeals(count: number): void {

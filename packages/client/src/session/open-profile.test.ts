@@ -197,7 +197,6 @@ it('what would fetch because of a score is refused with the reason', async () =>
   const refused = (options: object, message: RegExp) =>
     assert.rejects(db.createCollection('x', { ...OPEN, ...options }), { message });
   await refused({ integrity: 'strong' }, /no checksum canaries under open/);
-  await refused({ enrolment: 'homomorphic' }, /needs the profile exact-250/);
   await refused({ dimension: 4097 }, /dimension must be/);
 });
 

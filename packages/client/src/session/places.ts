@@ -34,21 +34,15 @@ export class Places {
 
   /**
    * Adds the blocks that it lacks; false if others have taken their places, and another table is
-   * needed. `grown` names a block before it grew, by its id now.
+   * needed.
    */
-  extend(
-    blocks: readonly { readonly id: string }[],
-    listOf: (block: string) => List,
-    grown?: { readonly from: string; readonly to: string },
-  ): boolean {
+  extend(blocks: readonly { readonly id: string }[], listOf: (block: string) => List): boolean {
     const added = blocks.slice(this.#blocks.length).reduce((sum, { id }) => sum + listOf(id).count, 0);
     this.#reserve(this.#starts.at(-1)! + added);
     for (const [number, { id }] of blocks.entries()) {
       const known = this.#blocks[number];
       if (known === id) continue;
       if (known === undefined) this.#append(id, listOf(id));
-      else if (known === grown?.from && id === grown.to && number === this.#blocks.length - 1)
-        this.#grow(id, listOf(id));
       else return false;
     }
     return true;
@@ -59,21 +53,8 @@ export class Places {
     this.#blocks.push(id);
     this.#lists.push(list);
     this.#starts.push(first + list.count);
-    this.#add(list, first, 0);
-  }
-
-  #grow(id: string, list: List): void {
-    const number = this.#blocks.length - 1;
-    const before = this.#lists[number].count;
-    this.#blocks[number] = id;
-    this.#lists[number] = list;
-    this.#starts[number + 1] = this.#starts[number] + list.count;
-    this.#add(list, this.#starts[number], before);
-  }
-
-  #add(list: List, first: number, from: number): void {
     this.#reserve(first + list.count);
-    for (let slot = from; slot < list.count; slot++) this.#put(hashIn(list, slot), first + slot);
+    for (let slot = 0; slot < list.count; slot++) this.#put(hashIn(list, slot), first + slot);
   }
 
   #reserve(count: number): void {

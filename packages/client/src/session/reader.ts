@@ -1,15 +1,15 @@
 // Reads what a store shows of a collection: the manifest, and everything the manifest names, into
 // one view. Whatever was altered, lost or rolled back is INTEGRITY.
 
-import type { Plan } from '@hers/scheme';
-import { addScoreSums, decodeScoreSums, encodeScoreSums, type ScoreSums } from '@hers/scheme/secret';
+import { isExact } from '@hers/scheme';
+import { decodeScoreSums } from '@hers/scheme/secret';
 import { HersError, PARTITION_BYTES, type Service } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import type { Column } from '../fields/column.ts';
 import { Interned } from '../fields/interned.ts';
 import { type BlockColumns, openColumn } from '../formats/columns.ts';
 import { fetchCompressor } from '../formats/compressors.ts';
-import { List, type OpenedList, openList } from '../formats/lists.ts';
+import { type List, openList } from '../formats/lists.ts';
 import {
   type Manifest,
   type ManifestBlock,
@@ -290,7 +290,7 @@ export class CollectionReader implements Source {
     const columns = new Map<string, BlockColumns>();
     for (const block of manifest.blocks) {
       const sums = opened.sums(block.id);
-      entries.set(block.id, opened.list(block)!);
+      entries.set(block.id, opened.list(block.list)!);
       if (sums) scoreSums.set(block.id, sums);
       const named = Object.entries(block.columns ?? {});
       columns.set(block.id, new Map(named.map(([field, name]) => [field, opened.column(name)!])));
@@ -311,17 +311,19 @@ export class CollectionReader implements Source {
       if (blocks.has(block.id)) throw new HersError('INTEGRITY', 'the manifest names a block twice');
       blocks.add(block.id);
       const sealer = await this.keyring.sealer(block.epoch);
-      const lists = opened.list(block) ? [] : block.lists;
-      const parts = new Map<string, OpenedList>();
-      for (const name of lists)
-        takers.set(name, async (sealed) => {
-          parts.set(name, await openList(sealer, id, sealed.subarray(this.#skip)));
-          if (parts.size < lists.length) return;
-          const list = List.join(lists.map((each) => parts.get(each)!.list));
+      if (!opened.list(block.list))
+        takers.set(block.list, async (sealed) => {
+          const { list, sums } = await openList(sealer, id, sealed.subarray(this.#skip));
           if (list.count !== block.count)
-            throw new HersError('INTEGRITY', 'the lists of a block do not fit its number of records');
-          const sums = lists.map((each) => parts.get(each)!.sums);
-          opened.keepList(block, list, sumOf(spaces.get(spaceName(block))!.plan, sums));
+            throw new HersError('INTEGRITY', 'the list of a block does not fit its number of records');
+          const { plan } = spaces.get(spaceName(block))!;
+          if ((sums !== undefined) !== isExact(plan.profile))
+            throw new HersError(
+              'INTEGRITY',
+              'a list says what the scores of its block add up to under exact, and only there',
+            );
+          if (sums) decodeScoreSums(plan, sums);
+          opened.keepList(block, list, sums);
         });
       for (const [field, name] of Object.entries(block.columns ?? {})) {
         if (opened.column(name)) continue;
@@ -400,7 +402,7 @@ class Opened {
   constructor(known: View | undefined, withPending = true) {
     this.#sums = new Map(known?.scoreSums);
     for (const block of known?.manifest.blocks ?? []) {
-      this.#lists.set(nameOf(block), known!.entries.get(block.id)!);
+      this.#lists.set(block.list, known!.entries.get(block.id)!);
       const columns = known!.columns.get(block.id)!;
       for (const [field, name] of Object.entries(block.columns ?? {})) this.#columns.set(name, columns.get(field)!);
     }
@@ -412,8 +414,8 @@ class Opened {
     return this.#lists.size === 0;
   }
 
-  list(block: ManifestBlock): List | undefined {
-    return this.#lists.get(nameOf(block));
+  list(name: string): List | undefined {
+    return this.#lists.get(name);
   }
 
   column(name: string): Column | undefined {
@@ -425,7 +427,7 @@ class Opened {
   }
 
   keepList(block: ManifestBlock, list: List, sums: Uint8Array | undefined): void {
-    this.#lists.set(nameOf(block), list);
+    this.#lists.set(block.list, list);
     if (sums) this.#sums.set(block.id, sums);
   }
 
@@ -441,18 +443,4 @@ class Opened {
   keepRecord(record: PendingRecord): void {
     this.#pending.set(`${record.handle} ${record.version}`, record);
   }
-}
-
-/** The lists of a block, together. */
-const nameOf = ({ lists }: ManifestBlock) => lists.join();
-
-/** Undefined if a part of the block was added by a program that did not know sums. */
-function sumOf(plan: Plan, parts: readonly (Uint8Array | undefined)[]): Uint8Array | undefined {
-  let sum: ScoreSums | undefined;
-  for (const part of parts) {
-    if (!part) return undefined;
-    const next = decodeScoreSums(plan, part);
-    sum = sum ? addScoreSums(sum, next) : next;
-  }
-  return sum && encodeScoreSums(sum);
 }

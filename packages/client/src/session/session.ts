@@ -3,7 +3,6 @@
 // committed; a client that loses a race reads again, adapts and retries.
 
 import { peekBlock } from '@hers/scheme';
-import { authenticate } from '@hers/scheme/secret';
 import { makeDeviceEvaluation } from '@hers/scheme/secret/open';
 import { freeBytes, HersError, Renewable, type SealedRecord, type Service, SHARED, type StageId } from '@hers/service';
 import { concat, fromHex, hex, sha256 } from '../bytes.ts';
@@ -182,7 +181,7 @@ export class CollectionSession {
   async #commit(draft: Draft): Promise<void> {
     draft.dropUnused(this.reader.partitions === undefined);
     const { manifest, sealed } = await this.#sealed(draft);
-    const { records, removed, newBlocks, sums, dropped, lists, droppedLists } = draft;
+    const { records, removed, newBlocks, dropped, lists, droppedLists } = draft;
     const hash = await manifestHash(sealed);
     draft.hash = hash;
     // Others that share this memory may have committed, or seen or accepted another history: then
@@ -205,15 +204,14 @@ export class CollectionSession {
       records,
       removed,
       blocks: newBlocks,
-      sums,
       dropped,
       lists,
       droppedLists,
     });
     for (const each of draft.spaces.values()) this.#evaluationKeys.delete(each);
-    const { entries, scoreSums, columns, spaces, space, grown } = draft;
+    const { entries, scoreSums, columns, spaces, space } = draft;
     const view = new View({ manifest, hash, entries, scoreSums, columns, pending, spaces, space });
-    this.#view = Promise.resolve(view.follows(draft.view, grown));
+    this.#view = Promise.resolve(view.follows(draft.view));
     await this.reader.remember(manifest, hash).catch((error) => {
       if (error instanceof HersError) throw error;
       throw new HersError(
@@ -410,14 +408,13 @@ export class CollectionSession {
   }
 
   /**
-   * Encrypts vectors of the draft's space (or integers, rounded already) into a new block of the
-   * draft. There are as many `values` as records, if the collection has fields; in one with
+   * Encrypts vectors of the draft's space into a new block of the draft. There are as many `values` as records, if the collection has fields; in one with
    * partitions, all have the same one.
    */
   async addBlock(
     draft: Draft,
     list: List,
-    vectors: Float32Array | Int32Array,
+    vectors: Float32Array,
     values: readonly FieldValues[],
     signal?: AbortSignal,
   ): Promise<void> {
@@ -427,11 +424,8 @@ export class CollectionSession {
     const crew = await draft.space.crew();
     const evaluating = this.evaluate(draft);
     evaluating.catch(() => {}); // reported below
-    const { block: encoded, hash, sums } = await crew.encrypt(vectors, 0, handle);
+    const { block: encoded, hash, sums } = await crew.encrypt(vectors, handle);
     await evaluating;
-    // The blocks of a vault are made again from it, and never read.
-    const tagged = this.keyring.descriptor.enrolment === 'homomorphic';
-    const tag = tagged ? { tag: hex(authenticate(draft.space.key(), encoded)) } : {};
     signal?.throwIfAborted();
     const fields = Object.keys(draft.fields);
     const [stage, name, { columns, names }] = await Promise.all([
@@ -453,12 +447,10 @@ export class CollectionSession {
     draft.blocks.push({
       id,
       hash,
-      ...tag,
       epoch: draft.epoch,
       edition: draft.space.edition,
       count: list.count,
-      additions: 1,
-      lists: [name],
+      list: name,
       ...(fields.length > 0 ? { columns: names } : {}),
       ...(partition === undefined ? {} : { partition }),
       dead: [],

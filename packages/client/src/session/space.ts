@@ -54,13 +54,8 @@ export class Space {
     return this.plan.edition;
   }
 
-  /** Slots of a block: one for every record, and its canaries. */
-  slotsOf({ count }: ManifestBlock): number {
-    return slotsFor(this.plan, count);
-  }
-
   canariesOf(block: ManifestBlock): CanaryPlace {
-    return block.canaries ?? { id: block.id, slots: this.slotsOf(block) };
+    return { id: block.id, slots: slotsFor(this.plan, block.count) };
   }
 
   key(): CollectionKey {

@@ -194,7 +194,6 @@ it('is refused where every score is checked already, and where it is misspelt', 
   const refused = (options: object, code: string, message: RegExp) =>
     assert.rejects(db.createCollection('x', { dimension: 8, integrity: 'strong', ...options }), { code, message });
   await refused({ profile: 'exact' }, 'UNSUPPORTED_PLAN', /exact checks every score already/);
-  await refused({ profile: 'exact', enrolment: 'homomorphic' }, 'UNSUPPORTED_PLAN', /exact-250 checks every score/);
   await refused({ integrity: 'weak' }, 'UNSUPPORTED_PLAN', /standard or strong/);
   await refused({ integrety: 'strong' }, 'INVALID_ARGUMENT', /did you mean integrity/);
   // With its share of the checksums, small is larger than floats at 24 dimensions, and not at 25.

@@ -77,10 +77,10 @@ export class View implements ViewContent {
   locate(id: string): RecordLocation | undefined {
     if (this.pendingWith(id)) return 'pending';
     const { blocks } = this.manifest;
-    // The table may know more than this view: newer blocks, and slots that were added to the last.
+    // The table may know more than this view: newer blocks.
     const counts = (number: number, slot: number) => {
       const block = blocks[number];
-      return block !== undefined && slot < block.count && !isDead(block, slot);
+      return block !== undefined && !isDead(block, slot);
     };
     const place = this.#table().find(id, counts);
     return place && { block: blocks[place.number], slot: place.slot };
@@ -97,10 +97,10 @@ export class View implements ViewContent {
    * Takes the table of places over from a view before this one. That only adds what is new, unless
    * blocks were dropped: then their numbers have changed, and it is made again when it is needed.
    */
-  follows(before: View, grown?: { readonly from: string; readonly to: string }): this {
+  follows(before: View): this {
     const { blocks } = this.manifest;
-    const kept = before.manifest.blocks.every(({ id }, i) => blocks[i]?.id === (id === grown?.from ? grown.to : id));
-    if (kept && before.#places?.extend(blocks, (id) => this.entries.get(id)!, grown)) this.#places = before.#places;
+    const kept = before.manifest.blocks.every(({ id }, i) => blocks[i]?.id === id);
+    if (kept && before.#places?.extend(blocks, (id) => this.entries.get(id)!)) this.#places = before.#places;
     return this;
   }
 }

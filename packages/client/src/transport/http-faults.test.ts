@@ -80,9 +80,9 @@ describe('a server that restarts', () => {
         return inner.commit(name, change);
       },
     });
-    for (const options of [{ dimension: 8 }, { dimension: 8, profile: 'exact', enrolment: 'homomorphic' }] as const) {
+    for (const options of [{ dimension: 8 }, { dimension: 8, profile: 'exact' }] as const) {
       restarts = 2;
-      const name = `c-${'enrolment' in options ? options.enrolment : 'vault'}`;
+      const name = `c-${'profile' in options ? options.profile : 'compact'}`;
       const db = new Database(service, { key: seed, threads: 1 });
       const collection = await db.createCollection(name, options);
       const records = Array.from({ length: 2100 }, (_, i) => ({ id: `r${i}`, vector: vectorOf(i, 8) }));
@@ -301,7 +301,7 @@ describe('several clients', () => {
   });
 });
 
-it('the usual limits let homomorphic enrolment through, 16.8 MB at 512 dimensions', async () => {
+it('the usual limits let blocks through, 16.8 MB at 512 dimensions', async () => {
   await using site = await Site.open();
   const sizes: number[] = [];
   const inner = new HttpService(site.url);
@@ -313,9 +313,9 @@ it('the usual limits let homomorphic enrolment through, 16.8 MB at 512 dimension
     },
   });
   const db = new Database(service, { key: MasterSeed.generate(), threads: 1 });
-  const collection = await db.createCollection('faces', { dimension: 512, profile: 'exact', enrolment: 'homomorphic' });
-  await collection.upsert({ id: 'one', vector: vectorOf(1, 512) });
-  await collection.upsert({ id: 'two', vector: vectorOf(2, 512) });
+  const collection = await db.createCollection('faces', { dimension: 512, profile: 'exact' });
+  await collection.upsert({ id: 'one', vector: vectorOf(1, 512) }, { optimize: 'always' });
+  await collection.upsert({ id: 'two', vector: vectorOf(2, 512) }, { optimize: 'always' });
   assert.deepEqual(
     sizes.map((bytes) => (bytes / 1e6).toFixed(1)),
     ['16.8', '16.8'],
@@ -402,7 +402,6 @@ describe('malformed requests', () => {
       const collection = await db.createCollection('faces', {
         dimension: 4,
         profile: 'exact',
-        enrolment: 'homomorphic',
       });
       for (let i = 0; i < 3; i++) await collection.upsert({ id: `r${i}`, vector: vectorOf(i, 4) });
       await collection.delete('r0');

@@ -1,16 +1,11 @@
-// Writing records. Under `vault` enrolment they are sealed into the vault, and encrypted into
-// blocks as those fill; under `homomorphic` enrolment each is encrypted into its slot and added to
-// the open block on the store's side (the paper's Algorithm 6), and nothing else is kept of it.
+// Writing records: they are sealed into the vault, and encrypted into blocks as those fill.
 
-import { addScoreSums, addTags, authenticate, decodeScoreSums, encodeScoreSums } from '@hers/scheme/secret';
 import { freeBytes, MAX_REMOVED, Renewable, type SealedRecord, type StageId } from '@hers/service';
-import { fromHex, hex } from '../bytes.ts';
+import { hex } from '../bytes.ts';
 import { List } from '../formats/lists.ts';
-import type { ManifestBlock } from '../formats/manifest.ts';
 import { type PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
 import { Draft } from '../session/draft.ts';
 import type { CollectionSession } from '../session/session.ts';
-import { spaceName } from '../session/space.ts';
 import { partitionOf, type View } from '../session/view.ts';
 import { type PlainBatch, type SealedBatch, sealAt, sealsOf } from './batch.ts';
 
@@ -20,9 +15,6 @@ export interface Outcome {
   readonly before: string | undefined;
   readonly after: string;
 }
-
-/** The lists of an open block are merged when there are this many. */
-const MAX_LISTS = 64;
 
 /** Records and their seals, made ahead of the change that writes them. */
 export interface SealedRecords {
@@ -220,90 +212,6 @@ function below(limit: number): number {
     const number = pool[drawn++];
     if (number < 2 ** 32 - (2 ** 32 % limit)) return number % limit;
   }
-}
-
-/**
- * The block that takes the next addition: the newest, unless it is full, has had its last addition,
- * is of an older edition, or has no tag because an older program began it.
- */
-function openBlock({ manifest, space }: View): TaggedBlock | undefined {
-  const { capacity, maxAdditions } = space.plan;
-  const block = manifest.blocks.at(-1);
-  if (!block || spaceName(block) !== spaceName(space) || block.tag === undefined) return undefined;
-  return block.count < capacity && block.additions < maxAdditions ? { ...block, tag: block.tag } : undefined;
-}
-
-type TaggedBlock = ManifestBlock & { readonly tag: string };
-
-/**
- * Adds records to the open block, as many as fit, in one commit. Returns how many of the batch that
- * were; the caller continues with the rest.
- */
-export function addHomomorphically(
-  session: CollectionSession,
-  batch: readonly PlainRecord[],
-  signal?: AbortSignal,
-): Promise<{ readonly outcomes: Outcome[]; readonly taken: number }> {
-  return session.write(async (view) => {
-    const open = openBlock(view);
-    const room = view.space.plan.capacity - (open?.count ?? 0);
-    const part = batch.slice(0, room);
-    const last = lastOfEach(part);
-    const outcomes = outcomesIn(view, part, last);
-    const fresh = last.filter((_, k) => outcomes[k].before !== outcomes[k].after).map((i) => part[i]);
-    const result = { outcomes, taken: part.length };
-    if (fresh.length === 0) return { result };
-    const draft = new Draft(view);
-    for (const record of fresh) draft.displace(record.id, record.handle);
-    const list = List.of(fresh.map(({ id, version }) => ({ id, version })));
-    const vectors = await draft.space.projectRecords(fresh);
-    if (open) await addToOpen(session, draft, open, list, vectors, signal);
-    else await session.addBlock(draft, list, vectors, [], signal);
-    return { draft, result };
-  });
-}
-
-async function addToOpen(
-  session: CollectionSession,
-  draft: Draft,
-  open: TaggedBlock,
-  added: List,
-  vectors: Float32Array,
-  signal?: AbortSignal,
-): Promise<void> {
-  const crew = await draft.space.crew();
-  const { block: part, sums } = await crew.encrypt(vectors, draft.space.slotsOf(open));
-  const { plan } = draft.space;
-  const { parameters } = plan;
-  const before = draft.scoreSums.get(open.id);
-  const both =
-    before && sums
-      ? encodeScoreSums(addScoreSums(decodeScoreSums(plan, before), decodeScoreSums(plan, sums)))
-      : undefined;
-  const tag = hex(addTags(parameters, fromHex(open.tag), authenticate(draft.space.key(), part)));
-  signal?.throwIfAborted();
-  const stage = await session.service.stageBlock(session.name, [part], signal ? { signal } : {});
-  const result = crypto.getRandomValues(new Uint8Array(16));
-  draft.sums.push({ base: fromHex(open.id), part: stage, result, maxAdditions: draft.space.plan.maxAdditions });
-  const all = List.join([draft.entries.get(open.id)!, added]);
-  let lists = open.lists;
-  if (lists.length + 1 >= MAX_LISTS) {
-    for (const list of lists) draft.droppedLists.push(fromHex(list));
-    lists = [await session.stageList(draft, all, both)];
-  } else {
-    lists = [...lists, await session.stageList(draft, added, sums)];
-  }
-  draft.entries.delete(open.id);
-  draft.entries.set(hex(result), all);
-  draft.scoreSums.delete(open.id);
-  if (both) draft.scoreSums.set(hex(result), both);
-  const canaries = open.canaries ?? { id: open.id, slots: draft.space.slotsOf(open) };
-  const grown = {
-    ...{ ...open, id: hex(result), hash: '', tag, count: all.count, additions: open.additions + 1, lists },
-    ...(plan.canaries > 0 ? { canaries } : {}),
-  };
-  draft.blocks = draft.blocks.map((block) => (block.id === open.id ? grown : block));
-  draft.movedBlock(open.id, hex(result));
 }
 
 /** Deletes records, as many at a time as one change may; returns how many there were. */

@@ -6,7 +6,6 @@
 import { HersError, MAX_REMOVED, refuseUnknown } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import { checkFields, type Fields, type FieldValues, invalid, quoted } from '../fields/field.ts';
-import { type Enrolment, needsVault } from '../formats/descriptor.ts';
 import { List } from '../formats/lists.ts';
 import { liveCount, type ManifestBlock } from '../formats/manifest.ts';
 import { checkPayload, type Payload, PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
@@ -22,10 +21,8 @@ import { MAINTENANCE_OPTIONS, type MaintenanceOptions } from './maintenance.ts';
 const BLOCKS_AT_ONCE = 8;
 
 /** Fields as a caller gave them. */
-export function checkedFields(given: unknown, enrolment: Enrolment): Fields {
+export function checkedFields(given: unknown): Fields {
   const fields = checkFields(given);
-  if (Object.keys(fields).length === 0) return fields;
-  if (enrolment !== 'vault') throw needsVault('a field');
   if (EXPIRES in fields && fields[EXPIRES] !== 'date')
     throw invalid(
       `the field ${EXPIRES} says when a record ends, so it is of type date; give another name to other things`,
@@ -41,7 +38,7 @@ export function checkedFields(given: unknown, enrolment: Enrolment): Fields {
 export async function addFields(session: CollectionSession, given: Fields, options: MaintenanceOptions): Promise<void> {
   refuseUnknown(options, MAINTENANCE_OPTIONS, 'adding fields');
   session.checkWhole('adding a field');
-  const fields = checkedFields(given, session.keyring.descriptor.enrolment);
+  const fields = checkedFields(given);
   await session.refresh();
   await session.write(async (view) => {
     const before = view.manifest.fields;
@@ -215,8 +212,6 @@ export async function updatePayloads(
   signal: AbortSignal | undefined,
   mostDropped: number = MAX_REMOVED,
 ): Promise<number> {
-  const { keyring } = session;
-  if (keyring.descriptor.enrolment !== 'vault') throw needsVault('a payload');
   const payloads = new Map<string, Uint8Array>();
   for (const update of updates) {
     refuseUnknown(update, { id: true, payload: true }, 'an update', 'field');
@@ -243,8 +238,8 @@ function fitting(view: View, ids: readonly string[], mostDropped: number): numbe
   for (const [i, id] of ids.entries()) {
     const place = view.locate(id);
     if (typeof place !== 'object' || blocks.has(place.block)) continue;
-    const { lists, columns = {} } = place.block;
-    dropped += lists.length + Object.keys(columns).length;
+    const { columns = {} } = place.block;
+    dropped += 1 + Object.keys(columns).length;
     if (blocks.size > 0 && dropped > mostDropped) return i;
     blocks.add(place.block);
   }
@@ -311,9 +306,9 @@ async function updateBlock(
   }
   const list = List.of(entries);
   const name = await session.stageList(draft, list, view.scoreSums.get(block.id), block.partition, block.epoch);
-  for (const before of block.lists) draft.droppedLists.push(fromHex(before));
+  draft.droppedLists.push(fromHex(block.list));
   draft.entries.set(block.id, list);
-  draft.blocks = draft.blocks.map((each) => (each.id === block.id ? { ...each, lists: [name] } : each));
+  draft.blocks = draft.blocks.map((each) => (each.id === block.id ? { ...each, list: name } : each));
   const fields = Object.keys(block.columns ?? {});
   const columns = view.columns.get(block.id)!;
   const all = Array.from({ length: block.count }, (_, slot): FieldValues => {

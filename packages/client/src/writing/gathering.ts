@@ -1,10 +1,9 @@
-// Turns records from an application into batches that can be written: checked, copied, named, and,
-// under `vault` enrolment, sealed by the crew while earlier batches are written.
+// Turns records from an application into batches that can be written: checked, copied, named, and
+// sealed by the crew while earlier batches are written.
 
 import { checkVector } from '@hers/scheme';
 import { HersError, type Many, type OptionNames, refuseUnknown } from '@hers/service';
 import { valuesOf } from '../fields/field.ts';
-import { needsVault } from '../formats/descriptor.ts';
 import type { Manifest } from '../formats/manifest.ts';
 import { checkId, checkPayload, type PlainRecord, type VectorRecord } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
@@ -48,7 +47,6 @@ export function checkRecord(
     throw new HersError('INVALID_ARGUMENT', 'a record is an object with an id, a vector, and perhaps a payload');
   refuseUnknown(record, FIELDS, 'a record', 'field');
   const { id } = record;
-  if (record.payload !== undefined && keyring.descriptor.enrolment !== 'vault') throw needsVault('a payload');
   checkId(id);
   const payload = checkPayload(record.payload, id);
   const hasFields = payload !== '' && Object.keys(fields).length > 0;
@@ -100,7 +98,7 @@ export async function* gather(
 interface Part {
   readonly plain: PlainBatch;
   readonly records: readonly PlainRecord[];
-  readonly seals: readonly SealedBatch[];
+  readonly sealed: SealedBatch;
 }
 
 /** A batch in the making; its parts are sealed as they come. */
@@ -131,19 +129,17 @@ class Gathering {
     const { keyring } = this.#session;
     const plain = packing.take();
     const space = await this.#space;
-    if (keyring.descriptor.enrolment !== 'vault')
-      return { plain, records: recordsOf(packing.names, plain, keyring.records.name(plain), space.epoch), seals: [] };
     const projections = space.sealsProjections ? await space.project(plain.vectors) : undefined;
     const batch = projections ? { ...plain, projections } : plain;
     const sealed = await keyring.seal(space.epoch, batch);
-    return { plain, records: recordsOf(packing.names, batch, sealed, space.epoch), seals: [sealed] };
+    return { plain, records: recordsOf(packing.names, batch, sealed, space.epoch), sealed };
   }
 
   gathered(): Gathered {
     const sealed = Promise.all([this.#space, Promise.all(this.#parts)]).then(([{ epoch }, parts]) => ({
       epoch,
       records: parts.flatMap(({ records }) => records),
-      seals: parts.flatMap(({ seals }) => seals),
+      seals: parts.map(({ sealed }) => sealed),
       plains: parts.map(({ plain }) => plain),
     }));
     sealed.catch(() => {});

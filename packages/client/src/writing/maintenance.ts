@@ -2,19 +2,16 @@
 // final, changing keys. Each step is one commit, so an interrupted run continues where it stopped,
 // and the collection can be searched throughout.
 
-import { decodeBlock } from '@hers/scheme';
-import { authenticate, decryptBlock, sameTag, withoutCanaries } from '@hers/scheme/secret';
-import { HersError, type OptionNames, refuseUnknown } from '@hers/service';
-import { fromHex, hex, joined, sha256 } from '../bytes.ts';
-import { needsVault } from '../formats/descriptor.ts';
-import { List, type ListEntry } from '../formats/lists.ts';
+import { type OptionNames, refuseUnknown } from '@hers/service';
+import { hex } from '../bytes.ts';
+import type { ListEntry } from '../formats/lists.ts';
 import type { Manifest, ManifestBlock } from '../formats/manifest.ts';
 import { PendingRecord, type PlainRecord } from '../formats/records.ts';
 import { Draft } from '../session/draft.ts';
 import { completeEvaluation } from '../session/evaluation.ts';
 import { InconsistentRead } from '../session/reader.ts';
 import type { CollectionSession } from '../session/session.ts';
-import type { Compression, Space } from '../session/space.ts';
+import type { Compression } from '../session/space.ts';
 import { isDead, partitionOf, type View } from '../session/view.ts';
 import { fillBlocks } from './enrolment.ts';
 import { PART_BYTES } from './gathering.ts';
@@ -88,11 +85,7 @@ export async function reindex(
   const { space, manifest } = await session.refresh();
   const same = space.compression?.digest === compression?.digest;
   if (same && !isUnfinished(manifest)) return;
-  if (!same) {
-    if (session.keyring.descriptor.enrolment !== 'vault' && manifest.blocks.length > 0)
-      throw needsVault('another compressor');
-    await nextEpoch(session, () => compression, options.signal);
-  }
+  if (!same) await nextEpoch(session, () => compression, options.signal);
   await finishEpoch(session, options);
 }
 
@@ -133,12 +126,10 @@ export async function rewrite(
   epoch: number,
   { signal, onProgress }: MaintenanceOptions,
 ): Promise<void> {
-  const { descriptor } = session.keyring;
   const total = (await session.view()).manifest.blocks.filter(chosen).length;
   let done = 0;
   for (let last = false; !last; ) {
     signal?.throwIfAborted();
-    const decrypted = new Map<string, Int32Array>();
     const step = await session.write(async (view) => {
       // Another client has begun a newer epoch, and moves everything there.
       if (view.manifest.epoch !== epoch) return { result: { blocks: 0, last: true } };
@@ -146,8 +137,7 @@ export async function rewrite(
       const part = blocks.slice(0, BLOCKS_AT_ONCE);
       const result = { blocks: part.length, last: part.length === blocks.length };
       const draft = new Draft(view, epoch);
-      if (descriptor.enrolment === 'vault') await rewriteFromVault(session, draft, part, result.last, signal);
-      else await rewriteByDecrypting(session, draft, part, decrypted, signal);
+      await rewriteFromVault(session, draft, part, result.last, signal);
       const idle = part.length === 0 && draft.newBlocks.length === 0;
       return idle ? { result } : { draft, result };
     });
@@ -229,62 +219,4 @@ async function rewriteFromVault(
   }
   for (const record of moved) draft.pending.set(record.handle, record);
   await fillBlocks(session, draft, { isLast: last, signal });
-}
-
-/**
- * The rows of a block's records that the store gave for one of the manifest. Nothing is decrypted
- * that is not what was added up in it: what it decrypts to decides what the client does next, and
- * the store may have chosen it. The sums of older programs have no tag; of them at least what can
- * be compared is.
- */
-function openBlock(space: Space, block: ManifestBlock, encoded: Uint8Array): Int32Array {
-  const refuse = (): never => {
-    throw new HersError('INTEGRITY', 'the store gave another block than the manifest names');
-  };
-  const key = space.key();
-  const given = decodeBlock(encoded);
-  if (hex(given.blockId) !== block.id || given.first !== 0) return refuse();
-  if (given.count !== space.slotsOf(block) || given.additions !== block.additions) return refuse();
-  if (block.tag !== undefined && !sameTag(authenticate(key, given), fromHex(block.tag))) return refuse();
-  return withoutCanaries(key, space.canariesOf(block), decryptBlock(key, encoded).integers!, space.plan.dimension);
-}
-
-/**
- * `decrypted` holds the rows of blocks that were read before for the same step: none is decrypted
- * twice, whatever the store answers to a commit.
- */
-async function rewriteByDecrypting(
-  session: CollectionSession,
-  draft: Draft,
-  blocks: readonly ManifestBlock[],
-  decrypted: Map<string, Int32Array>,
-  signal?: AbortSignal,
-): Promise<void> {
-  const { service, name } = session;
-  const { dimension, capacity } = draft.space.plan;
-  const entries: ListEntry[] = [];
-  const rows: Int32Array[] = [];
-  for (const block of blocks) {
-    let integers = decrypted.get(block.id);
-    if (!integers) {
-      const encoded = await joined(service.getBlock(name, fromHex(block.id), signal ? { signal } : {}));
-      if (block.hash !== '' && hex(await sha256(encoded)) !== block.hash)
-        throw new HersError('INTEGRITY', 'the store gave another block than the manifest names');
-      integers = openBlock(draft.view.spaceOf(block), block, encoded);
-      decrypted.set(block.id, integers);
-    }
-    for (const { entry, slot } of liveEntries(draft.view, block)) {
-      entries.push({ id: entry.id, version: entry.version });
-      rows.push(integers.subarray(slot * dimension, (slot + 1) * dimension));
-    }
-    draft.dropBlock(block);
-  }
-  for (let at = 0; at < entries.length; at += capacity) {
-    const part = rows.slice(at, at + capacity);
-    const vectors = new Int32Array(part.length * dimension);
-    part.forEach((row, j) => {
-      vectors.set(row, j * dimension);
-    });
-    await session.addBlock(draft, List.of(entries.slice(at, at + capacity)), vectors, [], signal);
-  }
 }

@@ -2,9 +2,9 @@
 // staged.
 
 import { HersError, type Many, refuseUnknown } from '@hers/service';
-import type { PlainRecord, VectorRecord } from '../formats/records.ts';
+import type { VectorRecord } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
-import { addHomomorphically, type Outcome, type SealedRecords, VaultBatch } from './enrolment.ts';
+import { type SealedRecords, VaultBatch } from './enrolment.ts';
 import { checkRecord, gather, isRecord } from './gathering.ts';
 import { optimize } from './maintenance.ts';
 import { Tally, type UpsertResult } from './tally.ts';
@@ -32,13 +32,6 @@ export interface UpsertError extends Error {
   readonly acknowledged: number;
 }
 
-/** A batch that is ready to be written. */
-interface Batch {
-  write(): Promise<readonly Outcome[]>;
-  /** Resolves when nothing is under way for it ahead of writing. */
-  idle(): Promise<void>;
-}
-
 export async function upsert(
   session: CollectionSession,
   records: VectorRecord | Many<VectorRecord>,
@@ -51,13 +44,13 @@ export async function upsert(
   const total = Array.isArray(input) ? input.length : undefined;
   const tally = new Tally();
   let acknowledged = 0;
-  const write = async (count: number, batch: Promise<Batch>) => {
+  const write = async (count: number, batch: Promise<VaultBatch>) => {
     tally.add(count, await (await batch).write());
     acknowledged += count;
     onProgress?.({ acknowledged, ...(total === undefined ? {} : { total }) });
   };
   let writing: Promise<void> = Promise.resolve();
-  let batch: Promise<Batch> | undefined;
+  let batch: Promise<VaultBatch> | undefined;
   try {
     // An array is checked as a whole before anything is written; a stream can only be checked as it
     // comes.
@@ -84,25 +77,8 @@ async function prepare(
   session: CollectionSession,
   sealed: Promise<SealedRecords>,
   signal: AbortSignal | undefined,
-): Promise<Batch> {
-  const batch = await sealed;
-  if (session.keyring.descriptor.enrolment !== 'vault')
-    return { write: () => addAll(session, batch.records, signal), idle: async () => {} };
-  const ahead = new VaultBatch(session, batch, signal);
+): Promise<VaultBatch> {
+  const ahead = new VaultBatch(session, await sealed, signal);
   ahead.stage(await session.view());
   return ahead;
-}
-
-async function addAll(
-  session: CollectionSession,
-  records: readonly PlainRecord[],
-  signal: AbortSignal | undefined,
-): Promise<Outcome[]> {
-  const all: Outcome[] = [];
-  for (let at = 0; at < records.length; ) {
-    const { outcomes, taken } = await addHomomorphically(session, records.slice(at), signal);
-    all.push(...outcomes);
-    at += taken;
-  }
-  return all;
 }

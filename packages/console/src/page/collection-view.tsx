@@ -104,7 +104,7 @@ function TabView({ tab, description, onChange }: TabProps): JSX.Element {
 function Overview({ description }: { readonly description: CollectionDescription }): JSX.Element {
   const { name, records, pending, blocks, bytes, version, plan, editions, fields, partitionBy, compressor } =
     description;
-  const { enrolment, integrity, dimension, metric, profile } = description;
+  const { integrity, dimension, metric, profile } = description;
   const { database } = unlocked.value!;
   const isDeleting = useSignal(false);
   const problem = useSignal<string | undefined>(undefined);
@@ -154,7 +154,6 @@ function Overview({ description }: { readonly description: CollectionDescription
             <Fact term="a stored vector">{size(plan.bytes.perTemplate)}</Fact>
             <Fact term="a query">{size(plan.bytes.query)}</Fact>
             <Fact term="a response">{plan.bytes.responsePerScore.toFixed(2)} bytes a record</Fact>
-            <Fact term="enrolment">{enrolment}</Fact>
             <Fact term="integrity">{integrity}</Fact>
           </dl>
         </div>

@@ -211,7 +211,6 @@ function NewCollection({ onClose }: { readonly onClose: () => void }): JSX.Eleme
               <option value="compact">compact: 4 bytes a coordinate</option>
               <option value="small">small: 3 bytes, a larger error</option>
               <option value="exact">exact: 8 bytes, no error</option>
-              <option value="exact-250">exact-250: rounded to 1/250</option>
             </select>
           </Field>
           <Field label="Integrity">

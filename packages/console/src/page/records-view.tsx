@@ -26,7 +26,7 @@ interface RecordsProps {
 }
 
 export function RecordsView({ description, onChange }: RecordsProps): JSX.Element {
-  const { name, fields, enrolment } = description;
+  const { name, fields } = description;
   const { database } = unlocked.value!;
   const fieldNames = Object.keys(fields);
   const rows = useSignal<readonly Row[]>([]);
@@ -52,7 +52,7 @@ export function RecordsView({ description, onChange }: RecordsProps): JSX.Elemen
   };
   const first = before.value.length * PAGE;
   const open = (id: string) => (
-    <button type="button" class="link id" disabled={enrolment !== 'vault'} onClick={() => (chosen.value = id)}>
+    <button type="button" class="link id" onClick={() => (chosen.value = id)}>
       {id}
     </button>
   );
@@ -130,9 +130,8 @@ export function RecordsView({ description, onChange }: RecordsProps): JSX.Elemen
           </div>
         ) : null}
         <p class="hint">
-          {enrolment === 'vault'
-            ? 'Ids and fields are in lists that this page has decrypted. Opening a record fetches it, which shows the server which one.'
-            : 'This collection keeps no records that could be opened.'}
+          Ids and fields are in lists that this page has decrypted. Opening a record fetches it, which shows the server
+          which one.
         </p>
       </div>
       {chosen.value === undefined ? null : (

@@ -225,7 +225,7 @@ interface SearchFormProps {
 
 function SearchForm({ form, description, problem, faces, face }: SearchFormProps): JSX.Element {
   const { value } = form;
-  const { fields, dimension, enrolment, metric } = description;
+  const { fields, dimension, metric } = description;
   const set = (part: Partial<Form>) => {
     form.value = { ...form.value, ...part };
   };
@@ -298,14 +298,7 @@ function SearchForm({ form, description, problem, faces, face }: SearchFormProps
           </>
         ) : null}
         {value.source === 'record' ? (
-          <Field
-            label="Id of a record"
-            hint={
-              enrolment === 'vault'
-                ? 'It is fetched first: the server sees which record, by its handle.'
-                : 'This collection keeps no records that could be fetched.'
-            }
-          >
+          <Field label="Id of a record" hint="It is fetched first: the server sees which record, by its handle.">
             <input
               value={value.id}
               autocomplete="off"
@@ -352,7 +345,6 @@ function SearchForm({ form, description, problem, faces, face }: SearchFormProps
         <input
           type="checkbox"
           checked={value.payload}
-          disabled={enrolment !== 'vault'}
           onChange={({ currentTarget }) => set({ payload: currentTarget.checked })}
         />
         <span>
@@ -363,7 +355,6 @@ function SearchForm({ form, description, problem, faces, face }: SearchFormProps
         <input
           type="checkbox"
           checked={value.rerank}
-          disabled={enrolment !== 'vault'}
           onChange={({ currentTarget }) => set({ rerank: currentTarget.checked })}
         />
         <span>

@@ -193,7 +193,6 @@ class Campaign {
       compact: { dimension: DIMENSION },
       exact: { dimension: DIMENSION, profile: 'exact', metric: this.#seed % 2 === 0 ? 'cosine' : 'euclidean' },
       short: { dimension: DIMENSION, profile: 'exact', compressor: this.#models[0] },
-      sums: { dimension: DIMENSION, profile: 'exact', enrolment: 'homomorphic', maxAdditions: 3 },
       strong: { dimension: DIMENSION, integrity: 'strong' },
     };
     for (const name of NAMES) {
@@ -203,8 +202,7 @@ class Campaign {
       // More than one block where that is cheap.
       const { n } = collection.plan.parameters;
       const count = name === 'compact' ? n + 30 : name === 'strong' ? STRONG_RECORDS : 30;
-      const isVault = name !== 'sums';
-      const people = Array.from({ length: count }, (_, i): [string, Plain] => [idOf(i), plainOf(i, 0, isVault)]);
+      const people = Array.from({ length: count }, (_, i): [string, Plain] => [idOf(i), plainOf(i, 0)]);
       this.#liar.doing = this.#honestly(() => new Content(new Map(people)));
       await collection.upsert(people.map(([id, plain]) => ({ id, ...plain })));
       this.#liar.doing = this.#honestly();
@@ -262,8 +260,7 @@ class Campaign {
     const dice = new Dice(this.#seed, number, 1);
     const client = await this.#client(dice);
     client.left--;
-    if (this.#besieged.left-- <= 0 && dice.happens(0.01))
-      this.#besieged = { name: dice.of(NAMES.filter((name) => name !== 'sums')), left: SIEGE };
+    if (this.#besieged.left-- <= 0 && dice.happens(0.01)) this.#besieged = { name: dice.of(NAMES), left: SIEGE };
     const siege = this.#besieged.left > 0 ? this.#besieged.name : undefined;
     const task = siege ? this.#tasks.fetching(dice, siege) : this.#tasks.any(dice);
     const storeDice = new Dice(this.#seed, number, 2);
@@ -549,7 +546,7 @@ class Campaign {
       if (missing) return void say(`${missing[0]} was acknowledged and is gone`);
       const dice = new Dice(this.#seed, this.calls, 3);
       const some = Array.from({ length: 3 }, () => dice.of(entries));
-      const all: SearchOptions[] = head.world.isVault ? [{}, { payload: true }, { rerank: true, payload: true }] : [{}];
+      const all: SearchOptions[] = [{}, { payload: true }, { rerank: true, payload: true }];
       for (const [i, options] of all.entries()) {
         const [id, plain] = some[i];
         const result = await collection.search(plain.vector, { limit: 5, ...options });
@@ -560,7 +557,6 @@ class Campaign {
         if (!result.matches.some((match) => match.id === id) && name !== 'short')
           say(`${id} is not found by its own vector`);
       }
-      if (!head.world.isVault) return;
       const got = await collection.get(entries.slice(-PEOPLE).map(([id]) => id));
       if (got.length !== Math.min(PEOPLE, entries.length)) say('records are missing');
       for (const record of got)

@@ -11,7 +11,7 @@ import type { World } from './truth.ts';
 const CODES: readonly ErrorCode[] = [
   ...(['STALE', 'STALE', 'STALE', 'NOT_FOUND', 'NOT_FOUND', 'UNAVAILABLE', 'OVERLOADED', 'INTERNAL'] as const),
   ...(['ALREADY_EXISTS', 'TIMED_OUT', 'INTEGRITY', 'WRONG_KEY', 'DAMAGED', 'CLOSED', 'LOCKED', 'FORBIDDEN'] as const),
-  ...(['INVALID_ARGUMENT', 'MALFORMED', 'UNSUPPORTED_VERSION', 'STORAGE', 'TOO_LARGE', 'NEEDS_VAULT'] as const),
+  ...(['INVALID_ARGUMENT', 'MALFORMED', 'UNSUPPORTED_VERSION', 'STORAGE', 'TOO_LARGE'] as const),
 ];
 
 export function anyError(dice: Dice): { kind: string; error: Error } {

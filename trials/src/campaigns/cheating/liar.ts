@@ -468,8 +468,8 @@ export class Liar {
 
   /** The first node of a collection, whether or not it will be created. */
   #created(name: string, { id, descriptor, manifest }: Created): HistoryNode {
-    const { request, enrolment } = JSON.parse(JSON.parse(Buffer.from(descriptor).toString()).text);
-    this.#worldOf.set(hex(id), { name, plan: plan(request), isVault: enrolment === 'vault', options: request });
+    const { request } = JSON.parse(JSON.parse(Buffer.from(descriptor).toString()).text);
+    this.#worldOf.set(hex(id), { name, plan: plan(request), options: request });
     return this.#node(id, 1, manifest);
   }
 

@@ -63,10 +63,8 @@ export class Tasks {
       [4, NAMES[0]],
       [3, NAMES[1]],
       [3, NAMES[2]],
-      [3, NAMES[3]],
-      [4, NAMES[4]],
+      [4, NAMES[3]],
     ]);
-    const isVault = name !== 'sums';
     // Half of the time one of a few: then clients write to records that others have changed without
     // their knowledge.
     const people = (most: number) =>
@@ -87,7 +85,6 @@ export class Tasks {
     });
     const probe = this.#probe(dice);
     const searching = (what: string, options: SearchOptions) => this.#searching(what, name, probe, options);
-    const few = isVault ? 1 : 0.1;
     const limit = 1 + dice.below(12);
     const exact = name !== 'compact' && name !== 'strong';
     const tasks: [number, () => Task][] = [
@@ -96,7 +93,7 @@ export class Tasks {
         () => {
           const records = people(6).map((person): [string, Plain] => [
             idOf(person),
-            plainOf(person, dice.below(REVISIONS), isVault),
+            plainOf(person, dice.below(REVISIONS)),
           ]);
           return on(
             'upsert',
@@ -125,10 +122,10 @@ export class Tasks {
       ],
       [12, () => searching('search', { limit })],
       [3, () => searching('search threshold', { limit, threshold: dice.next() - 0.3 })],
-      [10 * few, () => searching('search payload', { limit, payload: true })],
-      [8 * few, () => searching('search rerank', { limit, rerank: dice.happens(0.5) ? true : limit + dice.below(20) })],
-      [3 * few, () => searching('search rerank payload', { limit, rerank: true, payload: true, threshold: -0.5 })],
-      [exact ? 4 * few : 0, () => searching('search enough', { limit, rerank: 40, enough: dice.next() })],
+      [10, () => searching('search payload', { limit, payload: true })],
+      [8, () => searching('search rerank', { limit, rerank: dice.happens(0.5) ? true : limit + dice.below(20) })],
+      [3, () => searching('search rerank payload', { limit, rerank: true, payload: true, threshold: -0.5 })],
+      [exact ? 4 : 0, () => searching('search enough', { limit, rerank: 40, enough: dice.next() })],
       [
         4,
         () => {
@@ -150,7 +147,7 @@ export class Tasks {
         },
       ],
       [
-        4 * few,
+        4,
         () => {
           const probes = [probe, this.#probe(dice), this.#probe(dice), this.#probe(dice), this.#probe(dice)];
           const options: SearchOptions = { limit, payload: true };
@@ -177,7 +174,7 @@ export class Tasks {
         },
       ],
       [
-        2 * few,
+        2,
         () => {
           const afterMs = dice.below(30);
           const options: SearchOptions = { limit, payload: true };
@@ -192,9 +189,9 @@ export class Tasks {
           );
         },
       ],
-      [6, () => this.#verifying(name, idOf(dice.below(PEOPLE)), probe, dice.happens(0.5 * few))],
+      [6, () => this.#verifying(name, idOf(dice.below(PEOPLE)), probe, dice.happens(0.5))],
       [
-        6 * few,
+        6,
         () => {
           const ids = people(8).map(idOf);
           return on(
@@ -368,7 +365,7 @@ export class Tasks {
   /** A collection that is created and deleted. */
   #scratch(dice: Dice): Task {
     const person = dice.below(PEOPLE);
-    const record: [string, Plain] = [idOf(person), plainOf(person, dice.below(REVISIONS), true)];
+    const record: [string, Plain] = [idOf(person), plainOf(person, dice.below(REVISIONS))];
     return dice.weighted<Task>([
       [
         2,

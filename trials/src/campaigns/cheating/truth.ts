@@ -8,8 +8,8 @@ export const DIMENSION = 16;
 /** Ids that are written repeatedly. A collection may have more, which stay. */
 export const PEOPLE = 32;
 export const REVISIONS = 3;
-/** The collections. `strong` is compact with checksum canaries; the other three are exact. */
-export const NAMES = ['compact', 'exact', 'short', 'sums', 'strong'] as const;
+/** The collections. `strong` is compact with checksum canaries; the other two are exact. */
+export const NAMES = ['compact', 'exact', 'short', 'strong'] as const;
 export const SCRATCH = 'scratch';
 export const COPY = 'copy';
 
@@ -48,7 +48,6 @@ export class Content {
 export interface World {
   readonly name: string;
   readonly plan: Plan;
-  readonly isVault: boolean;
   /** How the plan for an index of this dimension is asked for. */
   readonly options: CollectionOptions;
 }
@@ -102,7 +101,7 @@ export function vectorOf(number: number): Float32Array {
 export const SECRET_NAME = 'a-very-private-person';
 export const SECRET_NOTE = 'a private note about';
 export const idOf = (person: number) => `${SECRET_NAME}-${person}`;
-export const plainOf = (person: number, revision: number, isVault: boolean): Plain => ({
+export const plainOf = (person: number, revision: number): Plain => ({
   vector: vectorOf(person * REVISIONS + revision),
-  ...(isVault && person % 3 > 0 ? { payload: { note: `${SECRET_NOTE} ${person}`, revision } } : {}),
+  ...(person % 3 > 0 ? { payload: { note: `${SECRET_NOTE} ${person}`, revision } } : {}),
 });

@@ -28,12 +28,12 @@ export interface BlockContent {
   readonly places: readonly Place[];
   /** The header of the segment that holds it. */
   readonly head?: Place;
-  readonly lists: readonly Listed[];
+  readonly list: Listed;
 }
 
 export interface CollectionContent {
   readonly name: string;
-  /** Every copy of the current entry, by id; for vaults. */
+  /** Every copy of the current entry, by id. */
   readonly records: ReadonlyMap<string, readonly Place[]>;
   readonly blocks: readonly BlockContent[];
 }
@@ -59,7 +59,7 @@ function u32(value: number): Buffer {
   return bytes;
 }
 
-type BlockRow = [id: string, hash: string, epoch: number, count: number, additions: number, lists: string[]];
+type BlockRow = [id: string, hash: string, epoch: number, count: number, list: string];
 
 /** As client/src/formats/manifest.ts writes it. */
 function blocksOf(key: MasterSeed, { id, version, manifest }: KnownCollection): BlockRow[] {
@@ -131,19 +131,17 @@ export async function contentsOf(gallery: Gallery, key: MasterSeed, scratch: str
     const blockPlaces = Map.groupBy(await salvage.blockPlaces(), ({ id }) => id);
     return [...gallery.truths].map(([name, truth]) => {
       const known = newest.get(name)!;
-      const blocks = blocksOf(key, known).map(([id, , epoch, , , lists]): BlockContent => {
+      const blocks = blocksOf(key, known).map(([id, , epoch, , list]): BlockContent => {
         const { path, header, position } = blockPlaces.get(id)![0];
         const size = readFileSync(join(scratch, path)).length;
         const places = header ? inSegment(path, header, position) : [{ path, from: 0, to: size }];
         const about = Buffer.concat([Buffer.from('list'), known.id]);
+        const { places: listed, sealed } = entries.lists.get(list)!;
         const listKey = key.deriveKey('seals', Buffer.concat([known.id, u32(epoch)]));
         return {
           places,
           ...(header ? { head: { path, from: 0, to: header.dataAt } } : {}),
-          lists: lists.map((list) => {
-            const { places, sealed } = entries.lists.get(list)!;
-            return { places, ids: idsIn(unseal(listKey, about, sealed)) };
-          }),
+          list: { places: listed, ids: idsIn(unseal(listKey, about, sealed)) },
         };
       });
       return { name, records: recordsOf(truth, known, key, salvage, entries), blocks };
@@ -163,7 +161,6 @@ function recordsOf(
   { records }: Entries,
 ): Map<string, Place[]> {
   const found = new Map<string, Place[]>();
-  if (!truth.isVault) return found;
   const handles = key.deriveKey('handles', known.id);
   const named = salvage.recordPlaces(known)!;
   for (const person of truth.certain()) {

@@ -46,7 +46,6 @@ const remove = (name: string, who: readonly number[]): Step => ({ do: 'delete', 
 
 const COMPACT = { dimension: DIMENSION };
 const EXACT = { dimension: DIMENSION, profile: 'exact' } as const;
-const SUMS = { ...EXACT, enrolment: 'homomorphic', maxAdditions: 16 } as const;
 /**
  * Records that fill a block under `compact`, and so few that galleries are made and read quickly.
  */
@@ -65,13 +64,13 @@ const recipes = (full: number): Record<GalleryName, Recipe> => ({
       { do: 'create', name: 'gone', options: COMPACT },
       write('gone', people(0, 20)),
       { do: 'create', name: 'faces', options: COMPACT },
-      { do: 'create', name: 'sums', options: SUMS },
+      { do: 'create', name: 'prints', options: EXACT },
       // Two blocks in a segment, and one that is not full.
       write('faces', people(0, 2 * full + 100)),
       remove('faces', [3, 40, 2100]),
       { do: 'optimize', name: 'faces' },
-      ...[0, 1, 2].map((part) => write('sums', people(20 * part, 20))),
-      remove('sums', [7, 45]),
+      ...[0, 1, 2].map((part) => write('prints', people(20 * part, 20))),
+      remove('prints', [7, 45]),
       { do: 'drop', name: 'gone' },
     ],
     after: [
@@ -83,20 +82,20 @@ const recipes = (full: number): Record<GalleryName, Recipe> => ({
       write('faces', [8, 9, 10, 5001, 5002], 1),
       write('faces', people(8000, 60)),
       remove('faces', [11, 5003, 8001]),
-      write('sums', people(100, 9)),
-      write('sums', [8, 9, 101], 1),
-      remove('sums', [10, 102]),
+      write('prints', people(100, 9)),
+      write('prints', [8, 9, 101], 1),
+      remove('prints', [10, 102]),
     ],
   },
   killed: {
     before: [
       { do: 'create', name: 'prints', options: EXACT },
-      { do: 'create', name: 'totals', options: { ...SUMS, maxAdditions: 2 } },
+      { do: 'create', name: 'totals', options: EXACT },
       write('prints', people(0, 200)),
       remove('prints', [3, 4]),
       { do: 'optimize', name: 'prints' },
-      // Many blocks that take no more, in a segment.
-      ...people(0, 33).map((part) => write('totals', people(3 * part, 3))),
+      write('totals', people(0, 99)),
+      { do: 'optimize', name: 'totals' },
       remove('totals', [5, 33]),
       { do: 'purge', name: 'totals' },
       write('prints', people(900, 20)),
@@ -122,17 +121,17 @@ const recipes = (full: number): Record<GalleryName, Recipe> => ({
   rotating: {
     before: [
       { do: 'create', name: 'faces', options: COMPACT },
-      { do: 'create', name: 'sums', options: SUMS },
+      { do: 'create', name: 'prints', options: EXACT },
       write('faces', people(0, full + 30)),
       remove('faces', [1, 2]),
-      ...[0, 1].map((part) => write('sums', people(20 * part, 20))),
-      remove('sums', [4]),
+      ...[0, 1].map((part) => write('prints', people(20 * part, 20))),
+      remove('prints', [4]),
     ],
     after: [
       write('faces', [3, 4], 1),
       write('faces', people(3000, 40)),
-      { do: 'rotate', name: 'sums' },
-      write('sums', people(100, 10)),
+      { do: 'rotate', name: 'prints' },
+      write('prints', people(100, 10)),
       remove('faces', [5, 3001]),
       { do: 'rotate', name: 'faces' },
     ],

@@ -1,13 +1,10 @@
 // What damage may destroy, and nothing else. In one place, because this is what the campaign
 // accepts:
 //
-// - A record of a vault: if the damage hits the entry that the catalogue names. Blocks are rebuilt
+// - A record: if the damage hits the entry that the catalogue names. Blocks are rebuilt
 //   from records, so damage to blocks and segments loses nothing.
-// - A record of homomorphic enrolment: if the damage hits its block, or the list of its slot. If
-//   several lists of a block are damaged, all records of the block: how many slots each list had is
-//   then unknown.
 // - The header of a segment is in the catalogue too. Only if both are hit, its blocks may be lost.
-// - A list of a vault names its records, and so does the catalogue. Only if both are hit, the
+// - A list names its records, and so does the catalogue. Only if both are hit, the
 //   records of the list's block may be lost.
 // - The manifest is in the catalogue and in the journal. Only if both are hit, everything may be
 //   lost. Only then may a repair refuse, or restore an earlier state, which it must report.
@@ -91,27 +88,11 @@ export function lossesOf(
 function lostOf({ records, blocks }: CollectionContent, comparison: Comparison, isDatabaseHit: boolean): Set<string> {
   const lost = new Set<string>();
   for (const [id, places] of records) if (!places.some((place) => comparison.isWhole(place))) lost.add(id);
-  const isVault = records.size > 0;
-  for (const block of blocks)
-    for (const id of isVault ? unnamedIn(block, comparison, isDatabaseHit) : lostIn(block, comparison, isDatabaseHit))
-      lost.add(id);
+  for (const block of blocks) for (const id of unnamedIn(block, comparison, isDatabaseHit)) lost.add(id);
   return lost;
 }
 
-const allOf = ({ lists }: BlockContent) => lists.flatMap(({ ids }) => ids);
-
-const brokenLists = ({ lists }: BlockContent, comparison: Comparison) =>
-  lists.filter(({ places }) => !places.some((place) => comparison.isWhole(place)));
-
-/** Records of a vault that nothing may name any more. */
-function unnamedIn(block: BlockContent, comparison: Comparison, isDatabaseHit: boolean): string[] {
-  return isDatabaseHit && brokenLists(block, comparison).length > 0 ? allOf(block) : [];
-}
-
-/** Records of a block that is all there is of them. */
-function lostIn(block: BlockContent, comparison: Comparison, isDatabaseHit: boolean): string[] {
-  const isHeadless = isDatabaseHit && block.head !== undefined && !comparison.isWhole(block.head);
-  if (isHeadless || !block.places.every((place) => comparison.isWhole(place))) return allOf(block);
-  const broken = brokenLists(block, comparison);
-  return broken.length > 1 ? allOf(block) : broken.flatMap(({ ids }) => ids);
+/** Records that nothing may name any more. */
+function unnamedIn({ list }: BlockContent, comparison: Comparison, isDatabaseHit: boolean): readonly string[] {
+  return isDatabaseHit && !list.places.some((place) => comparison.isWhole(place)) ? list.ids : [];
 }

@@ -132,12 +132,11 @@ async function lookInto(database: Database, name: string, truth: Truth, dice: Di
     checkShort(new Set(listed), 'listed');
     if ((await collection.count()) !== listed.length) say('the count is another than that of the list');
   });
-  if (truth.isVault)
-    await ask(sight, async () => {
-      const records = await collection.get(listed.length > 0 ? listed : certain.map(idOf));
-      for (const record of records) if (!isPossible(truth, record)) say(`${record.id} is not as it was written`);
-      checkShort(new Set(records.map(({ id }) => id)), 'given');
-    });
+  await ask(sight, async () => {
+    const records = await collection.get(listed.length > 0 ? listed : certain.map(idOf));
+    for (const record of records) if (!isPossible(truth, record)) say(`${record.id} is not as it was written`);
+    checkShort(new Set(records.map(({ id }) => id)), 'given');
+  });
   await ask(sight, () => searchIn(collection, truth, dice, sight));
 }
 
@@ -179,7 +178,7 @@ async function searchIn(collection: Collection, truth: Truth, dice: Dice, sight:
     }
   };
   await ask(sight, () => check({}, probes));
-  if (truth.isVault) await ask(sight, () => check({ payload: true, rerank: true }, probes.slice(0, 1)));
+  await ask(sight, () => check({ payload: true, rerank: true }, probes.slice(0, 1)));
 }
 
 /** The ids that a folder lists, by collection; throws on errors. */

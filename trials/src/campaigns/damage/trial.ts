@@ -336,7 +336,7 @@ async function alter(
     });
     try {
       if (revision === undefined) await collection.delete(who.map(idOf));
-      else await collection.upsert(who.map((person) => plainOf(person, revision, truth.isVault)));
+      else await collection.upsert(who.map((person) => plainOf(person, revision)));
       for (const person of who) truth.set(person, [revision]);
     } catch (error) {
       onError(error);

@@ -15,10 +15,9 @@ export interface Plain {
 
 export const idOf = (person: number) => `person-${person}`;
 
-/** Homomorphic enrolment has no payloads. */
-export function plainOf(person: number, revision: number, isVault: boolean): Plain {
+export function plainOf(person: number, revision: number): Plain {
   const vector = vectorOf(person * REVISIONS + revision, DIMENSION);
-  return { id: idOf(person), vector, ...(isVault && person % 3 > 0 ? { payload: { person, revision } } : {}) };
+  return { id: idOf(person), vector, ...(person % 3 > 0 ? { payload: { person, revision } } : {}) };
 }
 
 /** A change to a gallery. */
@@ -46,17 +45,11 @@ export class Truth {
     this.#records = new Map(records);
   }
 
-  get isVault(): boolean {
-    return this.options.enrolment !== 'homomorphic';
-  }
-
   /** All that may be there, by id. */
   possible(id: string): Plain[] {
     const person = Number(id.slice('person-'.length));
     const found = id === idOf(person) ? (this.#records.get(person) ?? []) : [];
-    return found
-      .filter((revision) => revision !== undefined)
-      .map((revision) => plainOf(person, revision, this.isVault));
+    return found.filter((revision) => revision !== undefined).map((revision) => plainOf(person, revision));
   }
 
   /** Ids that are certainly there. */

@@ -61,9 +61,7 @@ async function perform(store: FolderStore, db: Database, step: Step): Promise<vo
 }
 
 async function change(collection: Collection, step: Exclude<Step, { do: 'create' | 'drop' | 'purge' }>): Promise<void> {
-  const isVault = collection.enrolment === 'vault';
-  if (step.do === 'write')
-    await collection.upsert(step.people.map((person) => plainOf(person, step.revision, isVault)));
+  if (step.do === 'write') await collection.upsert(step.people.map((person) => plainOf(person, step.revision)));
   else if (step.do === 'delete') await collection.delete(step.people.map(idOf));
   else if (step.do === 'optimize') await collection.optimize();
   else await collection.rotateKey();
